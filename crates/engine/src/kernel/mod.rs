@@ -1,0 +1,39 @@
+//! The kernels: written once over a vector type, compiled for every instruction set, chosen at run time.
+//!
+//! A plain `cargo build --release` carries SSE2, SSE4.2, AVX2 and AVX-512 versions of each kernel on x86-64
+//! (NEON on AArch64); the first call looks at the processor and takes the widest. Vectors come from
+//! `fearless_simd`, so the kernels hold no `unsafe` code.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`gates`] | soft gate networks, forward and backward, 32 lanes at a time |
+//! | [`optim`] | optimiser steps, one pass over memory each |
+//! | [`transpose`] | cells x channels to channels x cells and back |
+
+pub mod gates;
+pub mod optim;
+pub mod transpose;
+
+use fearless_simd::Level;
+
+/// Name of the instruction set that the kernels use on this machine, as benchmarks report it.
+pub fn simd_name() -> &'static str {
+    let level = Level::new();
+    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+    {
+        if level.as_avx512().is_some() {
+            return "avx512";
+        }
+        if level.as_avx2().is_some() {
+            return "avx2";
+        }
+        if level.as_sse4_2().is_some() {
+            return "sse4.2";
+        }
+    }
+    #[cfg(target_arch = "aarch64")]
+    if level.as_neon().is_some() {
+        return "neon";
+    }
+    if level.is_fallback() { "scalar" } else { "sse2" }
+}

@@ -1,0 +1,163 @@
+//! Transposed copies between cells x channels and channels x cells, in blocks of 8x8.
+
+use fearless_simd::{Level, Simd, dispatch, f32x8, prelude::*};
+
+use super::gates::{LANES, Row};
+
+/// Side of the blocks.
+pub const BLOCK: usize = 8;
+
+/// Transposes an 8x8 block held in registers: three rounds of interleaving rows `i` and `i + 4`.
+#[inline(always)]
+pub(crate) fn transpose_block<S: Simd>(mut rows: [f32x8<S>; BLOCK]) -> [f32x8<S>; BLOCK] {
+    for _ in 0..3 {
+        let (r0, r1) = rows[0].interleave(rows[4]);
+        let (r2, r3) = rows[1].interleave(rows[5]);
+        let (r4, r5) = rows[2].interleave(rows[6]);
+        let (r6, r7) = rows[3].interleave(rows[7]);
+        rows = [r0, r1, r2, r3, r4, r5, r6, r7];
+    }
+    rows
+}
+
+/// Reads `channels` numbers of up to 32 cells, each at `source[index * stride..]`, and puts channel `c` into row
+/// `c * step` of `target`: a gather with a transposition. `stride` is a multiple of 8 and at least `channels`.
+pub fn gather(source: &[f32], stride: usize, indices: &[u32; LANES], target: &mut [Row], channels: usize, step: usize) {
+    check(stride, channels);
+    dispatch!(Level::new(), simd => {
+        for first in (0..channels).step_by(BLOCK) {
+            let here = (channels - first).min(BLOCK);
+            for lane in (0..LANES).step_by(BLOCK) {
+                let rows = std::array::from_fn(|i| {
+                    let at = indices[lane + i] as usize * stride + first;
+                    f32x8::from_slice(simd, &source[at..at + BLOCK])
+                });
+                for (c, row) in transpose_block(rows).iter().enumerate().take(here) {
+                    row.store_slice(&mut target[(first + c) * step].0[lane..lane + BLOCK]);
+                }
+            }
+        }
+    });
+}
+
+/// The opposite of [`gather`]: adds row `c * step` of `source`, lane by lane, to `target[index * stride + c]`,
+/// where `index` is what `place` makes of the lane's entry in `indices`.
+pub fn scatter_add(
+    source: &[Row],
+    channels: usize,
+    step: usize,
+    indices: &[u32; LANES],
+    place: impl Fn(u32) -> usize + Copy,
+    target: &mut [f32],
+    stride: usize,
+) {
+    check(stride, channels);
+    dispatch!(Level::new(), simd => {
+        for first in (0..channels).step_by(BLOCK) {
+            for lane in (0..LANES).step_by(BLOCK) {
+                let block = load_rows(simd, source, first, channels, step, lane);
+                for (i, values) in transpose_block(block).iter().enumerate() {
+                    let at = place(indices[lane + i]) * stride + first;
+                    let to = &mut target[at..at + BLOCK];
+                    (f32x8::from_slice(simd, to) + *values).store_slice(to);
+                }
+            }
+        }
+    });
+}
+
+/// Writes the first lanes of `source`, one row a channel, as cells of `stride` numbers, as many as fit into
+/// `target`. Numbers from `channels` to `stride` are set to zero.
+pub fn spread(source: &[Row], channels: usize, target: &mut [f32], stride: usize) {
+    check(stride, channels);
+    dispatch!(Level::new(), simd => {
+        for first in (0..channels).step_by(BLOCK) {
+            for lane in (0..LANES).step_by(BLOCK) {
+                let block = load_rows(simd, source, first, channels, 1, lane);
+                let cells = target.chunks_exact_mut(stride).skip(lane);
+                for (values, cell) in transpose_block(block).iter().zip(cells) {
+                    values.store_slice(&mut cell[first..first + BLOCK]);
+                }
+            }
+        }
+    });
+}
+
+/// Eight rows from channel `first` on, eight lanes of each; zeros behind the last channel.
+#[inline(always)]
+fn load_rows<S: Simd>(
+    simd: S,
+    source: &[Row],
+    first: usize,
+    channels: usize,
+    step: usize,
+    lane: usize,
+) -> [f32x8<S>; BLOCK] {
+    std::array::from_fn(|c| {
+        if first + c < channels {
+            f32x8::from_slice(simd, &source[(first + c) * step].0[lane..lane + BLOCK])
+        } else {
+            f32x8::splat(simd, 0.0)
+        }
+    })
+}
+
+fn check(stride: usize, channels: usize) {
+    assert!(stride.is_multiple_of(BLOCK) && stride >= channels, "a cell of {channels} numbers, {stride} apart");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_transposed() {
+        let mut out = [[0.0f32; BLOCK]; BLOCK];
+        dispatch!(Level::new(), simd => {
+            let rows = std::array::from_fn(|i| f32x8::from_fn(simd, |j| (i * BLOCK + j) as f32));
+            for (row, to) in transpose_block(rows).iter().zip(&mut out) {
+                row.store_slice(to);
+            }
+        });
+        for (i, row) in out.iter().enumerate() {
+            for (j, &value) in row.iter().enumerate() {
+                assert_eq!(value, (j * BLOCK + i) as f32);
+            }
+        }
+    }
+
+    #[test]
+    fn gather_spread_and_scatter_are_what_the_loops_say() {
+        for channels in [1, 3, 8, 12, 16] {
+            let (stride, step) = (channels.next_multiple_of(BLOCK), 2);
+            let cells: Vec<f32> = (0..40 * stride).map(|i| i as f32).collect();
+            let indices: [u32; LANES] = std::array::from_fn(|lane| (lane as u32 * 7 + 3) % 40);
+            let mut rows = vec![Row::ZERO; channels * step];
+            gather(&cells, stride, &indices, &mut rows, channels, step);
+            for (lane, &index) in indices.iter().enumerate() {
+                for c in 0..channels {
+                    assert_eq!(rows[c * step].0[lane], cells[index as usize * stride + c]);
+                }
+            }
+
+            let dense: Vec<Row> = rows.iter().copied().step_by(step).collect();
+            let mut copies = vec![-1.0; 29 * stride];
+            spread(&dense, channels, &mut copies, stride);
+            for (lane, cell) in copies.chunks_exact(stride).enumerate() {
+                for (c, &value) in cell.iter().enumerate() {
+                    assert_eq!(value, if c < channels { dense[c].0[lane] } else { 0.0 });
+                }
+            }
+
+            let mut sums = vec![1.0; 41 * stride];
+            scatter_add(&rows, channels, step, &indices, |i| i as usize + 1, &mut sums, stride);
+            let mut expected = vec![1.0; sums.len()];
+            for (lane, &index) in indices.iter().enumerate() {
+                for c in 0..channels {
+                    expected[(index as usize + 1) * stride + c] += rows[c * step].0[lane];
+                }
+            }
+            assert_eq!(sums, expected);
+        }
+    }
+}

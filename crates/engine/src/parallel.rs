@@ -1,0 +1,50 @@
+//! Work split into parts whose number does not depend on the number of threads.
+//!
+//! A result that is summed part by part, in the order of the parts, has the same bits with 1, 2 or 64
+//! threads. [`parts`] says how many parts some work is worth, [`for_each`] runs them.
+
+/// Into how many parts `units` of work (tiles of one step, for example) are split: a power of two, at least
+/// two units each, and few enough that the sums every part keeps do not crowd the caches.
+pub fn parts(units: usize) -> usize {
+    let at_most = power_of_two_below(units / 2);
+    at_most.min(power_of_two_below(units / 16).max(4))
+}
+
+fn power_of_two_below(n: usize) -> usize {
+    if n == 0 { 1 } else { 1 << n.ilog2() }
+}
+
+/// The units of part `part` out of `parts`: contiguous, and of lengths that differ by one at most.
+pub fn share(units: usize, part: usize, parts: usize) -> std::ops::Range<usize> {
+    units * part / parts..units * (part + 1) / parts
+}
+
+/// Runs `work` on every item, on the threads of the current pool.
+pub fn for_each<T: Send>(items: Vec<T>, work: impl Fn(T) + Sync + Send) {
+    use rayon::prelude::*;
+    if items.len() < 2 || rayon::current_num_threads() < 2 {
+        items.into_iter().for_each(work);
+    } else {
+        items.into_par_iter().with_max_len(1).for_each(work);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_cover_all_units_once() {
+        for units in 0..100 {
+            for parts in 1..10 {
+                let covered: Vec<usize> = (0..parts).flat_map(|part| share(units, part, parts)).collect();
+                assert_eq!(covered, (0..units).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn small_work_is_split_for_few_threads_and_large_work_for_many() {
+        assert_eq!([0, 1, 2, 4, 8, 16, 60, 64, 128, 4096].map(parts), [1, 1, 1, 2, 4, 4, 4, 4, 8, 256]);
+    }
+}

@@ -1,0 +1,449 @@
+//! Animated GIFs of cell pictures. A cell becomes a crisp square of `scale x scale` pixels. A frame after the first
+//! encodes only the rectangle of cells that changed, and leaves unchanged cells inside it transparent where that is
+//! smaller: an automaton that settles costs a few bytes a frame. All frames share one palette, made from the colours
+//! in use.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use ::gif::{DisposalMethod, Encoder, Frame, Repeat};
+
+use super::ReportError;
+use super::picture::{Picture, Rgb};
+
+/// The default scale makes the longer side of a picture at least this long if it can, in pixels ...
+const LEAST_SIDE: usize = 320;
+/// ... but not longer than this ...
+const MOST_SIDE: usize = 480;
+/// ... with at most so many pixels a cell.
+const MAX_SCALE: usize = 24;
+/// From this scale on, a line one pixel wide separates the cells.
+const GRID_SCALE: usize = 12;
+/// A GIF's palette.
+const MAX_COLOURS: usize = 256;
+/// Most pixels a frame may have.
+const MAX_PIXELS: usize = 1 << 26;
+
+/// How an animation looks and how fast it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Pixels a cell; `None` chooses 1 to 24 so that the longer side has 320 to 480.
+    pub scale: Option<usize>,
+    /// Time a frame is shown, in 1/100 s. Browsers slow down anything below 2, which is therefore the least.
+    pub delay: u16,
+    /// Time the last frame is shown before the animation starts again, in 1/100 s.
+    pub hold: u16,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { scale: None, delay: 8, hold: 150 }
+    }
+}
+
+/// Encodes `frames`, all of one size, as a GIF that loops forever.
+///
+/// ```ignore
+/// let bytes = encode(&frames, &Options { delay: 5, ..Options::default() })?;
+/// std::fs::write("lizard.gif", bytes)?;
+/// ```
+pub fn encode(frames: &[Picture], options: &Options) -> Result<Vec<u8>, ReportError> {
+    let first = check(frames)?;
+    let raster = Raster::new(first, options.scale)?;
+    let palette = Palette::new(frames, raster.scale >= GRID_SCALE);
+
+    let mut encoder = Encoder::new(Vec::new(), raster.width, raster.height, &palette.bytes())?;
+    encoder.set_repeat(Repeat::Infinite)?;
+    let mut shown: Option<&Picture> = None;
+    for (i, picture) in frames.iter().enumerate() {
+        let delay = if i + 1 == frames.len() { options.hold } else { options.delay };
+        let frame = raster.smallest_frame(picture, shown, &palette);
+        encoder.write_lzw_pre_encoded_frame(&Frame { delay: delay.max(2), ..frame })?;
+        shown = Some(picture);
+    }
+    Ok(encoder.into_inner()?)
+}
+
+/// The first frame, if every frame is whole and of its size.
+fn check(frames: &[Picture]) -> Result<&Picture, ReportError> {
+    let first = frames.first().ok_or(ReportError::NoFrames)?;
+    for (frame, picture) in frames.iter().enumerate() {
+        let &Picture { width, height, ref cells } = picture;
+        if cells.is_empty() || width.checked_mul(height) != Some(cells.len()) {
+            return Err(ReportError::BadPicture { frame, width, height, cells: cells.len() });
+        }
+        if (width, height) != (first.width, first.height) {
+            return Err(ReportError::SizeChanged {
+                frame,
+                first: (first.width, first.height),
+                this: (width, height),
+            });
+        }
+    }
+    Ok(first)
+}
+
+/// The colours of an animation.
+struct Palette {
+    /// Index of each colour that cells and grid lines have.
+    index: BTreeMap<Rgb, u8>,
+    /// The colours by index.
+    colours: Vec<Rgb>,
+    /// Whether cells are drawn with a darker line between them.
+    grid: bool,
+    /// The index that means "leave the pixel as it was", if there is one to spare.
+    transparent: Option<u8>,
+}
+
+impl Palette {
+    /// The colours used by `frames`, and their grid lines if wanted. If lines make it more than fit, there are no
+    /// lines; if there are still more, all colours are rounded to 3 bits red, 3 bits green, 2 bits blue.
+    fn new(frames: &[Picture], grid: bool) -> Self {
+        let cells: BTreeSet<Rgb> = frames.iter().flat_map(|picture| &picture.cells).copied().collect();
+        let lines: BTreeSet<Rgb> = cells.iter().map(|&colour| line_colour(colour)).collect();
+        let lined: BTreeSet<Rgb> = cells.union(&lines).copied().collect();
+        let (colours, grid) = if grid && lined.len() <= MAX_COLOURS { (lined, true) } else { (cells, false) };
+        let mut palette =
+            if colours.len() <= MAX_COLOURS { Self::exact(&colours) } else { Self::rounded(&colours) };
+        palette.grid = grid;
+        palette
+    }
+
+    /// At most 256 colours as they are.
+    fn exact(colours: &BTreeSet<Rgb>) -> Self {
+        let index: BTreeMap<Rgb, u8> = colours.iter().copied().zip(0..=u8::MAX).collect();
+        let mut colours: Vec<Rgb> = colours.iter().copied().collect();
+        let transparent = u8::try_from(colours.len()).ok();
+        if transparent.is_some() {
+            colours.push([0, 0, 0]);
+        }
+        Self { index, colours, grid: false, transparent }
+    }
+
+    /// Any number of colours, rounded to the 256 of 3-3-2.
+    fn rounded(colours: &BTreeSet<Rgb>) -> Self {
+        let index = colours.iter().map(|&colour @ [r, g, b]| (colour, r & 0xe0 | (g & 0xe0) >> 3 | b >> 6));
+        let spread = |level: u8, top: u16| (u16::from(level) * 255 / top) as u8;
+        let colours = (0..=u8::MAX).map(|i| [spread(i >> 5, 7), spread(i >> 2 & 7, 7), spread(i & 3, 3)]);
+        Self { index: index.collect(), colours: colours.collect(), grid: false, transparent: None }
+    }
+
+    /// The indices for a cell of this colour.
+    fn cell(&self, colour: Rgb) -> Cell {
+        let index = |colour: Rgb| self.index.get(&colour).copied().unwrap_or(0);
+        Cell { body: index(colour), line: index(if self.grid { line_colour(colour) } else { colour }) }
+    }
+
+    /// The palette as the encoder wants it.
+    fn bytes(&self) -> Vec<u8> {
+        self.colours.concat()
+    }
+}
+
+/// The palette indices of one cell.
+#[derive(Clone, Copy)]
+struct Cell {
+    /// The cell itself.
+    body: u8,
+    /// The grid line above it and at its left; the same as the body if there are no lines.
+    line: u8,
+}
+
+/// The colour of the line beside a cell: a little darker than the cell, so that light areas show their cells and dark
+/// ones stay solid.
+fn line_colour(colour: Rgb) -> Rgb {
+    colour.map(|level| (u16::from(level) * 7 / 8) as u8)
+}
+
+/// The way from cells to pixels.
+struct Raster {
+    /// Pixels a cell.
+    scale: usize,
+    /// Width in pixels.
+    width: u16,
+    /// Height in pixels.
+    height: u16,
+}
+
+impl Raster {
+    /// Chooses the scale (see [`Options::scale`]) and checks that the pixels fit a GIF.
+    fn new(picture: &Picture, scale: Option<usize>) -> Result<Self, ReportError> {
+        let side = picture.width.max(picture.height).max(1);
+        let fitting = LEAST_SIDE.div_ceil(side).min(MOST_SIDE / side).min(MAX_SCALE);
+        let scale = scale.unwrap_or(fitting).max(1);
+        let pixels = |cells: usize| cells.checked_mul(scale).and_then(|pixels| u16::try_from(pixels).ok());
+        match (pixels(picture.width), pixels(picture.height)) {
+            (Some(width), Some(height)) if usize::from(width) * usize::from(height) <= MAX_PIXELS => {
+                Ok(Self { scale, width, height })
+            }
+            _ => Err(ReportError::TooLarge { width: picture.width, height: picture.height }),
+        }
+    }
+
+    /// What to draw over `shown` to get `picture`, compressed. Few changes compress better with the rest transparent,
+    /// many changes without: both are tried.
+    fn smallest_frame(
+        &self,
+        picture: &Picture,
+        shown: Option<&Picture>,
+        palette: &Palette,
+    ) -> Frame<'static> {
+        let (rows, columns) = changed(picture, shown);
+        let draw = |keep: Option<(&Picture, u8)>| {
+            let mut frame = self.frame(&rows, &columns, |i| match keep {
+                Some((shown, index)) if shown.cells[i] == picture.cells[i] => {
+                    Cell { body: index, line: index }
+                }
+                _ => palette.cell(picture.cells[i]),
+            });
+            frame.transparent = keep.map(|(_, index)| index);
+            frame.make_lzw_pre_encoded();
+            frame
+        };
+        let opaque = draw(None);
+        match shown.zip(palette.transparent).map(|keep| draw(Some(keep))) {
+            Some(sparse) if sparse.buffer.len() < opaque.buffer.len() => sparse,
+            _ => opaque,
+        }
+    }
+
+    /// The pixels of the cells in `rows` and `columns`; `cell` gives the colours of the cell with this index.
+    fn frame(
+        &self,
+        rows: &Range<usize>,
+        columns: &Range<usize>,
+        cell: impl Fn(usize) -> Cell,
+    ) -> Frame<'static> {
+        let picture_width = usize::from(self.width) / self.scale;
+        let mut buffer = Vec::with_capacity(rows.len() * columns.len() * self.scale * self.scale);
+        for y in rows.clone() {
+            let cells: Vec<Cell> = columns.clone().map(|x| cell(y * picture_width + x)).collect();
+            for pixel_y in 0..self.scale {
+                let under_line = pixel_y == 0 && y > 0;
+                for (x, cell) in columns.clone().zip(&cells) {
+                    let body = if under_line { cell.line } else { cell.body };
+                    buffer.push(if x > 0 { cell.line } else { body });
+                    buffer.resize(buffer.len() + self.scale - 1, body);
+                }
+            }
+        }
+        // Inside the picture, whose pixels were checked to fit 16 bits.
+        let pixels = |cells: usize| (cells * self.scale) as u16;
+        Frame {
+            left: pixels(columns.start),
+            top: pixels(rows.start),
+            width: pixels(columns.len()),
+            height: pixels(rows.len()),
+            dispose: DisposalMethod::Keep,
+            buffer: Cow::Owned(buffer),
+            ..Frame::default()
+        }
+    }
+}
+
+/// The smallest rectangle (rows, columns) that holds every cell that is not `shown` already; one cell if nothing
+/// changed, because a frame needs a pixel.
+fn changed(picture: &Picture, shown: Option<&Picture>) -> (Range<usize>, Range<usize>) {
+    let Some(shown) = shown else { return (0..picture.height, 0..picture.width) };
+    let mut bounds: Option<(Range<usize>, Range<usize>)> = None;
+    for (i, _) in picture.cells.iter().zip(&shown.cells).enumerate().filter(|(_, (new, old))| new != old) {
+        let (y, x) = (i / picture.width, i % picture.width);
+        let (rows, columns) = bounds.get_or_insert((y..y + 1, x..x + 1));
+        // Cells come row by row: only the last row moves.
+        rows.end = y + 1;
+        *columns = columns.start.min(x)..columns.end.max(x + 1);
+    }
+    bounds.unwrap_or((0..1, 0..1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Colouring;
+
+    /// A decoded frame: all pixels of the canvas and the delay.
+    struct Shown {
+        pixels: Vec<Rgb>,
+        delay: u16,
+    }
+
+    /// Decodes a GIF and plays its frames onto a canvas. Returns width, height and what is seen.
+    fn play(bytes: &[u8]) -> (usize, usize, Vec<Shown>) {
+        let mut decoder = ::gif::DecodeOptions::new().read_info(bytes).unwrap();
+        let (width, height) = (usize::from(decoder.width()), usize::from(decoder.height()));
+        let colours: Vec<Rgb> =
+            decoder.global_palette().unwrap().chunks_exact(3).map(|c| [c[0], c[1], c[2]]).collect();
+        let mut canvas = vec![[1, 2, 3]; width * height];
+        let mut seen = Vec::new();
+        while let Some(frame) = decoder.read_next_frame().unwrap() {
+            let (left, top) = (usize::from(frame.left), usize::from(frame.top));
+            for (i, &index) in frame.buffer.iter().enumerate() {
+                let (y, x) = (i / usize::from(frame.width), i % usize::from(frame.width));
+                if frame.transparent != Some(index) {
+                    canvas[(top + y) * width + left + x] = colours[usize::from(index)];
+                }
+            }
+            seen.push(Shown { pixels: canvas.clone(), delay: frame.delay });
+        }
+        assert_eq!(decoder.repeat(), Repeat::Infinite);
+        (width, height, seen)
+    }
+
+    /// Noise that needs no crate: xorshift.
+    fn noise(seed: &mut u64) -> u64 {
+        *seed ^= *seed << 13;
+        *seed ^= *seed >> 7;
+        *seed ^= *seed << 17;
+        *seed >> 32
+    }
+
+    /// Frames that flip about one in `sparsity` cells at random.
+    fn flicker(count: usize, side: usize, colouring: Colouring, sparsity: u64) -> Vec<Picture> {
+        let mut seed = 42;
+        let mut bits = vec![0.0f32; 3 * side * side];
+        (0..count)
+            .map(|_| {
+                for bit in &mut bits {
+                    if noise(&mut seed).is_multiple_of(sparsity) {
+                        *bit = 1.0 - *bit;
+                    }
+                }
+                Picture::from_channels(side, side, colouring, |c, y, x| bits[(c * side + y) * side + x])
+                    .unwrap()
+            })
+            .collect()
+    }
+
+    /// Asserts that every frame of `bytes` shows the cells of `frames` in the middle of their squares.
+    fn assert_shows(bytes: &[u8], frames: &[Picture], scale: usize) {
+        let (width, height, seen) = play(bytes);
+        assert_eq!(seen.len(), frames.len());
+        for (shown, picture) in seen.iter().zip(frames) {
+            assert_eq!((width, height), (picture.width * scale, picture.height * scale));
+            for (i, &cell) in picture.cells.iter().enumerate() {
+                let (y, x) = (i / picture.width * scale + scale / 2, i % picture.width * scale + scale / 2);
+                assert_eq!(shown.pixels[y * width + x], cell);
+            }
+        }
+    }
+
+    #[test]
+    fn a_gif_decodes_to_the_cells_that_went_in() {
+        for (side, scale) in [(20, 16), (13, 24), (64, 5), (3, 24), (250, 1), (500, 1)] {
+            for colouring in [Colouring::Ink, Colouring::Rgb] {
+                let frames = flicker(5, side, colouring, 10);
+                assert_shows(&encode(&frames, &Options::default()).unwrap(), &frames, scale);
+            }
+        }
+    }
+
+    #[test]
+    fn every_pixel_of_a_small_cell_has_the_colour_of_the_cell() {
+        let frames = flicker(3, 10, Colouring::Ink, 3);
+        let (width, _, seen) =
+            play(&encode(&frames, &Options { scale: Some(5), ..Options::default() }).unwrap());
+        for (shown, picture) in seen.iter().zip(&frames) {
+            for (i, &pixel) in shown.pixels.iter().enumerate() {
+                assert_eq!(pixel, picture.cells[i / width / 5 * 10 + i % width / 5]);
+            }
+        }
+    }
+
+    #[test]
+    fn large_cells_have_darker_lines_between_them_only() {
+        let frames = flicker(2, 2, Colouring::Ink, 2);
+        let (width, _, seen) =
+            play(&encode(&frames, &Options { scale: Some(12), ..Options::default() }).unwrap());
+        let (shown, cells) = (&seen[1].pixels, &frames[1].cells);
+        assert_eq!(shown[0], cells[0], "no line at the outer edge");
+        assert_eq!(shown[12], line_colour(cells[1]));
+        assert_eq!(shown[12 * width], line_colour(cells[2]));
+        assert_eq!(shown[13 * width + 13], cells[3]);
+    }
+
+    #[test]
+    fn an_unchanged_frame_is_kept_and_costs_a_few_bytes() {
+        let frames = vec![flicker(1, 64, Colouring::Ink, 2).remove(0); 3];
+        let one = encode(&frames[..1], &Options::default()).unwrap();
+        let three = encode(&frames, &Options::default()).unwrap();
+        assert!(three.len() - one.len() < 80);
+        assert_shows(&three, &frames, 5);
+    }
+
+    #[test]
+    fn the_last_frame_is_held() {
+        let frames = flicker(3, 4, Colouring::Ink, 2);
+        let (_, _, seen) = play(&encode(&frames, &Options { delay: 0, ..Options::default() }).unwrap());
+        assert_eq!(seen.iter().map(|shown| shown.delay).collect::<Vec<_>>(), [2, 2, 150]);
+    }
+
+    /// A random soup and what the Game of Life makes of it, on a torus.
+    fn life(count: usize, side: usize) -> Vec<Picture> {
+        let mut seed = 7;
+        let mut alive: Vec<bool> = (0..side * side).map(|_| noise(&mut seed).is_multiple_of(3)).collect();
+        let mut frames = Vec::new();
+        for _ in 0..count {
+            let bit = |_: usize, y: usize, x: usize| f32::from(alive[y * side + x]);
+            frames.push(Picture::from_channels(side, side, Colouring::Ink, bit).unwrap());
+            let at = |y: usize, x: usize| usize::from(alive[y % side * side + x % side]);
+            let next = |i: usize| {
+                let (y, x) = (i / side + side - 1, i % side + side - 1);
+                let block: usize = (0..9).map(|j| at(y + j / 3, x + j % 3)).sum();
+                block == 3 || block == 4 && alive[i]
+            };
+            alive = (0..side * side).map(next).collect();
+        }
+        frames
+    }
+
+    #[test]
+    fn a_hundred_frames_of_64_by_64_cells_are_small() {
+        for (name, frames, limit) in [
+            ("life", life(100, 64), 400_000),
+            ("1 in 50 flips", flicker(100, 64, Colouring::Ink, 50), 150_000),
+            ("colours, 1 in 200 flips", flicker(100, 64, Colouring::Rgb, 200), 200_000),
+            ("noise", flicker(100, 64, Colouring::Ink, 2), 650_000),
+        ] {
+            let size = encode(&frames, &Options::default()).unwrap().len();
+            println!("{name}: {size} bytes");
+            assert!(size < limit, "{name}: {size} bytes");
+        }
+    }
+
+    #[test]
+    fn up_to_256_colours_are_exact_and_more_are_rounded() {
+        let gradient = |colours: usize| Picture {
+            width: 25,
+            height: 20,
+            cells: (0..500)
+                .map(|i| (i % colours) as u16)
+                .map(|i| [(i >> 8) as u8 * 100, i as u8, 200])
+                .collect(),
+        };
+        for colours in [127, 128, 129, 255, 256] {
+            let frames = [gradient(colours)];
+            assert_shows(&encode(&frames, &Options::default()).unwrap(), &frames, 13);
+        }
+        let (_, _, seen) = play(&encode(&[gradient(257)], &Options::default()).unwrap());
+        for (shown, cell) in seen[0].pixels.iter().step_by(13).zip(&gradient(257).cells[..25]) {
+            assert!((0..3).all(|c| shown[c].abs_diff(cell[c]) < 64), "{shown:?} is far from {cell:?}");
+        }
+    }
+
+    #[test]
+    fn bad_input_is_an_error() {
+        let picture = |width, height, cells| Picture { width, height, cells: vec![[0; 3]; cells] };
+        let encode = |frames: &[Picture]| encode(frames, &Options::default());
+        assert!(matches!(encode(&[]), Err(ReportError::NoFrames)));
+        assert!(matches!(encode(&[picture(0, 0, 0)]), Err(ReportError::BadPicture { frame: 0, .. })));
+        assert!(matches!(encode(&[picture(usize::MAX, 3, 9)]), Err(ReportError::BadPicture { .. })));
+        assert!(matches!(
+            encode(&[picture(2, 3, 6), picture(3, 2, 6)]),
+            Err(ReportError::SizeChanged { frame: 1, .. })
+        ));
+        assert!(matches!(encode(&[picture(70_000, 1, 70_000)]), Err(ReportError::TooLarge { .. })));
+        let huge = Options { scale: Some(usize::MAX), ..Options::default() };
+        assert!(matches!(super::encode(&[picture(2, 2, 4)], &huge), Err(ReportError::TooLarge { .. })));
+    }
+}

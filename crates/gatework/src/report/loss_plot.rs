@@ -1,0 +1,306 @@
+//! Soft and hard loss against updates. The loss axis is logarithmic because losses fall through many decades, and has
+//! a band at its foot for exact zeros, because a hard loss of 0 is what training is for. Long runs are thinned column
+//! by column to their least and greatest values, so that no spike and no zero is lost.
+
+use super::axis::{Linear, Log, Tick, group_thousands, measured};
+use super::svg::Svg;
+
+/// The losses of one update.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LossPoint {
+    /// How many updates came before.
+    pub update: u64,
+    /// Loss of the soft circuit.
+    pub soft: f64,
+    /// Loss of the hardened circuit.
+    pub hard: f64,
+}
+
+/// Which of the two losses a line shows.
+type Line = fn(&LossPoint) -> f64;
+
+/// Size of the picture in pixels.
+const SIZE: (f64, f64) = (820.0, 420.0);
+/// Left and right end of the update axis.
+const X: (f64, f64) = (72.0, 702.0);
+/// Top and bottom of the plot area.
+const Y: (f64, f64) = (76.0, 366.0);
+/// Height of the band for zeros, at the bottom of the plot area.
+const BAND: f64 = 26.0;
+/// Columns that a line is thinned to: each keeps two points.
+const COLUMNS: usize = 400;
+/// Least distance between two labels at the right, in pixels.
+const LABEL_HEIGHT: f64 = 17.0;
+
+/// Draws the losses of a run as SVG. Points may come in any order; values that are not finite or below 0 leave a gap.
+///
+/// ```ignore
+/// std::fs::write("loss.svg", loss_plot("checkerboard", &points))?;
+/// ```
+#[must_use]
+pub fn loss_plot(title: &str, points: &[LossPoint]) -> String {
+    let mut points = points.to_vec();
+    points.sort_by_key(|point| point.update);
+    let mut svg = Svg::new(SIZE.0, SIZE.1, title);
+    if let Some(frame) = Frame::new(&points) {
+        frame.draw(&mut svg, &points);
+    } else {
+        svg.rect("band", (24.0, 56.0), (SIZE.0 - 48.0, SIZE.1 - 80.0), 4.0);
+        svg.text("muted middle", SIZE.0 / 2.0, SIZE.1 / 2.0 + 20.0, "no losses yet");
+    }
+    svg.finish()
+}
+
+/// Whether a loss has a place on the axis.
+fn is_loss(value: f64) -> bool {
+    value.is_finite() && value >= 0.0
+}
+
+/// The axes.
+struct Frame {
+    /// From left to right.
+    updates: Linear,
+    /// From bottom to top, above the band for zeros.
+    losses: Log,
+    /// Whether some loss is exactly 0, so that the axis needs its band.
+    zeros: bool,
+}
+
+impl Frame {
+    /// Axes for points in order of updates; none if there is no loss to show.
+    fn new(points: &[LossPoint]) -> Option<Self> {
+        let (first, last) = (points.first()?.update, points.last()?.update);
+        let losses =
+            || points.iter().flat_map(|point| [point.soft, point.hard]).filter(|&loss| is_loss(loss));
+        let (zeros, any) = (losses().any(|loss| loss == 0.0), losses().next().is_some());
+        let positive = || losses().filter(|&loss| loss > 0.0);
+        let (min, max) = (positive().fold(f64::INFINITY, f64::min), positive().fold(0.0, f64::max));
+        let losses = if max > 0.0 { Log::new(min, max) } else { Log::new(1.0, 10.0) };
+        any.then_some(Self { updates: Linear::new(first, last), losses, zeros })
+    }
+
+    /// The pixel column of an update.
+    fn x(&self, update: f64) -> f64 {
+        X.0 + self.updates.at(update) * (X.1 - X.0)
+    }
+
+    /// The pixel row of a loss that [`is_loss`].
+    fn y(&self, loss: f64) -> f64 {
+        if loss == 0.0 { Y.1 - BAND / 2.0 } else { self.y_at(self.losses.at(loss)) }
+    }
+
+    /// The pixel row of a place on the logarithmic axis.
+    fn y_at(&self, at: f64) -> f64 {
+        self.foot() + at * (Y.0 - self.foot())
+    }
+
+    /// Where the logarithmic axis ends and the band for zeros starts.
+    fn foot(&self) -> f64 {
+        if self.zeros { Y.1 - BAND - 6.0 } else { Y.1 }
+    }
+
+    /// Draws everything but the title: axes below lines below labels. The soft line lies over the hard one, which
+    /// jumps more.
+    fn draw(&self, svg: &mut Svg, points: &[LossPoint]) {
+        let scale =
+            if self.zeros { "loss, log scale above a band for exact zeros" } else { "loss, log scale" };
+        svg.text("muted", 24.0, 54.0, scale);
+        self.draw_axes(svg);
+        let first_zero = points.iter().find(|point| point.hard == 0.0);
+        if let Some(point) = first_zero {
+            let x = self.x(point.update as f64);
+            svg.line("guide", (x, Y.0), (x, self.y(0.0)));
+        }
+        let series: [(&str, Line); 2] = [("hard", |point| point.hard), ("soft", |point| point.soft)];
+        for (name, loss) in series {
+            let places: Vec<_> = points.iter().map(|point| self.place(point, loss(point))).collect();
+            svg.strokes(name, if name == "soft" { 1.75 } else { 1.25 }, &thin(&places));
+        }
+        if let Some(point) = first_zero {
+            self.draw_first_zero(svg, point.update);
+        }
+        self.draw_names(svg, series.map(|(name, loss)| (name, last_loss(points, loss))));
+    }
+
+    /// Where a loss goes; no height if it is none.
+    fn place(&self, point: &LossPoint, loss: f64) -> (f64, Option<f64>) {
+        (self.x(point.update as f64), is_loss(loss).then(|| self.y(loss)))
+    }
+
+    /// Draws grid lines, ticks, numbers and the band for zeros.
+    fn draw_axes(&self, svg: &mut Svg) {
+        for Tick { at, label } in self.losses.ticks() {
+            let y = self.y_at(at);
+            svg.line(if label.is_empty() { "minor" } else { "grid" }, (X.0, y), (X.1, y));
+            svg.text("muted end", X.0 - 10.0, y + 4.0, &label);
+        }
+        if self.zeros {
+            svg.rect("band", (X.0, Y.1 - BAND), (X.1 - X.0, BAND), 0.0);
+            svg.text("muted end", X.0 - 10.0, self.y(0.0) + 4.0, "0");
+        }
+        for Tick { at, label } in self.updates.ticks() {
+            let x = X.0 + at * (X.1 - X.0);
+            svg.line("frame", (x, Y.1), (x, Y.1 + 5.0));
+            svg.text("muted middle", x, Y.1 + 20.0, &label);
+        }
+        svg.line("frame", (X.0, Y.1), (X.1, Y.1));
+        svg.text("muted middle", f64::midpoint(X.0, X.1), Y.1 + 40.0, "updates");
+    }
+
+    /// Marks the first update whose hard loss is 0.
+    fn draw_first_zero(&self, svg: &mut Svg, update: u64) {
+        let x = self.x(update as f64);
+        svg.dot("hard-fill ring", (x, self.y(0.0)), 5.0);
+        let label = format!("first hard loss 0 at update {}", group_thousands(&update.to_string()));
+        let (class, x) = if x > f64::midpoint(X.0, X.1) { ("halo end", x - 8.0) } else { ("halo", x + 8.0) };
+        svg.text(class, x, Y.0 + 12.0, &label);
+    }
+
+    /// Names each line at its right end, with its last value.
+    fn draw_names(&self, svg: &mut Svg, lines: [(&str, Option<f64>); 2]) {
+        let mut labels: Vec<_> =
+            lines.into_iter().filter_map(|(name, last)| Some((name, last?, self.y(last?)))).collect();
+        if let [a, b] = labels.as_mut_slice() {
+            let (upper, lower) = if b.2 < a.2 { (b, a) } else { (a, b) };
+            let overlap = (LABEL_HEIGHT - (lower.2 - upper.2)).max(0.0);
+            lower.2 = (lower.2 + overlap / 2.0).min(Y.1);
+            upper.2 = (upper.2 - overlap / 2.0).min(lower.2 - LABEL_HEIGHT);
+        }
+        for (name, last, y) in labels {
+            svg.dot(&format!("{name}-fill"), (X.1 + 12.0, y), 3.5);
+            svg.name_and_value(X.1 + 21.0, y + 4.0, name, &measured(last));
+        }
+    }
+}
+
+/// The last value of a line that has a place on the axis.
+fn last_loss(points: &[LossPoint], loss: Line) -> Option<f64> {
+    points.iter().rev().map(loss).find(|&loss| is_loss(loss))
+}
+
+/// What a column of pixels keeps of the points in it.
+#[derive(Clone, Copy)]
+struct Column {
+    /// The points with the least and the greatest y, if there is any.
+    extremes: Option<[(f64, f64); 2]>,
+    /// Whether the line is broken before the first and after the last point.
+    gaps: [bool; 2],
+}
+
+/// Thins a line, sorted by x, to the two extremes of each column, and cuts it where points have no y. A point without
+/// y between others of its column is passed over: the gap would be narrower than the line.
+fn thin(places: &[(f64, Option<f64>)]) -> Vec<Vec<(f64, f64)>> {
+    let column_of = |x: f64| ((x - X.0) / (X.1 - X.0) * COLUMNS as f64) as usize;
+    let mut strokes = vec![Vec::new()];
+    for column in places.chunk_by(|a, b| column_of(a.0) == column_of(b.0)).map(column) {
+        if column.gaps[0] {
+            strokes.push(Vec::new());
+        }
+        if let (Some([a, b]), Some(stroke)) = (column.extremes, strokes.last_mut()) {
+            stroke.extend(if a.0 <= b.0 { [a, b] } else { [b, a] });
+            stroke.dedup();
+        }
+        if column.gaps[1] {
+            strokes.push(Vec::new());
+        }
+    }
+    strokes.retain(|stroke| !stroke.is_empty());
+    strokes
+}
+
+/// Reduces the points of one column.
+fn column(places: &[(f64, Option<f64>)]) -> Column {
+    let mut extremes: Option<[(f64, f64); 2]> = None;
+    for (x, y) in places.iter().filter_map(|&(x, y)| Some((x, y?))) {
+        let [least, greatest] = extremes.get_or_insert([(x, y); 2]);
+        if y < least.1 {
+            *least = (x, y);
+        }
+        if y > greatest.1 {
+            *greatest = (x, y);
+        }
+    }
+    let missing = |place: Option<&(f64, Option<f64>)>| place.is_some_and(|place| place.1.is_none());
+    Column { extremes, gaps: [missing(places.first()), missing(places.last())] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::svg::assert_well_formed;
+    use super::*;
+
+    fn point(update: u64, soft: f64, hard: f64) -> LossPoint {
+        LossPoint { update, soft, hard }
+    }
+
+    /// The coordinates of the path with this class.
+    fn path<'a>(svg: &'a str, class: &str) -> &'a str {
+        let start = svg.find(&format!("class=\"line {class}\"")).expect("no such line");
+        svg[start..].split(" d=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("no path")
+    }
+
+    #[test]
+    fn no_points_say_so() {
+        for points in [&[][..], &[point(3, f64::NAN, f64::INFINITY)], &[point(3, -1.0, f64::NEG_INFINITY)]] {
+            assert!(assert_well_formed(&loss_plot("run", points)).contains("no losses yet"));
+        }
+    }
+
+    #[test]
+    fn odd_runs_are_well_formed() {
+        let runs = [
+            vec![point(0, 1.0, 1.0)],
+            vec![point(u64::MAX, 5e-324, f64::MAX)],
+            vec![point(7, 0.0, 0.0)],
+            (0..100).map(|i| point(i, 3.0, 3.0)).collect(),
+            (0..100).map(|i| point(i, 0.0, 0.0)).collect(),
+            (0..100)
+                .map(|i| point(i, if i % 7 == 0 { f64::NAN } else { 1.0 / i as f64 }, f64::NAN))
+                .collect(),
+            vec![point(9, 1.0, 2.0), point(3, 2.0, 4.0), point(9, 5.0, 0.0)],
+        ];
+        for run in runs {
+            assert_well_formed(&loss_plot("a & <b>", &run));
+        }
+    }
+
+    #[test]
+    fn the_first_hard_zero_is_named() {
+        let points: Vec<_> = (0..2000).map(|i| point(i, 1.0, (1234 - i as i64).max(0) as f64)).collect();
+        assert!(assert_well_formed(&loss_plot("run", &points)).contains("hard loss 0 at update 1,234"));
+        let never = loss_plot("run", &[point(0, 0.0, 1.0), point(1, 0.0, 2.0)]);
+        assert!(!never.contains("hard loss 0"));
+    }
+
+    #[test]
+    fn a_spike_in_a_million_updates_is_kept() {
+        let spike = 654_321;
+        let points: Vec<_> =
+            (0..1_000_000).map(|i| point(i, 1.0, if i == spike { 1000.0 } else { 1.0 })).collect();
+        let svg = loss_plot("run", &points);
+        assert_well_formed(&svg);
+        let line = path(&svg, "hard");
+        assert!(line.matches(['M', 'L']).count() <= 2 * COLUMNS + 2);
+        assert!(
+            line.split(['M', 'L']).any(|place| place.ends_with(&format!(" {}", Y.0))),
+            "no point at the top"
+        );
+        assert!(svg.len() < 30_000);
+    }
+
+    #[test]
+    fn values_that_are_not_finite_leave_a_gap() {
+        let points: Vec<_> =
+            (0..9).map(|i| point(i, if i == 4 { f64::NAN } else { 1.0 + i as f64 }, 1.0)).collect();
+        let svg = loss_plot("run", &points);
+        assert_eq!(path(&svg, "soft").matches('M').count(), 2);
+        assert_eq!(path(&svg, "hard").matches('M').count(), 1);
+    }
+
+    #[test]
+    fn a_run_of_gaps_stays_small() {
+        let points: Vec<_> =
+            (0..100_000).map(|i| point(i, if i % 2 == 0 { f64::NAN } else { 1.0 }, 2.0)).collect();
+        assert!(loss_plot("run", &points).len() < 60_000);
+    }
+}

@@ -1,0 +1,186 @@
+//! The state of an automaton as a picture: one colour a cell. The channels that the loss looks at become ink on paper
+//! (one channel) or red, green and blue (three); any number of channels, hidden ones too, become a mosaic of small
+//! panels. Real-valued states are rounded to a few shades, so that an animation stays within the palette of a GIF.
+
+use super::ReportError;
+
+/// A colour: red, green, blue.
+pub(super) type Rgb = [u8; 3];
+
+/// A cell that is 1.
+const INK: Rgb = [0x1b, 0x1f, 0x3b];
+/// A cell that is 0.
+const PAPER: Rgb = [0xf4, 0xf1, 0xea];
+/// Between the panels of a mosaic.
+const GAP: Rgb = [0xcb, 0xc5, 0xb6];
+/// A cell whose red, green and blue are all 0.
+const NIGHT: Rgb = [0x14, 0x14, 0x1c];
+
+/// Steps from paper to ink: 16 shades.
+const INK_STEPS: f32 = 15.0;
+/// Steps of each of red, green and blue: 6 * 6 * 6 = 216 colours fit a GIF's 256.
+const RGB_STEPS: f32 = 5.0;
+
+/// More cells than this (4096 x 4096) are refused: 48 MB a picture.
+const MAX_CELLS: usize = 1 << 24;
+
+/// How the channels of a cell become its colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colouring {
+    /// Channel 0: 0 is paper, 1 is ink.
+    Ink,
+    /// Channels 0, 1, 2 are red, green, blue; all 0 is near-black.
+    Rgb,
+}
+
+impl Colouring {
+    /// The colouring for an experiment whose loss looks at `channels` channels.
+    #[must_use]
+    pub fn for_loss_channels(channels: usize) -> Self {
+        if channels < 3 { Self::Ink } else { Self::Rgb }
+    }
+}
+
+/// A picture of `height` rows of `width` cells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Picture {
+    /// Cells in a row.
+    pub width: usize,
+    /// Rows.
+    pub height: usize,
+    /// Colours (red, green, blue) row by row: cell (y, x) is `cells[y * width + x]`.
+    pub cells: Vec<[u8; 3]>,
+}
+
+impl Picture {
+    /// Colours the cells of one state. `state(channel, y, x)` is a bit as 0.0 or 1.0, or a soft value between them;
+    /// values outside are cut, NaN counts as 0.
+    ///
+    /// ```ignore
+    /// let grown = Picture::from_channels(20, 20, Colouring::Ink, |channel, y, x| grid.get(channel, y, x))?;
+    /// ```
+    pub fn from_channels(
+        height: usize,
+        width: usize,
+        colouring: Colouring,
+        state: impl Fn(usize, usize, usize) -> f32,
+    ) -> Result<Self, ReportError> {
+        Self::paint(height, width, |y, x| match colouring {
+            Colouring::Ink => ink(state(0, y, x)),
+            Colouring::Rgb => red_green_blue([state(0, y, x), state(1, y, x), state(2, y, x)]),
+        })
+        .ok_or(ReportError::TooLarge { width, height })
+    }
+
+    /// Lays `channels` channels out as a near-square mosaic, row by row: each a panel of `height x width` cells, ink
+    /// on paper, one cell of gap around it. Places left over stay gap-coloured.
+    pub fn mosaic(
+        channels: usize,
+        height: usize,
+        width: usize,
+        state: impl Fn(usize, usize, usize) -> f32,
+    ) -> Result<Self, ReportError> {
+        let too_large = || ReportError::TooLarge { width, height };
+        if channels > MAX_CELLS || height > MAX_CELLS || width > MAX_CELLS {
+            return Err(too_large());
+        }
+        let (pitch_y, pitch_x) = (height + 1, width + 1);
+        // columns * pitch_x = rows * pitch_y and columns * rows = channels
+        let square = (channels as f64 * pitch_y as f64 / pitch_x as f64).sqrt().round() as usize;
+        let columns = square.clamp(1, channels.max(1));
+        let rows = channels.div_ceil(columns);
+        Self::paint(rows * pitch_y + 1, columns * pitch_x + 1, |y, x| {
+            let (panel_y, panel_x) = (y / pitch_y, x / pitch_x);
+            let channel = panel_y * columns + panel_x;
+            // Row 0 and column 0 of each pitch are the gap.
+            match ((y % pitch_y).checked_sub(1), (x % pitch_x).checked_sub(1)) {
+                (Some(y), Some(x)) if panel_x < columns && channel < channels => ink(state(channel, y, x)),
+                _ => GAP,
+            }
+        })
+        .ok_or_else(too_large)
+    }
+
+    /// A picture from a colour for each (y, x); none if it has too many cells.
+    fn paint(height: usize, width: usize, colour: impl Fn(usize, usize) -> Rgb) -> Option<Self> {
+        height.checked_mul(width).filter(|&cells| cells <= MAX_CELLS)?;
+        let cells = (0..height).flat_map(|y| (0..width).map(move |x| (y, x))).map(|(y, x)| colour(y, x));
+        Some(Self { width, height, cells: cells.collect() })
+    }
+}
+
+/// The fraction of `value`, rounded to `steps` steps; NaN is 0.
+fn shade(value: f32, steps: f32) -> f32 {
+    let value = if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) };
+    (value * steps).round() / steps
+}
+
+/// From paper (0) to ink (1).
+fn ink(value: f32) -> Rgb {
+    let amount = shade(value, INK_STEPS);
+    let mix = |from: u8, to: u8| (f32::from(from) + (f32::from(to) - f32::from(from)) * amount).round() as u8;
+    [mix(PAPER[0], INK[0]), mix(PAPER[1], INK[1]), mix(PAPER[2], INK[2])]
+}
+
+/// Each channel from 0 to 255; near-black where all are 0.
+fn red_green_blue(channels: [f32; 3]) -> Rgb {
+    let colour = channels.map(|value| (shade(value, RGB_STEPS) * 255.0).round() as u8);
+    if colour == [0, 0, 0] { NIGHT } else { colour }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_ink_and_paper() {
+        let picture = Picture::from_channels(1, 2, Colouring::Ink, |_, _, x| x as f32).unwrap();
+        assert_eq!(picture.cells, [PAPER, INK]);
+    }
+
+    #[test]
+    fn three_channels_are_red_green_blue_on_near_black() {
+        let bit = |channel: usize, _: usize, x: usize| f32::from(x >> channel & 1 == 1);
+        let picture = Picture::from_channels(1, 8, Colouring::Rgb, bit).unwrap();
+        assert_eq!(picture.cells[0], NIGHT);
+        assert_eq!(picture.cells[1], [255, 0, 0]);
+        assert_eq!(picture.cells[6], [0, 255, 255]);
+        assert_eq!(picture.cells[7], [255, 255, 255]);
+    }
+
+    #[test]
+    fn soft_values_have_few_shades_and_wild_values_are_cut() {
+        let shades: std::collections::BTreeSet<Rgb> = (0..=1000).map(|i| ink(i as f32 / 1000.0)).collect();
+        assert_eq!(shades.len(), 16);
+        assert_eq!(ink(f32::NAN), PAPER);
+        assert_eq!(ink(f32::INFINITY), INK);
+        assert_eq!(ink(-3.0), PAPER);
+    }
+
+    #[test]
+    fn a_mosaic_of_square_panels_is_near_square() {
+        let picture = Picture::mosaic(8, 4, 4, |channel, _, _| f32::from(channel == 4)).unwrap();
+        // 3 columns and 3 rows of panels at a pitch of 5 cells, and a gap at the end.
+        assert_eq!((picture.width, picture.height), (16, 16));
+        let at = |y: usize, x: usize| picture.cells[y * picture.width + x];
+        assert_eq!(at(0, 0), GAP);
+        assert_eq!(at(1, 1), PAPER);
+        assert_eq!(at(6, 6), INK, "channel 4 is in the middle");
+        assert_eq!(at(9, 9), INK);
+        assert_eq!(at(10, 9), GAP);
+        assert_eq!(at(14, 14), GAP, "the ninth place is empty");
+    }
+
+    #[test]
+    fn extreme_sizes_are_refused_or_empty_but_never_panic() {
+        let zero = |_: usize, _: usize, _: usize| 0.0;
+        assert!(matches!(
+            Picture::from_channels(usize::MAX, 2, Colouring::Ink, zero),
+            Err(ReportError::TooLarge { .. })
+        ));
+        assert!(Picture::mosaic(usize::MAX, usize::MAX, 1, zero).is_err());
+        assert!(Picture::mosaic(1 << 24, 1 << 24, 1 << 24, zero).is_err());
+        assert!(Picture::from_channels(0, 0, Colouring::Rgb, zero).unwrap().cells.is_empty());
+        assert_eq!(Picture::mosaic(0, 3, 3, zero).unwrap().cells, [GAP; 5]);
+    }
+}

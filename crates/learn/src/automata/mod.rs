@@ -1,0 +1,21 @@
+//! Soft cellular automata: every cell of a grid runs the same soft gate network on its 3x3 neighbourhood.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`experiment`] | what an experiment's TOML says, checked |
+//! | [`model`] | wires and logits; `harden` turns them into a circuit |
+//! | [`cells`] | which cells a roll-out has to compute, and which are the same |
+//! | [`rollout`] | the soft roll-out, its loss and its gradient |
+//! | [`board`] | start states and targets |
+//! | [`task`] | all of it as something the trainer can train |
+//! | [`evaluate`] | the published protocols, scored on the hard automaton |
+//! | [`naive`] | the slow twin of the roll-out |
+
+//pub mod board;
+pub mod cells;
+//pub mod evaluate;
+//pub mod experiment;
+pub mod model;
+pub mod naive;
+pub mod rollout;
+//pub mod task;

@@ -1,0 +1,350 @@
+//! A soft automaton: its shape, its wires and its logits.
+
+use gatework_engine::kernel::gates::{FUNCTIONS, Layer, Wires};
+use gatework_logic::{Automaton, Boundary, Circuit, Gate, Node};
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use serde::{Deserialize, Serialize};
+
+use super::cells::NEIGHBOURS;
+use crate::gates::{self, Wiring, WiringError};
+use crate::params::Params;
+use crate::random::{Purpose, Random};
+
+/// What kind of first layer the perception has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FirstLayer {
+    /// Each neighbour with the centre.
+    #[default]
+    Moore,
+    /// Wired as the layers behind it.
+    Wired,
+}
+
+/// The shape of a model: everything but the wires and the numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelShape {
+    /// Channels of a cell.
+    pub channels: usize,
+    /// What lies outside the grid.
+    pub boundary: Boundary,
+    /// Perception networks; all have the same wires.
+    pub kernels: usize,
+    /// Layer sizes of the perception, beginning with the 9 inputs.
+    pub perceive: Vec<usize>,
+    /// First layer of the perception.
+    pub first: FirstLayer,
+    /// Layer sizes of the update, beginning with its inputs.
+    pub update: Vec<usize>,
+    /// How layers are wired.
+    pub wiring: Wiring,
+}
+
+impl ModelShape {
+    /// Inputs that the update needs: the cell itself and what the kernels perceive of each channel.
+    pub fn update_inputs(&self) -> usize {
+        self.channels + self.channels * self.kernels * self.perceive.last().copied().unwrap_or(0)
+    }
+}
+
+/// A soft automaton.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// Its shape.
+    pub shape: ModelShape,
+    /// Wires of one perception kernel.
+    pub perceive: Wires,
+    /// Wires of the update.
+    pub update: Wires,
+    /// Logits: `perceive.I` [kernels, gates, 16] for each layer, then `update.I` [gates, 16].
+    pub params: Params,
+}
+
+/// A file that holds no model, or another one.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// Not a safetensors file, or cut off.
+    #[error("not a complete safetensors file ({0})")]
+    Format(#[from] safetensors::SafeTensorError),
+    /// No description of a Gatework automaton in it.
+    #[error("no Gatework automaton: {0}")]
+    Foreign(String),
+    /// A tensor is missing or has the wrong type or size.
+    #[error("tensor {name}: {problem}")]
+    Tensor {
+        /// The tensor.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The wires do not form a network.
+    #[error("{network} wires: {problem}")]
+    Wires {
+        /// `perceive` or `update`.
+        network: &'static str,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A number that is no number.
+    #[error("tensor {name} holds a value that is not finite")]
+    NotFinite {
+        /// The tensor.
+        name: String,
+    },
+}
+
+/// Key of the description in a model file. One key only: several would have no fixed order.
+const DESCRIPTION: &str = "gatework-automaton";
+
+impl Model {
+    /// Draws wires for a seed; all gates pass their first operand through.
+    pub fn new(shape: &ModelShape, seed: u64) -> Result<Model, WiringError> {
+        let mut random = Random::new(seed, Purpose::Wiring, 0);
+        let first = (shape.first == FirstLayer::Moore).then(|| gates::moore(&mut random));
+        let perceive = gates::network(&shape.perceive, shape.wiring, first, &mut random)?;
+        let update = gates::network(&shape.update, shape.wiring, None, &mut random)?;
+        Ok(Model::with_wires(shape.clone(), perceive, update))
+    }
+
+    /// A model with given wires at the start of training.
+    pub fn with_wires(shape: ModelShape, perceive: Wires, update: Wires) -> Model {
+        let mut params = Params::new();
+        for (i, layer) in perceive.layers.iter().enumerate() {
+            let sizes = [shape.kernels, layer.len(), FUNCTIONS];
+            params.add(&format!("perceive.{i}"), &sizes, gates::start_logit);
+        }
+        for (i, layer) in update.layers.iter().enumerate() {
+            params.add(&format!("update.{i}"), &[layer.len(), FUNCTIONS], gates::start_logit);
+        }
+        Model { shape, perceive, update, params }
+    }
+
+    /// Gates of all perception kernels together.
+    pub fn perceive_gates(&self) -> usize {
+        self.shape.kernels * self.perceive.gates()
+    }
+
+    /// Gates in all: what is learned.
+    pub fn gates(&self) -> usize {
+        self.perceive_gates() + self.update.gates()
+    }
+
+    /// Soft gate evaluations for one cell and one step.
+    pub fn gates_per_cell(&self) -> usize {
+        self.shape.channels * self.perceive_gates() + self.update.gates()
+    }
+
+    /// The perception kernels as one network: layer after layer, kernel after kernel, as the logits lie.
+    pub fn merged_perception(&self) -> Wires {
+        let kernels = self.shape.kernels as u32;
+        let mut before = 0;
+        let mut layers = Vec::new();
+        for layer in &self.perceive.layers {
+            let spread = |wires: &[u32]| (0..kernels).flat_map(|k| wires.iter().map(move |w| k * before + w)).collect();
+            layers.push(Layer { a: spread(&layer.a), b: spread(&layer.b) });
+            before = layer.len() as u32;
+        }
+        Wires { inputs: NEIGHBOURS, layers }
+    }
+
+    /// Rows of the merged perception's outputs among one channel's update inputs: output, then kernel.
+    pub fn perception_rows(&self) -> Vec<u32> {
+        let (kernels, outputs) = (self.shape.kernels as u32, self.perceive.outputs() as u32);
+        (0..kernels).flat_map(|k| (0..outputs).map(move |s| s * kernels + k)).collect()
+    }
+
+    /// The most likely function of every gate, as the logits lie.
+    pub fn functions(&self) -> Vec<Gate> {
+        let gate = |index| Gate::from_index(index).unwrap_or(Gate::A);
+        gates::arg_max(&self.params.values).into_iter().map(gate).collect()
+    }
+
+    /// The automaton that the most likely functions make.
+    pub fn harden(&self) -> Automaton {
+        let functions = self.functions();
+        let (kernels, channels) = (self.shape.kernels, self.shape.channels);
+        let inputs = channels * NEIGHBOURS;
+        let mut nodes: Vec<Node> = Vec::with_capacity(self.gates_per_cell());
+        // What the update reads: the centre of each channel, then the perception.
+        let mut rows: Vec<u32> = (0..channels).map(|c| (c * NEIGHBOURS + 4) as u32).collect();
+        let perception = self.merged_perception();
+        for channel in 0..channels {
+            let patch = (0..NEIGHBOURS).map(|n| (channel * NEIGHBOURS + n) as u32).collect();
+            let outputs = append(&perception, &functions, patch, inputs, &mut nodes);
+            for s in 0..self.perceive.outputs() {
+                rows.extend((0..kernels).map(|k| outputs[k * self.perceive.outputs() + s]));
+            }
+        }
+        let outputs = append(&self.update, &functions[self.perceive_gates()..], rows, inputs, &mut nodes);
+        let circuit = Circuit::new(inputs, nodes, outputs).expect("wires were checked when the model was made");
+        Automaton { channels, boundary: self.shape.boundary, circuit }
+    }
+
+    /// The model as a safetensors file. The same model has the same bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let description = serde_json::to_string(&self.shape).expect("a shape has no keys that JSON lacks");
+        let mut tensors: Vec<(String, Dtype, Vec<usize>, Vec<u8>)> = Vec::new();
+        for (network, wires) in [("perceive", &self.perceive), ("update", &self.update)] {
+            for (i, layer) in wires.layers.iter().enumerate() {
+                for (operand, wires) in [("a", &layer.a), ("b", &layer.b)] {
+                    let name = format!("wires.{network}.{i}.{operand}");
+                    tensors.push((name, Dtype::U32, vec![wires.len()], bytes(wires, |w| w.to_le_bytes())));
+                }
+            }
+        }
+        for tensor in self.params.tensors() {
+            let values = &self.params.values[tensor.range.clone()];
+            let data = bytes(values, |v| v.to_le_bytes());
+            tensors.push((format!("params.{}", tensor.name), Dtype::F32, tensor.shape.clone(), data));
+        }
+        let views = tensors.iter().map(|(name, dtype, shape, data)| {
+            (name, TensorView::new(*dtype, shape.clone(), data).expect("as many bytes as the shape says"))
+        });
+        let metadata = [(DESCRIPTION.to_string(), description)].into();
+        safetensors::serialize(views, Some(metadata)).expect("names and shapes are valid")
+    }
+
+    /// Reads a model file; everything in it is checked.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Model, ModelError> {
+        let (_, header) = SafeTensors::read_metadata(bytes)?;
+        let file = SafeTensors::deserialize(bytes)?;
+        let description = header.metadata().as_ref().and_then(|m| m.get(DESCRIPTION));
+        let description = description.ok_or_else(|| ModelError::Foreign("it has no description of one".into()))?;
+        let shape: ModelShape = serde_json::from_str(description).map_err(|e| ModelError::Foreign(e.to_string()))?;
+        let perceive = read_wires(&file, "perceive", &shape.perceive)?;
+        let update = read_wires(&file, "update", &shape.update)?;
+        let fits = shape.channels > 0
+            && shape.kernels > 0
+            && perceive.inputs == NEIGHBOURS
+            && Some(shape.update_inputs()) == shape.update.first().copied()
+            && update.outputs() == shape.channels;
+        if !fits {
+            return Err(ModelError::Foreign("channels, kernels and layer sizes do not fit together".into()));
+        }
+        let mut model = Model::with_wires(shape, perceive, update);
+        model.read_params(&file, "params.")?;
+        Ok(model)
+    }
+
+    /// Takes the logits from a file that holds them under names with a prefix.
+    pub fn read_params(&mut self, file: &SafeTensors<'_>, prefix: &str) -> Result<(), ModelError> {
+        for tensor in self.params.tensors().to_vec() {
+            let name = format!("{prefix}{}", tensor.name);
+            let values = read_f32(file, &name, Some(&tensor.shape))?;
+            if values.iter().any(|v| !v.is_finite()) {
+                return Err(ModelError::NotFinite { name });
+            }
+            self.params.values[tensor.range.clone()].copy_from_slice(&values);
+        }
+        Ok(())
+    }
+}
+
+/// Adds the gates of a network that reads the given signals; returns its outputs' signals.
+fn append(wires: &Wires, functions: &[Gate], mut rows: Vec<u32>, inputs: usize, nodes: &mut Vec<Node>) -> Vec<u32> {
+    let mut functions = functions.iter();
+    for layer in &wires.layers {
+        let first = (inputs + nodes.len()) as u32;
+        for ((&a, &b), &gate) in layer.a.iter().zip(&layer.b).zip(&mut functions) {
+            nodes.push(Node { gate, a: rows[a as usize], b: rows[b as usize] });
+        }
+        rows = (first..first + layer.len() as u32).collect();
+    }
+    rows
+}
+
+fn bytes<T: Copy, const N: usize>(values: &[T], to_bytes: impl Fn(T) -> [u8; N]) -> Vec<u8> {
+    values.iter().flat_map(|&value| to_bytes(value)).collect()
+}
+
+fn read_wires(file: &SafeTensors<'_>, network: &'static str, sizes: &[usize]) -> Result<Wires, ModelError> {
+    let mut layers = Vec::new();
+    for (i, &size) in sizes.iter().skip(1).enumerate() {
+        let read = |operand| -> Result<Vec<u32>, ModelError> {
+            let name = format!("wires.{network}.{i}.{operand}");
+            let data = read_tensor(file, &name, Dtype::U32, Some(&[size]))?;
+            Ok(data.as_chunks().0.iter().map(|&b| u32::from_le_bytes(b)).collect())
+        };
+        layers.push(Layer { a: read("a")?, b: read("b")? });
+    }
+    let wires = Wires { inputs: sizes.first().copied().unwrap_or(0), layers };
+    wires.check().map_err(|e| ModelError::Wires { network, problem: e.to_string() })?;
+    Ok(wires)
+}
+
+/// Reads a tensor of f32; with a shape, it must have that one.
+pub(crate) fn read_f32(
+    file: &SafeTensors<'_>,
+    name: &str,
+    shape: Option<&[usize]>,
+) -> Result<Vec<f32>, ModelError> {
+    let data = read_tensor(file, name, Dtype::F32, shape)?;
+    Ok(data.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)).collect())
+}
+
+fn read_tensor<'a>(
+    file: &SafeTensors<'a>,
+    name: &str,
+    dtype: Dtype,
+    shape: Option<&[usize]>,
+) -> Result<&'a [u8], ModelError> {
+    let problem = |problem: String| ModelError::Tensor { name: name.to_string(), problem };
+    let tensor = file.tensor(name).map_err(|_| problem("missing".into()))?;
+    if tensor.dtype() != dtype || shape.is_some_and(|shape| tensor.shape() != shape) {
+        let wanted = shape.map_or(String::new(), |shape| format!(" {shape:?}"));
+        let found = format!("{:?} {:?}", tensor.dtype(), tensor.shape());
+        return Err(problem(format!("is {found}, expected {dtype:?}{wanted}")));
+    }
+    Ok(tensor.data())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape() -> ModelShape {
+        ModelShape {
+            channels: 2,
+            boundary: Boundary::Zeros,
+            kernels: 3,
+            perceive: vec![9, 8, 4, 2],
+            first: FirstLayer::Moore,
+            update: vec![14, 16, 8, 4, 2],
+            wiring: Wiring::Unique,
+        }
+    }
+
+    #[test]
+    fn a_new_model_passes_through_and_hardens_to_wires() {
+        let model = Model::new(&shape(), 1).unwrap();
+        assert_eq!(model.gates(), 3 * 14 + 30);
+        assert_eq!(model.gates_per_cell(), 2 * 3 * 14 + 30);
+        let automaton = model.harden();
+        assert_eq!(automaton.check(), Ok(()));
+        assert_eq!(automaton.circuit.active(), 0);
+        assert_eq!(automaton.circuit.nodes().len(), model.gates_per_cell());
+    }
+
+    #[test]
+    fn a_model_survives_its_file_and_damaged_files_are_refused() {
+        let model = Model::new(&shape(), 7).unwrap();
+        let bytes = model.to_bytes();
+        assert_eq!(bytes, model.to_bytes());
+        let read = Model::from_bytes(&bytes).unwrap();
+        assert_eq!((&read.shape, &read.update, &read.perceive), (&model.shape, &model.update, &model.perceive));
+        assert_eq!(read.params.values, model.params.values);
+        for cut in [0, 5, 100, bytes.len() / 2, bytes.len() - 1] {
+            assert!(Model::from_bytes(&bytes[..cut]).is_err(), "cut at {cut}");
+        }
+        let mut broken = bytes.clone();
+        let end = broken.len();
+        broken[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
+        assert!(matches!(Model::from_bytes(&broken), Err(ModelError::NotFinite { .. })));
+        assert!(matches!(Model::from_bytes(&safetensors_of_nothing()), Err(ModelError::Foreign(_))));
+    }
+
+    fn safetensors_of_nothing() -> Vec<u8> {
+        let none: Vec<(String, TensorView<'_>)> = Vec::new();
+        safetensors::serialize(none, None).unwrap()
+    }
+}

@@ -1,0 +1,556 @@
+//! The soft roll-out of an automaton: all steps forward, the loss after the last one, and back.
+//!
+//! ```text
+//! forward, step t:   for each tile of 32 cells:
+//!                      patch  [9 x channels] rows   from state t
+//!                      inputs [centre, perception]  kept for the way back, if there is room
+//!                      state t+1                    from the update network
+//! last step:           as above, the loss of its outputs, and back at once
+//! backward, step t:  for each tile: the gradient of state t+1 through update and perception, added to that
+//!                    of state t; what happens between is computed again
+//! ```
+//!
+//! Only the states and the update's inputs are kept. The tiles of a step are shared out among a number of
+//! [`Part`]s that depends on the work only; each has its own sums, and they are added in order, so the result
+//! has the same bits on any number of threads.
+
+use std::time::{Duration, Instant};
+
+use gatework_engine::kernel::gates::{Coefficients, GateTable, LANES, Program, Row, Sums, WireError, Workspace};
+use gatework_engine::kernel::transpose;
+use gatework_engine::parallel;
+
+use super::cells::{NEIGHBOURS, Plan, Step, Tile};
+use super::model::Model;
+
+/// Memory for the update's inputs of all steps. Beyond it they are computed again on the way back.
+const KEPT_BYTES: usize = 24 << 20;
+
+/// What the last state should be, entry by entry.
+#[derive(Clone, Debug)]
+pub struct Goal {
+    channels: usize,
+    /// Number of cells of each entry of the last state.
+    weight: Vec<f32>,
+    /// Mean of the targets of those cells, entry by loss channel.
+    mean: Vec<f32>,
+    /// What is left of the loss when every entry has the mean of its targets.
+    remainder: f64,
+}
+
+impl Goal {
+    /// Collects the targets of all cells; `target` holds `channels` numbers for each cell.
+    pub fn new(plan: &Plan, channels: usize, target: &[f32]) -> Goal {
+        let entries = plan.iter().last().map_or(plan.start_entries, Step::entries);
+        let mut goal =
+            Goal { channels, weight: vec![0.0; entries], mean: vec![0.0; entries * channels], remainder: 0.0 };
+        for (&entry, cell) in plan.last.iter().zip(target.chunks_exact(channels)) {
+            goal.weight[entry as usize] += 1.0;
+            for (mean, y) in goal.mean[entry as usize * channels..].iter_mut().zip(cell) {
+                *mean += y;
+            }
+        }
+        for (mean, weight) in goal.mean.chunks_exact_mut(channels).zip(&goal.weight) {
+            mean.iter_mut().for_each(|mean| *mean /= weight.max(1.0));
+        }
+        for (&entry, cell) in plan.last.iter().zip(target.chunks_exact(channels)) {
+            let mean = &goal.mean[entry as usize * channels..][..channels];
+            goal.remainder += mean.iter().zip(cell).map(|(m, y)| f64::from(y - m).powi(2)).sum::<f64>();
+        }
+        goal
+    }
+
+    /// Loss of one value of an entry; the value is replaced by its gradient.
+    fn charge(&self, entry: usize, channel: usize, value: &mut f32) -> f64 {
+        let weight = self.weight[entry];
+        let off = *value - self.mean[entry * self.channels + channel];
+        *value = 2.0 * weight * off;
+        f64::from(weight) * f64::from(off).powi(2)
+    }
+}
+
+/// How long the two passes of a roll-out took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Times {
+    /// Forward, without the last step.
+    pub forward: Duration,
+    /// Backward, with the last step's forward.
+    pub backward: Duration,
+}
+
+/// A network with its coefficients: how it runs now.
+#[derive(Clone, Debug)]
+struct Network {
+    program: Program,
+    coefficients: Coefficients,
+}
+
+impl Network {
+    fn new(program: Program) -> Network {
+        Network { program, coefficients: Coefficients::default() }
+    }
+}
+
+/// The programs and coefficients of a model.
+#[derive(Clone, Debug)]
+struct Networks {
+    channels: usize,
+    loss_channels: usize,
+    perceive: Network,
+    update: Network,
+    /// The update as far as the loss channels need it, for the last step.
+    last: Network,
+    perceive_table: GateTable,
+    update_table: GateTable,
+}
+
+/// Buffers and sums of one part of the work.
+#[derive(Debug)]
+struct Part {
+    work: Workspace,
+    patch: Vec<Row>,
+    inputs: Vec<Row>,
+    grads: Vec<Row>,
+    perceive: Sums,
+    update: Sums,
+    last: Sums,
+    /// Gradient of the state before, from entry `window_begin` on; the first entry collects what goes outside.
+    window: Vec<f32>,
+    window_begin: usize,
+    loss: f64,
+}
+
+/// Everything that a roll-out needs, made once for a model.
+#[derive(Debug)]
+pub struct Rollout {
+    networks: Networks,
+    stride: usize,
+    parts: Vec<Part>,
+    states: Vec<Vec<f32>>,
+    kept: Vec<Row>,
+    /// Gradient of the state after the step that is next on the way back.
+    grads: Vec<f32>,
+    perceive_grads: Vec<[f32; 4]>,
+    update_grads: Vec<[f32; 4]>,
+}
+
+impl Rollout {
+    /// Compiles a model's networks.
+    pub fn new(model: &Model, loss_channels: usize) -> Result<Rollout, WireError> {
+        let merged = model.merged_perception();
+        let networks = Networks {
+            channels: model.shape.channels,
+            loss_channels,
+            perceive: Network::new(Program::with_outputs(&merged, &model.perception_rows())?),
+            update: Network::new(Program::new(&model.update)?),
+            last: Network::new(Program::leading(&model.update, loss_channels)?),
+            perceive_table: GateTable::new(merged.gates()),
+            update_table: GateTable::new(model.update.gates()),
+        };
+        Ok(Rollout {
+            stride: model.shape.channels.next_multiple_of(transpose::BLOCK),
+            parts: Vec::new(),
+            states: Vec::new(),
+            kept: Vec::new(),
+            grads: Vec::new(),
+            perceive_grads: vec![[0.0; 4]; merged.gates()],
+            update_grads: vec![[0.0; 4]; model.update.gates()],
+            networks,
+        })
+    }
+
+    /// Numbers from one entry of a state to the next: the channels, and zeros up to a multiple of 8.
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Takes over the logits. To be called whenever they have changed.
+    pub fn set_logits(&mut self, logits: &[f32]) {
+        let n = &mut self.networks;
+        let (perceive, update) = logits.split_at(self.perceive_grads.len() * 16);
+        n.perceive_table.update(perceive);
+        n.update_table.update(update);
+        n.perceive.coefficients.gather(&n.perceive.program, &n.perceive_table);
+        n.update.coefficients.gather(&n.update.program, &n.update_table);
+        n.last.coefficients.gather(&n.last.program, &n.update_table);
+    }
+
+    /// Runs all steps and returns the last state, entry by entry. `start` holds the entries of the start state
+    /// behind entry 0, [`stride`](Self::stride) numbers each.
+    pub fn forward(&mut self, plan: &Plan, start: &[f32]) -> &[f32] {
+        self.prepare(plan, start, 0);
+        for t in 0..plan.steps.len() {
+            self.forward_step(plan, t, None);
+        }
+        &self.states[plan.steps.len()]
+    }
+
+    /// Loss after the last step; adds its gradient to `grads`, which lie as the logits do.
+    pub fn gradient(&mut self, plan: &Plan, start: &[f32], goal: &Goal, grads: &mut [f32]) -> (f64, Times) {
+        let begin = Instant::now();
+        let steps = plan.steps.len();
+        let inputs = self.networks.update.program.inputs();
+        // Where the kept inputs of each step begin; the last step needs none.
+        let mut offsets = vec![0];
+        for step in plan.iter().take(steps - 1) {
+            offsets.push(offsets[offsets.len() - 1] + step.tiles.len() * inputs);
+        }
+        let rows = offsets[steps - 1];
+        let keep = rows * size_of::<Row>() <= KEPT_BYTES;
+        self.prepare(plan, start, if keep { rows } else { 0 });
+        for t in 0..steps - 1 {
+            self.forward_step(plan, t, keep.then(|| offsets[t]));
+        }
+        let forward = begin.elapsed();
+
+        self.last_step(plan, goal);
+        for t in (0..steps - 1).rev() {
+            self.backward_step(plan, t, keep.then(|| offsets[t]));
+        }
+        self.add_gradients(grads);
+        let loss = goal.remainder + self.parts.iter().map(|part| part.loss).sum::<f64>();
+        (loss, Times { forward, backward: begin.elapsed() - forward })
+    }
+
+    /// Makes room for a plan's states and sets everything that is summed to zero.
+    fn prepare(&mut self, plan: &Plan, start: &[f32], kept: usize) {
+        let units = plan.iter().map(|step| step.tiles.len()).max().unwrap_or(0);
+        self.parts.truncate(parallel::parts(units));
+        while self.parts.len() < parallel::parts(units) {
+            self.parts.push(Part::new(&self.networks));
+        }
+        for part in &mut self.parts {
+            part.loss = 0.0;
+            part.perceive.clear();
+            part.update.clear();
+            part.last.clear();
+        }
+        self.states.resize_with(plan.steps.len() + 1, Vec::new);
+        let entries = std::iter::once(plan.start_entries).chain(plan.iter().map(Step::entries));
+        for (state, entries) in self.states.iter_mut().zip(entries) {
+            state.resize(entries * self.stride, 0.0);
+        }
+        self.states[0][self.stride..].copy_from_slice(start);
+        self.kept.resize(kept, Row::ZERO);
+    }
+
+    fn forward_step(&mut self, plan: &Plan, t: usize, kept: Option<usize>) {
+        let step = &plan.distinct[plan.steps[t]];
+        let (networks, stride) = (&self.networks, self.stride);
+        let (before, after) = self.states.split_at_mut(t + 1);
+        let (before, after) = (&before[t][..], &mut after[0][..]);
+        let (computed, keep) = after[stride..].split_at_mut(step.computed * stride);
+        for (&from, to) in step.kept.iter().zip(keep.chunks_exact_mut(stride)) {
+            to.copy_from_slice(&before[from as usize * stride..][..stride]);
+        }
+        let kept = kept.map(|at| &mut self.kept[at..]);
+        let jobs = Job::split(step, &mut self.parts, computed, kept, stride, networks.update.program.inputs());
+        parallel::for_each(jobs, |job| {
+            let mut kept = job.kept.map(|rows| rows.chunks_exact_mut(networks.update.program.inputs()));
+            for (tile, after) in job.tiles.iter().zip(job.after.chunks_mut(LANES * stride)) {
+                let Part { work, patch, inputs, grads, .. } = &mut *job.part;
+                let inputs = kept.as_mut().and_then(Iterator::next).unwrap_or(inputs);
+                networks.perceive(before, stride, tile, patch, inputs, work);
+                networks.update.program.infer(&networks.update.coefficients, inputs, grads, work);
+                transpose::spread(grads, networks.channels, after, stride);
+            }
+        });
+    }
+
+    /// Forward, loss and backward of the last step. Leaves the gradient of the state before it.
+    fn last_step(&mut self, plan: &Plan, goal: &Goal) {
+        let t = plan.steps.len() - 1;
+        let step = &plan.distinct[plan.steps[t]];
+        let (networks, stride) = (&self.networks, self.stride);
+        let before = &self.states[t][..];
+        let jobs = Job::split(step, &mut self.parts, &mut [], None, stride, 0);
+        parallel::for_each(jobs, |job| {
+            let part = &mut *job.part;
+            part.open_window(job.tiles, stride);
+            for (tile, number) in job.tiles.iter().zip(job.first..) {
+                let Part { work, patch, inputs, last, loss, .. } = &mut *part;
+                networks.perceive(before, stride, tile, patch, inputs, work);
+                let first = 1 + number * LANES;
+                let lanes = (step.computed + 1 - first).min(LANES);
+                let seed = |rows: &mut [Row]| {
+                    for (channel, row) in rows.iter_mut().enumerate() {
+                        for (lane, value) in row.0.iter_mut().enumerate().take(lanes) {
+                            *loss += goal.charge(first + lane, channel, value);
+                        }
+                        row.0[lanes..].fill(0.0);
+                    }
+                };
+                networks.last.program.gradient_of(&networks.last.coefficients, inputs, seed, last, work);
+                part.perception_gradient(networks, stride, tile, t == 0);
+            }
+        });
+        // The gradient of entries that are only kept goes straight to the state before.
+        self.grads.clear();
+        self.grads.resize(step.entries() * stride, 0.0);
+        for (entry, &from) in (1 + step.computed..).zip(&step.kept) {
+            for channel in 0..networks.loss_channels {
+                let mut value = before[from as usize * stride + channel];
+                self.parts[0].loss += goal.charge(entry, channel, &mut value);
+                self.grads[entry * stride + channel] = value;
+            }
+        }
+        self.collect(plan, t);
+    }
+
+    fn backward_step(&mut self, plan: &Plan, t: usize, kept: Option<usize>) {
+        let step = &plan.distinct[plan.steps[t]];
+        let (networks, stride) = (&self.networks, self.stride);
+        let (before, after) = (&self.states[t][..], &self.grads[..]);
+        let kept = kept.map(|at| &mut self.kept[at..]);
+        let jobs = Job::split(step, &mut self.parts, &mut [], kept, stride, networks.update.program.inputs());
+        parallel::for_each(jobs, |job| {
+            let part = &mut *job.part;
+            part.open_window(job.tiles, stride);
+            let mut kept = job.kept.map(|rows| rows.chunks_exact(networks.update.program.inputs()));
+            for (tile, number) in job.tiles.iter().zip(job.first..) {
+                let Part { work, patch, inputs, grads, update, .. } = &mut *part;
+                if let Some(kept) = kept.as_mut().and_then(Iterator::next) {
+                    inputs.copy_from_slice(kept);
+                    networks.gather_patch(before, stride, tile, patch);
+                } else {
+                    networks.perceive(before, stride, tile, patch, inputs, work);
+                }
+                // Entry 0 has no gradient: unused lanes read it.
+                let first = 1 + number * LANES;
+                let lane_entry = |lane| if first + lane <= step.computed { (first + lane) as u32 } else { 0 };
+                let entries = std::array::from_fn(lane_entry);
+                transpose::gather(after, stride, &entries, grads, networks.channels, 1);
+                networks.update.program.gradient(&networks.update.coefficients, inputs, grads, update, work);
+                part.perception_gradient(networks, stride, tile, t == 0);
+            }
+        });
+        self.collect(plan, t);
+    }
+
+    /// Adds up the parts' gradients of the state before step `t`.
+    fn collect(&mut self, plan: &Plan, t: usize) {
+        if t == 0 {
+            return;
+        }
+        let step = &plan.distinct[plan.steps[t]];
+        let stride = self.stride;
+        let mut grads = vec![0.0f32; self.states[t].len()];
+        for (entry, &from) in (1 + step.computed..).zip(&step.kept) {
+            add(&mut grads[from as usize * stride..][..stride], &self.grads[entry * stride..][..stride]);
+        }
+        for part in &self.parts {
+            // The first entry of a window stands for the outside.
+            let Some(window) = part.window.get(stride..) else { continue };
+            let begin = (part.window_begin + 1) * stride;
+            add(&mut grads[begin..begin + window.len()], window);
+        }
+        self.grads = grads;
+    }
+
+    /// From the parts' sums to the gradients of the logits.
+    fn add_gradients(&mut self, grads: &mut [f32]) {
+        let n = &self.networks;
+        self.perceive_grads.fill([0.0; 4]);
+        self.update_grads.fill([0.0; 4]);
+        for part in &self.parts {
+            part.perceive.add_to(&n.perceive.program, &n.perceive_table, &mut self.perceive_grads);
+            part.update.add_to(&n.update.program, &n.update_table, &mut self.update_grads);
+            part.last.add_to(&n.last.program, &n.update_table, &mut self.update_grads);
+        }
+        let (perceive, update) = grads.split_at_mut(self.perceive_grads.len() * 16);
+        n.perceive_table.logit_gradients(&self.perceive_grads, perceive);
+        n.update_table.logit_gradients(&self.update_grads, update);
+    }
+}
+
+impl Networks {
+    /// Rows of one channel's 3x3 patches: row `channel * 9 + neighbour`.
+    fn gather_patch(&self, state: &[f32], stride: usize, tile: &Tile, patch: &mut [Row]) {
+        for (neighbour, entries) in tile.iter().enumerate() {
+            transpose::gather(state, stride, entries, &mut patch[neighbour..], self.channels, NEIGHBOURS);
+        }
+    }
+
+    /// Fills in the patches of a tile and the inputs of its update.
+    fn perceive(
+        &self,
+        state: &[f32],
+        stride: usize,
+        tile: &Tile,
+        patch: &mut [Row],
+        inputs: &mut [Row],
+        work: &mut Workspace,
+    ) {
+        self.gather_patch(state, stride, tile, patch);
+        let (centre, perceived) = inputs.split_at_mut(self.channels);
+        for (row, patch) in centre.iter_mut().zip(patch.chunks_exact(NEIGHBOURS)) {
+            *row = patch[4];
+        }
+        self.perceive.program.infer(&self.perceive.coefficients, patch, perceived, work);
+    }
+}
+
+impl Part {
+    fn new(networks: &Networks) -> Part {
+        Part {
+            work: Workspace::default(),
+            patch: vec![Row::ZERO; networks.channels * NEIGHBOURS],
+            inputs: vec![Row::ZERO; networks.update.program.inputs()],
+            grads: vec![Row::ZERO; networks.channels],
+            perceive: Sums::new(&networks.perceive.program),
+            update: Sums::new(&networks.update.program),
+            last: Sums::new(&networks.last.program),
+            window: Vec::new(),
+            window_begin: 0,
+            loss: 0.0,
+        }
+    }
+
+    /// Sets the gradients of all entries that some tiles read to zero.
+    fn open_window(&mut self, tiles: &[Tile], stride: usize) {
+        let entries = || tiles.iter().flatten().flatten().copied().filter(|&entry| entry > 0);
+        self.window.clear();
+        if let (Some(least), Some(most)) = (entries().min(), entries().max()) {
+            self.window_begin = least as usize - 1;
+            self.window.resize((most as usize - self.window_begin + 1) * stride, 0.0);
+        }
+    }
+
+    /// From the gradients of the update's inputs, which stand in their place, through the perception to the
+    /// gradient of the state before. That of the start is not needed.
+    fn perception_gradient(&mut self, networks: &Networks, stride: usize, tile: &Tile, start: bool) {
+        let (centre, perceived) = self.inputs.split_at(networks.channels);
+        let perceive = &networks.perceive;
+        let sums = &mut self.perceive;
+        perceive.program.gradient(&perceive.coefficients, &mut self.patch, perceived, sums, &mut self.work);
+        if start {
+            return;
+        }
+        for (row, patch) in centre.iter().zip(self.patch.chunks_exact_mut(NEIGHBOURS)) {
+            add(&mut patch[4].0, &row.0);
+        }
+        // Entry 0 lies before every window: it goes where the window's first entry stands for the outside.
+        let begin = self.window_begin as u32;
+        let place = |entry: u32| entry.saturating_sub(begin) as usize;
+        for (neighbour, entries) in tile.iter().enumerate() {
+            let patch = &self.patch[neighbour..];
+            transpose::scatter_add(patch, networks.channels, NEIGHBOURS, entries, place, &mut self.window, stride);
+        }
+    }
+}
+
+fn add(to: &mut [f32], from: &[f32]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to += from;
+    }
+}
+
+/// The tiles of a step that one part runs, with its share of what they write.
+struct Job<'a> {
+    part: &'a mut Part,
+    /// Number of the first tile.
+    first: usize,
+    tiles: &'a [Tile],
+    after: &'a mut [f32],
+    kept: Option<&'a mut [Row]>,
+}
+
+impl<'a> Job<'a> {
+    /// Shares out a step: `after` holds the computed entries, `kept` a step's inputs of the update.
+    fn split(
+        step: &'a Step,
+        parts: &'a mut [Part],
+        mut after: &'a mut [f32],
+        mut kept: Option<&'a mut [Row]>,
+        stride: usize,
+        inputs: usize,
+    ) -> Vec<Job<'a>> {
+        let count = parts.len();
+        let mut jobs = Vec::with_capacity(count);
+        for (index, part) in parts.iter_mut().enumerate() {
+            let share = parallel::share(step.tiles.len(), index, count);
+            let numbers = (share.len() * LANES * stride).min(after.len());
+            let (mine, rest) = after.split_at_mut(numbers);
+            after = rest;
+            let mut mine_kept = None;
+            if let Some(rows) = kept.take() {
+                let (mine, rest) = rows.split_at_mut(share.len() * inputs);
+                mine_kept = Some(mine);
+                kept = Some(rest);
+            }
+            let tiles = &step.tiles[share.clone()];
+            jobs.push(Job { part, first: share.start, tiles, after: mine, kept: mine_kept });
+        }
+        jobs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gatework_logic::Boundary;
+    use proptest::prelude::*;
+
+    use super::super::cells::{Planner, Shape};
+    use super::super::model::{FirstLayer, ModelShape};
+    use super::super::naive::Naive;
+    use super::*;
+    use crate::gates::Wiring;
+    use crate::random::{Purpose, Random};
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// Grids of any size, both boundaries, any number of channels, with and without masks.
+        #[test]
+        fn the_rollout_agrees_with_the_naive_twin(
+            samples in 1usize..3, height in 1usize..8, width in 1usize..8, steps in 1usize..4,
+            channels in 3usize..10, kernels in 1usize..3, torus: bool, asynchronous: bool, random_wiring: bool, seed: u64,
+        ) {
+            let mut random = Random::new(seed, Purpose::Check, 0);
+            let boundary = if torus { Boundary::Torus } else { Boundary::Zeros };
+            let wiring = if random_wiring { Wiring::Random } else { Wiring::Unique };
+            let inputs = channels + channels * kernels * 2;
+            let shape = ModelShape {
+                channels,
+                boundary,
+                kernels,
+                perceive: vec![9, 8, 4, 2],
+                first: FirstLayer::Moore,
+                update: std::iter::successors(Some(inputs), |&n| (n > channels).then(|| (n / 2 + 1).max(channels))).collect(),
+                wiring,
+            };
+            let mut model = Model::new(&shape, 1).unwrap();
+            for value in &mut model.params.values {
+                *value = 4.0 * random.uniform() - 2.0;
+            }
+            let shape = Shape { samples, height, width, boundary };
+            let masks: Option<Vec<Vec<bool>>> = asynchronous.then(|| {
+                (0..steps).map(|_| (0..shape.cells()).map(|_| random.uniform() < 0.6).collect()).collect()
+            });
+            let loss_channels = 1 + random.below(channels);
+            let start: Vec<f32> = (0..shape.total() * channels).map(|_| random.uniform()).collect();
+            let target: Vec<f32> = (0..shape.total() * loss_channels).map(|_| random.uniform()).collect();
+
+            let plan = Planner::new(shape).separate(steps, masks.as_deref());
+            let mut rollout = Rollout::new(&model, loss_channels).unwrap();
+            rollout.set_logits(&model.params.values);
+            let stride = rollout.stride();
+            let mut padded = vec![0.0; shape.total() * stride];
+            for (to, from) in padded.chunks_exact_mut(stride).zip(start.chunks_exact(channels)) {
+                to[..channels].copy_from_slice(from);
+            }
+            let goal = Goal::new(&plan, loss_channels, &target);
+            let mut grads = vec![0.0; model.params.len()];
+            let (loss, _) = rollout.gradient(&plan, &padded, &goal, &mut grads);
+
+            let naive = Naive { model: &model, shape, steps, masks: masks.as_deref() };
+            let wide = |v: &[f32]| v.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
+            let (expected, expected_grads) = naive.gradient(&wide(&start), &wide(&target), loss_channels);
+            prop_assert!((loss - expected).abs() <= 1e-5 * expected.max(1.0), "loss {loss} {expected}");
+            let largest = expected_grads.iter().fold(0.0f64, |most, g| most.max(g.abs()));
+            for (ours, theirs) in grads.iter().zip(&expected_grads) {
+                prop_assert!((f64::from(*ours) - theirs).abs() <= 1e-4 * largest, "{ours} {theirs}");
+            }
+        }
+    }
+}

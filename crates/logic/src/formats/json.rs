@@ -1,0 +1,346 @@
+//! `circuit.json`: circuits and automata as JSON, one gate per line so that two files can be compared with
+//! `diff`.
+//!
+//! ```json
+//! {"format":"gatework-circuit","version":1,
+//! "automaton":{"channels":1,"boundary":"torus"},
+//! "observed":1,
+//! "inputs":9,
+//! "outputs":[9],
+//! "gates":[
+//! [6,3,5]
+//! ]}
+//! ```
+//!
+//! A gate is `[index, a, b]`; a signal below `inputs` is an input, `inputs + i` is gate `i`. Optional are
+//! `automaton` (the file is then an automaton), `observed` (how many leading channels of the automaton are
+//! looked at, for example by the loss), `input_names` and `output_names`. Unknown fields are errors, for they
+//! are mostly misspelt.
+
+use crate::automaton::{Automaton, AutomatonError, Boundary};
+use crate::circuit::{Circuit, CircuitError, Node};
+use crate::gate::Gate;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use thiserror::Error;
+
+const FORMAT: &str = "gatework-circuit";
+const VERSION: u64 = 1;
+
+/// What a file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Document {
+    /// A circuit.
+    Circuit(Circuit),
+    /// The circuit of a cellular automaton.
+    Automaton {
+        /// The automaton.
+        automaton: Automaton,
+        /// How many of its leading channels are looked at, if the file says so.
+        observed: Option<usize>,
+    },
+}
+
+impl Document {
+    /// The circuit, whatever it is used for.
+    pub fn circuit(&self) -> &Circuit {
+        match self {
+            Document::Circuit(circuit) => circuit,
+            Document::Automaton { automaton, .. } => &automaton.circuit,
+        }
+    }
+}
+
+impl From<Circuit> for Document {
+    fn from(circuit: Circuit) -> Document {
+        Document::Circuit(circuit)
+    }
+}
+
+impl From<Automaton> for Document {
+    fn from(automaton: Automaton) -> Document {
+        Document::Automaton { automaton, observed: None }
+    }
+}
+
+/// Why a text is not a `circuit.json`.
+#[derive(Debug, Error)]
+pub enum JsonError {
+    /// Not JSON, or not of this shape. The message ends in the line and the column.
+    #[error("not a circuit.json: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Another kind of file.
+    #[error("the format is \"{0}\", but a circuit.json has \"{FORMAT}\"")]
+    Format(String),
+    /// A version that this program does not know.
+    #[error("this is version {0} of the format, but this program reads version {VERSION}; use a newer one")]
+    Version(u64),
+    /// A gate index that is none.
+    #[error("gate {gate} has index {index}, but the sixteen gates have the indices 0 to 15")]
+    Gate {
+        /// The number of the gate in the list.
+        gate: usize,
+        /// Its index.
+        index: u32,
+    },
+    /// The parts do not make a circuit.
+    #[error(transparent)]
+    Circuit(#[from] CircuitError),
+    /// The circuit does not make an automaton.
+    #[error(transparent)]
+    Automaton(#[from] AutomatonError),
+    /// There are not so many channels to observe.
+    #[error("`observed` is {observed}, but must be 1 to {channels}, the channels of the automaton")]
+    Observed {
+        /// The number in the file.
+        observed: usize,
+        /// The channels of the automaton.
+        channels: usize,
+    },
+    /// There is nothing to observe.
+    #[error("`observed` is {0}, but the file has no `automaton` to observe")]
+    NoAutomaton(usize),
+}
+
+/// Enough of a file to say what it is.
+#[derive(Deserialize)]
+struct Header {
+    format: String,
+    version: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    format: String,
+    version: u64,
+    inputs: usize,
+    outputs: Vec<u32>,
+    gates: Vec<(u32, u32, u32)>,
+    automaton: Option<AutomatonPart>,
+    observed: Option<usize>,
+    #[serde(default)]
+    input_names: Vec<String>,
+    #[serde(default)]
+    output_names: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AutomatonPart {
+    channels: usize,
+    boundary: Boundary,
+}
+
+/// Reads a circuit or an automaton.
+pub fn from_json(text: &str) -> Result<Document, JsonError> {
+    let file: File = match serde_json::from_str(text) {
+        Ok(file) => file,
+        Err(error) => {
+            // That it is another kind of file says more than which field is missing.
+            if let Ok(header) = serde_json::from_str::<Header>(text) {
+                check_header(header.format, header.version)?;
+            }
+            return Err(error.into());
+        }
+    };
+    check_header(file.format, file.version)?;
+    let nodes = file.gates.into_iter().enumerate().map(|(i, (index, a, b))| {
+        let gate = u8::try_from(index).ok().and_then(Gate::from_index);
+        gate.map(|gate| Node::new(gate, a, b)).ok_or(JsonError::Gate { gate: i, index })
+    });
+    let circuit = Circuit::new(file.inputs, nodes.collect::<Result<_, _>>()?, file.outputs)?
+        .with_names(file.input_names, file.output_names)?;
+    match (file.automaton, file.observed) {
+        (None, None) => Ok(Document::Circuit(circuit)),
+        (None, Some(observed)) => Err(JsonError::NoAutomaton(observed)),
+        (Some(AutomatonPart { channels, boundary }), observed) => {
+            let automaton = Automaton::new(channels, boundary, circuit)?;
+            match observed.filter(|observed| !(1..=channels).contains(observed)) {
+                Some(observed) => Err(JsonError::Observed { observed, channels }),
+                None => Ok(Document::Automaton { automaton, observed }),
+            }
+        }
+    }
+}
+
+fn check_header(format: String, version: u64) -> Result<(), JsonError> {
+    if format != FORMAT {
+        Err(JsonError::Format(format))
+    } else if version != VERSION {
+        Err(JsonError::Version(version))
+    } else {
+        Ok(())
+    }
+}
+
+/// The text of a circuit or an automaton, for [`from_json`].
+///
+/// ```
+/// use gatework_logic::{Circuit, Document, Gate, Node, from_json, to_json};
+///
+/// let circuit = Circuit::new(2, vec![Node::new(Gate::NAND, 0, 1)], vec![2])?;
+/// let text = to_json(&circuit.clone().into());
+/// assert_eq!(from_json(&text)?, Document::Circuit(circuit));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn to_json(document: &Document) -> String {
+    let circuit = document.circuit();
+    let mut text = String::with_capacity(200 + 8 * circuit.outputs().len() + 24 * circuit.nodes().len());
+    // Writing to a string never fails, nor does the JSON of numbers and strings.
+    let _ = write!(text, "{{\"format\":\"{FORMAT}\",\"version\":{VERSION}");
+    if let Document::Automaton { automaton, observed } = document {
+        let part = AutomatonPart { channels: automaton.channels, boundary: automaton.boundary };
+        push_field(&mut text, "automaton", &part);
+        if let Some(observed) = observed {
+            push_field(&mut text, "observed", observed);
+        }
+    }
+    push_field(&mut text, "inputs", &circuit.inputs());
+    push_field(&mut text, "outputs", circuit.outputs());
+    for (key, names) in [("input_names", circuit.input_names()), ("output_names", circuit.output_names())] {
+        if !names.is_empty() {
+            push_field(&mut text, key, names);
+        }
+    }
+    text.push_str(",\n\"gates\":[");
+    for (i, node) in circuit.nodes().iter().enumerate() {
+        let comma = if i == 0 { "" } else { "," };
+        let _ = write!(text, "{comma}\n[{},{},{}]", node.gate.index(), node.a, node.b);
+    }
+    text.push_str("\n]}\n");
+    text
+}
+
+fn push_field<T: Serialize + ?Sized>(text: &mut String, key: &str, value: &T) {
+    let value = serde_json::to_string(value).unwrap_or_default();
+    let _ = write!(text, ",\n\"{key}\":{value}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arbitrary;
+    use proptest::prelude::*;
+
+    const RULE: &str = r#"{"format":"gatework-circuit","version":1,
+"automaton":{"channels":1,"boundary":"torus"},
+"observed":1,
+"inputs":9,
+"outputs":[10],
+"gates":[
+[6,3,5],
+[6,9,4]
+]}
+"#;
+
+    /// The message of the error for a text.
+    fn message(text: &str) -> String {
+        from_json(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_file_is_one_gate_per_line() {
+        let document = from_json(RULE).unwrap();
+        assert!(matches!(&document, Document::Automaton { observed: Some(1), .. }));
+        assert_eq!(to_json(&document), RULE);
+    }
+
+    #[test]
+    fn names_survive() {
+        let circuit = Circuit::new(2, vec![], vec![1]).unwrap();
+        let names = vec!["a \"quoted\" name".into(), "\u{1f98e}\n".into()];
+        let document = circuit.with_names(names, vec!["out".into()]).unwrap().into();
+        assert_eq!(from_json(&to_json(&document)).unwrap(), document);
+    }
+
+    #[test]
+    fn errors_name_the_place() {
+        assert_eq!(
+            message("{\"format\":\"gatework-circuit\",\n\"version\":1,\n\"inputs\":-1"),
+            "not a circuit.json: invalid value: integer `-1`, expected usize at line 3 column 11"
+        );
+        assert_eq!(
+            message(&RULE.replace("[6,9,4]", "[16,9,4]")),
+            "gate 1 has index 16, but the sixteen gates have the indices 0 to 15"
+        );
+        assert_eq!(
+            message(&RULE.replace("[6,9,4]", "[6,9,10]")),
+            "gate 1 (XOR) reads signal 10, but only signals below 10 come before it"
+        );
+        assert_eq!(
+            message(&RULE.replace("\"observed\"", "\"observd\"")).split(',').next(),
+            Some("not a circuit.json: unknown field `observd`")
+        );
+        assert_eq!(
+            message(&RULE.replace("\"observed\":1", "\"observed\":2")),
+            "`observed` is 2, but must be 1 to 1, the channels of the automaton"
+        );
+        assert_eq!(
+            message(&RULE.replace("\"channels\":1", "\"channels\":2")),
+            "an automaton of 2 channels reads 9 inputs for each, but its circuit has 9 inputs"
+        );
+    }
+
+    #[test]
+    fn other_files_are_told_apart() {
+        assert_eq!(
+            message(r#"{"format":"gatework-model","version":1,"weights":[]}"#),
+            "the format is \"gatework-model\", but a circuit.json has \"gatework-circuit\""
+        );
+        assert_eq!(
+            message(r#"{"format":"gatework-circuit","version":2,"wires":[]}"#),
+            "this is version 2 of the format, but this program reads version 1; use a newer one"
+        );
+    }
+
+    #[test]
+    fn a_circuit_has_nothing_to_observe() {
+        let text =
+            r#"{"format":"gatework-circuit","version":1,"inputs":1,"outputs":[0],"gates":[],"observed":1}"#;
+        assert_eq!(message(text), "`observed` is 1, but the file has no `automaton` to observe");
+    }
+
+    proptest! {
+        #[test]
+        fn circuits_survive(circuit in arbitrary::circuit(0..=20, 100)) {
+            let document = Document::Circuit(circuit);
+            prop_assert_eq!(from_json(&to_json(&document)).unwrap(), document);
+        }
+
+        #[test]
+        fn automata_survive(automaton in arbitrary::automaton(), observe in any::<bool>()) {
+            let observed = observe.then_some(automaton.channels);
+            let document = Document::Automaton { automaton, observed };
+            prop_assert_eq!(from_json(&to_json(&document)).unwrap(), document);
+        }
+
+        #[test]
+        fn truncated_files_are_errors(
+            automaton in arbitrary::automaton(),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let text = to_json(&automaton.into());
+            prop_assert!(from_json(&text[..cut.index(text.len() - 1)]).is_err());
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = from_json(&String::from_utf8_lossy(&bytes));
+        }
+
+        #[test]
+        fn damaged_files_are_read_or_refused(
+            automaton in arbitrary::automaton(),
+            at in any::<prop::sample::Index>(),
+            with in "[-0-9a-z\",:{}\\[\\]]{0,12}",
+        ) {
+            let mut text = to_json(&automaton.into());
+            let at = at.index(text.len());
+            text.replace_range(at..=at, &with);
+            if let Ok(Document::Automaton { automaton, .. }) = from_json(&text) {
+                prop_assert!(automaton.check().is_ok());
+            }
+        }
+    }
+}

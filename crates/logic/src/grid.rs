@@ -1,0 +1,266 @@
+//! Grids: the cells of cellular automata as bit planes.
+//!
+//! A grid holds `samples` boards of `height` x `width` cells with `channels` bits each. Every channel is a
+//! plane of 64-bit words. The cells of one sample are flattened row by row (cell (y, x) is bit y * width +
+//! x), and each sample starts at a fresh word, so the words are `planes[channel][sample][word]` and one word
+//! operation works on 64 cells. The unused bits at the end of a sample are always 0.
+
+use thiserror::Error;
+
+/// The most words a grid may have (2 GiB).
+pub const MAX_WORDS: usize = 1 << 28;
+
+/// Boards of cells as bit planes.
+///
+/// ```
+/// use gatework_logic::Grid;
+///
+/// let mut grid = Grid::new(1, 20, 20, 3)?;
+/// grid.set(0, 2, 10, 10, true);
+/// assert_eq!(grid.count_ones(0, 2), 1);
+/// # Ok::<(), gatework_logic::GridError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grid {
+    samples: usize,
+    height: usize,
+    width: usize,
+    channels: usize,
+    words_per_sample: usize,
+    planes: Vec<u64>,
+}
+
+/// Why there is no such grid, or why it does not fit what it is used for.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum GridError {
+    /// A side of the grid is 0.
+    #[error(
+        "a grid has at least one of each: {samples} samples, {height}x{width} cells, {channels} channels"
+    )]
+    Empty {
+        /// The number of boards.
+        samples: usize,
+        /// Rows of a board.
+        height: usize,
+        /// Columns of a board.
+        width: usize,
+        /// Bits of a cell.
+        channels: usize,
+    },
+    /// The grid would need more than [`MAX_WORDS`].
+    #[error(
+        "{samples} samples of {height}x{width} cells with {channels} channels are more than {MAX_WORDS} words"
+    )]
+    TooLarge {
+        /// The number of boards.
+        samples: usize,
+        /// Rows of a board.
+        height: usize,
+        /// Columns of a board.
+        width: usize,
+        /// Bits of a cell.
+        channels: usize,
+    },
+    /// An automaton meets a grid with another number of channels.
+    #[error("the automaton has {automaton} channels, but the grid has {grid}")]
+    Channels {
+        /// The channels of the automaton.
+        automaton: usize,
+        /// The channels of the grid.
+        grid: usize,
+    },
+    /// A mask of cells does not have the words of one sample.
+    #[error("the mask has {mask} words, but a sample has {sample}")]
+    Mask {
+        /// The words of the mask.
+        mask: usize,
+        /// The words of a sample.
+        sample: usize,
+    },
+    /// Two grids cannot be compared.
+    #[error("the grids differ in shape: {left:?} and {right:?} samples, rows and columns")]
+    Shape {
+        /// Samples, rows and columns of the first grid.
+        left: [usize; 3],
+        /// Samples, rows and columns of the second grid.
+        right: [usize; 3],
+    },
+    /// A comparison asks for channels that a grid does not have.
+    #[error("a comparison of {asked} channels needs that many in both grids, but one has {channels}")]
+    TooFewChannels {
+        /// The leading channels to compare.
+        asked: usize,
+        /// The channels of the smaller grid.
+        channels: usize,
+    },
+}
+
+impl Grid {
+    /// A grid of zeros. Every count is at least 1, and the whole at most [`MAX_WORDS`] words.
+    pub fn new(samples: usize, height: usize, width: usize, channels: usize) -> Result<Grid, GridError> {
+        if [samples, height, width, channels].contains(&0) {
+            return Err(GridError::Empty { samples, height, width, channels });
+        }
+        let words_per_sample = height.checked_mul(width).map(|cells| cells.div_ceil(64));
+        let words = words_per_sample
+            .and_then(|words| words.checked_mul(samples)?.checked_mul(channels))
+            .filter(|&words| words <= MAX_WORDS);
+        match (words_per_sample, words) {
+            (Some(words_per_sample), Some(words)) => {
+                Ok(Grid { samples, height, width, channels, words_per_sample, planes: vec![0; words] })
+            }
+            _ => Err(GridError::TooLarge { samples, height, width, channels }),
+        }
+    }
+
+    /// The number of boards.
+    pub fn samples(&self) -> usize {
+        self.samples
+    }
+
+    /// Rows of a board.
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// Columns of a board.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Bits of a cell.
+    pub fn channels(&self) -> usize {
+        self.channels
+    }
+
+    /// Cells of a board.
+    pub fn cells(&self) -> usize {
+        self.height * self.width
+    }
+
+    /// Words that one channel of one board takes; the length of a mask of cells.
+    pub fn words_per_sample(&self) -> usize {
+        self.words_per_sample
+    }
+
+    /// The used bits of the last word of a sample.
+    pub fn tail_mask(&self) -> u64 {
+        u64::MAX >> (self.cells().wrapping_neg() % 64)
+    }
+
+    /// One bit of one cell. Panics outside of the grid, as indexing does.
+    pub fn get(&self, sample: usize, channel: usize, y: usize, x: usize) -> bool {
+        let (word, bit) = self.locate(sample, channel, y, x);
+        self.planes[word] >> bit & 1 == 1
+    }
+
+    /// Sets one bit of one cell. Panics outside of the grid, as indexing does.
+    pub fn set(&mut self, sample: usize, channel: usize, y: usize, x: usize, value: bool) {
+        let (word, bit) = self.locate(sample, channel, y, x);
+        self.planes[word] = self.planes[word] & !(1 << bit) | u64::from(value) << bit;
+    }
+
+    /// The word of a bit in `planes`, and its place there.
+    fn locate(&self, sample: usize, channel: usize, y: usize, x: usize) -> (usize, usize) {
+        let inside = sample < self.samples && channel < self.channels && y < self.height && x < self.width;
+        assert!(inside, "cell ({y}, {x}) of sample {sample}, channel {channel} is outside of the grid");
+        let cell = y * self.width + x;
+        ((channel * self.samples + sample) * self.words_per_sample + cell / 64, cell % 64)
+    }
+
+    /// The words of a channel, sample after sample. Panics if there is no such channel, as indexing does.
+    pub fn plane(&self, channel: usize) -> &[u64] {
+        let words = self.samples * self.words_per_sample;
+        &self.planes[channel * words..][..words]
+    }
+
+    /// The words of a channel, for writing; the unused bits of each sample must stay 0 (see
+    /// [`Grid::tail_mask`]). Panics if there is no such channel, as indexing does.
+    pub fn plane_mut(&mut self, channel: usize) -> &mut [u64] {
+        let words = self.samples * self.words_per_sample;
+        &mut self.planes[channel * words..][..words]
+    }
+
+    /// The number of cells of a board whose bit is 1. Panics outside of the grid, as indexing does.
+    pub fn count_ones(&self, sample: usize, channel: usize) -> usize {
+        let words = &self.plane(channel)[sample * self.words_per_sample..][..self.words_per_sample];
+        words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// The number of bits that differ over the leading `channels`, in all samples.
+    ///
+    /// The grids may have different numbers of channels, but both at least that many.
+    pub fn difference(&self, other: &Grid, channels: usize) -> Result<usize, GridError> {
+        let shape = |grid: &Grid| [grid.samples, grid.height, grid.width];
+        if shape(self) != shape(other) {
+            return Err(GridError::Shape { left: shape(self), right: shape(other) });
+        }
+        let fewest = self.channels.min(other.channels);
+        if channels > fewest {
+            return Err(GridError::TooFewChannels { asked: channels, channels: fewest });
+        }
+        let words = channels * self.samples * self.words_per_sample;
+        let pairs = self.planes[..words].iter().zip(&other.planes[..words]);
+        Ok(pairs.map(|(a, b)| (a ^ b).count_ones() as usize).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bit_that_was_set_is_the_only_one() {
+        for (samples, height, width, channels) in [(1, 1, 1, 1), (3, 5, 13, 2), (2, 8, 8, 3), (1, 2, 100, 2)]
+        {
+            let mut grid = Grid::new(samples, height, width, channels).unwrap();
+            for (s, c, y, x) in [(0, 0, 0, 0), (samples - 1, channels - 1, height - 1, width - 1)] {
+                grid.set(s, c, y, x, true);
+                assert!(grid.get(s, c, y, x));
+                let total: usize = (0..samples)
+                    .flat_map(|s| (0..channels).map(move |c| (s, c)))
+                    .map(|(s, c)| grid.count_ones(s, c))
+                    .sum();
+                assert_eq!((total, grid.count_ones(s, c)), (1, 1));
+                grid.set(s, c, y, x, false);
+                assert!(!grid.get(s, c, y, x));
+            }
+        }
+    }
+
+    #[test]
+    fn cells_are_flattened_and_samples_start_at_a_word() {
+        let mut grid = Grid::new(2, 5, 13, 2).unwrap();
+        assert_eq!(grid.words_per_sample(), 2);
+        grid.set(1, 1, 4, 12, true);
+        assert_eq!(grid.plane(0), [0; 4]);
+        assert_eq!(grid.plane(1), [0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn the_tail_mask_covers_the_used_bits() {
+        let tail = |height, width| Grid::new(1, height, width, 1).unwrap().tail_mask();
+        assert_eq!([tail(1, 1), tail(3, 3), tail(8, 8), tail(5, 13)], [1, 0x1ff, u64::MAX, 1]);
+    }
+
+    #[test]
+    fn difference_counts_the_leading_channels() {
+        let mut left = Grid::new(2, 3, 3, 3).unwrap();
+        let mut right = Grid::new(2, 3, 3, 2).unwrap();
+        left.set(0, 0, 1, 1, true);
+        left.set(1, 1, 2, 2, true);
+        right.set(1, 1, 2, 1, true);
+        assert_eq!([0, 1, 2].map(|channels| left.difference(&right, channels).unwrap()), [0, 1, 3]);
+        assert_eq!(left.difference(&right, 3), Err(GridError::TooFewChannels { asked: 3, channels: 2 }));
+        let other = Grid::new(1, 3, 3, 3).unwrap();
+        assert_eq!(left.difference(&other, 1), Err(GridError::Shape { left: [2, 3, 3], right: [1, 3, 3] }));
+    }
+
+    #[test]
+    fn impossible_sizes_are_errors() {
+        assert!(matches!(Grid::new(1, 0, 4, 1), Err(GridError::Empty { .. })));
+        assert!(matches!(Grid::new(1, usize::MAX, 2, 1), Err(GridError::TooLarge { .. })));
+        assert!(matches!(Grid::new(usize::MAX, 1, 1, usize::MAX), Err(GridError::TooLarge { .. })));
+        assert!(matches!(Grid::new(1, 1 << 20, 1 << 20, 1), Err(GridError::TooLarge { .. })));
+    }
+}
