@@ -1,1 +1,13 @@
-fn main() {}
+//! Gatework: learn circuits on a CPU, look at them, run them.
+
+mod cli;
+mod folder;
+mod progress;
+mod report;
+mod subject;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}

@@ -16,4 +16,4 @@ pub mod optim;
 pub mod params;
 pub mod random;
 pub mod schedule;
-//pub mod train;
+pub mod train;

@@ -80,7 +80,8 @@ impl Case<'_> {
 
 fn check(name: &str, bytes: &[u8]) {
     let (_, header) = SafeTensors::read_metadata(bytes).unwrap();
-    let case = Case { file: SafeTensors::deserialize(bytes).unwrap(), metadata: header.metadata().clone().unwrap() };
+    let case =
+        Case { file: SafeTensors::deserialize(bytes).unwrap(), metadata: header.metadata().clone().unwrap() };
     let mut model = case.model();
     let (channels, loss_channels) = (case.size("channels"), case.size("loss_channels"));
     let shape = Shape {
@@ -91,7 +92,10 @@ fn check(name: &str, bytes: &[u8]) {
     };
     let steps = case.size("steps");
     let masks: Option<Vec<Vec<bool>>> = case.flag("asynchronous").then(|| {
-        case.floats("masks").chunks_exact(shape.cells()).map(|m| m.iter().map(|&m| m != 0.0).collect()).collect()
+        case.floats("masks")
+            .chunks_exact(shape.cells())
+            .map(|m| m.iter().map(|&m| m != 0.0).collect())
+            .collect()
     });
     let plan = Planner::new(shape).separate(steps, masks.as_deref());
     let mut rollout = Rollout::new(&model, loss_channels).unwrap();
@@ -102,7 +106,8 @@ fn check(name: &str, bytes: &[u8]) {
         to[..channels].copy_from_slice(from);
     }
     let y = case.floats("y");
-    let target: Vec<f32> = y.chunks_exact(channels).flat_map(|cell| &cell[..loss_channels]).copied().collect();
+    let target: Vec<f32> =
+        y.chunks_exact(channels).flat_map(|cell| &cell[..loss_channels]).copied().collect();
     let goal = Goal::new(&plan, loss_channels, &target);
 
     model.params.values = case.arena(&model, "params.0");
@@ -130,7 +135,10 @@ fn check(name: &str, bytes: &[u8]) {
         rollout.set_logits(&model.params.values);
         let (loss, _) = rollout.gradient(&plan, &start, &goal, &mut model.params.grads);
         let off = (loss - f64::from(expected)).abs();
-        assert!(off <= 1e-4 * f64::from(expected).abs(), "{name}: loss {step} is {loss}, reference {expected}");
+        assert!(
+            off <= 1e-4 * f64::from(expected).abs(),
+            "{name}: loss {step} is {loss}, reference {expected}"
+        );
         if step == 0 {
             check_gradients(name, &case, &model);
         }

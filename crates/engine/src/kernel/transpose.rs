@@ -1,5 +1,9 @@
 //! Transposed copies between cells x channels and channels x cells, in blocks of 8x8.
 
+#![allow(clippy::inline_always, reason = "SIMD code must be inlined where its target features are enabled")]
+
+use std::ops::Range;
+
 use fearless_simd::{Level, Simd, dispatch, f32x8, prelude::*};
 
 use super::gates::{LANES, Row};
@@ -20,42 +24,49 @@ pub(crate) fn transpose_block<S: Simd>(mut rows: [f32x8<S>; BLOCK]) -> [f32x8<S>
     rows
 }
 
-/// Reads `channels` numbers of up to 32 cells, each at `source[index * stride..]`, and puts channel `c` into row
-/// `c * step` of `target`: a gather with a transposition. `stride` is a multiple of 8 and at least `channels`.
-pub fn gather(source: &[f32], stride: usize, indices: &[u32; LANES], target: &mut [Row], channels: usize, step: usize) {
-    check(stride, channels);
+/// Reads some channels of up to 32 cells, each at `source[index * stride..]`, and puts channel `c` into row `row(c)`
+/// of `target`: a gather with a transposition. `stride` is a multiple of 8, and so is the first channel.
+pub fn gather(
+    source: &[f32],
+    stride: usize,
+    indices: &[u32; LANES],
+    channels: Range<usize>,
+    target: &mut [Row],
+    row: impl Fn(usize) -> usize + Copy,
+) {
+    check(stride, &channels);
     dispatch!(Level::new(), simd => {
-        for first in (0..channels).step_by(BLOCK) {
-            let here = (channels - first).min(BLOCK);
+        for first in channels.clone().step_by(BLOCK) {
+            let here = (channels.end - first).min(BLOCK);
             for lane in (0..LANES).step_by(BLOCK) {
                 let rows = std::array::from_fn(|i| {
                     let at = indices[lane + i] as usize * stride + first;
                     f32x8::from_slice(simd, &source[at..at + BLOCK])
                 });
-                for (c, row) in transpose_block(rows).iter().enumerate().take(here) {
-                    row.store_slice(&mut target[(first + c) * step].0[lane..lane + BLOCK]);
+                for (c, values) in transpose_block(rows).iter().enumerate().take(here) {
+                    values.store_slice(&mut target[row(first + c)].0[lane..lane + BLOCK]);
                 }
             }
         }
     });
 }
 
-/// The opposite of [`gather`]: adds row `c * step` of `source`, lane by lane, to `target[index * stride + c]`,
-/// where `index` is what `place` makes of the lane's entry in `indices`.
+/// The opposite of [`gather`]: adds row `row(c)` of `source`, lane by lane, to `target[index * stride + c]`, where
+/// `index` is what `place` makes of the lane's entry in `indices`.
 pub fn scatter_add(
     source: &[Row],
-    channels: usize,
-    step: usize,
+    row: impl Fn(usize) -> usize + Copy,
+    channels: Range<usize>,
     indices: &[u32; LANES],
     place: impl Fn(u32) -> usize + Copy,
     target: &mut [f32],
     stride: usize,
 ) {
-    check(stride, channels);
+    check(stride, &channels);
     dispatch!(Level::new(), simd => {
-        for first in (0..channels).step_by(BLOCK) {
+        for first in channels.clone().step_by(BLOCK) {
             for lane in (0..LANES).step_by(BLOCK) {
-                let block = load_rows(simd, source, first, channels, step, lane);
+                let block = load_rows(simd, source, row, first..channels.end, lane);
                 for (i, values) in transpose_block(block).iter().enumerate() {
                     let at = place(indices[lane + i]) * stride + first;
                     let to = &mut target[at..at + BLOCK];
@@ -69,11 +80,11 @@ pub fn scatter_add(
 /// Writes the first lanes of `source`, one row a channel, as cells of `stride` numbers, as many as fit into
 /// `target`. Numbers from `channels` to `stride` are set to zero.
 pub fn spread(source: &[Row], channels: usize, target: &mut [f32], stride: usize) {
-    check(stride, channels);
+    check(stride, &(0..channels));
     dispatch!(Level::new(), simd => {
         for first in (0..channels).step_by(BLOCK) {
             for lane in (0..LANES).step_by(BLOCK) {
-                let block = load_rows(simd, source, first, channels, 1, lane);
+                let block = load_rows(simd, source, |c| c, first..channels, lane);
                 let cells = target.chunks_exact_mut(stride).skip(lane);
                 for (values, cell) in transpose_block(block).iter().zip(cells) {
                     values.store_slice(&mut cell[first..first + BLOCK]);
@@ -83,27 +94,27 @@ pub fn spread(source: &[Row], channels: usize, target: &mut [f32], stride: usize
     });
 }
 
-/// Eight rows from channel `first` on, eight lanes of each; zeros behind the last channel.
+/// Eight lanes of the rows of the first eight channels; zeros behind the last channel.
 #[inline(always)]
 fn load_rows<S: Simd>(
     simd: S,
     source: &[Row],
-    first: usize,
-    channels: usize,
-    step: usize,
+    row: impl Fn(usize) -> usize,
+    channels: Range<usize>,
     lane: usize,
 ) -> [f32x8<S>; BLOCK] {
     std::array::from_fn(|c| {
-        if first + c < channels {
-            f32x8::from_slice(simd, &source[(first + c) * step].0[lane..lane + BLOCK])
+        if c < channels.len() {
+            f32x8::from_slice(simd, &source[row(channels.start + c)].0[lane..lane + BLOCK])
         } else {
             f32x8::splat(simd, 0.0)
         }
     })
 }
 
-fn check(stride: usize, channels: usize) {
-    assert!(stride.is_multiple_of(BLOCK) && stride >= channels, "a cell of {channels} numbers, {stride} apart");
+fn check(stride: usize, channels: &Range<usize>) {
+    let fits = stride.is_multiple_of(BLOCK) && channels.start.is_multiple_of(BLOCK) && channels.end <= stride;
+    assert!(fits, "channels {channels:?} of cells of {stride} numbers, in blocks of {BLOCK}");
 }
 
 #[cfg(test)]
@@ -128,12 +139,12 @@ mod tests {
 
     #[test]
     fn gather_spread_and_scatter_are_what_the_loops_say() {
-        for channels in [1, 3, 8, 12, 16] {
+        for channels in [1usize, 3, 8, 12, 16] {
             let (stride, step) = (channels.next_multiple_of(BLOCK), 2);
             let cells: Vec<f32> = (0..40 * stride).map(|i| i as f32).collect();
             let indices: [u32; LANES] = std::array::from_fn(|lane| (lane as u32 * 7 + 3) % 40);
             let mut rows = vec![Row::ZERO; channels * step];
-            gather(&cells, stride, &indices, &mut rows, channels, step);
+            gather(&cells, stride, &indices, 0..channels, &mut rows, |c| c * step);
             for (lane, &index) in indices.iter().enumerate() {
                 for c in 0..channels {
                     assert_eq!(rows[c * step].0[lane], cells[index as usize * stride + c]);
@@ -150,7 +161,7 @@ mod tests {
             }
 
             let mut sums = vec![1.0; 41 * stride];
-            scatter_add(&rows, channels, step, &indices, |i| i as usize + 1, &mut sums, stride);
+            scatter_add(&rows, |c| c * step, 0..channels, &indices, |i| i as usize + 1, &mut sums, stride);
             let mut expected = vec![1.0; sums.len()];
             for (lane, &index) in indices.iter().enumerate() {
                 for c in 0..channels {

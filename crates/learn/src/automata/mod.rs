@@ -8,14 +8,16 @@
 //! | [`rollout`] | the soft roll-out, its loss and its gradient |
 //! | [`board`] | start states and targets |
 //! | [`task`] | all of it as something the trainer can train |
+//! | [`hard`] | hard roll-outs with damage and asynchronous updates |
 //! | [`evaluate`] | the published protocols, scored on the hard automaton |
 //! | [`naive`] | the slow twin of the roll-out |
 
-//pub mod board;
+pub mod board;
 pub mod cells;
-//pub mod evaluate;
-//pub mod experiment;
+pub mod evaluate;
+pub mod experiment;
+pub mod hard;
 pub mod model;
 pub mod naive;
 pub mod rollout;
-//pub mod task;
+pub mod task;

@@ -60,6 +60,17 @@ pub struct Model {
     pub params: Params,
 }
 
+/// Numbers of learned gates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct GateCounts {
+    /// All of them.
+    pub total: usize,
+    /// Those that are neither A nor B.
+    pub active: usize,
+    /// Active ones that the observed channels depend on, through any number of steps.
+    pub reachable: usize,
+}
+
 /// A file that holds no model, or another one.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
@@ -140,7 +151,9 @@ impl Model {
         let mut before = 0;
         let mut layers = Vec::new();
         for layer in &self.perceive.layers {
-            let spread = |wires: &[u32]| (0..kernels).flat_map(|k| wires.iter().map(move |w| k * before + w)).collect();
+            let spread = |wires: &[u32]| {
+                (0..kernels).flat_map(|k| wires.iter().map(move |w| k * before + w)).collect()
+            };
             layers.push(Layer { a: spread(&layer.a), b: spread(&layer.b) });
             before = layer.len() as u32;
         }
@@ -176,8 +189,40 @@ impl Model {
             }
         }
         let outputs = append(&self.update, &functions[self.perceive_gates()..], rows, inputs, &mut nodes);
-        let circuit = Circuit::new(inputs, nodes, outputs).expect("wires were checked when the model was made");
+        let circuit =
+            Circuit::new(inputs, nodes, outputs).expect("wires were checked when the model was made");
         Automaton { channels, boundary: self.shape.boundary, circuit }
+    }
+
+    /// Counts the learned gates. A kernel's gate counts once, however many channels it is applied to.
+    pub fn gate_counts(&self, observed: usize) -> GateCounts {
+        let functions = self.functions();
+        let automaton = self.harden();
+        let circuit = &automaton.circuit;
+        let live = automaton.observe(observed).unwrap_or_default();
+        // Backwards through the nodes: what an output of a live channel depends on.
+        let mut needed = vec![false; circuit.signals()];
+        for (&output, _) in circuit.outputs().iter().zip(live).filter(|(_, live)| *live) {
+            needed[output as usize] = true;
+        }
+        for (i, node) in circuit.nodes().iter().enumerate().rev() {
+            if needed[circuit.inputs() + i] {
+                node.dependencies().for_each(|signal| needed[signal as usize] = true);
+            }
+        }
+        // Which learned gate a node is an instance of.
+        let (perceive, instances) = (self.perceive_gates(), self.perceive_gates() * self.shape.channels);
+        let mut reachable = vec![false; functions.len()];
+        for (i, needed) in needed[circuit.inputs()..].iter().enumerate() {
+            let gate = if i < instances { i % perceive } else { i - instances + perceive };
+            reachable[gate] |= needed;
+        }
+        let active = |i: &usize| !functions[*i].is_wire();
+        GateCounts {
+            total: functions.len(),
+            active: (0..functions.len()).filter(active).count(),
+            reachable: (0..functions.len()).filter(active).filter(|&i| reachable[i]).count(),
+        }
     }
 
     /// The model as a safetensors file. The same model has the same bytes.
@@ -209,8 +254,10 @@ impl Model {
         let (_, header) = SafeTensors::read_metadata(bytes)?;
         let file = SafeTensors::deserialize(bytes)?;
         let description = header.metadata().as_ref().and_then(|m| m.get(DESCRIPTION));
-        let description = description.ok_or_else(|| ModelError::Foreign("it has no description of one".into()))?;
-        let shape: ModelShape = serde_json::from_str(description).map_err(|e| ModelError::Foreign(e.to_string()))?;
+        let description =
+            description.ok_or_else(|| ModelError::Foreign("it has no description of one".into()))?;
+        let shape: ModelShape =
+            serde_json::from_str(description).map_err(|e| ModelError::Foreign(e.to_string()))?;
         let perceive = read_wires(&file, "perceive", &shape.perceive)?;
         let update = read_wires(&file, "update", &shape.update)?;
         let fits = shape.channels > 0
@@ -241,7 +288,13 @@ impl Model {
 }
 
 /// Adds the gates of a network that reads the given signals; returns its outputs' signals.
-fn append(wires: &Wires, functions: &[Gate], mut rows: Vec<u32>, inputs: usize, nodes: &mut Vec<Node>) -> Vec<u32> {
+fn append(
+    wires: &Wires,
+    functions: &[Gate],
+    mut rows: Vec<u32>,
+    inputs: usize,
+    nodes: &mut Vec<Node>,
+) -> Vec<u32> {
     let mut functions = functions.iter();
     for layer in &wires.layers {
         let first = (inputs + nodes.len()) as u32;
@@ -323,6 +376,20 @@ mod tests {
         assert_eq!(automaton.check(), Ok(()));
         assert_eq!(automaton.circuit.active(), 0);
         assert_eq!(automaton.circuit.nodes().len(), model.gates_per_cell());
+        assert_eq!(model.gate_counts(1), GateCounts { total: 72, active: 0, reachable: 0 });
+    }
+
+    #[test]
+    fn gates_are_reachable_if_an_observed_channel_depends_on_them() {
+        let mut model = Model::new(&shape(), 1).unwrap();
+        let last = model.params.get("update.3").unwrap().range.clone();
+        for gate in [0, 1] {
+            model.params.values[last.start + gate * 16 + 6] = 20.0;
+        }
+        assert_eq!(model.gate_counts(2), GateCounts { total: 72, active: 2, reachable: 2 });
+        // Channel 0 is constant: nothing else matters to it.
+        model.params.values[last.start] = 30.0;
+        assert_eq!(model.gate_counts(1), GateCounts { total: 72, active: 2, reachable: 1 });
     }
 
     #[test]
@@ -331,7 +398,10 @@ mod tests {
         let bytes = model.to_bytes();
         assert_eq!(bytes, model.to_bytes());
         let read = Model::from_bytes(&bytes).unwrap();
-        assert_eq!((&read.shape, &read.update, &read.perceive), (&model.shape, &model.update, &model.perceive));
+        assert_eq!(
+            (&read.shape, &read.update, &read.perceive),
+            (&model.shape, &model.update, &model.perceive)
+        );
         assert_eq!(read.params.values, model.params.values);
         for cut in [0, 5, 100, bytes.len() / 2, bytes.len() - 1] {
             assert!(Model::from_bytes(&bytes[..cut]).is_err(), "cut at {cut}");

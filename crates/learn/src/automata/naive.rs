@@ -61,7 +61,11 @@ impl Naive<'_> {
             let state = &states[step];
             let mut next = state.clone();
             for cell in (0..self.shape.total()).filter(|&cell| self.fires(step, cell)) {
-                let nodes = naive::forward(&self.model.update, update_logits, &self.update_inputs(&logits, state, cell));
+                let nodes = naive::forward(
+                    &self.model.update,
+                    update_logits,
+                    &self.update_inputs(&logits, state, cell),
+                );
                 next[cell * channels..][..channels].copy_from_slice(&nodes[nodes.len() - 1]);
             }
             states.push(next);
@@ -96,7 +100,13 @@ impl Naive<'_> {
                     continue;
                 }
                 let inputs = self.update_inputs(&logits, state, cell);
-                let dx = naive::backward(&self.model.update, update_logits, &inputs, &grads[here.clone()], update_grads);
+                let dx = naive::backward(
+                    &self.model.update,
+                    update_logits,
+                    &inputs,
+                    &grads[here.clone()],
+                    update_grads,
+                );
                 before[here].iter_mut().zip(&dx).for_each(|(b, g)| *b += g);
                 for channel in 0..channels {
                     let perceived = &dx[channels + channel * rows.len()..][..rows.len()];

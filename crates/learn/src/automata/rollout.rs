@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! forward, step t:   for each tile of 32 cells:
-//!                      patch  [9 x channels] rows   from state t
+//!                      patch  [9 x channels] rows   from state t, eight channels at a time
 //!                      inputs [centre, perception]  kept for the way back, if there is room
 //!                      state t+1                    from the update network
 //! last step:           as above, the loss of its outputs, and back at once
@@ -14,9 +14,13 @@
 //! [`Part`]s that depends on the work only; each has its own sums, and they are added in order, so the result
 //! has the same bits on any number of threads.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use gatework_engine::kernel::gates::{Coefficients, GateTable, LANES, Program, Row, Sums, WireError, Workspace};
+use gatework_engine::kernel::gates::{
+    Coefficients, GROUP, GateTable, KernelWorkspace, Kernels, LANES, Program, Row, Sums, WideRow, WireError,
+    Workspace,
+};
 use gatework_engine::kernel::transpose;
 use gatework_engine::parallel;
 
@@ -25,6 +29,9 @@ use super::model::Model;
 
 /// Memory for the update's inputs of all steps. Beyond it they are computed again on the way back.
 const KEPT_BYTES: usize = 24 << 20;
+
+/// The neighbour that is the cell itself.
+const CENTRE: usize = NEIGHBOURS / 2;
 
 /// What the last state should be, entry by entry.
 #[derive(Clone, Debug)]
@@ -42,8 +49,12 @@ impl Goal {
     /// Collects the targets of all cells; `target` holds `channels` numbers for each cell.
     pub fn new(plan: &Plan, channels: usize, target: &[f32]) -> Goal {
         let entries = plan.iter().last().map_or(plan.start_entries, Step::entries);
-        let mut goal =
-            Goal { channels, weight: vec![0.0; entries], mean: vec![0.0; entries * channels], remainder: 0.0 };
+        let mut goal = Goal {
+            channels,
+            weight: vec![0.0; entries],
+            mean: vec![0.0; entries * channels],
+            remainder: 0.0,
+        };
         for (&entry, cell) in plan.last.iter().zip(target.chunks_exact(channels)) {
             goal.weight[entry as usize] += 1.0;
             for (mean, y) in goal.mean[entry as usize * channels..].iter_mut().zip(cell) {
@@ -51,7 +62,9 @@ impl Goal {
             }
         }
         for (mean, weight) in goal.mean.chunks_exact_mut(channels).zip(&goal.weight) {
-            mean.iter_mut().for_each(|mean| *mean /= weight.max(1.0));
+            for mean in mean {
+                *mean /= weight.max(1.0);
+            }
         }
         for (&entry, cell) in plan.last.iter().zip(target.chunks_exact(channels)) {
             let mean = &goal.mean[entry as usize * channels..][..channels];
@@ -80,13 +93,13 @@ pub struct Times {
 
 /// A network with its coefficients: how it runs now.
 #[derive(Clone, Debug)]
-struct Network {
-    program: Program,
+struct Network<P> {
+    program: P,
     coefficients: Coefficients,
 }
 
-impl Network {
-    fn new(program: Program) -> Network {
+impl<P> Network<P> {
+    fn new(program: P) -> Network<P> {
         Network { program, coefficients: Coefficients::default() }
     }
 }
@@ -96,10 +109,10 @@ impl Network {
 struct Networks {
     channels: usize,
     loss_channels: usize,
-    perceive: Network,
-    update: Network,
+    perceive: Network<Kernels>,
+    update: Network<Program>,
     /// The update as far as the loss channels need it, for the last step.
-    last: Network,
+    last: Network<Program>,
     perceive_table: GateTable,
     update_table: GateTable,
 }
@@ -108,7 +121,9 @@ struct Networks {
 #[derive(Debug)]
 struct Part {
     work: Workspace,
-    patch: Vec<Row>,
+    kernel_work: KernelWorkspace,
+    patch: Patch,
+    patch_grads: Patch,
     inputs: Vec<Row>,
     grads: Vec<Row>,
     perceive: Sums,
@@ -137,14 +152,13 @@ pub struct Rollout {
 impl Rollout {
     /// Compiles a model's networks.
     pub fn new(model: &Model, loss_channels: usize) -> Result<Rollout, WireError> {
-        let merged = model.merged_perception();
         let networks = Networks {
             channels: model.shape.channels,
             loss_channels,
-            perceive: Network::new(Program::with_outputs(&merged, &model.perception_rows())?),
+            perceive: Network::new(Kernels::new(&model.perceive, model.shape.kernels, model.shape.channels)?),
             update: Network::new(Program::new(&model.update)?),
             last: Network::new(Program::leading(&model.update, loss_channels)?),
-            perceive_table: GateTable::new(merged.gates()),
+            perceive_table: GateTable::new(model.perceive_gates()),
             update_table: GateTable::new(model.update.gates()),
         };
         Ok(Rollout {
@@ -153,7 +167,7 @@ impl Rollout {
             states: Vec::new(),
             kept: Vec::new(),
             grads: Vec::new(),
-            perceive_grads: vec![[0.0; 4]; merged.gates()],
+            perceive_grads: vec![[0.0; 4]; model.perceive_gates()],
             update_grads: vec![[0.0; 4]; model.update.gates()],
             networks,
         })
@@ -198,18 +212,18 @@ impl Rollout {
         let rows = offsets[steps - 1];
         let keep = rows * size_of::<Row>() <= KEPT_BYTES;
         self.prepare(plan, start, if keep { rows } else { 0 });
-        for t in 0..steps - 1 {
-            self.forward_step(plan, t, keep.then(|| offsets[t]));
+        for (t, &offset) in offsets.iter().enumerate().take(steps - 1) {
+            self.forward_step(plan, t, keep.then_some(offset));
         }
-        let forward = begin.elapsed();
+        let middle = Instant::now();
 
         self.last_step(plan, goal);
-        for t in (0..steps - 1).rev() {
-            self.backward_step(plan, t, keep.then(|| offsets[t]));
+        for (t, &offset) in offsets.iter().enumerate().take(steps - 1).rev() {
+            self.backward_step(plan, t, keep.then_some(offset));
         }
         self.add_gradients(grads);
         let loss = goal.remainder + self.parts.iter().map(|part| part.loss).sum::<f64>();
-        (loss, Times { forward, backward: begin.elapsed() - forward })
+        (loss, Times { forward: middle - begin, backward: middle.elapsed() })
     }
 
     /// Makes room for a plan's states and sets everything that is summed to zero.
@@ -244,13 +258,14 @@ impl Rollout {
             to.copy_from_slice(&before[from as usize * stride..][..stride]);
         }
         let kept = kept.map(|at| &mut self.kept[at..]);
-        let jobs = Job::split(step, &mut self.parts, computed, kept, stride, networks.update.program.inputs());
+        let jobs =
+            Job::split(step, &mut self.parts, computed, kept, stride, networks.update.program.inputs());
         parallel::for_each(jobs, |job| {
             let mut kept = job.kept.map(|rows| rows.chunks_exact_mut(networks.update.program.inputs()));
             for (tile, after) in job.tiles.iter().zip(job.after.chunks_mut(LANES * stride)) {
-                let Part { work, patch, inputs, grads, .. } = &mut *job.part;
+                let Part { work, kernel_work, patch, inputs, grads, .. } = &mut *job.part;
                 let inputs = kept.as_mut().and_then(Iterator::next).unwrap_or(inputs);
-                networks.perceive(before, stride, tile, patch, inputs, work);
+                networks.perceive(before, stride, tile, patch, inputs, kernel_work);
                 networks.update.program.infer(&networks.update.coefficients, inputs, grads, work);
                 transpose::spread(grads, networks.channels, after, stride);
             }
@@ -268,8 +283,8 @@ impl Rollout {
             let part = &mut *job.part;
             part.open_window(job.tiles, stride);
             for (tile, number) in job.tiles.iter().zip(job.first..) {
-                let Part { work, patch, inputs, last, loss, .. } = &mut *part;
-                networks.perceive(before, stride, tile, patch, inputs, work);
+                let Part { work, kernel_work, patch, inputs, last, loss, .. } = &mut *part;
+                networks.perceive(before, stride, tile, patch, inputs, kernel_work);
                 let first = 1 + number * LANES;
                 let lanes = (step.computed + 1 - first).min(LANES);
                 let seed = |rows: &mut [Row]| {
@@ -281,7 +296,7 @@ impl Rollout {
                     }
                 };
                 networks.last.program.gradient_of(&networks.last.coefficients, inputs, seed, last, work);
-                part.perception_gradient(networks, stride, tile, t == 0);
+                part.perception_gradient(networks, before, stride, tile, t == 0);
             }
         });
         // The gradient of entries that are only kept goes straight to the state before.
@@ -308,20 +323,19 @@ impl Rollout {
             part.open_window(job.tiles, stride);
             let mut kept = job.kept.map(|rows| rows.chunks_exact(networks.update.program.inputs()));
             for (tile, number) in job.tiles.iter().zip(job.first..) {
-                let Part { work, patch, inputs, grads, update, .. } = &mut *part;
+                let Part { work, kernel_work, patch, inputs, grads, update, .. } = &mut *part;
                 if let Some(kept) = kept.as_mut().and_then(Iterator::next) {
                     inputs.copy_from_slice(kept);
-                    networks.gather_patch(before, stride, tile, patch);
                 } else {
-                    networks.perceive(before, stride, tile, patch, inputs, work);
+                    networks.perceive(before, stride, tile, patch, inputs, kernel_work);
                 }
                 // Entry 0 has no gradient: unused lanes read it.
                 let first = 1 + number * LANES;
                 let lane_entry = |lane| if first + lane <= step.computed { (first + lane) as u32 } else { 0 };
                 let entries = std::array::from_fn(lane_entry);
-                transpose::gather(after, stride, &entries, grads, networks.channels, 1);
+                transpose::gather(after, stride, &entries, 0..networks.channels, grads, |c| c);
                 networks.update.program.gradient(&networks.update.coefficients, inputs, grads, update, work);
-                part.perception_gradient(networks, stride, tile, t == 0);
+                part.perception_gradient(networks, before, stride, tile, t == 0);
             }
         });
         self.collect(plan, t);
@@ -363,30 +377,56 @@ impl Rollout {
     }
 }
 
+/// Channels whose patches are in the cache at a time: a transposition makes that many rows.
+const BLOCK: usize = transpose::BLOCK;
+
+/// The 3x3 patches of the 32 cells of a tile for one block of channels: group by neighbour.
+type Patch = [WideRow; BLOCK / GROUP * NEIGHBOURS];
+
+/// Row of a channel and a neighbour, when a patch is seen as rows.
+fn patch_row(channel: usize, neighbour: usize) -> usize {
+    (channel % BLOCK / GROUP * NEIGHBOURS + neighbour) * GROUP + channel % GROUP
+}
+
+/// The wide rows of a patch that some channels use.
+fn groups(channels: &Range<usize>) -> Range<usize> {
+    0..channels.len().div_ceil(GROUP) * NEIGHBOURS
+}
+
 impl Networks {
-    /// Rows of one channel's 3x3 patches: row `channel * 9 + neighbour`.
-    fn gather_patch(&self, state: &[f32], stride: usize, tile: &Tile, patch: &mut [Row]) {
+    /// The channels in blocks.
+    fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let channels = self.channels;
+        (0..channels).step_by(BLOCK).map(move |first| first..channels.min(first + BLOCK))
+    }
+
+    /// The patches of some channels.
+    fn gather_patch(state: &[f32], stride: usize, tile: &Tile, channels: &Range<usize>, patch: &mut Patch) {
         for (neighbour, entries) in tile.iter().enumerate() {
-            transpose::gather(state, stride, entries, &mut patch[neighbour..], self.channels, NEIGHBOURS);
+            let row = |channel| patch_row(channel, neighbour);
+            transpose::gather(state, stride, entries, channels.clone(), patch.as_flattened_mut(), row);
         }
     }
 
-    /// Fills in the patches of a tile and the inputs of its update.
+    /// Fills in the inputs of a tile's update.
     fn perceive(
         &self,
         state: &[f32],
         stride: usize,
         tile: &Tile,
-        patch: &mut [Row],
+        patch: &mut Patch,
         inputs: &mut [Row],
-        work: &mut Workspace,
+        work: &mut KernelWorkspace,
     ) {
-        self.gather_patch(state, stride, tile, patch);
         let (centre, perceived) = inputs.split_at_mut(self.channels);
-        for (row, patch) in centre.iter_mut().zip(patch.chunks_exact(NEIGHBOURS)) {
-            *row = patch[4];
+        let Network { program, coefficients } = &self.perceive;
+        for channels in self.blocks() {
+            Networks::gather_patch(state, stride, tile, &channels, patch);
+            for channel in channels.clone() {
+                centre[channel] = patch.as_flattened()[patch_row(channel, CENTRE)];
+            }
+            program.infer(coefficients, channels.start, &patch[groups(&channels)], perceived, work);
         }
-        self.perceive.program.infer(&self.perceive.coefficients, patch, perceived, work);
     }
 }
 
@@ -394,7 +434,9 @@ impl Part {
     fn new(networks: &Networks) -> Part {
         Part {
             work: Workspace::default(),
-            patch: vec![Row::ZERO; networks.channels * NEIGHBOURS],
+            kernel_work: KernelWorkspace::default(),
+            patch: [[Row::ZERO; GROUP]; BLOCK / GROUP * NEIGHBOURS],
+            patch_grads: [[Row::ZERO; GROUP]; BLOCK / GROUP * NEIGHBOURS],
             inputs: vec![Row::ZERO; networks.update.program.inputs()],
             grads: vec![Row::ZERO; networks.channels],
             perceive: Sums::new(&networks.perceive.program),
@@ -418,23 +460,36 @@ impl Part {
 
     /// From the gradients of the update's inputs, which stand in their place, through the perception to the
     /// gradient of the state before. That of the start is not needed.
-    fn perception_gradient(&mut self, networks: &Networks, stride: usize, tile: &Tile, start: bool) {
+    fn perception_gradient(
+        &mut self,
+        networks: &Networks,
+        before: &[f32],
+        stride: usize,
+        tile: &Tile,
+        start: bool,
+    ) {
         let (centre, perceived) = self.inputs.split_at(networks.channels);
-        let perceive = &networks.perceive;
-        let sums = &mut self.perceive;
-        perceive.program.gradient(&perceive.coefficients, &mut self.patch, perceived, sums, &mut self.work);
-        if start {
-            return;
-        }
-        for (row, patch) in centre.iter().zip(self.patch.chunks_exact_mut(NEIGHBOURS)) {
-            add(&mut patch[4].0, &row.0);
-        }
+        let Network { program, coefficients } = &networks.perceive;
         // Entry 0 lies before every window: it goes where the window's first entry stands for the outside.
         let begin = self.window_begin as u32;
         let place = |entry: u32| entry.saturating_sub(begin) as usize;
-        for (neighbour, entries) in tile.iter().enumerate() {
-            let patch = &self.patch[neighbour..];
-            transpose::scatter_add(patch, networks.channels, NEIGHBOURS, entries, place, &mut self.window, stride);
+        let (patch, grads) = (&mut self.patch, &mut self.patch_grads);
+        for channels in networks.blocks() {
+            Networks::gather_patch(before, stride, tile, &channels, patch);
+            grads.fill([Row::ZERO; GROUP]);
+            for channel in channels.clone() {
+                grads.as_flattened_mut()[patch_row(channel, CENTRE)] = centre[channel];
+            }
+            let (patch, to) = (&patch[groups(&channels)], &mut grads[groups(&channels)]);
+            let (sums, work) = (&mut self.perceive, &mut self.kernel_work);
+            program.gradient(coefficients, channels.start, patch, perceived, to, sums, work);
+            if start {
+                continue;
+            }
+            for (neighbour, entries) in tile.iter().enumerate() {
+                let (rows, row) = (grads.as_flattened(), |channel| patch_row(channel, neighbour));
+                transpose::scatter_add(rows, row, channels.clone(), entries, place, &mut self.window, stride);
+            }
         }
     }
 }

@@ -9,7 +9,7 @@
 
 use fearless_simd::{Level, Simd, dispatch, f32x8, i32x8, prelude::*};
 
-use super::Program;
+use super::Order;
 use crate::kernel::transpose::{BLOCK, transpose_block};
 
 /// Boolean functions of two inputs: the number of logits a gate has.
@@ -83,7 +83,7 @@ impl GateTable {
     }
 }
 
-/// A network's coefficients in the order in which a [`Program`] runs its gates.
+/// A network's coefficients in the [`Order`] in which its gates run.
 #[derive(Clone, Debug, Default)]
 pub struct Coefficients {
     pub(super) forward: Vec<Forward>,
@@ -92,10 +92,10 @@ pub struct Coefficients {
 
 impl Coefficients {
     /// Takes over the coefficients of a table.
-    pub fn gather(&mut self, program: &Program, table: &GateTable) {
+    pub fn gather(&mut self, network: &impl AsRef<Order>, table: &GateTable) {
         self.forward.clear();
         self.backward.clear();
-        for source in &program.sources {
+        for source in network.as_ref().sources() {
             let (gate, lane) = (source.gate as usize / BLOCK, source.gate as usize % BLOCK);
             let q = table.quantities[gate].each_ref().map(|lanes| lanes[lane]);
             let (c1, c2, by1, by2) =
@@ -120,9 +120,9 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Zeros for a program.
-    pub fn new(program: &Program) -> Sums {
-        let gates = program.live_gates();
+    /// Zeros for a network.
+    pub fn new(network: &impl AsRef<Order>) -> Sums {
+        let gates = network.as_ref().len();
         let values = vec![0.0f32; gates * vector_length() + CACHE_LINE];
         let begin = values.as_ptr().align_offset(CACHE_LINE * size_of::<f32>()).min(CACHE_LINE);
         Sums { values, begin, gates }
@@ -135,8 +135,8 @@ impl Sums {
         &mut self.values[self.begin + first * stride..][..ops * stride]
     }
 
-    pub(super) fn check(&self, program: &Program) {
-        assert_eq!(self.gates, program.live_gates(), "sums made for this program");
+    pub(super) fn check(&self, order: &Order) {
+        assert_eq!(self.gates, order.len(), "sums made for this network");
     }
 
     /// Sets everything to zero.
@@ -145,9 +145,11 @@ impl Sums {
     }
 
     /// Adds the gradients of the coefficients to those of a network's gates.
-    pub fn add_to(&self, program: &Program, table: &GateTable, coefficient_grads: &mut [[f32; 4]]) {
+    pub fn add_to(&self, network: &impl AsRef<Order>, table: &GateTable, coefficient_grads: &mut [[f32; 4]]) {
         let stride = vector_length();
-        for (source, lanes) in program.sources.iter().zip(self.values[self.begin..].chunks_exact(stride)) {
+        for (source, lanes) in
+            network.as_ref().sources().iter().zip(self.values[self.begin..].chunks_exact(stride))
+        {
             let mut sum = [0.0f32; 4];
             for block in lanes.chunks_exact(4) {
                 for (sum, lane) in sum.iter_mut().zip(block) {
@@ -242,12 +244,12 @@ fn gradient_block<S: Simd>(
     grads: &mut [f32],
 ) {
     // Sums of g, ga, gb, gab, one gate a lane.
-    let [g, ga, gb, gab] = std::array::from_fn(|i| {
-        f32x8::from_fn(simd, |lane| sums.get(lane).map_or(0.0, |sums| sums[i]))
-    });
+    let [g, ga, gb, gab] =
+        std::array::from_fn(|i| f32x8::from_fn(simd, |lane| sums.get(lane).map_or(0.0, |sums| sums[i])));
     let table = [gab, ga - gab, gb - gab, (g - ga) - (gb - gab)];
     let p: [f32x8<S>; FUNCTIONS] = std::array::from_fn(|i| f32x8::from_slice(simd, &probabilities[i]));
-    let mean = truth_table(&p).iter().zip(&table).fold(f32x8::splat(simd, 0.0), |mean, (t, g)| t.mul_add(*g, mean));
+    let mean =
+        truth_table(&p).iter().zip(&table).fold(f32x8::splat(simd, 0.0), |mean, (t, g)| t.mul_add(*g, mean));
     let by_logit: [f32x8<S>; FUNCTIONS] = std::array::from_fn(|i| {
         let mut value = f32x8::splat(simd, 0.0);
         for (bit, g) in table.iter().enumerate() {
@@ -272,8 +274,10 @@ fn gradient_block<S: Simd>(
 /// remainder is below 6e-9 there. NaN stays NaN.
 #[inline(always)]
 fn exp<S: Simd>(simd: S, x: f32x8<S>) -> f32x8<S> {
-    const COEFFICIENTS: [f32; 8] = [1.0, 1.0, 0.5, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0];
-    let x = x.max_precise(f32x8::splat(simd, -87.0)) + (x - x);
+    const COEFFICIENTS: [f32; 8] =
+        [1.0, 1.0, 0.5, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0];
+    // A product with zero is zero for every number and nothing else.
+    let x = x.max_precise(f32x8::splat(simd, -87.0)) + x * 0.0;
     let n = (x * std::f32::consts::LOG2_E).round_ties_even();
     // ln 2 in two parts: the first has trailing zeros, so n times it is exact.
     let r = n.mul_add(f32x8::splat(simd, -0.693_359_4), x);

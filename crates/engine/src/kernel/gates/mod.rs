@@ -22,14 +22,20 @@
 //! edges are gates, so that operand `b` of a gate is operand `a` of the next one and its pending gradient
 //! stays in registers ([`Program`]). The scaling by `c3` moves two multiplications per gate from the
 //! multiply-add units to the adders: six of the former and four of the latter remain.
+//!
+//! Small networks that all channels of an automaton share run on longer rows ([`Kernels`]).
+
+#![allow(clippy::inline_always, reason = "SIMD code must be inlined where its target features are enabled")]
 
 mod coefficients;
+mod kernels;
 pub mod naive;
 mod program;
 mod tile;
 
 pub use coefficients::{Coefficients, FUNCTIONS, GateTable, Sums};
-pub use program::{Layer, Program, WireError, Wires};
+pub use kernels::{GROUP, KernelWorkspace, Kernels, WideRow};
+pub use program::{Layer, Order, Program, WireError, Wires};
 pub use tile::Workspace;
 
 /// Lanes of a tile: cells that go through the network together.

@@ -27,10 +27,7 @@ pub fn function(index: usize, a: f64, b: f64) -> f64 {
 /// Derivatives of [`function`] with respect to `a` and `b`.
 fn slopes(index: usize, a: f64, b: f64) -> (f64, f64) {
     // Every function is linear in a and in b, so a difference quotient over [0, 1] is exact.
-    (
-        function(index, 1.0, b) - function(index, 0.0, b),
-        function(index, a, 1.0) - function(index, a, 0.0),
-    )
+    (function(index, 1.0, b) - function(index, 0.0, b), function(index, a, 1.0) - function(index, a, 0.0))
 }
 
 fn softmax(logits: &[f64]) -> Vec<f64> {

@@ -101,7 +101,10 @@ impl fmt::Display for WireError {
         match self {
             WireError::NoLayers => write!(f, "a gate network needs at least one layer"),
             WireError::Uneven { layer, a, b } => {
-                write!(f, "layer {layer} has {a} first and {b} second operands; both must be the same and not 0")
+                write!(
+                    f,
+                    "layer {layer} has {a} first and {b} second operands; both must be the same and not 0"
+                )
             }
             WireError::OutOfRange { layer, gate, wire, rows } => {
                 write!(f, "layer {layer}, gate {gate}: wire {wire}, but the layer before has {rows} rows")
@@ -151,6 +154,30 @@ pub(super) struct Source {
     pub swapped: bool,
 }
 
+/// The order in which the gates of a network run: coefficients and sums lie in it.
+#[derive(Clone, Debug)]
+pub struct Order(Vec<Source>);
+
+impl Order {
+    pub(super) fn new(sources: Vec<Source>) -> Order {
+        Order(sources)
+    }
+
+    /// Number of gates that run.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True if no gate runs.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn sources(&self) -> &[Source] {
+        &self.0
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct CompiledLayer {
     pub ops: Vec<Op>,
@@ -166,7 +193,7 @@ pub(super) struct CompiledLayer {
 #[derive(Clone, Debug)]
 pub struct Program {
     pub(super) layers: Vec<CompiledLayer>,
-    pub(super) sources: Vec<Source>,
+    order: Order,
     /// Input rows that nothing reads: their gradient is zero.
     pub(super) unread: Vec<u32>,
     /// Rows that inference needs between inputs and outputs.
@@ -174,6 +201,12 @@ pub struct Program {
     inputs: usize,
     outputs: usize,
     gates: usize,
+}
+
+impl AsRef<Order> for Program {
+    fn as_ref(&self) -> &Order {
+        &self.order
+    }
 }
 
 impl Program {
@@ -217,7 +250,8 @@ impl Program {
         let unread = (0..wires.inputs as u32).filter(|&i| !inputs_read[i as usize]).collect();
         let gates = wires.gates();
         let slot_rows = assign_slots(&mut layers);
-        Ok(Program { layers, sources, unread, slot_rows, inputs: wires.inputs, outputs: rows.len(), gates })
+        let order = Order::new(sources);
+        Ok(Program { layers, order, unread, slot_rows, inputs: wires.inputs, outputs: rows.len(), gates })
     }
 
     /// Number of input rows.
@@ -237,7 +271,7 @@ impl Program {
 
     /// Number of gates that run.
     pub fn live_gates(&self) -> usize {
-        self.sources.len()
+        self.order.len()
     }
 
     /// Number of trails that the gates were put into: fewer is faster.
@@ -257,7 +291,7 @@ impl Program {
 }
 
 /// Which gates of each layer, and which inputs, the first `needed` outputs depend on.
-fn live_gates(wires: &Wires, needed: usize) -> (Vec<Vec<bool>>, Vec<bool>) {
+pub(super) fn live_gates(wires: &Wires, needed: usize) -> (Vec<Vec<bool>>, Vec<bool>) {
     let mut live: Vec<Vec<bool>> = wires.layers.iter().map(|l| vec![false; l.len()]).collect();
     let mut wanted: Vec<bool> = (0..wires.outputs()).map(|i| i < needed).collect();
     for (index, layer) in wires.layers.iter().enumerate().rev() {

@@ -35,7 +35,13 @@ impl Workspace {
 impl Program {
     /// Runs the network on one or more tiles that lie behind each other: `inputs` holds
     /// [`inputs`](Self::inputs) rows for each, `outputs` [`outputs`](Self::outputs) rows.
-    pub fn infer(&self, coefficients: &Coefficients, inputs: &[Row], outputs: &mut [Row], work: &mut Workspace) {
+    pub fn infer(
+        &self,
+        coefficients: &Coefficients,
+        inputs: &[Row],
+        outputs: &mut [Row],
+        work: &mut Workspace,
+    ) {
         self.check(coefficients, inputs.len(), outputs.len());
         work.grow(self.slot_rows, 0, 0);
         dispatch!(Level::new(), simd => {
@@ -58,7 +64,7 @@ impl Program {
         work: &mut Workspace,
     ) {
         self.check(coefficients, inputs.len(), output_grads.len());
-        sums.check(self);
+        sums.check(self.as_ref());
         work.grow(self.hidden_rows(), 0, self.widest());
         dispatch!(Level::new(), simd => {
             let tiles = inputs.chunks_exact_mut(self.inputs()).zip(output_grads.chunks_exact(self.outputs()));
@@ -80,7 +86,7 @@ impl Program {
         work: &mut Workspace,
     ) {
         self.check(coefficients, inputs.len(), self.outputs());
-        sums.check(self);
+        sums.check(self.as_ref());
         work.grow(self.hidden_rows(), self.outputs(), self.widest());
         let mut outputs = std::mem::take(&mut work.outputs);
         let rows = &mut outputs[..self.outputs()];
@@ -227,7 +233,7 @@ const MOST_VECTORS: usize = LANES / 4;
 
 /// Vectors of a row.
 #[inline(always)]
-const fn vectors<S: Simd>() -> usize {
+pub(super) const fn vectors<S: Simd>() -> usize {
     LANES / S::f32s::LEN
 }
 
@@ -350,7 +356,7 @@ unsafe fn store<S: Simd>(value: S::f32s, row: *mut Row, v: usize) {
 /// order 0, 2, 1, 3 (see [`Sums`]). Four blends, three shuffles and three additions instead of four
 /// horizontal sums.
 #[inline(always)]
-fn fold<S: Simd>(simd: S, [s0, s1, s2, s3]: [S::f32s; 4]) -> S::f32s {
+pub(super) fn fold<S: Simd>(simd: S, [s0, s1, s2, s3]: [S::f32s; 4]) -> S::f32s {
     // Lanes 0 and 1 of every block; lanes 0 and 2 of every block.
     let low = S::mask32s::from_bitmask(simd, 0x3333_3333_3333_3333);
     let even = S::mask32s::from_bitmask(simd, 0x5555_5555_5555_5555);

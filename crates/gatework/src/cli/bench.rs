@@ -1,0 +1,176 @@
+//! `gatework bench`: how fast Gatework is on this machine.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use gatework_engine::kernel;
+use gatework_learn::automata::experiment::{BUILT_IN, Loaded};
+use gatework_learn::automata::task::{AutomatonTask, StepTimes};
+use gatework_learn::train::Task;
+use serde_json::{Value, json};
+
+use super::train::settings;
+
+/// Measure how fast Gatework is on this machine
+#[derive(Debug, Args)]
+pub struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// One update of each built-in experiment: forward, backward, optimiser, hard loss
+    Automata(Automata),
+}
+
+#[derive(Debug, Args)]
+struct Automata {
+    /// Only these experiments
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Seconds to measure each row
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    seconds: f64,
+    /// Most threads to measure [default: all]
+    #[arg(long, value_name = "N", value_parser = super::parse_threads)]
+    threads: Option<usize>,
+    /// Print one JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+impl Bench {
+    pub fn run(&self) -> anyhow::Result<()> {
+        match &self.what {
+            What::Automata(automata) => automata.run(),
+        }
+    }
+}
+
+/// Updates before measuring: gates have left their start, caches and threads are warm.
+const WARM_UP: u64 = 10;
+
+impl Automata {
+    fn run(&self) -> anyhow::Result<()> {
+        let all = super::threads(self.threads);
+        let thread_counts = if all > 1 { vec![1, all] } else { vec![1] };
+        let names: Vec<String> = if self.only.is_empty() {
+            BUILT_IN.iter().map(|(name, _)| (*name).to_string()).collect()
+        } else {
+            self.only.clone()
+        };
+        eprintln!(
+            "{:<20} {:>7} {:>10} {:>10} {:>10} {:>10} {:>9} {:>12} {:>9}",
+            "experiment",
+            "threads",
+            "update ms",
+            "forward",
+            "backward",
+            "optimiser",
+            "hard ms",
+            "G gates/s",
+            "RSS MB"
+        );
+        let mut results = Vec::new();
+        for name in &names {
+            let loaded = Loaded::find(name)?;
+            for &threads in &thread_counts {
+                let row = self.measure(&loaded, threads)?;
+                print_row(&row);
+                results.push(row);
+            }
+        }
+        if self.json {
+            super::print_json(
+                &json!({ "bench": "automata", "simd": kernel::simd_name(), "results": results }),
+            );
+        }
+        Ok(())
+    }
+
+    /// Medians over updates.
+    fn measure(&self, loaded: &Loaded, threads: usize) -> anyhow::Result<Value> {
+        reset_peak_memory();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+        let samples = pool.install(|| {
+            let settings = settings(&loaded.experiment);
+            let mut task = AutomatonTask::new(loaded, 1).map_err(|error| anyhow::anyhow!("{error}"))?;
+            let mut state = settings.optimizer.state(task.params().len());
+            let mut samples: Vec<Sample> = Vec::new();
+            let begin = Instant::now();
+            for update in 0.. {
+                let start = Instant::now();
+                task.step(update).map_err(|error| anyhow::anyhow!("{error}"))?;
+                let stepped = start.elapsed();
+                let params = task.params_mut();
+                let rate = settings.rate.at(update, settings.updates) as f32;
+                let optimizer = Instant::now();
+                settings.optimizer.step(&mut state, &mut params.values, &params.grads, rate, settings.clip);
+                if update >= WARM_UP {
+                    samples.push(Sample { stepped, times: task.times(), optimizer: optimizer.elapsed() });
+                    if begin.elapsed().as_secs_f64() > self.seconds {
+                        break;
+                    }
+                }
+            }
+            Ok::<_, anyhow::Error>((samples, task.gate_evaluations()))
+        });
+        let (samples, evaluations) = samples?;
+        let median = |of: fn(&Sample) -> Duration| {
+            let mut times: Vec<Duration> = samples.iter().map(of).collect();
+            times.sort_unstable();
+            times.get(times.len() / 2).map(|t| t.as_secs_f64() * 1e3).context("no update was measured")
+        };
+        let update_ms = median(|s| s.stepped - s.times.hard + s.optimizer)?;
+        Ok(json!({
+            "experiment": loaded.experiment.name,
+            "threads": threads,
+            "update_ms": update_ms,
+            "forward_ms": median(|s| s.times.soft.forward)?,
+            "backward_ms": median(|s| s.times.soft.backward)?,
+            "optimizer_ms": median(|s| s.optimizer)?,
+            "hard_ms": median(|s| s.times.hard)?,
+            "gate_evals_per_second": evaluations / (update_ms * 1e-3),
+            "peak_rss_mb": peak_memory(),
+            "updates": samples.len(),
+        }))
+    }
+}
+
+struct Sample {
+    stepped: Duration,
+    times: StepTimes,
+    optimizer: Duration,
+}
+
+fn print_row(row: &Value) {
+    let number = |key: &str| row[key].as_f64().unwrap_or(f64::NAN);
+    eprintln!(
+        "{:<20} {:>7} {:>10.3} {:>10.3} {:>10.3} {:>10.3} {:>9.3} {:>12.2} {:>9.1}",
+        row["experiment"].as_str().unwrap_or_default(),
+        row["threads"],
+        number("update_ms"),
+        number("forward_ms"),
+        number("backward_ms"),
+        number("optimizer_ms"),
+        number("hard_ms"),
+        number("gate_evals_per_second") / 1e9,
+        number("peak_rss_mb")
+    );
+}
+
+/// Starts counting the largest resident memory anew, where the system can.
+fn reset_peak_memory() {
+    // Linux only; elsewhere the peak is that of the whole program so far, or unknown.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+/// Largest resident memory in MB, if the system tells.
+fn peak_memory() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kilobytes: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes * 1024.0 / 1e6)
+}

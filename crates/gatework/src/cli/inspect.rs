@@ -1,0 +1,130 @@
+//! `gatework inspect`: what is in a run folder, a model or a circuit.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use gatework_learn::files;
+use serde_json::{Value, json};
+
+use super::simulate::histogram;
+use crate::report;
+use crate::subject::Subject;
+
+/// Show what is in a run folder, a model or a circuit
+#[derive(Debug, Args)]
+pub struct Inspect {
+    /// A run folder, a model.safetensors or a circuit.json
+    #[arg(value_name = "RUN|FILE")]
+    subject: PathBuf,
+    /// Write the histogram of the gates as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Print one JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+impl Inspect {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let subject = Subject::open(&self.subject)?;
+        let functions = match &subject.model {
+            Some(model) => model.functions(),
+            None => subject.circuit.nodes().iter().map(|node| node.gate).collect(),
+        };
+        let bars = histogram(&functions);
+        let facts = facts(&subject, &bars)?;
+        print_facts(&facts);
+        print_histogram(&bars);
+        if let Some(path) = &self.svg {
+            let title = self.subject.display().to_string();
+            files::write_whole(path, report::gate_histogram(&title, &bars).as_bytes())?;
+            eprintln!("Wrote {}", path.display());
+        }
+        if self.json {
+            super::print_json(&facts);
+        }
+        Ok(())
+    }
+}
+
+fn facts(subject: &Subject, bars: &[(String, usize)]) -> anyhow::Result<Value> {
+    let circuit = &subject.circuit;
+    let mut facts = json!({ "path": subject.path });
+    if let Some(loaded) = &subject.loaded {
+        let experiment = &loaded.experiment;
+        facts["experiment"] = json!(experiment.name);
+        facts["about"] = json!(experiment.about);
+        facts["seed"] = json!(experiment.seed);
+        facts["grid"] = json!(experiment.automaton.grid);
+        facts["steps"] = json!(experiment.automaton.steps);
+        let summary = subject.path.join("summary.json");
+        if summary.is_file() {
+            let text = files::read_text(&summary)?;
+            let summary: Value = serde_json::from_str(&text)
+                .map_err(|error| anyhow::anyhow!("{}: {error}", summary.display()))?;
+            for key in [
+                "success",
+                "attempts",
+                "updates",
+                "seconds",
+                "soft_loss",
+                "hard_loss",
+                "first_perfect_update",
+            ] {
+                facts[key] = summary[key].clone();
+            }
+        }
+    }
+    if let Some(automaton) = &subject.automaton {
+        facts["channels"] = json!(automaton.channels);
+        facts["boundary"] = json!(automaton.boundary);
+        facts["observed_channels"] = json!(subject.observed);
+    }
+    if let Some(model) = &subject.model {
+        facts["kernels"] = json!(model.shape.kernels);
+        facts["perceive_layers"] = json!(model.shape.perceive);
+        facts["update_layers"] = json!(model.shape.update);
+        facts["parameters"] = json!(model.params.len());
+        facts["gates"] = json!(model.gate_counts(subject.observed));
+    }
+    let functions: serde_json::Map<String, Value> =
+        bars.iter().map(|(name, count)| (name.clone(), json!(count))).collect();
+    facts["circuit"] = json!({
+        "inputs": circuit.inputs(),
+        "outputs": circuit.outputs().len(),
+        "gates": circuit.nodes().len(),
+        "active": circuit.active(),
+        "depth": circuit.depth(),
+        "simplified_gates": circuit.simplify().nodes().len(),
+    });
+    facts["functions"] = Value::Object(functions);
+    Ok(facts)
+}
+
+fn print_facts(facts: &Value) {
+    let Value::Object(facts) = facts else { return };
+    for (key, value) in facts.iter().filter(|(key, value)| *key != "functions" && !value.is_null()) {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Object(inner) => inner
+                .iter()
+                .map(|(key, value)| format!("{} {value}", key.replace('_', " ")))
+                .collect::<Vec<_>>()
+                .join(", "),
+            other => other.to_string(),
+        };
+        eprintln!("{:<22} {text}", key.replace('_', " "));
+    }
+}
+
+/// Widest bar in characters.
+const BAR: usize = 40;
+
+fn print_histogram(bars: &[(String, usize)]) {
+    let most = bars.iter().map(|(_, count)| *count).max().unwrap_or(0).max(1) as f64;
+    eprintln!("\ngates by function (logarithmic)");
+    for (name, count) in bars.iter().filter(|(_, count)| *count > 0) {
+        let width = (BAR as f64 * (*count as f64 + 1.0).ln() / (most + 1.0).ln()).ceil() as usize;
+        eprintln!("{name:>8} {:<BAR$} {count}", "█".repeat(width.min(BAR)));
+    }
+}

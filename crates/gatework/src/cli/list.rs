@@ -1,0 +1,45 @@
+//! `gatework list`: what can be trained out of the box.
+
+use clap::Args;
+use gatework_learn::automata::experiment::{BUILT_IN, Loaded};
+
+/// Show what can be trained out of the box
+#[derive(Debug, Args)]
+pub struct List {
+    /// Print the TOML of one experiment, to be copied and changed
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl List {
+    pub fn run(&self) -> anyhow::Result<()> {
+        if let Some(name) = &self.name {
+            Loaded::find(name)?;
+            if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| known == name) {
+                print!("{text}");
+            }
+            return Ok(());
+        }
+        let loaded = BUILT_IN.map(|(name, _)| Loaded::find(name));
+        let mut rows = Vec::new();
+        for loaded in loaded {
+            rows.push(loaded?.experiment);
+        }
+        if self.json {
+            let row = |e: &gatework_learn::automata::experiment::Experiment| serde_json::json!({ "name": e.name, "about": e.about, "expected": e.expected });
+            super::print_json(
+                &serde_json::json!({ "experiments": rows.iter().map(row).collect::<Vec<_>>() }),
+            );
+            return Ok(());
+        }
+        for experiment in rows {
+            println!("{:<19} {:<14} {}", experiment.name, experiment.expected, experiment.about);
+        }
+        eprintln!("\nTrain one:        gatework train checkerboard");
+        eprintln!("Make your own:    gatework list checkerboard > my.toml; edit it; gatework train my.toml");
+        Ok(())
+    }
+}

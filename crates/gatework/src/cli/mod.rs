@@ -1,0 +1,105 @@
+//! The command line: one file a verb.
+//!
+//! People read stderr; stdout is for programs: with `--json` its last line is one JSON object. Exit status: 0
+//! done, 1 it failed, 2 it was asked wrongly.
+
+mod bench;
+mod evaluate;
+mod inspect;
+mod list;
+mod simulate;
+mod train;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use gatework_learn::automata::experiment::ExperimentError;
+
+/// Learn circuits on a CPU, look at them, run them.
+///
+/// Begin with `gatework list`, then `gatework train checkerboard`.
+#[derive(Debug, Parser)]
+#[command(version, about, propagate_version = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Show what can be trained out of the box
+    List(list::List),
+    /// Train an experiment: built-in, or your own TOML file
+    Train(train::Train),
+    /// Let a learned rule run on a board, and make a GIF of it
+    Simulate(simulate::Simulate),
+    /// Show what is in a run folder, a model or a circuit
+    Inspect(inspect::Inspect),
+    /// Score a learned rule by the published protocols
+    Evaluate(evaluate::Evaluate),
+    /// Measure how fast Gatework is on this machine
+    Bench(bench::Bench),
+}
+
+/// An error of the person who asks, not of the work: exit status 2.
+#[derive(Debug)]
+pub struct Usage(pub String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// Parses the command line and runs its verb.
+pub fn main() -> ExitCode {
+    let result = match Cli::parse().verb {
+        Verb::List(verb) => verb.run(),
+        Verb::Train(verb) => verb.run(),
+        Verb::Simulate(verb) => verb.run(),
+        Verb::Inspect(verb) => verb.run(),
+        Verb::Evaluate(verb) => verb.run(),
+        Verb::Bench(verb) => verb.run(),
+    };
+    let Err(error) = result else { return ExitCode::SUCCESS };
+    eprintln!("error: {error:#}");
+    let asked_wrongly = error.chain().any(|cause| cause.is::<Usage>() || cause.is::<ExperimentError>());
+    ExitCode::from(if asked_wrongly { 2 } else { 1 })
+}
+
+/// Prints a JSON object as the last line on stdout.
+fn print_json(value: &serde_json::Value) {
+    println!("{value}");
+}
+
+/// Number of threads: what was asked for, or all there are.
+fn threads(asked: Option<usize>) -> usize {
+    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+}
+
+/// Parses a number of threads.
+fn parse_threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("at least 1 thread is needed".into()),
+        Ok(n) if n > 1024 => Err("at most 1024 threads".into()),
+        Ok(n) => Ok(n),
+        Err(_) => Err("not a number".into()),
+    }
+}
+
+/// Parses HEIGHTxWIDTH, or one number for a square.
+fn parse_size(text: &str) -> Result<[usize; 2], String> {
+    let wrong = || "a size is HEIGHTxWIDTH, for example 64x64".to_string();
+    let (height, width) = text.split_once(['x', 'X']).unwrap_or((text, text));
+    let side =
+        |text: &str| text.trim().parse().ok().filter(|side| (1..=1 << 16).contains(side)).ok_or_else(wrong);
+    Ok([side(height)?, side(width)?])
+}
+
+/// Parses a share of cells.
+fn parse_rate(text: &str) -> Result<f32, String> {
+    let rate: Option<f32> = text.parse().ok().filter(|rate| *rate > 0.0 && *rate <= 1.0);
+    rate.ok_or_else(|| "a rate is above 0 and at most 1, for example 0.6".into())
+}

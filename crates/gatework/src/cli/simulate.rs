@@ -1,0 +1,209 @@
+//! `gatework simulate`: a learned rule on a board of any size, as a GIF.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use gatework_learn::automata::board::Start;
+use gatework_learn::automata::experiment::Loaded;
+use gatework_learn::automata::hard::{Conditions, Damage, DamageKind, HardRun};
+use gatework_learn::files;
+use gatework_learn::random::{Purpose, Random};
+use gatework_logic::{Automaton, Gate, Grid};
+use serde_json::json;
+
+use super::Usage;
+use crate::report::{self, Colouring, Picture};
+use crate::subject::Subject;
+
+/// Let a learned rule run on a board, and make a GIF of it
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gatework simulate runs/checkerboard --size 64x64 --steps 80 --gif big.gif
+  gatework simulate runs/checkerboard --async 0.6 --damage random:10 --steps 400 --gif storm.gif
+  gatework simulate runs/lizard --size 40x40 --hidden --gif inside.gif")]
+pub struct Simulate {
+    /// A run folder, a model.safetensors or a circuit.json
+    #[arg(value_name = "RUN|FILE")]
+    subject: PathBuf,
+    /// Height and width [default: as in training, or 64x64]
+    #[arg(long, value_name = "HxW", value_parser = super::parse_size)]
+    size: Option<[usize; 2]>,
+    /// Steps [default: as in training, or 80]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    steps: Option<u64>,
+    /// Update only this share of the cells in each step; 1 for all [default: as in training]
+    #[arg(long = "async", value_name = "RATE", value_parser = super::parse_rate)]
+    fire_rate: Option<f32>,
+    /// Zero a square after each step: centre:SIZE, random:SIZE, or centre:SIZE:UNTIL
+    #[arg(long, value_name = "WHERE", value_parser = parse_damage)]
+    damage: Option<Damage>,
+    /// What the board starts from [default: as in training, or random]
+    #[arg(long, value_enum)]
+    start: Option<StartKind>,
+    /// Seed of the start state, of firing and of damage
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Write the board after every step as an animated GIF
+    #[arg(long, value_name = "FILE")]
+    gif: Option<PathBuf>,
+    /// Show all channels in the GIF, not only those that were learned
+    #[arg(long)]
+    hidden: bool,
+    /// Print a summary as one JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a board starts from.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum StartKind {
+    /// Random bits
+    Random,
+    /// Ones in the middle cell
+    Seed,
+    /// Zeros
+    Zeros,
+}
+
+impl Simulate {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let subject = Subject::open(&self.subject)?;
+        let automaton = subject.automaton()?;
+        let trained = subject.loaded.as_ref().map(|loaded| &loaded.experiment);
+        let [height, width] = self.size.or(trained.map(|e| e.automaton.grid)).unwrap_or([64, 64]);
+        let steps = self.steps.map(|n| n as usize).or(trained.map(|e| e.automaton.steps)).unwrap_or(80);
+        let fire_rate =
+            self.fire_rate.or(trained.and_then(|e| e.automaton.fire_rate)).filter(|rate| *rate < 1.0);
+        let start = match (self.start, trained) {
+            (Some(StartKind::Random), _) | (None, None) => Start::Random,
+            (Some(StartKind::Seed), _) => Start::Seed,
+            (Some(StartKind::Zeros), _) => Start::Zeros,
+            (None, Some(experiment)) => experiment.start.clone(),
+        };
+        let mut grid = Grid::new(1, height, width, automaton.channels).map_err(|e| Usage(e.to_string()))?;
+        start
+            .fill(&mut grid, &mut Random::new(self.seed, Purpose::Check, 0))
+            .map_err(|e| Usage(e.to_string()))?;
+        let target = match &subject.loaded {
+            Some(loaded) => loaded.target.boards(&grid, automaton.boundary, steps).ok(),
+            None => None,
+        };
+        let conditions = Conditions { fire_rate, damage: self.damage };
+        let channels = if self.hidden { automaton.channels } else { subject.observed };
+        let mut film = self.gif.as_ref().map(|_| Film::new(channels, subject.observed, steps));
+        let mut run = HardRun::new(automaton, channels, grid, conditions, self.seed)?;
+        film.iter_mut().try_for_each(|film| film.take(&run))?;
+        let begin = std::time::Instant::now();
+        for _ in 0..steps {
+            run.step()?;
+            film.iter_mut().try_for_each(|film| film.take(&run))?;
+        }
+        let seconds = begin.elapsed().as_secs_f64();
+        let wrong = target.map(|target| run.wrong_but_damaged(&target)).transpose()?;
+        let alive: Vec<usize> =
+            (0..subject.observed).map(|channel| run.grid().count_ones(0, channel)).collect();
+        eprintln!(
+            "{height}x{width} cells, {steps} steps in {seconds:.3} s; ones in the learned channels: {alive:?}"
+        );
+        if let Some(wrong) = wrong {
+            eprintln!("{wrong} of {} bits differ from the target", height * width * subject.observed);
+        }
+        if let (Some(path), Some(film)) = (&self.gif, film) {
+            files::write_whole(path, &film.gif()?)?;
+            eprintln!("Wrote {}", path.display());
+        }
+        if self.json {
+            super::print_json(&json!({
+                "height": height, "width": width, "steps": steps, "seconds": seconds, "ones": alive,
+                "wrong": wrong, "gif": self.gif,
+            }));
+        }
+        Ok(())
+    }
+}
+
+fn parse_damage(text: &str) -> Result<Damage, String> {
+    let wrong =
+        || "damage is centre:SIZE, random:SIZE or centre:SIZE:UNTIL, for example centre:20:40".to_string();
+    let mut words = text.split(':');
+    let kind = match words.next() {
+        Some("centre" | "center") => DamageKind::Centre,
+        Some("random") => DamageKind::Random,
+        _ => return Err(wrong()),
+    };
+    let number = |word: &str| word.parse::<usize>().ok().filter(|n| *n > 0).ok_or_else(wrong);
+    let size = number(words.next().ok_or_else(wrong)?)?;
+    let until = words.next().map(number).transpose()?;
+    if words.next().is_some() { Err(wrong()) } else { Ok(Damage { kind, size, until }) }
+}
+
+/// Frames of a GIF at most: longer runs are shown in strides.
+const MOST_FRAMES: usize = 240;
+
+/// The frames of a run.
+struct Film {
+    channels: usize,
+    observed: usize,
+    stride: usize,
+    steps: usize,
+    frames: Vec<Picture>,
+}
+
+impl Film {
+    fn new(channels: usize, observed: usize, steps: usize) -> Film {
+        Film { channels, observed, stride: steps.div_ceil(MOST_FRAMES).max(1), steps, frames: Vec::new() }
+    }
+
+    fn take(&mut self, run: &HardRun) -> anyhow::Result<()> {
+        if !run.steps().is_multiple_of(self.stride) && run.steps() != self.steps {
+            return Ok(());
+        }
+        let grid = run.grid();
+        let value = |channel, y, x| f32::from(u8::from(grid.get(0, channel, y, x)));
+        self.frames.push(if self.channels > self.observed {
+            Picture::mosaic(self.channels, grid.height(), grid.width(), value)?
+        } else {
+            let colouring = Colouring::for_loss_channels(self.observed);
+            Picture::from_channels(grid.height(), grid.width(), colouring, value)?
+        });
+        Ok(())
+    }
+
+    fn gif(&self) -> anyhow::Result<Vec<u8>> {
+        let delay = if self.frames.len() > 100 { 4 } else { 8 };
+        Ok(report::encode(&self.frames, &report::Options { delay, ..Default::default() })?)
+    }
+}
+
+/// The rollout.gif of a run folder: twice the steps of training on its grid, so that one sees whether it stays.
+pub fn training_gif(
+    loaded: &Loaded,
+    automaton: &Automaton,
+    seed: u64,
+    hidden: bool,
+) -> anyhow::Result<Vec<u8>> {
+    let experiment = &loaded.experiment;
+    // A rule of one step on a tiny grid, such as Life, is shown on a board where one sees something.
+    let single = experiment.automaton.steps == 1;
+    let [height, width] = if single { [48, 48] } else { experiment.automaton.grid };
+    let steps = if single { 100 } else { experiment.automaton.steps * 2 };
+    let mut grid = Grid::new(1, height, width, automaton.channels)?;
+    experiment.start.fill(&mut grid, &mut Random::new(seed, Purpose::Check, 1))?;
+    let observed = loaded.target.channels();
+    let channels = if hidden { automaton.channels } else { observed };
+    let conditions = Conditions { fire_rate: experiment.automaton.fire_rate, damage: None };
+    let mut run = HardRun::new(automaton, channels, grid, conditions, seed)?;
+    let mut film = Film::new(channels, observed, steps);
+    film.take(&run)?;
+    for _ in 0..steps {
+        run.step()?;
+        film.take(&run)?;
+    }
+    film.gif()
+}
+
+/// How often each function occurs, by its name.
+pub fn histogram(functions: &[Gate]) -> Vec<(String, usize)> {
+    let count = |gate: Gate| functions.iter().filter(|&&function| function == gate).count();
+    Gate::ALL.iter().map(|&gate| (gate.name().to_string(), count(gate))).collect()
+}

@@ -1,0 +1,305 @@
+//! `gatework train`: from an experiment to a run folder.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use gatework_engine::kernel::gates::LANES;
+use gatework_engine::parallel;
+use gatework_learn::automata::experiment::{Experiment, Loaded};
+use gatework_learn::automata::model::Model;
+use gatework_learn::automata::task::AutomatonTask;
+use gatework_learn::schedule::LearningRate;
+use gatework_learn::train::{self, Attempt, Best, Options, Outcome, Settings};
+use gatework_logic::{Document, to_json};
+use serde_json::json;
+
+use super::Usage;
+use super::simulate;
+use crate::folder::RunFolder;
+use crate::progress::Progress;
+use crate::report::{self, LossPoint};
+
+/// Train an experiment: built-in, or your own TOML file
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  gatework train checkerboard
+  gatework train lizard --seed 3 --out runs/third-lizard
+  gatework list checkerboard > my.toml; gatework train my.toml
+  gatework train checkerboard --resume")]
+pub struct Train {
+    /// A name from `gatework list`, or a TOML file
+    #[arg(value_name = "NAME|FILE.toml")]
+    experiment: String,
+    /// Run exactly this seed, once, to its end or to success
+    #[arg(long, value_name = "N", conflicts_with = "seeds")]
+    seed: Option<u64>,
+    /// Run this many seeds, each to its end or to success, and print how many succeed
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    seeds: Option<u64>,
+    /// Updates of a seed at most, instead of what the experiment says
+    #[arg(long, alias = "epochs", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    updates: Option<u64>,
+    /// The run folder [default: runs/NAME, or the next free runs/NAME-2, ...]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Go on with a run that was stopped
+    #[arg(long, conflicts_with = "force")]
+    resume: bool,
+    /// Overwrite the run folder given by --out
+    #[arg(long)]
+    force: bool,
+    /// Threads to use [default: all]; results do not depend on it
+    #[arg(long, value_name = "N", value_parser = super::parse_threads)]
+    threads: Option<usize>,
+    /// Show the hidden channels too in rollout.gif
+    #[arg(long)]
+    hidden: bool,
+    /// Print a summary as one JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+impl Train {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let mut loaded = Loaded::find(&self.experiment)?;
+        if let Some(updates) = self.updates {
+            loaded.experiment.training.updates = updates;
+        }
+        loaded.experiment.seed = self.seed.or(loaded.experiment.seed.filter(|_| self.seeds.is_none()));
+        let folder = self.folder(&loaded.experiment)?;
+        if self.resume {
+            loaded = check_same(&folder, &loaded.experiment)?;
+        } else {
+            let from = Path::new(&self.experiment).parent().unwrap_or(Path::new("."));
+            loaded.experiment = folder.write_experiment(&loaded.experiment, from)?;
+        }
+        let stop = stop_on_interrupt()?;
+        let options = self.options(&loaded.experiment, &folder);
+        let attempts = {
+            let progress = Progress::new(loaded.experiment.training.updates);
+            let make = |seed| AutomatonTask::new(&loaded, seed);
+            train::run(&options, make, &progress, &stop)?
+        };
+        folder.write_metrics(&attempts, &options.settings.rate, options.settings.updates)?;
+        if attempts.iter().any(|a| a.outcome == Outcome::Running) && stop.load(Ordering::SeqCst) {
+            let name = &self.experiment;
+            let seeds = self.seeds.map_or(String::new(), |n| format!(" --seeds {n}"));
+            let command = format!("gatework train {name}{seeds} --resume --out {}", folder.path().display());
+            anyhow::bail!("stopped; a checkpoint is written. Go on with: {command}");
+        }
+        let report = Report { loaded: &loaded, folder: &folder, attempts: &attempts, hidden: self.hidden };
+        let summary = report.write(self.seeds.is_some())?;
+        if self.json {
+            super::print_json(&summary);
+        }
+        Ok(())
+    }
+
+    fn folder(&self, experiment: &Experiment) -> anyhow::Result<RunFolder> {
+        let out = self.out.as_deref();
+        if self.resume {
+            RunFolder::resume(out, &experiment.name)
+        } else {
+            RunFolder::create(out, &experiment.name, self.force)
+        }
+    }
+
+    fn options(&self, experiment: &Experiment, folder: &RunFolder) -> Options {
+        let training = &experiment.training;
+        let threads = super::threads(self.threads);
+        let seeds: Vec<u64> = match (experiment.seed, self.seeds) {
+            (_, Some(n)) => (1..=n).collect(),
+            (Some(seed), None) => vec![seed],
+            (None, None) => (1..=training.restarts + 1).collect(),
+        };
+        // One seed takes the threads that its work is worth; what is left goes to seeds beside it.
+        let cells = experiment.automaton.grid.iter().product::<usize>() * training.batch;
+        let useful = parallel::parts(cells.div_ceil(LANES)).min(threads);
+        let threads_each = if self.seeds.is_some() { 1 } else { useful };
+        Options {
+            settings: settings(experiment),
+            side_by_side: (threads / threads_each).min(seeds.len()),
+            threads_each,
+            until_success: self.seeds.is_none(),
+            seeds,
+            checkpoints: Some(folder.checkpoints()),
+            interval: Duration::from_secs_f64(training.checkpoint_seconds),
+        }
+    }
+}
+
+/// The trainer's settings of an experiment.
+pub fn settings(experiment: &Experiment) -> Settings {
+    let training = &experiment.training;
+    Settings {
+        updates: training.updates,
+        rate: LearningRate {
+            base: training.learning_rate,
+            schedule: training.schedule.clone(),
+            warmup: training.warmup,
+        },
+        optimizer: training.optimizer.clone(),
+        clip: Some(training.clip),
+        stable: training.stable,
+    }
+}
+
+/// What a folder that is resumed has to run: the same as was asked for.
+fn check_same(folder: &RunFolder, asked: &Experiment) -> anyhow::Result<Loaded> {
+    let there = folder.experiment()?;
+    let mut comparable = asked.clone();
+    comparable.target = there.experiment.target.clone();
+    comparable.seed = there.experiment.seed.filter(|_| asked.seed.is_none()).or(asked.seed);
+    if comparable != there.experiment {
+        let message = format!(
+            "{} belongs to another experiment ({}), or its settings or seed were others",
+            folder.path().display(),
+            there.experiment.name
+        );
+        return Err(Usage(message).into());
+    }
+    Ok(there)
+}
+
+/// Set by Ctrl-C. A second one ends the program at once.
+fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&stop);
+    ctrlc::set_handler(move || {
+        if seen.swap(true, Ordering::SeqCst) {
+            std::process::exit(130);
+        }
+    })
+    .context("cannot listen to Ctrl-C")?;
+    Ok(stop)
+}
+
+/// What is written when training has ended.
+struct Report<'a> {
+    loaded: &'a Loaded,
+    folder: &'a RunFolder,
+    attempts: &'a [Attempt],
+    hidden: bool,
+}
+
+impl Report<'_> {
+    /// The attempt that is kept: the first success, or else that with the lowest hard loss.
+    fn kept(&self) -> anyhow::Result<(&Attempt, &Best)> {
+        let succeeded = self.attempts.iter().find(|a| a.outcome == Outcome::Succeeded);
+        let by_loss = |a: &&Attempt, b: &&Attempt| {
+            let hard =
+                |attempt: &Attempt| attempt.best.as_ref().map_or(f64::INFINITY, |best| best.losses.hard);
+            hard(a).total_cmp(&hard(b))
+        };
+        let kept = succeeded.or_else(|| self.attempts.iter().min_by(by_loss));
+        kept.and_then(|kept| Some((kept, kept.best.as_ref()?))).context("no update was made")
+    }
+
+    fn write(&self, all_seeds: bool) -> anyhow::Result<serde_json::Value> {
+        let (kept, best) = self.kept()?;
+        let experiment = &self.loaded.experiment;
+        let mut model = Model::new(&experiment.model_shape(), kept.seed)?;
+        model.params.values.copy_from_slice(&best.values);
+        let automaton = model.harden();
+        let observed = self.loaded.target.channels();
+        let gates = model.gate_counts(observed);
+
+        let points: Vec<LossPoint> = kept
+            .metrics
+            .iter()
+            .enumerate()
+            .map(|(update, m)| LossPoint { update: update as u64, soft: m.soft, hard: m.hard })
+            .collect();
+        let title = format!("{}, seed {}", experiment.name, kept.seed);
+        let histogram = simulate::histogram(&model.functions());
+        let gif = simulate::training_gif(self.loaded, &automaton, kept.seed, self.hidden)?;
+        let document = Document::Automaton { automaton, observed: Some(observed) };
+        self.folder.write("model.safetensors", &model.to_bytes())?;
+        self.folder.write("circuit.json", to_json(&document).as_bytes())?;
+        self.folder.write("loss.svg", report::loss_plot(&title, &points).as_bytes())?;
+        self.folder.write("gates.svg", report::gate_histogram(&title, &histogram).as_bytes())?;
+        self.folder.write("rollout.gif", &gif)?;
+        let what_ran = Experiment { seed: Some(kept.seed), ..experiment.clone() };
+        self.folder.write("experiment.toml", what_ran.to_toml().as_bytes())?;
+
+        let seconds: f64 = self.attempts.iter().map(|a| a.seconds).sum();
+        let mut summary = json!({
+            "experiment": experiment.name,
+            "seed": kept.seed,
+            "success": kept.outcome == Outcome::Succeeded,
+            "attempts": self.attempts.len(),
+            "updates": kept.update,
+            "seconds": seconds,
+            "soft_loss": best.losses.soft,
+            "hard_loss": best.losses.hard,
+            "first_perfect_update": kept.first_perfect,
+            "gates": gates,
+            "run": self.folder.path(),
+        });
+        if all_seeds {
+            summary["seeds"] = self.seed_table();
+        }
+        self.folder.write("summary.json", format!("{summary:#}\n").as_bytes())?;
+        self.tell(kept, best, &summary, all_seeds);
+        Ok(summary)
+    }
+
+    fn seed_table(&self) -> serde_json::Value {
+        let row = |a: &Attempt| {
+            json!({
+                "seed": a.seed,
+                "success": a.outcome == Outcome::Succeeded,
+                "updates": a.update,
+                "seconds": a.seconds,
+                "first_perfect_update": a.first_perfect,
+                "best_hard_loss": a.best.as_ref().map(|best| best.losses.hard),
+            })
+        };
+        self.attempts.iter().map(row).collect()
+    }
+
+    /// The summary for people.
+    fn tell(&self, kept: &Attempt, best: &Best, summary: &serde_json::Value, all_seeds: bool) {
+        let run = self.folder.path().display();
+        let gates = &summary["gates"];
+        if all_seeds {
+            let won: Vec<&Attempt> =
+                self.attempts.iter().filter(|a| a.outcome == Outcome::Succeeded).collect();
+            eprintln!("\n{} of {} seeds succeeded", won.len(), self.attempts.len());
+            for a in &won {
+                eprintln!("  seed {:<4} {:>6} updates {:>7.1} s", a.seed, a.update, a.seconds);
+            }
+        } else if kept.outcome == Outcome::Succeeded {
+            eprintln!(
+                "\nLearned: seed {}, {} updates, {:.1} s of training",
+                kept.seed, kept.update, kept.seconds
+            );
+        } else {
+            let count = match self.attempts.len() {
+                1 => format!("seed {}", kept.seed),
+                n => format!("{n} seeds"),
+            };
+            eprintln!(
+                "\nNot learned with {count}; the best hard loss is {} (seed {}).",
+                best.losses.hard, kept.seed
+            );
+            eprintln!(
+                "Try another --seed, more --updates, or more training.restarts in a copy of the experiment."
+            );
+        }
+        eprintln!(
+            "Gates: {} in all, {} active, {} reachable",
+            gates["total"], gates["active"], gates["reachable"]
+        );
+        eprintln!("Run folder: {run}");
+        eprintln!("  {run}/rollout.gif     the pattern growing");
+        eprintln!("  {run}/loss.svg        soft and hard loss");
+        eprintln!(
+            "Next: gatework evaluate {run}    or    gatework simulate {run} --size 64x64 --gif big.gif"
+        );
+    }
+}

@@ -1,0 +1,152 @@
+//! The run folder: one folder a run, with everything needed to look at it, resume it or deploy it.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `experiment.toml` | exactly what ran, with the seed |
+//! | `metrics.csv` | losses of every update |
+//! | `checkpoint/seed-N.safetensors` | where each seed stands |
+//! | `model.safetensors` | wires and logits of the best model |
+//! | `circuit.json` | its hard circuit |
+//! | `loss.svg`, `gates.svg`, `rollout.gif` | pictures |
+//! | `summary.json` | what came out; written last |
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use gatework_learn::automata::board::TargetSpec;
+use gatework_learn::automata::experiment::{Experiment, Loaded};
+use gatework_learn::files;
+use gatework_learn::schedule::LearningRate;
+use gatework_learn::train::Attempt;
+
+use crate::cli::Usage;
+
+/// A run folder.
+#[derive(Clone, Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+}
+
+/// Where runs go unless `--out` says otherwise.
+const RUNS: &str = "runs";
+
+impl RunFolder {
+    /// Makes a new run folder. A folder that holds something is refused, or emptied of a run with `force`.
+    pub fn create(out: Option<&Path>, name: &str, force: bool) -> anyhow::Result<RunFolder> {
+        let path = match out {
+            Some(path) => path.to_path_buf(),
+            None => numbered(name).find(|path| !path.exists()).unwrap_or_default(),
+        };
+        if is_in_use(&path) {
+            if !force {
+                let message = format!(
+                    "{} exists; --resume goes on with it, --force overwrites it, --out names another folder",
+                    path.display()
+                );
+                return Err(Usage(message).into());
+            }
+            if !path.join("experiment.toml").is_file() {
+                let message = format!("{} is no run folder; it is not overwritten", path.display());
+                return Err(Usage(message).into());
+            }
+            let checkpoints = path.join("checkpoint");
+            if checkpoints.exists() {
+                std::fs::remove_dir_all(&checkpoints)
+                    .with_context(|| format!("cannot empty {}", path.display()))?;
+            }
+            for file in ["summary.json", "model.safetensors", "circuit.json", "metrics.csv"] {
+                let file = path.join(file);
+                if file.exists() {
+                    std::fs::remove_file(&file)
+                        .with_context(|| format!("cannot remove {}", file.display()))?;
+                }
+            }
+        }
+        files::make_folder(&path.join("checkpoint"))?;
+        Ok(RunFolder { path })
+    }
+
+    /// Finds the folder to go on with: `out`, or the newest of an experiment.
+    pub fn resume(out: Option<&Path>, name: &str) -> anyhow::Result<RunFolder> {
+        let path = match out {
+            Some(path) => path.to_path_buf(),
+            None => numbered(name)
+                .take_while(|path| path.exists())
+                .last()
+                .unwrap_or_else(|| Path::new(RUNS).join(name)),
+        };
+        if !path.join("experiment.toml").is_file() {
+            return Err(Usage(format!("{} is no run folder; nothing to resume", path.display())).into());
+        }
+        files::make_folder(&path.join("checkpoint"))?;
+        Ok(RunFolder { path })
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the checkpoints are.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.path.join("checkpoint")
+    }
+
+    /// What ran in it.
+    pub fn experiment(&self) -> anyhow::Result<Loaded> {
+        Ok(Loaded::read(&self.path.join("experiment.toml"))?)
+    }
+
+    /// Writes a file, whole or not at all.
+    pub fn write(&self, name: &str, content: &[u8]) -> anyhow::Result<()> {
+        Ok(files::write_whole(&self.path.join(name), content)?)
+    }
+
+    /// Writes the experiment. A picture that it refers to comes along, so that the folder stands alone.
+    pub fn write_experiment(&self, experiment: &Experiment, from: &Path) -> anyhow::Result<Experiment> {
+        let mut experiment = experiment.clone();
+        if let TargetSpec::Text { file } | TargetSpec::Png { file } = &mut experiment.target {
+            let source = from.join(&*file);
+            let name = source
+                .file_name()
+                .map_or_else(|| "target".into(), |name| name.to_string_lossy().into_owned());
+            self.write(&name, &files::read(&source)?)?;
+            *file = name;
+        }
+        self.write("experiment.toml", experiment.to_toml().as_bytes())?;
+        Ok(experiment)
+    }
+
+    /// Writes the losses of all updates of all seeds.
+    pub fn write_metrics(
+        &self,
+        attempts: &[Attempt],
+        rate: &LearningRate,
+        updates: u64,
+    ) -> anyhow::Result<()> {
+        let mut text = String::from("seed,update,learning_rate,soft_loss,hard_loss\n");
+        for attempt in attempts {
+            for (update, metric) in attempt.metrics.iter().enumerate() {
+                let rate = rate.at(update as u64, updates);
+                let _ = writeln!(text, "{},{update},{rate},{},{}", attempt.seed, metric.soft, metric.hard);
+            }
+        }
+        self.write("metrics.csv", text.as_bytes())
+    }
+}
+
+/// runs/NAME, runs/NAME-2, runs/NAME-3, ...
+fn numbered(name: &str) -> impl Iterator<Item = PathBuf> {
+    let safe: String =
+        name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
+    (1..).map(move |n| Path::new(RUNS).join(if n == 1 { safe.clone() } else { format!("{safe}-{n}") }))
+}
+
+/// True for a file, and for a folder that is not empty.
+fn is_in_use(path: &Path) -> bool {
+    match std::fs::read_dir(path) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(_) => path.exists(),
+    }
+}

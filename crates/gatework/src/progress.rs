@@ -1,0 +1,105 @@
+//! How training is shown while it runs: a bar for each seed on a terminal, a line now and then elsewhere.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use gatework_learn::train::{Attempt, Observer, Outcome};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+/// Time between lines when stderr is no terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Shows attempts.
+pub struct Progress {
+    updates: u64,
+    bars: Option<MultiProgress>,
+    shown: Mutex<BTreeMap<u64, Shown>>,
+}
+
+struct Shown {
+    bar: ProgressBar,
+    begin: Instant,
+    begin_update: u64,
+    line: Instant,
+}
+
+impl Progress {
+    /// For attempts of so many updates at most.
+    pub fn new(updates: u64) -> Progress {
+        let bars = std::io::stderr().is_terminal().then(MultiProgress::new);
+        Progress { updates, bars, shown: Mutex::new(BTreeMap::new()) }
+    }
+
+    fn take_up(&self, attempt: &Attempt) -> Shown {
+        let bar = match &self.bars {
+            Some(bars) => bars.add(ProgressBar::new(self.updates)),
+            None => ProgressBar::hidden(),
+        };
+        let template = "{prefix:>8} {wide_bar:.cyan/blue} {pos:>5}/{len} {msg} {eta:>4}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("━╸─"));
+        }
+        bar.set_prefix(format!("seed {}", attempt.seed));
+        // A run that is resumed does not start from 0: the time left counts from here.
+        bar.set_position(attempt.update);
+        bar.reset_eta();
+        Shown { bar, begin: Instant::now(), begin_update: attempt.update, line: Instant::now() }
+    }
+}
+
+fn message(attempt: &Attempt, shown: &Shown) -> String {
+    let Some(last) = attempt.metrics.last() else { return String::new() };
+    let speed = (attempt.update - shown.begin_update) as f64 / shown.begin.elapsed().as_secs_f64().max(1e-9);
+    format!("loss {:<8.3} hard {:<5} {speed:>5.0} updates/s", last.soft, last.hard)
+}
+
+impl Observer for Progress {
+    fn updated(&self, attempt: &Attempt) {
+        let mut all = self.shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let shown = all.entry(attempt.seed).or_insert_with(|| self.take_up(attempt));
+        if self.bars.is_some() {
+            shown.bar.set_position(attempt.update);
+            shown.bar.set_message(message(attempt, shown));
+        } else if shown.line.elapsed() >= LINE_INTERVAL {
+            shown.line = Instant::now();
+            eprintln!(
+                "seed {}: {}/{} {}",
+                attempt.seed,
+                attempt.update,
+                self.updates,
+                message(attempt, shown)
+            );
+        }
+    }
+
+    fn finished(&self, attempt: &Attempt) {
+        let all = self.shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let best = attempt.best.as_ref().map_or(f64::NAN, |best| best.losses.hard);
+        let text = match attempt.outcome {
+            Outcome::Succeeded => format!("seed {}: learned after {} updates", attempt.seed, attempt.update),
+            _ => format!(
+                "seed {}: not learned in {} updates, best hard loss {best}",
+                attempt.seed, attempt.update
+            ),
+        };
+        if let Some(shown) = all.get(&attempt.seed) {
+            shown.bar.finish_and_clear();
+        }
+        match &self.bars {
+            Some(bars) => {
+                let _ = bars.println(text);
+            }
+            None => eprintln!("{text}"),
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bars) = &self.bars {
+            let _ = bars.clear();
+        }
+    }
+}

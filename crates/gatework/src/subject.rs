@@ -1,0 +1,113 @@
+//! What the verbs work on: a run folder, a model file or a circuit file, found and checked.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use gatework_learn::automata::experiment::Loaded;
+use gatework_learn::automata::model::Model;
+use gatework_learn::files;
+use gatework_logic::{Automaton, Circuit, Document, from_json};
+
+use crate::cli::Usage;
+
+/// What was found under a name.
+#[derive(Debug)]
+pub struct Subject {
+    /// Where.
+    pub path: PathBuf,
+    /// The experiment, if it is a run folder.
+    pub loaded: Option<Loaded>,
+    /// The soft model, unless it is a circuit.
+    pub model: Option<Model>,
+    /// The hard circuit.
+    pub circuit: Circuit,
+    /// The automaton whose circuit it is, if it is one.
+    pub automaton: Option<Automaton>,
+    /// Leading channels that matter.
+    pub observed: usize,
+}
+
+impl Subject {
+    /// Opens a run folder, a `.safetensors` model or a `.json` circuit.
+    pub fn open(path: &Path) -> anyhow::Result<Subject> {
+        if path.is_dir() {
+            return Subject::open_run(path);
+        }
+        if !path.exists() {
+            let message =
+                format!("{} does not exist; a run folder, a model or a circuit is needed", path.display());
+            return Err(Usage(message).into());
+        }
+        match path.extension().and_then(|e| e.to_str()) {
+            Some("safetensors") => {
+                let model = read_model(path)?;
+                Ok(Subject::from_model(path, None, model))
+            }
+            Some("json") => Subject::open_circuit(path),
+            _ => {
+                let message =
+                    format!("{} is neither a run folder nor a .safetensors or .json file", path.display());
+                Err(Usage(message).into())
+            }
+        }
+    }
+
+    fn open_run(path: &Path) -> anyhow::Result<Subject> {
+        let experiment = path.join("experiment.toml");
+        if !experiment.is_file() {
+            let message = format!("{} is no run folder: experiment.toml is missing", path.display());
+            return Err(Usage(message).into());
+        }
+        let loaded = Loaded::read(&experiment)?;
+        let file = path.join("model.safetensors");
+        if !file.is_file() {
+            let advice =
+                format!("gatework train {} --resume --out {}", loaded.experiment.name, path.display());
+            let message =
+                format!("{} has no model.safetensors: the run is not finished ({advice})", path.display());
+            return Err(Usage(message).into());
+        }
+        let model = read_model(&file)?;
+        if model.shape != loaded.experiment.model_shape() {
+            let message =
+                format!("{} belongs to another experiment than {}", file.display(), experiment.display());
+            return Err(Usage(message).into());
+        }
+        Ok(Subject::from_model(path, Some(loaded), model))
+    }
+
+    fn from_model(path: &Path, loaded: Option<Loaded>, model: Model) -> Subject {
+        let automaton = model.harden();
+        let observed = loaded.as_ref().map_or(automaton.channels, |loaded| loaded.target.channels());
+        Subject {
+            path: path.to_path_buf(),
+            loaded,
+            model: Some(model),
+            circuit: automaton.circuit.clone(),
+            automaton: Some(automaton),
+            observed,
+        }
+    }
+
+    fn open_circuit(path: &Path) -> anyhow::Result<Subject> {
+        let document = from_json(&files::read_text(path)?).with_context(|| format!("{}", path.display()))?;
+        let (automaton, observed) = match &document {
+            Document::Automaton { automaton, observed } => {
+                (Some(automaton.clone()), observed.unwrap_or(automaton.channels))
+            }
+            Document::Circuit(_) => (None, 0),
+        };
+        let circuit = document.circuit().clone();
+        Ok(Subject { path: path.to_path_buf(), loaded: None, model: None, circuit, automaton, observed })
+    }
+
+    /// The automaton, or an error for a plain circuit.
+    pub fn automaton(&self) -> anyhow::Result<&Automaton> {
+        let message = || Usage(format!("{} is a plain circuit, not an automaton", self.path.display()));
+        Ok(self.automaton.as_ref().ok_or_else(message)?)
+    }
+}
+
+fn read_model(path: &Path) -> anyhow::Result<Model> {
+    Model::from_bytes(&files::read(path)?).with_context(|| format!("{}", path.display()))
+}

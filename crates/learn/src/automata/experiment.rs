@@ -1,0 +1,556 @@
+//! Experiments: what is to be learned, as TOML, read and checked before anything is allocated.
+
+use std::path::{Path, PathBuf};
+
+use gatework_logic::Boundary;
+use serde::{Deserialize, Serialize};
+
+use super::board::{Start, Target, TargetSpec};
+use super::evaluate::Protocol;
+use super::model::{FirstLayer, ModelShape};
+use crate::files;
+use crate::gates::Wiring;
+use crate::optim::{Clip, Optimizer};
+use crate::schedule::Schedule;
+
+/// The built-in experiments: name and TOML.
+pub const BUILT_IN: [(&str, &str); 5] = [
+    ("game-of-life", include_str!("../../../../experiments/game-of-life.toml")),
+    ("checkerboard", include_str!("../../../../experiments/checkerboard.toml")),
+    ("checkerboard-async", include_str!("../../../../experiments/checkerboard-async.toml")),
+    ("lizard", include_str!("../../../../experiments/lizard.toml")),
+    ("colored-g", include_str!("../../../../experiments/colored-g.toml")),
+];
+
+/// An experiment that cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ExperimentError {
+    /// No built-in experiment has that name, and there is no such file.
+    #[error("no experiment {name:?}{}; there are {known}", hint.as_ref().map_or(String::new(), |h| format!(" (did you mean {h}?)")))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The nearest name.
+        hint: Option<String>,
+        /// All names.
+        known: String,
+    },
+    /// The file cannot be read.
+    #[error(transparent)]
+    File(#[from] files::FileError),
+    /// The text is wrong somewhere.
+    #[error("{origin}:{}{message}", line.map_or(String::new(), |line| format!("{line}: ")))]
+    Invalid {
+        /// The file, or the name of a built-in experiment.
+        origin: String,
+        /// The line, where it is known.
+        line: Option<usize>,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+/// One experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// Its name.
+    pub name: String,
+    /// What kind of thing is learned.
+    pub task: TaskKind,
+    /// One line for people.
+    #[serde(default)]
+    pub about: String,
+    /// How long it takes, for people.
+    #[serde(default)]
+    pub expected: String,
+    /// The seed of a run; it is in the run folder's copy only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// The grid and its cells.
+    pub automaton: Grid,
+    /// What a cell sees.
+    pub perceive: Perceive,
+    /// How a cell changes.
+    pub update: Update,
+    /// What a roll-out starts from.
+    pub start: Start,
+    /// What it should become.
+    pub target: TargetSpec,
+    /// How it is trained.
+    pub training: Training,
+    /// How the result is judged.
+    #[serde(default, rename = "evaluate", skip_serializing_if = "Vec::is_empty")]
+    pub protocols: Vec<Protocol>,
+}
+
+/// What kind of thing is learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TaskKind {
+    /// A cellular automaton.
+    Automaton,
+}
+
+/// The grid and its cells.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grid {
+    /// Channels (bits) of a cell.
+    pub channels: usize,
+    /// What lies outside the grid.
+    pub boundary: Boundary,
+    /// Height and width in training.
+    pub grid: [usize; 2],
+    /// Steps of a roll-out.
+    pub steps: usize,
+    /// Share of the cells that update in a step; without it, all do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fire_rate: Option<f32>,
+}
+
+/// What a cell sees: small networks, the kernels, on the 3x3 patch of every channel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Perceive {
+    /// Number of kernels.
+    pub kernels: usize,
+    /// Layer sizes, beginning with the 9 cells of a patch.
+    pub layers: Vec<usize>,
+    /// First layer.
+    #[serde(default)]
+    pub first: FirstLayer,
+}
+
+/// How a cell changes: a network on the cell and what it sees.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Update {
+    /// Layer sizes, beginning with channels + channels x kernels x outputs of a kernel.
+    pub layers: Vec<usize>,
+    /// How layers are wired, those of the perception too.
+    #[serde(default)]
+    pub wiring: Wiring,
+}
+
+/// A set of training settings with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Recipe {
+    /// That of the paper: AdamW with betas .9 and .99 and weight decay .01, gradient elements cut at 100, a
+    /// constant learning rate.
+    Paper,
+}
+
+/// How it is trained.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Training {
+    /// Where settings come from that are not given.
+    pub recipe: Recipe,
+    /// Updates of a seed at most.
+    pub updates: u64,
+    /// Boards of an update.
+    pub batch: usize,
+    /// Learning rate.
+    pub learning_rate: f64,
+    /// Seeds that are tried after the first one fails.
+    pub restarts: u64,
+    /// Learning rate over time.
+    #[serde(default)]
+    pub schedule: Schedule,
+    /// Updates of linear warm-up.
+    #[serde(default)]
+    pub warmup: u64,
+    /// Optimiser.
+    #[serde(default = "paper_optimizer")]
+    pub optimizer: Optimizer,
+    /// Limit of the gradient.
+    #[serde(default = "paper_clip")]
+    pub clip: Clip,
+    /// Updates in a row with hard loss 0 before success is checked.
+    #[serde(default = "default_stable")]
+    pub stable: u64,
+    /// Fresh start states that must come out right for success.
+    #[serde(default = "default_checks")]
+    pub checks: usize,
+    /// Seconds between checkpoints.
+    #[serde(default = "default_checkpoint_seconds")]
+    pub checkpoint_seconds: f64,
+}
+
+fn paper_optimizer() -> Optimizer {
+    Optimizer::Adamw { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 1e-2 }
+}
+
+fn paper_clip() -> Clip {
+    Clip::Value(100.0)
+}
+
+fn default_stable() -> u64 {
+    60
+}
+
+fn default_checks() -> usize {
+    50
+}
+
+fn default_checkpoint_seconds() -> f64 {
+    5.0
+}
+
+/// An experiment that was read and checked, with what it refers to.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The experiment.
+    pub experiment: Experiment,
+    /// Its target.
+    pub target: Target,
+}
+
+/// Memory that a run may need. What needs more is refused before anything is allocated.
+const MOST_MEMORY: f64 = 16e9;
+
+impl Loaded {
+    /// Finds a built-in experiment, or reads a file if the name has a dot or a slash in it.
+    pub fn find(name: &str) -> Result<Loaded, ExperimentError> {
+        if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
+            return Loaded::parse(text, name, Path::new("."));
+        }
+        if name.contains(['.', '/', '\\']) || Path::new(name).is_file() {
+            return Loaded::read(Path::new(name));
+        }
+        let names = BUILT_IN.map(|(name, _)| name);
+        let nearest = names.iter().map(|known| (distance(name, known), known)).min();
+        let hint = nearest.filter(|(d, known)| *d <= known.len() / 2).map(|(_, known)| (*known).to_string());
+        Err(ExperimentError::Unknown { name: name.to_string(), hint, known: names.join(", ") })
+    }
+
+    /// Reads an experiment from a file.
+    pub fn read(path: &Path) -> Result<Loaded, ExperimentError> {
+        let text = files::read_text(path)?;
+        let folder = path.parent().map_or_else(PathBuf::new, Path::to_path_buf);
+        Loaded::parse(&text, &path.display().to_string(), &folder)
+    }
+
+    /// Reads an experiment from text. `origin` is what errors call it, `folder` where its files are.
+    pub fn parse(text: &str, origin: &str, folder: &Path) -> Result<Loaded, ExperimentError> {
+        let invalid = |line, message| ExperimentError::Invalid { origin: origin.to_string(), line, message };
+        let experiment: Experiment = toml::from_str(text).map_err(|error| {
+            let line = error.span().map(|span| line_at(text, span.start));
+            invalid(line, error.message().to_string())
+        })?;
+        let at = |problem: Problem| invalid(line_of(text, problem.key), problem.message);
+        experiment.check().map_err(at)?;
+        let target = Target::load(&experiment.target, folder)
+            .and_then(|target| {
+                let [height, width] = experiment.automaton.grid;
+                target.check_size(height, width)?;
+                Ok(target)
+            })
+            .map_err(|error| at(Problem { key: &["target"], message: format!("target: {error}") }))?;
+        if target.channels() > experiment.automaton.channels {
+            let (needs, has) = (target.channels(), experiment.automaton.channels);
+            let message = format!("automaton.channels is {has}, but the target has {needs}");
+            return Err(at(Problem { key: &["automaton", "channels"], message }));
+        }
+        Ok(Loaded { experiment, target })
+    }
+}
+
+/// Something wrong, and the key where it is.
+struct Problem {
+    key: &'static [&'static str],
+    message: String,
+}
+
+fn problem<T>(key: &'static [&'static str], message: String) -> Result<T, Problem> {
+    Err(Problem { key, message })
+}
+
+impl Experiment {
+    /// The shape of its model.
+    pub fn model_shape(&self) -> ModelShape {
+        ModelShape {
+            channels: self.automaton.channels,
+            boundary: self.automaton.boundary,
+            kernels: self.perceive.kernels,
+            perceive: self.perceive.layers.clone(),
+            first: self.perceive.first,
+            update: self.update.layers.clone(),
+            wiring: self.update.wiring,
+        }
+    }
+
+    /// The experiment as TOML.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("an experiment holds nothing that TOML lacks")
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        self.check_sizes()?;
+        self.check_perceive()?;
+        self.check_update()?;
+        self.check_training()?;
+        let bytes = self.memory();
+        if bytes > MOST_MEMORY {
+            let message = format!(
+                "grid, batch, steps and layers would need about {:.0} GB of memory; the limit is {:.0} GB",
+                bytes / 1e9,
+                MOST_MEMORY / 1e9
+            );
+            return problem(&["automaton"], message);
+        }
+        Ok(())
+    }
+
+    fn check_sizes(&self) -> Result<(), Problem> {
+        let a = &self.automaton;
+        if self.name.trim().is_empty() {
+            return problem(&["name"], "name is empty".into());
+        }
+        if !(1..=128).contains(&a.channels) {
+            return problem(
+                &["automaton", "channels"],
+                format!("automaton.channels is {}, not 1 to 128", a.channels),
+            );
+        }
+        if a.grid.contains(&0) {
+            return problem(&["automaton", "grid"], format!("automaton.grid is {:?}: a side is 0", a.grid));
+        }
+        if a.steps == 0 {
+            return problem(&["automaton", "steps"], "automaton.steps is 0".into());
+        }
+        if let Some(rate) = a.fire_rate.filter(|rate| !(*rate > 0.0 && *rate <= 1.0)) {
+            let message = format!("automaton.fire_rate is {rate}, not above 0 and at most 1");
+            return problem(&["automaton", "fire_rate"], message);
+        }
+        if let Start::Boards { boards } = &self.start
+            && boards.is_empty()
+        {
+            return problem(&["start", "boards"], "start.boards is empty".into());
+        }
+        if self.target == (TargetSpec::Checkerboard { square: 0 }) {
+            return problem(&["target", "square"], "target.square is 0".into());
+        }
+        Ok(())
+    }
+
+    fn check_perceive(&self) -> Result<(), Problem> {
+        const KEY: &[&str] = &["perceive", "layers"];
+        let layers = &self.perceive.layers;
+        if !(1..=4096).contains(&self.perceive.kernels) {
+            let message = format!("perceive.kernels is {}, not 1 to 4096", self.perceive.kernels);
+            return problem(&["perceive", "kernels"], message);
+        }
+        if layers.first() != Some(&9) || layers.len() < 2 {
+            return problem(
+                KEY,
+                "perceive.layers begins with 9, the cells of a patch, and has a layer behind".into(),
+            );
+        }
+        if self.perceive.first == FirstLayer::Moore && layers[1] != 8 {
+            let message = format!("perceive.layers[1] is {}, but a moore layer has 8 gates", layers[1]);
+            return problem(KEY, message);
+        }
+        check_layers("perceive", KEY, layers, self.update.wiring, 1)
+    }
+
+    fn check_update(&self) -> Result<(), Problem> {
+        const KEY: &[&str] = &["update", "layers"];
+        let (layers, channels, kernels) =
+            (&self.update.layers, self.automaton.channels, self.perceive.kernels);
+        if layers.len() < 2 {
+            return problem(KEY, "update.layers needs its inputs and at least one layer".into());
+        }
+        let outputs = self.perceive.layers.last().copied().unwrap_or(0);
+        let needed = channels.saturating_add(channels.saturating_mul(kernels).saturating_mul(outputs));
+        if layers[0] != needed {
+            let by = if outputs == 1 { String::new() } else { format!(" x {outputs} outputs") };
+            let message = format!(
+                "update.layers[0] is {}, but {kernels} kernels{by} x {channels} channels + {channels} need {needed}",
+                layers[0]
+            );
+            return problem(KEY, message);
+        }
+        let last = layers[layers.len() - 1];
+        if last != channels {
+            return problem(
+                KEY,
+                format!("the last of update.layers is {last}, but there are {channels} channels"),
+            );
+        }
+        check_layers("update", KEY, layers, self.update.wiring, 0)
+    }
+
+    fn check_training(&self) -> Result<(), Problem> {
+        let t = &self.training;
+        if t.updates == 0 || t.updates > 1 << 40 {
+            return problem(
+                &["training", "updates"],
+                format!("training.updates is {}, not 1 to 2^40", t.updates),
+            );
+        }
+        if t.batch == 0 {
+            return problem(&["training", "batch"], "training.batch is 0".into());
+        }
+        if !(t.learning_rate > 0.0 && t.learning_rate.is_finite()) {
+            let message = format!("training.learning_rate is {}, not a number above 0", t.learning_rate);
+            return problem(&["training", "learning_rate"], message);
+        }
+        if t.stable == 0 || t.checks == 0 {
+            return problem(&["training"], "training.stable and training.checks are at least 1".into());
+        }
+        if !(t.checkpoint_seconds >= 0.0 && t.checkpoint_seconds.is_finite()) {
+            let message = format!("training.checkpoint_seconds is {}", t.checkpoint_seconds);
+            return problem(&["training", "checkpoint_seconds"], message);
+        }
+        let wrap = |key, result: Result<(), String>| result.or_else(|message| problem(key, message));
+        wrap(&["training", "optimizer"], t.optimizer.validate())?;
+        wrap(&["training", "schedule"], t.schedule.validate())?;
+        wrap(&["training", "clip"], t.clip.validate())
+    }
+
+    /// Bytes that training will need, roughly, and not less than half of it.
+    fn memory(&self) -> f64 {
+        let cells =
+            self.automaton.grid.iter().map(|&n| n as f64).product::<f64>() * self.training.batch as f64;
+        let channels = self.automaton.channels.next_multiple_of(8) as f64;
+        let states = cells * channels * 4.0 * (self.automaton.steps as f64 + 2.0);
+        let wires = cells * 9.0 * 8.0;
+        let perceive: f64 = self.perceive.layers.iter().skip(1).map(|&n| n as f64).sum();
+        let update: f64 = self.update.layers.iter().map(|&n| n as f64).sum();
+        let gates = perceive * self.perceive.kernels as f64 + update;
+        states + wires + gates * (16.0 * 4.0 * 6.0 + 1024.0)
+    }
+}
+
+fn check_layers(
+    name: &str,
+    key: &'static [&'static str],
+    layers: &[usize],
+    wiring: Wiring,
+    skip: usize,
+) -> Result<(), Problem> {
+    for (index, pair) in layers.windows(2).enumerate().skip(skip) {
+        if pair[1] == 0 || pair[1] > 1 << 24 {
+            return problem(key, format!("{name}.layers[{}] is {}, not 1 to 2^24", index + 1, pair[1]));
+        }
+        if let Err(error) = wiring.check(pair[0], pair[1]) {
+            return problem(key, format!("{name}.layers[{}]: {error}", index + 1));
+        }
+    }
+    Ok(())
+}
+
+/// Line of a byte of a text, from 1.
+fn line_at(text: &str, byte: usize) -> usize {
+    1 + text.bytes().take(byte).filter(|&b| b == b'\n').count()
+}
+
+/// Line of a key, or of the innermost table around it that is there.
+fn line_of(text: &str, key: &[&str]) -> Option<usize> {
+    let document = toml::de::DeTable::parse(text).ok()?;
+    let mut table = document.get_ref();
+    let mut line = None;
+    for name in key {
+        let Some((found, value)) = table.iter().find(|(k, _)| k.get_ref().as_ref() == *name) else { break };
+        line = Some(line_at(text, found.span().start));
+        match value.get_ref() {
+            toml::de::DeValue::Table(inner) => table = inner,
+            _ => break,
+        }
+    }
+    line
+}
+
+/// Number of letters to change, add or remove between two words.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(change: impl Fn(&str) -> String) -> String {
+        let text = change(BUILT_IN[1].1);
+        assert_ne!(text, BUILT_IN[1].1, "the change changed nothing");
+        Loaded::parse(&text, "x.toml", Path::new(".")).unwrap_err().to_string()
+    }
+
+    fn replaced(from: &str, to: &str) -> String {
+        error(|text| text.replacen(from, to, 1))
+    }
+
+    #[test]
+    fn built_in_experiments_are_valid_and_survive_their_own_toml() {
+        for (name, text) in BUILT_IN {
+            let loaded = Loaded::parse(text, name, Path::new(".")).unwrap();
+            assert_eq!(loaded.experiment.name, name);
+            let again = Loaded::parse(&loaded.experiment.to_toml(), name, Path::new(".")).unwrap();
+            assert_eq!(again.experiment, loaded.experiment);
+        }
+    }
+
+    #[test]
+    fn unknown_names_get_a_hint() {
+        let message = Loaded::find("chekerboard").unwrap_err().to_string();
+        assert!(message.contains("did you mean checkerboard?") && message.contains("lizard"), "{message}");
+        assert!(!Loaded::find("xyzzy").unwrap_err().to_string().contains("did you mean"));
+        assert!(Loaded::find("none.toml").unwrap_err().to_string().contains("cannot read none.toml"));
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_line() {
+        for (from, to, part) in [
+            ("channels = 8", "channels = \"eight\"", "x.toml:7: invalid type: string \"eight\""),
+            ("channels = 8", "chanels = 8", "unknown field `chanels`"),
+            ("channels = 8", "channels = 0", "x.toml:7: automaton.channels is 0, not 1 to 128"),
+            (
+                "channels = 8",
+                "channels = 9",
+                "update.layers[0] is 264, but 16 kernels x 2 outputs x 9 channels + 9 need 297",
+            ),
+            (
+                "[264, 256",
+                "[264, 100",
+                "update.layers[1]: 100 gates read at most 200 rows, but the layer before has 264",
+            ),
+            ("8, 8]", "8, 9]", "the last of update.layers is 9, but there are 8 channels"),
+            ("grid = [16, 16]", "grid = [0, 16]", "a side is 0"),
+            ("grid = [16, 16]", "grid = [1000000, 1000000]", "GB of memory"),
+            ("steps = 20", "steps = 0", "automaton.steps is 0"),
+            ("batch = 2", "batch = 0", "training.batch is 0"),
+            ("updates = 500", "updates = 0", "training.updates is 0"),
+            ("learning_rate = 0.05", "learning_rate = -1.0", "training.learning_rate is -1"),
+            ("kernels = 16", "kernels = 0", "perceive.kernels is 0"),
+            ("[9, 8, 4, 2]", "[8, 8, 4, 2]", "perceive.layers begins with 9"),
+            ("[9, 8, 4, 2]", "[9, 7, 4, 2]", "a moore layer has 8 gates"),
+            ("[9, 8, 4, 2]", "[9, 8, 3, 2]", "perceive.layers[2]: 3 gates read at most 6 rows"),
+            (
+                "kind = \"checkerboard\"",
+                "kind = \"built-in\"\nname = \"lizard\"",
+                "the picture is 20x20 (height x width), but the grid is 16x16",
+            ),
+            ("kind = \"random\"", "kind = \"rondom\"", "unknown variant `rondom`"),
+            ("task = \"automaton\"", "task = \"poem\"", "unknown variant `poem`"),
+        ] {
+            let message = replaced(from, to);
+            assert!(message.contains(part), "{from} -> {to}: {message}");
+        }
+        assert!(error(|text| format!("{text}\n= 3")).contains("x.toml:"));
+        assert!(error(|text| text[..40].to_string()).contains("missing field"));
+    }
+}

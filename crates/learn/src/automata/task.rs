@@ -1,0 +1,236 @@
+//! A soft automaton as something the trainer can train.
+
+use std::time::{Duration, Instant};
+
+use gatework_logic::{Grid, Simulator};
+
+use super::cells::{Plan, Planner, Shape};
+use super::experiment::Loaded;
+use super::hard::{Conditions, HardRun, fill_mask};
+use super::model::Model;
+use super::rollout::{Goal, Rollout, Times};
+use crate::params::Params;
+use crate::random::{Purpose, Random};
+use crate::train::{Losses, Task, TaskError};
+
+/// Start states are all checked, not drawn, if there are so few of them: those of 12 bits.
+const FEW_BITS: usize = 12;
+
+/// How long the parts of an update took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StepTimes {
+    /// The soft roll-out.
+    pub soft: Times,
+    /// The hard roll-out beside it.
+    pub hard: Duration,
+}
+
+/// What the start states of a roll-out, the cells to compute and the goal are.
+struct Round {
+    plan: Plan,
+    goal: Goal,
+    start: Vec<f32>,
+    /// The same start, and the target, in bits.
+    boards: Grid,
+    target: Grid,
+    /// Bits of the cells that fire, one mask a step.
+    masks: Vec<Vec<u64>>,
+}
+
+/// One seed of an experiment.
+pub struct AutomatonTask {
+    loaded: Loaded,
+    seed: u64,
+    model: Model,
+    rollout: Rollout,
+    planner: Planner,
+    /// Made once, if every update is the same.
+    fixed: Option<Round>,
+    /// The plan of a synchronous grid with start states of its own.
+    plan: Option<Plan>,
+    times: StepTimes,
+}
+
+impl AutomatonTask {
+    /// Draws the wires of a seed and compiles them.
+    pub fn new(loaded: &Loaded, seed: u64) -> Result<AutomatonTask, TaskError> {
+        let model = Model::new(&loaded.experiment.model_shape(), seed)?;
+        let rollout = Rollout::new(&model, loaded.target.channels())?;
+        let [height, width] = loaded.experiment.automaton.grid;
+        let boundary = loaded.experiment.automaton.boundary;
+        // All samples of a fixed start are the same: one stands for the batch, and counts as many times.
+        let samples = loaded.experiment.training.batch;
+        let planner = Planner::new(Shape { samples, height, width, boundary });
+        let loaded = loaded.clone();
+        let times = StepTimes::default();
+        let mut task =
+            AutomatonTask { loaded, seed, model, rollout, planner, fixed: None, plan: None, times };
+        let synchronous = task.loaded.experiment.automaton.fire_rate.is_none();
+        if synchronous && task.loaded.experiment.start.is_fixed() {
+            task.fixed = Some(task.round(0)?);
+        }
+        Ok(task)
+    }
+
+    /// The model as it is now.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// How long the last update took.
+    pub fn times(&self) -> StepTimes {
+        self.times
+    }
+
+    /// Soft gate evaluations of one update, forward: cells x steps x gates, all of them counted.
+    pub fn gate_evaluations(&self) -> f64 {
+        let cells = self.planner.shape().total() * self.loaded.experiment.automaton.steps;
+        cells as f64 * self.model.gates_per_cell() as f64
+    }
+
+    /// Draws what an update needs.
+    fn round(&mut self, update: u64) -> Result<Round, TaskError> {
+        let experiment = &self.loaded.experiment;
+        let shape = self.planner.shape();
+        let steps = experiment.automaton.steps;
+        let channels = experiment.automaton.channels;
+        let mut boards = Grid::new(shape.samples, shape.height, shape.width, channels)?;
+        let mut random = Random::new(self.seed, Purpose::Start, update);
+        experiment.start.fill(&mut boards, &mut random)?;
+        let target = self.loaded.target.boards(&boards, shape.boundary, steps)?;
+
+        let mut random = Random::new(self.seed, Purpose::Fire, update);
+        let mut masks = Vec::new();
+        if let Some(rate) = experiment.automaton.fire_rate {
+            masks = vec![vec![0u64; boards.words_per_sample()]; steps];
+            masks.iter_mut().for_each(|mask| fill_mask(mask, shape.cells(), rate, &mut random));
+        }
+        let fires: Vec<Vec<bool>> = masks
+            .iter()
+            .map(|mask| (0..shape.cells()).map(|cell| mask[cell / 64] >> (cell % 64) & 1 == 1).collect())
+            .collect();
+        let fires = (!fires.is_empty()).then_some(&fires[..]);
+
+        let stride = self.rollout.stride();
+        let (plan, start) = if experiment.start.is_fixed() {
+            let (entries, start) = distinct_cells(&boards, stride);
+            (self.planner.merged(entries, steps, fires), start)
+        } else {
+            let plan = match (self.plan.take(), fires) {
+                (Some(plan), None) => plan,
+                _ => self.planner.separate(steps, fires),
+            };
+            (plan, cells(&boards, stride))
+        };
+        let wanted = cells(&target, target.channels());
+        let goal = Goal::new(&plan, target.channels(), &wanted);
+        Ok(Round { plan, goal, start, boards, target, masks })
+    }
+
+    /// Wrong bits of the hard automaton after the steps of a round.
+    fn hard_loss(&self, round: &Round) -> Result<usize, TaskError> {
+        let mut grid = round.boards.clone();
+        let loss_channels = round.target.channels();
+        let mut simulator = Simulator::new(&self.model.harden(), loss_channels)?;
+        for step in 0..self.loaded.experiment.automaton.steps {
+            match round.masks.get(step) {
+                None => simulator.step(&mut grid),
+                Some(mask) => simulator.step_masked(&mut grid, mask),
+            }?;
+        }
+        Ok(grid.difference(&round.target, loss_channels)?)
+    }
+}
+
+impl Task for AutomatonTask {
+    fn params(&self) -> &Params {
+        &self.model.params
+    }
+
+    fn params_mut(&mut self) -> &mut Params {
+        &mut self.model.params
+    }
+
+    fn step(&mut self, update: u64) -> Result<Losses, TaskError> {
+        let fixed = self.fixed.take();
+        let is_fixed = fixed.is_some();
+        let round = match fixed {
+            Some(round) => round,
+            None => self.round(update)?,
+        };
+        let params = &mut self.model.params;
+        params.zero_grads();
+        self.rollout.set_logits(&params.values);
+        let (soft, times) = self.rollout.gradient(&round.plan, &round.start, &round.goal, &mut params.grads);
+        let begin = Instant::now();
+        let hard = self.hard_loss(&round)? as f64;
+        self.times = StepTimes { soft: times, hard: begin.elapsed() };
+        if is_fixed {
+            self.fixed = Some(round);
+        } else if round.masks.is_empty() {
+            self.plan = Some(round.plan);
+        }
+        Ok(Losses { soft, hard })
+    }
+
+    fn passes(&mut self) -> Result<bool, TaskError> {
+        let experiment = &self.loaded.experiment;
+        let [height, width] = experiment.automaton.grid;
+        let channels = experiment.automaton.channels;
+        let bits = height * width * channels;
+        let all = !experiment.start.is_fixed() && bits <= FEW_BITS;
+        let samples = if all { 1 << bits } else { experiment.training.checks };
+        let mut boards = Grid::new(samples, height, width, channels)?;
+        if all {
+            for sample in 0..samples {
+                for bit in 0..bits {
+                    let (channel, cell) = (bit / (height * width), bit % (height * width));
+                    boards.set(sample, channel, cell / width, cell % width, sample >> bit & 1 == 1);
+                }
+            }
+        } else {
+            let mut random = Random::new(self.seed, Purpose::Check, 0);
+            experiment.start.fill(&mut boards, &mut random)?;
+        }
+        let (boundary, steps) = (experiment.automaton.boundary, experiment.automaton.steps);
+        let target = self.loaded.target.boards(&boards, boundary, steps)?;
+        let conditions = Conditions { fire_rate: experiment.automaton.fire_rate, damage: None };
+        let mut run = HardRun::new(&self.model.harden(), target.channels(), boards, conditions, self.seed)?;
+        for _ in 0..steps {
+            run.step()?;
+        }
+        Ok(run.wrong(&target)? == 0)
+    }
+}
+
+/// All cells of all samples, `stride` numbers each: their channels, then zeros.
+fn cells(grid: &Grid, stride: usize) -> Vec<f32> {
+    let (cells, words) = (grid.cells(), grid.words_per_sample());
+    let mut numbers = vec![0.0; grid.samples() * cells * stride];
+    for channel in 0..grid.channels() {
+        let plane = grid.plane(channel);
+        for (i, number) in numbers.iter_mut().skip(channel).step_by(stride).enumerate() {
+            let (sample, cell) = (i / cells, i % cells);
+            *number = (plane[sample * words + cell / 64] >> (cell % 64) & 1) as f32;
+        }
+    }
+    numbers
+}
+
+/// The entry of each cell, counted from 1, equal cells sharing one; and the entries' numbers.
+fn distinct_cells(grid: &Grid, stride: usize) -> (Vec<u32>, Vec<f32>) {
+    let numbers = cells(grid, stride);
+    let mut seen = rustc_hash::FxHashMap::default();
+    let mut distinct = Vec::new();
+    let entries = numbers
+        .chunks_exact(stride)
+        .map(|cell| {
+            let key: Vec<bool> = cell.iter().map(|&x| x != 0.0).collect();
+            *seen.entry(key).or_insert_with(|| {
+                distinct.extend_from_slice(cell);
+                (distinct.len() / stride) as u32
+            })
+        })
+        .collect();
+    (entries, distinct)
+}

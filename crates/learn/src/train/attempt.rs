@@ -1,0 +1,225 @@
+//! One seed's training: its state between two updates, and how it takes one.
+
+use crate::optim::{Clip, Optimizer, OptimizerState};
+use crate::schedule::LearningRate;
+
+use super::{Losses, Task, TrainError};
+
+/// How to train.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Updates at most.
+    pub updates: u64,
+    /// Learning rate over time.
+    pub rate: LearningRate,
+    /// Optimiser.
+    pub optimizer: Optimizer,
+    /// Limit of the gradient.
+    pub clip: Option<Clip>,
+    /// Updates in a row with hard loss 0 before success is checked.
+    pub stable: u64,
+}
+
+/// What is remembered of one update.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Metric {
+    /// Soft loss.
+    pub soft: f64,
+    /// Hard loss.
+    pub hard: f64,
+}
+
+/// The best parameters so far: those with the lowest hard loss, the latest of equals.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Best {
+    /// The update they were seen at.
+    pub update: u64,
+    /// Their losses.
+    pub losses: Losses,
+    /// The parameters.
+    pub values: Vec<f32>,
+}
+
+/// How an attempt stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It can go on.
+    Running,
+    /// It learned what it should.
+    Succeeded,
+    /// It used up its updates.
+    Exhausted,
+}
+
+/// One seed's training.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attempt {
+    /// The seed.
+    pub seed: u64,
+    /// Updates whose losses are known: the number of the next one.
+    pub update: u64,
+    /// Losses of all updates so far.
+    pub metrics: Vec<Metric>,
+    /// Updates in a row with hard loss 0, up to now.
+    pub streak: u64,
+    /// The first update with hard loss 0.
+    pub first_perfect: Option<u64>,
+    /// The best parameters; on success those that succeeded.
+    pub best: Option<Best>,
+    /// How it stands.
+    pub outcome: Outcome,
+    /// Seconds spent.
+    pub seconds: f64,
+    /// Of the optimiser.
+    pub(super) optimizer: OptimizerState,
+}
+
+impl Attempt {
+    /// An attempt before its first update.
+    pub fn new(seed: u64, settings: &Settings, parameters: usize) -> Attempt {
+        Attempt {
+            seed,
+            update: 0,
+            metrics: Vec::new(),
+            streak: 0,
+            first_perfect: None,
+            best: None,
+            outcome: Outcome::Running,
+            seconds: 0.0,
+            optimizer: settings.optimizer.state(parameters),
+        }
+    }
+
+    /// Takes one update: losses, bookkeeping, and a step of the optimiser unless that was the end.
+    pub fn advance(&mut self, task: &mut impl Task, settings: &Settings) -> Result<(), TrainError> {
+        let seed = self.seed;
+        let failed = |source| TrainError::Task { seed, source };
+        let losses = task.step(self.update).map_err(failed)?;
+        if !losses.soft.is_finite() {
+            return Err(TrainError::NotFinite { seed: self.seed, update: self.update, loss: losses.soft });
+        }
+        self.record(losses, &task.params().values);
+        if self.streak > 0 && self.streak.is_multiple_of(settings.stable) && task.passes().map_err(failed)? {
+            self.outcome = Outcome::Succeeded;
+        } else if self.update >= settings.updates {
+            self.outcome = Outcome::Exhausted;
+        } else {
+            let rate = settings.rate.at(self.update - 1, settings.updates) as f32;
+            let params = task.params_mut();
+            let (values, grads) = (&mut params.values, &params.grads);
+            settings.optimizer.step(&mut self.optimizer, values, grads, rate, settings.clip);
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, losses: Losses, values: &[f32]) {
+        self.metrics.push(Metric { soft: losses.soft, hard: losses.hard });
+        if losses.hard == 0.0 {
+            self.streak += 1;
+            self.first_perfect = self.first_perfect.or(Some(self.update));
+        } else {
+            self.streak = 0;
+        }
+        if self.best.as_ref().is_none_or(|best| losses.hard <= best.losses.hard) {
+            let best = self.best.get_or_insert_with(|| Best { update: 0, losses, values: Vec::new() });
+            (best.update, best.losses) = (self.update, losses);
+            best.values.clear();
+            best.values.extend_from_slice(values);
+        }
+        self.update += 1;
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::params::Params;
+    use crate::train::TaskError;
+
+    /// Learns to be 3, 3, 3; hard loss is the number of parameters that round to something else.
+    pub struct Threes {
+        pub params: Params,
+        pub poison: Option<u64>,
+    }
+
+    impl Threes {
+        pub fn new(seed: u64) -> Threes {
+            let mut params = Params::new();
+            params.add("x", &[3], |i| seed as f32 * 0.1 + i as f32);
+            Threes { params, poison: None }
+        }
+    }
+
+    impl Task for Threes {
+        fn params(&self) -> &Params {
+            &self.params
+        }
+
+        fn params_mut(&mut self) -> &mut Params {
+            &mut self.params
+        }
+
+        fn step(&mut self, update: u64) -> Result<Losses, TaskError> {
+            let params = &mut self.params;
+            let mut losses = Losses { soft: 0.0, hard: 0.0 };
+            for (value, grad) in params.values.iter().zip(&mut params.grads) {
+                losses.soft += f64::from(value - 3.0).powi(2);
+                losses.hard += f64::from(u8::from(value.round() != 3.0));
+                *grad = 2.0 * (value - 3.0);
+            }
+            if self.poison == Some(update) {
+                losses.soft = f64::NAN;
+            }
+            Ok(losses)
+        }
+
+        fn passes(&mut self) -> Result<bool, TaskError> {
+            Ok(self.params.values.iter().all(|v| v.round() == 3.0))
+        }
+    }
+
+    pub fn settings() -> Settings {
+        Settings {
+            updates: 200,
+            rate: LearningRate::constant(0.1),
+            optimizer: Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 },
+            clip: Some(Clip::Value(100.0)),
+            stable: 5,
+        }
+    }
+
+    #[test]
+    fn an_attempt_succeeds_when_it_is_stable() {
+        let (mut task, settings) = (Threes::new(1), settings());
+        let mut attempt = Attempt::new(1, &settings, 3);
+        while attempt.outcome == Outcome::Running {
+            attempt.advance(&mut task, &settings).unwrap();
+        }
+        assert_eq!(attempt.outcome, Outcome::Succeeded);
+        assert_eq!(attempt.first_perfect, Some(attempt.update - 5));
+        let best = attempt.best.unwrap();
+        assert_eq!((best.update, &best.values), (attempt.update - 1, &task.params().values));
+    }
+
+    #[test]
+    fn an_attempt_that_runs_out_keeps_its_best() {
+        let (mut task, settings) = (Threes::new(1), Settings { updates: 4, ..settings() });
+        let mut attempt = Attempt::new(1, &settings, 3);
+        while attempt.outcome == Outcome::Running {
+            attempt.advance(&mut task, &settings).unwrap();
+        }
+        assert_eq!((attempt.outcome, attempt.update, attempt.metrics.len()), (Outcome::Exhausted, 4, 4));
+        let lowest = attempt.metrics.iter().map(|m| m.hard).fold(f64::INFINITY, f64::min);
+        assert_eq!(attempt.best.unwrap().losses.hard, lowest);
+    }
+
+    #[test]
+    fn a_loss_that_is_no_number_stops_with_its_update() {
+        let (mut task, settings) = (Threes { poison: Some(3), ..Threes::new(1) }, settings());
+        let mut attempt = Attempt::new(9, &settings, 3);
+        let error =
+            std::iter::repeat_with(|| attempt.advance(&mut task, &settings)).find_map(Result::err).unwrap();
+        assert!(matches!(error, TrainError::NotFinite { seed: 9, update: 3, .. }));
+    }
+}

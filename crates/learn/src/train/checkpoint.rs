@@ -1,0 +1,197 @@
+//! An attempt as a file: everything that the next update depends on, in one safetensors file.
+
+use std::path::{Path, PathBuf};
+
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use serde::{Deserialize, Serialize};
+
+use super::attempt::{Attempt, Best, Metric, Outcome, Settings};
+use super::{Losses, Task};
+use crate::files;
+use crate::optim::OptimizerState;
+
+/// A checkpoint that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// It cannot be read.
+    #[error(transparent)]
+    File(#[from] files::FileError),
+    /// It is cut off, of another kind, or belongs to something else.
+    #[error("{}: {problem}", path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// Key of the numbers in a checkpoint that are no tensors.
+const STATE: &str = "gatework-checkpoint";
+
+#[derive(Serialize, Deserialize)]
+struct State {
+    seed: u64,
+    update: u64,
+    optimizer_step: u64,
+    streak: u64,
+    first_perfect: Option<u64>,
+    best: Option<(u64, f64, f64)>,
+    outcome: Outcome,
+    seconds: f64,
+}
+
+impl Attempt {
+    /// Writes the attempt and the task's present parameters, whole or not at all.
+    pub fn save(&self, task: &impl Task, path: &Path) -> Result<(), files::FileError> {
+        let best = self.best.as_ref();
+        let state = State {
+            seed: self.seed,
+            update: self.update,
+            optimizer_step: self.optimizer.step,
+            streak: self.streak,
+            first_perfect: self.first_perfect,
+            best: best.map(|best| (best.update, best.losses.soft, best.losses.hard)),
+            outcome: self.outcome,
+            seconds: self.seconds,
+        };
+        let state = serde_json::to_string(&state).expect("numbers and names");
+        let floats = |values: &[f32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+        let losses = |loss: fn(&Metric) -> f64| {
+            self.metrics.iter().flat_map(|m| loss(m).to_le_bytes()).collect::<Vec<u8>>()
+        };
+        let tensors = [
+            ("values", Dtype::F32, floats(&task.params().values)),
+            ("first", Dtype::F32, floats(&self.optimizer.first)),
+            ("second", Dtype::F32, floats(&self.optimizer.second)),
+            ("best", Dtype::F32, best.map_or_else(Vec::new, |best| floats(&best.values))),
+            ("soft", Dtype::F64, losses(|m| m.soft)),
+            ("hard", Dtype::F64, losses(|m| m.hard)),
+        ];
+        let views = tensors.iter().map(|(name, dtype, data)| {
+            let size = data.len() * 8 / dtype.bitsize();
+            (*name, TensorView::new(*dtype, vec![size], data).expect("as many bytes as the shape says"))
+        });
+        let metadata = [(STATE.to_string(), state)].into();
+        let bytes = safetensors::serialize(views, Some(metadata)).expect("names and shapes are valid");
+        files::write_whole(path, &bytes)
+    }
+
+    /// Reads an attempt back and gives the task its parameters.
+    pub fn load(
+        path: &Path,
+        seed: u64,
+        settings: &Settings,
+        task: &mut impl Task,
+    ) -> Result<Attempt, CheckpointError> {
+        let bytes = files::read(path)?;
+        Attempt::parse(&bytes, seed, settings, task)
+            .map_err(|problem| CheckpointError::Unusable { path: path.to_path_buf(), problem })
+    }
+
+    fn parse(bytes: &[u8], seed: u64, settings: &Settings, task: &mut impl Task) -> Result<Attempt, String> {
+        let broken = |error: safetensors::SafeTensorError| format!("not a complete checkpoint ({error})");
+        let (_, header) = SafeTensors::read_metadata(bytes).map_err(broken)?;
+        let file = SafeTensors::deserialize(bytes).map_err(broken)?;
+        let state =
+            header.metadata().as_ref().and_then(|m| m.get(STATE)).ok_or("not a checkpoint of Gatework")?;
+        let state: State =
+            serde_json::from_str(state).map_err(|error| format!("unreadable state: {error}"))?;
+        if state.seed != seed {
+            return Err(format!("it is of seed {}, not of seed {seed}", state.seed));
+        }
+        let tensor = |name: &str, dtype: Dtype| {
+            let tensor = file.tensor(name).map_err(|_| format!("tensor {name} is missing"))?;
+            if tensor.dtype() == dtype {
+                Ok(tensor.data())
+            } else {
+                Err(format!("tensor {name} is no {dtype:?}"))
+            }
+        };
+        let floats = |name: &str| -> Result<Vec<f32>, String> {
+            Ok(tensor(name, Dtype::F32)?.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)).collect())
+        };
+        let losses = |name: &str| -> Result<Vec<f64>, String> {
+            Ok(tensor(name, Dtype::F64)?.as_chunks().0.iter().map(|&b| f64::from_le_bytes(b)).collect())
+        };
+        let (values, best, soft, hard) =
+            (floats("values")?, floats("best")?, losses("soft")?, losses("hard")?);
+        let n = task.params().len();
+        if values.len() != n || state.best.is_some() && best.len() != n {
+            return Err(format!("it has {} parameters, but this experiment has {n}", values.len()));
+        }
+        if soft.len() as u64 != state.update || hard.len() != soft.len() {
+            return Err(format!(
+                "it has losses of {} updates, but is at update {}",
+                soft.len(),
+                state.update
+            ));
+        }
+        let optimizer =
+            OptimizerState { step: state.optimizer_step, first: floats("first")?, second: floats("second")? };
+        settings.optimizer.check_state(&optimizer, n)?;
+        task.params_mut().values.copy_from_slice(&values);
+        Ok(Attempt {
+            seed,
+            update: state.update,
+            metrics: soft.into_iter().zip(hard).map(|(soft, hard)| Metric { soft, hard }).collect(),
+            streak: state.streak,
+            first_perfect: state.first_perfect,
+            best: state.best.map(|(update, soft, hard)| Best {
+                update,
+                losses: Losses { soft, hard },
+                values: best,
+            }),
+            outcome: state.outcome,
+            seconds: state.seconds,
+            optimizer,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::attempt::tests::{Threes, settings};
+    use super::*;
+
+    #[test]
+    fn an_attempt_that_was_saved_goes_on_as_if_nothing_had_happened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("seed-1.safetensors");
+        let settings = settings();
+        let (mut whole_task, mut task) = (Threes::new(1), Threes::new(1));
+        let mut whole = Attempt::new(1, &settings, 3);
+        let mut attempt = Attempt::new(1, &settings, 3);
+        for update in 0..20 {
+            whole.advance(&mut whole_task, &settings).unwrap();
+            if update % 7 == 3 {
+                attempt.save(&task, &path).unwrap();
+                task = Threes::new(1);
+                attempt = Attempt::load(&path, 1, &settings, &mut task).unwrap();
+            }
+            attempt.advance(&mut task, &settings).unwrap();
+        }
+        assert_eq!(attempt, whole);
+        assert_eq!(task.params().values, whole_task.params().values);
+    }
+
+    #[test]
+    fn damaged_and_foreign_checkpoints_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("seed-1.safetensors");
+        let settings = settings();
+        let mut task = Threes::new(1);
+        let mut attempt = Attempt::new(1, &settings, 3);
+        attempt.advance(&mut task, &settings).unwrap();
+        attempt.save(&task, &path).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let mut load = |bytes: &[u8], seed| {
+            std::fs::write(&path, bytes).unwrap();
+            Attempt::load(&path, seed, &settings, &mut task).unwrap_err().to_string()
+        };
+        for cut in [0, 7, 60, bytes.len() - 1] {
+            assert!(load(&bytes[..cut], 1).contains("not a complete checkpoint"), "cut at {cut}");
+        }
+        assert!(load(&bytes, 2).contains("it is of seed 1, not of seed 2"));
+    }
+}

@@ -1,0 +1,78 @@
+//! Training: one loop for everything that is learned.
+//!
+//! A [`Task`] has parameters in one flat arena, takes a step (fills in their gradients and says its losses) and
+//! can be checked. An [`Attempt`] trains one task from one seed: optimiser, learning rate, best parameters,
+//! success, checkpoint. [`run`] makes attempts, one seed after another or side by side, until one succeeds.
+
+mod attempt;
+mod checkpoint;
+mod seeds;
+
+pub use attempt::{Attempt, Best, Metric, Outcome, Settings};
+pub use checkpoint::CheckpointError;
+pub use seeds::{Observer, Options, Quiet, run};
+
+use crate::files::FileError;
+use crate::params::Params;
+
+/// What a task may fail with.
+pub type TaskError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Something that can be trained.
+pub trait Task {
+    /// Its parameters.
+    fn params(&self) -> &Params;
+
+    /// Its parameters, to be changed.
+    fn params_mut(&mut self) -> &mut Params;
+
+    /// The losses of an update at the present parameters, and their gradients in the arena. The same update of
+    /// the same seed draws the same random numbers.
+    fn step(&mut self, update: u64) -> Result<Losses, TaskError>;
+
+    /// A thorough check of the present parameters on data that training has not seen.
+    fn passes(&mut self) -> Result<bool, TaskError>;
+}
+
+/// The losses of one update.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Losses {
+    /// What gradient descent makes smaller.
+    pub soft: f64,
+    /// What it is all for: the loss of the discrete result.
+    pub hard: f64,
+}
+
+/// Training that cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum TrainError {
+    /// The loss is no number any more.
+    #[error(
+        "seed {seed}, update {update}: the loss is {loss}; a lower learning rate or a gradient clip may help"
+    )]
+    NotFinite {
+        /// The seed.
+        seed: u64,
+        /// The update.
+        update: u64,
+        /// The loss.
+        loss: f64,
+    },
+    /// The task failed.
+    #[error("seed {seed}: {source}")]
+    Task {
+        /// The seed.
+        seed: u64,
+        /// What it said.
+        source: TaskError,
+    },
+    /// A checkpoint that cannot be used.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// A checkpoint that cannot be written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// No threads to be had.
+    #[error("cannot start threads: {0}")]
+    Threads(String),
+}
