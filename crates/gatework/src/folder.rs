@@ -67,6 +67,11 @@ impl RunFolder {
         Ok(RunFolder { path })
     }
 
+    /// A folder that is known to hold a run.
+    pub fn at(path: &Path) -> RunFolder {
+        RunFolder { path: path.to_path_buf() }
+    }
+
     /// Finds the folder to go on with: `out`, or the newest of an experiment.
     pub fn resume(out: Option<&Path>, name: &str) -> anyhow::Result<RunFolder> {
         let path = match out {
@@ -96,6 +101,16 @@ impl RunFolder {
     /// What ran in it.
     pub fn experiment(&self) -> anyhow::Result<Loaded> {
         Ok(Loaded::read(&self.path.join("experiment.toml"))?)
+    }
+
+    /// What came out, if the run is finished.
+    pub fn summary(&self) -> anyhow::Result<Option<serde_json::Value>> {
+        let path = self.path.join("summary.json");
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let text = files::read_text(&path)?;
+        serde_json::from_str(&text).with_context(|| format!("{}", path.display())).map(Some)
     }
 
     /// Writes a file, whole or not at all.

@@ -7,6 +7,7 @@ use gatework_learn::files;
 use serde_json::{Value, json};
 
 use super::simulate::histogram;
+use crate::folder::RunFolder;
 use crate::report;
 use crate::subject::Subject;
 
@@ -57,11 +58,7 @@ fn facts(subject: &Subject, bars: &[(String, usize)]) -> anyhow::Result<Value> {
         facts["seed"] = json!(experiment.seed);
         facts["grid"] = json!(experiment.automaton.grid);
         facts["steps"] = json!(experiment.automaton.steps);
-        let summary = subject.path.join("summary.json");
-        if summary.is_file() {
-            let text = files::read_text(&summary)?;
-            let summary: Value = serde_json::from_str(&text)
-                .map_err(|error| anyhow::anyhow!("{}: {error}", summary.display()))?;
+        if let Some(summary) = RunFolder::at(&subject.path).summary()? {
             for key in [
                 "success",
                 "attempts",

@@ -30,6 +30,7 @@ use crate::report::{self, LossPoint};
   gatework train lizard --seed 3 --out runs/third-lizard
   gatework list checkerboard > my.toml; gatework train my.toml
   gatework train checkerboard --resume")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub struct Train {
     /// A name from `gatework list`, or a TOML file
     #[arg(value_name = "NAME|FILE.toml")]
@@ -73,6 +74,13 @@ impl Train {
         let folder = self.folder(&loaded.experiment)?;
         if self.resume {
             loaded = check_same(&folder, &loaded.experiment)?;
+            if let Some(summary) = folder.summary()? {
+                eprintln!("{} is finished; --force starts it anew", folder.path().display());
+                if self.json {
+                    super::print_json(&summary);
+                }
+                return Ok(());
+            }
         } else {
             let from = Path::new(&self.experiment).parent().unwrap_or(Path::new("."));
             loaded.experiment = folder.write_experiment(&loaded.experiment, from)?;

@@ -183,8 +183,7 @@ impl Bitmap {
             for letter in line.chars() {
                 let cell = match letter.to_ascii_uppercase() {
                     '.' | '0' => [false; 3],
-                    '#' | '1' => [true, false, false],
-                    'R' => [true, false, false],
+                    '#' | '1' | 'R' => [true, false, false],
                     'G' => [false, true, false],
                     'B' => [false, false, true],
                     'Y' => [true, true, false],

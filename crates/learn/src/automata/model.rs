@@ -233,13 +233,13 @@ impl Model {
             for (i, layer) in wires.layers.iter().enumerate() {
                 for (operand, wires) in [("a", &layer.a), ("b", &layer.b)] {
                     let name = format!("wires.{network}.{i}.{operand}");
-                    tensors.push((name, Dtype::U32, vec![wires.len()], bytes(wires, |w| w.to_le_bytes())));
+                    tensors.push((name, Dtype::U32, vec![wires.len()], bytes(wires, u32::to_le_bytes)));
                 }
             }
         }
         for tensor in self.params.tensors() {
             let values = &self.params.values[tensor.range.clone()];
-            let data = bytes(values, |v| v.to_le_bytes());
+            let data = bytes(values, f32::to_le_bytes);
             tensors.push((format!("params.{}", tensor.name), Dtype::F32, tensor.shape.clone(), data));
         }
         let views = tensors.iter().map(|(name, dtype, shape, data)| {

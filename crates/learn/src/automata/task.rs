@@ -103,7 +103,9 @@ impl AutomatonTask {
         let mut masks = Vec::new();
         if let Some(rate) = experiment.automaton.fire_rate {
             masks = vec![vec![0u64; boards.words_per_sample()]; steps];
-            masks.iter_mut().for_each(|mask| fill_mask(mask, shape.cells(), rate, &mut random));
+            for mask in &mut masks {
+                fill_mask(mask, shape.cells(), rate, &mut random);
+            }
         }
         let fires: Vec<Vec<bool>> = masks
             .iter()

@@ -100,9 +100,8 @@ pub fn run<T: Task>(
     });
     let mut attempts = Vec::new();
     for result in results {
-        match result.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
-            Some(result) => attempts.push(result?),
-            None => {}
+        if let Some(result) = result.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+            attempts.push(result?)
         }
     }
     Ok(attempts)

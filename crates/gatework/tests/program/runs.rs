@@ -1,0 +1,147 @@
+//! Training as a person does it: the run folder, threads, interruption, resumption.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::{Place, SMALL, is_clean};
+
+#[test]
+fn a_run_folder_holds_everything_and_the_summary_says_what_came_out() {
+    let place = Place::new();
+    let summary = place.json(&["train", "small.toml", "--seed", "3", "--out", "run"]);
+    assert_eq!(summary["experiment"], "small");
+    assert_eq!(summary["seed"], 3);
+    assert_eq!(summary["attempts"], 1);
+    assert_eq!(summary["updates"], 60);
+    assert_eq!(summary["success"], false, "60 updates are not enough to be stable for 60");
+    assert_eq!(summary["run"], "run");
+    assert_eq!(summary["gates"]["total"], 3 * 14 + 48);
+    for key in ["seconds", "soft_loss", "hard_loss"] {
+        assert!(summary[key].is_number(), "{key}: {summary}");
+    }
+    assert!(summary["gates"]["active"].is_number() && summary["gates"]["reachable"].is_number());
+    assert!(summary.as_object().unwrap().contains_key("first_perfect_update"));
+    let on_disk: serde_json::Value = serde_json::from_slice(&place.read("run/summary.json")).unwrap();
+    assert_eq!(on_disk, summary);
+    let metrics = String::from_utf8(place.read("run/metrics.csv")).unwrap();
+    assert_eq!(metrics.lines().count(), 61);
+    assert!(metrics.starts_with("seed,update,learning_rate,soft_loss,hard_loss\n3,0,0.05,"));
+    assert!(String::from_utf8(place.read("run/experiment.toml")).unwrap().contains("seed = 3"));
+    assert!(place.read("run/rollout.gif").starts_with(b"GIF89a"));
+    assert!(
+        place.read("run/loss.svg").starts_with(b"<svg") && place.read("run/gates.svg").starts_with(b"<svg")
+    );
+    assert!(is_clean(&place.path("run")));
+}
+
+#[test]
+fn threads_do_not_change_a_bit() {
+    let place = Place::new();
+    for threads in ["1", "2", "3"] {
+        let out = format!("run{threads}");
+        place
+            .gatework(&["train", "small.toml", "--seed", "2", "--threads", threads, "--out", &out])
+            .assert()
+            .success();
+    }
+    for file in ["model.safetensors", "circuit.json", "metrics.csv", "rollout.gif"] {
+        assert_eq!(place.read(&format!("run1/{file}")), place.read(&format!("run2/{file}")), "{file}");
+        assert_eq!(place.read(&format!("run1/{file}")), place.read(&format!("run3/{file}")), "{file}");
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_at_any_moment_and_resumed_equals_one_that_was_not() {
+    let place = Place::new();
+    // Asynchronous, with restarts: every kind of random number is in use.
+    let text = SMALL
+        .replace("steps = 3\n", "steps = 3\nfire_rate = 0.7\n")
+        .replace("updates = 60", "updates = 150")
+        .replace("grid = [9, 10]", "grid = [24, 24]");
+    place.write("long.toml", &text);
+    place.gatework(&["train", "long.toml", "--out", "whole"]).assert().success();
+    let program = assert_cmd::cargo::cargo_bin("gatework");
+    for milliseconds in [30, 120, 300] {
+        let mut child = Command::new(&program)
+            .args([
+                "train",
+                "long.toml",
+                "--out",
+                "killed",
+                if place.path("killed").exists() { "--resume" } else { "--threads=2" },
+            ])
+            .current_dir(place.folder.path())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    place.gatework(&["train", "long.toml", "--out", "killed", "--resume"]).assert().success();
+    for file in ["model.safetensors", "circuit.json", "metrics.csv", "rollout.gif"] {
+        assert_eq!(place.read(&format!("whole/{file}")), place.read(&format!("killed/{file}")), "{file}");
+    }
+    assert!(is_clean(&place.path("killed")) || place.path("killed/summary.json").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_leaves_a_checkpoint_and_says_how_to_go_on() {
+    let place = Place::new();
+    place.write("long.toml", &SMALL.replace("updates = 60", "updates = 1000000"));
+    let child = Command::new(assert_cmd::cargo::cargo_bin("gatework"))
+        .args(["train", "long.toml", "--seed", "1", "--out", "run"])
+        .current_dir(place.folder.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !place.path("run/checkpoint/seed-1.safetensors").exists() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("gatework train long.toml --resume --out run"), "{said}");
+}
+
+#[test]
+fn seeds_are_all_run_and_counted() {
+    let place = Place::new();
+    let summary = place.json(&["train", "small.toml", "--seeds", "3", "--updates", "5", "--out", "run"]);
+    let seeds = summary["seeds"].as_array().unwrap();
+    assert_eq!(seeds.len(), 3);
+    assert!(seeds.iter().all(|seed| seed["updates"] == 5 && seed["success"] == false));
+    assert_eq!(summary["attempts"], 3);
+}
+
+#[test]
+fn success_is_found_checked_and_ends_the_run() {
+    let place = Place::new();
+    // Everything dead: the target is a board of zeros, which a rule learns within a few updates.
+    place.write("zeros.txt", &"..........\n".repeat(9));
+    let text = SMALL.replace("kind = \"checkerboard\"", "kind = \"text\"\nfile = \"zeros.txt\"");
+    place.write(
+        "zeros.toml",
+        &text.replace("updates = 60", "updates = 2000").replace("restarts = 1", "restarts = 20"),
+    );
+    let summary = place.json(&["train", "zeros.toml", "--out", "run"]);
+    assert_eq!(summary["success"], true, "{summary}");
+    assert_eq!(summary["hard_loss"], 0.0);
+    assert!(summary["first_perfect_update"].as_u64().unwrap() < summary["updates"].as_u64().unwrap());
+    assert!(place.path("run/zeros.txt").exists(), "the picture comes along");
+    // What is in the folder trains again to the same bits, from the folder alone.
+    std::fs::remove_file(place.path("zeros.txt")).unwrap();
+    place.gatework(&["train", "run/experiment.toml", "--out", "again"]).assert().success();
+    assert_eq!(place.read("run/model.safetensors"), place.read("again/model.safetensors"));
+}
+
+#[test]
+fn runs_without_a_name_of_their_own_are_numbered() {
+    let place = Place::new();
+    for expected in ["runs/small", "runs/small-2"] {
+        let summary = place.json(&["train", "small.toml", "--seed", "1", "--updates", "2"]);
+        assert_eq!(summary["run"], expected);
+    }
+}

@@ -1,0 +1,97 @@
+//! The verbs that look at what was trained.
+
+use predicates::prelude::*;
+
+use crate::Place;
+
+#[test]
+fn help_is_there_for_every_verb() {
+    let place = Place::new();
+    for verb in ["list", "train", "simulate", "inspect", "evaluate", "bench"] {
+        place
+            .gatework(&[verb, "--help"])
+            .assert()
+            .success()
+            .stdout(predicate::str::contains("Usage: gatework"));
+    }
+}
+
+#[test]
+fn list_shows_the_experiments_and_their_toml() {
+    let place = Place::new();
+    let listed = place.json(&["list"]);
+    let names: Vec<&str> =
+        listed["experiments"].as_array().unwrap().iter().map(|e| e["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["game-of-life", "checkerboard", "checkerboard-async", "lizard", "colored-g"]);
+    let output = place.gatework(&["list", "lizard"]).assert().success().get_output().stdout.clone();
+    place.write("mine.toml", &String::from_utf8(output).unwrap());
+    place.gatework(&["train", "mine.toml", "--seed", "1", "--updates", "1"]).assert().success();
+}
+
+#[test]
+fn simulate_runs_boards_of_any_size_from_folders_models_and_circuits() {
+    let place = Place::new().trained();
+    for subject in ["run", "run/model.safetensors", "run/circuit.json"] {
+        for size in ["1x1", "5x70", "64x64"] {
+            let arguments =
+                ["simulate", subject, "--size", size, "--steps", "7", "--gif", "a.gif", "--start", "random"];
+            let result = place.json(&arguments);
+            assert_eq!(result["steps"], 7);
+            assert!(place.read("a.gif").starts_with(b"GIF89a"));
+        }
+    }
+    let bits = |subject: &str| {
+        place.json(&["simulate", subject, "--size", "30x30", "--start", "random"])["ones"][0].clone()
+    };
+    assert_eq!(bits("run"), place.json(&["simulate", "run", "--size", "30x30"])["ones"][0]);
+    let storm = ["simulate", "run", "--async", "0.6", "--damage", "centre:3:5", "--hidden", "--gif", "b.gif"];
+    place.gatework(&storm).assert().success();
+}
+
+#[test]
+fn inspect_counts_the_same_gates_everywhere() {
+    let place = Place::new().trained();
+    let run = place.json(&["inspect", "run", "--svg", "gates.svg"]);
+    assert_eq!(run["experiment"], "small");
+    assert_eq!(run["gates"]["total"], 90);
+    assert_eq!(run["parameters"], 90 * 16);
+    assert!(place.read("gates.svg").starts_with(b"<svg"));
+    let model = place.json(&["inspect", "run/model.safetensors"]);
+    let circuit = place.json(&["inspect", "run/circuit.json"]);
+    assert_eq!(run["circuit"], model["circuit"]);
+    assert_eq!(run["circuit"], circuit["circuit"]);
+    assert_eq!(run["circuit"]["gates"], 4 * 3 * 14 + 48);
+}
+
+#[test]
+fn evaluate_scores_every_protocol() {
+    let place = Place::new().trained();
+    let result = place.json(&["evaluate", "run"]);
+    let scores = result["scores"].as_array().unwrap();
+    assert_eq!(scores.len(), 2);
+    assert_eq!((&scores[0]["name"], &scores[0]["bits"]), (&"larger".into(), &(10 * 20 * 31).into()));
+    assert!(scores.iter().all(|score| score["wrong"].is_u64() && score["late_wrong"].is_f64()));
+    assert_eq!(result, place.json(&["evaluate", "run"]), "the same seed gives the same score");
+}
+
+#[test]
+fn bench_reports_every_experiment_for_one_thread_and_all() {
+    let place = Place::new();
+    let result = place.json(&["bench", "automata", "--only", "game-of-life", "--seconds", "0.05"]);
+    assert_eq!(result["bench"], "automata");
+    assert!(result["simd"].is_string());
+    for row in result["results"].as_array().unwrap() {
+        assert_eq!(row["experiment"], "game-of-life");
+        for key in [
+            "threads",
+            "update_ms",
+            "forward_ms",
+            "backward_ms",
+            "optimizer_ms",
+            "hard_ms",
+            "gate_evals_per_second",
+        ] {
+            assert!(row[key].as_f64().is_some_and(|x| x >= 0.0), "{key}: {row}");
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Any bytes as a PNG, any text as a board.
+#![no_main]
+
+use gatework_learn::automata::board::Bitmap;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let _ = Bitmap::from_png(bytes);
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let _ = Bitmap::from_text(text);
+    }
+});

@@ -1,0 +1,13 @@
+//! Any text as a circuit; one that is read can be simplified and written again.
+#![no_main]
+
+use gatework_logic::{from_json, to_json};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    if let Ok(document) = from_json(text) {
+        let _ = document.circuit().simplify();
+        let again = from_json(&to_json(&document)).expect("what was read can be written and read again");
+        assert_eq!(again.circuit(), document.circuit());
+    }
+});

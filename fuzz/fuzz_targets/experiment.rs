@@ -1,0 +1,9 @@
+//! Any text as an experiment.
+#![no_main]
+
+use gatework_learn::automata::experiment::Loaded;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let _ = Loaded::parse(text, "fuzz.toml", std::path::Path::new("/nowhere"));
+});

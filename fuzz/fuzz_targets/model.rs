@@ -1,0 +1,12 @@
+//! Any bytes as a model; one that is read can be hardened and written again.
+#![no_main]
+
+use gatework_learn::automata::model::Model;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(model) = Model::from_bytes(bytes) {
+        let _ = model.harden();
+        let _ = Model::from_bytes(&model.to_bytes()).expect("what was read can be written and read again");
+    }
+});
