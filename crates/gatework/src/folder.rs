@@ -20,7 +20,7 @@ use gatework_learn::files;
 use gatework_learn::schedule::LearningRate;
 use gatework_learn::train::Attempt;
 
-use crate::cli::Usage;
+use crate::usage::Usage;
 
 /// A run folder.
 #[derive(Clone, Debug)]

@@ -5,6 +5,7 @@ mod folder;
 mod progress;
 mod report;
 mod subject;
+mod usage;
 
 use std::process::ExitCode;
 

@@ -8,7 +8,7 @@ use gatework_learn::automata::model::Model;
 use gatework_learn::files;
 use gatework_logic::{Automaton, Circuit, Document, from_json};
 
-use crate::cli::Usage;
+use crate::usage::Usage;
 
 /// What was found under a name.
 #[derive(Debug)]

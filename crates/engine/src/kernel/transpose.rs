@@ -4,24 +4,43 @@
 
 use std::ops::Range;
 
-use fearless_simd::{Level, Simd, dispatch, f32x8, prelude::*};
+use fearless_simd::{Level, Simd, dispatch, f32x8, mask32x8, prelude::*};
 
 use super::gates::{LANES, Row};
 
 /// Side of the blocks.
 pub const BLOCK: usize = 8;
 
-/// Transposes an 8x8 block held in registers: three rounds of interleaving rows `i` and `i + 4`.
+/// Transposes an 8x8 block held in registers: exchanges its quarters, then transposes each.
 #[inline(always)]
-pub(crate) fn transpose_block<S: Simd>(mut rows: [f32x8<S>; BLOCK]) -> [f32x8<S>; BLOCK] {
-    for _ in 0..3 {
-        let (r0, r1) = rows[0].interleave(rows[4]);
-        let (r2, r3) = rows[1].interleave(rows[5]);
-        let (r4, r5) = rows[2].interleave(rows[6]);
-        let (r6, r7) = rows[3].interleave(rows[7]);
-        rows = [r0, r1, r2, r3, r4, r5, r6, r7];
+pub(crate) fn transpose_block<S: Simd>(simd: S, rows: [f32x8<S>; BLOCK]) -> [f32x8<S>; BLOCK] {
+    let [mut left, mut right] = [[rows[0]; 4]; 2];
+    for i in 0..4 {
+        let ((low, high), (low4, high4)) = (rows[i].split(), rows[i + 4].split());
+        left[i] = low.combine(low4);
+        right[i] = high.combine(high4);
     }
-    rows
+    let [c0, c1, c2, c3] = transpose_quarters(simd, left);
+    let [c4, c5, c6, c7] = transpose_quarters(simd, right);
+    [c0, c1, c2, c3, c4, c5, c6, c7]
+}
+
+/// Transposes two 4x4 blocks that lie side by side in four vectors.
+#[inline(always)]
+pub(crate) fn transpose_quarters<S: Simd>(simd: S, [r0, r1, r2, r3]: [f32x8<S>; 4]) -> [f32x8<S>; 4] {
+    // [x.0 x.1 y.0 y.1] and [x.2 x.3 y.2 y.3], in every block of four lanes
+    let low = mask32x8::from_bitmask(simd, 0b0011_0011);
+    let halves = |x: f32x8<S>, y: f32x8<S>| {
+        (low.select(x, y.slide_within_blocks::<2>(y)), low.select(x.slide_within_blocks::<2>(x), y))
+    };
+    // [x.0 y.0 x.2 y.2] and [x.1 y.1 x.3 y.3]
+    let even = mask32x8::from_bitmask(simd, 0b0101_0101);
+    let pairs = |x: f32x8<S>, y: f32x8<S>| {
+        (even.select(x, y.slide_within_blocks::<3>(y)), even.select(x.slide_within_blocks::<1>(x), y))
+    };
+    let ((t0, t2), (t1, t3)) = (halves(r0, r2), halves(r1, r3));
+    let ((c0, c1), (c2, c3)) = (pairs(t0, t1), pairs(t2, t3));
+    [c0, c1, c2, c3]
 }
 
 /// Reads some channels of up to 32 cells, each at `source[index * stride..]`, and puts channel `c` into row `row(c)`
@@ -39,11 +58,12 @@ pub fn gather(
         for first in channels.clone().step_by(BLOCK) {
             let here = (channels.end - first).min(BLOCK);
             for lane in (0..LANES).step_by(BLOCK) {
-                let rows = std::array::from_fn(|i| {
-                    let at = indices[lane + i] as usize * stride + first;
-                    f32x8::from_slice(simd, &source[at..at + BLOCK])
-                });
-                for (c, values) in transpose_block(rows).iter().enumerate().take(here) {
+                let mut rows = [f32x8::splat(simd, 0.0); BLOCK];
+                for (row, &index) in rows.iter_mut().zip(&indices[lane..]) {
+                    let at = index as usize * stride + first;
+                    *row = f32x8::from_slice(simd, &source[at..at + BLOCK]);
+                }
+                for (c, values) in transpose_block(simd, rows).iter().enumerate().take(here) {
                     values.store_slice(&mut target[row(first + c)].0[lane..lane + BLOCK]);
                 }
             }
@@ -67,7 +87,7 @@ pub fn scatter_add(
         for first in channels.clone().step_by(BLOCK) {
             for lane in (0..LANES).step_by(BLOCK) {
                 let block = load_rows(simd, source, row, first..channels.end, lane);
-                for (i, values) in transpose_block(block).iter().enumerate() {
+                for (i, values) in transpose_block(simd, block).iter().enumerate() {
                     let at = place(indices[lane + i]) * stride + first;
                     let to = &mut target[at..at + BLOCK];
                     (f32x8::from_slice(simd, to) + *values).store_slice(to);
@@ -86,7 +106,7 @@ pub fn spread(source: &[Row], channels: usize, target: &mut [f32], stride: usize
             for lane in (0..LANES).step_by(BLOCK) {
                 let block = load_rows(simd, source, |c| c, first..channels, lane);
                 let cells = target.chunks_exact_mut(stride).skip(lane);
-                for (values, cell) in transpose_block(block).iter().zip(cells) {
+                for (values, cell) in transpose_block(simd, block).iter().zip(cells) {
                     values.store_slice(&mut cell[first..first + BLOCK]);
                 }
             }
@@ -103,13 +123,11 @@ fn load_rows<S: Simd>(
     channels: Range<usize>,
     lane: usize,
 ) -> [f32x8<S>; BLOCK] {
-    std::array::from_fn(|c| {
-        if c < channels.len() {
-            f32x8::from_slice(simd, &source[row(channels.start + c)].0[lane..lane + BLOCK])
-        } else {
-            f32x8::splat(simd, 0.0)
-        }
-    })
+    let mut block = [f32x8::splat(simd, 0.0); BLOCK];
+    for (values, channel) in block.iter_mut().zip(channels) {
+        *values = f32x8::from_slice(simd, &source[row(channel)].0[lane..lane + BLOCK]);
+    }
+    block
 }
 
 fn check(stride: usize, channels: &Range<usize>) {
@@ -126,7 +144,7 @@ mod tests {
         let mut out = [[0.0f32; BLOCK]; BLOCK];
         dispatch!(Level::new(), simd => {
             let rows = std::array::from_fn(|i| f32x8::from_fn(simd, |j| (i * BLOCK + j) as f32));
-            for (row, to) in transpose_block(rows).iter().zip(&mut out) {
+            for (row, to) in transpose_block(simd, rows).iter().zip(&mut out) {
                 row.store_slice(to);
             }
         });

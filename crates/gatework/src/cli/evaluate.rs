@@ -6,8 +6,8 @@ use clap::Args;
 use gatework_learn::automata::evaluate::{Score, score};
 use serde_json::json;
 
-use super::Usage;
 use crate::subject::Subject;
+use crate::usage::Usage;
 
 /// Score a learned rule by the published protocols
 #[derive(Debug, Args)]

@@ -15,6 +15,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use gatework_learn::automata::experiment::ExperimentError;
 
+use crate::usage::Usage;
+
 /// Learn circuits on a CPU, look at them, run them.
 ///
 /// Begin with `gatework list`, then `gatework train checkerboard`.
@@ -40,18 +42,6 @@ enum Verb {
     /// Measure how fast Gatework is on this machine
     Bench(bench::Bench),
 }
-
-/// An error of the person who asks, not of the work: exit status 2.
-#[derive(Debug)]
-pub struct Usage(pub String);
-
-impl std::fmt::Display for Usage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
 
 /// Parses the command line and runs its verb.
 pub fn main() -> ExitCode {

@@ -11,9 +11,9 @@ use gatework_learn::random::{Purpose, Random};
 use gatework_logic::{Automaton, Gate, Grid};
 use serde_json::json;
 
-use super::Usage;
 use crate::report::{self, Colouring, Picture};
 use crate::subject::Subject;
+use crate::usage::Usage;
 
 /// Let a learned rule run on a board, and make a GIF of it
 #[derive(Debug, Args)]

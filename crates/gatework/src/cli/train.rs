@@ -17,11 +17,11 @@ use gatework_learn::train::{self, Attempt, Best, Options, Outcome, Settings};
 use gatework_logic::{Document, to_json};
 use serde_json::json;
 
-use super::Usage;
 use super::simulate;
 use crate::folder::RunFolder;
 use crate::progress::Progress;
 use crate::report::{self, LossPoint};
+use crate::usage::Usage;
 
 /// Train an experiment: built-in, or your own TOML file
 #[derive(Debug, Args)]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::board::{Start, Target, TargetSpec};
 use super::evaluate::Protocol;
-use super::model::{FirstLayer, ModelShape};
+use super::model::{FirstLayer, MOST_CHANNELS, MOST_KERNELS, ModelShape};
 use crate::files;
 use crate::gates::Wiring;
 use crate::optim::{Clip, Optimizer};
@@ -309,10 +309,10 @@ impl Experiment {
         if self.name.trim().is_empty() {
             return problem(&["name"], "name is empty".into());
         }
-        if !(1..=128).contains(&a.channels) {
+        if !(1..=MOST_CHANNELS).contains(&a.channels) {
             return problem(
                 &["automaton", "channels"],
-                format!("automaton.channels is {}, not 1 to 128", a.channels),
+                format!("automaton.channels is {}, not 1 to {MOST_CHANNELS}", a.channels),
             );
         }
         if a.grid.contains(&0) {
@@ -339,8 +339,8 @@ impl Experiment {
     fn check_perceive(&self) -> Result<(), Problem> {
         const KEY: &[&str] = &["perceive", "layers"];
         let layers = &self.perceive.layers;
-        if !(1..=4096).contains(&self.perceive.kernels) {
-            let message = format!("perceive.kernels is {}, not 1 to 4096", self.perceive.kernels);
+        if !(1..=MOST_KERNELS).contains(&self.perceive.kernels) {
+            let message = format!("perceive.kernels is {}, not 1 to {MOST_KERNELS}", self.perceive.kernels);
             return problem(&["perceive", "kernels"], message);
         }
         if layers.first() != Some(&9) || layers.len() < 2 {
@@ -540,7 +540,7 @@ mod tests {
             ("[9, 8, 4, 2]", "[9, 7, 4, 2]", "a moore layer has 8 gates"),
             ("[9, 8, 4, 2]", "[9, 8, 3, 2]", "perceive.layers[2]: 3 gates read at most 6 rows"),
             (
-                "kind = \"checkerboard\"",
+                "kind = \"checkerboard\"\nsquare = 2",
                 "kind = \"built-in\"\nname = \"lizard\"",
                 "the picture is 20x20 (height x width), but the grid is 16x16",
             ),

@@ -21,6 +21,12 @@ pub enum FirstLayer {
     Wired,
 }
 
+/// Channels of a cell at most.
+pub const MOST_CHANNELS: usize = 128;
+
+/// Perception kernels at most.
+pub const MOST_KERNELS: usize = 4096;
+
 /// The shape of a model: everything but the wires and the numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelShape {
@@ -260,8 +266,9 @@ impl Model {
             serde_json::from_str(description).map_err(|e| ModelError::Foreign(e.to_string()))?;
         let perceive = read_wires(&file, "perceive", &shape.perceive)?;
         let update = read_wires(&file, "update", &shape.update)?;
-        let fits = shape.channels > 0
-            && shape.kernels > 0
+        // Bounded before they are multiplied, and before anything of their size is allocated.
+        let fits = (1..=MOST_CHANNELS).contains(&shape.channels)
+            && (1..=MOST_KERNELS).contains(&shape.kernels)
             && perceive.inputs == NEIGHBOURS
             && Some(shape.update_inputs()) == shape.update.first().copied()
             && update.outputs() == shape.channels;

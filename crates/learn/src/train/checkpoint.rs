@@ -85,11 +85,17 @@ impl Attempt {
         task: &mut impl Task,
     ) -> Result<Attempt, CheckpointError> {
         let bytes = files::read(path)?;
-        Attempt::parse(&bytes, seed, settings, task)
+        Attempt::from_bytes(&bytes, seed, settings, task)
             .map_err(|problem| CheckpointError::Unusable { path: path.to_path_buf(), problem })
     }
 
-    fn parse(bytes: &[u8], seed: u64, settings: &Settings, task: &mut impl Task) -> Result<Attempt, String> {
+    /// Reads an attempt from the bytes of a file; everything in them is checked.
+    pub fn from_bytes(
+        bytes: &[u8],
+        seed: u64,
+        settings: &Settings,
+        task: &mut impl Task,
+    ) -> Result<Attempt, String> {
         let broken = |error: safetensors::SafeTensorError| format!("not a complete checkpoint ({error})");
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(broken)?;
         let file = SafeTensors::deserialize(bytes).map_err(broken)?;

@@ -101,7 +101,7 @@ pub fn run<T: Task>(
     let mut attempts = Vec::new();
     for result in results {
         if let Some(result) = result.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
-            attempts.push(result?)
+            attempts.push(result?);
         }
     }
     Ok(attempts)

@@ -7,10 +7,10 @@
 //!
 //! Eight gates are treated at a time, one a lane, after an 8x8 transposition.
 
-use fearless_simd::{Level, Simd, dispatch, f32x8, i32x8, prelude::*};
+use fearless_simd::{Level, Simd, dispatch, f32x4, f32x8, i32x8, prelude::*};
 
-use super::Order;
-use crate::kernel::transpose::{BLOCK, transpose_block};
+use super::program::{Order, Source};
+use crate::kernel::transpose::{BLOCK, transpose_block, transpose_quarters};
 
 /// Boolean functions of two inputs: the number of logits a gate has.
 pub const FUNCTIONS: usize = 16;
@@ -31,14 +31,19 @@ pub(super) struct Backward {
     pub c2_by_c3: f32,
 }
 
+/// What the passes need of one gate: c0, c1, c2, c3, c3 kept away from 0, c1/c3, c2/c3, 1/c3.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(32))]
+struct Quantities([f32; BLOCK]);
+
 /// The coefficients of all gates of a network, computed once per update.
 #[derive(Clone, Debug)]
 pub struct GateTable {
     gates: usize,
     /// Probabilities of 8 gates: function by lane.
     probabilities: Vec<[[f32; BLOCK]; FUNCTIONS]>,
-    /// c0, c1, c2, c3, c3 kept away from 0, c1/c3, c2/c3, 1/c3, each for 8 gates.
-    quantities: Vec<[[f32; BLOCK]; 8]>,
+    /// Of each gate, and of zeros up to a multiple of 8.
+    quantities: Vec<Quantities>,
 }
 
 impl GateTable {
@@ -48,7 +53,7 @@ impl GateTable {
         GateTable {
             gates,
             probabilities: vec![[[0.0; BLOCK]; FUNCTIONS]; blocks],
-            quantities: vec![[[0.0; BLOCK]; 8]; blocks],
+            quantities: vec![Quantities::default(); blocks * BLOCK],
         }
     }
 
@@ -56,7 +61,7 @@ impl GateTable {
     pub fn update(&mut self, logits: &[f32]) {
         assert_eq!(logits.len(), self.gates * FUNCTIONS, "16 logits for each gate");
         dispatch!(Level::new(), simd => {
-            let blocks = self.probabilities.iter_mut().zip(&mut self.quantities);
+            let blocks = self.probabilities.iter_mut().zip(self.quantities.chunks_exact_mut(BLOCK));
             for (logits, (probabilities, quantities)) in logits.chunks(BLOCK * FUNCTIONS).zip(blocks) {
                 update_block(simd, logits, probabilities, quantities);
             }
@@ -65,8 +70,8 @@ impl GateTable {
 
     /// The four coefficients of a gate: out = c0 + c1 a + c2 b + c3 ab.
     pub fn coefficients(&self, gate: usize) -> [f32; 4] {
-        let block = &self.quantities[gate / BLOCK];
-        std::array::from_fn(|i| block[i][gate % BLOCK])
+        let [c0, c1, c2, c3, ..] = self.quantities[gate].0;
+        [c0, c1, c2, c3]
     }
 
     /// Turns the gradients of the coefficients (c0 to c3 of each gate) into gradients of the logits, which
@@ -93,15 +98,15 @@ pub struct Coefficients {
 impl Coefficients {
     /// Takes over the coefficients of a table.
     pub fn gather(&mut self, network: &impl AsRef<Order>, table: &GateTable) {
-        self.forward.clear();
-        self.backward.clear();
-        for source in network.as_ref().sources() {
-            let (gate, lane) = (source.gate as usize / BLOCK, source.gate as usize % BLOCK);
-            let q = table.quantities[gate].each_ref().map(|lanes| lanes[lane]);
-            let (c1, c2, by1, by2) =
-                if source.swapped { (q[2], q[1], q[6], q[5]) } else { (q[1], q[2], q[5], q[6]) };
-            self.forward.push(Forward([q[0], c1, c2, q[3]]));
-            self.backward.push(Backward { c3: q[4], c1_by_c3: by1, c2_by_c3: by2 });
+        let sources = network.as_ref().sources();
+        self.forward.resize(sources.len(), Forward::default());
+        self.backward.resize(sources.len(), Backward::default());
+        for ((source, forward), backward) in sources.iter().zip(&mut self.forward).zip(&mut self.backward) {
+            let [c0, c1, c2, c3, away, by1, by2, _] = table.quantities[source.gate as usize].0;
+            let exchange = |x, y| if source.swapped { (y, x) } else { (x, y) };
+            let ((c1, c2), (by1, by2)) = (exchange(c1, c2), exchange(by1, by2));
+            *forward = Forward([c0, c1, c2, c3]);
+            *backward = Backward { c3: away, c1_by_c3: by1, c2_by_c3: by2 };
         }
     }
 }
@@ -112,7 +117,7 @@ impl Coefficients {
 /// depend on the number of threads.
 #[derive(Debug)]
 pub struct Sums {
-    /// One vector for each op: blocks of four lanes hold c3 times the sums of g, gb, ga, gab.
+    /// One vector for each op: blocks of four lanes hold c3 times the sums of g, ga, gb, gab.
     values: Vec<f32>,
     /// Where the vectors begin: no vector may cross a cache line.
     begin: usize,
@@ -146,24 +151,9 @@ impl Sums {
 
     /// Adds the gradients of the coefficients to those of a network's gates.
     pub fn add_to(&self, network: &impl AsRef<Order>, table: &GateTable, coefficient_grads: &mut [[f32; 4]]) {
-        let stride = vector_length();
-        for (source, lanes) in
-            network.as_ref().sources().iter().zip(self.values[self.begin..].chunks_exact(stride))
-        {
-            let mut sum = [0.0f32; 4];
-            for block in lanes.chunks_exact(4) {
-                for (sum, lane) in sum.iter_mut().zip(block) {
-                    *sum += lane;
-                }
-            }
-            let gate = source.gate as usize;
-            let inverse = table.quantities[gate / BLOCK][7][gate % BLOCK];
-            let [g, gb, ga, gab] = sum.map(|s| s * inverse);
-            let (ga, gb) = if source.swapped { (gb, ga) } else { (ga, gb) };
-            for (to, add) in coefficient_grads[gate].iter_mut().zip([g, ga, gb, gab]) {
-                *to += add;
-            }
-        }
+        self.check(network.as_ref());
+        let sources = network.as_ref().sources();
+        dispatch!(Level::new(), simd => add_sums(simd, &self.values[self.begin..], sources, table, coefficient_grads));
     }
 }
 
@@ -178,6 +168,29 @@ fn vector_length() -> usize {
     dispatch!(Level::new(), simd => length(simd))
 }
 
+/// Adds the vectors of some gates, folded to four numbers and divided by c3, to the gradients of coefficients.
+#[inline(always)]
+fn add_sums<S: Simd>(
+    simd: S,
+    vectors: &[f32],
+    sources: &[Source],
+    table: &GateTable,
+    coefficient_grads: &mut [[f32; 4]],
+) {
+    for (source, vector) in sources.iter().zip(vectors.chunks_exact(S::f32s::LEN)) {
+        let mut sum = f32x4::from_slice(simd, &vector[..4]);
+        for block in vector[4..].chunks_exact(4) {
+            sum += f32x4::from_slice(simd, block);
+        }
+        sum *= table.quantities[source.gate as usize].0[7];
+        let [g, ga, gb, gab]: [f32; 4] = sum.into();
+        let (ga, gb) = if source.swapped { (gb, ga) } else { (ga, gb) };
+        for (to, add) in coefficient_grads[source.gate as usize].iter_mut().zip([g, ga, gb, gab]) {
+            *to += add;
+        }
+    }
+}
+
 /// Loads up to 8 gates of 16 numbers and turns them into 16 vectors of 8 gates; missing gates are zeros.
 #[inline(always)]
 fn load_block<S: Simd>(simd: S, numbers: &[f32]) -> [f32x8<S>; FUNCTIONS] {
@@ -188,23 +201,29 @@ fn load_block<S: Simd>(simd: S, numbers: &[f32]) -> [f32x8<S>; FUNCTIONS] {
         padded[..numbers.len()].copy_from_slice(numbers);
         &padded
     };
-    let half = |half: usize| {
-        transpose_block(std::array::from_fn(|gate| {
-            f32x8::from_slice(simd, &numbers[gate * FUNCTIONS + half * BLOCK..][..BLOCK])
-        }))
-    };
-    let (low, high) = (half(0), half(1));
-    std::array::from_fn(|i| if i < BLOCK { low[i] } else { high[i - BLOCK] })
+    let mut all = [f32x8::splat(simd, 0.0); FUNCTIONS];
+    for (half, columns) in all.chunks_exact_mut(BLOCK).enumerate() {
+        let mut rows = [f32x8::splat(simd, 0.0); BLOCK];
+        for (row, gate) in rows.iter_mut().zip(numbers.chunks_exact(FUNCTIONS)) {
+            *row = f32x8::from_slice(simd, &gate[half * BLOCK..][..BLOCK]);
+        }
+        columns.copy_from_slice(&transpose_block(simd, rows));
+    }
+    all
 }
 
 /// Sums of the functions that have bit 0, 1, 2, 3 set: t11, t10, t01, t00.
 #[inline(always)]
 fn truth_table<S: Simd>(p: &[f32x8<S>; FUNCTIONS]) -> [f32x8<S>; 4] {
-    std::array::from_fn(|bit| {
-        let mut with_bit = (0..FUNCTIONS).filter(|i| i >> bit & 1 == 1).map(|i| p[i]);
-        let first = with_bit.next().unwrap_or(p[0]);
-        with_bit.fold(first, |sum, p| sum + p)
-    })
+    let mut sums = [p[1], p[2], p[4], p[8]];
+    for (bit, sum) in sums.iter_mut().enumerate() {
+        for (i, p) in p.iter().enumerate().skip((1 << bit) + 1) {
+            if i >> bit & 1 == 1 {
+                *sum += *p;
+            }
+        }
+    }
+    sums
 }
 
 #[inline(always)]
@@ -212,7 +231,7 @@ fn update_block<S: Simd>(
     simd: S,
     logits: &[f32],
     probabilities: &mut [[f32; BLOCK]; FUNCTIONS],
-    quantities: &mut [[f32; BLOCK]; 8],
+    quantities: &mut [Quantities],
 ) {
     let mut p = load_block(simd, logits);
     let most = p.iter().fold(p[0], |most, &x| most.max_precise(x));
@@ -231,8 +250,9 @@ fn update_block<S: Simd>(
     let c3 = (t11 - t10) - c2;
     let away = c3.abs().max_precise(f32x8::splat(simd, SMALLEST_C3)).copysign(c3);
     let inverse = f32x8::splat(simd, 1.0) / away;
-    for (q, to) in [t00, c1, c2, c3, away, c1 * inverse, c2 * inverse, inverse].iter().zip(quantities) {
-        q.store_slice(to);
+    let by_quantity = [t00, c1, c2, c3, away, c1 * inverse, c2 * inverse, inverse];
+    for (gate, to) in transpose_block(simd, by_quantity).iter().zip(quantities) {
+        gate.store_slice(&mut to.0);
     }
 }
 
@@ -243,25 +263,34 @@ fn gradient_block<S: Simd>(
     probabilities: &[[f32; BLOCK]; FUNCTIONS],
     grads: &mut [f32],
 ) {
+    let mut padded = [[0.0f32; 4]; BLOCK];
+    padded[..sums.len()].copy_from_slice(sums);
+    let mut rows = [f32x8::splat(simd, 0.0); 4];
+    for (i, row) in rows.iter_mut().enumerate() {
+        *row = f32x4::from_slice(simd, &padded[i]).combine(f32x4::from_slice(simd, &padded[i + 4]));
+    }
     // Sums of g, ga, gb, gab, one gate a lane.
-    let [g, ga, gb, gab] =
-        std::array::from_fn(|i| f32x8::from_fn(simd, |lane| sums.get(lane).map_or(0.0, |sums| sums[i])));
+    let [g, ga, gb, gab] = transpose_quarters(simd, rows);
     let table = [gab, ga - gab, gb - gab, (g - ga) - (gb - gab)];
-    let p: [f32x8<S>; FUNCTIONS] = std::array::from_fn(|i| f32x8::from_slice(simd, &probabilities[i]));
-    let mean =
-        truth_table(&p).iter().zip(&table).fold(f32x8::splat(simd, 0.0), |mean, (t, g)| t.mul_add(*g, mean));
-    let by_logit: [f32x8<S>; FUNCTIONS] = std::array::from_fn(|i| {
+    let mut p = [f32x8::splat(simd, 0.0); FUNCTIONS];
+    for (p, from) in p.iter_mut().zip(probabilities) {
+        *p = f32x8::from_slice(simd, from);
+    }
+    let mut mean = f32x8::splat(simd, 0.0);
+    for (t, g) in truth_table(&p).iter().zip(&table) {
+        mean = t.mul_add(*g, mean);
+    }
+    for (i, p) in p.iter_mut().enumerate() {
         let mut value = f32x8::splat(simd, 0.0);
         for (bit, g) in table.iter().enumerate() {
             if i >> bit & 1 == 1 {
                 value += *g;
             }
         }
-        p[i] * (value - mean)
-    });
-    for half in 0..2 {
-        let by_gate = transpose_block(std::array::from_fn(|i| by_logit[half * BLOCK + i]));
-        for (gate, row) in grads.chunks_exact_mut(FUNCTIONS).zip(by_gate) {
+        *p *= value - mean;
+    }
+    for (half, by_logit) in p.as_chunks::<BLOCK>().0.iter().enumerate() {
+        for (gate, row) in grads.chunks_exact_mut(FUNCTIONS).zip(transpose_block(simd, *by_logit)) {
             let to = &mut gate[half * BLOCK..][..BLOCK];
             (f32x8::from_slice(simd, to) + row).store_slice(to);
         }

@@ -350,7 +350,7 @@ fn forward_gate<'a, S: Simd>(
     for ((a, b), out) in a.iter().zip(b).zip(out) {
         for v in 0..vectors::<S>() {
             let (a, b) = (load(simd, a, v), load(simd, b, v));
-            store::<S>(a.mul_add(b.mul_add(c3, c1), b.mul_add(c2, c0)), out, v);
+            store::<S>(a.mul_add(b * c3 + c1, b.mul_add(c2, c0)), out, v);
         }
     }
 }
@@ -414,15 +414,14 @@ fn backward_rows<'a, S: Simd, const ADD: bool>(
     for (((a, b), g), (to_a, to_b)) in rows {
         for v in 0..vectors::<S>() {
             let (a, b, g) = (load(simd, a, v), load(simd, b, v), load(simd, g, v) * c3);
-            let (slope_a, slope_b) = (b + by_a, a + by_b);
+            let (slope_a, ga) = (b + by_a, g * a);
             if ADD {
                 store::<S>(g.mul_add(slope_a, load(simd, to_a, v)), to_a, v);
-                store::<S>(g.mul_add(slope_b, load(simd, to_b, v)), to_b, v);
+                store::<S>(g.mul_add(by_b, ga) + load(simd, to_b, v), to_b, v);
             } else {
                 store::<S>(g * slope_a, to_a, v);
-                store::<S>(g * slope_b, to_b, v);
+                store::<S>(g.mul_add(by_b, ga), to_b, v);
             }
-            let ga = g * a;
             let sum = &mut sums[v % 2];
             *sum = [sum[0] + g, sum[1] + ga, g.mul_add(b, sum[2]), ga.mul_add(b, sum[3])];
         }

@@ -311,9 +311,9 @@ unsafe fn backward_gate<S: Simd>(
         // SAFETY: as promised by the caller; a vector of `a` is read before its place is written.
         unsafe {
             let (a, b, g) = (load(simd, a, v), load(simd, b, v), load(simd, g, v) * c3);
-            store::<S>(g.mul_add(b + by_a, *pending), to_a, v);
-            *pending = g * (a + by_b);
             let ga = g * a;
+            store::<S>(g.mul_add(b + by_a, *pending), to_a, v);
+            *pending = g.mul_add(by_b, ga);
             // The first vector starts the sums: nothing to add to.
             sum = if v == 0 {
                 [g, ga, g * b, ga * b]
@@ -352,22 +352,27 @@ unsafe fn store<S: Simd>(value: S::f32s, row: *mut Row, v: usize) {
     unsafe { *row.cast::<<S::f32s as SimdBase<S>>::Array>().add(v) = value.into() };
 }
 
-/// Adds up each of four vectors within blocks of four lanes; a block of the result holds the sums in the
-/// order 0, 2, 1, 3 (see [`Sums`]). Four blends, three shuffles and three additions instead of four
-/// horizontal sums.
+/// Adds up each of four vectors within blocks of four lanes; a block of the result holds the four sums.
+///
+/// Written as x86 would like it: both lines of `pair` are one shuffle each, and nothing looks like a horizontal
+/// addition, which a compiler would take and a processor would split into several operations.
 #[inline(always)]
 pub(super) fn fold<S: Simd>(simd: S, [s0, s1, s2, s3]: [S::f32s; 4]) -> S::f32s {
-    // Lanes 0 and 1 of every block; lanes 0 and 2 of every block.
-    let low = S::mask32s::from_bitmask(simd, 0x3333_3333_3333_3333);
+    // Lanes 0 and 2 of every block; lanes 0 and 1 of every block.
     let even = S::mask32s::from_bitmask(simd, 0x5555_5555_5555_5555);
-    // [s0.0 s0.1 s1.2 s1.3] + [s0.2 s0.3 s1.0 s1.1]
-    let t01 = low.select(s0, s1) + s0.slide_within_blocks::<2>(s1);
-    let t23 = low.select(s2, s3) + s2.slide_within_blocks::<2>(s3);
-    // [t01.0 t23.1 t01.2 t23.3] + [t01.1 t23.0 t01.3 t23.2]
-    let straight = even.select(t01, t23);
-    let crossed = even.select(t23, t01);
-    let swap_pairs = S::u8s::from_fn(simd, |i| (i % 16) as u8 ^ 4);
-    straight + crossed.swizzle_dyn_within_blocks(swap_pairs)
+    let low = S::mask32s::from_bitmask(simd, 0x3333_3333_3333_3333);
+    // Lanes 0 0 1 1 of every block; lanes 2 2 3 3 of every block.
+    let first = S::u8s::from_fn(simd, |i| (i % 16 / 8 * 4 + i % 4) as u8);
+    let second = S::u8s::from_fn(simd, |i| (8 + i % 16 / 8 * 4 + i % 4) as u8);
+    // [x.0 y.0 x.1 y.1] + [x.2 y.2 x.3 y.3]
+    let pair = |x: S::f32s, y: S::f32s| {
+        let below = even.select(x.swizzle_dyn_within_blocks(first), y.swizzle_dyn_within_blocks(first));
+        let above = even.select(x.swizzle_dyn_within_blocks(second), y.swizzle_dyn_within_blocks(second));
+        below + above
+    };
+    let (t01, t23) = (pair(s0, s1), pair(s2, s3));
+    // [t01.0 t01.1 t23.2 t23.3] + [t01.2 t01.3 t23.0 t23.1]
+    low.select(t01, t23) + t01.slide_within_blocks::<2>(t23)
 }
 
 #[cfg(test)]
