@@ -141,16 +141,18 @@ mod tests {
 
     #[test]
     fn a_block_is_transposed() {
-        let mut out = [[0.0f32; BLOCK]; BLOCK];
-        dispatch!(Level::new(), simd => {
-            let rows = std::array::from_fn(|i| f32x8::from_fn(simd, |j| (i * BLOCK + j) as f32));
-            for (row, to) in transpose_block(simd, rows).iter().zip(&mut out) {
-                row.store_slice(to);
-            }
-        });
-        for (i, row) in out.iter().enumerate() {
-            for (j, &value) in row.iter().enumerate() {
-                assert_eq!(value, (j * BLOCK + i) as f32);
+        for level in [Level::new(), Level::baseline()] {
+            let mut out = [[0.0f32; BLOCK]; BLOCK];
+            dispatch!(level, simd => {
+                let rows = std::array::from_fn(|i| f32x8::from_fn(simd, |j| (i * BLOCK + j) as f32));
+                for (row, to) in transpose_block(simd, rows).iter().zip(&mut out) {
+                    row.store_slice(to);
+                }
+            });
+            for (i, row) in out.iter().enumerate() {
+                for (j, &value) in row.iter().enumerate() {
+                    assert_eq!(value, (j * BLOCK + i) as f32);
+                }
             }
         }
     }

@@ -11,76 +11,26 @@
 //! ```
 //!
 //! Only the states and the update's inputs are kept. The tiles of a step are shared out among a number of
-//! [`Part`]s that depends on the work only; each has its own sums, and they are added in order, so the result
+//! parts that depends on the work only; each has its own sums, and they are added in order, so the result
 //! has the same bits on any number of threads.
 
-use std::ops::Range;
+mod goal;
+mod part;
+
 use std::time::{Duration, Instant};
 
-use gatework_engine::kernel::gates::{
-    Coefficients, GROUP, GateTable, KernelWorkspace, Kernels, LANES, Program, Row, Sums, WideRow, WireError,
-    Workspace,
-};
+use gatework_engine::kernel::gates::{GateTable, Kernels, LANES, Program, Row, WireError};
 use gatework_engine::kernel::transpose;
 use gatework_engine::parallel;
 
-use super::cells::{NEIGHBOURS, Plan, Step, Tile};
+use super::cells::{Plan, Step};
 use super::model::Model;
+use part::{Job, Network, Networks, Part, add};
+
+pub use goal::Goal;
 
 /// Memory for the update's inputs of all steps. Beyond it they are computed again on the way back.
 const KEPT_BYTES: usize = 24 << 20;
-
-/// The neighbour that is the cell itself.
-const CENTRE: usize = NEIGHBOURS / 2;
-
-/// What the last state should be, entry by entry.
-#[derive(Clone, Debug)]
-pub struct Goal {
-    channels: usize,
-    /// Number of cells of each entry of the last state.
-    weight: Vec<f32>,
-    /// Mean of the targets of those cells, entry by loss channel.
-    mean: Vec<f32>,
-    /// What is left of the loss when every entry has the mean of its targets.
-    remainder: f64,
-}
-
-impl Goal {
-    /// Collects the targets of all cells; `target` holds `channels` numbers for each cell.
-    pub fn new(plan: &Plan, channels: usize, target: &[f32]) -> Goal {
-        let entries = plan.iter().last().map_or(plan.start_entries, Step::entries);
-        let mut goal = Goal {
-            channels,
-            weight: vec![0.0; entries],
-            mean: vec![0.0; entries * channels],
-            remainder: 0.0,
-        };
-        for (&entry, cell) in plan.last.iter().zip(target.chunks_exact(channels)) {
-            goal.weight[entry as usize] += 1.0;
-            for (mean, y) in goal.mean[entry as usize * channels..].iter_mut().zip(cell) {
-                *mean += y;
-            }
-        }
-        for (mean, weight) in goal.mean.chunks_exact_mut(channels).zip(&goal.weight) {
-            for mean in mean {
-                *mean /= weight.max(1.0);
-            }
-        }
-        for (&entry, cell) in plan.last.iter().zip(target.chunks_exact(channels)) {
-            let mean = &goal.mean[entry as usize * channels..][..channels];
-            goal.remainder += mean.iter().zip(cell).map(|(m, y)| f64::from(y - m).powi(2)).sum::<f64>();
-        }
-        goal
-    }
-
-    /// Loss of one value of an entry; the value is replaced by its gradient.
-    fn charge(&self, entry: usize, channel: usize, value: &mut f32) -> f64 {
-        let weight = self.weight[entry];
-        let off = *value - self.mean[entry * self.channels + channel];
-        *value = 2.0 * weight * off;
-        f64::from(weight) * f64::from(off).powi(2)
-    }
-}
 
 /// How long the two passes of a roll-out took.
 #[derive(Clone, Copy, Debug, Default)]
@@ -91,50 +41,6 @@ pub struct Times {
     pub backward: Duration,
 }
 
-/// A network with its coefficients: how it runs now.
-#[derive(Clone, Debug)]
-struct Network<P> {
-    program: P,
-    coefficients: Coefficients,
-}
-
-impl<P> Network<P> {
-    fn new(program: P) -> Network<P> {
-        Network { program, coefficients: Coefficients::default() }
-    }
-}
-
-/// The programs and coefficients of a model.
-#[derive(Clone, Debug)]
-struct Networks {
-    channels: usize,
-    loss_channels: usize,
-    perceive: Network<Kernels>,
-    update: Network<Program>,
-    /// The update as far as the loss channels need it, for the last step.
-    last: Network<Program>,
-    perceive_table: GateTable,
-    update_table: GateTable,
-}
-
-/// Buffers and sums of one part of the work.
-#[derive(Debug)]
-struct Part {
-    work: Workspace,
-    kernel_work: KernelWorkspace,
-    patch: Patch,
-    patch_grads: Patch,
-    inputs: Vec<Row>,
-    grads: Vec<Row>,
-    perceive: Sums,
-    update: Sums,
-    last: Sums,
-    /// Gradient of the state before, from entry `window_begin` on; the first entry collects what goes outside.
-    window: Vec<f32>,
-    window_begin: usize,
-    loss: f64,
-}
-
 /// Everything that a roll-out needs, made once for a model.
 #[derive(Debug)]
 pub struct Rollout {
@@ -143,8 +49,11 @@ pub struct Rollout {
     parts: Vec<Part>,
     states: Vec<Vec<f32>>,
     kept: Vec<Row>,
+    kept_bytes: usize,
     /// Gradient of the state after the step that is next on the way back.
     grads: Vec<f32>,
+    /// Becomes the gradient of the state before it.
+    grads_before: Vec<f32>,
     perceive_grads: Vec<[f32; 4]>,
     update_grads: Vec<[f32; 4]>,
 }
@@ -166,7 +75,9 @@ impl Rollout {
             parts: Vec::new(),
             states: Vec::new(),
             kept: Vec::new(),
+            kept_bytes: KEPT_BYTES,
             grads: Vec::new(),
+            grads_before: Vec::new(),
             perceive_grads: vec![[0.0; 4]; model.perceive_gates()],
             update_grads: vec![[0.0; 4]; model.update.gates()],
             networks,
@@ -210,7 +121,7 @@ impl Rollout {
             offsets.push(offsets[offsets.len() - 1] + step.tiles.len() * inputs);
         }
         let rows = offsets[steps - 1];
-        let keep = rows * size_of::<Row>() <= KEPT_BYTES;
+        let keep = rows * size_of::<Row>() <= self.kept_bytes;
         self.prepare(plan, start, if keep { rows } else { 0 });
         for (t, &offset) in offsets.iter().enumerate().take(steps - 1) {
             self.forward_step(plan, t, keep.then_some(offset));
@@ -264,8 +175,11 @@ impl Rollout {
             let mut kept = job.kept.map(|rows| rows.chunks_exact_mut(networks.update.program.inputs()));
             for (tile, after) in job.tiles.iter().zip(job.after.chunks_mut(LANES * stride)) {
                 let Part { work, kernel_work, patch, inputs, grads, .. } = &mut *job.part;
-                let inputs = kept.as_mut().and_then(Iterator::next).unwrap_or(inputs);
                 networks.perceive(before, stride, tile, patch, inputs, kernel_work);
+                if let Some(kept) = kept.as_mut().and_then(Iterator::next) {
+                    // The rows come in leaps, and memory likes them one after the other.
+                    kept.copy_from_slice(inputs);
+                }
                 networks.update.program.infer(&networks.update.coefficients, inputs, grads, work);
                 transpose::spread(grads, networks.channels, after, stride);
             }
@@ -325,6 +239,8 @@ impl Rollout {
             for (tile, number) in job.tiles.iter().zip(job.first..) {
                 let Part { work, kernel_work, patch, inputs, grads, update, .. } = &mut *part;
                 if let Some(kept) = kept.as_mut().and_then(Iterator::next) {
+                    // A copy, because the gradients that replace the inputs stay in the cache: written to where
+                    // the inputs are kept, they would go to memory as well.
                     inputs.copy_from_slice(kept);
                 } else {
                     networks.perceive(before, stride, tile, patch, inputs, kernel_work);
@@ -348,7 +264,9 @@ impl Rollout {
         }
         let step = &plan.distinct[plan.steps[t]];
         let stride = self.stride;
-        let mut grads = vec![0.0f32; self.states[t].len()];
+        let mut grads = std::mem::take(&mut self.grads_before);
+        grads.clear();
+        grads.resize(self.states[t].len(), 0.0);
         for (entry, &from) in (1 + step.computed..).zip(&step.kept) {
             add(&mut grads[from as usize * stride..][..stride], &self.grads[entry * stride..][..stride]);
         }
@@ -358,7 +276,7 @@ impl Rollout {
             let begin = (part.window_begin + 1) * stride;
             add(&mut grads[begin..begin + window.len()], window);
         }
-        self.grads = grads;
+        self.grads_before = std::mem::replace(&mut self.grads, grads);
     }
 
     /// From the parts' sums to the gradients of the logits.
@@ -374,169 +292,6 @@ impl Rollout {
         let (perceive, update) = grads.split_at_mut(self.perceive_grads.len() * 16);
         n.perceive_table.logit_gradients(&self.perceive_grads, perceive);
         n.update_table.logit_gradients(&self.update_grads, update);
-    }
-}
-
-/// Channels whose patches are in the cache at a time: a transposition makes that many rows.
-const BLOCK: usize = transpose::BLOCK;
-
-/// The 3x3 patches of the 32 cells of a tile for one block of channels: group by neighbour.
-type Patch = [WideRow; BLOCK / GROUP * NEIGHBOURS];
-
-/// Row of a channel and a neighbour, when a patch is seen as rows.
-fn patch_row(channel: usize, neighbour: usize) -> usize {
-    (channel % BLOCK / GROUP * NEIGHBOURS + neighbour) * GROUP + channel % GROUP
-}
-
-/// The wide rows of a patch that some channels use.
-fn groups(channels: &Range<usize>) -> Range<usize> {
-    0..channels.len().div_ceil(GROUP) * NEIGHBOURS
-}
-
-impl Networks {
-    /// The channels in blocks.
-    fn blocks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let channels = self.channels;
-        (0..channels).step_by(BLOCK).map(move |first| first..channels.min(first + BLOCK))
-    }
-
-    /// The patches of some channels.
-    fn gather_patch(state: &[f32], stride: usize, tile: &Tile, channels: &Range<usize>, patch: &mut Patch) {
-        for (neighbour, entries) in tile.iter().enumerate() {
-            let row = |channel| patch_row(channel, neighbour);
-            transpose::gather(state, stride, entries, channels.clone(), patch.as_flattened_mut(), row);
-        }
-    }
-
-    /// Fills in the inputs of a tile's update.
-    fn perceive(
-        &self,
-        state: &[f32],
-        stride: usize,
-        tile: &Tile,
-        patch: &mut Patch,
-        inputs: &mut [Row],
-        work: &mut KernelWorkspace,
-    ) {
-        let (centre, perceived) = inputs.split_at_mut(self.channels);
-        let Network { program, coefficients } = &self.perceive;
-        for channels in self.blocks() {
-            Networks::gather_patch(state, stride, tile, &channels, patch);
-            for channel in channels.clone() {
-                centre[channel] = patch.as_flattened()[patch_row(channel, CENTRE)];
-            }
-            program.infer(coefficients, channels.start, &patch[groups(&channels)], perceived, work);
-        }
-    }
-}
-
-impl Part {
-    fn new(networks: &Networks) -> Part {
-        Part {
-            work: Workspace::default(),
-            kernel_work: KernelWorkspace::default(),
-            patch: [[Row::ZERO; GROUP]; BLOCK / GROUP * NEIGHBOURS],
-            patch_grads: [[Row::ZERO; GROUP]; BLOCK / GROUP * NEIGHBOURS],
-            inputs: vec![Row::ZERO; networks.update.program.inputs()],
-            grads: vec![Row::ZERO; networks.channels],
-            perceive: Sums::new(&networks.perceive.program),
-            update: Sums::new(&networks.update.program),
-            last: Sums::new(&networks.last.program),
-            window: Vec::new(),
-            window_begin: 0,
-            loss: 0.0,
-        }
-    }
-
-    /// Sets the gradients of all entries that some tiles read to zero.
-    fn open_window(&mut self, tiles: &[Tile], stride: usize) {
-        let entries = || tiles.iter().flatten().flatten().copied().filter(|&entry| entry > 0);
-        self.window.clear();
-        if let (Some(least), Some(most)) = (entries().min(), entries().max()) {
-            self.window_begin = least as usize - 1;
-            self.window.resize((most as usize - self.window_begin + 1) * stride, 0.0);
-        }
-    }
-
-    /// From the gradients of the update's inputs, which stand in their place, through the perception to the
-    /// gradient of the state before. That of the start is not needed.
-    fn perception_gradient(
-        &mut self,
-        networks: &Networks,
-        before: &[f32],
-        stride: usize,
-        tile: &Tile,
-        start: bool,
-    ) {
-        let (centre, perceived) = self.inputs.split_at(networks.channels);
-        let Network { program, coefficients } = &networks.perceive;
-        // Entry 0 lies before every window: it goes where the window's first entry stands for the outside.
-        let begin = self.window_begin as u32;
-        let place = |entry: u32| entry.saturating_sub(begin) as usize;
-        let (patch, grads) = (&mut self.patch, &mut self.patch_grads);
-        for channels in networks.blocks() {
-            Networks::gather_patch(before, stride, tile, &channels, patch);
-            grads.fill([Row::ZERO; GROUP]);
-            for channel in channels.clone() {
-                grads.as_flattened_mut()[patch_row(channel, CENTRE)] = centre[channel];
-            }
-            let (patch, to) = (&patch[groups(&channels)], &mut grads[groups(&channels)]);
-            let (sums, work) = (&mut self.perceive, &mut self.kernel_work);
-            program.gradient(coefficients, channels.start, patch, perceived, to, sums, work);
-            if start {
-                continue;
-            }
-            for (neighbour, entries) in tile.iter().enumerate() {
-                let (rows, row) = (grads.as_flattened(), |channel| patch_row(channel, neighbour));
-                transpose::scatter_add(rows, row, channels.clone(), entries, place, &mut self.window, stride);
-            }
-        }
-    }
-}
-
-fn add(to: &mut [f32], from: &[f32]) {
-    for (to, from) in to.iter_mut().zip(from) {
-        *to += from;
-    }
-}
-
-/// The tiles of a step that one part runs, with its share of what they write.
-struct Job<'a> {
-    part: &'a mut Part,
-    /// Number of the first tile.
-    first: usize,
-    tiles: &'a [Tile],
-    after: &'a mut [f32],
-    kept: Option<&'a mut [Row]>,
-}
-
-impl<'a> Job<'a> {
-    /// Shares out a step: `after` holds the computed entries, `kept` a step's inputs of the update.
-    fn split(
-        step: &'a Step,
-        parts: &'a mut [Part],
-        mut after: &'a mut [f32],
-        mut kept: Option<&'a mut [Row]>,
-        stride: usize,
-        inputs: usize,
-    ) -> Vec<Job<'a>> {
-        let count = parts.len();
-        let mut jobs = Vec::with_capacity(count);
-        for (index, part) in parts.iter_mut().enumerate() {
-            let share = parallel::share(step.tiles.len(), index, count);
-            let numbers = (share.len() * LANES * stride).min(after.len());
-            let (mine, rest) = after.split_at_mut(numbers);
-            after = rest;
-            let mut mine_kept = None;
-            if let Some(rows) = kept.take() {
-                let (mine, rest) = rows.split_at_mut(share.len() * inputs);
-                mine_kept = Some(mine);
-                kept = Some(rest);
-            }
-            let tiles = &step.tiles[share.clone()];
-            jobs.push(Job { part, first: share.start, tiles, after: mine, kept: mine_kept });
-        }
-        jobs
     }
 }
 
@@ -607,5 +362,51 @@ mod tests {
                 prop_assert!((f64::from(*ours) - theirs).abs() <= 1e-4 * largest, "{ours} {theirs}");
             }
         }
+    }
+
+    /// Loss and gradient of a small model on grids that make four parts, the last tile partly used.
+    fn gradient_in_parts(threads: usize, kept_bytes: usize) -> (u64, Vec<u32>) {
+        let mut random = Random::new(5, Purpose::Check, 0);
+        let model_shape = ModelShape {
+            channels: 9,
+            boundary: Boundary::Zeros,
+            kernels: 2,
+            perceive: vec![9, 8, 4, 2],
+            first: FirstLayer::Moore,
+            update: vec![45, 30, 20, 10, 9],
+            wiring: Wiring::Random,
+        };
+        let mut model = Model::new(&model_shape, 1).unwrap();
+        for value in &mut model.params.values {
+            *value = 4.0 * random.uniform() - 2.0;
+        }
+        let shape = Shape { samples: 2, height: 12, width: 13, boundary: Boundary::Zeros };
+        let plan = Planner::new(shape).separate(3, None);
+        let mut rollout = Rollout::new(&model, 2).unwrap();
+        rollout.kept_bytes = kept_bytes;
+        rollout.set_logits(&model.params.values);
+        let start: Vec<f32> = (0..shape.total() * rollout.stride())
+            .map(|i| if i % rollout.stride() < model_shape.channels { random.uniform() } else { 0.0 })
+            .collect();
+        let target: Vec<f32> = (0..shape.total() * 2).map(|_| random.uniform()).collect();
+        let goal = Goal::new(&plan, 2, &target);
+        let mut grads = vec![0.0; model.params.len()];
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let (loss, _) = pool.install(|| rollout.gradient(&plan, &start, &goal, &mut grads));
+        assert_eq!(rollout.parts.len(), 4);
+        assert_eq!(rollout.kept.is_empty(), kept_bytes == 0);
+        (loss.to_bits(), grads.iter().map(|g| g.to_bits()).collect())
+    }
+
+    #[test]
+    fn any_number_of_threads_gives_the_same_bits() {
+        let alone = gradient_in_parts(1, KEPT_BYTES);
+        assert!(gradient_in_parts(2, KEPT_BYTES) == alone);
+        assert!(gradient_in_parts(3, KEPT_BYTES) == alone);
+    }
+
+    #[test]
+    fn kept_inputs_change_no_bits() {
+        assert!(gradient_in_parts(1, 0) == gradient_in_parts(1, KEPT_BYTES));
     }
 }

@@ -48,7 +48,7 @@ pub enum Outcome {
     Running,
     /// It learned what it should.
     Succeeded,
-    /// It used up its updates.
+    /// It used up its updates, or could not succeed any more with those that were left.
     Exhausted,
 }
 
@@ -111,6 +111,12 @@ impl Attempt {
             settings.optimizer.step(&mut self.optimizer, values, grads, rate, settings.clip);
         }
         Ok(())
+    }
+
+    /// True if the updates that are left are too few for a success, whatever they bring.
+    pub fn is_hopeless(&self, settings: &Settings) -> bool {
+        let needed = settings.stable - self.streak % settings.stable;
+        self.outcome == Outcome::Running && settings.updates - self.update < needed
     }
 
     fn record(&mut self, losses: Losses, values: &[f32]) {

@@ -1,5 +1,7 @@
 //! Seeds and restarts: attempts one after another, or several side by side.
 //!
+//! An attempt that cannot succeed any more makes way for the next seed, if there is one.
+//!
 //! Which attempt wins does not depend on the number of threads: a seed that succeeds stops those behind it,
 //! and waits for those before it.
 
@@ -78,7 +80,8 @@ pub fn run<T: Task>(
             if index >= options.seeds.len() || pointless() {
                 return;
             }
-            let result = attempt(options, options.seeds[index], &make, observer, &pointless);
+            let another = options.until_success && index + 1 < options.seeds.len();
+            let result = attempt(options, options.seeds[index], another, &make, observer, &pointless);
             match &result {
                 Ok(attempt) if attempt.outcome == Outcome::Succeeded => {
                     first_success.fetch_min(index, Ordering::SeqCst);
@@ -107,10 +110,11 @@ pub fn run<T: Task>(
     Ok(attempts)
 }
 
-/// Trains one seed to its end, or until it is pointless.
+/// Trains one seed to its end, or until it is pointless; with another seed to follow, until it is hopeless.
 fn attempt<T: Task>(
     options: &Options,
     seed: u64,
+    another: bool,
     make: &impl Fn(u64) -> Result<T, TaskError>,
     observer: &impl Observer,
     pointless: &impl Fn() -> bool,
@@ -126,6 +130,9 @@ fn attempt<T: Task>(
     let (begin, mut saved) = (Instant::now(), Instant::now());
     while attempt.outcome == Outcome::Running && !pointless() {
         attempt.advance(&mut task, &options.settings)?;
+        if another && attempt.is_hopeless(&options.settings) {
+            attempt.outcome = Outcome::Exhausted;
+        }
         attempt.seconds = before + begin.elapsed().as_secs_f64();
         observer.updated(&attempt);
         if let Some(path) = path.as_ref().filter(|_| saved.elapsed() >= options.interval) {
@@ -174,6 +181,15 @@ mod tests {
             let expected = [(90, Outcome::Exhausted), (80, Outcome::Exhausted), (1, Outcome::Succeeded)];
             assert_eq!(outcomes(&attempts)[..3], expected);
         }
+    }
+
+    #[test]
+    fn a_seed_without_a_chance_makes_way_for_the_next_but_the_last_runs_on() {
+        let options = options(vec![90, 80]);
+        let attempts = run(&options, |seed| Ok(Threes::new(seed)), &Quiet, &AtomicBool::new(false)).unwrap();
+        let stable = options.settings.stable;
+        assert_eq!([attempts[0].update, attempts[1].update], [40 - stable + 1, 40]);
+        assert!(attempts.iter().all(|a| a.outcome == Outcome::Exhausted && a.streak == 0));
     }
 
     #[test]

@@ -234,12 +234,22 @@ fn update_block<S: Simd>(
     quantities: &mut [Quantities],
 ) {
     let mut p = load_block(simd, logits);
-    let most = p.iter().fold(p[0], |most, &x| most.max_precise(x));
-    let mut total = f32x8::splat(simd, 0.0);
-    for p in &mut p {
-        *p = exp(simd, *p - most);
-        total += *p;
+    // Four chains each for maximum and sum: their latency would be most of the time.
+    let mut most = [p[0], p[1], p[2], p[3]];
+    for p in p.chunks_exact(4).skip(1) {
+        for (most, p) in most.iter_mut().zip(p) {
+            *most = most.max(*p);
+        }
     }
+    let most = most[0].max(most[1]).max(most[2].max(most[3]));
+    let mut total = [f32x8::splat(simd, 0.0); 4];
+    for p in p.chunks_exact_mut(4) {
+        for (total, p) in total.iter_mut().zip(p) {
+            *p = exp(simd, *p - most);
+            *total += *p;
+        }
+    }
+    let total = (total[0] + total[1]) + (total[2] + total[3]);
     let scale = f32x8::splat(simd, 1.0) / total;
     for (p, to) in p.iter_mut().zip(probabilities) {
         *p *= scale;
@@ -306,7 +316,7 @@ fn exp<S: Simd>(simd: S, x: f32x8<S>) -> f32x8<S> {
     const COEFFICIENTS: [f32; 8] =
         [1.0, 1.0, 0.5, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0];
     // A product with zero is zero for every number and nothing else.
-    let x = x.max_precise(f32x8::splat(simd, -87.0)) + x * 0.0;
+    let x = x.max(f32x8::splat(simd, -87.0)) + x * 0.0;
     let n = (x * std::f32::consts::LOG2_E).round_ties_even();
     // ln 2 in two parts: the first has trailing zeros, so n times it is exact.
     let r = n.mul_add(f32x8::splat(simd, -0.693_359_4), x);

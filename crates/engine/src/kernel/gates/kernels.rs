@@ -350,6 +350,7 @@ fn forward_gate<'a, S: Simd>(
     for ((a, b), out) in a.iter().zip(b).zip(out) {
         for v in 0..vectors::<S>() {
             let (a, b) = (load(simd, a, v), load(simd, b, v));
+            // One sum for the adders, which are idle: three multiply-adds wait for each other's units.
             store::<S>(a.mul_add(b * c3 + c1, b.mul_add(c2, c0)), out, v);
         }
     }

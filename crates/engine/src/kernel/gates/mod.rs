@@ -14,14 +14,14 @@
 //! gradient:  infer, keeping every row; then for each layer from the last, for each gate:
 //!              g = c3 * gradient of out            (scaled once, the sums are divided by c3 at the end)
 //!              gradient of a += g (b + c1/c3)
-//!              gradient of b += g (a + c2/c3)
+//!              gradient of b += ga + g c2/c3
 //!              sums          += g, ga, gb, gab     (the gradient of the four coefficients, times c3)
 //! ```
 //!
 //! The gates of a layer are visited along trails: walks through the graph whose nodes are rows and whose
 //! edges are gates, so that operand `b` of a gate is operand `a` of the next one and its pending gradient
-//! stays in registers ([`Program`]). The scaling by `c3` moves two multiplications per gate from the
-//! multiply-add units to the adders: six of the former and four of the latter remain.
+//! stays in registers ([`Program`]). The scaling by `c3` saves a multiplication: six multiply-adds and three
+//! additions a lane remain.
 //!
 //! Small networks that all channels of an automaton share run on longer rows ([`Kernels`]).
 

@@ -422,6 +422,25 @@ mod tests {
         (ours - theirs).abs() <= 2e-5 * scale.max(theirs.abs())
     }
 
+    /// Blocks of four sums, from vectors whose lane `i` is `i`, `100 + i`, `200 + i`, `300 + i`.
+    #[inline(always)]
+    fn folded<S: Simd>(simd: S) -> Vec<f32> {
+        let vector = |base: usize| S::f32s::from_fn(simd, |i| (100 * base + i) as f32);
+        let mut out = vec![0.0; S::f32s::LEN];
+        fold(simd, [vector(0), vector(1), vector(2), vector(3)]).store_slice(&mut out);
+        out
+    }
+
+    #[test]
+    fn a_fold_adds_up_blocks_of_lanes() {
+        for level in [Level::new(), Level::baseline()] {
+            let out = dispatch!(level, simd => folded(simd));
+            for (i, &sum) in out.iter().enumerate() {
+                assert_eq!(sum, (400 * (i % 4) + 16 * (i / 4) + 6) as f32);
+            }
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
