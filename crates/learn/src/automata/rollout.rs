@@ -27,6 +27,7 @@ use super::cells::{Plan, Step};
 use super::model::Model;
 use part::{Job, Network, Networks, Part, add};
 
+use goal::GRADIENT_SCALE;
 pub use goal::Goal;
 
 /// Memory for the update's inputs of all steps. Beyond it they are computed again on the way back.
@@ -250,6 +251,7 @@ impl Rollout {
                 let lane_entry = |lane| if first + lane <= step.computed { (first + lane) as u32 } else { 0 };
                 let entries = std::array::from_fn(lane_entry);
                 transpose::gather(after, stride, &entries, 0..networks.channels, grads, |c| c);
+                goal::drop_negligible(grads);
                 networks.update.program.gradient(&networks.update.coefficients, inputs, grads, update, work);
                 part.perception_gradient(networks, before, stride, tile, t == 0);
             }
@@ -288,6 +290,9 @@ impl Rollout {
             part.perceive.add_to(&n.perceive.program, &n.perceive_table, &mut self.perceive_grads);
             part.update.add_to(&n.update.program, &n.update_table, &mut self.update_grads);
             part.last.add_to(&n.last.program, &n.update_table, &mut self.update_grads);
+        }
+        for grad in self.perceive_grads.iter_mut().chain(&mut self.update_grads).flatten() {
+            *grad *= 1.0 / GRADIENT_SCALE;
         }
         let (perceive, update) = grads.split_at_mut(self.perceive_grads.len() * 16);
         n.perceive_table.logit_gradients(&self.perceive_grads, perceive);

@@ -16,7 +16,8 @@ use crate::kernel::transpose::{BLOCK, transpose_block, transpose_quarters};
 pub const FUNCTIONS: usize = 16;
 
 /// The smallest |c3| that the backward pass divides by. The gradients of a gate's operands are as if c3 had
-/// been this large: an absolute error of 1e-12 in a coefficient of order 1.
+/// been this large: an absolute error of 1e-12 in a coefficient of order 1, far below its rounding. Coefficients
+/// that are smaller are zero.
 const SMALLEST_C3: f32 = 1e-12;
 
 /// c0 to c3 of one gate, operands in the order of its op.
@@ -29,7 +30,14 @@ pub(super) struct Backward {
     pub c3: f32,
     pub c1_by_c3: f32,
     pub c2_by_c3: f32,
+    /// Operands that the gate does not depend on: [`DEAD_A`], [`DEAD_B`].
+    pub dead: u32,
 }
+
+/// The gate does not depend on operand `a`: it takes no part in its gradient.
+pub(super) const DEAD_A: u32 = 1;
+/// The gate does not depend on operand `b`.
+pub(super) const DEAD_B: u32 = 2;
 
 /// What the passes need of one gate: c0, c1, c2, c3, c3 kept away from 0, c1/c3, c2/c3, 1/c3.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,7 +114,10 @@ impl Coefficients {
             let exchange = |x, y| if source.swapped { (y, x) } else { (x, y) };
             let ((c1, c2), (by1, by2)) = (exchange(c1, c2), exchange(by1, by2));
             *forward = Forward([c0, c1, c2, c3]);
-            *backward = Backward { c3: away, c1_by_c3: by1, c2_by_c3: by2 };
+            let no = |c: f32| c.abs() <= SMALLEST_C3;
+            let dead = |c: f32, operand: u32| if no(c) && no(c3) { operand } else { 0 };
+            let dead = dead(c1, DEAD_A) | dead(c2, DEAD_B);
+            *backward = Backward { c3: away, c1_by_c3: by1, c2_by_c3: by2, dead };
         }
     }
 }
@@ -255,9 +266,12 @@ fn update_block<S: Simd>(
         *p *= scale;
         p.store_slice(to);
     }
-    let [t11, t10, t01, t00] = truth_table(&p);
-    let (c1, c2) = (t10 - t00, t01 - t00);
-    let c3 = (t11 - t10) - c2;
+    // The same sums without the terms that cancel: gates that training has not touched have c2 = c3 = 0 exactly.
+    let [_, _, _, t00] = truth_table(&p);
+    let c1 = (p[3] + (p[2] + p[6] + p[7])) - (p[8] + p[9] + p[12] + p[13]);
+    let c2 = (p[5] + (p[4] + p[6] + p[7])) - (p[8] + p[9] + p[10] + p[11]);
+    let twice = p[9] - p[6];
+    let c3 = ((p[1] - p[2]) + (p[8] - p[4])) + ((p[11] - p[7]) + (p[13] - p[14])) + (twice + twice);
     let away = c3.abs().max_precise(f32x8::splat(simd, SMALLEST_C3)).copysign(c3);
     let inverse = f32x8::splat(simd, 1.0) / away;
     let by_quantity = [t00, c1, c2, c3, away, c1 * inverse, c2 * inverse, inverse];

@@ -7,7 +7,7 @@
 
 use fearless_simd::{Level, Simd, dispatch, prelude::*};
 
-use super::coefficients::{Backward, Coefficients, Forward, Sums};
+use super::coefficients::{Backward, Coefficients, DEAD_A, DEAD_B, Forward, Sums};
 use super::program::{ADD_A, ADD_B, BEGIN, CompiledLayer, END, Op, SIDE_A, SIDE_B};
 use super::{LANES, Program, Row};
 
@@ -255,7 +255,13 @@ fn backward_layer<S: Simd>(
     let mut pending = [S::f32s::splat(simd, 0.0); MOST_VECTORS];
     for ((op, c), sums) in layer.ops.iter().zip(settings).zip(sums.chunks_exact_mut(S::f32s::LEN)) {
         // SAFETY: a and b are below layer.inputs, out is below layer.outputs.
-        unsafe { backward_gate(simd, op, c, &tile, &mut pending, sums) };
+        unsafe {
+            if c.dead & DEAD_A == 0 {
+                backward_gate::<S, true>(simd, op, c, &tile, &mut pending, sums);
+            } else {
+                backward_gate::<S, false>(simd, op, c, &tile, &mut pending, sums);
+            }
+        }
     }
 }
 
@@ -269,7 +275,7 @@ struct Tile {
 /// # Safety
 /// The op's rows lie within the tile.
 #[inline(always)]
-unsafe fn backward_gate<S: Simd>(
+unsafe fn backward_gate<S: Simd, const DEPENDS_ON_A: bool>(
     simd: S,
     op: &Op,
     c: &Backward,
@@ -312,7 +318,8 @@ unsafe fn backward_gate<S: Simd>(
         unsafe {
             let (a, b, g) = (load(simd, a, v), load(simd, b, v), load(simd, g, v) * c3);
             let ga = g * a;
-            store::<S>(g.mul_add(b + by_a, *pending), to_a, v);
+            let total = if DEPENDS_ON_A { g.mul_add(b + by_a, *pending) } else { *pending };
+            store::<S>(total, to_a, v);
             *pending = g.mul_add(by_b, ga);
             // The first vector starts the sums: nothing to add to.
             sum = if v == 0 {
@@ -324,6 +331,10 @@ unsafe fn backward_gate<S: Simd>(
     }
     let folded = fold(simd, sum) + S::f32s::from_slice(simd, sums);
     folded.store_slice(sums);
+    if c.dead & DEAD_B != 0 {
+        // Nothing, and exactly so: what is nearly nothing would become subnormal, and slow, further on.
+        *pending = [zero; MOST_VECTORS];
+    }
     if op.flags & END != 0 {
         let to_b = if op.flags & SIDE_B != 0 { side_b } else { b };
         for (v, &pending) in pending.iter().enumerate().take(vectors::<S>()) {

@@ -1,6 +1,20 @@
 //! The loss of a roll-out's last state: squared distance from the targets of all cells, entry by entry.
 
+use gatework_engine::kernel::gates::Row;
+
 use crate::automata::cells::{Plan, Step};
+
+/// Gradients within a roll-out are this many times what they are. Deep in a network whose gates mostly pass one
+/// operand through, the other one's gradient is tiny, and numbers that become subnormal are slow. A power of two:
+/// nothing is rounded; gradients up to 1e14 still fit.
+pub(super) const GRADIENT_SCALE: f32 = (1u128 << 80) as f32;
+
+/// Gradients of a state below 1e-20 are zero: no optimiser can tell, and they would become subnormal further on.
+pub(super) fn drop_negligible(grads: &mut [Row]) {
+    for value in grads.iter_mut().flat_map(|row| &mut row.0) {
+        *value = if value.abs() < 1e-20 * GRADIENT_SCALE { 0.0 } else { *value };
+    }
+}
 
 /// What the last state should be, entry by entry.
 #[derive(Clone, Debug)]
@@ -46,7 +60,7 @@ impl Goal {
     pub(super) fn charge(&self, entry: usize, channel: usize, value: &mut f32) -> f64 {
         let weight = self.weight[entry];
         let off = *value - self.mean[entry * self.channels + channel];
-        *value = 2.0 * weight * off;
+        *value = 2.0 * weight * off * GRADIENT_SCALE;
         f64::from(weight) * f64::from(off).powi(2)
     }
 }
