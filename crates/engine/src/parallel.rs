@@ -3,9 +3,16 @@
 //! A result that is summed part by part, in the order of the parts, has the same bits with 1, 2 or 64
 //! threads. [`parts`] says how many parts some work is worth, [`for_each`] runs them.
 
-/// Into how many parts `units` of work (tiles of one step, for example) are split: a power of two, at least
-/// two units each, and few enough that the sums every part keeps do not crowd the caches.
-pub fn parts(units: usize) -> usize {
+/// Units of work (tiles, for example) that are not worth a second thread: waking it takes longer.
+const FEW: usize = 16;
+
+/// Into how many parts `units` of work that can be done at the same time (tiles of one step) are split, out of
+/// `total` in all steps: a power of two, at least two units each, and few enough that the sums every part keeps
+/// do not crowd the caches.
+pub fn parts(units: usize, total: usize) -> usize {
+    if total < FEW {
+        return 1;
+    }
     let at_most = power_of_two_below(units / 2);
     at_most.min(power_of_two_below(units / 16).max(4))
 }
@@ -45,6 +52,8 @@ mod tests {
 
     #[test]
     fn small_work_is_split_for_few_threads_and_large_work_for_many() {
-        assert_eq!([0, 1, 2, 4, 8, 16, 60, 64, 128, 4096].map(parts), [1, 1, 1, 2, 4, 4, 4, 4, 8, 256]);
+        let parts_of = |units| parts(units, 20 * units);
+        assert_eq!([0, 1, 2, 4, 8, 16, 60, 64, 128, 4096].map(parts_of), [1, 1, 1, 2, 4, 4, 4, 4, 8, 256]);
+        assert_eq!(parts(6, 6), 1, "too little for a second thread");
     }
 }

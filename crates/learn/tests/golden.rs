@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use gatework_engine::kernel::gates::{Layer, Wires};
 use gatework_learn::automata::cells::{Planner, Shape};
 use gatework_learn::automata::model::{FirstLayer, Model, ModelShape};
-use gatework_learn::automata::rollout::{Goal, Rollout};
+use gatework_learn::automata::rollout::{Boards, Goal, Rollout};
 use gatework_learn::gates::Wiring;
 use gatework_learn::optim::{Clip, Optimizer};
 use gatework_logic::{Boundary, Grid, Simulator};
@@ -133,7 +133,8 @@ fn check(name: &str, bytes: &[u8]) {
     for (step, &expected) in losses.iter().enumerate() {
         model.params.zero_grads();
         rollout.set_logits(&model.params.values);
-        let (loss, _) = rollout.gradient(&plan, &start, &goal, &mut model.params.grads);
+        let boards = Boards { plan: &plan, start: &start, goal: &goal };
+        let (loss, _) = rollout.gradient(&[boards], &mut model.params.grads);
         let off = (loss - f64::from(expected)).abs();
         assert!(
             off <= 1e-4 * f64::from(expected).abs(),

@@ -126,7 +126,8 @@ impl Train {
         };
         // One seed takes the threads that its work is worth; what is left goes to seeds beside it.
         let cells = experiment.automaton.grid.iter().product::<usize>() * training.batch;
-        let useful = parallel::parts(cells.div_ceil(LANES)).min(threads);
+        let tiles = cells.div_ceil(LANES);
+        let useful = parallel::parts(tiles, tiles.saturating_mul(experiment.automaton.steps)).min(threads);
         let threads_each = if self.seeds.is_some() { 1 } else { useful };
         Options {
             settings: settings(experiment),

@@ -10,9 +10,10 @@
 //!                    of state t; what happens between is computed again
 //! ```
 //!
-//! Only the states and the update's inputs are kept. The tiles of a step are shared out among a number of
-//! parts that depends on the work only; each has its own sums, and they are added in order, so the result
-//! has the same bits on any number of threads.
+//! Only the states and the update's inputs are kept. Groups of boards roll independently of each other; within a
+//! group the tiles of a step are shared out among parts. How many groups and parts there are depends on the work
+//! only; each part has its own sums, and they are added in order, so the result has the same bits on any number of
+//! threads.
 
 mod goal;
 mod part;
@@ -42,21 +43,46 @@ pub struct Times {
     pub backward: Duration,
 }
 
-/// Everything that a roll-out needs, made once for a model.
+/// A group of boards to be rolled out: which cells to compute, what they start from, what they should become.
+#[derive(Clone, Copy, Debug)]
+pub struct Boards<'a> {
+    /// The cells to compute.
+    pub plan: &'a Plan,
+    /// Entries of the start state behind entry 0, [`Rollout::stride`] numbers each.
+    pub start: &'a [f32],
+    /// The target.
+    pub goal: &'a Goal,
+}
+
+/// Everything that roll-outs need, made once for a model.
 #[derive(Debug)]
 pub struct Rollout {
+    shared: Shared,
+    rolls: Vec<Roll>,
+    perceive_grads: Vec<[f32; 4]>,
+    update_grads: Vec<[f32; 4]>,
+}
+
+/// What all groups of boards have in common.
+#[derive(Debug)]
+struct Shared {
     networks: Networks,
     stride: usize,
+    kept_bytes: usize,
+}
+
+/// The roll-out of one group of boards.
+#[derive(Debug, Default)]
+struct Roll {
     parts: Vec<Part>,
     states: Vec<Vec<f32>>,
     kept: Vec<Row>,
-    kept_bytes: usize,
     /// Gradient of the state after the step that is next on the way back.
     grads: Vec<f32>,
     /// Becomes the gradient of the state before it.
     grads_before: Vec<f32>,
-    perceive_grads: Vec<[f32; 4]>,
-    update_grads: Vec<[f32; 4]>,
+    loss: f64,
+    times: Times,
 }
 
 impl Rollout {
@@ -71,28 +97,23 @@ impl Rollout {
             perceive_table: GateTable::new(model.perceive_gates()),
             update_table: GateTable::new(model.update.gates()),
         };
+        let stride = model.shape.channels.next_multiple_of(transpose::BLOCK);
         Ok(Rollout {
-            stride: model.shape.channels.next_multiple_of(transpose::BLOCK),
-            parts: Vec::new(),
-            states: Vec::new(),
-            kept: Vec::new(),
-            kept_bytes: KEPT_BYTES,
-            grads: Vec::new(),
-            grads_before: Vec::new(),
+            shared: Shared { networks, stride, kept_bytes: KEPT_BYTES },
+            rolls: Vec::new(),
             perceive_grads: vec![[0.0; 4]; model.perceive_gates()],
             update_grads: vec![[0.0; 4]; model.update.gates()],
-            networks,
         })
     }
 
     /// Numbers from one entry of a state to the next: the channels, and zeros up to a multiple of 8.
     pub fn stride(&self) -> usize {
-        self.stride
+        self.shared.stride
     }
 
     /// Takes over the logits. To be called whenever they have changed.
     pub fn set_logits(&mut self, logits: &[f32]) {
-        let n = &mut self.networks;
+        let n = &mut self.shared.networks;
         let (perceive, update) = logits.split_at(self.perceive_grads.len() * 16);
         n.perceive_table.update(perceive);
         n.update_table.update(update);
@@ -104,46 +125,93 @@ impl Rollout {
     /// Runs all steps and returns the last state, entry by entry. `start` holds the entries of the start state
     /// behind entry 0, [`stride`](Self::stride) numbers each.
     pub fn forward(&mut self, plan: &Plan, start: &[f32]) -> &[f32] {
-        self.prepare(plan, start, 0);
+        self.rolls.resize_with(1, Roll::default);
+        self.rolls[0].forward(&self.shared, plan, start)
+    }
+
+    /// Loss after the last step, summed over the groups; adds its gradient to `grads`, which lie as the logits do.
+    pub fn gradient(&mut self, groups: &[Boards<'_>], grads: &mut [f32]) -> (f64, Times) {
+        let begin = Instant::now();
+        self.rolls.resize_with(groups.len(), Roll::default);
+        let shared = &self.shared;
+        let jobs = self.rolls.iter_mut().zip(groups).collect();
+        parallel::for_each(jobs, |(roll, boards): (&mut Roll, _)| {
+            roll.gradient(shared, boards, groups.len())
+        });
+        self.add_gradients(grads);
+        let loss = self.rolls.iter().map(|roll| roll.loss).sum();
+        // Groups may run side by side: the passes share the time that went by.
+        let (forward, backward) = self.rolls.iter().fold((0.0, 0.0), |(forward, backward), roll| {
+            (forward + roll.times.forward.as_secs_f64(), backward + roll.times.backward.as_secs_f64())
+        });
+        let whole = begin.elapsed();
+        let forward = whole.mul_f64(forward / (forward + backward).max(1e-9));
+        (loss, Times { forward, backward: whole - forward })
+    }
+
+    /// From the parts' sums to the gradients of the logits.
+    fn add_gradients(&mut self, grads: &mut [f32]) {
+        let n = &self.shared.networks;
+        self.perceive_grads.fill([0.0; 4]);
+        self.update_grads.fill([0.0; 4]);
+        for part in self.rolls.iter().flat_map(|roll| &roll.parts) {
+            part.perceive.add_to(&n.perceive.program, &n.perceive_table, &mut self.perceive_grads);
+            part.update.add_to(&n.update.program, &n.update_table, &mut self.update_grads);
+            part.last.add_to(&n.last.program, &n.update_table, &mut self.update_grads);
+        }
+        for grad in self.perceive_grads.iter_mut().chain(&mut self.update_grads).flatten() {
+            *grad *= 1.0 / GRADIENT_SCALE;
+        }
+        let (perceive, update) = grads.split_at_mut(self.perceive_grads.len() * 16);
+        n.perceive_table.logit_gradients(&self.perceive_grads, perceive);
+        n.update_table.logit_gradients(&self.update_grads, update);
+    }
+}
+
+impl Roll {
+    fn forward(&mut self, shared: &Shared, plan: &Plan, start: &[f32]) -> &[f32] {
+        self.prepare(shared, plan, start, 0, 1);
         for t in 0..plan.steps.len() {
-            self.forward_step(plan, t, None);
+            self.forward_step(shared, plan, t, None);
         }
         &self.states[plan.steps.len()]
     }
 
-    /// Loss after the last step; adds its gradient to `grads`, which lie as the logits do.
-    pub fn gradient(&mut self, plan: &Plan, start: &[f32], goal: &Goal, grads: &mut [f32]) -> (f64, Times) {
+    /// Loss, sums of the gradients and times of one group out of `groups`.
+    fn gradient(&mut self, shared: &Shared, boards: &Boards<'_>, groups: usize) {
         let begin = Instant::now();
+        let Boards { plan, start, goal } = *boards;
         let steps = plan.steps.len();
-        let inputs = self.networks.update.program.inputs();
+        let inputs = shared.networks.update.program.inputs();
         // Where the kept inputs of each step begin; the last step needs none.
         let mut offsets = vec![0];
         for step in plan.iter().take(steps - 1) {
             offsets.push(offsets[offsets.len() - 1] + step.tiles.len() * inputs);
         }
         let rows = offsets[steps - 1];
-        let keep = rows * size_of::<Row>() <= self.kept_bytes;
-        self.prepare(plan, start, if keep { rows } else { 0 });
+        let keep = rows * size_of::<Row>() * groups <= shared.kept_bytes;
+        self.prepare(shared, plan, start, if keep { rows } else { 0 }, groups);
         for (t, &offset) in offsets.iter().enumerate().take(steps - 1) {
-            self.forward_step(plan, t, keep.then_some(offset));
+            self.forward_step(shared, plan, t, keep.then_some(offset));
         }
         let middle = Instant::now();
 
-        self.last_step(plan, goal);
+        self.last_step(shared, plan, goal);
         for (t, &offset) in offsets.iter().enumerate().take(steps - 1).rev() {
-            self.backward_step(plan, t, keep.then_some(offset));
+            self.backward_step(shared, plan, t, keep.then_some(offset));
         }
-        self.add_gradients(grads);
-        let loss = goal.remainder + self.parts.iter().map(|part| part.loss).sum::<f64>();
-        (loss, Times { forward: middle - begin, backward: middle.elapsed() })
+        self.loss = goal.remainder + self.parts.iter().map(|part| part.loss).sum::<f64>();
+        self.times = Times { forward: middle - begin, backward: middle.elapsed() };
     }
 
     /// Makes room for a plan's states and sets everything that is summed to zero.
-    fn prepare(&mut self, plan: &Plan, start: &[f32], kept: usize) {
+    fn prepare(&mut self, shared: &Shared, plan: &Plan, start: &[f32], kept: usize, groups: usize) {
         let units = plan.iter().map(|step| step.tiles.len()).max().unwrap_or(0);
-        self.parts.truncate(parallel::parts(units));
-        while self.parts.len() < parallel::parts(units) {
-            self.parts.push(Part::new(&self.networks));
+        let total: usize = plan.iter().map(|step| step.tiles.len()).sum();
+        let parts = (parallel::parts(units * groups, total * groups) / groups).max(1);
+        self.parts.truncate(parts);
+        while self.parts.len() < parts {
+            self.parts.push(Part::new(&shared.networks));
         }
         for part in &mut self.parts {
             part.loss = 0.0;
@@ -154,15 +222,15 @@ impl Rollout {
         self.states.resize_with(plan.steps.len() + 1, Vec::new);
         let entries = std::iter::once(plan.start_entries).chain(plan.iter().map(Step::entries));
         for (state, entries) in self.states.iter_mut().zip(entries) {
-            state.resize(entries * self.stride, 0.0);
+            state.resize(entries * shared.stride, 0.0);
         }
-        self.states[0][self.stride..].copy_from_slice(start);
+        self.states[0][shared.stride..].copy_from_slice(start);
         self.kept.resize(kept, Row::ZERO);
     }
 
-    fn forward_step(&mut self, plan: &Plan, t: usize, kept: Option<usize>) {
+    fn forward_step(&mut self, shared: &Shared, plan: &Plan, t: usize, kept: Option<usize>) {
         let step = &plan.distinct[plan.steps[t]];
-        let (networks, stride) = (&self.networks, self.stride);
+        let (networks, stride) = (&shared.networks, shared.stride);
         let (before, after) = self.states.split_at_mut(t + 1);
         let (before, after) = (&before[t][..], &mut after[0][..]);
         let (computed, keep) = after[stride..].split_at_mut(step.computed * stride);
@@ -188,10 +256,10 @@ impl Rollout {
     }
 
     /// Forward, loss and backward of the last step. Leaves the gradient of the state before it.
-    fn last_step(&mut self, plan: &Plan, goal: &Goal) {
+    fn last_step(&mut self, shared: &Shared, plan: &Plan, goal: &Goal) {
         let t = plan.steps.len() - 1;
         let step = &plan.distinct[plan.steps[t]];
-        let (networks, stride) = (&self.networks, self.stride);
+        let (networks, stride) = (&shared.networks, shared.stride);
         let before = &self.states[t][..];
         let jobs = Job::split(step, &mut self.parts, &mut [], None, stride, 0);
         parallel::for_each(jobs, |job| {
@@ -224,12 +292,12 @@ impl Rollout {
                 self.grads[entry * stride + channel] = value;
             }
         }
-        self.collect(plan, t);
+        self.collect(shared, plan, t);
     }
 
-    fn backward_step(&mut self, plan: &Plan, t: usize, kept: Option<usize>) {
+    fn backward_step(&mut self, shared: &Shared, plan: &Plan, t: usize, kept: Option<usize>) {
         let step = &plan.distinct[plan.steps[t]];
-        let (networks, stride) = (&self.networks, self.stride);
+        let (networks, stride) = (&shared.networks, shared.stride);
         let (before, after) = (&self.states[t][..], &self.grads[..]);
         let kept = kept.map(|at| &mut self.kept[at..]);
         let jobs = Job::split(step, &mut self.parts, &mut [], kept, stride, networks.update.program.inputs());
@@ -256,16 +324,16 @@ impl Rollout {
                 part.perception_gradient(networks, before, stride, tile, t == 0);
             }
         });
-        self.collect(plan, t);
+        self.collect(shared, plan, t);
     }
 
     /// Adds up the parts' gradients of the state before step `t`.
-    fn collect(&mut self, plan: &Plan, t: usize) {
+    fn collect(&mut self, shared: &Shared, plan: &Plan, t: usize) {
         if t == 0 {
             return;
         }
         let step = &plan.distinct[plan.steps[t]];
-        let stride = self.stride;
+        let stride = shared.stride;
         let mut grads = std::mem::take(&mut self.grads_before);
         grads.clear();
         grads.resize(self.states[t].len(), 0.0);
@@ -279,24 +347,6 @@ impl Rollout {
             add(&mut grads[begin..begin + window.len()], window);
         }
         self.grads_before = std::mem::replace(&mut self.grads, grads);
-    }
-
-    /// From the parts' sums to the gradients of the logits.
-    fn add_gradients(&mut self, grads: &mut [f32]) {
-        let n = &self.networks;
-        self.perceive_grads.fill([0.0; 4]);
-        self.update_grads.fill([0.0; 4]);
-        for part in &self.parts {
-            part.perceive.add_to(&n.perceive.program, &n.perceive_table, &mut self.perceive_grads);
-            part.update.add_to(&n.update.program, &n.update_table, &mut self.update_grads);
-            part.last.add_to(&n.last.program, &n.update_table, &mut self.update_grads);
-        }
-        for grad in self.perceive_grads.iter_mut().chain(&mut self.update_grads).flatten() {
-            *grad *= 1.0 / GRADIENT_SCALE;
-        }
-        let (perceive, update) = grads.split_at_mut(self.perceive_grads.len() * 16);
-        n.perceive_table.logit_gradients(&self.perceive_grads, perceive);
-        n.update_table.logit_gradients(&self.update_grads, update);
     }
 }
 
@@ -315,11 +365,12 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// Grids of any size, both boundaries, any number of channels, with and without masks.
+        /// Grids of any size, both boundaries, any number of channels, with and without masks, samples together
+        /// or apart.
         #[test]
         fn the_rollout_agrees_with_the_naive_twin(
             samples in 1usize..3, height in 1usize..8, width in 1usize..8, steps in 1usize..4,
-            channels in 3usize..10, kernels in 1usize..3, torus: bool, asynchronous: bool, random_wiring: bool, seed: u64,
+            channels in 3usize..10, kernels in 1usize..3, torus: bool, asynchronous: bool, random_wiring: bool, apart: bool, seed: u64,
         ) {
             let mut random = Random::new(seed, Purpose::Check, 0);
             let boundary = if torus { Boundary::Torus } else { Boundary::Zeros };
@@ -346,7 +397,9 @@ mod tests {
             let start: Vec<f32> = (0..shape.total() * channels).map(|_| random.uniform()).collect();
             let target: Vec<f32> = (0..shape.total() * loss_channels).map(|_| random.uniform()).collect();
 
-            let plan = Planner::new(shape).separate(steps, masks.as_deref());
+            let groups = if apart { samples } else { 1 };
+            let group = Shape { samples: samples / groups, ..shape };
+            let plan = Planner::new(group).separate(steps, masks.as_deref());
             let mut rollout = Rollout::new(&model, loss_channels).unwrap();
             rollout.set_logits(&model.params.values);
             let stride = rollout.stride();
@@ -354,9 +407,13 @@ mod tests {
             for (to, from) in padded.chunks_exact_mut(stride).zip(start.chunks_exact(channels)) {
                 to[..channels].copy_from_slice(from);
             }
-            let goal = Goal::new(&plan, loss_channels, &target);
+            let targets = target.chunks_exact(group.total() * loss_channels);
+            let goals: Vec<Goal> = targets.map(|target| Goal::new(&plan, loss_channels, target)).collect();
+            let starts = padded.chunks_exact(group.total() * stride);
+            let boards: Vec<Boards<'_>> =
+                starts.zip(&goals).map(|(start, goal)| Boards { plan: &plan, start, goal }).collect();
             let mut grads = vec![0.0; model.params.len()];
-            let (loss, _) = rollout.gradient(&plan, &padded, &goal, &mut grads);
+            let (loss, _) = rollout.gradient(&boards, &mut grads);
 
             let naive = Naive { model: &model, shape, steps, masks: masks.as_deref() };
             let wide = |v: &[f32]| v.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
@@ -369,7 +426,7 @@ mod tests {
         }
     }
 
-    /// Loss and gradient of a small model on grids that make four parts, the last tile partly used.
+    /// Loss and gradient of a small model on grids that make several parts, the last tile partly used.
     fn gradient_in_parts(threads: usize, kept_bytes: usize) -> (u64, Vec<u32>) {
         let mut random = Random::new(5, Purpose::Check, 0);
         let model_shape = ModelShape {
@@ -388,7 +445,7 @@ mod tests {
         let shape = Shape { samples: 2, height: 12, width: 13, boundary: Boundary::Zeros };
         let plan = Planner::new(shape).separate(3, None);
         let mut rollout = Rollout::new(&model, 2).unwrap();
-        rollout.kept_bytes = kept_bytes;
+        rollout.shared.kept_bytes = kept_bytes;
         rollout.set_logits(&model.params.values);
         let start: Vec<f32> = (0..shape.total() * rollout.stride())
             .map(|i| if i % rollout.stride() < model_shape.channels { random.uniform() } else { 0.0 })
@@ -397,9 +454,11 @@ mod tests {
         let goal = Goal::new(&plan, 2, &target);
         let mut grads = vec![0.0; model.params.len()];
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        let (loss, _) = pool.install(|| rollout.gradient(&plan, &start, &goal, &mut grads));
-        assert_eq!(rollout.parts.len(), 4);
-        assert_eq!(rollout.kept.is_empty(), kept_bytes == 0);
+        // Twice the same boards: two groups of two parts each.
+        let boards = Boards { plan: &plan, start: &start, goal: &goal };
+        let (loss, _) = pool.install(|| rollout.gradient(&[boards, boards], &mut grads));
+        assert!(rollout.rolls.len() == 2 && rollout.rolls.iter().all(|roll| roll.parts.len() == 2));
+        assert!(rollout.rolls.iter().all(|roll| roll.kept.is_empty() == (kept_bytes == 0)));
         (loss.to_bits(), grads.iter().map(|g| g.to_bits()).collect())
     }
 

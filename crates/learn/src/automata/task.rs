@@ -8,7 +8,7 @@ use super::cells::{Plan, Planner, Shape};
 use super::experiment::Loaded;
 use super::hard::{Conditions, HardRun, fill_mask};
 use super::model::Model;
-use super::rollout::{Goal, Rollout, Times};
+use super::rollout::{Boards, Goal, Rollout, Times};
 use crate::params::Params;
 use crate::random::{Purpose, Random};
 use crate::train::{Losses, Task, TaskError};
@@ -27,8 +27,10 @@ pub struct StepTimes {
 
 /// What the start states of a roll-out, the cells to compute and the goal are.
 struct Round {
+    /// Of each group of boards; all groups are the same in this.
     plan: Plan,
-    goal: Goal,
+    /// Of one group after the other.
+    goals: Vec<Goal>,
     start: Vec<f32>,
     /// The same start, and the target, in bits.
     boards: Grid,
@@ -43,7 +45,10 @@ pub struct AutomatonTask {
     seed: u64,
     model: Model,
     rollout: Rollout,
+    /// For one group of boards.
     planner: Planner,
+    /// Groups of boards that roll independently of each other.
+    groups: usize,
     /// Made once, if every update is the same.
     fixed: Option<Round>,
     /// The plan of a synchronous grid with start states of its own.
@@ -58,13 +63,15 @@ impl AutomatonTask {
         let rollout = Rollout::new(&model, loaded.target.channels())?;
         let [height, width] = loaded.experiment.automaton.grid;
         let boundary = loaded.experiment.automaton.boundary;
-        // All samples of a fixed start are the same: one stands for the batch, and counts as many times.
-        let samples = loaded.experiment.training.batch;
-        let planner = Planner::new(Shape { samples, height, width, boundary });
+        let batch = loaded.experiment.training.batch;
+        // Boards that start alike are rolled out together, because their cells are the same.
+        let groups =
+            if loaded.experiment.start.is_fixed() { 1 } else { independent_groups(batch, height * width) };
+        let planner = Planner::new(Shape { samples: batch / groups, height, width, boundary });
         let loaded = loaded.clone();
         let times = StepTimes::default();
         let mut task =
-            AutomatonTask { loaded, seed, model, rollout, planner, fixed: None, plan: None, times };
+            AutomatonTask { loaded, seed, model, rollout, planner, groups, fixed: None, plan: None, times };
         let synchronous = task.loaded.experiment.automaton.fire_rate.is_none();
         if synchronous && task.loaded.experiment.start.is_fixed() {
             task.fixed = Some(task.round(0)?);
@@ -84,7 +91,7 @@ impl AutomatonTask {
 
     /// Soft gate evaluations of one update, forward: cells x steps x gates, all of them counted.
     pub fn gate_evaluations(&self) -> f64 {
-        let cells = self.planner.shape().total() * self.loaded.experiment.automaton.steps;
+        let cells = self.groups * self.planner.shape().total() * self.loaded.experiment.automaton.steps;
         cells as f64 * self.model.gates_per_cell() as f64
     }
 
@@ -94,7 +101,7 @@ impl AutomatonTask {
         let shape = self.planner.shape();
         let steps = experiment.automaton.steps;
         let channels = experiment.automaton.channels;
-        let mut boards = Grid::new(shape.samples, shape.height, shape.width, channels)?;
+        let mut boards = Grid::new(self.groups * shape.samples, shape.height, shape.width, channels)?;
         let mut random = Random::new(self.seed, Purpose::Start, update);
         experiment.start.fill(&mut boards, &mut random)?;
         let target = self.loaded.target.boards(&boards, shape.boundary, steps)?;
@@ -125,8 +132,11 @@ impl AutomatonTask {
             (plan, cells(&boards, stride))
         };
         let wanted = cells(&target, target.channels());
-        let goal = Goal::new(&plan, target.channels(), &wanted);
-        Ok(Round { plan, goal, start, boards, target, masks })
+        let goals = wanted
+            .chunks_exact(shape.total() * target.channels())
+            .map(|wanted| Goal::new(&plan, target.channels(), wanted))
+            .collect();
+        Ok(Round { plan, goals, start, boards, target, masks })
     }
 
     /// Wrong bits of the hard automaton after the steps of a round.
@@ -163,7 +173,10 @@ impl Task for AutomatonTask {
         let params = &mut self.model.params;
         params.zero_grads();
         self.rollout.set_logits(&params.values);
-        let (soft, times) = self.rollout.gradient(&round.plan, &round.start, &round.goal, &mut params.grads);
+        let starts = round.start.chunks_exact(round.start.len() / round.goals.len());
+        let groups: Vec<Boards<'_>> =
+            starts.zip(&round.goals).map(|(start, goal)| Boards { plan: &round.plan, start, goal }).collect();
+        let (soft, times) = self.rollout.gradient(&groups, &mut params.grads);
         let begin = Instant::now();
         let hard = self.hard_loss(&round)? as f64;
         self.times = StepTimes { soft: times, hard: begin.elapsed() };
@@ -203,6 +216,15 @@ impl Task for AutomatonTask {
         }
         Ok(run.wrong(&target)? == 0)
     }
+}
+
+/// Cells of a group of boards at least: smaller groups would not fill their tiles.
+const GROUP_CELLS: usize = 128;
+
+/// Into how many groups of equal size a batch is split: a power of two, eight at most.
+fn independent_groups(batch: usize, cells: usize) -> usize {
+    let fits = |groups: &usize| batch.is_multiple_of(*groups) && batch / groups * cells >= GROUP_CELLS;
+    [8, 4, 2].into_iter().find(fits).unwrap_or(1)
 }
 
 /// All cells of all samples, `stride` numbers each: their channels, then zeros.
