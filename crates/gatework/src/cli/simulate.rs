@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use gatework_learn::automata::board::Start;
+use gatework_learn::automata::board::{Start, Target};
 use gatework_learn::automata::experiment::Loaded;
 use gatework_learn::automata::hard::{Conditions, Damage, DamageKind, HardRun};
 use gatework_learn::files;
@@ -175,7 +175,8 @@ impl Film {
     }
 }
 
-/// The rollout.gif of a run folder: twice the steps of training on its grid, so that one sees whether it stays.
+/// The rollout.gif of a run folder. A pattern is shown for twice the steps of training, so that one sees whether it
+/// stays; a picture is grown to the step that it was learned for.
 pub fn training_gif(
     loaded: &Loaded,
     automaton: &Automaton,
@@ -186,7 +187,8 @@ pub fn training_gif(
     // A rule of one step on a tiny grid, such as Life, is shown on a board where one sees something.
     let single = experiment.automaton.steps == 1;
     let [height, width] = if single { [48, 48] } else { experiment.automaton.grid };
-    let steps = if single { 100 } else { experiment.automaton.steps * 2 };
+    let picture = matches!(loaded.target, Target::Picture(_));
+    let steps = if single { 100 } else { experiment.automaton.steps * if picture { 1 } else { 2 } };
     let mut grid = Grid::new(1, height, width, automaton.channels)?;
     experiment.start.fill(&mut grid, &mut Random::new(seed, Purpose::Check, 1))?;
     let observed = loaded.target.channels();
