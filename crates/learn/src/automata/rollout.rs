@@ -136,7 +136,7 @@ impl Rollout {
         let shared = &self.shared;
         let jobs = self.rolls.iter_mut().zip(groups).collect();
         parallel::for_each(jobs, |(roll, boards): (&mut Roll, _)| {
-            roll.gradient(shared, boards, groups.len())
+            roll.gradient(shared, boards, groups.len());
         });
         self.add_gradients(grads);
         let loss = self.rolls.iter().map(|roll| roll.loss).sum();
@@ -146,7 +146,7 @@ impl Rollout {
         });
         let whole = begin.elapsed();
         let forward = whole.mul_f64(forward / (forward + backward).max(1e-9));
-        (loss, Times { forward, backward: whole - forward })
+        (loss, Times { forward, backward: whole.saturating_sub(forward) })
     }
 
     /// From the parts' sums to the gradients of the logits.
