@@ -6,6 +6,9 @@
 /// Units of work (tiles, for example) that are not worth a second thread: waking it takes longer.
 const FEW: usize = 16;
 
+/// Parts at most: each has sums of its own, and they are added one after another.
+const MOST_PARTS: usize = 64;
+
 /// Into how many parts `units` of work that can be done at the same time (tiles of one step) are split, out of
 /// `total` in all steps: a power of two, at least two units each, and few enough that the sums every part keeps
 /// do not crowd the caches.
@@ -14,7 +17,7 @@ pub fn parts(units: usize, total: usize) -> usize {
         return 1;
     }
     let at_most = power_of_two_below(units / 2);
-    at_most.min(power_of_two_below(units / 16).max(4))
+    at_most.min(power_of_two_below(units / 16).clamp(4, MOST_PARTS))
 }
 
 fn power_of_two_below(n: usize) -> usize {
@@ -53,7 +56,7 @@ mod tests {
     #[test]
     fn small_work_is_split_for_few_threads_and_large_work_for_many() {
         let parts_of = |units| parts(units, 20 * units);
-        assert_eq!([0, 1, 2, 4, 8, 16, 60, 64, 128, 4096].map(parts_of), [1, 1, 1, 2, 4, 4, 4, 4, 8, 256]);
+        assert_eq!([0, 1, 2, 4, 8, 16, 60, 64, 128, 4096].map(parts_of), [1, 1, 1, 2, 4, 4, 4, 4, 8, 64]);
         assert_eq!(parts(6, 6), 1, "too little for a second thread");
     }
 }

@@ -63,7 +63,7 @@ impl RunFolder {
                 }
             }
         }
-        files::make_folder(&path.join("checkpoint"))?;
+        files::make_folder(&path)?;
         Ok(RunFolder { path })
     }
 
@@ -91,6 +91,12 @@ impl RunFolder {
     /// The folder.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The command that goes on with this run. The folder's own copy of the experiment has the settings of the run.
+    pub fn resume_command(&self) -> String {
+        let path = self.path.display();
+        format!("gatework train {path}/experiment.toml --resume --out {path}")
     }
 
     /// Where the checkpoints are.
@@ -130,6 +136,7 @@ impl RunFolder {
             *file = name;
         }
         self.write("experiment.toml", experiment.to_toml().as_bytes())?;
+        files::make_folder(&self.checkpoints())?;
         Ok(experiment)
     }
 

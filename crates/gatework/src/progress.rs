@@ -77,12 +77,14 @@ impl Observer for Progress {
     fn finished(&self, attempt: &Attempt) {
         let all = self.shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let best = attempt.best.as_ref().map_or(f64::NAN, |best| best.losses.hard);
-        let text = match attempt.outcome {
-            Outcome::Succeeded => format!("seed {}: learned after {} updates", attempt.seed, attempt.update),
-            _ => format!(
-                "seed {}: not learned in {} updates, best hard loss {best}",
-                attempt.seed, attempt.update
-            ),
+        let (seed, update, most) = (attempt.seed, attempt.update, self.updates);
+        let text = if attempt.outcome == Outcome::Succeeded {
+            format!("seed {seed}: learned after {update} updates")
+        } else {
+            // With another seed to try, one that cannot be stable in time is not run to its end.
+            let end = if update < most { "given up" } else { "not learned" };
+            let but = if best == 0.0 { ", but not for long enough" } else { "" };
+            format!("seed {seed}: {end} after {update} of {most} updates, best hard loss {best}{but}")
         };
         if let Some(shown) = all.get(&attempt.seed) {
             shown.bar.finish_and_clear();

@@ -8,6 +8,7 @@ use gatework_learn::automata::model::Model;
 use gatework_learn::files;
 use gatework_logic::{Automaton, Circuit, Document, from_json};
 
+use crate::folder::RunFolder;
 use crate::usage::Usage;
 
 /// What was found under a name.
@@ -61,8 +62,7 @@ impl Subject {
         let loaded = Loaded::read(&experiment)?;
         let file = path.join("model.safetensors");
         if !file.is_file() {
-            let advice =
-                format!("gatework train {} --resume --out {}", loaded.experiment.name, path.display());
+            let advice = RunFolder::at(path).resume_command();
             let message =
                 format!("{} has no model.safetensors: the run is not finished ({advice})", path.display());
             return Err(Usage(message).into());

@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 
 /// A file or folder that could not be read or written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {}: {source}", path.display())]
+#[error("cannot {action} {}: {error}", path.display())]
 pub struct FileError {
     /// What was tried: "read", "write".
     pub action: &'static str,
     /// The file.
     pub path: PathBuf,
     /// What the system said.
-    pub source: io::Error,
+    pub error: io::Error,
 }
 
 impl FileError {
-    fn new(action: &'static str, path: &Path, source: io::Error) -> FileError {
-        FileError { action, path: path.to_path_buf(), source }
+    fn new(action: &'static str, path: &Path, error: io::Error) -> FileError {
+        FileError { action, path: path.to_path_buf(), error }
     }
 }
 

@@ -65,7 +65,7 @@ impl Random {
 
     /// A number below `n`, which is not 0. The bias is below n / 2^32.
     pub fn below(&mut self, n: usize) -> usize {
-        ((u64::from(self.bits()) * n as u64) >> 32) as usize
+        ((u128::from(self.bits()) * n as u128) >> 32) as usize
     }
 
     /// Puts a slice into random order.

@@ -2,8 +2,9 @@
 //! of the update alone, so a run that is resumed goes on with the rate it would have had.
 //!
 //! ```toml
-//! learning_rate = { base = 0.01, schedule = "cosine", warmup = 100 }
-//! learning_rate = { base = 0.1, schedule = { kind = "step", every = 100, factor = 0.5 } }
+//! learning_rate = 0.01
+//! schedule = "cosine"            # or { kind = "step", every = 100, factor = 0.5 }
+//! warmup = 100
 //! ```
 //!
 //! The formulas are those of PyTorch, whose numbers the tests compare with.

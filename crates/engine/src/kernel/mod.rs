@@ -2,7 +2,7 @@
 //!
 //! A plain `cargo build --release` carries SSE2, SSE4.2, AVX2 and AVX-512 versions of each kernel on x86-64
 //! (NEON on AArch64); the first call looks at the processor and takes the widest. Vectors come from
-//! `fearless_simd`, so the kernels hold no `unsafe` code.
+//! `fearless_simd`; only the tiles of [`gates`] hold `unsafe` code, for rows without bounds checks.
 //!
 //! | module | what it does |
 //! |---|---|

@@ -31,7 +31,7 @@ struct Automata {
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Seconds to measure each row
-    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = parse_seconds)]
     seconds: f64,
     /// Most threads to measure [default: all]
     #[arg(long, value_name = "N", value_parser = super::parse_threads)]
@@ -47,6 +47,12 @@ impl Bench {
             What::Automata(automata) => automata.run(),
         }
     }
+}
+
+/// Parses a time to measure.
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds: Option<f64> = text.parse().ok().filter(|s| *s > 0.0 && *s <= 3600.0);
+    seconds.ok_or_else(|| "a number of seconds above 0 and at most 3600".into())
 }
 
 /// Updates before measuring: gates have left their start, caches and threads are warm.

@@ -15,6 +15,10 @@ use crate::usage::Usage;
     after_help = "Protocols are the [[evaluate]] tables of the experiment: larger grids, more steps, damage,
 asynchronous updates. Game of Life is compared with Conway's rule after every step.
 
+wrong bits     after the last step, cells that were just damaged not counted
+late, a step   wrong bits a step in the last quarter of the steps, damaged cells included
+settled at     the step from which nothing was wrong any more
+
 Example:
   gatework evaluate runs/checkerboard"
 )]

@@ -61,7 +61,9 @@ pub fn main() -> ExitCode {
 
 /// Prints a JSON object as the last line on stdout.
 fn print_json(value: &serde_json::Value) {
-    println!("{value}");
+    use std::io::Write as _;
+    // Nobody listens any more, or the disk is full: there is no one left to tell.
+    let _ = writeln!(std::io::stdout(), "{value}");
 }
 
 /// Number of threads: what was asked for, or all there are.
@@ -81,7 +83,7 @@ fn parse_threads(text: &str) -> Result<usize, String> {
 
 /// Parses HEIGHTxWIDTH, or one number for a square.
 fn parse_size(text: &str) -> Result<[usize; 2], String> {
-    let wrong = || "a size is HEIGHTxWIDTH, for example 64x64".to_string();
+    let wrong = || "a size is HEIGHTxWIDTH, for example 64x64, with sides of 1 to 65536".to_string();
     let (height, width) = text.split_once(['x', 'X']).unwrap_or((text, text));
     let side =
         |text: &str| text.trim().parse().ok().filter(|side| (1..=1 << 16).contains(side)).ok_or_else(wrong);

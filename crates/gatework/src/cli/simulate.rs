@@ -106,7 +106,10 @@ impl Simulate {
             "{height}x{width} cells, {steps} steps in {seconds:.3} s; ones in the learned channels: {alive:?}"
         );
         if let Some(wrong) = wrong {
-            eprintln!("{wrong} of {} bits differ from the target", height * width * subject.observed);
+            let bits = height * width * subject.observed;
+            let but =
+                if self.damage.is_some() { " (cells damaged in the last step are not counted)" } else { "" };
+            eprintln!("{wrong} of {bits} bits differ from the target{but}");
         }
         if let (Some(path), Some(film)) = (&self.gif, film) {
             files::write_whole(path, &film.gif()?)?;

@@ -87,16 +87,22 @@ impl Train {
         }
         let stop = stop_on_interrupt()?;
         let options = self.options(&loaded.experiment, &folder);
-        let attempts = {
+        let mut attempts = {
             let progress = Progress::new(loaded.experiment.training.updates);
             let make = |seed| AutomatonTask::new(&loaded, seed);
             train::run(&options, make, &progress, &stop)?
         };
+        let succeeded = attempts.iter().position(|a| a.outcome == Outcome::Succeeded);
+        if let Some(winner) = succeeded.filter(|_| options.until_success) {
+            // Seeds behind the winner were begun only because there were threads for them.
+            attempts.truncate(winner + 1);
+        }
         folder.write_metrics(&attempts, &options.settings.rate, options.settings.updates)?;
-        if attempts.iter().any(|a| a.outcome == Outcome::Running) && stop.load(Ordering::SeqCst) {
-            let name = &self.experiment;
+        let unfinished =
+            attempts.len() < options.seeds.len() || attempts.iter().any(|a| a.outcome == Outcome::Running);
+        if stop.load(Ordering::SeqCst) && unfinished && (succeeded.is_none() || self.seeds.is_some()) {
             let seeds = self.seeds.map_or(String::new(), |n| format!(" --seeds {n}"));
-            let command = format!("gatework train {name}{seeds} --resume --out {}", folder.path().display());
+            let command = format!("{}{seeds}", folder.resume_command());
             anyhow::bail!("stopped; a checkpoint is written. Go on with: {command}");
         }
         let report = Report { loaded: &loaded, folder: &folder, attempts: &attempts, hidden: self.hidden };
@@ -225,15 +231,16 @@ impl Report<'_> {
             .collect();
         let title = format!("{}, seed {}", experiment.name, kept.seed);
         let histogram = simulate::histogram(&model.functions());
-        let gif = simulate::training_gif(self.loaded, &automaton, kept.seed, self.hidden)?;
+        let gif = simulate::training_gif(self.loaded, &automaton, kept.seed, self.hidden);
         let document = Document::Automaton { automaton, observed: Some(observed) };
         self.folder.write("model.safetensors", &model.to_bytes())?;
         self.folder.write("circuit.json", to_json(&document).as_bytes())?;
         self.folder.write("loss.svg", report::loss_plot(&title, &points).as_bytes())?;
         self.folder.write("gates.svg", report::gate_histogram(&title, &histogram).as_bytes())?;
-        self.folder.write("rollout.gif", &gif)?;
-        let what_ran = Experiment { seed: Some(kept.seed), ..experiment.clone() };
-        self.folder.write("experiment.toml", what_ran.to_toml().as_bytes())?;
+        match gif {
+            Ok(gif) => self.folder.write("rollout.gif", &gif)?,
+            Err(error) => eprintln!("no rollout.gif: {error:#}"),
+        }
 
         let seconds: f64 = self.attempts.iter().map(|a| a.seconds).sum();
         let mut summary = json!({
@@ -253,6 +260,9 @@ impl Report<'_> {
             summary["seeds"] = self.seed_table();
         }
         self.folder.write("summary.json", format!("{summary:#}\n").as_bytes())?;
+        // Last, because a run that is not finished may still go on with other seeds.
+        let what_ran = Experiment { seed: Some(kept.seed), ..experiment.clone() };
+        self.folder.write("experiment.toml", what_ran.to_toml().as_bytes())?;
         self.tell(kept, best, &summary, all_seeds);
         Ok(summary)
     }
@@ -283,9 +293,14 @@ impl Report<'_> {
                 eprintln!("  seed {:<4} {:>6} updates {:>7.1} s", a.seed, a.update, a.seconds);
             }
         } else if kept.outcome == Outcome::Succeeded {
+            let seconds: f64 = self.attempts.iter().map(|a| a.seconds).sum();
+            let tried = match self.attempts.len() {
+                1 => String::new(),
+                n => format!(", number {n} of those tried"),
+            };
             eprintln!(
-                "\nLearned: seed {}, {} updates, {:.1} s of training",
-                kept.seed, kept.update, kept.seconds
+                "\nLearned: seed {}{tried}, after {} updates; {seconds:.1} s of training in all",
+                kept.seed, kept.update
             );
         } else {
             let count = match self.attempts.len() {
@@ -307,8 +322,8 @@ impl Report<'_> {
         eprintln!("Run folder: {run}");
         eprintln!("  {run}/rollout.gif     the pattern growing");
         eprintln!("  {run}/loss.svg        soft and hard loss");
-        eprintln!(
-            "Next: gatework evaluate {run}    or    gatework simulate {run} --size 64x64 --gif big.gif"
-        );
+        let steps = (self.loaded.experiment.automaton.steps * 4).max(100);
+        eprintln!("Next: gatework evaluate {run}");
+        eprintln!("      gatework simulate {run} --size 64x64 --steps {steps} --gif big.gif");
     }
 }

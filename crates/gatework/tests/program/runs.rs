@@ -103,7 +103,7 @@ fn an_interrupt_leaves_a_checkpoint_and_says_how_to_go_on() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("gatework train long.toml --resume --out run"), "{said}");
+    assert!(said.contains("gatework train run/experiment.toml --resume --out run"), "{said}");
 }
 
 #[test]

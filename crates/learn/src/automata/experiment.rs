@@ -208,6 +208,12 @@ pub struct Loaded {
     pub target: Target,
 }
 
+/// Seeds after the first at most.
+const MOST_RESTARTS: u64 = 100_000;
+
+/// Boards of a check at most.
+const MOST_CHECKS: usize = 10_000;
+
 /// Memory that a run may need. What needs more is refused before anything is allocated.
 const MOST_MEMORY: f64 = 16e9;
 
@@ -398,6 +404,15 @@ impl Experiment {
             let message = format!("training.learning_rate is {}, not a number above 0", t.learning_rate);
             return problem(&["training", "learning_rate"], message);
         }
+        if t.restarts > MOST_RESTARTS {
+            let message = format!("training.restarts is {}, more than {MOST_RESTARTS}", t.restarts);
+            return problem(&["training", "restarts"], message);
+        }
+        if t.checks > MOST_CHECKS {
+            let message = format!("training.checks is {}, more than {MOST_CHECKS}", t.checks);
+            return problem(&["training", "checks"], message);
+        }
+        self.check_protocols()?;
         if t.stable == 0 || t.checks == 0 {
             return problem(&["training"], "training.stable and training.checks are at least 1".into());
         }
@@ -409,6 +424,22 @@ impl Experiment {
         wrap(&["training", "optimizer"], t.optimizer.validate())?;
         wrap(&["training", "schedule"], t.schedule.validate())?;
         wrap(&["training", "clip"], t.clip.validate())
+    }
+
+    fn check_protocols(&self) -> Result<(), Problem> {
+        for p in &self.protocols {
+            let rate = p.fire_rate.is_none_or(|rate| rate > 0.0 && rate <= 1.0);
+            let sides = p.grid.iter().all(|side| (1..=1 << 14).contains(side));
+            if !(rate && sides && p.steps > 0 && (1..=MOST_CHECKS).contains(&p.samples)) {
+                let message = format!(
+                    "evaluate {:?}: sides of 1 to {}, steps and samples of at least 1, a fire_rate above 0 and at most 1",
+                    p.name,
+                    1 << 14
+                );
+                return problem(&["evaluate"], message);
+            }
+        }
+        Ok(())
     }
 
     /// Bytes that training will need, roughly, and not less than half of it.

@@ -116,7 +116,10 @@ impl Attempt {
     /// True if the updates that are left are too few for a success, whatever they bring.
     pub fn is_hopeless(&self, settings: &Settings) -> bool {
         let needed = settings.stable - self.streak % settings.stable;
-        self.outcome == Outcome::Running && settings.updates - self.update < needed
+        let had_a_chance = settings.updates >= settings.stable;
+        self.outcome == Outcome::Running
+            && had_a_chance
+            && settings.updates.saturating_sub(self.update) < needed
     }
 
     fn record(&mut self, losses: Losses, values: &[f32]) {
