@@ -32,7 +32,7 @@ pub struct RunFolder {
 const RUNS: &str = "runs";
 
 impl RunFolder {
-    /// Makes a new run folder. A folder that holds something is refused, or emptied of a run with `force`.
+    /// Makes a new run folder. A folder that holds something is refused; with `force`, a run is set aside.
     pub fn create(out: Option<&Path>, name: &str, force: bool) -> anyhow::Result<RunFolder> {
         let path = match out {
             Some(path) => path.to_path_buf(),
@@ -50,18 +50,7 @@ impl RunFolder {
                 let message = format!("{} is no run folder; it is not overwritten", path.display());
                 return Err(Usage(message).into());
             }
-            let checkpoints = path.join("checkpoint");
-            if checkpoints.exists() {
-                std::fs::remove_dir_all(&checkpoints)
-                    .with_context(|| format!("cannot empty {}", path.display()))?;
-            }
-            for file in ["summary.json", "model.safetensors", "circuit.json", "metrics.csv"] {
-                let file = path.join(file);
-                if file.exists() {
-                    std::fs::remove_file(&file)
-                        .with_context(|| format!("cannot remove {}", file.display()))?;
-                }
-            }
+            set_aside(&path)?;
         }
         files::make_folder(&path)?;
         Ok(RunFolder { path })
@@ -163,6 +152,20 @@ fn numbered(name: &str) -> impl Iterator<Item = PathBuf> {
     let safe: String =
         name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
     (1..).map(move |n| Path::new(RUNS).join(if n == 1 { safe.clone() } else { format!("{safe}-{n}") }))
+}
+
+/// Renames a run folder to DIR.old, in place of a run that was set aside there before.
+fn set_aside(path: &Path) -> anyhow::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".old");
+    let aside = path.with_file_name(name);
+    let failed = || format!("cannot set {} aside as {}", path.display(), aside.display());
+    if aside.join("experiment.toml").is_file() {
+        std::fs::remove_dir_all(&aside).with_context(failed)?;
+    }
+    std::fs::rename(path, &aside).with_context(failed)?;
+    eprintln!("The run that was in {} is in {} now", path.display(), aside.display());
+    Ok(())
 }
 
 /// True for a file, and for a folder that is not empty.

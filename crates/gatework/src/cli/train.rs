@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use clap::Args;
 use gatework_engine::kernel::gates::LANES;
 use gatework_engine::parallel;
+use gatework_learn::automata::board::TargetSpec;
 use gatework_learn::automata::experiment::{Experiment, Loaded};
 use gatework_learn::automata::model::Model;
 use gatework_learn::automata::task::AutomatonTask;
@@ -50,7 +51,7 @@ pub struct Train {
     /// Go on with a run that was stopped
     #[arg(long, conflicts_with = "force")]
     resume: bool,
-    /// Overwrite the run folder given by --out
+    /// Put a new run in the place of the one in --out, which is kept as DIR.old
     #[arg(long)]
     force: bool,
     /// Threads to use [default: all]; results do not depend on it
@@ -167,7 +168,10 @@ pub fn settings(experiment: &Experiment) -> Settings {
 fn check_same(folder: &RunFolder, asked: &Experiment) -> anyhow::Result<Loaded> {
     let there = folder.experiment()?;
     let mut comparable = asked.clone();
-    comparable.target = there.experiment.target.clone();
+    if matches!(asked.target, TargetSpec::Text { .. } | TargetSpec::Png { .. }) {
+        // The folder has a copy of the picture under a name of its own.
+        comparable.target = there.experiment.target.clone();
+    }
     comparable.seed = there.experiment.seed.filter(|_| asked.seed.is_none()).or(asked.seed);
     if comparable != there.experiment {
         let message = format!(

@@ -161,5 +161,5 @@ fn a_full_disk_loses_nothing() {
     assert_eq!(output.status.code(), Some(1));
     assert_says(&String::from_utf8(output.stderr).unwrap(), &["cannot write", "run"]);
     assert!(is_clean(&place.path("run")), "no half-written file");
-    assert!(!place.path("run/model.safetensors").exists() || place.read("run/model.safetensors") == before);
+    assert_eq!(place.read("run.old/model.safetensors"), before, "the old run is set aside");
 }

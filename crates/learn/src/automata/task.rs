@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use gatework_logic::{Grid, Simulator};
 
+use super::board::Start;
 use super::cells::{Plan, Planner, Shape};
 use super::experiment::Loaded;
 use super::hard::{Conditions, HardRun, fill_mask};
@@ -193,7 +194,7 @@ impl Task for AutomatonTask {
         let [height, width] = experiment.automaton.grid;
         let channels = experiment.automaton.channels;
         let bits = height * width * channels;
-        let all = !experiment.start.is_fixed() && bits <= FEW_BITS;
+        let all = experiment.start == Start::Random && bits <= FEW_BITS;
         let samples = if all { 1 << bits } else { experiment.training.checks };
         let mut boards = Grid::new(samples, height, width, channels)?;
         if all {
