@@ -113,6 +113,7 @@ fn check(name: &str, bytes: &[u8]) {
     model.params.values = case.arena(&model, "params.0");
     rollout.set_logits(&model.params.values);
     let last = rollout.forward(&plan, &start).to_vec();
+    assert_eq!(case.floats("soft.final").len(), shape.total() * channels, "{name}: soft.final");
     for (cell, expected) in plan.last.iter().zip(case.floats("soft.final").chunks_exact(channels)) {
         let ours = &last[*cell as usize * stride..][..channels];
         for (a, b) in ours.iter().zip(expected) {
@@ -129,6 +130,8 @@ fn check(name: &str, bytes: &[u8]) {
     };
     let mut state = optimizer.state(model.params.len());
     let losses = case.floats("soft.losses");
+    assert!(!losses.is_empty(), "{name}: no losses to compare with");
+    assert_eq!(losses.len(), case.size("optimizer_steps"), "{name}: a loss for each step");
     let clip = Some(Clip::Value(case.number("clip_value") as f32));
     for (step, &expected) in losses.iter().enumerate() {
         model.params.zero_grads();
@@ -157,6 +160,7 @@ fn check(name: &str, bytes: &[u8]) {
 fn check_gradients(name: &str, case: &Case<'_>, model: &Model) {
     for tensor in model.params.tensors() {
         let expected = case.floats(&format!("grads.0.{}", tensor.name));
+        assert_eq!(expected.len(), tensor.range.len(), "{name} {}", tensor.name);
         let largest = expected.iter().fold(0.0f32, |most, g| most.max(g.abs()));
         for (ours, theirs) in model.params.grads[tensor.range.clone()].iter().zip(&expected) {
             let off = (ours - theirs).abs();

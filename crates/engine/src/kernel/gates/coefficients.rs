@@ -342,3 +342,45 @@ fn exp<S: Simd>(simd: S, x: f32x8<S>) -> f32x8<S> {
     let power: i32x8<S> = (n.to_int::<i32x8<S>>() + 127) << 23;
     y * power.bitcast::<f32x8<S>>()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exp_keeps_its_error_bound_over_its_whole_range() {
+        // Every 997th number from -0 to -87, in steps of one unit in the last place.
+        let last = 87.0f32.to_bits();
+        let inputs: Vec<f32> = (0..=last).step_by(997).map(|bits| -f32::from_bits(bits)).collect();
+        let mut most: f64 = 0.0;
+        for block in inputs.as_chunks::<BLOCK>().0 {
+            let mut out = [0.0f32; BLOCK];
+            dispatch!(Level::new(), simd => {
+                exp(simd, f32x8::from_slice(simd, block)).store_slice(&mut out);
+            });
+            for (x, y) in block.iter().zip(out) {
+                let expected = f64::from(*x).exp();
+                most = most.max((f64::from(y) - expected).abs() / expected);
+            }
+        }
+        assert!(most < 2e-7, "largest relative error {most:e}");
+    }
+
+    #[test]
+    fn coefficients_of_hard_gates_are_their_truth_tables() {
+        for function in 0..FUNCTIONS {
+            let logits: Vec<f32> = (0..FUNCTIONS).map(|i| if i == function { 60.0 } else { 0.0 }).collect();
+            let mut table = GateTable::new(1);
+            table.update(&logits);
+            let [c0, c1, c2, c3] = table.coefficients(0);
+            let value = |a: f32, b: f32| c0 + c1 * a + c2 * b + c3 * a * b;
+            let bits = [value(1.0, 1.0), value(1.0, 0.0), value(0.0, 1.0), value(0.0, 0.0)];
+            for (bit, value) in bits.iter().enumerate() {
+                assert!(
+                    (value - (function >> bit & 1) as f32).abs() < 1e-6,
+                    "function {function}, bit {bit}: {value}"
+                );
+            }
+        }
+    }
+}
