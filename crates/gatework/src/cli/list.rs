@@ -1,5 +1,7 @@
 //! `gatework list`: what can be trained out of the box.
 
+use std::io::Write as _;
+
 use clap::Args;
 use gatework_learn::automata::experiment::{BUILT_IN, Loaded};
 
@@ -19,7 +21,7 @@ impl List {
         if let Some(name) = &self.name {
             Loaded::find(name)?;
             if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| known == name) {
-                print!("{text}");
+                std::io::stdout().write_all(text.as_bytes())?;
             }
             return Ok(());
         }
@@ -36,7 +38,8 @@ impl List {
             return Ok(());
         }
         for experiment in rows {
-            println!("{:<19} {:<14} {}", experiment.name, experiment.expected, experiment.about);
+            let row = format!("{:<19} {:<14} {}", experiment.name, experiment.expected, experiment.about);
+            writeln!(std::io::stdout(), "{row}")?;
         }
         eprintln!("\nTrain one:        gatework train checkerboard");
         eprintln!("Make your own:    gatework list checkerboard > my.toml; edit it; gatework train my.toml");

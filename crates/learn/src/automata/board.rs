@@ -289,11 +289,6 @@ impl Target {
         }
     }
 
-    /// True if it does not depend on the start.
-    pub fn is_fixed(&self) -> bool {
-        !matches!(self, Target::GameOfLife)
-    }
-
     /// Checks that a picture has the size of the grid it is learned on.
     pub fn check_size(&self, height: usize, width: usize) -> Result<(), BoardError> {
         match self {

@@ -46,9 +46,6 @@ pub trait Observer: Sync {
 
     /// When an attempt has ended, with success or without.
     fn finished(&self, _attempt: &Attempt) {}
-
-    /// When a checkpoint was written.
-    fn saved(&self, _attempt: &Attempt) {}
 }
 
 /// An observer that looks away.
@@ -137,7 +134,6 @@ fn attempt<T: Task>(
         observer.updated(&attempt);
         if let Some(path) = path.as_ref().filter(|_| saved.elapsed() >= options.interval) {
             attempt.save(&task, path)?;
-            observer.saved(&attempt);
             saved = Instant::now();
         }
     }
