@@ -129,7 +129,7 @@ impl Automata {
             times.sort_unstable();
             times.get(times.len() / 2).map(|t| t.as_secs_f64() * 1e3).context("no update was measured")
         };
-        let update_ms = median(|s| s.stepped.checked_sub(s.times.hard).unwrap() + s.optimizer)?;
+        let update_ms = median(|s| s.stepped.saturating_sub(s.times.hard) + s.optimizer)?;
         Ok(json!({
             "experiment": loaded.experiment.name,
             "threads": threads,
