@@ -41,6 +41,12 @@ impl Subject {
         }
         match path.extension().and_then(|e| e.to_str()) {
             Some("safetensors") => {
+                // The model of a run folder is that run: the folder says what was learned.
+                let folder = path.parent().unwrap_or(Path::new(""));
+                let is_run = folder.join("experiment.toml").is_file();
+                if is_run && path.file_name().is_some_and(|name| name == "model.safetensors") {
+                    return Subject::open_run(folder);
+                }
                 let model = read_model(path)?;
                 Ok(Subject::from_model(path, None, model))
             }

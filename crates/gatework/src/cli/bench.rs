@@ -67,6 +67,7 @@ impl Automata {
         } else {
             self.only.clone()
         };
+        let experiments = names.iter().map(|name| Loaded::find(name)).collect::<Result<Vec<_>, _>>()?;
         eprintln!(
             "{:<20} {:>7} {:>10} {:>10} {:>10} {:>10} {:>9} {:>12} {:>9}",
             "experiment",
@@ -80,10 +81,9 @@ impl Automata {
             "RSS MB"
         );
         let mut results = Vec::new();
-        for name in &names {
-            let loaded = Loaded::find(name)?;
+        for loaded in &experiments {
             for &threads in &thread_counts {
-                let row = self.measure(&loaded, threads)?;
+                let row = self.measure(loaded, threads)?;
                 print_row(&row);
                 results.push(row);
             }
@@ -156,7 +156,7 @@ fn print_row(row: &Value) {
     eprintln!(
         "{:<20} {:>7} {:>10.3} {:>10.3} {:>10.3} {:>10.3} {:>9.3} {:>12.2} {:>9.1}",
         row["experiment"].as_str().unwrap_or_default(),
-        row["threads"],
+        number("threads"),
         number("update_ms"),
         number("forward_ms"),
         number("backward_ms"),

@@ -8,8 +8,8 @@ use gatework_learn::automata::experiment::{BUILT_IN, Loaded};
 /// Show what can be trained out of the box
 #[derive(Debug, Args)]
 pub struct List {
-    /// Print the TOML of one experiment, to be copied and changed
-    #[arg(value_name = "NAME")]
+    /// Print the TOML of one experiment, to be copied and changed; of a file, as it is understood
+    #[arg(value_name = "NAME|FILE.toml")]
     name: Option<String>,
     /// Print one JSON object
     #[arg(long)]
@@ -19,8 +19,13 @@ pub struct List {
 impl List {
     pub fn run(&self) -> anyhow::Result<()> {
         if let Some(name) = &self.name {
-            Loaded::find(name)?;
-            if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| known == name) {
+            let experiment = Loaded::find(name)?.experiment;
+            if self.json {
+                super::print_json(&serde_json::to_value(&experiment)?);
+            } else {
+                let own = || experiment.to_toml();
+                let text = BUILT_IN.iter().find(|(known, _)| known == name);
+                let text = text.map_or_else(own, |(_, text)| (*text).to_string());
                 std::io::stdout().write_all(text.as_bytes())?;
             }
             return Ok(());

@@ -11,7 +11,7 @@ use gatework_learn::random::{Purpose, Random};
 use gatework_logic::{Automaton, Gate, Grid};
 use serde_json::json;
 
-use crate::report::{self, Colouring, Picture};
+use crate::report::{self, Animation, Colouring, Picture};
 use crate::subject::Subject;
 use crate::usage::Usage;
 
@@ -44,7 +44,7 @@ pub struct Simulate {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Write the board after every step as an animated GIF
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE.gif", value_parser = parse_gif)]
     gif: Option<PathBuf>,
     /// Show all channels in the GIF, not only those that were learned
     #[arg(long)]
@@ -90,8 +90,8 @@ impl Simulate {
         };
         let conditions = Conditions { fire_rate, damage: self.damage };
         let channels = if self.hidden { automaton.channels } else { subject.observed };
-        let mut film = self.gif.as_ref().map(|_| Film::new(channels, subject.observed, steps));
         let mut run = HardRun::new(automaton, channels, grid, conditions, self.seed)?;
+        let mut film = self.gif.as_ref().map(|_| Film::new(&run, channels, subject.observed, steps));
         film.iter_mut().try_for_each(|film| film.take(&run))?;
         let begin = std::time::Instant::now();
         for _ in 0..steps {
@@ -140,8 +140,18 @@ fn parse_damage(text: &str) -> Result<Damage, String> {
     if words.next().is_some() { Err(wrong()) } else { Ok(Damage { kind, size, until }) }
 }
 
+/// Parses the name of a GIF. Another ending would promise another format.
+fn parse_gif(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let is_gif = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gif"));
+    if is_gif { Ok(path) } else { Err("a GIF is written; its name ends in .gif".into()) }
+}
+
 /// Frames of a GIF at most: longer runs are shown in strides.
 const MOST_FRAMES: usize = 240;
+
+/// Cells of all frames together at most, so that the GIF of a large board takes neither hours nor gigabytes.
+const MOST_CELLS: usize = 1 << 30;
 
 /// The frames of a run.
 struct Film {
@@ -149,12 +159,24 @@ struct Film {
     observed: usize,
     stride: usize,
     steps: usize,
-    frames: Vec<Picture>,
+    animation: Animation,
 }
 
 impl Film {
-    fn new(channels: usize, observed: usize, steps: usize) -> Film {
-        Film { channels, observed, stride: steps.div_ceil(MOST_FRAMES).max(1), steps, frames: Vec::new() }
+    /// A film of the first `channels` of a run that goes on for `steps`.
+    fn new(run: &HardRun, channels: usize, observed: usize, steps: usize) -> Film {
+        let cells = run.grid().cells() * if channels > observed { channels } else { 1 };
+        let frames = MOST_FRAMES.min(MOST_CELLS / cells).max(2);
+        let stride = steps.div_ceil(frames).max(1);
+        let delay = if steps / stride > 100 { 4 } else { 8 };
+        let colouring = Film::colouring(channels, observed);
+        let options = report::Options { delay, ..Default::default() };
+        Film { channels, observed, stride, steps, animation: Animation::new(&colouring.colours(), options) }
+    }
+
+    /// A mosaic of all channels is ink on paper.
+    fn colouring(channels: usize, observed: usize) -> Colouring {
+        if channels > observed { Colouring::Ink } else { Colouring::for_loss_channels(observed) }
     }
 
     fn take(&mut self, run: &HardRun) -> anyhow::Result<()> {
@@ -163,18 +185,17 @@ impl Film {
         }
         let grid = run.grid();
         let value = |channel, y, x| f32::from(u8::from(grid.get(0, channel, y, x)));
-        self.frames.push(if self.channels > self.observed {
-            Picture::mosaic(self.channels, grid.height(), grid.width(), value)?
+        let picture = if self.channels > self.observed {
+            Picture::mosaic(self.channels, grid.height(), grid.width(), value)
         } else {
-            let colouring = Colouring::for_loss_channels(self.observed);
-            Picture::from_channels(grid.height(), grid.width(), colouring, value)?
-        });
-        Ok(())
+            let colouring = Film::colouring(self.channels, self.observed);
+            Picture::from_channels(grid.height(), grid.width(), colouring, value)
+        };
+        Ok(self.animation.show(picture?)?)
     }
 
-    fn gif(&self) -> anyhow::Result<Vec<u8>> {
-        let delay = if self.frames.len() > 100 { 4 } else { 8 };
-        Ok(report::encode(&self.frames, &report::Options { delay, ..Default::default() })?)
+    fn gif(self) -> anyhow::Result<Vec<u8>> {
+        Ok(self.animation.finish()?)
     }
 }
 
@@ -198,7 +219,7 @@ pub fn training_gif(
     let channels = if hidden { automaton.channels } else { observed };
     let conditions = Conditions { fire_rate: experiment.automaton.fire_rate, damage: None };
     let mut run = HardRun::new(automaton, channels, grid, conditions, seed)?;
-    let mut film = Film::new(channels, observed, steps);
+    let mut film = Film::new(&run, channels, observed, steps);
     film.take(&run)?;
     for _ in 0..steps {
         run.step()?;

@@ -10,10 +10,9 @@ use clap::Args;
 use gatework_engine::kernel::gates::LANES;
 use gatework_engine::parallel;
 use gatework_learn::automata::board::TargetSpec;
-use gatework_learn::automata::experiment::{Experiment, Loaded};
+use gatework_learn::automata::experiment::{Experiment, Loaded, MOST_MEMORY};
 use gatework_learn::automata::model::Model;
 use gatework_learn::automata::task::AutomatonTask;
-use gatework_learn::schedule::LearningRate;
 use gatework_learn::train::{self, Attempt, Best, Options, Outcome, Settings};
 use gatework_logic::{Document, to_json};
 use serde_json::json;
@@ -71,7 +70,9 @@ impl Train {
         if let Some(updates) = self.updates {
             loaded.experiment.training.updates = updates;
         }
-        loaded.experiment.seed = self.seed.or(loaded.experiment.seed.filter(|_| self.seeds.is_none()));
+        if self.seed.is_some() || self.seeds.is_some() {
+            (loaded.experiment.seed, loaded.experiment.seeds) = (self.seed, self.seeds);
+        }
         let folder = self.folder(&loaded.experiment)?;
         if self.resume {
             loaded = check_same(&folder, &loaded.experiment)?;
@@ -88,6 +89,7 @@ impl Train {
         }
         let stop = stop_on_interrupt()?;
         let options = self.options(&loaded.experiment, &folder);
+        let all_seeds = !options.until_success;
         let mut attempts = {
             let progress = Progress::new(loaded.experiment.training.updates);
             let make = |seed| AutomatonTask::new(&loaded, seed);
@@ -101,13 +103,11 @@ impl Train {
         folder.write_metrics(&attempts, &options.settings.rate, options.settings.updates)?;
         let unfinished =
             attempts.len() < options.seeds.len() || attempts.iter().any(|a| a.outcome == Outcome::Running);
-        if stop.load(Ordering::SeqCst) && unfinished && (succeeded.is_none() || self.seeds.is_some()) {
-            let seeds = self.seeds.map_or(String::new(), |n| format!(" --seeds {n}"));
-            let command = format!("{}{seeds}", folder.resume_command());
-            anyhow::bail!("stopped; a checkpoint is written. Go on with: {command}");
+        if stop.load(Ordering::SeqCst) && unfinished && (succeeded.is_none() || all_seeds) {
+            anyhow::bail!("stopped; a checkpoint is written. Go on with: {}", folder.resume_command());
         }
         let report = Report { loaded: &loaded, folder: &folder, attempts: &attempts, hidden: self.hidden };
-        let summary = report.write(self.seeds.is_some())?;
+        let summary = report.write(all_seeds)?;
         if self.json {
             super::print_json(&summary);
         }
@@ -116,17 +116,18 @@ impl Train {
 
     fn folder(&self, experiment: &Experiment) -> anyhow::Result<RunFolder> {
         let out = self.out.as_deref();
-        if self.resume {
-            RunFolder::resume(out, &experiment.name)
-        } else {
-            RunFolder::create(out, &experiment.name, self.force)
-        }
+        // A file is known by its own name: a copied experiment may still have the name of the original. The copy in a
+        // run folder has no name of its own.
+        let is_file = Path::new(&self.experiment).is_file();
+        let stem = Path::new(&self.experiment).file_stem().filter(|stem| is_file && *stem != "experiment");
+        let name = stem.map_or(experiment.name.clone().into(), |stem| stem.to_string_lossy());
+        if self.resume { RunFolder::resume(out, &name) } else { RunFolder::create(out, &name, self.force) }
     }
 
     fn options(&self, experiment: &Experiment, folder: &RunFolder) -> Options {
         let training = &experiment.training;
         let threads = super::threads(self.threads);
-        let seeds: Vec<u64> = match (experiment.seed, self.seeds) {
+        let seeds: Vec<u64> = match (experiment.seed, experiment.seeds) {
             (_, Some(n)) => (1..=n).collect(),
             (Some(seed), None) => vec![seed],
             (None, None) => (1..=training.restarts + 1).collect(),
@@ -135,12 +136,13 @@ impl Train {
         let cells = experiment.automaton.grid.iter().product::<usize>() * training.batch;
         let tiles = cells.div_ceil(LANES);
         let useful = parallel::parts(tiles, tiles.saturating_mul(experiment.automaton.steps)).min(threads);
-        let threads_each = if self.seeds.is_some() { 1 } else { useful };
+        let threads_each = if experiment.seeds.is_some() { 1 } else { useful };
+        let room = (MOST_MEMORY / experiment.memory()) as usize;
         Options {
             settings: settings(experiment),
-            side_by_side: (threads / threads_each).min(seeds.len()),
+            side_by_side: (threads / threads_each).min(room).min(seeds.len()),
             threads_each,
-            until_success: self.seeds.is_none(),
+            until_success: experiment.seeds.is_none(),
             seeds,
             checkpoints: Some(folder.checkpoints()),
             interval: Duration::from_secs_f64(training.checkpoint_seconds),
@@ -153,13 +155,9 @@ pub fn settings(experiment: &Experiment) -> Settings {
     let training = &experiment.training;
     Settings {
         updates: training.updates,
-        rate: LearningRate {
-            base: training.learning_rate,
-            schedule: training.schedule.clone(),
-            warmup: training.warmup,
-        },
-        optimizer: training.optimizer.clone(),
-        clip: Some(training.clip),
+        rate: training.rate(),
+        optimizer: training.optimizer(),
+        clip: Some(training.clip()),
         stable: training.stable,
     }
 }
@@ -172,7 +170,11 @@ fn check_same(folder: &RunFolder, asked: &Experiment) -> anyhow::Result<Loaded> 
         // The folder has a copy of the picture under a name of its own.
         comparable.target = there.experiment.target.clone();
     }
-    comparable.seed = there.experiment.seed.filter(|_| asked.seed.is_none()).or(asked.seed);
+    if asked.seed.is_none() && asked.seeds.is_none() {
+        (comparable.seed, comparable.seeds) = (there.experiment.seed, there.experiment.seeds);
+    } else if asked.seeds.is_some() {
+        comparable.seed = there.experiment.seed;
+    }
     if comparable != there.experiment {
         let message = format!(
             "{} belongs to another experiment ({}), or its settings or seed were others",

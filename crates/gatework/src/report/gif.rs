@@ -42,46 +42,80 @@ impl Default for Options {
     }
 }
 
-/// Encodes `frames`, all of one size, as a GIF that loops forever.
+/// A GIF in the making. Only its bytes and the picture that is shown are kept, however many frames there are.
 ///
 /// ```ignore
-/// let bytes = encode(&frames, &Options { delay: 5, ..Options::default() })?;
-/// std::fs::write("lizard.gif", bytes)?;
+/// let mut animation = Animation::new(&Colouring::Ink.colours(), Options { delay: 5, ..Options::default() });
+/// pictures.try_for_each(|picture| animation.show(picture))?;
+/// std::fs::write("lizard.gif", animation.finish()?)?;
 /// ```
-pub fn encode(frames: &[Picture], options: &Options) -> Result<Vec<u8>, ReportError> {
-    let first = check(frames)?;
-    let raster = Raster::new(first, options.scale)?;
-    let palette = Palette::new(frames, raster.scale >= GRID_SCALE);
-
-    let mut encoder = Encoder::new(Vec::new(), raster.width, raster.height, &palette.bytes())?;
-    encoder.set_repeat(Repeat::Infinite)?;
-    let mut shown: Option<&Picture> = None;
-    for (i, picture) in frames.iter().enumerate() {
-        let delay = if i + 1 == frames.len() { options.hold } else { options.delay };
-        let frame = raster.smallest_frame(picture, shown, &palette);
-        encoder.write_lzw_pre_encoded_frame(&Frame { delay: delay.max(2), ..frame })?;
-        shown = Some(picture);
-    }
-    Ok(encoder.into_inner()?)
+pub struct Animation {
+    options: Options,
+    colours: BTreeSet<Rgb>,
+    canvas: Option<Canvas>,
+    frames: usize,
 }
 
-/// The first frame, if every frame is whole and of its size.
-fn check(frames: &[Picture]) -> Result<&Picture, ReportError> {
-    let first = frames.first().ok_or(ReportError::NoFrames)?;
-    for (frame, picture) in frames.iter().enumerate() {
-        let &Picture { width, height, ref cells } = picture;
+/// What there is from the first frame on.
+struct Canvas {
+    raster: Raster,
+    palette: Palette,
+    encoder: Encoder<Vec<u8>>,
+    shown: Picture,
+    /// Encoded, but not written: whether it is the last one decides how long it is shown.
+    pending: Frame<'static>,
+}
+
+impl Animation {
+    /// An animation whose cells will have these colours.
+    pub fn new(colours: &[[u8; 3]], options: Options) -> Self {
+        Self { options, colours: colours.iter().copied().collect(), canvas: None, frames: 0 }
+    }
+
+    /// Adds a frame. All have the size of the first.
+    pub fn show(&mut self, picture: Picture) -> Result<(), ReportError> {
+        let (frame, &Picture { width, height, ref cells }) = (self.frames, &picture);
         if cells.is_empty() || width.checked_mul(height) != Some(cells.len()) {
             return Err(ReportError::BadPicture { frame, width, height, cells: cells.len() });
         }
-        if (width, height) != (first.width, first.height) {
-            return Err(ReportError::SizeChanged {
-                frame,
-                first: (first.width, first.height),
-                this: (width, height),
-            });
+        self.frames += 1;
+        let Some(canvas) = &mut self.canvas else {
+            self.canvas = Some(Canvas::new(picture, &self.colours, self.options)?);
+            return Ok(());
+        };
+        let first = (canvas.shown.width, canvas.shown.height);
+        if (width, height) != first {
+            return Err(ReportError::SizeChanged { frame, first, this: (width, height) });
         }
+        let next = canvas.raster.smallest_frame(&picture, Some(&canvas.shown), &canvas.palette);
+        canvas.write(self.options.delay)?;
+        (canvas.shown, canvas.pending) = (picture, next);
+        Ok(())
     }
-    Ok(first)
+
+    /// The GIF; it loops forever.
+    pub fn finish(self) -> Result<Vec<u8>, ReportError> {
+        let mut canvas = self.canvas.ok_or(ReportError::NoFrames)?;
+        canvas.write(self.options.hold)?;
+        Ok(canvas.encoder.into_inner()?)
+    }
+}
+
+impl Canvas {
+    fn new(picture: Picture, colours: &BTreeSet<Rgb>, options: Options) -> Result<Self, ReportError> {
+        let raster = Raster::new(&picture, options.scale)?;
+        let palette = Palette::new(colours, raster.scale >= GRID_SCALE);
+        let mut encoder = Encoder::new(Vec::new(), raster.width, raster.height, &palette.bytes())?;
+        encoder.set_repeat(Repeat::Infinite)?;
+        let pending = raster.smallest_frame(&picture, None, &palette);
+        Ok(Self { raster, palette, encoder, shown: picture, pending })
+    }
+
+    /// Writes the pending frame, shown for `delay`.
+    fn write(&mut self, delay: u16) -> Result<(), ReportError> {
+        self.pending.delay = delay.max(2);
+        Ok(self.encoder.write_lzw_pre_encoded_frame(&self.pending)?)
+    }
 }
 
 /// The colours of an animation.
@@ -97,15 +131,15 @@ struct Palette {
 }
 
 impl Palette {
-    /// The colours used by `frames`, and their grid lines if wanted. If lines make it more than fit, there are no
-    /// lines; if there are still more, all colours are rounded to 3 bits red, 3 bits green, 2 bits blue.
-    fn new(frames: &[Picture], grid: bool) -> Self {
-        let cells: BTreeSet<Rgb> = frames.iter().flat_map(|picture| &picture.cells).copied().collect();
+    /// The colours of cells, and of grid lines if wanted. If lines make it more than fit, there are no lines; if there
+    /// are still more, all colours are rounded to 3 bits red, 3 bits green, 2 bits blue.
+    fn new(cells: &BTreeSet<Rgb>, grid: bool) -> Self {
         let lines: BTreeSet<Rgb> = cells.iter().map(|&colour| line_colour(colour)).collect();
         let lined: BTreeSet<Rgb> = cells.union(&lines).copied().collect();
-        let (colours, grid) = if grid && lined.len() <= MAX_COLOURS { (lined, true) } else { (cells, false) };
+        let grid = grid && lined.len() <= MAX_COLOURS;
+        let colours = if grid { &lined } else { cells };
         let mut palette =
-            if colours.len() <= MAX_COLOURS { Self::exact(&colours) } else { Self::rounded(&colours) };
+            if colours.len() <= MAX_COLOURS { Self::exact(colours) } else { Self::rounded(colours) };
         palette.grid = grid;
         palette
     }
@@ -261,6 +295,14 @@ fn changed(picture: &Picture, shown: Option<&Picture>) -> (Range<usize>, Range<u
 mod tests {
     use super::*;
     use crate::report::Colouring;
+
+    /// A GIF of frames in the colours that they have.
+    fn encode(frames: &[Picture], options: &Options) -> Result<Vec<u8>, ReportError> {
+        let colours: BTreeSet<Rgb> = frames.iter().flat_map(|picture| &picture.cells).copied().collect();
+        let mut animation = Animation::new(&Vec::from_iter(colours), *options);
+        frames.iter().try_for_each(|picture| animation.show(picture.clone()))?;
+        animation.finish()
+    }
 
     /// A decoded frame: all pixels of the canvas and the delay.
     struct Shown {
@@ -434,16 +476,16 @@ mod tests {
     #[test]
     fn bad_input_is_an_error() {
         let picture = |width, height, cells| Picture { width, height, cells: vec![[0; 3]; cells] };
-        let encode = |frames: &[Picture]| encode(frames, &Options::default());
-        assert!(matches!(encode(&[]), Err(ReportError::NoFrames)));
-        assert!(matches!(encode(&[picture(0, 0, 0)]), Err(ReportError::BadPicture { frame: 0, .. })));
-        assert!(matches!(encode(&[picture(usize::MAX, 3, 9)]), Err(ReportError::BadPicture { .. })));
+        let plain = |frames: &[Picture]| encode(frames, &Options::default());
+        assert!(matches!(plain(&[]), Err(ReportError::NoFrames)));
+        assert!(matches!(plain(&[picture(0, 0, 0)]), Err(ReportError::BadPicture { frame: 0, .. })));
+        assert!(matches!(plain(&[picture(usize::MAX, 3, 9)]), Err(ReportError::BadPicture { .. })));
         assert!(matches!(
-            encode(&[picture(2, 3, 6), picture(3, 2, 6)]),
+            plain(&[picture(2, 3, 6), picture(3, 2, 6)]),
             Err(ReportError::SizeChanged { frame: 1, .. })
         ));
-        assert!(matches!(encode(&[picture(70_000, 1, 70_000)]), Err(ReportError::TooLarge { .. })));
+        assert!(matches!(plain(&[picture(70_000, 1, 70_000)]), Err(ReportError::TooLarge { .. })));
         let huge = Options { scale: Some(usize::MAX), ..Options::default() };
-        assert!(matches!(super::encode(&[picture(2, 2, 4)], &huge), Err(ReportError::TooLarge { .. })));
+        assert!(matches!(encode(&[picture(2, 2, 4)], &huge), Err(ReportError::TooLarge { .. })));
     }
 }

@@ -20,7 +20,7 @@ mod svg;
 use std::fmt;
 
 pub use self::gate_histogram::gate_histogram;
-pub use self::gif::{Options, encode};
+pub use self::gif::{Animation, Options};
 pub use self::loss_plot::{LossPoint, loss_plot};
 pub use self::picture::{Colouring, Picture};
 

@@ -39,6 +39,16 @@ impl Colouring {
     pub fn for_loss_channels(channels: usize) -> Self {
         if channels < 3 { Self::Ink } else { Self::Rgb }
     }
+
+    /// The colours of cells whose channels are bits, and of the gaps in a mosaic of them.
+    #[must_use]
+    pub fn colours(self) -> Vec<[u8; 3]> {
+        let bit = |bits: u8, channel: u8| f32::from(bits >> channel & 1);
+        match self {
+            Self::Ink => vec![ink(0.0), ink(1.0), GAP],
+            Self::Rgb => (0..8).map(|bits| red_green_blue([0, 1, 2].map(|c| bit(bits, c)))).collect(),
+        }
+    }
 }
 
 /// A picture of `height` rows of `width` cells.

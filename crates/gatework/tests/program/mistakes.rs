@@ -34,6 +34,11 @@ fn bad_experiments_are_refused_with_their_line_and_leave_no_folder() {
         ),
         ("kind = \"checkerboard\"", "kind = \"text\"\nfile = \"q.txt\"", "cannot read q.txt"),
         ("kind = \"checkerboard\"", "kind = \"png\"\nfile = \"p.txt\"", "not a PNG"),
+        (
+            "kind = \"random\"",
+            "kind = \"boards\"\nboards = [\"RRRRR\", \"#?\"]",
+            "bad.toml:20: start.boards[1]: line 1: '?'",
+        ),
     ] {
         let place = Place::new();
         place.write("p.txt", "##\n..\n");
@@ -55,6 +60,7 @@ fn bad_options_are_refused() {
     assert_says(&place.refused(2, &["simulate", "run", "--size", "0x5"]), &["HEIGHTxWIDTH"]);
     assert_says(&place.refused(2, &["simulate", "run", "--damage", "north"]), &["centre:SIZE"]);
     assert_says(&place.refused(2, &["simulate", "run", "--async", "1.5"]), &["above 0 and at most 1"]);
+    assert_says(&place.refused(2, &["simulate", "run", "--gif", "a.png"]), &["ends in .gif"]);
     assert_says(&place.refused(2, &["bench", "automata", "--only", "chess"]), &["no experiment \"chess\""]);
 }
 

@@ -114,6 +114,16 @@ fn seeds_are_all_run_and_counted() {
     assert_eq!(seeds.len(), 3);
     assert!(seeds.iter().all(|seed| seed["updates"] == 5 && seed["success"] == false));
     assert_eq!(summary["attempts"], 3);
+    // A run that was stopped before it was finished goes on with all its seeds, asked for again or not.
+    for resume in
+        [&["train", "run/experiment.toml"][..], &["train", "small.toml", "--seeds", "3", "--updates", "5"]]
+    {
+        std::fs::remove_file(place.path("run/summary.json")).unwrap();
+        std::fs::remove_file(place.path("run/checkpoint/seed-2.safetensors")).unwrap();
+        let resumed = place.json(&[resume, &["--resume", "--out", "run"]].concat());
+        assert_eq!(resumed["seeds"].as_array().unwrap().len(), 3);
+        assert_eq!(resumed["hard_loss"], summary["hard_loss"]);
+    }
 }
 
 #[test]
@@ -144,4 +154,7 @@ fn runs_without_a_name_of_their_own_are_numbered() {
         let summary = place.json(&["train", "small.toml", "--seed", "1", "--updates", "2"]);
         assert_eq!(summary["run"], expected);
     }
+    place.write("copy.toml", SMALL);
+    let summary = place.json(&["train", "copy.toml", "--seed", "1", "--updates", "2"]);
+    assert_eq!((&summary["run"], &summary["experiment"]), (&"runs/copy".into(), &"small".into()));
 }

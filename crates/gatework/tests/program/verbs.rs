@@ -26,6 +26,10 @@ fn list_shows_the_experiments_and_their_toml() {
     let output = place.gatework(&["list", "lizard"]).assert().success().get_output().stdout.clone();
     place.write("mine.toml", &String::from_utf8(output).unwrap());
     place.gatework(&["train", "mine.toml", "--seed", "1", "--updates", "1"]).assert().success();
+    assert_eq!(place.json(&["list", "lizard"])["automaton"]["channels"], 128);
+    assert_eq!(place.json(&["list", "small.toml"])["name"], "small");
+    let own = place.gatework(&["list", "small.toml"]).assert().success().get_output().stdout.clone();
+    assert!(String::from_utf8(own).unwrap().contains("recipe = \"paper\""));
 }
 
 #[test]
@@ -40,6 +44,8 @@ fn simulate_runs_boards_of_any_size_from_folders_models_and_circuits() {
             assert!(place.read("a.gif").starts_with(b"GIF89a"));
         }
     }
+    let learned = |subject| place.json(&["simulate", subject])["ones"].as_array().unwrap().len();
+    assert_eq!(["run", "run/model.safetensors", "run/circuit.json"].map(learned), [1, 1, 1]);
     let bits = |subject: &str| {
         place.json(&["simulate", subject, "--size", "30x30", "--start", "random"])["ones"][0].clone()
     };

@@ -36,6 +36,19 @@ impl Start {
         }
     }
 
+    /// Checks that boards can be read and fit a grid of this height and width; the error begins with their name.
+    pub fn check(&self, [height, width]: [usize; 2], channels: usize) -> Result<(), String> {
+        let Start::Boards { boards } = self else { return Ok(()) };
+        if boards.is_empty() {
+            return Err("boards is empty".into());
+        }
+        for (i, text) in boards.iter().enumerate() {
+            let fits = Bitmap::from_text(text).and_then(|board| board.check_fit(height, width, channels));
+            fits.map_err(|error| format!("boards[{i}]: {error}"))?;
+        }
+        Ok(())
+    }
+
     /// Fills a grid of zeros with start states.
     pub fn fill(&self, grid: &mut Grid, random: &mut Random) -> Result<(), BoardError> {
         let (height, width) = (grid.height(), grid.width());
@@ -52,7 +65,7 @@ impl Start {
             Start::Boards { boards } => {
                 for sample in 0..grid.samples() {
                     let board = Bitmap::from_text(&boards[random.below(boards.len())])?;
-                    board.place(grid, sample, 0)?;
+                    board.place(grid, sample)?;
                 }
             }
         }
@@ -228,18 +241,24 @@ impl Bitmap {
     }
 
     /// Puts the picture into the middle of a grid.
-    fn place(&self, grid: &mut Grid, sample: usize, first_channel: usize) -> Result<(), BoardError> {
-        if self.height > grid.height() || self.width > grid.width() {
-            return Err(self.wrong_size(grid.height(), grid.width()));
-        }
-        if self.channels > grid.channels() - first_channel {
-            return Err(BoardError::Channels { found: self.channels, channels: grid.channels() });
-        }
+    fn place(&self, grid: &mut Grid, sample: usize) -> Result<(), BoardError> {
+        self.check_fit(grid.height(), grid.width(), grid.channels())?;
         let (top, left) = ((grid.height() - self.height) / 2, (grid.width() - self.width) / 2);
         for (i, cell) in self.bits.iter().enumerate() {
             for (channel, &bit) in cell.iter().enumerate().take(self.channels) {
-                grid.set(sample, first_channel + channel, top + i / self.width, left + i % self.width, bit);
+                grid.set(sample, channel, top + i / self.width, left + i % self.width, bit);
             }
+        }
+        Ok(())
+    }
+
+    /// Checks that a grid has room for the picture.
+    fn check_fit(&self, height: usize, width: usize, channels: usize) -> Result<(), BoardError> {
+        if self.height > height || self.width > width {
+            return Err(self.wrong_size(height, width));
+        }
+        if self.channels > channels {
+            return Err(BoardError::Channels { found: self.channels, channels });
         }
         Ok(())
     }
@@ -305,7 +324,7 @@ impl Target {
         let mut boards = Grid::new(samples, height, width, self.channels())?;
         for sample in 0..samples {
             match self {
-                Target::Picture(picture) => picture.place(&mut boards, sample, 0)?,
+                Target::Picture(picture) => picture.place(&mut boards, sample)?,
                 Target::Checkerboard(square) => {
                     for y in 0..height {
                         for x in 0..width {
@@ -378,7 +397,7 @@ mod tests {
     #[test]
     fn a_blinker_blinks() {
         let mut grid = Grid::new(1, 5, 5, 1).unwrap();
-        Bitmap::from_text("###").unwrap().place(&mut grid, 0, 0).unwrap();
+        Bitmap::from_text("###").unwrap().place(&mut grid, 0).unwrap();
         let target = Target::GameOfLife.boards(&grid, Boundary::Torus, 1).unwrap();
         let upright: Vec<(usize, usize)> =
             (0..25).map(|i| (i / 5, i % 5)).filter(|&(y, x)| target.get(0, 0, y, x)).collect();

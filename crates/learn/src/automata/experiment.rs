@@ -2,16 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
+use gatework_engine::kernel::gates::LANES;
+use gatework_engine::parallel;
 use gatework_logic::Boundary;
 use serde::{Deserialize, Serialize};
 
 use super::board::{Start, Target, TargetSpec};
 use super::evaluate::Protocol;
-use super::model::{FirstLayer, MOST_CHANNELS, MOST_KERNELS, ModelShape};
+use super::model::{FirstLayer, MOST_CHANNELS, MOST_GATES, MOST_KERNELS, ModelShape};
 use crate::files;
 use crate::gates::Wiring;
 use crate::optim::{Clip, Optimizer};
-use crate::schedule::Schedule;
+use crate::schedule::{LearningRate, Schedule};
 
 /// The built-in experiments: name and TOML.
 pub const BUILT_IN: [(&str, &str); 5] = [
@@ -64,9 +66,12 @@ pub struct Experiment {
     /// How long it takes, for people.
     #[serde(default)]
     pub expected: String,
-    /// The seed of a run; it is in the run folder's copy only.
+    /// Run exactly this seed, unless there are `seeds`. A run folder's copy names the seed that was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
+    /// Run this many seeds, each to its end or to success, as `train --seeds` does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seeds: Option<u64>,
     /// The grid and its cells.
     pub automaton: Grid,
     /// What a cell sees.
@@ -137,16 +142,31 @@ pub struct Update {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recipe {
-    /// That of the paper: AdamW with betas .9 and .99 and weight decay .01, gradient elements cut at 100, a
-    /// constant learning rate.
+    /// That of the paper: AdamW with betas .9 and .99 and weight decay .01, gradient elements cut at 100.
     Paper,
+}
+
+impl Recipe {
+    /// The optimiser of an experiment that names none.
+    fn optimizer(self) -> Optimizer {
+        match self {
+            Recipe::Paper => Optimizer::Adamw { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 1e-2 },
+        }
+    }
+
+    /// The limit of the gradient of an experiment that names none.
+    fn clip(self) -> Clip {
+        match self {
+            Recipe::Paper => Clip::Value(100.0),
+        }
+    }
 }
 
 /// How it is trained.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Training {
-    /// Where settings come from that are not given.
+    /// Where the optimiser and the clip come from if they are not given.
     pub recipe: Recipe,
     /// Updates of a seed at most.
     pub updates: u64,
@@ -162,12 +182,13 @@ pub struct Training {
     /// Updates of linear warm-up.
     #[serde(default)]
     pub warmup: u64,
-    /// Optimiser.
-    #[serde(default = "paper_optimizer")]
-    pub optimizer: Optimizer,
-    /// Limit of the gradient.
-    #[serde(default = "paper_clip")]
-    pub clip: Clip,
+    /// Optimiser; without it, the recipe's. One that is given replaces it as a whole: what its table leaves out has
+    /// the optimiser's own default.
+    #[serde(default)]
+    pub optimizer: Option<Optimizer>,
+    /// Limit of the gradient; without it, the recipe's.
+    #[serde(default)]
+    pub clip: Option<Clip>,
     /// Updates in a row with hard loss 0 before success is checked.
     #[serde(default = "default_stable")]
     pub stable: u64,
@@ -179,12 +200,21 @@ pub struct Training {
     pub checkpoint_seconds: f64,
 }
 
-fn paper_optimizer() -> Optimizer {
-    Optimizer::Adamw { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 1e-2 }
-}
+impl Training {
+    /// The optimiser: its own, or the recipe's.
+    pub fn optimizer(&self) -> Optimizer {
+        self.optimizer.clone().unwrap_or_else(|| self.recipe.optimizer())
+    }
 
-fn paper_clip() -> Clip {
-    Clip::Value(100.0)
+    /// The limit of the gradient: its own, or the recipe's.
+    pub fn clip(&self) -> Clip {
+        self.clip.unwrap_or_else(|| self.recipe.clip())
+    }
+
+    /// The learning rate over time.
+    pub fn rate(&self) -> LearningRate {
+        LearningRate { base: self.learning_rate, schedule: self.schedule.clone(), warmup: self.warmup }
+    }
 }
 
 fn default_stable() -> u64 {
@@ -214,8 +244,8 @@ const MOST_RESTARTS: u64 = 100_000;
 /// Boards of a check at most.
 const MOST_CHECKS: usize = 10_000;
 
-/// Memory that a run may need. What needs more is refused before anything is allocated.
-const MOST_MEMORY: f64 = 16e9;
+/// Bytes that a run may need. What needs more is refused before anything is allocated.
+pub const MOST_MEMORY: f64 = 16e9;
 
 impl Loaded {
     /// Finds a built-in experiment, or reads a file if the name has a dot or a slash in it.
@@ -298,6 +328,11 @@ impl Experiment {
         self.check_perceive()?;
         self.check_update()?;
         self.check_training()?;
+        let (gates, most) = (self.model_shape().most_gates_per_cell(), MOST_GATES);
+        if gates > most {
+            let message = format!("layers and channels make up to {gates} gates a cell, more than {most}");
+            return problem(&["update", "layers"], message);
+        }
         let bytes = self.memory();
         if bytes > MOST_MEMORY {
             let message = format!(
@@ -331,10 +366,8 @@ impl Experiment {
             let message = format!("automaton.fire_rate is {rate}, not above 0 and at most 1");
             return problem(&["automaton", "fire_rate"], message);
         }
-        if let Start::Boards { boards } = &self.start
-            && boards.is_empty()
-        {
-            return problem(&["start", "boards"], "start.boards is empty".into());
+        if let Err(error) = self.start.check(a.grid, a.channels) {
+            return problem(&["start", "boards"], format!("start.{error}"));
         }
         if self.target == (TargetSpec::Checkerboard { square: 0 }) {
             return problem(&["target", "square"], "target.square is 0".into());
@@ -404,6 +437,9 @@ impl Experiment {
             let message = format!("training.learning_rate is {}, not a number above 0", t.learning_rate);
             return problem(&["training", "learning_rate"], message);
         }
+        if let Some(seeds) = self.seeds.filter(|seeds| !(1..=MOST_RESTARTS).contains(seeds)) {
+            return problem(&["seeds"], format!("seeds is {seeds}, not 1 to {MOST_RESTARTS}"));
+        }
         if t.restarts > MOST_RESTARTS {
             let message = format!("training.restarts is {}, more than {MOST_RESTARTS}", t.restarts);
             return problem(&["training", "restarts"], message);
@@ -421,9 +457,9 @@ impl Experiment {
             return problem(&["training", "checkpoint_seconds"], message);
         }
         let wrap = |key, result: Result<(), String>| result.or_else(|message| problem(key, message));
-        wrap(&["training", "optimizer"], t.optimizer.validate())?;
-        wrap(&["training", "schedule"], t.schedule.validate())?;
-        wrap(&["training", "clip"], t.clip.validate())
+        wrap(&["training", "optimizer"], t.optimizer().validate())?;
+        wrap(&["training", "schedule"], t.rate().validate())?;
+        wrap(&["training", "clip"], t.clip().validate())
     }
 
     fn check_protocols(&self) -> Result<(), Problem> {
@@ -442,17 +478,23 @@ impl Experiment {
         Ok(())
     }
 
-    /// Bytes that training will need, roughly, and not less than half of it.
-    fn memory(&self) -> f64 {
-        let cells =
-            self.automaton.grid.iter().map(|&n| n as f64).product::<f64>() * self.training.batch as f64;
-        let channels = self.automaton.channels.next_multiple_of(8) as f64;
-        let states = cells * channels * 4.0 * (self.automaton.steps as f64 + 2.0);
-        let wires = cells * 9.0 * 8.0;
-        let perceive: f64 = self.perceive.layers.iter().skip(1).map(|&n| n as f64).sum();
-        let update: f64 = self.update.layers.iter().map(|&n| n as f64).sum();
-        let gates = perceive * self.perceive.kernels as f64 + update;
-        states + wires + gates * (16.0 * 4.0 * 6.0 + 1024.0)
+    /// Bytes that training one seed will need, roughly, and not less than half of it.
+    pub fn memory(&self) -> f64 {
+        let (steps, shape) = (self.automaton.steps as f64, self.model_shape());
+        let grid: f64 = self.automaton.grid.iter().map(|&n| n as f64).product();
+        let cells = grid * self.training.batch as f64;
+        let state = cells * self.automaton.channels.next_multiple_of(8) as f64 * 4.0;
+        // What a cell reads, for every step that differs from the one before.
+        let same = self.automaton.fire_rate.is_none() && !self.start.is_fixed();
+        let wires = cells * 9.0 * 4.0 * if same { 2.0 } else { 1.0 + steps };
+        // Logits, their gradients, two moments, the best so far, a file of it all; coefficients and programs.
+        let gates = shape.gates() as f64 * (16.0 * 4.0 * 8.0 + 256.0);
+        // Each part of the work has sums, rows of a tile, and the gradients of what it reads.
+        let tiles = (cells / LANES as f64).min(1e9) as usize;
+        let parts = parallel::parts(tiles, tiles.saturating_mul(self.automaton.steps)) as f64;
+        let parts = parts * (shape.gates() as f64 * 256.0 + shape.update[0] as f64 * 256.0) + 2.0 * state;
+        let circuit = shape.most_gates_per_cell() as f64 * 32.0;
+        state * (steps + 2.0) + wires + gates + parts + circuit
     }
 }
 
@@ -563,6 +605,23 @@ mod tests {
             ("grid = [16, 16]", "grid = [0, 16]", "a side is 0"),
             ("grid = [16, 16]", "grid = [1000000, 1000000]", "GB of memory"),
             ("steps = 20", "steps = 0", "automaton.steps is 0"),
+            ("task =", "seeds = 0\ntask =", "seeds is 0, not 1 to 100000"),
+            (
+                "restarts = 29",
+                "restarts = 29\nschedule = { kind = \"cosine\", minimum = 1.0 }",
+                "schedule.minimum is 1",
+            ),
+            (
+                "kind = \"random\"",
+                "kind = \"boards\"\nboards = [\"#.\\n.#\", \"#.x\"]",
+                "x.toml:21: start.boards[1]: line 1: 'x' is none of # . R G B Y",
+            ),
+            ("kind = \"random\"", "kind = \"boards\"\nboards = []", "start.boards is empty"),
+            (
+                "kind = \"random\"",
+                "kind = \"boards\"\nboards = [\"#################\"]",
+                "start.boards[0]: the picture is 1x17 (height x width), but the grid is 16x16",
+            ),
             ("batch = 2", "batch = 0", "training.batch is 0"),
             ("updates = 500", "updates = 0", "training.updates is 0"),
             ("learning_rate = 0.05", "learning_rate = -1.0", "training.learning_rate is -1"),
@@ -582,6 +641,12 @@ mod tests {
             assert!(message.contains(part), "{from} -> {to}: {message}");
         }
         assert!(error(|text| format!("{text}\n= 3")).contains("x.toml:"));
+        // From 512 rows up to 16 million, nine layers of them, and down by halves.
+        let mut wide = vec![264, 256, 512, 130_000];
+        wide.extend([1 << 24; 9]);
+        wide.extend((1..=21).map(|k| (1 << 24) >> k));
+        let message = replaced("layers = [264, 256", &format!("layers = {wide:?} #"));
+        assert!(message.contains("gates a cell, more than"), "{message}");
         assert!(error(|text| text[..40].to_string()).contains("missing field"));
     }
 }

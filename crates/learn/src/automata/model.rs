@@ -1,6 +1,7 @@
 //! A soft automaton: its shape, its wires and its logits.
 
 use gatework_engine::kernel::gates::{FUNCTIONS, Layer, Wires};
+use gatework_logic::circuit::MAX_SIGNALS;
 use gatework_logic::{Automaton, Boundary, Circuit, Gate, Node};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,9 @@ pub enum FirstLayer {
 
 /// Channels of a cell at most.
 pub const MOST_CHANNELS: usize = 128;
+
+/// Gates of the circuit of one cell at most: what a circuit holds, less the inputs.
+pub const MOST_GATES: usize = MAX_SIGNALS - MOST_CHANNELS * NEIGHBOURS;
 
 /// Perception kernels at most.
 pub const MOST_KERNELS: usize = 4096;
@@ -50,6 +54,17 @@ impl ModelShape {
     /// Inputs that the update needs: the cell itself and what the kernels perceive of each channel.
     pub fn update_inputs(&self) -> usize {
         self.channels + self.channels * self.kernels * self.perceive.last().copied().unwrap_or(0)
+    }
+
+    /// Gates that are learned, as far as 64 bits can count them.
+    pub fn gates(&self) -> usize {
+        let count = |layers: &[usize]| layers.iter().skip(1).fold(0usize, |sum, &n| sum.saturating_add(n));
+        count(&self.perceive).saturating_mul(self.kernels).saturating_add(count(&self.update))
+    }
+
+    /// Gates of the circuit of one cell at most: each channel has a perception of its own.
+    pub fn most_gates_per_cell(&self) -> usize {
+        self.gates().saturating_mul(self.channels)
     }
 }
 
@@ -269,6 +284,8 @@ impl Model {
         // Bounded before they are multiplied, and before anything of their size is allocated.
         let fits = (1..=MOST_CHANNELS).contains(&shape.channels)
             && (1..=MOST_KERNELS).contains(&shape.kernels)
+            && shape.gates() <= bytes.len() / (FUNCTIONS * size_of::<f32>())
+            && shape.most_gates_per_cell() <= MOST_GATES
             && perceive.inputs == NEIGHBOURS
             && Some(shape.update_inputs()) == shape.update.first().copied()
             && update.outputs() == shape.channels;

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use gatework_logic::{Grid, Simulator};
+use gatework_logic::{Automaton, Grid, Simulator};
 
 use super::board::Start;
 use super::cells::{Plan, Planner, Shape};
-use super::experiment::Loaded;
+use super::experiment::{self, Experiment, Loaded};
 use super::hard::{Conditions, HardRun, fill_mask};
 use super::model::Model;
 use super::rollout::{Boards, Goal, Rollout, Times};
@@ -55,6 +55,8 @@ pub struct AutomatonTask {
     /// The plan of a synchronous grid with start states of its own.
     plan: Option<Plan>,
     times: StepTimes,
+    /// Cells that the last update computed, in all its steps.
+    computed: usize,
 }
 
 impl AutomatonTask {
@@ -70,9 +72,18 @@ impl AutomatonTask {
             if loaded.experiment.start.is_fixed() { 1 } else { independent_groups(batch, height * width) };
         let planner = Planner::new(Shape { samples: batch / groups, height, width, boundary });
         let loaded = loaded.clone();
-        let times = StepTimes::default();
-        let mut task =
-            AutomatonTask { loaded, seed, model, rollout, planner, groups, fixed: None, plan: None, times };
+        let mut task = AutomatonTask {
+            loaded,
+            seed,
+            model,
+            rollout,
+            planner,
+            groups,
+            fixed: None,
+            plan: None,
+            times: StepTimes::default(),
+            computed: 0,
+        };
         let synchronous = task.loaded.experiment.automaton.fire_rate.is_none();
         if synchronous && task.loaded.experiment.start.is_fixed() {
             task.fixed = Some(task.round(0)?);
@@ -90,10 +101,10 @@ impl AutomatonTask {
         self.times
     }
 
-    /// Soft gate evaluations of one update, forward: cells x steps x gates, all of them counted.
+    /// Soft gate evaluations of the last update, forward: gates x cells that were computed. Cells that must have the
+    /// same value are computed once, and those that do not fire not at all.
     pub fn gate_evaluations(&self) -> f64 {
-        let cells = self.groups * self.planner.shape().total() * self.loaded.experiment.automaton.steps;
-        cells as f64 * self.model.gates_per_cell() as f64
+        self.computed as f64 * self.model.gates_per_cell() as f64
     }
 
     /// Draws what an update needs.
@@ -181,6 +192,7 @@ impl Task for AutomatonTask {
         let begin = Instant::now();
         let hard = self.hard_loss(&round)? as f64;
         self.times = StepTimes { soft: times, hard: begin.elapsed() };
+        self.computed = self.groups * round.plan.computed();
         if is_fixed {
             self.fixed = Some(round);
         } else if round.masks.is_empty() {
@@ -189,34 +201,58 @@ impl Task for AutomatonTask {
         Ok(Losses { soft, hard })
     }
 
-    fn passes(&mut self) -> Result<bool, TaskError> {
+    fn passes(&mut self, update: u64) -> Result<bool, TaskError> {
         let experiment = &self.loaded.experiment;
-        let [height, width] = experiment.automaton.grid;
-        let channels = experiment.automaton.channels;
-        let bits = height * width * channels;
-        let all = experiment.start == Start::Random && bits <= FEW_BITS;
-        let samples = if all { 1 << bits } else { experiment.training.checks };
-        let mut boards = Grid::new(samples, height, width, channels)?;
-        if all {
-            for sample in 0..samples {
-                for bit in 0..bits {
-                    let (channel, cell) = (bit / (height * width), bit % (height * width));
-                    boards.set(sample, channel, cell / width, cell % width, sample >> bit & 1 == 1);
-                }
+        let mut random = Random::new(self.seed, Purpose::Check, update);
+        let automaton = self.model.harden();
+        // Boards share the cells that fire in a step, so each asynchronous board makes a run of its own.
+        let (runs, boards) = match (experiment.automaton.fire_rate, &experiment.start) {
+            (Some(_), _) => (experiment.training.checks, 1),
+            (None, start) if start.is_fixed() => (1, 1),
+            (None, _) => (1, experiment.training.checks),
+        };
+        for _ in 0..runs {
+            let boards = check_boards(experiment, boards, &mut random)?;
+            if !grows_right(&self.loaded, &automaton, boards, random.word())? {
+                return Ok(false);
             }
-        } else {
-            let mut random = Random::new(self.seed, Purpose::Check, 0);
-            experiment.start.fill(&mut boards, &mut random)?;
         }
-        let (boundary, steps) = (experiment.automaton.boundary, experiment.automaton.steps);
-        let target = self.loaded.target.boards(&boards, boundary, steps)?;
-        let conditions = Conditions { fire_rate: experiment.automaton.fire_rate, damage: None };
-        let mut run = HardRun::new(&self.model.harden(), target.channels(), boards, conditions, self.seed)?;
-        for _ in 0..steps {
-            run.step()?;
-        }
-        Ok(run.wrong(&target)? == 0)
+        Ok(true)
     }
+}
+
+/// Fresh start states: `samples` of them, or all there are if these are few and nothing else is left to chance.
+fn check_boards(experiment: &Experiment, samples: usize, random: &mut Random) -> Result<Grid, TaskError> {
+    let [height, width] = experiment.automaton.grid;
+    let channels = experiment.automaton.channels;
+    let cells = height * width;
+    let bits = cells * channels;
+    let synchronous = experiment.automaton.fire_rate.is_none();
+    if experiment.start != Start::Random || bits > FEW_BITS || !synchronous {
+        let mut boards = Grid::new(samples, height, width, channels)?;
+        experiment.start.fill(&mut boards, random)?;
+        return Ok(boards);
+    }
+    let mut boards = Grid::new(1 << bits, height, width, channels)?;
+    for sample in 0..1 << bits {
+        for bit in 0..bits {
+            let (channel, cell) = (bit / cells, bit % cells);
+            boards.set(sample, channel, cell / width, cell % width, sample >> bit & 1 == 1);
+        }
+    }
+    Ok(boards)
+}
+
+/// True if boards become their targets; `seed` chooses the cells that fire.
+fn grows_right(loaded: &Loaded, automaton: &Automaton, boards: Grid, seed: u64) -> Result<bool, TaskError> {
+    let experiment::Grid { boundary, steps, fire_rate, .. } = loaded.experiment.automaton;
+    let target = loaded.target.boards(&boards, boundary, steps)?;
+    let conditions = Conditions { fire_rate, damage: None };
+    let mut run = HardRun::new(automaton, target.channels(), boards, conditions, seed)?;
+    for _ in 0..steps {
+        run.step()?;
+    }
+    Ok(run.wrong(&target)? == 0)
 }
 
 /// Cells of a group of boards at least: smaller groups would not fill their tiles.

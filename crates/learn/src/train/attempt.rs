@@ -100,7 +100,10 @@ impl Attempt {
             return Err(TrainError::NotFinite { seed: self.seed, update: self.update, loss: losses.soft });
         }
         self.record(losses, &task.params().values);
-        if self.streak > 0 && self.streak.is_multiple_of(settings.stable) && task.passes().map_err(failed)? {
+        if self.streak > 0
+            && self.streak.is_multiple_of(settings.stable)
+            && task.passes(self.update).map_err(failed)?
+        {
             self.outcome = Outcome::Succeeded;
         } else if self.update >= settings.updates {
             self.outcome = Outcome::Exhausted;
@@ -113,31 +116,62 @@ impl Attempt {
         Ok(())
     }
 
-    /// True if the updates that are left are too few for a success, whatever they bring.
+    /// True if the updates that are left are too few for a success, whatever they bring; or if three quarters of them
+    /// are gone and the soft loss is still above a quarter of what it was at first. That is a bet, not a proof: the
+    /// updates that it saves are worth more to the next seed.
     pub fn is_hopeless(&self, settings: &Settings) -> bool {
         let needed = settings.stable - self.streak % settings.stable;
         let had_a_chance = settings.updates >= settings.stable;
-        self.outcome == Outcome::Running
-            && had_a_chance
-            && settings.updates.saturating_sub(self.update) < needed
+        let too_late = settings.updates.saturating_sub(self.update) < needed;
+        let too_slow =
+            self.update >= settings.updates / 4 * 3 && self.recent_loss() > self.first_loss() / 4.0;
+        self.outcome == Outcome::Running && had_a_chance && (too_late || too_slow && self.streak == 0)
     }
 
+    /// Mean soft loss of the first few updates.
+    fn first_loss(&self) -> f64 {
+        mean(self.metrics.iter().take(FEW).map(|metric| metric.soft))
+    }
+
+    /// Mean soft loss of the last few updates.
+    fn recent_loss(&self) -> f64 {
+        mean(self.metrics.iter().rev().take(FEW).map(|metric| metric.soft))
+    }
+
+    /// Takes note of an update at these parameters.
     fn record(&mut self, losses: Losses, values: &[f32]) {
+        if let Some(best) = self.note(losses) {
+            best.clear();
+            best.extend_from_slice(values);
+        }
+    }
+
+    /// Takes note of the losses of an update. Returns the place of the best parameters if these are the best.
+    pub(super) fn note(&mut self, losses: Losses) -> Option<&mut Vec<f32>> {
+        let update = self.update;
+        self.update += 1;
         self.metrics.push(Metric { soft: losses.soft, hard: losses.hard });
         if losses.hard == 0.0 {
             self.streak += 1;
-            self.first_perfect = self.first_perfect.or(Some(self.update));
+            self.first_perfect = self.first_perfect.or(Some(update));
         } else {
             self.streak = 0;
         }
-        if self.best.as_ref().is_none_or(|best| losses.hard <= best.losses.hard) {
-            let best = self.best.get_or_insert_with(|| Best { update: 0, losses, values: Vec::new() });
-            (best.update, best.losses) = (self.update, losses);
-            best.values.clear();
-            best.values.extend_from_slice(values);
+        if self.best.as_ref().is_some_and(|best| losses.hard > best.losses.hard) {
+            return None;
         }
-        self.update += 1;
+        let best = self.best.get_or_insert_with(|| Best { update, losses, values: Vec::new() });
+        (best.update, best.losses) = (update, losses);
+        Some(&mut best.values)
     }
+}
+
+/// Updates whose losses are averaged to say where an attempt stands.
+const FEW: usize = 10;
+
+fn mean(numbers: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = numbers.len().max(1) as f64;
+    numbers.sum::<f64>() / count
 }
 
 #[cfg(test)]
@@ -183,7 +217,7 @@ pub(super) mod tests {
             Ok(losses)
         }
 
-        fn passes(&mut self) -> Result<bool, TaskError> {
+        fn passes(&mut self, _update: u64) -> Result<bool, TaskError> {
             Ok(self.params.values.iter().all(|v| v.round() == 3.0))
         }
     }
@@ -221,6 +255,38 @@ pub(super) mod tests {
         assert_eq!((attempt.outcome, attempt.update, attempt.metrics.len()), (Outcome::Exhausted, 4, 4));
         let lowest = attempt.metrics.iter().map(|m| m.hard).fold(f64::INFINITY, f64::min);
         assert_eq!(attempt.best.unwrap().losses.hard, lowest);
+    }
+
+    /// An attempt with these losses, of 100 updates at most and 5 that must be right in a row.
+    fn after(losses: impl IntoIterator<Item = (f64, f64)>) -> (Attempt, Settings) {
+        let settings = Settings { updates: 100, ..settings() };
+        let mut attempt = Attempt::new(1, &settings, 1);
+        losses.into_iter().for_each(|(soft, hard)| attempt.record(Losses { soft, hard }, &[0.0]));
+        (attempt, settings)
+    }
+
+    #[test]
+    fn an_attempt_is_hopeless_once_the_updates_left_are_too_few() {
+        let hopeless = |wrong: usize, right: usize| {
+            let losses = std::iter::repeat_n((0.0, 1.0), wrong).chain(std::iter::repeat_n((0.0, 0.0), right));
+            let (attempt, settings) = after(losses);
+            attempt.is_hopeless(&settings)
+        };
+        assert!(!hopeless(95, 0) && hopeless(96, 0));
+        assert!(!hopeless(95, 4) && hopeless(96, 3));
+    }
+
+    #[test]
+    fn an_attempt_is_hopeless_if_its_loss_is_high_late() {
+        let hopeless = |updates: usize, last: f64, hard: f64| {
+            let losses = std::iter::repeat_n((100.0, 9.0), updates - 10);
+            let (attempt, settings) = after(losses.chain(std::iter::repeat_n((last, hard), 10)));
+            attempt.is_hopeless(&settings)
+        };
+        assert!(hopeless(75, 26.0, 1.0));
+        assert!(!hopeless(74, 26.0, 1.0), "it has time");
+        assert!(!hopeless(75, 24.0, 1.0), "it gets there");
+        assert!(!hopeless(75, 26.0, 0.0), "its circuit is right already");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde::{Deserialize, Serialize};
 
-use super::attempt::{Attempt, Best, Metric, Outcome, Settings};
+use super::attempt::{Attempt, Metric, Outcome, Settings};
 use super::{Losses, Task};
 use crate::files;
 use crate::optim::OptimizerState;
@@ -32,11 +32,7 @@ const STATE: &str = "gatework-checkpoint";
 #[derive(Serialize, Deserialize)]
 struct State {
     seed: u64,
-    update: u64,
     optimizer_step: u64,
-    streak: u64,
-    first_perfect: Option<u64>,
-    best: Option<(u64, f64, f64)>,
     outcome: Outcome,
     seconds: f64,
 }
@@ -47,11 +43,7 @@ impl Attempt {
         let best = self.best.as_ref();
         let state = State {
             seed: self.seed,
-            update: self.update,
             optimizer_step: self.optimizer.step,
-            streak: self.streak,
-            first_perfect: self.first_perfect,
-            best: best.map(|best| (best.update, best.losses.soft, best.losses.hard)),
             outcome: self.outcome,
             seconds: self.seconds,
         };
@@ -123,35 +115,27 @@ impl Attempt {
         let (values, best, soft, hard) =
             (floats("values")?, floats("best")?, losses("soft")?, losses("hard")?);
         let n = task.params().len();
-        if values.len() != n || state.best.is_some() && best.len() != n {
+        if values.len() != n || !soft.is_empty() && best.len() != n {
             return Err(format!("it has {} parameters, but this experiment has {n}", values.len()));
         }
-        if soft.len() as u64 != state.update || hard.len() != soft.len() {
-            return Err(format!(
-                "it has losses of {} updates, but is at update {}",
-                soft.len(),
-                state.update
-            ));
+        if soft.len() != hard.len() || soft.iter().chain(&hard).any(|loss| !loss.is_finite()) {
+            return Err(format!("its losses are not numbers of {} updates", soft.len()));
+        }
+        if !(soft.len().saturating_sub(1)..=soft.len()).contains(&(state.optimizer_step as usize)) {
+            return Err(format!("{} updates, but {} optimiser steps", soft.len(), state.optimizer_step));
         }
         let optimizer =
             OptimizerState { step: state.optimizer_step, first: floats("first")?, second: floats("second")? };
         settings.optimizer.check_state(&optimizer, n)?;
         task.params_mut().values.copy_from_slice(&values);
-        Ok(Attempt {
-            seed,
-            update: state.update,
-            metrics: soft.into_iter().zip(hard).map(|(soft, hard)| Metric { soft, hard }).collect(),
-            streak: state.streak,
-            first_perfect: state.first_perfect,
-            best: state.best.map(|(update, soft, hard)| Best {
-                update,
-                losses: Losses { soft, hard },
-                values: best,
-            }),
-            outcome: state.outcome,
-            seconds: state.seconds,
-            optimizer,
-        })
+        let mut attempt = Attempt::new(seed, settings, n);
+        for (soft, hard) in soft.into_iter().zip(hard) {
+            attempt.note(Losses { soft, hard });
+        }
+        if let Some(at_best) = &mut attempt.best {
+            at_best.values = best;
+        }
+        Ok(Attempt { outcome: state.outcome, seconds: state.seconds, optimizer, ..attempt })
     }
 }
 
@@ -199,5 +183,10 @@ mod tests {
             assert!(load(&bytes[..cut], 1).contains("not a complete checkpoint"), "cut at {cut}");
         }
         assert!(load(&bytes, 2).contains("it is of seed 1, not of seed 2"));
+        let soft = attempt.metrics[0].soft.to_le_bytes();
+        let place = bytes.windows(8).position(|window| window == soft).unwrap();
+        let mut poisoned = bytes.clone();
+        poisoned[place..place + 8].copy_from_slice(&f64::NAN.to_le_bytes());
+        assert!(load(&poisoned, 1).contains("not numbers"));
     }
 }

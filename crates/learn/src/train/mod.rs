@@ -30,8 +30,8 @@ pub trait Task {
     /// the same seed draws the same random numbers.
     fn step(&mut self, update: u64) -> Result<Losses, TaskError>;
 
-    /// A thorough check of the present parameters on data that training has not seen.
-    fn passes(&mut self) -> Result<bool, TaskError>;
+    /// A thorough check of the present parameters on data that training has not seen, drawn anew for every update.
+    fn passes(&mut self, update: u64) -> Result<bool, TaskError>;
 }
 
 /// The losses of one update.
