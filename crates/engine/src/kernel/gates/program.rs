@@ -212,35 +212,25 @@ impl AsRef<Order> for Program {
 impl Program {
     /// Compiles a network with all its outputs, each written to the row of its own number.
     pub fn new(wires: &Wires) -> Result<Program, WireError> {
-        let rows: Vec<u32> = (0..wires.outputs() as u32).collect();
-        Program::with_outputs(wires, &rows)
+        Program::leading(wires, wires.outputs())
     }
 
     /// Compiles what the first `needed` outputs depend on and leaves out the rest.
     pub fn leading(wires: &Wires, needed: usize) -> Result<Program, WireError> {
-        let rows: Vec<u32> = (0..wires.outputs().min(needed) as u32).collect();
-        Program::with_outputs(wires, &rows)
-    }
-
-    /// Compiles what the first `rows.len()` outputs depend on; output `i` goes to row `rows[i]`. The rows
-    /// are a permutation of `0..rows.len()`.
-    pub fn with_outputs(wires: &Wires, rows: &[u32]) -> Result<Program, WireError> {
         wires.check()?;
-        assert!(rows.len() <= wires.outputs(), "{} output rows for {} outputs", rows.len(), wires.outputs());
-        assert!(rows.iter().all(|&r| (r as usize) < rows.len()), "output rows are a permutation");
-        let (live, inputs_read) = live_gates(wires, rows.len());
+        let needed = needed.min(wires.outputs());
+        let (live, inputs_read) = live_gates(wires, needed);
         let mut layers = Vec::with_capacity(wires.layers.len());
         let mut sources = Vec::new();
         let mut first_gate = 0;
         let mut inputs = wires.inputs;
         for (index, layer) in wires.layers.iter().enumerate() {
             let last = index + 1 == wires.layers.len();
-            let outputs = if last { rows.len() } else { layer.len() };
+            let outputs = if last { needed } else { layer.len() };
             let first = sources.len();
             let mut ops = Vec::new();
             for step in trails(layer, &live[index], inputs) {
-                let out = if last { rows[step.gate as usize] } else { step.gate };
-                ops.push(Op { a: step.from, b: step.to, out, flags: step.flags });
+                ops.push(Op { a: step.from, b: step.to, out: step.gate, flags: step.flags });
                 sources.push(Source { gate: first_gate + step.gate, swapped: step.swapped });
             }
             layers.push(CompiledLayer { ops, slots: Vec::new(), first, inputs, outputs });
@@ -251,7 +241,7 @@ impl Program {
         let gates = wires.gates();
         let slot_rows = assign_slots(&mut layers);
         let order = Order::new(sources);
-        Ok(Program { layers, order, unread, slot_rows, inputs: wires.inputs, outputs: rows.len(), gates })
+        Ok(Program { layers, order, unread, slot_rows, inputs: wires.inputs, outputs: needed, gates })
     }
 
     /// Number of input rows.
@@ -272,11 +262,6 @@ impl Program {
     /// Number of gates that run.
     pub fn live_gates(&self) -> usize {
         self.order.len()
-    }
-
-    /// Number of trails that the gates were put into: fewer is faster.
-    pub fn trails(&self) -> usize {
-        self.layers.iter().flat_map(|l| &l.ops).filter(|op| op.flags & BEGIN != 0).count()
     }
 
     /// Rows of all layers but the last.

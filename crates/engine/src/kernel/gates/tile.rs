@@ -458,7 +458,7 @@ mod tests {
         #[test]
         fn passes_agree_with_the_naive_twin((wires, mut logits, needed) in networks(), seed: u32, idle: bool) {
             if idle {
-                // The pass-through start: c3 is nothing but rounding, the case that SMALLEST_C3 is for.
+                // The pass-through start, where c3 nearly vanishes: the case that SMALLEST_C3 is for.
                 for gate in logits.chunks_exact_mut(FUNCTIONS) {
                     gate.fill(0.0);
                     gate[3] = 10.0;
