@@ -1,19 +1,20 @@
 //! Experiments: what is to be learned, as TOML, read and checked before anything is allocated.
 
+mod check;
+
 use std::path::{Path, PathBuf};
 
-use gatework_engine::kernel::gates::LANES;
-use gatework_engine::parallel;
 use gatework_logic::Boundary;
 use serde::{Deserialize, Serialize};
 
 use super::board::{Start, Target, TargetSpec};
 use super::evaluate::Protocol;
-use super::model::{FirstLayer, MOST_CHANNELS, MOST_GATES, MOST_KERNELS, ModelShape};
+use super::model::{FirstLayer, ModelShape};
 use crate::files;
 use crate::gates::Wiring;
 use crate::optim::{Clip, Optimizer};
 use crate::schedule::{LearningRate, Schedule};
+use check::Problem;
 
 /// The built-in experiments: name and TOML.
 pub const BUILT_IN: [(&str, &str); 5] = [
@@ -238,12 +239,6 @@ pub struct Loaded {
     pub target: Target,
 }
 
-/// Seeds after the first at most.
-const MOST_RESTARTS: u64 = 100_000;
-
-/// Boards of a check at most.
-const MOST_CHECKS: usize = 10_000;
-
 /// Bytes that a run may need. What needs more is refused before anything is allocated.
 pub const MOST_MEMORY: f64 = 16e9;
 
@@ -294,16 +289,6 @@ impl Loaded {
     }
 }
 
-/// Something wrong, and the key where it is.
-struct Problem {
-    key: &'static [&'static str],
-    message: String,
-}
-
-fn problem<T>(key: &'static [&'static str], message: String) -> Result<T, Problem> {
-    Err(Problem { key, message })
-}
-
 impl Experiment {
     /// The shape of its model.
     pub fn model_shape(&self) -> ModelShape {
@@ -322,198 +307,6 @@ impl Experiment {
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("an experiment holds nothing that TOML lacks")
     }
-
-    fn check(&self) -> Result<(), Problem> {
-        self.check_sizes()?;
-        self.check_perceive()?;
-        self.check_update()?;
-        self.check_training()?;
-        let (gates, most) = (self.model_shape().most_gates_per_cell(), MOST_GATES);
-        if gates > most {
-            let message = format!("layers and channels make up to {gates} gates a cell, more than {most}");
-            return problem(&["update", "layers"], message);
-        }
-        let bytes = self.memory();
-        if bytes > MOST_MEMORY {
-            let message = format!(
-                "grid, batch, steps and layers would need about {:.0} GB of memory; the limit is {:.0} GB",
-                bytes / 1e9,
-                MOST_MEMORY / 1e9
-            );
-            return problem(&["automaton"], message);
-        }
-        Ok(())
-    }
-
-    fn check_sizes(&self) -> Result<(), Problem> {
-        let a = &self.automaton;
-        if self.name.trim().is_empty() {
-            return problem(&["name"], "name is empty".into());
-        }
-        if !(1..=MOST_CHANNELS).contains(&a.channels) {
-            return problem(
-                &["automaton", "channels"],
-                format!("automaton.channels is {}, not 1 to {MOST_CHANNELS}", a.channels),
-            );
-        }
-        if a.grid.contains(&0) {
-            return problem(&["automaton", "grid"], format!("automaton.grid is {:?}: a side is 0", a.grid));
-        }
-        if a.steps == 0 {
-            return problem(&["automaton", "steps"], "automaton.steps is 0".into());
-        }
-        if let Some(rate) = a.fire_rate.filter(|rate| !(*rate > 0.0 && *rate <= 1.0)) {
-            let message = format!("automaton.fire_rate is {rate}, not above 0 and at most 1");
-            return problem(&["automaton", "fire_rate"], message);
-        }
-        if let Err(error) = self.start.check(a.grid, a.channels) {
-            return problem(&["start", "boards"], format!("start.{error}"));
-        }
-        if self.target == (TargetSpec::Checkerboard { square: 0 }) {
-            return problem(&["target", "square"], "target.square is 0".into());
-        }
-        Ok(())
-    }
-
-    fn check_perceive(&self) -> Result<(), Problem> {
-        const KEY: &[&str] = &["perceive", "layers"];
-        let layers = &self.perceive.layers;
-        if !(1..=MOST_KERNELS).contains(&self.perceive.kernels) {
-            let message = format!("perceive.kernels is {}, not 1 to {MOST_KERNELS}", self.perceive.kernels);
-            return problem(&["perceive", "kernels"], message);
-        }
-        if layers.first() != Some(&9) || layers.len() < 2 {
-            return problem(
-                KEY,
-                "perceive.layers begins with 9, the cells of a patch, and has a layer behind".into(),
-            );
-        }
-        if self.perceive.first == FirstLayer::Moore && layers[1] != 8 {
-            let message = format!("perceive.layers[1] is {}, but a moore layer has 8 gates", layers[1]);
-            return problem(KEY, message);
-        }
-        check_layers("perceive", KEY, layers, self.update.wiring, 1)
-    }
-
-    fn check_update(&self) -> Result<(), Problem> {
-        const KEY: &[&str] = &["update", "layers"];
-        let (layers, channels, kernels) =
-            (&self.update.layers, self.automaton.channels, self.perceive.kernels);
-        if layers.len() < 2 {
-            return problem(KEY, "update.layers needs its inputs and at least one layer".into());
-        }
-        let outputs = self.perceive.layers.last().copied().unwrap_or(0);
-        let needed = channels.saturating_add(channels.saturating_mul(kernels).saturating_mul(outputs));
-        if layers[0] != needed {
-            let by = if outputs == 1 { String::new() } else { format!(" x {outputs} outputs") };
-            let message = format!(
-                "update.layers[0] is {}, but {kernels} kernels{by} x {channels} channels + {channels} need {needed}",
-                layers[0]
-            );
-            return problem(KEY, message);
-        }
-        let last = layers[layers.len() - 1];
-        if last != channels {
-            return problem(
-                KEY,
-                format!("the last of update.layers is {last}, but there are {channels} channels"),
-            );
-        }
-        check_layers("update", KEY, layers, self.update.wiring, 0)
-    }
-
-    fn check_training(&self) -> Result<(), Problem> {
-        let t = &self.training;
-        if t.updates == 0 || t.updates > 1 << 40 {
-            return problem(
-                &["training", "updates"],
-                format!("training.updates is {}, not 1 to 2^40", t.updates),
-            );
-        }
-        if t.batch == 0 {
-            return problem(&["training", "batch"], "training.batch is 0".into());
-        }
-        if !(t.learning_rate > 0.0 && t.learning_rate.is_finite()) {
-            let message = format!("training.learning_rate is {}, not a number above 0", t.learning_rate);
-            return problem(&["training", "learning_rate"], message);
-        }
-        if let Some(seeds) = self.seeds.filter(|seeds| !(1..=MOST_RESTARTS).contains(seeds)) {
-            return problem(&["seeds"], format!("seeds is {seeds}, not 1 to {MOST_RESTARTS}"));
-        }
-        if t.restarts > MOST_RESTARTS {
-            let message = format!("training.restarts is {}, more than {MOST_RESTARTS}", t.restarts);
-            return problem(&["training", "restarts"], message);
-        }
-        if t.checks > MOST_CHECKS {
-            let message = format!("training.checks is {}, more than {MOST_CHECKS}", t.checks);
-            return problem(&["training", "checks"], message);
-        }
-        self.check_protocols()?;
-        if t.stable == 0 || t.checks == 0 {
-            return problem(&["training"], "training.stable and training.checks are at least 1".into());
-        }
-        if !(t.checkpoint_seconds >= 0.0 && t.checkpoint_seconds.is_finite()) {
-            let message = format!("training.checkpoint_seconds is {}", t.checkpoint_seconds);
-            return problem(&["training", "checkpoint_seconds"], message);
-        }
-        let wrap = |key, result: Result<(), String>| result.or_else(|message| problem(key, message));
-        wrap(&["training", "optimizer"], t.optimizer().validate())?;
-        wrap(&["training", "schedule"], t.rate().validate())?;
-        wrap(&["training", "clip"], t.clip().validate())
-    }
-
-    fn check_protocols(&self) -> Result<(), Problem> {
-        for p in &self.protocols {
-            let rate = p.fire_rate.is_none_or(|rate| rate > 0.0 && rate <= 1.0);
-            let sides = p.grid.iter().all(|side| (1..=1 << 14).contains(side));
-            if !(rate && sides && p.steps > 0 && (1..=MOST_CHECKS).contains(&p.samples)) {
-                let message = format!(
-                    "evaluate {:?}: sides of 1 to {}, steps and samples of at least 1, a fire_rate above 0 and at most 1",
-                    p.name,
-                    1 << 14
-                );
-                return problem(&["evaluate"], message);
-            }
-        }
-        Ok(())
-    }
-
-    /// Bytes that training one seed will need, roughly, and not less than half of it.
-    pub fn memory(&self) -> f64 {
-        let (steps, shape) = (self.automaton.steps as f64, self.model_shape());
-        let grid: f64 = self.automaton.grid.iter().map(|&n| n as f64).product();
-        let cells = grid * self.training.batch as f64;
-        let state = cells * self.automaton.channels.next_multiple_of(8) as f64 * 4.0;
-        // What a cell reads, for every step that differs from the one before.
-        let same = self.automaton.fire_rate.is_none() && !self.start.is_fixed();
-        let wires = cells * 9.0 * 4.0 * if same { 2.0 } else { 1.0 + steps };
-        // Logits, their gradients, two moments, the best so far, a file of it all; coefficients and programs.
-        let gates = shape.gates() as f64 * (16.0 * 4.0 * 8.0 + 256.0);
-        // Each part of the work has sums, rows of a tile, and the gradients of what it reads.
-        let tiles = (cells / LANES as f64).min(1e9) as usize;
-        let parts = parallel::parts(tiles, tiles.saturating_mul(self.automaton.steps)) as f64;
-        let parts = parts * (shape.gates() as f64 * 256.0 + shape.update[0] as f64 * 256.0) + 2.0 * state;
-        let circuit = shape.most_gates_per_cell() as f64 * 32.0;
-        state * (steps + 2.0) + wires + gates + parts + circuit
-    }
-}
-
-fn check_layers(
-    name: &str,
-    key: &'static [&'static str],
-    layers: &[usize],
-    wiring: Wiring,
-    skip: usize,
-) -> Result<(), Problem> {
-    for (index, pair) in layers.windows(2).enumerate().skip(skip) {
-        if pair[1] == 0 || pair[1] > 1 << 24 {
-            return problem(key, format!("{name}.layers[{}] is {}, not 1 to 2^24", index + 1, pair[1]));
-        }
-        if let Err(error) = wiring.check(pair[0], pair[1]) {
-            return problem(key, format!("{name}.layers[{}]: {error}", index + 1));
-        }
-    }
-    Ok(())
 }
 
 /// Line of a byte of a text, from 1.

@@ -32,7 +32,7 @@ use goal::GRADIENT_SCALE;
 pub use goal::Goal;
 
 /// Memory for the update's inputs of all steps. Beyond it they are computed again on the way back.
-const KEPT_BYTES: usize = 24 << 20;
+pub(super) const KEPT_BYTES: usize = 24 << 20;
 
 /// How long the two passes of a roll-out took.
 #[derive(Clone, Copy, Debug, Default)]
