@@ -7,7 +7,7 @@ const link = new URLSearchParams(location.hash.slice(1));  // #step=12 stops the
 const most = 11, canvas = $("board"), context = canvas.getContext("2d");
 const picture = document.createElement("canvas"), painter = picture.getContext("2d");
 let module, machine, height = rule.height, width = rule.width, step = 0, seed = 1, playing = false, rested = false;
-let pixels, image, colours, dirty = true, due = 0, before = 0, step_time = 0.01;
+let pixels, image, colours, dirty = true, due = 0, before = 0, step_time;
 
 // The board: bit x % 8 of byte plane + y * row + x / 8 is cell (y, x).
 const bytes = () => new Uint8Array(machine.memory.buffer);
@@ -52,6 +52,7 @@ function restart() {
   if (start === "board") place(rule.start.rows);
   machine.fire(firing(), seed);
   step = due = 0;
+  step_time = 4;  // In milliseconds; until it is known, one step at a time.
   say("");
   dirty = true;
 }
@@ -65,7 +66,7 @@ function advance(steps) {
 function frame(now) {
   if (playing) {
     const rate = speed(), end = performance.now() + 12;
-    due = Math.min(due + (now - before) / 1000 * rate, rate, 1e6);
+    due = Math.min(due + (now - before) / 1000 * rate, Math.max(1, rate / 10));
     const stop = $("pauses").checked && step < $("pause-at").value ? +$("pause-at").value : Infinity;
     while (due >= 1 && performance.now() < end && step < stop) {
       const batch = Math.floor(Math.min(due, stop - step, Math.max(1, 4 / step_time)));
@@ -84,7 +85,7 @@ function frame(now) {
   if (dirty) draw();
   requestAnimationFrame(frame);
 }
-const speed = () => +$("speed").value < most ? 2 ** $("speed").value : Infinity;
+const speed = () => +$("speed").value < most ? 2 ** $("speed").value : 1e9;
 function play(on) {
   playing = on;
   rested = false;
@@ -130,7 +131,7 @@ function look() {
   picture.height = mosaic() ? rows * (height + 1) + 1 : height;
   image = painter.createImageData(picture.width, picture.height);
   pixels = new Uint32Array(image.data.buffer);
-  const room = Math.min($("stage").clientWidth - 34, 1400), tall = Math.max(240, innerHeight - 320);
+  const room = Math.min($("stage").clientWidth - 34, 1400), tall = Math.max(480, innerHeight - 300);
   const ratio = devicePixelRatio || 1, scale = Math.min(room / picture.width, tall / picture.height, 40) * ratio;
   const cell = scale >= 1 ? Math.floor(scale) : scale;
   canvas.width = Math.max(1, Math.round(picture.width * cell));
@@ -229,13 +230,13 @@ const actions = {
 for (const name in actions) $(name).addEventListener("click", actions[name]);
 addEventListener("keydown", event => {
   const action = { " ": "play", s: "step", r: "reset" }[event.key];
-  const busy = event.target.closest("input[type=number], select, a, button, input[type=checkbox]");
-  if (!action || event.ctrlKey || event.metaKey || event.altKey || (busy && (event.key === " " || busy.type === "number"))) return;
+  const typing = event.target.closest("input[type=number], select"), pressing = event.target.closest("button, input");
+  if (!action || typing || (pressing && action === "play") || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
   actions[action]();
 });
 function texts() {
-  $("speed-text").textContent = speed() === Infinity ? "as fast as possible" : `${speed()} step${speed() > 1 ? "s" : ""} a second`;
+  $("speed-text").textContent = speed() === 1e9 ? "as fast as possible" : `${speed()} step${speed() > 1 ? "s" : ""} a second`;
   $("brush-text").textContent = `${$("brush").value} cell${$("brush").value > 1 ? "s" : ""}`;
   $("rate-text").textContent = `${$("rate").value} %`;
   $("rate").disabled = !$("async").checked;
@@ -259,7 +260,7 @@ function prepare() {
   if (rule.start.kind === "board") option($("start"), "board", "As in training");
   for (const [value, text] of [["random", "Random"], ["seed", "One cell"], ["zeros", "Empty"]]) option($("start"), value, text);
   option($("view"), "observed", "Picture");
-  if (rule.live.length > 1) option($("view"), "all", `All ${rule.live.length} channels`);
+  if (rule.live.length > 1) option($("view"), "all", "Channels");
   $("start").value = rule.start.kind;
   $("height").value = height;
   $("width").value = width;

@@ -249,6 +249,24 @@ mod tests {
     }
 
     #[test]
+    fn in_chromium_people_draw_erase_damage_step_and_reset() {
+        // Every cell keeps its bits, so that only the pointer changes them.
+        let rule = Circuit::new(18, vec![], vec![4, 13]).unwrap();
+        let automaton = Automaton::new(2, Boundary::Zeros, rule).unwrap();
+        let page = Page { size: [30, 40], start: Start::Zeros, ..Page::new("still", &automaton, 2) };
+        let visitor = include_str!("page_visitor.js");
+        let html = page.html().unwrap().replace("</body>", &format!("<script>{visitor}</script></body>"));
+        let folder = tempfile::tempdir().unwrap();
+        let Some(document) = dump(folder.path(), &html, "step=0") else {
+            eprintln!("SKIPPED: chromium is not installed");
+            return;
+        };
+        let expected = "a dot 1 2|a line 9 18|erased 0 16|damaged 0 0|stepped 2|reset 0|playing true|\
+                        not while typing true|one channel 0 1";
+        assert_eq!(element(&document, "check"), expected);
+    }
+
+    #[test]
     fn words_cannot_break_the_page() {
         let automaton = stirred(Boundary::Torus);
         let boards = vec!["</script><script>alert(1)</script>".to_string()];
