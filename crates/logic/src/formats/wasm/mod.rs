@@ -27,6 +27,16 @@
 //! Cell (y, x) is bit `x % 8` of the byte `plane(channel) + y * row_bytes() + x / 8`. Bits beyond the width mean
 //! nothing. Live are the channels that can reach an observed one through time; the others are not computed.
 //!
+//! In a browser or in Node:
+//!
+//! ```js
+//! const { instance } = await WebAssembly.instantiate(bytes, {});
+//! const { memory, init, plane, row_bytes, step } = instance.exports;
+//! init(64, 64);
+//! new Uint8Array(memory.buffer)[plane(0) + 32 * row_bytes() + 4] = 1;  // cell (32, 32) of channel 0
+//! step(100);
+//! ```
+//!
 //! | file | what is in it |
 //! |---|---|
 //! | `body` | the gates: locals, inverters, parts |
@@ -46,20 +56,21 @@ use crate::automaton::{Automaton, AutomatonError};
 use crate::circuit::Circuit;
 use thiserror::Error;
 
-/// The most gates of a module, after simplification: engines refuse modules of more than 1 GiB, and a gate takes
-/// up to a dozen bytes.
-pub const MAX_GATES: usize = 1 << 26;
+/// The most inputs, gates and outputs of a module together: engines refuse modules of more than 1 GiB, and each
+/// takes up to 64 bytes (a gate mostly 25).
+pub const MAX_OPERATIONS: usize = 1 << 24;
 
 /// Why there is no module.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WasmError {
-    /// More gates than [`MAX_GATES`].
+    /// More than [`MAX_OPERATIONS`].
     #[error(
-        "a WebAssembly module may have {MAX_GATES} gates, but the circuit has {gates}; minimise it first"
+        "a WebAssembly module may have {MAX_OPERATIONS} inputs, gates and outputs together, but the circuit has \
+         {operations}; minimise it first"
     )]
-    TooManyGates {
-        /// The gates of the simplified circuit.
-        gates: usize,
+    TooLarge {
+        /// The inputs, gates and outputs of the simplified circuit.
+        operations: usize,
     },
     /// The automaton is not one.
     #[error(transparent)]
@@ -69,7 +80,7 @@ pub enum WasmError {
 /// The module of a circuit; see the [module documentation](self) for what it exports.
 pub fn circuit_to_wasm(circuit: &Circuit) -> Result<Vec<u8>, WasmError> {
     let circuit = circuit.simplify();
-    check_gates(circuit.nodes().len())?;
+    check_size(circuit.signals() + circuit.outputs().len())?;
     Ok(circuit::module(&circuit))
 }
 
@@ -78,10 +89,10 @@ pub fn circuit_to_wasm(circuit: &Circuit) -> Result<Vec<u8>, WasmError> {
 pub fn automaton_to_wasm(automaton: &Automaton, observed: usize) -> Result<Vec<u8>, WasmError> {
     automaton.check()?;
     let circuit = automaton.circuit.simplify();
-    check_gates(circuit.nodes().len())?;
+    check_size(circuit.signals() + circuit.outputs().len())?;
     Ok(automaton::module(&Automaton { circuit, ..*automaton }, observed.max(1)))
 }
 
-fn check_gates(gates: usize) -> Result<(), WasmError> {
-    if gates > MAX_GATES { Err(WasmError::TooManyGates { gates }) } else { Ok(()) }
+fn check_size(operations: usize) -> Result<(), WasmError> {
+    if operations > MAX_OPERATIONS { Err(WasmError::TooLarge { operations }) } else { Ok(()) }
 }

@@ -236,9 +236,11 @@ fn the_rate_is_the_share_of_cells_that_update() {
 }
 
 #[test]
-fn too_many_gates_are_an_error() {
-    assert_eq!(check_gates(MAX_GATES), Ok(()));
-    assert!(check_gates(MAX_GATES + 1).unwrap_err().to_string().contains("minimise it first"));
+fn what_has_no_module_is_an_error() {
+    assert_eq!(check_size(MAX_OPERATIONS), Ok(()));
+    assert!(check_size(MAX_OPERATIONS + 1).unwrap_err().to_string().ends_with("minimise it first"));
+    let wide = Circuit::new(1 << 24, vec![], vec![0]).unwrap();
+    assert_eq!(circuit_to_wasm(&wide), Err(WasmError::TooLarge { operations: (1 << 24) + 1 }));
     let broken = Automaton { channels: 2, ..arbitrary::life(Boundary::Torus) };
     assert!(matches!(automaton_to_wasm(&broken, 1), Err(WasmError::Automaton(_))));
 }
