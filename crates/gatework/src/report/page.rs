@@ -160,7 +160,9 @@ fn base64(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gatework_learn::random::{Purpose, Random};
     use gatework_logic::{Boundary, Circuit, Gate, Grid, Node, naive_step};
+    use std::io::Write as _;
     use std::path::Path;
     use std::process::Command;
 
@@ -203,7 +205,7 @@ mod tests {
         (0..observed).map(line).collect::<Vec<String>>().join("\n")
     }
 
-    /// What Chromium makes of a page; `None` if it is not installed.
+    /// What Chromium makes of a page; `None`, and a word about it, if it is not installed.
     fn dump(folder: &Path, page: &str, fragment: &str) -> Option<String> {
         std::fs::write(folder.join("page.html"), page).unwrap();
         let profile = folder.join("profile");
@@ -217,7 +219,11 @@ mod tests {
             .output();
         match output {
             Ok(output) => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                // Written past the capture of the test harness, so that it is seen.
+                let _ = writeln!(std::io::stderr(), "SKIPPED: chromium is not installed");
+                None
+            }
             Err(error) => panic!("chromium: {error}"),
         }
     }
@@ -231,18 +237,28 @@ mod tests {
     #[test]
     fn in_chromium_the_cells_are_those_of_the_naive_twin() {
         let folder = tempfile::tempdir().unwrap();
-        for (boundary, size, observed) in [(Boundary::Torus, [11, 130], 3), (Boundary::Zeros, [9, 20], 1)] {
+        let boards = Start::Boards { boards: vec![".RG\nYB.\n##0\n".into()] };
+        for (boundary, size, observed, start) in [
+            (Boundary::Torus, [11, 130], 3, Start::Random),
+            (Boundary::Zeros, [9, 20], 1, Start::Seed),
+            (Boundary::Torus, [12, 17], 3, boards),
+        ] {
             let automaton = stirred(boundary);
-            let page = Page { size, ..Page::new("stirred", &automaton, observed) };
+            let mut grid = match start {
+                Start::Random => random_board(size[0], size[1], 3),
+                _ => Grid::new(1, size[0], size[1], 3).unwrap(),
+            };
+            if start != Start::Random {
+                start.fill(&mut grid, &mut Random::new(1, Purpose::Check, 0)).unwrap();
+            }
+            let page = Page { start, size, ..Page::new("stirred", &automaton, observed) };
             let Some(document) = dump(folder.path(), &page.html().unwrap(), "step=5&check") else {
-                eprintln!("SKIPPED: chromium is not installed");
                 return;
             };
-            let mut grid = random_board(size[0], size[1], 3);
             for _ in 0..5 {
                 grid = naive_step(&automaton, &grid).unwrap();
             }
-            assert_eq!(element(&document, "check"), text(&grid, observed), "{boundary:?}");
+            assert_eq!(element(&document, "check"), text(&grid, observed), "{boundary:?} {size:?}");
             assert_eq!(element(&document, "step-count"), "5");
             assert_eq!(element(&document, "status"), "", "no error is shown");
         }
@@ -258,7 +274,6 @@ mod tests {
         let html = page.html().unwrap().replace("</body>", &format!("<script>{visitor}</script></body>"));
         let folder = tempfile::tempdir().unwrap();
         let Some(document) = dump(folder.path(), &html, "step=0") else {
-            eprintln!("SKIPPED: chromium is not installed");
             return;
         };
         let expected = "a dot 1 2|a line 9 18|erased 0 16|damaged 0 0|stepped 2|reset 0|playing true|\
