@@ -45,7 +45,7 @@ function place(rows) {
   }));
 }
 function restart() {
-  if (!machine.init(height, width)) return say("There is not enough memory for a board of this size.");
+  if (!machine.init(height, width)) return false;
   const start = $("start").value;
   if (start === "random") randomise(machine, seed++);
   if (start === "seed") set(rule.live, height >> 1, width >> 1, true);
@@ -54,7 +54,7 @@ function restart() {
   step = due = 0;
   step_time = 4;  // In milliseconds; until it is known, one step at a time.
   say("");
-  dirty = true;
+  return dirty = true;
 }
 function advance(steps) {
   machine.step(steps);
@@ -118,7 +118,10 @@ async function measure() {
 
 // The picture: ink on paper, red-green-blue, or a mosaic of all live channels.
 const mosaic = () => $("view").value === "all";
-const columns = () => Math.max(1, Math.min(rule.live.length, Math.round(Math.sqrt(rule.live.length * (height + 1) / (width + 1)))));
+function columns() {
+  const square = Math.round(Math.sqrt(rule.live.length * (height + 1) / (width + 1)));
+  return Math.max(1, Math.min(rule.live.length, square));
+}
 function look() {
   const style = getComputedStyle(document.documentElement);
   const packed = name => {
@@ -243,12 +246,19 @@ function texts() {
 }
 for (const name of ["speed", "brush", "rate", "async"]) $(name).addEventListener("input", texts);
 for (const name of ["async", "rate"]) $(name).addEventListener("change", () => { machine.fire(firing(), seed); measure(); });
-for (const name of ["height", "width"]) $(name).addEventListener("change", () => {
-  const side = text => Math.min(2048, Math.max(1, Math.round(+text) || 1));
-  height = $("height").value = side($("height").value);
-  width = $("width").value = side($("width").value);
-  restart(); look(); measure();
-});
+function resize(new_height, new_width) {
+  const old = [height, width], side = text => Math.min(2048, Math.max(1, Math.round(+text) || 1));
+  [height, width] = [side(new_height), side(new_width)];
+  if (!restart()) {
+    [height, width] = old;
+    restart();
+    say("There is not enough memory for a board of that size.");
+  }
+  [$("height").value, $("width").value] = [height, width];
+  look();
+  measure();
+}
+for (const name of ["height", "width"]) $(name).addEventListener("change", () => resize($("height").value, $("width").value));
 $("start").addEventListener("change", actions.reset);
 $("view").addEventListener("change", look);
 document.forms[0].addEventListener("submit", event => event.preventDefault());

@@ -277,7 +277,7 @@ mod tests {
             return;
         };
         let expected = "a dot 1 2|a line 9 18|erased 0 16|damaged 0 0|stepped 2|reset 0|playing true|\
-                        not while typing true|one channel 0 1";
+                        not while typing true|one channel 0 1|resized 7 1 1 7|too large 7 1";
         assert_eq!(element(&document, "check"), expected);
     }
 

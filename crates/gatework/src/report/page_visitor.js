@@ -1,5 +1,6 @@
 // Uses the page as a visitor would and notes what is on the board: two channels of 30x40 cells that keep their bits.
 setTimeout(() => {
+    const instance_init = machine.init;
     const notes = [], ones = () => [0, 1].map(channel => {
         let count = 0;
         for (let y = 0; y < 30; y++) for (let x = 0; x < 40; x++) count += get(channel, y, x);
@@ -40,5 +41,11 @@ setTimeout(() => {
     // The second panel is below or beside the first, after a gap of one cell.
     if (columns() === 1) drag(31 + 6, 6, 6); else drag(6, 41 + 6, 41 + 6);
     note("one channel", ...ones());
+    $("view").value = "observed";
+    resize("7", "-3");
+    note("resized", height, width, $("width").value, picture.height);
+    machine = { ...machine, init: (h, w) => h < 100 && instance_init(h, w) };
+    resize(2000, 2000);
+    note("too large", height, width);
     $("check").textContent = notes.join("|");
 }, 500);
