@@ -7,7 +7,7 @@
 //! before it is used, so few values are alive at a time.
 
 use crate::automaton::{CENTRE, NEIGHBOURS};
-use crate::circuit::Circuit;
+use crate::circuit::{Circuit, Node};
 
 /// One step of the computation of the live channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,47 +35,78 @@ impl Cone {
         let outputs = circuit.outputs();
         let mut live: Vec<bool> = (0..outputs.len()).map(|channel| channel < observed).collect();
         let mut queue: Vec<usize> = (0..outputs.len().min(observed)).rev().collect();
-        let mut events = Vec::new();
-        let mut done = vec![false; circuit.signals()];
-        let mut stack = Vec::new();
+        let mut walk = Walk::new(circuit);
         while let Some(channel) = queue.pop() {
             let output = outputs[channel];
             if output as usize == channel * NEIGHBOURS + CENTRE {
                 continue; // The channel keeps its value.
             }
-            stack.push(output);
-            while let Some(&signal) = stack.last() {
-                if done[signal as usize] {
-                    stack.pop();
-                    continue;
-                }
-                let Some(node) = circuit.node(signal) else {
-                    done[signal as usize] = true;
-                    events.push(Event::Load { input: signal });
-                    let source = signal as usize / NEIGHBOURS;
+            let before = walk.events.len();
+            walk.reach(output);
+            for event in &walk.events[before..] {
+                if let Event::Load { input } = *event {
+                    let source = input as usize / NEIGHBOURS;
                     if !live[source] {
                         live[source] = true;
                         queue.push(source);
                     }
-                    continue;
-                };
-                let waiting = stack.len();
-                stack.extend(node.dependencies().filter(|&operand| !done[operand as usize]));
-                if stack.len() == waiting {
-                    done[signal as usize] = true;
-                    events.push(Event::Compute { signal });
                 }
             }
-            events.push(Event::Store { signal: output, channel });
+            walk.events.push(Event::Store { signal: output, channel });
         }
-        Cone { live, events }
+        Cone { live, events: walk.events }
+    }
+}
+
+/// The computation of all outputs of a circuit; the `channel` of a store is the number of the output.
+pub(crate) fn order(circuit: &Circuit) -> Vec<Event> {
+    let mut walk = Walk::new(circuit);
+    for (channel, &signal) in circuit.outputs().iter().enumerate() {
+        walk.reach(signal);
+        walk.events.push(Event::Store { signal, channel });
+    }
+    walk.events
+}
+
+/// A walk that meets every signal once, after the signals that it depends on.
+struct Walk<'a> {
+    circuit: &'a Circuit,
+    done: Vec<bool>,
+    stack: Vec<u32>,
+    events: Vec<Event>,
+}
+
+impl Walk<'_> {
+    fn new(circuit: &Circuit) -> Walk<'_> {
+        Walk { circuit, done: vec![false; circuit.signals()], stack: Vec::new(), events: Vec::new() }
+    }
+
+    /// Adds what is still missing to compute a signal.
+    fn reach(&mut self, signal: u32) {
+        self.stack.push(signal);
+        while let Some(&signal) = self.stack.last() {
+            if self.done[signal as usize] {
+                self.stack.pop();
+                continue;
+            }
+            let waiting = self.stack.len();
+            let node = self.circuit.node(signal);
+            let operands = node.into_iter().flat_map(Node::dependencies);
+            self.stack.extend(operands.filter(|&operand| !self.done[operand as usize]));
+            if self.stack.len() == waiting {
+                self.done[signal as usize] = true;
+                self.events.push(match node {
+                    Some(_) => Event::Compute { signal },
+                    None => Event::Load { input: signal },
+                });
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::circuit::Node;
     use crate::gate::Gate;
 
     #[test]
@@ -97,6 +128,15 @@ mod tests {
     fn a_channel_that_keeps_its_value_needs_no_events() {
         let cone = Cone::new(&Circuit::new(9, vec![], vec![4]).unwrap(), 1);
         assert_eq!((cone.live, cone.events), (vec![true], vec![]));
+    }
+
+    #[test]
+    fn every_output_of_a_circuit_is_stored() {
+        let circuit = Circuit::new(2, vec![Node::new(Gate::NAND, 0, 1)], vec![2, 0, 2]).unwrap();
+        let stores = [(2, 0), (0, 1), (2, 2)].map(|(signal, channel)| Event::Store { signal, channel });
+        let events = order(&circuit);
+        assert_eq!(events[2], Event::Compute { signal: 2 });
+        assert_eq!(events[3..], stores);
     }
 
     #[test]

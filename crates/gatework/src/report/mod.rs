@@ -7,6 +7,7 @@
 //! | `gif` | a sequence of pictures as an animated GIF |
 //! | `loss_plot` | soft and hard loss against updates, as SVG |
 //! | `gate_histogram` | how often each gate was learnt, as SVG |
+//! | `page` | an automaton as a web page that carries its rule as WebAssembly |
 //! | `axis` | ticks and number labels for the two plots |
 //! | `svg` | the look that the two plots share: colours, text, escaping |
 
@@ -14,6 +15,8 @@ mod axis;
 mod gate_histogram;
 mod gif;
 mod loss_plot;
+#[cfg_attr(not(test), expect(dead_code, reason = "the verb that exports calls it"))]
+pub mod page;
 mod picture;
 mod svg;
 

@@ -151,7 +151,7 @@ pub(super) fn shorten(text: &str, most: usize) -> String {
 }
 
 /// Text for element content or attribute values. Characters that XML 1.0 does not allow become U+FFFD.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

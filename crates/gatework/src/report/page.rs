@@ -1,0 +1,334 @@
+//! An automaton as a web page: one HTML file that carries the rule as a WebAssembly module and animates it, with no
+//! network. People play, step, draw, damage and look at hidden channels. The parts that all pages share are
+//! `page.html`, `page.css` and `page.js`.
+//!
+//! The page understands `#step=N` in its address (show step N of the start state, paused), `all` (the mosaic of all
+//! live channels) and `check` (write the observed channels as 0 and 1 into the document, which the tests read).
+
+use gatework_learn::automata::board::{Start, Target};
+use gatework_learn::automata::experiment::Loaded;
+use gatework_logic::formats::wasm::{WasmError, automaton_to_wasm};
+use gatework_logic::{Automaton, Simulator};
+use serde_json::{Value, json};
+
+use super::svg::escape;
+
+const TEMPLATE: &str = include_str!("page.html");
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// The largest side of a board that the page shows at first; visitors may ask for more.
+const LARGEST_SIDE: usize = 2048;
+
+/// What a page shows.
+#[derive(Clone, Debug)]
+pub struct Page<'a> {
+    /// The heading.
+    pub title: &'a str,
+    /// One line below the heading.
+    pub about: &'a str,
+    /// The rule.
+    pub automaton: &'a Automaton,
+    /// How many of its leading channels are looked at.
+    pub observed: usize,
+    /// What the board starts from.
+    pub start: Start,
+    /// Height and width of the board.
+    pub size: [usize; 2],
+    /// The share of cells that update in a step, if not all do.
+    pub fire_rate: Option<f32>,
+    /// The step at which it stops by itself.
+    pub pause_at: Option<usize>,
+    /// Two to the power of this are the steps per second.
+    pub speed: u8,
+}
+
+impl<'a> Page<'a> {
+    /// A page of a rule about which nothing else is known: random cells on 64x64.
+    pub fn new(title: &'a str, automaton: &'a Automaton, observed: usize) -> Page<'a> {
+        Page {
+            title,
+            about: "A learned circuit, applied to every cell.",
+            automaton,
+            observed: observed.clamp(1, automaton.channels.max(1)),
+            start: Start::Random,
+            size: [64, 64],
+            fire_rate: None,
+            pause_at: None,
+            speed: 4,
+        }
+    }
+
+    /// The page as the experiment has it: its words, its start state, its way to update. A picture grows on the
+    /// board that it was learned on and stops when it is complete; a pattern gets a board on which one sees it.
+    #[must_use]
+    pub fn trained_as(mut self, loaded: &'a Loaded) -> Page<'a> {
+        let experiment = &loaded.experiment;
+        if !experiment.about.is_empty() {
+            self.about = &experiment.about;
+        }
+        self.start = experiment.start.clone();
+        self.fire_rate = experiment.automaton.fire_rate;
+        if matches!(loaded.target, Target::Picture(_)) {
+            self.size = experiment.automaton.grid;
+            self.pause_at = Some(experiment.automaton.steps);
+            self.speed = 2;
+        } else {
+            self.size = experiment.automaton.grid.map(|side| side.max(64));
+        }
+        self
+    }
+
+    /// The HTML file.
+    pub fn html(&self) -> Result<String, WasmError> {
+        let module = automaton_to_wasm(self.automaton, self.observed)?;
+        let rule = self.rule()?.to_string().replace('<', "\\u003c");
+        let (title, about) = (escape(self.title), escape(self.about));
+        let values = [
+            ("title", title.as_str()),
+            ("about", &about),
+            ("style", STYLE),
+            ("rule", &rule),
+            ("module", &base64(&module)),
+            ("script", SCRIPT),
+        ];
+        Ok(fill(TEMPLATE, &values))
+    }
+
+    /// What the script of the page needs to know.
+    fn rule(&self) -> Result<Value, WasmError> {
+        let simulator = Simulator::new(self.automaton, self.observed)?;
+        let live = simulator.live().iter().enumerate().filter(|(_, live)| **live);
+        let start = match &self.start {
+            Start::Random => json!({ "kind": "random" }),
+            Start::Seed => json!({ "kind": "seed" }),
+            Start::Zeros => json!({ "kind": "zeros" }),
+            Start::Boards { boards } => {
+                let rows = |board: &String| -> Vec<String> {
+                    board.lines().map(|line| line.trim_end().to_string()).filter(|l| !l.is_empty()).collect()
+                };
+                match boards.first().map(rows).filter(|rows| !rows.is_empty()) {
+                    Some(rows) => json!({ "kind": "board", "rows": rows }),
+                    None => json!({ "kind": "zeros" }),
+                }
+            }
+        };
+        Ok(json!({
+            "channels": self.automaton.channels,
+            "observed": self.observed,
+            "live": live.map(|(channel, _)| channel).collect::<Vec<_>>(),
+            "gates": simulator.gates(),
+            "boundary": self.automaton.boundary,
+            "start": start,
+            "height": self.size[0].clamp(1, LARGEST_SIDE),
+            "width": self.size[1].clamp(1, LARGEST_SIDE),
+            "fire_rate": self.fire_rate.filter(|rate| *rate < 1.0),
+            "pause_at": self.pause_at,
+            "speed": self.speed,
+        }))
+    }
+}
+
+/// A template with a value for each `{{name}}`. Values are not looked at again, so they may contain anything.
+fn fill(template: &str, values: &[(&str, &str)]) -> String {
+    let mut text = String::with_capacity(template.len() + values.iter().map(|(_, v)| v.len()).sum::<usize>());
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once("{{") {
+        text.push_str(before);
+        let (name, after) = after.split_once("}}").unwrap_or((after, ""));
+        text.push_str(values.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value));
+        rest = after;
+    }
+    text + rest
+}
+
+/// Base64 as in RFC 4648, section 4.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let bits =
+            group.iter().enumerate().fold(0u32, |bits, (i, &byte)| bits | u32::from(byte) << (16 - 8 * i));
+        for digit in 0..4 {
+            let used = digit <= group.len();
+            text.push(if used { DIGITS[(bits >> (18 - 6 * digit) & 63) as usize] as char } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gatework_learn::random::{Purpose, Random};
+    use gatework_logic::{Boundary, Circuit, Gate, Grid, Node, naive_step};
+    use std::io::Write as _;
+    use std::path::Path;
+    use std::process::Command;
+
+    /// A rule of three channels: each mixes its own cells with those of the next one.
+    fn stirred(boundary: Boundary) -> Automaton {
+        let mut nodes = Vec::new();
+        for channel in 0..3 {
+            let (own, next) = (9 * channel, 9 * ((channel + 1) % 3));
+            let first = 27 + nodes.len() as u32;
+            nodes.push(Node::new(Gate::XOR, own + channel, own + 5));
+            nodes.push(Node::new(Gate::A_OR_NOT_B, next + 7, own + 3));
+            nodes.push(Node::new(Gate::XNOR, first, first + 1));
+        }
+        Automaton::new(3, boundary, Circuit::new(27, nodes, vec![29, 32, 35]).unwrap()).unwrap()
+    }
+
+    fn mix(mut x: u32) -> u32 {
+        x = (x ^ x >> 16).wrapping_mul(0x85eb_ca6b);
+        x = (x ^ x >> 13).wrapping_mul(0xc2b2_ae35);
+        x ^ x >> 16
+    }
+
+    /// The twin of the random start of the page.
+    fn random_board(height: usize, width: usize, channels: usize) -> Grid {
+        let mut grid = Grid::new(1, height, width, channels).unwrap();
+        for channel in 0..channels {
+            let key = mix(mix(1).wrapping_add(channel as u32));
+            for cell in 0..height * width {
+                let bit = mix(key.wrapping_add(cell as u32)) >> 31 == 1;
+                grid.set(0, channel, cell / width, cell % width, bit);
+            }
+        }
+        grid
+    }
+
+    /// The leading channels of a board as the page writes them.
+    fn text(grid: &Grid, observed: usize) -> String {
+        let cell = |channel: usize, i: usize| grid.get(0, channel, i / grid.width(), i % grid.width());
+        let line = |channel| (0..grid.cells()).map(|i| if cell(channel, i) { '1' } else { '0' }).collect();
+        (0..observed).map(line).collect::<Vec<String>>().join("\n")
+    }
+
+    /// What Chromium makes of a page; `None`, and a word about it, if it is not installed.
+    fn dump(folder: &Path, page: &str, fragment: &str) -> Option<String> {
+        std::fs::write(folder.join("page.html"), page).unwrap();
+        let profile = folder.join("profile");
+        let url = format!("file://{}#{fragment}", folder.join("page.html").display());
+        let output = Command::new("chromium")
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
+            .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+            .args(["--virtual-time-budget=2000", "--dump-dom"])
+            .arg(format!("--user-data-dir={}", profile.display()))
+            .arg(url)
+            .output();
+        match output {
+            Ok(output) => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                // Written past the capture of the test harness, so that it is seen.
+                let _ = writeln!(std::io::stderr(), "SKIPPED: chromium is not installed");
+                None
+            }
+            Err(error) => panic!("chromium: {error}"),
+        }
+    }
+
+    fn element<'a>(document: &'a str, id: &str) -> &'a str {
+        let (_, rest) = document.split_once(&format!("id=\"{id}\"")).expect("the element is there");
+        let (_, rest) = rest.split_once('>').unwrap();
+        rest.split_once("</").unwrap().0
+    }
+
+    #[test]
+    fn in_chromium_the_cells_are_those_of_the_naive_twin() {
+        let folder = tempfile::tempdir().unwrap();
+        let boards = Start::Boards { boards: vec![".RG\nYB.\n##0\n".into()] };
+        for (boundary, size, observed, start) in [
+            (Boundary::Torus, [11, 130], 3, Start::Random),
+            (Boundary::Zeros, [9, 20], 1, Start::Seed),
+            (Boundary::Torus, [12, 17], 3, boards),
+        ] {
+            let automaton = stirred(boundary);
+            let mut grid = match start {
+                Start::Random => random_board(size[0], size[1], 3),
+                _ => Grid::new(1, size[0], size[1], 3).unwrap(),
+            };
+            if start != Start::Random {
+                start.fill(&mut grid, &mut Random::new(1, Purpose::Check, 0)).unwrap();
+            }
+            let page = Page { start, size, ..Page::new("stirred", &automaton, observed) };
+            let Some(document) = dump(folder.path(), &page.html().unwrap(), "step=5&check") else {
+                return;
+            };
+            for _ in 0..5 {
+                grid = naive_step(&automaton, &grid).unwrap();
+            }
+            assert_eq!(element(&document, "check"), text(&grid, observed), "{boundary:?} {size:?}");
+            assert_eq!(element(&document, "step-count"), "5");
+            assert_eq!(element(&document, "status"), "", "no error is shown");
+        }
+    }
+
+    #[test]
+    fn in_chromium_people_draw_erase_damage_step_and_reset() {
+        // Every cell keeps its bits, so that only the pointer changes them.
+        let rule = Circuit::new(18, vec![], vec![4, 13]).unwrap();
+        let automaton = Automaton::new(2, Boundary::Zeros, rule).unwrap();
+        let page = Page { size: [30, 40], start: Start::Zeros, ..Page::new("still", &automaton, 2) };
+        let visitor = include_str!("page_visitor.js");
+        let html = page.html().unwrap().replace("</body>", &format!("<script>{visitor}</script></body>"));
+        let folder = tempfile::tempdir().unwrap();
+        let Some(document) = dump(folder.path(), &html, "step=0") else {
+            return;
+        };
+        let expected = "a dot 1 2|a line 9 18|erased 0 16|damaged 0 0|stepped 2|reset 0|playing true|\
+                        not while typing true|one channel 0 1|resized 7 1 1 7|too large 7 1";
+        assert_eq!(element(&document, "check"), expected);
+    }
+
+    #[test]
+    fn words_cannot_break_the_page() {
+        let automaton = stirred(Boundary::Torus);
+        let boards = vec!["</script><script>alert(1)</script>".to_string()];
+        let page = Page {
+            about: "a & b {{module}} <!--",
+            start: Start::Boards { boards },
+            ..Page::new("<img src=x> {{rule}}", &automaton, 1)
+        };
+        let html = page.html().unwrap();
+        assert!(html.contains("<h1>&lt;img src=x&gt; {{rule}}</h1>"));
+        assert!(html.contains("<p>a &amp; b {{module}} &lt;!--</p>"));
+        assert!(html.contains(r"\u003c/script>\u003cscript>alert(1)"));
+        assert_eq!(html.matches("</script>").count(), TEMPLATE.matches("</script>").count());
+    }
+
+    #[test]
+    fn a_page_loads_nothing() {
+        let automaton = stirred(Boundary::Torus);
+        let html = Page::new("x", &automaton, 1).html().unwrap();
+        for word in ["http:", "https:", "src=", "href=", "fetch(", "import(", "@import", "url("] {
+            assert!(!html.contains(word), "{word}");
+        }
+    }
+
+    #[test]
+    fn an_experiment_says_how_its_page_begins() {
+        let automaton = stirred(Boundary::Torus);
+        let page = |name| {
+            let loaded = Loaded::find(name).unwrap();
+            Page::new("x", &automaton, 1).trained_as(&loaded).rule().unwrap()
+        };
+        let (lizard, life) = (page("lizard"), page("game-of-life"));
+        assert_eq!(
+            (&lizard["start"]["kind"], &lizard["height"], &lizard["pause_at"]),
+            (&json!("seed"), &json!(20), &json!(12))
+        );
+        assert_eq!(
+            (&life["start"]["kind"], &life["height"], &life["pause_at"]),
+            (&json!("random"), &json!(64), &Value::Null)
+        );
+        let rate = page("checkerboard-async")["fire_rate"].as_f64().unwrap();
+        assert!((rate - 0.6).abs() < 1e-6);
+    }
+
+    #[test]
+    fn base64_gives_the_vectors_of_its_definition() {
+        let encoded = ["", "f", "fo", "foo", "foob", "fooba", "foobar"].map(|text| base64(text.as_bytes()));
+        assert_eq!(encoded, ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"]);
+    }
+}

@@ -1,0 +1,98 @@
+//! WebAssembly: a circuit or an automaton as a module that any browser or runtime can run.
+//!
+//! The modules use the 128-bit vectors of WebAssembly, which all current browsers and runtimes have, so one
+//! instruction computes a gate for 128 samples or cells. They import nothing. Numbers are `i32`; bits lie in
+//! memory eight in a byte, the lowest first.
+//!
+//! **A circuit** ([`circuit_to_wasm`]) exports
+//!
+//! | export | what it does |
+//! |---|---|
+//! | `memory` | the memory |
+//! | `init(samples)` | makes room for so many samples, all inputs 0; 1, or 0 if there is not enough memory |
+//! | `input(i)`, `output(i)` | the address of the bits of a port, one per sample; 0 if there is no such port |
+//! | `run()` | computes the outputs of all samples |
+//!
+//! **An automaton** ([`automaton_to_wasm`]) exports
+//!
+//! | export | what it does |
+//! |---|---|
+//! | `memory` | the memory |
+//! | `init(height, width)` | makes a board of zeros at step 0; 1, or 0 if a side is not 1 to 32768 or memory is short |
+//! | `plane(channel)` | the address of cell (0, 0) of a channel; 0 if the channel is not live. It changes with every step. |
+//! | `row_bytes()` | the bytes from one row to the next |
+//! | `fire(rate, seed)` | from now on, a cell updates in a step with a probability of rate / 65536; 65536 is all, the default |
+//! | `step(n)` | computes `n` steps |
+//!
+//! Cell (y, x) is bit `x % 8` of the byte `plane(channel) + y * row_bytes() + x / 8`. Bits beyond the width mean
+//! nothing. Live are the channels that can reach an observed one through time; the others are not computed.
+//!
+//! In a browser or in Node:
+//!
+//! ```js
+//! const { instance } = await WebAssembly.instantiate(bytes, {});
+//! const { memory, init, plane, row_bytes, step } = instance.exports;
+//! init(64, 64);
+//! new Uint8Array(memory.buffer)[plane(0) + 32 * row_bytes() + 4] = 1;  // cell (32, 32) of channel 0
+//! step(100);
+//! ```
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | `body` | the gates: locals, inverters, parts |
+//! | `circuit`, `automaton` | the two kinds of modules |
+//! | `fire` | the random generator of asynchronous steps |
+//! | `assembly` | sections of a module |
+
+mod assembly;
+mod automaton;
+mod body;
+mod circuit;
+mod fire;
+#[cfg(test)]
+mod tests;
+
+use crate::automaton::{Automaton, AutomatonError};
+use crate::circuit::Circuit;
+use thiserror::Error;
+
+/// The most inputs, gates and outputs of a module together: engines refuse modules of more than 1 GiB, and each
+/// takes up to 64 bytes (a gate mostly 25).
+pub const MAX_OPERATIONS: usize = 1 << 24;
+
+/// Why there is no module.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum WasmError {
+    /// More than [`MAX_OPERATIONS`].
+    #[error(
+        "a WebAssembly module may have {MAX_OPERATIONS} inputs, gates and outputs together, but the circuit has \
+         {operations}; minimise it first"
+    )]
+    TooLarge {
+        /// The inputs, gates and outputs of the simplified circuit.
+        operations: usize,
+    },
+    /// The automaton is not one.
+    #[error(transparent)]
+    Automaton(#[from] AutomatonError),
+}
+
+/// The module of a circuit; see the [module documentation](self) for what it exports.
+pub fn circuit_to_wasm(circuit: &Circuit) -> Result<Vec<u8>, WasmError> {
+    let circuit = circuit.simplify();
+    check_size(circuit.signals() + circuit.outputs().len())?;
+    Ok(circuit::module(&circuit))
+}
+
+/// The module of an automaton of which the first `observed` channels are looked at (at least one, and at most all
+/// of them); see the [module documentation](self) for what it exports.
+pub fn automaton_to_wasm(automaton: &Automaton, observed: usize) -> Result<Vec<u8>, WasmError> {
+    automaton.check()?;
+    let circuit = automaton.circuit.simplify();
+    check_size(circuit.signals() + circuit.outputs().len())?;
+    Ok(automaton::module(&Automaton { circuit, ..*automaton }, observed.max(1)))
+}
+
+fn check_size(operations: usize) -> Result<(), WasmError> {
+    if operations > MAX_OPERATIONS { Err(WasmError::TooLarge { operations }) } else { Ok(()) }
+}
