@@ -1,8 +1,29 @@
-//! The numeric engine of Gatework: SIMD kernels that choose their instruction set at run time, and the
-//! deterministic split of work between threads.
+//! The numeric engine of Gatework: graphs of operations on tensors, and SIMD kernels that choose their instruction set at
+//! run time.
 //!
-//! [`kernel`] holds everything that is fast; each fast routine has a slow, obvious twin that the tests
-//! compare it with.
+//! | module | what is in it |
+//! |---|---|
+//! | [`graph`] | numeric expressions as data: interned nodes, a builder with shapes and broadcasting |
+//! | [`ops`] | the table of operations: meaning and gradient |
+//! | `grad` | [`Graph::gradients`]: reverse mode, graph to graph |
+//! | `rewrite` | [`Graph::rewrite`]: the canonical form |
+//! | [`interpret`] | the oracle: slow, scalar, obvious |
+//! | [`kernel`] | everything that is fast; each routine has a slow twin that the tests compare it with |
+//! | [`parallel`] | the split of work between threads that never changes a result |
+//! | [`shape`], [`dtype`] | the sizes and types of tensors |
 
+#[cfg(test)]
+mod arbitrary;
+pub mod dtype;
+mod grad;
+pub mod graph;
+pub mod interpret;
 pub mod kernel;
+pub mod ops;
 pub mod parallel;
+mod rewrite;
+pub mod shape;
+
+pub use dtype::DType;
+pub use graph::{Graph, GraphError, Id};
+pub use shape::{Shape, ShapeError};

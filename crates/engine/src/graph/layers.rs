@@ -1,0 +1,275 @@
+//! What is made of other operations: activations with a parameter, normalisation, attention, convolution, losses.
+//!
+//! Nothing here is a node of its own. The planner fuses what these are made of, and gradients follow by themselves.
+
+use super::{Graph, GraphError, Id, Window};
+use crate::dtype::DType;
+use crate::ops::Reduction;
+
+/// A convolution along the last axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conv1d {
+    /// From one position of the kernel to the next.
+    pub stride: usize,
+    /// From one element of the kernel to the next.
+    pub dilation: usize,
+    /// Zeros before the first element.
+    pub before: usize,
+    /// Zeros behind the last.
+    pub after: usize,
+}
+
+impl Default for Conv1d {
+    fn default() -> Conv1d {
+        Conv1d { stride: 1, dilation: 1, before: 0, after: 0 }
+    }
+}
+
+impl Graph {
+    /// `x` above zero, `slope * x` below.
+    pub fn leaky_relu(&mut self, x: Id, slope: f64) -> Result<Id, GraphError> {
+        let zero = self.zeros_like(x)?;
+        let above = self.greater(x, zero)?;
+        let below = self.scale(x, slope)?;
+        self.select(above, x, below)
+    }
+
+    /// `x` above zero, `alpha * (exp(x) - 1)` below.
+    pub fn elu(&mut self, x: Id, alpha: f64) -> Result<Id, GraphError> {
+        let zero = self.zeros_like(x)?;
+        let above = self.greater(x, zero)?;
+        // The exponential of a large x would be infinite, and its gradient infinity times zero.
+        let negative = self.select(above, zero, x)?;
+        let below = self.expm1(negative)?;
+        let below = self.scale(below, alpha)?;
+        self.select(above, x, below)
+    }
+
+    /// The logarithm of the sum of exponentials along an axis, which stays with size 1.
+    pub fn log_sum_exp(&mut self, x: Id, axis: usize) -> Result<Id, GraphError> {
+        let most = self.reduce(Reduction::Max, x, &[axis])?;
+        let shifted = self.sub(x, most)?;
+        let exp = self.exp(shifted)?;
+        let sum = self.sum(exp, &[axis])?;
+        let log = self.log(sum)?;
+        self.add(log, most)
+    }
+
+    /// Exponentials along an axis that sum to 1.
+    pub fn softmax(&mut self, x: Id, axis: usize) -> Result<Id, GraphError> {
+        let most = self.reduce(Reduction::Max, x, &[axis])?;
+        let shifted = self.sub(x, most)?;
+        let exp = self.exp(shifted)?;
+        let sum = self.sum(exp, &[axis])?;
+        self.div(exp, sum)
+    }
+
+    /// The logarithm of [`Graph::softmax`].
+    pub fn log_softmax(&mut self, x: Id, axis: usize) -> Result<Id, GraphError> {
+        let most = self.reduce(Reduction::Max, x, &[axis])?;
+        let shifted = self.sub(x, most)?;
+        let exp = self.exp(shifted)?;
+        let sum = self.sum(exp, &[axis])?;
+        let log = self.log(sum)?;
+        self.sub(shifted, log)
+    }
+
+    /// The variance along an axis, which stays with size 1: squares divided by the size less `correction` (0 or 1).
+    pub fn variance(&mut self, x: Id, axis: usize, correction: usize) -> Result<Id, GraphError> {
+        let mean = self.mean(x, &[axis])?;
+        let centred = self.sub(x, mean)?;
+        let squares = self.square(centred)?;
+        let sum = self.sum(squares, &[axis])?;
+        let count = self.constant_like(sum, self.shape(x)[axis] as f64 - correction as f64)?;
+        self.div(sum, count)
+    }
+
+    /// The last axis shifted to mean 0 and scaled to variance 1, then `gain * x + bias`.
+    pub fn layer_norm(&mut self, x: Id, gain: Id, bias: Id, epsilon: f64) -> Result<Id, GraphError> {
+        self.known("layer_norm", &[x, gain, bias])?;
+        let Some(axis) = self.shape(x).axes().checked_sub(1) else {
+            return self.error("layer_norm", &[x], "a single number has no axis");
+        };
+        let mean = self.mean(x, &[axis])?;
+        let centred = self.sub(x, mean)?;
+        let squares = self.square(centred)?;
+        let variance = self.mean(squares, &[axis])?;
+        let variance = self.offset(variance, epsilon)?;
+        let scale = self.rsqrt(variance)?;
+        let normal = self.mul(centred, scale)?;
+        let scaled = self.mul(normal, gain)?;
+        self.add(scaled, bias)
+    }
+
+    /// Attention: `softmax(q k' / sqrt(d)) v` for `[.., time, d]`.
+    pub fn attention(&mut self, q: Id, k: Id, v: Id) -> Result<Id, GraphError> {
+        self.known("attention", &[q, k, v])?;
+        let width = self.shape(q).last().copied().unwrap_or(1);
+        let keys = self.transpose(k)?;
+        let scores = self.matmul(q, keys)?;
+        let scores = self.scale(scores, 1.0 / (width as f64).sqrt())?;
+        let weights = self.softmax(scores, self.shape(scores).axes() - 1)?;
+        self.matmul(weights, v)
+    }
+
+    /// Convolution of `x` [batch, channels, time] with `kernel` [outputs, channels, size], plus `bias` [outputs].
+    pub fn conv1d(
+        &mut self,
+        x: Id,
+        kernel: Id,
+        bias: Option<Id>,
+        settings: Conv1d,
+    ) -> Result<Id, GraphError> {
+        self.known("conv1d", &[x, kernel])?;
+        let (&[_, channels, _], &[outputs, inputs, size]) = (&*self.shape(x), &*self.shape(kernel)) else {
+            return self.error(
+                "conv1d",
+                &[x, kernel],
+                "needs [batch, channels, time] and [outputs, channels, size]",
+            );
+        };
+        if channels != inputs {
+            return self.error(
+                "conv1d",
+                &[x, kernel],
+                format!("{channels} channels meet a kernel for {inputs}"),
+            );
+        }
+        let Conv1d { stride, dilation, before, after } = settings;
+        let padded = self.pad(x, 2, before, after)?;
+        let windows = self.unfold(padded, Window { size, stride, dilation })?;
+        // [batch, channels, windows, size] to [batch, windows, channels * size]
+        let windows = self.permute(windows, &[0, 2, 1, 3])?;
+        let &[batch, count, _, _] = &*self.shape(windows) else {
+            unreachable!("it was permuted as four axes")
+        };
+        let rows = self.reshape(windows, &[batch, count, channels * size])?;
+        let matrix = self.reshape(kernel, &[outputs, channels * size])?;
+        let matrix = self.transpose(matrix)?;
+        let mut product = self.matmul(rows, matrix)?;
+        if let Some(bias) = bias {
+            product = self.add(product, bias)?;
+        }
+        self.permute(product, &[0, 2, 1])
+    }
+
+    /// The largest element of windows of the last axis. What is left behind the last whole window makes one more.
+    pub fn max_pool1d(&mut self, x: Id, window: Window) -> Result<Id, GraphError> {
+        self.known("max_pool1d", &[x])?;
+        let length = self.shape(x).last().copied().unwrap_or(0);
+        let covered = (window.count(length).max(1) - 1) * window.stride
+            + (window.size.max(1) - 1) * window.dilation
+            + 1;
+        let mut padded = x;
+        if length > covered {
+            let axis = self.shape(x).axes() - 1;
+            let least = self.constant(self.dtype(x), f64::NEG_INFINITY);
+            let missing =
+                self.expand(least, &self.shape(x).with(axis, window.stride - (length - covered)))?;
+            padded = self.concat(&[x, missing], axis)?;
+        }
+        self.pool(padded, window, |g, windows, axis| g.reduce(Reduction::Max, windows, &[axis]))
+    }
+
+    /// The mean of windows of the last axis.
+    pub fn avg_pool1d(&mut self, x: Id, window: Window) -> Result<Id, GraphError> {
+        self.pool(x, window, |g, windows, axis| g.mean(windows, &[axis]))
+    }
+
+    fn pool(
+        &mut self,
+        x: Id,
+        window: Window,
+        reduce: impl Fn(&mut Graph, Id, usize) -> Result<Id, GraphError>,
+    ) -> Result<Id, GraphError> {
+        let windows = self.unfold(x, window)?;
+        let axis = self.shape(windows).axes() - 1;
+        let pooled = reduce(self, windows, axis)?;
+        let shape = self.shape(pooled);
+        self.reshape(pooled, &shape[..axis])
+    }
+
+    /// Linear interpolation of the last axis to another length. Elements are points in the middle of their share of the
+    /// axis; outside the first and the last point the value stays.
+    pub fn interpolate_linear(&mut self, x: Id, length: usize) -> Result<Id, GraphError> {
+        self.known("interpolate_linear", &[x])?;
+        let shape = self.shape(x);
+        let Some(&size) = shape.last().filter(|&&size| size > 0 && length > 0) else {
+            return self.error("interpolate_linear", &[x], format!("cannot become {length} long"));
+        };
+        let axis = shape.axes() - 1;
+        let (mut left, mut right, mut share) = (Vec::new(), Vec::new(), Vec::new());
+        for i in 0..length {
+            let at = ((i as f64 + 0.5) * size as f64 / length as f64 - 0.5).clamp(0.0, (size - 1) as f64);
+            left.push(at.floor());
+            right.push((at.floor() + 1.0).min((size - 1) as f64));
+            share.push(at - at.floor());
+        }
+        let left = self.data(DType::I32, &[length], &left)?;
+        let right = self.data(DType::I32, &[length], &right)?;
+        let share = self.data(self.dtype(x), &[length], &share)?;
+        let (left, right) = (self.gather(x, left, axis)?, self.gather(x, right, axis)?);
+        let rise = self.sub(right, left)?;
+        let rise = self.mul(rise, share)?;
+        self.add(left, rise)
+    }
+
+    /// The mean of squared differences, a scalar.
+    pub fn mse(&mut self, prediction: Id, target: Id) -> Result<Id, GraphError> {
+        let difference = self.sub(prediction, target)?;
+        let squares = self.square(difference)?;
+        self.mean_all(squares)
+    }
+
+    /// The mean of absolute differences, a scalar.
+    pub fn mae(&mut self, prediction: Id, target: Id) -> Result<Id, GraphError> {
+        let difference = self.sub(prediction, target)?;
+        let sizes = self.abs(difference)?;
+        self.mean_all(sizes)
+    }
+
+    /// The mean of half squares up to `delta` and of lines beyond, a scalar.
+    pub fn huber(&mut self, prediction: Id, target: Id, delta: f64) -> Result<Id, GraphError> {
+        let difference = self.sub(prediction, target)?;
+        let size = self.abs(difference)?;
+        let squares = self.square(difference)?;
+        let near = self.scale(squares, 0.5)?;
+        let far = self.offset(size, -0.5 * delta)?;
+        let far = self.scale(far, delta)?;
+        let limit = self.constant_like(size, delta)?;
+        let is_far = self.less(limit, size)?;
+        let losses = self.select(is_far, far, near)?;
+        self.mean_all(losses)
+    }
+
+    /// The mean negative logarithm of the softmax at the right classes, a scalar: `logits` [rows, classes], `classes`
+    /// [rows] of `i32`. A class that does not exist counts as loss log of the sum of exponentials.
+    pub fn cross_entropy(&mut self, logits: Id, classes: Id) -> Result<Id, GraphError> {
+        self.known("cross_entropy", &[logits, classes])?;
+        let (&[rows, count], &[targets]) = (&*self.shape(logits), &*self.shape(classes)) else {
+            return self.error("cross_entropy", &[logits, classes], "needs [rows, classes] and [rows]");
+        };
+        if rows != targets || self.dtype(classes) != DType::I32 {
+            return self.error("cross_entropy", &[logits, classes], "needs one class (i32) for each row");
+        }
+        let numbers: Vec<f64> = (0..count).map(|class| class as f64).collect();
+        let numbers = self.data(DType::I32, &[1, count], &numbers)?;
+        let classes = self.reshape(classes, &[rows, 1])?;
+        let hit = self.equal(classes, numbers)?;
+        let hit = self.cast(hit, self.dtype(logits))?;
+        let zero = self.zeros_like(logits)?;
+        let picked = self.select(hit, logits, zero)?;
+        let picked = self.sum(picked, &[1])?;
+        let all = self.log_sum_exp(logits, 1)?;
+        let losses = self.sub(all, picked)?;
+        self.mean_all(losses)
+    }
+
+    /// The mean cross-entropy of the sigmoid of logits with targets between 0 and 1, a scalar.
+    pub fn binary_cross_entropy(&mut self, logits: Id, targets: Id) -> Result<Id, GraphError> {
+        let positive = self.softplus(logits)?;
+        let product = self.mul(logits, targets)?;
+        let losses = self.sub(positive, product)?;
+        self.mean_all(losses)
+    }
+}

@@ -1,0 +1,398 @@
+//! The table of operations: what each means, what it accepts and what its gradient is.
+//!
+//! Adding an element-wise operation is adding a row to [`unary`](Unary) or [`binary`](Binary): its scalar meaning (on
+//! `f64`, rounded to the type afterwards), its meaning for integers if it has one, and its gradient in terms of other
+//! operations. The interpreter, the gradients and the tests follow from the row.
+
+use crate::graph::{Graph, GraphError, Id};
+
+/// What a gradient rule passes on to the operands; none where there is nothing to pass on.
+type Passed<T> = Result<T, GraphError>;
+
+/// What a gradient rule gets: operand, result and the gradient of the result.
+pub(crate) struct Unaries {
+    pub x: Id,
+    pub y: Id,
+    pub dy: Id,
+}
+
+/// A row of the table of operations with one operand.
+pub(crate) struct UnaryRow {
+    pub name: &'static str,
+    pub scalar: fn(f64) -> f64,
+    pub integer: Option<fn(i64) -> i64>,
+    pub gradient: fn(&mut Graph, Unaries) -> Passed<Option<Id>>,
+}
+
+/// What a gradient rule gets: operands and the gradient of the result.
+pub(crate) struct Binaries {
+    pub a: Id,
+    pub b: Id,
+    pub dy: Id,
+}
+
+/// A row of the table of operations with two operands.
+pub(crate) struct BinaryRow {
+    pub name: &'static str,
+    pub scalar: fn(f64, f64) -> f64,
+    pub integer: fn(i64, i64) -> i64,
+    /// Whether the operands may change places.
+    pub commutes: bool,
+    pub gradient: fn(&mut Graph, Binaries) -> Passed<[Option<Id>; 2]>,
+}
+
+macro_rules! unary_table {
+    ($($(#[$doc:meta])* $op:ident $name:literal: $scalar:expr, $integer:expr, $gradient:expr;)*) => {
+        /// Operations with one operand, element by element.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Unary {
+            $($(#[$doc])* $op,)*
+        }
+
+        impl Unary {
+            /// All of them.
+            pub const ALL: &'static [Unary] = &[$(Unary::$op,)*];
+
+            pub(crate) fn row(self) -> &'static UnaryRow {
+                static TABLE: &[UnaryRow] =
+                    &[$(UnaryRow { name: $name, scalar: $scalar, integer: $integer, gradient: $gradient },)*];
+                &TABLE[self as usize]
+            }
+        }
+    };
+}
+
+unary_table! {
+    /// `-x`; integers wrap.
+    Neg "neg": |x| -x, Some(i64::wrapping_neg), |g, u| g.neg(u.dy).map(Some);
+    /// The magnitude; that of the least integer wraps.
+    Abs "abs": f64::abs, Some(i64::wrapping_abs), |g, u| {
+        let sign = g.sign(u.x)?;
+        g.mul(u.dy, sign).map(Some)
+    };
+    /// -1, 0 or 1; the sign of NaN is NaN.
+    Sign "sign": sign, Some(i64::signum), |_, _| Ok(None);
+    /// The largest whole number that is not above `x`.
+    Floor "floor": f64::floor, Some(|x| x), |_, _| Ok(None);
+    /// `x * x`; integers wrap.
+    Square "square": |x| x * x, Some(|x| x.wrapping_mul(x)), |g, u| {
+        let twice = g.add(u.x, u.x)?;
+        g.mul(u.dy, twice).map(Some)
+    };
+    /// The square root; NaN below zero.
+    Sqrt "sqrt": f64::sqrt, None, |g, u| {
+        let twice = g.add(u.y, u.y)?;
+        g.div(u.dy, twice).map(Some)
+    };
+    /// `1 / sqrt(x)`.
+    Rsqrt "rsqrt": |x| 1.0 / x.sqrt(), None, |g, u| {
+        let cube = g.square(u.y)?;
+        let cube = g.mul(cube, u.y)?;
+        let slope = g.scale(cube, -0.5)?;
+        g.mul(u.dy, slope).map(Some)
+    };
+    /// `1 / x`.
+    Recip "recip": |x| 1.0 / x, None, |g, u| {
+        let square = g.square(u.y)?;
+        let slope = g.neg(square)?;
+        g.mul(u.dy, slope).map(Some)
+    };
+    /// e to the power of `x`.
+    Exp "exp": f64::exp, None, |g, u| g.mul(u.dy, u.y).map(Some);
+    /// `exp(x) - 1`, accurate near zero.
+    Expm1 "expm1": f64::exp_m1, None, |g, u| {
+        let slope = g.offset(u.y, 1.0)?;
+        g.mul(u.dy, slope).map(Some)
+    };
+    /// The natural logarithm; NaN below zero, minus infinity at zero.
+    Log "log": f64::ln, None, |g, u| g.div(u.dy, u.x).map(Some);
+    /// `log(1 + x)`, accurate near zero.
+    Log1p "log1p": f64::ln_1p, None, |g, u| {
+        let below = g.offset(u.x, 1.0)?;
+        g.div(u.dy, below).map(Some)
+    };
+    /// The sine.
+    Sin "sin": f64::sin, None, |g, u| {
+        let slope = g.cos(u.x)?;
+        g.mul(u.dy, slope).map(Some)
+    };
+    /// The cosine.
+    Cos "cos": f64::cos, None, |g, u| {
+        let slope = g.sin(u.x)?;
+        let slope = g.neg(slope)?;
+        g.mul(u.dy, slope).map(Some)
+    };
+    /// The error function.
+    Erf "erf": erf, None, |g, u| {
+        let density = normal_density(g, u.x, 1.0, std::f64::consts::FRAC_2_SQRT_PI)?;
+        g.mul(u.dy, density).map(Some)
+    };
+    /// `max(x, 0)`; NaN stays NaN.
+    Relu "relu": |x| if x < 0.0 { 0.0 } else { x }, Some(|x| x.max(0)), |g, u| {
+        let zero = g.zeros_like(u.x)?;
+        let above = g.greater(u.x, zero)?;
+        g.select(above, u.dy, zero).map(Some)
+    };
+    /// `1 / (1 + exp(-x))`.
+    Sigmoid "sigmoid": sigmoid, None, |g, u| {
+        let rest = g.one_minus(u.y)?;
+        let slope = g.mul(u.y, rest)?;
+        g.mul(u.dy, slope).map(Some)
+    };
+    /// The hyperbolic tangent.
+    Tanh "tanh": f64::tanh, None, |g, u| {
+        let square = g.square(u.y)?;
+        let slope = g.one_minus(square)?;
+        g.mul(u.dy, slope).map(Some)
+    };
+    /// `x` times the normal distribution at `x`: `x / 2 * (1 + erf(x / sqrt 2))`.
+    Gelu "gelu": |x| 0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2)), None, |g, u| {
+        let scaled = g.scale(u.x, std::f64::consts::FRAC_1_SQRT_2)?;
+        let erf = g.erf(scaled)?;
+        let half = g.scale(erf, 0.5)?;
+        let below = g.offset(half, 0.5)?;
+        let factor = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2 / 2.0;
+        let density = normal_density(g, u.x, 0.5, factor)?;
+        let density = g.mul(u.x, density)?;
+        let slope = g.add(below, density)?;
+        g.mul(u.dy, slope).map(Some)
+    };
+    /// The approximation of [`Unary::Gelu`] by tanh: `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`.
+    GeluTanh "gelu_tanh": |x| 0.5 * x * (1.0 + (GELU * (x + GELU_CUBE * x * x * x)).tanh()), None, |g, u| {
+        let square = g.square(u.x)?;
+        let inner = g.scale(square, GELU * GELU_CUBE)?;
+        let inner = g.offset(inner, GELU)?;
+        let inner = g.mul(u.x, inner)?;
+        let tanh = g.tanh(inner)?;
+        // The slope of `inner`, and of tanh.
+        let slope = g.scale(square, 3.0 * GELU * GELU_CUBE)?;
+        let slope = g.offset(slope, GELU)?;
+        let flat = g.square(tanh)?;
+        let flat = g.one_minus(flat)?;
+        let slope = g.mul(slope, flat)?;
+        let slope = g.mul(u.x, slope)?;
+        let sum = g.add(tanh, slope)?;
+        let sum = g.offset(sum, 1.0)?;
+        let half = g.scale(sum, 0.5)?;
+        g.mul(u.dy, half).map(Some)
+    };
+    /// `x * sigmoid(x)`.
+    Silu "silu": |x| x * sigmoid(x), None, |g, u| {
+        let s = g.sigmoid(u.x)?;
+        let rest = g.one_minus(s)?;
+        let bend = g.mul(u.y, rest)?;
+        let slope = g.add(s, bend)?;
+        g.mul(u.dy, slope).map(Some)
+    };
+    /// `log(1 + exp(x))`.
+    Softplus "softplus": |x| x.max(0.0) + (-x.abs()).exp().ln_1p(), None, |g, u| {
+        let slope = g.sigmoid(u.x)?;
+        g.mul(u.dy, slope).map(Some)
+    };
+}
+
+macro_rules! binary_table {
+    ($($(#[$doc:meta])* $op:ident $name:literal: $scalar:expr, $integer:expr, $commutes:expr, $gradient:expr;)*) => {
+        /// Operations with two operands of one type, element by element.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Binary {
+            $($(#[$doc])* $op,)*
+        }
+
+        impl Binary {
+            /// All of them.
+            pub const ALL: &'static [Binary] = &[$(Binary::$op,)*];
+
+            pub(crate) fn row(self) -> &'static BinaryRow {
+                static TABLE: &[BinaryRow] = &[$(BinaryRow {
+                    name: $name, scalar: $scalar, integer: $integer, commutes: $commutes, gradient: $gradient,
+                },)*];
+                &TABLE[self as usize]
+            }
+        }
+    };
+}
+
+binary_table! {
+    /// `a + b`; integers wrap.
+    Add "add": |a, b| a + b, i64::wrapping_add, true, |_, p| Ok([Some(p.dy), Some(p.dy)]);
+    /// `a - b`; integers wrap.
+    Sub "sub": |a, b| a - b, i64::wrapping_sub, false, |g, p| Ok([Some(p.dy), Some(g.neg(p.dy)?)]);
+    /// `a * b`; integers wrap.
+    Mul "mul": |a, b| a * b, i64::wrapping_mul, true, |g, p| Ok([Some(g.mul(p.dy, p.b)?), Some(g.mul(p.dy, p.a)?)]);
+    /// `a / b`; integers round towards zero, the quotient by zero is 0, and that of the least integer by -1 wraps.
+    Div "div": |a, b| a / b, divide, false, |g, p| {
+        let da = g.div(p.dy, p.b)?;
+        let ratio = g.div(p.a, p.b)?;
+        let slope = g.mul(da, ratio)?;
+        Ok([Some(da), Some(g.neg(slope)?)])
+    };
+    /// The smaller one; NaN if either is, and -0 is below 0.
+    Min "min": minimum, i64::min, true, |g, p| extreme_gradient(g, &p, Graph::less);
+    /// The larger one; NaN if either is, and 0 is above -0.
+    Max "max": |a, b| -minimum(-a, -b), i64::max, true, |g, p| extreme_gradient(g, &p, Graph::greater);
+    /// 1 if `a < b`, else 0.
+    Less "less": |a, b| truth(a < b), |a, b| i64::from(a < b), false, |_, _| Ok([None, None]);
+    /// 1 if `a <= b`, else 0.
+    LessEqual "less_equal": |a, b| truth(a <= b), |a, b| i64::from(a <= b), false, |_, _| Ok([None, None]);
+    /// 1 if `a == b`, else 0.
+    Equal "equal": |a, b| truth(a == b), |a, b| i64::from(a == b), true, |_, _| Ok([None, None]);
+}
+
+/// Reductions over axes. The axes stay, with size 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reduction {
+    /// The sum; 0 of nothing.
+    Sum,
+    /// The largest; NaN if one is. Of nothing: minus infinity, or the least integer.
+    Max,
+    /// The smallest; NaN if one is. Of nothing: infinity, or the largest integer.
+    Min,
+}
+
+impl Reduction {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Reduction::Sum => "sum",
+            Reduction::Max => "max",
+            Reduction::Min => "min",
+        }
+    }
+
+    /// The operation that puts two elements together.
+    pub const fn binary(self) -> Binary {
+        match self {
+            Reduction::Sum => Binary::Add,
+            Reduction::Max => Binary::Max,
+            Reduction::Min => Binary::Min,
+        }
+    }
+}
+
+const GELU: f64 = 0.797_884_560_802_865_4; // sqrt(2 / pi)
+const GELU_CUBE: f64 = 0.044_715;
+
+fn truth(value: bool) -> f64 {
+    f64::from(u8::from(value))
+}
+
+fn sign(x: f64) -> f64 {
+    if x > 0.0 {
+        1.0
+    } else if x < 0.0 {
+        -1.0
+    } else {
+        x * 0.0
+    }
+}
+
+fn sigmoid(x: f64) -> f64 {
+    let e = (-x.abs()).exp();
+    if x < 0.0 { e / (1.0 + e) } else { 1.0 / (1.0 + e) }
+}
+
+fn divide(a: i64, b: i64) -> i64 {
+    if b == 0 { 0 } else { a.wrapping_div(b) }
+}
+
+/// IEEE 754-2019 minimum.
+fn minimum(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() {
+        f64::NAN
+    } else if a < b || a == b && a.is_sign_negative() {
+        a
+    } else {
+        b
+    }
+}
+
+/// The error function: a series near zero, a continued fraction further out; good to a few units of the last place.
+pub(crate) fn erf(x: f64) -> f64 {
+    let a = x.abs();
+    if a.is_nan() {
+        return x;
+    }
+    if a > 6.0 {
+        return 1.0f64.copysign(x);
+    }
+    if a < 2.5 {
+        // 2/sqrt(pi) exp(-x^2) sum over n of 2^n x^(2n+1) / (1 * 3 * ... * (2n+1)): all terms positive.
+        let (mut term, mut sum, mut n) = (a, a, 1.0);
+        while term > sum * 1e-18 {
+            term *= 2.0 * a * a / (2.0 * n + 1.0);
+            sum += term;
+            n += 1.0;
+        }
+        return (std::f64::consts::FRAC_2_SQRT_PI * (-a * a).exp() * sum).copysign(x);
+    }
+    // erfc(x) = exp(-x^2) / sqrt(pi) / (x + (1/2) / (x + 1 / (x + (3/2) / (x + ...))))
+    let mut below = a;
+    for k in (1..=60).rev() {
+        below = a + 0.5 * f64::from(k) / below;
+    }
+    let erfc = (-a * a).exp() / below * std::f64::consts::FRAC_2_SQRT_PI / 2.0;
+    (1.0 - erfc).copysign(x)
+}
+
+/// `factor * exp(-rate * x^2)`.
+fn normal_density(g: &mut Graph, x: Id, rate: f64, factor: f64) -> Result<Id, GraphError> {
+    let square = g.square(x)?;
+    let exponent = g.scale(square, -rate)?;
+    let exp = g.exp(exponent)?;
+    g.scale(exp, factor)
+}
+
+/// The gradient of a minimum or maximum goes to the operand that was taken, half to each of equal ones.
+fn extreme_gradient(
+    g: &mut Graph,
+    p: &Binaries,
+    wins: fn(&mut Graph, Id, Id) -> Result<Id, GraphError>,
+) -> Passed<[Option<Id>; 2]> {
+    let equal = g.equal(p.a, p.b)?;
+    let half = g.scale(equal, 0.5)?;
+    let mut share = |winner, loser| -> Result<Option<Id>, GraphError> {
+        let wins = wins(g, winner, loser)?;
+        let share = g.add(wins, half)?;
+        g.mul(p.dy, share).map(Some)
+    };
+    Ok([share(p.a, p.b)?, share(p.b, p.a)?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn erf_has_its_known_values() {
+        // Abramowitz and Stegun, table 7.1.
+        for (x, wanted) in [
+            (0.0, 0.0),
+            (0.1, 0.112_462_916_0),
+            (0.5, 0.520_499_877_8),
+            (1.0, 0.842_700_792_9),
+            (2.0, 0.995_322_265_0),
+            (2.4, 0.999_311_486_1),
+            (3.0, 0.999_977_909_5),
+        ] {
+            assert!((erf(x) - wanted).abs() < 1e-10 && erf(-x) == -erf(x), "erf({x}) = {}", erf(x));
+        }
+        assert!((erf(2.499_999_999) - erf(2.500_000_001)).abs() < 1e-11, "the two formulas meet");
+        assert_eq!((erf(f64::INFINITY), erf(f64::NEG_INFINITY)), (1.0, -1.0));
+        assert!(erf(f64::NAN).is_nan());
+    }
+
+    #[test]
+    fn extremes_propagate_nan_and_order_zeros() {
+        let max = Binary::Max.row().scalar;
+        assert!(minimum(f64::NAN, 1.0).is_nan() && max(1.0, f64::NAN).is_nan());
+        assert!(minimum(0.0, -0.0).is_sign_negative() && max(-0.0, 0.0).is_sign_positive());
+        assert_eq!((minimum(2.0, 1.0), max(2.0, 1.0)), (1.0, 2.0));
+    }
+
+    #[test]
+    fn integers_never_trap() {
+        let div = Binary::Div.row().integer;
+        assert_eq!((div(7, 0), div(-7, 2), div(i64::MIN, -1)), (0, -3, i64::MIN));
+    }
+}
