@@ -165,6 +165,7 @@ static inline void @_step(const uint64_t *now, uint64_t *next, size_t height, si
         const int has_above = torus || y > 0;
         const int has_below = torus || y + 1 < height;
         const uint64_t tail = ~(uint64_t)0 >> (63 - (width - 1) % 64);
+        (void)now;
         (void)above;
         (void)below;
         (void)has_above;
