@@ -8,6 +8,8 @@
 //! | [`verilog`] | structural Verilog with its own testbench | | yes |
 //! | [`c`] | one C header | | yes |
 //! | [`rust`] | one Rust file | | yes |
+//! | [`dot`] | a graph for Graphviz | | yes |
+//! | [`svg`] | a drawing of a small circuit | | yes |
 //! | `program` | what the C and the Rust have in common: straight-line code | | |
 //! | [`names`] | how port names become legal and stay distinct | | |
 //! | [`sequential`] | circuits with latches, among them whole grids of an automaton | | |
@@ -35,12 +37,14 @@
 pub mod aiger;
 pub mod blif;
 pub mod c;
+pub mod dot;
 pub mod json;
 pub mod names;
 mod order;
 mod program;
 pub mod rust;
 pub mod sequential;
+pub mod svg;
 pub mod verilog;
 
 use crate::automaton::AutomatonError;
@@ -60,6 +64,8 @@ pub static FORMATS: &[&Format] = &[
     &verilog::FORMAT,
     &c::FORMAT,
     &rust::FORMAT,
+    &dot::FORMAT,
+    &svg::FORMAT,
 ];
 
 /// Reads the bytes of a file.

@@ -1,0 +1,111 @@
+//! `gatework export`: a circuit in the formats that others read.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+use gatework_learn::files;
+use gatework_logic::formats::{self, FORMATS, Format, FormatError, Options};
+use serde_json::json;
+
+use crate::subject::Subject;
+use crate::usage::Usage;
+
+/// Write a circuit in another format
+#[derive(Debug, Args)]
+#[command(after_help = after_help())]
+pub struct Export {
+    /// A run folder, a model.safetensors or a circuit
+    #[arg(value_name = "RUN|FILE")]
+    subject: PathBuf,
+    /// The format [default: by the ending of -o]
+    #[arg(long, value_name = "FORMAT")]
+    to: Option<String>,
+    /// The file to write [default: text goes to stdout]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write a whole grid of an automaton, with registers for its cells
+    #[arg(long, value_name = "HxW", value_parser = super::parse_size)]
+    grid: Option<[usize; 2]>,
+    /// What the module or function is called [default: the experiment or the file]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Print one JSON object on stdout (with -o)
+    #[arg(long, requires = "output")]
+    json: bool,
+}
+
+fn after_help() -> String {
+    let mut text = String::from("Formats:\n");
+    for format in FORMATS.iter().filter(|format| format.can_write()) {
+        text += &format!(
+            "  {:<9} {:<12} {}\n",
+            format.name,
+            format!(".{}", format.endings.join(" .")),
+            format.about
+        );
+    }
+    text + "\nExamples:
+  gatework export runs/game-of-life --to verilog -o life.v
+  gatework export runs/game-of-life --grid 16x16 -o grid.aig
+  gatework export runs/checkerboard/circuit.json --to c > checkerboard.h
+  gatework export adder.blif -o adder.svg"
+}
+
+impl Export {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let format = self.format()?;
+        if !format.text && self.output.is_none() && std::io::stdout().is_terminal() {
+            return Err(Usage(format!("{} files are binary: name a file with -o", format.name)).into());
+        }
+        let subject = Subject::open(&self.subject)?;
+        let options = Options { name: Some(self.name(&subject)), grid: self.grid };
+        let bytes = formats::write(&subject.document(), format, &options).map_err(usage_or_failure)?;
+        let Some(path) = &self.output else { return write_stdout(&bytes) };
+        files::write_whole(path, &bytes)?;
+        eprintln!("Wrote {} ({}, {} bytes)", path.display(), format.name, bytes.len());
+        if self.json {
+            super::print_json(&json!({ "file": path, "format": format.name, "bytes": bytes.len() }));
+        }
+        Ok(())
+    }
+
+    /// The format that was asked for, by its name or by the ending of the file.
+    fn format(&self) -> anyhow::Result<&'static Format> {
+        let format = match (&self.to, &self.output) {
+            (Some(name), _) => Format::named(name),
+            (None, Some(path)) => Format::of_path(path),
+            (None, None) => {
+                let names: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
+                let message = format!("which format? --to names one of {}", names.join(", "));
+                return Err(Usage(message).into());
+            }
+        };
+        format.map_err(usage_or_failure)
+    }
+
+    /// The name of the module or function: asked for, of the experiment, or of the file.
+    fn name(&self, subject: &Subject) -> String {
+        let experiment = subject.loaded.as_ref().map(|loaded| loaded.experiment.name.clone());
+        let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        self.name.clone().or(experiment).or_else(|| stem(&subject.path)).unwrap_or_default()
+    }
+}
+
+/// An error of the person who asks, or of the work.
+fn usage_or_failure(error: FormatError) -> anyhow::Error {
+    match error {
+        FormatError::UnknownName(_)
+        | FormatError::UnknownEnding(_)
+        | FormatError::CannotWrite(_)
+        | FormatError::NoGrid(_)
+        | FormatError::NotAnAutomaton => Usage(error.to_string()).into(),
+        error => error.into(),
+    }
+}
+
+fn write_stdout(bytes: &[u8]) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(bytes).and_then(|()| stdout.flush()).context("cannot write to stdout")
+}
