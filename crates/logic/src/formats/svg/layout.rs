@@ -13,6 +13,7 @@
 use super::symbol;
 use crate::circuit::Circuit;
 use crate::gate::Gate;
+use std::collections::HashSet;
 
 /// What stands at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +72,8 @@ impl Line {
 #[derive(Debug)]
 pub(super) struct Layout {
     pub items: Vec<Placed>,
+    /// The gates whose first operand enters below the second.
+    pub swapped: HashSet<u32>,
     pub lines: Vec<Line>,
     pub columns: usize,
     pub rows: f64,
@@ -88,6 +91,9 @@ pub(super) fn used_inputs(circuit: &Circuit) -> Vec<u32> {
     (0..circuit.inputs() as u32).filter(|&input| used[input as usize]).collect()
 }
 
+/// The signal of a line, the items that it passes, and where it enters a gate.
+type Route = (u32, Vec<usize>, Option<f64>);
+
 /// The items of each column and the links between neighbouring columns.
 #[derive(Default)]
 struct Graph {
@@ -98,8 +104,7 @@ struct Graph {
     /// For each item those to the left and to the right that it is linked with.
     left: Vec<Vec<usize>>,
     right: Vec<Vec<usize>>,
-    /// The items that each line passes, and where it ends.
-    routes: Vec<(u32, Vec<usize>, Option<f64>)>,
+    routes: Vec<Route>,
 }
 
 /// Sweeps over the columns, for the order and for the rows.
@@ -240,21 +245,43 @@ impl Graph {
         }
     }
 
+    /// The gates whose lines would cross at the gate, were its first operand on top. Swaps their pins.
+    fn swap_pins(&mut self) -> HashSet<u32> {
+        let mut swapped = HashSet::new();
+        // The lines to the two operands of a gate follow each other.
+        for second in 1..self.routes.len() {
+            let (before, after) = self.routes.split_at_mut(second);
+            let (Some((_, a, pin_a @ Some(_))), Some((_, b, pin_b @ Some(_)))) =
+                (before.last_mut(), after.first_mut())
+            else {
+                continue;
+            };
+            let row = |route: &[usize]| self.items[route[route.len() - 2]].row;
+            let Item::Gate(signal) = self.items[a[a.len() - 1]].item else { continue };
+            if a.last() == b.last() && row(a) > row(b) {
+                std::mem::swap(pin_a, pin_b);
+                swapped.insert(signal);
+            }
+        }
+        swapped
+    }
+
     /// The layout, with row 0 at the top.
-    fn finish(self) -> Layout {
+    fn finish(mut self) -> Layout {
+        let swapped = self.swap_pins();
         let top = self.items.iter().map(|item| item.row).fold(f64::INFINITY, f64::min);
         let top = if top.is_finite() { top } else { 0.0 };
         let items: Vec<Placed> =
             self.items.iter().map(|item| Placed { row: item.row - top, ..*item }).collect();
         let point = |&item: &usize| Point { column: items[item].column, row: items[item].row };
-        let line = |(signal, route, pin): &(u32, Vec<usize>, Option<f64>)| Line {
+        let line = |(signal, route, pin): &Route| Line {
             points: route.iter().map(point).collect(),
             signal: *signal,
             pin: *pin,
         };
         let lines = self.routes.iter().map(line).collect();
         let rows = items.iter().map(|item| item.row).fold(0.0, f64::max);
-        Layout { lines, columns: self.columns.len(), rows, items }
+        Layout { lines, columns: self.columns.len(), rows, items, swapped }
     }
 }
 

@@ -76,8 +76,11 @@ fn write(document: &Document, options: &Options) -> Result<String, FormatError> 
     }
     let layout = Layout::new(&circuit);
     let title = options.title(document);
-    let facts =
-        format!("{gates} gates, depth {}, {} inputs, {outputs} outputs", circuit.depth(), circuit.inputs());
+    let facts = [(gates, "gate"), (circuit.inputs(), "input"), (outputs, "output")].map(|(count, what)| {
+        let plural = if count == 1 { "" } else { "s" };
+        format!("{count} {what}{plural}")
+    });
+    let facts = format!("{}, depth {}", facts.join(", "), circuit.depth());
     Ok(draw(&circuit, &layout, &names::ports(document), title, &facts))
 }
 
@@ -112,7 +115,8 @@ fn draw(circuit: &Circuit, layout: &Layout, ports: &names::Ports, title: &str, f
             Item::Output(output) => draw_port(&mut text, "out", x, y, &ports.outputs[output]),
             Item::Gate(signal) => {
                 if let Some(node) = circuit.node(signal) {
-                    symbol::draw(&mut text, node.gate, x, y);
+                    let gate = if layout.swapped.contains(&signal) { node.gate.swap() } else { node.gate };
+                    symbol::draw(&mut text, gate, x, y);
                 }
             }
             Item::Bend => {}
@@ -148,7 +152,8 @@ fn draw_line(text: &mut String, line: &Line, circuit: &Circuit) {
         let is_last = i + 2 == line.points.len();
         let begin =
             x(from.column) + if i == 0 && from.column > 0 { symbol::tail(line.gate(circuit)) } else { 0.0 };
-        let end = x(to.column) - if is_last && line.pin.is_some() { reach } else { 0.0 };
+        // Lines end under the symbol, for the back of an OR is a bow.
+        let end = x(to.column) - if is_last && line.pin.is_some() { reach - 6.0 } else { 0.0 };
         let (y0, y1) = (y(from.row), y(to.row) + if is_last { line.pin.unwrap_or(0.0) } else { 0.0 });
         // Bends are passed on a straight piece, so that lines of one column stay apart.
         let (left, right) =
