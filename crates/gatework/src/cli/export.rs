@@ -37,21 +37,21 @@ pub struct Export {
 }
 
 fn after_help() -> String {
-    let mut text = String::from("Formats:\n");
-    for format in FORMATS.iter().filter(|format| format.can_write()) {
-        text += &format!(
-            "  {:<9} {:<12} {}\n",
-            format.name,
-            format!(".{}", format.endings.join(" .")),
-            format.about
-        );
-    }
-    text + "\nExamples:
+    let row = |format: &Format| {
+        let endings = format!(".{}", format.endings.join(" ."));
+        format!("  {:<9} {endings:<12} {}", format.name, format.about)
+    };
+    let rows: Vec<String> =
+        FORMATS.iter().filter(|format| format.can_write()).map(|format| row(format)).collect();
+    format!("Formats:\n{}\n\n{EXAMPLES}", rows.join("\n"))
+}
+
+const EXAMPLES: &str = "\
+Examples:
   gatework export runs/game-of-life --to verilog -o life.v
   gatework export runs/game-of-life --grid 16x16 -o grid.aig
   gatework export runs/checkerboard/circuit.json --to c > checkerboard.h
-  gatework export adder.blif -o adder.svg"
-}
+  gatework export adder.blif -o adder.svg";
 
 impl Export {
     pub fn run(&self) -> anyhow::Result<()> {

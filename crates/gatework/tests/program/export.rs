@@ -2,13 +2,13 @@
 
 use crate::{Place, is_clean};
 
-/// Every format that is written, with an ending and how its files begin.
+/// Every format that is written, with an ending and how its files begin. In Verilog, `small` is a keyword.
 const FORMATS: [(&str, &str, &str); 9] = [
     ("json", "json", "{\"format\":\"gatework-circuit\""),
     ("blif", "blif", ".model small\n.inputs c0_nw c0_n c0_ne c0_w c0 c0_e"),
     ("aag", "aag", "aag "),
     ("aiger", "aig", "aig "),
-    ("verilog", "v", "// small: "),
+    ("verilog", "v", "// _small: "),
     ("c", "h", "/* small: "),
     ("rust", "rs", "//! small: "),
     ("dot", "dot", "digraph \"small\" {"),

@@ -280,3 +280,76 @@ fn stored_names(names: Vec<String>, prefix: char) -> Vec<String> {
 fn named(circuit: Circuit, inputs: Vec<String>, outputs: Vec<String>) -> Result<Circuit, FormatError> {
     Ok(circuit.with_names(stored_names(inputs, 'x'), stored_names(outputs, 'y'))?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arbitrary;
+    use crate::automaton::Boundary;
+
+    #[test]
+    fn names_and_endings_are_distinct() {
+        let names: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
+        let endings: Vec<&str> = FORMATS.iter().flat_map(|format| format.endings).copied().collect();
+        for list in [names, endings] {
+            for (i, one) in list.iter().enumerate() {
+                assert!(!one.is_empty() && !list[..i].contains(one), "{one}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_format_is_found_by_its_name_and_its_ending() {
+        for format in FORMATS {
+            assert_eq!(Format::named(&format.name.to_uppercase()).unwrap().name, format.name);
+            for ending in format.endings {
+                let path = format!("a.b.{ending}");
+                assert_eq!(Format::of_path(Path::new(&path)).unwrap().name, format.name);
+            }
+        }
+        let error = Format::named("vhdl").unwrap_err().to_string();
+        assert!(
+            error.starts_with("there is no format \"vhdl\"; there are json, blif, aag, aiger, verilog, c,")
+        );
+        let error = Format::of_path(Path::new("a/b")).unwrap_err().to_string();
+        assert!(
+            error.starts_with("the ending of a/b is that of no format; there are .json, .blif,"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_a_format_reads_and_writes_is_the_same_function() {
+        let life = arbitrary::life(Boundary::Torus);
+        for format in FORMATS.iter().filter(|format| format.can_write()) {
+            let bytes = write(&life.clone().into(), format, &Options::default()).unwrap();
+            match read(&bytes, format) {
+                Ok(document) => arbitrary::assert_same_function(document.circuit(), &life.circuit),
+                Err(error) => assert_eq!(
+                    error.to_string(),
+                    format!(
+                        "{} files cannot be read, only written; those that can are json, blif, aag, aiger",
+                        format.name
+                    )
+                ),
+            }
+        }
+    }
+
+    #[test]
+    fn grids_are_for_automata_and_formats_that_have_them() {
+        let life = Document::from(arbitrary::life(Boundary::Zeros));
+        let circuit = Document::Circuit(life.circuit().clone());
+        let options = |height, width| Options { grid: Some([height, width]), ..Options::default() };
+        for format in FORMATS.iter().filter(|format| format.can_write()) {
+            let failed = |document, height| write(document, format, &options(height, 3)).err();
+            if format.grid {
+                assert!(failed(&life, 2).is_none(), "{}", format.name);
+                assert!(matches!(failed(&life, 0), Some(FormatError::EmptyGrid { height: 0, width: 3 })));
+                assert!(matches!(failed(&circuit, 2), Some(FormatError::NotAnAutomaton)));
+            } else {
+                assert!(matches!(failed(&life, 2), Some(FormatError::NoGrid(_))), "{}", format.name);
+            }
+        }
+    }
+}

@@ -9,7 +9,7 @@
 //! - If that name is taken, `_2`, `_3`, ... is appended, the first that is free.
 //!
 //! Names that are kept are settled first, so a legal name never changes because of an illegal one. Inputs and
-//! outputs share one [`Scope`], as they share one name space in most formats.
+//! outputs share one scope, as they share one name space in most formats.
 
 use crate::automaton::NEIGHBOURS;
 use crate::formats::json::Document;

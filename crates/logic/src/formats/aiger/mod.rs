@@ -52,7 +52,7 @@ pub static ASCII: Format = Format {
 pub static BINARY: Format = Format {
     name: "aiger",
     endings: &["aig", "aiger"],
-    about: "AIGER in binary, the same in a tenth of the bytes",
+    about: "AIGER in binary, the same in a fifth of the bytes",
     text: false,
     grid: true,
     reader: Some(read),
