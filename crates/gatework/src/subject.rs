@@ -6,7 +6,8 @@ use anyhow::Context as _;
 use gatework_learn::automata::experiment::Loaded;
 use gatework_learn::automata::model::Model;
 use gatework_learn::files;
-use gatework_logic::{Automaton, Circuit, Document, from_json};
+use gatework_logic::formats::{self, FORMATS, Format};
+use gatework_logic::{Automaton, Circuit, Document};
 
 use crate::folder::RunFolder;
 use crate::usage::Usage;
@@ -29,7 +30,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Opens a run folder, a `.safetensors` model or a `.json` circuit.
+    /// Opens a run folder, a `.safetensors` model, or a circuit in any format that can be read.
     pub fn open(path: &Path) -> anyhow::Result<Subject> {
         if path.is_dir() {
             return Subject::open_run(path);
@@ -50,12 +51,10 @@ impl Subject {
                 let model = read_model(path)?;
                 Ok(Subject::from_model(path, None, model))
             }
-            Some("json") => Subject::open_circuit(path),
-            _ => {
-                let message =
-                    format!("{} is neither a run folder nor a .safetensors or .json file", path.display());
-                Err(Usage(message).into())
-            }
+            _ => match Format::of_path(path).ok().filter(|format| format.can_read()) {
+                Some(format) => Subject::open_circuit(path, format),
+                None => Err(Usage(unreadable(path)).into()),
+            },
         }
     }
 
@@ -95,8 +94,9 @@ impl Subject {
         }
     }
 
-    fn open_circuit(path: &Path) -> anyhow::Result<Subject> {
-        let document = from_json(&files::read_text(path)?).with_context(|| format!("{}", path.display()))?;
+    fn open_circuit(path: &Path, format: &Format) -> anyhow::Result<Subject> {
+        let document =
+            formats::read(&files::read(path)?, format).with_context(|| format!("{}", path.display()))?;
         let (automaton, observed) = match &document {
             Document::Automaton { automaton, observed } => {
                 (Some(automaton.clone()), observed.unwrap_or(automaton.channels))
@@ -107,11 +107,27 @@ impl Subject {
         Ok(Subject { path: path.to_path_buf(), loaded: None, model: None, circuit, automaton, observed })
     }
 
+    /// The circuit with what is known about its use, as a file holds it.
+    pub fn document(&self) -> Document {
+        match &self.automaton {
+            Some(automaton) => {
+                Document::Automaton { automaton: automaton.clone(), observed: Some(self.observed) }
+            }
+            None => Document::Circuit(self.circuit.clone()),
+        }
+    }
+
     /// The automaton, or an error for a plain circuit.
     pub fn automaton(&self) -> anyhow::Result<&Automaton> {
         let message = || Usage(format!("{} is a plain circuit, not an automaton", self.path.display()));
         Ok(self.automaton.as_ref().ok_or_else(message)?)
     }
+}
+
+fn unreadable(path: &Path) -> String {
+    let endings: Vec<&str> =
+        FORMATS.iter().filter(|format| format.can_read()).map(|format| format.endings[0]).collect();
+    format!("{} is neither a run folder nor a .safetensors, .{} file", path.display(), endings.join(", ."))
 }
 
 fn read_model(path: &Path) -> anyhow::Result<Model> {

@@ -180,3 +180,20 @@ fn life_is_life() {
         assert_eq!(life.eval(&bits).unwrap(), [count == 3 || count == 2 && bits[4]], "board {board:09b}");
     }
 }
+
+/// Compares two circuits on all inputs if there are few, on scattered ones otherwise.
+pub(crate) fn assert_same_function(left: &Circuit, right: &Circuit) {
+    assert_eq!((left.inputs(), left.outputs().len()), (right.inputs(), right.outputs().len()));
+    let inputs = left.inputs();
+    let check = |bits: &[bool]| assert_eq!(left.eval(bits), right.eval(bits), "at {bits:?}");
+    if inputs <= 7 {
+        for point in 0..1u32 << inputs {
+            check(&(0..inputs).map(|k| point >> k & 1 == 1).collect::<Vec<_>>());
+        }
+    } else {
+        let mut numbers = numbers();
+        for _ in 0..64 {
+            check(&numbers.by_ref().take(inputs).map(|n| n & 1 == 1).collect::<Vec<_>>());
+        }
+    }
+}

@@ -10,7 +10,7 @@
 //! | [`grid`] | boards of cells as bit planes |
 //! | [`simulate`] | the bit-parallel simulator |
 //! | [`naive`] | its naive twin, cell by cell |
-//! | [`formats`] | files: `circuit.json` |
+//! | [`formats`] | files: JSON, BLIF, AIGER, Verilog, C, Rust, DOT, SVG |
 //! | `arbitrary` | random circuits, automata and grids for the tests, and Life |
 //!
 //! # Example

@@ -5,6 +5,7 @@
 
 mod bench;
 mod evaluate;
+mod export;
 mod inspect;
 mod list;
 mod simulate;
@@ -37,6 +38,8 @@ enum Verb {
     Simulate(simulate::Simulate),
     /// Show what is in a run folder, a model or a circuit
     Inspect(inspect::Inspect),
+    /// Write a circuit in another format: BLIF, AIGER, Verilog, C, Rust, ...
+    Export(export::Export),
     /// Score a learned rule by the published protocols
     Evaluate(evaluate::Evaluate),
     /// Measure how fast Gatework is on this machine
@@ -50,6 +53,7 @@ pub fn main() -> ExitCode {
         Verb::Train(verb) => verb.run(),
         Verb::Simulate(verb) => verb.run(),
         Verb::Inspect(verb) => verb.run(),
+        Verb::Export(verb) => verb.run(),
         Verb::Evaluate(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
     };

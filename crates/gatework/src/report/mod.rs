@@ -15,7 +15,6 @@ mod axis;
 mod gate_histogram;
 mod gif;
 mod loss_plot;
-#[cfg_attr(not(test), expect(dead_code, reason = "the verb that exports calls it"))]
 pub mod page;
 mod picture;
 mod svg;

@@ -1,5 +1,6 @@
 //! Whole-program tests: the binary as a person uses it.
 
+mod export;
 mod mistakes;
 mod runs;
 mod verbs;

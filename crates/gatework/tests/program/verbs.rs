@@ -7,7 +7,7 @@ use crate::Place;
 #[test]
 fn help_is_there_for_every_verb() {
     let place = Place::new();
-    for verb in ["list", "train", "simulate", "inspect", "evaluate", "bench"] {
+    for verb in ["list", "train", "simulate", "inspect", "export", "evaluate", "bench"] {
         place
             .gatework(&[verb, "--help"])
             .assert()

@@ -19,13 +19,25 @@
 
 use crate::automaton::{Automaton, AutomatonError, Boundary};
 use crate::circuit::{Circuit, CircuitError, Node};
+use crate::formats::{self, Format};
 use crate::gate::Gate;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use thiserror::Error;
 
-const FORMAT: &str = "gatework-circuit";
+const KIND: &str = "gatework-circuit";
 const VERSION: u64 = 1;
+
+/// The format.
+pub static FORMAT: Format = Format {
+    name: "json",
+    endings: &["json"],
+    about: "Gatework's own, gate by gate, circuits and automata",
+    text: true,
+    grid: false,
+    reader: Some(|bytes| Ok(from_json(formats::text(bytes)?)?)),
+    writer: Some(|document, _| Ok(to_json(document).into_bytes())),
+};
 
 /// What a file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +82,7 @@ pub enum JsonError {
     #[error("not a circuit.json: {0}")]
     Json(#[from] serde_json::Error),
     /// Another kind of file.
-    #[error("the format is \"{0}\", but a circuit.json has \"{FORMAT}\"")]
+    #[error("the format is \"{0}\", but a circuit.json has \"{KIND}\"")]
     Format(String),
     /// A version that this program does not know.
     #[error("this is version {0} of the format, but this program reads version {VERSION}; use a newer one")]
@@ -165,7 +177,7 @@ pub fn from_json(text: &str) -> Result<Document, JsonError> {
 }
 
 fn check_header(format: String, version: u64) -> Result<(), JsonError> {
-    if format != FORMAT {
+    if format != KIND {
         Err(JsonError::Format(format))
     } else if version != VERSION {
         Err(JsonError::Version(version))
@@ -188,7 +200,7 @@ pub fn to_json(document: &Document) -> String {
     let circuit = document.circuit();
     let mut text = String::with_capacity(200 + 8 * circuit.outputs().len() + 24 * circuit.nodes().len());
     // Writing to a string never fails, nor does the JSON of numbers and strings.
-    let _ = write!(text, "{{\"format\":\"{FORMAT}\",\"version\":{VERSION}");
+    let _ = write!(text, "{{\"format\":\"{KIND}\",\"version\":{VERSION}");
     if let Document::Automaton { automaton, observed } = document {
         let part = AutomatonPart { channels: automaton.channels, boundary: automaton.boundary };
         push_field(&mut text, "automaton", &part);

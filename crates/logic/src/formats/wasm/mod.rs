@@ -54,11 +54,37 @@ mod tests;
 
 use crate::automaton::{Automaton, AutomatonError};
 use crate::circuit::Circuit;
+use crate::formats::json::Document;
+use crate::formats::{Format, FormatError, Options};
 use thiserror::Error;
 
 /// The most inputs, gates and outputs of a module together: engines refuse modules of more than 1 GiB, and each
 /// takes up to 64 bytes (a gate mostly 25).
 pub const MAX_OPERATIONS: usize = 1 << 24;
+
+/// WebAssembly in the list of formats.
+pub(crate) static FORMAT: Format = Format {
+    name: "wasm",
+    endings: &["wasm"],
+    about: "a WebAssembly module with SIMD",
+    text: false,
+    grid: false,
+    reader: None,
+    writer: Some(write),
+};
+
+fn write(document: &Document, _: &Options) -> Result<Vec<u8>, FormatError> {
+    let module = match document {
+        Document::Circuit(circuit) => circuit_to_wasm(circuit),
+        Document::Automaton { automaton, observed } => {
+            automaton_to_wasm(automaton, observed.unwrap_or(automaton.channels))
+        }
+    };
+    module.map_err(|error| match error {
+        WasmError::Automaton(error) => error.into(),
+        WasmError::TooLarge { .. } => FormatError::TooLarge { format: "wasm", message: error.to_string() },
+    })
+}
 
 /// Why there is no module.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -1,0 +1,113 @@
+//! AIGER, the format of and-inverter graphs: what ABC, model checkers and AIG tools read and write.
+//!
+//! ```text
+//! aag 3 2 0 1 1      header: largest variable, inputs, latches, outputs, ANDs
+//! 2                  input: a literal, 2 * variable
+//! 4
+//! 7                  output: the complement of variable 3
+//! 6 2 4              variable 3 is the AND of variables 1 and 2
+//! i0 a               symbols
+//! i1 b
+//! o0 nand
+//! ```
+//!
+//! The binary format leaves out what follows from the order, and writes each AND as two differences. Format:
+//! Armin Biere, "The AIGER And-Inverter Graph (AIG) Format", version 20071012, and the reset values of latches
+//! of "AIGER 1.9 And Beyond" (2011). Its properties (bad states, constraints, justice, fairness) are errors.
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | `graph` | and-inverter graphs: a circuit as one, and a circuit from one |
+//! | `write` | both formats |
+//! | `read` | both formats, told apart by their first word |
+//!
+//! An automaton is written as its combinational rule, or as a whole grid with a latch for every bit of every
+//! cell ([`super::Options::grid`]). Files with latches are read by [`read_sequential`]. XORs that a file spells
+//! out as three ANDs are XORs again after reading.
+//!
+//! The symbol table keeps all names as they are but for control characters, which become `_`, and duplicates
+//! (see [`super::names`]).
+
+mod graph;
+mod read;
+mod write;
+
+pub use read::read_sequential;
+pub use write::{write_ascii, write_binary};
+
+use super::{Document, Format, FormatError, names::Rule, sequential};
+
+/// The ascii format.
+pub static ASCII: Format = Format {
+    name: "aag",
+    endings: &["aag"],
+    about: "AIGER in ascii, and-inverter graphs for ABC and model checkers",
+    text: true,
+    grid: true,
+    reader: Some(read),
+    writer: Some(|document, options| write_ascii(&sequential::of_document(document, options.grid)?)),
+};
+
+/// The binary format.
+pub static BINARY: Format = Format {
+    name: "aiger",
+    endings: &["aig", "aiger"],
+    about: "AIGER in binary, the same in a fifth of the bytes",
+    text: false,
+    grid: true,
+    reader: Some(read),
+    writer: Some(|document, options| write_binary(&sequential::of_document(document, options.grid)?)),
+};
+
+fn read(bytes: &[u8]) -> Result<Document, FormatError> {
+    Ok(Document::Circuit(read_sequential(bytes)?.combinational()?))
+}
+
+/// The names that are written: anything on one line that does not begin with a space.
+const RULE: Rule = Rule { first: |c| !c.is_control() && c != ' ', rest: |c| !c.is_control(), keywords: "" };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arbitrary;
+    use crate::circuit::Circuit;
+    use crate::formats::sequential::Sequential;
+    use crate::formats::{self, Options};
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_with_spaces_and_unicode_survive() {
+        let circuit = Circuit::new(2, vec![], vec![1, 0]).unwrap();
+        let names = |list: [&str; 2]| list.map(String::from).to_vec();
+        let named = circuit.with_names(names(["carry in", "\u{1f98e}"]), names(["a", "b"])).unwrap();
+        for format in [&ASCII, &BINARY] {
+            let bytes = formats::write(&named.clone().into(), format, &Options::default()).unwrap();
+            assert_eq!(formats::read(&bytes, format).unwrap(), named.clone().into());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn circuits_survive(circuit in arbitrary::circuit(0..=20, 100)) {
+            for format in [&ASCII, &BINARY] {
+                let bytes = formats::write(&circuit.clone().into(), format, &Options::default()).unwrap();
+                let again = formats::read(&bytes, format).unwrap();
+                arbitrary::assert_same_function(again.circuit(), &circuit);
+                prop_assert_eq!(again.circuit().input_names(), circuit.input_names());
+                prop_assert!(again.circuit().nodes().len() <= circuit.simplify().nodes().len());
+                prop_assert_eq!(formats::write(&again, format, &Options::default()).unwrap(), bytes);
+            }
+        }
+
+        #[test]
+        fn grids_survive(automaton in arbitrary::automaton(), height in 1usize..4, width in 1usize..4) {
+            let grid = Sequential::grid(&automaton, [height, width], 1).unwrap();
+            for bytes in [write_ascii(&grid).unwrap(), write_binary(&grid).unwrap()] {
+                let again = read_sequential(&bytes).unwrap();
+                prop_assert_eq!(&again.latches, &grid.latches);
+                prop_assert_eq!(again.circuit.input_names(), grid.circuit.input_names());
+                arbitrary::assert_same_function(&again.circuit, &grid.circuit);
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Writes AIGER, ascii and binary.
+
+use super::RULE;
+use super::graph::Graph;
+use crate::formats::FormatError;
+use crate::formats::names::{Ports, Scope};
+use crate::formats::sequential::Sequential;
+use std::io::Write;
+
+/// The ascii file of a circuit with latches, or without any.
+pub fn write_ascii(sequential: &Sequential) -> Result<Vec<u8>, FormatError> {
+    let graph = Graph::of(sequential)?;
+    let mut bytes = header("aag", sequential, &graph);
+    // Writing to a vector never fails, here and below.
+    for input in 1..=sequential.inputs() {
+        let _ = writeln!(bytes, "{}", 2 * input);
+    }
+    write_latches_and_outputs(&mut bytes, sequential, &graph, true);
+    for (i, [a, b]) in graph.ands.iter().enumerate() {
+        let _ = writeln!(bytes, "{} {a} {b}", 2 * (graph.inputs + 1 + i));
+    }
+    write_symbols(&mut bytes, sequential);
+    Ok(bytes)
+}
+
+/// The binary file of a circuit with latches, or without any.
+pub fn write_binary(sequential: &Sequential) -> Result<Vec<u8>, FormatError> {
+    let graph = Graph::of(sequential)?;
+    let mut bytes = header("aig", sequential, &graph);
+    write_latches_and_outputs(&mut bytes, sequential, &graph, false);
+    for (i, [a, b]) in graph.ands.iter().enumerate() {
+        let literal = 2 * (graph.inputs + 1 + i) as u32;
+        write_difference(&mut bytes, literal - a);
+        write_difference(&mut bytes, a - b);
+    }
+    write_symbols(&mut bytes, sequential);
+    Ok(bytes)
+}
+
+fn header(magic: &str, sequential: &Sequential, graph: &Graph) -> Vec<u8> {
+    let (inputs, latches) = (sequential.inputs(), sequential.latches.len());
+    let (outputs, ands) = (sequential.outputs(), graph.ands.len());
+    format!("{magic} {} {inputs} {latches} {outputs} {ands}\n", graph.inputs + ands).into_bytes()
+}
+
+fn write_latches_and_outputs(bytes: &mut Vec<u8>, sequential: &Sequential, graph: &Graph, ascii: bool) {
+    let (outputs, next) = graph.outputs.split_at(sequential.outputs());
+    for (i, (next, start)) in next.iter().zip(&sequential.latches).enumerate() {
+        let literal = 2 * (sequential.inputs() + 1 + i);
+        if ascii {
+            let _ = write!(bytes, "{literal} ");
+        }
+        // 0 is the default; a latch that may start with either names itself.
+        let _ = match start {
+            Some(false) => writeln!(bytes, "{next}"),
+            Some(true) => writeln!(bytes, "{next} 1"),
+            None => writeln!(bytes, "{next} {literal}"),
+        };
+    }
+    for output in outputs {
+        let _ = writeln!(bytes, "{output}");
+    }
+}
+
+/// Seven bits a byte, the lowest first; the high bit says that more follow.
+fn write_difference(bytes: &mut Vec<u8>, mut difference: u32) {
+    while difference >= 0x80 {
+        bytes.push(difference as u8 | 0x80);
+        difference >>= 7;
+    }
+    bytes.push(difference as u8);
+}
+
+fn write_symbols(bytes: &mut Vec<u8>, sequential: &Sequential) {
+    let circuit = &sequential.circuit;
+    let wishes = Ports {
+        inputs: (0..circuit.inputs()).map(|input| circuit.input_name(input).into_owned()).collect(),
+        outputs: (0..sequential.outputs()).map(|output| circuit.output_name(output).into_owned()).collect(),
+    };
+    let ports = wishes.admit(&mut Scope::new(&RULE));
+    let (inputs, latches) = ports.inputs.split_at(sequential.inputs());
+    for (kind, names) in [('i', inputs), ('l', latches), ('o', &ports.outputs)] {
+        for (i, name) in names.iter().enumerate() {
+            let _ = writeln!(bytes, "{kind}{i} {name}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::circuit::{Circuit, Node};
+    use crate::gate::Gate;
+
+    fn nand() -> Sequential {
+        Circuit::new(2, vec![Node::new(Gate::NAND, 0, 1)], vec![2]).unwrap().into()
+    }
+
+    #[test]
+    fn a_nand_in_ascii() {
+        let text = String::from_utf8(write_ascii(&nand()).unwrap()).unwrap();
+        assert_eq!(text, "aag 3 2 0 1 1\n2\n4\n7\n6 4 2\ni0 x0\ni1 x1\no0 y0\n");
+    }
+
+    #[test]
+    fn a_nand_in_binary() {
+        assert_eq!(write_binary(&nand()).unwrap(), b"aig 3 2 0 1 1\n7\n\x02\x02i0 x0\ni1 x1\no0 y0\n");
+    }
+
+    #[test]
+    fn a_toggle_has_a_latch() {
+        let circuit = Circuit::new(1, vec![Node::new(Gate::NOT_A, 0, 0)], vec![0, 1]).unwrap();
+        let toggle = |start| Sequential { circuit: circuit.clone(), latches: vec![start] };
+        let text = |start| String::from_utf8(write_ascii(&toggle(start)).unwrap()).unwrap();
+        assert_eq!(text(Some(false)), "aag 1 0 1 1 0\n2 3\n2\nl0 x0\no0 y0\n");
+        assert_eq!(text(Some(true)), "aag 1 0 1 1 0\n2 3 1\n2\nl0 x0\no0 y0\n");
+        assert_eq!(text(None), "aag 1 0 1 1 0\n2 3 2\n2\nl0 x0\no0 y0\n");
+    }
+
+    #[test]
+    fn differences_take_seven_bits_a_byte() {
+        let mut bytes = Vec::new();
+        for difference in [0, 127, 128, 300] {
+            write_difference(&mut bytes, difference);
+        }
+        assert_eq!(bytes, [0, 127, 128, 1, 0xac, 2]);
+    }
+}

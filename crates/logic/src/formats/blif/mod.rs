@@ -1,0 +1,86 @@
+//! BLIF, the Berkeley Logic Interchange Format: what ABC, SIS and Yosys read and write.
+//!
+//! ```text
+//! .model adder
+//! .inputs a b
+//! .outputs sum carry
+//! .names a b sum
+//! 10 1
+//! 01 1
+//! .names a b carry
+//! 11 1
+//! .end
+//! ```
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | `write` | circuits and grids as one model of two-input `.names` |
+//! | `read` | one model of `.names` with any number of inputs, in any order, and `.latch` |
+//! | `cover` | gates from the cubes of a `.names` |
+//!
+//! An automaton is written as its combinational rule: one cell has no meaning of its own as a `.latch`, for
+//! its neighbours are other cells. A whole grid ([`super::Options::grid`]) is written with a `.latch` for
+//! every bit of every cell. Files with latches are read by [`read_sequential`].
+//!
+//! Names may hold every printable ASCII character but `#`, `\`, `=` and `"`, and do not begin with `.`; others
+//! are renamed (see [`super::names`]). A file must end with `.end`, so that one that was cut off is noticed.
+//! Hierarchy (`.subckt`, `.gate`, a second `.model`) and external don't-cares are errors.
+
+mod cover;
+mod read;
+mod write;
+
+pub use read::read_sequential;
+pub use write::write_sequential;
+
+use super::{Document, Format, names::Rule, sequential};
+
+/// The format.
+pub static FORMAT: Format = Format {
+    name: "blif",
+    endings: &["blif"],
+    about: "Berkeley logic interchange format, for ABC, SIS and Yosys",
+    text: true,
+    grid: true,
+    reader: Some(|bytes| Ok(Document::Circuit(read_sequential(bytes)?.combinational()?))),
+    writer: Some(|document, options| {
+        let sequential = sequential::of_document(document, options.grid)?;
+        Ok(write_sequential(&sequential, options.title(document)).into_bytes())
+    }),
+};
+
+const fn is_allowed(c: char) -> bool {
+    c.is_ascii_graphic() && !matches!(c, '#' | '\\' | '=' | '"')
+}
+
+/// The names that are written.
+const RULE: Rule = Rule { first: |c| is_allowed(c) && c != '.', rest: is_allowed, keywords: "" };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arbitrary;
+    use crate::formats::sequential::Sequential;
+    use crate::formats::{self, Options};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn circuits_survive(circuit in arbitrary::circuit(0..=20, 100)) {
+            let document = Document::Circuit(circuit.simplify());
+            let bytes = formats::write(&circuit.into(), &FORMAT, &Options::default()).unwrap();
+            let again = formats::read(&bytes, &FORMAT).unwrap();
+            arbitrary::assert_same_function(again.circuit(), document.circuit());
+            prop_assert_eq!(again.circuit().input_names(), document.circuit().input_names());
+            prop_assert_eq!(formats::write(&again, &FORMAT, &Options::default()).unwrap(), bytes);
+        }
+
+        #[test]
+        fn grids_survive(automaton in arbitrary::automaton(), height in 1usize..4, width in 1usize..4) {
+            let grid = Sequential::grid(&automaton, [height, width], 1).unwrap();
+            let again = read_sequential(write_sequential(&grid, "grid").as_bytes()).unwrap();
+            prop_assert_eq!(&again.latches, &grid.latches);
+            arbitrary::assert_same_function(&again.circuit, &grid.circuit);
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! C: a circuit as one header without dependencies, 64 samples a word.
+//!
+//! ```c
+//! static inline void adder(const uint64_t *in, uint64_t *out);
+//! ```
+//!
+//! Bit `k` of `in[i]` is input `i` of sample `k`. An automaton has `name_rule` with 9 words a channel, and
+//!
+//! ```c
+//! static inline void name_step(const uint64_t *now, uint64_t *next, size_t height, size_t width, int torus);
+//! ```
+//!
+//! on boards whose rows start at a word: cell (y, x) of channel c is bit `x % 64` of word
+//! `(c * height + y) * name_row_words(width) + x / 64`. The unused bits of a row are 0, and stay so.
+//!
+//! The header compiles as C99 and as C++ without a warning. If ports have names of their own, there are
+//! constants for them, such as `adder_in_a`.
+
+use super::names::{Ports, Rule, Scope, identifier};
+use super::program::{BLOCK, Block, Language, Program, simple};
+use super::{Document, Format, FormatError, Options};
+use crate::automaton::{Boundary, NEIGHBOURS};
+use std::fmt::Write;
+
+/// The format.
+pub static FORMAT: Format = Format {
+    name: "c",
+    endings: &["h", "c"],
+    about: "one C header without dependencies, 64 samples a word",
+    text: true,
+    grid: false,
+    reader: None,
+    writer: Some(|document, options| Ok(write(document, options)?.into_bytes())),
+};
+
+const LANGUAGE: Language = Language { format: "C", not: '~', declare: "const uint64_t", zero: "(uint64_t)0" };
+
+/// The keywords of C and C++, and the names that the header uses itself.
+const RULE: Rule = identifier(
+    "alignas alignof and asm auto bitand bitor bool break case catch char class compl concept const constexpr \
+     continue decltype default delete do double else enum explicit export extern false float for friend goto \
+     if in inline int int64_t long main mutable namespace new noexcept not nullptr operator or out private \
+     protected public register requires restrict return short signed size_t sizeof static struct switch \
+     template this throw true try typedef typeid typename typeof uint64_t union unsigned using v virtual void \
+     volatile while xor",
+);
+
+/// The header of a circuit or an automaton.
+fn write(document: &Document, options: &Options) -> Result<String, FormatError> {
+    let circuit = simple(document, LANGUAGE.format)?;
+    let name = RULE.repair(options.title(document));
+    let program = Program::new(&circuit, &LANGUAGE, BLOCK);
+    let (inputs, outputs, gates) = (circuit.inputs(), circuit.outputs().len(), circuit.nodes().len());
+    let guard = format!("{}_H", name.to_uppercase());
+    let mut text = format!(
+        "/* {name}: {inputs} inputs, {outputs} outputs, {gates} gates; 64 samples a word. Written by Gatework. */\n\
+         #ifndef {guard}\n#define {guard}\n\n#include <stddef.h>\n#include <stdint.h>\n\n"
+    );
+    write_constants(&mut text, &name, document);
+    let function =
+        if matches!(document, Document::Automaton { .. }) { format!("{name}_rule") } else { name.clone() };
+    write_function(&mut text, &function, &program, [inputs, outputs]);
+    if let Document::Automaton { automaton, .. } = document {
+        write_step(&mut text, &name, &program, automaton.channels, automaton.boundary);
+    }
+    let _ = writeln!(text, "#endif");
+    Ok(text)
+}
+
+/// Constants for the ports that have names of their own.
+fn write_constants(text: &mut String, name: &str, document: &Document) {
+    let circuit = document.circuit();
+    let wishes =
+        |names: &[String], kind: &str| names.iter().map(|port| format!("{name}_{kind}_{port}")).collect();
+    let wishes =
+        Ports { inputs: wishes(circuit.input_names(), "in"), outputs: wishes(circuit.output_names(), "out") };
+    let ports = wishes.admit(&mut Scope::new(&RULE));
+    for names in [ports.inputs, ports.outputs].iter().filter(|names| !names.is_empty()) {
+        let list: Vec<String> =
+            names.iter().enumerate().map(|(i, name)| format!("    {name} = {i}")).collect();
+        // Writing to a string never fails, here and below.
+        let _ = writeln!(text, "enum {{\n{}\n}};\n", list.join(",\n"));
+    }
+}
+
+fn write_function(text: &mut String, name: &str, program: &Program, [inputs, outputs]: [usize; 2]) {
+    if let [block] = &program.blocks[..] {
+        let _ = writeln!(text, "/* Reads {inputs} words, writes {outputs}. */");
+        let _ = writeln!(text, "static inline void {name}(const uint64_t *in, uint64_t *out)\n{{");
+        write_unused(text, block, false);
+        let _ = writeln!(text, "{}}}\n", block.text);
+        return;
+    }
+    for (i, block) in program.blocks.iter().enumerate() {
+        let _ =
+            writeln!(text, "static void {name}_part{i}(const uint64_t *in, uint64_t *v, uint64_t *out)\n{{");
+        write_unused(text, block, true);
+        let _ = writeln!(text, "{}}}\n", block.text);
+    }
+    let _ = writeln!(text, "/* Reads {inputs} words, writes {outputs}. */");
+    let _ = writeln!(text, "static inline void {name}(const uint64_t *in, uint64_t *out)\n{{");
+    let _ = writeln!(text, "    uint64_t v[{}];", program.values.max(1));
+    for i in 0..program.blocks.len() {
+        let _ = writeln!(text, "    {name}_part{i}(in, v, out);");
+    }
+    let _ = writeln!(text, "}}\n");
+}
+
+/// Says which parameters a function does not need, so that no compiler warns of them.
+fn write_unused(text: &mut String, block: &Block, has_values: bool) {
+    let parameters =
+        [("in", block.reads_inputs), ("v", block.uses_values || !has_values), ("out", block.writes_outputs)];
+    for (parameter, _) in parameters.iter().filter(|(_, used)| !used) {
+        let _ = writeln!(text, "    (void){parameter};");
+    }
+}
+
+const NEIGHBOUR: &str = "\
+/* Words of a row. */
+static inline size_t @_row_words(size_t width)
+{
+    return (width + 63) / 64;
+}
+
+/* Word `w` of a row, moved by `dx` cells: each bit is the bit of its neighbour there. */
+static inline uint64_t @_shifted(const uint64_t *row, size_t w, size_t width, int torus, int dx)
+{
+    const size_t words = @_row_words(width);
+    const size_t last = (width - 1) % 64;
+    uint64_t carry;
+    if (row == NULL) {
+        return 0;
+    }
+    if (dx < 0) {
+        carry = w > 0 ? row[w - 1] >> 63 : torus ? row[words - 1] >> last & 1 : 0;
+        return row[w] << 1 | carry;
+    }
+    if (dx > 0) {
+        if (w + 1 < words) {
+            return row[w] >> 1 | row[w + 1] << 63;
+        }
+        carry = torus ? row[0] & 1 : 0;
+        return row[w] >> 1 | carry << last;
+    }
+    return row[w];
+}
+
+";
+
+const STEP: &str = "\
+/* One step of a board of @CHANNELS channels. `next` is another board of the same size. `torus` says what lies
+   beyond the edge: the opposite edge, or zeros. The rule was learned with @BOUNDARY. */
+static inline void @_step(const uint64_t *now, uint64_t *next, size_t height, size_t width, int torus)
+{
+    const size_t words = @_row_words(width);
+    uint64_t in[@INPUTS] = {0};
+    uint64_t out[@CHANNELS];
+    size_t y, w;
+    if (height == 0 || width == 0) {
+        return;
+    }
+    for (y = 0; y < height; y++) {
+        const size_t above = y > 0 ? y - 1 : height - 1;
+        const size_t below = y + 1 < height ? y + 1 : 0;
+        const int has_above = torus || y > 0;
+        const int has_below = torus || y + 1 < height;
+        const uint64_t tail = ~(uint64_t)0 >> (63 - (width - 1) % 64);
+        (void)now;
+        (void)above;
+        (void)below;
+        (void)has_above;
+        (void)has_below;
+        for (w = 0; w < words; w++) {
+            size_t c;
+@LOADS            @_rule(in, out);
+            for (c = 0; c < @CHANNELS; c++) {
+                next[(c * height + y) * words + w] = w + 1 < words ? out[c] : out[c] & tail;
+            }
+        }
+    }
+}
+
+";
+
+fn write_step(text: &mut String, name: &str, program: &Program, channels: usize, boundary: Boundary) {
+    let mut loads = String::new();
+    for input in (0..program.used.len()).filter(|&input| program.used[input]) {
+        let (channel, place) = (input / NEIGHBOURS, input % NEIGHBOURS);
+        let at = |row: &str| format!("now + ({channel} * height + {row}) * words");
+        let row = match place / 3 {
+            0 => format!("has_above ? {} : NULL", at("above")),
+            1 => at("y"),
+            _ => format!("has_below ? {} : NULL", at("below")),
+        };
+        let dx = (place % 3) as i32 - 1;
+        let _ = writeln!(loads, "            in[{input}] = @_shifted({row}, w, width, torus, {dx});");
+    }
+    let boundary = match boundary {
+        Boundary::Torus => "a torus",
+        Boundary::Zeros => "zeros",
+    };
+    text.push_str(&NEIGHBOUR.replace('@', name));
+    let step = STEP
+        .replace("@LOADS", &loads)
+        .replace("@BOUNDARY", boundary)
+        .replace("@CHANNELS", &channels.to_string())
+        .replace("@INPUTS", &(NEIGHBOURS * channels).to_string())
+        .replace('@', name);
+    text.push_str(&step);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::circuit::{Circuit, Node};
+    use crate::gate::Gate;
+
+    #[test]
+    fn a_half_adder_in_c() {
+        let gates = vec![Node::new(Gate::XOR, 0, 1), Node::new(Gate::AND, 0, 1)];
+        let circuit = Circuit::new(2, gates, vec![2, 3]).unwrap();
+        let names = ["a b", "int"].map(String::from).to_vec();
+        let named = circuit.with_names(names, vec![]).unwrap();
+        let options = Options { name: Some("half adder".into()), grid: None };
+        let text = write(&named.into(), &options).unwrap();
+        assert!(text.contains("    half_adder_in_a_b = 0,\n    half_adder_in_int = 1\n"), "{text}");
+        assert!(
+            text.contains("    const uint64_t n2 = x0 ^ x1;\n    const uint64_t n3 = x0 & x1;\n"),
+            "{text}"
+        );
+        assert!(text.contains("#ifndef HALF_ADDER_H\n"), "{text}");
+    }
+}

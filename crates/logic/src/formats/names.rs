@@ -1,0 +1,232 @@
+//! Names: how the ports of a circuit are called in a file.
+//!
+//! A port may be called anything: `carry out`, `ß`, `module`, or the same as another port. A file allows less.
+//! The rule is the same for every format; a [`Rule`] says which names it allows.
+//!
+//! - A name that is allowed, and that no port before it has, is kept.
+//! - Of every other name, each character that is not allowed becomes `_`; `_` goes in front of a name that is
+//!   empty, a keyword, or begins with a character that may not come first.
+//! - If that name is taken, `_2`, `_3`, ... is appended, the first that is free.
+//!
+//! Names that are kept are settled first, so a legal name never changes because of an illegal one. Inputs and
+//! outputs share one scope, as they share one name space in most formats.
+
+use crate::automaton::NEIGHBOURS;
+use crate::formats::json::Document;
+use std::collections::{HashMap, HashSet};
+
+/// Which names a format allows.
+#[derive(Debug)]
+pub struct Rule {
+    /// Whether a name may begin with this character.
+    pub first: fn(char) -> bool,
+    /// Whether a character may come later.
+    pub rest: fn(char) -> bool,
+    /// Words that are no names, with spaces between them.
+    pub keywords: &'static str,
+}
+
+impl Rule {
+    /// Whether the format allows this name.
+    pub fn allows(&self, name: &str) -> bool {
+        let mut characters = name.chars();
+        characters.next().is_some_and(self.first)
+            && characters.all(self.rest)
+            && !self.keywords.split(' ').any(|keyword| keyword == name)
+    }
+
+    /// The name, with what is not allowed replaced.
+    pub fn repair(&self, name: &str) -> String {
+        let mut repaired: String = name.chars().map(|c| if (self.rest)(c) { c } else { '_' }).collect();
+        while !self.allows(&repaired) {
+            repaired.insert(0, '_');
+        }
+        repaired
+    }
+}
+
+/// Letters, digits and `_`, as in most programming languages.
+pub(crate) const fn identifier(keywords: &'static str) -> Rule {
+    Rule {
+        first: |c| c.is_ascii_alphabetic() || c == '_',
+        rest: |c| c.is_ascii_alphanumeric() || c == '_',
+        keywords,
+    }
+}
+
+/// Names that are taken.
+pub(crate) struct Scope<'r> {
+    rule: &'r Rule,
+    taken: HashSet<String>,
+    /// The last number that was appended to a name.
+    suffixes: HashMap<String, usize>,
+}
+
+impl<'r> Scope<'r> {
+    pub fn new(rule: &'r Rule) -> Scope<'r> {
+        Scope { rule, taken: HashSet::new(), suffixes: HashMap::new() }
+    }
+
+    /// Distinct names that the rule allows, for a list of wishes.
+    pub fn admit<'n>(&mut self, wishes: impl IntoIterator<Item = &'n str>) -> Vec<String> {
+        let keep = |wish: &'n str| {
+            let kept = self.rule.allows(wish) && self.taken.insert(wish.into());
+            (wish, kept)
+        };
+        let settled: Vec<(&str, bool)> = wishes.into_iter().map(keep).collect();
+        settled.into_iter().map(|(wish, kept)| if kept { wish.into() } else { self.fresh(wish) }).collect()
+    }
+
+    /// A name of its own for a wish.
+    fn fresh(&mut self, wish: &str) -> String {
+        let base = self.rule.repair(wish);
+        if self.taken.insert(base.clone()) {
+            return base;
+        }
+        let suffix = self.suffixes.entry(base.clone()).or_insert(1);
+        loop {
+            *suffix += 1;
+            let name = format!("{base}_{suffix}");
+            if self.taken.insert(name.clone()) {
+                return name;
+            }
+        }
+    }
+
+    /// The shortest of `n`, `n_`, `n__`, ... that makes names with any number after it free.
+    pub fn prefix(&self, letter: char) -> String {
+        let mut prefix = letter.to_string();
+        let clashes = |prefix: &str| {
+            let follows =
+                |name: &String| name.strip_prefix(prefix).is_some_and(|rest| !rest.starts_with('_'));
+            self.taken.iter().any(follows)
+        };
+        while clashes(&prefix) {
+            prefix.push('_');
+        }
+        prefix
+    }
+}
+
+/// The names of ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ports {
+    /// One name for each input.
+    pub inputs: Vec<String>,
+    /// One name for each output.
+    pub outputs: Vec<String>,
+}
+
+impl Ports {
+    /// Distinct names that a rule allows.
+    pub(crate) fn admit(&self, scope: &mut Scope) -> Ports {
+        let wishes = self.inputs.iter().chain(&self.outputs).map(String::as_str);
+        let mut inputs = scope.admit(wishes);
+        let outputs = inputs.split_off(self.inputs.len());
+        Ports { inputs, outputs }
+    }
+}
+
+/// Where the neighbours of a cell are, in the order of a circuit's inputs. The cell itself has no name.
+const DIRECTIONS: [&str; NEIGHBOURS] = ["_nw", "_n", "_ne", "_w", "", "_e", "_sw", "_s", "_se"];
+
+/// The names of the ports of a circuit: its own, or `x0`, `x1`, ... and `y0`, `y1`, ...; for an automaton
+/// without names of its own the neighbours `c0_nw`, `c0_n`, `c0_ne`, `c0_w`, `c0`, `c0_e`, `c0_sw`, `c0_s`,
+/// `c0_se` of every channel, and `c0_next`.
+pub fn ports(document: &Document) -> Ports {
+    let circuit = document.circuit();
+    let own = Ports {
+        inputs: (0..circuit.inputs()).map(|input| circuit.input_name(input).into_owned()).collect(),
+        outputs: (0..circuit.outputs().len()).map(|k| circuit.output_name(k).into_owned()).collect(),
+    };
+    let Document::Automaton { .. } = document else { return own };
+    let neighbour = |input: usize| format!("c{}{}", input / NEIGHBOURS, DIRECTIONS[input % NEIGHBOURS]);
+    let inputs = if circuit.input_names().is_empty() {
+        (0..circuit.inputs()).map(neighbour).collect()
+    } else {
+        own.inputs
+    };
+    let outputs = if circuit.output_names().is_empty() {
+        (0..circuit.outputs().len()).map(|channel| format!("c{channel}_next")).collect()
+    } else {
+        own.outputs
+    };
+    Ports { inputs, outputs }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arbitrary;
+    use crate::automaton::Boundary;
+    use proptest::prelude::*;
+
+    const RULE: Rule = identifier("module _module");
+
+    fn admitted(names: &[&str]) -> Vec<String> {
+        Scope::new(&RULE).admit(names.iter().copied())
+    }
+
+    #[test]
+    fn legal_names_stay() {
+        assert_eq!(admitted(&["a", "b_2", "_"]), ["a", "b_2", "_"]);
+    }
+
+    #[test]
+    fn illegal_names_are_repaired() {
+        let names = admitted(&["carry out", "\u{df}", "", "9", "module"]);
+        assert_eq!(names, ["carry_out", "_", "__2", "_9", "__module"]);
+    }
+
+    #[test]
+    fn duplicates_get_the_first_free_number_and_never_a_legal_name() {
+        assert_eq!(
+            admitted(&["a", "a", "a b", "a_2", "a_b", "a"]),
+            ["a", "a_3", "a_b_2", "a_2", "a_b", "a_4"]
+        );
+    }
+
+    #[test]
+    fn the_prefix_of_inner_signals_is_free() {
+        let mut scope = Scope::new(&RULE);
+        scope.admit(["n1", "n__x", "m"]);
+        assert_eq!(scope.prefix('n'), "n_");
+        assert_eq!(scope.prefix('m'), "m_");
+        assert_eq!(scope.prefix('k'), "k");
+    }
+
+    #[test]
+    fn neighbours_have_the_names_of_directions() {
+        let ports = ports(&arbitrary::life(Boundary::Torus).into());
+        let expected = ["c0_nw", "c0_n", "c0_ne", "c0_w", "c0", "c0_e", "c0_sw", "c0_s", "c0_se"];
+        assert_eq!(
+            (ports.inputs, ports.outputs),
+            (expected.map(String::from).to_vec(), vec!["c0_next".into()])
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn names_are_legal_and_distinct(names in prop::collection::vec("[a_ 2\u{e9}]{0,3}|module", 0..60)) {
+            let admitted = Scope::new(&RULE).admit(names.iter().map(String::as_str));
+            let distinct: HashSet<&String> = admitted.iter().collect();
+            prop_assert_eq!(distinct.len(), names.len());
+            for (name, wish) in admitted.iter().zip(&names) {
+                prop_assert!(RULE.allows(name), "{}", name);
+                let first = names.iter().find(|other| *other == wish);
+                prop_assert!(!RULE.allows(wish) || !std::ptr::eq(first.unwrap(), wish) || name == wish);
+            }
+        }
+
+        #[test]
+        fn numbered_names_are_free(names in prop::collection::vec("n_{0,3}[0-9a]{0,2}", 0..20)) {
+            let mut scope = Scope::new(&RULE);
+            let taken = scope.admit(names.iter().map(String::as_str));
+            let prefix = scope.prefix('n');
+            for number in 0..100 {
+                let name = format!("{prefix}{number}");
+                prop_assert!(!taken.contains(&name));
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! SVG: a drawing of a small circuit with the symbols that engineers use.
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | `layout` | columns, the order in them, and the places of lines |
+//! | `symbol` | the shapes of gates |
+//!
+//! Inputs are on the left, outputs on the right; a circle on a gate inverts. Inputs that nothing reads are left
+//! out. The drawing has a light and a dark set of colours and no dependencies.
+
+mod layout;
+mod symbol;
+
+use super::names;
+use super::{Document, Format, FormatError, Options};
+use crate::circuit::Circuit;
+use layout::{Item, Layout, Line};
+use std::fmt::Write;
+
+/// The format.
+pub static FORMAT: Format = Format {
+    name: "svg",
+    endings: &["svg"],
+    about: "a drawing of a small circuit",
+    text: true,
+    grid: false,
+    reader: None,
+    writer: Some(|document, options| Ok(write(document, options)?.into_bytes())),
+};
+
+/// The most gates and the most ports that are drawn.
+const MAX_GATES: usize = 400;
+const MAX_PORTS: usize = 400;
+/// The longest name that is shown, in characters.
+const MAX_NAME: usize = 18;
+
+/// Pixels between columns and rows, and around the drawing.
+const COLUMN: f64 = 112.0;
+const ROW: f64 = 26.0;
+const MARGIN: f64 = 28.0;
+const HEAD: f64 = 64.0;
+/// The room for names at both ends.
+const NAMES: f64 = 96.0;
+
+const STYLE: &str = "\
+text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',sans-serif;fill:#1b1f3b}\
+.title{font-size:15px;font-weight:600}\
+.muted{fill:#6b6f85}\
+.end{text-anchor:end}\
+.background{fill:#fff}\
+.gate{fill:#f4f1ea;stroke:#1b1f3b;stroke-width:1.5;stroke-linejoin:round}\
+.stroke{fill:none;stroke:#1b1f3b;stroke-width:1.5}\
+.wire{fill:none;stroke:#8d93b5;stroke-width:1.4}\
+.fork{fill:#8d93b5}\
+.in{stroke:#3566c8}.in-fill{fill:#3566c8}\
+.out{stroke:#d9622b}.out-fill{fill:#d9622b}\
+@media (prefers-color-scheme:dark){\
+text{fill:#e8e8ee}.muted{fill:#9a9db0}.background{fill:#15161d}\
+.gate{fill:#20222c;stroke:#e8e8ee}.stroke{stroke:#e8e8ee}.wire{stroke:#666c92}.fork{fill:#666c92}\
+.in{stroke:#7ea6ff}.in-fill{fill:#7ea6ff}.out{stroke:#ff9560}.out-fill{fill:#ff9560}\
+}";
+
+fn write(document: &Document, options: &Options) -> Result<String, FormatError> {
+    let circuit = document.circuit().simplify();
+    let (gates, outputs) = (circuit.nodes().len(), circuit.outputs().len());
+    let layout_inputs = layout::used_inputs(&circuit);
+    let too_large = |message: String| Err(FormatError::TooLarge { format: "SVG", message });
+    if gates > MAX_GATES {
+        return too_large(format!("{gates} gates, but at most {MAX_GATES} are drawn; minimise it first"));
+    }
+    if outputs.max(layout_inputs.len()) > MAX_PORTS {
+        let inputs = layout_inputs.len();
+        return too_large(format!(
+            "{inputs} inputs and {outputs} outputs, but at most {MAX_PORTS} are drawn"
+        ));
+    }
+    let layout = Layout::new(&circuit);
+    let title = options.title(document);
+    let facts = [(gates, "gate"), (circuit.inputs(), "input"), (outputs, "output")].map(|(count, what)| {
+        let plural = if count == 1 { "" } else { "s" };
+        format!("{count} {what}{plural}")
+    });
+    let facts = format!("{}, depth {}", facts.join(", "), circuit.depth());
+    Ok(draw(&circuit, &layout, &names::ports(document), title, &facts))
+}
+
+/// Where a column and a row are.
+fn x(column: usize) -> f64 {
+    MARGIN + NAMES + COLUMN * column as f64
+}
+
+fn y(row: f64) -> f64 {
+    HEAD + ROW * (row + 0.5)
+}
+
+fn draw(circuit: &Circuit, layout: &Layout, ports: &names::Ports, title: &str, facts: &str) -> String {
+    let width = (x(layout.columns.saturating_sub(1)) + NAMES + MARGIN).max(360.0);
+    let height = y(layout.rows) + MARGIN;
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
+         viewBox=\"0 0 {width:.0} {height:.0}\">\n<style>{STYLE}</style>\n\
+         <rect class=\"background\" width=\"100%\" height=\"100%\"/>\n\
+         <text class=\"title\" x=\"{MARGIN}\" y=\"30\">{}</text>\n\
+         <text class=\"muted\" x=\"{MARGIN}\" y=\"48\">{}</text>\n",
+        escape(&shorten(title, 60)),
+        escape(facts)
+    );
+    for line in &layout.lines {
+        draw_line(&mut text, line, circuit);
+    }
+    for placed in &layout.items {
+        let (x, y) = (x(placed.column), y(placed.row));
+        match placed.item {
+            Item::Input(input) => draw_port(&mut text, "in", x, y, &ports.inputs[input as usize]),
+            Item::Output(output) => draw_port(&mut text, "out", x, y, &ports.outputs[output]),
+            Item::Gate(signal) => {
+                if let Some(node) = circuit.node(signal) {
+                    let gate = if layout.swapped.contains(&signal) { node.gate.swap() } else { node.gate };
+                    symbol::draw(&mut text, gate, x, y);
+                }
+            }
+            Item::Bend => {}
+        }
+    }
+    text.push_str("</svg>\n");
+    text
+}
+
+/// A port: a dot and its name beside it.
+fn draw_port(text: &mut String, class: &str, x: f64, y: f64, name: &str) {
+    let (at, anchor) = if class == "in" { (x - 10.0, " class=\"end\"") } else { (x + 10.0, "") };
+    // Writing to a string never fails, here and below.
+    let _ = writeln!(
+        text,
+        "<circle class=\"{class}-fill\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"/>\
+         <text{anchor} x=\"{at:.1}\" y=\"{:.1}\">{}</text>",
+        y + 4.0,
+        escape(&shorten(name, MAX_NAME))
+    );
+}
+
+/// A line from a signal to an operand through its bends: straight in gates' columns, curved between them.
+fn draw_line(text: &mut String, line: &Line, circuit: &Circuit) {
+    let class = match line.points.first().map(|point| point.column) {
+        Some(0) => " in",
+        _ => "",
+    };
+    let reach = symbol::WIDTH / 2.0;
+    let mut path = String::new();
+    for (i, pair) in line.points.windows(2).enumerate() {
+        let (from, to) = (&pair[0], &pair[1]);
+        let is_last = i + 2 == line.points.len();
+        let begin =
+            x(from.column) + if i == 0 && from.column > 0 { symbol::tail(line.gate(circuit)) } else { 0.0 };
+        // Lines end under the symbol, for the back of an OR is a bow.
+        let end = x(to.column) - if is_last && line.pin.is_some() { reach - 6.0 } else { 0.0 };
+        let (y0, y1) = (y(from.row), y(to.row) + if is_last { line.pin.unwrap_or(0.0) } else { 0.0 });
+        // Bends are passed on a straight piece, so that lines of one column stay apart.
+        let (left, right) =
+            (if i == 0 { begin } else { begin + reach }, if is_last { end } else { end - reach });
+        let middle = f64::midpoint(left, right);
+        if i == 0 {
+            let _ = write!(path, "M{begin:.1} {y0:.1}");
+        }
+        let _ = write!(
+            path,
+            "L{left:.1} {y0:.1}C{middle:.1} {y0:.1} {middle:.1} {y1:.1} {right:.1} {y1:.1}L{end:.1} {y1:.1}"
+        );
+    }
+    let _ = writeln!(text, "<path class=\"wire{class}\" d=\"{path}\"/>");
+}
+
+/// A text without what would be markup or break a line.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            // XML has no other control characters and no non-characters.
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => escaped.push(' '),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// A text of at most so many characters.
+fn shorten(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.into();
+    }
+    text.chars().take(most - 1).chain(['\u{2026}']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arbitrary;
+    use crate::automaton::Boundary;
+    use crate::circuit::Node;
+    use crate::gate::Gate;
+    use proptest::prelude::*;
+
+    #[test]
+    fn life_has_a_symbol_for_every_gate() {
+        let text = write(&arbitrary::life(Boundary::Torus).into(), &Options::default()).unwrap();
+        let gates = arbitrary::life(Boundary::Torus).circuit.simplify().nodes().len();
+        assert_eq!(text.matches("<title>").count(), gates);
+        assert_eq!(text.matches("-fill\" cx").count(), 10);
+    }
+
+    #[test]
+    fn names_cannot_break_the_markup() {
+        let circuit = Circuit::new(1, vec![], vec![0]).unwrap();
+        let named = circuit.with_names(vec!["<b>&\"\u{1}".into()], vec![]).unwrap();
+        let options = Options { name: Some("</svg>".into()), grid: None };
+        let text = write(&named.into(), &options).unwrap();
+        assert!(text.contains("&lt;b&gt;&amp;&quot; </text>") && text.contains("&lt;/svg&gt;"), "{text}");
+    }
+
+    #[test]
+    fn large_circuits_are_refused() {
+        let nodes = (0..401).map(|i| Node::new(Gate::XOR, i, i + 1)).collect();
+        let circuit = Circuit::new(2, nodes, vec![402]).unwrap();
+        let error = write(&circuit.into(), &Options::default()).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the circuit is too large for SVG: 401 gates, but at most 400 are drawn; minimise it first"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn every_circuit_can_be_drawn(circuit in arbitrary::circuit(0..=12, 60)) {
+            let outputs = circuit.outputs().len();
+            let text = write(&circuit.into(), &Options::default()).unwrap();
+            prop_assert_eq!(text.matches("out-fill\" cx").count(), outputs);
+            prop_assert!(!text.contains("NaN") && !text.contains("inf"));
+        }
+    }
+}

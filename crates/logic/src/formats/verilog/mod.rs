@@ -1,0 +1,267 @@
+//! Structural Verilog: one assignment a gate, and a testbench that checks itself.
+//!
+//! A circuit is a combinational module with a port for each input and output. An automaton is three modules:
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `name_rule` | the circuit: `patch[c * 9 + k]` is channel `c` of neighbour `k`, `next[c]` the new bit |
+//! | `name_cell` | a register with the rule: takes `start` if `load`, else the new bits if `enable` |
+//! | `name_grid` | `HEIGHT x WIDTH` cells; `TORUS` says what lies beyond the edge: the opposite edge, or zeros |
+//!
+//! In `start` and `state`, channel `c` of cell (y, x) is bit `(y * WIDTH + x) * channels + c`. The default size
+//! is 8x8, or what [`super::Options::grid`] asks for.
+//!
+//! The testbench is the last module of the file and exists only where `GATEWORK_TESTBENCH` is defined. Its
+//! vectors come from the slow twins ([`crate::Circuit::eval`], [`crate::naive_step`]); it prints `PASS`, or a
+//! line that begins with `FAIL` for every difference:
+//!
+//! ```text
+//! iverilog -DGATEWORK_TESTBENCH -o test life.v && vvp test
+//! ```
+//!
+//! Names that are no identifiers, or keywords of Verilog or SystemVerilog, are renamed (see [`super::names`]).
+
+mod testbench;
+
+use super::names::{self, Ports, Rule, Scope, identifier};
+use super::program::formula;
+use super::{Document, Format, FormatError, Options};
+use crate::automaton::{Automaton, Boundary, NEIGHBOURS};
+use crate::circuit::Circuit;
+use std::fmt::Write;
+
+/// The format.
+pub static FORMAT: Format = Format {
+    name: "verilog",
+    endings: &["v"],
+    about: "structural Verilog with a testbench, for FPGA and chip flows",
+    text: true,
+    grid: true,
+    reader: None,
+    writer: Some(|document, options| Ok(write(document, options)?.into_bytes())),
+};
+
+/// The most gates of a module.
+const MAX_GATES: usize = 1 << 24;
+/// The most cells of a grid.
+const MAX_CELLS: usize = 1 << 24;
+/// The size of a grid, unless another is asked for.
+const SIZE: [usize; 2] = [8, 8];
+
+/// The keywords of IEEE 1364-2005 and those of IEEE 1800 that are likely names.
+const RULE: Rule = identifier(
+    "always and assert assign automatic begin bind bit break buf bufif0 bufif1 byte case casex casez cell \
+     chandle checker class clocking cmos config const constraint context continue cover cross deassign \
+     default defparam design disable dist do edge else end endcase endconfig endfunction endgenerate \
+     endmodule endprimitive endspecify endtable endtask enum event expect export extends extern final for \
+     force foreach forever fork function generate genvar global highz0 highz1 if iff ifnone implements \
+     implies import incdir include initial inout input inside instance int integer interface intersect join \
+     large let liblist library local localparam logic longint macromodule matches medium modport module nand \
+     negedge nettype new nexttime nmos nor noshowcancelled not notif0 notif1 null or output package packed \
+     parameter pmos posedge primitive priority program property protected pull0 pull1 pulldown pullup \
+     pulsestyle_ondetect pulsestyle_onevent pure rand randc randcase randsequence rcmos real realtime ref reg \
+     reject_on release repeat restrict return rnmos rpmos rtran rtranif0 rtranif1 scalared sequence shortint \
+     shortreal showcancelled signed small soft solve specify specparam static string strong strong0 strong1 \
+     struct super supply0 supply1 sync_accept_on table tagged task this throughout time timeprecision \
+     timeunit tran tranif0 tranif1 tri tri0 tri1 triand trior trireg type typedef union unique unique0 \
+     unsigned until untyped use uwire var vectored virtual void wait wand weak weak0 weak1 while wildcard \
+     wire with within wor xnor xor",
+);
+
+/// The file of a circuit or an automaton.
+fn write(document: &Document, options: &Options) -> Result<String, FormatError> {
+    let circuit = document.circuit().simplify();
+    let gates = circuit.nodes().len();
+    if gates > MAX_GATES {
+        let message = format!("{gates} gates, but at most {MAX_GATES} are written");
+        return Err(FormatError::TooLarge { format: "Verilog", message });
+    }
+    let [height, width] = options.grid.unwrap_or(SIZE);
+    if height.checked_mul(width).is_none_or(|cells| cells > MAX_CELLS) {
+        let message = format!("a grid of {height}x{width}, but at most {MAX_CELLS} cells are written");
+        return Err(FormatError::TooLarge { format: "Verilog", message });
+    }
+    let name = RULE.repair(options.title(document));
+    let (inputs, outputs) = (circuit.inputs(), circuit.outputs().len());
+    let mut text =
+        format!("// {name}: {inputs} inputs, {outputs} outputs, {gates} gates. Written by Gatework.\n\n");
+    match document {
+        Document::Circuit(_) => {
+            let mut scope = Scope::new(&RULE);
+            let ports = names::ports(document).admit(&mut scope);
+            write_circuit(&mut text, &name, &circuit, &ports, &scope.prefix('n'));
+            testbench::write_circuit(&mut text, &name, &circuit, &ports)?;
+        }
+        Document::Automaton { automaton, .. } => {
+            write_rule(&mut text, &name, &circuit);
+            write_grid(&mut text, &name, automaton, [height, width]);
+            testbench::write_grid(&mut text, &name, automaton, [height, width])?;
+        }
+    }
+    Ok(text)
+}
+
+/// One assignment for each gate and each output.
+fn write_gates(text: &mut String, circuit: &Circuit, ports: &Ports, prefix: &str) {
+    let operand = |signal: u32| match ports.inputs.get(signal as usize) {
+        Some(input) => input.clone(),
+        None => format!("{prefix}{signal}"),
+    };
+    for (i, node) in circuit.nodes().iter().enumerate() {
+        let formula = formula(node.gate, &operand(node.a), &operand(node.b), '~', "1'b0");
+        // Writing to a string never fails, here and below.
+        let _ = writeln!(text, "    wire {prefix}{} = {formula};", circuit.inputs() + i);
+    }
+    for (output, &signal) in ports.outputs.iter().zip(circuit.outputs()) {
+        let _ = writeln!(text, "    assign {output} = {};", operand(signal));
+    }
+}
+
+/// A module with one port for each input and output.
+fn write_circuit(text: &mut String, name: &str, circuit: &Circuit, ports: &Ports, prefix: &str) {
+    let inputs = ports.inputs.iter().map(|port| format!("    input wire {port}"));
+    let outputs = ports.outputs.iter().map(|port| format!("    output wire {port}"));
+    let list: Vec<String> = inputs.chain(outputs).collect();
+    let _ = writeln!(text, "module {name} (\n{}\n);", list.join(",\n"));
+    write_gates(text, circuit, ports, prefix);
+    text.push_str("endmodule\n\n");
+}
+
+/// The rule of an automaton, with vectors as ports.
+fn write_rule(text: &mut String, name: &str, circuit: &Circuit) {
+    let (inputs, outputs) = (circuit.inputs(), circuit.outputs().len());
+    let ports = Ports {
+        inputs: (0..inputs).map(|input| format!("patch[{input}]")).collect(),
+        outputs: (0..outputs).map(|channel| format!("next[{channel}]")).collect(),
+    };
+    let _ = writeln!(
+        text,
+        "// The rule: channel c of neighbour k (row by row, 4 is the cell itself) is patch[c * 9 + k].\n\
+         module {name}_rule (\n    input wire [{}:0] patch,\n    output wire [{}:0] next\n);",
+        inputs - 1,
+        outputs - 1
+    );
+    write_gates(text, circuit, &ports, "n");
+    text.push_str("endmodule\n\n");
+}
+
+const GRID: &str = "\
+// A cell: takes `start` if `load`, else its new bits if `enable`.
+module @_cell (
+    input wire clk,
+    input wire load,
+    input wire enable,
+    input wire [@TOP:0] start,
+    input wire [@PATCH:0] patch,
+    output reg [@TOP:0] state
+);
+    wire [@TOP:0] next;
+    @_rule rule (.patch(patch), .next(next));
+    always @@(posedge clk) begin
+        if (load) state <= start;
+        else if (enable) state <= next;
+    end
+endmodule
+
+// A grid: channel c of cell (y, x) is bit (y * WIDTH + x) * @CHANNELS + c.
+module @_grid #(
+    parameter HEIGHT = @HEIGHT,
+    parameter WIDTH = @WIDTH,
+    parameter TORUS = @TORUS
+) (
+    input wire clk,
+    input wire load,
+    input wire enable,
+    input wire [HEIGHT*WIDTH*@CHANNELS-1:0] start,
+    output wire [HEIGHT*WIDTH*@CHANNELS-1:0] state
+);
+    genvar y, x, k, c;
+    generate
+        for (y = 0; y < HEIGHT; y = y + 1) begin : row
+            for (x = 0; x < WIDTH; x = x + 1) begin : column
+                wire [@PATCH:0] patch;
+                for (k = 0; k < 9; k = k + 1) begin : neighbour
+                    for (c = 0; c < @CHANNELS; c = c + 1) begin : channel
+                        if (TORUS != 0 || (y + k / 3 >= 1 && y + k / 3 <= HEIGHT && x + k % 3 >= 1 && x + k % 3 <= WIDTH))
+                            assign patch[c * 9 + k] = state[(((y + k / 3 + HEIGHT - 1) % HEIGHT) * WIDTH
+                                + (x + k % 3 + WIDTH - 1) % WIDTH) * @CHANNELS + c];
+                        else
+                            assign patch[c * 9 + k] = 1'b0;
+                    end
+                end
+                @_cell cell_i (
+                    .clk(clk),
+                    .load(load),
+                    .enable(enable),
+                    .start(start[(y * WIDTH + x) * @CHANNELS +: @CHANNELS]),
+                    .patch(patch),
+                    .state(state[(y * WIDTH + x) * @CHANNELS +: @CHANNELS])
+                );
+            end
+        end
+    endgenerate
+endmodule
+
+";
+
+fn write_grid(text: &mut String, name: &str, automaton: &Automaton, [height, width]: [usize; 2]) {
+    let channels = automaton.channels;
+    let torus = u8::from(automaton.boundary == Boundary::Torus);
+    let grid = GRID
+        .replace("@@", "\0")
+        .replace("@TOP", &(channels - 1).to_string())
+        .replace("@PATCH", &(NEIGHBOURS * channels - 1).to_string())
+        .replace("@CHANNELS", &channels.to_string())
+        .replace("@HEIGHT", &height.to_string())
+        .replace("@WIDTH", &width.to_string())
+        .replace("@TORUS", &torus.to_string())
+        .replace('@', name)
+        .replace('\0', "@");
+    text.push_str(&grid);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arbitrary;
+    use crate::circuit::Node;
+    use crate::formats;
+    use crate::gate::Gate;
+
+    #[test]
+    fn a_circuit_is_a_module() {
+        let circuit = Circuit::new(2, vec![Node::new(Gate::XNOR, 0, 1)], vec![2]).unwrap();
+        let names = vec!["carry in".into(), "wire".into()];
+        let text = write(&circuit.with_names(names, vec![]).unwrap().into(), &Options::default()).unwrap();
+        let module = "module circuit (\n    input wire carry_in,\n    input wire _wire,\n    output wire y0\n);\n    \
+                      wire n2 = ~(carry_in ^ _wire);\n    assign y0 = n2;\nendmodule\n";
+        assert!(text.contains(module), "{text}");
+    }
+
+    #[test]
+    fn an_automaton_is_a_rule_a_cell_and_a_grid() {
+        let options = Options { name: Some("life".into()), grid: Some([5, 7]) };
+        let bytes = formats::write(&arbitrary::life(Boundary::Zeros).into(), &FORMAT, &options).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        for part in
+            ["module life_rule (", "module life_cell (", "module life_grid #(", "parameter HEIGHT = 5,"]
+        {
+            assert!(text.contains(part), "{part}");
+        }
+        assert!(
+            text.contains("parameter TORUS = 0\n")
+                && text.contains("always @(posedge clk)")
+                && !text.contains("@_")
+        );
+    }
+
+    #[test]
+    fn grids_without_end_are_refused() {
+        let options = Options { name: None, grid: Some([1 << 20, 1 << 20]) };
+        let error = write(&arbitrary::life(Boundary::Zeros).into(), &options).unwrap_err().to_string();
+        assert!(
+            error.starts_with("the circuit is too large for Verilog: a grid of 1048576x1048576"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! Testbenches: modules that compare with vectors and print `PASS` or `FAIL`.
+//!
+//! Circuits of few inputs are tested on all of them, others on scattered ones. An automaton runs a few steps from
+//! a scattered board; large grids are tested at a smaller size.
+
+use crate::automaton::{Automaton, Boundary};
+use crate::circuit::Circuit;
+use crate::formats::FormatError;
+use crate::formats::names::Ports;
+use crate::grid::Grid;
+use crate::naive::naive_step;
+use std::fmt::Write;
+
+/// Vectors of a circuit.
+const VECTORS: usize = 256;
+/// Bits of all vectors of a circuit, and gates evaluated for them: what large circuits are limited to.
+const MAX_BITS: usize = 1 << 20;
+const MAX_EVALUATIONS: usize = 1 << 26;
+/// Steps of an automaton.
+const STEPS: usize = 8;
+/// Bits of the board that is tested, and gates evaluated in a step.
+const MAX_BOARD: usize = 1 << 14;
+const MAX_STEP: usize = 1 << 24;
+
+/// A sequence of scattered bits (splitmix64).
+fn scattered() -> impl Iterator<Item = bool> {
+    (1u64..).map(|i| {
+        let z = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) & 1 == 1
+    })
+}
+
+/// Bits as a Verilog constant, bit 0 first. No bits are a constant of one bit.
+fn constant(bits: &[bool]) -> String {
+    let digit = |bits: &[bool]| bits.iter().rev().fold(0, |digit, &bit| 2 * digit + u32::from(bit));
+    let digits: String = bits.chunks(4).rev().filter_map(|bits| char::from_digit(digit(bits), 16)).collect();
+    format!("{}'h{}", bits.len().max(1), if bits.is_empty() { "0" } else { &digits })
+}
+
+/// The inputs that a circuit is tested with.
+fn vectors(circuit: &Circuit) -> Vec<Vec<bool>> {
+    let inputs = circuit.inputs();
+    if inputs <= VECTORS.ilog2() as usize {
+        return (0..1 << inputs).map(|point| (0..inputs).map(|k| point >> k & 1 == 1).collect()).collect();
+    }
+    let by_bits = MAX_BITS / (inputs + circuit.outputs().len());
+    let by_gates = MAX_EVALUATIONS / circuit.signals();
+    let mut bits = scattered();
+    let count = VECTORS.min(by_bits).min(by_gates).max(1);
+    (0..count).map(|_| bits.by_ref().take(inputs).collect()).collect()
+}
+
+/// The testbench of a circuit.
+pub(super) fn write_circuit(
+    text: &mut String,
+    name: &str,
+    circuit: &Circuit,
+    ports: &Ports,
+) -> Result<(), FormatError> {
+    let connect = |ports: &[String], bits: &str| -> Vec<String> {
+        ports.iter().enumerate().map(|(i, port)| format!("        .{port}({bits}[{i}])")).collect()
+    };
+    let connections = [connect(&ports.inputs, "given"), connect(&ports.outputs, "computed")].concat();
+    let top = |ports: &[String]| ports.len().max(1) - 1;
+    // Writing to a string never fails, here and below.
+    let _ = writeln!(
+        text,
+        "`ifdef GATEWORK_TESTBENCH\nmodule {name}_testbench;\n    reg [{inputs}:0] given;\n    \
+         wire [{outputs}:0] computed;\n    integer errors;\n    {name} circuit_i (\n{connections}\n    );\n    \
+         task check(input [{inputs}:0] in, input [{outputs}:0] expected);\n        begin\n            given = in;\n            \
+         #1;\n            if ({compare}) begin\n                errors = errors + 1;\n                \
+         $display(\"FAIL: %h gives %h instead of %h\", in, computed, expected);\n            end\n        \
+         end\n    endtask\n    initial begin\n        errors = 0;",
+        inputs = top(&ports.inputs),
+        outputs = top(&ports.outputs),
+        connections = connections.join(",\n"),
+        compare = if ports.outputs.is_empty() { "1'b0" } else { "computed !== expected" },
+    );
+    for inputs in vectors(circuit) {
+        let outputs = circuit.eval(&inputs)?;
+        let _ = writeln!(text, "        check({}, {});", constant(&inputs), constant(&outputs));
+    }
+    write_end(text);
+    Ok(())
+}
+
+/// The bits of a board in the order of the grid module.
+fn bits(grid: &Grid) -> Vec<bool> {
+    let cells = (0..grid.height()).flat_map(|y| (0..grid.width()).map(move |x| (y, x)));
+    cells.flat_map(|(y, x)| (0..grid.channels()).map(move |c| grid.get(0, c, y, x))).collect()
+}
+
+/// The size of the board that is tested: the longer side is halved until it is small enough.
+fn tested_size(automaton: &Automaton, [mut height, mut width]: [usize; 2]) -> [usize; 2] {
+    let gates = automaton.circuit.signals();
+    while height * width > 1
+        && (height * width * automaton.channels > MAX_BOARD || height * width * gates > MAX_STEP)
+    {
+        let longer = if height > width { &mut height } else { &mut width };
+        *longer = longer.div_ceil(2);
+    }
+    [height, width]
+}
+
+/// The testbench of an automaton.
+pub(super) fn write_grid(
+    text: &mut String,
+    name: &str,
+    automaton: &Automaton,
+    size: [usize; 2],
+) -> Result<(), FormatError> {
+    let [height, width] = tested_size(automaton, size);
+    let mut grid = Grid::new(1, height, width, automaton.channels)?;
+    for (place, bit) in scattered().take(height * width * automaton.channels).enumerate() {
+        let (cell, channel) = (place / automaton.channels, place % automaton.channels);
+        grid.set(0, channel, cell / width, cell % width, bit);
+    }
+    let _ = writeln!(
+        text,
+        "`ifdef GATEWORK_TESTBENCH\nmodule {name}_testbench;\n    reg clk, load, enable;\n    \
+         reg [{top}:0] start;\n    wire [{top}:0] state;\n    integer errors;\n    \
+         {name}_grid #(.HEIGHT({height}), .WIDTH({width}), .TORUS({torus})) grid_i (\n        \
+         .clk(clk), .load(load), .enable(enable), .start(start), .state(state)\n    );\n    \
+         task check(input [{top}:0] expected);\n        begin\n            #1 clk = 1;\n            #1 clk = 0;\n            \
+         #1;\n            if (state !== expected) begin\n                errors = errors + 1;\n                \
+         $display(\"FAIL: %h instead of %h\", state, expected);\n            end\n            load = 0;\n        end\n    \
+         endtask\n    initial begin\n        errors = 0;\n        clk = 0;\n        load = 1;\n        enable = 1;\n        \
+         start = {};",
+        constant(&bits(&grid)),
+        top = height * width * automaton.channels - 1,
+        torus = u8::from(automaton.boundary == Boundary::Torus),
+    );
+    let _ = writeln!(text, "        check(start);");
+    for _ in 0..STEPS {
+        grid = naive_step(automaton, &grid)?;
+        let _ = writeln!(text, "        check({});", constant(&bits(&grid)));
+    }
+    let _ = writeln!(text, "        enable = 0;\n        check({});", constant(&bits(&grid)));
+    write_end(text);
+    Ok(())
+}
+
+fn write_end(text: &mut String) {
+    text.push_str(
+        "        if (errors == 0) $display(\"PASS\");\n        else $display(\"FAIL: %0d differences\", errors);\n        \
+         $finish;\n    end\nendmodule\n`endif\n",
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arbitrary;
+
+    #[test]
+    fn constants_have_their_width() {
+        assert_eq!(constant(&[]), "1'h0");
+        assert_eq!(constant(&[true, false, false, false, true]), "5'h11");
+        assert_eq!(constant(&[false, true, true]), "3'h6");
+    }
+
+    #[test]
+    fn few_inputs_are_tested_completely() {
+        let life = arbitrary::life(Boundary::Torus).circuit;
+        assert_eq!(vectors(&life).len(), VECTORS);
+        let small = Circuit::new(3, vec![], vec![0]).unwrap();
+        assert_eq!(vectors(&small).len(), 8);
+        assert_eq!(vectors(&Circuit::new(0, vec![], vec![]).unwrap()).len(), 1);
+    }
+
+    #[test]
+    fn large_grids_are_tested_at_a_smaller_size() {
+        let life = arbitrary::life(Boundary::Torus);
+        assert_eq!(tested_size(&life, [8, 9]), [8, 9]);
+        assert_eq!(tested_size(&life, [1 << 12, 1 << 12]), [128, 128]);
+    }
+}
