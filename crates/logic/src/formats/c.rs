@@ -17,7 +17,7 @@
 //! constants for them, such as `adder_in_a`.
 
 use super::names::{Ports, Rule, Scope, identifier};
-use super::program::{BLOCK, Block, Language, Program, simple};
+use super::program::{Block, Language, Program, simple};
 use super::{Document, Format, FormatError, Options};
 use crate::automaton::{Boundary, NEIGHBOURS};
 use std::fmt::Write;
@@ -49,7 +49,7 @@ const RULE: Rule = identifier(
 fn write(document: &Document, options: &Options) -> Result<String, FormatError> {
     let circuit = simple(document, LANGUAGE.format)?;
     let name = RULE.repair(options.title(document));
-    let program = Program::new(&circuit, &LANGUAGE, BLOCK);
+    let program = Program::new(&circuit, &LANGUAGE);
     let (inputs, outputs, gates) = (circuit.inputs(), circuit.outputs().len(), circuit.nodes().len());
     let guard = format!("{}_H", name.to_uppercase());
     let mut text = format!(
@@ -91,9 +91,18 @@ fn write_function(text: &mut String, name: &str, program: &Program, [inputs, out
         let _ = writeln!(text, "{}}}\n", block.text);
         return;
     }
+    // A function that is called once is inlined, which would undo the parts.
+    let apart = format!("{}_APART", name.to_uppercase());
+    let _ = writeln!(
+        text,
+        "#if defined(__GNUC__)\n#define {apart} __attribute__((noinline))\n#elif defined(_MSC_VER)\n\
+         #define {apart} __declspec(noinline)\n#else\n#define {apart}\n#endif\n"
+    );
     for (i, block) in program.blocks.iter().enumerate() {
-        let _ =
-            writeln!(text, "static void {name}_part{i}(const uint64_t *in, uint64_t *v, uint64_t *out)\n{{");
+        let _ = writeln!(
+            text,
+            "static {apart} void {name}_part{i}(const uint64_t *in, uint64_t *v, uint64_t *out)\n{{"
+        );
         write_unused(text, block, true);
         let _ = writeln!(text, "{}}}\n", block.text);
     }

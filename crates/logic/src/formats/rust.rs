@@ -13,7 +13,7 @@
 //! have names of their own, there are constants for them, such as `IN_A`.
 
 use super::names::{Ports, Rule, Scope, identifier};
-use super::program::{BLOCK, Language, Program, simple};
+use super::program::{Language, Program, simple};
 use super::{Document, Format, FormatError, Options};
 use crate::automaton::{Boundary, NEIGHBOURS};
 use std::fmt::Write;
@@ -42,7 +42,7 @@ const RULE: Rule = identifier(
 fn write(document: &Document, options: &Options) -> Result<String, FormatError> {
     let circuit = simple(document, LANGUAGE.format)?;
     let name = RULE.repair(&options.title(document).to_lowercase());
-    let program = Program::new(&circuit, &LANGUAGE, BLOCK);
+    let program = Program::new(&circuit, &LANGUAGE);
     let (inputs, outputs, gates) = (circuit.inputs(), circuit.outputs().len(), circuit.nodes().len());
     let mut text = format!(
         "//! {name}: {inputs} inputs, {outputs} outputs, {gates} gates; 64 samples a word. Written by Gatework.\n\n"
@@ -84,7 +84,10 @@ fn write_function(text: &mut String, name: &str, program: &Program, [inputs, out
         let (input, values) = (unused(block.reads_inputs), unused(block.uses_values));
         let output = unused(block.writes_outputs);
         let (head, values) = if many {
-            (format!("fn {name}_part{i}"), format!(" {values}v: &mut [u64; {}],", program.values))
+            (
+                format!("#[inline(never)]\nfn {name}_part{i}"),
+                format!(" {values}v: &mut [u64; {}],", program.values),
+            )
         } else {
             let about = format!("/// Computes {outputs} words from {inputs}.\n#[inline]\n");
             (format!("{about}pub fn {name}"), String::new())
