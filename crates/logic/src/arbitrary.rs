@@ -102,7 +102,7 @@ fn filled(mut grid: Grid, fill: &[u64]) -> Grid {
 }
 
 /// A sequence of scattered numbers (splitmix64).
-fn numbers() -> impl Iterator<Item = u64> {
+pub(crate) fn numbers() -> impl Iterator<Item = u64> {
     (1u64..).map(|i| {
         let z = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

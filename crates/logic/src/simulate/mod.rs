@@ -1,4 +1,14 @@
-//! The simulator: an automaton compiled to operations on whole bit planes, 64 cells per word.
+//! Running circuits and automata on many samples and cells at once.
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | `executor` | [`Executor`]: a circuit on a batch of samples |
+//! | `straight` | from a circuit to a straight-line program of four operations |
+//! | `compiled` | a program bound to memory, run by one of the next two |
+//! | `portable` | an interpreter that works on blocks |
+//! | `native` | machine code, generated in memory |
+//!
+//! [`Simulator`] steps small boards, 64 cells per word:
 //!
 //! | file | what is in it |
 //! |---|---|
@@ -10,9 +20,16 @@
 //! overwrite the grid at once. It then runs the whole program on one block of words after the other; the
 //! block is as long as lets all slots stay in the first-level cache.
 
+mod compiled;
+mod executor;
 mod kernels;
+mod native;
 mod neighbours;
+mod portable;
 mod program;
+mod straight;
+
+pub use executor::{BatchError, Executor};
 
 use crate::automaton::{Automaton, AutomatonError};
 use crate::grid::{Grid, GridError};
