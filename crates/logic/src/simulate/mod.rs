@@ -20,6 +20,7 @@
 //! overwrite the grid at once. It then runs the whole program on one block of words after the other; the
 //! block is as long as lets all slots stay in the first-level cache.
 
+mod board;
 mod compiled;
 mod executor;
 mod kernels;
@@ -27,9 +28,13 @@ mod native;
 mod neighbours;
 mod portable;
 mod program;
+mod runner;
 mod straight;
+mod strips;
+mod tile;
 
 pub use executor::{BatchError, Executor};
+pub use runner::Runner;
 
 use crate::automaton::{Automaton, AutomatonError};
 use crate::grid::{Grid, GridError};
@@ -279,7 +284,7 @@ mod tests {
             let grid = arbitrary::scattered(1, height, width, 1);
             let masks = vec![vec![u64::MAX; grid.words_per_sample()]; 3];
             for boundary in [Boundary::Torus, Boundary::Zeros] {
-                check(&arbitrary::life(boundary), 1, &grid, &masks, 100);
+                check(&crate::rules::life(boundary), 1, &grid, &masks, 100);
             }
         }
     }
@@ -287,7 +292,7 @@ mod tests {
     #[test]
     fn stray_bits_beyond_the_cells_are_not_read() {
         for boundary in [Boundary::Torus, Boundary::Zeros] {
-            let mut simulator = Simulator::new(&arbitrary::life(boundary), 1).unwrap();
+            let mut simulator = Simulator::new(&crate::rules::life(boundary), 1).unwrap();
             for size in [3, 9] {
                 let mut clean = arbitrary::scattered(1, size, size, 1);
                 let mut dirty = clean.clone();
@@ -302,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_glider_flies() {
-        let mut simulator = Simulator::new(&arbitrary::life(Boundary::Torus), 1).unwrap();
+        let mut simulator = Simulator::new(&crate::rules::life(Boundary::Torus), 1).unwrap();
         let mut grid = Grid::new(1, 9, 9, 1).unwrap();
         for (y, x) in [(0, 1), (1, 2), (2, 0), (2, 1), (2, 2)] {
             grid.set(0, 0, y, x, true);
@@ -317,12 +322,12 @@ mod tests {
 
     #[test]
     fn misfits_are_errors() {
-        let mut simulator = Simulator::new(&arbitrary::life(Boundary::Torus), 1).unwrap();
+        let mut simulator = Simulator::new(&crate::rules::life(Boundary::Torus), 1).unwrap();
         let mut wide = Grid::new(1, 3, 3, 2).unwrap();
         assert_eq!(simulator.step(&mut wide), Err(GridError::Channels { automaton: 1, grid: 2 }));
         let mut grid = Grid::new(1, 9, 9, 1).unwrap();
         assert_eq!(simulator.step_masked(&mut grid, &[0]), Err(GridError::Mask { mask: 1, sample: 2 }));
-        let mut broken = arbitrary::life(Boundary::Torus);
+        let mut broken = crate::rules::life(Boundary::Torus);
         broken.channels = 2;
         assert!(Simulator::new(&broken, 1).is_err());
     }

@@ -1,0 +1,210 @@
+//! A board in strips, and the passes over it.
+//!
+//! Memory is slower than the gates of a small rule, so several steps are made in one pass over the board:
+//!
+//! ```text
+//! for each chunk of rows:                       (shared out among threads)
+//!     step 1 of the chunk and t - 1 rows on both sides, from the board to a buffer
+//!     step 2 of the chunk and t - 2 rows on both sides, from that buffer to another
+//!     ...
+//!     step t of the chunk, to the next board
+//! ```
+//!
+//! The buffers stay in the second-level cache. Rows near the border of two chunks are computed by both, so
+//! that chunks do not depend on each other: the result is the same for any number of threads. Beyond its
+//! first and last row the board has a margin of t rows: zeros, or copies of the rows at the opposite edge.
+
+use super::compiled::Vector;
+use super::strips::Strips;
+use super::tile::Tiles;
+use crate::automaton::Boundary;
+use crate::grid::Grid;
+use rayon::prelude::*;
+use std::ops::Range;
+
+/// The bytes of the two buffers of a chunk: half of a usual second-level cache.
+const BUFFER_BYTES: usize = 256 * 1024;
+/// The least rows of a chunk.
+const MIN_ROWS: usize = 16;
+/// The chunks that a board should have at least, for the threads.
+const MIN_CHUNKS: usize = 8;
+/// Operations on vectors in a pass that are worth threads.
+const THREAD_WORK: f64 = 1e6;
+
+/// One sample of a grid, in strips: `[row][plane][vector]`.
+pub(super) struct Board<'a> {
+    tiles: &'a Tiles,
+    strips: Strips,
+    boundary: Boundary,
+    height: usize,
+    /// The rows above and below the board: the most steps of a pass.
+    margin: usize,
+    /// The rows of a chunk.
+    chunk: usize,
+    /// The channels in the planes.
+    channels: &'a [usize],
+    now: Vec<Vector>,
+    next: Vec<Vector>,
+}
+
+/// The memory of a thread.
+#[derive(Default)]
+struct Buffers {
+    /// The rows before and after a step.
+    steps: [Vec<Vector>; 2],
+    scratch: Vec<Vector>,
+}
+
+impl<'a> Board<'a> {
+    /// An empty board of a height, for passes of at most `margin` steps.
+    pub fn new(
+        tiles: &'a Tiles,
+        channels: &'a [usize],
+        boundary: Boundary,
+        height: usize,
+        margin: usize,
+    ) -> Board<'a> {
+        let strips = tiles.strips();
+        let fitting = BUFFER_BYTES / 2 / (strips.stride * size_of::<Vector>());
+        let chunk = fitting.saturating_sub(2 * margin).min(height.div_ceil(MIN_CHUNKS));
+        let vectors = (height + 2 * margin) * strips.stride;
+        Board {
+            tiles,
+            strips,
+            boundary,
+            height,
+            margin,
+            chunk: chunk.max(MIN_ROWS).max(2 * margin),
+            channels,
+            now: vec![Vector::ZERO; vectors],
+            next: vec![Vector::ZERO; vectors],
+        }
+    }
+
+    /// Reads a sample of a grid.
+    pub fn read(&mut self, grid: &Grid, sample: usize) {
+        let words = grid.words_per_sample();
+        for (plane, &channel) in self.channels.iter().enumerate() {
+            self.read_plane(&grid.plane(channel)[sample * words..][..words], plane);
+        }
+    }
+
+    /// Reads a plane from the bits of its cells, row by row.
+    pub fn read_plane(&mut self, bits: &[u64], plane: usize) {
+        let (strips, width, boundary) = (self.strips, self.strips.width, self.boundary);
+        let rows = self.now.chunks_exact_mut(strips.stride).skip(self.margin).take(self.height);
+        for (y, row) in rows.enumerate() {
+            strips.read(bits, y * width, plane, row);
+            strips.set_edges(boundary, row, plane);
+        }
+    }
+
+    /// Writes the board to a sample of a grid.
+    pub fn write(&self, grid: &mut Grid, sample: usize) {
+        let words = grid.words_per_sample();
+        for (plane, &channel) in self.channels.iter().enumerate() {
+            let bits = &mut grid.plane_mut(channel)[sample * words..][..words];
+            bits.fill(0);
+            let rows = self.now.chunks_exact(self.strips.stride).skip(self.margin).take(self.height);
+            for (y, row) in rows.enumerate() {
+                self.strips.write(row, plane, bits, y * self.strips.width);
+            }
+        }
+    }
+
+    /// Makes `steps` steps, at least 1 and at most the margin, in one pass.
+    pub fn pass(&mut self, steps: usize) {
+        if self.boundary == Boundary::Torus {
+            self.wrap_rows(steps);
+        }
+        let mut next = std::mem::take(&mut self.next);
+        let cells = &mut next[self.margin * self.strips.stride..][..self.height * self.strips.stride];
+        let chunk = self.chunk * self.strips.stride;
+        let work = self.tiles.operations * (self.height * self.strips.vectors * steps) as f64;
+        let run = |buffers: &mut Buffers, (index, target): (usize, &mut [Vector])| {
+            let start = index * self.chunk;
+            self.run_chunk(start..self.height.min(start + self.chunk), steps, target, buffers);
+        };
+        if work > THREAD_WORK && rayon::current_num_threads() > 1 {
+            cells.par_chunks_mut(chunk).enumerate().for_each_init(Buffers::default, run);
+        } else {
+            let mut buffers = Buffers::default();
+            cells.chunks_mut(chunk).enumerate().for_each(|part| run(&mut buffers, part));
+        }
+        self.next = std::mem::replace(&mut self.now, next);
+    }
+
+    /// Copies the rows that lie beyond the edge of a torus.
+    fn wrap_rows(&mut self, rows: usize) {
+        let (stride, height) = (self.strips.stride, self.height);
+        let mut copy = |from: usize, to: usize| {
+            self.now.copy_within(from * stride..(from + 1) * stride, to * stride);
+        };
+        for distance in 1..=rows {
+            // The row above the first one is the last one, and so on, around a low board more than once.
+            let above = height - 1 - (distance - 1) % height;
+            let below = (distance - 1) % height;
+            copy(self.margin + above, self.margin - distance);
+            copy(self.margin + below, self.margin + height + distance - 1);
+        }
+    }
+
+    /// Makes `steps` steps of some rows; `target` is where the last one goes.
+    fn run_chunk(&self, rows: Range<usize>, steps: usize, target: &mut [Vector], buffers: &mut Buffers) {
+        let stride = self.strips.stride;
+        let Buffers { steps: [before, after], scratch } = buffers;
+        for step in 1..=steps {
+            let around = steps - step;
+            let range = self.around(&rows, around);
+            let len = range.len();
+            // Rows are counted from `margin` rows above the chunk in a buffer, and above the board on it.
+            let in_buffer = |row: usize| row - rows.start;
+            let source = if step == 1 {
+                &self.now[(range.start - 1) * stride..]
+            } else {
+                &before[in_buffer(range.start - 1) * stride..]
+            };
+            if step == steps {
+                self.step_rows(source, target, len, scratch);
+            } else {
+                after.resize((rows.len() + 2 * self.margin) * stride, Vector::ZERO);
+                self.step_rows(source, &mut after[in_buffer(range.start) * stride..], len, scratch);
+                self.clear_outside(&rows, after);
+            }
+            std::mem::swap(before, after);
+        }
+    }
+
+    /// The rows of a chunk and `around` rows on both sides, counted from the top of the margin; on a board
+    /// with zeros around it, only those that exist.
+    fn around(&self, rows: &Range<usize>, around: usize) -> Range<usize> {
+        let (start, end) = (rows.start + self.margin - around, rows.end + self.margin + around);
+        match self.boundary {
+            Boundary::Torus => start..end,
+            Boundary::Zeros => start.max(self.margin)..end.min(self.margin + self.height),
+        }
+    }
+
+    /// Clears the rows of a buffer that lie beyond the edge of a board with zeros around it.
+    fn clear_outside(&self, rows: &Range<usize>, buffer: &mut [Vector]) {
+        if self.boundary == Boundary::Zeros {
+            let stride = self.strips.stride;
+            let above = self.margin.saturating_sub(rows.start);
+            buffer[..above * stride].fill(Vector::ZERO);
+            let end = (self.height + self.margin - rows.start) * stride;
+            if let Some(below) = buffer.get_mut(end..) {
+                below.fill(Vector::ZERO);
+            }
+        }
+    }
+
+    /// One step of some rows.
+    fn step_rows(&self, source: &[Vector], target: &mut [Vector], rows: usize, scratch: &mut Vec<Vector>) {
+        self.tiles.run(source, target, rows, scratch);
+        for row in target.chunks_exact_mut(self.strips.stride).take(rows) {
+            for plane in 0..self.channels.len() {
+                self.strips.set_edges(self.boundary, row, plane);
+            }
+        }
+    }
+}
