@@ -15,7 +15,7 @@
 //! first and last row the board has a margin of t rows: zeros, or copies of the rows at the opposite edge.
 
 use super::compiled::Vector;
-use super::strips::Strips;
+use super::strips::{Edges, Strips};
 use super::tile::Tiles;
 use crate::automaton::Boundary;
 use crate::grid::Grid;
@@ -35,6 +35,7 @@ const THREAD_WORK: f64 = 1e6;
 pub(super) struct Board<'a> {
     tiles: &'a Tiles,
     strips: Strips,
+    edges: Edges,
     boundary: Boundary,
     height: usize,
     /// The rows above and below the board: the most steps of a pass.
@@ -71,6 +72,7 @@ impl<'a> Board<'a> {
         Board {
             tiles,
             strips,
+            edges: strips.edges(boundary),
             boundary,
             height,
             margin,
@@ -91,11 +93,11 @@ impl<'a> Board<'a> {
 
     /// Reads a plane from the bits of its cells, row by row.
     pub fn read_plane(&mut self, bits: &[u64], plane: usize) {
-        let (strips, width, boundary) = (self.strips, self.strips.width, self.boundary);
+        let (strips, width, edges) = (self.strips, self.strips.width, self.edges);
         let rows = self.now.chunks_exact_mut(strips.stride).skip(self.margin).take(self.height);
         for (y, row) in rows.enumerate() {
             strips.read(bits, y * width, plane, row);
-            strips.set_edges(boundary, row, plane);
+            edges.set(&mut row[strips.plane(plane)..]);
         }
     }
 
@@ -201,10 +203,7 @@ impl<'a> Board<'a> {
     /// One step of some rows.
     fn step_rows(&self, source: &[Vector], target: &mut [Vector], rows: usize, scratch: &mut Vec<Vector>) {
         self.tiles.run(source, target, rows, scratch);
-        for row in target.chunks_exact_mut(self.strips.stride).take(rows) {
-            for plane in 0..self.channels.len() {
-                self.strips.set_edges(self.boundary, row, plane);
-            }
-        }
+        let rows = &mut target[..rows * self.strips.stride];
+        self.edges.set_all(self.strips, self.channels.len(), rows);
     }
 }

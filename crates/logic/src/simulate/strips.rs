@@ -17,8 +17,11 @@
 //! Only the two edge vectors need a shift, once a row. A width that is no multiple of 256 leaves bits beyond
 //! the last cell; the first of them stands for the cell behind the last one, and nothing reads the others.
 
+#![expect(clippy::inline_always, reason = "the edges must be compiled for their instruction set")]
+
 use super::compiled::Vector;
 use crate::automaton::Boundary;
+use fearless_simd::{Level, Simd, dispatch};
 use std::ops::Range;
 
 /// The number of strips.
@@ -58,18 +61,14 @@ impl Strips {
     /// Fills a plane of a row from the bits of a string, from bit `start` on; the edges are not set.
     pub fn read(self, bits: &[u64], start: usize, plane: usize, row: &mut [Vector]) {
         let vectors = &mut row[self.range(plane)][1..=self.vectors];
-        for (group, word) in (0..STRIPS).step_by(64).zip(0..) {
-            for first in (0..self.vectors).step_by(64) {
-                let mut block = [0; 64];
-                for (strip, line) in block.iter_mut().enumerate() {
-                    let columns = self.columns(group + strip, first);
-                    if columns.is_empty() {
-                        break;
-                    }
-                    *line = window(bits, start + columns.start, columns.len());
-                }
-                transpose(&mut block);
-                for (vector, line) in vectors[first..].iter_mut().zip(block) {
+        for square in self.squares() {
+            let mut block = [0; 64];
+            for (place, columns) in self.lines(square) {
+                block[place.line] |= window(bits, start + columns.start, columns.len()) << place.shift;
+            }
+            transpose(&mut block);
+            for (word, lines) in (square.word..).zip(block.chunks_exact(square.span)) {
+                for (vector, &line) in vectors[square.first..].iter_mut().zip(lines) {
                     vector.0[word] = line;
                 }
             }
@@ -79,49 +78,129 @@ impl Strips {
     /// Sets the bits of a string, which are 0, from a plane of a row.
     pub fn write(self, row: &[Vector], plane: usize, bits: &mut [u64], start: usize) {
         let vectors = &row[self.range(plane)][1..=self.vectors];
-        for (group, word) in (0..STRIPS).step_by(64).zip(0..) {
-            for first in (0..self.vectors).step_by(64) {
-                let mut block = [0; 64];
-                for (line, vector) in block.iter_mut().zip(&vectors[first..]) {
+        for square in self.squares() {
+            let mut block = [0; 64];
+            for (word, lines) in (square.word..).zip(block.chunks_exact_mut(square.span)) {
+                for (line, vector) in lines.iter_mut().zip(&vectors[square.first..]) {
                     *line = vector.0[word];
                 }
-                transpose(&mut block);
-                for (strip, &line) in block.iter().enumerate() {
-                    let columns = self.columns(group + strip, first);
-                    if columns.is_empty() {
-                        break;
-                    }
-                    insert(bits, start + columns.start, columns.len(), line);
-                }
+            }
+            transpose(&mut block);
+            for (place, columns) in self.lines(square) {
+                insert(bits, start + columns.start, columns.len(), block[place.line] >> place.shift);
             }
         }
     }
 
-    /// The columns `first..first + 64` of a strip, as columns of the board.
-    fn columns(self, strip: usize, first: usize) -> Range<usize> {
-        let start = strip * self.vectors;
-        (start + first).min(self.width)..(start + self.vectors.min(first + 64)).min(self.width)
+    /// The squares of 64x64 bits that make up a row. Strips of few columns share a square.
+    fn squares(self) -> impl Iterator<Item = Square> {
+        let span = self.vectors.next_power_of_two().clamp(64 / Vector::WORDS, 64);
+        let words = (0..Vector::WORDS).step_by(64 / span);
+        words.flat_map(move |word| {
+            (0..self.vectors).step_by(span).map(move |first| Square { word, first, span })
+        })
     }
 
-    /// Sets the edges of a plane of a row, and the bit behind its last cell, after its cells have changed.
-    #[inline]
-    pub fn set_edges(self, boundary: Boundary, row: &mut [Vector], plane: usize) {
-        let row = &mut row[self.range(plane)];
-        let torus = boundary == Boundary::Torus;
-        let n = self.vectors;
-        let first = row[1].0[0] & u64::from(torus);
-        let full = self.width == n * STRIPS;
-        if !full {
-            let (bit, vector) = (self.width / n, &mut row[1 + self.width % n].0[self.width / n / 64]);
-            *vector = *vector & !(1 << (bit % 64)) | first << (bit % 64);
+    /// The strips of a square: where each is in the square, and its columns on the board.
+    fn lines(self, square: Square) -> impl Iterator<Item = (InSquare, Range<usize>)> {
+        let Square { word, first, span } = square;
+        let places =
+            (0..64).step_by(span).flat_map(|shift| (0..64).map(move |line| InSquare { line, shift }));
+        let columns = move |place: InSquare| {
+            let start = ((word + place.shift / span) * 64 + place.line) * self.vectors;
+            let end = (start + self.vectors.min(first + span)).min(self.width);
+            (place, (start + first).min(end)..end)
+        };
+        places.map(columns).take_while(|(_, columns)| !columns.is_empty())
+    }
+
+    /// What [`Edges::set`] needs to know.
+    pub fn edges(self, boundary: Boundary) -> Edges {
+        let place = |x: usize| Place {
+            vector: 1 + x % self.vectors,
+            word: x / self.vectors / 64,
+            bit: x / self.vectors % 64,
+        };
+        Edges {
+            vectors: self.vectors,
+            torus: u64::from(boundary == Boundary::Torus),
+            last: place(self.width - 1),
+            behind: (self.width < self.vectors * STRIPS).then(|| place(self.width)),
         }
-        let last = self.width - 1;
-        let last = row[1 + last % n].0[last / n / 64] >> (last / n % 64) & u64::from(torus);
-        let [a, b, c, d] = row[n].0;
-        row[0] = Vector([a << 1 | last, b << 1 | a >> 63, c << 1 | b >> 63, d << 1 | c >> 63]);
-        let [a, b, c, d] = row[1].0;
-        let first = if full { first } else { 0 };
-        row[n + 1] = Vector([a >> 1 | b << 63, b >> 1 | c << 63, c >> 1 | d << 63, d >> 1 | first << 63]);
+    }
+}
+
+/// 64x64 bits of a row: `64 / span` groups of 64 strips, and `span` columns of each.
+#[derive(Clone, Copy)]
+struct Square {
+    /// The word of the vectors that holds the first group.
+    word: usize,
+    /// The first column.
+    first: usize,
+    span: usize,
+}
+
+/// Where a strip is in a square: in a line, from a bit on.
+#[derive(Clone, Copy)]
+struct InSquare {
+    line: usize,
+    shift: usize,
+}
+
+/// Where the bit of a cell is in a plane of a row.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    vector: usize,
+    word: usize,
+    bit: usize,
+}
+
+/// The edges of the rows of a board.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Edges {
+    vectors: usize,
+    /// 1 on a torus, else 0.
+    torus: u64,
+    /// The last cell.
+    last: Place,
+    /// The bit behind the last cell, if there is one.
+    behind: Option<Place>,
+}
+
+impl Edges {
+    /// Sets the edges of the first planes of every row, and the bits behind its last cells, after its cells
+    /// have changed.
+    pub fn set_all(&self, strips: Strips, planes: usize, rows: &mut [Vector]) {
+        dispatch!(Level::new(), simd => self.set_rows(simd, strips, planes, rows));
+    }
+
+    #[inline(always)]
+    fn set_rows<S: Simd>(&self, _: S, strips: Strips, planes: usize, rows: &mut [Vector]) {
+        for row in rows.chunks_exact_mut(strips.stride) {
+            for plane in row.chunks_exact_mut(strips.vectors + EDGES).take(planes) {
+                self.set(plane);
+            }
+        }
+    }
+
+    /// Sets the edges of a plane of a row.
+    #[inline(always)]
+    pub fn set(&self, plane: &mut [Vector]) {
+        let n = self.vectors;
+        let plane = &mut plane[..n + EDGES];
+        let mut first = plane[1].0[0] & self.torus;
+        let last = plane[self.last.vector].0[self.last.word] >> self.last.bit & self.torus;
+        if let Some(Place { vector, word, bit }) = self.behind {
+            let word = &mut plane[vector].0[word];
+            *word = *word & !(1 << bit) | first << bit;
+            first = 0;
+        }
+        let [a, b, c, d] = plane[n].0;
+        let carries = Vector([last << 63, a, b, c]);
+        plane[0] = Vector([a, b, c, d]).zip(carries, |word, carry| word << 1 | carry >> 63);
+        let [a, b, c, d] = plane[1].0;
+        let carries = Vector([b, c, d, first]);
+        plane[n + 1] = Vector([a, b, c, d]).zip(carries, |word, carry| word >> 1 | carry << 63);
     }
 }
 
@@ -150,10 +229,13 @@ fn insert(bits: &mut [u64], start: usize, len: usize, value: u64) {
 fn transpose(block: &mut [u64; 64]) {
     let (mut size, mut mask) = (32, u64::MAX >> 32);
     while size > 0 {
-        for row in (0..64).filter(|row| row & size == 0) {
-            let moved = (block[row] >> size ^ block[row + size]) & mask;
-            block[row] ^= moved << size;
-            block[row + size] ^= moved;
+        for pair in block.chunks_exact_mut(2 * size) {
+            let (upper, lower) = pair.split_at_mut(size);
+            for (upper, lower) in upper.iter_mut().zip(lower) {
+                let moved = (*upper >> size ^ *lower) & mask;
+                *upper ^= moved << size;
+                *lower ^= moved;
+            }
         }
         size /= 2;
         mask ^= mask << size;
@@ -210,7 +292,7 @@ mod tests {
             let strips = Strips::new(width, 1);
             let mut row = vec![Vector::ZERO; strips.stride];
             strips.read(&bits, 0, 0, &mut row);
-            strips.set_edges(boundary, &mut row, 0);
+            strips.edges(boundary).set(&mut row);
             for x in 0..width {
                 let (j, lane) = (x % strips.vectors, x / strips.vectors);
                 let inside = |x: Option<usize>| x.filter(|&x| x < width);
