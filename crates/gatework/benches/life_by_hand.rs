@@ -3,20 +3,25 @@
 //! One bit per cell, 256 cells per instruction. Rows are strings of words; the cells to the left and right
 //! come from unaligned loads and shifts. The sums of three cells side by side are computed once and used by
 //! the rows above, at and below them: the code walks down a column of vectors and keeps the sums of the last
-//! rows in registers. 25 operations, 3 loads and a store for 256 cells. A band of rows stays in the first-level
-//! cache, and bands are shared out among threads.
+//! rows in registers. 25 operations, 3 loads and a store for 256 cells. Several steps are made in one pass over
+//! the board, chunk by chunk in the second-level cache, and chunks are shared out among threads.
 
 #![expect(unsafe_code, reason = "vector loads and stores through pointers")]
 
 #[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::*;
+use std::arch::x86_64::{
+    __m256i, _mm256_and_si256, _mm256_andnot_si256, _mm256_loadu_si256, _mm256_or_si256, _mm256_slli_epi64,
+    _mm256_srli_epi64, _mm256_storeu_si256, _mm256_xor_si256,
+};
 
 use rayon::prelude::*;
 
-/// The rows that are walked down before the next column.
+/// The rows that are walked down before the next column: they stay in the first-level cache.
 const BAND: usize = 32;
-/// The bands that a thread takes at a time.
-const BANDS: usize = 4;
+/// The most steps of a pass, and the rows above and below the board that repeat the opposite edge.
+const MARGIN: usize = 8;
+/// The rows of a chunk.
+const CHUNK: usize = 192;
 
 /// A torus whose width is a multiple of 256.
 pub struct Life {
@@ -25,7 +30,7 @@ pub struct Life {
     words: usize,
     /// The words from one row to the next.
     stride: usize,
-    /// `[row][word]`, with a row above and a row below that repeat the opposite edge.
+    /// `[row][word]`, with a margin above and below.
     now: Vec<u64>,
     next: Vec<u64>,
 }
@@ -38,12 +43,17 @@ impl Life {
         #[cfg(not(target_arch = "x86_64"))]
         let able = false;
         let words = width / 64;
-        if !able || width == 0 || !width.is_multiple_of(256) || cells.len() != height * words || height == 0 {
+        if !able
+            || width == 0
+            || !width.is_multiple_of(256)
+            || cells.len() != height * words
+            || height < MARGIN
+        {
             return None;
         }
         let stride = words + 2;
-        let mut now = vec![0; (height + 2) * stride];
-        for (row, cells) in now.chunks_exact_mut(stride).skip(1).zip(cells.chunks_exact(words)) {
+        let mut now = vec![0; (height + 2 * MARGIN) * stride];
+        for (row, cells) in now.chunks_exact_mut(stride).skip(MARGIN).zip(cells.chunks_exact(words)) {
             row[1..=words].copy_from_slice(cells);
             wrap_row(row);
         }
@@ -53,30 +63,62 @@ impl Life {
 
     /// The bits of the cells, row by row.
     pub fn cells(&self) -> Vec<u64> {
-        let rows = self.now.chunks_exact(self.stride).skip(1).take(self.height);
+        let rows = self.now.chunks_exact(self.stride).skip(MARGIN).take(self.height);
         rows.flat_map(|row| &row[1..=self.words]).copied().collect()
     }
 
-    /// One step.
-    pub fn step(&mut self) {
+    /// Makes a number of steps.
+    pub fn run(&mut self, steps: usize) {
+        for done in (0..steps).step_by(MARGIN) {
+            self.pass(MARGIN.min(steps - done));
+        }
+    }
+
+    /// Makes up to [`MARGIN`] steps in one pass over the board.
+    fn pass(&mut self, steps: usize) {
         let (stride, height) = (self.stride, self.height);
-        self.now.copy_within(height * stride..(height + 1) * stride, 0);
-        self.now.copy_within(stride..2 * stride, (height + 1) * stride);
+        self.now.copy_within(height * stride..(height + MARGIN) * stride, 0);
+        self.now.copy_within(MARGIN * stride..2 * MARGIN * stride, (height + MARGIN) * stride);
         let now = &self.now;
-        let step_bands = |(index, rows): (usize, &mut [u64])| {
-            for (band, rows) in rows.chunks_mut(BAND * stride).enumerate() {
-                let start = (index * BANDS + band) * BAND;
-                step_band(&now[start * stride..], rows, stride);
-                rows.chunks_exact_mut(stride).for_each(wrap_row);
-            }
+        let run = |buffers: &mut [Vec<u64>; 2], (index, rows): (usize, &mut [u64])| {
+            run_chunk(&now[index * CHUNK * stride..], rows, stride, steps, buffers);
         };
-        let cells = &mut self.next[stride..(height + 1) * stride];
+        let cells = &mut self.next[MARGIN * stride..(height + MARGIN) * stride];
         if rayon::current_num_threads() > 1 {
-            cells.par_chunks_mut(BANDS * BAND * stride).enumerate().for_each(step_bands);
+            cells.par_chunks_mut(CHUNK * stride).enumerate().for_each_init(Default::default, run);
         } else {
-            cells.chunks_mut(BANDS * BAND * stride).enumerate().for_each(step_bands);
+            let mut buffers = Default::default();
+            cells.chunks_mut(CHUNK * stride).enumerate().for_each(|part| run(&mut buffers, part));
         }
         std::mem::swap(&mut self.now, &mut self.next);
+    }
+}
+
+/// Makes several steps of a chunk. `source` begins [`MARGIN`] rows above it; the first steps go to buffers that
+/// do too, with as many rows around the chunk as the later steps need.
+fn run_chunk(source: &[u64], target: &mut [u64], stride: usize, steps: usize, buffers: &mut [Vec<u64>; 2]) {
+    let rows = target.len() / stride;
+    let [before, after] = buffers;
+    for step in 1..=steps {
+        let around = steps - step;
+        let first = MARGIN - around;
+        let source = if step == 1 { source } else { before.as_slice() };
+        let source = &source[(first - 1) * stride..];
+        if step == steps {
+            step_rows(source, target, stride);
+        } else {
+            after.resize((rows + 2 * MARGIN) * stride, 0);
+            step_rows(source, &mut after[first * stride..(first + rows + 2 * around) * stride], stride);
+        }
+        std::mem::swap(before, after);
+    }
+}
+
+/// One step of some rows; `source` begins with the row above them.
+fn step_rows(source: &[u64], target: &mut [u64], stride: usize) {
+    for (band, rows) in target.chunks_mut(BAND * stride).enumerate() {
+        step_band(&source[band * BAND * stride..], rows, stride);
+        rows.chunks_exact_mut(stride).for_each(wrap_row);
     }
 }
 

@@ -63,9 +63,9 @@ impl Strips {
         let vectors = &mut row[self.range(plane)][1..=self.vectors];
         for square in self.squares() {
             let mut block = [0; 64];
-            for (place, columns) in self.lines(square) {
-                block[place.line] |= window(bits, start + columns.start, columns.len()) << place.shift;
-            }
+            self.for_each_line(square, |InSquare { line, shift }, columns| {
+                block[line] |= window(bits, start + columns.start, columns.len()) << shift;
+            });
             transpose(&mut block);
             for (word, lines) in (square.word..).zip(block.chunks_exact(square.span)) {
                 for (vector, &line) in vectors[square.first..].iter_mut().zip(lines) {
@@ -86,9 +86,9 @@ impl Strips {
                 }
             }
             transpose(&mut block);
-            for (place, columns) in self.lines(square) {
-                insert(bits, start + columns.start, columns.len(), block[place.line] >> place.shift);
-            }
+            self.for_each_line(square, |InSquare { line, shift }, columns| {
+                insert(bits, start + columns.start, columns.len(), block[line] >> shift);
+            });
         }
     }
 
@@ -101,17 +101,23 @@ impl Strips {
         })
     }
 
-    /// The strips of a square: where each is in the square, and its columns on the board.
-    fn lines(self, square: Square) -> impl Iterator<Item = (InSquare, Range<usize>)> {
-        let Square { word, first, span } = square;
-        let places =
-            (0..64).step_by(span).flat_map(|shift| (0..64).map(move |line| InSquare { line, shift }));
-        let columns = move |place: InSquare| {
-            let start = ((word + place.shift / span) * 64 + place.line) * self.vectors;
-            let end = (start + self.vectors.min(first + span)).min(self.width);
-            (place, (start + first).min(end)..end)
-        };
-        places.map(columns).take_while(|(_, columns)| !columns.is_empty())
+    /// Visits the strips of a square: where each is in the square, and its columns on the board.
+    #[inline(always)]
+    fn for_each_line(
+        self,
+        Square { word, first, span }: Square,
+        mut visit: impl FnMut(InSquare, Range<usize>),
+    ) {
+        for group in 0..64 / span {
+            for line in 0..64 {
+                let start = ((word + group) * 64 + line) * self.vectors;
+                let end = (start + self.vectors.min(first + span)).min(self.width);
+                if start + first >= end {
+                    return;
+                }
+                visit(InSquare { line, shift: group * span }, start + first..end);
+            }
+        }
     }
 
     /// What [`Edges::set`] needs to know.
@@ -205,6 +211,7 @@ impl Edges {
 }
 
 /// The `len` bits (1 to 64) of a string from bit `start` on.
+#[inline]
 fn window(bits: &[u64], start: usize, len: usize) -> u64 {
     let (word, shift) = (start / 64, start % 64);
     let mut window = bits[word] >> shift;
@@ -215,6 +222,7 @@ fn window(bits: &[u64], start: usize, len: usize) -> u64 {
 }
 
 /// Sets `len` bits (1 to 64) of a string, which are 0, from bit `start` on.
+#[inline]
 fn insert(bits: &mut [u64], start: usize, len: usize, value: u64) {
     let (word, shift) = (start / 64, start % 64);
     let value = value & u64::MAX >> (64 - len);
