@@ -14,6 +14,7 @@
 //! that chunks do not depend on each other: the result is the same for any number of threads. Beyond its
 //! first and last row the board has a margin of t rows: zeros, or copies of the rows at the opposite edge.
 
+use super::bits::turn;
 use super::compiled::Vector;
 use super::strips::{Edges, Strips};
 use super::tile::Tiles;
@@ -44,8 +45,20 @@ pub(super) struct Board<'a> {
     chunk: usize,
     /// The channels in the planes.
     channels: &'a [usize],
+    /// Whether the rows of the board are the columns of the grid.
+    turned: bool,
     now: Vec<Vector>,
     next: Vec<Vector>,
+}
+
+/// A rule as it is applied to a board.
+#[derive(Clone, Copy)]
+pub(super) struct Variant<'a> {
+    pub tiles: &'a Tiles,
+    /// The channels in the planes.
+    pub channels: &'a [usize],
+    /// Whether the rows of the board are to be the columns of the grid.
+    pub turned: bool,
 }
 
 /// The memory of a thread.
@@ -57,15 +70,11 @@ struct Buffers {
 }
 
 impl<'a> Board<'a> {
-    /// An empty board of a height, for passes of at most `margin` steps.
-    pub fn new(
-        tiles: &'a Tiles,
-        channels: &'a [usize],
-        boundary: Boundary,
-        height: usize,
-        margin: usize,
-    ) -> Board<'a> {
+    /// An empty board of the size of a grid, for passes of at most `margin` steps.
+    pub fn new(variant: Variant<'a>, boundary: Boundary, grid: &Grid, margin: usize) -> Board<'a> {
+        let Variant { tiles, channels, turned } = variant;
         let strips = tiles.strips();
+        let height = if turned { grid.width() } else { grid.height() };
         let fitting = BUFFER_BYTES / 2 / (strips.stride * size_of::<Vector>());
         let chunk = fitting.saturating_sub(2 * margin).min(height.div_ceil(MIN_CHUNKS));
         let vectors = (height + 2 * margin) * strips.stride;
@@ -78,6 +87,7 @@ impl<'a> Board<'a> {
             margin,
             chunk: chunk.max(MIN_ROWS).max(2 * margin),
             channels,
+            turned,
             now: vec![Vector::ZERO; vectors],
             next: vec![Vector::ZERO; vectors],
         }
@@ -91,9 +101,11 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// Reads a plane from the bits of its cells, row by row.
+    /// Reads a plane from the bits of the cells of a grid, row by row.
     pub fn read_plane(&mut self, bits: &[u64], plane: usize) {
         let (strips, width, edges) = (self.strips, self.strips.width, self.edges);
+        let turned = if self.turned { turn(bits, width, self.height) } else { Vec::new() };
+        let bits = if self.turned { &turned } else { bits };
         let rows = self.now.chunks_exact_mut(strips.stride).skip(self.margin).take(self.height);
         for (y, row) in rows.enumerate() {
             strips.read(bits, y * width, plane, row);
@@ -110,6 +122,9 @@ impl<'a> Board<'a> {
             let rows = self.now.chunks_exact(self.strips.stride).skip(self.margin).take(self.height);
             for (y, row) in rows.enumerate() {
                 self.strips.write(row, plane, bits, y * self.strips.width);
+            }
+            if self.turned {
+                bits.copy_from_slice(&turn(bits, self.height, self.strips.width));
             }
         }
     }

@@ -8,6 +8,16 @@
 //! | `portable` | an interpreter that works on blocks |
 //! | `native` | machine code, generated in memory |
 //!
+//! [`Runner`] steps large boards, 256 cells per instruction:
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | `runner` | [`Runner`]: an automaton on large boards |
+//! | `board` | a board, and several steps in one pass over it |
+//! | `tile` | the rule as a program for several rows, which share what they have in common |
+//! | `strips` | the layout of a board, in which neighbours need no shifts |
+//! | `bits` | strings of bits: windows, and rows turned into columns |
+//!
 //! [`Simulator`] steps small boards, 64 cells per word:
 //!
 //! | file | what is in it |
@@ -20,6 +30,7 @@
 //! overwrite the grid at once. It then runs the whole program on one block of words after the other; the
 //! block is as long as lets all slots stay in the first-level cache.
 
+mod bits;
 mod board;
 mod compiled;
 mod executor;

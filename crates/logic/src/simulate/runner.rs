@@ -1,6 +1,6 @@
 //! The runner: an automaton on large boards, many steps at a time.
 
-use super::board::Board;
+use super::board::{Board, Variant};
 use super::compiled::Mode;
 use super::strips::Strips;
 use super::tile::{Rule, Tiles};
@@ -9,6 +9,10 @@ use crate::grid::{Grid, GridError};
 
 /// The steps of a pass, for rules that are cheap.
 const STEPS_PER_PASS: usize = 8;
+/// How much less a turned board must cost to be worth the turning.
+const TURNING: f64 = 0.9;
+/// The operations that the edges of a row are worth.
+const EDGE_COST: f64 = 16.0;
 /// A rule with more operations than this is slower than memory, and makes one step per pass.
 const CHEAP: f64 = 64.0;
 
@@ -34,8 +38,8 @@ const CHEAP: f64 = 64.0;
 pub struct Runner {
     boundary: Boundary,
     live: Vec<bool>,
-    plain: Variant,
-    masked: Variant,
+    plain: Prepared,
+    masked: Prepared,
 }
 
 impl Runner {
@@ -52,8 +56,8 @@ impl Runner {
 
     fn with_mode(automaton: &Automaton, observed: usize, mode: Mode) -> Result<Runner, AutomatonError> {
         let live = automaton.observe(observed)?;
-        let variant = |masked| Variant { rule: Rule::new(automaton, &live, masked), mode, tiles: None };
-        let (plain, masked) = (variant(false), variant(true));
+        let prepared = |masked| Prepared::new(Rule::new(automaton, &live, masked), mode);
+        let (plain, masked) = (prepared(false), prepared(true));
         Ok(Runner { boundary: automaton.boundary, live, plain, masked })
     }
 
@@ -68,9 +72,9 @@ impl Runner {
         if steps == 0 {
             return Ok(());
         }
-        let (tiles, channels) = self.plain.prepare(grid.width());
-        let per_pass = if tiles.operations > CHEAP { 1 } else { STEPS_PER_PASS.min(steps) };
-        let mut board = Board::new(tiles, channels, self.boundary, grid.height(), per_pass);
+        let variant = self.plain.variant(grid);
+        let per_pass = if variant.tiles.operations > CHEAP { 1 } else { STEPS_PER_PASS.min(steps) };
+        let mut board = Board::new(variant, self.boundary, grid, per_pass);
         for sample in 0..grid.samples() {
             board.read(grid, sample);
             let mut left = steps;
@@ -97,12 +101,12 @@ impl Runner {
         if masks.is_empty() {
             return Ok(());
         }
-        let (tiles, channels) = self.masked.prepare(grid.width());
-        let mut board = Board::new(tiles, channels, self.boundary, grid.height(), 1);
+        let variant = self.masked.variant(grid);
+        let mut board = Board::new(variant, self.boundary, grid, 1);
         for sample in 0..grid.samples() {
             board.read(grid, sample);
             for mask in masks {
-                board.read_plane(mask.as_ref(), channels.len());
+                board.read_plane(mask.as_ref(), variant.channels.len());
                 board.pass(1);
             }
             board.write(grid, sample);
@@ -116,21 +120,44 @@ impl Runner {
     }
 }
 
-/// A rule with or without a mask, and what was compiled for boards of the last width.
+/// A rule upright and turned, and what was compiled for the last board.
+///
+/// Only rows share what they have in common. A rule that adds up columns shares more on a board with its rows
+/// as columns, and a narrow board fills more of a vector that way.
 #[derive(Clone, Debug)]
-struct Variant {
-    rule: Rule,
+struct Prepared {
+    /// Upright and turned.
+    rules: [Rule; 2],
     mode: Mode,
-    tiles: Option<Tiles>,
+    /// What was compiled last, and whether it is turned.
+    tiles: Option<(bool, Tiles)>,
 }
 
-impl Variant {
-    /// The tiles for boards of a width, and the channels in their planes.
-    fn prepare(&mut self, width: usize) -> (&Tiles, &[usize]) {
-        let strips = Strips::new(width, self.rule.planes());
-        let fitting = self.tiles.take().filter(|tiles| tiles.strips() == strips);
-        let tiles = fitting.unwrap_or_else(|| Tiles::new(&self.rule, strips, self.mode));
-        (self.tiles.insert(tiles), &self.rule.channels)
+impl Prepared {
+    fn new(rule: Rule, mode: Mode) -> Prepared {
+        let turned = rule.turned();
+        Prepared { rules: [rule, turned], mode, tiles: None }
+    }
+
+    /// The better way to apply the rule to a grid.
+    fn variant(&mut self, grid: &Grid) -> Variant<'_> {
+        let turned = self.cost(true, grid) < TURNING * self.cost(false, grid);
+        let rule = &self.rules[usize::from(turned)];
+        let strips = Strips::new(if turned { grid.height() } else { grid.width() }, rule.planes());
+        let last = self.tiles.take().filter(|(last, tiles)| *last == turned && tiles.strips() == strips);
+        let tiles = last.map_or_else(|| Tiles::new(rule, strips, self.mode), |(_, tiles)| tiles);
+        let (_, tiles) = self.tiles.insert((turned, tiles));
+        Variant { tiles, channels: &rule.channels, turned }
+    }
+
+    /// The operations of a step.
+    fn cost(&self, turned: bool, grid: &Grid) -> f64 {
+        let (rows, width) =
+            if turned { (grid.width(), grid.height()) } else { (grid.height(), grid.width()) };
+        let strips = Strips::new(width, 1);
+        // The edges of a row cost a few operations too.
+        (self.rules[usize::from(turned)].operations + EDGE_COST / strips.vectors as f64)
+            * (rows * strips.vectors) as f64
     }
 }
 
@@ -200,6 +227,17 @@ mod tests {
                 check(&automaton, 9, &arbitrary::scattered(2, height, width, 9), 3);
             }
         }
+    }
+
+    #[test]
+    fn narrow_boards_and_rules_of_columns_are_turned() {
+        let life = rules::life(Boundary::Torus);
+        let mut prepared = Prepared::new(Rule::new(&life, &[true], false), Mode::Portable);
+        assert!(!prepared.variant(&Grid::new(1, 512, 512, 1).unwrap()).turned);
+        assert!(prepared.variant(&Grid::new(1, 512, 60, 1).unwrap()).turned);
+        let mut turned = Prepared::new(prepared.rules[1].clone(), Mode::Portable);
+        assert!(turned.variant(&Grid::new(1, 512, 512, 1).unwrap()).turned);
+        check(&life, 1, &arbitrary::scattered(2, 300, 20, 1), 10);
     }
 
     #[test]

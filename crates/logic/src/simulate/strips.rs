@@ -19,6 +19,7 @@
 
 #![expect(clippy::inline_always, reason = "the edges must be compiled for their instruction set")]
 
+use super::bits::{insert, transpose, window};
 use super::compiled::Vector;
 use crate::automaton::Boundary;
 use fearless_simd::{Level, Simd, dispatch};
@@ -210,46 +211,6 @@ impl Edges {
     }
 }
 
-/// The `len` bits (1 to 64) of a string from bit `start` on.
-#[inline]
-fn window(bits: &[u64], start: usize, len: usize) -> u64 {
-    let (word, shift) = (start / 64, start % 64);
-    let mut window = bits[word] >> shift;
-    if shift + len > 64 {
-        window |= bits[word + 1] << (64 - shift);
-    }
-    window & u64::MAX >> (64 - len)
-}
-
-/// Sets `len` bits (1 to 64) of a string, which are 0, from bit `start` on.
-#[inline]
-fn insert(bits: &mut [u64], start: usize, len: usize, value: u64) {
-    let (word, shift) = (start / 64, start % 64);
-    let value = value & u64::MAX >> (64 - len);
-    bits[word] |= value << shift;
-    if shift + len > 64 {
-        bits[word + 1] |= value >> (64 - shift);
-    }
-}
-
-/// Exchanges the rows and the columns of 64x64 bits: squares of half the size change places, then their
-/// halves, and so on.
-fn transpose(block: &mut [u64; 64]) {
-    let (mut size, mut mask) = (32, u64::MAX >> 32);
-    while size > 0 {
-        for pair in block.chunks_exact_mut(2 * size) {
-            let (upper, lower) = pair.split_at_mut(size);
-            for (upper, lower) in upper.iter_mut().zip(lower) {
-                let moved = (*upper >> size ^ *lower) & mask;
-                *upper ^= moved << size;
-                *lower ^= moved;
-            }
-        }
-        size /= 2;
-        mask ^= mask << size;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,17 +219,6 @@ mod tests {
 
     fn bit(words: &[u64], at: usize) -> bool {
         words[at / 64] >> (at % 64) & 1 == 1
-    }
-
-    #[test]
-    fn a_transposed_block_has_rows_for_columns() {
-        let mut block = [0; 64];
-        block.iter_mut().zip(arbitrary::numbers()).for_each(|(line, number)| *line = number);
-        let before = block;
-        transpose(&mut block);
-        for (row, column) in (0..64).flat_map(|row| (0..64).map(move |column| (row, column))) {
-            assert_eq!(block[row] >> column & 1, before[column] >> row & 1);
-        }
     }
 
     proptest! {

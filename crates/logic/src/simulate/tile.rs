@@ -10,7 +10,7 @@ use super::compiled::{Compiled, Layout, Mode, Vector};
 use super::straight::{Builder, Straight};
 use super::strips::Strips;
 use crate::automaton::{Automaton, CENTRE, NEIGHBOURS};
-use crate::circuit::Circuit;
+use crate::circuit::{Circuit, Node};
 use crate::gate::Gate;
 use crate::simplify::Literal;
 
@@ -26,14 +26,44 @@ pub(super) struct Rule {
     /// The live channels; plane i of a board holds channel `channels[i]`.
     pub channels: Vec<usize>,
     /// Whether only some cells take their new bits; one more plane then says which.
-    pub masked: bool,
+    masked: bool,
+    /// The rows of the highest tile, and the operations for one of its rows.
+    rows: usize,
+    pub operations: f64,
 }
 
 impl Rule {
     /// The rule of an automaton, for its live channels.
     pub fn new(automaton: &Automaton, live: &[bool], masked: bool) -> Rule {
         let channels = (0..live.len()).filter(|&channel| live[channel]).collect();
-        Rule { circuit: automaton.circuit.simplify(), channels, masked }
+        let circuit = automaton.circuit.simplify();
+        let mut rule = Rule { circuit, channels, masked, rows: 1, operations: 0.0 };
+        rule.choose_height();
+        rule
+    }
+
+    /// The rule for boards whose rows are the columns of the board it was made for.
+    pub fn turned(&self) -> Rule {
+        let inputs = self.circuit.inputs() as u32;
+        // Row by row, neighbour 3 * dy + dx becomes neighbour 3 * dx + dy.
+        let turned = |signal: u32| {
+            if signal < inputs { signal / 9 * 9 + signal % 3 * 3 + signal % 9 / 3 } else { signal }
+        };
+        let node = |node: &Node| Node::new(node.gate, turned(node.a), turned(node.b));
+        let nodes = self.circuit.nodes().iter().map(node).collect();
+        let outputs = self.circuit.outputs().iter().map(|&signal| turned(signal)).collect();
+        let mut rule = Rule { circuit: self.circuit.with_gates(nodes, outputs), ..self.clone() };
+        rule.choose_height();
+        rule
+    }
+
+    fn choose_height(&mut self) {
+        let single = self.program(1).operations();
+        self.rows = MAX_ROWS;
+        while self.rows > 1 && self.rows * single > MAX_GATES {
+            self.rows /= 2;
+        }
+        self.operations = self.program(self.rows).operations() as f64 / self.rows as f64;
     }
 
     /// The planes of a board that the rule reads.
@@ -108,23 +138,16 @@ pub(super) struct Tiles {
 
 impl Tiles {
     pub fn new(rule: &Rule, strips: Strips, mode: Mode) -> Tiles {
-        let single = rule.program(1);
-        let mut rows = MAX_ROWS;
-        while rows > 1 && rows * single.operations() > MAX_GATES {
-            rows /= 2;
-        }
-        let highest = rule.program(rows);
-        let operations = highest.operations() as f64 / rows as f64;
+        let mut rows = rule.rows;
         let mut compiled = Vec::new();
-        let mut add = |program: &Straight, rows| {
-            compiled.push((rows, Compiled::new(program, &rule.layout(rows, strips), mode)));
-        };
-        add(&highest, rows);
-        while rows > 1 {
-            rows = if rows > 4 { rows / 4 } else { 1 };
-            add(&rule.program(rows), rows);
+        loop {
+            compiled.push((rows, Compiled::new(&rule.program(rows), &rule.layout(rows, strips), mode)));
+            match rows {
+                1 => return Tiles { strips, compiled, operations: rule.operations },
+                2..=4 => rows = 1,
+                _ => rows /= 4,
+            }
         }
-        Tiles { strips, compiled, operations }
     }
 
     /// The layout of the boards.
@@ -160,6 +183,15 @@ mod tests {
         // the sum of three, but for two more rows than the tile has.
         assert_eq!(rule.program(1).operations(), 26);
         assert_eq!(rule.program(16).operations(), 16 * 14 + 18 * 5);
+    }
+
+    #[test]
+    fn a_turned_rule_shares_what_columns_have_in_common() {
+        let rule = Rule::new(&rules::life(Boundary::Torus), &[true], false);
+        let turned = rule.turned();
+        // The middle row of the turned rule has the cells above and below; nothing else is alike.
+        assert!(turned.operations > rule.operations + 5.0, "{} {}", turned.operations, rule.operations);
+        assert_eq!(turned.turned().circuit, rule.circuit);
     }
 
     #[test]
