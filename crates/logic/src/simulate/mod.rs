@@ -15,6 +15,7 @@
 //! | `runner` | [`Runner`]: an automaton on large boards |
 //! | `board` | a board, and several steps in one pass over it |
 //! | `tile` | the rule as a program for several rows, which share what they have in common |
+//! | `functions` | how to see that two values are the same |
 //! | `strips` | the layout of a board, in which neighbours need no shifts |
 //! | `bits` | strings of bits: windows, and rows turned into columns |
 //!
@@ -34,6 +35,7 @@ mod bits;
 mod board;
 mod compiled;
 mod executor;
+mod functions;
 mod kernels;
 mod native;
 mod neighbours;

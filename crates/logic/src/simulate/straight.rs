@@ -8,6 +8,7 @@
 //! The program is ordered depth first from the outputs: a value is computed shortly before it is used, so
 //! few values are alive at a time, and what no output needs is left out.
 
+use super::functions::Function;
 use crate::circuit::{Circuit, Node};
 use crate::gate::Gate;
 use crate::simplify::{Literal, Reduced, reduce};
@@ -88,12 +89,31 @@ impl Straight {
 pub(super) struct Builder {
     inputs: usize,
     steps: Vec<Step>,
-    known: FxHashMap<Step, u32>,
+    known: FxHashMap<Step, Literal>,
+    functions: Option<Functions>,
+}
+
+/// What is known of values with few inputs.
+#[derive(Default)]
+struct Functions {
+    /// The function of each value, if it has few inputs, and whether the value is its inverse.
+    of_value: Vec<Option<(Function, bool)>>,
+    /// The literal that has each function.
+    literals: FxHashMap<Function, Literal>,
 }
 
 impl Builder {
     pub fn new(inputs: usize) -> Builder {
-        Builder { inputs, steps: Vec::new(), known: FxHashMap::default() }
+        Builder { inputs, steps: Vec::new(), known: FxHashMap::default(), functions: None }
+    }
+
+    /// The builder, with an eye for values that are the same function of at most six inputs, however they are
+    /// computed.
+    pub fn merging_functions(mut self) -> Builder {
+        let inputs = 0..self.inputs as u32;
+        let of_value = inputs.map(|input| Some((Function::input(input), false))).collect();
+        self.functions = Some(Functions { of_value, literals: FxHashMap::default() });
+        self
     }
 
     /// Adds the gates of a circuit that reads `literals`, and returns its outputs.
@@ -116,18 +136,47 @@ impl Builder {
             Reduced::Literal(literal) => literal,
             Reduced::Gate(node) => {
                 let (step, inverted) = operation(node);
-                let literal = Literal::of(self.value(step));
+                let literal = self.value(step);
                 if inverted { literal.not() } else { literal }
             }
         }
     }
 
-    /// The value of an operation.
-    fn value(&mut self, step: Step) -> u32 {
-        *self.known.entry(step).or_insert_with(|| {
-            self.steps.push(step);
-            (self.inputs + self.steps.len() - 1) as u32
-        })
+    /// The result of an operation.
+    fn value(&mut self, step: Step) -> Literal {
+        if let Some(&literal) = self.known.get(&step) {
+            return literal;
+        }
+        let function = self.functions.as_ref().and_then(|functions| functions.of(step));
+        let literal = self.same_function(function).unwrap_or_else(|| self.add(step, function));
+        self.known.insert(step, literal);
+        literal
+    }
+
+    /// An earlier literal with this function.
+    fn same_function(&self, function: Option<(Function, bool)>) -> Option<Literal> {
+        let (function, inverted) = function?;
+        let literal = if function.is_constant() {
+            Literal::FALSE
+        } else if let Some(input) = function.as_input() {
+            Literal::of(input)
+        } else {
+            *self.functions.as_ref()?.literals.get(&function)?
+        };
+        Some(if inverted { literal.not() } else { literal })
+    }
+
+    /// Adds an operation.
+    fn add(&mut self, step: Step, function: Option<(Function, bool)>) -> Literal {
+        self.steps.push(step);
+        let literal = Literal::of((self.inputs + self.steps.len() - 1) as u32);
+        if let Some(functions) = &mut self.functions {
+            functions.of_value.push(function);
+            if let Some((function, inverted)) = function {
+                functions.literals.insert(function, if inverted { literal.not() } else { literal });
+            }
+        }
+        literal
     }
 
     /// The program that computes the outputs.
@@ -135,6 +184,14 @@ impl Builder {
         drop(self.known);
         let instructions = depth_first(self.inputs, &self.steps, outputs);
         Straight { inputs: self.inputs, outputs: outputs.len(), instructions }
+    }
+}
+
+impl Functions {
+    /// The function of an operation.
+    fn of(&self, Step { operation, a, b }: Step) -> Option<(Function, bool)> {
+        let ((f, not_a), (g, not_b)) = (self.of_value[a as usize]?, self.of_value[b as usize]?);
+        Function::combine(operation, f, g, [not_a, not_b])
     }
 }
 

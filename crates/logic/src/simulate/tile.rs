@@ -2,7 +2,8 @@
 //!
 //! What a cell computes from its upper neighbours, another cell may compute from its lower ones: the sum of
 //! three cells side by side, say, is needed by the rows above, at and below them. A tile therefore is one
-//! program for the cells of several rows, one above the other, in which equal operations are merged. The
+//! program for the cells of several rows, one above the other, in which equal operations, and equal functions of a few
+//! cells, are merged. The
 //! rows share what they have in common, whatever the rule, and the depth-first order of the program makes
 //! shared values wait in registers for the row that needs them next.
 
@@ -78,7 +79,7 @@ impl Rule {
         let input = |row: usize, plane: usize, column: usize| {
             Literal::of(((row * planes + plane) * 3 + column) as u32)
         };
-        let mut builder = Builder::new((rows + 2) * planes * 3);
+        let mut builder = Builder::new((rows + 2) * planes * 3).merging_functions();
         let mut outputs = Vec::with_capacity(rows * self.channels.len());
         for row in 0..rows {
             // A live output reads live channels only.
@@ -183,6 +184,19 @@ mod tests {
         // the sum of three, but for two more rows than the tile has.
         assert_eq!(rule.program(1).operations(), 26);
         assert_eq!(rule.program(16).operations(), 16 * 14 + 18 * 5);
+    }
+
+    #[test]
+    fn rows_share_what_they_compute_in_different_ways() {
+        // The sum of three cells, from the left for the row above and from the right for the row below.
+        let nodes = [(0, 1), (9, 2), (8, 7), (11, 6)].map(|(a, b)| Node::new(Gate::XOR, a, b));
+        let nodes = nodes.into_iter().chain([Node::new(Gate::AND, 10, 12)]).collect();
+        let automaton =
+            Automaton::new(1, Boundary::Torus, Circuit::new(9, nodes, vec![13]).unwrap()).unwrap();
+        let rule = Rule::new(&automaton, &[true], false);
+        assert_eq!(rule.program(1).operations(), 5);
+        // Each of the 18 rows is added up once, from the left.
+        assert_eq!(rule.program(16).operations(), 16 + 18 * 2);
     }
 
     #[test]
