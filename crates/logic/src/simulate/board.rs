@@ -49,6 +49,7 @@ pub(super) struct Board<'a> {
     turned: bool,
     now: Vec<Vector>,
     next: Vec<Vector>,
+    buffers: Buffers,
 }
 
 /// A rule as it is applied to a board.
@@ -90,6 +91,7 @@ impl<'a> Board<'a> {
             turned,
             now: vec![Vector::ZERO; vectors],
             next: vec![Vector::ZERO; vectors],
+            buffers: Buffers::default(),
         }
     }
 
@@ -134,7 +136,7 @@ impl<'a> Board<'a> {
         if self.boundary == Boundary::Torus {
             self.wrap_rows(steps);
         }
-        let mut next = std::mem::take(&mut self.next);
+        let (mut next, mut buffers) = (std::mem::take(&mut self.next), std::mem::take(&mut self.buffers));
         let cells = &mut next[self.margin * self.strips.stride..][..self.height * self.strips.stride];
         let chunk = self.chunk * self.strips.stride;
         let work = self.tiles.operations * (self.height * self.strips.vectors * steps) as f64;
@@ -145,8 +147,8 @@ impl<'a> Board<'a> {
         if work > THREAD_WORK && rayon::current_num_threads() > 1 {
             cells.par_chunks_mut(chunk).enumerate().for_each_init(Buffers::default, run);
         } else {
-            let mut buffers = Buffers::default();
             cells.chunks_mut(chunk).enumerate().for_each(|part| run(&mut buffers, part));
+            self.buffers = buffers;
         }
         self.next = std::mem::replace(&mut self.now, next);
     }

@@ -64,9 +64,13 @@ impl Strips {
         let vectors = &mut row[self.range(plane)][1..=self.vectors];
         for square in self.squares() {
             let mut block = [0; 64];
-            self.for_each_line(square, |InSquare { line, shift }, columns| {
-                block[line] |= window(bits, start + columns.start, columns.len()) << shift;
-            });
+            if let Some(words) = self.whole_words(start) {
+                self.split(&bits[words], square, &mut block);
+            } else {
+                self.for_each_line(square, |InSquare { line, shift }, columns| {
+                    block[line] |= window(bits, start + columns.start, columns.len()) << shift;
+                });
+            }
             transpose(&mut block);
             for (word, lines) in (square.word..).zip(block.chunks_exact(square.span)) {
                 for (vector, &line) in vectors[square.first..].iter_mut().zip(lines) {
@@ -87,9 +91,13 @@ impl Strips {
                 }
             }
             transpose(&mut block);
-            self.for_each_line(square, |InSquare { line, shift }, columns| {
-                insert(bits, start + columns.start, columns.len(), block[line] >> shift);
-            });
+            if let Some(words) = self.whole_words(start) {
+                self.join(&block, square, &mut bits[words]);
+            } else {
+                self.for_each_line(square, |InSquare { line, shift }, columns| {
+                    insert(bits, start + columns.start, columns.len(), block[line] >> shift);
+                });
+            }
         }
     }
 
@@ -100,6 +108,38 @@ impl Strips {
         words.flat_map(move |word| {
             (0..self.vectors).step_by(span).map(move |first| Square { word, first, span })
         })
+    }
+
+    /// The words of a row that begins at bit `start`, if a word is a number of whole strips.
+    fn whole_words(self, start: usize) -> Option<Range<usize>> {
+        let whole = 64usize.is_multiple_of(self.vectors) && self.width == self.vectors * STRIPS;
+        (whole && start.is_multiple_of(64)).then(|| start / 64..(start + self.width) / 64)
+    }
+
+    /// What [`Strips::for_each_line`] does to read, for a row of whole words.
+    fn split(self, row: &[u64], Square { word, span, .. }: Square, block: &mut [u64; 64]) {
+        let (n, mask) = (self.vectors, u64::MAX >> (64 - self.vectors));
+        // 64 strips are n words.
+        let groups = row.chunks_exact(n).skip(word);
+        for (words, shift) in groups.zip((0..64).step_by(span)) {
+            for (&word, lines) in words.iter().zip(block.chunks_exact_mut(64 / n)) {
+                for (line, at) in lines.iter_mut().zip((0..64).step_by(n)) {
+                    *line |= (word >> at & mask) << shift;
+                }
+            }
+        }
+    }
+
+    /// What [`Strips::for_each_line`] does to write, for a row of whole words.
+    fn join(self, block: &[u64; 64], Square { word, span, .. }: Square, row: &mut [u64]) {
+        let (n, mask) = (self.vectors, u64::MAX >> (64 - self.vectors));
+        let groups = row.chunks_exact_mut(n).skip(word);
+        for (words, shift) in groups.zip((0..64).step_by(span)) {
+            for (word, lines) in words.iter_mut().zip(block.chunks_exact(64 / n)) {
+                let strips = lines.iter().zip((0..64).step_by(n));
+                *word = strips.fold(0, |word, (line, at)| word | (line >> shift & mask) << at);
+            }
+        }
     }
 
     /// Visits the strips of a square: where each is in the square, and its columns on the board.
@@ -224,8 +264,8 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_read_is_written_back(
-            width in prop_oneof![1usize..600, 16_000usize..18_000],
-            start in 0usize..130,
+            width in prop_oneof![1usize..600, 16_000usize..18_000, (0u32..8).prop_map(|n| 256 << n)],
+            start in prop_oneof![0usize..130, Just(128)],
         ) {
             let words = (start + width).div_ceil(64);
             let mut bits: Vec<u64> = arbitrary::numbers().take(words).collect();
