@@ -62,7 +62,7 @@ const MIN_BLOCK: usize = 32;
 /// The most words of a block.
 const MAX_BLOCK: usize = 256;
 
-/// An automaton, ready to run.
+/// An automaton, ready to run. For large boards and many steps, see [`Runner`].
 ///
 /// Only what the observed channels depend on through time is computed. Channels that are not live (see
 /// [`Automaton::observe`]) keep their old content.

@@ -66,6 +66,13 @@ impl Runner {
         &self.live
     }
 
+    /// The operations that are computed for each cell, on average: less than the gates of the rule if rows
+    /// share what they have in common.
+    pub fn operations(&self) -> f64 {
+        let [upright, turned] = &self.plain.rules;
+        upright.operations.min(turned.operations)
+    }
+
     /// Makes a number of steps in which every cell takes its new bits.
     pub fn run(&mut self, grid: &mut Grid, steps: usize) -> Result<(), GridError> {
         self.check(grid)?;

@@ -17,7 +17,7 @@ use crate::simplify::Literal;
 
 /// The most rows of a tile: more, and there is little left to share.
 const MAX_ROWS: usize = 16;
-/// The most gates of a tile: more, and the code of the tile leaves the first-level cache.
+/// The most gates of a tile, about: more, and its code leaves the first-level cache.
 const MAX_GATES: usize = 4096;
 
 /// What is computed for each cell: the new bits of the live channels.
@@ -59,9 +59,9 @@ impl Rule {
     }
 
     fn choose_height(&mut self) {
-        let single = self.program(1).operations();
+        let size = self.program(1).operations().max(self.planes());
         self.rows = MAX_ROWS;
-        while self.rows > 1 && self.rows * single > MAX_GATES {
+        while self.rows > 1 && self.rows * size > MAX_GATES {
             self.rows /= 2;
         }
         self.operations = self.program(self.rows).operations() as f64 / self.rows as f64;

@@ -24,7 +24,7 @@ use crate::cli;
 /// The side of the Life board.
 const LIFE_SIDE: usize = 4096;
 /// The steps that are timed together.
-const LIFE_STEPS: usize = 1024;
+const LIFE_STEPS: usize = 512;
 /// The side of the board for the large rule.
 const LARGE_SIDE: usize = 1024;
 /// The layers of the random networks.
@@ -109,7 +109,8 @@ impl Circuits {
         let rate = |time: Duration| (LIFE_SIDE * LIFE_SIDE * LIFE_STEPS) as f64 / time.as_secs_f64() / 1e9;
         let gates = automaton.circuit.nodes().len();
         let mut row = json!({
-            "name": "life", "threads": threads, "gates": gates, "gcells_per_second": rate(best[0]),
+            "name": "life", "threads": threads, "gates": gates, "operations_per_cell": runner.operations(),
+            "gcells_per_second": rate(best[0]),
         });
         if rival.is_some() {
             row["ratio_to_hand"] = json!(rate(best[0]) / rate(best[1]));
@@ -142,7 +143,7 @@ impl Circuits {
             results,
             json!({
                 "name": "checkerboard", "threads": threads, "gates": gates,
-                "gates_per_cell": automaton.circuit.reachable(),
+                "gates_per_cell": automaton.circuit.reachable(), "operations_per_cell": runner.operations(),
                 "gcells_per_second": cells / best.as_secs_f64() / 1e9,
             }),
         );
