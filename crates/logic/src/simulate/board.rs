@@ -22,6 +22,7 @@ use crate::automaton::Boundary;
 use crate::grid::Grid;
 use rayon::prelude::*;
 use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The bytes of the two buffers of a chunk: half of a usual second-level cache.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -49,7 +50,8 @@ pub(super) struct Board<'a> {
     turned: bool,
     now: Vec<Vector>,
     next: Vec<Vector>,
-    buffers: Buffers,
+    /// Memory that no thread uses at the moment.
+    buffers: Mutex<Vec<Buffers>>,
 }
 
 /// A rule as it is applied to a board.
@@ -62,7 +64,7 @@ pub(super) struct Variant<'a> {
     pub turned: bool,
 }
 
-/// The memory of a thread.
+/// The memory that a chunk needs.
 #[derive(Default)]
 struct Buffers {
     /// The rows before and after a step.
@@ -91,7 +93,7 @@ impl<'a> Board<'a> {
             turned,
             now: vec![Vector::ZERO; vectors],
             next: vec![Vector::ZERO; vectors],
-            buffers: Buffers::default(),
+            buffers: Mutex::default(),
         }
     }
 
@@ -136,21 +138,27 @@ impl<'a> Board<'a> {
         if self.boundary == Boundary::Torus {
             self.wrap_rows(steps);
         }
-        let (mut next, mut buffers) = (std::mem::take(&mut self.next), std::mem::take(&mut self.buffers));
+        let mut next = std::mem::take(&mut self.next);
         let cells = &mut next[self.margin * self.strips.stride..][..self.height * self.strips.stride];
         let chunk = self.chunk * self.strips.stride;
         let work = self.tiles.operations * (self.height * self.strips.vectors * steps) as f64;
-        let run = |buffers: &mut Buffers, (index, target): (usize, &mut [Vector])| {
+        let run = |(index, target): (usize, &mut [Vector])| {
             let start = index * self.chunk;
-            self.run_chunk(start..self.height.min(start + self.chunk), steps, target, buffers);
+            let mut buffers = self.buffers().pop().unwrap_or_default();
+            self.run_chunk(start..self.height.min(start + self.chunk), steps, target, &mut buffers);
+            self.buffers().push(buffers);
         };
         if work > THREAD_WORK && rayon::current_num_threads() > 1 {
-            cells.par_chunks_mut(chunk).enumerate().for_each_init(Buffers::default, run);
+            cells.par_chunks_mut(chunk).enumerate().for_each(run);
         } else {
-            cells.chunks_mut(chunk).enumerate().for_each(|part| run(&mut buffers, part));
-            self.buffers = buffers;
+            cells.chunks_mut(chunk).enumerate().for_each(run);
         }
         self.next = std::mem::replace(&mut self.now, next);
+    }
+
+    fn buffers(&self) -> MutexGuard<'_, Vec<Buffers>> {
+        // Nothing can go wrong while the list is locked.
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Copies the rows that lie beyond the edge of a torus.
@@ -176,7 +184,8 @@ impl<'a> Board<'a> {
             let around = steps - step;
             let range = self.around(&rows, around);
             let len = range.len();
-            // Rows are counted from `margin` rows above the chunk in a buffer, and above the board on it.
+            // On the board, rows are counted from the top of its margin; a buffer has such a margin above the
+            // chunk.
             let in_buffer = |row: usize| row - rows.start;
             let source = if step == 1 {
                 &self.now[(range.start - 1) * stride..]

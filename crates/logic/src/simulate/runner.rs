@@ -66,8 +66,8 @@ impl Runner {
         &self.live
     }
 
-    /// The operations that are computed for each cell, on average: less than the gates of the rule if rows
-    /// share what they have in common.
+    /// The operations that are computed for each cell, on average: fewer than the gates of the rule if rows, or
+    /// columns, share what they have in common.
     pub fn operations(&self) -> f64 {
         let [upright, turned] = &self.plain.rules;
         upright.operations.min(turned.operations)
