@@ -14,6 +14,8 @@ use std::arch::x86_64::{
     _mm256_srli_epi64, _mm256_storeu_si256, _mm256_xor_si256,
 };
 
+use std::cell::RefCell;
+
 use rayon::prelude::*;
 
 /// The rows that are walked down before the next column: they stay in the first-level cache.
@@ -22,6 +24,11 @@ const BAND: usize = 32;
 const MARGIN: usize = 8;
 /// The rows of a chunk.
 const CHUNK: usize = 192;
+
+thread_local! {
+    /// The rows before and after a step of a chunk.
+    static BUFFERS: RefCell<[Vec<u64>; 2]> = RefCell::default();
+}
 
 /// A torus whose width is a multiple of 256.
 pub struct Life {
@@ -80,15 +87,16 @@ impl Life {
         self.now.copy_within(height * stride..(height + MARGIN) * stride, 0);
         self.now.copy_within(MARGIN * stride..2 * MARGIN * stride, (height + MARGIN) * stride);
         let now = &self.now;
-        let run = |buffers: &mut [Vec<u64>; 2], (index, rows): (usize, &mut [u64])| {
-            run_chunk(&now[index * CHUNK * stride..], rows, stride, steps, buffers);
+        let run = |(index, rows): (usize, &mut [u64])| {
+            BUFFERS.with_borrow_mut(|buffers| {
+                run_chunk(&now[index * CHUNK * stride..], rows, stride, steps, buffers);
+            });
         };
         let cells = &mut self.next[MARGIN * stride..(height + MARGIN) * stride];
         if rayon::current_num_threads() > 1 {
-            cells.par_chunks_mut(CHUNK * stride).enumerate().for_each_init(Default::default, run);
+            cells.par_chunks_mut(CHUNK * stride).enumerate().for_each(run);
         } else {
-            let mut buffers = Default::default();
-            cells.chunks_mut(CHUNK * stride).enumerate().for_each(|part| run(&mut buffers, part));
+            cells.chunks_mut(CHUNK * stride).enumerate().for_each(run);
         }
         std::mem::swap(&mut self.now, &mut self.next);
     }
