@@ -1,4 +1,4 @@
-//! Circuits, automata and grids for the tests: random ones of every shape, and Life.
+//! Circuits, automata and grids for the tests: random ones of every shape.
 
 use crate::automaton::{Automaton, Boundary};
 use crate::circuit::{Circuit, Node};
@@ -102,7 +102,7 @@ fn filled(mut grid: Grid, fill: &[u64]) -> Grid {
 }
 
 /// A sequence of scattered numbers (splitmix64).
-fn numbers() -> impl Iterator<Item = u64> {
+pub(crate) fn numbers() -> impl Iterator<Item = u64> {
     (1u64..).map(|i| {
         let z = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -129,56 +129,6 @@ pub(crate) fn large(channels: usize, gates: usize) -> Automaton {
     let end = (9 * channels + gates) as u32;
     let outputs = (0..channels as u32).map(|channel| end - 1 - channel).collect();
     Automaton::new(channels, Boundary::Torus, Circuit::new(9 * channels, nodes, outputs).unwrap()).unwrap()
-}
-
-/// Gates on the nine inputs of one channel.
-struct Patch(Vec<Node>);
-
-impl Patch {
-    fn gate(&mut self, gate: Gate, a: u32, b: u32) -> u32 {
-        self.0.push(Node::new(gate, a, b));
-        8 + self.0.len() as u32
-    }
-
-    /// The sum and the carry of two bits.
-    fn half_adder(&mut self, a: u32, b: u32) -> (u32, u32) {
-        (self.gate(Gate::XOR, a, b), self.gate(Gate::AND, a, b))
-    }
-
-    /// The sum and the carry of three bits.
-    fn full_adder(&mut self, a: u32, b: u32, c: u32) -> (u32, u32) {
-        let (ab, carry_ab) = self.half_adder(a, b);
-        let (sum, carry_abc) = self.half_adder(ab, c);
-        (sum, self.gate(Gate::OR, carry_ab, carry_abc))
-    }
-}
-
-/// Conway's Life: adders count the eight neighbours; a cell lives with three, or with two if it lived.
-pub(crate) fn life(boundary: Boundary) -> Automaton {
-    let mut patch = Patch(Vec::new());
-    let (above, p) = patch.full_adder(0, 1, 2);
-    let (beside, q) = patch.half_adder(3, 5);
-    let (below, r) = patch.full_adder(6, 7, 8);
-    let (ones, s) = patch.full_adder(above, beside, below);
-    // The count is ones + 2 * (p + q + r + s): 2 or 3 if exactly one of the carries is 1.
-    let (pq, pq_both) = patch.half_adder(p, q);
-    let (rs, rs_both) = patch.half_adder(r, s);
-    let odd = patch.gate(Gate::XOR, pq, rs);
-    let many = patch.gate(Gate::OR, pq_both, rs_both);
-    let two_or_three = patch.gate(Gate::A_AND_NOT_B, odd, many);
-    let three_or_alive = patch.gate(Gate::OR, ones, 4);
-    let output = patch.gate(Gate::AND, two_or_three, three_or_alive);
-    Automaton::new(1, boundary, Circuit::new(9, patch.0, vec![output]).unwrap()).unwrap()
-}
-
-#[test]
-fn life_is_life() {
-    let life = life(Boundary::Torus).circuit;
-    for board in 0u32..512 {
-        let bits: Vec<bool> = (0..9).map(|k| board >> k & 1 == 1).collect();
-        let count = (board & !(1 << 4)).count_ones();
-        assert_eq!(life.eval(&bits).unwrap(), [count == 3 || count == 2 && bits[4]], "board {board:09b}");
-    }
 }
 
 /// Compares two circuits on all inputs if there are few, on scattered ones otherwise.

@@ -7,11 +7,12 @@
 //! | [`Circuit::simplify`] | wires, constants and inverters disappear into the gates that read them |
 //! | [`automaton`] | a circuit as the rule of a cellular automaton |
 //! | `cone` | what the observed channels depend on through time |
+//! | [`rules`] | automata that are known: Life |
 //! | [`grid`] | boards of cells as bit planes |
 //! | [`simulate`] | the bit-parallel simulator |
 //! | [`naive`] | its naive twin, cell by cell |
-//! | [`formats`] | files: JSON, BLIF, AIGER, Verilog, C, Rust, DOT, SVG |
-//! | `arbitrary` | random circuits, automata and grids for the tests, and Life |
+//! | [`formats`] | files: JSON, BLIF, AIGER, Verilog, C, Rust, WebAssembly, DOT, SVG |
+//! | `arbitrary` | random circuits, automata and grids for the tests |
 //!
 //! # Example
 //!
@@ -47,6 +48,7 @@ pub mod formats;
 pub mod gate;
 pub mod grid;
 pub mod naive;
+pub mod rules;
 mod simplify;
 pub mod simulate;
 

@@ -20,32 +20,37 @@ use crate::gate::{Gate, Unary};
 
 /// A signal or a constant, possibly inverted: `signal << 1 | inverted`. The constants are the two literals of
 /// a signal that no circuit has.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Literal(u32);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Literal(u32);
 
 impl Literal {
-    const FALSE: Literal = Literal(u32::MAX << 1);
-    const TRUE: Literal = Literal(u32::MAX);
+    pub const FALSE: Literal = Literal(u32::MAX << 1);
+    pub const TRUE: Literal = Literal(u32::MAX);
 
     /// The signal itself. Signals are below 2^30, see [`crate::circuit::MAX_SIGNALS`].
-    fn of(signal: u32) -> Literal {
+    pub fn of(signal: u32) -> Literal {
         Literal(signal << 1)
     }
 
-    fn signal(self) -> u32 {
+    pub fn signal(self) -> u32 {
         self.0 >> 1
     }
 
-    fn is_inverted(self) -> bool {
+    pub fn is_inverted(self) -> bool {
         self.0 & 1 == 1
     }
 
-    fn is_constant(self) -> bool {
+    pub fn is_constant(self) -> bool {
         self.0 >= Literal::FALSE.0
     }
 
-    fn not(self) -> Literal {
+    pub fn not(self) -> Literal {
         Literal(self.0 ^ 1)
+    }
+
+    /// The literal with another signal in place of its own; constants stay.
+    pub fn map_signal(self, rename: impl FnOnce(u32) -> u32) -> Literal {
+        if self.is_constant() { self } else { Literal(rename(self.signal()) << 1 | self.0 & 1) }
     }
 
     fn apply(self, function: Unary) -> Literal {
@@ -59,13 +64,13 @@ impl Literal {
 }
 
 /// What a gate turns out to be once its operands are literals.
-enum Reduced {
+pub(crate) enum Reduced {
     Literal(Literal),
     Gate(Node),
 }
 
 /// Resolves a gate that reads two literals.
-fn reduce(gate: Gate, a: Literal, b: Literal) -> Reduced {
+pub(crate) fn reduce(gate: Gate, a: Literal, b: Literal) -> Reduced {
     if a.is_constant() {
         return Reduced::Literal(b.apply(gate.with_a(a == Literal::TRUE)));
     }

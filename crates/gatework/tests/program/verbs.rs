@@ -81,6 +81,22 @@ fn evaluate_scores_every_protocol() {
 }
 
 #[test]
+fn bench_runs_a_network_natively_and_portably() {
+    let place = Place::new();
+    let result = place.json(&["bench", "circuits", "--only", "network-10k", "--seconds", "0.05"]);
+    assert_eq!(result["bench"], "circuits");
+    assert!(result["simd"].is_string());
+    let rows = result["results"].as_array().unwrap();
+    assert!(rows.iter().any(|row| row["native"] == false));
+    for row in rows {
+        assert_eq!((&row["name"], &row["gates"]), (&"network-10k".into(), &10_000.into()));
+        for key in ["threads", "ready_seconds", "first_result_seconds", "samples_per_second"] {
+            assert!(row[key].as_f64().unwrap() > 0.0, "{key} in {row}");
+        }
+    }
+}
+
+#[test]
 fn bench_reports_every_experiment_for_one_thread_and_all() {
     let place = Place::new();
     let result = place.json(&["bench", "automata", "--only", "game-of-life", "--seconds", "0.05"]);

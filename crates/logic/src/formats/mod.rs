@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn what_a_format_reads_and_writes_is_the_same_function() {
-        let life = arbitrary::life(Boundary::Torus);
+        let life = crate::rules::life(Boundary::Torus);
         for format in FORMATS.iter().filter(|format| format.can_write()) {
             let bytes = write(&life.clone().into(), format, &Options::default()).unwrap();
             match read(&bytes, format) {
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn grids_are_for_automata_and_formats_that_have_them() {
-        let life = Document::from(arbitrary::life(Boundary::Zeros));
+        let life = Document::from(crate::rules::life(Boundary::Zeros));
         let circuit = Document::Circuit(life.circuit().clone());
         let options = |height, width| Options { grid: Some([height, width]), ..Options::default() };
         for format in FORMATS.iter().filter(|format| format.can_write()) {

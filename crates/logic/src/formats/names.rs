@@ -157,8 +157,8 @@ pub fn ports(document: &Document) -> Ports {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arbitrary;
     use crate::automaton::Boundary;
+    use crate::rules;
     use proptest::prelude::*;
 
     const RULE: Rule = identifier("module _module");
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn neighbours_have_the_names_of_directions() {
-        let ports = ports(&arbitrary::life(Boundary::Torus).into());
+        let ports = ports(&rules::life(Boundary::Torus).into());
         let expected = ["c0_nw", "c0_n", "c0_ne", "c0_w", "c0", "c0_e", "c0_sw", "c0_s", "c0_se"];
         assert_eq!(
             (ports.inputs, ports.outputs),

@@ -146,6 +146,7 @@ mod tests {
     use crate::arbitrary;
     use crate::grid::Grid;
     use crate::naive::naive_step;
+    use crate::rules;
     use proptest::prelude::*;
 
     /// The bits of a grid in the order of the latches.
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn grids_without_end_are_refused() {
-        let life = arbitrary::life(Boundary::Torus);
+        let life = rules::life(Boundary::Torus);
         let message = Sequential::grid(&life, [usize::MAX, 2], 1).unwrap_err().to_string();
         assert!(message.starts_with("the circuit is too large for a grid:"), "{message}");
     }

@@ -1,4 +1,25 @@
-//! The simulator: an automaton compiled to operations on whole bit planes, 64 cells per word.
+//! Running circuits and automata on many samples and cells at once.
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | `executor` | [`Executor`]: a circuit on a batch of samples |
+//! | `straight` | from a circuit to a straight-line program of four operations |
+//! | `compiled` | a program bound to memory, run by one of the next two |
+//! | `portable` | an interpreter that works on blocks |
+//! | `native` | machine code, generated in memory |
+//!
+//! [`Runner`] steps large boards, 256 cells per instruction:
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | `runner` | [`Runner`]: an automaton on large boards |
+//! | `board` | a board, and several steps in one pass over it |
+//! | `tile` | the rule as a program for several rows, which share what they have in common |
+//! | `functions` | how to see that two values are the same |
+//! | `strips` | the layout of a board, in which neighbours need no shifts |
+//! | `bits` | strings of bits: windows, and rows turned into columns |
+//!
+//! [`Simulator`] steps small boards, 64 cells per word:
 //!
 //! | file | what is in it |
 //! |---|---|
@@ -10,9 +31,23 @@
 //! overwrite the grid at once. It then runs the whole program on one block of words after the other; the
 //! block is as long as lets all slots stay in the first-level cache.
 
+mod bits;
+mod board;
+mod compiled;
+mod executor;
+mod functions;
 mod kernels;
+mod native;
 mod neighbours;
+mod portable;
 mod program;
+mod runner;
+mod straight;
+mod strips;
+mod tile;
+
+pub use executor::{BatchError, Executor};
+pub use runner::Runner;
 
 use crate::automaton::{Automaton, AutomatonError};
 use crate::grid::{Grid, GridError};
@@ -27,7 +62,7 @@ const MIN_BLOCK: usize = 32;
 /// The most words of a block.
 const MAX_BLOCK: usize = 256;
 
-/// An automaton, ready to run.
+/// An automaton, ready to run. For large boards and many steps, see [`Runner`].
 ///
 /// Only what the observed channels depend on through time is computed. Channels that are not live (see
 /// [`Automaton::observe`]) keep their old content.
@@ -262,7 +297,7 @@ mod tests {
             let grid = arbitrary::scattered(1, height, width, 1);
             let masks = vec![vec![u64::MAX; grid.words_per_sample()]; 3];
             for boundary in [Boundary::Torus, Boundary::Zeros] {
-                check(&arbitrary::life(boundary), 1, &grid, &masks, 100);
+                check(&crate::rules::life(boundary), 1, &grid, &masks, 100);
             }
         }
     }
@@ -270,7 +305,7 @@ mod tests {
     #[test]
     fn stray_bits_beyond_the_cells_are_not_read() {
         for boundary in [Boundary::Torus, Boundary::Zeros] {
-            let mut simulator = Simulator::new(&arbitrary::life(boundary), 1).unwrap();
+            let mut simulator = Simulator::new(&crate::rules::life(boundary), 1).unwrap();
             for size in [3, 9] {
                 let mut clean = arbitrary::scattered(1, size, size, 1);
                 let mut dirty = clean.clone();
@@ -285,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_glider_flies() {
-        let mut simulator = Simulator::new(&arbitrary::life(Boundary::Torus), 1).unwrap();
+        let mut simulator = Simulator::new(&crate::rules::life(Boundary::Torus), 1).unwrap();
         let mut grid = Grid::new(1, 9, 9, 1).unwrap();
         for (y, x) in [(0, 1), (1, 2), (2, 0), (2, 1), (2, 2)] {
             grid.set(0, 0, y, x, true);
@@ -300,12 +335,12 @@ mod tests {
 
     #[test]
     fn misfits_are_errors() {
-        let mut simulator = Simulator::new(&arbitrary::life(Boundary::Torus), 1).unwrap();
+        let mut simulator = Simulator::new(&crate::rules::life(Boundary::Torus), 1).unwrap();
         let mut wide = Grid::new(1, 3, 3, 2).unwrap();
         assert_eq!(simulator.step(&mut wide), Err(GridError::Channels { automaton: 1, grid: 2 }));
         let mut grid = Grid::new(1, 9, 9, 1).unwrap();
         assert_eq!(simulator.step_masked(&mut grid, &[0]), Err(GridError::Mask { mask: 1, sample: 2 }));
-        let mut broken = arbitrary::life(Boundary::Torus);
+        let mut broken = crate::rules::life(Boundary::Torus);
         broken.channels = 2;
         assert!(Simulator::new(&broken, 1).is_err());
     }

@@ -202,12 +202,13 @@ mod tests {
     use crate::automaton::Boundary;
     use crate::circuit::Node;
     use crate::gate::Gate;
+    use crate::rules;
     use proptest::prelude::*;
 
     #[test]
     fn life_has_a_symbol_for_every_gate() {
-        let text = write(&arbitrary::life(Boundary::Torus).into(), &Options::default()).unwrap();
-        let gates = arbitrary::life(Boundary::Torus).circuit.simplify().nodes().len();
+        let text = write(&rules::life(Boundary::Torus).into(), &Options::default()).unwrap();
+        let gates = rules::life(Boundary::Torus).circuit.simplify().nodes().len();
         assert_eq!(text.matches("<title>").count(), gates);
         assert_eq!(text.matches("-fill\" cx").count(), 10);
     }

@@ -223,10 +223,10 @@ fn write_grid(text: &mut String, name: &str, automaton: &Automaton, [height, wid
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arbitrary;
     use crate::circuit::Node;
     use crate::formats;
     use crate::gate::Gate;
+    use crate::rules;
 
     #[test]
     fn a_circuit_is_a_module() {
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn an_automaton_is_a_rule_a_cell_and_a_grid() {
         let options = Options { name: Some("life".into()), grid: Some([5, 7]) };
-        let bytes = formats::write(&arbitrary::life(Boundary::Zeros).into(), &FORMAT, &options).unwrap();
+        let bytes = formats::write(&rules::life(Boundary::Zeros).into(), &FORMAT, &options).unwrap();
         let text = String::from_utf8(bytes).unwrap();
         for part in
             ["module life_rule (", "module life_cell (", "module life_grid #(", "parameter HEIGHT = 5,"]
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn grids_without_end_are_refused() {
         let options = Options { name: None, grid: Some([1 << 20, 1 << 20]) };
-        let error = write(&arbitrary::life(Boundary::Zeros).into(), &options).unwrap_err().to_string();
+        let error = write(&rules::life(Boundary::Zeros).into(), &options).unwrap_err().to_string();
         assert!(
             error.starts_with("the circuit is too large for Verilog: a grid of 1048576x1048576"),
             "{error}"

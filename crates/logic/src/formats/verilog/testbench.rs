@@ -152,7 +152,7 @@ fn write_end(text: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arbitrary;
+    use crate::rules;
 
     #[test]
     fn constants_have_their_width() {
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn few_inputs_are_tested_completely() {
-        let life = arbitrary::life(Boundary::Torus).circuit;
+        let life = rules::life(Boundary::Torus).circuit;
         assert_eq!(vectors(&life).len(), VECTORS);
         let small = Circuit::new(3, vec![], vec![0]).unwrap();
         assert_eq!(vectors(&small).len(), 8);
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn large_grids_are_tested_at_a_smaller_size() {
-        let life = arbitrary::life(Boundary::Torus);
+        let life = rules::life(Boundary::Torus);
         assert_eq!(tested_size(&life, [8, 9]), [8, 9]);
         assert_eq!(tested_size(&life, [1 << 12, 1 << 12]), [128, 128]);
     }

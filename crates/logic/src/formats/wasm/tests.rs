@@ -7,6 +7,7 @@ use crate::circuit::Node;
 use crate::gate::Gate;
 use crate::grid::Grid;
 use crate::naive::{naive_step, naive_step_masked};
+use crate::rules;
 use proptest::prelude::*;
 use wasmi::{Engine, Instance, Linker, Memory, Module, Store};
 
@@ -137,7 +138,7 @@ fn fire_mask(grid: &Grid, seed: u32, step: u32, rate: u32) -> Vec<u64> {
 #[test]
 fn life_on_boards_around_the_width_of_a_block() {
     for boundary in [Boundary::Torus, Boundary::Zeros] {
-        let life = arbitrary::life(boundary);
+        let life = rules::life(boundary);
         let mut machine = Machine::new(&automaton_to_wasm(&life, 1).unwrap());
         for (height, width) in [(1, 1), (1, 2), (2, 1), (3, 7), (5, 8), (4, 63), (4, 64), (3, 65), (2, 127)]
             .into_iter()
@@ -204,7 +205,7 @@ fn dead_channels_have_no_plane() {
 
 #[test]
 fn impossible_sizes_are_refused_and_leave_nothing_to_step() {
-    let mut machine = Machine::new(&automaton_to_wasm(&arbitrary::life(Boundary::Torus), 1).unwrap());
+    let mut machine = Machine::new(&automaton_to_wasm(&rules::life(Boundary::Torus), 1).unwrap());
     for (height, width) in [(0, 5), (5, 0), (-1, 5), (5, 40_000), (i32::MIN, 1)] {
         assert_eq!(machine.ask("init", (height, width)), 0, "{height}x{width}");
         machine.tell("step", 3);
@@ -241,7 +242,7 @@ fn what_has_no_module_is_an_error() {
     assert!(check_size(MAX_OPERATIONS + 1).unwrap_err().to_string().ends_with("minimise it first"));
     let wide = Circuit::new(1 << 24, vec![], vec![0]).unwrap();
     assert_eq!(circuit_to_wasm(&wide), Err(WasmError::TooLarge { operations: (1 << 24) + 1 }));
-    let broken = Automaton { channels: 2, ..arbitrary::life(Boundary::Torus) };
+    let broken = Automaton { channels: 2, ..rules::life(Boundary::Torus) };
     assert!(matches!(automaton_to_wasm(&broken, 1), Err(WasmError::Automaton(_))));
 }
 

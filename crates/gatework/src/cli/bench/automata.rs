@@ -1,66 +1,40 @@
-//! `gatework bench`: how fast Gatework is on this machine.
+//! `gatework bench automata`: one update of each built-in experiment.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use clap::{Args, Subcommand};
+use clap::Args;
 use gatework_engine::kernel;
 use gatework_learn::automata::experiment::{BUILT_IN, Loaded};
 use gatework_learn::automata::task::{AutomatonTask, StepTimes};
 use gatework_learn::train::Task;
 use serde_json::{Value, json};
 
-use super::train::settings;
-
-/// Measure how fast Gatework is on this machine
-#[derive(Debug, Args)]
-pub struct Bench {
-    #[command(subcommand)]
-    what: What,
-}
-
-#[derive(Debug, Subcommand)]
-enum What {
-    /// One update of each built-in experiment: forward, backward, optimiser, hard loss
-    Automata(Automata),
-}
+use crate::cli;
+use crate::cli::train::settings;
 
 #[derive(Debug, Args)]
-struct Automata {
+pub struct Automata {
     /// Only these experiments
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Seconds to measure each row
-    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = parse_seconds)]
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = super::parse_seconds)]
     seconds: f64,
     /// Most threads to measure [default: all]
-    #[arg(long, value_name = "N", value_parser = super::parse_threads)]
+    #[arg(long, value_name = "N", value_parser = cli::parse_threads)]
     threads: Option<usize>,
     /// Print one JSON object on stdout
     #[arg(long)]
     json: bool,
 }
 
-impl Bench {
-    pub fn run(&self) -> anyhow::Result<()> {
-        match &self.what {
-            What::Automata(automata) => automata.run(),
-        }
-    }
-}
-
-/// Parses a time to measure.
-fn parse_seconds(text: &str) -> Result<f64, String> {
-    let seconds: Option<f64> = text.parse().ok().filter(|s| *s > 0.0 && *s <= 3600.0);
-    seconds.ok_or_else(|| "a number of seconds above 0 and at most 3600".into())
-}
-
 /// Updates before measuring: gates have left their start, caches and threads are warm.
 const WARM_UP: u64 = 10;
 
 impl Automata {
-    fn run(&self) -> anyhow::Result<()> {
-        let all = super::threads(self.threads);
+    pub fn run(&self) -> anyhow::Result<()> {
+        let all = cli::threads(self.threads);
         let thread_counts = if all > 1 { vec![1, all] } else { vec![1] };
         let names: Vec<String> = if self.only.is_empty() {
             BUILT_IN.iter().map(|(name, _)| (*name).to_string()).collect()
@@ -89,9 +63,7 @@ impl Automata {
             }
         }
         if self.json {
-            super::print_json(
-                &json!({ "bench": "automata", "simd": kernel::simd_name(), "results": results }),
-            );
+            cli::print_json(&json!({ "bench": "automata", "simd": kernel::simd_name(), "results": results }));
         }
         Ok(())
     }

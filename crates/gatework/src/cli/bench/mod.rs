@@ -1,0 +1,36 @@
+//! `gatework bench`: how fast Gatework is on this machine. One file a benchmark.
+
+mod automata;
+mod circuits;
+
+use clap::{Args, Subcommand};
+
+/// Measure how fast Gatework is on this machine
+#[derive(Debug, Args)]
+pub struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// One update of each built-in experiment: forward, backward, optimiser, hard loss
+    Automata(automata::Automata),
+    /// Circuits at work: Life beside a version written by hand, a large rule, networks of up to a million gates
+    Circuits(circuits::Circuits),
+}
+
+impl Bench {
+    pub fn run(&self) -> anyhow::Result<()> {
+        match &self.what {
+            What::Automata(automata) => automata.run(),
+            What::Circuits(circuits) => circuits.run(),
+        }
+    }
+}
+
+/// Parses a time to measure.
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds: Option<f64> = text.parse().ok().filter(|s| *s > 0.0 && *s <= 3600.0);
+    seconds.ok_or_else(|| "a number of seconds above 0 and at most 3600".into())
+}

@@ -1,0 +1,200 @@
+//! A straight-line program bound to memory: it reads its inputs and writes its outputs at fixed offsets, and
+//! then does the same one vector further, as often as it is told.
+//!
+//! ```text
+//! for k in 0..count:
+//!     output[o] at target[outputs[o] + k] = program(input[i] at source[inputs[i] + k], ...)
+//! ```
+//!
+//! With samples side by side this runs a circuit on a batch; with the rows of a board in memory it runs the
+//! rule of an automaton along a row. It is native code where there is a generator for the machine, and
+//! interpreted elsewhere.
+
+use super::native::Native;
+use super::portable::Portable;
+use super::straight::Straight;
+
+/// 256 cells or samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C, align(32))]
+pub(super) struct Vector(pub [u64; 4]);
+
+impl Vector {
+    pub const WORDS: usize = 4;
+    pub const ZERO: Vector = Vector([0; 4]);
+    pub const ONES: Vector = Vector([u64::MAX; 4]);
+
+    /// Applies a function of words to two vectors.
+    #[expect(clippy::inline_always, reason = "it must be compiled for the caller's instruction set")]
+    #[inline(always)]
+    pub fn zip(self, other: Vector, f: impl Fn(u64, u64) -> u64) -> Vector {
+        Vector(std::array::from_fn(|i| f(self.0[i], other.0[i])))
+    }
+}
+
+/// Where a program finds its inputs and puts its outputs, in vectors.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    pub inputs: Vec<u32>,
+    pub outputs: Vec<u32>,
+}
+
+/// A program that is ready to run.
+#[derive(Clone, Debug)]
+pub(super) struct Compiled {
+    backend: Backend,
+    /// The vectors that one turn may touch.
+    source_extent: usize,
+    target_extent: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Backend {
+    Native(Native),
+    Portable(Portable),
+}
+
+/// How a program is to be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// By native code, where the machine can.
+    Native,
+    /// By the interpreter.
+    Portable,
+}
+
+impl Compiled {
+    pub fn new(program: &Straight, layout: &Layout, mode: Mode) -> Compiled {
+        let extent = |offsets: &[u32]| offsets.iter().max().map_or(0, |&last| last as usize + 1);
+        let native = if mode == Mode::Native { Native::new(program, layout) } else { None };
+        let backend = match native {
+            Some(native) => Backend::Native(native),
+            None => Backend::Portable(Portable::new(program, layout)),
+        };
+        let (source_extent, target_extent) = (extent(&layout.inputs), extent(&layout.outputs));
+        Compiled { backend, source_extent, target_extent }
+    }
+
+    /// Whether this is native code.
+    pub fn is_native(&self) -> bool {
+        matches!(self.backend, Backend::Native(_))
+    }
+
+    /// Runs the program `count` times, each time one vector further. Panics if the slices are too short, as
+    /// indexing does.
+    pub fn run(&self, source: &[Vector], target: &mut [Vector], count: usize, scratch: &mut Vec<Vector>) {
+        if count == 0 {
+            return;
+        }
+        // A program without inputs, or without outputs, touches nothing on that side.
+        let fits = |extent: usize, len: usize| extent == 0 || extent + count - 1 <= len;
+        assert!(fits(self.source_extent, source.len()), "the source is too short");
+        assert!(fits(self.target_extent, target.len()), "the target is too short");
+        match &self.backend {
+            Backend::Native(native) => native.run(source, target, count, scratch),
+            Backend::Portable(portable) => portable.run(source, target, count, scratch),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arbitrary;
+    use crate::circuit::{Circuit, Node};
+    use crate::gate::Gate;
+    use proptest::prelude::*;
+
+    /// Runs a circuit on scattered samples and compares every bit with the naive evaluation.
+    fn check(circuit: &Circuit, mode: Mode, count: usize) {
+        let (inputs, outputs) = (circuit.inputs(), circuit.outputs().len());
+        // A gap of two vectors between inputs, and of one between outputs.
+        let layout = Layout {
+            inputs: (0..inputs).map(|i| (i * (count + 2)) as u32).collect(),
+            outputs: (0..outputs).map(|i| (i * (count + 1)) as u32).collect(),
+        };
+        let mut words = arbitrary::numbers();
+        let mut vector = || Vector(std::array::from_fn(|_| words.next().unwrap_or_default()));
+        let source: Vec<Vector> = (0..inputs * (count + 2)).map(|_| vector()).collect();
+        let filler = Vector([0xabcd; 4]);
+        let mut target = vec![filler; outputs * (count + 1)];
+        let compiled = Compiled::new(&Straight::new(circuit), &layout, mode);
+        let mut scratch = Vec::new();
+        compiled.run(&source, &mut target, count, &mut scratch);
+        let bit = |vector: Vector, at: usize| vector.0[at / 64] >> (at % 64) & 1 == 1;
+        for k in 0..count {
+            for at in [0, 1, 63, 64, 200, 255] {
+                let bits: Vec<bool> = (0..inputs).map(|i| bit(source[i * (count + 2) + k], at)).collect();
+                let results: Vec<bool> = (0..outputs).map(|i| bit(target[i * (count + 1) + k], at)).collect();
+                assert!(results == circuit.eval(&bits).unwrap(), "vector {k}, bit {at}");
+            }
+        }
+        assert!((0..outputs).all(|i| target[i * (count + 1) + count] == filler), "wrote beyond its range");
+    }
+
+    fn check_both(circuit: &Circuit, count: usize) {
+        check(circuit, Mode::Portable, count);
+        check(circuit, Mode::Native, count);
+    }
+
+    proptest! {
+        #[test]
+        fn programs_compute_their_circuits(circuit in arbitrary::circuit(0..=9, 80), count in 1usize..5) {
+            check_both(&circuit, count);
+        }
+
+        #[test]
+        fn many_live_values_are_spilled(circuit in arbitrary::circuit(30..=60, 400), count in 1usize..4) {
+            check_both(&circuit, count);
+        }
+    }
+
+    #[test]
+    fn the_code_generator_is_used_where_it_can_be() {
+        let compiled = Compiled::new(
+            &Straight::new(&Circuit::new(1, vec![], vec![0]).unwrap()),
+            &Layout { inputs: vec![0], outputs: vec![0] },
+            Mode::Native,
+        );
+        #[cfg(target_arch = "x86_64")]
+        assert_eq!(compiled.is_native(), std::is_x86_feature_detected!("avx2"));
+        #[cfg(not(target_arch = "x86_64"))]
+        assert!(!compiled.is_native());
+    }
+
+    #[test]
+    fn odd_shapes_run() {
+        let circuit = |inputs, nodes, outputs| Circuit::new(inputs, nodes, outputs).unwrap();
+        check_both(&circuit(0, vec![], vec![]), 3);
+        check_both(&circuit(1, vec![], vec![0, 0]), 3);
+        check_both(
+            &circuit(0, vec![Node::new(Gate::TRUE, 0, 0), Node::new(Gate::FALSE, 0, 0)], vec![0, 1]),
+            3,
+        );
+        check_both(&circuit(2, vec![Node::new(Gate::NOT_A, 0, 0)], vec![2, 1, 0, 2]), 3);
+    }
+
+    #[test]
+    fn deep_chains_run() {
+        let node = |i: u32| Node::new(Gate::ALL[1 + i as usize % 14], 3 + i - 1, i % 3);
+        let nodes = (0..5000).map(node).collect();
+        check_both(&Circuit::new(3, nodes, vec![5002]).unwrap(), 2);
+    }
+
+    #[test]
+    fn wide_networks_run() {
+        // More than 2^15 values are alive at a time, so displacements need 32 bits.
+        let width = 40_000;
+        let gates = [Gate::XOR, Gate::NAND, Gate::OR, Gate::A_AND_NOT_B, Gate::XNOR, Gate::NOR];
+        let mut nodes = Vec::new();
+        for (layer, n) in arbitrary::numbers().take(3).enumerate() {
+            let (stride, start) = (n as u32 % 10_000 * 2 + 1, layer as u32 * width);
+            let node = |i: u32| {
+                Node::new(gates[i as usize % 6], start + i, start + (i.wrapping_mul(stride) + 7) % width)
+            };
+            nodes.extend((0..width).map(node));
+        }
+        let outputs = (3 * width..4 * width).collect();
+        check_both(&Circuit::new(width as usize, nodes, outputs).unwrap(), 1);
+    }
+}

@@ -1,0 +1,251 @@
+//! The executor: a circuit on a batch of samples, 256 of them per instruction.
+//!
+//! A batch is cut into blocks. The inputs of a block are copied side by side, the program runs on them, and
+//! its outputs are copied back; everything in between stays in the cache. Large batches are shared out among
+//! the threads of the current pool, block by block, so the result does not depend on their number.
+
+use super::compiled::{Compiled, Layout, Mode, Vector};
+use super::straight::Straight;
+use crate::circuit::Circuit;
+use rayon::prelude::*;
+use thiserror::Error;
+
+/// The bytes that the inputs and outputs of a block should fit in.
+const BLOCK_BYTES: usize = 1 << 18;
+/// The least vectors of a block: the interpreter wants a few.
+const MIN_BLOCK: usize = 4;
+/// The most vectors of a block.
+const MAX_BLOCK: usize = 32;
+/// Operations on vectors that are worth a thread: some hundred microseconds.
+const THREAD_WORK: usize = 1 << 20;
+
+/// A circuit, ready to run on many samples at once.
+///
+/// Inputs and outputs are words of 64 samples, signal after signal: bit `s % 64` of word
+/// `signal * words + s / 64` is the value of a signal in sample `s`, with `words = samples.div_ceil(64)`.
+///
+/// ```
+/// use gatework_logic::{Circuit, Gate, Node, simulate::Executor};
+///
+/// let adder = Circuit::new(2, vec![Node::new(Gate::XOR, 0, 1), Node::new(Gate::AND, 0, 1)], vec![2, 3])?;
+/// // Four samples: 0 + 0, 1 + 0, 0 + 1 and 1 + 1.
+/// let mut outputs = [0; 2];
+/// Executor::new(&adder).run(4, &[0b1010, 0b1100], &mut outputs)?;
+/// assert_eq!(outputs, [0b0110, 0b1000]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Executor {
+    inputs: usize,
+    outputs: usize,
+    operations: usize,
+    compiled: Compiled,
+    /// The vectors of a block.
+    block: usize,
+}
+
+/// Why a batch does not fit a circuit.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{samples} samples of {signals} {port}s are {expected} words, but there are {given}")]
+pub struct BatchError {
+    /// `input` or `output`.
+    pub port: &'static str,
+    /// The number of samples.
+    pub samples: usize,
+    /// The number of inputs or outputs.
+    pub signals: usize,
+    /// The words that are needed.
+    pub expected: usize,
+    /// The words that were given.
+    pub given: usize,
+}
+
+impl Executor {
+    /// Compiles a circuit: to native code where that is possible.
+    pub fn new(circuit: &Circuit) -> Executor {
+        Executor::with_mode(circuit, Mode::Native)
+    }
+
+    /// Compiles a circuit for the interpreter, which runs everywhere.
+    pub fn portable(circuit: &Circuit) -> Executor {
+        Executor::with_mode(circuit, Mode::Portable)
+    }
+
+    fn with_mode(circuit: &Circuit, mode: Mode) -> Executor {
+        let (inputs, outputs) = (circuit.inputs(), circuit.outputs().len());
+        let fitting = BLOCK_BYTES / ((inputs + outputs).max(1) * size_of::<Vector>());
+        let block = fitting.clamp(MIN_BLOCK, MAX_BLOCK);
+        let offsets = |signals: usize| (0..signals).map(|signal| (signal * block) as u32).collect();
+        let layout = Layout { inputs: offsets(inputs), outputs: offsets(outputs) };
+        let program = Straight::new(circuit);
+        let compiled = Compiled::new(&program, &layout, mode);
+        Executor { inputs, outputs, operations: program.operations(), compiled, block }
+    }
+
+    /// Whether this is native code.
+    pub fn is_native(&self) -> bool {
+        self.compiled.is_native()
+    }
+
+    /// The number of operations that are computed for each sample.
+    pub fn operations(&self) -> usize {
+        self.operations
+    }
+
+    /// Runs a batch. The unused bits of the last words of the inputs do not matter; those of the outputs
+    /// become 0.
+    pub fn run(&self, samples: usize, inputs: &[u64], outputs: &mut [u64]) -> Result<(), BatchError> {
+        let words = samples.div_ceil(64);
+        check("input", samples, self.inputs, inputs.len())?;
+        check("output", samples, self.outputs, outputs.len())?;
+        if words == 0 || self.outputs == 0 {
+            return Ok(());
+        }
+        let batch = Batch { words, inputs, tail: u64::MAX >> (samples.wrapping_neg() % 64) };
+        let block_words = self.block * Vector::WORDS;
+        let blocks_per_thread =
+            THREAD_WORK.div_ceil(self.block * (self.operations + self.inputs + self.outputs));
+        let part_words = block_words * blocks_per_thread.max(1);
+        let mut parts: Vec<Vec<&mut [u64]>> = Vec::new();
+        parts.resize_with(words.div_ceil(part_words), || Vec::with_capacity(self.outputs));
+        for row in outputs.chunks_exact_mut(words) {
+            for (part, chunk) in parts.iter_mut().zip(row.chunks_mut(part_words)) {
+                part.push(chunk);
+            }
+        }
+        let run = |(index, mut rows): (usize, Vec<&mut [u64]>)| {
+            let mut frame = Frame::new(self);
+            for offset in (0..part_words.min(words - index * part_words)).step_by(block_words) {
+                self.run_block(&batch, index * part_words + offset, offset, &mut rows, &mut frame);
+            }
+        };
+        if parts.len() > 1 {
+            parts.into_par_iter().enumerate().for_each(run);
+        } else {
+            parts.into_iter().enumerate().for_each(run);
+        }
+        Ok(())
+    }
+
+    /// Runs the block that begins at `start` in the batch and at `offset` in the rows of a part.
+    fn run_block(
+        &self,
+        batch: &Batch<'_>,
+        start: usize,
+        offset: usize,
+        rows: &mut [&mut [u64]],
+        frame: &mut Frame,
+    ) {
+        let len = (self.block * Vector::WORDS).min(batch.words - start);
+        let input_rows = batch.inputs.chunks_exact(batch.words);
+        for (row, vectors) in input_rows.zip(frame.source.chunks_exact_mut(self.block)) {
+            for (words, vector) in row[start..start + len].chunks(Vector::WORDS).zip(vectors) {
+                vector.0[..words.len()].copy_from_slice(words);
+            }
+        }
+        let count = len.div_ceil(Vector::WORDS);
+        self.compiled.run(&frame.source, &mut frame.target, count, &mut frame.scratch);
+        for (row, vectors) in rows.iter_mut().zip(frame.target.chunks_exact(self.block)) {
+            let row = &mut row[offset..offset + len];
+            for (words, vector) in row.chunks_mut(Vector::WORDS).zip(vectors) {
+                words.copy_from_slice(&vector.0[..words.len()]);
+            }
+            if start + len == batch.words {
+                row[len - 1] &= batch.tail;
+            }
+        }
+    }
+}
+
+/// Whether a slice has the words of a batch.
+fn check(port: &'static str, samples: usize, signals: usize, given: usize) -> Result<(), BatchError> {
+    let expected = samples.div_ceil(64).saturating_mul(signals);
+    if given == expected { Ok(()) } else { Err(BatchError { port, samples, signals, expected, given }) }
+}
+
+/// The samples to run on.
+struct Batch<'a> {
+    /// The words of a signal.
+    words: usize,
+    inputs: &'a [u64],
+    /// The used bits of the last word.
+    tail: u64,
+}
+
+/// The memory of one block.
+struct Frame {
+    source: Vec<Vector>,
+    target: Vec<Vector>,
+    scratch: Vec<Vector>,
+}
+
+impl Frame {
+    fn new(executor: &Executor) -> Frame {
+        let vectors = |signals| vec![Vector::ZERO; signals * executor.block];
+        Frame { source: vectors(executor.inputs), target: vectors(executor.outputs), scratch: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arbitrary;
+    use crate::circuit::Node;
+    use crate::gate::Gate;
+    use proptest::prelude::*;
+
+    /// Compares a batch of scattered samples with the naive evaluation, at `stride` samples' distance.
+    fn check_batch(circuit: &Circuit, executor: &Executor, samples: usize, stride: usize) {
+        let words = samples.div_ceil(64);
+        let inputs: Vec<u64> = arbitrary::numbers().take(words * circuit.inputs()).collect();
+        let mut outputs = vec![u64::MAX; words * circuit.outputs().len()];
+        executor.run(samples, &inputs, &mut outputs).unwrap();
+        let bit = |words_of: &[u64], signal, s: usize| words_of[signal * words + s / 64] >> (s % 64) & 1 == 1;
+        for s in (0..samples).step_by(stride).chain(samples.checked_sub(1)) {
+            let bits: Vec<bool> = (0..circuit.inputs()).map(|i| bit(&inputs, i, s)).collect();
+            let results: Vec<bool> = (0..circuit.outputs().len()).map(|o| bit(&outputs, o, s)).collect();
+            assert_eq!(results, circuit.eval(&bits).unwrap(), "sample {s}");
+        }
+        for row in outputs.chunks_exact(words.max(1)) {
+            assert!((samples..words * 64).all(|s| !bit(row, 0, s)), "unused bits are 0");
+        }
+    }
+
+    fn both(circuit: &Circuit) -> [Executor; 2] {
+        [Executor::new(circuit), Executor::portable(circuit)]
+    }
+
+    proptest! {
+        #[test]
+        fn batches_of_any_length_are_the_naive_evaluation(
+            circuit in arbitrary::circuit(0..=8, 60),
+            samples in prop_oneof![0usize..3, 60usize..70, 250usize..260, 0usize..1100],
+        ) {
+            for executor in both(&circuit) {
+                check_batch(&circuit, &executor, samples, 1);
+            }
+        }
+    }
+
+    #[test]
+    fn batches_of_many_parts_are_the_naive_evaluation() {
+        let gate = |i: u32| if i.is_multiple_of(3) { Gate::NAND } else { Gate::XOR };
+        let nodes =
+            (0..2000).map(|i| Node::new(gate(i), if i == 0 { 0 } else { 7 + i }, i * 5 % 8)).collect();
+        let circuit = Circuit::new(8, nodes, vec![2007, 1500]).unwrap();
+        for executor in both(&circuit) {
+            let part = THREAD_WORK / executor.operations() * 256;
+            check_batch(&circuit, &executor, 2 * part + 77, 9973);
+        }
+    }
+
+    #[test]
+    fn misfits_are_errors() {
+        let executor = Executor::new(&Circuit::new(2, vec![], vec![1]).unwrap());
+        let error = executor.run(65, &[0; 3], &mut [0; 2]).unwrap_err();
+        assert_eq!(error.to_string(), "65 samples of 2 inputs are 4 words, but there are 3");
+        let error = executor.run(64, &[0; 2], &mut []).unwrap_err();
+        assert_eq!((error.port, error.expected, error.given), ("output", 1, 0));
+        assert!(executor.run(usize::MAX, &[], &mut []).is_err());
+    }
+}

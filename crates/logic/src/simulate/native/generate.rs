@@ -1,0 +1,247 @@
+//! From a program to instructions: sixteen registers, and memory for what does not fit.
+//!
+//! The program is straight-line code, so it is known when each value is used next. One pass over it keeps
+//! values in registers; when one is needed and all are taken, the value that is used furthest in the future
+//! makes room (Belady's rule), and is written to scratch memory unless it is in memory already. An operand
+//! that is only in memory is read from there by the instruction that needs it. The time is linear in the
+//! number of instructions.
+
+use super::encode::{Assembler, Base, Opcode, Operand, Register, VPAND, VPANDN, VPOR, VPXOR};
+use crate::simplify::Literal;
+use crate::simulate::compiled::{Layout, Vector};
+use crate::simulate::straight::{Instruction, NEVER, Operation, Step, Straight, Uses};
+
+/// Machine code, and the vectors of scratch memory that it needs.
+pub(super) struct Generated {
+    pub code: Vec<u8>,
+    pub scratch: usize,
+}
+
+/// Generates `extern "sysv64" fn(source, target, scratch, count)`, which runs the program `count` times (at
+/// least once), each time one vector further. `None` if an offset is too large for an instruction.
+pub(super) fn generate(program: &Straight, layout: &Layout) -> Option<Generated> {
+    let last = layout.inputs.iter().chain(&layout.outputs).max().copied().unwrap_or(0) as usize;
+    displacement(last.max(program.values()))?;
+    let uses = Uses::new(program);
+    let mut generator = Generator::new(program, layout);
+    for (&instruction, &again) in program.instructions.iter().zip(&uses.again) {
+        match instruction {
+            Instruction::Compute(step) => generator.compute(step, again, &uses.first),
+            Instruction::Store { literal, output } => {
+                generator.output(literal, layout.outputs[output as usize], again[0]);
+            }
+        }
+    }
+    generator.assembler.end_loop()?;
+    Some(Generated { code: generator.assembler.bytes, scratch: generator.slots as usize })
+}
+
+/// Vectors as bytes.
+fn displacement(vectors: usize) -> Option<i32> {
+    i32::try_from(vectors * size_of::<Vector>()).ok()
+}
+
+const REGISTERS: usize = 16;
+/// No value, no register or no slot.
+const NONE: u32 = u32::MAX;
+
+struct Generator<'a> {
+    assembler: Assembler,
+    layout: &'a Layout,
+    /// The register of each value, or [`NONE`].
+    register: Vec<u32>,
+    /// The slot in scratch memory of each value, or [`NONE`]. Inputs are in the source.
+    slot: Vec<u32>,
+    /// The value in each register, or [`NONE`], and when it is used next.
+    held: [u32; REGISTERS],
+    next: [u32; REGISTERS],
+    free_slots: Vec<u32>,
+    slots: u32,
+    /// The number of values so far.
+    values: u32,
+}
+
+impl<'a> Generator<'a> {
+    fn new(program: &Straight, layout: &'a Layout) -> Generator<'a> {
+        // Most instructions take 4 to 8 bytes.
+        let bytes = Vec::with_capacity(program.instructions.len() * 10 + 64);
+        Generator {
+            assembler: Assembler { bytes },
+            layout,
+            register: vec![NONE; program.values()],
+            slot: vec![NONE; program.values()],
+            held: [NONE; REGISTERS],
+            next: [NEVER; REGISTERS],
+            free_slots: Vec::new(),
+            slots: 0,
+            values: program.inputs as u32,
+        }
+    }
+
+    fn compute(&mut self, step: Step, again: [u32; 2], first: &[u32]) {
+        let opcode = opcode(step.operation);
+        let [mut a, mut b] = [(step.a, again[0]), (step.b, again[1])];
+        // The first operand must be in a register, the second one need not. Of two in memory, the one that is
+        // used again sooner had better be in a register.
+        if step.operation != Operation::AndNot && self.rank(b) < self.rank(a) {
+            (a, b) = (b, a);
+        }
+        let left = self.in_register(a, b.0);
+        let right = self.operand(b);
+        // The result may take the register of an operand, and what makes room for it may be an operand too; but
+        // an operand's place in memory must not be overwritten before it is read.
+        self.release_register(a);
+        self.release_register(b);
+        let out = self.take_register(NONE);
+        self.assembler.operate(opcode, out, left, right);
+        self.release_slot(a);
+        self.release_slot(b);
+        let value = self.values;
+        self.values += 1;
+        self.hold(out, value, first[value as usize]);
+    }
+
+    /// Which operand should be the first one: lower is better.
+    fn rank(&self, (value, again): (u32, u32)) -> u64 {
+        let in_memory = self.register[value as usize] == NONE;
+        u64::from(in_memory) << 32 | u64::from(again)
+    }
+
+    fn output(&mut self, literal: Literal, offset: u32, again: u32) {
+        let displacement = (offset as usize * size_of::<Vector>()) as i32;
+        if literal.is_constant() || literal.is_inverted() {
+            let keep = if literal.is_constant() { NONE } else { self.register[literal.signal() as usize] };
+            let register = self.take_register(keep);
+            if literal == Literal::FALSE {
+                self.assembler.zeros(register);
+            } else {
+                self.assembler.ones(register);
+            }
+            if !literal.is_constant() {
+                let operand = self.location(literal.signal());
+                self.assembler.operate(VPXOR, register, register, operand);
+                self.release_register((literal.signal(), again));
+                self.release_slot((literal.signal(), again));
+            }
+            self.assembler.store(Base::Target, displacement, register);
+        } else {
+            let register = self.in_register((literal.signal(), again), NONE);
+            self.assembler.store(Base::Target, displacement, register);
+            self.release_register((literal.signal(), again));
+            self.release_slot((literal.signal(), again));
+        }
+    }
+
+    /// The register of a value, loaded if need be, without driving out `other`.
+    fn in_register(&mut self, (value, again): (u32, u32), other: u32) -> Register {
+        let register = self.register[value as usize];
+        if register != NONE {
+            return register as Register;
+        }
+        let keep = if other == NONE { NONE } else { self.register[other as usize] };
+        let register = self.take_register(keep);
+        self.load(register, value, again);
+        register
+    }
+
+    /// A value as a second operand: its register, or memory. It is loaded if it is used again and a register
+    /// is free.
+    fn operand(&mut self, (value, again): (u32, u32)) -> Operand {
+        let wanted = self.register[value as usize] == NONE && again != NEVER;
+        if let Some(register) = self.free_register().filter(|_| wanted) {
+            self.load(register, value, again);
+        }
+        self.location(value)
+    }
+
+    fn load(&mut self, register: Register, value: u32, next: u32) {
+        if let Operand::Memory { base, displacement } = self.memory(value) {
+            self.assembler.load(register, base, displacement);
+        }
+        self.hold(register, value, next);
+    }
+
+    /// Where a value is, a register if possible.
+    fn location(&self, value: u32) -> Operand {
+        match self.register[value as usize] {
+            NONE => self.memory(value),
+            register => Operand::Register(register as Register),
+        }
+    }
+
+    /// The place of a value in memory.
+    fn memory(&self, value: u32) -> Operand {
+        let (base, offset) = match self.layout.inputs.get(value as usize) {
+            Some(&offset) => (Base::Source, offset),
+            None => (Base::Scratch, self.slot[value as usize]),
+        };
+        Operand::Memory { base, displacement: (offset as usize * size_of::<Vector>()) as i32 }
+    }
+
+    fn hold(&mut self, register: Register, value: u32, next: u32) {
+        self.held[usize::from(register)] = value;
+        self.next[usize::from(register)] = next;
+        self.register[value as usize] = u32::from(register);
+    }
+
+    /// Notes a use: a value that is never used again gives up its register.
+    fn release_register(&mut self, (value, again): (u32, u32)) {
+        let register = self.register[value as usize];
+        if register != NONE {
+            self.next[register as usize] = again;
+            if again == NEVER {
+                self.held[register as usize] = NONE;
+                self.register[value as usize] = NONE;
+            }
+        }
+    }
+
+    /// Notes a use: a value that is never used again gives up its slot.
+    fn release_slot(&mut self, (value, again): (u32, u32)) {
+        let slot = self.slot[value as usize];
+        if again == NEVER && slot != NONE {
+            self.free_slots.push(slot);
+        }
+    }
+
+    fn free_register(&self) -> Option<Register> {
+        self.held.iter().position(|&value| value == NONE).map(|register| register as Register)
+    }
+
+    /// A register to write to, but not `keep`.
+    fn take_register(&mut self, keep: u32) -> Register {
+        if let Some(register) = self.free_register() {
+            return register;
+        }
+        let candidates = (0..REGISTERS).filter(|&register| register as u32 != keep);
+        let victim = candidates.max_by_key(|&register| self.next[register]).unwrap_or(0);
+        self.evict(victim as Register);
+        victim as Register
+    }
+
+    /// Empties a register, after saving its value if it is nowhere else.
+    fn evict(&mut self, register: Register) {
+        let value = self.held[usize::from(register)];
+        let is_input = (value as usize) < self.layout.inputs.len();
+        if !is_input && self.slot[value as usize] == NONE {
+            let slot = self.free_slots.pop().unwrap_or_else(|| {
+                self.slots += 1;
+                self.slots - 1
+            });
+            self.slot[value as usize] = slot;
+            let displacement = (slot as usize * size_of::<Vector>()) as i32;
+            self.assembler.store(Base::Scratch, displacement, register);
+        }
+        self.register[value as usize] = NONE;
+        self.held[usize::from(register)] = NONE;
+    }
+}
+
+fn opcode(operation: Operation) -> Opcode {
+    match operation {
+        Operation::And => VPAND,
+        Operation::AndNot => VPANDN,
+        Operation::Or => VPOR,
+        Operation::Xor => VPXOR,
+    }
+}

@@ -1,0 +1,50 @@
+//! Executable memory, and the call into it.
+
+#![expect(unsafe_code, reason = "generated code is called through a pointer")]
+
+use super::generate::{Generated, generate};
+use crate::simulate::compiled::{Layout, Vector};
+use crate::simulate::straight::Straight;
+use memmap2::{Mmap, MmapMut};
+use std::sync::Arc;
+
+/// Source, target, scratch, count: see [`generate`].
+type Function = unsafe extern "sysv64" fn(*const Vector, *mut Vector, *mut Vector, usize);
+
+/// A program as machine code.
+#[derive(Clone, Debug)]
+pub(in crate::simulate) struct Native {
+    code: Arc<Mmap>,
+    /// The vectors of scratch memory that the code uses.
+    scratch: usize,
+}
+
+impl Native {
+    /// Generates the code, where the machine has AVX2 and the system allows it.
+    pub fn new(program: &Straight, layout: &Layout) -> Option<Native> {
+        if !std::is_x86_feature_detected!("avx2") {
+            return None;
+        }
+        let Generated { code, scratch } = generate(program, layout)?;
+        let mut memory = MmapMut::map_anon(code.len()).ok()?;
+        memory.copy_from_slice(&code);
+        Some(Native { code: Arc::new(memory.make_exec().ok()?), scratch })
+    }
+
+    /// Runs the code; see [`crate::simulate::compiled::Compiled::run`], which checks that all offsets lie
+    /// within the slices and that `count` is not 0.
+    pub fn run(&self, source: &[Vector], target: &mut [Vector], count: usize, scratch: &mut Vec<Vector>) {
+        if scratch.len() < self.scratch {
+            scratch.resize(self.scratch, Vector::ZERO);
+        }
+        // SAFETY: The memory holds a whole function of this type, made by `generate` for a processor with
+        // AVX2, and is not writable. The function reads `source` and writes `target` at the offsets of its
+        // layout, at most `count - 1` vectors further; the caller has checked both against the lengths. It
+        // uses `self.scratch` vectors of `scratch`, which has them. The three do not overlap, for two of them
+        // are exclusive borrows.
+        unsafe {
+            let function: Function = std::mem::transmute(self.code.as_ptr());
+            function(source.as_ptr(), target.as_mut_ptr(), scratch.as_mut_ptr(), count);
+        }
+    }
+}
