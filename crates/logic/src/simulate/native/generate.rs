@@ -245,3 +245,51 @@ fn opcode(operation: Operation) -> Opcode {
         Operation::Xor => VPXOR,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::circuit::{Circuit, Node};
+    use crate::gate::Gate;
+
+    /// The code of a circuit whose signals lie side by side.
+    fn code(circuit: &Circuit) -> Generated {
+        let offsets = |n: usize| (0..n as u32).collect();
+        let layout = Layout { inputs: offsets(circuit.inputs()), outputs: offsets(circuit.outputs().len()) };
+        generate(&Straight::new(circuit), &layout).unwrap()
+    }
+
+    /// The sum of all products of pairs of neighbours, with all products before all sums.
+    fn sum_of_products(inputs: u32) -> Circuit {
+        let products = (0..inputs - 1).map(|i| Node::new(Gate::AND, i, i + 1));
+        // The first sum reads the last two products, each of the others the sum and the product before.
+        let sums = (0..inputs - 2).map(|i| Node::new(Gate::XOR, 2 * inputs - 2 + i, 2 * inputs - 3 - i));
+        let nodes: Vec<Node> = products.chain(sums).collect();
+        let last = inputs + nodes.len() as u32 - 1;
+        Circuit::new(inputs as usize, nodes, (inputs..=last).collect()).unwrap()
+    }
+
+    #[test]
+    fn a_chain_needs_no_scratch_memory() {
+        let nodes = (0..1000).map(|i| Node::new(Gate::XOR, if i == 0 { 0 } else { 2 + i }, 1 + i % 2));
+        let circuit = Circuit::new(3, nodes.collect(), vec![1002]).unwrap();
+        let generated = code(&circuit);
+        assert_eq!(generated.scratch, 0);
+        // An instruction of four bytes for each gate, three loads, a store, and the end of the loop.
+        assert!(generated.code.len() < 1000 * 4 + 50, "{} bytes", generated.code.len());
+    }
+
+    #[test]
+    fn what_does_not_fit_in_registers_goes_to_scratch_memory() {
+        assert_eq!(code(&sum_of_products(10)).scratch, 0);
+        let scratch = code(&sum_of_products(100)).scratch;
+        assert!((80..100).contains(&scratch), "{scratch} vectors");
+    }
+
+    #[test]
+    fn offsets_beyond_32_bits_are_refused() {
+        let program = Straight::new(&Circuit::new(1, vec![], vec![0]).unwrap());
+        let layout = Layout { inputs: vec![1 << 26], outputs: vec![0] };
+        assert!(generate(&program, &layout).is_none());
+    }
+}
