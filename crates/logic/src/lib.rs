@@ -9,6 +9,9 @@
 //! | `cone` | what the observed channels depend on through time |
 //! | [`grid`] | boards of cells as bit planes |
 //! | [`simulate`] | the bit-parallel simulator |
+//! | [`minimize`] | the same function with fewer gates |
+//! | `network` | AND and XOR vertices with free inverters: what minimising and proving work on |
+//! | [`prove`] | equivalence of circuits, by SAT |
 //! | [`naive`] | its naive twin, cell by cell |
 //! | [`formats`] | files: `circuit.json` |
 //! | `arbitrary` | random circuits, automata and grids for the tests, and Life |
@@ -46,7 +49,10 @@ mod cone;
 pub mod formats;
 pub mod gate;
 pub mod grid;
+pub mod minimize;
 pub mod naive;
+mod network;
+pub mod prove;
 mod simplify;
 pub mod simulate;
 
