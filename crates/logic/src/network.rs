@@ -9,7 +9,7 @@
 //! Vertex 0 is the constant 0, vertices `1..=inputs` are the inputs, the others read only vertices before
 //! them.
 
-use crate::circuit::{Circuit, Node};
+use crate::circuit::{Circuit, CircuitError, Node};
 use crate::gate::{Gate, Unary};
 use rustc_hash::FxHashMap;
 
@@ -166,7 +166,11 @@ impl Network {
 
     /// Adds a circuit on the inputs of the network and returns the literals of its outputs.
     pub fn add(&mut self, circuit: &Circuit) -> Vec<Literal> {
-        let mut literals: Vec<Literal> = (0..self.inputs).map(Literal::input).collect();
+        self.add_on(circuit, (0..self.inputs).map(Literal::input).collect())
+    }
+
+    /// Adds a circuit on these literals and returns those of its outputs.
+    pub fn add_on(&mut self, circuit: &Circuit, mut literals: Vec<Literal>) -> Vec<Literal> {
         literals.reserve(circuit.nodes().len());
         for node in circuit.nodes() {
             let literal = match node.gate {
@@ -228,13 +232,6 @@ impl Network {
 
     pub fn operation(&mut self, operation: Operation, a: Literal, b: Literal) -> Literal {
         self.normal(normal(operation, a, b))
-    }
-
-    /// `if select then a else b`.
-    pub fn multiplexer(&mut self, select: Literal, a: Literal, b: Literal) -> Literal {
-        let different = self.xor(a, b);
-        let chosen = self.and(select, different);
-        self.xor(chosen, b)
     }
 
     /// Any of the sixteen gates.
@@ -325,6 +322,22 @@ impl Network {
     /// A circuit of one gate per vertex, and an inverter or a constant for outputs that need one. A vertex
     /// whose outputs are all inverted becomes the inverted gate.
     pub fn to_circuit(&self, ports: &Circuit) -> Circuit {
+        let (nodes, outputs) = self.to_gates();
+        ports.with_gates(nodes, outputs)
+    }
+
+    /// A circuit as [`Network::to_circuit`] makes it, with other names for its ports; empty lists stand for the
+    /// default names.
+    pub fn to_named_circuit(
+        &self,
+        input_names: Vec<String>,
+        output_names: Vec<String>,
+    ) -> Result<Circuit, CircuitError> {
+        let (nodes, outputs) = self.to_gates();
+        Circuit::new(self.inputs, nodes, outputs)?.with_names(input_names, output_names)
+    }
+
+    fn to_gates(&self) -> (Vec<Node>, Vec<u32>) {
         let first = self.inputs + 1;
         let mut wanted = vec![[false; 2]; self.len()];
         for output in &self.outputs {
@@ -346,7 +359,7 @@ impl Network {
         };
         let mut nodes: Vec<Node> = self.gate_range().map(build).collect();
         let outputs = self.realise_outputs(&inverted, &mut nodes);
-        ports.with_gates(nodes, outputs)
+        (nodes, outputs)
     }
 
     /// The signals of the outputs, with one more gate for each constant and each inverter that is left.

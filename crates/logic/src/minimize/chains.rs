@@ -9,6 +9,7 @@
 //! A gate of a chain is a byte, `5 * pair + operation`; the signals (i, j) with i < j make the pair
 //! j (j - 1) / 2 + i, where the inputs are the signals 0 to 3 and gate k is the signal 4 + k.
 
+use crate::network::{Literal, Network, Operation};
 use std::sync::OnceLock;
 
 /// The truth tables of the inputs: bit i belongs to the inputs x with the binary digits of i.
@@ -20,12 +21,12 @@ const VARIANTS: usize = 6;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chain(u64);
 
-/// A gate of a chain: `(a ^ not_a) & (b ^ not_b) ^ not`, or `a ^ b` if it is an XOR.
+/// A gate of a chain: `(a ^ not_a) & (b ^ not_b) ^ not`, or `a ^ b`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub a: usize,
     pub b: usize,
-    pub is_xor: bool,
+    pub operation: Operation,
     pub not_a: bool,
     pub not_b: bool,
     pub not: bool,
@@ -40,9 +41,10 @@ impl Chain {
         (0..self.len()).map(move |gate| {
             let code = (self.0 >> (8 * gate)) as usize & 0xff;
             let (pair, operation) = (code / 5, code % 5);
-            let b = (1..).find(|j| pair < j * (j + 1) / 2).unwrap_or(1);
+            let b = (1..10).find(|j| pair < j * (j + 1) / 2).unwrap_or(1);
+            let kind = if operation == 3 { Operation::Xor } else { Operation::And };
             let (not_a, not_b) = (matches!(operation, 2 | 4), matches!(operation, 1 | 4));
-            Step { a: pair - b * (b - 1) / 2, b, is_xor: operation == 3, not_a, not_b, not: operation == 4 }
+            Step { a: pair - b * (b - 1) / 2, b, operation: kind, not_a, not_b, not: operation == 4 }
         })
     }
 
@@ -54,7 +56,10 @@ impl Chain {
         let mut last = 0;
         for (gate, step) in self.steps().enumerate() {
             let (a, b) = (invert(signals[step.a], step.not_a), invert(signals[step.b], step.not_b));
-            last = if step.is_xor { a ^ b } else { invert(a & b, step.not) };
+            last = match step.operation {
+                Operation::And => invert(a & b, step.not),
+                Operation::Xor => a ^ b,
+            };
             signals[4 + gate] = last;
         }
         last
@@ -69,6 +74,21 @@ pub(super) struct Implementation {
     pub inputs: [(usize, bool); 4],
     /// Whether the result is inverted.
     pub not: bool,
+}
+
+impl Implementation {
+    /// Builds the circuit on four literals, which are those of the inputs of the chain.
+    pub fn build(&self, network: &mut Network, inputs: [Literal; 4]) -> Literal {
+        let mut signals = [Literal::FALSE; 11];
+        signals[..4].copy_from_slice(&inputs);
+        let mut last = Literal::FALSE;
+        for (gate, step) in self.chain.steps().enumerate() {
+            let (a, b) = (signals[step.a].invert_if(step.not_a), signals[step.b].invert_if(step.not_b));
+            last = network.operation(step.operation, a, b).invert_if(step.not);
+            signals[4 + gate] = last;
+        }
+        last.invert_if(self.not)
+    }
 }
 
 /// All functions of four inputs with their implementations.

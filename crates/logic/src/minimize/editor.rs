@@ -223,7 +223,9 @@ impl Editor {
         }
         let moved = |output: &Literal| moved[output.vertex()].unwrap_or(Literal::FALSE);
         network.set_outputs(outputs.iter().map(|o| moved(o).invert_if(o.is_inverted())).collect());
-        network
+        // Building anew can simplify what read a vertex.
+        let is_dead = network.references()[self.inputs + 1..].contains(&0);
+        if is_dead { network.without_dead_gates() } else { network }
     }
 }
 

@@ -13,7 +13,7 @@
 use super::chains::{Implementation, Library, Step};
 use super::cuts::{Cuts, LEAVES};
 use super::editor::Editor;
-use crate::network::{Literal, Network, Normal, Operation, normal};
+use crate::network::{Literal, Network, Normal, normal};
 
 /// One pass over a network. With `sideways`, replacements that save nothing are made too; `turn` chooses among
 /// circuits that are equally good.
@@ -135,8 +135,7 @@ impl Choice {
 impl Step {
     /// The vertex for two operands, without the inverter behind it.
     fn normal(&self, a: Literal, b: Literal) -> Normal {
-        let operation = if self.is_xor { Operation::Xor } else { Operation::And };
-        normal(operation, a.invert_if(self.not_a), b.invert_if(self.not_b))
+        normal(self.operation, a.invert_if(self.not_a), b.invert_if(self.not_b))
     }
 }
 
@@ -153,7 +152,9 @@ mod tests {
         for function in (0..=u16::MAX).step_by(997) {
             let mut network = Network::new(4);
             let select = |network: &mut Network, level: usize, low: Literal, high: Literal| {
-                network.multiplexer(Literal::input(level), high, low)
+                let different = network.xor(low, high);
+                let chosen = network.and(Literal::input(level), different);
+                network.xor(chosen, low)
             };
             let mut row: Vec<Literal> = (0..16).map(|i| Literal(u32::from(function >> i & 1))).collect();
             for level in 0..4 {

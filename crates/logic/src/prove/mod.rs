@@ -13,11 +13,15 @@
 //!
 //! | file | what is in it |
 //! |---|---|
+//! | `automaton` | the same for automata, by induction over the steps |
 //! | `sat` | one question to the solver: are two literals equal? |
 //! | `sweep` | all equal vertices of a network, from the inputs on |
 
+pub(crate) mod automaton;
 pub(crate) mod sat;
 pub(crate) mod sweep;
+
+pub use automaton::{AutomataError, Known, StateMap, equivalent_automata};
 
 use crate::circuit::Circuit;
 use crate::gate::Gate;
@@ -237,30 +241,24 @@ mod tests {
         assert_eq!(equivalent_within(&a, &b, Duration::from_secs(600)), Ok(Verdict::Equal));
     }
 
-    /// The product of two numbers, row by row or column by column.
-    fn multiplier(bits: usize, by_columns: bool) -> Circuit {
+    /// The product of two numbers: multiples of the first added up, or of the second.
+    fn multiplier(bits: usize, exchange: bool) -> Circuit {
         let mut network = Network::new(2 * bits);
         let mut sum = vec![Literal::FALSE; 2 * bits];
         for row in 0..bits {
             let mut carry = Literal::FALSE;
-            for place in row..2 * bits {
-                let column = place - row;
-                let (x, y) = if by_columns { (column, row) } else { (row, column) };
-                let term = if column < bits {
-                    let (x, y) = (Literal::input(x), Literal::input(bits + y));
-                    network.and(x, y)
-                } else {
-                    Literal::FALSE
-                };
-                let half = network.xor(sum[place], term);
-                let (c1, c2) = (network.and(sum[place], term), network.and(half, carry));
-                sum[place] = network.xor(half, carry);
+            for (column, sum) in sum[row..].iter_mut().enumerate() {
+                let (x, y) = if exchange { (column, row) } else { (row, column) };
+                let term = network.and(Literal::input(x % bits), Literal::input(bits + y % bits));
+                let term = if column < bits { term } else { Literal::FALSE };
+                let half = network.xor(*sum, term);
+                let (c1, c2) = (network.and(*sum, term), network.and(half, carry));
+                *sum = network.xor(half, carry);
                 carry = network.or(c1, c2);
             }
         }
-        let ports = Circuit::new(2 * bits, vec![], vec![0; 2 * bits]).unwrap();
         network.set_outputs(sum);
-        network.to_circuit(&ports)
+        network.to_circuit(&Circuit::new(2 * bits, vec![], vec![0; 2 * bits]).unwrap())
     }
 
     #[test]
