@@ -19,7 +19,7 @@ const VARIANTS: usize = 6;
 
 /// A circuit on four inputs, the first gate in the lowest byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Chain(u64);
+struct Chain(u64);
 
 /// A gate of a chain: `(a ^ not_a) & (b ^ not_b) ^ not`, or `a ^ b`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +33,11 @@ pub(super) struct Step {
 }
 
 impl Chain {
-    pub fn len(self) -> usize {
+    fn len(self) -> usize {
         (self.0.checked_ilog2().unwrap_or(0) / 8 + 1) as usize
     }
 
-    pub fn steps(self) -> impl Iterator<Item = Step> {
+    fn steps(self) -> impl Iterator<Item = Step> {
         (0..self.len()).map(move |gate| {
             let code = (self.0 >> (8 * gate)) as usize & 0xff;
             let (pair, operation) = (code / 5, code % 5);
@@ -47,42 +47,43 @@ impl Chain {
             Step { a: pair - b * (b - 1) / 2, b, operation: kind, not_a, not_b, not: operation == 4 }
         })
     }
+}
 
-    /// The function, for these truth tables of the inputs.
-    fn eval(self, inputs: [u16; 4]) -> u16 {
-        let invert = |value: u16, not: bool| if not { !value } else { value };
-        let mut signals = [0; 12];
-        signals[..4].copy_from_slice(&inputs);
-        let mut last = 0;
-        for (gate, step) in self.steps().enumerate() {
-            let (a, b) = (invert(signals[step.a], step.not_a), invert(signals[step.b], step.not_b));
-            last = match step.operation {
-                Operation::And => invert(a & b, step.not),
-                Operation::Xor => a ^ b,
-            };
-            signals[4 + gate] = last;
-        }
-        last
+/// The function of a chain, for these truth tables of the inputs.
+fn eval(steps: &[Step], inputs: [u16; 4]) -> u16 {
+    let invert = |value: u16, not: bool| if not { !value } else { value };
+    let mut signals = [0; 12];
+    signals[..4].copy_from_slice(&inputs);
+    let mut last = 0;
+    for (gate, step) in steps.iter().enumerate() {
+        let (a, b) = (invert(signals[step.a], step.not_a), invert(signals[step.b], step.not_b));
+        last = match step.operation {
+            Operation::And => invert(a & b, step.not),
+            Operation::Xor => a ^ b,
+        };
+        signals[4 + gate] = last;
     }
+    last
 }
 
 /// How a chain implements a function: what its inputs are connected to, and inverters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Implementation {
-    pub chain: Chain,
+pub(super) struct Implementation<'a> {
+    /// The gates of the chain.
+    pub steps: &'a [Step],
     /// Input i of the chain is input `inputs[i].0` of the function, inverted if `inputs[i].1`.
     pub inputs: [(usize, bool); 4],
     /// Whether the result is inverted.
     pub not: bool,
 }
 
-impl Implementation {
+impl Implementation<'_> {
     /// Builds the circuit on four literals, which are those of the inputs of the chain.
     pub fn build(&self, network: &mut Network, inputs: [Literal; 4]) -> Literal {
         let mut signals = [Literal::FALSE; 11];
         signals[..4].copy_from_slice(&inputs);
         let mut last = Literal::FALSE;
-        for (gate, step) in self.chain.steps().enumerate() {
+        for (gate, step) in self.steps.iter().enumerate() {
             let (a, b) = (signals[step.a].invert_if(step.not_a), signals[step.b].invert_if(step.not_b));
             last = network.operation(step.operation, a, b).invert_if(step.not);
             signals[4 + gate] = last;
@@ -93,7 +94,7 @@ impl Implementation {
 
 /// All functions of four inputs with their implementations.
 pub(super) struct Library {
-    chains: Vec<Chain>,
+    chains: Vec<Vec<Step>>,
     /// For each function: `(chain + 1) << 10 | connection`, or 0.
     entries: Vec<[u32; VARIANTS]>,
     /// The 384 ways to connect the inputs.
@@ -112,7 +113,7 @@ impl Library {
             Library { chains: vec![], entries: vec![[0; VARIANTS]; 1 << 16], connections: connections() };
         for class in CHAINS {
             for (variant, &word) in class.iter().enumerate() {
-                library.chains.push(Chain(word));
+                library.chains.push(Chain(word).steps().collect());
                 for connection in 0..library.connections.len() {
                     library.enter(variant, connection);
                 }
@@ -126,7 +127,7 @@ impl Library {
         let number = self.chains.len();
         let inputs =
             self.connections[connection].map(|(input, not)| INPUTS[input] ^ u16::from(not).wrapping_neg());
-        let function = self.chains[number - 1].eval(inputs);
+        let function = eval(&self.chains[number - 1], inputs);
         for (function, not) in [(function, 0), (!function, 1)] {
             let entry = &mut self.entries[usize::from(function)][variant];
             if *entry == 0 {
@@ -136,9 +137,9 @@ impl Library {
     }
 
     /// The smallest implementations of a function; none for constants and inputs.
-    pub fn implementations(&self, function: u16) -> impl Iterator<Item = Implementation> + Clone {
+    pub fn implementations(&self, function: u16) -> impl Iterator<Item = Implementation<'_>> + Clone {
         self.entries[usize::from(function)].iter().filter(|&&entry| entry != 0).map(|&entry| Implementation {
-            chain: self.chains[(entry >> 10) as usize - 1],
+            steps: &self.chains[(entry >> 10) as usize - 1],
             inputs: self.connections[(entry >> 1 & 0x1ff) as usize],
             not: entry & 1 == 1,
         })
@@ -146,7 +147,7 @@ impl Library {
 
     /// The gates that a function needs.
     pub fn size(&self, function: u16) -> usize {
-        self.implementations(function).next().map_or(0, |implementation| implementation.chain.len())
+        self.implementations(function).next().map_or(0, |implementation| implementation.steps.len())
     }
 }
 
@@ -398,7 +399,7 @@ mod tests {
             for implementation in library.implementations(function) {
                 let not = |value: u16, not: bool| if not { !value } else { value };
                 let inputs = implementation.inputs.map(|(input, inverted)| not(INPUTS[input], inverted));
-                assert_eq!(not(implementation.chain.eval(inputs), implementation.not), function);
+                assert_eq!(not(eval(implementation.steps, inputs), implementation.not), function);
             }
         }
     }

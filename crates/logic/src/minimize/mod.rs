@@ -180,18 +180,23 @@ impl Work {
         self.take("rewrite", rewrite::rewrite(&self.network, false, turn));
     }
 
-    /// Rounds of all passes.
+    /// Rounds of all passes. A large network gets fewer: what they find is mostly found by the first.
     fn repeat(&mut self, effort: Effort) {
-        let rounds = match effort {
-            Effort::Fast => 2,
-            Effort::Normal => 20,
-            Effort::High => 100,
+        let is_large = self.network.gates() > LARGE;
+        let (rounds, patience) = match (effort, is_large) {
+            (Effort::Fast, _) => (2, 1),
+            (Effort::Normal, true) => (3, 1),
+            (Effort::Normal, false) => (20, PATIENCE),
+            (Effort::High, true) => (10, 1),
+            (Effort::High, false) => (100, PATIENCE),
         };
         let mut fruitless = 0;
         for round in 0..rounds {
             let before = self.network.gates();
             self.rewrite(round);
-            self.take("sweep", sweep(&self.network, SWEEP).network.without_dead_gates());
+            if round == 0 || effort > Effort::Fast && !is_large {
+                self.take("sweep", sweep(&self.network, SWEEP).network.without_dead_gates());
+            }
             if effort > Effort::Fast {
                 self.take("rewrite", rewrite::rewrite(&self.network, true, round));
                 self.rewrite(round);
@@ -201,7 +206,7 @@ impl Work {
                 );
             }
             fruitless = if self.network.gates() < before { 0 } else { fruitless + 1 };
-            if fruitless == PATIENCE || self.network.gates() == 0 {
+            if fruitless == patience || self.network.gates() == 0 {
                 break;
             }
         }

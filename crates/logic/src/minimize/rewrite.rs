@@ -41,7 +41,7 @@ pub(super) fn rewrite(network: &Network, sideways: bool, turn: usize) -> Network
 #[derive(Clone, Copy)]
 struct Choice {
     leaves: [Literal; LEAVES],
-    implementation: Implementation,
+    implementation: Implementation<'static>,
 }
 
 /// The best replacement of a vertex.
@@ -63,8 +63,8 @@ fn best(editor: &mut Editor, cuts: &Cuts, number: usize, sideways: bool, turn: u
         for (literal, &leaf) in leaves.iter_mut().zip(cut.leaves()) {
             *literal = Literal::new(leaf as usize, false);
         }
-        let variants = library.implementations(cut.function).count().max(1);
         let implementations = library.implementations(cut.function);
+        let variants = implementations.clone().count().max(1);
         for implementation in implementations.cycle().skip(turn % variants).take(variants) {
             let choice = Choice { leaves, implementation };
             if let Some(added) = choice.added(editor, number, saved - least)
@@ -96,7 +96,7 @@ impl Choice {
             *signal = Some(literal);
         }
         let mut added = 0;
-        for (gate, step) in self.implementation.chain.steps().enumerate() {
+        for (gate, step) in self.implementation.steps.iter().enumerate() {
             let there = match (signals[step.a], signals[step.b]) {
                 (Some(a), Some(b)) => match step.normal(a, b) {
                     Normal::Literal(literal) => Some((literal, true)),
@@ -123,7 +123,7 @@ impl Choice {
         let mut signals = [Literal::FALSE; LEAVES + 7];
         signals[..LEAVES].copy_from_slice(&self.inputs());
         let mut last = Literal::FALSE;
-        for (gate, step) in self.implementation.chain.steps().enumerate() {
+        for (gate, step) in self.implementation.steps.iter().enumerate() {
             let literal = editor.add(number, step.normal(signals[step.a], signals[step.b]));
             last = literal.invert_if(step.not);
             signals[LEAVES + gate] = last;
