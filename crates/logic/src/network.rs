@@ -183,6 +183,18 @@ impl Network {
         circuit.outputs().iter().map(|&signal| literals[signal as usize]).collect()
     }
 
+    /// Adds another network, with these vertices as its inputs, and returns the literals of its outputs.
+    pub fn add_network(&mut self, other: &Network, inputs: &[usize]) -> Vec<Literal> {
+        let mut literals = vec![Literal::FALSE];
+        literals.extend(inputs.iter().map(|&vertex| Literal::new(vertex, false)));
+        for number in other.gate_range() {
+            let vertex = other.vertex(number);
+            let [a, b] = vertex.operands().map(|o| literals[o.vertex()].invert_if(o.is_inverted()));
+            literals.push(self.operation(vertex.operation(), a, b));
+        }
+        other.outputs().iter().map(|o| literals[o.vertex()].invert_if(o.is_inverted())).collect()
+    }
+
     pub fn inputs(&self) -> usize {
         self.inputs
     }

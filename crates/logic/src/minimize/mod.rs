@@ -12,6 +12,7 @@
 //! | `chains` | the smallest circuits of all functions of four inputs |
 //! | `editor` | a network that is changed in place |
 //! | `window` | resubstitution in windows of a large network |
+//! | `component` | parts that share no gate, searched one by one where they have few inputs |
 //! | `search` | resubstitution in a small network: descent and random walks |
 //! | `dense` | small networks with truth tables: what can replace a vertex, with all don't-cares |
 //! | `decompose` | small functions built anew from their truth tables |
@@ -23,6 +24,7 @@
 
 mod automaton;
 mod chains;
+mod component;
 mod cuts;
 mod decompose;
 mod dense;
@@ -127,10 +129,11 @@ pub fn gates(circuit: &Circuit) -> usize {
 #[must_use]
 pub fn minimize(circuit: &Circuit, options: &Options) -> Minimized {
     let mut work = Work::new(circuit);
-    if work.network.inputs() <= dense::MAX_INPUTS && options.effort > Effort::Fast {
+    if options.effort > Effort::Fast {
         work.repeat(Effort::Fast);
-        work.search_small(options.effort);
-    } else {
+        work.search_components(options.effort);
+    }
+    if work.network.inputs() > dense::MAX_INPUTS || options.effort == Effort::Fast {
         work.repeat(options.effort);
     }
     let minimized = work.network.to_circuit(circuit);
@@ -145,6 +148,8 @@ const SWEEP: Bounds = Bounds { gates: 300, conflicts: 100, deadline: None };
 const PATIENCE: usize = 3;
 /// In networks of more gates, windows are searched less thoroughly.
 const LARGE: usize = 20_000;
+/// In networks of more gates, parts of few inputs are not searched by random walks at normal effort.
+const FEW: usize = 2_000;
 
 /// A network on its way through the passes.
 struct Work {
@@ -219,19 +224,18 @@ impl Work {
         window::Size { leaves: 6 + 2 * (round % 3), gates: 24 + 8 * (round % 3), depth, patience }
     }
 
-    /// Searches a network of few inputs, from its own structure and from fresh ones.
-    fn search_small(&mut self, effort: Effort) {
-        let fresh = [Some(decompose::by_inputs(&self.network)), decompose::by_counting(&self.network)];
-        let starts = fresh.into_iter().flatten().chain([self.network.clone()]);
-        let mut starts: Vec<Network> = starts.map(|start| search::descend(&start, 2)).collect();
-        starts.sort_by_key(Network::gates);
-        let (walks, patience) = if effort == Effort::High { (8, 5000) } else { (2, 300) };
-        for start in starts.into_iter().take(2) {
-            for seed in 0..walks {
-                self.take("walk", search::walk(&start, patience, seed));
-            }
-            self.take("resubstitute", start);
+    /// Searches the parts that have few inputs. With very many of them there is no time for random walks.
+    fn search_components(&mut self, effort: Effort) {
+        if self.network.gates() > LARGE {
+            return;
         }
+        let (walks, patience) = match effort {
+            Effort::High => (8, 5000),
+            _ if self.network.gates() > FEW => (0, 0),
+            _ => (2, 300),
+        };
+        let thoroughness = component::Thoroughness { walks, patience };
+        self.take("search", component::search_components(&self.network, thoroughness));
     }
 }
 

@@ -19,8 +19,12 @@ use rustc_hash::FxHashMap;
 
 /// Words of random inputs at the start.
 const WORDS: usize = 16;
-/// The most words that are kept for all vertices together.
+/// The most words that are kept for all vertices together, at the start.
 const MAX_STORED: usize = 1 << 26;
+/// The words that later simulations may add for all vertices together, and the fewest simulations: each takes
+/// time in proportion to the network, so a large one gets few.
+const MAX_ADDED: usize = 1 << 24;
+const MIN_REFINEMENTS: usize = 4;
 /// How many candidates of one class may fail before the next simulation.
 const MAX_FAILURES: u8 = 2;
 
@@ -104,7 +108,7 @@ impl Sweeper {
             settled: Vec::new(),
             classes: FxHashMap::default(),
             pending: Vec::new(),
-            max_columns: (MAX_STORED / network.len()).max(WORDS),
+            max_columns: WORDS + (MAX_ADDED / network.len()).max(MIN_REFINEMENTS),
             random: Random(0x6a7e),
         };
         let words = WORDS.min(MAX_STORED / network.len()).max(2);
@@ -178,14 +182,15 @@ impl Sweeper {
 
     /// Simulates the pending inputs, one bit each, and builds the classes anew.
     fn refine(&mut self) {
+        if self.columns.len() >= self.max_columns {
+            self.pending.clear();
+            return;
+        }
         let mut inputs: Vec<u64> = (0..self.network.inputs()).map(|_| self.random.word()).collect();
         for (bit, pattern) in self.pending.drain(..).enumerate() {
             for (input, value) in pattern {
                 inputs[input] = inputs[input] & !(1 << bit) | u64::from(value) << bit;
             }
-        }
-        if self.columns.len() >= self.max_columns {
-            return;
         }
         let mut column = Vec::new();
         self.network.eval_words(&inputs, &mut column);
