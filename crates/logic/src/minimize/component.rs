@@ -9,6 +9,9 @@ use super::dense::MAX_INPUTS;
 use super::{decompose, search};
 use crate::network::{Literal, Network};
 
+/// The most gates of a network that is searched gate by gate.
+const MAX_GATES: usize = 1000;
+
 /// How thoroughly components are searched.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Thoroughness {
@@ -45,11 +48,16 @@ pub(super) fn search_components(network: &Network, thoroughness: Thoroughness) -
 
 /// The smallest network that the searches find, from the structure it has and from fresh ones.
 fn search_small(network: &Network, thoroughness: Thoroughness) -> Network {
-    let fresh = [Some(decompose::by_inputs(network)), decompose::by_counting(network)];
-    let starts = fresh.into_iter().flatten().chain([network.clone()]);
+    let own = (network.gates() <= MAX_GATES).then(|| network.clone());
+    let starts = [decompose::by_inputs(network), decompose::by_counting(network), own];
+    let starts = starts.into_iter().flatten().filter(|start| start.gates() <= MAX_GATES);
     let mut starts: Vec<Network> = starts.map(|start| search::descend(&start, 2)).collect();
     starts.sort_by_key(Network::gates);
-    let walk = |(start, seed)| search::walk(start, thoroughness.patience, seed);
+    let walk = |(start, seed): (&Network, u64)| {
+        // A walk over few gates has soon seen all that it can see.
+        let patience = thoroughness.patience.min(8 * start.gates() * start.gates());
+        search::walk(start, patience, seed)
+    };
     let seeds = |start| (0..thoroughness.walks).map(move |seed| (start, seed));
     let walked: Vec<Network> = starts.iter().take(2).flat_map(seeds).map(walk).collect();
     let all = starts.into_iter().chain(walked).chain([network.clone()]);

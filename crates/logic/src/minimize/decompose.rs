@@ -29,14 +29,17 @@ fn output_tables(network: &Network) -> Vec<Table> {
     tables
 }
 
-/// The function of a network, built input by input.
-pub(super) fn by_inputs(network: &Network) -> Network {
+/// A fresh network is given up when it has this many gates more than twice those that it is to replace.
+const SLACK: usize = 50;
+
+/// The function of a network, built input by input, unless that becomes much larger.
+pub(super) fn by_inputs(network: &Network) -> Option<Network> {
     let tables = output_tables(network);
     let mut fresh = Network::new(network.inputs());
     let signals = (0..network.inputs()).map(Literal::input).collect();
-    let outputs = Builder::new(&mut fresh, signals).build_all(&tables);
+    let outputs = Builder::new(&mut fresh, signals, 2 * network.gates() + SLACK).build_all(&tables)?;
     fresh.set_outputs(outputs);
-    fresh.without_dead_gates()
+    Some(fresh.without_dead_gates())
 }
 
 /// The function of a network, with adders for inputs that can be exchanged, if there are at least three such.
@@ -55,7 +58,7 @@ pub(super) fn by_counting(network: &Network) -> Option<Network> {
     let in_counts =
         |table: &Table| Table::from_bits(signals.len(), |i| table.bit(representative(&counts, i)));
     let tables: Vec<Table> = tables.iter().map(in_counts).collect();
-    let outputs = Builder::new(&mut fresh, signals).build_all(&tables);
+    let outputs = Builder::new(&mut fresh, signals, 2 * network.gates() + SLACK).build_all(&tables)?;
     fresh.set_outputs(outputs);
     Some(fresh.without_dead_gates())
 }
@@ -140,23 +143,29 @@ struct Builder<'a> {
     network: &'a mut Network,
     signals: Vec<Literal>,
     built: FxHashMap<Table, Literal>,
+    /// The most gates that are built.
+    most: usize,
 }
 
 impl Builder<'_> {
-    fn new(network: &mut Network, signals: Vec<Literal>) -> Builder<'_> {
-        Builder { network, signals, built: FxHashMap::default() }
+    fn new(network: &mut Network, signals: Vec<Literal>, most: usize) -> Builder<'_> {
+        Builder { network, signals, built: FxHashMap::default(), most }
     }
 
-    fn build_all(mut self, tables: &[Table]) -> Vec<Literal> {
+    /// Builds functions, unless they need too many gates.
+    fn build_all(mut self, tables: &[Table]) -> Option<Vec<Literal>> {
         tables.iter().map(|table| self.build(table)).collect()
     }
 
-    fn build(&mut self, table: &Table) -> Literal {
+    fn build(&mut self, table: &Table) -> Option<Literal> {
         if table.bit(0) {
-            return self.build(&table.not()).not();
+            return Some(self.build(&table.not())?.not());
         }
         if let Some(&literal) = self.built.get(table) {
-            return literal;
+            return Some(literal);
+        }
+        if self.network.gates() > self.most {
+            return None;
         }
         let support = table.support(self.signals.len());
         let literal = match support[..] {
@@ -164,10 +173,10 @@ impl Builder<'_> {
             // It is 0 where all inputs are 0.
             [input] => self.signals[input],
             _ if support.len() <= 4 => self.build_smallest(table, &support),
-            _ => self.expand(table, &support),
+            _ => self.expand(table, &support)?,
         };
         self.built.insert(table.clone(), literal);
-        literal
+        Some(literal)
     }
 
     /// A function of up to four signals.
@@ -183,7 +192,7 @@ impl Builder<'_> {
     }
 
     /// A function of more signals, by the input that leaves least.
-    fn expand(&mut self, table: &Table, support: &[usize]) -> Literal {
+    fn expand(&mut self, table: &Table, support: &[usize]) -> Option<Literal> {
         let weight = |table: &Table| {
             let support = table.support(self.signals.len());
             if support.len() <= 4 { Library::get().size(table.project(&support)) } else { 1 << support.len() }
@@ -195,25 +204,25 @@ impl Builder<'_> {
             weights.sort_unstable();
             weights[0] + weights[1]
         };
-        let Some(&input) = support.iter().min_by_key(cost) else { return Literal::FALSE };
+        let &input = support.iter().min_by_key(cost)?;
         let (low, high) = (table.cofactor(input, false), table.cofactor(input, true));
         let different = low.xor(&high);
         let [w0, w1, wd] = [&low, &high, &different].map(weight);
         let x = self.signals[input];
         if w0.max(wd) <= w1.max(w0) && w0.max(wd) <= w1.max(wd) {
             // Davio: low ^ x & (low ^ high).
-            let (low, different) = (self.build(&low), self.build(&different));
+            let (low, different) = (self.build(&low)?, self.build(&different)?);
             let term = self.network.and(x, different);
-            self.network.xor(low, term)
+            Some(self.network.xor(low, term))
         } else if w1.max(wd) <= w1.max(w0) {
-            let (high, different) = (self.build(&high), self.build(&different));
+            let (high, different) = (self.build(&high)?, self.build(&different)?);
             let term = self.network.and(x.not(), different);
-            self.network.xor(high, term)
+            Some(self.network.xor(high, term))
         } else {
             // Shannon: x & high | !x & low, which are never both 1.
-            let (low, high) = (self.build(&low), self.build(&high));
+            let (low, high) = (self.build(&low)?, self.build(&high)?);
             let (a, b) = (self.network.and(x, high), self.network.and(x.not(), low));
-            self.network.or(a, b)
+            Some(self.network.or(a, b))
         }
     }
 }
@@ -249,7 +258,7 @@ mod tests {
         #[test]
         fn the_function_stays(circuit in arbitrary::circuit(0..=9, 60)) {
             let network = Network::of(&circuit);
-            for fresh in [Some(by_inputs(&network)), by_counting(&network)].into_iter().flatten() {
+            for fresh in [by_inputs(&network), by_counting(&network)].into_iter().flatten() {
                 prop_assert_eq!(equivalent(&circuit, &fresh.to_circuit(&circuit)), Ok(Verdict::Equal));
             }
         }
@@ -259,8 +268,9 @@ mod tests {
             // Any function of a count of eight inputs and a ninth one.
             let table = Table::from_bits(9, |i| values[2 * (i & 255).count_ones() as usize + (i >> 8)]);
             let mut network = Network::new(9);
-            let outputs = Builder::new(&mut network, (0..9).map(Literal::input).collect()).build_all(&[table]);
-            network.set_outputs(outputs);
+            let signals = (0..9).map(Literal::input).collect();
+            let outputs = Builder::new(&mut network, signals, 10_000).build_all(&[table]);
+            network.set_outputs(outputs.unwrap());
             let ports = crate::Circuit::new(9, vec![], vec![0]).unwrap();
             let circuit = network.to_circuit(&ports);
             if let Some(fresh) = by_counting(&network) {
