@@ -9,7 +9,7 @@
 //! | `cone` | what the observed channels depend on through time |
 //! | [`grid`] | boards of cells as bit planes |
 //! | [`simulate`] | the bit-parallel simulator |
-//! | [`minimize`] | the same function with fewer gates |
+//! | [`mod@minimize`] | the same function with fewer gates |
 //! | `network` | AND and XOR vertices with free inverters: what minimising and proving work on |
 //! | [`prove`] | equivalence of circuits, by SAT |
 //! | [`naive`] | its naive twin, cell by cell |

@@ -129,7 +129,7 @@ pub fn gates(circuit: &Circuit) -> usize {
 #[must_use]
 pub fn minimize(circuit: &Circuit, options: &Options) -> Minimized {
     let mut work = Work::new(circuit);
-    if options.effort > Effort::Fast {
+    if options.effort > Effort::Fast && work.network.gates() <= LARGE {
         work.repeat(Effort::Fast);
         work.search_components(options.effort);
     }
@@ -189,8 +189,7 @@ impl Work {
     fn repeat(&mut self, effort: Effort) {
         let is_large = self.network.gates() > LARGE;
         let (rounds, patience) = match (effort, is_large) {
-            (Effort::Fast, _) => (2, 1),
-            (Effort::Normal, true) => (3, 1),
+            (Effort::Fast, _) | (Effort::Normal, true) => (2, 1),
             (Effort::Normal, false) => (20, PATIENCE),
             (Effort::High, true) => (10, 1),
             (Effort::High, false) => (100, PATIENCE),
@@ -226,9 +225,6 @@ impl Work {
 
     /// Searches the parts that have few inputs. With very many of them there is no time for random walks.
     fn search_components(&mut self, effort: Effort) {
-        if self.network.gates() > LARGE {
-            return;
-        }
         let (walks, patience) = match effort {
             Effort::High => (8, 5000),
             _ if self.network.gates() > FEW => (0, 0),
