@@ -10,6 +10,9 @@
 //! | [`rules`] | automata that are known: Life |
 //! | [`grid`] | boards of cells as bit planes |
 //! | [`simulate`] | the bit-parallel simulator |
+//! | [`mod@minimize`] | the same function with fewer gates |
+//! | `network` | AND and XOR vertices with free inverters: what minimising and proving work on |
+//! | [`prove`] | equivalence of circuits, by SAT |
 //! | [`naive`] | its naive twin, cell by cell |
 //! | [`formats`] | files: JSON, BLIF, AIGER, Verilog, C, Rust, WebAssembly, DOT, SVG |
 //! | `arbitrary` | random circuits, automata and grids for the tests |
@@ -47,7 +50,10 @@ mod cone;
 pub mod formats;
 pub mod gate;
 pub mod grid;
+pub mod minimize;
 pub mod naive;
+mod network;
+pub mod prove;
 pub mod rules;
 mod simplify;
 pub mod simulate;
@@ -57,5 +63,6 @@ pub use circuit::{Circuit, CircuitError, Node};
 pub use formats::json::{Document, JsonError, from_json, to_json};
 pub use gate::{Gate, Unary};
 pub use grid::{Grid, GridError};
+pub use minimize::{Effort, Minimized, MinimizedAutomaton, minimize, minimize_automaton};
 pub use naive::{StepError, naive_step, naive_step_masked};
 pub use simulate::Simulator;
