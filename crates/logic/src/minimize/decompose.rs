@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn life_counts_its_neighbours() {
-        let life = Network::of(&arbitrary::life(Boundary::Torus).circuit);
+        let life = Network::of(&crate::rules::life(Boundary::Torus).circuit);
         let groups = symmetric_groups(&output_tables(&life), 9);
         assert_eq!(groups.iter().map(Vec::len).collect::<Vec<_>>(), [8, 1]);
         assert!(by_counting(&life).unwrap().gates() < 50);

@@ -268,7 +268,7 @@ mod tests {
     fn life_needs_at_most_26_gates_from_any_circuit() {
         let patches = life_from_its_patches();
         assert!(gates(&patches) > 300);
-        for circuit in [patches, arbitrary::life(Boundary::Torus).circuit] {
+        for circuit in [patches, crate::rules::life(Boundary::Torus).circuit] {
             let small = with_effort(&circuit, Effort::Normal);
             assert!(small.statistics.gates_after <= 26, "{} gates", small.statistics.gates_after);
             assert_eq!(equivalent(&circuit, &small.circuit), Ok(Verdict::Equal));
