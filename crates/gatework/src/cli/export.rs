@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
+use gatework_learn::automata::board::Start;
 use gatework_learn::files;
+use gatework_logic::Document;
 use gatework_logic::formats::{self, FORMATS, Format, FormatError, Options};
 use serde_json::json;
 
+use super::minimize;
 use crate::report::page::Page;
 use crate::subject::Subject;
 use crate::usage::Usage;
@@ -29,6 +32,9 @@ pub struct Export {
     /// Write a whole grid of an automaton, with registers for its cells
     #[arg(long, value_name = "HxW", value_parser = super::parse_size)]
     grid: Option<[usize; 2]>,
+    /// Make the circuit smaller first, and prove it equal
+    #[arg(long)]
+    minimize: bool,
     /// What the module or function is called [default: the experiment or the file]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -56,7 +62,7 @@ Examples:
   gatework export runs/game-of-life --to verilog -o life.v
   gatework export runs/game-of-life --grid 16x16 -o grid.aig
   gatework export runs/checkerboard/circuit.json --to c > checkerboard.h
-  gatework export runs/lizard -o lizard.html
+  gatework export runs/lizard --minimize -o lizard.html
   gatework export adder.blif -o adder.svg";
 
 /// The name of the page that animates an automaton. It is no format of circuits: it shows an experiment.
@@ -73,7 +79,8 @@ impl Export {
             }
             let subject = Subject::open(&self.subject)?;
             let options = Options { name: Some(self.name(&subject)), grid: self.grid };
-            let bytes = formats::write(&subject.document(), format, &options).map_err(usage_or_failure)?;
+            let document = self.document(&subject)?;
+            let bytes = formats::write(&document, format, &options).map_err(usage_or_failure)?;
             (format.name, bytes)
         };
         let Some(path) = &self.output else { return write_stdout(&bytes) };
@@ -83,6 +90,16 @@ impl Export {
             super::print_json(&json!({ "file": path, "format": name, "bytes": bytes.len() }));
         }
         Ok(())
+    }
+
+    /// What is to be written: the circuit as it is, or a smaller one.
+    fn document(&self, subject: &Subject) -> anyhow::Result<Document> {
+        if !self.minimize {
+            return Ok(subject.document());
+        }
+        let smaller = minimize::smaller(subject, &minimize::Options::default())?;
+        minimize::tell(subject, &smaller, false);
+        Ok(smaller.document)
     }
 
     /// Whether the page is asked for, by its name or by the ending of the file.
@@ -100,7 +117,17 @@ impl Export {
         }
         let subject = Subject::open(&self.subject)?;
         let name = self.name(&subject);
-        let page = Page::new(&name, subject.automaton()?, subject.observed);
+        subject.automaton()?;
+        let Document::Automaton { automaton, .. } = self.document(&subject)? else {
+            return Err(Usage("a page needs an automaton".into()).into());
+        };
+        let boards = subject.loaded.as_ref().map(|loaded| &loaded.experiment.start);
+        if self.minimize && matches!(boards, Some(Start::Boards { .. })) {
+            let message =
+                "a page that starts from given boards needs the channels they are for; leave out --minimize";
+            return Err(Usage(message.into()).into());
+        }
+        let page = Page::new(&name, &automaton, subject.observed);
         let page = match &subject.loaded {
             Some(loaded) => page.trained_as(loaded),
             None => page,

@@ -8,6 +8,7 @@ mod evaluate;
 mod export;
 mod inspect;
 mod list;
+mod minimize;
 mod simulate;
 mod train;
 
@@ -36,6 +37,8 @@ enum Verb {
     Train(train::Train),
     /// Let a learned rule run on a board, and make a GIF of it
     Simulate(simulate::Simulate),
+    /// Make a circuit smaller, and prove that it still computes the same
+    Minimize(minimize::Minimize),
     /// Show what is in a run folder, a model or a circuit
     Inspect(inspect::Inspect),
     /// Write a circuit in another format: BLIF, AIGER, Verilog, C, Rust, ...
@@ -52,6 +55,7 @@ pub fn main() -> ExitCode {
         Verb::List(verb) => verb.run(),
         Verb::Train(verb) => verb.run(),
         Verb::Simulate(verb) => verb.run(),
+        Verb::Minimize(verb) => verb.run(),
         Verb::Inspect(verb) => verb.run(),
         Verb::Export(verb) => verb.run(),
         Verb::Evaluate(verb) => verb.run(),

@@ -7,7 +7,8 @@ use crate::Place;
 #[test]
 fn help_is_there_for_every_verb() {
     let place = Place::new();
-    for verb in ["list", "train", "simulate", "inspect", "export", "evaluate", "bench"] {
+    for verb in ["list", "train", "simulate", "minimize", "inspect", "export", "export", "evaluate", "bench"]
+    {
         place
             .gatework(&[verb, "--help"])
             .assert()

@@ -58,6 +58,16 @@ pub fn minimize_automaton(
     Ok(MinimizedAutomaton { automaton, map, start: options.start.clone(), statistics })
 }
 
+/// The automaton without the channels that never reach an observed one, in this step or a later one. Its gates are those
+/// of the original that are left.
+pub fn observed_part(automaton: &Automaton, observed: usize) -> Result<Automaton, AutomataError> {
+    automaton.check()?;
+    let observed = observed.clamp(1, automaton.channels);
+    let channels = live_channels(&automaton.circuit, observed);
+    let circuit = project(&automaton.circuit, &channels)?;
+    Ok(Automaton::new(channels.len(), automaton.boundary, circuit)?)
+}
+
 /// The circuit with what is known in the place of the channels that it is known about.
 fn substitute(circuit: &Circuit, known: &[Option<Known>]) -> Circuit {
     let network = assume(circuit, known);

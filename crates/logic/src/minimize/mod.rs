@@ -34,7 +34,7 @@ mod search;
 mod table;
 mod window;
 
-pub use automaton::{MinimizedAutomaton, minimize_automaton};
+pub use automaton::{MinimizedAutomaton, minimize_automaton, observed_part};
 
 use crate::circuit::Circuit;
 use crate::network::Network;
