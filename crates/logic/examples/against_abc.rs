@@ -19,9 +19,10 @@ use gatework_logic::{Automaton, Document};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// ABC's script for `compress2rs`, from its resource file.
-const COMPRESS2RS: &str = "b -l; rs -K 6 -l; rw -l; rs -K 6 -N 2 -l; rf -l; rs -K 8 -l; b -l; rs -K 8 -N 2 -l; rw -l; \
-    rs -K 10 -l; rwz -l; rs -K 10 -N 2 -l; b -l; rs -K 12 -l; rfz -l; rs -K 12 -N 2 -l; rwz -l; b -l";
+/// ABC's `compress2rs`, with its short names written out, so that no resource file is needed.
+const COMPRESS2RS: &str = "balance -l; resub -K 6 -l; rewrite -l; resub -K 6 -N 2 -l; refactor -l; resub -K 8 -l; \
+    balance -l; resub -K 8 -N 2 -l; rewrite -l; resub -K 10 -l; rewrite -z -l; resub -K 10 -N 2 -l; balance -l; \
+    resub -K 12 -l; refactor -z -l; resub -K 12 -N 2 -l; rewrite -z -l; balance -l";
 
 fn main() -> Result<(), Failure> {
     println!("| circuit | channels | gates as learned | normal | high | seconds | ABC |");
@@ -72,14 +73,14 @@ fn abc(automaton: &Automaton) -> Result<Option<usize>, Failure> {
     std::fs::write(folder.path().join("in.blif"), blif)?;
     std::fs::write(folder.path().join("gates.genlib"), library())?;
     let script = format!(
-        "read_library gates.genlib; read_blif in.blif; strash; {COMPRESS2RS}; {COMPRESS2RS}; {COMPRESS2RS}; dch; map -a; ps"
+        "read_library gates.genlib; read_blif in.blif; strash; {COMPRESS2RS}; {COMPRESS2RS}; {COMPRESS2RS}; dch; map -a; print_stats"
     );
     let run = Command::new("berkeley-abc").args(["-c", &script]).current_dir(&folder).output();
     let output = match run {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         output => String::from_utf8_lossy(&output?.stdout).into_owned(),
     };
-    // The last line of `ps` has "area =26.00".
+    // The last line of `print_stats` has "area =26.00".
     let area = output.rsplit("area =").next().and_then(|rest| rest.split_whitespace().next());
     let area: Option<f64> = area.and_then(|area| area.parse().ok());
     Ok(Some(area.ok_or_else(|| format!("ABC said: {output}"))?.round() as usize))

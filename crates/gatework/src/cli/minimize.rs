@@ -123,12 +123,15 @@ pub fn tell(subject: &Subject, smaller: &Smaller, assumes: bool) {
     let time = smaller.proof_seconds;
     match (&subject.automaton, &smaller.channels) {
         (Some(automaton), Some(channels)) => {
-            eprintln!("{} of {} channels are left", channels.len(), automaton.channels);
+            if channels.len() < automaton.channels {
+                eprintln!("{} of {} channels are left", channels.len(), automaton.channels);
+            }
             let from = if assumes { "from the experiment's start state" } else { "from every start state" };
-            let observed = subject.observed;
-            eprintln!(
-                "Proved by induction in {time:.2} s: the first {observed} channels are the same {from}, after any number of steps"
-            );
+            let same = match subject.observed {
+                1 => "the first channel is the same".to_string(),
+                n => format!("the first {n} channels are the same"),
+            };
+            eprintln!("Proved by induction in {time:.2} s: {same} {from}, after any number of steps");
         }
         _ => eprintln!("Proved in {time:.2} s: the outputs are the same for every input"),
     }
