@@ -23,6 +23,8 @@ pub struct Bench {
 enum What {
     /// One update of each built-in experiment: forward, backward, optimiser, hard loss
     Automata(Automata),
+    /// Vector operations at every size, beside plain loops
+    Engine(super::bench_engine::Engine),
 }
 
 #[derive(Debug, Args)]
@@ -45,6 +47,7 @@ impl Bench {
     pub fn run(&self) -> anyhow::Result<()> {
         match &self.what {
             What::Automata(automata) => automata.run(),
+            What::Engine(engine) => engine.run(),
         }
     }
 }

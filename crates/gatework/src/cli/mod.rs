@@ -4,6 +4,7 @@
 //! done, 1 it failed, 2 it was asked wrongly.
 
 mod bench;
+mod bench_engine;
 mod evaluate;
 mod inspect;
 mod list;
