@@ -1,10 +1,10 @@
-//! The error of the vector functions in ULP: `f32` at all 2^32 arguments, `f64` at random ones.
+//! The error of the `f32` vector functions in ULP, at all 2^32 arguments.
 //!
 //! ```text
-//! cargo run --release -p gatework-engine --example exhaustive -- [--step N] [--samples N] [FUNCTION]...
+//! cargo run --release -p gatework-engine --example exhaustive -- [--step N] [FUNCTION]...
 //! ```
 //!
-//! `--step N` looks at every Nth `f32` only. The exit status is 1 if an error is above the bound of the function's row.
+//! `--step N` looks at every Nth argument only. The exit status is 1 if an error is above the bound of the function's row.
 //! To measure another instruction set than the best one, leave the better ones out of the dispatch:
 //! `RUSTFLAGS="--cfg disable_dispatch_avx2 --cfg disable_dispatch_avx512"`.
 

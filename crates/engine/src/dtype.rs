@@ -4,6 +4,8 @@ use std::fmt;
 
 use fearless_simd::{Select, Simd, SimdElement, prelude::*};
 
+use crate::kernel::math::{bits, from_bits};
+
 /// A type of number, as a value: what a file, a graph or a command line names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DType {
@@ -112,13 +114,13 @@ macro_rules! float_element {
             fn minimum<S: Simd>(_: S, a: S::$vector, b: S::$vector) -> S::$vector {
                 // Of equal operands (0 and -0) one order of `min` gives the first and the other the second; "or"
                 // keeps a sign.
-                let least = S::$vector::from_bits(a.min(b).to_bits() | b.min(a).to_bits());
+                let least = from_bits(bits(a.min(b)) | bits(b.min(a)));
                 not_a_number(a, b).select(a + b, least)
             }
 
             #[inline(always)]
             fn maximum<S: Simd>(_: S, a: S::$vector, b: S::$vector) -> S::$vector {
-                let most = S::$vector::from_bits(a.max(b).to_bits() & b.max(a).to_bits());
+                let most = from_bits(bits(a.max(b)) & bits(b.max(a)));
                 not_a_number(a, b).select(a + b, most)
             }
 

@@ -2,7 +2,7 @@
 //!
 //! An operation is one row of a table below: its documentation, its names, and the meaning on vectors.
 
-use fearless_simd::{Simd, dispatch, prelude::*};
+use fearless_simd::{Select, Simd, dispatch, prelude::*};
 
 use super::{VectorError, check, walk};
 use crate::dtype::Element;
@@ -99,7 +99,7 @@ macro_rules! unary {
             pub fn $name<T: Element>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
                 #[inline(always)]
                 fn pass<S: Simd, T: Element>(simd: S, x: &[T], out: &mut [T]) {
-                    walk::map::<S, T::Vector<S>>(simd, x, out, #[inline(always)] |$x| {
+                    walk::map::<S, T::Vector<S>, { walk::CHEAP }>(simd, x, out, #[inline(always)] |$x| {
                         let $simd = simd;
                         $body
                     });
@@ -138,6 +138,8 @@ unary! {
     neg, neg_in_place: |simd, x| T::negate(simd, x);
     /// `out[i] = x[i] * x[i]`.
     square, square_in_place: |_simd, x| x * x;
+    /// The larger of `x[i]` and 0. NaN stays NaN, -0 stays -0.
+    relu, relu_in_place: |simd, x| x.simd_lt(T::ZERO).select(T::Vector::<S>::splat(simd, T::ZERO), x);
 }
 
 /// `out[i] = value`.
@@ -194,6 +196,7 @@ mod tests {
             "abs" => a.abs(),
             "neg" => -a,
             "square" => a * a,
+            "relu" => a.max(0),
             _ => panic!("{name} has no naive twin"),
         }
     }
@@ -211,6 +214,13 @@ mod tests {
             "abs" => a.abs(),
             "neg" => -a,
             "square" => a * a,
+            "relu" => {
+                if a < 0.0 {
+                    0.0
+                } else {
+                    a
+                }
+            }
             _ => panic!("{name} has no naive twin"),
         }
     }

@@ -14,8 +14,8 @@
 //!
 //! | module | operations |
 //! |---|---|
-//! | [`arithmetic`] | add, sub, mul, div, min, max, abs, neg, square, fill, copy, scaled_add: all types |
-//! | [`function`] | sqrt, exp, log, sin, cos, erf, relu, sigmoid, gelu and so on: `f32` and `f64` |
+//! | [`arithmetic`] | add, sub, mul, div, min, max, abs, neg, square, relu, fill, copy, scaled_add: all types |
+//! | [`function`] | sqrt, exp, log, sin, cos, erf, sigmoid, gelu and so on: `f32` and `f64` |
 //! | [`reduce`] | sum, mean, min, max, arg_min, arg_max, dot |
 //! | [`softmax`](mod@softmax) | softmax, log_softmax, normalise |
 //! | [`loss`] | mse, mae, huber, cross_entropy, binary_cross_entropy |

@@ -94,22 +94,22 @@ pub(super) fn sum_of<S: Simd, V: SimdBase<S, Element: Element>>(
 ) -> V::Element {
     let mut tree = Tree::new();
     for x in x.chunks(LEAF) {
-        let mut sums = [V::splat(simd, V::Element::ZERO); SUMS];
+        let zero = V::splat(simd, V::Element::ZERO);
+        let (mut sums, mut last) = ([zero; SUMS], zero);
         let mut groups = x.chunks_exact(SUMS * V::LEN);
         for group in groups.by_ref() {
-            for (sum, x) in sums.iter_mut().zip(group.chunks_exact(V::LEN)) {
-                *sum += f(V::from_slice(simd, x));
-            }
+            let [x0, x1, x2, x3, x4, x5, x6, x7] = load_group::<S, V>(simd, group);
+            sums = add_group(sums, [f(x0), f(x1), f(x2), f(x3), f(x4), f(x5), f(x6), f(x7)]);
         }
         let mut rest = groups.remainder().chunks_exact(V::LEN);
-        for (sum, x) in sums.iter_mut().zip(rest.by_ref()) {
-            *sum += f(V::from_slice(simd, x));
+        for x in rest.by_ref() {
+            last += f(V::from_slice(simd, x));
         }
         let tail = rest.remainder();
         if !tail.is_empty() {
-            sums[SUMS - 1] += first_lanes(f(walk::padded(simd, tail)), tail.len());
+            last += first_lanes(f(walk::padded(simd, tail)), tail.len());
         }
-        tree.push(total(sums));
+        tree.push(total(sums, last));
     }
     tree.total()
 }
@@ -124,27 +124,52 @@ pub(super) fn sum_of_pairs<S: Simd, V: SimdBase<S, Element: Element>>(
 ) -> V::Element {
     let mut tree = Tree::new();
     for (a, b) in a.chunks(LEAF).zip(b.chunks(LEAF)) {
-        let mut sums = [V::splat(simd, V::Element::ZERO); SUMS];
-        let mut groups = a.chunks_exact(SUMS * V::LEN);
-        let mut groups_b = b.chunks_exact(SUMS * V::LEN);
-        for (a, b) in groups.by_ref().zip(groups_b.by_ref()) {
-            for ((sum, a), b) in sums.iter_mut().zip(a.chunks_exact(V::LEN)).zip(b.chunks_exact(V::LEN)) {
-                *sum += f(V::from_slice(simd, a), V::from_slice(simd, b));
-            }
+        let zero = V::splat(simd, V::Element::ZERO);
+        let (mut sums, mut last) = ([zero; SUMS], zero);
+        let (mut groups_a, mut groups_b) = (a.chunks_exact(SUMS * V::LEN), b.chunks_exact(SUMS * V::LEN));
+        for (a, b) in groups_a.by_ref().zip(groups_b.by_ref()) {
+            let [a0, a1, a2, a3, a4, a5, a6, a7] = load_group::<S, V>(simd, a);
+            let [b0, b1, b2, b3, b4, b5, b6, b7] = load_group::<S, V>(simd, b);
+            let terms =
+                [f(a0, b0), f(a1, b1), f(a2, b2), f(a3, b3), f(a4, b4), f(a5, b5), f(a6, b6), f(a7, b7)];
+            sums = add_group(sums, terms);
         }
-        let mut rest = groups.remainder().chunks_exact(V::LEN);
+        let mut rest_a = groups_a.remainder().chunks_exact(V::LEN);
         let mut rest_b = groups_b.remainder().chunks_exact(V::LEN);
-        for ((sum, a), b) in sums.iter_mut().zip(rest.by_ref()).zip(rest_b.by_ref()) {
-            *sum += f(V::from_slice(simd, a), V::from_slice(simd, b));
+        for (a, b) in rest_a.by_ref().zip(rest_b.by_ref()) {
+            last += f(V::from_slice(simd, a), V::from_slice(simd, b));
         }
-        let (a, b) = (rest.remainder(), rest_b.remainder());
+        let (a, b) = (rest_a.remainder(), rest_b.remainder());
         if !a.is_empty() {
-            let value = f(walk::padded(simd, a), walk::padded(simd, b));
-            sums[SUMS - 1] += first_lanes(value, a.len());
+            last += first_lanes(f(walk::padded(simd, a), walk::padded(simd, b)), a.len());
         }
-        tree.push(total(sums));
+        tree.push(total(sums, last));
     }
     tree.total()
+}
+
+/// Eight vectors. Written out: a loop over an array of sums would keep the sums in memory.
+#[inline(always)]
+fn load_group<S: Simd, V: SimdBase<S>>(simd: S, x: &[V::Element]) -> [V; SUMS] {
+    let n = V::LEN;
+    [
+        V::from_slice(simd, &x[..n]),
+        V::from_slice(simd, &x[n..2 * n]),
+        V::from_slice(simd, &x[2 * n..3 * n]),
+        V::from_slice(simd, &x[3 * n..4 * n]),
+        V::from_slice(simd, &x[4 * n..5 * n]),
+        V::from_slice(simd, &x[5 * n..6 * n]),
+        V::from_slice(simd, &x[6 * n..7 * n]),
+        V::from_slice(simd, &x[7 * n..8 * n]),
+    ]
+}
+
+/// Adds eight vectors to eight others.
+#[inline(always)]
+fn add_group<S: Simd, V: SimdBase<S>>(a: [V; SUMS], b: [V; SUMS]) -> [V; SUMS] {
+    let [a0, a1, a2, a3, a4, a5, a6, a7] = a;
+    let [b0, b1, b2, b3, b4, b5, b6, b7] = b;
+    [a0 + b0, a1 + b1, a2 + b2, a3 + b3, a4 + b4, a5 + b5, a6 + b6, a7 + b7]
 }
 
 /// The vector with zeros behind its first `count` lanes.
@@ -156,9 +181,9 @@ fn first_lanes<S: Simd, V: SimdBase<S, Element: Element>>(mut vector: V, count: 
 
 /// All lanes of all vectors, added pairwise.
 #[inline(always)]
-fn total<S: Simd, V: SimdBase<S>>(sums: [V; SUMS]) -> V::Element {
+fn total<S: Simd, V: SimdBase<S>>(sums: [V; SUMS], last: V) -> V::Element {
     let [a, b, c, d, e, f, g, h] = sums;
-    (((a + b) + (c + d)) + ((e + f) + (g + h))).reduce_sum()
+    ((((a + b) + (c + d)) + ((e + f) + (g + h))) + last).reduce_sum()
 }
 
 /// A pairwise sum of values that come one after another: `sums[k]` is that of 2^k values, if bit k of `count` is set.
@@ -287,24 +312,25 @@ fn extremum<T: Element, O: Order>(x: &[T]) -> Option<(T, usize)> {
 fn leaves<S: Simd, T: Element, O: Order>(simd: S, x: &[T]) -> Option<(T, usize)> {
     let mut best = None;
     for (leaf, x) in x.chunks(LEAF).enumerate() {
-        let mut firsts = [T::Vector::<S>::splat(simd, x[0]); 4];
-        let mut groups = x.chunks_exact(4 * T::Vector::<S>::LEN);
+        let start = T::Vector::<S>::splat(simd, x[0]);
+        let (mut a, mut b, mut c, mut d) = (start, start, start, start);
+        let mut groups = x.chunks_exact(SUMS * T::Vector::<S>::LEN);
         for group in groups.by_ref() {
-            for (first, x) in firsts.iter_mut().zip(group.chunks_exact(T::Vector::<S>::LEN)) {
-                *first = O::first::<S, T>(simd, *first, T::Vector::<S>::from_slice(simd, x));
-            }
+            let [x0, x1, x2, x3, x4, x5, x6, x7] = load_group::<S, T::Vector<S>>(simd, group);
+            a = O::first::<S, T>(simd, O::first::<S, T>(simd, x0, x1), a);
+            b = O::first::<S, T>(simd, O::first::<S, T>(simd, x2, x3), b);
+            c = O::first::<S, T>(simd, O::first::<S, T>(simd, x4, x5), c);
+            d = O::first::<S, T>(simd, O::first::<S, T>(simd, x6, x7), d);
         }
         let mut rest = groups.remainder().chunks_exact(T::Vector::<S>::LEN);
-        for (first, x) in firsts.iter_mut().zip(rest.by_ref()) {
-            *first = O::first::<S, T>(simd, *first, T::Vector::<S>::from_slice(simd, x));
+        for x in rest.by_ref() {
+            a = O::first::<S, T>(simd, a, T::Vector::<S>::from_slice(simd, x));
         }
         if !rest.remainder().is_empty() {
-            let tail = walk::padded(simd, rest.remainder());
-            firsts[3] = O::first::<S, T>(simd, firsts[3], tail);
+            b = O::first::<S, T>(simd, b, walk::padded(simd, rest.remainder()));
         }
-        let [a, b, c, d] = firsts;
-        let (a, b) = (O::first::<S, T>(simd, a, b), O::first::<S, T>(simd, c, d));
-        best = Some(better::<T, O>(best, (lane::<S, T, O>(simd, O::first::<S, T>(simd, a, b)), leaf * LEAF)));
+        let both = O::first::<S, T>(simd, O::first::<S, T>(simd, a, b), O::first::<S, T>(simd, c, d));
+        best = Some(better::<T, O>(best, (lane::<S, T, O>(simd, both), leaf * LEAF)));
     }
     best
 }

@@ -86,7 +86,7 @@ pub fn normalise<T: Real>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
     }
     #[inline(always)]
     fn scale<S: Simd, T: Real>(simd: S, x: &[T], mean: T, factor: T, out: &mut [T]) {
-        walk::map::<S, T::Native<S>>(
+        walk::map::<S, T::Native<S>, { walk::CHEAP }>(
             simd,
             x,
             out,
@@ -116,7 +116,7 @@ pub fn normalise<T: Real>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
 /// `out[i] = e^(x[i] - most)`, and the sum of it.
 #[inline(always)]
 fn exponentials<S: Simd, T: Real>(simd: S, x: &[T], most: T, out: &mut [T]) -> T {
-    walk::map::<S, T::Native<S>>(
+    walk::map::<S, T::Native<S>, { walk::COSTLY }>(
         simd,
         x,
         out,
@@ -145,7 +145,7 @@ fn scale_in_place<S: Simd, T: Real>(simd: S, x: &mut [T], factor: T) {
 /// `out[i] = x[i] - a - b`.
 #[inline(always)]
 fn subtract<S: Simd, T: Real>(simd: S, x: &[T], a: T, b: T, out: &mut [T]) {
-    walk::map::<S, T::Native<S>>(
+    walk::map::<S, T::Native<S>, { walk::CHEAP }>(
         simd,
         x,
         out,

@@ -26,36 +26,55 @@ pub(super) fn level() -> Level {
     Level::new()
 }
 
-/// `out[i] = f(x[i])`, for slices of the same length.
+/// Vectors of a turn of the loop for operations of one or two instructions, whose time would otherwise go into counting.
+pub(super) const CHEAP: usize = 4;
+/// The same for functions, which keep the processor busy on their own.
+pub(super) const COSTLY: usize = 1;
+
+/// `out[i] = f(x[i])`, for slices of the same length, `TURN` vectors a turn.
 #[inline(always)]
-pub(super) fn map<S: Simd, V: SimdBase<S>>(
+pub(super) fn map<S: Simd, V: SimdBase<S>, const TURN: usize>(
     simd: S,
     x: &[V::Element],
     out: &mut [V::Element],
     f: impl Fn(V) -> V,
 ) {
-    let mut x = x.chunks_exact(V::LEN);
-    let mut out = out.chunks_exact_mut(V::LEN);
+    let mut x = x.chunks_exact(TURN * V::LEN);
+    let mut out = out.chunks_exact_mut(TURN * V::LEN);
+    for (x, out) in x.by_ref().zip(out.by_ref()) {
+        for k in 0..TURN {
+            let lanes = k * V::LEN..(k + 1) * V::LEN;
+            f(V::from_slice(simd, &x[lanes.clone()])).store_slice(&mut out[lanes]);
+        }
+    }
+    let mut x = x.remainder().chunks_exact(V::LEN);
+    let mut out = out.into_remainder().chunks_exact_mut(V::LEN);
     for (x, out) in x.by_ref().zip(out.by_ref()) {
         f(V::from_slice(simd, x)).store_slice(out);
     }
     let (x, out) = (x.remainder(), out.into_remainder());
     if !x.is_empty() {
-        out.copy_from_slice(&f(padded::<S, V>(simd, x)).as_slice()[..x.len()]);
+        store_tail(f(padded::<S, V>(simd, x)), out);
     }
 }
 
 /// `x[i] = f(x[i])`.
 #[inline(always)]
 pub(super) fn map_in_place<S: Simd, V: SimdBase<S>>(simd: S, x: &mut [V::Element], f: impl Fn(V) -> V) {
-    let mut chunks = x.chunks_exact_mut(V::LEN);
-    for x in chunks.by_ref() {
+    let mut groups = x.chunks_exact_mut(CHEAP * V::LEN);
+    for x in groups.by_ref() {
+        for k in 0..CHEAP {
+            let lanes = k * V::LEN..(k + 1) * V::LEN;
+            f(V::from_slice(simd, &x[lanes.clone()])).store_slice(&mut x[lanes]);
+        }
+    }
+    let mut rest = groups.into_remainder().chunks_exact_mut(V::LEN);
+    for x in rest.by_ref() {
         f(V::from_slice(simd, x)).store_slice(x);
     }
-    let x = chunks.into_remainder();
-    if !x.is_empty() {
-        let value = f(padded::<S, V>(simd, x));
-        x.copy_from_slice(&value.as_slice()[..x.len()]);
+    let tail = rest.into_remainder();
+    if !tail.is_empty() {
+        store_tail(f(padded::<S, V>(simd, tail)), tail);
     }
 }
 
@@ -68,16 +87,25 @@ pub(super) fn zip<S: Simd, V: SimdBase<S>>(
     out: &mut [V::Element],
     f: impl Fn(V, V) -> V,
 ) {
-    let mut a = a.chunks_exact(V::LEN);
-    let mut b = b.chunks_exact(V::LEN);
-    let mut out = out.chunks_exact_mut(V::LEN);
+    let mut a = a.chunks_exact(CHEAP * V::LEN);
+    let mut b = b.chunks_exact(CHEAP * V::LEN);
+    let mut out = out.chunks_exact_mut(CHEAP * V::LEN);
+    for ((a, b), out) in a.by_ref().zip(b.by_ref()).zip(out.by_ref()) {
+        for k in 0..CHEAP {
+            let lanes = k * V::LEN..(k + 1) * V::LEN;
+            let (a, b) = (V::from_slice(simd, &a[lanes.clone()]), V::from_slice(simd, &b[lanes.clone()]));
+            f(a, b).store_slice(&mut out[lanes]);
+        }
+    }
+    let mut a = a.remainder().chunks_exact(V::LEN);
+    let mut b = b.remainder().chunks_exact(V::LEN);
+    let mut out = out.into_remainder().chunks_exact_mut(V::LEN);
     for ((a, b), out) in a.by_ref().zip(b.by_ref()).zip(out.by_ref()) {
         f(V::from_slice(simd, a), V::from_slice(simd, b)).store_slice(out);
     }
     let (a, b, out) = (a.remainder(), b.remainder(), out.into_remainder());
     if !out.is_empty() {
-        let value = f(padded::<S, V>(simd, a), padded::<S, V>(simd, b));
-        out.copy_from_slice(&value.as_slice()[..out.len()]);
+        store_tail(f(padded::<S, V>(simd, a), padded::<S, V>(simd, b)), out);
     }
 }
 
@@ -89,16 +117,30 @@ pub(super) fn zip_in_place<S: Simd, V: SimdBase<S>>(
     b: &[V::Element],
     f: impl Fn(V, V) -> V,
 ) {
-    let mut a = a.chunks_exact_mut(V::LEN);
-    let mut b = b.chunks_exact(V::LEN);
+    let mut a = a.chunks_exact_mut(CHEAP * V::LEN);
+    let mut b = b.chunks_exact(CHEAP * V::LEN);
+    for (a, b) in a.by_ref().zip(b.by_ref()) {
+        for k in 0..CHEAP {
+            let lanes = k * V::LEN..(k + 1) * V::LEN;
+            let value = f(V::from_slice(simd, &a[lanes.clone()]), V::from_slice(simd, &b[lanes.clone()]));
+            value.store_slice(&mut a[lanes]);
+        }
+    }
+    let mut a = a.into_remainder().chunks_exact_mut(V::LEN);
+    let mut b = b.remainder().chunks_exact(V::LEN);
     for (a, b) in a.by_ref().zip(b.by_ref()) {
         f(V::from_slice(simd, a), V::from_slice(simd, b)).store_slice(a);
     }
     let (a, b) = (a.into_remainder(), b.remainder());
     if !a.is_empty() {
-        let value = f(padded::<S, V>(simd, a), padded::<S, V>(simd, b));
-        a.copy_from_slice(&value.as_slice()[..a.len()]);
+        store_tail(f(padded::<S, V>(simd, a), padded::<S, V>(simd, b)), a);
     }
+}
+
+/// Stores the first lanes.
+#[inline(always)]
+fn store_tail<S: Simd, V: SimdBase<S>>(value: V, out: &mut [V::Element]) {
+    out.copy_from_slice(&value.as_slice()[..out.len()]);
 }
 
 /// A vector that begins with the elements of `tail`, of which there are fewer than it has lanes. The other lanes repeat

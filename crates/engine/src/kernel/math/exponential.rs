@@ -7,7 +7,7 @@
 
 use fearless_simd::{Select, Simd, prelude::*};
 
-use super::{Bits, Real, Vector, polynomial, splat};
+use super::{Bits, Real, Vector, bits, from_bits, polynomial, splat};
 
 /// A power of e that is still to be put together: `(1 + fraction) * powers[0] * powers[1]`, where the powers are those
 /// of two. A factor applied before the second one does not meet subnormal numbers.
@@ -45,7 +45,7 @@ fn reduce<S: Simd, T: Real>(high: Vector<S, T>, low: Option<Vector<S, T>>) -> (B
     let n = shifted - splat::<S, T>(simd, T::EXPONENT_SHIFTER);
     let r = n.mul_add(splat::<S, T>(simd, -T::LN_2_HIGH), high);
     let r = n.mul_add(splat::<S, T>(simd, -T::LN_2_LOW), r);
-    (shifted.to_bits(), if let Some(low) = low { r + low } else { r })
+    (bits(shifted), if let Some(low) = low { r + low } else { r })
 }
 
 /// `e^r - 1` for |r| <= ln(2)/2.
@@ -73,7 +73,7 @@ pub(super) fn exp_scaled<S: Simd, T: Real>(
 /// The power of two whose exponent, with its bias, is in the lowest bits.
 #[inline(always)]
 fn power<S: Simd, T: Real>(exponent: Bits<S, T>) -> Vector<S, T> {
-    Vector::<S, T>::from_bits(exponent << T::MANTISSA)
+    from_bits(exponent << T::MANTISSA)
 }
 
 /// `e^x`. Largest error 1.1 ULP (f32) and 1.1 ULP (f64). Minus infinity gives 0, infinity infinity.

@@ -6,7 +6,8 @@
 
 use fearless_simd::{Select, Simd, prelude::*};
 
-use super::{Real, Vector, exponential::exp_scaled, exponential::gated, polynomial, splat};
+use super::exponential::{exp_scaled, gated};
+use super::{Real, Vector, bits, from_bits, polynomial, splat};
 
 /// `P`, `x z` and `z` with `z = 1 / (1 + slope * x)` and `e^(t^2) (1 - erf(t)) = P z`, where `slope * x = 0.6 t`, for t from
 /// 0.7 on. x z and not z comes from the division: a product with x is then rounded once less.
@@ -44,7 +45,7 @@ pub fn erf<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
 pub fn gelu<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     let bounded = x.abs().clamp(T::NIL, T::GELU_MAX);
     // |x| as a number with an exact square and a small rest.
-    let upper = Vector::<S, T>::from_bits(bounded.to_bits() & T::UPPER_HALF);
+    let upper: Vector<S, T> = from_bits(bits(bounded) & T::UPPER_HALF);
     let lower = bounded - upper;
     let density =
         exp_scaled::<S, T>(simd, upper * upper * -T::HALF, Some((bounded + upper) * lower * -T::HALF));

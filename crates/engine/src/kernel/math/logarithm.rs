@@ -6,15 +6,15 @@
 
 use fearless_simd::{Select, Simd, prelude::*};
 
-use super::{Bits, Real, Vector, exponential::exp, polynomial, splat};
+use super::{Bits, Real, Vector, bits, exponential::exp, from_bits, polynomial, splat};
 
 /// n and 1 + f of a positive normal number.
 #[inline(always)]
 fn split<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> (Vector<S, T>, Vector<S, T>) {
-    let bits = x.to_bits() + T::ONE_MINUS_SQRT_HALF_BITS;
+    let bits = bits(x) + T::ONE_MINUS_SQRT_HALF_BITS;
     let biased = (bits >> T::MANTISSA) | Bits::<S, T>::splat(simd, T::INTEGER_BITS);
     let mantissa = (bits & T::MANTISSA_BITS) + T::SQRT_HALF_BITS;
-    (Vector::<S, T>::from_bits(biased) - T::INTEGER_BIAS, Vector::<S, T>::from_bits(mantissa))
+    (from_bits::<S, Vector<S, T>>(biased) - T::INTEGER_BIAS, from_bits(mantissa))
 }
 
 /// `n ln 2 + ln(1 + f) + low`.

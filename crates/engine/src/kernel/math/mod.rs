@@ -52,6 +52,18 @@ pub type Vector<S, T> = <T as SimdFloatElement>::Native<S>;
 /// The same vector as unsigned integers.
 type Bits<S, T> = <Vector<S, T> as SimdFloat<S>>::Bits;
 
+/// The bits as unsigned integers. (The method of the vectors is not always inlined.)
+#[inline(always)]
+pub(crate) fn bits<S: Simd, V: SimdFloat<S>>(x: V) -> V::Bits {
+    x.bitcast()
+}
+
+/// The numbers with these bits.
+#[inline(always)]
+pub(crate) fn from_bits<S: Simd, V: SimdFloat<S>>(bits: V::Bits) -> V {
+    bits.bitcast()
+}
+
 /// All lanes the same.
 #[inline(always)]
 fn splat<S: Simd, T: Real>(simd: S, value: T) -> Vector<S, T> {

@@ -13,6 +13,7 @@
 use fearless_simd::{Simd, SimdFloatElement, prelude::*};
 
 use super::quarter::{Quarter, reduce_large};
+use super::{bits, from_bits};
 use crate::dtype::Element;
 
 /// A floating-point type and what the functions of [`math`](super) have to know about it.
@@ -195,7 +196,7 @@ impl Real for f32 {
         let rest0 = (x0 - turns0 * QUARTER_PARTS[0]) - turns0 * QUARTER_PARTS[1];
         let rest1 = (x1 - turns1 * QUARTER_PARTS[0]) - turns1 * QUARTER_PARTS[1];
         let [high, low] = narrow(simd, rest0, rest1);
-        let quarter = Quarter { turns: shifted.to_bits(), high, low };
+        let quarter = Quarter { turns: bits(shifted), high, low };
         if x.simd_lt(LIMIT).all_true() { quarter } else { reduce_large(simd, x, LIMIT, quarter) }
     }
 
@@ -348,7 +349,7 @@ impl Real for f64 {
         let (third, error3) = two_sum(second, -(turns * QUARTER_PARTS[2]));
         let errors = error2 + error3 - turns * QUARTER_PARTS[3];
         let high = third + errors;
-        let quarter = Quarter { turns: shifted.to_bits(), high, low: third - high + errors };
+        let quarter = Quarter { turns: bits(shifted), high, low: third - high + errors };
         if x.simd_lt(LIMIT).all_true() { quarter } else { reduce_large(simd, x, LIMIT, quarter) }
     }
 
@@ -382,8 +383,8 @@ fn two_sum<S: Simd, V: SimdFloat<S>>(a: V, b: V) -> (V, V) {
 /// `a * b` and the error of that product, without need of a fused multiplication.
 #[inline(always)]
 fn two_product<S: Simd>(a: S::f64s, b: S::f64s) -> (S::f64s, S::f64s) {
-    let a1 = S::f64s::from_bits(a.to_bits() & f64::UPPER_HALF);
-    let b1 = S::f64s::from_bits(b.to_bits() & f64::UPPER_HALF);
+    let a1 = from_bits::<S, S::f64s>(bits(a) & f64::UPPER_HALF);
+    let b1 = from_bits::<S, S::f64s>(bits(b) & f64::UPPER_HALF);
     let (a2, b2) = (a - a1, b - b1);
     let product = a * b;
     (product, ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2)

@@ -6,7 +6,7 @@
 
 use fearless_simd::{Simd, prelude::*};
 
-use super::{Bits, Quarter, Real, Vector, polynomial, splat};
+use super::{Bits, Quarter, Real, Vector, bits, from_bits, polynomial, splat};
 
 /// Sine, of an angle in radians. Largest error 1 ULP (f32) and 1 ULP (f64), for angles of any size. Infinity gives NaN,
 /// -0 gives -0.
@@ -14,7 +14,7 @@ use super::{Bits, Quarter, Real, Vector, polynomial, splat};
 pub fn sin<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     let size = x.abs();
     let quarter = T::quarter_turns(simd, size);
-    let sign = size.to_bits() ^ x.to_bits();
+    let sign = bits(size) ^ bits(x);
     rotate::<S, T>(simd, quarter, quarter.turns, sign)
 }
 
@@ -48,9 +48,9 @@ fn rotate<S: Simd, T: Real>(
 
     // All ones where the number of quarter turns is odd.
     let odd = integer::<S, T>(simd, 0) - (turns & integer::<S, T>(simd, 1));
-    let value = (cosine.to_bits() & odd) | (sine.to_bits() & !odd);
+    let value = (bits(cosine) & odd) | (bits(sine) & !odd);
     let turned = (turns & integer::<S, T>(simd, 2)) << (8 * size_of::<T>() as u32 - 2);
-    Vector::<S, T>::from_bits(value ^ turned ^ sign)
+    from_bits(value ^ turned ^ sign)
 }
 
 #[inline(always)]
