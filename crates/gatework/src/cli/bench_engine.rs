@@ -39,14 +39,19 @@ pub struct Engine {
     json: bool,
 }
 
+/// Reads two operands and writes a result.
+type Run<T> = dyn Fn(&[T], &[T], &mut [T]) + Sync;
+/// The same as a plain loop.
+type Plain<T> = fn(&[T], &[T], &mut [T]);
+
 /// An operation on the first `n` elements of two operands and a result; operations that need less leave some alone.
 struct Operation<T> {
     name: &'static str,
     /// Slices that it reads or writes.
     slices: usize,
-    run: Box<dyn Fn(&[T], &[T], &mut [T]) + Sync>,
+    run: Box<Run<T>>,
     /// The same as a plain loop.
-    plain: Option<fn(&[T], &[T], &mut [T])>,
+    plain: Option<Plain<T>>,
 }
 
 impl<T: Element> Operation<T> {
@@ -108,7 +113,7 @@ fn functions<T: Real>() -> Vec<Operation<T>> {
 }
 
 /// The plain loops, by name of the operation.
-const PLAIN: [(&str, fn(&[f32], &[f32], &mut [f32])); 4] = [
+const PLAIN: [(&str, Plain<f32>); 4] = [
     ("add", |a, b, out| dispatch!(Level::new(), _ => plain_zip(a, b, out, #[inline(always)] |a, b| a + b))),
     ("mul", |a, b, out| dispatch!(Level::new(), _ => plain_zip(a, b, out, #[inline(always)] |a, b| a * b))),
     ("relu", |a, _, out| dispatch!(Level::new(), _ => plain_relu(a, out))),
@@ -253,15 +258,15 @@ fn wave(i: usize) -> f64 {
 }
 
 /// The shortest time of a call in ns, of an operation and of the plain loop, which take turns.
-fn fastest<T>(
+fn fastest<T: Element>(
     seconds: f64,
-    run: &dyn Fn(&[T], &[T], &mut [T]),
-    plain: Option<fn(&[T], &[T], &mut [T])>,
+    run: &Run<T>,
+    plain: Option<Plain<T>>,
     (a, b, out): (&[T], &[T], &mut [T]),
 ) -> (f64, Option<f64>) {
     /// A batch takes at least this long, so that looking at the clock does not count.
     const BATCH: f64 = 2e-5;
-    let mut time = |run: &dyn Fn(&[T], &[T], &mut [T]), calls: u32| {
+    let mut time = |run: &Run<T>, calls: u32| {
         let start = Instant::now();
         for _ in 0..calls {
             run(black_box(a), black_box(b), black_box(&mut *out));
