@@ -1,42 +1,49 @@
-//! The types of numbers that tensors hold.
+//! The types of numbers that the engine calculates with.
 
 use std::fmt;
 
-/// The type of a tensor's elements.
+use fearless_simd::{Select, Simd, SimdElement, prelude::*};
+
+use crate::kernel::math::{bits, from_bits};
+
+/// A type of number, as a value: what a file, a graph or a command line names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DType {
     /// 32-bit floating point.
     F32,
     /// 64-bit floating point.
     F64,
-    /// 32-bit integers.
+    /// 32-bit signed integer.
     I32,
-    /// 64-bit integers.
+    /// 64-bit signed integer.
     I64,
 }
 
 impl DType {
-    /// The name, as in `f32`.
-    pub const fn name(self) -> &'static str {
+    /// All types.
+    pub const ALL: [Self; 4] = [Self::F32, Self::F64, Self::I32, Self::I64];
+
+    /// The name: `f32`, `f64`, `i32` or `i64`.
+    pub fn name(self) -> &'static str {
         match self {
-            DType::F32 => "f32",
-            DType::F64 => "f64",
-            DType::I32 => "i32",
-            DType::I64 => "i64",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+            Self::I32 => "i32",
+            Self::I64 => "i64",
         }
     }
 
-    /// Bytes of an element.
-    pub const fn size(self) -> usize {
+    /// Bytes of one number.
+    pub fn size(self) -> usize {
         match self {
-            DType::F32 | DType::I32 => 4,
-            DType::F64 | DType::I64 => 8,
+            Self::F32 | Self::I32 => 4,
+            Self::F64 | Self::I64 => 8,
         }
     }
 
-    /// True for floating point.
-    pub const fn is_float(self) -> bool {
-        matches!(self, DType::F32 | DType::F64)
+    /// Whether it is a floating-point type, one that has a gradient.
+    pub fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F64)
     }
 }
 
@@ -44,4 +51,160 @@ impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+    impl Sealed for i32 {}
+    impl Sealed for i64 {}
+}
+
+/// A number that buffers hold and vectors consist of: `f32`, `f64`, `i32` or `i64`.
+///
+/// The four operations that mean different things for integers and floating-point numbers are methods, on whole
+/// vectors; all others come with the vector type.
+pub trait Element: SimdElement + Send + Sync + sealed::Sealed + 'static {
+    /// The type as a value.
+    const DTYPE: DType;
+    /// Zero, the value of new buffers.
+    const ZERO: Self;
+    /// A vector as wide as the registers of instruction set `S`.
+    type Vector<S: Simd>: SimdBase<S, Element = Self>;
+
+    /// `a + b`; integers wrap.
+    fn plus(a: Self, b: Self) -> Self;
+
+    /// `a / b`. Integers: truncated towards zero, 0 where `b` is 0, and the smallest integer divided by -1 is
+    /// itself.
+    fn divide<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+
+    /// The smaller one. Floating point: `minimum` of IEEE 754-2019, NaN if either is NaN, and -0 below 0.
+    fn minimum<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+
+    /// The larger one. Floating point: `maximum` of IEEE 754-2019, NaN if either is NaN, and 0 above -0.
+    fn maximum<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+
+    /// `-a`. The smallest integer stays as it is.
+    fn negate<S: Simd>(simd: S, a: Self::Vector<S>) -> Self::Vector<S>;
+
+    /// Whether it is NaN, which no integer is.
+    fn is_not_a_number(self) -> bool;
+}
+
+macro_rules! float_element {
+    ($type:ty, $dtype:expr, $vector:ident) => {
+        impl Element for $type {
+            const DTYPE: DType = $dtype;
+            const ZERO: Self = 0.0;
+            type Vector<S: Simd> = S::$vector;
+
+            #[inline(always)]
+            fn plus(a: Self, b: Self) -> Self {
+                a + b
+            }
+
+            #[inline(always)]
+            fn divide<S: Simd>(_: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                a / b
+            }
+
+            #[inline(always)]
+            fn minimum<S: Simd>(_: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                // Of equal operands (0 and -0) one order of `min` gives the first and the other the second; "or"
+                // keeps a sign.
+                let least = from_bits(bits(a.min(b)) | bits(b.min(a)));
+                not_a_number(a, b).select(a + b, least)
+            }
+
+            #[inline(always)]
+            fn maximum<S: Simd>(_: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                let most = from_bits(bits(a.max(b)) & bits(b.max(a)));
+                not_a_number(a, b).select(a + b, most)
+            }
+
+            #[inline(always)]
+            fn negate<S: Simd>(_: S, a: S::$vector) -> S::$vector {
+                -a
+            }
+
+            #[inline(always)]
+            fn is_not_a_number(self) -> bool {
+                self.is_nan()
+            }
+        }
+    };
+}
+
+float_element!(f32, DType::F32, f32s);
+float_element!(f64, DType::F64, f64s);
+
+/// Where either operand is NaN.
+#[inline(always)]
+fn not_a_number<S: Simd, V: SimdBase<S>>(a: V, b: V) -> V::Mask {
+    a.simd_ne(a) | b.simd_ne(b)
+}
+
+macro_rules! integer_element {
+    ($type:ty, $dtype:expr, $vector:ident, $quotient:expr) => {
+        impl Element for $type {
+            const DTYPE: DType = $dtype;
+            const ZERO: Self = 0;
+            type Vector<S: Simd> = S::$vector;
+
+            #[inline(always)]
+            fn plus(a: Self, b: Self) -> Self {
+                a.wrapping_add(b)
+            }
+
+            #[inline(always)]
+            fn divide<S: Simd>(simd: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                let mut quotients = a;
+                for ((q, &a), &b) in quotients.as_mut_slice().iter_mut().zip(a.as_slice()).zip(b.as_slice()) {
+                    *q = $quotient(a, b);
+                }
+                let quotients = b.simd_eq(-1).select(-a, quotients);
+                b.simd_eq(0).select(S::$vector::splat(simd, 0), quotients)
+            }
+
+            #[inline(always)]
+            fn minimum<S: Simd>(_: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                a.min(b)
+            }
+
+            #[inline(always)]
+            fn maximum<S: Simd>(_: S, a: S::$vector, b: S::$vector) -> S::$vector {
+                a.max(b)
+            }
+
+            #[inline(always)]
+            fn negate<S: Simd>(_: S, a: S::$vector) -> S::$vector {
+                -a
+            }
+
+            #[inline(always)]
+            fn is_not_a_number(self) -> bool {
+                false
+            }
+        }
+    };
+}
+
+integer_element!(i32, DType::I32, i32s, quotient_i32);
+integer_element!(i64, DType::I64, i64s, quotient_i64);
+
+/// Truncated quotient; any value where the divisor is 0 or -1.
+///
+/// It is that of the same numbers in `f64`, which processors divide as vectors: an exact quotient is at least 2^-31 below
+/// the next integer, if it is not one, and the rounding is far smaller.
+#[inline(always)]
+fn quotient_i32(a: i32, b: i32) -> i32 {
+    (f64::from(a) / f64::from(b)) as i32
+}
+
+/// Truncated quotient; any value where the divisor is 0 or -1.
+#[inline(always)]
+fn quotient_i64(a: i64, b: i64) -> i64 {
+    a.wrapping_div(if b == 0 { 1 } else { b })
 }

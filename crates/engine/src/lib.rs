@@ -10,10 +10,14 @@
 //! | [`interpret`] | the oracle: slow, scalar, obvious |
 //! | [`kernel`] | everything that is fast; each routine has a slow twin that the tests compare it with |
 //! | [`parallel`] | the split of work between threads that never changes a result |
-//! | [`shape`], [`dtype`] | the sizes and types of tensors |
+//! | [`vector`] | operations on slices, to be called directly |
+//! | [`shape`], [`dtype`], [`buffer`] | the sizes and types of tensors, and memory for them |
+
+#![allow(clippy::inline_always, reason = "SIMD code must be inlined where its target features are enabled")]
 
 #[cfg(test)]
 mod arbitrary;
+pub mod buffer;
 pub mod dtype;
 mod grad;
 pub mod graph;
@@ -23,6 +27,7 @@ pub mod ops;
 pub mod parallel;
 mod rewrite;
 pub mod shape;
+pub mod vector;
 
 pub use dtype::DType;
 pub use graph::{Graph, GraphError, Id};

@@ -7,10 +7,12 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`gates`] | soft gate networks, forward and backward, 32 lanes at a time |
+//! | [`math`] | exp, log, sin, tanh and the like, a vector at a time |
 //! | [`optim`] | optimiser steps, one pass over memory each |
 //! | [`transpose`] | cells x channels to channels x cells and back |
 
 pub mod gates;
+pub mod math;
 pub mod optim;
 pub mod transpose;
 

@@ -118,3 +118,17 @@ fn bench_reports_every_experiment_for_one_thread_and_all() {
         }
     }
 }
+
+#[test]
+fn bench_engine_measures_every_type_and_the_plain_loops() {
+    let place = Place::new();
+    let result = place.json(&["bench", "engine", "--quick", "--only", "add", "--threads", "1"]);
+    assert_eq!(result["bench"], "engine");
+    assert!(result["cliffs"].is_array());
+    let rows = result["results"].as_array().unwrap();
+    for dtype in ["f32", "f64", "i32", "i64"] {
+        assert_eq!(rows.iter().filter(|row| row["dtype"] == dtype).count(), 4, "four lengths of {dtype}");
+    }
+    assert!(rows.iter().all(|row| row["ns_per_element"].as_f64().is_some_and(|time| time > 0.0)));
+    assert!(rows.iter().all(|row| row["plain_ns"].is_f64() == (row["dtype"] == "f32")));
+}

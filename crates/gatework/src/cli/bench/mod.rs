@@ -2,6 +2,7 @@
 
 mod automata;
 mod circuits;
+mod engine;
 
 use clap::{Args, Subcommand};
 
@@ -18,6 +19,8 @@ enum What {
     Automata(automata::Automata),
     /// Circuits at work: Life beside a version written by hand, a large rule, networks of up to a million gates
     Circuits(circuits::Circuits),
+    /// Vector operations at every size, beside plain loops
+    Engine(engine::Engine),
 }
 
 impl Bench {
@@ -25,6 +28,7 @@ impl Bench {
         match &self.what {
             What::Automata(automata) => automata.run(),
             What::Circuits(circuits) => circuits.run(),
+            What::Engine(engine) => engine.run(),
         }
     }
 }

@@ -1,0 +1,391 @@
+//! The constants of the functions in both widths.
+//!
+//! The polynomials are our own minimax fits: a Remez exchange in 60-digit arithmetic, weighted so that it is the
+//! relative error of the whole function that is smallest, then rounded to the type. Beside each stands the interval
+//! and the error of the fit before rounding.
+
+#![allow(
+    clippy::unreadable_literal,
+    clippy::excessive_precision,
+    reason = "coefficients are not read digit by digit"
+)]
+
+use fearless_simd::{Simd, SimdFloatElement, prelude::*};
+
+use super::quarter::{Quarter, reduce_large};
+use super::{bits, from_bits};
+use crate::dtype::Element;
+
+/// A floating-point type and what the functions of [`math`](super) have to know about it.
+///
+/// Polynomials list their coefficients from the constant one upwards.
+pub trait Real: Element + SimdFloatElement<Bits: From<u8>> {
+    /// The number nearest to `x`.
+    fn from_f64(x: f64) -> Self;
+    /// The number as `f64`, exactly.
+    fn to_f64(self) -> f64;
+    /// The bits as an integer.
+    fn bits(self) -> Self::Bits;
+
+    /// Bits of the mantissa that are stored.
+    const MANTISSA: u32;
+    /// The bias of the exponent, plus one: 128 or 1024.
+    const HALF_EXPONENTS: Self::Bits;
+    /// The bits without the lower half of the mantissa: what remains has an exact square.
+    const UPPER_HALF: Self::Bits;
+    /// 1.5 x 2^MANTISSA + twice the bias. Adding it rounds to an integer n and leaves n + twice the bias in the lowest
+    /// bits.
+    const EXPONENT_SHIFTER: Self;
+    /// 1.5 x 2^MANTISSA. Adding it rounds to an integer, which is left in the lowest bits.
+    const INTEGER_SHIFTER: Self;
+    /// 2^MANTISSA as bits: combined with an integer by "or", it makes 2^MANTISSA + the integer.
+    const INTEGER_BITS: Self::Bits;
+    /// 2^MANTISSA + the bias.
+    const INTEGER_BIAS: Self;
+
+    /// 0.
+    const NIL: Self;
+    /// 1/2.
+    const HALF: Self;
+    /// 1.
+    const ONE: Self;
+    /// 2.
+    const TWO: Self;
+    /// Infinity.
+    const INFINITY: Self;
+    /// Not a number.
+    const NAN: Self;
+    /// The smallest normal number.
+    const MIN_POSITIVE: Self;
+
+    /// log2 e.
+    const LOG2_E: Self;
+    /// ln 2, so few bits that the product with an exponent is exact.
+    const LN_2_HIGH: Self;
+    /// ln 2 minus the above.
+    const LN_2_LOW: Self;
+    /// 1/sqrt(2) as bits.
+    const SQRT_HALF_BITS: Self::Bits;
+    /// 1 as bits, minus 1/sqrt(2) as bits.
+    const ONE_MINUS_SQRT_HALF_BITS: Self::Bits;
+    /// The stored bits of the mantissa.
+    const MANTISSA_BITS: Self::Bits;
+    /// A power of two that makes subnormal numbers normal, and its exponent.
+    const UP_FROM_SUBNORMAL: [Self; 2];
+
+    /// exp is 0 below and infinite above.
+    const EXP_RANGE: [Self; 2];
+    /// expm1 is -1 below this.
+    const EXPM1_MIN: Self;
+    /// tanh is 1 above this.
+    const TANH_MAX: Self;
+    /// erf is 1 above this.
+    const ERF_MAX: Self;
+    /// silu is 0 below minus this.
+    const SILU_MAX: Self;
+    /// gelu is 0 below minus this, and the identity above.
+    const GELU_MAX: Self;
+    /// The same of gelu in its tanh form.
+    const GELU_TANH_MAX: Self;
+
+    /// (e^r - 1 - r) / r^2 for |r| <= ln(2)/2.
+    const EXP: &'static [Self];
+    /// (ln((1+s)/(1-s)) - 2s) / s^3 in s^2, for |s| <= 0.172.
+    const LOG: &'static [Self];
+    /// (sin r - r) / r^3 in r^2, for |r| <= pi/4.
+    const SIN: &'static [Self];
+    /// (cos r - 1 + r^2/2) / r^4 in r^2, for |r| <= pi/4.
+    const COS: &'static [Self];
+    /// erf(x)/x - 1 in x^2, for |x| <= 1.
+    const ERF: &'static [Self];
+    /// e^(t^2) erfc(t) / z in 2z - 1, with z = 1 / (1 + 0.6 t), for t from 0.7 to 10.7 (f32) or 27.6 (f64).
+    const ERFCX: &'static [Self];
+
+    /// `x` as quarter turns and a rest, for `x >= 0`.
+    fn quarter_turns<S: Simd>(simd: S, x: Self::Native<S>) -> Quarter<S, Self>;
+
+    /// `a x + b x^3` as a rounded value and what the rounding left, so that an exponential of it keeps its relative
+    /// accuracy.
+    fn cubic<S: Simd>(simd: S, a: f64, b: f64, x: Self::Native<S>) -> [Self::Native<S>; 2];
+}
+
+/// 2/pi.
+const TURNS: f64 = std::f64::consts::FRAC_2_PI;
+/// pi/2 in parts of 33 bits, whose products with an integer of 20 bits are exact, and the rest.
+const QUARTER_PARTS: [f64; 4] =
+    [1.5707963267341256, 6.077100506303966e-11, 2.0222662487111665e-21, 8.4784276603689e-32];
+
+impl Real for f32 {
+    #[inline(always)]
+    fn from_f64(x: f64) -> Self {
+        x as Self
+    }
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        f64::from(self)
+    }
+    #[inline(always)]
+    fn bits(self) -> u32 {
+        self.to_bits()
+    }
+
+    const MANTISSA: u32 = 23;
+    const HALF_EXPONENTS: u32 = 128;
+    const UPPER_HALF: u32 = !0xfff;
+    const EXPONENT_SHIFTER: Self = 12_582_912.0 + 254.0;
+    const INTEGER_SHIFTER: Self = 12_582_912.0;
+    const INTEGER_BITS: u32 = 0x4b00_0000;
+    const INTEGER_BIAS: Self = 8_388_608.0 + 127.0;
+
+    const NIL: Self = 0.0;
+    const HALF: Self = 0.5;
+    const ONE: Self = 1.0;
+    const TWO: Self = 2.0;
+    const INFINITY: Self = Self::INFINITY;
+    const NAN: Self = Self::NAN;
+    const MIN_POSITIVE: Self = Self::MIN_POSITIVE;
+
+    const LOG2_E: Self = std::f32::consts::LOG2_E;
+    const LN_2_HIGH: Self = 0.69314575;
+    const LN_2_LOW: Self = 1.4286068e-6;
+    const SQRT_HALF_BITS: u32 = std::f32::consts::FRAC_1_SQRT_2.to_bits();
+    const ONE_MINUS_SQRT_HALF_BITS: u32 = 1f32.to_bits() - Self::SQRT_HALF_BITS;
+    const MANTISSA_BITS: u32 = 0x007f_ffff;
+    const UP_FROM_SUBNORMAL: [Self; 2] = [33_554_432.0, 25.0];
+
+    const EXP_RANGE: [Self; 2] = [-104.0, 89.0];
+    const EXPM1_MIN: Self = -20.0;
+    const TANH_MAX: Self = 9.2;
+    const ERF_MAX: Self = 4.0;
+    const SILU_MAX: Self = 110.0;
+    const GELU_MAX: Self = 15.0;
+    const GELU_TANH_MAX: Self = 11.0;
+
+    // 2^-28.3
+    const EXP: &'static [Self] = &[0.49999994, 0.16666518, 0.04166836, 0.008368977, 0.0013818183];
+    // 2^-36.5
+    const LOG: &'static [Self] = &[0.6666666, 0.40000343, 0.2853668, 0.23594803];
+    // 2^-27.8
+    const SIN: &'static [Self] = &[-0.16666652, 0.008332051, -0.00019500061];
+    // 2^-32.6
+    const COS: &'static [Self] = &[0.04166664, -0.0013887141, 2.4413182e-5];
+    // 2^-29.6
+    const ERF: &'static [Self] =
+        &[0.12837917, -0.37612626, 0.11283585, -0.026853805, 0.005188316, -0.00080100907, 7.853508e-5];
+    // 2^-30.4
+    const ERFCX: &'static [Self] = &[
+        0.59257495,
+        0.34578666,
+        0.086897835,
+        -0.017750246,
+        -0.011627379,
+        0.0035338015,
+        0.0014965757,
+        -0.0010497638,
+        -7.3364296e-5,
+        0.00023809758,
+    ];
+
+    #[inline(always)]
+    fn quarter_turns<S: Simd>(simd: S, x: S::f32s) -> Quarter<S, Self> {
+        // The rest is calculated in f64, where two parts of pi/2 are enough below this limit.
+        const LIMIT: f32 = 131_072.0;
+        let shifted = x.mul_add(TURNS as f32, Self::INTEGER_SHIFTER);
+        let turns = shifted - Self::INTEGER_SHIFTER;
+        let ((x0, x1), (turns0, turns1)) = (x.widen(), turns.widen());
+        let rest0 = (x0 - turns0 * QUARTER_PARTS[0]) - turns0 * QUARTER_PARTS[1];
+        let rest1 = (x1 - turns1 * QUARTER_PARTS[0]) - turns1 * QUARTER_PARTS[1];
+        let [high, low] = narrow(simd, rest0, rest1);
+        let quarter = Quarter { turns: bits(shifted), high, low };
+        if x.simd_lt(LIMIT).all_true() { quarter } else { reduce_large(simd, x, LIMIT, quarter) }
+    }
+
+    #[inline(always)]
+    fn cubic<S: Simd>(simd: S, a: f64, b: f64, x: S::f32s) -> [S::f32s; 2] {
+        let (x0, x1) = x.widen();
+        narrow(simd, (x0 * x0 * b + a) * x0, (x1 * x1 * b + a) * x1)
+    }
+}
+
+impl Real for f64 {
+    #[inline(always)]
+    fn from_f64(x: f64) -> Self {
+        x
+    }
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        self
+    }
+    #[inline(always)]
+    fn bits(self) -> u64 {
+        self.to_bits()
+    }
+
+    const MANTISSA: u32 = 52;
+    const HALF_EXPONENTS: u64 = 1024;
+    const UPPER_HALF: u64 = !0x7ff_ffff;
+    const EXPONENT_SHIFTER: Self = 6_755_399_441_055_744.0 + 2046.0;
+    const INTEGER_SHIFTER: Self = 6_755_399_441_055_744.0;
+    const INTEGER_BITS: u64 = 0x4330_0000_0000_0000;
+    const INTEGER_BIAS: Self = 4_503_599_627_370_496.0 + 1023.0;
+
+    const NIL: Self = 0.0;
+    const HALF: Self = 0.5;
+    const ONE: Self = 1.0;
+    const TWO: Self = 2.0;
+    const INFINITY: Self = Self::INFINITY;
+    const NAN: Self = Self::NAN;
+    const MIN_POSITIVE: Self = Self::MIN_POSITIVE;
+
+    const LOG2_E: Self = std::f64::consts::LOG2_E;
+    const LN_2_HIGH: Self = 0.693147180559663;
+    const LN_2_LOW: Self = 2.8235290563031577e-13;
+    const SQRT_HALF_BITS: u64 = std::f64::consts::FRAC_1_SQRT_2.to_bits();
+    const ONE_MINUS_SQRT_HALF_BITS: u64 = 1f64.to_bits() - Self::SQRT_HALF_BITS;
+    const MANTISSA_BITS: u64 = 0x000f_ffff_ffff_ffff;
+    const UP_FROM_SUBNORMAL: [Self; 2] = [18_014_398_509_481_984.0, 54.0];
+
+    const EXP_RANGE: [Self; 2] = [-746.0, 710.0];
+    const EXPM1_MIN: Self = -40.0;
+    const TANH_MAX: Self = 20.0;
+    const ERF_MAX: Self = 6.0;
+    const SILU_MAX: Self = 760.0;
+    const GELU_MAX: Self = 39.0;
+    const GELU_TANH_MAX: Self = 22.0;
+
+    // 2^-56.8
+    const EXP: &'static [Self] = &[
+        0.5000000000000011,
+        0.16666666666666682,
+        0.041666666666517936,
+        0.008333333333314676,
+        0.0013888888949054358,
+        0.00019841269905788956,
+        2.4801485935820545e-5,
+        2.7557223049804586e-6,
+        2.763317784969714e-7,
+        2.511672660435195e-8,
+    ];
+    // 2^-65.6
+    const LOG: &'static [Self] = &[
+        0.6666666666666666,
+        0.40000000000006636,
+        0.2857142856896019,
+        0.2222222266580455,
+        0.18181774138837684,
+        0.1538715774127943,
+        0.13248602992047206,
+        0.1326514586602109,
+    ];
+    // 2^-57.5
+    const SIN: &'static [Self] = &[
+        -0.16666666666666619,
+        0.008333333333319195,
+        -0.00019841269827175611,
+        2.7557312763704576e-6,
+        -2.5050611015432608e-8,
+        1.5888194981296756e-10,
+    ];
+    // 2^-61.5
+    const COS: &'static [Self] = &[
+        0.041666666666666644,
+        -0.0013888888888880975,
+        2.480158729297611e-5,
+        -2.755731513842531e-7,
+        2.087580212315596e-9,
+        -1.1362436009474765e-11,
+    ];
+    // 2^-62.7
+    const ERF: &'static [Self] = &[
+        0.1283791670955126,
+        -0.3761263890318375,
+        0.11283791670954857,
+        -0.026866170645072757,
+        0.005223977624779767,
+        -0.0008548326978686744,
+        0.00012055331035042226,
+        -1.4925593464713084e-5,
+        1.6460972165876362e-6,
+        -1.635001850094874e-7,
+        1.4657835488841254e-8,
+        -1.1365496968629933e-9,
+        5.944979108447625e-11,
+    ];
+    // 2^-58.4
+    const ERFCX: &'static [Self] = &[
+        0.5925749547384226,
+        0.3457866621380765,
+        0.08689779098734812,
+        -0.017749929851446238,
+        -0.011625974974138031,
+        0.0035299173962292985,
+        0.0014809811022015002,
+        -0.0010359146667777575,
+        -5.436939437835652e-6,
+        0.0002383701938626659,
+        -9.546638873122364e-5,
+        -1.7720540187667556e-5,
+        3.418018632919906e-5,
+        -1.32140708116873e-5,
+        -2.4571621659372443e-6,
+        5.592942176263909e-6,
+        -2.2283914033050546e-6,
+        -4.038889419098065e-7,
+        -4.6180773442111933e-7,
+        -1.0496061523116903e-6,
+        1.5871504258592112e-6,
+        1.9259673678459265e-6,
+        5.176416556689402e-7,
+    ];
+
+    #[inline(always)]
+    fn quarter_turns<S: Simd>(simd: S, x: S::f64s) -> Quarter<S, Self> {
+        const LIMIT: f64 = 1_048_576.0;
+        let shifted = x.mul_add(TURNS, Self::INTEGER_SHIFTER);
+        let turns = shifted - Self::INTEGER_SHIFTER;
+        // Every product but the last is exact, and so is every sum with its error.
+        let first = x - turns * QUARTER_PARTS[0];
+        let (second, error2) = two_sum(first, -(turns * QUARTER_PARTS[1]));
+        let (third, error3) = two_sum(second, -(turns * QUARTER_PARTS[2]));
+        let errors = error2 + error3 - turns * QUARTER_PARTS[3];
+        let high = third + errors;
+        let quarter = Quarter { turns: bits(shifted), high, low: third - high + errors };
+        if x.simd_lt(LIMIT).all_true() { quarter } else { reduce_large(simd, x, LIMIT, quarter) }
+    }
+
+    #[inline(always)]
+    fn cubic<S: Simd>(simd: S, a: f64, b: f64, x: S::f64s) -> [S::f64s; 2] {
+        let (square, square_error) = two_product::<S>(x, x);
+        let (cube, cube_error) = two_product::<S>(square, S::f64s::splat(simd, b));
+        let (sum, sum_error) = two_sum(S::f64s::splat(simd, a), cube);
+        let error = sum_error + cube_error + square_error * b;
+        let (high, high_error) = two_product::<S>(sum, x);
+        [high, high_error + error * x]
+    }
+}
+
+/// Two halves of a vector as `f32`, and what that rounding left.
+#[inline(always)]
+fn narrow<S: Simd>(_: S, first: S::f64s, second: S::f64s) -> [S::f32s; 2] {
+    let high = first.narrow(second);
+    let (first_high, second_high) = high.widen();
+    [high, (first - first_high).narrow(second - second_high)]
+}
+
+/// `a + b` and the error of that sum.
+#[inline(always)]
+fn two_sum<S: Simd, V: SimdFloat<S>>(a: V, b: V) -> (V, V) {
+    let sum = a + b;
+    let part = sum - a;
+    (sum, (a - (sum - part)) + (b - part))
+}
+
+/// `a * b` and the error of that product, without need of a fused multiplication.
+#[inline(always)]
+fn two_product<S: Simd>(a: S::f64s, b: S::f64s) -> (S::f64s, S::f64s) {
+    let a1 = from_bits::<S, S::f64s>(bits(a) & f64::UPPER_HALF);
+    let b1 = from_bits::<S, S::f64s>(bits(b) & f64::UPPER_HALF);
+    let (a2, b2) = (a - a1, b - b1);
+    let product = a * b;
+    (product, ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2)
+}

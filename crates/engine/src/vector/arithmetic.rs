@@ -1,0 +1,318 @@
+//! Arithmetic on all four types, element by element.
+//!
+//! An operation is one row of a table below: its documentation, its names, and the meaning on vectors.
+
+use fearless_simd::{Select, Simd, dispatch, prelude::*};
+
+use super::{VectorError, check, walk};
+use crate::dtype::Element;
+
+/// An operation of two slices into a third.
+type BinaryRun<T> = fn(&[T], &[T], &mut [T]) -> Result<(), VectorError>;
+
+/// An operation of two slices, as tests and benchmarks go through them.
+#[derive(Clone, Copy, Debug)]
+pub struct Binary<T> {
+    /// Its name.
+    pub name: &'static str,
+    /// The operation.
+    pub run: BinaryRun<T>,
+    /// The same with the result in place of the first operand.
+    pub run_in_place: fn(&mut [T], &[T]) -> Result<(), VectorError>,
+}
+
+/// An operation of one slice, as tests and benchmarks go through them.
+#[derive(Clone, Copy, Debug)]
+pub struct Unary<T> {
+    /// Its name.
+    pub name: &'static str,
+    /// The operation.
+    pub run: fn(&[T], &mut [T]) -> Result<(), VectorError>,
+    /// The same with the result in place of the operand.
+    pub run_in_place: fn(&mut [T]),
+}
+
+macro_rules! binary {
+    ($($(#[$doc:meta])* $name:ident, $in_place:ident: |$simd:ident, $a:ident, $b:ident| $body:expr;)*) => {
+        $(
+            $(#[$doc])*
+            pub fn $name<T: Element>(a: &[T], b: &[T], out: &mut [T]) -> Result<(), VectorError> {
+                #[inline(always)]
+                fn pass<S: Simd, T: Element>(simd: S, a: &[T], b: &[T], out: &mut [T]) {
+                    walk::zip::<S, T::Vector<S>>(simd, a, b, out, #[inline(always)] |$a, $b| {
+                        let $simd = simd;
+                        $body
+                    });
+                }
+                check(stringify!($name), "b", b.len(), a.len())?;
+                check(stringify!($name), "out", out.len(), a.len())?;
+                let level = walk::level();
+                walk::shared3(a, b, out, #[inline(always)] |a, b, out| {
+                    dispatch!(level, simd => pass(simd, a, b, out));
+                });
+                Ok(())
+            }
+
+            #[doc = concat!("[`", stringify!($name), "`] with the result in `a`.")]
+            pub fn $in_place<T: Element>(a: &mut [T], b: &[T]) -> Result<(), VectorError> {
+                #[inline(always)]
+                fn pass<S: Simd, T: Element>(simd: S, a: &mut [T], b: &[T]) {
+                    walk::zip_in_place::<S, T::Vector<S>>(simd, a, b, #[inline(always)] |$a, $b| {
+                        let $simd = simd;
+                        $body
+                    });
+                }
+                check(stringify!($in_place), "b", b.len(), a.len())?;
+                let level = walk::level();
+                walk::shared2(b, a, #[inline(always)] |b, a| dispatch!(level, simd => pass(simd, a, b)));
+                Ok(())
+            }
+        )*
+
+        /// The operations of two slices.
+        pub fn binary<T: Element>() -> Vec<Binary<T>> {
+            vec![$(Binary { name: stringify!($name), run: $name, run_in_place: $in_place }),*]
+        }
+    };
+}
+
+binary! {
+    /// `out[i] = a[i] + b[i]`.
+    add, add_in_place: |_simd, a, b| a + b;
+    /// `out[i] = a[i] - b[i]`.
+    sub, sub_in_place: |_simd, a, b| a - b;
+    /// `out[i] = a[i] * b[i]`.
+    mul, mul_in_place: |_simd, a, b| a * b;
+    /// `out[i] = a[i] / b[i]`. Integers are truncated towards zero; a divisor of 0 gives 0, and the smallest integer
+    /// divided by -1 is itself.
+    div, div_in_place: |simd, a, b| T::divide(simd, a, b);
+    /// The smaller of `a[i]` and `b[i]`: NaN if either is NaN, and -0 is below 0 (`minimum` of IEEE 754-2019).
+    min, min_in_place: |simd, a, b| T::minimum(simd, a, b);
+    /// The larger of `a[i]` and `b[i]`: NaN if either is NaN, and 0 is above -0 (`maximum` of IEEE 754-2019).
+    max, max_in_place: |simd, a, b| T::maximum(simd, a, b);
+}
+
+macro_rules! unary {
+    ($($(#[$doc:meta])* $name:ident, $in_place:ident: |$simd:ident, $x:ident| $body:expr;)*) => {
+        $(
+            $(#[$doc])*
+            pub fn $name<T: Element>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
+                #[inline(always)]
+                fn pass<S: Simd, T: Element>(simd: S, x: &[T], out: &mut [T]) {
+                    walk::map::<S, T::Vector<S>, { walk::CHEAP }>(simd, x, out, #[inline(always)] |$x| {
+                        let $simd = simd;
+                        $body
+                    });
+                }
+                check(stringify!($name), "out", out.len(), x.len())?;
+                let level = walk::level();
+                walk::shared2(x, out, #[inline(always)] |x, out| dispatch!(level, simd => pass(simd, x, out)));
+                Ok(())
+            }
+
+            #[doc = concat!("[`", stringify!($name), "`] with the result in place.")]
+            pub fn $in_place<T: Element>(x: &mut [T]) {
+                #[inline(always)]
+                fn pass<S: Simd, T: Element>(simd: S, x: &mut [T]) {
+                    walk::map_in_place::<S, T::Vector<S>>(simd, x, #[inline(always)] |$x| {
+                        let $simd = simd;
+                        $body
+                    });
+                }
+                let level = walk::level();
+                walk::shared(x, #[inline(always)] |x| dispatch!(level, simd => pass(simd, x)));
+            }
+        )*
+
+        /// The operations of one slice.
+        pub fn unary<T: Element>() -> Vec<Unary<T>> {
+            vec![$(Unary { name: stringify!($name), run: $name, run_in_place: $in_place }),*]
+        }
+    };
+}
+
+unary! {
+    /// `out[i] = |x[i]|`. The smallest integer stays as it is.
+    abs, abs_in_place: |_simd, x| x.abs();
+    /// `out[i] = -x[i]`. The smallest integer stays as it is.
+    neg, neg_in_place: |simd, x| T::negate(simd, x);
+    /// `out[i] = x[i] * x[i]`.
+    square, square_in_place: |_simd, x| x * x;
+    /// The larger of `x[i]` and 0. NaN stays NaN, -0 stays -0.
+    relu, relu_in_place: |simd, x| x.simd_lt(T::ZERO).select(T::Vector::<S>::splat(simd, T::ZERO), x);
+}
+
+/// `out[i] = value`.
+pub fn fill<T: Element>(value: T, out: &mut [T]) {
+    walk::shared(out, |out| out.fill(value));
+}
+
+/// `out[i] = x[i]`.
+pub fn copy<T: Element>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
+    check("copy", "out", out.len(), x.len())?;
+    walk::shared2(x, out, |x, out| out.copy_from_slice(x));
+    Ok(())
+}
+
+/// `y[i] = y[i] + factor * x[i]`, the product and the sum rounded on their own.
+pub fn scaled_add<T: Element>(factor: T, x: &[T], y: &mut [T]) -> Result<(), VectorError> {
+    #[inline(always)]
+    fn pass<S: Simd, T: Element>(simd: S, factor: T, x: &[T], y: &mut [T]) {
+        let factor = T::Vector::<S>::splat(simd, factor);
+        walk::zip_in_place::<S, T::Vector<S>>(
+            simd,
+            y,
+            x,
+            #[inline(always)]
+            |y, x| y + factor * x,
+        );
+    }
+    check("scaled_add", "x", x.len(), y.len())?;
+    let level = walk::level();
+    walk::shared2(
+        x,
+        y,
+        #[inline(always)]
+        |x, y| dispatch!(level, simd => pass(simd, factor, x, y)),
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::walk::tests::on_every_level;
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The textbook meaning of an operation on integers of any width, before it is cut to the width.
+    fn naive_integer(name: &str, a: i128, b: i128) -> i128 {
+        match name {
+            "add" => a + b,
+            "sub" => a - b,
+            "mul" => a * b,
+            "div" => a.checked_div(b).unwrap_or(0),
+            "min" => a.min(b),
+            "max" => a.max(b),
+            "abs" => a.abs(),
+            "neg" => -a,
+            "square" => a * a,
+            "relu" => a.max(0),
+            _ => panic!("{name} has no naive twin"),
+        }
+    }
+
+    /// The same for floating-point numbers; f32 go through f64, in which one operation is exact enough to be rounded again.
+    fn naive_float(name: &str, a: f64, b: f64) -> f64 {
+        let extremum = |first: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { first };
+        match name {
+            "add" => a + b,
+            "sub" => a - b,
+            "mul" => a * b,
+            "div" => a / b,
+            "min" => extremum(if a < b || (a == b && a.is_sign_negative()) { a } else { b }),
+            "max" => extremum(if a > b || (a == b && a.is_sign_positive()) { a } else { b }),
+            "abs" => a.abs(),
+            "neg" => -a,
+            "square" => a * a,
+            "relu" => {
+                if a < 0.0 {
+                    0.0
+                } else {
+                    a
+                }
+            }
+            _ => panic!("{name} has no naive twin"),
+        }
+    }
+
+    /// Compares every operation, on every instruction set and both ways, with `naive`.
+    fn compare<T: Element>(a: &[T], b: &[T], naive: impl Fn(&str, T, T) -> T, same: impl Fn(T, T) -> bool) {
+        let check = |name: &str, out: &[T]| {
+            for (i, &got) in out.iter().enumerate() {
+                let expected = naive(name, a[i], b[i]);
+                assert!(same(got, expected), "{name}({}, {}) = {got}, not {expected}", a[i], b[i]);
+            }
+        };
+        on_every_level(|| {
+            let mut out = vec![T::ZERO; a.len()];
+            for operation in binary::<T>() {
+                (operation.run)(a, b, &mut out).unwrap();
+                check(operation.name, &out);
+                out.copy_from_slice(a);
+                (operation.run_in_place)(&mut out, b).unwrap();
+                check(operation.name, &out);
+            }
+            for operation in unary::<T>() {
+                (operation.run)(a, &mut out).unwrap();
+                check(operation.name, &out);
+                out.copy_from_slice(a);
+                (operation.run_in_place)(&mut out);
+                check(operation.name, &out);
+            }
+        });
+    }
+
+    /// All pairs of the values, so that every lane meets every case.
+    fn pairs<T: Copy>(values: &[T]) -> (Vec<T>, Vec<T>) {
+        values.iter().flat_map(|&a| values.iter().map(move |&b| (a, b))).unzip()
+    }
+
+    #[test]
+    fn floating_point_numbers_follow_ieee_754_also_at_its_edges() {
+        let values = [0.0, -0.0, 1.0, -2.5, 1e-40, -1e-45, 3e38, f32::MIN_POSITIVE, f32::NAN];
+        let values = [&values[..], &[f32::INFINITY, f32::NEG_INFINITY]].concat();
+        let (a, b) = pairs(&values);
+        let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
+        compare(&a, &b, |name, a, b| naive_float(name, a.into(), b.into()) as f32, same);
+        let values: Vec<f64> = values.iter().map(|&x| x.into()).chain([1e-310, 1e308]).collect();
+        let (a, b) = pairs(&values);
+        let same = |a: f64, b: f64| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
+        compare(&a, &b, naive_float, same);
+    }
+
+    #[test]
+    fn integers_wrap_and_division_never_fails() {
+        let (a, b) = pairs(&[0, 1, -1, 2, -3, 7, 1_000_003, i32::MAX, i32::MIN, i32::MAX - 1, i32::MIN + 1]);
+        compare(&a, &b, |name, a, b| naive_integer(name, a.into(), b.into()) as i32, |a, b| a == b);
+        let (a, b) = pairs(&[0, 1, -1, 2, -3, 7, 1 << 40, i64::MAX, i64::MIN, i64::MAX - 1, i64::MIN + 1]);
+        compare(&a, &b, |name, a, b| naive_integer(name, a.into(), b.into()) as i64, |a, b| a == b);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20))]
+
+        #[test]
+        fn any_integers_at_any_length_equal_the_naive_twin(pairs: Vec<(i32, i32)>, wide: Vec<(i64, i64)>) {
+            let (a, b): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+            compare(&a, &b, |name, a, b| naive_integer(name, a.into(), b.into()) as i32, |a, b| a == b);
+            let (a, b): (Vec<_>, Vec<_>) = wide.into_iter().unzip();
+            compare(&a, &b, |name, a, b| naive_integer(name, a.into(), b.into()) as i64, |a, b| a == b);
+        }
+    }
+
+    #[test]
+    fn a_length_that_does_not_fit_is_an_error_and_nothing_is_written() {
+        let mut out = [7; 2];
+        let error = add(&[1, 2, 3], &[1, 2, 3], &mut out).unwrap_err();
+        assert_eq!(error.to_string(), "add: `out` has 2 elements, but 3 are needed");
+        assert!(div_in_place(&mut out, &[1]).is_err());
+        assert!(copy(&[1], &mut out).is_err());
+        assert!(scaled_add(1, &[1], &mut out).is_err());
+        assert_eq!(out, [7; 2]);
+    }
+
+    #[test]
+    fn long_slices_are_shared_and_come_out_whole() {
+        let len = 3 * walk::PIECE + 17;
+        let x: Vec<i32> = (0..len as i32).collect();
+        let mut out = vec![0; len];
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        pool.install(|| {
+            fill(5, &mut out);
+            scaled_add(2, &x, &mut out).unwrap();
+        });
+        assert!(out.iter().zip(&x).all(|(&out, &x)| out == 5 + 2 * x));
+        pool.install(|| copy(&x, &mut out)).unwrap();
+        assert_eq!(out, x);
+    }
+}

@@ -1,0 +1,201 @@
+//! Functions of a real variable, element by element, for `f32` and `f64`.
+//!
+//! A function is one row of the table below: its documentation, its names, the largest error in ULP that its test allows
+//! (`f32`, `f64`), its slow twin in `f64`, and its meaning on vectors.
+
+use fearless_simd::{Select, Simd, dispatch, prelude::*};
+
+use super::{VectorError, check, walk};
+use crate::kernel::math::{self, Real, naive};
+
+/// A function, as tests and benchmarks go through them.
+#[derive(Clone, Copy, Debug)]
+pub struct Function<T> {
+    /// Its name.
+    pub name: &'static str,
+    /// The function on a slice; parameters are those of the row.
+    pub run: fn(&[T], &mut [T]) -> Result<(), VectorError>,
+    /// The same with the result in place of the operand.
+    pub run_in_place: fn(&mut [T]),
+    /// The slow twin.
+    pub naive: fn(f64) -> f64,
+    /// Largest error in ULP of `f32` and `f64`.
+    pub ulps: [f64; 2],
+}
+
+macro_rules! functions {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident, $in_place:ident ($($parameter:ident = $example:literal)?) [$f32:literal, $f64:literal] ULP of $naive:expr,
+        |$simd:ident, $x:ident| $body:expr;
+    )*) => {
+        $(
+            $(#[$doc])*
+            pub fn $name<T: Real>(x: &[T], $($parameter: T,)? out: &mut [T]) -> Result<(), VectorError> {
+                #[inline(always)]
+                fn pass<S: Simd, T: Real>(simd: S, x: &[T], $($parameter: T,)? out: &mut [T]) {
+                    walk::map::<S, T::Native<S>, { walk::COSTLY }>(simd, x, out, #[inline(always)] |$x| {
+                        let $simd = simd;
+                        $body
+                    });
+                }
+                check(stringify!($name), "out", out.len(), x.len())?;
+                let level = walk::level();
+                walk::shared2(x, out, #[inline(always)] |x, out| {
+                    dispatch!(level, simd => pass(simd, x, $($parameter,)? out));
+                });
+                Ok(())
+            }
+
+            #[doc = concat!("[`", stringify!($name), "`] with the result in place.")]
+            pub fn $in_place<T: Real>(x: &mut [T], $($parameter: T)?) {
+                walk::in_place(x, |x, out| {
+                    $name(x, $($parameter,)? out).expect("both have the length of a block");
+                });
+            }
+        )*
+
+        /// All functions.
+        pub fn functions<T: Real>() -> Vec<Function<T>> {
+            vec![$(Function {
+                name: stringify!($name),
+                run: |x, out| $name(x, $(T::from_f64({ let $parameter = $example; $parameter }),)? out),
+                run_in_place: |x| $in_place(x, $(T::from_f64({ let $parameter = $example; $parameter }))?),
+                naive: $naive,
+                ulps: [$f32, $f64],
+            }),*]
+        }
+    };
+}
+
+functions! {
+    /// The square root, rounded correctly. What is negative gives NaN, -0 gives -0.
+    sqrt, sqrt_in_place () [0.5, 0.5] ULP of f64::sqrt, |_simd, x| x.sqrt();
+    /// `1 / sqrt(x)`; see [`math::rsqrt`].
+    rsqrt, rsqrt_in_place () [1.5, 1.5] ULP of naive::rsqrt, |simd, x| math::rsqrt::<S, T>(simd, x);
+    /// `1 / x`, rounded correctly.
+    recip, recip_in_place () [0.5, 0.5] ULP of f64::recip, |simd, x| math::recip::<S, T>(simd, x);
+    /// `e^x`; see [`math::exp`].
+    exp, exp_in_place () [2.0, 2.0] ULP of f64::exp, |simd, x| math::exp::<S, T>(simd, x);
+    /// `e^x - 1`; see [`math::expm1`].
+    expm1, expm1_in_place () [2.0, 2.0] ULP of f64::exp_m1, |simd, x| math::expm1::<S, T>(simd, x);
+    /// The natural logarithm; see [`math::log`].
+    log, log_in_place () [1.0, 1.0] ULP of f64::ln, |simd, x| math::log::<S, T>(simd, x);
+    /// `ln(1 + x)`; see [`math::log1p`].
+    log1p, log1p_in_place () [2.0, 2.0] ULP of f64::ln_1p, |simd, x| math::log1p::<S, T>(simd, x);
+    /// The sine of an angle in radians; see [`math::sin`].
+    sin, sin_in_place () [1.0, 1.0] ULP of f64::sin, |simd, x| math::sin::<S, T>(simd, x);
+    /// The cosine of an angle in radians; see [`math::cos`].
+    cos, cos_in_place () [1.0, 1.0] ULP of f64::cos, |simd, x| math::cos::<S, T>(simd, x);
+    /// The error function; see [`math::erf`].
+    erf, erf_in_place () [2.0, 2.0] ULP of naive::erf, |simd, x| math::erf::<S, T>(simd, x);
+    /// `(e^x - e^-x) / (e^x + e^-x)`; see [`math::tanh`].
+    tanh, tanh_in_place () [3.0, 3.0] ULP of f64::tanh, |simd, x| math::tanh::<S, T>(simd, x);
+    /// `1 / (1 + e^-x)`; see [`math::sigmoid`].
+    sigmoid, sigmoid_in_place () [2.5, 2.5] ULP of naive::sigmoid, |simd, x| math::sigmoid::<S, T>(simd, x);
+    /// `x / (1 + e^-x)`, also called swish; see [`math::silu`].
+    silu, silu_in_place () [3.0, 3.0] ULP of naive::silu, |simd, x| math::silu::<S, T>(simd, x);
+    /// `ln(1 + e^x)`; see [`math::softplus`].
+    softplus, softplus_in_place () [3.0, 3.0] ULP of naive::softplus, |simd, x| math::softplus::<S, T>(simd, x);
+    /// `x (1 + erf(x / sqrt 2)) / 2`; see [`math::gelu`].
+    gelu, gelu_in_place () [4.0, 4.0] ULP of naive::gelu, |simd, x| math::gelu::<S, T>(simd, x);
+    /// Gelu in the tanh form; see [`math::gelu_tanh`].
+    gelu_tanh, gelu_tanh_in_place () [4.0, 4.0] ULP of naive::gelu_tanh,
+    |simd, x| math::gelu_tanh::<S, T>(simd, x);
+    /// `x`, or `slope * x` where `x` is negative.
+    leaky_relu, leaky_relu_in_place (slope = 0.01) [1.0, 1.0] ULP of |x| if x < 0.0 { 0.01 * x } else { x },
+    |_simd, x| x.simd_lt(T::NIL).select(x * slope, x);
+    /// `x`, or `scale (e^x - 1)` where `x` is negative; see [`math::expm1`] for the error, to which the product adds half
+    /// an ULP.
+    elu, elu_in_place (scale = 1.5) [3.0, 3.0] ULP of |x| if x > 0.0 { x } else { 1.5 * x.exp_m1() },
+    |simd, x| x.simd_gt(T::NIL).select(x, math::expm1::<S, T>(simd, x) * scale);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::walk::tests::on_every_level;
+    use super::*;
+    use crate::kernel::math::naive::ulps;
+
+    /// Arguments where functions are special, and some thousand spread over all bit patterns and over -20 to 20.
+    fn arguments() -> Vec<f64> {
+        let special =
+            [0.0, 1e-45, 1e-40, f64::from(f32::MIN_POSITIVE), 0.5, 1.0, 1.5, 88.7, 88.8, 103.9, 104.1];
+        let large = [709.7, 710.5, 745.0, 746.0, 1e5, 2e5, 1e6, 2e6, 1e22, 3e38, f64::INFINITY, f64::NAN];
+        let spread = (0..=u32::MAX).step_by(1_000_003).map(|bits| f64::from(f32::from_bits(bits)));
+        let usual = (0..8000).map(|i| f64::from(i) * 0.0025);
+        let positive = special.into_iter().chain(large).chain(usual);
+        positive.flat_map(|x| [x, -x]).chain(spread).collect()
+    }
+
+    #[test]
+    fn every_f32_function_keeps_its_bound_on_every_instruction_set() {
+        let x: Vec<f32> = arguments().into_iter().map(|x| x as f32).collect();
+        on_every_level(|| {
+            for function in functions::<f32>() {
+                let mut out = vec![0.0; x.len()];
+                (function.run)(&x, &mut out).unwrap();
+                for (&x, &y) in x.iter().zip(&out) {
+                    let expected = (function.naive)(x.into());
+                    let rounded = expected as f32;
+                    let expected = if rounded.is_infinite() { rounded.into() } else { expected };
+                    let error = ulps(y.into(), expected, 24, -126);
+                    assert!(error <= function.ulps[0], "{}({x:e}) = {y:e}: {error} ULP", function.name);
+                    let zeros = y == 0.0 && expected == 0.0;
+                    assert!(
+                        !zeros || y.to_bits() == rounded.to_bits(),
+                        "{}({x}): sign of zero",
+                        function.name
+                    );
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn every_f64_function_is_close_to_its_twin_on_every_instruction_set() {
+        let x = arguments();
+        on_every_level(|| {
+            for function in functions::<f64>() {
+                let mut out = vec![0.0; x.len()];
+                (function.run)(&x, &mut out).unwrap();
+                for (&x, &y) in x.iter().zip(&out) {
+                    let expected = (function.naive)(x);
+                    // The twin is accurate to about 1e-14 only, and less in the tails, by the size of the exponent.
+                    let allowed = function.ulps[1] + 40.0 + 4.0 * expected.abs().ln().abs().min(745.0);
+                    let error = ulps(y, expected, 53, -1022);
+                    assert!(error <= allowed, "{}({x:e}) = {y:e}: {error} ULP", function.name);
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_result_does_not_depend_on_where_an_element_lies() {
+        let x: Vec<f32> = (0..232).map(|i| (i as f32 - 100.0) * 0.37).collect();
+        on_every_level(|| {
+            for function in functions::<f32>() {
+                let mut whole = vec![0.0; x.len()];
+                (function.run)(&x, &mut whole).unwrap();
+                for len in 0..200 {
+                    let first = len % 32;
+                    let mut out = vec![0.0; len];
+                    (function.run)(&x[first..first + len], &mut out).unwrap();
+                    let mut place = x[first..first + len].to_vec();
+                    (function.run_in_place)(&mut place);
+                    let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                    assert_eq!(bits(&out), bits(&whole[first..first + len]), "{} of {len}", function.name);
+                    assert_eq!(bits(&out), bits(&place), "{} in place", function.name);
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_length_that_does_not_fit_is_an_error() {
+        for function in functions::<f64>() {
+            let error = (function.run)(&[1.0; 3], &mut [0.0; 4]).unwrap_err().to_string();
+            assert_eq!(error, format!("{}: `out` has 4 elements, but 3 are needed", function.name));
+        }
+    }
+}

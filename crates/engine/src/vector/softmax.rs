@@ -1,0 +1,234 @@
+//! Softmax, its logarithm, and normalisation: a reduction or two, then a pass that uses them.
+
+use fearless_simd::{Simd, dispatch};
+
+use super::reduce::{max_value, mean, pairwise, sum_of};
+use super::{VectorError, check, walk};
+use crate::kernel::math::{self, Real};
+
+/// `out[i] = e^x[i] / sum of e^x`, which is not affected by overflow: the largest element is subtracted first.
+///
+/// The results are NaN if an element is NaN or infinity, or all are minus infinity.
+///
+/// ```
+/// let mut out = [0.0; 2];
+/// gatework_engine::vector::softmax(&[1000.0f32, 1000.0], &mut out)?;
+/// assert_eq!(out, [0.5, 0.5]);
+/// # Ok::<(), gatework_engine::vector::VectorError>(())
+/// ```
+pub fn softmax<T: Real>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
+    check("softmax", "out", out.len(), x.len())?;
+    let Some(most) = max_value(x) else { return Ok(()) };
+    let level = walk::level();
+    let partial = walk::pieces_into(
+        x,
+        out,
+        #[inline(always)]
+        |x, out| dispatch!(level, simd => exponentials(simd, x, most, out)),
+    );
+    let factor = T::ONE / pairwise(partial);
+    walk::shared(
+        out,
+        #[inline(always)]
+        |out| dispatch!(level, simd => scale_in_place(simd, out, factor)),
+    );
+    Ok(())
+}
+
+/// `out[i] = x[i] - ln(sum of e^x)`, which is not affected by overflow.
+///
+/// The results are NaN if an element is NaN or infinity, or all are minus infinity.
+pub fn log_softmax<T: Real>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
+    check("log_softmax", "out", out.len(), x.len())?;
+    let Some((most, log_sum)) = log_sum_exp(x) else { return Ok(()) };
+    let level = walk::level();
+    walk::shared2(
+        x,
+        out,
+        #[inline(always)]
+        |x, out| dispatch!(level, simd => subtract(simd, x, most, log_sum, out)),
+    );
+    Ok(())
+}
+
+/// The largest element, and `ln(sum of e^(x - largest))`; `None` if there are no elements.
+pub(super) fn log_sum_exp<T: Real>(x: &[T]) -> Option<(T, T)> {
+    #[inline(always)]
+    fn pass<S: Simd, T: Real>(simd: S, x: &[T], most: T) -> T {
+        sum_of::<S, T::Native<S>>(
+            simd,
+            x,
+            #[inline(always)]
+            |x| math::exp::<S, T>(simd, x - most),
+        )
+    }
+    let most = max_value(x)?;
+    let level = walk::level();
+    let partial = walk::pieces(
+        x,
+        #[inline(always)]
+        |x| dispatch!(level, simd => pass(simd, x, most)),
+    );
+    Some((most, T::from_f64(pairwise(partial).to_f64().ln())))
+}
+
+/// `out[i] = (x[i] - mean) / deviation`, with the standard deviation of all elements (divided by their number, not by
+/// one less). Elements that are all the same give 0.
+pub fn normalise<T: Real>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
+    #[inline(always)]
+    fn squares<S: Simd, T: Real>(simd: S, x: &[T], mean: T) -> T {
+        sum_of::<S, T::Native<S>>(
+            simd,
+            x,
+            #[inline(always)]
+            |x| (x - mean) * (x - mean),
+        )
+    }
+    #[inline(always)]
+    fn scale<S: Simd, T: Real>(simd: S, x: &[T], mean: T, factor: T, out: &mut [T]) {
+        walk::map::<S, T::Native<S>, { walk::CHEAP }>(
+            simd,
+            x,
+            out,
+            #[inline(always)]
+            |x| (x - mean) * factor,
+        );
+    }
+    check("normalise", "out", out.len(), x.len())?;
+    let mean = mean(x);
+    let level = walk::level();
+    let partial = walk::pieces(
+        x,
+        #[inline(always)]
+        |x| dispatch!(level, simd => squares(simd, x, mean)),
+    );
+    let deviation = (pairwise(partial).to_f64() / x.len() as f64).sqrt();
+    let factor = T::from_f64(if deviation == 0.0 { 0.0 } else { 1.0 / deviation });
+    walk::shared2(
+        x,
+        out,
+        #[inline(always)]
+        |x, out| dispatch!(level, simd => scale(simd, x, mean, factor, out)),
+    );
+    Ok(())
+}
+
+/// `out[i] = e^(x[i] - most)`, and the sum of it.
+#[inline(always)]
+fn exponentials<S: Simd, T: Real>(simd: S, x: &[T], most: T, out: &mut [T]) -> T {
+    walk::map::<S, T::Native<S>, { walk::COSTLY }>(
+        simd,
+        x,
+        out,
+        #[inline(always)]
+        |x| math::exp::<S, T>(simd, x - most),
+    );
+    sum_of::<S, T::Native<S>>(
+        simd,
+        out,
+        #[inline(always)]
+        |x| x,
+    )
+}
+
+/// `x[i] = x[i] * factor`.
+#[inline(always)]
+fn scale_in_place<S: Simd, T: Real>(simd: S, x: &mut [T], factor: T) {
+    walk::map_in_place::<S, T::Native<S>>(
+        simd,
+        x,
+        #[inline(always)]
+        |x| x * factor,
+    );
+}
+
+/// `out[i] = x[i] - a - b`.
+#[inline(always)]
+fn subtract<S: Simd, T: Real>(simd: S, x: &[T], a: T, b: T, out: &mut [T]) {
+    walk::map::<S, T::Native<S>, { walk::CHEAP }>(
+        simd,
+        x,
+        out,
+        #[inline(always)]
+        |x| x - a - b,
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::walk::tests::on_every_level;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn naive_softmax(x: &[f32]) -> Vec<f64> {
+        let most = x.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
+        let powers: Vec<f64> = x.iter().map(|&x| f64::from(x - most).exp()).collect();
+        let sum: f64 = powers.iter().sum();
+        powers.iter().map(|power| power / sum).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(50))]
+
+        #[test]
+        fn rows_of_any_length_equal_the_naive_twin(x in proptest::collection::vec(-50f32..50.0, 0..200)) {
+            let expected = naive_softmax(&x);
+            let count = x.len() as f64;
+            let mean = x.iter().map(|&x| f64::from(x)).sum::<f64>() / count;
+            let variance = x.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / count;
+            on_every_level(|| {
+                let mut out = vec![0.0; x.len()];
+                softmax(&x, &mut out).unwrap();
+                for (&got, &expected) in out.iter().zip(&expected) {
+                    assert!((f64::from(got) - expected).abs() <= 2e-6 * expected + 1e-44, "{got} {expected}");
+                }
+                log_softmax(&x, &mut out).unwrap();
+                for (&got, &expected) in out.iter().zip(&expected) {
+                    assert!((f64::from(got) - expected.ln()).abs() <= 2e-5, "{got} {}", expected.ln());
+                }
+                normalise(&x, &mut out).unwrap();
+                if x.len() > 1 {
+                    for (&got, &x) in out.iter().zip(&x) {
+                        let expected = (f64::from(x) - mean) / variance.sqrt();
+                        assert!((f64::from(got) - expected).abs() <= 1e-4, "{got} {expected}");
+                    }
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn long_rows_have_the_same_bits_for_any_number_of_threads() {
+        let x: Vec<f32> = (0..300_001).map(|i| (i % 1013) as f32 * 0.01).collect();
+        let results = [1, 3].map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let mut out = [vec![0.0; x.len()], vec![0.0; x.len()], vec![0.0; x.len()]];
+            pool.install(|| softmax(&x, &mut out[0])).unwrap();
+            pool.install(|| log_softmax(&x, &mut out[1])).unwrap();
+            pool.install(|| normalise(&x, &mut out[2])).unwrap();
+            out
+        });
+        assert_eq!(results[0], results[1]);
+        let total: f64 = results[0][0].iter().map(|&x| f64::from(x)).sum();
+        assert!((total - 1.0).abs() < 1e-5);
+    }
+
+    #[test]
+    fn special_rows_have_the_documented_values() {
+        let mut out = [7.0f64; 3];
+        softmax(&[0.0, f64::NEG_INFINITY, 0.0], &mut out).unwrap();
+        assert_eq!(out, [0.5, 0.0, 0.5]);
+        for bad in [f64::NAN, f64::INFINITY] {
+            softmax(&[0.0, bad, 1.0], &mut out).unwrap();
+            assert!(out.iter().all(|x| x.is_nan()));
+            log_softmax(&[0.0, bad, 1.0], &mut out).unwrap();
+            assert!(out.iter().all(|x| x.is_nan()));
+        }
+        softmax(&[f64::NEG_INFINITY; 3], &mut out).unwrap();
+        assert!(out.iter().all(|x| x.is_nan()));
+        normalise(&[4.0; 3], &mut out).unwrap();
+        assert_eq!(out, [0.0; 3]);
+        assert_eq!(softmax::<f32>(&[], &mut []), Ok(()));
+        assert!(softmax(&[1.0f32], &mut []).is_err());
+    }
+}

@@ -1,0 +1,318 @@
+//! The loops over slices that all vector operations share.
+//!
+//! [`map`], [`zip`] and their in-place forms apply a function of vectors to whole slices, on one instruction set. A tail
+//! shorter than a vector goes through a padded vector and the same function, so that a result never depends on where an
+//! element lies. [`shared`], [`shared2`] and the like cut long slices into pieces for several threads.
+
+use std::ops::Range;
+
+use fearless_simd::{Level, Simd, prelude::*};
+
+use crate::{dtype::Element, parallel};
+
+/// Elements from which on a second thread is worth waking, and those of a piece.
+///
+/// Measured with the cheapest operation (`add`), whose two threads are faster than one above about 100,000 elements;
+/// costly functions would gain from a tenth of that, but wait for microseconds only.
+pub(super) const PIECE: usize = 1 << 16;
+
+/// The instruction set to use.
+#[inline(always)]
+pub(super) fn level() -> Level {
+    #[cfg(test)]
+    if let Some(level) = tests::LEVEL.get() {
+        return level;
+    }
+    Level::new()
+}
+
+/// Vectors of a turn of the loop for operations of one or two instructions, whose time would otherwise go into counting.
+pub(super) const CHEAP: usize = 4;
+/// The same for functions, which keep the processor busy on their own.
+pub(super) const COSTLY: usize = 1;
+
+/// `out[i] = f(x[i])`, for slices of the same length, `TURN` vectors a turn.
+#[inline(always)]
+pub(super) fn map<S: Simd, V: SimdBase<S>, const TURN: usize>(
+    simd: S,
+    x: &[V::Element],
+    out: &mut [V::Element],
+    f: impl Fn(V) -> V,
+) {
+    let mut x = x.chunks_exact(TURN * V::LEN);
+    let mut out = out.chunks_exact_mut(TURN * V::LEN);
+    for (x, out) in x.by_ref().zip(out.by_ref()) {
+        for k in 0..TURN {
+            let lanes = k * V::LEN..(k + 1) * V::LEN;
+            f(V::from_slice(simd, &x[lanes.clone()])).store_slice(&mut out[lanes]);
+        }
+    }
+    let mut x = x.remainder().chunks_exact(V::LEN);
+    let mut out = out.into_remainder().chunks_exact_mut(V::LEN);
+    for (x, out) in x.by_ref().zip(out.by_ref()) {
+        f(V::from_slice(simd, x)).store_slice(out);
+    }
+    let (x, out) = (x.remainder(), out.into_remainder());
+    if !x.is_empty() {
+        store_tail(f(padded::<S, V>(simd, x)), out);
+    }
+}
+
+/// `x[i] = f(x[i])`.
+#[inline(always)]
+pub(super) fn map_in_place<S: Simd, V: SimdBase<S>>(simd: S, x: &mut [V::Element], f: impl Fn(V) -> V) {
+    let mut groups = x.chunks_exact_mut(CHEAP * V::LEN);
+    for x in groups.by_ref() {
+        for k in 0..CHEAP {
+            let lanes = k * V::LEN..(k + 1) * V::LEN;
+            f(V::from_slice(simd, &x[lanes.clone()])).store_slice(&mut x[lanes]);
+        }
+    }
+    let mut rest = groups.into_remainder().chunks_exact_mut(V::LEN);
+    for x in rest.by_ref() {
+        f(V::from_slice(simd, x)).store_slice(x);
+    }
+    let tail = rest.into_remainder();
+    if !tail.is_empty() {
+        store_tail(f(padded::<S, V>(simd, tail)), tail);
+    }
+}
+
+/// `out[i] = f(a[i], b[i])`, for slices of the same length.
+#[inline(always)]
+pub(super) fn zip<S: Simd, V: SimdBase<S>>(
+    simd: S,
+    a: &[V::Element],
+    b: &[V::Element],
+    out: &mut [V::Element],
+    f: impl Fn(V, V) -> V,
+) {
+    let mut a = a.chunks_exact(CHEAP * V::LEN);
+    let mut b = b.chunks_exact(CHEAP * V::LEN);
+    let mut out = out.chunks_exact_mut(CHEAP * V::LEN);
+    for ((a, b), out) in a.by_ref().zip(b.by_ref()).zip(out.by_ref()) {
+        for k in 0..CHEAP {
+            let lanes = k * V::LEN..(k + 1) * V::LEN;
+            let (a, b) = (V::from_slice(simd, &a[lanes.clone()]), V::from_slice(simd, &b[lanes.clone()]));
+            f(a, b).store_slice(&mut out[lanes]);
+        }
+    }
+    let mut a = a.remainder().chunks_exact(V::LEN);
+    let mut b = b.remainder().chunks_exact(V::LEN);
+    let mut out = out.into_remainder().chunks_exact_mut(V::LEN);
+    for ((a, b), out) in a.by_ref().zip(b.by_ref()).zip(out.by_ref()) {
+        f(V::from_slice(simd, a), V::from_slice(simd, b)).store_slice(out);
+    }
+    let (a, b, out) = (a.remainder(), b.remainder(), out.into_remainder());
+    if !out.is_empty() {
+        store_tail(f(padded::<S, V>(simd, a), padded::<S, V>(simd, b)), out);
+    }
+}
+
+/// `a[i] = f(a[i], b[i])`, for slices of the same length.
+#[inline(always)]
+pub(super) fn zip_in_place<S: Simd, V: SimdBase<S>>(
+    simd: S,
+    a: &mut [V::Element],
+    b: &[V::Element],
+    f: impl Fn(V, V) -> V,
+) {
+    let mut a = a.chunks_exact_mut(CHEAP * V::LEN);
+    let mut b = b.chunks_exact(CHEAP * V::LEN);
+    for (a, b) in a.by_ref().zip(b.by_ref()) {
+        for k in 0..CHEAP {
+            let lanes = k * V::LEN..(k + 1) * V::LEN;
+            let value = f(V::from_slice(simd, &a[lanes.clone()]), V::from_slice(simd, &b[lanes.clone()]));
+            value.store_slice(&mut a[lanes]);
+        }
+    }
+    let mut a = a.into_remainder().chunks_exact_mut(V::LEN);
+    let mut b = b.remainder().chunks_exact(V::LEN);
+    for (a, b) in a.by_ref().zip(b.by_ref()) {
+        f(V::from_slice(simd, a), V::from_slice(simd, b)).store_slice(a);
+    }
+    let (a, b) = (a.into_remainder(), b.remainder());
+    if !a.is_empty() {
+        store_tail(f(padded::<S, V>(simd, a), padded::<S, V>(simd, b)), a);
+    }
+}
+
+/// Stores the first lanes.
+#[inline(always)]
+fn store_tail<S: Simd, V: SimdBase<S>>(value: V, out: &mut [V::Element]) {
+    out.copy_from_slice(&value.as_slice()[..out.len()]);
+}
+
+/// A vector that begins with the elements of `tail`, of which there are fewer than it has lanes. The other lanes repeat
+/// the first one, so that they have no surprises (a division by zero, a large angle) of their own.
+#[inline(always)]
+pub(super) fn padded<S: Simd, V: SimdBase<S>>(simd: S, tail: &[V::Element]) -> V {
+    let mut vector = V::splat(simd, tail[0]);
+    vector.as_mut_slice()[..tail.len()].copy_from_slice(tail);
+    vector
+}
+
+/// Whether slices of this length are cut into pieces.
+#[inline(always)]
+fn is_shared(len: usize) -> bool {
+    len >= 2 * PIECE && rayon::current_num_threads() > 1
+}
+
+/// Runs `work` on the slice, or on pieces of it at the same time.
+#[inline(always)]
+pub(super) fn shared<T: Element>(x: &mut [T], work: impl Fn(&mut [T]) + Sync + Send) {
+    if is_shared(x.len()) {
+        parallel::for_each(x.chunks_mut(PIECE).collect(), work);
+    } else {
+        work(x);
+    }
+}
+
+/// Runs `work` on the two slices of the same length, or on pieces of them at the same time.
+#[inline(always)]
+pub(super) fn shared2<T: Element, U: Element>(
+    x: &[T],
+    out: &mut [U],
+    work: impl Fn(&[T], &mut [U]) + Sync + Send,
+) {
+    if is_shared(x.len()) {
+        let pieces = x.chunks(PIECE).zip(out.chunks_mut(PIECE)).collect();
+        parallel::for_each(pieces, |(x, out)| work(x, out));
+    } else {
+        work(x, out);
+    }
+}
+
+/// Runs `work` on the three slices of the same length, or on pieces of them at the same time.
+#[inline(always)]
+pub(super) fn shared3<T: Element>(
+    a: &[T],
+    b: &[T],
+    out: &mut [T],
+    work: impl Fn(&[T], &[T], &mut [T]) + Sync + Send,
+) {
+    if is_shared(out.len()) {
+        let pieces = a.chunks(PIECE).zip(b.chunks(PIECE)).zip(out.chunks_mut(PIECE)).collect();
+        parallel::for_each(pieces, |((a, b), out)| work(a, b, out));
+    } else {
+        work(a, b, out);
+    }
+}
+
+/// Elements that [`in_place`] copies at a time.
+const BLOCK: usize = 512;
+
+/// Replaces `x` by what `work` makes of it, block by block. For functions that cost more than a copy in the first cache,
+/// this saves a second version of each.
+pub(super) fn in_place<T: Element>(x: &mut [T], work: impl Fn(&[T], &mut [T]) + Sync + Send) {
+    shared(x, |x| {
+        let mut copy = [T::ZERO; BLOCK];
+        for x in x.chunks_mut(BLOCK) {
+            let copy = &mut copy[..x.len()];
+            copy.copy_from_slice(x);
+            work(copy, x);
+        }
+    });
+}
+
+/// Results of the pieces of a slice, in order.
+pub(super) enum Partial<R> {
+    /// The slice was one piece: nothing is allocated.
+    One([R; 1]),
+    /// There were several.
+    Many(Vec<R>),
+}
+
+impl<R> Partial<R> {
+    pub(super) fn as_slice(&self) -> &[R] {
+        match self {
+            Self::One(result) => result,
+            Self::Many(results) => results,
+        }
+    }
+
+    pub(super) fn as_mut_slice(&mut self) -> &mut [R] {
+        match self {
+            Self::One(result) => result,
+            Self::Many(results) => results,
+        }
+    }
+}
+
+/// The results of `work` on the pieces of a slice. The pieces do not depend on the number of threads.
+#[inline(always)]
+pub(super) fn pieces<T: Element, R: Send + Default>(
+    x: &[T],
+    work: impl Fn(&[T]) -> R + Sync + Send,
+) -> Partial<R> {
+    if x.len() <= PIECE {
+        return Partial::One([work(x)]);
+    }
+    run_pieces(x.len(), |piece| work(&x[piece]))
+}
+
+/// The results of `work` on the pieces of two slices of the same length.
+#[inline(always)]
+pub(super) fn pieces2<T: Element, R: Send + Default>(
+    a: &[T],
+    b: &[T],
+    work: impl Fn(&[T], &[T]) -> R + Sync + Send,
+) -> Partial<R> {
+    if a.len() <= PIECE {
+        return Partial::One([work(a, b)]);
+    }
+    run_pieces(a.len(), |piece| work(&a[piece.clone()], &b[piece]))
+}
+
+/// The results of `work` on the pieces of two slices of the same length, of which it fills the second.
+#[inline(always)]
+pub(super) fn pieces_into<T: Element, R: Send + Default>(
+    x: &[T],
+    out: &mut [T],
+    work: impl Fn(&[T], &mut [T]) -> R + Sync + Send,
+) -> Partial<R> {
+    if x.len() <= PIECE {
+        return Partial::One([work(x, out)]);
+    }
+    let mut results: Vec<R> = x.chunks(PIECE).map(|_| R::default()).collect();
+    let pieces = x.chunks(PIECE).zip(out.chunks_mut(PIECE)).zip(&mut results);
+    parallel::for_each(pieces.collect(), |((x, out), result)| *result = work(x, out));
+    Partial::Many(results)
+}
+
+fn run_pieces<R: Send + Default>(len: usize, work: impl Fn(Range<usize>) -> R + Sync + Send) -> Partial<R> {
+    let mut results: Vec<R> = (0..len.div_ceil(PIECE)).map(|_| R::default()).collect();
+    let run = |(piece, result): (usize, &mut R)| {
+        *result = work(piece * PIECE..len.min((piece + 1) * PIECE));
+    };
+    parallel::for_each(results.iter_mut().enumerate().collect(), run);
+    Partial::Many(results)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    thread_local! {
+        /// The instruction set that tests on this thread ask for.
+        pub static LEVEL: Cell<Option<Level>> = const { Cell::new(None) };
+    }
+
+    /// Runs `test` on every instruction set of this machine.
+    pub fn on_every_level(test: impl Fn()) {
+        let mut levels = vec![Level::new()];
+        #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+        {
+            levels.extend(Level::new().as_sse4_2().map(Level::Sse4_2));
+            levels.extend(Level::new().as_sse2().map(Level::Sse2));
+            levels.extend(Level::new().as_avx2().map(Level::Avx2));
+        }
+        for level in levels {
+            LEVEL.set(Some(level));
+            test();
+        }
+        LEVEL.set(None);
+    }
+}
