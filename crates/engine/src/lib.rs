@@ -7,6 +7,8 @@
 //! | [`ops`] | the table of operations: meaning and gradient |
 //! | `grad` | [`Graph::gradients`]: reverse mode, graph to graph |
 //! | `rewrite` | [`Graph::rewrite`]: the canonical form |
+//! | `plan` | from a graph to kernels in an order: fusion, views, one arena |
+//! | [`program`] | what runs |
 //! | [`interpret`] | the oracle: slow, scalar, obvious |
 //! | [`kernel`] | everything that is fast; each routine has a slow twin that the tests compare it with |
 //! | [`parallel`] | the split of work between threads that never changes a result |
@@ -25,10 +27,13 @@ pub mod interpret;
 pub mod kernel;
 pub mod ops;
 pub mod parallel;
+mod plan;
+pub mod program;
 mod rewrite;
 pub mod shape;
 pub mod vector;
 
 pub use dtype::DType;
 pub use graph::{Graph, GraphError, Id};
+pub use program::{Program, Runner};
 pub use shape::{Shape, ShapeError};

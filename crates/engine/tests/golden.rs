@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use gatework_engine::graph::{Conv1d, Gru, Lstm, Window};
 use gatework_engine::interpret::Value;
 use gatework_engine::ops::Reduction;
-use gatework_engine::{DType, Graph, GraphError, Id, Shape};
+use gatework_engine::{DType, Graph, GraphError, Id, Program, Shape};
 use safetensors::SafeTensors;
 
 fn folder() -> PathBuf {
@@ -205,14 +205,41 @@ fn check(name: &str, case: &Case<'_>) {
         .filter(|n| is_input(n) || ["dy", "target"].contains(n))
         .map(|&n| (n, case.value(n)))
         .collect();
-    let results = g.interpret(&given).unwrap();
+    let interpreted = g.interpret(&given).unwrap();
+    let compiled = run(&g, &given);
     let mut compared = 0;
-    for ((output, _), ours) in g.outputs().iter().zip(&results) {
+    for (i, (output, _)) in g.outputs().iter().enumerate() {
         // The file has no gradient for what is data, such as the targets of a loss.
         if names.contains(&output.as_str()) {
-            assert_close(&format!("{}{output}", case.prefix), ours, &case.value(output));
+            let right = case.value(output);
+            assert_close(&format!("interpreted {}{output}", case.prefix), &interpreted[i], &right);
+            assert_close(&format!("compiled {}{output}", case.prefix), &compiled[i], &right);
             compared += 1;
         }
     }
     assert!(compared >= 2, "{}: a result and a gradient", case.prefix);
+}
+
+/// The outputs of the compiled graph.
+fn run(g: &Graph, given: &[(&str, Value)]) -> Vec<Value> {
+    let mut runner = Program::new(g).unwrap().runner();
+    for (name, value) in given {
+        let numbers = value.to_f64();
+        match value.dtype {
+            DType::F32 => runner.write(name, &numbers.iter().map(|&x| x as f32).collect::<Vec<_>>()),
+            DType::F64 => runner.write(name, &numbers),
+            DType::I32 => runner.write(name, &numbers.iter().map(|&x| x as i32).collect::<Vec<_>>()),
+            DType::I64 => runner.write(name, &numbers.iter().map(|&x| x as i64).collect::<Vec<_>>()),
+        }
+        .unwrap();
+    }
+    runner.run();
+    let read = |(name, id): &(String, Id)| {
+        let numbers = match g.dtype(*id) {
+            DType::F32 => runner.read::<f32>(name).unwrap().iter().map(|&x| f64::from(x)).collect(),
+            _ => runner.read::<f64>(name).unwrap().to_vec(),
+        };
+        Value::float(g.dtype(*id), g.shape(*id), numbers)
+    };
+    g.outputs().iter().map(read).collect()
 }

@@ -67,6 +67,16 @@ pub enum Scalar {
     Int(i64),
 }
 
+impl Scalar {
+    /// The bits of the `f64` or of the `i64`.
+    pub fn bits(self) -> u64 {
+        match self {
+            Scalar::Float(bits) => bits,
+            Scalar::Int(value) => value as u64,
+        }
+    }
+}
+
 /// What a node computes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Op {

@@ -13,6 +13,7 @@
 
 pub mod gates;
 pub mod math;
+pub mod matmul;
 pub mod optim;
 pub mod transpose;
 

@@ -1,0 +1,533 @@
+//! The plan: from a graph in canonical form to kernels in an order, and a place for every value.
+//!
+//! ```text
+//! reshape, expand, permute, slice, unfold:  views; they cost nothing
+//! element-wise operations:                  fused into loops with everything of the same shape that can join
+//! reductions:                               the end of a loop
+//! products:                                 one kernel each, on views (a transposed operand is another stride)
+//! pad, concat, fold:                        loops that write into parts of a buffer
+//! gather, scatter, cumsum, arg, cast:       one kernel each
+//! ```
+//!
+//! An element-wise operation whose only reader is another one of the same shape is computed where it is read. All others
+//! are stored, by the loop that their operands come from if that has the same shape.
+
+mod arena;
+mod view;
+
+use std::sync::Arc;
+
+use crate::dtype::DType;
+use crate::graph::{Graph, Id, Op, Scalar};
+use crate::ops::{Binary, Reduction, Unary};
+use crate::shape::Shape;
+
+pub(crate) use view::View;
+
+/// A piece of memory of one type.
+#[derive(Clone, Debug)]
+pub(crate) struct BufferPlan {
+    pub dtype: DType,
+    pub elements: usize,
+    pub kind: BufferKind,
+    /// Place in the memory of its type.
+    pub offset: usize,
+}
+
+/// What a buffer is for.
+#[derive(Clone, Debug)]
+pub(crate) enum BufferKind {
+    /// An input; it keeps its place.
+    Input(String),
+    /// Given numbers; it keeps its place.
+    Data(Arc<[u64]>),
+    /// A value between kernels, or an output, which keeps its place.
+    Value { output: bool },
+}
+
+/// Something an operation of a loop reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operand {
+    /// The result of an earlier operation of the loop.
+    Slot(usize),
+    /// A tensor in memory, by its number in the loop.
+    Load(usize),
+    /// A constant, by its number in the loop.
+    Constant(usize),
+}
+
+/// One operation of a loop; its result is the slot of its number.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Unary(Unary, Operand),
+    Binary(Binary, [Operand; 2]),
+    Select([Operand; 3]),
+    /// The operand itself, to be stored or reduced.
+    Copy(Operand),
+}
+
+/// One pass over a shape: element-wise operations, tile by tile, with what they read and store.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Loop {
+    pub sizes: Vec<usize>,
+    pub loads: Vec<View>,
+    pub constants: Vec<Scalar>,
+    pub steps: Vec<Step>,
+    /// The slot and where it goes.
+    pub stores: Vec<(usize, View)>,
+    pub reduce: Option<Reduce>,
+}
+
+/// The reduction at the end of a loop.
+#[derive(Clone, Debug)]
+pub(crate) struct Reduce {
+    pub op: Reduction,
+    pub slot: usize,
+    /// Axes of the loop that go.
+    pub axes: Vec<usize>,
+    /// The result: the axes that stay, row by row.
+    pub out: usize,
+}
+
+/// What runs.
+#[derive(Clone, Debug)]
+pub(crate) enum Kernel {
+    Loop(Loop),
+    /// Zeros everywhere.
+    Zero {
+        buffer: usize,
+    },
+    /// `[batch.., m, k]` times `[batch.., k, n]`.
+    MatMul {
+        a: View,
+        b: View,
+        out: View,
+    },
+    Cast {
+        x: View,
+        out: usize,
+    },
+    /// Slices of an axis at indices; those outside are zeros.
+    Gather {
+        x: View,
+        indices: View,
+        axis: usize,
+        out: usize,
+    },
+    ScatterAdd {
+        x: View,
+        indices: View,
+        axis: usize,
+        out: View,
+    },
+    CumSum {
+        x: View,
+        reverse: bool,
+        out: usize,
+    },
+    ArgReduce {
+        x: View,
+        axis: usize,
+        largest: bool,
+        out: usize,
+    },
+}
+
+/// Kernels in their order, and the memory they work on.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub buffers: Vec<BufferPlan>,
+    /// Each with the type of its elements.
+    pub kernels: Vec<(DType, Kernel)>,
+    /// Name, shape and buffer of each output.
+    pub outputs: Vec<(String, Shape, usize)>,
+    /// Elements of the memory of each type, in the order of [`DType::ALL`].
+    pub memory: [usize; 4],
+}
+
+impl Plan {
+    /// Plans a graph in canonical form.
+    pub fn new(graph: &Graph) -> Plan {
+        let mut planner = Planner::new(graph);
+        for id in graph.ids() {
+            planner.place(id);
+        }
+        planner.finish()
+    }
+}
+
+/// A plan in the making.
+struct Planner<'a> {
+    graph: &'a Graph,
+    /// The only reader of each node, if that computes it on the way.
+    fused: Vec<bool>,
+    views: Vec<Option<View>>,
+    buffers: Vec<BufferPlan>,
+    kernels: Vec<(DType, Kernel)>,
+    /// The kernel after which each buffer is complete.
+    written: Vec<usize>,
+    /// Where a stored node is found inside the loop that computes it: kernel and slot.
+    slots: Vec<Option<(usize, usize)>>,
+}
+
+fn is_elementwise(op: &Op) -> bool {
+    matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Select)
+}
+
+impl<'a> Planner<'a> {
+    fn new(graph: &'a Graph) -> Planner<'a> {
+        let count = graph.nodes().len();
+        let mut readers: Vec<Vec<Id>> = vec![Vec::new(); count];
+        for id in graph.ids() {
+            for arg in &graph.node(id).args {
+                readers[arg.0 as usize].push(id);
+            }
+        }
+        let is_output = |id: Id| graph.outputs().iter().any(|(_, output)| *output == id);
+        let joins = |id: Id| match readers[id.0 as usize][..] {
+            [reader] if is_elementwise(&graph.node(id).op) && !is_output(id) => {
+                let reader = graph.node(reader);
+                is_elementwise(&reader.op) || matches!(reader.op, Op::Reduce(..))
+            }
+            _ => false,
+        };
+        Planner {
+            graph,
+            fused: graph.ids().map(joins).collect(),
+            views: vec![None; count],
+            buffers: Vec::new(),
+            kernels: Vec::new(),
+            written: Vec::new(),
+            slots: vec![None; count],
+        }
+    }
+
+    fn buffer(&mut self, dtype: DType, elements: usize, kind: BufferKind) -> usize {
+        self.buffers.push(BufferPlan { dtype, elements, kind, offset: 0 });
+        self.written.push(0);
+        self.buffers.len() - 1
+    }
+
+    /// A new buffer for the value of a node.
+    fn value(&mut self, id: Id) -> usize {
+        let (dtype, elements) = (self.graph.dtype(id), self.graph.shape(id).elements());
+        self.buffer(dtype, elements, BufferKind::Value { output: false })
+    }
+
+    /// Adds a kernel that completes a buffer.
+    fn push(&mut self, dtype: DType, kernel: Kernel, out: usize) {
+        self.kernels.push((dtype, kernel));
+        self.written[out] = self.kernels.len();
+    }
+
+    /// The view of a node that is stored. Constants are stored when something other than a loop reads them.
+    fn view(&mut self, id: Id) -> View {
+        if let Some(view) = &self.views[id.0 as usize] {
+            return view.clone();
+        }
+        let Op::Constant(scalar) = self.graph.node(id).op else {
+            unreachable!("operands are placed before they are read")
+        };
+        let buffer = self.buffer(self.graph.dtype(id), 1, BufferKind::Data([scalar.bits()].into()));
+        let view = View::whole(buffer, &Shape::SCALAR);
+        self.views[id.0 as usize] = Some(view.clone());
+        view
+    }
+
+    fn place(&mut self, id: Id) {
+        let node = self.graph.node(id);
+        let (shape, dtype) = (node.shape, node.dtype);
+        let view = match &node.op {
+            Op::Constant(_) => return,
+            _ if self.fused[id.0 as usize] => return,
+            Op::Input(name) => {
+                View::whole(self.buffer(dtype, shape.elements(), BufferKind::Input(name.to_string())), &shape)
+            }
+            Op::Data(bits) => {
+                View::whole(self.buffer(dtype, shape.elements(), BufferKind::Data(bits.clone())), &shape)
+            }
+            Op::Unary(_) | Op::Binary(_) | Op::Select => self.store_loop(id),
+            Op::Reduce(op, axes) => self.reduce_loop(id, *op, axes),
+            Op::Expand => self.view(node.args[0]).expanded(&shape),
+            Op::Permute(order) => self.view(node.args[0]).permuted(order),
+            &Op::Slice { axis, begin, step } => {
+                self.view(node.args[0]).sliced(axis, begin, shape[axis], step)
+            }
+            Op::Unfold(window) => self.view(node.args[0]).unfolded(window),
+            Op::Reshape => {
+                let x = self.view(node.args[0]);
+                match x.reshaped(&shape) {
+                    Some(view) => view,
+                    None => {
+                        let out = self.value(id);
+                        self.copy(
+                            dtype,
+                            x.clone(),
+                            View {
+                                sizes: x.sizes.clone(),
+                                strides: row_major(&x.sizes),
+                                buffer: out,
+                                offset: 0,
+                            },
+                        );
+                        View::whole(out, &shape)
+                    }
+                }
+            }
+            &Op::Pad { axis, before, .. } => {
+                let x = self.view(node.args[0]);
+                let out = self.zeros(id);
+                let count = x.sizes[axis];
+                self.copy(dtype, x, View::whole(out, &shape).sliced(axis, before, count, 1));
+                View::whole(out, &shape)
+            }
+            &Op::Concat(axis) => {
+                let out = self.value(id);
+                let mut begin = 0;
+                for &part in &node.args {
+                    let x = self.view(part);
+                    let count = x.sizes[axis];
+                    self.copy(dtype, x, View::whole(out, &shape).sliced(axis, begin, count, 1));
+                    begin += count;
+                }
+                View::whole(out, &shape)
+            }
+            Op::Fold(window, length) => self.fold(id, window.size, window.stride, window.dilation, *length),
+            other => self.place_kernel(id, other),
+        };
+        self.views[id.0 as usize] = Some(view);
+    }
+
+    /// Operations that have a kernel of their own.
+    fn place_kernel(&mut self, id: Id, op: &Op) -> View {
+        let node = self.graph.node(id);
+        let shape = node.shape;
+        let x = self.view(node.args[0]);
+        let second = node.args.get(1).map(|&arg| self.view(arg));
+        let out = if matches!(op, Op::ScatterAdd { .. }) { self.zeros(id) } else { self.value(id) };
+        let whole = View::whole(out, &shape);
+        let dtype = self.graph.dtype(node.args[0]);
+        let kernel = match (op, second) {
+            (Op::MatMul, Some(b)) => Kernel::MatMul { a: x, b, out: whole.clone() },
+            (&Op::Gather(axis), Some(indices)) => Kernel::Gather { x, indices, axis, out },
+            (&Op::ScatterAdd { axis, .. }, Some(indices)) => {
+                Kernel::ScatterAdd { x, indices, axis, out: whole.clone() }
+            }
+            (&Op::CumSum { reverse }, _) => Kernel::CumSum { x, reverse, out },
+            (&Op::ArgReduce { largest, axis }, _) => Kernel::ArgReduce { x, axis, largest, out },
+            _ => Kernel::Cast { x, out },
+        };
+        self.push(dtype, kernel, out);
+        whole
+    }
+
+    /// A buffer of zeros for a node.
+    fn zeros(&mut self, id: Id) -> usize {
+        let out = self.value(id);
+        self.push(self.graph.dtype(id), Kernel::Zero { buffer: out }, out);
+        out
+    }
+
+    /// A loop that copies a tensor into a part of a buffer.
+    fn copy(&mut self, dtype: DType, x: View, to: View) {
+        let out = to.buffer;
+        let kernel = Loop {
+            sizes: x.sizes.clone(),
+            loads: vec![x],
+            steps: vec![Step::Copy(Operand::Load(0))],
+            stores: vec![(0, to)],
+            ..Loop::default()
+        };
+        self.push(dtype, Kernel::Loop(kernel), out);
+    }
+
+    /// Windows added up: one loop for each element of a window, whose targets do not overlap.
+    fn fold(&mut self, id: Id, size: usize, stride: usize, dilation: usize, length: usize) -> View {
+        let node = self.graph.node(id);
+        let x = self.view(node.args[0]);
+        let out = self.zeros(id);
+        let whole = View::whole(out, &node.shape);
+        let axis = node.shape.axes() - 1;
+        let windows = x.sizes[x.sizes.len() - 2];
+        debug_assert!(length == node.shape[axis]);
+        for element in 0..size {
+            let mut from = x.clone().sliced(x.sizes.len() - 1, element, 1, 1);
+            from.sizes.pop();
+            from.strides.pop();
+            let to = whole.clone().sliced(axis, element * dilation, windows, stride);
+            let kernel = Loop {
+                sizes: from.sizes.clone(),
+                loads: vec![to.clone(), from],
+                steps: vec![Step::Binary(Binary::Add, [Operand::Load(0), Operand::Load(1)])],
+                stores: vec![(0, to)],
+                ..Loop::default()
+            };
+            self.push(node.dtype, Kernel::Loop(kernel), out);
+        }
+        whole
+    }
+
+    /// An element-wise node as the end of a loop that stores it.
+    fn store_loop(&mut self, id: Id) -> View {
+        let node = self.graph.node(id);
+        let (kernel, slot) = self.join(id, &node.shape, node.dtype);
+        let out = self.value(id);
+        let view = View::whole(out, &node.shape);
+        if let Kernel::Loop(body) = &mut self.kernels[kernel].1 {
+            body.stores.push((slot, view.clone()));
+        }
+        self.written[out] = kernel + 1;
+        self.slots[id.0 as usize] = Some((kernel, slot));
+        view
+    }
+
+    /// A reduction as the end of a loop.
+    fn reduce_loop(&mut self, id: Id, op: Reduction, axes: &[usize]) -> View {
+        let node = self.graph.node(id);
+        let x = node.args[0];
+        let shape = self.graph.shape(x);
+        let (kernel, slot) = self.join(x, &shape, node.dtype);
+        let out = self.value(id);
+        if let Kernel::Loop(body) = &mut self.kernels[kernel].1 {
+            body.reduce = Some(Reduce { op, slot, axes: axes.to_vec(), out });
+        }
+        self.written[out] = kernel + 1;
+        View::whole(out, &node.shape)
+    }
+
+    /// Adds a node, with what is fused into it, to the last kernel that its operands come from if that is a loop of the
+    /// same shape and type, or else to a new loop. Returns the kernel and the slot of the node.
+    fn join(&mut self, id: Id, shape: &Shape, dtype: DType) -> (usize, usize) {
+        let ready = self.ready(id);
+        let fits = |(kernel_type, kernel): &(DType, Kernel)| {
+            *kernel_type == dtype
+                && matches!(kernel, Kernel::Loop(body) if body.sizes == **shape && body.reduce.is_none())
+        };
+        match ready.checked_sub(1).filter(|&last| fits(&self.kernels[last]) && self.sees(id, last)) {
+            Some(last) => {
+                let slot = self.add(id, last);
+                (last, slot)
+            }
+            None => self.fresh_loop(id, shape, dtype),
+        }
+    }
+
+    fn fresh_loop(&mut self, id: Id, shape: &Shape, dtype: DType) -> (usize, usize) {
+        // Constants that are stored are written before anything runs.
+        self.kernels.push((dtype, Kernel::Loop(Loop { sizes: shape.to_vec(), ..Loop::default() })));
+        let kernel = self.kernels.len() - 1;
+        let slot = self.add(id, kernel);
+        (kernel, slot)
+    }
+
+    /// The number of kernels after which everything that a node and what is fused into it read is complete.
+    fn ready(&self, id: Id) -> usize {
+        let node = self.graph.node(id);
+        if let Some(view) = &self.views[id.0 as usize] {
+            return self.written[view.buffer];
+        }
+        node.args.iter().map(|&arg| self.ready(arg)).max().unwrap_or(0)
+    }
+
+    /// Whether everything that a node reads of what a loop writes is at hand inside the loop: element for element, not as
+    /// a view that looks elsewhere, which is complete only when the loop has ended.
+    fn sees(&self, id: Id, kernel: usize) -> bool {
+        if self.slots[id.0 as usize].is_some_and(|(at, _)| at == kernel) {
+            return true;
+        }
+        match &self.views[id.0 as usize] {
+            Some(view) => self.written[view.buffer] <= kernel,
+            None => self.graph.node(id).args.iter().all(|&arg| self.sees(arg, kernel)),
+        }
+    }
+
+    /// Adds a node to a loop, with what is fused into it, and returns its slot.
+    fn add(&mut self, id: Id, kernel: usize) -> usize {
+        let operand = self.operand(id, kernel, true);
+        match operand {
+            Operand::Slot(slot) => slot,
+            other => self.step(kernel, Step::Copy(other)),
+        }
+    }
+
+    fn step(&mut self, kernel: usize, step: Step) -> usize {
+        let Kernel::Loop(body) = &mut self.kernels[kernel].1 else { unreachable!("only loops have steps") };
+        body.steps.push(step);
+        body.steps.len() - 1
+    }
+
+    /// What a loop reads to have the value of a node. `root`: the node itself is computed here, not loaded.
+    fn operand(&mut self, id: Id, kernel: usize, root: bool) -> Operand {
+        if let Some((_, slot)) = self.slots[id.0 as usize].filter(|&(at, _)| at == kernel) {
+            return Operand::Slot(slot);
+        }
+        if let Some(scalar) = self.uniform(id) {
+            let Kernel::Loop(body) = &mut self.kernels[kernel].1 else {
+                unreachable!("only loops have operands")
+            };
+            let place = body.constants.iter().position(|&known| known == scalar);
+            return Operand::Constant(place.unwrap_or_else(|| {
+                body.constants.push(scalar);
+                body.constants.len() - 1
+            }));
+        }
+        let node = self.graph.node(id);
+        let compute = is_elementwise(&node.op)
+            && (self.fused[id.0 as usize] || root && self.views[id.0 as usize].is_none());
+        if !compute {
+            let view = self.view(id);
+            let Kernel::Loop(body) = &mut self.kernels[kernel].1 else {
+                unreachable!("only loops have operands")
+            };
+            let place = body.loads.iter().position(|known| *known == view);
+            return Operand::Load(place.unwrap_or_else(|| {
+                body.loads.push(view);
+                body.loads.len() - 1
+            }));
+        }
+        let args: Vec<Operand> = node.args.iter().map(|&arg| self.operand(arg, kernel, false)).collect();
+        let step = match (&node.op, &args[..]) {
+            (Op::Unary(op), &[x]) => Step::Unary(*op, x),
+            (Op::Binary(op), &[a, b]) => Step::Binary(*op, [a, b]),
+            (_, &[condition, a, b]) => Step::Select([condition, a, b]),
+            _ => unreachable!("element-wise operations have one to three operands"),
+        };
+        Operand::Slot(self.step(kernel, step))
+    }
+
+    /// The number that a node is everywhere, if it is a constant in some shape.
+    fn uniform(&self, id: Id) -> Option<Scalar> {
+        let node = self.graph.node(id);
+        match &node.op {
+            Op::Constant(scalar) => Some(*scalar),
+            Op::Expand | Op::Reshape => self.uniform(node.args[0]),
+            _ => None,
+        }
+    }
+
+    /// Copies outputs that are views or inputs into buffers of their own, and gives every buffer its place.
+    fn finish(mut self) -> Plan {
+        let mut outputs = Vec::new();
+        for (name, id) in self.graph.outputs() {
+            let (shape, dtype) = (self.graph.shape(*id), self.graph.dtype(*id));
+            let view = self.view(*id);
+            let own = matches!(self.buffers[view.buffer].kind, BufferKind::Value { output: false })
+                && view == View::whole(view.buffer, &shape);
+            let buffer = if own {
+                view.buffer
+            } else {
+                let buffer = self.buffer(dtype, shape.elements(), BufferKind::Value { output: false });
+                self.copy(dtype, view, View::whole(buffer, &shape));
+                buffer
+            };
+            self.buffers[buffer].kind = BufferKind::Value { output: true };
+            outputs.push((name.clone(), shape, buffer));
+        }
+        let memory = arena::place(&mut self.buffers, &self.kernels);
+        Plan { buffers: self.buffers, kernels: self.kernels, outputs, memory }
+    }
+}
+
+fn row_major(sizes: &[usize]) -> Vec<usize> {
+    Shape::from_checked(sizes).strides()
+}

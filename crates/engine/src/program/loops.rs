@@ -1,0 +1,515 @@
+//! Fused loops: the operations of a loop on one tile after another, with what lies between them in the first cache.
+//!
+//! The axes of a loop are put in an order in which the ones that a reduction takes away come last (or last but one, if
+//! the last axis stays), and axes that no tensor of the loop can tell apart become one. A tile is a part of a row, or
+//! several short rows.
+
+use crate::dtype::DType;
+use crate::ops::{Binary, Reduction, Unary};
+use crate::plan::{Loop, Operand, Step, View};
+use crate::vector;
+
+use super::memory::{Memory, Stored};
+
+/// Elements of a tile.
+const TILE: usize = 512;
+
+/// A loop that is ready to run: its axes in their order, its tensors by strides.
+#[derive(Clone, Debug)]
+pub(super) struct Compiled {
+    /// Sizes of the axes; the last one is the row.
+    sizes: Vec<usize>,
+    loads: Vec<Strided>,
+    constants: Vec<u64>,
+    steps: Vec<Step>,
+    stores: Vec<(usize, Strided)>,
+    reduce: Option<CompiledReduce>,
+    /// Rows that make a tile together.
+    rows: usize,
+}
+
+/// A tensor of a loop: its place in the arena and a stride for each axis.
+#[derive(Clone, Debug)]
+struct Strided {
+    offset: usize,
+    strides: Vec<usize>,
+}
+
+#[derive(Clone, Debug)]
+struct CompiledReduce {
+    op: Reduction,
+    slot: usize,
+    /// Begin and length of the result in the arena.
+    out: usize,
+    length: usize,
+    /// Rows of the loop that go into one result (or one row of results).
+    rows: usize,
+    /// Whether a row becomes one number, or rows are put together element by element.
+    along: bool,
+}
+
+/// Slots of a loop and the constants, for one type.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scratch<T> {
+    slots: Vec<Vec<T>>,
+    gathered: Vec<Vec<T>>,
+    constants: Vec<Vec<T>>,
+}
+
+impl Compiled {
+    /// Orders the axes and puts those together that belong together. `place` is where a buffer begins.
+    pub fn new(body: &Loop, place: impl Fn(usize) -> usize, lengths: impl Fn(usize) -> usize) -> Compiled {
+        let axes = body.sizes.len();
+        let reduced: Vec<usize> = body.reduce.as_ref().map_or_else(Vec::new, |reduce| reduce.axes.clone());
+        let kept: Vec<usize> = (0..axes).filter(|axis| !reduced.contains(axis)).collect();
+        let last_stays = axes > 0 && !reduced.contains(&(axes - 1)) && !reduced.is_empty();
+        // Kept axes, reduced axes; and behind them the last axis if it stays.
+        let mut order = kept.clone();
+        if last_stays {
+            order.pop();
+        }
+        let outer = order.len();
+        order.extend(&reduced);
+        if last_stays {
+            order.push(axes - 1);
+        }
+        let strided = |view: &View| Strided {
+            offset: place(view.buffer) + view.offset,
+            strides: order.iter().map(|&axis| view.strides[axis]).collect(),
+        };
+        let mut compiled = Compiled {
+            sizes: order.iter().map(|&axis| body.sizes[axis]).collect(),
+            loads: body.loads.iter().map(&strided).collect(),
+            constants: body.constants.iter().map(|scalar| scalar.bits()).collect(),
+            steps: body.steps.clone(),
+            stores: body.stores.iter().map(|(slot, view)| (*slot, strided(view))).collect(),
+            reduce: None,
+            rows: 1,
+        };
+        let reduced_count: usize = reduced.iter().map(|&axis| body.sizes[axis]).product();
+        compiled.merge(&[outer, outer + reduced.len()]);
+        if compiled.sizes.is_empty() {
+            compiled.sizes.push(1);
+            compiled.tensors().for_each(|tensor| tensor.strides.push(1));
+        }
+        let row = compiled.sizes[compiled.sizes.len() - 1];
+        compiled.rows = (TILE / row.max(1)).max(1);
+        compiled.reduce = body.reduce.as_ref().map(|reduce| CompiledReduce {
+            op: reduce.op,
+            slot: reduce.slot,
+            out: place(reduce.out),
+            length: lengths(reduce.out),
+            rows: if last_stays { reduced_count } else { (reduced_count / row.max(1)).max(1) },
+            along: !last_stays,
+        });
+        compiled
+    }
+
+    fn tensors(&mut self) -> impl Iterator<Item = &mut Strided> {
+        self.loads.iter_mut().chain(self.stores.iter_mut().map(|(_, tensor)| tensor))
+    }
+
+    /// Puts neighbouring axes together that every tensor walks in one stride, except across borders.
+    fn merge(&mut self, borders: &[usize]) {
+        for axis in (1..self.sizes.len()).rev() {
+            let size = self.sizes[axis];
+            let one_stride = |tensor: &mut Strided| tensor.strides[axis - 1] == tensor.strides[axis] * size;
+            let joins =
+                !borders.contains(&axis) && (self.sizes[axis - 1] == 1 || self.tensors().all(one_stride));
+            if joins {
+                self.sizes[axis - 1] *= size;
+                self.sizes.remove(axis);
+                self.tensors().for_each(|tensor| {
+                    tensor.strides.remove(axis - 1);
+                });
+            }
+        }
+    }
+
+    /// Number of operations, for people.
+    pub fn operations(&self) -> usize {
+        self.steps.iter().filter(|step| !matches!(step, Step::Copy(_))).count()
+    }
+
+    /// Runs the loop.
+    pub fn run<T: Math>(&self, memory: &mut Memory, scratch: &mut Scratch<T>) {
+        scratch.prepare(self);
+        if let Some(reduce) = &self.reduce {
+            T::arena_mut(memory)[reduce.out..][..reduce.length].fill(T::neutral(reduce.op));
+        }
+        let (&row, outer) = self.sizes.split_last().expect("a loop has an axis");
+        let rows: usize = outer.iter().product();
+        if row == 0 || rows == 0 {
+            return;
+        }
+        let mut sums = Sums::default();
+        let mut first = 0;
+        while first < rows {
+            // Tiles do not cross into the rows of another result.
+            let group = self.reduce.as_ref().map_or(usize::MAX, |reduce| reduce.rows.max(1));
+            let until_next = if self.reduce.as_ref().is_some_and(|r| !r.along) {
+                group - first % group
+            } else {
+                usize::MAX
+            };
+            let count = self.rows.min(rows - first).min(until_next);
+            let mut begin = 0;
+            while begin < row {
+                let length = (row - begin).min(TILE);
+                self.tile(memory, scratch, first, count, begin, length);
+                self.fold(memory, scratch, &mut sums, first, count, begin, length);
+                begin += length;
+            }
+            first += count;
+        }
+        sums.flush(memory);
+    }
+
+    /// The operations on `count` rows from `first` on, the elements `begin..begin + length` of each.
+    fn tile<T: Math>(
+        &self,
+        memory: &mut Memory,
+        scratch: &mut Scratch<T>,
+        first: usize,
+        count: usize,
+        begin: usize,
+        length: usize,
+    ) {
+        let size = count * length;
+        let arena = T::arena(memory);
+        let mut direct: Vec<Option<usize>> = Vec::with_capacity(self.loads.len());
+        for (load, gathered) in self.loads.iter().zip(&mut scratch.gathered) {
+            let place = load.contiguous(&self.sizes, first, count, begin);
+            if place.is_none() {
+                load.gather(arena, &self.sizes, first, count, begin, &mut gathered[..size]);
+            }
+            direct.push(place);
+        }
+        for (slot, step) in self.steps.iter().enumerate() {
+            let mut result = std::mem::take(&mut scratch.slots[slot]);
+            let read = |operand: Operand| match operand {
+                Operand::Slot(slot) => &scratch.slots[slot][..size],
+                Operand::Constant(constant) => &scratch.constants[constant][..size],
+                Operand::Load(load) => match direct[load] {
+                    Some(place) => &arena[place..place + size],
+                    None => &scratch.gathered[load][..size],
+                },
+            };
+            let out = &mut result[..size];
+            match *step {
+                Step::Unary(op, x) => T::unary(op, read(x), out),
+                Step::Binary(op, [a, b]) => T::binary(op, read(a), read(b), out),
+                Step::Select([condition, a, b]) => T::select(read(condition), read(a), read(b), out),
+                Step::Copy(x) => out.copy_from_slice(read(x)),
+            }
+            scratch.slots[slot] = result;
+        }
+        let arena = T::arena_mut(memory);
+        for (slot, store) in &self.stores {
+            store.scatter(arena, &self.sizes, first, count, begin, &scratch.slots[*slot][..size]);
+        }
+    }
+
+    /// Adds a tile to the results of the reduction.
+    #[expect(clippy::too_many_arguments, reason = "where the tile lies")]
+    fn fold<T: Math>(
+        &self,
+        memory: &mut Memory,
+        scratch: &Scratch<T>,
+        sums: &mut Sums,
+        first: usize,
+        count: usize,
+        begin: usize,
+        length: usize,
+    ) {
+        let Some(reduce) = &self.reduce else { return };
+        let tile = &scratch.slots[reduce.slot][..count * length];
+        if reduce.along {
+            for (row, part) in tile.chunks_exact(length).enumerate() {
+                let place = reduce.out + (first + row) / reduce.rows;
+                sums.add(memory, reduce.op, place, part);
+            }
+            return;
+        }
+        let row = self.sizes[self.sizes.len() - 1];
+        let place = reduce.out + first / reduce.rows * row + begin;
+        let out = &mut T::arena_mut(memory)[place..place + length];
+        for part in tile.chunks_exact(length) {
+            T::combine(reduce.op, out, part);
+        }
+    }
+}
+
+/// Sums of rows, with what rounding lost: a result that several tiles go into is written when it is complete.
+#[derive(Debug, Default)]
+struct Sums {
+    place: usize,
+    sum: f64,
+    lost: f64,
+    /// Writes the sum into the arena of its type.
+    write: Option<fn(&mut Memory, usize, f64)>,
+}
+
+impl Sums {
+    fn add<T: Math>(&mut self, memory: &mut Memory, op: Reduction, place: usize, part: &[T]) {
+        if op != Reduction::Sum || !T::DTYPE.is_float() {
+            let out = &mut T::arena_mut(memory)[place];
+            *out = T::reduce(op, *out, part);
+            return;
+        }
+        if self.place != place || self.write.is_none() {
+            self.flush(memory);
+            *self = Sums {
+                place,
+                sum: 0.0,
+                lost: 0.0,
+                write: Some(|memory, place, sum| T::arena_mut(memory)[place] = T::from_number(sum)),
+            };
+        }
+        // Neumaier's sum: what is too small for the sum is kept beside it.
+        let x = vector::sum(part).number();
+        let sum = self.sum + x;
+        self.lost += if self.sum.abs() >= x.abs() { (self.sum - sum) + x } else { (x - sum) + self.sum };
+        self.sum = sum;
+    }
+
+    fn flush(&mut self, memory: &mut Memory) {
+        if let Some(write) = self.write.take() {
+            let sum = if self.sum.is_finite() { self.sum + self.lost } else { self.sum };
+            write(memory, self.place, sum);
+        }
+    }
+}
+
+impl Strided {
+    /// Where the elements of a tile begin, if they lie behind each other.
+    fn contiguous(&self, sizes: &[usize], first: usize, count: usize, begin: usize) -> Option<usize> {
+        let last = sizes.len() - 1;
+        let dense = self.strides[last] == 1 || sizes[last] == 1;
+        let rows_follow = count == 1
+            || (0..last)
+                .rev()
+                .scan(sizes[last], |expected, axis| {
+                    let fits = sizes[axis] == 1 || self.strides[axis] == *expected;
+                    *expected *= sizes[axis];
+                    Some(fits)
+                })
+                .all(|fits| fits);
+        (dense && rows_follow).then(|| self.row(sizes, first) + begin * self.strides[last])
+    }
+
+    /// Where a row begins.
+    fn row(&self, sizes: &[usize], mut row: usize) -> usize {
+        let mut place = self.offset;
+        for axis in (0..sizes.len() - 1).rev() {
+            place += row % sizes[axis] * self.strides[axis];
+            row /= sizes[axis];
+        }
+        place
+    }
+
+    fn gather<T: Copy>(
+        &self,
+        arena: &[T],
+        sizes: &[usize],
+        first: usize,
+        count: usize,
+        begin: usize,
+        to: &mut [T],
+    ) {
+        let stride = self.strides[sizes.len() - 1];
+        for (row, to) in to.chunks_exact_mut(to.len() / count).enumerate() {
+            let place = self.row(sizes, first + row) + begin * stride;
+            match stride {
+                0 => to.fill(arena[place]),
+                1 => to.copy_from_slice(&arena[place..place + to.len()]),
+                _ => to.iter_mut().zip(arena[place..].iter().step_by(stride)).for_each(|(to, &x)| *to = x),
+            }
+        }
+    }
+
+    fn scatter<T: Copy>(
+        &self,
+        arena: &mut [T],
+        sizes: &[usize],
+        first: usize,
+        count: usize,
+        begin: usize,
+        from: &[T],
+    ) {
+        let stride = self.strides[sizes.len() - 1];
+        if let Some(place) = self.contiguous(sizes, first, count, begin) {
+            arena[place..place + from.len()].copy_from_slice(from);
+            return;
+        }
+        for (row, from) in from.chunks_exact(from.len() / count).enumerate() {
+            let place = self.row(sizes, first + row) + begin * stride;
+            if stride == 1 {
+                arena[place..place + from.len()].copy_from_slice(from);
+            } else {
+                arena[place..].iter_mut().step_by(stride.max(1)).zip(from).for_each(|(to, &x)| *to = x);
+            }
+        }
+    }
+}
+
+impl<T: Math> Scratch<T> {
+    /// Makes room for a loop and fills in its constants.
+    fn prepare(&mut self, compiled: &Compiled) {
+        let grow = |list: &mut Vec<Vec<T>>, count: usize| {
+            if list.len() < count {
+                list.resize_with(count, Vec::new);
+            }
+            list.iter_mut()
+                .take(count)
+                .filter(|slot| slot.is_empty())
+                .for_each(|slot| slot.resize(TILE, T::ZERO));
+        };
+        grow(&mut self.slots, compiled.steps.len());
+        grow(&mut self.gathered, compiled.loads.len());
+        grow(&mut self.constants, compiled.constants.len());
+        for (constant, &bits) in self.constants.iter_mut().zip(&compiled.constants) {
+            constant.fill(T::from_bits(bits));
+        }
+    }
+}
+
+/// The operations of loops on slices.
+pub(crate) trait Math: Stored {
+    /// One operand.
+    fn unary(op: Unary, x: &[Self], out: &mut [Self]);
+
+    /// What a reduction of nothing gives.
+    fn neutral(op: Reduction) -> Self;
+
+    /// Two operands of the length of the result.
+    fn binary(op: Binary, a: &[Self], b: &[Self], out: &mut [Self]) {
+        let truth = |value: bool| Self::from_integer(i64::from(value));
+        let compare = |out: &mut [Self], holds: fn(Self, Self) -> bool| {
+            out.iter_mut().zip(a).zip(b).for_each(|((out, &a), &b)| *out = truth(holds(a, b)));
+        };
+        let done = match op {
+            Binary::Add => vector::add(a, b, out),
+            Binary::Sub => vector::sub(a, b, out),
+            Binary::Mul => vector::mul(a, b, out),
+            Binary::Div => vector::div(a, b, out),
+            Binary::Min => vector::min(a, b, out),
+            Binary::Max => vector::max(a, b, out),
+            Binary::Less => return compare(out, |a, b| a < b),
+            Binary::LessEqual => return compare(out, |a, b| a <= b),
+            Binary::Equal => return compare(out, |a, b| a == b),
+        };
+        done.expect("tiles have one length");
+    }
+
+    /// The second operand where the first is not 0, else the third.
+    fn select(condition: &[Self], a: &[Self], b: &[Self], out: &mut [Self]) {
+        for (((out, &condition), &a), &b) in out.iter_mut().zip(condition).zip(a).zip(b) {
+            *out = if condition == Self::ZERO { b } else { a };
+        }
+    }
+
+    /// A result and more elements.
+    fn reduce(op: Reduction, so_far: Self, part: &[Self]) -> Self {
+        let part = match op {
+            Reduction::Sum => Some(vector::sum(part)),
+            Reduction::Max => vector::max_value(part),
+            Reduction::Min => vector::min_value(part),
+        };
+        let mut both = [so_far];
+        part.into_iter().for_each(|part| Self::combine(op, &mut both, &[part]));
+        both[0]
+    }
+
+    /// Results and more elements, one for each.
+    fn combine(op: Reduction, so_far: &mut [Self], part: &[Self]) {
+        let done = match op {
+            Reduction::Sum => vector::add_in_place(so_far, part),
+            Reduction::Max => vector::max_in_place(so_far, part),
+            Reduction::Min => vector::min_in_place(so_far, part),
+        };
+        done.expect("rows have one length");
+    }
+}
+
+macro_rules! real_math {
+    ($type:ty) => {
+        impl Math for $type {
+            fn unary(op: Unary, x: &[$type], out: &mut [$type]) {
+                let done = match op {
+                    Unary::Neg => vector::neg(x, out),
+                    Unary::Abs => vector::abs(x, out),
+                    Unary::Square => vector::square(x, out),
+                    Unary::Sqrt => vector::sqrt(x, out),
+                    Unary::Rsqrt => vector::rsqrt(x, out),
+                    Unary::Recip => vector::recip(x, out),
+                    Unary::Exp => vector::exp(x, out),
+                    Unary::Expm1 => vector::expm1(x, out),
+                    Unary::Log => vector::log(x, out),
+                    Unary::Log1p => vector::log1p(x, out),
+                    Unary::Sin => vector::sin(x, out),
+                    Unary::Cos => vector::cos(x, out),
+                    Unary::Erf => vector::erf(x, out),
+                    Unary::Relu => vector::relu(x, out),
+                    Unary::Sigmoid => vector::sigmoid(x, out),
+                    Unary::Tanh => vector::tanh(x, out),
+                    Unary::Gelu => vector::gelu(x, out),
+                    Unary::GeluTanh => vector::gelu_tanh(x, out),
+                    Unary::Silu => vector::silu(x, out),
+                    Unary::Softplus => vector::softplus(x, out),
+                    Unary::Sign | Unary::Floor => {
+                        let scalar = op.row().scalar;
+                        out.iter_mut().zip(x).for_each(|(out, &x)| *out = scalar(x.into()) as $type);
+                        Ok(())
+                    }
+                };
+                done.expect("tiles have one length");
+            }
+
+            fn neutral(op: Reduction) -> $type {
+                match op {
+                    Reduction::Sum => 0.0,
+                    Reduction::Max => <$type>::NEG_INFINITY,
+                    Reduction::Min => <$type>::INFINITY,
+                }
+            }
+        }
+    };
+}
+
+real_math!(f32);
+real_math!(f64);
+
+macro_rules! integer_math {
+    ($type:ty) => {
+        impl Math for $type {
+            fn unary(op: Unary, x: &[$type], out: &mut [$type]) {
+                let function = op.row().integer.unwrap_or(|x| x);
+                out.iter_mut().zip(x).for_each(|(out, &x)| *out = function(i64::from(x)) as $type);
+            }
+
+            fn neutral(op: Reduction) -> $type {
+                match op {
+                    Reduction::Sum => 0,
+                    Reduction::Max => <$type>::MIN,
+                    Reduction::Min => <$type>::MAX,
+                }
+            }
+        }
+    };
+}
+
+integer_math!(i32);
+integer_math!(i64);
+
+/// The type of a loop, for people.
+pub(super) fn describe(dtype: DType, compiled: &Compiled) -> String {
+    let reduce = compiled.reduce.as_ref().map_or(String::new(), |reduce| format!(", {}", reduce.op.name()));
+    format!(
+        "loop {dtype}{:?}: {} operations, {} loads, {} stores{reduce}",
+        compiled.sizes,
+        compiled.operations(),
+        compiled.loads.len(),
+        compiled.stores.len()
+    )
+}

@@ -1,0 +1,507 @@
+//! Programs: a graph compiled to kernels that run without allocation, lock or look-up.
+//!
+//! ```
+//! use gatework_engine::{DType, Graph, Program};
+//!
+//! let mut g = Graph::new();
+//! let x = g.input("x", DType::F32, &[2, 3])?;
+//! let y = g.gelu(x)?;
+//! let sum = g.sum(y, &[1])?;
+//! g.output("sum", sum)?;
+//! let program = Program::new(&g)?;
+//! let mut runner = program.runner();
+//! runner.write("x", &[1.0f32, 2.0, 3.0, -1.0, -2.0, -3.0])?;
+//! runner.run();
+//! assert!((runner.read::<f32>("sum")?[0] - 5.7918).abs() < 1e-3);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod loops;
+mod memory;
+mod moves;
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::dtype::{DType, Element};
+use crate::graph::{Graph, GraphError, Id};
+use crate::plan::{BufferKind, Kernel, Plan, View};
+use crate::shape::Shape;
+
+use loops::{Compiled, Scratch};
+use memory::{Memory, Stored};
+use moves::Placed;
+
+/// A compiled graph.
+#[derive(Clone, Debug)]
+pub struct Program {
+    kernels: Arc<[(DType, Instruction)]>,
+    inputs: Vec<Port>,
+    outputs: Vec<Port>,
+    data: Vec<(DType, usize, Arc<[u64]>)>,
+    memory: [usize; 4],
+    fingerprint: u64,
+}
+
+/// An input or output: its name, type and shape, and where it lies.
+#[derive(Clone, Debug)]
+struct Port {
+    name: String,
+    dtype: DType,
+    shape: Shape,
+    /// None for an input that nothing depends on.
+    offset: Option<usize>,
+}
+
+/// A kernel with everything that is known before it runs.
+#[derive(Clone, Debug)]
+enum Instruction {
+    Loop(Compiled),
+    Zero { begin: usize, length: usize },
+    MatMul { a: Placed, b: Placed, out: Placed, sizes: [usize; 3] },
+    Cast { x: Placed, to: DType, out: usize },
+    Gather { x: Placed, indices: Placed, axis: usize, out: usize },
+    ScatterAdd { x: Placed, indices: Placed, axis: usize, out: Placed },
+    CumSum { x: Placed, reverse: bool, out: usize },
+    ArgReduce { x: Placed, axis: usize, largest: bool, out: usize },
+}
+
+/// Something that cannot be done with a program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProgramError {
+    /// The graph has nothing to compute.
+    #[error("the graph has no outputs")]
+    NoOutputs,
+    /// The graph is not legal.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// No input or output of that name.
+    #[error("there is no {port} {name:?}; there are {known}")]
+    Unknown {
+        /// `input` or `output`.
+        port: &'static str,
+        /// The name that was asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// Another type or number of elements.
+    #[error("{name:?} is {wanted}, but was given or asked for as {found}")]
+    Misfit {
+        /// The name of the input or output.
+        name: String,
+        /// What it is.
+        wanted: String,
+        /// What was given or asked for.
+        found: String,
+    },
+}
+
+impl Program {
+    /// Rewrites, plans and compiles a graph.
+    pub fn new(graph: &Graph) -> Result<Program, ProgramError> {
+        if graph.outputs().is_empty() {
+            return Err(ProgramError::NoOutputs);
+        }
+        graph.check()?;
+        let canonical = graph.rewrite();
+        let plan = Plan::new(&canonical);
+        let mut places = FxHashMap::default();
+        let mut data = Vec::new();
+        for buffer in &plan.buffers {
+            match &buffer.kind {
+                BufferKind::Data(bits) => data.push((buffer.dtype, buffer.offset, bits.clone())),
+                BufferKind::Input(name) => _ = places.insert(name.as_str(), buffer.offset),
+                BufferKind::Value { .. } => {}
+            }
+        }
+        let input = |(name, id): (&str, Id)| Port {
+            name: name.to_string(),
+            dtype: graph.dtype(id),
+            shape: graph.shape(id),
+            offset: places.get(name).copied(),
+        };
+        let inputs = graph.inputs().map(input).collect();
+        let output = |(name, shape, buffer): &(String, Shape, usize)| Port {
+            name: name.clone(),
+            dtype: plan.buffers[*buffer].dtype,
+            shape: *shape,
+            offset: Some(plan.buffers[*buffer].offset),
+        };
+        Ok(Program {
+            kernels: plan.kernels.iter().map(|(dtype, kernel)| (*dtype, compile(&plan, kernel))).collect(),
+            inputs,
+            outputs: plan.outputs.iter().map(output).collect(),
+            data,
+            memory: plan.memory,
+            fingerprint: canonical.fingerprint(),
+        })
+    }
+
+    /// A number for what the program computes: that of the canonical form of its graph.
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    /// Memory to run the program in.
+    pub fn runner(&self) -> Runner {
+        let mut memory = Memory::new(self.memory);
+        for (dtype, offset, bits) in &self.data {
+            memory.write_bits(*dtype, *offset, bits);
+        }
+        Runner { program: self.clone(), memory, scratch: Scratches::default() }
+    }
+
+    /// Bytes of memory that a runner has.
+    pub fn bytes(&self) -> usize {
+        DType::ALL.iter().zip(self.memory).map(|(dtype, elements)| dtype.size() * elements).sum()
+    }
+
+    /// The kernels, a line each.
+    pub fn kernels(&self) -> Vec<String> {
+        self.kernels.iter().map(|(dtype, instruction)| describe(*dtype, instruction)).collect()
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for port in &self.inputs {
+            writeln!(f, "input {:?} : {}{}", port.name, port.dtype, port.shape)?;
+        }
+        for line in self.kernels() {
+            writeln!(f, "{line}")?;
+        }
+        for port in &self.outputs {
+            writeln!(f, "output {:?} : {}{}", port.name, port.dtype, port.shape)?;
+        }
+        writeln!(f, "{} kernels, {} bytes of memory", self.kernels.len(), self.bytes())
+    }
+}
+
+fn compile(plan: &Plan, kernel: &Kernel) -> Instruction {
+    let begin = |buffer: usize| plan.buffers[buffer].offset;
+    let length = |buffer: usize| plan.buffers[buffer].elements;
+    let placed = |view: &View| Placed::new(view, begin(view.buffer));
+    match kernel {
+        Kernel::Loop(body) => Instruction::Loop(Compiled::new(body, begin, length)),
+        Kernel::Zero { buffer } => Instruction::Zero { begin: begin(*buffer), length: length(*buffer) },
+        Kernel::MatMul { a, b, out } => {
+            let axes = out.sizes.len();
+            let sizes = [out.sizes[axes - 2], out.sizes[axes - 1], a.sizes[axes - 1]];
+            Instruction::MatMul { a: placed(a), b: placed(b), out: placed(out), sizes }
+        }
+        Kernel::Cast { x, out } => {
+            Instruction::Cast { x: placed(x), to: plan.buffers[*out].dtype, out: begin(*out) }
+        }
+        Kernel::Gather { x, indices, axis, out } => {
+            Instruction::Gather { x: placed(x), indices: placed(indices), axis: *axis, out: begin(*out) }
+        }
+        Kernel::ScatterAdd { x, indices, axis, out } => {
+            Instruction::ScatterAdd { x: placed(x), indices: placed(indices), axis: *axis, out: placed(out) }
+        }
+        Kernel::CumSum { x, reverse, out } => {
+            Instruction::CumSum { x: placed(x), reverse: *reverse, out: begin(*out) }
+        }
+        Kernel::ArgReduce { x, axis, largest, out } => {
+            Instruction::ArgReduce { x: placed(x), axis: *axis, largest: *largest, out: begin(*out) }
+        }
+    }
+}
+
+fn describe(dtype: DType, instruction: &Instruction) -> String {
+    match instruction {
+        Instruction::Loop(body) => loops::describe(dtype, body),
+        Instruction::Zero { length, .. } => format!("zero {dtype}[{length}]"),
+        Instruction::MatMul { sizes: [m, n, k], .. } => format!("matmul {dtype} {m}x{k}x{n}"),
+        Instruction::Cast { to, .. } => format!("cast {dtype} to {to}"),
+        Instruction::Gather { .. } => format!("gather {dtype}"),
+        Instruction::ScatterAdd { .. } => format!("scatter_add {dtype}"),
+        Instruction::CumSum { .. } => format!("cumsum {dtype}"),
+        Instruction::ArgReduce { .. } => format!("arg_reduce {dtype}"),
+    }
+}
+
+/// Tiles between the operations of loops, for each type.
+#[derive(Clone, Debug, Default)]
+struct Scratches {
+    f32s: Scratch<f32>,
+    f64s: Scratch<f64>,
+    i32s: Scratch<i32>,
+    i64s: Scratch<i64>,
+}
+
+/// A program with memory to run in.
+#[derive(Clone, Debug)]
+pub struct Runner {
+    program: Program,
+    memory: Memory,
+    scratch: Scratches,
+}
+
+/// Calls a generic function for the type of a kernel.
+macro_rules! for_type {
+    ($dtype:expr, $function:ident ( $($argument:expr),* )) => {
+        match $dtype {
+            DType::F32 => moves::$function::<f32>($($argument),*),
+            DType::F64 => moves::$function::<f64>($($argument),*),
+            DType::I32 => moves::$function::<i32>($($argument),*),
+            DType::I64 => moves::$function::<i64>($($argument),*),
+        }
+    };
+}
+
+impl Runner {
+    /// Gives an input its elements, row by row.
+    pub fn write<T: Stored>(&mut self, name: &str, elements: &[T]) -> Result<(), ProgramError> {
+        let port = find("input", &self.program.inputs, name)?;
+        check::<T>(port, elements.len())?;
+        if let Some(begin) = port.offset {
+            T::arena_mut(&mut self.memory)[begin..][..elements.len()].copy_from_slice(elements);
+        }
+        Ok(())
+    }
+
+    /// The elements of an output, row by row.
+    pub fn read<T: Stored>(&self, name: &str) -> Result<&[T], ProgramError> {
+        let port = find("output", &self.program.outputs, name)?;
+        check::<T>(port, port.shape.elements())?;
+        Ok(&T::arena(&self.memory)[port.offset.unwrap_or(0)..][..port.shape.elements()])
+    }
+
+    /// Computes the outputs from the inputs.
+    pub fn run(&mut self) {
+        let Runner { program, memory, scratch } = self;
+        for (dtype, instruction) in program.kernels.iter() {
+            match instruction {
+                Instruction::Loop(body) => match dtype {
+                    DType::F32 => body.run(memory, &mut scratch.f32s),
+                    DType::F64 => body.run(memory, &mut scratch.f64s),
+                    DType::I32 => body.run(memory, &mut scratch.i32s),
+                    DType::I64 => body.run(memory, &mut scratch.i64s),
+                },
+                &Instruction::Zero { begin, length } => for_type!(dtype, zero(memory, begin, length)),
+                Instruction::MatMul { a, b, out, .. } => match dtype {
+                    DType::F32 => moves::matmul::<f32>(memory, a, b, out),
+                    _ => moves::matmul::<f64>(memory, a, b, out),
+                },
+                Instruction::Cast { x, to, out } => for_type!(dtype, cast_to(memory, x, *to, *out)),
+                Instruction::Gather { x, indices, axis, out } => {
+                    for_type!(dtype, gather(memory, x, indices, *axis, *out));
+                }
+                Instruction::ScatterAdd { x, indices, axis, out } => {
+                    for_type!(dtype, scatter_add(memory, x, indices, *axis, out));
+                }
+                Instruction::CumSum { x, reverse, out } => {
+                    for_type!(dtype, cumsum(memory, x, *reverse, *out))
+                }
+                Instruction::ArgReduce { x, axis, largest, out } => {
+                    for_type!(dtype, arg_reduce(memory, x, *axis, *largest, *out));
+                }
+            }
+        }
+    }
+}
+
+fn find<'a>(port: &'static str, ports: &'a [Port], name: &str) -> Result<&'a Port, ProgramError> {
+    ports.iter().find(|port| port.name == name).ok_or_else(|| {
+        let known: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+        ProgramError::Unknown { port, name: name.to_string(), known: known.join(", ") }
+    })
+}
+
+fn check<T: Element>(port: &Port, elements: usize) -> Result<(), ProgramError> {
+    if (port.dtype, port.shape.elements()) == (T::DTYPE, elements) {
+        return Ok(());
+    }
+    Err(ProgramError::Misfit {
+        name: port.name.clone(),
+        wanted: format!("{}{}", port.dtype, port.shape),
+        found: format!("{elements} elements of {}", T::DTYPE),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arbitrary;
+    use crate::graph::Op;
+    use crate::interpret::{Elements, Value};
+    use crate::ops::{Binary, Reduction, Unary};
+    use proptest::prelude::*;
+
+    /// Runs a program on values of the interpreter.
+    fn run(graph: &Graph, values: &[(String, Value)]) -> Vec<Vec<f64>> {
+        let program = Program::new(graph).unwrap();
+        let mut runner = program.runner();
+        // Twice, so that what the first run leaves behind shows.
+        for _ in 0..2 {
+            for (name, value) in values {
+                write(&mut runner, name, value);
+            }
+            runner.run();
+        }
+        graph.outputs().iter().map(|(name, id)| read(&runner, name, graph.dtype(*id))).collect()
+    }
+
+    fn write(runner: &mut Runner, name: &str, value: &Value) {
+        let numbers = value.to_f64();
+        match (value.dtype, &value.elements) {
+            (DType::F32, _) => runner.write(name, &numbers.iter().map(|&x| x as f32).collect::<Vec<_>>()),
+            (DType::F64, _) => runner.write(name, &numbers),
+            (DType::I32, Elements::Int(x)) => {
+                runner.write(name, &x.iter().map(|&x| x as i32).collect::<Vec<_>>())
+            }
+            (_, Elements::Int(x)) => runner.write(name, x),
+            (_, Elements::Float(_)) => unreachable!("integers are integers"),
+        }
+        .unwrap();
+    }
+
+    fn read(runner: &Runner, name: &str, dtype: DType) -> Vec<f64> {
+        match dtype {
+            DType::F32 => runner.read::<f32>(name).unwrap().iter().map(|&x| x.into()).collect(),
+            DType::F64 => runner.read::<f64>(name).unwrap().to_vec(),
+            DType::I32 => runner.read::<i32>(name).unwrap().iter().map(|&x| x.into()).collect(),
+            DType::I64 => runner.read::<i64>(name).unwrap().iter().map(|&x| x as f64).collect(),
+        }
+    }
+
+    /// Whether an operation may round otherwise than the interpreter does.
+    fn rounds(op: &Op) -> bool {
+        match op {
+            Op::Unary(op) => {
+                !matches!(op, Unary::Neg | Unary::Abs | Unary::Relu | Unary::Sign | Unary::Floor)
+            }
+            Op::Reduce(Reduction::Sum, _) | Op::MatMul | Op::CumSum { .. } | Op::ScatterAdd { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether a small change of an operand can make a large one of the result.
+    fn jumps(op: &Op) -> bool {
+        match op {
+            Op::Unary(op) => {
+                matches!(op, Unary::Sign | Unary::Floor | Unary::Recip | Unary::Rsqrt | Unary::Log)
+            }
+            Op::Binary(op) => {
+                matches!(op, Binary::Less | Binary::LessEqual | Binary::Equal | Binary::Div)
+            }
+            Op::Select | Op::ArgReduce { .. } | Op::Cast => true,
+            _ => false,
+        }
+    }
+
+    /// Whether nothing that jumps comes behind something that rounds.
+    fn is_tame(graph: &Graph) -> bool {
+        let mut rounded = vec![false; graph.nodes().len()];
+        for id in graph.ids() {
+            let node = graph.node(id);
+            let before = node.args.iter().any(|arg| rounded[arg.0 as usize]);
+            if before && jumps(&node.op) {
+                return false;
+            }
+            rounded[id.0 as usize] = before || rounds(&node.op);
+        }
+        true
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        #[test]
+        fn programs_agree_with_the_interpreter(
+            graph in arbitrary::graph(&[DType::F32, DType::F64, DType::I32, DType::I64], 25),
+            seed: u64,
+        ) {
+            prop_assume!(!graph.is_relaxed());
+            let tame = is_tame(&graph);
+            let values = arbitrary::values(&graph, seed);
+            let results = run(&graph, &values);
+            let all: Vec<Id> = graph.ids().collect();
+            let nodes = graph.interpret_nodes(&arbitrary::named(&values), &all).unwrap();
+            let scale = nodes.iter().flat_map(Value::to_f64).filter(|x| x.is_finite()).fold(1.0, |most: f64, x| most.max(x.abs()));
+            for ((name, id), ours) in graph.outputs().iter().zip(&results) {
+                let right = &nodes[id.0 as usize];
+                prop_assert_eq!(ours.len(), right.shape.elements());
+                let tolerance = match right.dtype {
+                    DType::F32 => 1e-3 * scale,
+                    DType::F64 => 1e-9 * scale,
+                    DType::I32 | DType::I64 => 0.0,
+                };
+                for (a, b) in ours.iter().zip(right.to_f64()) {
+                    let same = (a - b).abs() <= tolerance || a == &b || !b.is_finite();
+                    prop_assert!(same || !tame, "{}: {} for {}\n{}\n{}", name, a, b, graph, Program::new(&graph).unwrap());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_chain_and_its_sum_are_one_loop() {
+        let mut g = Graph::new();
+        let [x, w, b] = ["x", "w", "b"].map(|name| g.input(name, DType::F32, &[64, 1000]).unwrap());
+        let product = g.mul(x, w).unwrap();
+        let sum = g.add(product, b).unwrap();
+        let y = g.gelu(sum).unwrap();
+        let total = g.sum_all(y).unwrap();
+        g.output("total", total).unwrap();
+        let program = Program::new(&g).unwrap();
+        assert_eq!(program.kernels(), ["loop f32[64000]: 3 operations, 3 loads, 0 stores, sum"]);
+    }
+
+    #[test]
+    fn softmax_is_three_loops_over_its_rows() {
+        let mut g = Graph::new();
+        let x = g.input("x", DType::F32, &[10, 700]).unwrap();
+        let y = g.softmax(x, 1).unwrap();
+        g.output("y", y).unwrap();
+        let kernels = Program::new(&g).unwrap().kernels();
+        assert_eq!(kernels.len(), 3, "{kernels:#?}");
+    }
+
+    #[test]
+    fn a_transposed_operand_costs_no_copy() {
+        let mut g = Graph::new();
+        let (a, b) = (g.input("a", DType::F32, &[5, 7]).unwrap(), g.input("b", DType::F32, &[9, 7]).unwrap());
+        let b = g.transpose(b).unwrap();
+        let product = g.matmul(a, b).unwrap();
+        g.output("y", product).unwrap();
+        assert_eq!(Program::new(&g).unwrap().kernels(), ["matmul f32 5x7x9"]);
+    }
+
+    #[test]
+    fn long_rows_and_columns_are_summed_accurately() {
+        let (rows, columns) = (3000, 5000);
+        let mut g = Graph::new();
+        let x = g.input("x", DType::F32, &[rows, columns]).unwrap();
+        let (all, by_row) = (g.sum_all(x).unwrap(), g.sum(x, &[1]).unwrap());
+        g.output("all", all).unwrap();
+        g.output("rows", by_row).unwrap();
+        let program = Program::new(&g).unwrap();
+        let mut runner = program.runner();
+        let numbers: Vec<f32> = (0..rows * columns).map(|i| (i % 1000) as f32 * 0.1).collect();
+        runner.write("x", &numbers).unwrap();
+        runner.run();
+        let right: f64 = numbers.iter().map(|&x| f64::from(x)).sum();
+        assert!((f64::from(runner.read::<f32>("all").unwrap()[0]) - right).abs() < 1e-7 * right);
+        let row: f64 = numbers[..columns].iter().map(|&x| f64::from(x)).sum();
+        assert!((f64::from(runner.read::<f32>("rows").unwrap()[0]) - row).abs() < 1e-7 * row);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let g = Graph::new();
+        assert_eq!(Program::new(&g).unwrap_err(), ProgramError::NoOutputs);
+        let mut g = Graph::new();
+        let x = g.input("x", DType::F32, &[2]).unwrap();
+        g.output("y", x).unwrap();
+        let mut runner = Program::new(&g).unwrap().runner();
+        let unknown = runner.write("z", &[0.0f32]).unwrap_err().to_string();
+        assert_eq!(unknown, "there is no input \"z\"; there are x");
+        let misfit = runner.write("x", &[0.0f64; 2]).unwrap_err().to_string();
+        assert_eq!(misfit, "\"x\" is f32[2], but was given or asked for as 2 elements of f64");
+        assert!(runner.read::<i32>("y").is_err());
+    }
+}

@@ -1,0 +1,185 @@
+//! Kernels that move elements or walk along an axis: gather, scatter, running sums, arg-max, casts.
+
+use crate::dtype::DType;
+use crate::kernel::matmul::{Product, Shapes, multiply};
+use crate::plan::View;
+use crate::vector;
+
+use super::memory::{Memory, Stored};
+
+/// A view with its place in the arena.
+#[derive(Clone, Debug)]
+pub(super) struct Placed {
+    offset: usize,
+    sizes: Vec<usize>,
+    strides: Vec<usize>,
+}
+
+impl Placed {
+    pub fn new(view: &View, begin: usize) -> Placed {
+        Placed { offset: begin + view.offset, sizes: view.sizes.clone(), strides: view.strides.clone() }
+    }
+
+    fn elements(&self) -> usize {
+        self.sizes.iter().product()
+    }
+
+    /// The places of all elements, row by row.
+    fn places(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.elements()).map(|flat| self.place(flat))
+    }
+
+    /// The place of an element, counted row by row.
+    fn place(&self, mut flat: usize) -> usize {
+        let mut place = self.offset;
+        for (&size, &stride) in self.sizes.iter().zip(&self.strides).rev() {
+            place += flat % size * stride;
+            flat /= size;
+        }
+        place
+    }
+
+    /// The view with one index of an axis.
+    fn at(&self, axis: usize, index: usize) -> Placed {
+        let mut part = self.clone();
+        part.offset += index * part.strides[axis];
+        part.sizes[axis] = 1;
+        part
+    }
+
+    /// The axis as the last one.
+    fn with_last(&self, axis: usize) -> Placed {
+        let mut moved = self.clone();
+        let (size, stride) = (moved.sizes.remove(axis), moved.strides.remove(axis));
+        moved.sizes.push(size);
+        moved.strides.push(stride);
+        moved
+    }
+}
+
+/// Zeros.
+pub(super) fn zero<T: Stored>(memory: &mut Memory, begin: usize, length: usize) {
+    T::arena_mut(memory)[begin..][..length].fill(T::ZERO);
+}
+
+/// The elements of `x` in another type, row by row.
+pub(super) fn cast_to<T: Stored>(memory: &mut Memory, x: &Placed, to: DType, out: usize) {
+    match to {
+        DType::F32 => cast::<T, f32>(memory, x, out),
+        DType::F64 => cast::<T, f64>(memory, x, out),
+        DType::I32 => cast::<T, i32>(memory, x, out),
+        DType::I64 => cast::<T, i64>(memory, x, out),
+    }
+}
+
+/// The elements of `x` in another type, row by row. Integers are not rounded on the way.
+fn cast<T: Stored, U: Stored>(memory: &mut Memory, x: &Placed, out: usize) {
+    for (i, place) in x.places().enumerate() {
+        let from = T::arena(memory)[place];
+        let to =
+            if T::DTYPE.is_float() { U::from_number(from.number()) } else { U::from_integer(from.integer()) };
+        U::arena_mut(memory)[out + i] = to;
+    }
+}
+
+/// Slices of an axis at indices, row by row.
+pub(super) fn gather<T: Stored>(memory: &mut Memory, x: &Placed, indices: &Placed, axis: usize, out: usize) {
+    let count = indices.elements();
+    let mut result = x.clone();
+    result.sizes[axis] = count;
+    // The result is dense, so its own strides say where a slice goes.
+    let mut stride = 1;
+    for axis in (0..result.sizes.len()).rev() {
+        result.strides[axis] = stride;
+        stride *= result.sizes[axis];
+    }
+    result.offset = out;
+    for i in 0..count {
+        let index = i32::arena(memory)[indices.place(i)];
+        let to = result.at(axis, i);
+        match usize::try_from(index).ok().filter(|&index| index < x.sizes[axis]) {
+            Some(index) => {
+                let from = x.at(axis, index);
+                let arena = T::arena_mut(memory);
+                from.places().zip(to.places()).for_each(|(from, to)| arena[to] = arena[from]);
+            }
+            None => to.places().for_each(|to| T::arena_mut(memory)[to] = T::ZERO),
+        }
+    }
+}
+
+/// Slices of `x` added up at indices of an axis of `out`, which holds zeros.
+pub(super) fn scatter_add<T: Stored>(
+    memory: &mut Memory,
+    x: &Placed,
+    indices: &Placed,
+    axis: usize,
+    out: &Placed,
+) {
+    for i in 0..indices.elements() {
+        let index = i32::arena(memory)[indices.place(i)];
+        let Some(index) = usize::try_from(index).ok().filter(|&index| index < out.sizes[axis]) else {
+            continue;
+        };
+        let (from, to) = (x.at(axis, i), out.at(axis, index));
+        let arena = T::arena_mut(memory);
+        from.places().zip(to.places()).for_each(|(from, to)| arena[to] = T::plus(arena[to], arena[from]));
+    }
+}
+
+/// Running sums along the last axis, row by row; in `f64` for floating point.
+pub(super) fn cumsum<T: Stored>(memory: &mut Memory, x: &Placed, reverse: bool, out: usize) {
+    let length = x.sizes.last().copied().unwrap_or(1);
+    let arena = T::arena_mut(memory);
+    for row in 0..x.elements() / length.max(1) {
+        let (mut sum, mut exact) = (0.0f64, 0i64);
+        for i in 0..length {
+            let i = row * length + if reverse { length - 1 - i } else { i };
+            let element = arena[x.place(i)];
+            arena[out + i] = if T::DTYPE.is_float() {
+                sum += element.number();
+                T::from_number(sum)
+            } else {
+                exact = exact.wrapping_add(element.integer());
+                T::from_integer(exact)
+            };
+        }
+    }
+}
+
+/// The index of the largest or smallest element along an axis.
+pub(super) fn arg_reduce<T: Stored>(memory: &mut Memory, x: &Placed, axis: usize, largest: bool, out: usize) {
+    let moved = x.with_last(axis);
+    let length = x.sizes[axis];
+    let mut row = vec![T::ZERO; length];
+    for i in 0..moved.elements() / length.max(1) {
+        for (j, to) in row.iter_mut().enumerate() {
+            *to = T::arena(memory)[moved.place(i * length + j)];
+        }
+        let index = if largest { vector::arg_max(&row) } else { vector::arg_min(&row) };
+        i32::arena_mut(memory)[out + i] = index.unwrap_or(0) as i32;
+    }
+}
+
+/// The product of two batches of matrices.
+pub(super) fn matmul<T: Product + Stored>(memory: &mut Memory, a: &Placed, b: &Placed, out: &Placed) {
+    let axes = out.sizes.len();
+    let (m, n, k) = (out.sizes[axes - 2], out.sizes[axes - 1], a.sizes[axes - 1]);
+    let batch = |view: &Placed| Placed {
+        offset: view.offset,
+        sizes: view.sizes[..axes - 2].to_vec(),
+        strides: view.strides[..axes - 2].to_vec(),
+    };
+    let (left, right, result) = (batch(a), batch(b), batch(out));
+    let strides = |view: &Placed| [view.strides[axes - 2], view.strides[axes - 1]];
+    for i in 0..result.elements() {
+        let arena = T::arena_mut(memory);
+        let shape = Shapes {
+            sizes: [m, n, k],
+            a: (left.place(i), strides(a)),
+            b: (right.place(i), strides(b)),
+            out: result.place(i),
+        };
+        multiply(arena, &shape);
+    }
+}
