@@ -81,7 +81,7 @@ fn polynomial<S: Simd, T: Real>(simd: S, x: Vector<S, T>, coefficients: &[T]) ->
     sum
 }
 
-/// `1 / sqrt(x)`: a square root and a division, each rounded correctly. Largest error 1 ULP. 0 gives infinity, -0
+/// `1 / sqrt(x)`: a square root and a division, each rounded correctly. Error at most 1.5 ULP. 0 gives infinity, -0
 /// minus infinity, infinity 0, what is negative NaN.
 #[inline(always)]
 pub fn rsqrt<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
