@@ -28,7 +28,7 @@ fn combine<S: Simd, T: Real>(simd: S, n: Vector<S, T>, f: Vector<S, T>, low: Vec
     n * T::LN_2_HIGH + (f - (half_square - tail))
 }
 
-/// The natural logarithm. Largest error 1 ULP (f32) and 1 ULP (f64). 0 and -0 give minus infinity, what is negative
+/// The natural logarithm. Error at most 1 ULP in both widths. 0 and -0 give minus infinity, what is negative
 /// NaN, infinity infinity.
 #[inline(always)]
 pub fn log<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
@@ -60,7 +60,7 @@ fn log1p_bounded<S: Simd, T: Real>(simd: S, x: Vector<S, T>, sum: Vector<S, T>) 
     combine::<S, T>(simd, n, f, near.select(nil, lost / sum))
 }
 
-/// `ln(1 + x)`, accurate for small `x` too. Largest error 1.5 ULP (f32) and 1.5 ULP (f64). -1 gives minus infinity,
+/// `ln(1 + x)`, accurate for small `x` too. Error at most 1.5 ULP in both widths. -1 gives minus infinity,
 /// what is less NaN, infinity infinity, -0 gives -0.
 #[inline(always)]
 pub fn log1p<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
@@ -68,7 +68,7 @@ pub fn log1p<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     ends::<S, T>(simd, sum, log1p_bounded::<S, T>(simd, x, sum)).copysign(x)
 }
 
-/// `ln(1 + e^x)`. Largest error 2 ULP (f32) and 2 ULP (f64). Minus infinity gives 0, infinity infinity.
+/// `ln(1 + e^x)`. Error at most 2 ULP in both widths. Minus infinity gives 0, infinity infinity.
 #[inline(always)]
 pub fn softplus<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     let power = exp::<S, T>(simd, -x.abs());

@@ -2,10 +2,11 @@
 //!
 //! Each is written once over the vector type and the constants of [`Real`], without branches and without tables:
 //! reduce the argument to a small interval, evaluate a polynomial there, put the result together. The polynomials are
-//! our own minimax fits (see [`real`](self::real)). The comment of each function states its largest error in ULP
-//! (units in the last place of the result): `f32` over all 2^32 arguments, `f64` over samples; the command that
-//! measures them is `cargo run --release -p gatework-engine --example exhaustive`. Multiplications and additions fuse
-//! where the processor can, so the last bit may differ between instruction sets; the bounds hold for all.
+//! our own minimax fits; they stand beside the constants of [`Real`]. The comment of each function states its largest
+//! error in ULP (units in the last place of the result); `docs/numerics.md` has what was measured, and where. The command
+//! that measures `f32`, at all 2^32 arguments, is `cargo run --release -p gatework-engine --example exhaustive`.
+//! Multiplications and additions fuse where the processor can, so the last bit may differ between instruction sets; the
+//! bounds are meant for all, and tests try them on all.
 //!
 //! Where nothing else is said, NaN gives NaN, 0 and -0 give what the formula gives, and subnormal arguments and results
 //! are exact to the same bounds.
@@ -81,7 +82,7 @@ fn polynomial<S: Simd, T: Real>(simd: S, x: Vector<S, T>, coefficients: &[T]) ->
     sum
 }
 
-/// `1 / sqrt(x)`: a square root and a division, each rounded correctly. Largest error 1 ULP. 0 gives infinity, -0
+/// `1 / sqrt(x)`: a square root and a division, each rounded correctly. Error at most 1.5 ULP. 0 gives infinity, -0
 /// minus infinity, infinity 0, what is negative NaN.
 #[inline(always)]
 pub fn rsqrt<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {

@@ -105,8 +105,8 @@ pub trait Real: Element + SimdFloatElement<Bits: From<u8>> {
     fn quarter_turns<S: Simd>(simd: S, x: Self::Native<S>) -> Quarter<S, Self>;
 
     /// `a x + b x^3` as a rounded value and what the rounding left, so that an exponential of it keeps its relative
-    /// accuracy.
-    fn cubic<S: Simd>(simd: S, a: f64, b: f64, x: Self::Native<S>) -> [Self::Native<S>; 2];
+    /// accuracy. `a` and `b` are such sums themselves.
+    fn cubic<S: Simd>(simd: S, a: [f64; 2], b: [f64; 2], x: Self::Native<S>) -> [Self::Native<S>; 2];
 }
 
 /// 2/pi.
@@ -201,7 +201,7 @@ impl Real for f32 {
     }
 
     #[inline(always)]
-    fn cubic<S: Simd>(simd: S, a: f64, b: f64, x: S::f32s) -> [S::f32s; 2] {
+    fn cubic<S: Simd>(simd: S, [a, _]: [f64; 2], [b, _]: [f64; 2], x: S::f32s) -> [S::f32s; 2] {
         let (x0, x1) = x.widen();
         narrow(simd, (x0 * x0 * b + a) * x0, (x1 * x1 * b + a) * x1)
     }
@@ -354,11 +354,11 @@ impl Real for f64 {
     }
 
     #[inline(always)]
-    fn cubic<S: Simd>(simd: S, a: f64, b: f64, x: S::f64s) -> [S::f64s; 2] {
+    fn cubic<S: Simd>(simd: S, [a, a_low]: [f64; 2], [b, b_low]: [f64; 2], x: S::f64s) -> [S::f64s; 2] {
         let (square, square_error) = two_product::<S>(x, x);
         let (cube, cube_error) = two_product::<S>(square, S::f64s::splat(simd, b));
         let (sum, sum_error) = two_sum(S::f64s::splat(simd, a), cube);
-        let error = sum_error + cube_error + square_error * b;
+        let error = sum_error + cube_error + (square_error * b + square * b_low + a_low);
         let (high, high_error) = two_product::<S>(sum, x);
         [high, high_error + error * x]
     }

@@ -8,7 +8,7 @@ use fearless_simd::{Simd, prelude::*};
 
 use super::{Bits, Quarter, Real, Vector, bits, from_bits, polynomial, splat};
 
-/// Sine, of an angle in radians. Largest error 1 ULP (f32) and 1 ULP (f64), for angles of any size. Infinity gives NaN,
+/// Sine, of an angle in radians. Error at most 1 ULP in both widths, for angles of any size. Infinity gives NaN,
 /// -0 gives -0.
 #[inline(always)]
 pub fn sin<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
@@ -18,7 +18,7 @@ pub fn sin<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     rotate::<S, T>(simd, quarter, quarter.turns, sign)
 }
 
-/// Cosine, of an angle in radians. Largest error 1 ULP (f32) and 1 ULP (f64), for angles of any size. Infinity gives
+/// Cosine, of an angle in radians. Error at most 1 ULP in both widths, for angles of any size. Infinity gives
 /// NaN.
 #[inline(always)]
 pub fn cos<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
