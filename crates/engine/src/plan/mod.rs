@@ -256,22 +256,13 @@ impl<'a> Planner<'a> {
             Op::Unfold(window) => self.view(node.args[0]).unfolded(window),
             Op::Reshape => {
                 let x = self.view(node.args[0]);
-                match x.reshaped(&shape) {
-                    Some(view) => view,
-                    None => {
-                        let out = self.value(id);
-                        self.copy(
-                            dtype,
-                            x.clone(),
-                            View {
-                                sizes: x.sizes.clone(),
-                                strides: row_major(&x.sizes),
-                                buffer: out,
-                                offset: 0,
-                            },
-                        );
-                        View::whole(out, &shape)
-                    }
+                if let Some(view) = x.reshaped(&shape) {
+                    view
+                } else {
+                    let out = self.value(id);
+                    let to = View::whole(out, &Shape::from_checked(&x.sizes));
+                    self.copy(dtype, x, to);
+                    View::whole(out, &shape)
                 }
             }
             &Op::Pad { axis, before, .. } => {
@@ -526,8 +517,4 @@ impl<'a> Planner<'a> {
         let memory = arena::place(&mut self.buffers, &self.kernels);
         Plan { buffers: self.buffers, kernels: self.kernels, outputs, memory }
     }
-}
-
-fn row_major(sizes: &[usize]) -> Vec<usize> {
-    Shape::from_checked(sizes).strides()
 }

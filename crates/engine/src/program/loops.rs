@@ -52,7 +52,10 @@ struct CompiledReduce {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch<T> {
     slots: Vec<Vec<T>>,
+    /// What is loaded from places that do not lie behind each other.
     gathered: Vec<Vec<T>>,
+    /// Where everything else that is loaded begins.
+    direct: Vec<Option<usize>>,
     constants: Vec<Vec<T>>,
 }
 
@@ -177,20 +180,21 @@ impl Compiled {
     ) {
         let size = count * length;
         let arena = T::arena(memory);
-        let mut direct: Vec<Option<usize>> = Vec::with_capacity(self.loads.len());
-        for (load, gathered) in self.loads.iter().zip(&mut scratch.gathered) {
+        for ((load, gathered), direct) in
+            self.loads.iter().zip(&mut scratch.gathered).zip(&mut scratch.direct)
+        {
             let place = load.contiguous(&self.sizes, first, count, begin);
             if place.is_none() {
                 load.gather(arena, &self.sizes, first, count, begin, &mut gathered[..size]);
             }
-            direct.push(place);
+            *direct = place;
         }
         for (slot, step) in self.steps.iter().enumerate() {
             let mut result = std::mem::take(&mut scratch.slots[slot]);
             let read = |operand: Operand| match operand {
                 Operand::Slot(slot) => &scratch.slots[slot][..size],
                 Operand::Constant(constant) => &scratch.constants[constant][..size],
-                Operand::Load(load) => match direct[load] {
+                Operand::Load(load) => match scratch.direct[load] {
                     Some(place) => &arena[place..place + size],
                     None => &scratch.gathered[load][..size],
                 },
@@ -367,6 +371,7 @@ impl<T: Math> Scratch<T> {
         };
         grow(&mut self.slots, compiled.steps.len());
         grow(&mut self.gathered, compiled.loads.len());
+        self.direct.resize(self.direct.len().max(compiled.loads.len()), None);
         grow(&mut self.constants, compiled.constants.len());
         for (constant, &bits) in self.constants.iter_mut().zip(&compiled.constants) {
             constant.fill(T::from_bits(bits));
@@ -417,7 +422,9 @@ pub(crate) trait Math: Stored {
             Reduction::Min => vector::min_value(part),
         };
         let mut both = [so_far];
-        part.into_iter().for_each(|part| Self::combine(op, &mut both, &[part]));
+        if let Some(part) = part {
+            Self::combine(op, &mut both, &[part]);
+        }
         both[0]
     }
 

@@ -294,7 +294,7 @@ impl Runner {
                     for_type!(dtype, scatter_add(memory, x, indices, *axis, out));
                 }
                 Instruction::CumSum { x, reverse, out } => {
-                    for_type!(dtype, cumsum(memory, x, *reverse, *out))
+                    for_type!(dtype, cumsum(memory, x, *reverse, *out));
                 }
                 Instruction::ArgReduce { x, axis, largest, out } => {
                     for_type!(dtype, arg_reduce(memory, x, *axis, *largest, *out));
