@@ -2,6 +2,7 @@
 
 mod automata;
 mod circuits;
+mod memory;
 
 use clap::{Args, Subcommand};
 
@@ -16,7 +17,7 @@ pub struct Bench {
 enum What {
     /// One update of each built-in experiment: forward, backward, optimiser, hard loss
     Automata(automata::Automata),
-    /// Circuits at work: Life beside a version written by hand, a large rule, networks of up to a million gates
+    /// Circuits at work: Life beside a version written by hand, a large rule, networks of up to a million gates, minimising
     Circuits(circuits::Circuits),
 }
 
