@@ -79,7 +79,9 @@ impl Circuits {
     ) -> anyhow::Result<()> {
         let start = random_grid(SIDE, 1)?;
         let mut rival = life_by_hand::Life::new(SIDE, SIDE, start.plane(0));
-        rival.iter_mut().for_each(|rival| rival.run(11));
+        if let Some(rival) = &mut rival {
+            rival.run(11);
+        }
         let mut runners = Vec::new();
         for contestant in contestants {
             let (mut runner, mut grid) = (Runner::new(&contestant.automaton, 1)?, start.clone());
