@@ -5,6 +5,7 @@
 //! operations. The interpreter, the gradients and the tests follow from the row.
 
 use crate::graph::{Graph, GraphError, Id};
+use crate::kernel::math::naive;
 
 /// What a gradient rule passes on to the operands; none where there is nothing to pass on.
 type Passed<T> = Result<T, GraphError>;
@@ -85,7 +86,7 @@ unary_table! {
         g.div(u.dy, twice).map(Some)
     };
     /// `1 / sqrt(x)`.
-    Rsqrt "rsqrt": |x| 1.0 / x.sqrt(), None, |g, u| {
+    Rsqrt "rsqrt": naive::rsqrt, None, |g, u| {
         let cube = g.square(u.y)?;
         let cube = g.mul(cube, u.y)?;
         let slope = g.scale(cube, -0.5)?;
@@ -123,7 +124,7 @@ unary_table! {
         g.mul(u.dy, slope).map(Some)
     };
     /// The error function.
-    Erf "erf": erf, None, |g, u| {
+    Erf "erf": naive::erf, None, |g, u| {
         let density = normal_density(g, u.x, 1.0, std::f64::consts::FRAC_2_SQRT_PI)?;
         g.mul(u.dy, density).map(Some)
     };
@@ -134,7 +135,7 @@ unary_table! {
         g.select(above, u.dy, zero).map(Some)
     };
     /// `1 / (1 + exp(-x))`.
-    Sigmoid "sigmoid": sigmoid, None, |g, u| {
+    Sigmoid "sigmoid": naive::sigmoid, None, |g, u| {
         let rest = g.one_minus(u.y)?;
         let slope = g.mul(u.y, rest)?;
         g.mul(u.dy, slope).map(Some)
@@ -146,7 +147,7 @@ unary_table! {
         g.mul(u.dy, slope).map(Some)
     };
     /// `x` times the normal distribution at `x`: `x / 2 * (1 + erf(x / sqrt 2))`.
-    Gelu "gelu": |x| 0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2)), None, |g, u| {
+    Gelu "gelu": naive::gelu, None, |g, u| {
         let scaled = g.scale(u.x, std::f64::consts::FRAC_1_SQRT_2)?;
         let erf = g.erf(scaled)?;
         let half = g.scale(erf, 0.5)?;
@@ -158,7 +159,7 @@ unary_table! {
         g.mul(u.dy, slope).map(Some)
     };
     /// The approximation of [`Unary::Gelu`] by tanh: `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`.
-    GeluTanh "gelu_tanh": |x| 0.5 * x * (1.0 + (GELU * (x + GELU_CUBE * x * x * x)).tanh()), None, |g, u| {
+    GeluTanh "gelu_tanh": naive::gelu_tanh, None, |g, u| {
         let square = g.square(u.x)?;
         let inner = g.scale(square, GELU * GELU_CUBE)?;
         let inner = g.offset(inner, GELU)?;
@@ -177,7 +178,7 @@ unary_table! {
         g.mul(u.dy, half).map(Some)
     };
     /// `x * sigmoid(x)`.
-    Silu "silu": |x| x * sigmoid(x), None, |g, u| {
+    Silu "silu": naive::silu, None, |g, u| {
         let s = g.sigmoid(u.x)?;
         let rest = g.one_minus(s)?;
         let bend = g.mul(u.y, rest)?;
@@ -185,7 +186,7 @@ unary_table! {
         g.mul(u.dy, slope).map(Some)
     };
     /// `log(1 + exp(x))`.
-    Softplus "softplus": |x| x.max(0.0) + (-x.abs()).exp().ln_1p(), None, |g, u| {
+    Softplus "softplus": naive::softplus, None, |g, u| {
         let slope = g.sigmoid(u.x)?;
         g.mul(u.dy, slope).map(Some)
     };
@@ -287,11 +288,6 @@ fn sign(x: f64) -> f64 {
     }
 }
 
-fn sigmoid(x: f64) -> f64 {
-    let e = (-x.abs()).exp();
-    if x < 0.0 { e / (1.0 + e) } else { 1.0 / (1.0 + e) }
-}
-
 fn divide(a: i64, b: i64) -> i64 {
     if b == 0 { 0 } else { a.wrapping_div(b) }
 }
@@ -305,34 +301,6 @@ fn minimum(a: f64, b: f64) -> f64 {
     } else {
         b
     }
-}
-
-/// The error function: a series near zero, a continued fraction further out; good to a few units of the last place.
-pub(crate) fn erf(x: f64) -> f64 {
-    let a = x.abs();
-    if a.is_nan() {
-        return x;
-    }
-    if a > 6.0 {
-        return 1.0f64.copysign(x);
-    }
-    if a < 2.5 {
-        // 2/sqrt(pi) exp(-x^2) sum over n of 2^n x^(2n+1) / (1 * 3 * ... * (2n+1)): all terms positive.
-        let (mut term, mut sum, mut n) = (a, a, 1.0);
-        while term > sum * 1e-18 {
-            term *= 2.0 * a * a / (2.0 * n + 1.0);
-            sum += term;
-            n += 1.0;
-        }
-        return (std::f64::consts::FRAC_2_SQRT_PI * (-a * a).exp() * sum).copysign(x);
-    }
-    // erfc(x) = exp(-x^2) / sqrt(pi) / (x + (1/2) / (x + 1 / (x + (3/2) / (x + ...))))
-    let mut below = a;
-    for k in (1..=60).rev() {
-        below = a + 0.5 * f64::from(k) / below;
-    }
-    let erfc = (-a * a).exp() / below * std::f64::consts::FRAC_2_SQRT_PI / 2.0;
-    (1.0 - erfc).copysign(x)
 }
 
 /// `factor * exp(-rate * x^2)`.
@@ -362,25 +330,6 @@ fn extreme_gradient(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn erf_has_its_known_values() {
-        // Abramowitz and Stegun, table 7.1.
-        for (x, wanted) in [
-            (0.0, 0.0),
-            (0.1, 0.112_462_916_0),
-            (0.5, 0.520_499_877_8),
-            (1.0, 0.842_700_792_9),
-            (2.0, 0.995_322_265_0),
-            (2.4, 0.999_311_486_1),
-            (3.0, 0.999_977_909_5),
-        ] {
-            assert!((erf(x) - wanted).abs() < 1e-10 && erf(-x) == -erf(x), "erf({x}) = {}", erf(x));
-        }
-        assert!((erf(2.499_999_999) - erf(2.500_000_001)).abs() < 1e-11, "the two formulas meet");
-        assert_eq!((erf(f64::INFINITY), erf(f64::NEG_INFINITY)), (1.0, -1.0));
-        assert!(erf(f64::NAN).is_nan());
-    }
 
     #[test]
     fn extremes_propagate_nan_and_order_zeros() {

@@ -4,6 +4,7 @@ use crate::automaton::{Automaton, Boundary};
 use crate::circuit::{Circuit, Node};
 use crate::gate::Gate;
 use crate::grid::Grid;
+use crate::prove::{Verdict, equivalent};
 use proptest::prelude::*;
 use std::ops::RangeInclusive;
 
@@ -146,4 +147,9 @@ pub(crate) fn assert_same_function(left: &Circuit, right: &Circuit) {
             check(&numbers.by_ref().take(inputs).map(|n| n & 1 == 1).collect::<Vec<_>>());
         }
     }
+}
+
+/// Proves that two circuits compute the same for every input.
+pub(crate) fn assert_proved_equal(left: &Circuit, right: &Circuit) {
+    assert_eq!(equivalent(left, right).unwrap(), Verdict::Equal);
 }

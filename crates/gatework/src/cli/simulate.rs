@@ -43,7 +43,7 @@ pub struct Simulate {
     /// Seed of the start state, of firing and of damage
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Write the board after every step as an animated GIF
+    /// Write the board as an animated GIF: after every step, or in strides for long runs
     #[arg(long, value_name = "FILE.gif", value_parser = parse_gif)]
     gif: Option<PathBuf>,
     /// Show all channels in the GIF, not only those that were learned
@@ -94,8 +94,9 @@ impl Simulate {
         let mut film = self.gif.as_ref().map(|_| Film::new(&run, channels, subject.observed, steps));
         film.iter_mut().try_for_each(|film| film.take(&run))?;
         let begin = std::time::Instant::now();
-        for _ in 0..steps {
-            run.step()?;
+        let stride = film.as_ref().map_or(steps, |film| film.stride);
+        while run.steps() < steps {
+            run.run(stride.min(steps - run.steps()))?;
             film.iter_mut().try_for_each(|film| film.take(&run))?;
         }
         let seconds = begin.elapsed().as_secs_f64();

@@ -3,7 +3,8 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use gatework_logic::{Boundary, Grid, GridError};
+use gatework_logic::simulate::Runner;
+use gatework_logic::{AutomatonError, Boundary, Grid, GridError, rules};
 use serde::{Deserialize, Serialize};
 
 use crate::files;
@@ -128,6 +129,9 @@ pub const BUILT_IN: [(&str, &str); 2] = [
 /// A board that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BoardError {
+    /// Not the rule of an automaton.
+    #[error(transparent)]
+    Automaton(#[from] AutomatonError),
     /// A file cannot be read.
     #[error(transparent)]
     File(#[from] files::FileError),
@@ -338,15 +342,22 @@ impl Target {
                             boards.set(sample, 0, y, x, start.get(sample, 0, y, x));
                         }
                     }
-                    for _ in 0..steps {
-                        life_step(&mut boards, sample, boundary);
+                    if height * width < LARGE {
+                        (0..steps).for_each(|_| life_step(&mut boards, sample, boundary));
                     }
                 }
             }
         }
+        if matches!(self, Target::GameOfLife) && height * width >= LARGE {
+            Runner::new(&rules::life(boundary), 1)?.run(&mut boards, steps)?;
+        }
         Ok(boards)
     }
 }
+
+/// The cells of a board on which Life is played by the circuit of adders: cell by cell, it would take longer than
+/// the rule that is to be judged.
+const LARGE: usize = 1 << 16;
 
 /// One step of Conway's Game of Life in channel 0, cell by cell: what learned rules are judged by.
 pub fn life_step(grid: &mut Grid, sample: usize, boundary: Boundary) {
@@ -373,6 +384,19 @@ pub fn life_step(grid: &mut Grid, sample: usize, boundary: Boundary) {
 mod tests {
     use super::*;
     use crate::random::Purpose;
+
+    #[test]
+    fn life_on_large_boards_is_the_life_of_single_cells() {
+        for boundary in [Boundary::Torus, Boundary::Zeros] {
+            let mut start = Grid::new(2, LARGE / 256, 257, 1).unwrap();
+            Start::Random.fill(&mut start, &mut Random::new(1, Purpose::Check, 0)).unwrap();
+            let boards = Target::GameOfLife.boards(&start, boundary, 3).unwrap();
+            for _ in 0..3 {
+                (0..2).for_each(|sample| life_step(&mut start, sample, boundary));
+            }
+            assert!(boards == start);
+        }
+    }
 
     fn random() -> Random {
         Random::new(1, Purpose::Check, 0)

@@ -82,3 +82,27 @@ pub fn ulps(value: f64, expected: f64, digits: i32, least: i32) -> f64 {
     let exponent = ((expected.to_bits() >> 52 & 0x7ff) as i32 - 1023).max(least);
     (value - expected).abs() / 2f64.powi(exponent) * 2f64.powi(digits - 1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn erf_has_its_known_values() {
+        // Abramowitz and Stegun, table 7.1.
+        for (x, wanted) in [
+            (0.0, 0.0),
+            (0.1, 0.112_462_916_0),
+            (0.5, 0.520_499_877_8),
+            (1.0, 0.842_700_792_9),
+            (2.0, 0.995_322_265_0),
+            (2.4, 0.999_311_486_1),
+            (3.0, 0.999_977_909_5),
+        ] {
+            assert!((erf(x) - wanted).abs() < 1e-10 && erf(-x) == -erf(x), "erf({x}) = {}", erf(x));
+        }
+        assert!((erf(2.999_999_999) - erf(3.000_000_001)).abs() < 1e-11, "the two formulas meet");
+        assert_eq!((erf(f64::INFINITY), erf(f64::NEG_INFINITY)), (1.0, -1.0));
+        assert!(erf(f64::NAN).is_nan());
+    }
+}

@@ -10,6 +10,7 @@ use gatework_learn::automata::task::{AutomatonTask, StepTimes};
 use gatework_learn::train::Task;
 use serde_json::{Value, json};
 
+use super::memory;
 use crate::cli;
 use crate::cli::train::settings;
 
@@ -70,7 +71,7 @@ impl Automata {
 
     /// Medians over updates.
     fn measure(&self, loaded: &Loaded, threads: usize) -> anyhow::Result<Value> {
-        reset_peak_memory();
+        memory::reset_peak();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
         let samples = pool.install(|| {
             let settings = settings(&loaded.experiment);
@@ -111,7 +112,7 @@ impl Automata {
             "optimizer_ms": median(|s| s.optimizer)?,
             "hard_ms": median(|s| s.times.hard)?,
             "gate_evals_per_second": evaluations / (update_ms * 1e-3),
-            "peak_rss_mb": peak_memory(),
+            "peak_rss_mb": memory::peak(),
             "updates": samples.len(),
         }))
     }
@@ -137,18 +138,4 @@ fn print_row(row: &Value) {
         number("gate_evals_per_second") / 1e9,
         number("peak_rss_mb")
     );
-}
-
-/// Starts counting the largest resident memory anew, where the system can.
-fn reset_peak_memory() {
-    // Linux only; elsewhere the peak is that of the whole program so far, or unknown.
-    let _ = std::fs::write("/proc/self/clear_refs", "5");
-}
-
-/// Largest resident memory in MB, if the system tells.
-fn peak_memory() -> Option<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    let kilobytes: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kilobytes * 1024.0 / 1e6)
 }

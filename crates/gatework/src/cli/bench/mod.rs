@@ -3,6 +3,7 @@
 mod automata;
 mod circuits;
 mod engine;
+mod memory;
 
 use clap::{Args, Subcommand};
 
@@ -17,7 +18,7 @@ pub struct Bench {
 enum What {
     /// One update of each built-in experiment: forward, backward, optimiser, hard loss
     Automata(automata::Automata),
-    /// Circuits at work: Life beside a version written by hand, a large rule, networks of up to a million gates
+    /// Circuits at work: Life beside a version written by hand, a large rule, networks of up to a million gates, minimising
     Circuits(circuits::Circuits),
     /// Vector operations at every size, beside plain loops
     Engine(engine::Engine),

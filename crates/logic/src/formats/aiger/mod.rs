@@ -20,6 +20,7 @@
 //! | `graph` | and-inverter graphs: a circuit as one, and a circuit from one |
 //! | `write` | both formats |
 //! | `read` | both formats, told apart by their first word |
+//! | `cursor` | a place in a file: numbers and literals, and errors that say where |
 //!
 //! An automaton is written as its combinational rule, or as a whole grid with a latch for every bit of every
 //! cell ([`super::Options::grid`]). Files with latches are read by [`read_sequential`]. XORs that a file spells
@@ -28,6 +29,7 @@
 //! The symbol table keeps all names as they are but for control characters, which become `_`, and duplicates
 //! (see [`super::names`]).
 
+mod cursor;
 mod graph;
 mod read;
 mod write;
@@ -107,6 +109,26 @@ mod tests {
                 prop_assert_eq!(&again.latches, &grid.latches);
                 prop_assert_eq!(again.circuit.input_names(), grid.circuit.input_names());
                 arbitrary::assert_same_function(&again.circuit, &grid.circuit);
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn what_is_read_back_is_proved_equal(circuit in arbitrary::circuit(8..=60, 1500)) {
+            for format in [&ASCII, &BINARY] {
+                let bytes = formats::write(&circuit.clone().into(), format, &Options::default()).unwrap();
+                arbitrary::assert_proved_equal(formats::read(&bytes, format).unwrap().circuit(), &circuit);
+            }
+        }
+
+        #[test]
+        fn grids_that_are_read_back_are_proved_equal(automaton in arbitrary::automaton()) {
+            let grid = Sequential::grid(&automaton, [3, 4], 1).unwrap();
+            for bytes in [write_ascii(&grid).unwrap(), write_binary(&grid).unwrap()] {
+                arbitrary::assert_proved_equal(&read_sequential(&bytes).unwrap().circuit, &grid.circuit);
             }
         }
     }

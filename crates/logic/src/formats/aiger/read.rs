@@ -3,6 +3,7 @@
 //! Counts in the header are compared with the length of the file before anything of their size is made. Errors
 //! have the line and column in an ascii file, the byte in a binary one.
 
+use super::cursor::Cursor;
 use super::graph::{And, Graph};
 use crate::circuit::MAX_INPUTS;
 use crate::formats::order::topological;
@@ -28,109 +29,6 @@ pub fn read_sequential(bytes: &[u8]) -> Result<Sequential, FormatError> {
     let circuit = body.graph.circuit()?;
     let circuit = symbols.name(circuit, &header)?;
     Ok(Sequential { circuit, latches: body.start })
-}
-
-/// A place in a file.
-struct Cursor<'b> {
-    bytes: &'b [u8],
-    at: usize,
-    ascii: bool,
-}
-
-impl<'b> Cursor<'b> {
-    fn error(&self, message: impl Into<String>) -> FormatError {
-        self.error_at(self.at, message)
-    }
-
-    fn error_at(&self, at: usize, message: impl Into<String>) -> FormatError {
-        let message = message.into();
-        if !self.ascii {
-            return FormatError::Binary { offset: at, message };
-        }
-        let before = String::from_utf8_lossy(&self.bytes[..at.min(self.bytes.len())]);
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
-        FormatError::Syntax { line, column, message }
-    }
-
-    /// An error for something that is not there: the file is cut off, or something else is.
-    fn missing(&self, what: &str) -> FormatError {
-        let end = if self.at >= self.bytes.len() { ", but the file ends; it may be cut off" } else { "" };
-        self.error(format!("{what} is expected here{end}"))
-    }
-
-    fn peek(&self) -> Option<u8> {
-        self.bytes.get(self.at).copied()
-    }
-
-    fn skip(&mut self, byte: u8) -> bool {
-        let found = self.peek() == Some(byte);
-        self.at += usize::from(found);
-        found
-    }
-
-    fn space(&mut self) -> Result<(), FormatError> {
-        if self.skip(b' ') { Ok(()) } else { Err(self.missing("a space")) }
-    }
-
-    /// The end of a line, which may be that of another system.
-    fn newline(&mut self) -> Result<(), FormatError> {
-        self.skip(b'\r');
-        if self.skip(b'\n') { Ok(()) } else { Err(self.missing("the end of the line")) }
-    }
-
-    /// A number below 2^32.
-    fn number(&mut self, what: &str) -> Result<usize, FormatError> {
-        let begin = self.at;
-        let mut value = 0usize;
-        while let Some(digit) = self.peek().filter(u8::is_ascii_digit) {
-            value = value * 10 + usize::from(digit - b'0');
-            if value > u32::MAX as usize {
-                return Err(self.error_at(begin, format!("{what} is larger than {}", u32::MAX)));
-            }
-            self.at += 1;
-        }
-        if self.at == begin { Err(self.missing(what)) } else { Ok(value) }
-    }
-
-    /// A literal whose variable the header allows.
-    fn literal(&mut self, header: &Header) -> Result<u32, FormatError> {
-        let begin = self.at;
-        let literal = self.number("a literal")?;
-        if literal > 2 * header.variables + 1 {
-            let message = format!(
-                "the literal {literal}, but the header says that {} is the largest variable",
-                header.variables
-            );
-            return Err(self.error_at(begin, message));
-        }
-        Ok(literal as u32)
-    }
-
-    /// A number as seven bits a byte.
-    fn difference(&mut self) -> Result<u32, FormatError> {
-        let begin = self.at;
-        let mut value = 0u64;
-        for shift in (0..35).step_by(7) {
-            let Some(byte) = self.peek() else { return Err(self.missing("an AND")) };
-            self.at += 1;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                let message = "a difference beyond 32 bits";
-                return u32::try_from(value).map_err(|_| self.error_at(begin, message));
-            }
-        }
-        Err(self.error_at(begin, "a difference beyond 32 bits"))
-    }
-
-    /// The rest of a line. A last line need not end.
-    fn line(&mut self) -> &'b [u8] {
-        let rest = &self.bytes[self.at..];
-        let length = rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len());
-        self.at = (self.at + length + 1).min(self.bytes.len());
-        let line = &rest[..length];
-        line.strip_suffix(b"\r").unwrap_or(line)
-    }
 }
 
 /// The counts of a file.
@@ -224,13 +122,13 @@ impl Body {
         let inputs = header.inputs + header.latches;
         let (mut next, mut start) = (Vec::new(), Vec::new());
         for latch in 0..header.latches {
-            next.push(cursor.literal(header)?);
+            next.push(cursor.literal(header.variables)?);
             start.push(reset(cursor, 2 * (header.inputs + 1 + latch) as u32)?);
             cursor.newline()?;
         }
         let mut outputs = Vec::new();
         for _ in 0..header.outputs {
-            outputs.push(cursor.literal(header)?);
+            outputs.push(cursor.literal(header.variables)?);
             cursor.newline()?;
         }
         let mut ands: Vec<And> = Vec::new();
@@ -303,7 +201,7 @@ struct Place {
 impl Place {
     fn read(cursor: &mut Cursor, header: &Header) -> Result<Place, FormatError> {
         let at = cursor.at;
-        Ok(Place { literal: cursor.literal(header)?, at })
+        Ok(Place { literal: cursor.literal(header.variables)?, at })
     }
 }
 
@@ -325,7 +223,7 @@ struct Sorted {
 impl Variables {
     fn define(&mut self, cursor: &mut Cursor, header: &Header) -> Result<u32, FormatError> {
         let begin = cursor.at;
-        let literal = cursor.literal(header)?;
+        let literal = cursor.literal(header.variables)?;
         if literal < 2 || literal & 1 == 1 {
             return Err(
                 cursor.error_at(begin, format!("{literal} cannot be defined: it is inverted or constant"))

@@ -83,4 +83,21 @@ mod tests {
             arbitrary::assert_same_function(&again.circuit, &grid.circuit);
         }
     }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn what_is_read_back_is_proved_equal(circuit in arbitrary::circuit(8..=60, 1500)) {
+            let bytes = formats::write(&circuit.clone().into(), &FORMAT, &Options::default()).unwrap();
+            arbitrary::assert_proved_equal(formats::read(&bytes, &FORMAT).unwrap().circuit(), &circuit);
+        }
+
+        #[test]
+        fn grids_that_are_read_back_are_proved_equal(automaton in arbitrary::automaton()) {
+            let grid = Sequential::grid(&automaton, [3, 4], 1).unwrap();
+            let again = read_sequential(write_sequential(&grid, "grid").as_bytes()).unwrap();
+            arbitrary::assert_proved_equal(&again.circuit, &grid.circuit);
+        }
+    }
 }

@@ -1,0 +1,90 @@
+//! ABC reads BLIF and AIGER, proves that they are one function, and writes what we read.
+
+use crate::cases::{Numbers, automata, documents, life, written};
+use crate::judge::{Folder, Judge};
+use gatework_logic::formats::sequential::Sequential;
+use gatework_logic::formats::{self, Format, aiger, blif};
+use gatework_logic::{Circuit, Grid, naive_step};
+use std::path::Path;
+
+#[test]
+fn abc_proves_that_blif_and_aiger_are_one_function() {
+    let Some(abc) = Judge::find("berkeley-abc", "-h") else { return };
+    for (i, (name, document)) in documents().into_iter().enumerate() {
+        let folder = Folder::new(&format!("abc-{i}"));
+        folder.write("a.blif", written(&document, "blif"));
+        folder.write("a.aig", written(&document, "aiger"));
+        let said = abc.run(&folder.0, &["-q", "cec -n a.blif a.aig"]);
+        assert!(said.contains("Networks are equivalent"), "{name}: {said}");
+    }
+}
+
+#[test]
+fn abc_finds_a_circuit_that_was_changed() {
+    let Some(abc) = Judge::find("berkeley-abc", "-h") else { return };
+    let folder = Folder::new("abc-changed");
+    let life = life().circuit;
+    let mut nodes = life.nodes().to_vec();
+    nodes[3].gate = nodes[3].gate.not();
+    let changed = Circuit::new(9, nodes, life.outputs().to_vec()).unwrap();
+    folder.write("a.blif", written(&life.into(), "blif"));
+    folder.write("b.aig", written(&changed.into(), "aiger"));
+    let said = abc.run(&folder.0, &["-q", "cec -n a.blif b.aig"]);
+    assert!(said.contains("NOT EQUIVALENT"), "{said}");
+}
+
+#[test]
+fn abc_writes_what_is_read_back_as_the_same_function() {
+    let Some(abc) = Judge::find("berkeley-abc", "-h") else { return };
+    for (i, (name, document)) in documents().into_iter().enumerate() {
+        let folder = Folder::new(&format!("abc-back-{i}"));
+        folder.write("a.blif", written(&document, "blif"));
+        abc.run(&folder.0, &["-q", "read a.blif; strash; write_aiger -s b.aig; collapse; write_blif c.blif"]);
+        for file in ["b.aig", "c.blif"] {
+            // ABC does not collapse what gets too large.
+            let Ok(bytes) = std::fs::read(folder.0.join(file)) else { continue };
+            let format = Format::of_path(Path::new(file)).unwrap();
+            let again =
+                formats::read(&bytes, format).unwrap_or_else(|error| panic!("{name}, {file}: {error}"));
+            assert_same_function(&name, again.circuit(), document.circuit());
+        }
+    }
+}
+
+#[test]
+fn abc_unrolls_the_latches_of_a_grid_as_the_automaton_steps() {
+    let Some(abc) = Judge::find("berkeley-abc", "-h") else { return };
+    for (i, (name, automaton)) in automata().into_iter().enumerate() {
+        let folder = Folder::new(&format!("abc-grid-{i}"));
+        let (size, steps) = ([3, 4], 4);
+        let grid = Sequential::grid(&automaton, size, automaton.channels).unwrap();
+        folder.write("a.aig", aiger::write_binary(&grid).unwrap());
+        folder.write("a.blif", blif::write_sequential(&grid, "grid"));
+        let mut board = Grid::new(1, size[0], size[1], automaton.channels).unwrap();
+        let mut expected = Vec::new();
+        for _ in 0..steps {
+            for cell in 0..size[0] * size[1] {
+                expected
+                    .extend((0..automaton.channels).map(|c| board.get(0, c, cell / size[1], cell % size[1])));
+            }
+            board = naive_step(&automaton, &board).unwrap();
+        }
+        for file in ["a.aig", "a.blif"] {
+            let frames = format!("read {file}; strash; frames -i -F {steps}; write_aiger b.aig");
+            abc.run(&folder.0, &["-q", &frames]);
+            let bytes = std::fs::read(folder.0.join("b.aig")).unwrap();
+            let unrolled = aiger::read_sequential(&bytes).unwrap().combinational().unwrap();
+            let inputs = vec![false; unrolled.inputs()];
+            assert_eq!(unrolled.eval(&inputs).unwrap(), expected, "{name}, {file}");
+        }
+    }
+}
+
+fn assert_same_function(name: &str, left: &Circuit, right: &Circuit) {
+    assert_eq!((left.inputs(), left.outputs().len()), (right.inputs(), right.outputs().len()), "{name}");
+    let mut numbers = Numbers(3);
+    for _ in 0..200 {
+        let bits: Vec<bool> = (0..left.inputs()).map(|_| numbers.next() & 1 == 1).collect();
+        assert_eq!(left.eval(&bits), right.eval(&bits), "{name} at {bits:?}");
+    }
+}

@@ -1,0 +1,35 @@
+//! Icarus Verilog runs the testbenches.
+
+use crate::cases::{documents, life, written};
+use crate::judge::{Folder, Judge};
+use gatework_logic::Document;
+
+#[test]
+fn icarus_passes_every_testbench() {
+    let (Some(iverilog), Some(vvp)) = (Judge::find("iverilog", "-V"), Judge::find("vvp", "-V")) else {
+        return;
+    };
+    for (i, (name, document)) in documents().into_iter().enumerate() {
+        let folder = Folder::new(&format!("icarus-{i}"));
+        folder.write("a.v", written(&document, "verilog"));
+        iverilog.run(&folder.0, &["-g2001", "-Wall", "-DGATEWORK_TESTBENCH", "-o", "a.vvp", "a.v"]);
+        let said = vvp.run(&folder.0, &["a.vvp"]);
+        assert!(said.contains("PASS") && !said.contains("FAIL"), "{name}: {said}");
+    }
+}
+
+#[test]
+fn a_testbench_fails_for_another_circuit() {
+    let (Some(iverilog), Some(vvp)) = (Judge::find("iverilog", "-V"), Judge::find("vvp", "-V")) else {
+        return;
+    };
+    for document in [Document::from(life()), life().circuit.into()] {
+        let folder =
+            Folder::new(if matches!(document, Document::Circuit(_)) { "wrong-circuit" } else { "wrong" });
+        let text = String::from_utf8(written(&document, "verilog")).unwrap();
+        folder.write("a.v", text.replacen(" | ", " & ", 1));
+        iverilog.run(&folder.0, &["-DGATEWORK_TESTBENCH", "-o", "a.vvp", "a.v"]);
+        let said = vvp.run(&folder.0, &["a.vvp"]);
+        assert!(said.contains("FAIL") && !said.contains("PASS"), "{said}");
+    }
+}

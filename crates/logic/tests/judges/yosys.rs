@@ -1,0 +1,99 @@
+//! Yosys reads the Verilog, the BLIF and the AIGER, and synthesises grids.
+
+use crate::cases::{Numbers, automata, circuits, scattered, written};
+use crate::judge::{Folder, Judge};
+use gatework_logic::formats::sequential::Sequential;
+use gatework_logic::formats::{self, Format, Options, aiger};
+use gatework_logic::{Grid, naive_step};
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+/// The outputs by name, and the next values of the latches, for inputs by name: Yosys has its own order.
+fn step_by_name(
+    sequential: &Sequential,
+    input: impl Fn(&str) -> bool,
+    state: &[bool],
+) -> (HashMap<String, bool>, Vec<bool>) {
+    let circuit = &sequential.circuit;
+    let inputs: Vec<bool> = (0..sequential.inputs()).map(|i| input(&circuit.input_name(i))).collect();
+    let (outputs, next) = sequential.step(&inputs, state).unwrap();
+    let name = |(i, bit): (usize, bool)| (circuit.output_name(i).into_owned(), bit);
+    (outputs.into_iter().enumerate().map(name).collect(), next)
+}
+
+#[test]
+fn yosys_reads_the_verilog_the_blif_and_the_aiger_as_the_same_function() {
+    let Some(yosys) = Judge::find("yosys", "-V") else { return };
+    // Yosys is slow to start: the shapes that differ most will do.
+    let wanted = ["no gates", "constants", "every gate", "random 3"];
+    for (i, (name, circuit)) in
+        circuits().into_iter().filter(|(name, _)| wanted.contains(&&**name)).enumerate()
+    {
+        let folder = Folder::new(&format!("yosys-{i}"));
+        let mut script = String::new();
+        for (format, read) in [("verilog", "read_verilog"), ("blif", "read_blif"), ("aag", "read_aiger")] {
+            folder.write(&format!("a.{format}"), written(&circuit.clone().into(), format));
+            let _ = write!(
+                script,
+                "{read} a.{format}; synth -flatten -noabc -auto-top; check -assert; aigmap; \
+                 write_aiger -ascii -symbols {format}.aag; design -reset; "
+            );
+        }
+        yosys.run(&folder.0, &["-q", "-p", &script]);
+        for format in ["verilog", "blif", "aag"] {
+            let bytes = std::fs::read(folder.0.join(format!("{format}.aag"))).unwrap();
+            let again = aiger::read_sequential(&bytes).unwrap();
+            let mut numbers = Numbers(7);
+            for _ in 0..100 {
+                let bits: Vec<bool> = (0..circuit.inputs()).map(|_| numbers.next() & 1 == 1).collect();
+                let input = |name: &str| bits[name[1..].parse::<usize>().unwrap()];
+                let (outputs, _) = step_by_name(&again, input, &[]);
+                for (k, bit) in circuit.eval(&bits).unwrap().into_iter().enumerate() {
+                    assert_eq!(outputs[&format!("y{k}")], bit, "{name} as {format}, output {k} at {bits:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn yosys_synthesises_a_grid_that_steps_like_the_automaton() {
+    let Some(yosys) = Judge::find("yosys", "-V") else { return };
+    for (i, (name, automaton)) in automata().into_iter().enumerate().filter(|(i, _)| [0, 1, 4].contains(i)) {
+        let folder = Folder::new(&format!("yosys-grid-{i}"));
+        let (height, width, channels) = (3, 4, automaton.channels);
+        let options = Options { name: Some("dut".into()), grid: Some([height, width]) };
+        let document = automaton.clone().into();
+        folder.write("a.v", formats::write(&document, Format::named("verilog").unwrap(), &options).unwrap());
+        let script = "read_verilog a.v; hierarchy -check -top dut_grid; synth -flatten -noabc; check -assert; \
+                      dffunmap; aigmap; write_aiger -ascii -symbols b.aag";
+        yosys.run(&folder.0, &["-q", "-p", script]);
+        let sequential = aiger::read_sequential(&std::fs::read(folder.0.join("b.aag")).unwrap()).unwrap();
+        assert_eq!(sequential.latches.len(), height * width * channels, "{name}");
+        let mut board = scattered(&mut Numbers(8), &automaton, [height, width]);
+        let bit = |board: &Grid, place: usize| {
+            let cell = place / channels;
+            board.get(0, place % channels, cell / width, cell % width)
+        };
+        let start = board.clone();
+        let mut state = vec![false; sequential.latches.len()];
+        for step in 0..6 {
+            let input = |name: &str| match name.strip_prefix("start[") {
+                Some(place) => bit(&start, place.trim_end_matches(']').parse().unwrap()),
+                None => name == "enable" || name == "load" && step == 0,
+            };
+            let (outputs, next) = step_by_name(&sequential, input, &state);
+            if step > 0 {
+                for place in 0..height * width * channels {
+                    assert_eq!(
+                        outputs[&format!("state[{place}]")],
+                        bit(&board, place),
+                        "{name}, step {step}"
+                    );
+                }
+                board = naive_step(&automaton, &board).unwrap();
+            }
+            state = next;
+        }
+    }
+}
