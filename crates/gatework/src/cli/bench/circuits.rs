@@ -49,7 +49,7 @@ pub struct Circuits {
     /// Only rows whose name begins like this
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// All rows, also those that take minutes
+    /// All rows, also the slowest
     #[arg(long)]
     full: bool,
     /// Seconds to measure each row

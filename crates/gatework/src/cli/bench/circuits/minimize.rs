@@ -11,7 +11,7 @@ use super::networks::local_network;
 use super::{Circuits, push};
 use crate::cli::bench::memory;
 
-/// The networks, from small to large; the last one takes minutes.
+/// The networks, from small to large; the last one only if it is asked for.
 const SIZES: [(&str, usize); 3] =
     [("minimize-10k", 10_000), ("minimize-100k", 100_000), ("minimize-1m", 1_000_000)];
 
