@@ -26,7 +26,8 @@ impl FileError {
 /// happens, the path holds the old content or the new.
 pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), FileError> {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(".part");
+    // Another process may write the same file: each has a temporary of its own.
+    name.push(format!(".{}.part", std::process::id()));
     let temporary = path.with_file_name(name);
     let write = || {
         let mut file = fs::File::create(&temporary)?;

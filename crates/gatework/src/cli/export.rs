@@ -77,6 +77,9 @@ impl Export {
             if !format.text && self.output.is_none() && std::io::stdout().is_terminal() {
                 return Err(Usage(format!("{} files are binary: name a file with -o", format.name)).into());
             }
+            if self.grid.is_some() && !format.grid {
+                return Err(usage_or_failure(FormatError::NoGrid(format.name)));
+            }
             let subject = Subject::open(&self.subject)?;
             let options = Options { name: Some(self.name(&subject)), grid: self.grid };
             let document = self.document(&subject)?;
@@ -98,7 +101,7 @@ impl Export {
             return Ok(subject.document());
         }
         let smaller = minimize::smaller(subject, &minimize::Options::default())?;
-        minimize::tell(subject, &smaller, false);
+        minimize::tell(subject, &smaller);
         Ok(smaller.document)
     }
 

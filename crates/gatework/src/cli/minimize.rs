@@ -30,7 +30,7 @@ pub struct Minimize {
     /// A run folder, a model.safetensors or a circuit
     #[arg(value_name = "RUN|FILE")]
     subject: PathBuf,
-    /// The file to write, in the format of its ending [default: minimized.json in a run folder]
+    /// The file to write, in the format of its ending [default: in a run folder, minimized.json]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// How hard to try
@@ -47,7 +47,7 @@ pub struct Minimize {
 /// How hard to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EffortName {
-    /// A few passes: seconds for a million gates
+    /// A few passes: well under a minute for a million gates
     Fast,
     /// All passes until nothing improves
     Normal,
@@ -71,10 +71,11 @@ impl Minimize {
         let format = format.map_err(|error| Usage(error.to_string()))?;
         let subject = Subject::open(&self.subject)?;
         let start = if self.from_start { start_of(&subject)? } else { Vec::new() };
-        let assumes = !start.is_empty();
         let smaller = smaller(&subject, &Options { effort: self.effort.into(), start })?;
-        tell(&subject, &smaller, assumes);
-        let in_run = subject.loaded.is_some().then(|| subject.path.join("minimized.json"));
+        tell(&subject, &smaller);
+        let assumes = smaller.assumes_start;
+        let name = if assumes { "minimized-from-start.json" } else { "minimized.json" };
+        let in_run = subject.loaded.is_some().then(|| subject.path.join(name));
         let path = self.output.clone().or(in_run);
         match &path {
             Some(path) => {
@@ -108,7 +109,7 @@ impl Minimize {
 }
 
 /// What was done, for people.
-pub fn tell(subject: &Subject, smaller: &Smaller, assumes: bool) {
+pub fn tell(subject: &Subject, smaller: &Smaller) {
     let statistics = &smaller.statistics;
     let each = if subject.automaton.is_some() { " a cell" } else { "" };
     eprintln!(
@@ -126,7 +127,11 @@ pub fn tell(subject: &Subject, smaller: &Smaller, assumes: bool) {
             if channels.len() < automaton.channels {
                 eprintln!("{} of {} channels are left", channels.len(), automaton.channels);
             }
-            let from = if assumes { "from the experiment's start state" } else { "from every start state" };
+            let from = if smaller.assumes_start {
+                "from the experiment's start state"
+            } else {
+                "from every start state"
+            };
             let same = match subject.observed {
                 1 => "the first channel is the same".to_string(),
                 n => format!("the first {n} channels are the same"),
@@ -143,6 +148,8 @@ pub struct Smaller {
     pub statistics: Statistics,
     /// Of an automaton: the original channels that are left, in their order.
     pub channels: Option<Vec<usize>>,
+    /// Whether it is equal only for runs from the experiment's start state.
+    pub assumes_start: bool,
     /// Time to minimise.
     pub seconds: f64,
     /// Time to prove.
@@ -167,6 +174,7 @@ fn smaller_circuit(circuit: &Circuit, options: &Options) -> anyhow::Result<Small
         document: result.circuit.into(),
         statistics: result.statistics,
         channels: None,
+        assumes_start: false,
         seconds,
         proof_seconds: begin.elapsed().as_secs_f64(),
     })
@@ -178,7 +186,9 @@ fn smaller_automaton(automaton: &Automaton, observed: usize, options: &Options) 
     let seconds = begin.elapsed().as_secs_f64();
     let begin = Instant::now();
     demand_equal(&prove::equivalent_automata(automaton, &result.automaton, observed, &result.map)?)?;
+    anyhow::ensure!(result.holds_at_start(), "what was used of the start state does not hold in it");
     Ok(Smaller {
+        assumes_start: result.assumes_start(),
         document: Document::Automaton { automaton: result.automaton, observed: Some(observed) },
         statistics: result.statistics,
         channels: Some(result.map.channels),

@@ -37,12 +37,14 @@ const LANGUAGE: Language = Language { format: "C", not: '~', declare: "const uin
 
 /// The keywords of C and C++, and the names that the header uses itself.
 const RULE: Rule = identifier(
-    "alignas alignof and asm auto bitand bitor bool break case catch char class compl concept const constexpr \
-     continue decltype default delete do double else enum explicit export extern false float for friend goto \
-     if in inline int int64_t long main mutable namespace new noexcept not nullptr operator or out private \
-     protected public register requires restrict return short signed size_t sizeof static struct switch \
-     template this throw true try typedef typeid typename typeof uint64_t union unsigned using v virtual void \
-     volatile while xor",
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t \
+     char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr \
+     constinit continue decltype default delete do double dynamic_cast else enum explicit export extern \
+     false float for friend goto if in inline int int64_t long main mutable namespace new noexcept not \
+     not_eq NULL nullptr operator or or_eq out private protected public register reinterpret_cast \
+     requires restrict return short signed size_t sizeof static static_assert static_cast struct switch \
+     template this thread_local throw true try typedef typeid typename typeof uint64_t union unsigned \
+     using v virtual void volatile wchar_t while xor xor_eq",
 );
 
 /// The header of a circuit or an automaton.

@@ -75,12 +75,23 @@ impl From<Automaton> for Document {
     }
 }
 
+/// Inputs that a file may declare beyond its length: those that no gate reads take no bytes.
+const FREE_INPUTS: usize = 1 << 16;
+
 /// Why a text is not a `circuit.json`.
 #[derive(Debug, Error)]
 pub enum JsonError {
     /// Not JSON, or not of this shape. The message ends in the line and the column.
     #[error("not a circuit.json: {0}")]
-    Json(#[from] serde_json::Error),
+    Json(serde_json::Error),
+    /// More inputs than a file of this length can be about.
+    #[error("{inputs} inputs in a file of {bytes} bytes, most of which nothing reads")]
+    Inputs {
+        /// The inputs that the file declares.
+        inputs: usize,
+        /// Its length.
+        bytes: usize,
+    },
     /// Another kind of file.
     #[error("the format is \"{0}\", but a circuit.json has \"{KIND}\"")]
     Format(String),
@@ -153,10 +164,13 @@ pub fn from_json(text: &str) -> Result<Document, JsonError> {
             if let Ok(header) = serde_json::from_str::<Header>(text) {
                 check_header(header.format, header.version)?;
             }
-            return Err(error.into());
+            return Err(JsonError::Json(error));
         }
     };
     check_header(file.format, file.version)?;
+    if file.inputs > FREE_INPUTS + text.len() {
+        return Err(JsonError::Inputs { inputs: file.inputs, bytes: text.len() });
+    }
     let nodes = file.gates.into_iter().enumerate().map(|(i, (index, a, b))| {
         let gate = u8::try_from(index).ok().and_then(Gate::from_index);
         gate.map(|gate| Node::new(gate, a, b)).ok_or(JsonError::Gate { gate: i, index })

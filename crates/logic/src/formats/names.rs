@@ -9,9 +9,11 @@
 //! - If that name is taken, `_2`, `_3`, ... is appended, the first that is free.
 //!
 //! Names that are kept are settled first, so a legal name never changes because of an illegal one. Inputs and
-//! outputs share one scope, as they share one name space in most formats.
+//! outputs share one scope, as they share one name space in most formats; in BLIF and AIGER an output that is an
+//! input may have its name.
 
 use crate::automaton::NEIGHBOURS;
+use crate::circuit::Circuit;
 use crate::formats::json::Document;
 use std::collections::{HashMap, HashSet};
 
@@ -125,6 +127,18 @@ impl Ports {
         let outputs = inputs.split_off(self.inputs.len());
         Ports { inputs, outputs }
     }
+
+    /// Likewise, for formats in which an output may be an input: if it is one of the same name, it keeps it. `signals`
+    /// are the signals of the outputs.
+    pub(crate) fn admit_linked(&self, scope: &mut Scope, signals: &[u32]) -> Ports {
+        let mut ports = self.admit(scope);
+        for (output, &signal) in signals.iter().enumerate().take(self.outputs.len()) {
+            if self.inputs.get(signal as usize) == Some(&self.outputs[output]) {
+                ports.outputs[output].clone_from(&ports.inputs[signal as usize]);
+            }
+        }
+        ports
+    }
 }
 
 /// Where the neighbours of a cell are, in the order of a circuit's inputs. The cell itself has no name.
@@ -139,17 +153,21 @@ pub fn ports(document: &Document) -> Ports {
         inputs: (0..circuit.inputs()).map(|input| circuit.input_name(input).into_owned()).collect(),
         outputs: (0..circuit.outputs().len()).map(|k| circuit.output_name(k).into_owned()).collect(),
     };
-    let Document::Automaton { .. } = document else { return own };
+    if let Document::Automaton { .. } = document { cell_ports(circuit) } else { own }
+}
+
+/// The names of the ports of a cell: those of the circuit, or the neighbours of every channel.
+pub(crate) fn cell_ports(circuit: &Circuit) -> Ports {
     let neighbour = |input: usize| format!("c{}{}", input / NEIGHBOURS, DIRECTIONS[input % NEIGHBOURS]);
     let inputs = if circuit.input_names().is_empty() {
         (0..circuit.inputs()).map(neighbour).collect()
     } else {
-        own.inputs
+        circuit.input_names().to_vec()
     };
     let outputs = if circuit.output_names().is_empty() {
         (0..circuit.outputs().len()).map(|channel| format!("c{channel}_next")).collect()
     } else {
-        own.outputs
+        circuit.output_names().to_vec()
     };
     Ports { inputs, outputs }
 }

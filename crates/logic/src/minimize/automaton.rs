@@ -14,6 +14,7 @@
 use super::{Minimized, Options, Start, minimize};
 use crate::automaton::{Automaton, Boundary, CENTRE, NEIGHBOURS};
 use crate::circuit::{Circuit, CircuitError};
+use crate::formats::names::{self, Ports};
 use crate::network::{Literal, Network};
 use crate::prove::automaton::{AutomataError, Known, StateMap};
 use crate::prove::sat::{self, Answer, Bounds};
@@ -120,10 +121,47 @@ fn project(circuit: &Circuit, channels: &[usize]) -> Result<Circuit, CircuitErro
     }
     let outputs = network.add_on(circuit, inputs);
     network.set_outputs(channels.iter().map(|&channel| outputs[channel]).collect());
+    let names = port_names(circuit, channels);
+    network.without_dead_gates().to_named_circuit(names.inputs, names.outputs)
+}
+
+/// The names of the ports of some channels. Where channels are missing, the others keep the names they would have had.
+fn port_names(circuit: &Circuit, channels: &[usize]) -> Ports {
+    let all = if channels.len() * NEIGHBOURS == circuit.inputs() {
+        Ports { inputs: circuit.input_names().to_vec(), outputs: circuit.output_names().to_vec() }
+    } else {
+        names::cell_ports(circuit)
+    };
     let patches = channels.iter().flat_map(|&c| (0..NEIGHBOURS).map(move |n| c * NEIGHBOURS + n));
-    let input_names = patches.filter_map(|input| circuit.input_names().get(input).cloned()).collect();
-    let output_names = channels.iter().filter_map(|&c| circuit.output_names().get(c).cloned()).collect();
-    network.without_dead_gates().to_named_circuit(input_names, output_names)
+    Ports {
+        inputs: patches.filter_map(|input| all.inputs.get(input).cloned()).collect(),
+        outputs: channels.iter().filter_map(|&channel| all.outputs.get(channel).cloned()).collect(),
+    }
+}
+
+impl MinimizedAutomaton {
+    /// Whether anything is assumed about the first state.
+    pub fn assumes_start(&self) -> bool {
+        self.map.known.iter().any(Option::is_some)
+    }
+
+    /// Whether what is known holds in every first state that the assumptions allow: where the induction begins.
+    pub fn holds_at_start(&self) -> bool {
+        let start = |channel: usize| self.start.get(channel).copied().unwrap_or_default();
+        let holds = |(channel, known): (usize, &Option<Known>)| match *known {
+            None => true,
+            Some(Known::Zero) => start(channel) == Start::Zero,
+            Some(Known::One) => start(channel) == Start::One,
+            Some(Known::Same(other)) => start(channel) == start(other) && start(channel) != Start::Free,
+            Some(Known::Opposite(other)) => {
+                matches!(
+                    (start(channel), start(other)),
+                    (Start::Zero, Start::One) | (Start::One, Start::Zero)
+                )
+            }
+        };
+        self.map.known.iter().enumerate().all(holds)
+    }
 }
 
 /// Channels that may be equal or constant in every state.
@@ -252,7 +290,11 @@ impl Classes {
                         inputs[input] = u64::from(bit).wrapping_neg();
                     }
                     network.eval_words(&inputs, values);
-                    return self.split(network, values);
+                    if !self.split(network, values) {
+                        self.class[channel] = self.len;
+                        self.len += 1;
+                    }
+                    return true;
                 }
                 Answer::Unknown => {
                     self.class[channel] = self.len;
@@ -332,6 +374,40 @@ mod tests {
             let small = minimize_automaton(&automaton, observed, &options(start)).unwrap();
             let proof = equivalent_automata(&automaton, &small.automaton, observed, &small.map);
             prop_assert_eq!(proof, Ok(Verdict::Equal));
+            prop_assert!(small.holds_at_start());
+        }
+
+        #[test]
+        fn observed_channels_show_the_same_from_every_start_that_was_allowed(
+            (automaton, mut grid, _) in arbitrary::situation(),
+            start in prop::collection::vec(start(), 4),
+        ) {
+            let small = minimize_automaton(&automaton, 1, &options(start.clone())).unwrap();
+            let tail = grid.tail_mask();
+            let alike = grid.plane(0).to_vec();
+            for (channel, start) in start.iter().enumerate().take(automaton.channels) {
+                let words = grid.words_per_sample();
+                let plane = grid.plane_mut(channel);
+                match start {
+                    Start::Free => {}
+                    Start::Zero => plane.fill(0),
+                    Start::One => {
+                        plane.fill(u64::MAX);
+                        plane.chunks_exact_mut(words).for_each(|sample| sample[words - 1] &= tail);
+                    }
+                    Start::Alike => plane.copy_from_slice(&alike),
+                }
+            }
+            let (samples, height, width) = (grid.samples(), grid.height(), grid.width());
+            let mut smaller = crate::Grid::new(samples, height, width, small.automaton.channels).unwrap();
+            for (place, &channel) in small.map.channels.iter().enumerate() {
+                smaller.plane_mut(place).copy_from_slice(grid.plane(channel));
+            }
+            for _ in 0..4 {
+                grid = naive_step(&automaton, &grid).unwrap();
+                smaller = naive_step(&small.automaton, &smaller).unwrap();
+                prop_assert_eq!(grid.plane(0), smaller.plane(0));
+            }
         }
 
         #[test]

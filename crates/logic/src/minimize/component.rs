@@ -10,7 +10,7 @@ use super::{decompose, search};
 use crate::network::{Literal, Network};
 
 /// The most gates of a network that is searched gate by gate.
-const MAX_GATES: usize = 1000;
+pub(super) const MAX_GATES: usize = 1000;
 
 /// How thoroughly components are searched.
 #[derive(Clone, Copy, Debug)]

@@ -43,9 +43,29 @@ pub(super) struct Layout {
 #[derive(Clone, Debug)]
 pub(super) struct Compiled {
     backend: Backend,
-    /// The vectors that one turn may touch.
-    source_extent: usize,
-    target_extent: usize,
+    extents: Extents,
+}
+
+/// The vectors that one turn of a program may touch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extents {
+    source: usize,
+    target: usize,
+}
+
+impl Extents {
+    pub fn of(layout: &Layout) -> Extents {
+        let extent = |offsets: &[u32]| offsets.iter().max().map_or(0, |&last| last as usize + 1);
+        Extents { source: extent(&layout.inputs), target: extent(&layout.outputs) }
+    }
+
+    /// Panics if `count` turns reach beyond the slices, as indexing does.
+    pub fn check(&self, source: &[Vector], target: &[Vector], count: usize) {
+        // A program without inputs, or without outputs, touches nothing on that side.
+        let fits = |extent: usize, len: usize| extent == 0 || extent + count.max(1) - 1 <= len;
+        assert!(fits(self.source, source.len()), "the source is too short");
+        assert!(fits(self.target, target.len()), "the target is too short");
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -65,14 +85,12 @@ pub(super) enum Mode {
 
 impl Compiled {
     pub fn new(program: &Straight, layout: &Layout, mode: Mode) -> Compiled {
-        let extent = |offsets: &[u32]| offsets.iter().max().map_or(0, |&last| last as usize + 1);
         let native = if mode == Mode::Native { Native::new(program, layout) } else { None };
         let backend = match native {
             Some(native) => Backend::Native(native),
             None => Backend::Portable(Portable::new(program, layout)),
         };
-        let (source_extent, target_extent) = (extent(&layout.inputs), extent(&layout.outputs));
-        Compiled { backend, source_extent, target_extent }
+        Compiled { backend, extents: Extents::of(layout) }
     }
 
     /// Whether this is native code.
@@ -86,10 +104,7 @@ impl Compiled {
         if count == 0 {
             return;
         }
-        // A program without inputs, or without outputs, touches nothing on that side.
-        let fits = |extent: usize, len: usize| extent == 0 || extent + count - 1 <= len;
-        assert!(fits(self.source_extent, source.len()), "the source is too short");
-        assert!(fits(self.target_extent, target.len()), "the target is too short");
+        self.extents.check(source, target, count);
         match &self.backend {
             Backend::Native(native) => native.run(source, target, count, scratch),
             Backend::Portable(portable) => portable.run(source, target, count, scratch),

@@ -258,7 +258,8 @@ mod tests {
 
     #[test]
     fn the_number_of_threads_does_not_matter() {
-        let start = arbitrary::scattered(1, 700, 2000, 1);
+        // Large enough to be worth threads, see `board::THREAD_WORK`.
+        let start = arbitrary::scattered(1, 2000, 2000, 1);
         let run = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let mut grid = start.clone();

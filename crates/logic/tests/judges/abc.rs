@@ -42,7 +42,10 @@ fn abc_writes_what_is_read_back_as_the_same_function() {
         abc.run(&folder.0, &["-q", "read a.blif; strash; write_aiger -s b.aig; collapse; write_blif c.blif"]);
         for file in ["b.aig", "c.blif"] {
             // ABC does not collapse what gets too large.
-            let Ok(bytes) = std::fs::read(folder.0.join(file)) else { continue };
+            let bytes = match std::fs::read(folder.0.join(file)) {
+                Err(_) if file == "c.blif" => continue,
+                bytes => bytes.unwrap_or_else(|error| panic!("{name}, {file}: {error}")),
+            };
             let format = Format::of_path(Path::new(file)).unwrap();
             let again =
                 formats::read(&bytes, format).unwrap_or_else(|error| panic!("{name}, {file}: {error}"));

@@ -77,7 +77,7 @@ fn write_symbols(bytes: &mut Vec<u8>, sequential: &Sequential) {
         inputs: (0..circuit.inputs()).map(|input| circuit.input_name(input).into_owned()).collect(),
         outputs: (0..sequential.outputs()).map(|output| circuit.output_name(output).into_owned()).collect(),
     };
-    let ports = wishes.admit(&mut Scope::new(&RULE));
+    let ports = wishes.admit_linked(&mut Scope::new(&RULE), circuit.outputs());
     let (inputs, latches) = ports.inputs.split_at(sequential.inputs());
     for (kind, names) in [('i', inputs), ('l', latches), ('o', &ports.outputs)] {
         for (i, name) in names.iter().enumerate() {

@@ -28,7 +28,7 @@ impl Signals {
             outputs: (0..outputs).map(|output| circuit.output_name(output).into_owned()).collect(),
         };
         let mut scope = Scope::new(&RULE);
-        let names = wishes.admit(&mut scope);
+        let names = wishes.admit_linked(&mut scope, circuit.outputs());
         let mut ports = vec![None; circuit.nodes().len()];
         for (output, &signal) in circuit.outputs()[..outputs].iter().enumerate() {
             if let Some(gate) = (signal as usize).checked_sub(inputs) {
@@ -50,8 +50,10 @@ impl Signals {
 
     /// Whether an output is a copy of a signal with another name.
     fn is_copy(&self, output: usize, signal: u32) -> bool {
-        let gate = (signal as usize).checked_sub(self.inputs.len());
-        gate.and_then(|gate| self.ports[gate]) != Some(output as u32)
+        match (signal as usize).checked_sub(self.inputs.len()) {
+            Some(gate) => self.ports[gate] != Some(output as u32),
+            None => self.inputs[signal as usize] != self.outputs[output],
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "generated code is called through a pointer")]
 
 use super::generate::{Generated, generate};
-use crate::simulate::compiled::{Layout, Vector};
+use crate::simulate::compiled::{Extents, Layout, Vector};
 use crate::simulate::straight::Straight;
 use memmap2::{Mmap, MmapMut};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ pub(in crate::simulate) struct Native {
     code: Arc<Mmap>,
     /// The vectors of scratch memory that the code uses.
     scratch: usize,
+    extents: Extents,
 }
 
 impl Native {
@@ -28,18 +29,22 @@ impl Native {
         let Generated { code, scratch } = generate(program, layout)?;
         let mut memory = MmapMut::map_anon(code.len()).ok()?;
         memory.copy_from_slice(&code);
-        Some(Native { code: Arc::new(memory.make_exec().ok()?), scratch })
+        Some(Native { code: Arc::new(memory.make_exec().ok()?), scratch, extents: Extents::of(layout) })
     }
 
-    /// Runs the code; see [`crate::simulate::compiled::Compiled::run`], which checks that all offsets lie
-    /// within the slices and that `count` is not 0.
+    /// Runs the code `count` times; see [`crate::simulate::compiled::Compiled::run`]. Panics if the slices are too
+    /// short, as indexing does.
     pub fn run(&self, source: &[Vector], target: &mut [Vector], count: usize, scratch: &mut Vec<Vector>) {
+        self.extents.check(source, target, count);
+        if count == 0 {
+            return;
+        }
         if scratch.len() < self.scratch {
             scratch.resize(self.scratch, Vector::ZERO);
         }
         // SAFETY: The memory holds a whole function of this type, made by `generate` for a processor with
         // AVX2, and is not writable. The function reads `source` and writes `target` at the offsets of its
-        // layout, at most `count - 1` vectors further; the caller has checked both against the lengths. It
+        // layout, at most `count - 1` vectors further, which was checked against the lengths. It
         // uses `self.scratch` vectors of `scratch`, which has them. The three do not overlap, for two of them
         // are exclusive borrows.
         unsafe {
