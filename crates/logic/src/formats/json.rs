@@ -123,6 +123,84 @@ pub enum JsonError {
     /// There is nothing to observe.
     #[error("`observed` is {0}, but the file has no `automaton` to observe")]
     NoAutomaton(usize),
+    /// Something that is wrong at a place that is known.
+    #[error("line {line}, column {column}: {problem}")]
+    At {
+        /// The line, from 1.
+        line: usize,
+        /// The column in characters, from 1.
+        column: usize,
+        /// What is wrong there.
+        problem: Box<JsonError>,
+    },
+}
+
+impl JsonError {
+    /// The key that is wrong, and which element of its list.
+    fn place(&self) -> Option<(&'static str, Option<usize>)> {
+        Some(match self {
+            JsonError::Json(_) | JsonError::At { .. } => return None,
+            JsonError::Inputs { .. } | JsonError::Circuit(CircuitError::TooManyInputs { .. }) => {
+                ("inputs", None)
+            }
+            JsonError::Format(_) => ("format", None),
+            JsonError::Version(_) => ("version", None),
+            JsonError::Gate { gate, .. } | JsonError::Circuit(CircuitError::Operand { gate, .. }) => {
+                ("gates", Some(*gate))
+            }
+            JsonError::Circuit(CircuitError::Output { output, .. }) => ("outputs", Some(*output)),
+            JsonError::Circuit(CircuitError::Names { port: "input", .. }) => ("input_names", None),
+            JsonError::Circuit(CircuitError::Names { .. }) => ("output_names", None),
+            JsonError::Circuit(_) => ("gates", None),
+            JsonError::Automaton(_) => ("automaton", None),
+            JsonError::Observed { .. } | JsonError::NoAutomaton(_) => ("observed", None),
+        })
+    }
+
+    /// The error with its place in a text that is JSON.
+    fn locate(self, text: &str) -> JsonError {
+        let Some(at) = self.place().and_then(|(key, element)| find(text, key, element)) else { return self };
+        let before = &text[..at];
+        let line = 1 + before.matches('\n').count();
+        let column = 1 + before.chars().rev().take_while(|&c| c != '\n').count();
+        JsonError::At { line, column, problem: Box::new(self) }
+    }
+}
+
+/// Where the value of a key of the outermost object begins, or an element of the list that it is.
+fn find(text: &str, key: &str, element: Option<usize>) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let (mut at, mut depth, mut commas) = (0, 0usize, 0);
+    // Whether the last string on the first level was the key, and a list of its is open.
+    let (mut named, mut inside) = (false, false);
+    while let Some(&byte) = bytes.get(at) {
+        let begins = !matches!(byte, b':' | b',' | b']' | b'}') && !byte.is_ascii_whitespace();
+        let wanted = element.is_none() && named || inside && depth == 2 && element == Some(commas);
+        if begins && wanted {
+            return Some(at);
+        }
+        match byte {
+            b'"' => {
+                let begin = at + 1;
+                at = begin;
+                while bytes.get(at).is_some_and(|&byte| byte != b'"') {
+                    at += 1 + usize::from(bytes[at] == b'\\');
+                }
+                let is_key = bytes.get(begin..at) == Some(key.as_bytes());
+                let colon = bytes.get(at + 1..)?.iter().find(|byte| !byte.is_ascii_whitespace());
+                named = depth == 1 && is_key && colon == Some(&b':');
+            }
+            b'[' | b'{' => {
+                inside |= named && depth == 1;
+                (depth, named) = (depth + 1, false);
+            }
+            b']' | b'}' => depth = depth.checked_sub(1)?,
+            b',' if inside && depth == 2 => commas += 1,
+            _ => {}
+        }
+        at += 1;
+    }
+    None
 }
 
 /// Enough of a file to say what it is.
@@ -157,6 +235,10 @@ struct AutomatonPart {
 
 /// Reads a circuit or an automaton.
 pub fn from_json(text: &str) -> Result<Document, JsonError> {
+    read_document(text).map_err(|error| error.locate(text))
+}
+
+fn read_document(text: &str) -> Result<Document, JsonError> {
     let file: File = match serde_json::from_str(text) {
         Ok(file) => file,
         Err(error) => {
@@ -288,11 +370,15 @@ mod tests {
         );
         assert_eq!(
             message(&RULE.replace("[6,9,4]", "[16,9,4]")),
-            "gate 1 has index 16, but the sixteen gates have the indices 0 to 15"
+            "line 8, column 1: gate 1 has index 16, but the sixteen gates have the indices 0 to 15"
         );
         assert_eq!(
             message(&RULE.replace("[6,9,4]", "[6,9,10]")),
-            "gate 1 (XOR) reads signal 10, but only signals below 10 come before it"
+            "line 8, column 1: gate 1 (XOR) reads signal 10, but only signals below 10 come before it"
+        );
+        assert_eq!(
+            message(&RULE.replace("[10]", "[ 3, 11]")),
+            "line 5, column 16: output 1 is signal 11, but there are only 11 signals"
         );
         assert_eq!(
             message(&RULE.replace("\"observed\"", "\"observd\"")).split(',').next(),
@@ -300,11 +386,11 @@ mod tests {
         );
         assert_eq!(
             message(&RULE.replace("\"observed\":1", "\"observed\":2")),
-            "`observed` is 2, but must be 1 to 1, the channels of the automaton"
+            "line 3, column 12: `observed` is 2, but must be 1 to 1, the channels of the automaton"
         );
         assert_eq!(
             message(&RULE.replace("\"channels\":1", "\"channels\":2")),
-            "an automaton of 2 channels reads 9 inputs for each, but its circuit has 9 inputs"
+            "line 2, column 13: an automaton of 2 channels reads 9 inputs for each, but its circuit has 9 inputs"
         );
     }
 
@@ -312,11 +398,11 @@ mod tests {
     fn other_files_are_told_apart() {
         assert_eq!(
             message(r#"{"format":"gatework-model","version":1,"weights":[]}"#),
-            "the format is \"gatework-model\", but a circuit.json has \"gatework-circuit\""
+            "line 1, column 11: the format is \"gatework-model\", but a circuit.json has \"gatework-circuit\""
         );
         assert_eq!(
             message(r#"{"format":"gatework-circuit","version":2,"wires":[]}"#),
-            "this is version 2 of the format, but this program reads version 1; use a newer one"
+            "line 1, column 40: this is version 2 of the format, but this program reads version 1; use a newer one"
         );
     }
 
@@ -324,7 +410,10 @@ mod tests {
     fn a_circuit_has_nothing_to_observe() {
         let text =
             r#"{"format":"gatework-circuit","version":1,"inputs":1,"outputs":[0],"gates":[],"observed":1}"#;
-        assert_eq!(message(text), "`observed` is 1, but the file has no `automaton` to observe");
+        assert_eq!(
+            message(text),
+            "line 1, column 89: `observed` is 1, but the file has no `automaton` to observe"
+        );
     }
 
     proptest! {
