@@ -15,6 +15,7 @@
 //! | [`prove`] | equivalence of circuits, by SAT |
 //! | [`naive`] | its naive twin, cell by cell |
 //! | [`formats`] | files: JSON, BLIF, AIGER, Verilog, C, Rust, WebAssembly, DOT, SVG |
+//! | `truth` | truth tables in words |
 //! | `arbitrary` | random circuits, automata and grids for the tests |
 //!
 //! # Example
@@ -57,6 +58,7 @@ pub mod prove;
 pub mod rules;
 mod simplify;
 pub mod simulate;
+mod truth;
 
 pub use automaton::{Automaton, AutomatonError, Boundary};
 pub use circuit::{Circuit, CircuitError, Node};

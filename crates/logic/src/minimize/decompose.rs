@@ -9,9 +9,10 @@
 //!   is a function of the count.
 
 use super::chains::Library;
-use super::dense::{MAX_INPUTS, input_word, table_words};
+use super::dense::{MAX_INPUTS, table_words};
 use super::table::Table;
 use crate::network::{Literal, Network};
+use crate::truth::input_word;
 use rustc_hash::FxHashMap;
 
 /// The truth tables of the outputs of a network of at most [`MAX_INPUTS`] inputs.

@@ -17,6 +17,7 @@
 
 use super::editor::Editor;
 use crate::network::{Literal, Network, Operation, normal};
+use crate::truth::input_word;
 use rustc_hash::FxHashMap;
 
 /// The most inputs of a dense network: a table has 2^12 bits, 64 words.
@@ -25,21 +26,6 @@ pub(super) const MAX_INPUTS: usize = 12;
 /// The most divisors that pairs are made of, and those that nested pairs are made of.
 const MAX_DIVISORS: usize = 400;
 const MAX_NESTED_DIVISORS: usize = 80;
-
-/// Truth tables of six inputs.
-const PATTERNS: [u64; 6] = [
-    0xaaaa_aaaa_aaaa_aaaa,
-    0xcccc_cccc_cccc_cccc,
-    0xf0f0_f0f0_f0f0_f0f0,
-    0xff00_ff00_ff00_ff00,
-    0xffff_0000_ffff_0000,
-    0xffff_ffff_0000_0000,
-];
-
-/// Word `word` of the truth table of an input.
-pub(super) fn input_word(input: usize, word: usize) -> u64 {
-    PATTERNS.get(input).copied().unwrap_or_else(|| ((word >> (input - 6) & 1) as u64).wrapping_neg())
-}
 
 /// The words of a truth table.
 pub(super) fn table_words(inputs: usize) -> usize {

@@ -1,6 +1,7 @@
 //! Truth tables of up to twelve inputs, and what can be seen in them.
 
-use super::dense::{input_word, table_words};
+use super::dense::table_words;
+use crate::truth::input_word;
 
 /// A truth table: bit i belongs to the inputs with the binary digits of i. With fewer than six inputs the
 /// table is repeated to fill a word.

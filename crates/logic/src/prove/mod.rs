@@ -27,6 +27,7 @@ pub use automaton::{AutomataError, Known, StateMap, equivalent_automata};
 use crate::circuit::Circuit;
 use crate::gate::Gate;
 use crate::network::Network;
+use crate::truth::input_word;
 use sat::{Answer, Bounds};
 use std::time::{Duration, Instant};
 use sweep::Random;
@@ -159,25 +160,11 @@ fn first_difference(left: &Circuit, right: &Circuit, input: Vec<bool>) -> Result
 /// Inputs of which all assignments are tried: that is quicker than any argument, and needs none.
 const FEW_INPUTS: usize = 14;
 
-/// The values of the first six inputs in 64 assignments; the others are the same in all of them.
-const PATTERNS: [u64; 6] = [
-    0xaaaa_aaaa_aaaa_aaaa,
-    0xcccc_cccc_cccc_cccc,
-    0xf0f0_f0f0_f0f0_f0f0,
-    0xff00_ff00_ff00_ff00,
-    0xffff_0000_ffff_0000,
-    0xffff_ffff_0000_0000,
-];
-
 /// Runs both circuits on all inputs, 64 at a time.
 fn try_all_inputs(left: &Circuit, right: &Circuit) -> Result<Verdict, ProveError> {
     let mut values = [Vec::new(), Vec::new()];
-    for block in 0..1u64 << left.inputs().saturating_sub(6) {
-        let word = |input: usize| match PATTERNS.get(input) {
-            Some(&pattern) => pattern,
-            None => (block >> (input - 6) & 1).wrapping_neg(),
-        };
-        let inputs: Vec<u64> = (0..left.inputs()).map(word).collect();
+    for block in 0..1usize << left.inputs().saturating_sub(6) {
+        let inputs: Vec<u64> = (0..left.inputs()).map(|input| input_word(input, block)).collect();
         if let Some(input) = difference(left, right, &inputs, &mut values) {
             return first_difference(left, right, input);
         }

@@ -7,19 +7,10 @@
 //! have equal functions.
 
 use super::straight::Operation;
+use crate::truth::SIX_INPUTS as INPUTS;
 
 /// The most inputs of a function.
 const MOST: usize = 6;
-
-/// The tables of the inputs themselves.
-const INPUTS: [u64; MOST] = [
-    0xaaaa_aaaa_aaaa_aaaa,
-    0xcccc_cccc_cccc_cccc,
-    0xf0f0_f0f0_f0f0_f0f0,
-    0xff00_ff00_ff00_ff00,
-    0xffff_0000_ffff_0000,
-    0xffff_ffff_0000_0000,
-];
 
 /// A function of up to six inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
