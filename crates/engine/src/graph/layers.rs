@@ -112,7 +112,8 @@ impl Graph {
         self.matmul(weights, v)
     }
 
-    /// Convolution of `x` [batch, channels, time] with `kernel` [outputs, channels, size], plus `bias` [outputs].
+    /// Convolution of `x`, `[batch, channels, time]`, with `kernel`, `[outputs, channels, size]`, plus `bias`,
+    /// `[outputs]`.
     pub fn conv1d(
         &mut self,
         x: Id,
@@ -242,8 +243,8 @@ impl Graph {
         self.mean_all(losses)
     }
 
-    /// The mean negative logarithm of the softmax at the right classes, a scalar: `logits` [rows, classes], `classes`
-    /// [rows] of `i32`. A class that does not exist counts as loss log of the sum of exponentials.
+    /// The mean negative logarithm of the softmax at the right classes, a scalar: `logits` is `[rows, classes]`,
+    /// `classes` is `[rows]` of `i32`. A class that does not exist counts as the logarithm of the sum of exponentials.
     pub fn cross_entropy(&mut self, logits: Id, classes: Id) -> Result<Id, GraphError> {
         self.known("cross_entropy", &[logits, classes])?;
         let (&[rows, count], &[targets]) = (&*self.shape(logits), &*self.shape(classes)) else {
