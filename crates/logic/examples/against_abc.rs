@@ -19,7 +19,7 @@ use gatework_logic::{Automaton, Document};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// ABC's `compress2rs`, with its short names written out, so that no resource file is needed.
+/// ABC's `compress2rs`, written out by hand with long names: not every installation has the resource file that defines it.
 const COMPRESS2RS: &str = "balance -l; resub -K 6 -l; rewrite -l; resub -K 6 -N 2 -l; refactor -l; resub -K 8 -l; \
     balance -l; resub -K 8 -N 2 -l; rewrite -l; resub -K 10 -l; rewrite -z -l; resub -K 10 -N 2 -l; balance -l; \
     resub -K 12 -l; refactor -z -l; resub -K 12 -N 2 -l; rewrite -z -l; balance -l";

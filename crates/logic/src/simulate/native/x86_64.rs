@@ -42,11 +42,10 @@ impl Native {
         if scratch.len() < self.scratch {
             scratch.resize(self.scratch, Vector::ZERO);
         }
-        // SAFETY: The memory holds a whole function of this type, made by `generate` for a processor with
-        // AVX2, and is not writable. The function reads `source` and writes `target` at the offsets of its
-        // layout, at most `count - 1` vectors further, which was checked against the lengths. It
-        // uses `self.scratch` vectors of `scratch`, which has them. The three do not overlap, for two of them
-        // are exclusive borrows.
+        // The code is a whole function of this type, made by `generate` for a processor with AVX2, and not writable.
+        // It touches what the extents say, `self.scratch` vectors of scratch memory, and nothing else.
+        // SAFETY: the extents were checked against the slices, the scratch memory has grown to its size, and two of the
+        // three are exclusive borrows, so that they do not overlap.
         unsafe {
             let function: Function = std::mem::transmute(self.code.as_ptr());
             function(source.as_ptr(), target.as_mut_ptr(), scratch.as_mut_ptr(), count);
