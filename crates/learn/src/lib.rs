@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`gates`] | soft gate networks: wiring and start values |
 //! | [`automata`] | soft cellular automata: models, tasks, roll-outs, evaluation |
+//! | [`data`] | windows of time series |
 //! | [`params`], [`optim`], [`schedule`] | the flat parameter arena, optimisers, learning rates |
 //! | [`train`] | the training loop, seeds and restarts, checkpoints |
 //! | [`random`] | random numbers that depend on nothing but where they are used |
 //! | [`files`] | files that are written whole or not at all |
 
 pub mod automata;
+pub mod data;
 pub mod files;
 pub mod gates;
 pub mod optim;
