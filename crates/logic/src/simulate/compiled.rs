@@ -6,6 +6,8 @@
 //!     output[o] at target[outputs[o] + k] = program(input[i] at source[inputs[i] + k], ...)
 //! ```
 //!
+//! Offsets are given in words, not in vectors: an input may lie between two vectors, an output may not.
+//!
 //! With samples side by side this runs a circuit on a batch; with the rows of a board in memory it runs the
 //! rule of an automaton along a row. It is native code where there is a generator for the machine, and
 //! interpreted elsewhere.
@@ -32,11 +34,21 @@ impl Vector {
     }
 }
 
-/// Where a program finds its inputs and puts its outputs, in vectors.
+/// Where a program finds its inputs and puts its outputs.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
+    /// The word that each input begins at.
     pub inputs: Vec<u32>,
+    /// The word that each output begins at, the first one of a vector.
     pub outputs: Vec<u32>,
+}
+
+impl Layout {
+    /// Inputs and outputs at these vectors.
+    pub fn at_vectors(inputs: impl Iterator<Item = usize>, outputs: impl Iterator<Item = usize>) -> Layout {
+        let word = |vector: usize| (vector * Vector::WORDS) as u32;
+        Layout { inputs: inputs.map(word).collect(), outputs: outputs.map(word).collect() }
+    }
 }
 
 /// A program that is ready to run.
@@ -55,7 +67,9 @@ pub(super) struct Extents {
 
 impl Extents {
     pub fn of(layout: &Layout) -> Extents {
-        let extent = |offsets: &[u32]| offsets.iter().max().map_or(0, |&last| last as usize + 1);
+        let extent = |offsets: &[u32]| {
+            offsets.iter().max().map_or(0, |&last| (last as usize).div_ceil(Vector::WORDS) + 1)
+        };
         Extents { source: extent(&layout.inputs), target: extent(&layout.outputs) }
     }
 
@@ -120,14 +134,15 @@ mod tests {
     use crate::gate::Gate;
     use proptest::prelude::*;
 
-    /// Runs a circuit on scattered samples and compares every bit with the naive evaluation.
-    fn check(circuit: &Circuit, mode: Mode, count: usize) {
+    /// Runs a circuit on scattered samples and compares every bit with the naive evaluation. Input i begins `shift * i`
+    /// words behind a vector.
+    fn check(circuit: &Circuit, mode: Mode, count: usize, shift: usize) {
         let (inputs, outputs) = (circuit.inputs(), circuit.outputs().len());
         // A gap of two vectors between inputs, and of one between outputs.
-        let layout = Layout {
-            inputs: (0..inputs).map(|i| (i * (count + 2)) as u32).collect(),
-            outputs: (0..outputs).map(|i| (i * (count + 1)) as u32).collect(),
-        };
+        let (at_input, at_output) = (|i| i * (count + 2), |i| i * (count + 1));
+        let mut layout = Layout::at_vectors((0..inputs).map(at_input), (0..outputs).map(at_output));
+        let shift = |i: usize| shift * i % 5;
+        layout.inputs.iter_mut().enumerate().for_each(|(i, word)| *word += shift(i) as u32);
         let mut words = arbitrary::numbers();
         let mut vector = || Vector(std::array::from_fn(|_| words.next().unwrap_or_default()));
         let source: Vec<Vector> = (0..inputs * (count + 2)).map(|_| vector()).collect();
@@ -136,11 +151,16 @@ mod tests {
         let compiled = Compiled::new(&Straight::new(circuit), &layout, mode);
         let mut scratch = Vec::new();
         compiled.run(&source, &mut target, count, &mut scratch);
-        let bit = |vector: Vector, at: usize| vector.0[at / 64] >> (at % 64) & 1 == 1;
+        let bit = |vectors: &[Vector], word: usize, at: usize| {
+            let word = word + at / 64;
+            vectors[word / 4].0[word % 4] >> (at % 64) & 1 == 1
+        };
         for k in 0..count {
             for at in [0, 1, 63, 64, 200, 255] {
-                let bits: Vec<bool> = (0..inputs).map(|i| bit(source[i * (count + 2) + k], at)).collect();
-                let results: Vec<bool> = (0..outputs).map(|i| bit(target[i * (count + 1) + k], at)).collect();
+                let bits: Vec<bool> =
+                    (0..inputs).map(|i| bit(&source, 4 * (at_input(i) + k) + shift(i), at)).collect();
+                let results: Vec<bool> =
+                    (0..outputs).map(|i| bit(&target, 4 * (at_output(i) + k), at)).collect();
                 assert!(results == circuit.eval(&bits).unwrap(), "vector {k}, bit {at}");
             }
         }
@@ -148,8 +168,10 @@ mod tests {
     }
 
     fn check_both(circuit: &Circuit, count: usize) {
-        check(circuit, Mode::Portable, count);
-        check(circuit, Mode::Native, count);
+        for shift in [0, 1] {
+            check(circuit, Mode::Portable, count, shift);
+            check(circuit, Mode::Native, count, shift);
+        }
     }
 
     proptest! {
@@ -168,7 +190,7 @@ mod tests {
     fn the_code_generator_is_used_where_it_can_be() {
         let compiled = Compiled::new(
             &Straight::new(&Circuit::new(1, vec![], vec![0]).unwrap()),
-            &Layout { inputs: vec![0], outputs: vec![0] },
+            &Layout::at_vectors(0..1, 0..1),
             Mode::Native,
         );
         #[cfg(target_arch = "x86_64")]

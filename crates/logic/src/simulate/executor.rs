@@ -75,8 +75,8 @@ impl Executor {
         let (inputs, outputs) = (circuit.inputs(), circuit.outputs().len());
         let fitting = BLOCK_BYTES / ((inputs + outputs).max(1) * size_of::<Vector>());
         let block = fitting.clamp(MIN_BLOCK, MAX_BLOCK);
-        let offsets = |signals: usize| (0..signals).map(|signal| (signal * block) as u32).collect();
-        let layout = Layout { inputs: offsets(inputs), outputs: offsets(outputs) };
+        let vectors = |signals: usize| (0..signals).map(|signal| signal * block);
+        let layout = Layout::at_vectors(vectors(inputs), vectors(outputs));
         let program = Straight::new(circuit);
         let compiled = Compiled::new(&program, &layout, mode);
         Executor { inputs, outputs, operations: program.operations(), compiled, block }

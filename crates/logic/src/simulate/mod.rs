@@ -45,6 +45,7 @@ mod runner;
 mod straight;
 mod strips;
 mod tile;
+pub mod variants;
 
 pub use executor::{BatchError, Executor};
 pub use runner::Runner;

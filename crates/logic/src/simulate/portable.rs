@@ -22,8 +22,10 @@ const MAX_BLOCK: usize = 64;
 /// Where an operand is.
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// At this offset in the source.
+    /// At this vector of the source.
     Source(u32),
+    /// At this word of the source, between two vectors: it is copied to a slot before it is used.
+    Between(u32),
     /// In a slot.
     Slot(u32),
 }
@@ -31,6 +33,7 @@ enum Place {
 /// One operation on a block.
 #[derive(Clone, Copy, Debug)]
 enum Move {
+    Load { word: u32, out: u32 },
     Compute { operation: Operation, a: Place, b: Place, out: u32 },
     Fill { value: Vector, offset: u32 },
     Store { a: Place, inverted: bool, offset: u32 },
@@ -43,14 +46,34 @@ pub(super) struct Portable {
     slots: usize,
 }
 
+impl Place {
+    fn of_word(word: u32) -> Place {
+        let words = Vector::WORDS as u32;
+        if word.is_multiple_of(words) { Place::Source(word / words) } else { Place::Between(word) }
+    }
+}
+
 impl Portable {
     pub fn new(program: &Straight, layout: &Layout) -> Portable {
         let uses = Uses::new(program);
-        let mut places: Vec<Place> = layout.inputs.iter().map(|&offset| Place::Source(offset)).collect();
+        let mut places: Vec<Place> = layout.inputs.iter().map(|&word| Place::of_word(word)).collect();
         places.reserve(program.operations());
         let (mut free, mut slots) = (Vec::new(), 0);
+        let mut take = |free: &mut Vec<u32>| {
+            free.pop().unwrap_or_else(|| {
+                slots += 1;
+                slots - 1
+            })
+        };
         let mut moves = Vec::with_capacity(program.instructions.len());
         for (&instruction, again) in program.instructions.iter().zip(&uses.again) {
+            for value in instruction.reads().into_iter().flatten() {
+                if let Place::Between(word) = places[value as usize] {
+                    let out = take(&mut free);
+                    moves.push(Move::Load { word, out });
+                    places[value as usize] = Place::Slot(out);
+                }
+            }
             let operands = instruction.reads().map(|value| value.map(|value| places[value as usize]));
             // A slot that is read for the last time may be written by the same instruction.
             for (operand, &again) in operands.iter().zip(again) {
@@ -60,21 +83,18 @@ impl Portable {
             }
             moves.push(match (instruction, operands) {
                 (Instruction::Compute(step), [Some(a), Some(b)]) => {
-                    let out = free.pop().unwrap_or_else(|| {
-                        slots += 1;
-                        slots - 1
-                    });
+                    let out = take(&mut free);
                     places.push(Place::Slot(out));
                     Move::Compute { operation: step.operation, a, b, out }
                 }
                 (Instruction::Store { literal, output }, [Some(a), _]) => Move::Store {
                     a,
                     inverted: literal.is_inverted(),
-                    offset: layout.outputs[output as usize],
+                    offset: layout.outputs[output as usize] / Vector::WORDS as u32,
                 },
                 (Instruction::Store { literal, output }, _) => {
                     let value = if literal == Literal::TRUE { Vector::ONES } else { Vector::ZERO };
-                    Move::Fill { value, offset: layout.outputs[output as usize] }
+                    Move::Fill { value, offset: layout.outputs[output as usize] / Vector::WORDS as u32 }
                 }
                 (Instruction::Compute(_), _) => continue, // An operation has two operands.
             });
@@ -119,12 +139,24 @@ impl<'a> Block<'a> {
     fn source(self, offset: u32) -> &'a [Vector] {
         &self.source[offset as usize + self.start..][..self.len]
     }
+
+    /// Copies the vectors that begin at a word between two of the source.
+    #[inline(always)]
+    fn load(self, word: u32, out: u32) {
+        let (first, within) = (word as usize / Vector::WORDS, word as usize % Vector::WORDS);
+        let pairs = self.source[first + self.start..][..=self.len].windows(2);
+        for (out, pair) in self.slot(out).iter().zip(pairs) {
+            let word = |i: usize| pair[(within + i) / Vector::WORDS].0[(within + i) % Vector::WORDS];
+            out.set(Vector(std::array::from_fn(word)));
+        }
+    }
 }
 
 #[inline(always)]
 fn run_block<S: Simd>(_: S, moves: &[Move], block: Block<'_>, target: &mut [Vector]) {
     for &instruction in moves {
         match instruction {
+            Move::Load { word, out } => block.load(word, out),
             Move::Compute { operation, a, b, out } => {
                 let out = block.slot(out);
                 match operation {
@@ -151,6 +183,7 @@ fn run_block<S: Simd>(_: S, moves: &[Move], block: Block<'_>, target: &mut [Vect
                             *out = a.get().zip(flip, |a, b| a ^ b);
                         }
                     }
+                    Place::Between(_) => {}
                 }
             }
         }
@@ -181,6 +214,7 @@ fn zip(block: Block<'_>, out: &[Cell<Vector>], a: Place, b: Place, f: impl Fn(u6
                 out.set(a.zip(*b, &f));
             }
         }
+        (Place::Between(_), _) | (_, Place::Between(_)) => {}
     }
 }
 
@@ -195,7 +229,7 @@ mod tests {
         let nodes =
             (0..1000).map(|i| Node::new(Gate::XOR, if i == 0 { 0 } else { 2 + i }, 1 + i % 2)).collect();
         let program = Straight::new(&Circuit::new(3, nodes, vec![1002]).unwrap());
-        let portable = Portable::new(&program, &Layout { inputs: vec![0, 1, 2], outputs: vec![0] });
+        let portable = Portable::new(&program, &Layout::at_vectors(0..3, 0..1));
         assert_eq!((portable.slots, portable.moves.len()), (1, 1001));
     }
 }

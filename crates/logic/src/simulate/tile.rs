@@ -111,19 +111,10 @@ impl Rule {
     /// The offsets of the inputs from the left edge of the row above a tile, and of the outputs from the left
     /// edge of its first row.
     fn layout(&self, rows: usize, strips: Strips) -> Layout {
-        let mut layout = Layout { inputs: Vec::new(), outputs: Vec::new() };
-        for row in 0..rows + 2 {
-            for plane in 0..self.planes() {
-                let left = row * strips.stride + strips.plane(plane);
-                layout.inputs.extend((left..left + 3).map(|offset| offset as u32));
-            }
-        }
-        for row in 0..rows {
-            for plane in 0..self.channels.len() {
-                layout.outputs.push((row * strips.stride + strips.plane(plane) + 1) as u32);
-            }
-        }
-        layout
+        let left = |row: usize, plane: usize| row * strips.stride + strips.plane(plane);
+        let inputs = (0..rows + 2).flat_map(|row| (0..self.planes()).map(move |plane| left(row, plane)));
+        let outputs = (0..rows).flat_map(|row| (0..self.channels.len()).map(move |plane| left(row, plane)));
+        Layout::at_vectors(inputs.flat_map(|left| left..left + 3), outputs.map(|left| left + 1))
     }
 }
 

@@ -20,8 +20,11 @@ pub(super) struct Generated {
 /// Generates `extern "sysv64" fn(source, target, scratch, count)`, which runs the program `count` times (at
 /// least once), each time one vector further. `None` if an offset is too large for an instruction.
 pub(super) fn generate(program: &Straight, layout: &Layout) -> Option<Generated> {
-    let last = layout.inputs.iter().chain(&layout.outputs).max().copied().unwrap_or(0) as usize;
-    displacement(last.max(program.values()))?;
+    let last = layout.inputs.iter().chain(&layout.outputs).max().copied().unwrap_or(0);
+    i32::try_from(
+        (u64::from(last) * size_of::<u64>() as u64).max((program.values() * size_of::<Vector>()) as u64),
+    )
+    .ok()?;
     let uses = Uses::new(program);
     let mut generator = Generator::new(program, layout);
     for (&instruction, &again) in program.instructions.iter().zip(&uses.again) {
@@ -36,9 +39,14 @@ pub(super) fn generate(program: &Straight, layout: &Layout) -> Option<Generated>
     Some(Generated { code: generator.assembler.bytes, scratch: generator.slots as usize })
 }
 
-/// Vectors as bytes.
-fn displacement(vectors: usize) -> Option<i32> {
-    i32::try_from(vectors * size_of::<Vector>()).ok()
+/// The byte that a word of the source or the target begins at.
+fn of_word(word: u32) -> i32 {
+    (word as usize * size_of::<u64>()) as i32
+}
+
+/// The byte that a slot of the scratch memory begins at.
+fn of_slot(slot: u32) -> i32 {
+    (slot as usize * size_of::<Vector>()) as i32
 }
 
 const REGISTERS: usize = 16;
@@ -108,7 +116,7 @@ impl<'a> Generator<'a> {
     }
 
     fn output(&mut self, literal: Literal, offset: u32, again: u32) {
-        let displacement = (offset as usize * size_of::<Vector>()) as i32;
+        let displacement = of_word(offset);
         if literal.is_constant() || literal.is_inverted() {
             let keep = if literal.is_constant() { NONE } else { self.register[literal.signal() as usize] };
             let register = self.take_register(keep);
@@ -171,11 +179,10 @@ impl<'a> Generator<'a> {
 
     /// The place of a value in memory.
     fn memory(&self, value: u32) -> Operand {
-        let (base, offset) = match self.layout.inputs.get(value as usize) {
-            Some(&offset) => (Base::Source, offset),
-            None => (Base::Scratch, self.slot[value as usize]),
-        };
-        Operand::Memory { base, displacement: (offset as usize * size_of::<Vector>()) as i32 }
+        match self.layout.inputs.get(value as usize) {
+            Some(&word) => Operand::Memory { base: Base::Source, displacement: of_word(word) },
+            None => Operand::Memory { base: Base::Scratch, displacement: of_slot(self.slot[value as usize]) },
+        }
     }
 
     fn hold(&mut self, register: Register, value: u32, next: u32) {
@@ -229,8 +236,7 @@ impl<'a> Generator<'a> {
                 self.slots - 1
             });
             self.slot[value as usize] = slot;
-            let displacement = (slot as usize * size_of::<Vector>()) as i32;
-            self.assembler.store(Base::Scratch, displacement, register);
+            self.assembler.store(Base::Scratch, of_slot(slot), register);
         }
         self.register[value as usize] = NONE;
         self.held[usize::from(register)] = NONE;
@@ -254,8 +260,7 @@ mod tests {
 
     /// The code of a circuit whose signals lie side by side.
     fn code(circuit: &Circuit) -> Generated {
-        let offsets = |n: usize| (0..n as u32).collect();
-        let layout = Layout { inputs: offsets(circuit.inputs()), outputs: offsets(circuit.outputs().len()) };
+        let layout = Layout::at_vectors(0..circuit.inputs(), 0..circuit.outputs().len());
         generate(&Straight::new(circuit), &layout).unwrap()
     }
 
@@ -289,7 +294,7 @@ mod tests {
     #[test]
     fn offsets_beyond_32_bits_are_refused() {
         let program = Straight::new(&Circuit::new(1, vec![], vec![0]).unwrap());
-        let layout = Layout { inputs: vec![1 << 26], outputs: vec![0] };
+        let layout = Layout { inputs: vec![1 << 28], outputs: vec![0] };
         assert!(generate(&program, &layout).is_none());
     }
 }

@@ -1,0 +1,319 @@
+//! Boards for many automata at once: a word for each cell, with a margin around every board, so that a neighbour of a
+//! run of cells is the same run a little further on.
+//!
+//! ```text
+//! a plane:  a vector of nothing, the rows of the first board with a row of margin above and below, the next board, ...
+//! a row:    one word of margin, the cells, one word of margin, nothing up to a whole vector
+//! ```
+//!
+//! Rows that must be equal because they and their neighbours always were are computed once and copied. A board that
+//! begins with a single seed has many of them in its first steps.
+
+use super::Wrong;
+use super::count::Counters;
+use super::program::{EXTRA_PLANES, FIRE_PLANE, Program, patterns};
+use crate::automaton::{Boundary, NEIGHBOURS};
+use crate::grid::{Grid, GridError};
+use crate::simulate::compiled::{Layout, Vector};
+use rustc_hash::FxHashMap;
+use std::ops::Range;
+
+/// What automata are to do: how boards begin, and what they should become.
+#[derive(Clone, Copy, Debug)]
+pub struct Task<'a> {
+    /// The start states.
+    pub start: &'a Grid,
+    /// What the first channels should be at the end; as many boards as there are start states.
+    pub target: &'a Grid,
+    /// What lies beyond the edges.
+    pub boundary: Boundary,
+    /// The steps.
+    pub steps: usize,
+    /// Further steps after which the boards should still be as at the end.
+    pub stay: usize,
+    /// The cells that fire in each step, as for [`crate::Simulator::step_masked`]; empty if all do.
+    pub fires: &'a [Vec<u64>],
+}
+
+/// Boards, laid out for runs.
+#[derive(Clone, Debug)]
+pub struct Boards {
+    geometry: Geometry,
+    observed: usize,
+    /// The start planes of all channels.
+    start: Vec<Vector>,
+    /// The target planes.
+    target: Vec<Vector>,
+    steps: Vec<Step>,
+    /// The number of steps after which the target should be reached first.
+    due: usize,
+}
+
+/// What a step computes.
+#[derive(Clone, Debug, Default)]
+struct Step {
+    /// Runs of rows that are computed.
+    computed: Vec<Range<usize>>,
+    /// Rows that are copied: from, to.
+    copied: Vec<(usize, usize)>,
+    /// The plane of cells that fire.
+    fires: Vec<Vector>,
+}
+
+/// Memory for a run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Frame {
+    now: Vec<Vector>,
+    next: Vec<Vector>,
+    /// The geometry and the number of planes that the extra planes were filled for.
+    filled: Option<(Geometry, usize)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Geometry {
+    samples: usize,
+    height: usize,
+    width: usize,
+    boundary: Boundary,
+}
+
+impl Geometry {
+    /// Vectors of a row.
+    fn stride(&self) -> usize {
+        (self.width + 2).div_ceil(Vector::WORDS)
+    }
+
+    /// Rows of all boards with their margins.
+    fn rows(&self) -> usize {
+        self.samples * (self.height + 2)
+    }
+
+    /// Vectors of a plane: one before the rows and one behind them.
+    fn plane(&self) -> usize {
+        2 + self.rows() * self.stride()
+    }
+
+    /// The vectors of a row in a plane, from the word of margin on.
+    fn row(&self, row: usize) -> Range<usize> {
+        let start = 1 + row * self.stride();
+        start..start + self.stride()
+    }
+
+    /// The rows of cells of a board.
+    fn cells(&self, sample: usize) -> Range<usize> {
+        let first = sample * (self.height + 2) + 1;
+        first..first + self.height
+    }
+
+    /// A plane of a grid, every bit spread over a word.
+    fn spread(&self, bit: impl Fn(usize, usize, usize) -> bool) -> Vec<Vector> {
+        let mut plane = vec![Vector::ZERO; self.plane()];
+        for sample in 0..self.samples {
+            for (y, row) in self.cells(sample).enumerate() {
+                let row = &mut plane[self.row(row)];
+                for x in (0..self.width).filter(|&x| bit(sample, y, x)) {
+                    row[(x + 1) / Vector::WORDS].0[(x + 1) % Vector::WORDS] = u64::MAX;
+                }
+            }
+        }
+        self.set_margin(&mut plane);
+        plane
+    }
+
+    /// Makes the margin what lies beyond the edges.
+    fn set_margin(&self, plane: &mut [Vector]) {
+        let torus = self.boundary == Boundary::Torus;
+        for sample in 0..self.samples {
+            let cells = self.cells(sample);
+            for row in cells.clone() {
+                let row = &mut plane[self.row(row)];
+                let word = |row: &[Vector], at: usize| row[at / Vector::WORDS].0[at % Vector::WORDS];
+                let (left, right) = if torus { (word(row, self.width), word(row, 1)) } else { (0, 0) };
+                row[0].0[0] = left;
+                let end = self.width + 1;
+                row[end / Vector::WORDS].0[end % Vector::WORDS] = right;
+            }
+            if torus {
+                plane.copy_within(self.row(cells.end - 1), self.row(cells.start - 1).start);
+                plane.copy_within(self.row(cells.start), self.row(cells.end).start);
+            }
+        }
+    }
+}
+
+impl Boards {
+    /// Lays out boards.
+    pub fn new(task: &Task<'_>) -> Result<Boards, GridError> {
+        let Task { start, target, boundary, .. } = *task;
+        start.difference(target, 0)?;
+        if let Some(mask) = task.fires.iter().find(|mask| mask.len() != start.words_per_sample()) {
+            return Err(GridError::Mask { mask: mask.len(), sample: start.words_per_sample() });
+        }
+        let geometry =
+            Geometry { samples: start.samples(), height: start.height(), width: start.width(), boundary };
+        let planes = |grid: &Grid| {
+            let plane = |channel| geometry.spread(|sample, y, x| grid.get(sample, channel, y, x));
+            (0..grid.channels()).flat_map(plane).collect::<Vec<Vector>>()
+        };
+        let start_planes = planes(start);
+        let steps = (0..task.steps + task.stay).map(|step| {
+            let bit = |y: usize, x: usize| {
+                let cell = y * geometry.width + x;
+                task.fires[step % task.fires.len()][cell / 64] >> (cell % 64) & 1 == 1
+            };
+            let fires = if task.fires.is_empty() { Vec::new() } else { geometry.spread(|_, y, x| bit(y, x)) };
+            Step { fires, ..Step::default() }
+        });
+        let mut boards = Boards {
+            geometry,
+            observed: target.channels(),
+            steps: steps.collect(),
+            start: start_planes,
+            target: planes(target),
+            due: task.steps,
+        };
+        boards.find_equal_rows();
+        Ok(boards)
+    }
+
+    /// The channels that have a target.
+    pub(super) fn observed(&self) -> usize {
+        self.observed
+    }
+
+    pub(super) fn is_asynchronous(&self) -> bool {
+        self.steps.first().is_some_and(|step| !step.fires.is_empty())
+    }
+
+    /// Decides which rows are computed in each step.
+    fn find_equal_rows(&mut self) {
+        let geometry = self.geometry;
+        // Rows of one class are equal. The margin of a board without neighbours has class 0.
+        let mut classes = vec![0u32; geometry.rows()];
+        let mut known: FxHashMap<Vec<u64>, u32> = FxHashMap::default();
+        for sample in 0..geometry.samples {
+            for row in geometry.cells(sample) {
+                let planes = self.start.chunks_exact(geometry.plane());
+                let content = planes.flat_map(|plane| &plane[geometry.row(row)]).flat_map(|v| v.0).collect();
+                let next = known.len() as u32 + 1;
+                classes[row] = *known.entry(content).or_insert(next);
+            }
+        }
+        let asynchronous = self.is_asynchronous();
+        for step in &mut self.steps {
+            let mut known: FxHashMap<[u32; 3], usize> = FxHashMap::default();
+            let mut after = vec![0u32; geometry.rows()];
+            for sample in 0..geometry.samples {
+                let cells = geometry.cells(sample);
+                let class = |row: usize| match geometry.boundary {
+                    Boundary::Torus if row + 1 == cells.start => classes[cells.end - 1],
+                    Boundary::Torus if row == cells.end => classes[cells.start],
+                    _ => classes[row],
+                };
+                for row in cells.clone() {
+                    let key = [class(row - 1), class(row), class(row + 1)];
+                    let first = if asynchronous { row } else { *known.entry(key).or_insert(row) };
+                    after[row] = first as u32;
+                    match step.computed.last_mut() {
+                        _ if first != row => step.copied.push((first, row)),
+                        Some(range) if range.end == row => range.end += 1,
+                        _ => step.computed.push(row..row + 1),
+                    }
+                }
+            }
+            classes = after;
+        }
+    }
+
+    /// Where the program of a rule finds its inputs and puts the new bits of channels.
+    pub(super) fn layout(&self, channels: usize, computed: &[usize]) -> Layout {
+        let (plane, stride) = (self.geometry.plane() * Vector::WORDS, self.geometry.stride() * Vector::WORDS);
+        // A run begins with the row above the first one that is computed, less a vector.
+        let neighbour =
+            |channel: usize, n: usize| channel * plane + Vector::WORDS + n / 3 * stride + n % 3 - 1;
+        let cells = (0..channels).flat_map(|channel| (0..NEIGHBOURS).map(move |n| neighbour(channel, n)));
+        let extra = (0..EXTRA_PLANES).map(|i| neighbour(channels + i, 4));
+        let outputs = computed.iter().map(|channel| channel * plane + Vector::WORDS);
+        Layout {
+            inputs: cells.chain(extra).map(|word| word as u32).collect(),
+            outputs: outputs.map(|word| word as u32).collect(),
+        }
+    }
+
+    /// Runs a program and counts wrong bits.
+    pub(super) fn run(&self, program: &Program, frame: &mut Frame, scratch: &mut Vec<Vector>) -> Wrong {
+        let plane = self.geometry.plane();
+        let channels = self.start.len() / plane;
+        self.prepare(channels, frame);
+        for &channel in &program.channels {
+            let planes = channel * plane..(channel + 1) * plane;
+            frame.now[planes.clone()].copy_from_slice(&self.start[planes.clone()]);
+            // What is not written by a step: the margin.
+            frame.next[planes.clone()].fill(Vector::ZERO);
+        }
+        let mut counters = Counters::new();
+        for (index, step) in self.steps.iter().enumerate() {
+            self.step(program, step, channels, frame, scratch);
+            if index + 1 == self.due || index + 1 == self.steps.len() {
+                self.count(&frame.now, &mut counters);
+            }
+        }
+        counters.counts()
+    }
+
+    /// Makes room, and fills the planes that hold no channel.
+    fn prepare(&self, channels: usize, frame: &mut Frame) {
+        let plane = self.geometry.plane();
+        if frame.filled == Some((self.geometry, channels)) {
+            return;
+        }
+        for planes in [&mut frame.now, &mut frame.next] {
+            planes.clear();
+            planes.resize((channels + EXTRA_PLANES) * plane, Vector::ZERO);
+            for (i, word) in patterns().into_iter().enumerate() {
+                planes[(channels + i) * plane..][..plane].fill(Vector([word; Vector::WORDS]));
+            }
+        }
+        frame.filled = Some((self.geometry, channels));
+    }
+
+    fn step(
+        &self,
+        program: &Program,
+        step: &Step,
+        channels: usize,
+        frame: &mut Frame,
+        scratch: &mut Vec<Vector>,
+    ) {
+        let (plane, stride) = (self.geometry.plane(), self.geometry.stride());
+        if !step.fires.is_empty() {
+            frame.now[(channels + FIRE_PLANE) * plane..][..plane].copy_from_slice(&step.fires);
+        }
+        for rows in &step.computed {
+            let source = &frame.now[(rows.start - 1) * stride..];
+            let target = &mut frame.next[rows.start * stride..];
+            program.compiled.run(source, target, rows.len() * stride, scratch);
+        }
+        for &channel in &program.channels {
+            let plane = &mut frame.next[channel * plane..][..plane];
+            for &(from, to) in &step.copied {
+                plane.copy_within(self.geometry.row(from), self.geometry.row(to).start);
+            }
+            self.geometry.set_margin(plane);
+        }
+        std::mem::swap(&mut frame.now, &mut frame.next);
+    }
+
+    fn count(&self, now: &[Vector], counters: &mut Counters) {
+        let plane = self.geometry.plane();
+        for (target, now) in self.target.chunks_exact(plane).zip(now.chunks_exact(plane)) {
+            for sample in 0..self.geometry.samples {
+                for row in self.geometry.cells(sample) {
+                    let vectors = target[self.geometry.row(row)].iter().zip(&now[self.geometry.row(row)]);
+                    let words = vectors.flat_map(|(target, now)| target.zip(*now, |a, b| a ^ b).0);
+                    words.skip(1).take(self.geometry.width).for_each(|wrong| counters.add(wrong));
+                }
+            }
+        }
+    }
+}

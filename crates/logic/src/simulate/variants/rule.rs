@@ -1,0 +1,58 @@
+//! A rule whose gates can be changed, and where to change them for a trial.
+
+use crate::automaton::{Automaton, NEIGHBOURS};
+use crate::circuit::Node;
+
+/// The rule of an automaton, open to changes. Signals are numbered as in a [`crate::Circuit`]: the inputs, nine of each
+/// channel, then the nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub(super) channels: usize,
+    pub(super) nodes: Vec<Node>,
+    pub(super) outputs: Vec<u32>,
+}
+
+/// A node that a trial changes: its gate to each of the sixteen, and its operands to these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The trial.
+    pub trial: usize,
+    /// The node.
+    pub node: usize,
+    /// The signal of its first operand in the trial.
+    pub a: u32,
+    /// The signal of its second operand in the trial.
+    pub b: u32,
+}
+
+impl Rule {
+    /// The rule of an automaton.
+    pub fn new(automaton: &Automaton) -> Rule {
+        let circuit = &automaton.circuit;
+        Rule {
+            channels: automaton.channels,
+            nodes: circuit.nodes().to_vec(),
+            outputs: circuit.outputs().to_vec(),
+        }
+    }
+
+    /// The inputs.
+    pub fn inputs(&self) -> usize {
+        self.channels * NEIGHBOURS
+    }
+
+    /// The nodes.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Replaces a node. Its operands must be signals before it, or the change is not made and the answer is `false`.
+    pub fn set(&mut self, node: usize, new: Node) -> bool {
+        let before = (self.inputs() + node) as u32;
+        let fits = node < self.nodes.len() && new.a < before && new.b < before;
+        if fits {
+            self.nodes[node] = new;
+        }
+        fits
+    }
+}
