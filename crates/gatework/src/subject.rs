@@ -73,7 +73,7 @@ impl Subject {
             return Err(Usage(message).into());
         }
         let model = read_model(&file)?;
-        if model.shape != loaded.experiment.model_shape() {
+        if !loaded.experiment.has_model_of(&model.shape) {
             let message =
                 format!("{} belongs to another experiment than {}", file.display(), experiment.display());
             return Err(Usage(message).into());

@@ -20,6 +20,8 @@ pub enum Purpose {
     CheckFire = 5,
     /// Damage done to boards in evaluations.
     Damage = 6,
+    /// Moves of a search.
+    Search = 7,
 }
 
 /// A sequence of random numbers.

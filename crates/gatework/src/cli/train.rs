@@ -91,7 +91,7 @@ impl Train {
         let options = self.options(&loaded.experiment, &folder);
         let all_seeds = !options.until_success;
         let mut attempts = {
-            let progress = Progress::new(loaded.experiment.training.updates);
+            let progress = Progress::new(loaded.experiment.updates());
             let make = |seed| AutomatonTask::new(&loaded, seed);
             train::run(&options, make, &progress, &stop)?
         };
@@ -154,7 +154,7 @@ impl Train {
 pub fn settings(experiment: &Experiment) -> Settings {
     let training = &experiment.training;
     Settings {
-        updates: training.updates,
+        updates: experiment.updates(),
         rate: training.rate(),
         optimizer: training.optimizer(),
         clip: Some(training.clip()),
@@ -223,8 +223,14 @@ impl Report<'_> {
     fn write(&self, all_seeds: bool) -> anyhow::Result<serde_json::Value> {
         let (kept, best) = self.kept()?;
         let experiment = &self.loaded.experiment;
-        let mut model = Model::new(&experiment.model_shape(), kept.seed)?;
-        model.params.values.copy_from_slice(&best.values);
+        let model = match &best.finished {
+            Some(model) => Model::from_bytes(model)?,
+            None => {
+                let mut model = Model::new(&experiment.model_shape(), kept.seed)?;
+                model.params.values.copy_from_slice(&best.values);
+                model
+            }
+        };
         let automaton = model.harden();
         let observed = self.loaded.target.channels();
         let gates = model.gate_counts(observed);

@@ -37,6 +37,11 @@ impl Start {
         }
     }
 
+    /// True if every roll-out starts from the same board, with the same bits in all channels.
+    pub fn starts_alike(&self) -> bool {
+        matches!(self, Start::Seed | Start::Zeros)
+    }
+
     /// Checks that boards can be read and fit a grid of this height and width; the error begins with their name.
     pub fn check(&self, [height, width]: [usize; 2], channels: usize) -> Result<(), String> {
         let Start::Boards { boards } = self else { return Ok(()) };

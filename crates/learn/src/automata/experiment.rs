@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::board::{Start, Target, TargetSpec};
 use super::evaluate::Protocol;
 use super::model::{FirstLayer, ModelShape};
+use super::search;
 use crate::files;
 use crate::gates::Wiring;
 use crate::optim::{Clip, Optimizer};
@@ -85,6 +86,9 @@ pub struct Experiment {
     pub target: TargetSpec,
     /// How it is trained.
     pub training: Training,
+    /// How the circuit is searched for after training, with the recipe `search`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<search::Settings>,
     /// How the result is judged.
     #[serde(default, rename = "evaluate", skip_serializing_if = "Vec::is_empty")]
     pub protocols: Vec<Protocol>,
@@ -145,20 +149,24 @@ pub struct Update {
 pub enum Recipe {
     /// That of the paper: AdamW with betas .9 and .99 and weight decay .01, gradient elements cut at 100.
     Paper,
+    /// That of the paper for a while, then a discrete search: the `[search]` table.
+    Search,
 }
 
 impl Recipe {
     /// The optimiser of an experiment that names none.
     fn optimizer(self) -> Optimizer {
         match self {
-            Recipe::Paper => Optimizer::Adamw { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 1e-2 },
+            Recipe::Paper | Recipe::Search => {
+                Optimizer::Adamw { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 1e-2 }
+            }
         }
     }
 
     /// The limit of the gradient of an experiment that names none.
     fn clip(self) -> Clip {
         match self {
-            Recipe::Paper => Clip::Value(100.0),
+            Recipe::Paper | Recipe::Search => Clip::Value(100.0),
         }
     }
 }
@@ -301,6 +309,23 @@ impl Experiment {
             update: self.update.layers.clone(),
             wiring: self.update.wiring,
         }
+    }
+
+    /// Whether a model of this shape can be its result. A search may have made it larger.
+    pub fn has_model_of(&self, shape: &ModelShape) -> bool {
+        let own = self.model_shape();
+        let as_large = ModelShape { update: own.update.clone(), kernels: own.kernels, ..shape.clone() };
+        *shape == own || self.search().is_some() && as_large == own
+    }
+
+    /// The search after training, if there is one.
+    pub fn search(&self) -> Option<&search::Settings> {
+        self.search.as_ref().filter(|_| self.training.recipe == Recipe::Search)
+    }
+
+    /// Updates of a seed at most.
+    pub fn updates(&self) -> u64 {
+        self.search().map_or(self.training.updates, |search| search.after.min(self.training.updates))
     }
 
     /// The experiment as TOML.

@@ -20,4 +20,5 @@ pub mod hard;
 pub mod model;
 pub mod naive;
 pub mod rollout;
+pub mod search;
 pub mod task;

@@ -1,6 +1,7 @@
 //! A soft automaton: its shape, its wires and its logits.
 
 use gatework_engine::kernel::gates::{FUNCTIONS, Layer, Wires};
+use gatework_logic::automaton::CENTRE;
 use gatework_logic::circuit::MAX_SIGNALS;
 use gatework_logic::{Automaton, Boundary, Circuit, Gate, Node};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
@@ -193,26 +194,40 @@ impl Model {
         gates::arg_max(&self.params.values).into_iter().map(gate).collect()
     }
 
+    /// The signals of the hard circuit that the update reads: the centre of each channel, then what is perceived.
+    pub fn update_rows(&self) -> Vec<u32> {
+        let (channels, kernels, outputs) = (self.shape.channels, self.shape.kernels, self.perceive.outputs());
+        let mut rows: Vec<u32> = (0..channels).map(|c| (c * NEIGHBOURS + CENTRE) as u32).collect();
+        for channel in 0..channels {
+            let end = channels * NEIGHBOURS + (channel + 1) * self.perceive_gates();
+            let output = |k: usize, s: usize| (end - (kernels - k) * outputs + s) as u32;
+            rows.extend((0..outputs).flat_map(|s| (0..kernels).map(move |k| output(k, s))));
+        }
+        rows
+    }
+
     /// The automaton that the most likely functions make.
     pub fn harden(&self) -> Automaton {
         let functions = self.functions();
-        let (kernels, channels) = (self.shape.kernels, self.shape.channels);
+        let channels = self.shape.channels;
         let inputs = channels * NEIGHBOURS;
         let mut nodes: Vec<Node> = Vec::with_capacity(self.gates_per_cell());
-        // What the update reads: the centre of each channel, then the perception.
-        let mut rows: Vec<u32> = (0..channels).map(|c| (c * NEIGHBOURS + 4) as u32).collect();
         let perception = self.merged_perception();
         for channel in 0..channels {
             let patch = (0..NEIGHBOURS).map(|n| (channel * NEIGHBOURS + n) as u32).collect();
-            let outputs = append(&perception, &functions, patch, inputs, &mut nodes);
-            for s in 0..self.perceive.outputs() {
-                rows.extend((0..kernels).map(|k| outputs[k * self.perceive.outputs() + s]));
-            }
+            append(&perception, &functions, patch, inputs, &mut nodes);
         }
+        let rows = self.update_rows();
         let outputs = append(&self.update, &functions[self.perceive_gates()..], rows, inputs, &mut nodes);
         let circuit =
             Circuit::new(inputs, nodes, outputs).expect("wires were checked when the model was made");
         Automaton { channels, boundary: self.shape.boundary, circuit }
+    }
+
+    /// The learned gate that a node of the hard circuit is an instance of.
+    pub fn gate_of_node(&self, node: usize) -> usize {
+        let (perceive, instances) = (self.perceive_gates(), self.perceive_gates() * self.shape.channels);
+        if node < instances { node % perceive } else { node - instances + perceive }
     }
 
     /// Counts the learned gates. A kernel's gate counts once, however many channels it is applied to.
@@ -231,12 +246,9 @@ impl Model {
                 node.dependencies().for_each(|signal| needed[signal as usize] = true);
             }
         }
-        // Which learned gate a node is an instance of.
-        let (perceive, instances) = (self.perceive_gates(), self.perceive_gates() * self.shape.channels);
         let mut reachable = vec![false; functions.len()];
         for (i, needed) in needed[circuit.inputs()..].iter().enumerate() {
-            let gate = if i < instances { i % perceive } else { i - instances + perceive };
-            reachable[gate] |= needed;
+            reachable[self.gate_of_node(i)] |= needed;
         }
         let active = |i: &usize| !functions[*i].is_wire();
         GateCounts {

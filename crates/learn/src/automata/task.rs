@@ -10,9 +10,10 @@ use super::experiment::{self, Experiment, Loaded};
 use super::hard::{Conditions, HardRun, fill_mask};
 use super::model::Model;
 use super::rollout::{Boards, Goal, Rollout, Times};
+use super::search::Search;
 use crate::params::Params;
 use crate::random::{Purpose, Random};
-use crate::train::{Losses, Task, TaskError};
+use crate::train::{Finished, Losses, Task, TaskError};
 
 /// Start states are all checked, not drawn, if there are so few of them: those of 12 bits.
 const FEW_BITS: usize = 12;
@@ -202,9 +203,30 @@ impl Task for AutomatonTask {
     }
 
     fn passes(&mut self, update: u64) -> Result<bool, TaskError> {
+        self.grows_right(&self.model.harden(), update)
+    }
+
+    fn finish(&mut self, best: &[f32], stop: &dyn Fn() -> bool) -> Result<Option<Finished>, TaskError> {
+        let Some(settings) = self.loaded.experiment.search() else { return Ok(None) };
+        let mut model = self.model.clone();
+        model.params.values.copy_from_slice(best);
+        let search = Search { loaded: &self.loaded, settings, seed: self.seed };
+        // Checks of training have the numbers of updates.
+        let check = |automaton: &Automaton, number| self.grows_right(automaton, u64::MAX - number);
+        let found = search.run(&model, &check, stop)?;
+        Ok(found.map(|found| Finished {
+            hard: f64::from(found.wrong),
+            passes: found.passes,
+            model: found.model.to_bytes(),
+        }))
+    }
+}
+
+impl AutomatonTask {
+    /// Whether an automaton makes of fresh start states what it should; `number` says which ones are drawn.
+    fn grows_right(&self, automaton: &Automaton, number: u64) -> Result<bool, TaskError> {
         let experiment = &self.loaded.experiment;
-        let mut random = Random::new(self.seed, Purpose::Check, update);
-        let automaton = self.model.harden();
+        let mut random = Random::new(self.seed, Purpose::Check, number);
         // Boards share the cells that fire in a step, so each asynchronous board makes a run of its own.
         let (runs, boards) = match (experiment.automaton.fire_rate, &experiment.start) {
             (Some(_), _) => (experiment.training.checks, 1),
@@ -213,7 +235,7 @@ impl Task for AutomatonTask {
         };
         for _ in 0..runs {
             let boards = check_boards(experiment, boards, &mut random)?;
-            if !grows_right(&self.loaded, &automaton, boards, random.word())? {
+            if !grows_right(&self.loaded, automaton, boards, random.word())? {
                 return Ok(false);
             }
         }

@@ -38,6 +38,8 @@ pub struct Best {
     pub losses: Losses,
     /// The parameters.
     pub values: Vec<f32>,
+    /// What the task made of them after the last update, if that is better; the losses are then those of it.
+    pub finished: Option<Vec<u8>>,
 }
 
 /// How an attempt stands.
@@ -116,6 +118,18 @@ impl Attempt {
         Ok(())
     }
 
+    /// Takes note of what the task made of its best parameters after the last update.
+    pub(super) fn finish(&mut self, finished: super::Finished) {
+        let Some(best) = &mut self.best else { return };
+        if finished.passes || finished.hard < best.losses.hard {
+            best.losses.hard = finished.hard;
+            best.finished = Some(finished.model);
+        }
+        if finished.passes {
+            self.outcome = Outcome::Succeeded;
+        }
+    }
+
     /// True if the updates that are left are too few for a success, whatever they bring; or if three quarters of them
     /// are gone and the soft loss is still above a quarter of what it was at first. That is a bet, not a proof: the
     /// updates that it saves are worth more to the next seed.
@@ -160,7 +174,8 @@ impl Attempt {
         if self.best.as_ref().is_some_and(|best| losses.hard > best.losses.hard) {
             return None;
         }
-        let best = self.best.get_or_insert_with(|| Best { update, losses, values: Vec::new() });
+        let best =
+            self.best.get_or_insert_with(|| Best { update, losses, values: Vec::new(), finished: None });
         (best.update, best.losses) = (update, losses);
         Some(&mut best.values)
     }

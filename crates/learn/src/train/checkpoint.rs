@@ -35,6 +35,9 @@ struct State {
     optimizer_step: u64,
     outcome: Outcome,
     seconds: f64,
+    /// The hard loss of what the task made of its best parameters, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    finished: Option<f64>,
 }
 
 impl Attempt {
@@ -46,6 +49,7 @@ impl Attempt {
             optimizer_step: self.optimizer.step,
             outcome: self.outcome,
             seconds: self.seconds,
+            finished: best.and_then(|best| best.finished.as_ref().map(|_| best.losses.hard)),
         };
         let state = serde_json::to_string(&state).expect("numbers and names");
         let floats = |values: &[f32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
@@ -57,6 +61,7 @@ impl Attempt {
             ("first", Dtype::F32, floats(&self.optimizer.first)),
             ("second", Dtype::F32, floats(&self.optimizer.second)),
             ("best", Dtype::F32, best.map_or_else(Vec::new, |best| floats(&best.values))),
+            ("finished", Dtype::U8, best.and_then(|best| best.finished.clone()).unwrap_or_default()),
             ("soft", Dtype::F64, losses(|m| m.soft)),
             ("hard", Dtype::F64, losses(|m| m.hard)),
         ];
@@ -118,6 +123,9 @@ impl Attempt {
         if values.len() != n || !soft.is_empty() && best.len() != n {
             return Err(format!("it has {} parameters, but this experiment has {n}", values.len()));
         }
+        if state.finished.is_some_and(|hard| !(hard >= 0.0)) {
+            return Err("the loss of its finished model is no number".into());
+        }
         if soft.len() != hard.len() || soft.iter().chain(&hard).any(|loss| !loss.is_finite()) {
             return Err(format!("its losses are not numbers of {} updates", soft.len()));
         }
@@ -134,6 +142,10 @@ impl Attempt {
         }
         if let Some(at_best) = &mut attempt.best {
             at_best.values = best;
+            if let Some(hard) = state.finished {
+                at_best.losses.hard = hard;
+                at_best.finished = Some(tensor("finished", Dtype::U8)?.to_vec());
+            }
         }
         Ok(Attempt { outcome: state.outcome, seconds: state.seconds, optimizer, ..attempt })
     }

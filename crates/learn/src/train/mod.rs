@@ -32,6 +32,24 @@ pub trait Task {
 
     /// A thorough check of the present parameters on data that training has not seen, drawn anew for every update.
     fn passes(&mut self, update: u64) -> Result<bool, TaskError>;
+
+    /// What is left to do when the updates are used up, from the best parameters on. `None` if there is nothing to do,
+    /// or if `stop` said to leave it; it is then done from the start when training goes on.
+    fn finish(&mut self, best: &[f32], stop: &dyn Fn() -> bool) -> Result<Option<Finished>, TaskError> {
+        let _ = (best, stop);
+        Ok(None)
+    }
+}
+
+/// What became of a task after its last update.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finished {
+    /// The loss of the discrete result.
+    pub hard: f64,
+    /// Whether it passes the thorough check.
+    pub passes: bool,
+    /// The result as the task stores it; parameters alone may not describe it any more.
+    pub model: Vec<u8>,
 }
 
 /// The losses of one update.

@@ -126,6 +126,11 @@ fn attempt<T: Task>(
     let before = attempt.seconds;
     let (begin, mut saved) = (Instant::now(), Instant::now());
     while attempt.outcome == Outcome::Running && !pointless() {
+        if attempt.update >= options.settings.updates {
+            // Stopped between its last update and its end.
+            attempt.outcome = Outcome::Exhausted;
+            break;
+        }
         attempt.advance(&mut task, &options.settings)?;
         if another && attempt.is_hopeless(&options.settings) {
             attempt.outcome = Outcome::Exhausted;
@@ -136,6 +141,18 @@ fn attempt<T: Task>(
             attempt.save(&task, path)?;
             saved = Instant::now();
         }
+    }
+    if attempt.outcome == Outcome::Exhausted
+        && let Some(best) = attempt.best.as_ref().filter(|best| best.finished.is_none())
+    {
+        let finished =
+            task.finish(&best.values, pointless).map_err(|source| TrainError::Task { seed, source })?;
+        match finished {
+            Some(finished) => attempt.finish(finished),
+            None if pointless() => attempt.outcome = Outcome::Running,
+            None => {}
+        }
+        attempt.seconds = before + begin.elapsed().as_secs_f64();
     }
     if let Some(path) = &path {
         attempt.save(&task, path)?;

@@ -107,6 +107,19 @@ impl Compiled {
         Compiled { backend, extents: Extents::of(layout) }
     }
 
+    /// As [`Compiled::new`] by native code, in the memory of a program that is not needed any more.
+    pub fn in_place_of(old: Option<Compiled>, program: &Straight, layout: &Layout) -> Compiled {
+        let old = old.and_then(|old| match old.backend {
+            Backend::Native(native) => Some(native),
+            Backend::Portable(_) => None,
+        });
+        let backend = match Native::in_place_of(old, program, layout) {
+            Some(native) => Backend::Native(native),
+            None => Backend::Portable(Portable::new(program, layout)),
+        };
+        Compiled { backend, extents: Extents::of(layout) }
+    }
+
     /// Whether this is native code.
     pub fn is_native(&self) -> bool {
         matches!(self.backend, Backend::Native(_))

@@ -36,6 +36,10 @@ mod elsewhere {
             None
         }
 
+        pub fn in_place_of(_: Option<Native>, _: &Straight, _: &Layout) -> Option<Native> {
+            None
+        }
+
         pub fn run(&self, _: &[Vector], _: &mut [Vector], _: usize, _: &mut Vec<Vector>) {
             match *self {}
         }

@@ -23,12 +23,21 @@ pub(in crate::simulate) struct Native {
 impl Native {
     /// Generates the code, where the machine has AVX2 and the system allows it.
     pub fn new(program: &Straight, layout: &Layout) -> Option<Native> {
+        Native::in_place_of(None, program, layout)
+    }
+
+    /// Generates the code in the memory of other code that is not needed any more, if it fits there.
+    pub fn in_place_of(old: Option<Native>, program: &Straight, layout: &Layout) -> Option<Native> {
         if !std::is_x86_feature_detected!("avx2") {
             return None;
         }
         let Generated { code, scratch } = generate(program, layout)?;
-        let mut memory = MmapMut::map_anon(code.len()).ok()?;
-        memory.copy_from_slice(&code);
+        let old = old.and_then(|old| Arc::try_unwrap(old.code).ok()).filter(|old| old.len() >= code.len());
+        let mut memory = match old {
+            Some(old) => old.make_mut().ok()?,
+            None => MmapMut::map_anon(code.len()).ok()?,
+        };
+        memory[..code.len()].copy_from_slice(&code);
         Some(Native { code: Arc::new(memory.make_exec().ok()?), scratch, extents: Extents::of(layout) })
     }
 

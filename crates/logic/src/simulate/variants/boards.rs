@@ -1,17 +1,17 @@
-//! Boards for many automata at once: a word for each cell, with a margin around every board, so that a neighbour of a
+//! Boards for many automata at once: a few words for each cell, with a margin around every board, so that a neighbour of a
 //! run of cells is the same run a little further on.
 //!
 //! ```text
 //! a plane:  a vector of nothing, the rows of the first board with a row of margin above and below, the next board, ...
-//! a row:    one word of margin, the cells, one word of margin, nothing up to a whole vector
+//! a row:    a cell of margin, the cells, a cell of margin, nothing up to a whole vector
 //! ```
 //!
 //! Rows that must be equal because they and their neighbours always were are computed once and copied. A board that
 //! begins with a single seed has many of them in its first steps.
 
-use super::Wrong;
 use super::count::Counters;
 use super::program::{EXTRA_PLANES, FIRE_PLANE, Program, patterns};
+use super::{CELL, Wrong};
 use crate::automaton::{Boundary, NEIGHBOURS};
 use crate::grid::{Grid, GridError};
 use crate::simulate::compiled::{Layout, Vector};
@@ -80,7 +80,7 @@ struct Geometry {
 impl Geometry {
     /// Vectors of a row.
     fn stride(&self) -> usize {
-        (self.width + 2).div_ceil(Vector::WORDS)
+        ((self.width + 2) * CELL).div_ceil(Vector::WORDS)
     }
 
     /// Rows of all boards with their margins.
@@ -105,14 +105,14 @@ impl Geometry {
         first..first + self.height
     }
 
-    /// A plane of a grid, every bit spread over a word.
+    /// A plane of a grid, every bit spread over a cell.
     fn spread(&self, bit: impl Fn(usize, usize, usize) -> bool) -> Vec<Vector> {
         let mut plane = vec![Vector::ZERO; self.plane()];
         for sample in 0..self.samples {
             for (y, row) in self.cells(sample).enumerate() {
                 let row = &mut plane[self.row(row)];
                 for x in (0..self.width).filter(|&x| bit(sample, y, x)) {
-                    row[(x + 1) / Vector::WORDS].0[(x + 1) % Vector::WORDS] = u64::MAX;
+                    set_cell(row, x + 1, [u64::MAX; CELL]);
                 }
             }
         }
@@ -127,17 +127,28 @@ impl Geometry {
             let cells = self.cells(sample);
             for row in cells.clone() {
                 let row = &mut plane[self.row(row)];
-                let word = |row: &[Vector], at: usize| row[at / Vector::WORDS].0[at % Vector::WORDS];
-                let (left, right) = if torus { (word(row, self.width), word(row, 1)) } else { (0, 0) };
-                row[0].0[0] = left;
-                let end = self.width + 1;
-                row[end / Vector::WORDS].0[end % Vector::WORDS] = right;
+                let outside = [0; CELL];
+                let (left, right) =
+                    if torus { (cell(row, self.width), cell(row, 1)) } else { (outside, outside) };
+                set_cell(row, 0, left);
+                set_cell(row, self.width + 1, right);
             }
             if torus {
                 plane.copy_within(self.row(cells.end - 1), self.row(cells.start - 1).start);
                 plane.copy_within(self.row(cells.start), self.row(cells.end).start);
             }
         }
+    }
+}
+
+/// A cell of a row, the margin being the first.
+fn cell(row: &[Vector], at: usize) -> [u64; CELL] {
+    std::array::from_fn(|i| row[(at * CELL + i) / Vector::WORDS].0[(at * CELL + i) % Vector::WORDS])
+}
+
+fn set_cell(row: &mut [Vector], at: usize, words: [u64; CELL]) {
+    for (i, word) in words.into_iter().enumerate() {
+        row[(at * CELL + i) / Vector::WORDS].0[(at * CELL + i) % Vector::WORDS] = word;
     }
 }
 
@@ -230,7 +241,7 @@ impl Boards {
         let (plane, stride) = (self.geometry.plane() * Vector::WORDS, self.geometry.stride() * Vector::WORDS);
         // A run begins with the row above the first one that is computed, less a vector.
         let neighbour =
-            |channel: usize, n: usize| channel * plane + Vector::WORDS + n / 3 * stride + n % 3 - 1;
+            |channel: usize, n: usize| channel * plane + Vector::WORDS + n / 3 * stride + n % 3 * CELL - CELL;
         let cells = (0..channels).flat_map(|channel| (0..NEIGHBOURS).map(move |n| neighbour(channel, n)));
         let extra = (0..EXTRA_PLANES).map(|i| neighbour(channels + i, 4));
         let outputs = computed.iter().map(|channel| channel * plane + Vector::WORDS);
@@ -247,9 +258,7 @@ impl Boards {
         self.prepare(channels, frame);
         for &channel in &program.channels {
             let planes = channel * plane..(channel + 1) * plane;
-            frame.now[planes.clone()].copy_from_slice(&self.start[planes.clone()]);
-            // What is not written by a step: the margin.
-            frame.next[planes.clone()].fill(Vector::ZERO);
+            frame.now[planes.clone()].copy_from_slice(&self.start[planes]);
         }
         let mut counters = Counters::new();
         for (index, step) in self.steps.iter().enumerate() {
@@ -270,8 +279,9 @@ impl Boards {
         for planes in [&mut frame.now, &mut frame.next] {
             planes.clear();
             planes.resize((channels + EXTRA_PLANES) * plane, Vector::ZERO);
-            for (i, word) in patterns().into_iter().enumerate() {
-                planes[(channels + i) * plane..][..plane].fill(Vector([word; Vector::WORDS]));
+            for (i, cell) in patterns().into_iter().enumerate() {
+                let vector = Vector(std::array::from_fn(|i| cell[i % CELL]));
+                planes[(channels + i) * plane..][..plane].fill(vector);
             }
         }
         frame.filled = Some((self.geometry, channels));
@@ -311,7 +321,8 @@ impl Boards {
                 for row in self.geometry.cells(sample) {
                     let vectors = target[self.geometry.row(row)].iter().zip(&now[self.geometry.row(row)]);
                     let words = vectors.flat_map(|(target, now)| target.zip(*now, |a, b| a ^ b).0);
-                    words.skip(1).take(self.geometry.width).for_each(|wrong| counters.add(wrong));
+                    let cells = words.skip(CELL).take(self.geometry.width * CELL).enumerate();
+                    cells.for_each(|(i, wrong)| counters.add(i, wrong));
                 }
             }
         }

@@ -1,25 +1,25 @@
 //! Counting bits of equal places in many words.
 
-use super::{LANES, Wrong};
+use super::{CELL, LANES, Wrong};
 
 /// Binary digits of a count.
 const DIGITS: usize = 32;
 
-/// One counter for each of the 64 places of a word, written as binary digits: digit d of all counters is one word.
+/// One counter for each bit of a cell, written as binary digits: digit d of 64 counters is one word.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counters {
-    digits: [u64; DIGITS],
+    digits: [[u64; DIGITS]; CELL],
 }
 
 impl Counters {
     pub fn new() -> Counters {
-        Counters { digits: [0; DIGITS] }
+        Counters { digits: [[0; DIGITS]; CELL] }
     }
 
-    /// Adds 1 to the counters whose bit is set.
-    pub fn add(&mut self, word: u64) {
+    /// Adds 1 to the counters whose bit is set in a word of a cell.
+    pub fn add(&mut self, index: usize, word: u64) {
         let mut carry = word;
-        for digit in &mut self.digits {
+        for digit in &mut self.digits[index % CELL] {
             if carry == 0 {
                 return;
             }
@@ -29,7 +29,10 @@ impl Counters {
 
     /// The counts.
     pub fn counts(&self) -> Wrong {
-        let count = |lane: usize| (0..DIGITS).map(|d| ((self.digits[d] >> lane & 1) as u32) << d).sum();
+        let count = |lane: usize| {
+            let digits = self.digits[lane / 64].iter().enumerate();
+            digits.map(|(d, digit)| ((digit >> (lane % 64) & 1) as u32) << d).sum()
+        };
         let mut counts = [0; LANES];
         counts.iter_mut().enumerate().for_each(|(lane, n)| *n = count(lane));
         counts
@@ -42,11 +45,12 @@ mod tests {
 
     #[test]
     fn counters_count_the_bits_of_their_place() {
-        let words: Vec<u64> = crate::arbitrary::numbers().take(300).collect();
+        let words: Vec<u64> = crate::arbitrary::numbers().take(300 * CELL).collect();
         let mut counters = Counters::new();
-        words.iter().for_each(|&word| counters.add(word));
+        words.iter().enumerate().for_each(|(i, &word)| counters.add(i, word));
         for (lane, count) in counters.counts().into_iter().enumerate() {
-            let expected = words.iter().filter(|&word| word >> lane & 1 == 1).count();
+            let words = words.iter().skip(lane / 64).step_by(CELL);
+            let expected = words.filter(|&word| word >> (lane % 64) & 1 == 1).count();
             assert_eq!(count as usize, expected, "place {lane}");
         }
     }

@@ -1,8 +1,8 @@
 //! Many automata that differ in a few gates, run side by side.
 //!
 //! Whoever searches for a circuit wants to know what would become of a board if this gate had another function, or other
-//! operands. A *trial* answers that for all 16 functions of a gate at once: a cell is a word, and every bit of the
-//! word belongs to another automaton. Four trials of 16 functions each fill the 64 bits.
+//! operands. A *trial* answers that for all 16 functions of a gate at once: a cell is a few words, and every bit of the
+//! wordss belongs to another automaton. A few trials of 16 functions each fill the bits of a cell.
 //!
 //! | file | what is in it |
 //! |---|---|
@@ -20,8 +20,10 @@ pub use boards::{Boards, Task};
 pub use program::Variants;
 pub use rule::{Rule, Site};
 
-/// Automata that run side by side: the bits of a word.
-pub const LANES: usize = 64;
+/// Words of a cell. The more, the less it costs to compile a program, but the planes should stay in the cache.
+const CELL: usize = 2;
+/// Automata that run side by side: the bits of a cell.
+pub const LANES: usize = 64 * CELL;
 /// Functions of a gate.
 pub const FUNCTIONS: usize = 16;
 /// Trials that are run together.

@@ -6,12 +6,12 @@
 
 use super::boards::{Boards, Frame};
 use super::rule::{Rule, Site};
-use super::{FUNCTIONS, LANES, TRIALS, Wrong};
+use super::{CELL, FUNCTIONS, LANES, TRIALS, Wrong};
 use crate::automaton::NEIGHBOURS;
 use crate::circuit::Node;
 use crate::gate::Gate;
 use crate::simplify::Literal;
-use crate::simulate::compiled::{Compiled, Mode, Vector};
+use crate::simulate::compiled::{Compiled, Vector};
 use crate::simulate::straight::Builder;
 
 /// Planes beside the channels: four of truth tables, one for the bits of each trial, one for the cells that fire.
@@ -19,13 +19,14 @@ pub(super) const EXTRA_PLANES: usize = 4 + TRIALS + 1;
 const TRIAL_PLANE: usize = 4;
 pub(super) const FIRE_PLANE: usize = EXTRA_PLANES - 1;
 
-/// The words of the extra planes but the last.
-pub(super) fn patterns() -> [u64; EXTRA_PLANES - 1] {
-    let mut planes = [0; EXTRA_PLANES - 1];
+/// The cells of the extra planes but the last.
+pub(super) fn patterns() -> [[u64; CELL]; EXTRA_PLANES - 1] {
+    let mut planes = [[0; CELL]; EXTRA_PLANES - 1];
     for lane in 0..LANES {
         let (trial, function) = (lane / FUNCTIONS, lane % FUNCTIONS);
-        (0..4).filter(|row| function >> row & 1 == 1).for_each(|row| planes[row] |= 1 << lane);
-        planes[TRIAL_PLANE + trial] |= 1 << lane;
+        let mut set = |plane: usize| planes[plane][lane / 64] |= 1 << (lane % 64);
+        (0..4).filter(|row| function >> row & 1 == 1).for_each(&mut set);
+        set(TRIAL_PLANE + trial);
     }
     planes
 }
@@ -36,18 +37,18 @@ pub struct Variants {
     /// The literal of each signal, once it is known.
     literals: Vec<Option<Literal>>,
     /// The first site of each node, and the next site of each site.
-    first_site: Vec<u8>,
+    first_site: Vec<u32>,
     stack: Vec<u32>,
     visited: Vec<u32>,
     operations: usize,
     frame: Frame,
     scratch: Vec<Vector>,
+    /// The program of the last run, whose memory is used again.
+    old: Option<Compiled>,
 }
 
 /// No site.
-const NONE: u8 = u8::MAX;
-/// Sites of one evaluation at most.
-const MOST_SITES: usize = NONE as usize;
+const NONE: u32 = u32::MAX;
 
 impl Variants {
     /// Nothing has been run yet.
@@ -65,11 +66,13 @@ impl Variants {
         self.operations
     }
 
-    /// Wrong bits of the 64 automata on the boards: the rule with the changes of the trials. Sites that do not fit the
-    /// rule are left out, and so are those of trials beyond the fourth.
+    /// Wrong bits of all automata on the boards: the rule with the changes of the trials. Sites that do not fit the
+    /// rule are left out, and so are those of trials beyond [`TRIALS`].
     pub fn wrong(&mut self, rule: &Rule, sites: &[Site], boards: &Boards) -> Wrong {
-        let compiled = self.compile(rule, sites, boards);
-        boards.run(&compiled, &mut self.frame, &mut self.scratch)
+        let program = self.compile(rule, sites, boards);
+        let wrong = boards.run(&program, &mut self.frame, &mut self.scratch);
+        self.old = Some(program.compiled);
+        wrong
     }
 
     fn compile(&mut self, rule: &Rule, sites: &[Site], boards: &Boards) -> Program {
@@ -78,14 +81,14 @@ impl Variants {
             let before = (inputs + site.node) as u32;
             site.trial < TRIALS && site.node < rule.nodes.len() && site.a < before && site.b < before
         };
-        let sites: Vec<Site> = sites.iter().filter(fits).take(MOST_SITES).copied().collect();
+        let sites: Vec<Site> = sites.iter().filter(fits).copied().collect();
         self.literals.clear();
         self.literals.resize(inputs + rule.nodes.len(), None);
         self.first_site.clear();
         self.first_site.resize(rule.nodes.len(), NONE);
         let mut next_site = vec![NONE; sites.len()];
         for (i, site) in sites.iter().enumerate() {
-            next_site[i] = std::mem::replace(&mut self.first_site[site.node], i as u8);
+            next_site[i] = std::mem::replace(&mut self.first_site[site.node], i as u32);
         }
         self.visited.clear();
         let mut resolver = Resolver {
@@ -101,7 +104,7 @@ impl Variants {
         let straight = builder.finish(&outputs);
         self.operations = straight.operations();
         let layout = boards.layout(rule.channels, &channels);
-        Program { compiled: Compiled::new(&straight, &layout, Mode::Native), channels }
+        Program { compiled: Compiled::in_place_of(self.old.take(), &straight, &layout), channels }
     }
 }
 
@@ -116,7 +119,7 @@ pub(super) struct Program {
 struct Resolver<'a> {
     rule: &'a Rule,
     sites: &'a [Site],
-    next_site: &'a [u8],
+    next_site: &'a [u32],
     state: &'a mut Variants,
     builder: Builder,
     live: Vec<bool>,
@@ -193,10 +196,10 @@ impl Resolver<'_> {
         }
         let mut site = self.state.first_site[index];
         while site != NONE {
-            let Site { a, b, .. } = self.sites[usize::from(site)];
+            let Site { a, b, .. } = self.sites[site as usize];
             self.wait_for(a, stack);
             self.wait_for(b, stack);
-            site = self.next_site[usize::from(site)];
+            site = self.next_site[site as usize];
         }
         if stack.last() == Some(&signal) { self.node(index, node) } else { Literal::FALSE }
     }
@@ -213,8 +216,8 @@ impl Resolver<'_> {
         let mut value = self.builder.gate(node.gate, self.known(node.a), self.known(node.b));
         let mut site = self.state.first_site[index];
         while site != NONE {
-            value = self.choose(value, self.sites[usize::from(site)]);
-            site = self.next_site[usize::from(site)];
+            value = self.choose(value, self.sites[site as usize]);
+            site = self.next_site[site as usize];
         }
         value
     }

@@ -46,6 +46,11 @@ impl Rule {
         &self.nodes
     }
 
+    /// The signal of each channel's new bit.
+    pub fn outputs(&self) -> &[u32] {
+        &self.outputs
+    }
+
     /// Replaces a node. Its operands must be signals before it, or the change is not made and the answer is `false`.
     pub fn set(&mut self, node: usize, new: Node) -> bool {
         let before = (self.inputs() + node) as u32;

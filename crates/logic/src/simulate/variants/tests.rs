@@ -108,6 +108,22 @@ fn one_memory_serves_boards_and_rules_of_all_sizes() {
 }
 
 #[test]
+fn a_trial_may_change_any_number_of_nodes() {
+    let automaton = arbitrary::large(2, 600);
+    let start = arbitrary::scattered(1, 6, 6, 2);
+    let task =
+        Task { start: &start, target: &start, boundary: automaton.boundary, steps: 2, stay: 0, fires: &[] };
+    let nodes = automaton.circuit.nodes();
+    let site = |(node, trial)| Site { trial, node, a: nodes[node].a, b: nodes[node].b };
+    let sites: Vec<Site> = (0..nodes.len()).zip((0..TRIALS).cycle()).map(site).collect();
+    let wrong = Variants::new().wrong(&Rule::new(&automaton), &sites, &Boards::new(&task).unwrap());
+    for lane in (0..LANES).step_by(5) {
+        let automaton = varied(&automaton, &sites, lane / FUNCTIONS, lane % FUNCTIONS);
+        assert_eq!(wrong[lane], naive_wrong(&automaton, &task), "lane {lane}");
+    }
+}
+
+#[test]
 fn a_rule_takes_only_operands_before_a_node() {
     let mut rule = Rule::new(&crate::rules::life(Boundary::Torus));
     let before = rule.clone();

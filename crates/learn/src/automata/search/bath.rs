@@ -1,0 +1,262 @@
+//! A heat bath over the gates of a hard automaton.
+//!
+//! A move picks a few gates that matter. For each it looks at all sixteen functions, often with another operand in place
+//! of one of the two, and at how many bits each of these automata gets wrong. Then it takes one of them, or stays:
+//!
+//! ```text
+//! weight of an automaton = exp(-wrong / temperature) * (1 for each wire, less for each active gate)
+//! ```
+//!
+//! The price of an active gate keeps circuits small, and small circuits are fast to run. Operands are drawn anew from the
+//! layer before, so the network keeps its shape. Perception kernels keep their wires, which they share.
+
+use gatework_engine::kernel::gates::Wires;
+use gatework_logic::automaton::NEIGHBOURS;
+use gatework_logic::simulate::variants::{Boards, FUNCTIONS, LANES, Rule, Site, TRIALS, Variants, Wrong};
+use gatework_logic::{Gate, Node};
+
+use super::one_hot;
+use crate::automata::model::Model;
+use crate::random::Random;
+
+/// How hot the bath is, and what it likes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Heat {
+    /// Wrong bits that hardly matter.
+    pub temperature: f64,
+    /// The weight of an active gate; a wire from the first operand has 1.
+    pub active: f64,
+    /// Share of the trials that try another operand.
+    pub rewire: f64,
+}
+
+impl Heat {
+    /// The weight of a function.
+    fn prior(&self, gate: Gate) -> f64 {
+        match gate {
+            Gate::A => 1.0,
+            Gate::B => 0.5,
+            _ => self.active,
+        }
+    }
+}
+
+/// What a bath changes in a model.
+#[derive(Clone, Debug, PartialEq)]
+struct Genes {
+    functions: Vec<Gate>,
+    update: Wires,
+}
+
+/// A model whose gates are being changed.
+#[derive(Debug)]
+pub struct Bath {
+    /// Where it began; its shape and its perception wires hold.
+    model: Model,
+    genes: Genes,
+    rule: Rule,
+    wrong: u32,
+    best: (u32, Genes),
+    observed: usize,
+    variants: Vec<Variants>,
+    random: Random,
+    /// The learned gates that the observed channels depend on.
+    reachable: Vec<u32>,
+    /// The signals that the update reads.
+    rows: Vec<u32>,
+}
+
+/// A gate, and what a trial tries with it.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    gate: usize,
+    /// Another operand: the first or the second, and the row of the layer before that it comes from.
+    rewire: Option<(usize, usize)>,
+}
+
+impl Bath {
+    /// Begins at the most likely functions of a model.
+    pub fn new(model: &Model, observed: usize, boards: &[Boards], random: Random) -> Bath {
+        let genes = Genes { functions: model.functions(), update: model.update.clone() };
+        let mut bath = Bath {
+            model: model.clone(),
+            rule: Rule::new(&model.harden()),
+            wrong: 0,
+            best: (u32::MAX, genes.clone()),
+            genes,
+            observed,
+            variants: Vec::new(),
+            random,
+            reachable: Vec::new(),
+            rows: model.update_rows(),
+        };
+        bath.look_at(boards);
+        bath.find_reachable();
+        bath
+    }
+
+    /// Wrong bits now.
+    pub fn wrong(&self) -> u32 {
+        self.wrong
+    }
+
+    /// The fewest wrong bits so far.
+    pub fn best(&self) -> u32 {
+        self.best.0
+    }
+
+    /// Goes on with other boards. What was best on the old ones is forgotten.
+    pub fn look_at(&mut self, boards: &[Boards]) {
+        self.variants.resize_with(boards.len(), Variants::new);
+        self.wrong = self.evaluate(&[], boards)[0];
+        self.best = (self.wrong, self.genes.clone());
+    }
+
+    /// The model with the best functions and wires, their logits 0 and `margin`.
+    pub fn best_model(&self, margin: f32) -> Model {
+        let genes = &self.best.1;
+        let mut model = Model { update: genes.update.clone(), ..self.model.clone() };
+        let logits = model.params.values.chunks_exact_mut(FUNCTIONS);
+        logits.zip(&genes.functions).for_each(|(logits, &gate)| one_hot(logits, gate, margin));
+        model
+    }
+
+    /// One move.
+    pub fn step(&mut self, boards: &[Boards], heat: &Heat) {
+        if self.reachable.is_empty() {
+            return;
+        }
+        let trials: [Trial; TRIALS] = std::array::from_fn(|_| self.draw(heat));
+        let mut sites = Vec::new();
+        for (trial, &Trial { gate, rewire }) in trials.iter().enumerate() {
+            for node in self.nodes(gate) {
+                let Node { mut a, mut b, .. } = self.rule.nodes()[node];
+                if let (Some((operand, row)), Some((layer, _))) = (rewire, self.place(gate)) {
+                    *(if operand == 0 { &mut a } else { &mut b }) = self.signal(layer, row);
+                }
+                sites.push(Site { trial, node, a, b });
+            }
+        }
+        let wrong = self.evaluate(&sites, boards);
+        if let Some(lane) = self.choose(&trials, &wrong, heat) {
+            self.take(trials[lane / FUNCTIONS], Gate::ALL[lane % FUNCTIONS], &sites, lane / FUNCTIONS);
+            self.wrong = wrong[lane];
+            if self.wrong < self.best.0 {
+                self.best = (self.wrong, self.genes.clone());
+            }
+        }
+    }
+
+    fn draw(&mut self, heat: &Heat) -> Trial {
+        let gate = self.reachable[self.random.below(self.reachable.len())] as usize;
+        let rewired = f64::from(self.random.uniform()) < heat.rewire;
+        let layer = self.place(gate).filter(|_| rewired).map(|(layer, _)| layer);
+        let rewire = layer.map(|layer| {
+            let operand = self.random.below(2);
+            (operand, self.random.below(self.model.shape.update[layer]))
+        });
+        Trial { gate, rewire }
+    }
+
+    fn evaluate(&mut self, sites: &[Site], boards: &[Boards]) -> Wrong {
+        let mut sum = [0; LANES];
+        for (variants, boards) in self.variants.iter_mut().zip(boards) {
+            let wrong = variants.wrong(&self.rule, sites, boards);
+            sum.iter_mut().zip(wrong).for_each(|(sum, wrong)| *sum += wrong);
+        }
+        sum
+    }
+
+    /// Draws one of the automata that were tried, or `None` to stay.
+    fn choose(&mut self, trials: &[Trial; TRIALS], wrong: &Wrong, heat: &Heat) -> Option<usize> {
+        // Relative to the present automaton, which has weight 1.
+        let weight = |lane: usize| {
+            let Trial { gate, rewire } = trials[lane / FUNCTIONS];
+            let (old, new) = (self.genes.functions[gate], Gate::ALL[lane % FUNCTIONS]);
+            let changes = match rewire {
+                None => new != old,
+                Some((0, _)) => new.depends_on_a(),
+                Some(_) => new.depends_on_b(),
+            };
+            let rise = f64::from(wrong[lane]) - f64::from(self.wrong);
+            let factor = (-rise / heat.temperature).exp().min(f64::MAX / LANES as f64 / 100.0);
+            if changes { heat.prior(new) / heat.prior(old) * factor } else { 0.0 }
+        };
+        let weights: [f64; LANES] = std::array::from_fn(weight);
+        let total = 1.0 + weights.iter().sum::<f64>();
+        let mut left = f64::from(self.random.uniform()) * total;
+        weights.iter().position(|weight| {
+            left -= weight;
+            left < 0.0
+        })
+    }
+
+    /// Makes the change of a trial.
+    fn take(&mut self, trial: Trial, function: Gate, sites: &[Site], index: usize) {
+        self.genes.functions[trial.gate] = function;
+        for site in sites.iter().filter(|site| site.trial == index) {
+            self.rule.set(site.node, Node::new(function, site.a, site.b));
+        }
+        if let (Some((operand, row)), Some((layer, index))) = (trial.rewire, self.place(trial.gate)) {
+            let layer = &mut self.genes.update.layers[layer];
+            let wires = if operand == 0 { &mut layer.a } else { &mut layer.b };
+            wires[index] = row as u32;
+        }
+        self.find_reachable();
+    }
+
+    /// Finds the learned gates that the observed channels depend on, through time.
+    fn find_reachable(&mut self) {
+        let (inputs, nodes) = (self.rule.inputs(), self.rule.nodes());
+        let mut live: Vec<bool> = (0..self.model.shape.channels).map(|c| c < self.observed).collect();
+        let mut stack: Vec<u32> = self.rule.outputs()[..self.observed].to_vec();
+        let mut seen = vec![false; nodes.len()];
+        let mut found = vec![false; self.genes.functions.len()];
+        self.reachable.clear();
+        while let Some(signal) = stack.pop() {
+            let Some(node) = (signal as usize).checked_sub(inputs) else {
+                let channel = signal as usize / NEIGHBOURS;
+                if !std::mem::replace(&mut live[channel], true) {
+                    stack.push(self.rule.outputs()[channel]);
+                }
+                continue;
+            };
+            if std::mem::replace(&mut seen[node], true) {
+                continue;
+            }
+            let gate = self.model.gate_of_node(node);
+            if !std::mem::replace(&mut found[gate], true) {
+                self.reachable.push(gate as u32);
+            }
+            stack.extend(nodes[node].dependencies());
+        }
+    }
+
+    /// The nodes of a learned gate: one for each channel if it is of a kernel.
+    fn nodes(&self, gate: usize) -> impl Iterator<Item = usize> + use<> {
+        let (perceive, channels) = (self.model.perceive_gates(), self.model.shape.channels);
+        let of_kernel = gate < perceive;
+        let first = if of_kernel { gate } else { gate - perceive + perceive * channels };
+        (0..if of_kernel { channels } else { 1 }).map(move |channel| first + channel * perceive)
+    }
+
+    /// The layer of a gate of the update, and its place there.
+    fn place(&self, gate: usize) -> Option<(usize, usize)> {
+        let mut index = gate.checked_sub(self.model.perceive_gates())?;
+        for (number, layer) in self.genes.update.layers.iter().enumerate() {
+            if index < layer.len() {
+                return Some((number, index));
+            }
+            index -= layer.len();
+        }
+        None
+    }
+
+    /// The signal of a row that a layer of the update reads.
+    fn signal(&self, layer: usize, row: usize) -> u32 {
+        let Some(before) = layer.checked_sub(1) else { return self.rows[row] };
+        let instances = self.model.perceive_gates() * self.model.shape.channels;
+        let first: usize = self.genes.update.layers[..before].iter().map(|layer| layer.len()).sum();
+        (self.rule.inputs() + instances + first + row) as u32
+    }
+}

@@ -1,0 +1,307 @@
+//! Discrete search: what gradient descent began is finished on the hard automaton.
+//!
+//! The soft network computes with values between 0 and 1, and its discretised twin is often wrong where it is right. So
+//! when the updates of a seed are used up, the search takes over:
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `bath` | a heat bath over functions and wires, which lowers the number of wrong bits |
+//! | `correct` | for a fixed picture: an exact formula for the cells that are left |
+//! | `grow` | adds the gates of formulas to a network |
+//!
+//! Several baths run side by side from the same start. They are compared after every few moves, so what is found does not
+//! depend on the number of threads.
+
+mod bath;
+mod correct;
+mod grow;
+
+use gatework_logic::simulate::variants::{Boards, Task};
+use gatework_logic::{Automaton, Gate, Grid};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::evaluate;
+use super::experiment::Loaded;
+use super::hard::fill_mask;
+use super::model::Model;
+use crate::random::{Purpose, Random};
+use crate::train::TaskError;
+use bath::{Bath, Heat};
+
+/// How to search: the `[search]` table of an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Updates before the search begins.
+    pub after: u64,
+    /// Moves of a try.
+    pub moves: u64,
+    /// Temperatures of the first and of the last move, in wrong bits.
+    pub temperature: [f64; 2],
+    /// Heights and widths of the boards; without it, the grid of the training.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grids: Vec<[usize; 2]>,
+    /// Boards of each size, if they start at random.
+    #[serde(default = "one")]
+    pub boards: usize,
+    /// Further steps after which boards should still be right.
+    #[serde(default)]
+    pub stay: usize,
+    /// The weight of an active gate; a wire has 1.
+    #[serde(default = "default_active")]
+    pub active: f64,
+    /// Share of the trials that try another operand.
+    #[serde(default = "default_rewire")]
+    pub rewire: f64,
+    /// Baths that start together.
+    #[serde(default = "default_baths")]
+    pub baths: usize,
+    /// Tries, each from the start.
+    #[serde(default = "one")]
+    pub tries: usize,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn default_active() -> f64 {
+    0.03
+}
+
+fn default_rewire() -> f64 {
+    0.5
+}
+
+fn default_baths() -> usize {
+    2
+}
+
+/// Moves between two comparisons of the baths.
+const MOVES_TOGETHER: u64 = 50;
+
+/// The logit of a function that was chosen, where the others have 0: that of a gate at the start of training.
+const MARGIN: f32 = crate::gates::PASS_THROUGH;
+
+/// Boards of a lesson that starts at random.
+const LESSON_BOARDS: usize = 16;
+
+/// A start, and what should become of it.
+struct Lesson {
+    start: Grid,
+    target: Grid,
+    steps: usize,
+    fires: Vec<Vec<u64>>,
+}
+
+/// What a search found.
+pub struct Found {
+    /// The model; its wires, and even its size, may differ from those that it began with.
+    pub model: Model,
+    /// Wrong bits that are left on the boards of the search.
+    pub wrong: u32,
+    /// Whether it passes every check.
+    pub passes: bool,
+}
+
+/// A search for one seed of an experiment.
+pub struct Search<'a> {
+    /// The experiment.
+    pub loaded: &'a Loaded,
+    /// How to search.
+    pub settings: &'a Settings,
+    /// The seed.
+    pub seed: u64,
+}
+
+impl Search<'_> {
+    /// Searches from a model on, until it is right, all tries are used or `stop` says so; `check` says whether an
+    /// automaton passes the checks of training. `None` if it was stopped.
+    pub fn run(
+        &self,
+        model: &Model,
+        check: &dyn Fn(&Automaton, u64) -> Result<bool, TaskError>,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<Found>, TaskError> {
+        let mut best: Option<Found> = None;
+        for attempt in 0..self.settings.tries as u64 {
+            let Some(found) = self.attempt(model, attempt, check, stop)? else { return Ok(None) };
+            let better = best.as_ref().is_none_or(|best| found.passes || found.wrong < best.wrong);
+            let passes = found.passes;
+            if better {
+                best = Some(found);
+            }
+            if passes {
+                break;
+            }
+        }
+        Ok(best)
+    }
+
+    /// One try.
+    fn attempt(
+        &self,
+        model: &Model,
+        attempt: u64,
+        check: &dyn Fn(&Automaton, u64) -> Result<bool, TaskError>,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<Found>, TaskError> {
+        let observed = self.loaded.target.channels();
+        let time = |number: u64| attempt << 32 | number;
+        let mut draws = 0;
+        let mut boards = self.boards(time(draws))?;
+        let mut baths: Vec<Bath> = (0..self.settings.baths as u64)
+            .map(|bath| {
+                let random = Random::new(self.seed, Purpose::Search, (bath + 1) << 48 | time(0));
+                Bath::new(model, observed, &boards, random)
+            })
+            .collect();
+        let mut moves = 0;
+        while moves < self.settings.moves {
+            if stop() {
+                return Ok(None);
+            }
+            let until = (moves + MOVES_TOGETHER).min(self.settings.moves);
+            baths.par_iter_mut().for_each(|bath| {
+                for number in moves..until {
+                    if bath.wrong() == 0 {
+                        break;
+                    }
+                    bath.step(&boards, &self.heat(number));
+                }
+            });
+            moves = until;
+            if baths.iter().all(|bath| bath.wrong() > 0) {
+                continue;
+            }
+            for bath in baths.iter().filter(|bath| bath.wrong() == 0) {
+                let model = bath.best_model(MARGIN);
+                if self.passes(&model, check, draws)? {
+                    return Ok(Some(Found { model, wrong: 0, passes: true }));
+                }
+            }
+            if self.loaded.experiment.start.is_fixed() {
+                break;
+            }
+            // Right on these boards, but not on others.
+            draws += 1;
+            boards = self.boards(time(draws))?;
+            baths.par_iter_mut().for_each(|bath| bath.look_at(&boards));
+        }
+        let Some(best) = baths.iter().min_by_key(|bath| bath.best()) else { return Ok(None) };
+        let (model, wrong) = (best.best_model(MARGIN), best.best());
+        self.corrected(Found { model, wrong, passes: false }, check, attempt).map(Some)
+    }
+
+    /// What was found, mended if a formula can do that.
+    fn corrected(
+        &self,
+        found: Found,
+        check: &dyn Fn(&Automaton, u64) -> Result<bool, TaskError>,
+        attempt: u64,
+    ) -> Result<Found, TaskError> {
+        let experiment = &self.loaded.experiment;
+        let one_step = experiment.automaton.steps == 1;
+        if !(experiment.start.starts_alike() || one_step) || experiment.automaton.fire_rate.is_some() {
+            return Ok(found);
+        }
+        let mut random = Random::new(self.seed, Purpose::Search, attempt << 32 | u64::from(u32::MAX));
+        let protocols = self.protocols().filter(|protocol| protocol.steps == experiment.automaton.steps);
+        let grids = self.grids().iter().copied().chain(protocols.map(|protocol| protocol.grid));
+        let lessons = grids.map(|grid| self.lesson(grid, LESSON_BOARDS, 0, &mut random));
+        let lessons: Vec<Lesson> = lessons.collect::<Result<_, _>>()?;
+        let Some(model) = correct::correct(&found.model, &lessons, &mut random)? else { return Ok(found) };
+        if self.passes(&model, check, 0)? {
+            return Ok(Found { model, wrong: 0, passes: true });
+        }
+        Ok(found)
+    }
+
+    /// The temperature falls by the same factor with every move.
+    fn heat(&self, number: u64) -> Heat {
+        let Settings { moves, temperature: [first, last], active, rewire, .. } = *self.settings;
+        let temperature = first * (last / first).powf(number as f64 / moves as f64);
+        Heat { temperature, active, rewire }
+    }
+
+    /// True if the checks of training pass, and all protocols that ask for nothing unusual.
+    fn passes(
+        &self,
+        model: &Model,
+        check: &dyn Fn(&Automaton, u64) -> Result<bool, TaskError>,
+        number: u64,
+    ) -> Result<bool, TaskError> {
+        let automaton = model.harden();
+        if !check(&automaton, number)? {
+            return Ok(false);
+        }
+        for protocol in self.protocols() {
+            if evaluate::score(&automaton, self.loaded, protocol, self.seed)?.wrong > 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The protocols without damage, with as many cells firing as in training.
+    fn protocols(&self) -> impl Iterator<Item = &evaluate::Protocol> {
+        let experiment = &self.loaded.experiment;
+        let rate = experiment.automaton.fire_rate;
+        experiment.protocols.iter().filter(move |p| p.damage.is_none() && p.fire_rate == rate)
+    }
+
+    /// The boards of a try, drawn for the given time.
+    fn boards(&self, time: u64) -> Result<Vec<Boards>, TaskError> {
+        let automaton = &self.loaded.experiment.automaton;
+        let mut random = Random::new(self.seed, Purpose::Search, time);
+        let lesson = |&grid| {
+            let lesson = self.lesson(grid, self.settings.boards, self.settings.stay, &mut random)?;
+            Ok(Boards::new(&Task {
+                start: &lesson.start,
+                target: &lesson.target,
+                boundary: automaton.boundary,
+                steps: lesson.steps,
+                stay: self.settings.stay,
+                fires: &lesson.fires,
+            })?)
+        };
+        self.grids().iter().map(lesson).collect()
+    }
+
+    /// Heights and widths of the boards.
+    fn grids(&self) -> &[[usize; 2]] {
+        match &self.settings.grids[..] {
+            [] => std::slice::from_ref(&self.loaded.experiment.automaton.grid),
+            grids => grids,
+        }
+    }
+
+    /// Boards of a size, all alike if they start alike.
+    fn lesson(
+        &self,
+        [height, width]: [usize; 2],
+        boards: usize,
+        stay: usize,
+        random: &mut Random,
+    ) -> Result<Lesson, TaskError> {
+        let experiment = &self.loaded.experiment;
+        let automaton = &experiment.automaton;
+        let boards = if experiment.start.is_fixed() { 1 } else { boards };
+        let mut start = Grid::new(boards, height, width, automaton.channels)?;
+        experiment.start.fill(&mut start, random)?;
+        let target = self.loaded.target.boards(&start, automaton.boundary, automaton.steps)?;
+        let mut fires = Vec::new();
+        if let Some(rate) = automaton.fire_rate {
+            fires = vec![vec![0; start.words_per_sample()]; automaton.steps + stay];
+            fires.iter_mut().for_each(|mask| fill_mask(mask, start.cells(), rate, random));
+        }
+        Ok(Lesson { start, target, steps: automaton.steps, fires })
+    }
+}
+
+/// Logits that choose a function.
+fn one_hot(logits: &mut [f32], gate: Gate, margin: f32) {
+    logits.fill(0.0);
+    logits[usize::from(gate.index())] = margin;
+}
