@@ -123,7 +123,7 @@ impl Attempt {
         if values.len() != n || !soft.is_empty() && best.len() != n {
             return Err(format!("it has {} parameters, but this experiment has {n}", values.len()));
         }
-        if state.finished.is_some_and(|hard| !(hard >= 0.0)) {
+        if state.finished.is_some_and(|hard| hard.is_nan() || hard < 0.0) {
             return Err("the loss of its finished model is no number".into());
         }
         if soft.len() != hard.len() || soft.iter().chain(&hard).any(|loss| !loss.is_finite()) {

@@ -3,10 +3,11 @@
 use gatework_engine::kernel::gates::LANES;
 use gatework_engine::parallel;
 
-use super::{Experiment, MOST_MEMORY};
+use super::{Experiment, MOST_MEMORY, Recipe};
 use crate::automata::board::TargetSpec;
 use crate::automata::model::{FirstLayer, MOST_CHANNELS, MOST_GATES, MOST_KERNELS};
 use crate::automata::rollout::KEPT_BYTES;
+use crate::automata::search;
 use crate::gates::Wiring;
 
 /// Seeds after the first at most.
@@ -153,6 +154,7 @@ impl Experiment {
             return problem(&["training", "checks"], message);
         }
         self.check_protocols()?;
+        self.check_search()?;
         if t.stable == 0 || t.checks == 0 {
             return problem(&["training"], "training.stable and training.checks are at least 1".into());
         }
@@ -164,6 +166,47 @@ impl Experiment {
         wrap(&["training", "optimizer"], t.optimizer().validate())?;
         wrap(&["training", "schedule"], t.rate().validate())?;
         wrap(&["training", "clip"], t.clip().validate())
+    }
+
+    fn check_search(&self) -> Result<(), Problem> {
+        let Some(search) = &self.search else {
+            let message = "the recipe \"search\" needs a [search] table".into();
+            let missing = self.training.recipe == Recipe::Search;
+            return if missing { problem(&["training", "recipe"], message) } else { Ok(()) };
+        };
+        let words = self.search_memory(search);
+        for (fits, message) in [
+            (search.after > 0, "search.after is 0"),
+            ((1..=1 << 40).contains(&search.moves), "search.moves is not 1 to 2^40"),
+            (
+                search.temperature.iter().all(|t| *t > 0.0 && t.is_finite()),
+                "search.temperature is not two numbers above 0",
+            ),
+            (search.grids.iter().flatten().all(|&side| side > 0), "a side in search.grids is 0"),
+            (search.boards > 0, "search.boards is 0"),
+            ((1..=256).contains(&search.baths), "search.baths is not 1 to 256"),
+            ((1..=100_000).contains(&search.tries), "search.tries is not 1 to 100000"),
+            (search.active > 0.0 && search.active <= 1.0, "search.active is not above 0 and at most 1"),
+            (search.rewire >= 0.0 && search.rewire <= 1.0, "search.rewire is not from 0 to 1"),
+            (search.stay <= 1 << 20, "search.stay is more than 2^20"),
+            (words <= MOST_MEMORY, "search.grids and search.boards would need more than 16 GB of memory"),
+        ] {
+            if !fits {
+                return problem(&["search"], message.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that a search will need, roughly.
+    fn search_memory(&self, search: &search::Settings) -> f64 {
+        let own = [self.automaton.grid];
+        let grids = if search.grids.is_empty() { &own[..] } else { &search.grids };
+        let cells: f64 = grids.iter().map(|[height, width]| (height + 2) as f64 * (width + 4) as f64).sum();
+        let masks = self.automaton.fire_rate.map_or(0, |_| self.automaton.steps + search.stay);
+        let planes = self.automaton.channels * 3 + 30 + masks;
+        // A cell of a plane has two words.
+        cells * search.boards as f64 * planes as f64 * 16.0 * search.baths as f64
     }
 
     fn check_protocols(&self) -> Result<(), Problem> {

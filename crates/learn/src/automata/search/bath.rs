@@ -10,10 +10,10 @@
 //! The price of an active gate keeps circuits small, and small circuits are fast to run. Operands are drawn anew from the
 //! layer before, so the network keeps its shape. Perception kernels keep their wires, which they share.
 
-use gatework_engine::kernel::gates::Wires;
+use gatework_engine::kernel::gates::{Layer, Wires};
 use gatework_logic::automaton::NEIGHBOURS;
 use gatework_logic::simulate::variants::{Boards, FUNCTIONS, LANES, Rule, Site, TRIALS, Variants, Wrong};
-use gatework_logic::{Gate, Node};
+use gatework_logic::{Gate, GridError, Node};
 
 use super::one_hot;
 use crate::automata::model::Model;
@@ -76,7 +76,7 @@ struct Trial {
 
 impl Bath {
     /// Begins at the most likely functions of a model.
-    pub fn new(model: &Model, observed: usize, boards: &[Boards], random: Random) -> Bath {
+    pub fn new(model: &Model, observed: usize, boards: &[Boards], random: Random) -> Result<Bath, GridError> {
         let genes = Genes { functions: model.functions(), update: model.update.clone() };
         let mut bath = Bath {
             model: model.clone(),
@@ -90,9 +90,9 @@ impl Bath {
             reachable: Vec::new(),
             rows: model.update_rows(),
         };
-        bath.look_at(boards);
+        bath.look_at(boards)?;
         bath.find_reachable();
-        bath
+        Ok(bath)
     }
 
     /// Wrong bits now.
@@ -106,10 +106,11 @@ impl Bath {
     }
 
     /// Goes on with other boards. What was best on the old ones is forgotten.
-    pub fn look_at(&mut self, boards: &[Boards]) {
+    pub fn look_at(&mut self, boards: &[Boards]) -> Result<(), GridError> {
         self.variants.resize_with(boards.len(), Variants::new);
-        self.wrong = self.evaluate(&[], boards)[0];
+        self.wrong = self.evaluate(&[], boards)?[0];
         self.best = (self.wrong, self.genes.clone());
+        Ok(())
     }
 
     /// The model with the best functions and wires, their logits 0 and `margin`.
@@ -122,9 +123,9 @@ impl Bath {
     }
 
     /// One move.
-    pub fn step(&mut self, boards: &[Boards], heat: &Heat) {
+    pub fn step(&mut self, boards: &[Boards], heat: &Heat) -> Result<(), GridError> {
         if self.reachable.is_empty() {
-            return;
+            return Ok(());
         }
         let trials: [Trial; TRIALS] = std::array::from_fn(|_| self.draw(heat));
         let mut sites = Vec::new();
@@ -137,7 +138,7 @@ impl Bath {
                 sites.push(Site { trial, node, a, b });
             }
         }
-        let wrong = self.evaluate(&sites, boards);
+        let wrong = self.evaluate(&sites, boards)?;
         if let Some(lane) = self.choose(&trials, &wrong, heat) {
             self.take(trials[lane / FUNCTIONS], Gate::ALL[lane % FUNCTIONS], &sites, lane / FUNCTIONS);
             self.wrong = wrong[lane];
@@ -145,6 +146,7 @@ impl Bath {
                 self.best = (self.wrong, self.genes.clone());
             }
         }
+        Ok(())
     }
 
     fn draw(&mut self, heat: &Heat) -> Trial {
@@ -158,13 +160,13 @@ impl Bath {
         Trial { gate, rewire }
     }
 
-    fn evaluate(&mut self, sites: &[Site], boards: &[Boards]) -> Wrong {
+    fn evaluate(&mut self, sites: &[Site], boards: &[Boards]) -> Result<Wrong, GridError> {
         let mut sum = [0; LANES];
         for (variants, boards) in self.variants.iter_mut().zip(boards) {
-            let wrong = variants.wrong(&self.rule, sites, boards);
+            let wrong = variants.wrong(&self.rule, sites, boards)?;
             sum.iter_mut().zip(wrong).for_each(|(sum, wrong)| *sum += wrong);
         }
-        sum
+        Ok(sum)
     }
 
     /// Draws one of the automata that were tried, or `None` to stay.
@@ -256,7 +258,51 @@ impl Bath {
     fn signal(&self, layer: usize, row: usize) -> u32 {
         let Some(before) = layer.checked_sub(1) else { return self.rows[row] };
         let instances = self.model.perceive_gates() * self.model.shape.channels;
-        let first: usize = self.genes.update.layers[..before].iter().map(|layer| layer.len()).sum();
+        let first: usize = self.genes.update.layers[..before].iter().map(Layer::len).sum();
         (self.rule.inputs() + instances + first + row) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::automata::search::tests::{lesson, model};
+    use crate::random::Purpose;
+    use gatework_logic::Simulator;
+    use gatework_logic::simulate::variants::Task;
+
+    #[test]
+    fn what_a_bath_says_is_true_of_its_model() {
+        for (seed, fires) in [(1, false), (2, true)] {
+            let (model, lesson) = (model(seed), lesson(seed, 2, 7, fires));
+            let task = Task {
+                start: &lesson.start,
+                target: &lesson.target,
+                boundary: model.shape.boundary,
+                steps: lesson.steps,
+                stay: 0,
+                fires: &lesson.fires,
+            };
+            let boards = [Boards::new(&task).unwrap()];
+            let observed = lesson.target.channels();
+            let random = Random::new(seed, Purpose::Search, 0);
+            let mut bath = Bath::new(&model, observed, &boards, random).unwrap();
+            let begin = bath.wrong();
+            for _ in 0..300 {
+                bath.step(&boards, &Heat { temperature: 1.0, active: 0.2, rewire: 0.5 }).unwrap();
+            }
+            assert!(bath.best() < begin, "{} of {begin}", bath.best());
+            let mut simulator = Simulator::new(&bath.best_model(10.0).harden(), observed).unwrap();
+            let mut grid = lesson.start.clone();
+            for step in 0..lesson.steps {
+                match lesson.fires.get(step) {
+                    Some(mask) => simulator.step_masked(&mut grid, mask).unwrap(),
+                    None => simulator.step(&mut grid).unwrap(),
+                }
+            }
+            assert_eq!(grid.difference(&lesson.target, observed).unwrap(), bath.best() as usize);
+            let current = bath.evaluate(&[], &boards).unwrap();
+            assert_eq!(current, [bath.wrong(); LANES]);
+        }
     }
 }

@@ -295,3 +295,54 @@ fn members(set: &[u64]) -> impl Iterator<Item = usize> {
 fn size(set: &[u64]) -> u32 {
     set.iter().map(|word| word.count_ones()).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::automata::search::tests::{lesson, model_of};
+
+    fn wrong(model: &Model, lesson: &Lesson) -> usize {
+        let (_, after) = last_step(&model.harden(), lesson).unwrap();
+        after.difference(&lesson.target, lesson.target.channels()).unwrap()
+    }
+
+    #[test]
+    fn a_model_that_was_never_trained_is_made_right() {
+        for seed in 1..4 {
+            let model = model_of(seed, 16);
+            let mut lesson = lesson(seed, 1, 8, false);
+            // A single seed in the middle, in all of 16 channels, and a picture that nothing has to do with it.
+            lesson.start = Grid::new(1, 8, 8, 16).unwrap();
+            (0..16).for_each(|channel| lesson.start.set(0, channel, 4, 4, true));
+            lesson.steps = 5;
+            assert!(wrong(&model, &lesson) > 0);
+            let mut random = Random::new(seed, Purpose::Search, 0);
+            let lessons = [lesson];
+            let right = correct(&model, &lessons, &mut random).unwrap().expect("enough channels");
+            assert_eq!(wrong(&right, &lessons[0]), 0);
+        }
+    }
+
+    #[test]
+    fn one_step_needs_no_idle_channel() {
+        let model = model_of(2, 1);
+        let start = lesson(3, 4, 9, false).start;
+        let mut board = Grid::new(4, 9, 9, 1).unwrap();
+        board.plane_mut(0).copy_from_slice(start.plane(0));
+        let target =
+            crate::automata::board::Target::GameOfLife.boards(&board, model.shape.boundary, 1).unwrap();
+        let lessons = [Lesson { start: board, target, steps: 1, fires: Vec::new() }];
+        let right = correct(&model, &lessons, &mut Random::new(1, Purpose::Search, 0)).unwrap().unwrap();
+        assert_eq!(wrong(&right, &lessons[0]), 0);
+    }
+
+    #[test]
+    fn without_idle_channels_there_is_no_correction() {
+        let mut lesson = lesson(1, 1, 6, false);
+        lesson.start = Grid::new(1, 6, 6, 1).unwrap();
+        lesson.target = Grid::new(1, 6, 6, 1).unwrap();
+        let lessons = [lesson];
+        let model = model_of(1, 1);
+        assert!(correct(&model, &lessons, &mut Random::new(1, Purpose::Search, 0)).unwrap().is_none());
+    }
+}

@@ -234,3 +234,68 @@ fn both(a: bool, b: bool) -> Gate {
         (false, false) => Gate::NOR,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::automata::search::tests::{model, patches};
+
+    /// What the update reads, and what it writes, for some patches.
+    fn rows_and_outputs(model: &Model) -> Vec<(Vec<bool>, Vec<bool>)> {
+        let circuit = model.harden().circuit;
+        let signals = [model.update_rows(), circuit.outputs().to_vec()].concat();
+        let all = gatework_logic::Circuit::new(circuit.inputs(), circuit.nodes().to_vec(), signals).unwrap();
+        let split = |patch: Vec<bool>| {
+            let mut rows = all.eval(&patch).unwrap();
+            let outputs = rows.split_off(model.shape.update_inputs());
+            (rows, outputs)
+        };
+        patches(model).map(split).collect()
+    }
+
+    #[test]
+    fn a_grown_model_is_the_old_one_but_for_its_formulas_and_markers() {
+        let model = model(3);
+        let formulas = [vec![vec![(0, true), (5, false), (7, true)], vec![(2, false)]], vec![]];
+        let marker = Marker { channel: 3, gate: Gate::XOR, a: 6, b: 1 };
+        let grown = grow(&model, &formulas, &[marker]);
+        for ((rows, old), (_, new)) in rows_and_outputs(&model).into_iter().zip(rows_and_outputs(&grown)) {
+            let formula = rows[0] && !rows[5] && rows[7] || !rows[2];
+            let mut expected = old;
+            expected[0] ^= formula;
+            expected[3] = rows[6] ^ rows[1];
+            assert_eq!(new, expected);
+        }
+        assert_eq!(Model::from_bytes(&grown.to_bytes()).unwrap().update, grown.update);
+    }
+
+    #[test]
+    fn long_formulas_get_more_layers() {
+        let model = model(5);
+        let rows = model.shape.update_inputs() as u32;
+        let terms: Vec<Vec<Literal>> =
+            (0..40).map(|i| (0..40).map(|j| ((i * 7 + j * 3) % rows, (i + j) % 3 == 0)).collect()).collect();
+        let grown = grow(&model, std::slice::from_ref(&terms), &[]);
+        assert!(grown.update.layers.len() > model.update.layers.len() + 1);
+        for ((rows, old), (_, new)) in rows_and_outputs(&model).into_iter().zip(rows_and_outputs(&grown)) {
+            let holds = |term: &Vec<Literal>| term.iter().all(|&(row, value)| rows[row as usize] == value);
+            assert_eq!(new[0], old[0] ^ terms.iter().any(holds));
+            assert_eq!(new[1..], old[1..]);
+        }
+    }
+
+    #[test]
+    fn more_kernels_see_all_neighbours_and_change_nothing() {
+        let model = model(4);
+        let grown = with_neighbours(&model);
+        let (channels, kernels) = (model.shape.channels, model.shape.kernels);
+        let both = rows_and_outputs(&model).into_iter().zip(rows_and_outputs(&grown));
+        for (patch, ((_, old), (rows, new))) in patches(&model).zip(both) {
+            assert_eq!(old, new);
+            let neighbours = (0..NEIGHBOURS).filter(|&n| n != CENTRE);
+            for (i, neighbour) in neighbours.enumerate() {
+                assert_eq!(rows[channels + kernels + i], patch[neighbour], "neighbour {neighbour}");
+            }
+        }
+    }
+}

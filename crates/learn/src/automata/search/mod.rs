@@ -156,21 +156,19 @@ impl Search<'_> {
                 let random = Random::new(self.seed, Purpose::Search, (bath + 1) << 48 | time(0));
                 Bath::new(model, observed, &boards, random)
             })
-            .collect();
+            .collect::<Result<_, _>>()?;
         let mut moves = 0;
         while moves < self.settings.moves {
             if stop() {
                 return Ok(None);
             }
             let until = (moves + MOVES_TOGETHER).min(self.settings.moves);
-            baths.par_iter_mut().for_each(|bath| {
-                for number in moves..until {
-                    if bath.wrong() == 0 {
-                        break;
-                    }
-                    bath.step(&boards, &self.heat(number));
-                }
-            });
+            baths.par_iter_mut().try_for_each(|bath| {
+                let unfinished = |bath: &Bath| bath.wrong() > 0;
+                (moves..until).try_for_each(|number| {
+                    if unfinished(bath) { bath.step(&boards, &self.heat(number)) } else { Ok(()) }
+                })
+            })?;
             moves = until;
             if baths.iter().all(|bath| bath.wrong() > 0) {
                 continue;
@@ -187,7 +185,7 @@ impl Search<'_> {
             // Right on these boards, but not on others.
             draws += 1;
             boards = self.boards(time(draws))?;
-            baths.par_iter_mut().for_each(|bath| bath.look_at(&boards));
+            baths.par_iter_mut().try_for_each(|bath| bath.look_at(&boards))?;
         }
         let Some(best) = baths.iter().min_by_key(|bath| bath.best()) else { return Ok(None) };
         let (model, wrong) = (best.best_model(MARGIN), best.best());
@@ -294,7 +292,9 @@ impl Search<'_> {
         let mut fires = Vec::new();
         if let Some(rate) = automaton.fire_rate {
             fires = vec![vec![0; start.words_per_sample()]; automaton.steps + stay];
-            fires.iter_mut().for_each(|mask| fill_mask(mask, start.cells(), rate, random));
+            for mask in &mut fires {
+                fill_mask(mask, start.cells(), rate, random);
+            }
         }
         Ok(Lesson { start, target, steps: automaton.steps, fires })
     }
@@ -304,4 +304,97 @@ impl Search<'_> {
 fn one_hot(logits: &mut [f32], gate: Gate, margin: f32) {
     logits.fill(0.0);
     logits[usize::from(gate.index())] = margin;
+}
+
+#[cfg(test)]
+pub(in crate::automata) mod tests {
+    use super::*;
+    use crate::automata::model::{FirstLayer, ModelShape};
+    use crate::gates::Wiring;
+    use gatework_logic::Boundary;
+
+    /// A small model with random functions.
+    pub fn model_of(seed: u64, channels: usize) -> Model {
+        let inputs = channels * 3;
+        let shape = ModelShape {
+            channels,
+            boundary: Boundary::Zeros,
+            kernels: 2,
+            perceive: vec![9, 8, 4, 2, 1],
+            first: FirstLayer::Moore,
+            update: vec![inputs, 2 * inputs, inputs, channels],
+            wiring: Wiring::Random,
+        };
+        let mut model = Model::new(&shape, seed).unwrap();
+        let mut random = Random::new(seed, Purpose::Start, 0);
+        for logits in model.params.values.chunks_exact_mut(16) {
+            one_hot(logits, Gate::ALL[random.below(16)], MARGIN);
+        }
+        model
+    }
+
+    pub fn model(seed: u64) -> Model {
+        model_of(seed, 4)
+    }
+
+    /// Inputs of a rule.
+    pub fn patches(model: &Model) -> impl Iterator<Item = Vec<bool>> + use<> {
+        let inputs = model.shape.channels * 9;
+        let mut random = Random::new(9, Purpose::Start, 1);
+        (0..200).map(move |_| (0..inputs).map(|_| random.below(2) == 1).collect())
+    }
+
+    /// Random boards of four channels, three steps, and random targets for two of the channels.
+    pub fn lesson(seed: u64, boards: usize, size: usize, asynchronous: bool) -> Lesson {
+        let mut random = Random::new(seed, Purpose::Start, 2);
+        let mut start = Grid::new(boards, size, size, 4).unwrap();
+        let mut target = Grid::new(boards, size, size, 2).unwrap();
+        let start_kind = crate::automata::board::Start::Random;
+        start_kind.fill(&mut start, &mut random).unwrap();
+        start_kind.fill(&mut target, &mut random).unwrap();
+        let mut fires = if asynchronous { vec![vec![0; start.words_per_sample()]; 3] } else { Vec::new() };
+        for mask in &mut fires {
+            fill_mask(mask, start.cells(), 0.6, &mut random);
+        }
+        Lesson { start, target, steps: 3, fires }
+    }
+
+    /// A picture that grows from a seed, on a torus small enough for a test.
+    fn small() -> Loaded {
+        let text = include_str!("../../../../../experiments/lizard.toml")
+            .replace("channels = 128", "channels = 24")
+            .replace("steps = 12", "steps = 11")
+            .replace("640, 512, 512, 512, 512, 512, 512, 512, 512, 256, 128", "120, 100, 60, 24");
+        let text = text.split("[search]").next().unwrap_or_default().to_string()
+            + "[search]\nafter = 2\nmoves = 100\ntemperature = [0.5, 0.2]\n\n[[evaluate]]\nname = \"larger\"\n\
+               grid = [26, 26]\nsteps = 11\n";
+        Loaded::parse(&text, "small", std::path::Path::new(".")).unwrap()
+    }
+
+    #[test]
+    fn a_search_finds_the_same_with_any_number_of_threads_and_it_is_right() {
+        let loaded = small();
+        let settings = loaded.experiment.search().unwrap();
+        let model = Model::new(&loaded.experiment.model_shape(), 1).unwrap();
+        let search = Search { loaded: &loaded, settings, seed: 1 };
+        let run = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| search.run(&model, &|_, _| Ok(true), &|| false)).unwrap().unwrap()
+        };
+        let (one, two) = (run(1), run(2));
+        assert!(one.passes && one.wrong == 0);
+        assert_eq!(one.model.to_bytes(), two.model.to_bytes());
+        for protocol in &loaded.experiment.protocols {
+            assert_eq!(evaluate::score(&one.model.harden(), &loaded, protocol, 5).unwrap().wrong, 0);
+        }
+    }
+
+    #[test]
+    fn a_search_that_is_stopped_finds_nothing() {
+        let loaded = small();
+        let settings = loaded.experiment.search().unwrap();
+        let model = Model::new(&loaded.experiment.model_shape(), 1).unwrap();
+        let search = Search { loaded: &loaded, settings, seed: 1 };
+        assert!(search.run(&model, &|_, _| Ok(true), &|| true).unwrap().is_none());
+    }
 }

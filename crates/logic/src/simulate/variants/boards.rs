@@ -187,6 +187,10 @@ impl Boards {
         Ok(boards)
     }
 
+    pub(super) fn channels(&self) -> usize {
+        self.start.len() / self.geometry.plane()
+    }
+
     /// The channels that have a target.
     pub(super) fn observed(&self) -> usize {
         self.observed
@@ -254,7 +258,7 @@ impl Boards {
     /// Runs a program and counts wrong bits.
     pub(super) fn run(&self, program: &Program, frame: &mut Frame, scratch: &mut Vec<Vector>) -> Wrong {
         let plane = self.geometry.plane();
-        let channels = self.start.len() / plane;
+        let channels = self.channels();
         self.prepare(channels, frame);
         for &channel in &program.channels {
             let planes = channel * plane..(channel + 1) * plane;

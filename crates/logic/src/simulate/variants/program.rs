@@ -10,6 +10,7 @@ use super::{CELL, FUNCTIONS, LANES, TRIALS, Wrong};
 use crate::automaton::NEIGHBOURS;
 use crate::circuit::Node;
 use crate::gate::Gate;
+use crate::grid::GridError;
 use crate::simplify::Literal;
 use crate::simulate::compiled::{Compiled, Vector};
 use crate::simulate::straight::Builder;
@@ -67,12 +68,16 @@ impl Variants {
     }
 
     /// Wrong bits of all automata on the boards: the rule with the changes of the trials. Sites that do not fit the
-    /// rule are left out, and so are those of trials beyond [`TRIALS`].
-    pub fn wrong(&mut self, rule: &Rule, sites: &[Site], boards: &Boards) -> Wrong {
+    /// rule are left out, and so are those of trials beyond [`TRIALS`]; boards with other channels than the rule are an
+    /// error.
+    pub fn wrong(&mut self, rule: &Rule, sites: &[Site], boards: &Boards) -> Result<Wrong, GridError> {
+        if rule.channels != boards.channels() {
+            return Err(GridError::Channels { automaton: rule.channels, grid: boards.channels() });
+        }
         let program = self.compile(rule, sites, boards);
         let wrong = boards.run(&program, &mut self.frame, &mut self.scratch);
         self.old = Some(program.compiled);
-        wrong
+        Ok(wrong)
     }
 
     fn compile(&mut self, rule: &Rule, sites: &[Site], boards: &Boards) -> Program {
