@@ -20,6 +20,8 @@ pub enum Purpose {
     CheckFire = 5,
     /// Damage done to boards in evaluations.
     Damage = 6,
+    /// The order of windows in an epoch.
+    Shuffle = 32,
 }
 
 /// A sequence of random numbers.
