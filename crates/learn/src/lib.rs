@@ -5,6 +5,7 @@
 //! | [`gates`] | soft gate networks: wiring and start values |
 //! | [`automata`] | soft cellular automata: models, tasks, roll-outs, evaluation |
 //! | [`data`] | windows of time series |
+//! | [`forecast`] | neural forecasting models and their training |
 //! | [`params`], [`optim`], [`schedule`] | the flat parameter arena, optimisers, learning rates |
 //! | [`train`] | the training loop, seeds and restarts, checkpoints |
 //! | [`random`] | random numbers that depend on nothing but where they are used |
@@ -13,6 +14,7 @@
 pub mod automata;
 pub mod data;
 pub mod files;
+pub mod forecast;
 pub mod gates;
 pub mod optim;
 pub mod params;
