@@ -52,7 +52,9 @@ impl Progress {
 fn message(attempt: &Attempt, shown: &Shown) -> String {
     let Some(last) = attempt.metrics.last() else { return String::new() };
     let speed = (attempt.update - shown.begin_update) as f64 / shown.begin.elapsed().as_secs_f64().max(1e-9);
-    format!("loss {:<8.3} hard {:<5} {speed:>5.0} updates/s", last.soft, last.hard)
+    let hard = attempt.metrics.iter().rev().find_map(|metric| metric.hard);
+    let hard = hard.map_or_else(String::new, |hard| hard.to_string());
+    format!("loss {:<8.3} hard {hard:<5} {speed:>5.0} updates/s", last.soft)
 }
 
 impl Observer for Progress {
@@ -76,7 +78,7 @@ impl Observer for Progress {
 
     fn finished(&self, attempt: &Attempt) {
         let all = self.shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let best = attempt.best.as_ref().map_or(f64::NAN, |best| best.losses.hard);
+        let best = attempt.best.as_ref().map_or(f64::NAN, |best| best.hard);
         let (seed, update, most) = (attempt.seed, attempt.update, self.updates);
         let text = if attempt.outcome == Outcome::Succeeded {
             format!("seed {seed}: learned after {update} updates")

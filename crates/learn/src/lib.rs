@@ -4,8 +4,8 @@
 //! |---|---|
 //! | [`gates`] | soft gate networks: wiring and start values |
 //! | [`automata`] | soft cellular automata: models, tasks, roll-outs, evaluation |
-//! | [`data`] | tables of time series, windows over them |
-//! | [`forecast`] | forecasting: metrics, baselines |
+//! | [`data`] | tables of time series, windows over them, batches |
+//! | [`forecast`] | neural forecasting models, their training, what they are compared with |
 //! | [`params`], [`optim`], [`schedule`] | the flat parameter arena, optimisers, learning rates |
 //! | [`train`] | the training loop, seeds and restarts, checkpoints |
 //! | [`random`] | random numbers that depend on nothing but where they are used |

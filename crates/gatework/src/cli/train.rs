@@ -159,6 +159,7 @@ pub fn settings(experiment: &Experiment) -> Settings {
         optimizer: training.optimizer(),
         clip: Some(training.clip()),
         stable: training.stable,
+        patience: None,
     }
 }
 
@@ -212,8 +213,7 @@ impl Report<'_> {
     fn kept(&self) -> anyhow::Result<(&Attempt, &Best)> {
         let succeeded = self.attempts.iter().find(|a| a.outcome == Outcome::Succeeded);
         let by_loss = |a: &&Attempt, b: &&Attempt| {
-            let hard =
-                |attempt: &Attempt| attempt.best.as_ref().map_or(f64::INFINITY, |best| best.losses.hard);
+            let hard = |attempt: &Attempt| attempt.best.as_ref().map_or(f64::INFINITY, |best| best.hard);
             hard(a).total_cmp(&hard(b))
         };
         let kept = succeeded.or_else(|| self.attempts.iter().min_by(by_loss));
@@ -233,7 +233,11 @@ impl Report<'_> {
             .metrics
             .iter()
             .enumerate()
-            .map(|(update, m)| LossPoint { update: update as u64, soft: m.soft, hard: m.hard })
+            .map(|(update, m)| LossPoint {
+                update: update as u64,
+                soft: m.soft,
+                hard: m.hard.unwrap_or(f64::NAN),
+            })
             .collect();
         let title = format!("{}, seed {}", experiment.name, kept.seed);
         let histogram = simulate::histogram(&model.functions());
@@ -256,8 +260,8 @@ impl Report<'_> {
             "attempts": self.attempts.len(),
             "updates": kept.update,
             "seconds": seconds,
-            "soft_loss": best.losses.soft,
-            "hard_loss": best.losses.hard,
+            "soft_loss": best.soft,
+            "hard_loss": best.hard,
             "first_perfect_update": kept.first_perfect,
             "gates": gates,
             "run": self.folder.path(),
@@ -281,7 +285,7 @@ impl Report<'_> {
                 "updates": a.update,
                 "seconds": a.seconds,
                 "first_perfect_update": a.first_perfect,
-                "best_hard_loss": a.best.as_ref().map(|best| best.losses.hard),
+                "best_hard_loss": a.best.as_ref().map(|best| best.hard),
             })
         };
         self.attempts.iter().map(row).collect()
@@ -315,7 +319,7 @@ impl Report<'_> {
             };
             eprintln!(
                 "\nNot learned with {count}; the best hard loss is {} (seed {}).",
-                best.losses.hard, kept.seed
+                best.hard, kept.seed
             );
             eprintln!(
                 "Try another --seed, more --updates, or more training.restarts in a copy of the experiment."

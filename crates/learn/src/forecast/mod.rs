@@ -1,9 +1,30 @@
-//! Forecasting: what forecasts are compared with, and how they are judged.
+//! Forecasting: neural models of time series, their training and their use.
 //!
 //! | module | what is in it |
 //! |---|---|
+//! | [`models`] | one file a model; [`Model`](models::Model) is the list |
+//! | [`network`], [`layers`], [`inputs`] | what models are written with: tensors as formulas, layers, the batch |
+//! | [`loss`], [`distribution`], [`normalize`] | what is trained for; windows brought to one level and size |
+//! | [`specification`] | all of the above as one description, and the network that follows from it |
+//! | [`trainer`] | a forecaster as something the trainer can train |
 //! | [`baselines`] | forecasts that learn nothing or next to nothing: every model is shown beside them |
 //! | [`metrics`] | how far forecasts are from what came |
 
 pub mod baselines;
+pub mod distribution;
+pub mod inputs;
+pub mod layers;
+pub mod loss;
 pub mod metrics;
+pub mod models;
+pub mod network;
+pub mod normalize;
+#[cfg(test)]
+mod signal;
+pub mod specification;
+pub mod trainer;
+
+pub use loss::Loss;
+pub use models::Model;
+pub use specification::{Specification, SpecificationError};
+pub use trainer::{ForecastTask, Windows};

@@ -58,7 +58,8 @@ impl Attempt {
             ("second", Dtype::F32, floats(&self.optimizer.second)),
             ("best", Dtype::F32, best.map_or_else(Vec::new, |best| floats(&best.values))),
             ("soft", Dtype::F64, losses(|m| m.soft)),
-            ("hard", Dtype::F64, losses(|m| m.hard)),
+            // Where it was not looked at, the hard loss is no number.
+            ("hard", Dtype::F64, losses(|m| m.hard.unwrap_or(f64::NAN))),
         ];
         let views = tensors.iter().map(|(name, dtype, data)| {
             let size = data.len() * 8 / dtype.bitsize();
@@ -115,10 +116,13 @@ impl Attempt {
         let (values, best, soft, hard) =
             (floats("values")?, floats("best")?, losses("soft")?, losses("hard")?);
         let n = task.params().len();
-        if values.len() != n || !soft.is_empty() && best.len() != n {
+        let hard: Vec<Option<f64>> =
+            hard.into_iter().map(|hard| Some(hard).filter(|hard| !hard.is_nan())).collect();
+        if values.len() != n || hard.iter().any(Option::is_some) && best.len() != n {
             return Err(format!("it has {} parameters, but this experiment has {n}", values.len()));
         }
-        if soft.len() != hard.len() || soft.iter().chain(&hard).any(|loss| !loss.is_finite()) {
+        if soft.len() != hard.len() || soft.iter().chain(hard.iter().flatten()).any(|loss| !loss.is_finite())
+        {
             return Err(format!("its losses are not numbers of {} updates", soft.len()));
         }
         if !(soft.len().saturating_sub(1)..=soft.len()).contains(&(state.optimizer_step as usize)) {
