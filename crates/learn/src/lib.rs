@@ -6,6 +6,7 @@
 //! | [`automata`] | soft cellular automata: models, tasks, roll-outs, evaluation |
 //! | [`data`] | tables of time series, windows over them, batches |
 //! | [`forecast`] | neural forecasting models, their training, what they are compared with |
+//! | [`experiment`] | what is to be learned, whatever the task |
 //! | [`params`], [`optim`], [`schedule`] | the flat parameter arena, optimisers, learning rates |
 //! | [`train`] | the training loop, seeds and restarts, checkpoints |
 //! | [`random`] | random numbers that depend on nothing but where they are used |
@@ -13,6 +14,7 @@
 
 pub mod automata;
 pub mod data;
+pub mod experiment;
 pub mod files;
 pub mod forecast;
 pub mod gates;

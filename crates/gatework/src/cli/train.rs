@@ -1,5 +1,7 @@
 //! `gatework train`: from an experiment to a run folder.
 
+mod forecaster;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +15,7 @@ use gatework_learn::automata::board::TargetSpec;
 use gatework_learn::automata::experiment::{Experiment, Loaded, MOST_MEMORY};
 use gatework_learn::automata::model::Model;
 use gatework_learn::automata::task::AutomatonTask;
+use gatework_learn::experiment;
 use gatework_learn::train::{self, Attempt, Best, Options, Outcome, Settings};
 use gatework_logic::{Document, to_json};
 use serde_json::json;
@@ -29,6 +32,7 @@ use crate::usage::Usage;
   gatework train checkerboard
   gatework train lizard --seed 3 --out runs/third-lizard
   gatework list checkerboard > my.toml; gatework train my.toml
+  gatework train airpassengers
   gatework train checkerboard --resume")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub struct Train {
@@ -66,14 +70,17 @@ pub struct Train {
 
 impl Train {
     pub fn run(&self) -> anyhow::Result<()> {
-        let mut loaded = Loaded::find(&self.experiment)?;
+        let mut loaded = match experiment::Loaded::find(&self.experiment)? {
+            experiment::Loaded::Automaton(loaded) => *loaded,
+            experiment::Loaded::Forecaster(loaded) => return forecaster::train(self, *loaded),
+        };
         if let Some(updates) = self.updates {
             loaded.experiment.training.updates = updates;
         }
         if self.seed.is_some() || self.seeds.is_some() {
             (loaded.experiment.seed, loaded.experiment.seeds) = (self.seed, self.seeds);
         }
-        let folder = self.folder(&loaded.experiment)?;
+        let folder = self.folder(&loaded.experiment.name)?;
         if self.resume {
             loaded = check_same(&folder, &loaded.experiment)?;
             if let Some(summary) = folder.summary()? {
@@ -114,13 +121,13 @@ impl Train {
         Ok(())
     }
 
-    fn folder(&self, experiment: &Experiment) -> anyhow::Result<RunFolder> {
+    fn folder(&self, experiment: &str) -> anyhow::Result<RunFolder> {
         let out = self.out.as_deref();
         // A file is known by its own name: a copied experiment may still have the name of the original. The copy in a
         // run folder has no name of its own.
         let is_file = Path::new(&self.experiment).is_file();
         let stem = Path::new(&self.experiment).file_stem().filter(|stem| is_file && *stem != "experiment");
-        let name = stem.map_or(experiment.name.clone().into(), |stem| stem.to_string_lossy());
+        let name = stem.map_or(experiment.into(), |stem| stem.to_string_lossy());
         if self.resume { RunFolder::resume(out, &name) } else { RunFolder::create(out, &name, self.force) }
     }
 

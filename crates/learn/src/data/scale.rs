@@ -128,6 +128,11 @@ impl Scaler {
         scaler
     }
 
+    /// What can be learned of a series from these values.
+    pub fn learn_one(&self, values: &[f32]) -> Fit {
+        Fit::new(&self.scaling, &[values.to_vec()])
+    }
+
     /// What was learned of a series.
     pub fn of(&self, id: &str) -> Option<&Fit> {
         match self.scaling.scope {
