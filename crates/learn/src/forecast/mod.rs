@@ -7,19 +7,23 @@
 //! | [`loss`], [`distribution`], [`normalize`] | what is trained for; windows brought to one level and size |
 //! | [`specification`] | all of the above as one description, and the network that follows from it |
 //! | [`trainer`] | a forecaster as something the trainer can train |
+//! | [`forecaster`], `sampling` | a trained model: its file and its forecasts |
 
 pub mod distribution;
+pub mod forecaster;
 pub mod inputs;
 pub mod layers;
 pub mod loss;
 pub mod models;
 pub mod network;
 pub mod normalize;
+mod sampling;
 #[cfg(test)]
 mod signal;
 pub mod specification;
 pub mod trainer;
 
+pub use forecaster::{Forecast, Forecaster, ForecasterError};
 pub use loss::Loss;
 pub use models::Model;
 pub use specification::{Specification, SpecificationError};

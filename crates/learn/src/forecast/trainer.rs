@@ -75,7 +75,7 @@ impl<W: Windows> ForecastTask<W> {
             if !self.windows.validation(index, &mut self.batch)? {
                 break;
             }
-            check_batch(&self.specification, &self.batch)?;
+            check_batch(&self.specification, &self.batch, true)?;
             let run = Run { batch: &self.batch, params: &self.params, seed: self.seed, update: 0 };
             let loss = self.evaluation.run(&run, |_| Ok(()))?;
             sum += loss * self.batch.shape.rows as f64;
@@ -98,7 +98,7 @@ impl<W: Windows> Task for ForecastTask<W> {
         let epoch = self.windows.updates_per_epoch().max(1);
         let hard = if update > 0 && update.is_multiple_of(epoch) { self.validation_loss()? } else { None };
         self.windows.training(update, &mut self.batch)?;
-        check_batch(&self.specification, &self.batch)?;
+        check_batch(&self.specification, &self.batch, true)?;
         // The gradients leave the arena while its values are read.
         let mut grads = std::mem::take(&mut self.params.grads);
         grads.fill(0.0);
@@ -115,8 +115,13 @@ impl<W: Windows> Task for ForecastTask<W> {
     }
 }
 
-/// Checks that a batch has windows, and that they are those of the specification.
-pub(super) fn check_batch(specification: &Specification, batch: &Batch) -> Result<(), TaskError> {
+/// Checks that a batch has windows, and that they are those of the specification; what came afterwards may be missing
+/// where it is not read.
+pub(super) fn check_batch(
+    specification: &Specification,
+    batch: &Batch,
+    with_target: bool,
+) -> Result<(), TaskError> {
     let wanted = specification.shape(batch.shape.rows);
     if batch.shape.rows == 0 {
         return Err("a batch has no windows".into());
@@ -124,14 +129,13 @@ pub(super) fn check_batch(specification: &Specification, batch: &Batch) -> Resul
     if batch.shape != wanted {
         return Err(format!("a batch of {:?} was given, but the model needs {wanted:?}", batch.shape).into());
     }
-    let lengths =
-        [&batch.past, &batch.target, &batch.past_columns, &batch.future_columns, &batch.static_columns];
-    match lengths.iter().zip(numbers(&batch.shape)).position(|(numbers, wanted)| numbers.len() != wanted) {
-        Some(place) => {
-            Err(format!("{} of a batch has {} numbers", NAMES[place], lengths[place].len()).into())
+    let read = NAMES.into_iter().zip(kinds(batch)).zip(numbers(&batch.shape));
+    for ((name, given), wanted) in read.filter(|((name, _), _)| with_target || *name != NAMES[1]) {
+        if given.len() != wanted {
+            return Err(format!("{name} of a batch has {} numbers, not {wanted}", given.len()).into());
         }
-        None => Ok(()),
     }
+    Ok(())
 }
 
 /// How many numbers of each kind a batch has, in the order of [`NAMES`].
@@ -252,7 +256,7 @@ impl Compiled {
 
 impl Worker {
     fn run(&mut self, run: &Run<'_>, rows: Range<usize>, masks: &[Mask]) -> Result<(), ProgramError> {
-        write_rows(&mut self.runner, run.batch, rows.clone(), true)?;
+        write_rows(&mut self.runner, run.batch, rows.clone())?;
         for tensor in run.params.tensors() {
             self.runner.write(&tensor.name, &run.params.values[tensor.range.clone()])?;
         }
@@ -284,21 +288,46 @@ impl Worker {
 }
 
 /// Gives a program the rows of a batch.
-pub(super) fn write_rows(
-    runner: &mut Runner,
-    batch: &Batch,
-    rows: Range<usize>,
-    with_target: bool,
-) -> Result<(), ProgramError> {
-    let kinds =
-        [&batch.past, &batch.target, &batch.past_columns, &batch.future_columns, &batch.static_columns];
-    for (name, numbers) in NAMES.into_iter().zip(kinds) {
+fn write_rows(runner: &mut Runner, batch: &Batch, rows: Range<usize>) -> Result<(), ProgramError> {
+    for (name, numbers) in NAMES.into_iter().zip(kinds(batch)) {
         let width = numbers.len() / batch.shape.rows.max(1);
-        if width > 0 && (with_target || name != NAMES[1]) {
+        if width > 0 {
             runner.write(name, &numbers[rows.start * width..rows.end * width])?;
         }
     }
     Ok(())
+}
+
+/// Gives a program for `size` windows the rows of a batch without what came afterwards. If the rows are fewer, the windows
+/// that are left become zeros, in `padded`.
+pub(super) fn write_padded(
+    runner: &mut Runner,
+    batch: &Batch,
+    rows: Range<usize>,
+    size: usize,
+    padded: &mut Vec<f32>,
+) -> Result<(), ProgramError> {
+    for (name, numbers) in NAMES.into_iter().zip(kinds(batch)) {
+        let width = numbers.len() / batch.shape.rows.max(1);
+        if width == 0 || name == NAMES[1] {
+            continue;
+        }
+        let given = &numbers[rows.start * width..rows.end * width];
+        if rows.len() == size {
+            runner.write(name, given)?;
+        } else {
+            padded.clear();
+            padded.extend_from_slice(given);
+            padded.resize(size * width, 0.0);
+            runner.write(name, padded)?;
+        }
+    }
+    Ok(())
+}
+
+/// The numbers of a batch, in the order of [`NAMES`].
+fn kinds(batch: &Batch) -> [&[f32]; 5] {
+    [&batch.past, &batch.target, &batch.past_columns, &batch.future_columns, &batch.static_columns]
 }
 
 /// Draws a row of a mask: a function of the seed, the update, the place of the mask in the network and the row alone.

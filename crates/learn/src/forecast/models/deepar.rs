@@ -2,7 +2,7 @@
 //! networks", International Journal of Forecasting 2020): an LSTM reads a value and forecasts the distribution of the next
 //! one, over the window and the horizon alike. In training the true values are read; in prediction values are drawn
 //! from the distributions and read in turn, and many such paths together are the forecast
-//! (see [`sampling`](crate::forecast)).
+//! (`forecast::sampling`).
 
 use serde::{Deserialize, Serialize};
 

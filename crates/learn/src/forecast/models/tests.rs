@@ -3,9 +3,10 @@
 use super::*;
 use crate::data::Batch;
 use crate::forecast::Loss;
+use crate::forecast::distribution::Distribution;
 use crate::forecast::signal::{NOISE, PERIODS, Signal, seasonal_naive};
 use crate::forecast::specification::{Specification, Use};
-use crate::forecast::trainer::{ForecastTask, Windows, write_rows};
+use crate::forecast::trainer::{ForecastTask, Windows, write_padded};
 use crate::optim::{Clip, Optimizer};
 use crate::params::Params;
 use crate::schedule::{LearningRate, Schedule};
@@ -100,7 +101,7 @@ fn forecast(specification: &Specification, params: &Params, batch: &Batch) -> Ve
     for tensor in params.tensors() {
         runner.write(&tensor.name, &params.values[tensor.range.clone()]).unwrap();
     }
-    write_rows(&mut runner, batch, 0..batch.shape.rows, false).unwrap();
+    write_padded(&mut runner, batch, 0..batch.shape.rows, batch.shape.rows, &mut Vec::new()).unwrap();
     runner.run();
     runner.read::<f32>("forecast").unwrap().to_vec()
 }
@@ -147,7 +148,7 @@ const NEAR_NOISE: f64 = 2.0 * NOISE * NOISE;
 fn errors(specification: &Specification, params: &Params) -> (f64, f64) {
     let mut signal = Signal::new(specification, 1);
     let (mut batch, outputs) = (Batch::default(), specification.loss.outputs());
-    let level = specification.loss.distribution().map_or(0, |distribution| distribution.level());
+    let level = specification.loss.distribution().map_or(0, Distribution::level);
     let (mut errors, mut count) = ([0.0, 0.0], 0.0);
     for index in 0.. {
         if !signal.validation(index, &mut batch).unwrap() {
