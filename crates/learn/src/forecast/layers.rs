@@ -1,7 +1,7 @@
 //! Layers with parameters: linear, convolution, normalisation, recurrent cells, attention. Start values are those of
 //! PyTorch: uniform between plus and minus one over the square root of the numbers that an output is made of.
 
-use gatework_engine::graph::{Conv1d, Gru, Lstm};
+use gatework_engine::graph::{Gru, Lstm};
 
 use super::network::{Start, Tensor};
 
@@ -31,7 +31,7 @@ struct Weights<'n> {
 }
 
 impl<'n> Tensor<'n> {
-    /// `x W' + b` on the last axis.
+    /// `x W + b` on the last axis.
     #[must_use]
     pub fn linear(self, name: &str, outputs: usize) -> Tensor<'n> {
         let inputs = self.size(self.sizes().len().saturating_sub(1));
@@ -39,12 +39,12 @@ impl<'n> Tensor<'n> {
         product + self.network().parameter(&format!("{name}.bias"), &[outputs], bound(inputs))
     }
 
-    /// `x W'` on the last axis.
+    /// `x W` on the last axis; W is `[inputs, outputs]`, so that its gradient needs no transposition.
     #[must_use]
     pub fn linear_without_bias(self, name: &str, outputs: usize) -> Tensor<'n> {
         let inputs = self.size(self.sizes().len().saturating_sub(1));
-        let weight = self.network().parameter(&format!("{name}.weight"), &[outputs, inputs], bound(inputs));
-        self.matmul(weight.transpose())
+        let weight = self.network().parameter(&format!("{name}.weight"), &[inputs, outputs], bound(inputs));
+        self.matmul(weight)
     }
 
     /// The last axis shifted to mean 0 and scaled to variance 1, then by a gain and a bias that are learned.
@@ -58,18 +58,15 @@ impl<'n> Tensor<'n> {
         self.network().build(|graph| graph.layer_norm(self.id(), gain.id(), bias.id(), EPSILON))
     }
 
-    /// A convolution along the time of `[rows, channels, time]` that sees no step after its own: `[rows, outputs, time]`.
+    /// A convolution along the time of `[rows, time, channels]` that sees no step after its own: `[rows, time, outputs]`.
+    /// The steps it sees lie side by side, and one product does the rest.
     #[must_use]
     pub fn causal_convolution(self, name: &str, outputs: usize, size: usize, dilation: usize) -> Tensor<'n> {
-        let channels = self.size(1);
-        let parameter = |part: &str, shape: &[usize]| {
-            self.network().parameter(&format!("{name}.{part}"), shape, bound(channels * size))
-        };
-        let kernel = parameter("weight", &[outputs, channels, size]);
-        let bias = parameter("bias", &[outputs]);
-        let before = size.saturating_sub(1).saturating_mul(dilation);
-        let settings = Conv1d { dilation, before, ..Conv1d::default() };
-        self.network().build(|graph| graph.conv1d(self.id(), kernel.id(), Some(bias.id()), settings))
+        let time = self.size(1);
+        let padded = self.pad(1, size.saturating_sub(1).saturating_mul(dilation), 0);
+        let step = |k: usize| padded.slice(1, k * dilation, k * dilation + time);
+        let seen: Vec<Tensor<'n>> = (0..size).map(step).collect();
+        self.network().concat(&seen, 2).linear(name, outputs)
     }
 
     fn cell(self, name: &str, gates: usize, hidden: usize) -> Weights<'n> {
@@ -150,6 +147,7 @@ mod tests {
     use super::*;
     use crate::random::{Purpose, Random};
     use gatework_engine::Program;
+    use gatework_engine::graph::Conv1d;
 
     /// Runs a network on random inputs and parameters.
     fn run(network: &Network, outputs: &[(&str, Tensor<'_>)]) -> Vec<Vec<f32>> {
@@ -179,14 +177,21 @@ mod tests {
     }
 
     #[test]
-    fn a_causal_convolution_does_not_see_the_future() {
+    fn a_causal_convolution_is_the_engines_convolution_of_what_came_before() {
         let network = Network::for_prediction();
-        let x = network.input("x", &[1, 2, 8]);
-        let early = x.slice(2, 0, 5).pad(2, 0, 3);
-        let outputs = [x, early].map(|x| x.causal_convolution("conv", 3, 3, 2).slice(2, 0, 5));
-        let results = run(&network, &[("all", outputs[0]), ("early", outputs[1])]);
-        assert_eq!(results[0], results[1]);
-        assert_eq!(outputs[0].sizes(), [1, 3, 5]);
+        let (time, channels, outputs, size, dilation) = (9, 2, 3, 3, 2);
+        let x = network.input("x", &[2, time, channels]);
+        let ours = x.causal_convolution("conv", outputs, size, dilation);
+        // [size * channels, outputs] to [outputs, channels, size]
+        let weight = network.input("conv.weight", &[size * channels, outputs]);
+        let kernel = weight.reshape(&[size, channels, outputs]).permute(&[2, 1, 0]);
+        let (bias, channels_first) = (network.input("conv.bias", &[outputs]), x.transpose());
+        let settings = Conv1d { dilation, before: (size - 1) * dilation, ..Conv1d::default() };
+        let engine = network
+            .build(|graph| graph.conv1d(channels_first.id(), kernel.id(), Some(bias.id()), settings))
+            .transpose();
+        let results = run(&network, &[("ours", ours), ("engine", engine)]);
+        assert!(results[0].iter().zip(&results[1]).all(|(a, b)| (a - b).abs() < 1e-5), "{results:?}");
     }
 
     #[test]

@@ -64,14 +64,18 @@ impl Decomposition {
         let fit = self.least_squares(&x.shape);
         // The fit is that of the level; other outputs, such as a deviation, start from nothing.
         let level = x.distribution.map(Distribution::level);
-        let starts = (0..x.outputs).flat_map(|output| {
-            let factor = if level.is_none_or(|level| level == output) { 1.0 } else { 0.0 };
-            fit.iter().map(move |&weight| (factor * weight) as f32)
-        });
-        let sizes = [x.outputs * functions, input];
-        let weight = x.network.parameter("coefficients.weight", &sizes, Start::Values(starts.collect()));
-        let bias = x.network.parameter("coefficients.bias", &[sizes[0]], Start::Constant(0.0));
-        let coefficients = x.past.matmul(weight.transpose()) + bias;
+        let is_level = |output: usize| level.is_none_or(|level| level == output);
+        let mut starts = Vec::with_capacity(input * x.outputs * functions);
+        for step in fit.chunks(functions) {
+            for output in 0..x.outputs {
+                let factor = if is_level(output) { 1.0 } else { 0.0 };
+                starts.extend(step.iter().map(|weight| (factor * weight) as f32));
+            }
+        }
+        let sizes = [input, x.outputs * functions];
+        let weight = x.network.parameter("coefficients.weight", &sizes, Start::Values(starts));
+        let bias = x.network.parameter("coefficients.bias", &[sizes[1]], Start::Constant(0.0));
+        let coefficients = x.past.matmul(weight) + bias;
         let ahead: Vec<f64> = (0..horizon).flat_map(|step| self.functions(input + step, &x.shape)).collect();
         let basis = x.network.data(&[horizon, functions], &ahead).transpose();
         let forecast = coefficients.reshape(&[rows, x.outputs, functions]).matmul(basis).transpose();
@@ -97,7 +101,7 @@ impl Decomposition {
         values
     }
 
-    /// The linear map from a window to its coefficients, `[functions, input]`, by least squares with a ridge.
+    /// The linear map from a window to its coefficients, `[input, functions]`, by least squares with a ridge.
     fn least_squares(&self, shape: &BatchShape) -> Vec<f64> {
         let rows: Vec<Vec<f64>> = (0..shape.input).map(|step| self.functions(step, shape)).collect();
         let count = self.functions(0, shape).len();
@@ -112,12 +116,7 @@ impl Decomposition {
             line[i] += if i < 2 { 1e-6 } else { self.ridge };
         }
         let factor = cholesky(normal);
-        let mut weights = vec![0.0; count * shape.input];
-        for (step, row) in rows.iter().enumerate() {
-            let solution = solve(&factor, row);
-            solution.iter().enumerate().for_each(|(i, x)| weights[i * shape.input + step] = *x);
-        }
-        weights
+        rows.iter().flat_map(|row| solve(&factor, row)).collect()
     }
 
     /// Whether the settings fit windows of these sizes.
@@ -178,7 +177,7 @@ mod tests {
             .collect();
         let weights = model.least_squares(&shape);
         for (i, truth) in truth.iter().enumerate() {
-            let found: f64 = weights[i * 48..][..48].iter().zip(&window).map(|(w, x)| w * x).sum();
+            let found: f64 = weights.chunks(6).zip(&window).map(|(w, x)| w[i] * x).sum();
             assert!((found - truth).abs() < 1e-4, "coefficient {i}: {found} for {truth}");
         }
     }

@@ -31,13 +31,13 @@ impl Tcn {
     /// The forecast, `[rows, horizon, outputs]`.
     pub fn forward<'n>(&self, x: &Inputs<'n>) -> Tensor<'n> {
         let BatchShape { rows, input, .. } = x.shape;
-        // [rows, channels, time]
-        let mut hidden = x.steps().transpose();
+        // [rows, time, channels]
+        let mut hidden = x.steps();
         for (block, &channels) in self.channels.iter().enumerate() {
             hidden = self.block(hidden, &format!("block.{block}"), channels, 1 << block);
         }
-        let width = hidden.size(1);
-        let last = hidden.slice(2, input - 1, input).reshape(&[rows, width]);
+        let width = hidden.size(2);
+        let last = hidden.slice(1, input - 1, input).reshape(&[rows, width]);
         x.forecast("head", x.with_horizon(last))
     }
 
@@ -49,11 +49,7 @@ impl Tcn {
             let convolved = hidden.causal_convolution(&name, channels, self.kernel, dilation);
             hidden = convolved.relu().dropout(self.dropout);
         }
-        let beside = if x.size(1) == channels {
-            x
-        } else {
-            x.causal_convolution(&format!("{name}.beside"), channels, 1, 1)
-        };
+        let beside = if x.size(2) == channels { x } else { x.linear(&format!("{name}.beside"), channels) };
         (hidden + beside).relu()
     }
 
