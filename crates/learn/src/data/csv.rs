@@ -3,7 +3,7 @@
 
 use std::io::BufRead;
 
-use ::csv::{ByteRecord, Reader, ReaderBuilder};
+use ::csv::{ByteRecord, ReaderBuilder};
 use flate2::bufread::MultiGzDecoder;
 
 use super::collect::{Collector, Located, Observation};
@@ -28,22 +28,34 @@ fn read_plain(mut input: impl BufRead, schema: &Schema) -> Result<Table, Located
     let mut reader = ReaderBuilder::new().flexible(true).delimiter(delimiter).from_reader(input);
     let header = reader.byte_headers().map_err(|error| from_csv(&error))?.clone();
     let header: Vec<String> = header.iter().map(|name| String::from_utf8_lossy(name).trim().into()).collect();
+    read_records(&header, schema, |record| {
+        let more = reader.read_byte_record(record).map_err(|error| from_csv(&error))?;
+        Ok(more.then(|| record.position().map_or(0, ::csv::Position::line)))
+    })
+}
+
+/// Reads a table from records, whatever file they come from. `next` fills in a record and says its line.
+pub(super) fn read_records(
+    header: &[String],
+    schema: &Schema,
+    next: impl FnMut(&mut ByteRecord) -> Result<Option<u64>, Located>,
+) -> Result<Table, Located> {
     let mut collector = Collector::new(schema);
     let at_header = |problem| (Some(1), problem);
     match schema.layout {
         Layout::Long => {
-            let mut rows = Long::new(schema, &header).map_err(at_header)?;
-            each(&mut reader, header.len(), |line, record| rows.read(line, record, &mut collector))?;
+            let mut rows = Long::new(schema, header).map_err(at_header)?;
+            each(next, header.len(), |line, record| rows.read(line, record, &mut collector))?;
         }
         Layout::Wide => {
-            let mut rows = Wide::new(schema, &header, &mut collector).map_err(at_header)?;
-            each(&mut reader, header.len(), |line, record| rows.read(line, record, &mut collector))?;
+            let mut rows = Wide::new(schema, header, &mut collector).map_err(at_header)?;
+            each(next, header.len(), |line, record| rows.read(line, record, &mut collector))?;
         }
         Layout::Rows => {
             if let Some(name) = [&schema.past, &schema.future, &schema.fixed].into_iter().flatten().next() {
-                return Err(at_header(missing_column(name, &header)));
+                return Err(at_header(missing_column(name, header)));
             }
-            each(&mut reader, header.len(), |line, record| read_series(line, record, &mut collector))?;
+            each(next, header.len(), |line, record| read_series(line, record, &mut collector))?;
         }
     }
     collector.finish(schema)
@@ -63,13 +75,12 @@ fn from_csv(error: &::csv::Error) -> Located {
 
 /// Every record with its line.
 fn each(
-    reader: &mut Reader<impl BufRead>,
+    mut next: impl FnMut(&mut ByteRecord) -> Result<Option<u64>, Located>,
     fields: usize,
     mut read: impl FnMut(u64, &ByteRecord) -> Result<(), Problem>,
 ) -> Result<(), Located> {
     let mut record = ByteRecord::new();
-    while reader.read_byte_record(&mut record).map_err(|error| from_csv(&error))? {
-        let line = record.position().map_or(0, ::csv::Position::line);
+    while let Some(line) = next(&mut record)? {
         if record.len() != fields {
             return Err((Some(line), Problem::Fields { found: record.len(), expected: fields }));
         }

@@ -3,7 +3,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`Table`], [`Schema`] | many series on one grid, and how to ask for them |
-//! | [`read`] | files: CSV, plain or gzip |
+//! | [`read`] | files: CSV, plain or gzip; Parquet with the feature of that name |
 //! | [`Windows`], [`Split`] | windows over a table; train, validation and test by time |
 //! | [`Loader`] | batches in an order that a seed decides, prepared by a thread of their own |
 //! | [`scale`] | values brought to one size, and back |
@@ -19,6 +19,8 @@ mod error;
 pub mod frequency;
 mod gaps;
 mod loader;
+#[cfg(feature = "parquet")]
+mod parquet;
 pub mod scale;
 mod split;
 mod table;
@@ -37,12 +39,25 @@ pub use windows::{Sizes, WindowError, Windows};
 
 use crate::files::FileError;
 
-/// Reads a table from a file. CSV may be compressed with gzip.
+/// Reads a table from a file: Parquet if its name ends so (and this program was built to read it), else CSV, which may
+/// be compressed with gzip.
 pub fn read(path: &Path, schema: &Schema) -> Result<Table, DataError> {
-    let file = std::fs::File::open(path).map_err(|error| FileError {
-        action: "read",
-        path: path.to_path_buf(),
-        error,
-    })?;
-    read_csv(std::io::BufReader::with_capacity(1 << 16, file), &path.display().to_string(), schema)
+    let cannot = |error| FileError { action: "read", path: path.to_path_buf(), error };
+    let file = std::fs::File::open(path).map_err(cannot)?;
+    let origin = path.display().to_string();
+    if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("parquet")) {
+        return read_parquet(file, &origin, schema);
+    }
+    read_csv(std::io::BufReader::with_capacity(1 << 16, file), &origin, schema)
+}
+
+#[cfg(feature = "parquet")]
+fn read_parquet(file: std::fs::File, origin: &str, schema: &Schema) -> Result<Table, DataError> {
+    parquet::read(file, origin, schema)
+}
+
+#[cfg(not(feature = "parquet"))]
+fn read_parquet(_: std::fs::File, origin: &str, _: &Schema) -> Result<Table, DataError> {
+    let advice = "this program was built without Parquet; build it with --features parquet, or write CSV";
+    Err(Problem::Unreadable(advice.into()).at(origin, None))
 }

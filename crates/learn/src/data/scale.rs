@@ -205,16 +205,19 @@ impl Fit {
         fit
     }
 
-    fn apply(&self, scaling: &Scaling, values: &mut [f32]) {
-        let lag = scaling.difference;
-        let flat: Vec<f64> = values.iter().map(|value| self.flatten(scaling, *value)).collect();
-        for (place, value) in values.iter_mut().enumerate() {
-            let before = match lag {
-                0 => 0.0,
-                lag => place.checked_sub(lag).map_or(f64::NAN, |place| flat[place]),
-            };
-            *value = ((flat[place] - before - self.center) / self.scale) as f32;
+    /// Scales values of one series in their order. Those without a predecessor to take the difference to become NaN.
+    pub fn apply(&self, scaling: &Scaling, values: &mut [f32]) {
+        // From the end, so that predecessors are still as they were.
+        for place in (0..values.len()).rev() {
+            let before = place.checked_sub(scaling.difference).map_or(f32::NAN, |before| values[before]);
+            values[place] = self.apply_one(scaling, values[place], before);
         }
+    }
+
+    /// Scales one value, with the one that its difference is taken to.
+    pub fn apply_one(&self, scaling: &Scaling, value: f32, before: f32) -> f32 {
+        let before = if scaling.difference == 0 { 0.0 } else { self.flatten(scaling, before) };
+        ((self.flatten(scaling, value) - before - self.center) / self.scale) as f32
     }
 
     /// Outliers cut, logarithm taken.
