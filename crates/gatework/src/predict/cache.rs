@@ -88,7 +88,7 @@ mod tests {
         let mut cache = Cache::new(10);
         for key in 0..1000 {
             cache.insert(key, key);
-            assert_eq!(cache.get(&0).is_some(), true, "asked for every time, at {key}");
+            assert!(cache.get(&0).is_some(), "asked for every time, at {key}");
             assert!(cache.len() <= 20);
         }
         assert_eq!(cache.get(&5), None);

@@ -295,9 +295,9 @@ pub(super) mod tests {
     use gatework_learn::forecast::dataset::Dataset;
     use gatework_learn::forecast::experiment::{BUILT_IN, Loaded};
 
-    /// A small model of the built-in data with start values that were not trained, and the values of the series.
+    /// The model of the built-in data with start values that were not trained, and the values of the series.
     pub fn untrained(change: impl Fn(String) -> String) -> (Predictor, Dataset) {
-        let text = change(BUILT_IN[0].1.replace("\"nhits\"", "\"dlinear\""));
+        let text = change(BUILT_IN[0].1.to_string());
         let loaded = Loaded::parse(&text, "x", Path::new(".")).unwrap();
         let dataset = Dataset::load(&loaded).unwrap();
         let experiment = &loaded.experiment;

@@ -363,17 +363,17 @@ mod tests {
     fn mistakes_are_named_with_their_line() {
         for (from, to, part) in [
             ("horizon = 12", "horizon = \"a\"", "x.toml:6: invalid type: string \"a\""),
-            ("horizon = 12", "horizon = 0", "x.toml:6: model nhits: horizon is 0"),
+            ("horizon = 12", "horizon = 0", "x.toml:6: model dlinear: horizon is 0"),
             ("horizon = 12", "horizont = 12", "x.toml:6: unknown field `horizont`"),
-            ("model = \"nhits\"", "model = \"oracle\"", "x.toml:8: unknown variant `oracle`"),
-            ("loss = \"mae\"", "loss = \"rmse\"", "x.toml:9: unknown variant `rmse`"),
+            ("model = \"dlinear\"", "model = \"oracle\"", "x.toml:8: unknown variant `oracle`"),
+            ("loss = \"mse\"", "loss = \"rmse\"", "x.toml:9: unknown variant `rmse`"),
             ("seed = 1", "intervals = [1.5]", "x.toml:10: an interval is to hold 1.5"),
             ("seed = 1", "stride = 0", "x.toml:10: stride is 0"),
             ("time = ", "tine = ", "x.toml:13: unknown field `tine`"),
             ("validation = 24", "validation = 1.5", "x.toml:17: split.validation is neither"),
             ("batch = 32", "batch = 0", "x.toml:25: training.batch is 0"),
             ("log = true", "clip = -1.0", "x.toml:21: scaling.clip is not above 0"),
-            ("learning_rate = 0.001", "learning_rate = -1.0", "x.toml:26: training.learning_rate is -1"),
+            ("learning_rate = 0.01", "learning_rate = -1.0", "x.toml:26: training.learning_rate is -1"),
         ] {
             let message = error(from, to);
             assert!(message.contains(part), "{to}: {message}");

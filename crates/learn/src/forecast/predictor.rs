@@ -130,8 +130,8 @@ pub(super) mod tests {
 
     /// A model of the built-in data with start values that were not trained.
     pub fn untrained(model: &str, loss: &str) -> (Predictor, Dataset) {
-        let text = BUILT_IN[0].1.replace("\"nhits\"", &format!("\"{model}\""));
-        let text = text.replace("\"mae\"", &format!("\"{loss}\""));
+        let text = BUILT_IN[0].1.replace("\"dlinear\"", &format!("\"{model}\""));
+        let text = text.replace("\"mse\"", &format!("\"{loss}\""));
         let loaded = Loaded::parse(&text, "x", Path::new(".")).unwrap();
         let dataset = Dataset::load(&loaded).unwrap();
         let experiment = &loaded.experiment;
