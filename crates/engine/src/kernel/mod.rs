@@ -1,8 +1,7 @@
 //! The kernels: written once over a vector type, compiled for every instruction set, chosen at run time.
 //!
-//! A plain `cargo build --release` carries SSE2, SSE4.2, AVX2 and AVX-512 versions of each kernel on x86-64
-//! (NEON on AArch64); the first call looks at the processor and takes the widest. Vectors come from
-//! `fearless_simd`; only the tiles of [`gates`] hold `unsafe` code, for rows without bounds checks.
+//! A plain `cargo build --release` carries SSE2, AVX2 and AVX-512 versions of each kernel on x86-64 (NEON on AArch64);
+//! the first call looks at the processor and takes the widest. Vectors come from `fearless_simd`; only the tiles of [`gates`] hold `unsafe` code, for rows without bounds checks.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -10,6 +9,43 @@
 //! | [`math`] | exp, log, sin, tanh and the like, a vector at a time |
 //! | [`optim`] | optimiser steps, one pass over memory each |
 //! | [`transpose`] | cells x channels to channels x cells and back |
+
+/// Evaluates an expression with the vectors of an instruction set, compiled for it.
+///
+/// SSE4.2 alone runs the code of SSE2: processors without AVX2 are older than 2015, and every version of every kernel has
+/// to be compiled.
+macro_rules! dispatch {
+    ($level:expr, $simd:pat => $body:expr) => {{
+        #[cfg(target_arch = "x86_64")]
+        match $level {
+            fearless_simd::Level::Avx512(token) => $crate::kernel::with_vectors!(token, $simd => $body),
+            fearless_simd::Level::Avx2(token) => $crate::kernel::with_vectors!(token, $simd => $body),
+            lower => match lower.as_sse2() {
+                Some(token) => $crate::kernel::with_vectors!(token, $simd => $body),
+                None => unreachable!("SSE2 is part of x86-64"),
+            },
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        fearless_simd::dispatch!($level, $simd => $body)
+    }};
+}
+pub(crate) use dispatch;
+
+/// Evaluates an expression with the vectors of one instruction set.
+#[cfg(target_arch = "x86_64")]
+macro_rules! with_vectors {
+    ($token:expr, $simd:pat => $body:expr) => {{
+        let token = $token;
+        let $simd = token;
+        fearless_simd::Simd::vectorize(
+            token,
+            #[inline(always)]
+            || $body,
+        )
+    }};
+}
+#[cfg(target_arch = "x86_64")]
+pub(crate) use with_vectors;
 
 pub mod gates;
 pub mod math;
@@ -29,9 +65,6 @@ pub fn simd_name() -> &'static str {
         }
         if level.as_avx2().is_some() {
             return "avx2";
-        }
-        if level.as_sse4_2().is_some() {
-            return "sse4.2";
         }
     }
     #[cfg(target_arch = "aarch64")]
