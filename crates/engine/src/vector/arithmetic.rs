@@ -185,7 +185,7 @@ unary! {
 
 /// `out[i] = value`.
 pub fn fill<T: Element>(value: T, out: &mut [T]) {
-    walk::shared(out, value, |out, value| out.fill(value));
+    walk::shared(out, value, <[T]>::fill);
 }
 
 /// `out[i] = x[i]`.

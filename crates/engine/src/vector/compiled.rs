@@ -15,12 +15,15 @@ use crate::kernel::math::Real;
 /// A function of a slice that gives an element and its place.
 type Extremum<T> = fn(&[T]) -> Option<(T, usize)>;
 
+/// A slice times a factor added to another.
+type ScaledAdd<T> = fn(T, &[T], &mut [T]) -> Result<(), VectorError>;
+
 /// The operations that all types have.
 #[derive(Debug)]
 pub struct Compiled<T> {
     pub(super) binary: CompiledBinary<T>,
     pub(super) unary: CompiledUnary<T>,
-    pub(super) scaled_add: fn(T, &[T], &mut [T]) -> Result<(), VectorError>,
+    pub(super) scaled_add: ScaledAdd<T>,
     pub(super) sum: fn(&[T]) -> T,
     pub(super) dot: fn(&[T], &[T]) -> T,
     pub(super) least: Extremum<T>,
