@@ -7,7 +7,9 @@
 //! |---|---|
 //! | [`gates`] | soft gate networks, forward and backward, 32 lanes at a time |
 //! | [`math`] | exp, log, sin, tanh and the like, a vector at a time |
+//! | [`matmul`] | the matrix product |
 //! | [`optim`] | optimiser steps, one pass over memory each |
+//! | [`recurrent`] | GRU and LSTM over time, forward and backward |
 //! | [`transpose`] | cells x channels to channels x cells and back |
 
 /// Evaluates an expression with the vectors of an instruction set, compiled for it.
@@ -51,9 +53,20 @@ pub mod gates;
 pub mod math;
 pub mod matmul;
 pub mod optim;
+pub mod recurrent;
 pub mod transpose;
 
 use fearless_simd::Level;
+
+/// The instruction set to use.
+#[inline(always)]
+pub(crate) fn level() -> Level {
+    #[cfg(test)]
+    if let Some(level) = tests::LEVEL.get() {
+        return level;
+    }
+    Level::new()
+}
 
 /// Name of the instruction set that the kernels use on this machine, as benchmarks report it.
 pub fn simd_name() -> &'static str {
@@ -72,4 +85,31 @@ pub fn simd_name() -> &'static str {
         return "neon";
     }
     if level.is_fallback() { "scalar" } else { "sse2" }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    thread_local! {
+        /// The instruction set that tests on this thread ask for.
+        pub static LEVEL: Cell<Option<Level>> = const { Cell::new(None) };
+    }
+
+    /// Runs `test` on every instruction set of this machine.
+    pub fn on_every_level(test: impl Fn()) {
+        let mut levels = vec![Level::new()];
+        #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+        {
+            levels.extend(Level::new().as_sse2().map(Level::Sse2));
+            levels.extend(Level::new().as_avx2().map(Level::Avx2));
+        }
+        for level in levels {
+            LEVEL.set(Some(level));
+            test();
+        }
+        LEVEL.set(None);
+    }
 }

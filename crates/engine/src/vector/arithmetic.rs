@@ -6,7 +6,7 @@ use fearless_simd::{Select, Simd, prelude::*};
 
 use super::{VectorError, check, walk};
 use crate::dtype::Element;
-use crate::kernel::dispatch;
+use crate::kernel::{dispatch, level};
 
 /// An operation of two slices into a third.
 type BinaryRun<T> = fn(&[T], &[T], &mut [T]) -> Result<(), VectorError>;
@@ -70,7 +70,7 @@ macro_rules! binary {
                         }
                         check(stringify!($name), "b", b.len(), a.len())?;
                         check(stringify!($name), "out", out.len(), a.len())?;
-                        walk::shared3(a, b, out, |a, b, out| dispatch!(walk::level(), simd => pass(simd, a, b, out)));
+                        walk::shared3(a, b, out, |a, b, out| dispatch!(level(), simd => pass(simd, a, b, out)));
                         Ok(())
                     }
 
@@ -83,7 +83,7 @@ macro_rules! binary {
                             });
                         }
                         check(stringify!($in_place), "b", b.len(), a.len())?;
-                        walk::shared2(b, a, (), |b, a, ()| dispatch!(walk::level(), simd => pass(simd, a, b)));
+                        walk::shared2(b, a, (), |b, a, ()| dispatch!(level(), simd => pass(simd, a, b)));
                         Ok(())
                     }
                 )*
@@ -146,7 +146,7 @@ macro_rules! unary {
                             });
                         }
                         check(stringify!($name), "out", out.len(), x.len())?;
-                        walk::shared2(x, out, (), |x, out, ()| dispatch!(walk::level(), simd => pass(simd, x, out)));
+                        walk::shared2(x, out, (), |x, out, ()| dispatch!(level(), simd => pass(simd, x, out)));
                         Ok(())
                     }
 
@@ -158,7 +158,7 @@ macro_rules! unary {
                                 $body
                             });
                         }
-                        walk::shared(x, (), |x, ()| dispatch!(walk::level(), simd => pass(simd, x)));
+                        walk::shared(x, (), |x, ()| dispatch!(level(), simd => pass(simd, x)));
                     }
                 )*
                 Self { $($name: $name::<T>, $in_place: $in_place::<T>,)* }
@@ -213,14 +213,14 @@ pub(super) fn scaled_add_of<T: Element>(factor: T, x: &[T], y: &mut [T]) -> Resu
         );
     }
     check("scaled_add", "x", x.len(), y.len())?;
-    walk::shared2(x, y, factor, |x, y, factor| dispatch!(walk::level(), simd => pass(simd, factor, x, y)));
+    walk::shared2(x, y, factor, |x, y, factor| dispatch!(level(), simd => pass(simd, factor, x, y)));
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::tests::on_every_level;
     use super::*;
+    use crate::kernel::tests::on_every_level;
     use proptest::prelude::*;
 
     /// The textbook meaning of an operation on integers of any width, before it is cut to the width.

@@ -6,8 +6,8 @@
 use fearless_simd::{Select, Simd, prelude::*};
 
 use super::{VectorError, check, walk};
-use crate::kernel::dispatch;
 use crate::kernel::math::{self, Real, naive};
+use crate::kernel::{dispatch, level};
 
 /// A function, as tests and benchmarks go through them.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ macro_rules! functions {
                                 $body
                             });
                         }
-                        dispatch!(walk::level(), simd => pass(simd, x, parameter, out));
+                        dispatch!(level(), simd => pass(simd, x, parameter, out));
                     }
                 )*
                 Self { $($name: $name::<T>,)* }
@@ -136,9 +136,9 @@ functions! {
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::tests::on_every_level;
     use super::*;
     use crate::kernel::math::naive::ulps;
+    use crate::kernel::tests::on_every_level;
 
     /// Arguments where functions are special, and some thousand spread over all bit patterns and over -20 to 20.
     fn arguments() -> Vec<f64> {

@@ -8,8 +8,8 @@ use super::function::parameter;
 use super::reduce::{pairwise, sum_of_pairs};
 use super::softmax::log_sum_exp;
 use super::{VectorError, check, walk};
-use crate::kernel::dispatch;
 use crate::kernel::math::{self, Real};
+use crate::kernel::{dispatch, level};
 
 macro_rules! losses {
     ($(
@@ -46,7 +46,7 @@ macro_rules! losses {
                             })
                         }
                         let partial = walk::pieces2(x, target, parameter, |x, target, parameter| {
-                            dispatch!(walk::level(), simd => pass(simd, x, target, parameter))
+                            dispatch!(level(), simd => pass(simd, x, target, parameter))
                         });
                         pairwise(partial)
                     }
@@ -105,8 +105,8 @@ pub fn cross_entropy<T: Real>(logits: &[T], targets: &[usize]) -> Result<T, Vect
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::tests::on_every_level;
     use super::*;
+    use crate::kernel::tests::on_every_level;
     use proptest::prelude::*;
 
     fn naive(x: &[f64], target: &[f64], term: impl Fn(f64, f64) -> f64) -> f64 {

@@ -9,8 +9,8 @@ use fearless_simd::{Simd, prelude::*};
 
 use super::{VectorError, check, walk};
 use crate::dtype::Element;
-use crate::kernel::dispatch;
 use crate::kernel::math::Real;
+use crate::kernel::{dispatch, level};
 
 /// Elements of a leaf.
 pub(super) const LEAF: usize = 4096;
@@ -37,7 +37,7 @@ pub(super) fn sum_of_slice<T: Element>(x: &[T]) -> T {
             |x| x,
         )
     }
-    let partial = walk::pieces(x, (), |x, ()| dispatch!(walk::level(), simd => pass(simd, x)));
+    let partial = walk::pieces(x, (), |x, ()| dispatch!(level(), simd => pass(simd, x)));
     pairwise(partial)
 }
 
@@ -63,7 +63,7 @@ pub(super) fn dot_of_slices<T: Element>(a: &[T], b: &[T]) -> T {
             |a, b| a * b,
         )
     }
-    let partial = walk::pieces2(a, b, (), |a, b, ()| dispatch!(walk::level(), simd => pass(simd, a, b)));
+    let partial = walk::pieces2(a, b, (), |a, b, ()| dispatch!(level(), simd => pass(simd, a, b)));
     pairwise(partial)
 }
 
@@ -300,7 +300,7 @@ impl Order for Most {
 
 /// The extremum, and where the leaf begins that holds it first.
 fn extremum<T: Element, O: Order>(x: &[T]) -> Option<(T, usize)> {
-    let partial = walk::pieces(x, (), |x, ()| dispatch!(walk::level(), simd => leaves::<_, T, O>(simd, x)));
+    let partial = walk::pieces(x, (), |x, ()| dispatch!(level(), simd => leaves::<_, T, O>(simd, x)));
     let mut best: Option<(T, usize)> = None;
     for (piece, found) in partial.as_slice().iter().enumerate() {
         if let &Some((value, leaf)) = found {
@@ -361,8 +361,8 @@ fn better<T: Element, O: Order>(best: Option<(T, usize)>, next: (T, usize)) -> (
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::tests::on_every_level;
     use super::*;
+    use crate::kernel::tests::on_every_level;
     use proptest::prelude::*;
 
     fn numbers(len: usize) -> Vec<f32> {

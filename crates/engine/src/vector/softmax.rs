@@ -4,8 +4,8 @@ use fearless_simd::Simd;
 
 use super::reduce::{max_value, mean, pairwise, sum_of};
 use super::{VectorError, check, walk};
-use crate::kernel::dispatch;
 use crate::kernel::math::{self, Real};
+use crate::kernel::{dispatch, level};
 
 /// `out[i] = e^x[i] / sum of e^x`, which is not affected by overflow: the largest element is subtracted first.
 ///
@@ -29,14 +29,10 @@ pub(super) fn softmax_of<T: Real>(x: &[T], out: &mut [T]) {
         x,
         out,
         most,
-        |x, out, most| dispatch!(walk::level(), simd => exponentials(simd, x, most, out)),
+        |x, out, most| dispatch!(level(), simd => exponentials(simd, x, most, out)),
     );
     let factor = T::ONE / pairwise(partial);
-    walk::shared(
-        out,
-        factor,
-        |out, factor| dispatch!(walk::level(), simd => scale_in_place(simd, out, factor)),
-    );
+    walk::shared(out, factor, |out, factor| dispatch!(level(), simd => scale_in_place(simd, out, factor)));
 }
 
 /// `out[i] = x[i] - ln(sum of e^x)`, which is not affected by overflow.
@@ -54,7 +50,7 @@ pub(super) fn log_softmax_of<T: Real>(x: &[T], out: &mut [T]) {
         x,
         out,
         (most, log_sum),
-        |x, out, (most, log_sum)| dispatch!(walk::level(), simd => subtract(simd, x, most, log_sum, out)),
+        |x, out, (most, log_sum)| dispatch!(level(), simd => subtract(simd, x, most, log_sum, out)),
     );
 }
 
@@ -74,7 +70,7 @@ pub(super) fn log_sum_exp_of<T: Real>(x: &[T]) -> Option<(T, T)> {
         )
     }
     let most = max_value(x)?;
-    let partial = walk::pieces(x, most, |x, most| dispatch!(walk::level(), simd => pass(simd, x, most)));
+    let partial = walk::pieces(x, most, |x, most| dispatch!(level(), simd => pass(simd, x, most)));
     Some((most, T::from_f64(pairwise(partial).to_f64().ln())))
 }
 
@@ -107,14 +103,14 @@ pub(super) fn normalise_of<T: Real>(x: &[T], out: &mut [T]) {
         );
     }
     let mean = mean(x);
-    let partial = walk::pieces(x, mean, |x, mean| dispatch!(walk::level(), simd => squares(simd, x, mean)));
+    let partial = walk::pieces(x, mean, |x, mean| dispatch!(level(), simd => squares(simd, x, mean)));
     let deviation = (pairwise(partial).to_f64() / x.len() as f64).sqrt();
     let factor = T::from_f64(if deviation == 0.0 { 0.0 } else { 1.0 / deviation });
     walk::shared2(
         x,
         out,
         (mean, factor),
-        |x, out, (mean, factor)| dispatch!(walk::level(), simd => scale(simd, x, mean, factor, out)),
+        |x, out, (mean, factor)| dispatch!(level(), simd => scale(simd, x, mean, factor, out)),
     );
 }
 
@@ -161,8 +157,8 @@ fn subtract<S: Simd, T: Real>(simd: S, x: &[T], a: T, b: T, out: &mut [T]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::tests::on_every_level;
     use super::*;
+    use crate::kernel::tests::on_every_level;
     use proptest::prelude::*;
 
     fn naive_softmax(x: &[f32]) -> Vec<f64> {

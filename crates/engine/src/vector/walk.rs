@@ -6,23 +6,13 @@
 
 use std::ops::Range;
 
-use fearless_simd::{Level, Simd, prelude::*};
+use fearless_simd::{Simd, prelude::*};
 
 use crate::{dtype::Element, parallel};
 
 /// Elements of a piece. Slices of two pieces are worth a second thread: the cheapest operation takes some 20 us on them,
 /// and waking a thread takes a few.
 pub(super) const PIECE: usize = 1 << 16;
-
-/// The instruction set to use.
-#[inline(always)]
-pub(super) fn level() -> Level {
-    #[cfg(test)]
-    if let Some(level) = tests::LEVEL.get() {
-        return level;
-    }
-    Level::new()
-}
 
 /// Vectors of a turn of the loop for operations of one or two instructions, whose time would otherwise go into counting.
 pub(super) const CHEAP: usize = 4;
@@ -286,31 +276,4 @@ fn run_pieces<R: Send + Default>(len: usize, work: impl Fn(Range<usize>) -> R + 
     };
     parallel::for_each(results.iter_mut().enumerate().collect(), run);
     Partial::Many(results)
-}
-
-#[cfg(test)]
-pub(super) mod tests {
-    use std::cell::Cell;
-
-    use super::*;
-
-    thread_local! {
-        /// The instruction set that tests on this thread ask for.
-        pub static LEVEL: Cell<Option<Level>> = const { Cell::new(None) };
-    }
-
-    /// Runs `test` on every instruction set of this machine.
-    pub fn on_every_level(test: impl Fn()) {
-        let mut levels = vec![Level::new()];
-        #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
-        {
-            levels.extend(Level::new().as_sse2().map(Level::Sse2));
-            levels.extend(Level::new().as_avx2().map(Level::Avx2));
-        }
-        for level in levels {
-            LEVEL.set(Some(level));
-            test();
-        }
-        LEVEL.set(None);
-    }
 }
