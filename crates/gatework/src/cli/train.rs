@@ -45,7 +45,7 @@ pub struct Train {
     /// Run this many seeds, each to its end or to success, and print how many succeed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     seeds: Option<u64>,
-    /// Updates of a seed at most, instead of what the experiment says
+    /// Updates of a seed at most, epochs of a forecaster, instead of what the experiment says
     #[arg(long, alias = "epochs", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     updates: Option<u64>,
     /// The run folder [default: runs/NAME, or the next free runs/NAME-2, ...]

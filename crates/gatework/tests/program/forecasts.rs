@@ -29,7 +29,7 @@ validation = 14
 test = 14
 
 [training]
-updates = 60
+epochs = 20
 learning_rate = 0.01
 ";
 

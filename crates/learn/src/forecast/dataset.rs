@@ -12,7 +12,7 @@ use crate::data::scale::{Scaler, UnknownSeries};
 use crate::data::{
     self, Batch, DataError, Loader, Part, Schema, Sizes, Split, Table, WindowError, Windows, read_csv,
 };
-use crate::train::{Settings, TaskError};
+use crate::train::TaskError;
 
 /// Data that cannot be used for an experiment.
 #[derive(Debug, thiserror::Error)]
@@ -120,75 +120,25 @@ impl Dataset {
         Windows::new(&self.scaled, Sizes { stride, ..self.sizes }, &self.split, part)
     }
 
-    /// The windows for the trainer, in the order of a seed.
-    pub fn source(&self, experiment: &Experiment, seed: u64) -> Source {
+    /// The windows for the trainer, in the order of a seed, prepared by a thread of their own.
+    pub fn loader(&self, experiment: &Experiment, seed: u64) -> Loader {
         let training = Arc::new(self.windows(Part::Train, self.sizes.stride));
         let validation = Arc::new(self.windows(Part::Validation, 1));
-        let loader = Loader::new(training, validation, experiment.training.batch, seed);
-        let plan = Plan::new(experiment, loader.updates_per_epoch());
-        Source { loader, check_every: plan.check_every }
-    }
-
-    /// How long training goes on, and how often the validation windows are looked at.
-    pub fn plan(&self, experiment: &Experiment) -> Plan {
-        let windows = self.windows(Part::Train, self.sizes.stride).len();
-        Plan::new(experiment, windows.div_ceil(experiment.training.batch.max(1)).max(1) as u64)
+        Loader::new(training, validation, experiment.training.batch, seed)
     }
 }
 
-/// How long training goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// Updates that see every window once.
-    pub epoch: u64,
-    /// Updates in all: whole intervals between two looks.
-    pub updates: u64,
-    /// Updates between two looks at the validation windows.
-    pub check_every: u64,
-}
-
-impl Plan {
-    fn new(experiment: &Experiment, epoch: u64) -> Plan {
-        let training = &experiment.training;
-        let updates = training.epochs.map_or(training.updates, |epochs| epochs.saturating_mul(epoch));
-        let usual = epoch.min(updates.div_ceil(20));
-        let check_every = training.check_every.unwrap_or(usual).clamp(1, updates.max(1));
-        Plan { epoch, updates: updates.div_ceil(check_every) * check_every, check_every }
-    }
-
-    /// The trainer's settings.
-    pub fn settings(&self, experiment: &Experiment) -> Settings {
-        let training = &experiment.training;
-        Settings {
-            // One more, whose look sees what the last update has made.
-            updates: self.updates + 1,
-            rate: training.rate(),
-            optimizer: training.optimizer.clone(),
-            clip: training.clip,
-            stable: u64::MAX,
-            patience: training.patience,
-        }
-    }
-}
-
-/// Windows for the trainer, prepared by a thread of their own.
-#[derive(Debug)]
-pub struct Source {
-    loader: Loader,
-    check_every: u64,
-}
-
-impl trainer::Windows for Source {
+impl trainer::Windows for Loader {
     fn updates_per_epoch(&self) -> u64 {
-        self.check_every
+        Loader::updates_per_epoch(self)
     }
 
     fn training(&mut self, update: u64, batch: &mut Batch) -> Result<(), TaskError> {
-        Ok(self.loader.training(update, batch)?)
+        Ok(Loader::training(self, update, batch)?)
     }
 
     fn validation(&mut self, index: u64, batch: &mut Batch) -> Result<bool, TaskError> {
-        Ok(self.loader.validation(index, batch)?)
+        Ok(Loader::validation(self, index, batch)?)
     }
 }
 
@@ -220,17 +170,5 @@ mod tests {
         let none =
             built_in(|text| text.replace("validation = 24", "validation = 11")).unwrap_err().to_string();
         assert!(none.contains("at least the 12 steps"), "{none}");
-    }
-
-    #[test]
-    fn a_plan_ends_with_a_look() {
-        let mut experiment = Loaded::parse(BUILT_IN[0].1, "x", Path::new(".")).unwrap().experiment;
-        experiment.training.updates = 1000;
-        assert_eq!(Plan::new(&experiment, 3), Plan { epoch: 3, updates: 1002, check_every: 3 });
-        assert_eq!(Plan::new(&experiment, 5000), Plan { epoch: 5000, updates: 1000, check_every: 50 });
-        experiment.training.epochs = Some(2);
-        assert_eq!(Plan::new(&experiment, 300), Plan { epoch: 300, updates: 600, check_every: 30 });
-        experiment.training.check_every = Some(300);
-        assert_eq!(Plan::new(&experiment, 300).check_every, 300);
     }
 }

@@ -16,13 +16,12 @@ use super::loss::Loss;
 use super::models::Model;
 use super::normalize::Normalization;
 use super::specification::Specification;
+use super::training::Training;
 use crate::automata::experiment::{ExperimentError, line_at, line_of};
 use crate::data::calendar::Calendar;
 use crate::data::scale::Scaling;
 use crate::data::{Length, Schema, Split};
 use crate::files;
-use crate::optim::{Clip, Optimizer};
-use crate::schedule::{LearningRate, Schedule};
 
 /// The built-in experiments: name and TOML.
 pub const BUILT_IN: [(&str, &str); 1] =
@@ -101,63 +100,6 @@ pub enum Task {
     Forecaster,
 }
 
-/// How it is trained.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Training {
-    /// Updates at most.
-    pub updates: u64,
-    /// Times that every window is seen, instead of `updates`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub epochs: Option<u64>,
-    /// Windows of an update.
-    pub batch: usize,
-    /// Learning rate.
-    pub learning_rate: f64,
-    /// Updates of linear warm-up.
-    pub warmup: u64,
-    /// Updates between two looks at the validation windows: an epoch, or a twentieth of all updates if that is less.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub check_every: Option<u64>,
-    /// Looks without improvement before training ends.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub patience: Option<u64>,
-    /// Seconds between checkpoints.
-    pub checkpoint_seconds: f64,
-    /// Learning rate over time.
-    pub schedule: Schedule,
-    /// The optimiser.
-    pub optimizer: Optimizer,
-    /// Limit of the gradient.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub clip: Option<Clip>,
-}
-
-impl Default for Training {
-    fn default() -> Training {
-        Training {
-            updates: 1000,
-            epochs: None,
-            batch: 32,
-            learning_rate: 1e-3,
-            warmup: 0,
-            check_every: None,
-            patience: None,
-            checkpoint_seconds: 5.0,
-            schedule: Schedule::default(),
-            optimizer: Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 },
-            clip: None,
-        }
-    }
-}
-
-impl Training {
-    /// The learning rate over time.
-    pub fn rate(&self) -> LearningRate {
-        LearningRate { base: self.learning_rate, schedule: self.schedule.clone(), warmup: self.warmup }
-    }
-}
-
 /// The values that settings have when a file does not name them.
 mod usual {
     pub fn seed() -> u64 {
@@ -195,9 +137,18 @@ fn problem(key: Key, message: impl Into<String>) -> Result<(), Problem> {
     Err(Problem { key, message: message.into() })
 }
 
-/// Windows of an update at most, and updates at most.
-const MOST_BATCH: usize = 1 << 20;
-const MOST_UPDATES: u64 = 1 << 40;
+/// The key of a setting of the training, from a message that begins with its name.
+fn training_key(message: &str) -> Key {
+    let keys: [Key; 6] = [
+        &["training", "epochs"],
+        &["training", "batch"],
+        &["training", "patience"],
+        &["training", "part"],
+        &["training", "learning_rate"],
+        &["training", "optimizer"],
+    ];
+    keys.into_iter().find(|key| message.starts_with(&key.join("."))).unwrap_or(&["training"])
+}
 
 impl Loaded {
     /// Reads an experiment from a file.
@@ -270,7 +221,9 @@ impl Experiment {
         if self.scaling.clip.is_some_and(|clip| !(clip > 0.0 && clip.is_finite())) {
             return problem(&["scaling", "clip"], "scaling.clip is not above 0");
         }
-        self.check_training()?;
+        if let Err(message) = self.training.validate() {
+            return problem(training_key(&message), message);
+        }
         self.specification().check().map_err(|error| {
             let message = error.to_string();
             let key: Key = match () {
@@ -295,35 +248,6 @@ impl Experiment {
             }
             None => Ok(()),
         }
-    }
-
-    fn check_training(&self) -> Result<(), Problem> {
-        let t = &self.training;
-        let fits = |n: u64| (1..=MOST_UPDATES).contains(&n);
-        if !fits(t.updates) || t.epochs.is_some_and(|n| !fits(n)) {
-            let message = format!("training.updates and training.epochs are 1 to {MOST_UPDATES}");
-            return problem(&["training", "updates"], message);
-        }
-        if !(1..=MOST_BATCH).contains(&t.batch) {
-            let message = format!("training.batch is {}, not 1 to {MOST_BATCH}", t.batch);
-            return problem(&["training", "batch"], message);
-        }
-        if t.check_every == Some(0) || t.patience == Some(0) {
-            return problem(&["training"], "training.check_every and training.patience are at least 1");
-        }
-        if !(t.learning_rate > 0.0 && t.learning_rate.is_finite()) {
-            let message = format!("training.learning_rate is {}, not a number above 0", t.learning_rate);
-            return problem(&["training", "learning_rate"], message);
-        }
-        if !(t.checkpoint_seconds >= 0.0 && t.checkpoint_seconds <= 1e6) {
-            let message =
-                format!("training.checkpoint_seconds is {}, not 0 to 1000000", t.checkpoint_seconds);
-            return problem(&["training", "checkpoint_seconds"], message);
-        }
-        let wrap = |key: Key, result: Result<(), String>| result.or_else(|message| problem(key, message));
-        wrap(&["training", "optimizer"], t.optimizer.validate())?;
-        wrap(&["training", "schedule"], t.rate().validate())?;
-        wrap(&["training", "clip"], t.clip.map_or(Ok(()), |clip| clip.validate()))
     }
 }
 
@@ -373,7 +297,7 @@ mod tests {
             ("validation = 24", "validation = 1.5", "x.toml:17: split.validation is neither"),
             ("batch = 32", "batch = 0", "x.toml:25: training.batch is 0"),
             ("log = true", "clip = -1.0", "x.toml:21: scaling.clip is not above 0"),
-            ("learning_rate = 0.01", "learning_rate = -1.0", "x.toml:26: training.learning_rate is -1"),
+            ("learning_rate = 0.01", "learning_rate = -1.0", "x.toml:26: training.learning_rate: "),
         ] {
             let message = error(from, to);
             assert!(message.contains(part), "{to}: {message}");

@@ -6,7 +6,7 @@
 //! | [`network`], [`layers`], [`inputs`] | what models are written with: tensors as formulas, layers, the batch |
 //! | [`loss`], [`distribution`], [`normalize`] | what is trained for; windows brought to one level and size |
 //! | [`specification`] | all of the above as one description, and the network that follows from it |
-//! | [`trainer`] | a forecaster as something the trainer can train |
+//! | [`training`], [`trainer`] | how a forecaster is trained, and the forecaster as something the trainer can train |
 //! | [`forecaster`], `sampling` | a trained model: its file and its forecasts |
 //! | [`experiment`], [`dataset`] | what is to be trained, as TOML; its data, scaled and cut into windows |
 //! | [`context`], [`predictor`] | what a trained model knows of its data; forecasts in their units |
@@ -36,9 +36,11 @@ mod sampling;
 mod signal;
 pub mod specification;
 pub mod trainer;
+pub mod training;
 
 pub use forecaster::{Forecast, Forecaster, ForecasterError};
 pub use loss::Loss;
 pub use models::Model;
 pub use specification::{Specification, SpecificationError};
 pub use trainer::{ForecastTask, Windows};
+pub use training::Training;

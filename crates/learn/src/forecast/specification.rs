@@ -76,7 +76,7 @@ pub enum SpecificationError {
 }
 
 /// The longest window, the longest horizon and the most columns.
-const MOST: usize = 100_000;
+const MOST: usize = 10_000;
 
 /// Name of the input that the loss of a network is multiplied with.
 pub(super) const WEIGHT: &str = "weight";

@@ -10,7 +10,9 @@ use std::ops::Range;
 use gatework_engine::{Program, Runner, program::ProgramError};
 use rayon::prelude::*;
 
+use super::forecaster::{Forecaster, ForecasterError};
 use super::inputs::NAMES;
+use super::models::Model;
 use super::network::Mask;
 use super::specification::{Specification, SpecificationError, Use, WEIGHT, gradient_name};
 use crate::data::{Batch, BatchShape};
@@ -31,8 +33,14 @@ pub trait Windows {
     fn validation(&mut self, index: u64, batch: &mut Batch) -> Result<bool, TaskError>;
 }
 
-/// Windows that go through a program at once.
-const PART: usize = 64;
+/// Windows that go through a program at once. Larger parts are better products; smaller ones keep what a model remembers
+/// of each step in the caches, and occupy more threads.
+fn usual_part(model: &Model) -> usize {
+    match model {
+        Model::Gru(_) | Model::Lstm(_) | Model::DeepAr(_) | Model::Tcn(_) | Model::Transformer(_) => 64,
+        _ => 256,
+    }
+}
 
 /// One seed of a forecaster in training.
 pub struct ForecastTask<W> {
@@ -63,9 +71,33 @@ impl<W: Windows> ForecastTask<W> {
         })
     }
 
+    /// So many windows go through a program at once. More threads need smaller parts; results depend on it in their last
+    /// bits, and not on the threads.
+    #[must_use]
+    pub fn with_part(mut self, rows: usize) -> Self {
+        (self.training.part, self.evaluation.part) = (rows.max(1), rows.max(1));
+        self
+    }
+
+    /// A forecaster with other values of the parameters: the best ones of an attempt.
+    pub fn forecaster(&self, values: &[f32]) -> Result<Forecaster, ForecasterError> {
+        let mut params = self.params.clone();
+        if values.len() != params.len() {
+            let (found, wanted) = (values.len(), params.len());
+            return Err(ForecasterError::Parameters(format!("{found} values for {wanted} parameters")));
+        }
+        params.values.copy_from_slice(values);
+        Forecaster::new(self.specification.clone(), params)
+    }
+
     /// What is trained.
     pub fn specification(&self) -> &Specification {
         &self.specification
+    }
+
+    /// Where its windows come from.
+    pub fn windows(&self) -> &W {
+        &self.windows
     }
 
     /// The mean loss of the windows kept aside at the present parameters; none if there are no such windows.
@@ -101,10 +133,10 @@ impl<W: Windows> Task for ForecastTask<W> {
         check_batch(&self.specification, &self.batch, true)?;
         // The gradients leave the arena while its values are read.
         let mut grads = std::mem::take(&mut self.params.grads);
-        grads.fill(0.0);
         let run = Run { batch: &self.batch, params: &self.params, seed: self.seed, update };
-        let (tensors, names) = (self.params.tensors(), &self.gradients);
-        let soft = self.training.run(&run, |worker| worker.add_gradients(tensors, names, &mut grads));
+        let mut sums =
+            Sums { tensors: self.params.tensors(), names: &self.gradients, values: &mut grads, parts: 0 };
+        let soft = self.training.run(&run, |worker| worker.add_gradients(&mut sums));
         self.params.grads = grads;
         Ok(Losses { soft: soft?, hard })
     }
@@ -157,6 +189,10 @@ struct Run<'a> {
 struct Programs {
     specification: Specification,
     what_for: Use,
+    /// Windows of a part.
+    part: usize,
+    /// Batches that were computed.
+    batches: u64,
     compiled: Vec<Compiled>,
 }
 
@@ -175,12 +211,15 @@ struct Compiled {
 struct Worker {
     runner: Runner,
     mask: Vec<f32>,
+    /// The batch whose parameters it has.
+    batch: u64,
     failed: Option<ProgramError>,
 }
 
 impl Programs {
     fn new(specification: &Specification, what_for: Use) -> Programs {
-        Programs { specification: specification.clone(), what_for, compiled: Vec::new() }
+        let part = usual_part(&specification.model);
+        Programs { specification: specification.clone(), what_for, part, batches: 0, compiled: Vec::new() }
     }
 
     /// Computes the loss of a batch; `use_result` sees the worker of every part, in their order.
@@ -191,14 +230,16 @@ impl Programs {
     ) -> Result<f64, TaskError> {
         let rows = run.batch.shape.rows;
         let threads = rayon::current_num_threads().max(1);
+        self.batches += 1;
+        let batch = self.batches;
         let mut loss = 0.0;
         let mut begin = 0;
         while begin < rows {
-            let size = PART.min(rows - begin);
+            let size = self.part.min(rows - begin);
             // Parts of the same size, as many as there are threads.
             let count = ((rows - begin) / size).min(threads);
             let compiled = self.get(size, count)?;
-            compiled.run(run, begin, count)?;
+            compiled.run(run, batch, begin, count)?;
             for worker in &compiled.workers[..count] {
                 loss += f64::from(worker.runner.read::<f32>("loss")?[0]);
                 use_result(worker)?;
@@ -234,15 +275,23 @@ impl Programs {
 impl Compiled {
     fn add_worker(&mut self) {
         let mask = self.masks.iter().map(|mask| mask.rows * mask.elements).max().unwrap_or(0);
-        self.workers.push(Worker { runner: self.program.runner(), mask: vec![0.0; mask], failed: None });
+        self.workers.push(Worker {
+            runner: self.program.runner(),
+            mask: vec![0.0; mask],
+            batch: 0,
+            failed: None,
+        });
     }
 
     /// Runs `count` parts, the first of which begins at a row.
-    fn run(&mut self, run: &Run<'_>, begin: usize, count: usize) -> Result<(), TaskError> {
+    fn run(&mut self, run: &Run<'_>, batch: u64, begin: usize, count: usize) -> Result<(), TaskError> {
         let Compiled { rows, masks, workers, .. } = self;
         let work = |(part, worker): (usize, &mut Worker)| {
             let begin = begin + part * *rows;
-            worker.failed = worker.run(run, begin..begin + *rows, masks).err();
+            // The parameters are the same for all parts of a batch.
+            let parameters = if worker.batch == batch { Ok(()) } else { worker.write_parameters(run.params) };
+            worker.batch = batch;
+            worker.failed = parameters.and_then(|()| worker.run(run, begin..begin + *rows, masks)).err();
         };
         let workers = &mut workers[..count];
         if count > 1 {
@@ -257,9 +306,6 @@ impl Compiled {
 impl Worker {
     fn run(&mut self, run: &Run<'_>, rows: Range<usize>, masks: &[Mask]) -> Result<(), ProgramError> {
         write_rows(&mut self.runner, run.batch, rows.clone())?;
-        for tensor in run.params.tensors() {
-            self.runner.write(&tensor.name, &run.params.values[tensor.range.clone()])?;
-        }
         self.runner.write(WEIGHT, &[rows.len() as f32 / run.batch.shape.rows as f32])?;
         for (site, mask) in masks.iter().enumerate() {
             let numbers = &mut self.mask[..mask.rows * mask.elements];
@@ -272,19 +318,36 @@ impl Worker {
         Ok(())
     }
 
-    /// Adds the gradients of the last run to those of the parameters, `names` by `names`.
-    fn add_gradients(
-        &self,
-        tensors: &[Tensor],
-        names: &[String],
-        sums: &mut [f32],
-    ) -> Result<(), ProgramError> {
-        for (tensor, name) in tensors.iter().zip(names) {
-            let gradient = self.runner.read::<f32>(name)?;
-            sums[tensor.range.clone()].iter_mut().zip(gradient).for_each(|(sum, x)| *sum += x);
+    fn write_parameters(&mut self, params: &Params) -> Result<(), ProgramError> {
+        for tensor in params.tensors() {
+            self.runner.write(&tensor.name, &params.values[tensor.range.clone()])?;
         }
         Ok(())
     }
+
+    /// Adds the gradients of the last run to those of the parameters; those of the first part replace them.
+    fn add_gradients(&self, sums: &mut Sums<'_>) -> Result<(), ProgramError> {
+        for (tensor, name) in sums.tensors.iter().zip(sums.names) {
+            let gradient = self.runner.read::<f32>(name)?;
+            let sums_of_tensor = &mut sums.values[tensor.range.clone()];
+            if sums.parts == 0 {
+                sums_of_tensor.copy_from_slice(gradient);
+            } else {
+                sums_of_tensor.iter_mut().zip(gradient).for_each(|(sum, x)| *sum += x);
+            }
+        }
+        sums.parts += 1;
+        Ok(())
+    }
+}
+
+/// Gradients that are added up part by part.
+struct Sums<'a> {
+    tensors: &'a [Tensor],
+    /// The name of each tensor's gradient.
+    names: &'a [String],
+    values: &'a mut [f32],
+    parts: usize,
 }
 
 /// Gives a program the rows of a batch.
@@ -347,7 +410,7 @@ fn draw_mask(run: &Run<'_>, site: usize, row: usize, rate: f64, numbers: &mut [f
 
 #[cfg(test)]
 mod tests {
-    use super::super::models::{DLinear, Model};
+    use super::super::models::DLinear;
     use super::super::signal::{Signal, seasonal_naive};
     use super::*;
     use crate::forecast::Loss;

@@ -9,12 +9,12 @@ use gatework_learn::data::{Part, Windows};
 use gatework_learn::experiment::{self, ExperimentError};
 use gatework_learn::files;
 use gatework_learn::forecast::context::Context;
-use gatework_learn::forecast::dataset::{Dataset, Plan};
+use gatework_learn::forecast::dataset::Dataset;
 use gatework_learn::forecast::evaluate::{Evaluation, calibrate};
 use gatework_learn::forecast::experiment::{Experiment, Loaded};
 use gatework_learn::forecast::predictor::Predictor;
 use gatework_learn::forecast::{ForecastTask, Forecaster};
-use gatework_learn::train::{self, Attempt, Best, Options, Outcome};
+use gatework_learn::train::{self, Attempt, Best, Options, Outcome, Settings};
 use serde_json::{Value, json};
 
 use super::{Train, stop_on_interrupt};
@@ -24,6 +24,9 @@ use crate::progress::Progress;
 use crate::report::{self, ForecastPlot, LossPoint};
 use crate::usage::Usage;
 
+/// Time between checkpoints.
+const CHECKPOINTS: Duration = Duration::from_secs(5);
+
 /// Trains a forecaster.
 pub fn train(verb: &Train, mut loaded: Loaded) -> anyhow::Result<()> {
     if verb.seeds.is_some() {
@@ -31,9 +34,7 @@ pub fn train(verb: &Train, mut loaded: Loaded) -> anyhow::Result<()> {
     }
     let experiment = &mut loaded.experiment;
     experiment.seed = verb.seed.unwrap_or(experiment.seed);
-    if let Some(updates) = verb.updates {
-        (experiment.training.updates, experiment.training.epochs) = (updates, None);
-    }
+    experiment.training.epochs = verb.updates.unwrap_or(experiment.training.epochs);
     if let Some(path) = loaded.data_file() {
         // The folder's copy of the experiment has to find the data from anywhere.
         loaded.experiment.data = std::path::absolute(&path)?.display().to_string();
@@ -55,9 +56,8 @@ pub fn train(verb: &Train, mut loaded: Loaded) -> anyhow::Result<()> {
     folder.write("experiment.toml", loaded.experiment.to_toml().as_bytes())?;
     files::make_folder(&folder.checkpoints())?;
     let run = Run { verb, experiment: &loaded.experiment, dataset: &dataset, folder: &folder };
-    let plan = dataset.plan(&loaded.experiment);
-    let attempt = run.train(&plan)?;
-    let mut summary = run.report(&attempt, &plan)?;
+    let attempt = run.train()?;
+    let mut summary = run.report(&attempt)?;
     summary["total_seconds"] = json!(begin.elapsed().as_secs_f64());
     folder.write("summary.json", format!("{summary:#}\n").as_bytes())?;
     if verb.json {
@@ -108,20 +108,26 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn train(&self, plan: &Plan) -> anyhow::Result<Attempt> {
+    fn train(&self) -> anyhow::Result<Attempt> {
         let Run { experiment, dataset, folder, .. } = *self;
         let options = Options {
-            settings: plan.settings(experiment),
+            settings: self.settings(),
             seeds: vec![experiment.seed],
             until_success: false,
             side_by_side: 1,
             threads_each: super::super::threads(self.verb.threads),
             checkpoints: Some(folder.checkpoints()),
-            interval: Duration::from_secs_f64(experiment.training.checkpoint_seconds),
+            interval: CHECKPOINTS,
         };
         let stop = stop_on_interrupt()?;
         let specification = experiment.specification();
-        let make = |seed| Ok(ForecastTask::new(&specification, dataset.source(experiment, seed), seed)?);
+        let make = |seed| {
+            let task = ForecastTask::new(&specification, dataset.loader(experiment, seed), seed)?;
+            Ok(match experiment.training.part {
+                Some(rows) => task.with_part(rows),
+                None => task,
+            })
+        };
         let attempts = {
             let progress = Progress::of_forecaster(options.settings.updates);
             train::run(&options, make, &progress, &stop)?
@@ -131,6 +137,12 @@ impl Run<'_> {
             anyhow::bail!("stopped; a checkpoint is written. Go on with: {}", folder.resume_command());
         }
         Ok(attempt)
+    }
+
+    /// The trainer's settings.
+    fn settings(&self) -> Settings {
+        let epoch = self.dataset.loader(self.experiment, 0).updates_per_epoch();
+        self.experiment.training.settings(epoch)
     }
 
     /// The best model, with intervals.
@@ -146,7 +158,7 @@ impl Run<'_> {
         Ok(predictor.with_context(context))
     }
 
-    fn report(&self, attempt: &Attempt, plan: &Plan) -> anyhow::Result<Value> {
+    fn report(&self, attempt: &Attempt) -> anyhow::Result<Value> {
         let best = attempt.best.as_ref().context("the validation windows were never looked at")?;
         let mut predictor = self.predictor(best)?;
         let has_test = !self.dataset.windows(Part::Test, 1).is_empty();
@@ -167,7 +179,7 @@ impl Run<'_> {
             "parameters": predictor.parameters(),
             "seed": attempt.seed,
             "updates": attempt.update,
-            "updates_per_epoch": plan.epoch,
+            "epochs": self.experiment.training.epochs,
             "best_update": best.update,
             "seconds": attempt.seconds,
             "training_loss": best.soft,
@@ -190,10 +202,10 @@ impl Run<'_> {
     }
 
     fn metrics(&self, attempt: &Attempt) -> String {
-        let rate = self.experiment.training.rate();
+        let settings = self.settings();
         let mut text = String::from("seed,update,learning_rate,training_loss,validation_loss\n");
         for (update, metric) in attempt.metrics.iter().enumerate() {
-            let rate = rate.at(update as u64, attempt.update);
+            let rate = settings.rate.at(update as u64, settings.updates);
             let hard = metric.hard.map_or_else(String::new, |hard| hard.to_string());
             let _ = writeln!(text, "{},{update},{rate},{},{hard}", attempt.seed, metric.soft);
         }

@@ -53,6 +53,9 @@ impl Default for Decomposition {
     }
 }
 
+/// Products at most of the fit that training starts from.
+const MOST_PRODUCTS: usize = 1_000_000_000;
+
 /// Share of the window in which the slope may change, as in Prophet.
 const CHANGEPOINT_RANGE: f64 = 0.8;
 
@@ -120,7 +123,7 @@ impl Decomposition {
     }
 
     /// Whether the settings fit windows of these sizes.
-    pub fn check(&self, _shape: &BatchShape) -> Check {
+    pub fn check(&self, shape: &BatchShape) -> Check {
         in_range("the number of seasons", self.seasons.len(), 0..=20)?;
         in_range("changepoints", self.changepoints, 0..=100)?;
         for season in &self.seasons {
@@ -129,10 +132,14 @@ impl Decomposition {
                 return Err(format!("a period is {}, but must be at least 2", season.period));
             }
         }
-        if self.ridge > 0.0 && self.ridge.is_finite() {
-            return Ok(());
+        if !(self.ridge > 0.0 && self.ridge.is_finite()) {
+            return Err(format!("ridge is {}, but must be a number above 0", self.ridge));
         }
-        Err(format!("ridge is {}, but must be a number above 0", self.ridge))
+        let functions = self.functions(0, shape).len();
+        if functions * functions * shape.input > MOST_PRODUCTS {
+            return Err(format!("{functions} basis functions are too many for windows of {}", shape.input));
+        }
+        Ok(())
     }
 }
 

@@ -46,10 +46,14 @@ impl Gru {
     }
 }
 
+/// Steps of all layers at most: each is a piece of the program.
+const MOST_STEPS: usize = 10_000;
+
 /// Limits of recurrent networks.
 pub(super) fn check_recurrent(hidden: usize, layers: usize, dropout: f64, shape: &BatchShape) -> Check {
     in_range("hidden", hidden, 1..=16_384)?;
     in_range("layers", layers, 1..=32)?;
-    in_range("the number of steps (input + horizon)", shape.input + shape.horizon, 1..=4096)?;
+    let steps = layers * (shape.input + shape.horizon);
+    in_range("layers times steps (input + horizon)", steps, 1..=MOST_STEPS)?;
     is_dropout("dropout", dropout)
 }

@@ -54,6 +54,9 @@ pub enum Basis {
     Seasonality,
 }
 
+/// Values of basis functions at most.
+const MOST_VALUES: usize = 4_000_000;
+
 /// Degree of the trend.
 const DEGREE: usize = 2;
 
@@ -97,7 +100,11 @@ impl NBeats {
     }
 
     /// Whether the settings fit windows of these sizes.
-    pub fn check(&self, _shape: &BatchShape) -> Check {
+    pub fn check(&self, shape: &BatchShape) -> Check {
+        let long = shape.horizon * (shape.horizon + shape.input) > MOST_VALUES;
+        if long && self.stacks.iter().any(|stack| stack.basis == Basis::Seasonality) {
+            return Err("the windows are too long for a seasonality of all harmonics".into());
+        }
         in_range("the number of stacks", self.stacks.len(), 1..=100)?;
         for stack in &self.stacks {
             in_range("blocks", stack.blocks, 1..=100)?;

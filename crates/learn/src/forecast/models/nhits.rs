@@ -52,6 +52,9 @@ pub enum Interpolation {
     Nearest,
 }
 
+/// Knots times steps at most.
+const MOST_WEIGHTS: usize = 4_000_000;
+
 impl Default for Nhits {
     fn default() -> Nhits {
         Nhits {
@@ -142,6 +145,12 @@ impl Nhits {
         }
         for &downsampling in &self.downsampling {
             in_range("downsampling", downsampling, 1..=100_000)?;
+            let knots = shape.horizon / downsampling;
+            if downsampling > 1 && knots * shape.horizon > MOST_WEIGHTS {
+                return Err(format!(
+                    "downsampling is {downsampling}, which is too little for such a long horizon"
+                ));
+            }
         }
         in_range("blocks", self.blocks, 1..=100)?;
         in_range("layers", self.layers, 1..=100)?;

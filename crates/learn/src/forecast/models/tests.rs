@@ -378,7 +378,7 @@ fn training_has_the_same_bits_on_any_number_of_threads() {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             pool.install(|| {
                 let windows = Uneven(Signal::new(&specification, 1));
-                let mut task = ForecastTask::new(&specification, windows, 1).unwrap();
+                let mut task = ForecastTask::new(&specification, windows, 1).unwrap().with_part(32);
                 let settings = settings(5);
                 let mut attempt = Attempt::new(1, &settings, task.params().len());
                 while attempt.outcome == Outcome::Running {
