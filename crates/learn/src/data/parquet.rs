@@ -56,11 +56,87 @@ fn text(field: &Field, nanoseconds: bool) -> String {
         Field::Null => String::new(),
         Field::Str(text) => text.clone(),
         Field::Date(days) => time::format(i64::from(*days) * DAY, Kind::Date),
-        Field::TimestampMillis(stamp_) => stamp(stamp_.saturating_mul(1000)),
-        Field::TimestampMicros(stamp_) => stamp(*stamp_),
-        Field::Long(stamp_) if nanoseconds => stamp(stamp_.div_euclid(1000)),
+        Field::TimestampMillis(moment) => stamp(moment.saturating_mul(1000)),
+        Field::TimestampMicros(moment) => stamp(*moment),
+        Field::Long(moment) if nanoseconds => stamp(moment.div_euclid(1000)),
         Field::Float(value) => value.to_string(),
         Field::Double(value) => value.to_string(),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Seek as _, SeekFrom, Write as _};
+    use std::sync::Arc;
+
+    use parquet::column::writer::ColumnWriter;
+    use parquet::data_type::ByteArray;
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::parser::parse_message_type;
+
+    use super::*;
+
+    /// A file of ids, times (microseconds or nanoseconds) and values that may be missing.
+    fn file(unit: &str, times: &[i64], values: &[Option<f64>]) -> File {
+        let message = format!(
+            "message m {{ required binary unique_id (UTF8); required int64 ds (TIMESTAMP({unit}, false)); optional double y; }}"
+        );
+        let schema = Arc::new(parse_message_type(&message).unwrap());
+        let mut output = tempfile::tempfile().unwrap();
+        let properties = Arc::new(WriterProperties::builder().build());
+        let copy = output.try_clone().unwrap();
+        let mut writer = SerializedFileWriter::new(copy, schema, properties).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        while let Some(mut column) = group.next_column().unwrap() {
+            match column.untyped() {
+                ColumnWriter::ByteArrayColumnWriter(w) => {
+                    w.write_batch(&vec![ByteArray::from("a"); times.len()], None, None).unwrap();
+                }
+                ColumnWriter::Int64ColumnWriter(w) => {
+                    w.write_batch(times, None, None).unwrap();
+                }
+                ColumnWriter::DoubleColumnWriter(w) => {
+                    let known: Vec<f64> = values.iter().flatten().copied().collect();
+                    let levels: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
+                    w.write_batch(&known, Some(&levels), None).unwrap();
+                }
+                _ => unreachable!("three columns"),
+            }
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+        writer.close().unwrap();
+        output.flush().unwrap();
+        output.seek(SeekFrom::Start(0)).unwrap();
+        output
+    }
+
+    const HOUR: i64 = 3600 * time::SECOND;
+
+    #[test]
+    fn a_file_is_read_as_csv_would_be() {
+        for (unit, factor) in [("MICROS", 1), ("NANOS", 1000)] {
+            let times: Vec<i64> = (0..4).map(|hour| hour * HOUR * factor).collect();
+            let values = [Some(1.0), None, Some(3.5), Some(4.0)];
+            let schema = Schema { missing: super::super::Missing::Interpolate, ..Schema::default() };
+            let table = read(file(unit, &times, &values), "a.parquet", &schema).unwrap();
+            assert_eq!(table.series[0].values, [1.0, 2.25, 3.5, 4.0]);
+            assert_eq!((table.frequency.to_string().as_str(), table.report.missing_values), ("h", 1));
+            assert_eq!(table.time(&table.series[0], 1), "1970-01-01 01:00:00");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_row() {
+        let times = [0, HOUR, HOUR];
+        let error =
+            read(file("MICROS", &times, &[Some(1.0); 3]), "a.parquet", &Schema::default()).unwrap_err();
+        assert!(error.to_string().starts_with("a.parquet:4: series \"a\" has two rows"), "{error}");
+        let mut none = tempfile::tempfile().unwrap();
+        none.write_all(b"PAR1 and nothing else").unwrap();
+        let error = read(none, "a.parquet", &Schema::default()).unwrap_err();
+        assert!(error.to_string().starts_with("a.parquet: "), "{error}");
     }
 }
