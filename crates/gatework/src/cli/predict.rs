@@ -63,7 +63,10 @@ impl Predict {
             eprintln!("{}: {line}", self.data.display());
         }
         let specification = run.predictor.specification().clone();
-        let prepared = run.predictor.context().prepare(&specification, table, self.new_series)?;
+        if self.new_series {
+            run.predictor.learn_new_series(&table);
+        }
+        let prepared = run.predictor.context().prepare(&specification, table)?;
         let numbers: Vec<u32> = (0..prepared.windows.len() as u32).collect();
         let forecast = Instant::now();
         let predictions = run.predictor.predict_windows(&prepared.windows, &numbers, &prepared.table)?;

@@ -84,24 +84,14 @@ pub struct Interval {
 }
 
 impl Context {
-    /// Scales new data and finds the window at the end of every series. With `learn_new`, series that were not there in
-    /// training are scaled by what is known of them now; otherwise they are an error.
-    pub fn prepare(
-        &self,
-        specification: &Specification,
-        mut table: Table,
-        learn_new: bool,
-    ) -> Result<Prepared, ContextError> {
+    /// Scales new data and finds the window at the end of every series. Series without a known scale are an error.
+    pub fn prepare(&self, specification: &Specification, mut table: Table) -> Result<Prepared, ContextError> {
         let found = table.frequency.to_string();
         if found != self.frequency {
             return Err(ContextError::Frequency { found, wanted: self.frequency.clone() });
         }
         self.calendar.add(&mut table, specification.horizon)?;
-        let scaled = if learn_new {
-            self.scaler.with_new_series(&table).apply(&table)?
-        } else {
-            self.scaler.apply(&table)?
-        };
+        let scaled = self.scaler.apply(&table)?;
         let windows = Windows::at_end(&Arc::new(scaled), specification.input, specification.horizon)?;
         Ok(Prepared { table: Arc::new(table), windows })
     }
@@ -139,6 +129,7 @@ impl Context {
 
 #[cfg(test)]
 mod tests {
+    use super::super::predictor::Predictor;
     use super::super::predictor::tests::untrained;
     use super::*;
     use crate::data::frequency::Frequency;
@@ -146,17 +137,19 @@ mod tests {
 
     #[test]
     fn data_of_another_frequency_and_unknown_series_are_refused() {
-        let (predictor, dataset) = untrained("dlinear", "mae");
-        let (context, specification) = (predictor.context(), predictor.specification());
-        let prepare = |table: &Table, learn_new| context.prepare(specification, table.clone(), learn_new);
+        let (mut predictor, dataset) = untrained("dlinear", "mae");
+        let prepare = |predictor: &Predictor, table: &Table| {
+            predictor.context().prepare(predictor.specification(), table.clone())
+        };
         let mut table = Table::clone(&dataset.table);
-        assert!(prepare(&table, false).is_ok());
+        assert!(prepare(&predictor, &table).is_ok());
         table.series[0].id = "other".into();
-        let message = prepare(&table, false).unwrap_err().to_string();
+        let message = prepare(&predictor, &table).unwrap_err().to_string();
         assert!(message.contains("series \"other\" was not there in training"), "{message}");
-        assert!(prepare(&table, true).is_ok());
+        predictor.learn_new_series(&table);
+        assert!(prepare(&predictor, &table).is_ok());
         table.frequency = Frequency::parse("D", Kind::Date).unwrap();
-        let message = prepare(&table, true).unwrap_err().to_string();
+        let message = prepare(&predictor, &table).unwrap_err().to_string();
         assert!(message.contains("frequency D, but the model was trained on M"), "{message}");
     }
 

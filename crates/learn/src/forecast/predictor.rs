@@ -5,6 +5,7 @@ use std::path::Path;
 use super::context::{Context, Prediction};
 use super::forecaster::{Forecast, Forecaster, ForecasterError, Kind};
 use super::specification::Specification;
+use crate::data::scale::UnknownSeries;
 use crate::data::{Batch, Table, WindowError, Windows};
 
 /// Windows that are forecast at once.
@@ -19,6 +20,9 @@ pub enum PredictError {
     /// The windows cannot be made.
     #[error(transparent)]
     Windows(#[from] WindowError),
+    /// A series without a scale.
+    #[error(transparent)]
+    Scale(#[from] UnknownSeries),
     /// The file of the model says nothing about its data.
     #[error("{path}: the model says nothing of its data: {problem}")]
     NoContext {
@@ -86,6 +90,11 @@ impl Predictor {
         Predictor::new(self.forecaster, context)
     }
 
+    /// Learns the scale of series that were not there in training from all of their values, until the program ends.
+    pub fn learn_new_series(&mut self, table: &Table) {
+        self.context.scaler = self.context.scaler.with_new_series(table);
+    }
+
     /// Forecasts windows of a scaled table. `table` has the same series in their own units.
     pub fn predict_windows(
         &mut self,
@@ -104,8 +113,8 @@ impl Predictor {
                 let (series, origin) = place.ok_or(WindowError::Number { number, count: windows.len() })?;
                 let series = &table.series[series];
                 let scaler = &self.context.scaler;
-                let fit = scaler.of(&series.id).copied();
-                let fit = fit.unwrap_or_else(|| scaler.learn_one(&series.values));
+                let unknown = || UnknownSeries { id: series.id.clone() };
+                let fit = *scaler.of(&series.id).ok_or_else(unknown)?;
                 predictions.push(self.context.restore(&fit, &self.forecast, row, &series.values[..origin]));
             }
         }
