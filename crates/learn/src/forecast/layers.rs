@@ -59,14 +59,20 @@ impl<'n> Tensor<'n> {
     }
 
     /// A convolution along the time of `[rows, time, channels]` that sees no step after its own: `[rows, time, outputs]`.
-    /// The steps it sees lie side by side, and one product does the rest.
+    /// It is a sum of products, one for each step that the kernel sees.
     #[must_use]
     pub fn causal_convolution(self, name: &str, outputs: usize, size: usize, dilation: usize) -> Tensor<'n> {
-        let time = self.size(1);
+        let (time, channels) = (self.size(1), self.size(2));
         let padded = self.pad(1, size.saturating_sub(1).saturating_mul(dilation), 0);
-        let step = |k: usize| padded.slice(1, k * dilation, k * dilation + time);
-        let seen: Vec<Tensor<'n>> = (0..size).map(step).collect();
-        self.network().concat(&seen, 2).linear(name, outputs)
+        let parameter = |part: &str, shape: &[usize]| {
+            self.network().parameter(&format!("{name}.{part}"), shape, bound(channels * size))
+        };
+        let weight = parameter("weight", &[size, channels, outputs]);
+        let product = |k: usize| {
+            let seen = padded.slice(1, k * dilation, k * dilation + time);
+            seen.matmul(weight.slice(0, k, k + 1))
+        };
+        (1..size).fold(product(0), |sum, k| sum + product(k)) + parameter("bias", &[outputs])
     }
 
     fn cell(self, name: &str, gates: usize, hidden: usize) -> Weights<'n> {
@@ -182,9 +188,8 @@ mod tests {
         let (time, channels, outputs, size, dilation) = (9, 2, 3, 3, 2);
         let x = network.input("x", &[2, time, channels]);
         let ours = x.causal_convolution("conv", outputs, size, dilation);
-        // [size * channels, outputs] to [outputs, channels, size]
-        let weight = network.input("conv.weight", &[size * channels, outputs]);
-        let kernel = weight.reshape(&[size, channels, outputs]).permute(&[2, 1, 0]);
+        // [size, channels, outputs] to [outputs, channels, size]
+        let kernel = network.input("conv.weight", &[size, channels, outputs]).permute(&[2, 1, 0]);
         let (bias, channels_first) = (network.input("conv.bias", &[outputs]), x.transpose());
         let settings = Conv1d { dilation, before: (size - 1) * dilation, ..Conv1d::default() };
         let engine = network

@@ -124,7 +124,12 @@ impl Loss {
     /// The loss of a forecast, `[rows, steps, outputs]`, for what came, `[rows, steps]`: a scalar.
     pub fn of<'n>(&self, forecast: Tensor<'n>, target: Tensor<'n>) -> Tensor<'n> {
         let network = forecast.network();
-        let target = target.reshape(&[target.size(0), target.size(1), 1]);
+        let sizes = [target.size(0), target.size(1)];
+        // One number a step needs no axis of its own, which would be the innermost.
+        let (forecast, target) = match self.outputs() {
+            1 => (forecast.reshape(&sizes), target),
+            _ => (forecast, target.reshape(&[sizes[0], sizes[1], 1])),
+        };
         match self {
             Loss::Mse => network.build(|graph| graph.mse(forecast.id(), target.id())),
             Loss::Mae => network.build(|graph| graph.mae(forecast.id(), target.id())),

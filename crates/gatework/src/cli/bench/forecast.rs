@@ -48,7 +48,7 @@ pub struct ForecastBench {
     /// Threads
     #[arg(long, value_name = "N", default_value = "1", value_parser = cli::parse_threads)]
     threads: usize,
-    /// Show what the training program of a batch of 32 consists of
+    /// Show what the training program of a batch of 32 consists of, and where its time goes
     #[arg(long)]
     kernels: bool,
     /// Print one JSON object on stdout
@@ -196,24 +196,36 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * share).round() as usize]
 }
 
-/// The kernels of the training program, those that are alike together.
+/// The kernels of the training program with their times, those that are alike together.
 fn print_kernels(name: &str, specification: &Specification) -> anyhow::Result<()> {
     let begin = Instant::now();
     let (graph, _) = specification.network(32, Use::Training)?;
     let program = Program::new(&graph)?;
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for kernel in program.kernels() {
-        *counts.entry(kernel).or_default() += 1;
+    let seconds = begin.elapsed().as_secs_f64();
+    let mut runner = program.runner();
+    let kernels = program.kernels();
+    // The least time of each kernel in a few runs.
+    let mut times = vec![f64::INFINITY; kernels.len()];
+    for _ in 0..7 {
+        let measured = runner.run_timed();
+        times.iter_mut().zip(measured).for_each(|(least, time)| *least = least.min(time.as_secs_f64()));
     }
+    let mut groups: BTreeMap<&str, (usize, f64)> = BTreeMap::new();
+    for (kernel, time) in kernels.iter().zip(&times) {
+        let group = groups.entry(kernel).or_default();
+        *group = (group.0 + 1, group.1 + time);
+    }
+    let mut groups: Vec<(&str, (usize, f64))> = groups.into_iter().collect();
+    groups.sort_by(|(_, (_, a)), (_, (_, b))| b.total_cmp(a));
     eprintln!(
-        "{name}: {} nodes, {} kernels, {} MB, compiled in {:.2} s",
+        "{name}: {} nodes, {} kernels, {:.1} MB, compiled in {seconds:.3} s, {:.3} ms",
         graph.nodes().len(),
-        program.kernels().len(),
-        program.bytes() / 1_000_000,
-        begin.elapsed().as_secs_f64()
+        kernels.len(),
+        program.bytes() as f64 / 1e6,
+        times.iter().sum::<f64>() * 1e3,
     );
-    for (kernel, count) in counts {
-        eprintln!("  {count:>5} {kernel}");
+    for (kernel, (count, time)) in groups {
+        eprintln!("  {:>9.3} ms {count:>5} {kernel}", time * 1e3);
     }
     Ok(())
 }
