@@ -80,7 +80,7 @@ fn forecaster_facts(run: &ForecastRun) -> anyhow::Result<Value> {
         "seed": experiment.seed,
     });
     if let Some(summary) = run.folder.summary()? {
-        for key in ["updates", "seconds", "training_loss", "validation_loss", "test"] {
+        for key in ["updates", "seconds", "training_loss", "validation_loss", "evaluated_on", "origins"] {
             facts[key] = summary[key].clone();
         }
     }

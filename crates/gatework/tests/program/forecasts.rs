@@ -91,6 +91,32 @@ fn threads_and_interruptions_do_not_change_a_bit() {
 }
 
 #[test]
+fn a_run_that_was_interrupted_goes_on_and_ends_with_the_same_bits() {
+    let place = place();
+    place.write("long.toml", &SALES.replace("epochs = 20", "epochs = 4000"));
+    place.gatework(&["train", "long.toml", "--out", "whole"]).assert().success();
+    let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("gatework"))
+        .current_dir(place.path("."))
+        .args(["train", "long.toml", "--out", "parts"])
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let begin = std::time::Instant::now();
+    while !place.path("parts/checkpoint").exists() {
+        assert!(begin.elapsed().as_secs() < 60, "the run never began");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    // Wherever it is by now, even at its end: what comes out is the same.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    child.wait().unwrap();
+    place.gatework(&["train", "long.toml", "--out", "parts", "--resume"]).assert().success();
+    for file in ["model.safetensors", "metrics.csv", "forecast.svg"] {
+        assert_eq!(place.read(&format!("whole/{file}")), place.read(&format!("parts/{file}")), "{file}");
+    }
+}
+
+#[test]
 fn evaluate_inspect_and_list_know_forecasters() {
     let place = trained();
     let scores = place.json(&["evaluate", "run", "--part", "validation", "--step", "7"]);
@@ -155,6 +181,6 @@ fn what_is_wrong_with_an_experiment_is_named_and_leaves_nothing_behind() {
         place.write("x.toml", &SALES.replace(from, to));
         let message = place.refused(status, &["train", "x.toml", "--out", "x"]);
         assert!(message.contains(part), "{to}: {message}");
-        assert!(!place.path("x/model.safetensors").exists());
+        assert!(!place.path("x").exists(), "{to}");
     }
 }

@@ -18,6 +18,7 @@ use gatework_learn::train::{self, Attempt, Best, Options, Outcome, Settings};
 use serde_json::{Value, json};
 
 use super::{Train, stop_on_interrupt};
+use crate::cli;
 use crate::folder::RunFolder;
 use crate::forecast_run::{plot, print_scores, score};
 use crate::progress::Progress;
@@ -39,20 +40,14 @@ pub fn train(verb: &Train, mut loaded: Loaded) -> anyhow::Result<()> {
         // The folder's copy of the experiment has to find the data from anywhere.
         loaded.experiment.data = std::path::absolute(&path)?.display().to_string();
     }
-    let folder = verb.folder(&loaded.experiment.name)?;
-    if verb.resume {
-        check_same(&folder, &loaded.experiment)?;
-        if let Some(summary) = folder.summary()? {
-            eprintln!("{} is finished; --force starts it anew", folder.path().display());
-            if verb.json {
-                super::super::print_json(&summary);
-            }
-            return Ok(());
-        }
+    if verb.resume && is_finished(verb, &loaded.experiment)? {
+        return Ok(());
     }
     let begin = Instant::now();
     let dataset = Dataset::load(&loaded)?;
     tell_data(&loaded.experiment, &dataset);
+    // Only now: data that cannot be used leave no folder behind.
+    let folder = verb.folder(&loaded.experiment.name)?;
     folder.write("experiment.toml", loaded.experiment.to_toml().as_bytes())?;
     files::make_folder(&folder.checkpoints())?;
     let run = Run { verb, experiment: &loaded.experiment, dataset: &dataset, folder: &folder };
@@ -61,9 +56,21 @@ pub fn train(verb: &Train, mut loaded: Loaded) -> anyhow::Result<()> {
     summary["total_seconds"] = json!(begin.elapsed().as_secs_f64());
     folder.write("summary.json", format!("{summary:#}\n").as_bytes())?;
     if verb.json {
-        super::super::print_json(&summary);
+        cli::print_json(&summary);
     }
     Ok(())
+}
+
+/// Whether the run to be resumed has come to its end. An error if it is another one.
+fn is_finished(verb: &Train, experiment: &Experiment) -> anyhow::Result<bool> {
+    let folder = verb.folder(&experiment.name)?;
+    check_same(&folder, experiment)?;
+    let Some(summary) = folder.summary()? else { return Ok(false) };
+    eprintln!("{} is finished; --force starts it anew", folder.path().display());
+    if verb.json {
+        cli::print_json(&summary);
+    }
+    Ok(true)
 }
 
 /// An error if the folder has run something else.
@@ -115,7 +122,7 @@ impl Run<'_> {
             seeds: vec![experiment.seed],
             until_success: false,
             side_by_side: 1,
-            threads_each: super::super::threads(self.verb.threads),
+            threads_each: cli::threads(self.verb.threads),
             checkpoints: Some(folder.checkpoints()),
             interval: CHECKPOINTS,
         };
