@@ -19,10 +19,10 @@ impl Task for Three {
     }
 
     fn step(&mut self, _: u64) -> Result<Losses, TaskError> {
-        Ok(Losses { soft: 1.0, hard: 1.0 })
+        Ok(Losses { soft: 1.0, hard: Some(1.0) })
     }
 
-    fn passes(&mut self) -> Result<bool, TaskError> {
+    fn passes(&mut self, _: u64) -> Result<bool, TaskError> {
         Ok(false)
     }
 }
@@ -37,6 +37,7 @@ fuzz_target!(|bytes: &[u8]| {
         optimizer: Optimizer::Adamw { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 0.0 },
         clip: None,
         stable: 5,
+        patience: Some(3),
     };
     if let Ok(mut attempt) = Attempt::from_bytes(bytes, 1, &settings, &mut task) {
         let _ = attempt.advance(&mut task, &settings);

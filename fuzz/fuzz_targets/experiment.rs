@@ -1,7 +1,7 @@
-//! Any text as an experiment.
+//! Any text as an experiment of any kind.
 #![no_main]
 
-use gatework_learn::automata::experiment::Loaded;
+use gatework_learn::experiment::Loaded;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

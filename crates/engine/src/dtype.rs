@@ -5,6 +5,7 @@ use std::fmt;
 use fearless_simd::{Select, Simd, SimdElement, prelude::*};
 
 use crate::kernel::math::{bits, from_bits};
+use crate::vector::Compiled;
 
 /// A type of number, as a value: what a file, a graph or a command line names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -91,6 +92,10 @@ pub trait Element: SimdElement + Send + Sync + sealed::Sealed + 'static {
 
     /// Whether it is NaN, which no integer is.
     fn is_not_a_number(self) -> bool;
+
+    /// The vector operations of the type.
+    #[doc(hidden)]
+    fn compiled() -> &'static Compiled<Self>;
 }
 
 macro_rules! float_element {
@@ -127,6 +132,12 @@ macro_rules! float_element {
             #[inline(always)]
             fn negate<S: Simd>(_: S, a: S::$vector) -> S::$vector {
                 -a
+            }
+
+            #[inline]
+            fn compiled() -> &'static Compiled<Self> {
+                static COMPILED: Compiled<$type> = Compiled::new();
+                &COMPILED
             }
 
             #[inline(always)]
@@ -181,6 +192,12 @@ macro_rules! integer_element {
             #[inline(always)]
             fn negate<S: Simd>(_: S, a: S::$vector) -> S::$vector {
                 -a
+            }
+
+            #[inline]
+            fn compiled() -> &'static Compiled<Self> {
+                static COMPILED: Compiled<$type> = Compiled::new();
+                &COMPILED
             }
 
             #[inline(always)]

@@ -132,6 +132,26 @@ impl Graph {
             }
             Op::Fold(window, _) => vec![Some(self.unfold(dy, window)?)],
             Op::CumSum { reverse } => vec![Some(self.cumsum(dy, !reverse)?)],
+            Op::Softmax { log: false } => {
+                let weighted = self.mul(dy, id)?;
+                let sum = self.sum(weighted, &[node.shape.axes() - 1])?;
+                let centred = self.sub(dy, sum)?;
+                vec![Some(self.mul(id, centred)?)]
+            }
+            Op::Softmax { log: true } => {
+                let sum = self.sum(dy, &[node.shape.axes() - 1])?;
+                let probabilities = self.exp(id)?;
+                let share = self.mul(probabilities, sum)?;
+                vec![Some(self.sub(dy, share)?)]
+            }
+            Op::Recurrent(cell) => self.recurrent_gradients(cell, id, dy)?,
+            Op::RecurrentGradient(_) => {
+                return self.error(
+                    "gradients",
+                    &node.args,
+                    "the gradient of a recurrent cell has none itself",
+                );
+            }
             Op::MatMul => {
                 let (left, right) = (self.transpose(arg(0))?, self.transpose(arg(1))?);
                 vec![Some(self.matmul(dy, right)?), Some(self.matmul(left, dy)?)]

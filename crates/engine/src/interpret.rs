@@ -3,6 +3,8 @@
 //! Every value is computed in `f64` (or `i64`) and rounded to its type; sums are taken in `f64`. Slow on purpose: it is
 //! what compiled programs are compared with.
 
+mod recurrent;
+
 use crate::dtype::DType;
 use crate::graph::{Graph, Id, Node, Op, Scalar, Window};
 use crate::ops::Reduction;
@@ -252,6 +254,9 @@ pub(crate) fn evaluate(node: &Node, args: &[&Value]) -> Value {
         }
         Op::CumSum { reverse } => cumsum(first(), *reverse),
         Op::MatMul => matmul(args[0], args[1], shape, dtype),
+        Op::Softmax { log } => softmax(first(), *log),
+        Op::Recurrent(cell) => recurrent::forward(*cell, args, shape, dtype),
+        Op::RecurrentGradient(cell) => recurrent::backward(*cell, args, shape, dtype),
     }
 }
 
@@ -268,6 +273,19 @@ fn moved(x: &Value, shape: Shape, axis: usize, source: impl Fn(usize) -> Option<
 fn window_source(window: &Window, index: &[usize]) -> Vec<usize> {
     let (rest, last) = index.split_at(index.len() - 2);
     [rest, &[last[0] * window.stride + last[1] * window.dilation]].concat()
+}
+
+fn softmax(x: &Value, log: bool) -> Value {
+    let length = x.shape.last().copied().unwrap_or(1).max(1);
+    let mut elements = Vec::new();
+    for row in x.to_f64().chunks(length) {
+        let most =
+            row.iter().copied().fold(f64::NEG_INFINITY, |a, b| if b > a || b.is_nan() { b } else { a });
+        let sum: f64 = row.iter().map(|x| (x - most).exp()).sum();
+        let entry = |x: &f64| if log { x - most - sum.ln() } else { (x - most).exp() / sum };
+        elements.extend(row.iter().map(entry));
+    }
+    Value::float(x.dtype, x.shape, elements)
 }
 
 fn select(args: &[&Value], shape: Shape, dtype: DType) -> Value {

@@ -130,8 +130,9 @@ unary_table! {
     };
     /// `max(x, 0)`; NaN stays NaN.
     Relu "relu": |x| if x < 0.0 { 0.0 } else { x }, Some(|x| x.max(0)), |g, u| {
-        let zero = g.zeros_like(u.x)?;
-        let above = g.greater(u.x, zero)?;
+        // The result is above zero where the operand is, and it is the one that is kept anyway.
+        let zero = g.zeros_like(u.y)?;
+        let above = g.greater(u.y, zero)?;
         g.select(above, u.dy, zero).map(Some)
     };
     /// `1 / (1 + exp(-x))`.

@@ -39,6 +39,16 @@ pub fn for_each<T: Send>(items: Vec<T>, work: impl Fn(T) + Sync + Send) {
     }
 }
 
+/// Runs `work` on every index below `count`, on the threads of the current pool. One thread allocates nothing.
+pub fn for_each_index(count: usize, work: impl Fn(usize) + Sync + Send) {
+    use rayon::prelude::*;
+    if count < 2 || rayon::current_num_threads() < 2 {
+        (0..count).for_each(work);
+    } else {
+        (0..count).into_par_iter().with_max_len(1).for_each(work);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

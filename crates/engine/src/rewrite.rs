@@ -109,6 +109,9 @@ const RULES: &[Rule] = &[
         _ => Ok(None),
     }),
     exact("slice(slice x) = slice x", join_slices),
+    exact("slice(pad x) = slice x", slice_padded),
+    exact("slice(pad x + y) = slice(pad x) + slice y", slice_sum),
+    exact("transpose(a b) = transpose(b) transpose(a)", transpose_product),
     exact("reduce over axes of size 1 = x, sum = x + 0", drop_unit_axes),
     exact("max(max x) = max x over both axes", |g, n| {
         join_reductions(g, n, &[Reduction::Max, Reduction::Min])
@@ -365,6 +368,49 @@ fn join_slices(g: &mut Graph, n: &Node) -> Outcome {
         }
         _ => Ok(None),
     }
+}
+
+/// A slice that takes nothing of the padding.
+fn slice_padded(g: &mut Graph, n: &Node) -> Outcome {
+    let (&Op::Slice { axis, begin, step }, Some(Node { op: Op::Pad { axis: padded, before, .. }, args, .. })) =
+        (&n.op, inner(g, n))
+    else {
+        return Ok(None);
+    };
+    let (x, count) = (args[0], n.shape[axis]);
+    let inside = begin >= before && begin - before + (count.max(1) - 1) * step < g.shape(x)[axis];
+    if axis != padded || !inside {
+        return Ok(None);
+    }
+    g.slice_by(x, axis, begin - before, count, step).map(Some)
+}
+
+fn slice_sum(g: &mut Graph, n: &Node) -> Outcome {
+    let (&Op::Slice { axis, begin, step }, Some(Node { op: Op::Binary(Binary::Add), args, .. })) =
+        (&n.op, inner(g, n))
+    else {
+        return Ok(None);
+    };
+    let is_padded = |&arg: &Id| matches!(g.node(arg).op, Op::Pad { axis: padded, .. } if padded == axis);
+    if !args.iter().any(is_padded) {
+        return Ok(None);
+    }
+    let mut slice = |x| g.slice_by(x, axis, begin, n.shape[axis], step);
+    let (a, b) = (slice(args[0])?, slice(args[1])?);
+    g.add(a, b).map(Some)
+}
+
+fn transpose_product(g: &mut Graph, n: &Node) -> Outcome {
+    let (Op::Permute(order), Some(Node { op: Op::MatMul, args, .. })) = (&n.op, inner(g, n)) else {
+        return Ok(None);
+    };
+    let axes = order.len();
+    let swaps_last_two = order[..axes - 2].is_sorted() && order[axes - 2..] == [axes - 1, axes - 2];
+    if !swaps_last_two {
+        return Ok(None);
+    }
+    let (a, b) = (g.transpose(args[1])?, g.transpose(args[0])?);
+    g.matmul(a, b).map(Some)
 }
 
 fn drop_unit_axes(g: &mut Graph, n: &Node) -> Outcome {

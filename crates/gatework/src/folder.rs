@@ -140,7 +140,9 @@ impl RunFolder {
         for attempt in attempts {
             for (update, metric) in attempt.metrics.iter().enumerate() {
                 let rate = rate.at(update as u64, updates);
-                let _ = writeln!(text, "{},{update},{rate},{},{}", attempt.seed, metric.soft, metric.hard);
+                // Empty where it was not looked at.
+                let hard = metric.hard.map_or_else(String::new, |hard| hard.to_string());
+                let _ = writeln!(text, "{},{update},{rate},{},{hard}", attempt.seed, metric.soft);
             }
         }
         self.write("metrics.csv", text.as_bytes())

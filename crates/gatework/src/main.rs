@@ -2,6 +2,7 @@
 
 mod cli;
 mod folder;
+mod forecast_run;
 mod progress;
 mod report;
 mod subject;

@@ -14,6 +14,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(2);
 /// Shows attempts.
 pub struct Progress {
     updates: u64,
+    hard: &'static str,
     bars: Option<MultiProgress>,
     shown: Mutex<BTreeMap<u64, Shown>>,
 }
@@ -29,7 +30,14 @@ impl Progress {
     /// For attempts of so many updates at most.
     pub fn new(updates: u64) -> Progress {
         let bars = std::io::stderr().is_terminal().then(MultiProgress::new);
-        Progress { updates, bars, shown: Mutex::new(BTreeMap::new()) }
+        Progress { updates, hard: "hard", bars, shown: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// For forecasters, whose hard loss is that of the validation windows.
+    pub fn of_forecaster(updates: u64) -> Progress {
+        let mut progress = Progress::new(updates);
+        progress.hard = "validation";
+        progress
     }
 
     fn take_up(&self, attempt: &Attempt) -> Shown {
@@ -49,10 +57,12 @@ impl Progress {
     }
 }
 
-fn message(attempt: &Attempt, shown: &Shown) -> String {
+fn message(attempt: &Attempt, shown: &Shown, name: &str) -> String {
     let Some(last) = attempt.metrics.last() else { return String::new() };
     let speed = (attempt.update - shown.begin_update) as f64 / shown.begin.elapsed().as_secs_f64().max(1e-9);
-    format!("loss {:<8.3} hard {:<5} {speed:>5.0} updates/s", last.soft, last.hard)
+    let hard = attempt.metrics.iter().rev().find_map(|metric| metric.hard);
+    let hard = hard.map_or_else(String::new, |hard| ((hard * 1e4).round() / 1e4).to_string());
+    format!("loss {:<8.3} {name} {hard:<5} {speed:>5.0} updates/s", last.soft)
 }
 
 impl Observer for Progress {
@@ -61,7 +71,7 @@ impl Observer for Progress {
         let shown = all.entry(attempt.seed).or_insert_with(|| self.take_up(attempt));
         if self.bars.is_some() {
             shown.bar.set_position(attempt.update);
-            shown.bar.set_message(message(attempt, shown));
+            shown.bar.set_message(message(attempt, shown, self.hard));
         } else if shown.line.elapsed() >= LINE_INTERVAL {
             shown.line = Instant::now();
             eprintln!(
@@ -69,16 +79,19 @@ impl Observer for Progress {
                 attempt.seed,
                 attempt.update,
                 self.updates,
-                message(attempt, shown)
+                message(attempt, shown, self.hard)
             );
         }
     }
 
     fn finished(&self, attempt: &Attempt) {
         let all = self.shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let best = attempt.best.as_ref().map_or(f64::NAN, |best| best.losses.hard);
+        let best = attempt.best.as_ref().map_or(f64::NAN, |best| best.hard);
         let (seed, update, most) = (attempt.seed, attempt.update, self.updates);
-        let text = if attempt.outcome == Outcome::Succeeded {
+        let text = if self.hard == "validation" {
+            let end = if attempt.outcome == Outcome::Stopped { " (it fell no further)" } else { "" };
+            format!("seed {seed}: {update} updates{end}, best validation loss {best:.4}")
+        } else if attempt.outcome == Outcome::Succeeded {
             format!("seed {seed}: learned after {update} updates")
         } else {
             // With another seed to try, one that cannot be stable in time is not run to its end.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use gatework_learn::automata::experiment::Loaded;
 use gatework_learn::automata::model::Model;
+use gatework_learn::experiment;
 use gatework_learn::files;
 use gatework_logic::formats::{self, FORMATS, Format};
 use gatework_logic::{Automaton, Circuit, Document};
@@ -64,7 +65,16 @@ impl Subject {
             let message = format!("{} is no run folder: experiment.toml is missing", path.display());
             return Err(Usage(message).into());
         }
-        let loaded = Loaded::read(&experiment)?;
+        let loaded = match experiment::Loaded::read(&experiment)? {
+            experiment::Loaded::Automaton(loaded) => *loaded,
+            experiment::Loaded::Forecaster(_) => {
+                let message = format!(
+                    "{} is the run of a forecaster; predict, evaluate and inspect work on it",
+                    path.display()
+                );
+                return Err(Usage(message).into());
+            }
+        };
         let file = path.join("model.safetensors");
         if !file.is_file() {
             let advice = RunFolder::at(path).resume_command();

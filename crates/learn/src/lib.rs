@@ -4,7 +4,9 @@
 //! |---|---|
 //! | [`gates`] | soft gate networks: wiring and start values |
 //! | [`automata`] | soft cellular automata: models, tasks, roll-outs, evaluation |
-//! | [`data`] | windows of time series |
+//! | [`data`] | tables of time series, windows over them, batches |
+//! | [`forecast`] | neural forecasting models, their training, what they are compared with |
+//! | [`experiment`] | what is to be learned, whatever the task |
 //! | [`params`], [`optim`], [`schedule`] | the flat parameter arena, optimisers, learning rates |
 //! | [`train`] | the training loop, seeds and restarts, checkpoints |
 //! | [`random`] | random numbers that depend on nothing but where they are used |
@@ -12,7 +14,9 @@
 
 pub mod automata;
 pub mod data;
+pub mod experiment;
 pub mod files;
+pub mod forecast;
 pub mod gates;
 pub mod optim;
 pub mod params;

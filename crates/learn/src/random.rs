@@ -22,6 +22,14 @@ pub enum Purpose {
     Damage = 6,
     /// Moves of a search.
     Search = 7,
+    /// Start values of parameters.
+    Parameters = 16,
+    /// What dropout drops.
+    Dropout = 17,
+    /// Samples of a forecast.
+    Sample = 18,
+    /// The order of windows in an epoch.
+    Shuffle = 32,
 }
 
 /// A sequence of random numbers.
@@ -42,6 +50,12 @@ impl Random {
             block: [0; 4],
             used: 4,
         }
+    }
+
+    /// Goes to a block of four times 32 bits: the numbers of different positions can be drawn in any order.
+    pub fn seek(&mut self, block: u32) {
+        self.counter[0] = block;
+        self.used = 4;
     }
 
     /// 32 random bits.
@@ -112,6 +126,14 @@ mod tests {
         assert_ne!(first(1, Purpose::Start, 5), first(1, Purpose::Start, 6));
         assert_ne!(first(1, Purpose::Start, 5), first(2, Purpose::Start, 5));
         assert_ne!(first(1, Purpose::Start, 5), first(1 << 32 | 1, Purpose::Start, 5));
+    }
+
+    #[test]
+    fn a_block_can_be_sought() {
+        let mut random = Random::new(7, Purpose::Check, 0);
+        let numbers: Vec<u32> = (0..12).map(|_| random.bits()).collect();
+        random.seek(1);
+        assert_eq!([random.bits(), random.bits()], numbers[4..6]);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use std::fmt;
 /// ```
 /// use gatework_learn::schedule::Schedule;
 ///
-/// let halved = Schedule::Step { every: 100, factor: 0.5 };
+/// let halved = Schedule::Step { every: 100, factor: 0.5, hold: 0 };
 /// assert_eq!(halved.at(0.1, 99, 1000), 0.1);
 /// assert_eq!(halved.at(0.1, 100, 1000), 0.05);
 /// ```
@@ -46,6 +46,9 @@ pub enum Schedule {
         every: u64,
         /// Factor from one rate to the next.
         factor: f64,
+        /// Updates at the first rate beyond those.
+        #[serde(default)]
+        hold: u64,
     },
     /// Times a factor after every update.
     Exponential {
@@ -139,7 +142,9 @@ impl Schedule {
                 let progress = if total == 0 { 0.0 } else { update.min(total) as f64 / total as f64 };
                 half_cosine(base, minimum, progress)
             }
-            Self::Step { every, factor } => base * factor.powf((update / every.max(1)) as f64),
+            Self::Step { every, factor, hold } => {
+                base * factor.powf((update.saturating_sub(hold) / every.max(1)) as f64)
+            }
             Self::Exponential { factor } => base * factor.powf(update as f64),
             Self::OneCycle { start_fraction, divisor, final_divisor } => {
                 let first = base / divisor;
@@ -249,7 +254,7 @@ mod tests {
         [
             Schedule::Constant,
             Schedule::Cosine { minimum: 1e-4 },
-            Schedule::Step { every: 5, factor: 0.5 },
+            Schedule::Step { every: 5, factor: 0.5, hold: 0 },
             Schedule::Exponential { factor: 0.9 },
             ONE_CYCLE,
         ]
@@ -283,7 +288,7 @@ mod tests {
 
     #[test]
     fn golden_step() {
-        check_golden("step", &Schedule::Step { every: 5, factor: 0.5 });
+        check_golden("step", &Schedule::Step { every: 5, factor: 0.5, hold: 0 });
     }
 
     #[test]
@@ -294,6 +299,12 @@ mod tests {
     #[test]
     fn golden_one_cycle() {
         check_golden("onecycle", &ONE_CYCLE);
+    }
+
+    #[test]
+    fn a_rate_can_be_held_before_it_falls() {
+        let schedule = Schedule::Step { every: 10, factor: 0.5, hold: 10 };
+        assert_eq!([0, 19, 20, 30].map(|update| schedule.at(1.0, update, 100)), [1.0, 1.0, 0.5, 0.25]);
     }
 
     #[test]
@@ -364,7 +375,7 @@ mod tests {
     fn a_table_gives_the_settings() {
         let rate =
             parse("base = 1\nwarmup = 3\nschedule = { kind = 'step', every = 100, factor = 0.5 }").unwrap();
-        let schedule = Schedule::Step { every: 100, factor: 0.5 };
+        let schedule = Schedule::Step { every: 100, factor: 0.5, hold: 0 };
         assert_eq!(rate, LearningRate { base: 1.0, schedule, warmup: 3 });
         let rate = parse("base = 1.0\nschedule = { kind = 'one-cycle', divisor = 10.0 }").unwrap();
         let schedule = Schedule::OneCycle { start_fraction: 0.3, divisor: 10.0, final_divisor: 1e4 };
@@ -411,8 +422,8 @@ mod tests {
             (f64::NAN, Schedule::Constant, "base is NaN,"),
             (0.1, Schedule::Cosine { minimum: -1.0 }, "schedule.minimum is -1,"),
             (0.1, Schedule::Cosine { minimum: 0.2 }, "schedule.minimum is 0.2, above the base rate 0.1"),
-            (0.1, Schedule::Step { every: 0, factor: 0.5 }, "schedule.every is 0,"),
-            (0.1, Schedule::Step { every: 5, factor: 0.0 }, "schedule.factor is 0,"),
+            (0.1, Schedule::Step { every: 0, factor: 0.5, hold: 0 }, "schedule.every is 0,"),
+            (0.1, Schedule::Step { every: 5, factor: 0.0, hold: 0 }, "schedule.factor is 0,"),
             (0.1, Schedule::Exponential { factor: f64::INFINITY }, "schedule.factor is inf,"),
             (0.1, one_cycle(1.5, 25.0, 1e4), "schedule.start_fraction is 1.5,"),
             (0.1, one_cycle(0.3, 0.0, 1e4), "schedule.divisor is 0,"),

@@ -513,8 +513,17 @@ impl Graph {
         Ok(self.intern(Op::MatMul, args, Shape::new(&sizes(m, n))?, self.dtype(a)))
     }
 
+    /// The softmax of the last axis, or its logarithm.
+    pub(super) fn softmax_op(&mut self, x: Id, log: bool) -> Result<Id, GraphError> {
+        self.known("softmax", &[x])?;
+        if self.shape(x).axes() == 0 || !self.dtype(x).is_float() {
+            return self.error("softmax", &[x], "needs an axis of floating-point numbers");
+        }
+        Ok(self.intern(Op::Softmax { log }, vec![x], self.shape(x), self.dtype(x)))
+    }
+
     /// The size of an axis that must exist.
-    fn axis_size(&self, name: &str, x: Id, axis: usize) -> Result<usize, GraphError> {
+    pub(super) fn axis_size(&self, name: &str, x: Id, axis: usize) -> Result<usize, GraphError> {
         self.known(name, &[x])?;
         match self.shape(x).get(axis) {
             Some(&size) => Ok(size),
@@ -552,6 +561,11 @@ impl Graph {
             (Op::Fold(window, length), &[x]) => self.fold(x, *window, *length),
             (Op::CumSum { reverse }, &[x]) => self.cumsum(x, *reverse),
             (Op::MatMul, &[a, b]) => self.matmul(a, b),
+            (Op::Softmax { log }, &[x]) => self.softmax_op(x, *log),
+            (Op::Recurrent(cell), &[inputs, weights, bias]) => self.recurrent(*cell, inputs, weights, bias),
+            (Op::RecurrentGradient(cell), &[gradients, tape, weights]) => {
+                self.recurrent_gradient(*cell, gradients, tape, weights)
+            }
             _ => self.error(&op.to_string(), args, "has another number of operands"),
         }
     }

@@ -57,21 +57,29 @@ impl Graph {
 
     /// Exponentials along an axis that sum to 1.
     pub fn softmax(&mut self, x: Id, axis: usize) -> Result<Id, GraphError> {
-        let most = self.reduce(Reduction::Max, x, &[axis])?;
-        let shifted = self.sub(x, most)?;
-        let exp = self.exp(shifted)?;
-        let sum = self.sum(exp, &[axis])?;
-        self.div(exp, sum)
+        self.along_axis("softmax", x, axis, |g, x| g.softmax_op(x, false))
     }
 
     /// The logarithm of [`Graph::softmax`].
     pub fn log_softmax(&mut self, x: Id, axis: usize) -> Result<Id, GraphError> {
-        let most = self.reduce(Reduction::Max, x, &[axis])?;
-        let shifted = self.sub(x, most)?;
-        let exp = self.exp(shifted)?;
-        let sum = self.sum(exp, &[axis])?;
-        let log = self.log(sum)?;
-        self.sub(shifted, log)
+        self.along_axis("log_softmax", x, axis, |g, x| g.softmax_op(x, true))
+    }
+
+    /// What is done along the last axis, along another one.
+    fn along_axis(
+        &mut self,
+        name: &str,
+        x: Id,
+        axis: usize,
+        work: impl Fn(&mut Graph, Id) -> Result<Id, GraphError>,
+    ) -> Result<Id, GraphError> {
+        self.axis_size(name, x, axis)?;
+        let mut order: Vec<usize> = (0..self.shape(x).axes()).collect();
+        let last = order.len() - 1;
+        order.swap(axis, last);
+        let moved = self.permute(x, &order)?;
+        let done = work(self, moved)?;
+        self.permute(done, &order)
     }
 
     /// The variance along an axis, which stays with size 1: squares divided by the size less `correction` (0 or 1).
@@ -106,8 +114,9 @@ impl Graph {
         self.known("attention", &[q, k, v])?;
         let width = self.shape(q).last().copied().unwrap_or(1);
         let keys = self.transpose(k)?;
-        let scores = self.matmul(q, keys)?;
-        let scores = self.scale(scores, 1.0 / (width as f64).sqrt())?;
+        // The queries are narrower than the scores.
+        let queries = self.scale(q, 1.0 / (width as f64).sqrt())?;
+        let scores = self.matmul(queries, keys)?;
         let weights = self.softmax(scores, self.shape(scores).axes() - 1)?;
         self.matmul(weights, v)
     }
@@ -138,20 +147,32 @@ impl Graph {
         }
         let Conv1d { stride, dilation, before, after } = settings;
         let padded = self.pad(x, 2, before, after)?;
-        let windows = self.unfold(padded, Window { size, stride, dilation })?;
-        // [batch, channels, windows, size] to [batch, windows, channels * size]
-        let windows = self.permute(windows, &[0, 2, 1, 3])?;
-        let &[batch, count, _, _] = &*self.shape(windows) else {
-            unreachable!("it was permuted as four axes")
-        };
-        let rows = self.reshape(windows, &[batch, count, channels * size])?;
-        let matrix = self.reshape(kernel, &[outputs, channels * size])?;
-        let matrix = self.transpose(matrix)?;
-        let mut product = self.matmul(rows, matrix)?;
-        if let Some(bias) = bias {
-            product = self.add(product, bias)?;
+        let count = Window { size, stride, dilation }.count(self.shape(padded)[2]);
+        if size == 0 || stride == 0 || dilation == 0 || count == 0 {
+            let problem = format!("no kernel of {size} with {settings:?} fits the time");
+            return self.error("conv1d", &[x, kernel], problem);
         }
-        self.permute(product, &[0, 2, 1])
+        // One product for each element of the kernel, with what lies under it: no window is ever copied.
+        let mut sum = None;
+        for element in 0..size {
+            let matrix = self.slice(kernel, 2, element, element + 1)?;
+            let matrix = self.reshape(matrix, &[outputs, channels])?;
+            let shifted = self.slice_by(padded, 2, element * dilation, count, stride)?;
+            let product = self.matmul(matrix, shifted)?;
+            sum = Some(match sum {
+                Some(sum) => self.add(sum, product)?,
+                None => product,
+            });
+        }
+        let sum = sum.expect("a kernel has an element");
+        match bias {
+            Some(bias) => {
+                self.known("conv1d", &[bias])?;
+                let column = self.reshape(bias, &[outputs, 1])?;
+                self.add(sum, column)
+            }
+            None => Ok(sum),
+        }
     }
 
     /// The largest element of windows of the last axis. What is left behind the last whole window makes one more.

@@ -40,7 +40,7 @@ use crate::ops::{Binary, Reduction, Unary};
 use crate::shape::{Shape, ShapeError};
 
 pub use layers::Conv1d;
-pub use recurrent::{Gru, Lstm};
+pub use recurrent::{Cell, Gru, Lstm};
 
 /// A node of a graph.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -150,6 +150,18 @@ pub enum Op {
     },
     /// The matrix product of the last two axes; the axes before are a batch.
     MatMul,
+    /// Exponentials along the last axis that sum to 1, or their logarithms.
+    Softmax {
+        /// The logarithms.
+        log: bool,
+    },
+    /// A recurrent cell over time. Operands: products with the inputs `[time, batch, gates * hidden]`, weights of the
+    /// state `[hidden, gates * hidden]`, bias beside the state. The result `[parts, time, batch, hidden]` has the states as
+    /// its first part; the others are for the gradient (see [`kernel::recurrent`](crate::kernel::recurrent)).
+    Recurrent(Cell),
+    /// The gradients of a [`Op::Recurrent`] before the functions of its gates, `[time, batch, 4 * hidden]`. Operands: the
+    /// gradients of the states `[time, batch, hidden]`, the result of the forward pass, the weights of the state.
+    RecurrentGradient(Cell),
 }
 
 /// Windows that slide over an axis.
@@ -388,6 +400,9 @@ impl fmt::Display for Op {
             }
             Op::CumSum { reverse } => write!(f, "cumsum{}", if *reverse { " reverse" } else { "" }),
             Op::MatMul => f.write_str("matmul"),
+            Op::Softmax { log } => write!(f, "{}softmax", if *log { "log_" } else { "" }),
+            Op::Recurrent(cell) => write!(f, "{}", cell.name()),
+            Op::RecurrentGradient(cell) => write!(f, "{}_gradient", cell.name()),
         }
     }
 }

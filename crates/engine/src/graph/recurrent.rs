@@ -1,6 +1,43 @@
-//! Recurrent cells over time, written out step by step. The products with the inputs are one product for all steps.
+//! Recurrent cells over time. The products with the inputs are one product for all steps; the rest of a cell, and the rest
+//! of its gradient, is one node each.
 
-use super::{Graph, GraphError, Id};
+use super::{Graph, GraphError, Id, Op};
+use crate::shape::Shape;
+
+/// A recurrent cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Cell {
+    /// The gated recurrent unit.
+    Gru,
+    /// The long short-term memory.
+    Lstm,
+}
+
+impl Cell {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cell::Gru => "gru",
+            Cell::Lstm => "lstm",
+        }
+    }
+
+    /// Gates of the cell.
+    pub const fn gates(self) -> usize {
+        match self {
+            Cell::Gru => 3,
+            Cell::Lstm => 4,
+        }
+    }
+
+    /// Parts of what the forward pass keeps, the states first.
+    pub const fn parts(self) -> usize {
+        match self {
+            Cell::Gru => 5,
+            Cell::Lstm => 6,
+        }
+    }
+}
 
 /// Weights of a gated recurrent unit (Cho et al. 2014), with the gates in the order reset, update, new.
 #[derive(Clone, Copy, Debug)]
@@ -29,115 +66,302 @@ pub struct Lstm {
     pub hidden_bias: Id,
 }
 
-/// What the steps of a cell have in common.
-struct Steps {
-    /// Products with the inputs and their bias, [batch, time, gates].
-    inputs: Id,
-    /// Weights of the state, [hidden, gates].
-    weights: Id,
-    bias: Id,
-    batch: usize,
-    time: usize,
-    hidden: usize,
-}
-
 impl Graph {
     /// The states of a GRU after every step of `x` [batch, time, inputs]: [batch, time, hidden]. It starts from zeros.
     pub fn gru(&mut self, x: Id, cell: &Gru) -> Result<Id, GraphError> {
-        let steps = self.steps("gru", x, 3, [cell.input, cell.hidden, cell.input_bias, cell.hidden_bias])?;
-        let mut state = self.start(x, &steps)?;
-        let mut states = Vec::with_capacity(steps.time);
-        for t in 0..steps.time {
-            let product = self.matmul(state, steps.weights)?;
-            let from_state = self.add(product, steps.bias)?;
-            let from_input = self.step_inputs(&steps, t)?;
-            let both = self.add(from_input, from_state)?;
-            let reset = self.gate(&steps, both, 0)?;
-            let update = self.gate(&steps, both, 1)?;
-            let remembered = self.gate_slice(&steps, from_state, 2)?;
-            let remembered = self.mul(reset, remembered)?;
-            let fresh = self.gate_slice(&steps, from_input, 2)?;
-            let fresh = self.add(fresh, remembered)?;
-            let fresh = self.tanh(fresh)?;
-            // (1 - update) * fresh + update * state
-            let change = self.sub(state, fresh)?;
-            let change = self.mul(update, change)?;
-            state = self.add(fresh, change)?;
-            states.push(self.reshape(state, &[steps.batch, 1, steps.hidden])?);
-        }
-        self.concat(&states, 1)
+        self.cell(Cell::Gru, x, [cell.input, cell.hidden, cell.input_bias, cell.hidden_bias])
     }
 
     /// The outputs of an LSTM after every step of `x` [batch, time, inputs]: [batch, time, hidden]. It starts from zeros.
     pub fn lstm(&mut self, x: Id, cell: &Lstm) -> Result<Id, GraphError> {
-        let steps = self.steps("lstm", x, 4, [cell.input, cell.hidden, cell.input_bias, cell.hidden_bias])?;
-        let mut output = self.start(x, &steps)?;
-        let mut memory = output;
-        let mut outputs = Vec::with_capacity(steps.time);
-        for t in 0..steps.time {
-            let product = self.matmul(output, steps.weights)?;
-            let from_state = self.add(product, steps.bias)?;
-            let from_input = self.step_inputs(&steps, t)?;
-            let both = self.add(from_input, from_state)?;
-            let write = self.gate(&steps, both, 0)?;
-            let keep = self.gate(&steps, both, 1)?;
-            let fresh = self.gate_slice(&steps, both, 2)?;
-            let fresh = self.tanh(fresh)?;
-            let show = self.gate(&steps, both, 3)?;
-            let kept = self.mul(keep, memory)?;
-            let written = self.mul(write, fresh)?;
-            memory = self.add(kept, written)?;
-            let seen = self.tanh(memory)?;
-            output = self.mul(show, seen)?;
-            outputs.push(self.reshape(output, &[steps.batch, 1, steps.hidden])?);
-        }
-        self.concat(&outputs, 1)
+        self.cell(Cell::Lstm, x, [cell.input, cell.hidden, cell.input_bias, cell.hidden_bias])
     }
 
-    /// Checks the sizes of a cell and multiplies the inputs of all steps.
-    fn steps(&mut self, name: &str, x: Id, gates: usize, weights: [Id; 4]) -> Result<Steps, GraphError> {
+    /// Checks the sizes of a cell, multiplies the inputs of all steps and runs the cell.
+    fn cell(&mut self, cell: Cell, x: Id, weights: [Id; 4]) -> Result<Id, GraphError> {
         let [input, hidden, input_bias, hidden_bias] = weights;
         let args = [x, input, hidden, input_bias, hidden_bias];
-        self.known(name, &args)?;
+        self.known(cell.name(), &args)?;
         let (&[batch, time, inputs], &[rows, state]) = (&*self.shape(x), &*self.shape(hidden)) else {
-            return self.error(name, &args, "needs [batch, time, inputs] and weights of two axes");
+            return self.error(cell.name(), &args, "needs [batch, time, inputs] and weights of two axes");
         };
+        let gates = cell.gates();
         let fits = time > 0
             && rows == gates * state
             && *self.shape(input) == [rows, inputs]
             && [input_bias, hidden_bias].iter().all(|&bias| *self.shape(bias) == [rows]);
         if !fits {
             let problem = format!("needs steps, and weights and biases for {gates} gates of the hidden size");
-            return self.error(name, &args, problem);
+            return self.error(cell.name(), &args, problem);
         }
+        // Step after step, so that what a step reads and writes lies together.
+        let by_step = self.permute(x, &[1, 0, 2])?;
         let matrix = self.transpose(input)?;
-        let product = self.matmul(x, matrix)?;
+        let product = self.matmul(by_step, matrix)?;
         let product = self.add(product, input_bias)?;
         let weights = self.transpose(hidden)?;
-        Ok(Steps { inputs: product, weights, bias: hidden_bias, batch, time, hidden: state })
+        let tape = self.recurrent(cell, product, weights, hidden_bias)?;
+        let states = self.slice(tape, 0, 0, 1)?;
+        let states = self.reshape(states, &[time, batch, state])?;
+        self.permute(states, &[1, 0, 2])
     }
 
-    /// A state of zeros.
-    fn start(&mut self, x: Id, steps: &Steps) -> Result<Id, GraphError> {
-        let zero = self.constant(self.dtype(x), 0.0);
-        self.expand(zero, &[steps.batch, steps.hidden])
+    /// The node of a cell; see [`Op::Recurrent`].
+    pub(super) fn recurrent(
+        &mut self,
+        cell: Cell,
+        inputs: Id,
+        weights: Id,
+        bias: Id,
+    ) -> Result<Id, GraphError> {
+        let args = [inputs, weights, bias];
+        self.known(cell.name(), &args)?;
+        let dtype = self.dtype(inputs);
+        let one_type = dtype.is_float() && args.iter().all(|&arg| self.dtype(arg) == dtype);
+        match (&*self.shape(inputs), &*self.shape(weights), &*self.shape(bias)) {
+            (&[time, batch, width], &[hidden, columns], &[length])
+                if one_type && width == cell.gates() * hidden && columns == width && length == width =>
+            {
+                let shape = Shape::new(&[cell.parts(), time, batch, hidden])?;
+                Ok(self.intern(Op::Recurrent(cell), args.to_vec(), shape, dtype))
+            }
+            _ => self.error(
+                cell.name(),
+                &args,
+                "needs [time, batch, gates], [hidden, gates], [gates] of one type",
+            ),
+        }
     }
 
-    /// The products with the inputs of one step, [batch, gates].
-    fn step_inputs(&mut self, steps: &Steps, t: usize) -> Result<Id, GraphError> {
-        let slice = self.slice(steps.inputs, 1, t, t + 1)?;
-        let width = self.shape(slice)[2];
-        self.reshape(slice, &[steps.batch, width])
+    /// The node of the gradients of a cell; see [`Op::RecurrentGradient`].
+    pub(super) fn recurrent_gradient(
+        &mut self,
+        cell: Cell,
+        gradients: Id,
+        tape: Id,
+        weights: Id,
+    ) -> Result<Id, GraphError> {
+        let args = [gradients, tape, weights];
+        let name = Op::RecurrentGradient(cell).to_string();
+        self.known(&name, &args)?;
+        let dtype = self.dtype(gradients);
+        let one_type = dtype.is_float() && args.iter().all(|&arg| self.dtype(arg) == dtype);
+        match (&*self.shape(gradients), &*self.shape(tape), &*self.shape(weights)) {
+            (&[time, batch, hidden], tape, weights)
+                if one_type
+                    && *tape == [cell.parts(), time, batch, hidden]
+                    && *weights == [hidden, cell.gates() * hidden] =>
+            {
+                let shape = Shape::new(&[time, batch, 4 * hidden])?;
+                Ok(self.intern(Op::RecurrentGradient(cell), args.to_vec(), shape, dtype))
+            }
+            _ => {
+                self.error(&name, &args, "needs the gradients of the states, what the cell kept, and weights")
+            }
+        }
     }
 
-    /// The part of one gate.
-    fn gate_slice(&mut self, steps: &Steps, x: Id, gate: usize) -> Result<Id, GraphError> {
-        self.slice(x, 1, gate * steps.hidden, (gate + 1) * steps.hidden)
+    /// The gradients of the operands of a cell, from that of its result, of which only the states are read by others.
+    pub(crate) fn recurrent_gradients(
+        &mut self,
+        cell: Cell,
+        tape: Id,
+        dy: Id,
+    ) -> Result<Vec<Option<Id>>, GraphError> {
+        let weights = self.node(tape).args[1];
+        let &[_, time, batch, hidden] = &*self.shape(tape) else { unreachable!("the tape has four axes") };
+        let of_states = self.slice(dy, 0, 0, 1)?;
+        let of_states = self.reshape(of_states, &[time, batch, hidden])?;
+        let gradients = self.recurrent_gradient(cell, of_states, tape, weights)?;
+        let rows = self.reshape(gradients, &[time * batch, 4 * hidden])?;
+        // The states before each step but the first, which begins with zeros.
+        let states = self.slice(tape, 0, 0, 1)?;
+        let states = self.reshape(states, &[time * batch, hidden])?;
+        let before = self.slice(states, 0, 0, (time - 1) * batch)?;
+        let before = self.transpose(before)?;
+        // The gates of the products with the state, among the columns.
+        let columns: &[[usize; 2]] = match cell {
+            Cell::Gru => &[[0, 2], [3, 4]],
+            Cell::Lstm => &[[0, 4]],
+        };
+        let (mut of_weights, mut of_bias) = (Vec::new(), Vec::new());
+        for [begin, end] in columns {
+            let part = self.slice(rows, 1, begin * hidden, end * hidden)?;
+            let sum = self.sum(part, &[0])?;
+            of_bias.push(self.reshape(sum, &[(end - begin) * hidden])?);
+            let later = self.slice(part, 0, batch, time * batch)?;
+            of_weights.push(self.matmul(before, later)?);
+        }
+        let of_inputs = self.slice(gradients, 2, 0, cell.gates() * hidden)?;
+        let (of_weights, of_bias) = (self.concat(&of_weights, 1)?, self.concat(&of_bias, 0)?);
+        Ok(vec![Some(of_inputs), Some(of_weights), Some(of_bias)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::DType;
+    use crate::program::Program;
+    use proptest::prelude::*;
+
+    /// A cell written out step by step, of nothing but elementary operations.
+    fn unrolled(g: &mut Graph, cell: Cell, x: Id, weights: [Id; 4]) -> Result<Id, GraphError> {
+        let [input, hidden, input_bias, hidden_bias] = weights;
+        let &[batch, time, inputs] = &*g.shape(x) else { unreachable!() };
+        let width = g.shape(hidden)[1];
+        let zero = g.constant(g.dtype(x), 0.0);
+        let mut state = g.expand(zero, &[batch, width])?;
+        let (mut memory, mut states) = (state, Vec::new());
+        for t in 0..time {
+            let now = g.slice(x, 1, t, t + 1)?;
+            let now = g.reshape(now, &[batch, inputs])?;
+            let linear = |g: &mut Graph, x: Id, matrix: Id, bias: Id| {
+                let matrix = g.transpose(matrix)?;
+                let product = g.matmul(x, matrix)?;
+                g.add(product, bias)
+            };
+            let from_input = linear(g, now, input, input_bias)?;
+            let from_state = linear(g, state, hidden, hidden_bias)?;
+            let both = g.add(from_input, from_state)?;
+            let part = |g: &mut Graph, x: Id, gate: usize| g.slice(x, 1, gate * width, (gate + 1) * width);
+            let open = |g: &mut Graph, gate: usize| {
+                let part = part(g, both, gate)?;
+                g.sigmoid(part)
+            };
+            if cell == Cell::Gru {
+                let (reset, update) = (open(g, 0)?, open(g, 1)?);
+                let remembered = part(g, from_state, 2)?;
+                let remembered = g.mul(reset, remembered)?;
+                let fresh = part(g, from_input, 2)?;
+                let fresh = g.add(fresh, remembered)?;
+                let fresh = g.tanh(fresh)?;
+                let change = g.sub(state, fresh)?;
+                let change = g.mul(update, change)?;
+                state = g.add(fresh, change)?;
+            } else {
+                let (write, keep, show) = (open(g, 0)?, open(g, 1)?, open(g, 3)?);
+                let fresh = part(g, both, 2)?;
+                let fresh = g.tanh(fresh)?;
+                let (kept, written) = (g.mul(keep, memory)?, g.mul(write, fresh)?);
+                memory = g.add(kept, written)?;
+                let seen = g.tanh(memory)?;
+                state = g.mul(show, seen)?;
+            }
+            states.push(g.reshape(state, &[batch, 1, width])?);
+        }
+        g.concat(&states, 1)
     }
 
-    /// One gate, opened by a sigmoid.
-    fn gate(&mut self, steps: &Steps, x: Id, gate: usize) -> Result<Id, GraphError> {
-        let slice = self.gate_slice(steps, x, gate)?;
-        self.sigmoid(slice)
+    /// A weighted sum of the states and its gradients, as outputs.
+    fn graph(cell: Cell, dtype: DType, [batch, time, inputs, width]: [usize; 4], fused: bool) -> Graph {
+        let mut g = Graph::new();
+        let x = g.input("x", dtype, &[batch, time, inputs]).unwrap();
+        let rows = cell.gates() * width;
+        let shapes: [&[usize]; 4] = [&[rows, inputs], &[rows, width], &[rows], &[rows]];
+        let mut parameter = |i: usize| g.input(&format!("w{i}"), dtype, shapes[i]).unwrap();
+        let weights = [0, 1, 2, 3].map(&mut parameter);
+        let states =
+            if fused { g.cell(cell, x, weights) } else { unrolled(&mut g, cell, x, weights) }.unwrap();
+        let factors = (0..batch * time * width).map(|i| (i % 7) as f64 - 3.0).collect::<Vec<_>>();
+        let factors = g.data(dtype, &[batch, time, width], &factors).unwrap();
+        let weighted = g.mul(states, factors).unwrap();
+        let loss = g.sum_all(weighted).unwrap();
+        let of = [x, weights[0], weights[1], weights[2], weights[3]];
+        let gradients = g.gradients(loss, &of).unwrap();
+        g.output("states", states).unwrap();
+        gradients.iter().enumerate().for_each(|(i, &id)| g.output(&format!("d{i}"), id).unwrap());
+        g
+    }
+
+    fn number(i: usize) -> f64 {
+        (i * 7919 % 1013) as f64 / 1013.0 - 0.5
+    }
+
+    fn run(g: &Graph) -> Vec<Vec<f64>> {
+        let mut runner = Program::new(g).unwrap().runner();
+        for (name, id) in g.inputs() {
+            let numbers = (0..g.shape(id).elements()).map(number);
+            match g.dtype(id) {
+                DType::F32 => runner.write(name, &numbers.map(|x| x as f32).collect::<Vec<_>>()),
+                _ => runner.write(name, &numbers.collect::<Vec<_>>()),
+            }
+            .unwrap();
+        }
+        runner.run();
+        let read = |(name, id): &(String, Id)| match g.dtype(*id) {
+            DType::F32 => runner.read::<f32>(name).unwrap().iter().map(|&x| x.into()).collect(),
+            _ => runner.read::<f64>(name).unwrap().to_vec(),
+        };
+        g.outputs().iter().map(read).collect()
+    }
+
+    fn assert_close(ours: &[Vec<f64>], right: &[Vec<f64>], tolerance: f64) {
+        for (ours, right) in ours.iter().zip(right) {
+            assert_eq!(ours.len(), right.len());
+            let scale = right.iter().fold(1.0, |most: f64, x| most.max(x.abs()));
+            for (a, b) in ours.iter().zip(right) {
+                assert!((a - b).abs() <= tolerance * scale, "{a} for {b}");
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn a_cell_equals_itself_written_out_step_by_step(
+            batch in 1usize..40, time in 1usize..5, inputs in 1usize..4, width in 1usize..11, lstm: bool,
+        ) {
+            let cell = if lstm { Cell::Lstm } else { Cell::Gru };
+            let sizes = [batch, time, inputs, width];
+            for (dtype, tolerance) in [(DType::F32, 1e-5), (DType::F64, 1e-13)] {
+                let right = run(&graph(cell, dtype, sizes, false));
+                assert_close(&run(&graph(cell, dtype, sizes, true)), &right, tolerance);
+            }
+        }
+    }
+
+    #[test]
+    fn the_interpreter_agrees() {
+        for cell in [Cell::Gru, Cell::Lstm] {
+            let g = graph(cell, DType::F64, [3, 4, 2, 5], true);
+            let value = |(name, id): (&str, Id)| {
+                let numbers = (0..g.shape(id).elements()).map(number).collect();
+                (name.to_string(), crate::interpret::Value::float(DType::F64, g.shape(id), numbers))
+            };
+            let inputs: Vec<_> = g.inputs().map(value).collect();
+            let named: Vec<_> = inputs.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+            let right: Vec<Vec<f64>> =
+                g.interpret(&named).unwrap().iter().map(crate::interpret::Value::to_f64).collect();
+            assert_close(&run(&g), &right, 1e-13);
+        }
+    }
+
+    #[test]
+    fn a_cell_has_the_same_bits_on_any_number_of_threads() {
+        let g = graph(Cell::Gru, DType::F32, [130, 3, 2, 9], true);
+        let results = [1, 3].map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| run(&g))
+        });
+        assert_eq!(results[0], results[1]);
+    }
+
+    #[test]
+    fn sizes_that_do_not_fit_and_second_gradients_are_refused() {
+        let mut g = Graph::new();
+        let x = g.input("x", DType::F32, &[2, 3, 4]).unwrap();
+        let (w, b) = (g.input("w", DType::F32, &[9, 4]).unwrap(), g.input("b", DType::F32, &[9]).unwrap());
+        let error =
+            g.gru(x, &Gru { input: w, hidden: w, input_bias: b, hidden_bias: b }).unwrap_err().to_string();
+        assert!(error.contains("gru(") && error.contains("[9, 4]"), "{error}");
+        let hidden = g.input("h", DType::F32, &[9, 3]).unwrap();
+        let y = g.gru(x, &Gru { input: w, hidden, input_bias: b, hidden_bias: b }).unwrap();
+        let sum = g.sum_all(y).unwrap();
+        let gradient = g.gradients(sum, &[x]).unwrap()[0];
+        let sum = g.sum_all(gradient).unwrap();
+        let error = g.gradients(sum, &[x]).unwrap_err().to_string();
+        assert!(error.contains("gradient of a recurrent cell"), "{error}");
     }
 }

@@ -1,23 +1,72 @@
 //! The kernels: written once over a vector type, compiled for every instruction set, chosen at run time.
 //!
-//! A plain `cargo build --release` carries SSE2, SSE4.2, AVX2 and AVX-512 versions of each kernel on x86-64
-//! (NEON on AArch64); the first call looks at the processor and takes the widest. Vectors come from
-//! `fearless_simd`; only the tiles of [`gates`] hold `unsafe` code, for rows without bounds checks.
+//! A plain `cargo build --release` carries SSE2, AVX2 and AVX-512 versions of each kernel on x86-64 (NEON on AArch64);
+//! the first call looks at the processor and takes the widest. Vectors come from `fearless_simd`; only the tiles of [`gates`] hold `unsafe` code, for rows without bounds checks.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`gates`] | soft gate networks, forward and backward, 32 lanes at a time |
 //! | [`math`] | exp, log, sin, tanh and the like, a vector at a time |
+//! | [`matmul`] | the matrix product |
 //! | [`optim`] | optimiser steps, one pass over memory each |
+//! | [`recurrent`] | GRU and LSTM over time, forward and backward |
 //! | [`transpose`] | cells x channels to channels x cells and back |
+
+/// Evaluates an expression with the vectors of an instruction set, compiled for it.
+///
+/// SSE4.2 alone runs the code of SSE2: processors without AVX2 are older than 2015, and every version of every kernel has
+/// to be compiled.
+macro_rules! dispatch {
+    ($level:expr, $simd:pat => $body:expr) => {{
+        #[cfg(target_arch = "x86_64")]
+        match $level {
+            fearless_simd::Level::Avx512(token) => $crate::kernel::with_vectors!(token, $simd => $body),
+            fearless_simd::Level::Avx2(token) => $crate::kernel::with_vectors!(token, $simd => $body),
+            lower => match lower.as_sse2() {
+                Some(token) => $crate::kernel::with_vectors!(token, $simd => $body),
+                None => unreachable!("SSE2 is part of x86-64"),
+            },
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        fearless_simd::dispatch!($level, $simd => $body)
+    }};
+}
+pub(crate) use dispatch;
+
+/// Evaluates an expression with the vectors of one instruction set.
+#[cfg(target_arch = "x86_64")]
+macro_rules! with_vectors {
+    ($token:expr, $simd:pat => $body:expr) => {{
+        let token = $token;
+        let $simd = token;
+        fearless_simd::Simd::vectorize(
+            token,
+            #[inline(always)]
+            || $body,
+        )
+    }};
+}
+#[cfg(target_arch = "x86_64")]
+pub(crate) use with_vectors;
 
 pub mod gates;
 pub mod math;
 pub mod matmul;
 pub mod optim;
+pub mod recurrent;
 pub mod transpose;
 
 use fearless_simd::Level;
+
+/// The instruction set to use.
+#[inline(always)]
+pub(crate) fn level() -> Level {
+    #[cfg(test)]
+    if let Some(level) = tests::LEVEL.get() {
+        return level;
+    }
+    Level::new()
+}
 
 /// Name of the instruction set that the kernels use on this machine, as benchmarks report it.
 pub fn simd_name() -> &'static str {
@@ -30,13 +79,37 @@ pub fn simd_name() -> &'static str {
         if level.as_avx2().is_some() {
             return "avx2";
         }
-        if level.as_sse4_2().is_some() {
-            return "sse4.2";
-        }
     }
     #[cfg(target_arch = "aarch64")]
     if level.as_neon().is_some() {
         return "neon";
     }
     if level.is_fallback() { "scalar" } else { "sse2" }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    thread_local! {
+        /// The instruction set that tests on this thread ask for.
+        pub static LEVEL: Cell<Option<Level>> = const { Cell::new(None) };
+    }
+
+    /// Runs `test` on every instruction set of this machine.
+    pub fn on_every_level(test: impl Fn()) {
+        let mut levels = vec![Level::new()];
+        #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+        {
+            levels.extend(Level::new().as_sse2().map(Level::Sse2));
+            levels.extend(Level::new().as_avx2().map(Level::Avx2));
+        }
+        for level in levels {
+            LEVEL.set(Some(level));
+            test();
+        }
+        LEVEL.set(None);
+    }
 }

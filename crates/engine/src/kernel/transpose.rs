@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use fearless_simd::{Level, Simd, dispatch, f32x8, mask32x8, prelude::*};
+use fearless_simd::{Level, Simd, f32x8, mask32x8, prelude::*};
 
 use super::gates::{LANES, Row};
 

@@ -75,11 +75,15 @@ fn touched(kernel: &Kernel) -> Vec<usize> {
             loads.chain(stores).chain(body.reduce.as_ref().map(|reduce| reduce.out)).collect()
         }
         Kernel::Zero { buffer } => vec![*buffer],
-        Kernel::MatMul { a, b, out } => vec![a.buffer, b.buffer, out.buffer],
+        Kernel::MatMul { a, b, out, .. } => vec![a.buffer, b.buffer, out.buffer],
         Kernel::Gather { x, indices, out, .. } => vec![x.buffer, indices.buffer, *out],
         Kernel::ScatterAdd { x, indices, out, .. } => vec![x.buffer, indices.buffer, out.buffer],
-        Kernel::Cast { x, out } | Kernel::CumSum { x, out, .. } | Kernel::ArgReduce { x, out, .. } => {
-            vec![x.buffer, *out]
+        Kernel::Cast { x, out }
+        | Kernel::CumSum { x, out, .. }
+        | Kernel::ArgReduce { x, out, .. }
+        | Kernel::Softmax { x, out, .. } => vec![x.buffer, *out],
+        Kernel::Recurrent(cell) => {
+            cell.args.iter().map(|view| view.buffer).chain([cell.out, cell.scratch]).collect()
         }
     }
 }

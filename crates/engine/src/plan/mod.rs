@@ -4,7 +4,8 @@
 //! reshape, expand, permute, slice, unfold:  views; they cost nothing
 //! element-wise operations:                  fused into loops with everything of the same shape that can join
 //! reductions:                               the end of a loop
-//! products:                                 one kernel each, on views (a transposed operand is another stride)
+//! products:                                 one kernel each, on views (a transposed operand is another stride); sums of
+//!                                           products are added up where they are computed
 //! pad, concat, fold:                        loops that write into parts of a buffer
 //! gather, scatter, cumsum, arg, cast:       one kernel each
 //! ```
@@ -13,15 +14,18 @@
 //! are stored, by the loop that their operands come from if that has the same shape.
 
 mod arena;
+mod products;
 mod view;
 
 use std::sync::Arc;
 
 use crate::dtype::DType;
-use crate::graph::{Graph, Id, Op, Scalar};
+use crate::graph::{Cell, Graph, Id, Op, Scalar};
+use crate::kernel::recurrent::Steps;
 use crate::ops::{Binary, Reduction, Unary};
 use crate::shape::Shape;
 
+use products::Role;
 pub(crate) use view::View;
 
 /// A piece of memory of one type.
@@ -102,6 +106,9 @@ pub(crate) enum Kernel {
         a: View,
         b: View,
         out: View,
+        /// Whether the product is added to what the result holds. Products of a batch whose results share a place (a
+        /// stride of 0) are added up in any case.
+        accumulate: bool,
     },
     Cast {
         x: View,
@@ -131,6 +138,28 @@ pub(crate) enum Kernel {
         largest: bool,
         out: usize,
     },
+    /// The softmax of every row of a dense tensor, or its logarithm.
+    Softmax {
+        x: View,
+        row: usize,
+        log: bool,
+        out: usize,
+    },
+    /// A recurrent cell over time.
+    Recurrent(Recurrent),
+}
+
+/// A recurrent cell over time, or its gradient. All but the weights are dense.
+#[derive(Clone, Debug)]
+pub(crate) struct Recurrent {
+    pub cell: Cell,
+    pub backward: bool,
+    /// Steps, rows and width of the state.
+    pub sizes: [usize; 3],
+    /// The operands, in the order of the graph.
+    pub args: [View; 3],
+    pub out: usize,
+    pub scratch: usize,
 }
 
 /// Kernels in their order, and the memory they work on.
@@ -168,6 +197,8 @@ struct Planner<'a> {
     written: Vec<usize>,
     /// Where a stored node is found inside the loop that computes it: kernel and slot.
     slots: Vec<Option<(usize, usize)>>,
+    /// What each node has to do with sums of products.
+    roles: Vec<Role>,
 }
 
 fn is_elementwise(op: &Op) -> bool {
@@ -183,17 +214,26 @@ impl<'a> Planner<'a> {
                 readers[arg.0 as usize].push(id);
             }
         }
-        let is_output = |id: Id| graph.outputs().iter().any(|(_, output)| *output == id);
-        let joins = |id: Id| match readers[id.0 as usize][..] {
-            [reader] if is_elementwise(&graph.node(id).op) && !is_output(id) => {
+        let mut outputs = vec![false; count];
+        graph.outputs().iter().for_each(|(_, id)| outputs[id.0 as usize] = true);
+        let is_output = |id: Id| outputs[id.0 as usize];
+        let only_reader = |id: Id| match readers[id.0 as usize][..] {
+            [reader] if !is_output(id) => Some(reader),
+            _ => None,
+        };
+        let roles = products::roles(graph, |id| only_reader(id).is_some());
+        let joins = |id: Id| match only_reader(id) {
+            Some(reader) if is_elementwise(&graph.node(id).op) && roles[id.0 as usize] == Role::None => {
                 let reader = graph.node(reader);
                 is_elementwise(&reader.op) || matches!(reader.op, Op::Reduce(..))
             }
             _ => false,
         };
+        let fused = graph.ids().map(joins).collect();
         Planner {
             graph,
-            fused: graph.ids().map(joins).collect(),
+            fused,
+            roles,
             views: vec![None; count],
             buffers: Vec::new(),
             kernels: Vec::new(),
@@ -239,7 +279,8 @@ impl<'a> Planner<'a> {
         let (shape, dtype) = (node.shape, node.dtype);
         let view = match &node.op {
             Op::Constant(_) => return,
-            _ if self.fused[id.0 as usize] => return,
+            _ if self.fused[id.0 as usize] || self.roles[id.0 as usize] == Role::Part => return,
+            _ if self.roles[id.0 as usize] == Role::Sum => self.sum_of_products(id),
             Op::Input(name) => {
                 View::whole(self.buffer(dtype, shape.elements(), BufferKind::Input(name.to_string())), &shape)
             }
@@ -284,6 +325,9 @@ impl<'a> Planner<'a> {
                 View::whole(out, &shape)
             }
             Op::Fold(window, length) => self.fold(id, window.size, window.stride, window.dilation, *length),
+            &Op::Softmax { log } => self.softmax(id, log),
+            &Op::Recurrent(cell) => self.recurrent(id, cell, false),
+            &Op::RecurrentGradient(cell) => self.recurrent(id, cell, true),
             other => self.place_kernel(id, other),
         };
         self.views[id.0 as usize] = Some(view);
@@ -299,7 +343,7 @@ impl<'a> Planner<'a> {
         let whole = View::whole(out, &shape);
         let dtype = self.graph.dtype(node.args[0]);
         let kernel = match (op, second) {
-            (Op::MatMul, Some(b)) => Kernel::MatMul { a: x, b, out: whole.clone() },
+            (Op::MatMul, Some(b)) => Kernel::MatMul { a: x, b, out: whole.clone(), accumulate: false },
             (&Op::Gather(axis), Some(indices)) => Kernel::Gather { x, indices, axis, out },
             (&Op::ScatterAdd { axis, .. }, Some(indices)) => {
                 Kernel::ScatterAdd { x, indices, axis, out: whole.clone() }
@@ -310,6 +354,45 @@ impl<'a> Planner<'a> {
         };
         self.push(dtype, kernel, out);
         whole
+    }
+
+    /// The view of a node, copied if its elements do not lie behind each other.
+    fn dense(&mut self, id: Id) -> View {
+        let (x, shape, dtype) = (self.view(id), self.graph.shape(id), self.graph.dtype(id));
+        if x.is_contiguous() {
+            return x;
+        }
+        let out = self.value(id);
+        self.copy(dtype, x, View::whole(out, &shape));
+        View::whole(out, &shape)
+    }
+
+    fn softmax(&mut self, id: Id, log: bool) -> View {
+        let node = self.graph.node(id);
+        let (shape, dtype) = (node.shape, node.dtype);
+        let x = self.dense(node.args[0]);
+        let out = self.value(id);
+        self.push(dtype, Kernel::Softmax { x, row: shape[shape.axes() - 1], log, out }, out);
+        View::whole(out, &shape)
+    }
+
+    fn recurrent(&mut self, id: Id, cell: Cell, backward: bool) -> View {
+        let node = self.graph.node(id);
+        let (shape, dtype) = (node.shape, node.dtype);
+        let (first, weights) = (node.args[0], node.args[if backward { 2 } else { 1 }]);
+        let [time, batch] = [self.graph.shape(first)[0], self.graph.shape(first)[1]];
+        let hidden = self.graph.shape(weights)[0];
+        // The gradient takes the weights as they are; the forward pass would have to turn them at every step.
+        let args = [0, 1, 2].map(|i| {
+            let arg = node.args[i];
+            if backward && arg == weights { self.view(arg) } else { self.dense(arg) }
+        });
+        let scratch = Steps::scratch_len(cell, batch, hidden);
+        let scratch = self.buffer(dtype, scratch, BufferKind::Value { output: false });
+        let out = self.value(id);
+        let sizes = [time, batch, hidden];
+        self.push(dtype, Kernel::Recurrent(Recurrent { cell, backward, sizes, args, out, scratch }), out);
+        View::whole(out, &shape)
     }
 
     /// A buffer of zeros for a node.

@@ -1,22 +1,23 @@
 //! The memory of a program: one arena for each type.
 
+use crate::buffer::Buffer;
 use crate::dtype::{DType, Element};
 
 /// One arena for each type.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Memory {
-    f32s: Vec<f32>,
-    f64s: Vec<f64>,
-    i32s: Vec<i32>,
-    i64s: Vec<i64>,
+    f32s: Buffer<f32>,
+    f64s: Buffer<f64>,
+    i32s: Buffer<i32>,
+    i64s: Buffer<i64>,
 }
 
 /// A number with an arena of its own.
 pub trait Stored: Element {
     /// Its arena.
-    fn arena(memory: &Memory) -> &Vec<Self>;
+    fn arena(memory: &Memory) -> &[Self];
     /// Its arena, to be written.
-    fn arena_mut(memory: &mut Memory) -> &mut Vec<Self>;
+    fn arena_mut(memory: &mut Memory) -> &mut [Self];
     /// From the bits of a constant.
     fn from_bits(bits: u64) -> Self;
     /// Rounded from an `f64`, or cut to a whole number in range.
@@ -32,11 +33,11 @@ pub trait Stored: Element {
 macro_rules! stored {
     ($type:ty, $field:ident, $from_bits:expr, $from_integer:expr) => {
         impl Stored for $type {
-            fn arena(memory: &Memory) -> &Vec<$type> {
+            fn arena(memory: &Memory) -> &[$type] {
                 &memory.$field
             }
 
-            fn arena_mut(memory: &mut Memory) -> &mut Vec<$type> {
+            fn arena_mut(memory: &mut Memory) -> &mut [$type] {
                 &mut memory.$field
             }
 
@@ -71,7 +72,12 @@ stored!(i64, i64s, |bits| bits as i64, |x: i64| x);
 impl Memory {
     /// Zeros, so many of each type in the order of [`DType::ALL`].
     pub fn new([f32s, f64s, i32s, i64s]: [usize; 4]) -> Memory {
-        Memory { f32s: vec![0.0; f32s], f64s: vec![0.0; f64s], i32s: vec![0; i32s], i64s: vec![0; i64s] }
+        Memory {
+            f32s: Buffer::zeroed(f32s),
+            f64s: Buffer::zeroed(f64s),
+            i32s: Buffer::zeroed(i32s),
+            i64s: Buffer::zeroed(i64s),
+        }
     }
 
     /// Bytes in all.

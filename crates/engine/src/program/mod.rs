@@ -19,20 +19,24 @@
 mod loops;
 mod memory;
 mod moves;
+mod products;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 
 use crate::dtype::{DType, Element};
 use crate::graph::{Graph, GraphError, Id};
-use crate::plan::{BufferKind, Kernel, Plan, View};
+use crate::kernel::recurrent::{self, Steps};
+use crate::plan::{BufferKind, Kernel, Plan, Recurrent, View};
 use crate::shape::Shape;
 
 use loops::{Compiled, Scratch};
 use memory::{Memory, Stored};
 use moves::Placed;
+use products::Products;
 
 /// A compiled graph.
 #[derive(Clone, Debug)]
@@ -60,12 +64,14 @@ struct Port {
 enum Instruction {
     Loop(Compiled),
     Zero { begin: usize, length: usize },
-    MatMul { a: Placed, b: Placed, out: Placed, sizes: [usize; 3] },
+    MatMul(Products),
     Cast { x: Placed, to: DType, out: usize },
     Gather { x: Placed, indices: Placed, axis: usize, out: usize },
     ScatterAdd { x: Placed, indices: Placed, axis: usize, out: Placed },
     CumSum { x: Placed, reverse: bool, out: usize },
     ArgReduce { x: Placed, axis: usize, largest: bool, out: usize },
+    Softmax { x: usize, out: usize, rows: usize, row: usize, log: bool },
+    Recurrent { steps: Steps, backward: bool },
 }
 
 /// Something that cannot be done with a program.
@@ -187,10 +193,8 @@ fn compile(plan: &Plan, kernel: &Kernel) -> Instruction {
     match kernel {
         Kernel::Loop(body) => Instruction::Loop(Compiled::new(body, begin, length)),
         Kernel::Zero { buffer } => Instruction::Zero { begin: begin(*buffer), length: length(*buffer) },
-        Kernel::MatMul { a, b, out } => {
-            let axes = out.sizes.len();
-            let sizes = [out.sizes[axes - 2], out.sizes[axes - 1], a.sizes[axes - 1]];
-            Instruction::MatMul { a: placed(a), b: placed(b), out: placed(out), sizes }
+        Kernel::MatMul { a, b, out, accumulate } => {
+            Instruction::MatMul(Products::new(&placed(a), &placed(b), &placed(out), *accumulate))
         }
         Kernel::Cast { x, out } => {
             Instruction::Cast { x: placed(x), to: plan.buffers[*out].dtype, out: begin(*out) }
@@ -207,6 +211,31 @@ fn compile(plan: &Plan, kernel: &Kernel) -> Instruction {
         Kernel::ArgReduce { x, axis, largest, out } => {
             Instruction::ArgReduce { x: placed(x), axis: *axis, largest: *largest, out: begin(*out) }
         }
+        &Kernel::Softmax { ref x, row, log, out } => {
+            let rows = length(out).checked_div(row).unwrap_or(0);
+            Instruction::Softmax { x: begin(x.buffer) + x.offset, out: begin(out), rows, row, log }
+        }
+        Kernel::Recurrent(cell) => {
+            Instruction::Recurrent { steps: compile_steps(cell, begin), backward: cell.backward }
+        }
+    }
+}
+
+fn compile_steps(recurrent: &Recurrent, begin: impl Fn(usize) -> usize) -> Steps {
+    let &Recurrent { cell, backward, sizes: [time, batch, hidden], ref args, out, scratch } = recurrent;
+    let place = |view: &View| begin(view.buffer) + view.offset;
+    let weights = &args[if backward { 2 } else { 1 }];
+    Steps {
+        cell,
+        time,
+        batch,
+        hidden,
+        inputs: place(&args[0]),
+        weights: (place(weights), [weights.strides[0], weights.strides[1]]),
+        bias: place(&args[2]),
+        tape: if backward { place(&args[1]) } else { begin(out) },
+        out: begin(out),
+        scratch: begin(scratch),
     }
 }
 
@@ -214,12 +243,24 @@ fn describe(dtype: DType, instruction: &Instruction) -> String {
     match instruction {
         Instruction::Loop(body) => loops::describe(dtype, body),
         Instruction::Zero { length, .. } => format!("zero {dtype}[{length}]"),
-        Instruction::MatMul { sizes: [m, n, k], .. } => format!("matmul {dtype} {m}x{k}x{n}"),
+        Instruction::MatMul(products) => products.describe(dtype),
         Instruction::Cast { to, .. } => format!("cast {dtype} to {to}"),
         Instruction::Gather { .. } => format!("gather {dtype}"),
         Instruction::ScatterAdd { .. } => format!("scatter_add {dtype}"),
         Instruction::CumSum { .. } => format!("cumsum {dtype}"),
         Instruction::ArgReduce { .. } => format!("arg_reduce {dtype}"),
+        Instruction::Softmax { rows, row, log, .. } => {
+            format!("{}softmax {dtype}[{rows}, {row}]", if *log { "log_" } else { "" })
+        }
+        Instruction::Recurrent { steps, backward } => format!(
+            "{}{} {dtype}: {} steps of {}x{}x{}",
+            steps.cell.name(),
+            if *backward { " gradient" } else { "" },
+            steps.time,
+            steps.batch,
+            steps.hidden,
+            steps.cell.gates() * steps.hidden
+        ),
     }
 }
 
@@ -273,34 +314,61 @@ impl Runner {
     /// Computes the outputs from the inputs.
     pub fn run(&mut self) {
         let Runner { program, memory, scratch } = self;
-        for (dtype, instruction) in program.kernels.iter() {
-            match instruction {
-                Instruction::Loop(body) => match dtype {
-                    DType::F32 => body.run(memory, &mut scratch.f32s),
-                    DType::F64 => body.run(memory, &mut scratch.f64s),
-                    DType::I32 => body.run(memory, &mut scratch.i32s),
-                    DType::I64 => body.run(memory, &mut scratch.i64s),
-                },
-                &Instruction::Zero { begin, length } => for_type!(dtype, zero(memory, begin, length)),
-                Instruction::MatMul { a, b, out, .. } => match dtype {
-                    DType::F32 => moves::matmul::<f32>(memory, a, b, out),
-                    _ => moves::matmul::<f64>(memory, a, b, out),
-                },
-                Instruction::Cast { x, to, out } => for_type!(dtype, cast_to(memory, x, *to, *out)),
-                Instruction::Gather { x, indices, axis, out } => {
-                    for_type!(dtype, gather(memory, x, indices, *axis, *out));
-                }
-                Instruction::ScatterAdd { x, indices, axis, out } => {
-                    for_type!(dtype, scatter_add(memory, x, indices, *axis, out));
-                }
-                Instruction::CumSum { x, reverse, out } => {
-                    for_type!(dtype, cumsum(memory, x, *reverse, *out));
-                }
-                Instruction::ArgReduce { x, axis, largest, out } => {
-                    for_type!(dtype, arg_reduce(memory, x, *axis, *largest, *out));
-                }
-            }
+        for kernel in program.kernels.iter() {
+            execute(kernel, memory, scratch);
         }
+    }
+
+    /// Computes the outputs like [`Runner::run`], and the time that each kernel took, in the order of
+    /// [`Program::kernels`].
+    pub fn run_timed(&mut self) -> Vec<Duration> {
+        let Runner { program, memory, scratch } = self;
+        let time = |kernel| {
+            let start = Instant::now();
+            execute(kernel, memory, scratch);
+            start.elapsed()
+        };
+        program.kernels.iter().map(time).collect()
+    }
+}
+
+/// Runs one kernel.
+fn execute((dtype, instruction): &(DType, Instruction), memory: &mut Memory, scratch: &mut Scratches) {
+    match instruction {
+        Instruction::Loop(body) => match dtype {
+            DType::F32 => body.run(memory, &mut scratch.f32s),
+            DType::F64 => body.run(memory, &mut scratch.f64s),
+            DType::I32 => body.run(memory, &mut scratch.i32s),
+            DType::I64 => body.run(memory, &mut scratch.i64s),
+        },
+        &Instruction::Zero { begin, length } => for_type!(dtype, zero(memory, begin, length)),
+        Instruction::MatMul(products) => match dtype {
+            DType::F32 => products.run::<f32>(memory),
+            _ => products.run::<f64>(memory),
+        },
+        Instruction::Cast { x, to, out } => for_type!(dtype, cast_to(memory, x, *to, *out)),
+        Instruction::Gather { x, indices, axis, out } => {
+            for_type!(dtype, gather(memory, x, indices, *axis, *out));
+        }
+        Instruction::ScatterAdd { x, indices, axis, out } => {
+            for_type!(dtype, scatter_add(memory, x, indices, *axis, out));
+        }
+        Instruction::CumSum { x, reverse, out } => {
+            for_type!(dtype, cumsum(memory, x, *reverse, *out));
+        }
+        Instruction::ArgReduce { x, axis, largest, out } => {
+            for_type!(dtype, arg_reduce(memory, x, *axis, *largest, *out));
+        }
+        &Instruction::Softmax { x, out, rows, row, log } => match dtype {
+            DType::F32 => moves::softmax::<f32>(memory, x, out, rows, row, log),
+            _ => moves::softmax::<f64>(memory, x, out, rows, row, log),
+        },
+        Instruction::Recurrent { steps, backward } => match (dtype, backward) {
+            (DType::F32, false) => recurrent::forward(f32::arena_mut(memory), steps),
+            (DType::F32, true) => recurrent::backward(f32::arena_mut(memory), steps),
+            (_, false) => recurrent::forward(f64::arena_mut(memory), steps),
+            (_, true) => recurrent::backward(f64::arena_mut(memory), steps),
+        },
     }
 }
 
@@ -462,13 +530,27 @@ mod tests {
     }
 
     #[test]
-    fn softmax_is_three_loops_over_its_rows() {
+    fn softmax_is_one_kernel_over_its_rows_and_its_gradient_two() {
         let mut g = Graph::new();
         let x = g.input("x", DType::F32, &[10, 700]).unwrap();
         let y = g.softmax(x, 1).unwrap();
-        g.output("y", y).unwrap();
+        let weighted = g.mul(y, x).unwrap();
+        let sum = g.sum_all(weighted).unwrap();
+        let dx = g.gradients(sum, &[x]).unwrap()[0];
+        g.output("dx", dx).unwrap();
         let kernels = Program::new(&g).unwrap().kernels();
+        assert_eq!(kernels[0], "softmax f32[10, 700]");
         assert_eq!(kernels.len(), 3, "{kernels:#?}");
+    }
+
+    #[test]
+    fn a_transposed_product_is_a_product() {
+        let mut g = Graph::new();
+        let (a, b) = (g.input("a", DType::F32, &[5, 7]).unwrap(), g.input("b", DType::F32, &[7, 9]).unwrap());
+        let product = g.matmul(a, b).unwrap();
+        let turned = g.transpose(product).unwrap();
+        g.output("y", turned).unwrap();
+        assert_eq!(Program::new(&g).unwrap().kernels(), ["matmul f32 9x7x5"]);
     }
 
     #[test]

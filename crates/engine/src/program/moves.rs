@@ -1,18 +1,21 @@
 //! Kernels that move elements or walk along an axis: gather, scatter, running sums, arg-max, casts.
 
 use crate::dtype::DType;
-use crate::kernel::matmul::{Product, Shapes, multiply};
+use crate::kernel::math::Real;
 use crate::plan::View;
-use crate::vector;
+use crate::{parallel, vector};
 
 use super::memory::{Memory, Stored};
+
+/// Elements of a share of the rows of a softmax.
+const SHARE: usize = 1 << 14;
 
 /// A view with its place in the arena.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
-    offset: usize,
-    sizes: Vec<usize>,
-    strides: Vec<usize>,
+    pub offset: usize,
+    pub sizes: Vec<usize>,
+    pub strides: Vec<usize>,
 }
 
 impl Placed {
@@ -20,7 +23,7 @@ impl Placed {
         Placed { offset: begin + view.offset, sizes: view.sizes.clone(), strides: view.strides.clone() }
     }
 
-    fn elements(&self) -> usize {
+    pub fn elements(&self) -> usize {
         self.sizes.iter().product()
     }
 
@@ -30,7 +33,7 @@ impl Placed {
     }
 
     /// The place of an element, counted row by row.
-    fn place(&self, mut flat: usize) -> usize {
+    pub fn place(&self, mut flat: usize) -> usize {
         let mut place = self.offset;
         for (&size, &stride) in self.sizes.iter().zip(&self.strides).rev() {
             place += flat % size * stride;
@@ -161,25 +164,37 @@ pub(super) fn arg_reduce<T: Stored>(memory: &mut Memory, x: &Placed, axis: usize
     }
 }
 
-/// The product of two batches of matrices.
-pub(super) fn matmul<T: Product + Stored>(memory: &mut Memory, a: &Placed, b: &Placed, out: &Placed) {
-    let axes = out.sizes.len();
-    let (m, n, k) = (out.sizes[axes - 2], out.sizes[axes - 1], a.sizes[axes - 1]);
-    let batch = |view: &Placed| Placed {
-        offset: view.offset,
-        sizes: view.sizes[..axes - 2].to_vec(),
-        strides: view.strides[..axes - 2].to_vec(),
+/// The softmax of every row, or its logarithm. Operand and result lie apart.
+pub(super) fn softmax<T: Real + Stored>(
+    memory: &mut Memory,
+    x: usize,
+    out: usize,
+    rows: usize,
+    row: usize,
+    log: bool,
+) {
+    let (arena, length) = (T::arena_mut(memory), rows * row);
+    let (x, out) = if x < out {
+        let (low, high) = arena.split_at_mut(out);
+        (&low[x..x + length], &mut high[..length])
+    } else {
+        let (low, high) = arena.split_at_mut(x);
+        (&high[..length], &mut low[out..out + length])
     };
-    let (left, right, result) = (batch(a), batch(b), batch(out));
-    let strides = |view: &Placed| [view.strides[axes - 2], view.strides[axes - 1]];
-    for i in 0..result.elements() {
-        let arena = T::arena_mut(memory);
-        let shape = Shapes {
-            sizes: [m, n, k],
-            a: (left.place(i), strides(a)),
-            b: (right.place(i), strides(b)),
-            out: result.place(i),
-        };
-        multiply(arena, &shape);
+    let work = |(x, out): (&[T], &mut [T])| {
+        for (x, out) in x.chunks_exact(row).zip(out.chunks_exact_mut(row)) {
+            let done = if log { vector::log_softmax(x, out) } else { vector::softmax(x, out) };
+            done.expect("rows have one length");
+        }
+    };
+    if row == 0 || rows == 0 {
+        return;
+    }
+    // Rows are whole and have nothing to do with each other: how they are shared changes no result.
+    let share = row * (SHARE / row).max(1);
+    if length < 2 * share || rayon::current_num_threads() < 2 {
+        work((x, out));
+    } else {
+        parallel::for_each(x.chunks(share).zip(out.chunks_mut(share)).collect(), work);
     }
 }

@@ -2,13 +2,18 @@
 //!
 //! An operation is one row of a table below: its documentation, its names, and the meaning on vectors.
 
-use fearless_simd::{Select, Simd, dispatch, prelude::*};
+use fearless_simd::{Select, Simd, prelude::*};
 
 use super::{VectorError, check, walk};
 use crate::dtype::Element;
+use crate::kernel::{dispatch, level};
 
 /// An operation of two slices into a third.
 type BinaryRun<T> = fn(&[T], &[T], &mut [T]) -> Result<(), VectorError>;
+/// The same with the result in place of the first operand.
+type BinaryInPlace<T> = fn(&mut [T], &[T]) -> Result<(), VectorError>;
+/// An operation of one slice into another.
+type UnaryRun<T> = fn(&[T], &mut [T]) -> Result<(), VectorError>;
 
 /// An operation of two slices, as tests and benchmarks go through them.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +23,7 @@ pub struct Binary<T> {
     /// The operation.
     pub run: BinaryRun<T>,
     /// The same with the result in place of the first operand.
-    pub run_in_place: fn(&mut [T], &[T]) -> Result<(), VectorError>,
+    pub run_in_place: BinaryInPlace<T>,
 }
 
 /// An operation of one slice, as tests and benchmarks go through them.
@@ -27,7 +32,7 @@ pub struct Unary<T> {
     /// Its name.
     pub name: &'static str,
     /// The operation.
-    pub run: fn(&[T], &mut [T]) -> Result<(), VectorError>,
+    pub run: UnaryRun<T>,
     /// The same with the result in place of the operand.
     pub run_in_place: fn(&mut [T]),
 }
@@ -37,37 +42,54 @@ macro_rules! binary {
         $(
             $(#[$doc])*
             pub fn $name<T: Element>(a: &[T], b: &[T], out: &mut [T]) -> Result<(), VectorError> {
-                #[inline(always)]
-                fn pass<S: Simd, T: Element>(simd: S, a: &[T], b: &[T], out: &mut [T]) {
-                    walk::zip::<S, T::Vector<S>>(simd, a, b, out, #[inline(always)] |$a, $b| {
-                        let $simd = simd;
-                        $body
-                    });
-                }
-                check(stringify!($name), "b", b.len(), a.len())?;
-                check(stringify!($name), "out", out.len(), a.len())?;
-                let level = walk::level();
-                walk::shared3(a, b, out, #[inline(always)] |a, b, out| {
-                    dispatch!(level, simd => pass(simd, a, b, out));
-                });
-                Ok(())
+                (T::compiled().binary.$name)(a, b, out)
             }
 
             #[doc = concat!("[`", stringify!($name), "`] with the result in `a`.")]
             pub fn $in_place<T: Element>(a: &mut [T], b: &[T]) -> Result<(), VectorError> {
-                #[inline(always)]
-                fn pass<S: Simd, T: Element>(simd: S, a: &mut [T], b: &[T]) {
-                    walk::zip_in_place::<S, T::Vector<S>>(simd, a, b, #[inline(always)] |$a, $b| {
-                        let $simd = simd;
-                        $body
-                    });
-                }
-                check(stringify!($in_place), "b", b.len(), a.len())?;
-                let level = walk::level();
-                walk::shared2(b, a, #[inline(always)] |b, a| dispatch!(level, simd => pass(simd, a, b)));
-                Ok(())
+                (T::compiled().binary.$in_place)(a, b)
             }
         )*
+
+        /// The operations of two slices, compiled for a type.
+        #[derive(Debug)]
+        pub(super) struct CompiledBinary<T> {
+            $($name: BinaryRun<T>, $in_place: BinaryInPlace<T>,)*
+        }
+
+        impl<T: Element> CompiledBinary<T> {
+            pub(super) const fn new() -> Self {
+                $(
+                    fn $name<T: Element>(a: &[T], b: &[T], out: &mut [T]) -> Result<(), VectorError> {
+                        #[inline(always)]
+                        fn pass<S: Simd, T: Element>(simd: S, a: &[T], b: &[T], out: &mut [T]) {
+                            walk::zip::<S, T::Vector<S>>(simd, a, b, out, #[inline(always)] |$a, $b| {
+                                let $simd = simd;
+                                $body
+                            });
+                        }
+                        check(stringify!($name), "b", b.len(), a.len())?;
+                        check(stringify!($name), "out", out.len(), a.len())?;
+                        walk::shared3(a, b, out, |a, b, out| dispatch!(level(), simd => pass(simd, a, b, out)));
+                        Ok(())
+                    }
+
+                    fn $in_place<T: Element>(a: &mut [T], b: &[T]) -> Result<(), VectorError> {
+                        #[inline(always)]
+                        fn pass<S: Simd, T: Element>(simd: S, a: &mut [T], b: &[T]) {
+                            walk::zip_in_place::<S, T::Vector<S>>(simd, a, b, #[inline(always)] |$a, $b| {
+                                let $simd = simd;
+                                $body
+                            });
+                        }
+                        check(stringify!($in_place), "b", b.len(), a.len())?;
+                        walk::shared2(b, a, (), |b, a, ()| dispatch!(level(), simd => pass(simd, a, b)));
+                        Ok(())
+                    }
+                )*
+                Self { $($name: $name::<T>, $in_place: $in_place::<T>,)* }
+            }
+        }
 
         /// The operations of two slices.
         pub fn binary<T: Element>() -> Vec<Binary<T>> {
@@ -97,32 +119,51 @@ macro_rules! unary {
         $(
             $(#[$doc])*
             pub fn $name<T: Element>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
-                #[inline(always)]
-                fn pass<S: Simd, T: Element>(simd: S, x: &[T], out: &mut [T]) {
-                    walk::map::<S, T::Vector<S>, { walk::CHEAP }>(simd, x, out, #[inline(always)] |$x| {
-                        let $simd = simd;
-                        $body
-                    });
-                }
-                check(stringify!($name), "out", out.len(), x.len())?;
-                let level = walk::level();
-                walk::shared2(x, out, #[inline(always)] |x, out| dispatch!(level, simd => pass(simd, x, out)));
-                Ok(())
+                (T::compiled().unary.$name)(x, out)
             }
 
             #[doc = concat!("[`", stringify!($name), "`] with the result in place.")]
             pub fn $in_place<T: Element>(x: &mut [T]) {
-                #[inline(always)]
-                fn pass<S: Simd, T: Element>(simd: S, x: &mut [T]) {
-                    walk::map_in_place::<S, T::Vector<S>>(simd, x, #[inline(always)] |$x| {
-                        let $simd = simd;
-                        $body
-                    });
-                }
-                let level = walk::level();
-                walk::shared(x, #[inline(always)] |x| dispatch!(level, simd => pass(simd, x)));
+                (T::compiled().unary.$in_place)(x);
             }
         )*
+
+        /// The operations of one slice, compiled for a type.
+        #[derive(Debug)]
+        pub(super) struct CompiledUnary<T> {
+            $($name: UnaryRun<T>, $in_place: fn(&mut [T]),)*
+        }
+
+        impl<T: Element> CompiledUnary<T> {
+            pub(super) const fn new() -> Self {
+                $(
+                    fn $name<T: Element>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
+                        #[inline(always)]
+                        fn pass<S: Simd, T: Element>(simd: S, x: &[T], out: &mut [T]) {
+                            walk::map::<S, T::Vector<S>, { walk::CHEAP }>(simd, x, out, #[inline(always)] |$x| {
+                                let $simd = simd;
+                                $body
+                            });
+                        }
+                        check(stringify!($name), "out", out.len(), x.len())?;
+                        walk::shared2(x, out, (), |x, out, ()| dispatch!(level(), simd => pass(simd, x, out)));
+                        Ok(())
+                    }
+
+                    fn $in_place<T: Element>(x: &mut [T]) {
+                        #[inline(always)]
+                        fn pass<S: Simd, T: Element>(simd: S, x: &mut [T]) {
+                            walk::map_in_place::<S, T::Vector<S>>(simd, x, #[inline(always)] |$x| {
+                                let $simd = simd;
+                                $body
+                            });
+                        }
+                        walk::shared(x, (), |x, ()| dispatch!(level(), simd => pass(simd, x)));
+                    }
+                )*
+                Self { $($name: $name::<T>, $in_place: $in_place::<T>,)* }
+            }
+        }
 
         /// The operations of one slice.
         pub fn unary<T: Element>() -> Vec<Unary<T>> {
@@ -144,18 +185,22 @@ unary! {
 
 /// `out[i] = value`.
 pub fn fill<T: Element>(value: T, out: &mut [T]) {
-    walk::shared(out, |out| out.fill(value));
+    walk::shared(out, value, <[T]>::fill);
 }
 
 /// `out[i] = x[i]`.
 pub fn copy<T: Element>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
     check("copy", "out", out.len(), x.len())?;
-    walk::shared2(x, out, |x, out| out.copy_from_slice(x));
+    walk::shared2(x, out, (), |x, out, ()| out.copy_from_slice(x));
     Ok(())
 }
 
 /// `y[i] = y[i] + factor * x[i]`, the product and the sum rounded on their own.
 pub fn scaled_add<T: Element>(factor: T, x: &[T], y: &mut [T]) -> Result<(), VectorError> {
+    (T::compiled().scaled_add)(factor, x, y)
+}
+
+pub(super) fn scaled_add_of<T: Element>(factor: T, x: &[T], y: &mut [T]) -> Result<(), VectorError> {
     #[inline(always)]
     fn pass<S: Simd, T: Element>(simd: S, factor: T, x: &[T], y: &mut [T]) {
         let factor = T::Vector::<S>::splat(simd, factor);
@@ -168,20 +213,14 @@ pub fn scaled_add<T: Element>(factor: T, x: &[T], y: &mut [T]) -> Result<(), Vec
         );
     }
     check("scaled_add", "x", x.len(), y.len())?;
-    let level = walk::level();
-    walk::shared2(
-        x,
-        y,
-        #[inline(always)]
-        |x, y| dispatch!(level, simd => pass(simd, factor, x, y)),
-    );
+    walk::shared2(x, y, factor, |x, y, factor| dispatch!(level(), simd => pass(simd, factor, x, y)));
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::tests::on_every_level;
     use super::*;
+    use crate::kernel::tests::on_every_level;
     use proptest::prelude::*;
 
     /// The textbook meaning of an operation on integers of any width, before it is cut to the width.

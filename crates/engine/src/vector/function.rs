@@ -3,10 +3,11 @@
 //! A function is one row of the table below: its documentation, its names, the largest error in ULP that its test allows
 //! (`f32`, `f64`), its slow twin in `f64`, and its meaning on vectors.
 
-use fearless_simd::{Select, Simd, dispatch, prelude::*};
+use fearless_simd::{Select, Simd, prelude::*};
 
 use super::{VectorError, check, walk};
 use crate::kernel::math::{self, Real, naive};
+use crate::kernel::{dispatch, level};
 
 /// A function, as tests and benchmarks go through them.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +24,12 @@ pub struct Function<T> {
     pub ulps: [f64; 2],
 }
 
+/// What a row without a parameter passes on: nothing.
+#[inline(always)]
+pub(super) fn parameter<T: Real>(given: Option<T>) -> T {
+    given.unwrap_or(T::NIL)
+}
+
 macro_rules! functions {
     ($(
         $(#[$doc:meta])*
@@ -32,28 +39,44 @@ macro_rules! functions {
         $(
             $(#[$doc])*
             pub fn $name<T: Real>(x: &[T], $($parameter: T,)? out: &mut [T]) -> Result<(), VectorError> {
-                #[inline(always)]
-                fn pass<S: Simd, T: Real>(simd: S, x: &[T], $($parameter: T,)? out: &mut [T]) {
-                    walk::map::<S, T::Native<S>, { walk::COSTLY }>(simd, x, out, #[inline(always)] |$x| {
-                        let $simd = simd;
-                        $body
-                    });
-                }
                 check(stringify!($name), "out", out.len(), x.len())?;
-                let level = walk::level();
-                walk::shared2(x, out, #[inline(always)] |x, out| {
-                    dispatch!(level, simd => pass(simd, x, $($parameter,)? out));
-                });
+                let given: [T; _] = [$($parameter)?];
+                walk::shared2(x, out, parameter(given.first().copied()), T::compiled_real().functions.$name);
                 Ok(())
             }
 
             #[doc = concat!("[`", stringify!($name), "`] with the result in place.")]
             pub fn $in_place<T: Real>(x: &mut [T], $($parameter: T)?) {
-                walk::in_place(x, |x, out| {
-                    $name(x, $($parameter,)? out).expect("both have the length of a block");
-                });
+                let given: [T; _] = [$($parameter)?];
+                walk::in_place(x, parameter(given.first().copied()), T::compiled_real().functions.$name);
             }
         )*
+
+        /// The functions, compiled for a type. Those without a parameter ignore the second operand.
+        #[derive(Debug)]
+        pub(super) struct CompiledFunctions<T> {
+            $($name: fn(&[T], &mut [T], T),)*
+        }
+
+        impl<T: Real> CompiledFunctions<T> {
+            pub(super) const fn new() -> Self {
+                $(
+                    fn $name<T: Real>(x: &[T], out: &mut [T], parameter: T) {
+                        #[inline(always)]
+                        fn pass<S: Simd, T: Real>(simd: S, x: &[T], parameter: T, out: &mut [T]) {
+                            $(let $parameter = parameter;)?
+                            let _ = parameter;
+                            walk::map::<S, T::Native<S>, { walk::COSTLY }>(simd, x, out, #[inline(always)] |$x| {
+                                let $simd = simd;
+                                $body
+                            });
+                        }
+                        dispatch!(level(), simd => pass(simd, x, parameter, out));
+                    }
+                )*
+                Self { $($name: $name::<T>,)* }
+            }
+        }
 
         /// All functions.
         pub fn functions<T: Real>() -> Vec<Function<T>> {
@@ -113,9 +136,9 @@ functions! {
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::tests::on_every_level;
     use super::*;
     use crate::kernel::math::naive::ulps;
+    use crate::kernel::tests::on_every_level;
 
     /// Arguments where functions are special, and some thousand spread over all bit patterns and over -20 to 20.
     fn arguments() -> Vec<f64> {

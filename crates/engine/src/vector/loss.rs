@@ -2,12 +2,14 @@
 //!
 //! An element-wise loss is one row of the table below: its documentation, its name, and the meaning on vectors.
 
-use fearless_simd::{Select, Simd, dispatch, prelude::*};
+use fearless_simd::{Select, Simd, prelude::*};
 
+use super::function::parameter;
 use super::reduce::{pairwise, sum_of_pairs};
 use super::softmax::log_sum_exp;
 use super::{VectorError, check, walk};
 use crate::kernel::math::{self, Real};
+use crate::kernel::{dispatch, level};
 
 macro_rules! losses {
     ($(
@@ -17,21 +19,41 @@ macro_rules! losses {
         $(
             $(#[$doc])*
             pub fn $name<T: Real>(x: &[T], target: &[T], $($parameter: T)?) -> Result<T, VectorError> {
-                #[inline(always)]
-                fn pass<S: Simd, T: Real>(simd: S, x: &[T], target: &[T], $($parameter: T)?) -> T {
-                    sum_of_pairs::<S, T::Native<S>>(simd, x, target, #[inline(always)] |$x, $target| {
-                        let $simd = simd;
-                        $body
-                    })
-                }
                 check(stringify!($name), "target", target.len(), x.len())?;
-                let level = walk::level();
-                let partial = walk::pieces2(x, target, #[inline(always)] |x, target| {
-                    dispatch!(level, simd => pass(simd, x, target, $($parameter)?))
-                });
-                Ok(pairwise(partial) / T::from_f64(x.len() as f64))
+                let given: [T; _] = [$($parameter)?];
+                let sum = (T::compiled_real().losses.$name)(x, target, parameter(given.first().copied()));
+                Ok(sum / T::from_f64(x.len() as f64))
             }
         )*
+
+        /// The sums of the losses, compiled for a type. Those without a parameter ignore the third operand.
+        #[derive(Debug)]
+        pub(super) struct CompiledLosses<T> {
+            $($name: fn(&[T], &[T], T) -> T,)*
+        }
+
+        impl<T: Real> CompiledLosses<T> {
+            pub(super) const fn new() -> Self {
+                $(
+                    fn $name<T: Real>(x: &[T], target: &[T], parameter: T) -> T {
+                        #[inline(always)]
+                        fn pass<S: Simd, T: Real>(simd: S, x: &[T], target: &[T], parameter: T) -> T {
+                            $(let $parameter = parameter;)?
+                            let _ = parameter;
+                            sum_of_pairs::<S, T::Native<S>>(simd, x, target, #[inline(always)] |$x, $target| {
+                                let $simd = simd;
+                                $body
+                            })
+                        }
+                        let partial = walk::pieces2(x, target, parameter, |x, target, parameter| {
+                            dispatch!(level(), simd => pass(simd, x, target, parameter))
+                        });
+                        pairwise(partial)
+                    }
+                )*
+                Self { $($name: $name::<T>,)* }
+            }
+        }
     };
 }
 
@@ -83,8 +105,8 @@ pub fn cross_entropy<T: Real>(logits: &[T], targets: &[usize]) -> Result<T, Vect
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::tests::on_every_level;
     use super::*;
+    use crate::kernel::tests::on_every_level;
     use proptest::prelude::*;
 
     fn naive(x: &[f64], target: &[f64], term: impl Fn(f64, f64) -> f64) -> f64 {

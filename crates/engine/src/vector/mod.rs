@@ -27,6 +27,7 @@
 //! of each function.
 
 pub mod arithmetic;
+mod compiled;
 pub mod function;
 pub mod loss;
 pub mod reduce;
@@ -36,6 +37,8 @@ mod walk;
 use std::fmt;
 
 pub use arithmetic::*;
+#[doc(hidden)]
+pub use compiled::{Compiled, CompiledReal};
 pub use function::*;
 pub use loss::*;
 pub use reduce::*;

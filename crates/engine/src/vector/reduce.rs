@@ -5,11 +5,12 @@
 //! million numbers), the error grows with the logarithm of the length, and the bits are the same for any number of
 //! threads. Instruction sets with wider vectors add in another order.
 
-use fearless_simd::{Simd, dispatch, prelude::*};
+use fearless_simd::{Simd, prelude::*};
 
 use super::{VectorError, check, walk};
 use crate::dtype::Element;
 use crate::kernel::math::Real;
+use crate::kernel::{dispatch, level};
 
 /// Elements of a leaf.
 pub(super) const LEAF: usize = 4096;
@@ -23,6 +24,10 @@ const SUMS: usize = 8;
 /// assert_eq!(gatework_engine::vector::sum(&[0.5f32; 1000]), 500.0);
 /// ```
 pub fn sum<T: Element>(x: &[T]) -> T {
+    (T::compiled().sum)(x)
+}
+
+pub(super) fn sum_of_slice<T: Element>(x: &[T]) -> T {
     #[inline(always)]
     fn pass<S: Simd, T: Element>(simd: S, x: &[T]) -> T {
         sum_of::<S, T::Vector<S>>(
@@ -32,12 +37,7 @@ pub fn sum<T: Element>(x: &[T]) -> T {
             |x| x,
         )
     }
-    let level = walk::level();
-    let partial = walk::pieces(
-        x,
-        #[inline(always)]
-        |x| dispatch!(level, simd => pass(simd, x)),
-    );
+    let partial = walk::pieces(x, (), |x, ()| dispatch!(level(), simd => pass(simd, x)));
     pairwise(partial)
 }
 
@@ -48,6 +48,11 @@ pub fn mean<T: Real>(x: &[T]) -> T {
 
 /// The sum of `a[i] * b[i]`; 0 if there are none. Integers wrap.
 pub fn dot<T: Element>(a: &[T], b: &[T]) -> Result<T, VectorError> {
+    check("dot", "b", b.len(), a.len())?;
+    Ok((T::compiled().dot)(a, b))
+}
+
+pub(super) fn dot_of_slices<T: Element>(a: &[T], b: &[T]) -> T {
     #[inline(always)]
     fn pass<S: Simd, T: Element>(simd: S, a: &[T], b: &[T]) -> T {
         sum_of_pairs::<S, T::Vector<S>>(
@@ -58,15 +63,8 @@ pub fn dot<T: Element>(a: &[T], b: &[T]) -> Result<T, VectorError> {
             |a, b| a * b,
         )
     }
-    check("dot", "b", b.len(), a.len())?;
-    let level = walk::level();
-    let partial = walk::pieces2(
-        a,
-        b,
-        #[inline(always)]
-        |a, b| dispatch!(level, simd => pass(simd, a, b)),
-    );
-    Ok(pairwise(partial))
+    let partial = walk::pieces2(a, b, (), |a, b, ()| dispatch!(level(), simd => pass(simd, a, b)));
+    pairwise(partial)
 }
 
 /// Sums up pairs, pairs of pairs and so on; 0 for nothing.
@@ -225,12 +223,12 @@ impl<T: Element> Tree<T> {
 
 /// The smallest element; NaN if there is one, `None` if there are no elements.
 pub fn min_value<T: Element>(x: &[T]) -> Option<T> {
-    extremum::<T, Least>(x).map(|(value, _)| value)
+    (T::compiled().least)(x).map(|(value, _)| value)
 }
 
 /// The largest element; NaN if there is one, `None` if there are no elements.
 pub fn max_value<T: Element>(x: &[T]) -> Option<T> {
-    extremum::<T, Most>(x).map(|(value, _)| value)
+    (T::compiled().most)(x).map(|(value, _)| value)
 }
 
 /// The position of the first smallest element, or of the first NaN; `None` if there are no elements.
@@ -241,12 +239,12 @@ pub fn max_value<T: Element>(x: &[T]) -> Option<T> {
 /// assert_eq!(arg_min(&[1.0, f32::NAN, 0.0]), Some(1));
 /// ```
 pub fn arg_min<T: Element>(x: &[T]) -> Option<usize> {
-    extremum::<T, Least>(x).and_then(|found| position(x, found))
+    (T::compiled().least)(x).and_then(|found| position(x, found))
 }
 
 /// The position of the first largest element, or of the first NaN; `None` if there are no elements.
 pub fn arg_max<T: Element>(x: &[T]) -> Option<usize> {
-    extremum::<T, Most>(x).and_then(|found| position(x, found))
+    (T::compiled().most)(x).and_then(|found| position(x, found))
 }
 
 /// The position of the extremum, given the leaf that it is in.
@@ -255,6 +253,16 @@ fn position<T: Element>(x: &[T], (value, leaf): (T, usize)) -> Option<usize> {
     let is_it = |&x: &T| x == value || (x.is_not_a_number() && value.is_not_a_number());
     let within = leaf.iter().position(is_it)?;
     Some(x.len() - leaf.len() + within)
+}
+
+/// The smallest element, and where the leaf begins that holds it first.
+pub(super) fn least<T: Element>(x: &[T]) -> Option<(T, usize)> {
+    extremum::<T, Least>(x)
+}
+
+/// The largest element, and where the leaf begins that holds it first.
+pub(super) fn most<T: Element>(x: &[T]) -> Option<(T, usize)> {
+    extremum::<T, Most>(x)
 }
 
 /// Smallest or largest.
@@ -292,12 +300,7 @@ impl Order for Most {
 
 /// The extremum, and where the leaf begins that holds it first.
 fn extremum<T: Element, O: Order>(x: &[T]) -> Option<(T, usize)> {
-    let level = walk::level();
-    let partial = walk::pieces(
-        x,
-        #[inline(always)]
-        |x| dispatch!(level, simd => leaves::<_, T, O>(simd, x)),
-    );
+    let partial = walk::pieces(x, (), |x, ()| dispatch!(level(), simd => leaves::<_, T, O>(simd, x)));
     let mut best: Option<(T, usize)> = None;
     for (piece, found) in partial.as_slice().iter().enumerate() {
         if let &Some((value, leaf)) = found {
@@ -358,8 +361,8 @@ fn better<T: Element, O: Order>(best: Option<(T, usize)>, next: (T, usize)) -> (
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::tests::on_every_level;
     use super::*;
+    use crate::kernel::tests::on_every_level;
     use proptest::prelude::*;
 
     fn numbers(len: usize) -> Vec<f32> {

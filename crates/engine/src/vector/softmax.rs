@@ -1,10 +1,11 @@
 //! Softmax, its logarithm, and normalisation: a reduction or two, then a pass that uses them.
 
-use fearless_simd::{Simd, dispatch};
+use fearless_simd::Simd;
 
 use super::reduce::{max_value, mean, pairwise, sum_of};
 use super::{VectorError, check, walk};
 use crate::kernel::math::{self, Real};
+use crate::kernel::{dispatch, level};
 
 /// `out[i] = e^x[i] / sum of e^x`, which is not affected by overflow: the largest element is subtracted first.
 ///
@@ -18,21 +19,20 @@ use crate::kernel::math::{self, Real};
 /// ```
 pub fn softmax<T: Real>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
     check("softmax", "out", out.len(), x.len())?;
-    let Some(most) = max_value(x) else { return Ok(()) };
-    let level = walk::level();
+    (T::compiled_real().softmax)(x, out);
+    Ok(())
+}
+
+pub(super) fn softmax_of<T: Real>(x: &[T], out: &mut [T]) {
+    let Some(most) = max_value(x) else { return };
     let partial = walk::pieces_into(
         x,
         out,
-        #[inline(always)]
-        |x, out| dispatch!(level, simd => exponentials(simd, x, most, out)),
+        most,
+        |x, out, most| dispatch!(level(), simd => exponentials(simd, x, most, out)),
     );
     let factor = T::ONE / pairwise(partial);
-    walk::shared(
-        out,
-        #[inline(always)]
-        |out| dispatch!(level, simd => scale_in_place(simd, out, factor)),
-    );
-    Ok(())
+    walk::shared(out, factor, |out, factor| dispatch!(level(), simd => scale_in_place(simd, out, factor)));
 }
 
 /// `out[i] = x[i] - ln(sum of e^x)`, which is not affected by overflow.
@@ -40,19 +40,26 @@ pub fn softmax<T: Real>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
 /// The results are NaN if an element is NaN or infinity, or all are minus infinity.
 pub fn log_softmax<T: Real>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
     check("log_softmax", "out", out.len(), x.len())?;
-    let Some((most, log_sum)) = log_sum_exp(x) else { return Ok(()) };
-    let level = walk::level();
+    (T::compiled_real().log_softmax)(x, out);
+    Ok(())
+}
+
+pub(super) fn log_softmax_of<T: Real>(x: &[T], out: &mut [T]) {
+    let Some((most, log_sum)) = log_sum_exp(x) else { return };
     walk::shared2(
         x,
         out,
-        #[inline(always)]
-        |x, out| dispatch!(level, simd => subtract(simd, x, most, log_sum, out)),
+        (most, log_sum),
+        |x, out, (most, log_sum)| dispatch!(level(), simd => subtract(simd, x, most, log_sum, out)),
     );
-    Ok(())
 }
 
 /// The largest element, and `ln(sum of e^(x - largest))`; `None` if there are no elements.
 pub(super) fn log_sum_exp<T: Real>(x: &[T]) -> Option<(T, T)> {
+    (T::compiled_real().log_sum_exp)(x)
+}
+
+pub(super) fn log_sum_exp_of<T: Real>(x: &[T]) -> Option<(T, T)> {
     #[inline(always)]
     fn pass<S: Simd, T: Real>(simd: S, x: &[T], most: T) -> T {
         sum_of::<S, T::Native<S>>(
@@ -63,18 +70,19 @@ pub(super) fn log_sum_exp<T: Real>(x: &[T]) -> Option<(T, T)> {
         )
     }
     let most = max_value(x)?;
-    let level = walk::level();
-    let partial = walk::pieces(
-        x,
-        #[inline(always)]
-        |x| dispatch!(level, simd => pass(simd, x, most)),
-    );
+    let partial = walk::pieces(x, most, |x, most| dispatch!(level(), simd => pass(simd, x, most)));
     Some((most, T::from_f64(pairwise(partial).to_f64().ln())))
 }
 
 /// `out[i] = (x[i] - mean) / deviation`, with the standard deviation of all elements (divided by their number, not by
 /// one less). Elements that are all the same give 0.
 pub fn normalise<T: Real>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
+    check("normalise", "out", out.len(), x.len())?;
+    (T::compiled_real().normalise)(x, out);
+    Ok(())
+}
+
+pub(super) fn normalise_of<T: Real>(x: &[T], out: &mut [T]) {
     #[inline(always)]
     fn squares<S: Simd, T: Real>(simd: S, x: &[T], mean: T) -> T {
         sum_of::<S, T::Native<S>>(
@@ -94,23 +102,16 @@ pub fn normalise<T: Real>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
             |x| (x - mean) * factor,
         );
     }
-    check("normalise", "out", out.len(), x.len())?;
     let mean = mean(x);
-    let level = walk::level();
-    let partial = walk::pieces(
-        x,
-        #[inline(always)]
-        |x| dispatch!(level, simd => squares(simd, x, mean)),
-    );
+    let partial = walk::pieces(x, mean, |x, mean| dispatch!(level(), simd => squares(simd, x, mean)));
     let deviation = (pairwise(partial).to_f64() / x.len() as f64).sqrt();
     let factor = T::from_f64(if deviation == 0.0 { 0.0 } else { 1.0 / deviation });
     walk::shared2(
         x,
         out,
-        #[inline(always)]
-        |x, out| dispatch!(level, simd => scale(simd, x, mean, factor, out)),
+        (mean, factor),
+        |x, out, (mean, factor)| dispatch!(level(), simd => scale(simd, x, mean, factor, out)),
     );
-    Ok(())
 }
 
 /// `out[i] = e^(x[i] - most)`, and the sum of it.
@@ -156,8 +157,8 @@ fn subtract<S: Simd, T: Real>(simd: S, x: &[T], a: T, b: T, out: &mut [T]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::tests::on_every_level;
     use super::*;
+    use crate::kernel::tests::on_every_level;
     use proptest::prelude::*;
 
     fn naive_softmax(x: &[f32]) -> Vec<f64> {

@@ -6,23 +6,13 @@
 
 use std::ops::Range;
 
-use fearless_simd::{Level, Simd, prelude::*};
+use fearless_simd::{Simd, prelude::*};
 
 use crate::{dtype::Element, parallel};
 
 /// Elements of a piece. Slices of two pieces are worth a second thread: the cheapest operation takes some 20 us on them,
 /// and waking a thread takes a few.
 pub(super) const PIECE: usize = 1 << 16;
-
-/// The instruction set to use.
-#[inline(always)]
-pub(super) fn level() -> Level {
-    #[cfg(test)]
-    if let Some(level) = tests::LEVEL.get() {
-        return level;
-    }
-    Level::new()
-}
 
 /// Vectors of a turn of the loop for operations of one or two instructions, whose time would otherwise go into counting.
 pub(super) const CHEAP: usize = 4;
@@ -156,39 +146,37 @@ fn is_shared(len: usize) -> bool {
     len >= 2 * PIECE && rayon::current_num_threads() > 1
 }
 
-/// Runs `work` on the slice, or on pieces of it at the same time.
-#[inline(always)]
-pub(super) fn shared<T: Element>(x: &mut [T], work: impl Fn(&mut [T]) + Sync + Send) {
+/// Runs `work` on the slice, or on pieces of it at the same time. Like everything here that runs pieces it takes a plain
+/// function, and `with` for what that has to know: a closure would be another type, and the code for the threads would be
+/// compiled for each.
+#[inline]
+pub(super) fn shared<T: Element, W: Copy + Sync + Send>(x: &mut [T], with: W, work: fn(&mut [T], W)) {
     if is_shared(x.len()) {
-        parallel::for_each(x.chunks_mut(PIECE).collect(), work);
+        parallel::for_each(x.chunks_mut(PIECE).collect(), |x| work(x, with));
     } else {
-        work(x);
+        work(x, with);
     }
 }
 
 /// Runs `work` on the two slices of the same length, or on pieces of them at the same time.
-#[inline(always)]
-pub(super) fn shared2<T: Element, U: Element>(
+#[inline]
+pub(super) fn shared2<T: Element, W: Copy + Sync + Send>(
     x: &[T],
-    out: &mut [U],
-    work: impl Fn(&[T], &mut [U]) + Sync + Send,
+    out: &mut [T],
+    with: W,
+    work: fn(&[T], &mut [T], W),
 ) {
     if is_shared(x.len()) {
         let pieces = x.chunks(PIECE).zip(out.chunks_mut(PIECE)).collect();
-        parallel::for_each(pieces, |(x, out)| work(x, out));
+        parallel::for_each(pieces, |(x, out)| work(x, out, with));
     } else {
-        work(x, out);
+        work(x, out, with);
     }
 }
 
 /// Runs `work` on the three slices of the same length, or on pieces of them at the same time.
-#[inline(always)]
-pub(super) fn shared3<T: Element>(
-    a: &[T],
-    b: &[T],
-    out: &mut [T],
-    work: impl Fn(&[T], &[T], &mut [T]) + Sync + Send,
-) {
+#[inline]
+pub(super) fn shared3<T: Element>(a: &[T], b: &[T], out: &mut [T], work: fn(&[T], &[T], &mut [T])) {
     if is_shared(out.len()) {
         let pieces = a.chunks(PIECE).zip(b.chunks(PIECE)).zip(out.chunks_mut(PIECE)).collect();
         parallel::for_each(pieces, |((a, b), out)| work(a, b, out));
@@ -202,13 +190,13 @@ const BLOCK: usize = 512;
 
 /// Replaces `x` by what `work` makes of it, block by block. For functions that cost more than a copy in the first cache,
 /// this saves a second version of each.
-pub(super) fn in_place<T: Element>(x: &mut [T], work: impl Fn(&[T], &mut [T]) + Sync + Send) {
-    shared(x, |x| {
+pub(super) fn in_place<T: Element>(x: &mut [T], parameter: T, work: fn(&[T], &mut [T], T)) {
+    shared(x, (parameter, work), |x, (parameter, work)| {
         let mut copy = [T::ZERO; BLOCK];
         for x in x.chunks_mut(BLOCK) {
             let copy = &mut copy[..x.len()];
             copy.copy_from_slice(x);
-            work(copy, x);
+            work(copy, x, parameter);
         }
     });
 }
@@ -238,43 +226,46 @@ impl<R> Partial<R> {
 }
 
 /// The results of `work` on the pieces of a slice. The pieces do not depend on the number of threads.
-#[inline(always)]
-pub(super) fn pieces<T: Element, R: Send + Default>(
+#[inline]
+pub(super) fn pieces<T: Element, W: Copy + Sync + Send, R: Send + Default>(
     x: &[T],
-    work: impl Fn(&[T]) -> R + Sync + Send,
+    with: W,
+    work: fn(&[T], W) -> R,
 ) -> Partial<R> {
     if x.len() <= PIECE {
-        return Partial::One([work(x)]);
+        return Partial::One([work(x, with)]);
     }
-    run_pieces(x.len(), |piece| work(&x[piece]))
+    run_pieces(x.len(), |piece| work(&x[piece], with))
 }
 
 /// The results of `work` on the pieces of two slices of the same length.
-#[inline(always)]
-pub(super) fn pieces2<T: Element, R: Send + Default>(
+#[inline]
+pub(super) fn pieces2<T: Element, W: Copy + Sync + Send, R: Send + Default>(
     a: &[T],
     b: &[T],
-    work: impl Fn(&[T], &[T]) -> R + Sync + Send,
+    with: W,
+    work: fn(&[T], &[T], W) -> R,
 ) -> Partial<R> {
     if a.len() <= PIECE {
-        return Partial::One([work(a, b)]);
+        return Partial::One([work(a, b, with)]);
     }
-    run_pieces(a.len(), |piece| work(&a[piece.clone()], &b[piece]))
+    run_pieces(a.len(), |piece| work(&a[piece.clone()], &b[piece], with))
 }
 
 /// The results of `work` on the pieces of two slices of the same length, of which it fills the second.
-#[inline(always)]
-pub(super) fn pieces_into<T: Element, R: Send + Default>(
+#[inline]
+pub(super) fn pieces_into<T: Element, W: Copy + Sync + Send, R: Send + Default>(
     x: &[T],
     out: &mut [T],
-    work: impl Fn(&[T], &mut [T]) -> R + Sync + Send,
+    with: W,
+    work: fn(&[T], &mut [T], W) -> R,
 ) -> Partial<R> {
     if x.len() <= PIECE {
-        return Partial::One([work(x, out)]);
+        return Partial::One([work(x, out, with)]);
     }
     let mut results: Vec<R> = x.chunks(PIECE).map(|_| R::default()).collect();
     let pieces = x.chunks(PIECE).zip(out.chunks_mut(PIECE)).zip(&mut results);
-    parallel::for_each(pieces.collect(), |((x, out), result)| *result = work(x, out));
+    parallel::for_each(pieces.collect(), |((x, out), result)| *result = work(x, out, with));
     Partial::Many(results)
 }
 
@@ -285,32 +276,4 @@ fn run_pieces<R: Send + Default>(len: usize, work: impl Fn(Range<usize>) -> R + 
     };
     parallel::for_each(results.iter_mut().enumerate().collect(), run);
     Partial::Many(results)
-}
-
-#[cfg(test)]
-pub(super) mod tests {
-    use std::cell::Cell;
-
-    use super::*;
-
-    thread_local! {
-        /// The instruction set that tests on this thread ask for.
-        pub static LEVEL: Cell<Option<Level>> = const { Cell::new(None) };
-    }
-
-    /// Runs `test` on every instruction set of this machine.
-    pub fn on_every_level(test: impl Fn()) {
-        let mut levels = vec![Level::new()];
-        #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
-        {
-            levels.extend(Level::new().as_sse4_2().map(Level::Sse4_2));
-            levels.extend(Level::new().as_sse2().map(Level::Sse2));
-            levels.extend(Level::new().as_avx2().map(Level::Avx2));
-        }
-        for level in levels {
-            LEVEL.set(Some(level));
-            test();
-        }
-        LEVEL.set(None);
-    }
 }

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gatework_learn::automata::evaluate::{Score, score};
+use gatework_learn::data;
 use serde_json::json;
 
+use crate::forecast_run::{self, ForecastRun};
 use crate::subject::Subject;
 use crate::usage::Usage;
 
-/// Score a learned rule by the published protocols
+/// Score a learned rule by the published protocols, a forecaster beside the baselines
 #[derive(Debug, Args)]
 #[command(
     after_help = "Protocols are the [[evaluate]] tables of the experiment: larger grids, more steps, damage,
@@ -19,8 +21,13 @@ wrong bits     after the last step, cells that were just damaged not counted
 late, a step   wrong bits a step in the last quarter of the steps, damaged cells included
 settled at     the step from which nothing was wrong any more
 
-Example:
-  gatework evaluate runs/checkerboard"
+Forecasters: from every origin of the test part, the model and the baselines forecast; the model is
+not trained again. owa: sMAPE and MASE relative to Naive2; held: the share of the values that the
+intervals held.
+
+Examples:
+  gatework evaluate runs/checkerboard
+  gatework evaluate runs/airpassengers --part validation"
 )]
 pub struct Evaluate {
     /// A run folder
@@ -29,13 +36,31 @@ pub struct Evaluate {
     /// Seed of the start states, of firing and of damage
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
+    /// Forecasters: the part of the data
+    #[arg(long, value_enum, default_value_t = Part::Test)]
+    part: Part,
+    /// Forecasters: steps from one origin to the next [default: 1, or more if there were over 2000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    step: Option<u64>,
     /// Print one JSON object on stdout
     #[arg(long)]
     json: bool,
 }
 
+/// A part of the data of a forecaster.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Part {
+    /// What training has not seen.
+    Test,
+    /// What decided when to stop, and how wide intervals are.
+    Validation,
+}
+
 impl Evaluate {
     pub fn run(&self) -> anyhow::Result<()> {
+        if let Some(run) = ForecastRun::open(&self.run)? {
+            return self.run_forecaster(run);
+        }
         let subject = Subject::open(&self.run)?;
         let Some(loaded) = &subject.loaded else {
             let message =
@@ -52,6 +77,25 @@ impl Evaluate {
             super::print_json(
                 &json!({ "run": self.run, "experiment": loaded.experiment.name, "scores": scores }),
             );
+        }
+        Ok(())
+    }
+}
+
+impl Evaluate {
+    fn run_forecaster(&self, mut run: ForecastRun) -> anyhow::Result<()> {
+        let part = match self.part {
+            Part::Test => data::Part::Test,
+            Part::Validation => data::Part::Validation,
+        };
+        let dataset = run.dataset()?;
+        let (step, evaluation) = run.evaluate(&dataset, part, self.step.map(|step| step as usize))?;
+        forecast_run::print_scores(&evaluation);
+        if self.json {
+            let name = &run.loaded.experiment.name;
+            super::print_json(&json!({
+                "run": self.run, "experiment": name, "step": step, "windows": evaluation.windows, "scores": evaluation.scores,
+            }));
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::simulate::histogram;
 use crate::folder::RunFolder;
+use crate::forecast_run::ForecastRun;
 use crate::report;
 use crate::subject::Subject;
 
@@ -27,6 +28,14 @@ pub struct Inspect {
 
 impl Inspect {
     pub fn run(&self) -> anyhow::Result<()> {
+        if let Some(run) = ForecastRun::open(&self.subject)? {
+            let facts = forecaster_facts(&run)?;
+            print_facts(&facts);
+            if self.json {
+                super::print_json(&facts);
+            }
+            return Ok(());
+        }
         let subject = Subject::open(&self.subject)?;
         let functions = match &subject.model {
             Some(model) => model.functions(),
@@ -46,6 +55,36 @@ impl Inspect {
         }
         Ok(())
     }
+}
+
+fn forecaster_facts(run: &ForecastRun) -> anyhow::Result<Value> {
+    let (experiment, context) = (&run.loaded.experiment, run.predictor.context());
+    let specification = run.predictor.specification();
+    let mut facts = json!({
+        "path": run.folder.path(),
+        "experiment": experiment.name,
+        "about": experiment.about,
+        "data": experiment.data,
+        "model": specification.model.name(),
+        "parameters": run.predictor.parameters(),
+        "input": specification.input,
+        "horizon": specification.horizon,
+        "loss": serde_json::to_value(&specification.loss)?["kind"],
+        "frequency": context.frequency,
+        "season": context.season,
+        "past_columns": specification.past_columns,
+        "future_columns": specification.future_columns,
+        "static_columns": specification.static_columns,
+        "intervals": context.conformal.shares().collect::<Vec<_>>(),
+        "calibration_windows": context.conformal.windows(),
+        "seed": experiment.seed,
+    });
+    if let Some(summary) = run.folder.summary()? {
+        for key in ["updates", "seconds", "training_loss", "validation_loss", "evaluated_on", "origins"] {
+            facts[key] = summary[key].clone();
+        }
+    }
+    Ok(facts)
 }
 
 fn facts(subject: &Subject, bars: &[(String, usize)]) -> anyhow::Result<Value> {

@@ -3,7 +3,8 @@
 use std::io::Write as _;
 
 use clap::Args;
-use gatework_learn::automata::experiment::{BUILT_IN, Loaded};
+use gatework_learn::experiment::{Loaded, built_in};
+use serde_json::json;
 
 /// Show what can be trained out of the box
 #[derive(Debug, Args)]
@@ -19,32 +20,37 @@ pub struct List {
 impl List {
     pub fn run(&self) -> anyhow::Result<()> {
         if let Some(name) = &self.name {
-            let experiment = Loaded::find(name)?.experiment;
+            let loaded = Loaded::find(name)?;
             if self.json {
-                super::print_json(&serde_json::to_value(&experiment)?);
+                super::print_json(&match &loaded {
+                    Loaded::Automaton(loaded) => serde_json::to_value(&loaded.experiment)?,
+                    Loaded::Forecaster(loaded) => serde_json::to_value(&loaded.experiment)?,
+                });
             } else {
-                let own = || experiment.to_toml();
-                let text = BUILT_IN.iter().find(|(known, _)| known == name);
-                let text = text.map_or_else(own, |(_, text)| (*text).to_string());
+                let own = || match &loaded {
+                    Loaded::Automaton(loaded) => loaded.experiment.to_toml(),
+                    Loaded::Forecaster(loaded) => loaded.experiment.to_toml(),
+                };
+                let text = built_in().find(|(known, _)| known == name);
+                let text = text.map_or_else(own, |(_, text)| text.to_string());
                 std::io::stdout().write_all(text.as_bytes())?;
             }
             return Ok(());
         }
-        let loaded = BUILT_IN.map(|(name, _)| Loaded::find(name));
         let mut rows = Vec::new();
-        for loaded in loaded {
-            rows.push(loaded?.experiment);
+        for (name, _) in built_in() {
+            rows.push(match Loaded::find(name)? {
+                Loaded::Automaton(loaded) => (name, loaded.experiment.expected, loaded.experiment.about),
+                Loaded::Forecaster(loaded) => (name, loaded.experiment.expected, loaded.experiment.about),
+            });
         }
         if self.json {
-            let row = |e: &gatework_learn::automata::experiment::Experiment| serde_json::json!({ "name": e.name, "about": e.about, "expected": e.expected });
-            super::print_json(
-                &serde_json::json!({ "experiments": rows.iter().map(row).collect::<Vec<_>>() }),
-            );
+            let row = |(name, expected, about): &(&str, String, String)| json!({ "name": name, "about": about, "expected": expected });
+            super::print_json(&json!({ "experiments": rows.iter().map(row).collect::<Vec<_>>() }));
             return Ok(());
         }
-        for experiment in rows {
-            let row = format!("{:<19} {:<14} {}", experiment.name, experiment.expected, experiment.about);
-            writeln!(std::io::stdout(), "{row}")?;
+        for (name, expected, about) in rows {
+            writeln!(std::io::stdout(), "{name:<19} {expected:<14} {about}")?;
         }
         eprintln!("\nTrain one:        gatework train checkerboard");
         eprintln!("Make your own:    gatework list checkerboard > my.toml; edit it; gatework train my.toml");

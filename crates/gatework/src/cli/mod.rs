@@ -9,6 +9,7 @@ mod export;
 mod inspect;
 mod list;
 mod minimize;
+mod predict;
 mod simulate;
 mod train;
 
@@ -43,8 +44,10 @@ enum Verb {
     Inspect(inspect::Inspect),
     /// Write a circuit in another format: BLIF, AIGER, Verilog, C, Rust, ...
     Export(export::Export),
-    /// Score a learned rule by the published protocols
+    /// Score a learned rule by the published protocols, a forecaster beside the baselines
     Evaluate(evaluate::Evaluate),
+    /// Forecast new data with a trained forecaster
+    Predict(predict::Predict),
     /// Measure how fast Gatework is on this machine
     Bench(bench::Bench),
 }
@@ -59,6 +62,7 @@ pub fn main() -> ExitCode {
         Verb::Inspect(verb) => verb.run(),
         Verb::Export(verb) => verb.run(),
         Verb::Evaluate(verb) => verb.run(),
+        Verb::Predict(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
     };
     let Err(error) = result else { return ExitCode::SUCCESS };

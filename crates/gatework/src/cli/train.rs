@@ -1,5 +1,7 @@
 //! `gatework train`: from an experiment to a run folder.
 
+mod forecaster;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +15,7 @@ use gatework_learn::automata::board::TargetSpec;
 use gatework_learn::automata::experiment::{Experiment, Loaded, MOST_MEMORY};
 use gatework_learn::automata::model::Model;
 use gatework_learn::automata::task::AutomatonTask;
+use gatework_learn::experiment;
 use gatework_learn::train::{self, Attempt, Best, Options, Outcome, Settings};
 use gatework_logic::{Document, to_json};
 use serde_json::json;
@@ -29,6 +32,7 @@ use crate::usage::Usage;
   gatework train checkerboard
   gatework train lizard --seed 3 --out runs/third-lizard
   gatework list checkerboard > my.toml; gatework train my.toml
+  gatework train airpassengers
   gatework train checkerboard --resume")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub struct Train {
@@ -41,7 +45,7 @@ pub struct Train {
     /// Run this many seeds, each to its end or to success, and print how many succeed
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     seeds: Option<u64>,
-    /// Updates of a seed at most, instead of what the experiment says
+    /// Updates of a seed at most, epochs of a forecaster, instead of what the experiment says
     #[arg(long, alias = "epochs", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     updates: Option<u64>,
     /// The run folder [default: runs/NAME, or the next free runs/NAME-2, ...]
@@ -66,14 +70,17 @@ pub struct Train {
 
 impl Train {
     pub fn run(&self) -> anyhow::Result<()> {
-        let mut loaded = Loaded::find(&self.experiment)?;
+        let mut loaded = match experiment::Loaded::find(&self.experiment)? {
+            experiment::Loaded::Automaton(loaded) => *loaded,
+            experiment::Loaded::Forecaster(loaded) => return forecaster::train(self, *loaded),
+        };
         if let Some(updates) = self.updates {
             loaded.experiment.training.updates = updates;
         }
         if self.seed.is_some() || self.seeds.is_some() {
             (loaded.experiment.seed, loaded.experiment.seeds) = (self.seed, self.seeds);
         }
-        let folder = self.folder(&loaded.experiment)?;
+        let folder = self.folder(&loaded.experiment.name)?;
         if self.resume {
             loaded = check_same(&folder, &loaded.experiment)?;
             if let Some(summary) = folder.summary()? {
@@ -114,13 +121,13 @@ impl Train {
         Ok(())
     }
 
-    fn folder(&self, experiment: &Experiment) -> anyhow::Result<RunFolder> {
+    fn folder(&self, experiment: &str) -> anyhow::Result<RunFolder> {
         let out = self.out.as_deref();
         // A file is known by its own name: a copied experiment may still have the name of the original. The copy in a
         // run folder has no name of its own.
         let is_file = Path::new(&self.experiment).is_file();
         let stem = Path::new(&self.experiment).file_stem().filter(|stem| is_file && *stem != "experiment");
-        let name = stem.map_or(experiment.name.clone().into(), |stem| stem.to_string_lossy());
+        let name = stem.map_or(experiment.into(), |stem| stem.to_string_lossy());
         if self.resume { RunFolder::resume(out, &name) } else { RunFolder::create(out, &name, self.force) }
     }
 
@@ -159,6 +166,7 @@ pub fn settings(experiment: &Experiment) -> Settings {
         optimizer: training.optimizer(),
         clip: Some(training.clip()),
         stable: training.stable,
+        patience: None,
     }
 }
 
@@ -212,8 +220,7 @@ impl Report<'_> {
     fn kept(&self) -> anyhow::Result<(&Attempt, &Best)> {
         let succeeded = self.attempts.iter().find(|a| a.outcome == Outcome::Succeeded);
         let by_loss = |a: &&Attempt, b: &&Attempt| {
-            let hard =
-                |attempt: &Attempt| attempt.best.as_ref().map_or(f64::INFINITY, |best| best.losses.hard);
+            let hard = |attempt: &Attempt| attempt.best.as_ref().map_or(f64::INFINITY, |best| best.hard);
             hard(a).total_cmp(&hard(b))
         };
         let kept = succeeded.or_else(|| self.attempts.iter().min_by(by_loss));
@@ -239,7 +246,11 @@ impl Report<'_> {
             .metrics
             .iter()
             .enumerate()
-            .map(|(update, m)| LossPoint { update: update as u64, soft: m.soft, hard: m.hard })
+            .map(|(update, m)| LossPoint {
+                update: update as u64,
+                soft: m.soft,
+                hard: m.hard.unwrap_or(f64::NAN),
+            })
             .collect();
         let title = format!("{}, seed {}", experiment.name, kept.seed);
         let histogram = simulate::histogram(&model.functions());
@@ -262,8 +273,8 @@ impl Report<'_> {
             "attempts": self.attempts.len(),
             "updates": kept.update,
             "seconds": seconds,
-            "soft_loss": best.losses.soft,
-            "hard_loss": best.losses.hard,
+            "soft_loss": best.soft,
+            "hard_loss": best.hard,
             "first_perfect_update": kept.first_perfect,
             "gates": gates,
             "run": self.folder.path(),
@@ -287,7 +298,7 @@ impl Report<'_> {
                 "updates": a.update,
                 "seconds": a.seconds,
                 "first_perfect_update": a.first_perfect,
-                "best_hard_loss": a.best.as_ref().map(|best| best.losses.hard),
+                "best_hard_loss": a.best.as_ref().map(|best| best.hard),
             })
         };
         self.attempts.iter().map(row).collect()
@@ -321,7 +332,7 @@ impl Report<'_> {
             };
             eprintln!(
                 "\nNot learned with {count}; the best hard loss is {} (seed {}).",
-                best.losses.hard, kept.seed
+                best.hard, kept.seed
             );
             eprintln!(
                 "Try another --seed, more --updates, or more training.restarts in a copy of the experiment."

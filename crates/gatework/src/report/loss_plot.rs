@@ -39,11 +39,21 @@ const LABEL_HEIGHT: f64 = 17.0;
 /// ```
 #[must_use]
 pub fn loss_plot(title: &str, points: &[LossPoint]) -> String {
+    plot(title, points, ["hard", "soft"])
+}
+
+/// Draws the losses of a forecaster: that of the validation windows in the place of the hard one.
+#[must_use]
+pub fn forecaster_loss_plot(title: &str, points: &[LossPoint]) -> String {
+    plot(title, points, ["validation", "training"])
+}
+
+fn plot(title: &str, points: &[LossPoint], names: [&str; 2]) -> String {
     let mut points = points.to_vec();
     points.sort_by_key(|point| point.update);
     let mut svg = Svg::new(SIZE.0, SIZE.1, title);
     if let Some(frame) = Frame::new(&points) {
-        frame.draw(&mut svg, &points);
+        frame.draw(&mut svg, &points, names);
     } else {
         svg.rect("band", (24.0, 56.0), (SIZE.0 - 48.0, SIZE.1 - 80.0), 4.0);
         svg.text("muted middle", SIZE.0 / 2.0, SIZE.1 / 2.0 + 20.0, "no losses yet");
@@ -101,7 +111,7 @@ impl Frame {
 
     /// Draws everything but the title: axes below lines below labels. The soft line lies over the hard one, which
     /// jumps more.
-    fn draw(&self, svg: &mut Svg, points: &[LossPoint]) {
+    fn draw(&self, svg: &mut Svg, points: &[LossPoint], names: [&str; 2]) {
         let scale =
             if self.zeros { "loss, log scale above a band for exact zeros" } else { "loss, log scale" };
         svg.text("muted", 24.0, 54.0, scale);
@@ -119,7 +129,8 @@ impl Frame {
         if let Some(point) = first_zero {
             self.draw_first_zero(svg, point.update);
         }
-        self.draw_names(svg, series.map(|(name, loss)| (name, last_loss(points, loss))));
+        let last = series.map(|(class, loss)| (class, last_loss(points, loss)));
+        self.draw_names(svg, last, names);
     }
 
     /// Where a loss goes; no height if it is none.
@@ -157,17 +168,17 @@ impl Frame {
     }
 
     /// Names each line at its right end, with its last value.
-    fn draw_names(&self, svg: &mut Svg, lines: [(&str, Option<f64>); 2]) {
-        let mut labels: Vec<_> =
-            lines.into_iter().filter_map(|(name, last)| Some((name, last?, self.y(last?)))).collect();
+    fn draw_names(&self, svg: &mut Svg, lines: [(&str, Option<f64>); 2], names: [&str; 2]) {
+        let line = |((class, last), name): ((_, Option<f64>), _)| Some(((class, name), last?, self.y(last?)));
+        let mut labels: Vec<_> = lines.into_iter().zip(names).filter_map(line).collect();
         if let [a, b] = labels.as_mut_slice() {
             let (upper, lower) = if b.2 < a.2 { (b, a) } else { (a, b) };
             let overlap = (LABEL_HEIGHT - (lower.2 - upper.2)).max(0.0);
             lower.2 = (lower.2 + overlap / 2.0).min(Y.1);
             upper.2 = (upper.2 - overlap / 2.0).min(lower.2 - LABEL_HEIGHT);
         }
-        for (name, last, y) in labels {
-            svg.dot(&format!("{name}-fill"), (X.1 + 12.0, y), 3.5);
+        for ((class, name), last, y) in labels {
+            svg.dot(&format!("{class}-fill"), (X.1 + 12.0, y), 3.5);
             svg.name_and_value(X.1 + 21.0, y + 4.0, name, &measured(last));
         }
     }

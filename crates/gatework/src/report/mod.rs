@@ -6,12 +6,14 @@
 //! | `picture` | the state of an automaton as coloured cells: ink on paper, red-green-blue, or a mosaic of channels |
 //! | `gif` | a sequence of pictures as an animated GIF |
 //! | `loss_plot` | soft and hard loss against updates, as SVG |
+//! | `forecast_plot` | a forecast with its intervals against history, as SVG and for the terminal |
 //! | `gate_histogram` | how often each gate was learnt, as SVG |
 //! | `page` | an automaton as a web page that carries its rule as WebAssembly |
-//! | `axis` | ticks and number labels for the two plots |
-//! | `svg` | the look that the two plots share: colours, text, escaping |
+//! | `axis` | ticks and number labels for the plots |
+//! | `svg` | the look that the plots share: colours, text, escaping |
 
 mod axis;
+mod forecast_plot;
 mod gate_histogram;
 mod gif;
 mod loss_plot;
@@ -21,9 +23,10 @@ mod svg;
 
 use std::fmt;
 
+pub use self::forecast_plot::{ForecastPlot, forecast_plot, terminal_plot};
 pub use self::gate_histogram::gate_histogram;
 pub use self::gif::{Animation, Options};
-pub use self::loss_plot::{LossPoint, loss_plot};
+pub use self::loss_plot::{LossPoint, forecaster_loss_plot, loss_plot};
 pub use self::picture::{Colouring, Picture};
 
 /// Why a picture could not be made.

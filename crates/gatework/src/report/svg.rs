@@ -129,6 +129,17 @@ impl Svg {
         }
     }
 
+    /// The area between two lines that run from left to right, `share` opaque.
+    pub(super) fn area(&mut self, class: &str, share: f64, low: &[(f64, f64)], high: &[(f64, f64)]) {
+        let mut path = String::new();
+        for (i, &(x, y)) in low.iter().chain(high.iter().rev()).enumerate() {
+            let _ = write!(path, "{}{} {}", if i == 0 { 'M' } else { 'L' }, number(x), number(y));
+        }
+        if !path.is_empty() {
+            self.push(format_args!("<path class=\"{class}\" opacity=\"{share:.2}\" d=\"{path}Z\"/>"));
+        }
+    }
+
     /// The whole picture.
     pub(super) fn finish(mut self) -> String {
         self.push("</svg>");

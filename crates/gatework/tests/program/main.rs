@@ -1,6 +1,7 @@
 //! Whole-program tests: the binary as a person uses it.
 
 mod export;
+mod forecasts;
 mod minimize;
 mod mistakes;
 mod runs;

@@ -23,7 +23,10 @@ fn list_shows_the_experiments_and_their_toml() {
     let listed = place.json(&["list"]);
     let names: Vec<&str> =
         listed["experiments"].as_array().unwrap().iter().map(|e| e["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["game-of-life", "checkerboard", "checkerboard-async", "lizard", "colored-g"]);
+    assert_eq!(
+        names,
+        ["game-of-life", "checkerboard", "checkerboard-async", "lizard", "colored-g", "airpassengers"]
+    );
     let output = place.gatework(&["list", "lizard"]).assert().success().get_output().stdout.clone();
     place.write("mine.toml", &String::from_utf8(output).unwrap());
     place.gatework(&["train", "mine.toml", "--seed", "1", "--updates", "1"]).assert().success();

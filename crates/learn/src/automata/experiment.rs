@@ -335,12 +335,12 @@ impl Experiment {
 }
 
 /// Line of a byte of a text, from 1.
-fn line_at(text: &str, byte: usize) -> usize {
+pub(crate) fn line_at(text: &str, byte: usize) -> usize {
     1 + text.bytes().take(byte).filter(|&b| b == b'\n').count()
 }
 
 /// Line of a key, or of the innermost table around it that is there.
-fn line_of(text: &str, key: &[&str]) -> Option<usize> {
+pub(crate) fn line_of(text: &str, key: &[&str]) -> Option<usize> {
     let document = toml::de::DeTable::parse(text).ok()?;
     let mut table = document.get_ref();
     let mut line = None;
@@ -356,7 +356,7 @@ fn line_of(text: &str, key: &[&str]) -> Option<usize> {
 }
 
 /// Number of letters to change, add or remove between two words.
-fn distance(a: &str, b: &str) -> usize {
+pub(crate) fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.chars().enumerate() {

@@ -199,7 +199,7 @@ impl Task for AutomatonTask {
         } else if round.masks.is_empty() {
             self.plan = Some(round.plan);
         }
-        Ok(Losses { soft, hard })
+        Ok(Losses { soft, hard: Some(hard) })
     }
 
     fn passes(&mut self, update: u64) -> Result<bool, TaskError> {

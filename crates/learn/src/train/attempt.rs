@@ -18,6 +18,8 @@ pub struct Settings {
     pub clip: Option<Clip>,
     /// Updates in a row with hard loss 0 before success is checked.
     pub stable: u64,
+    /// So many looks at the hard loss in a row that are not below the best end the attempt.
+    pub patience: Option<u64>,
 }
 
 /// What is remembered of one update.
@@ -25,8 +27,8 @@ pub struct Settings {
 pub struct Metric {
     /// Soft loss.
     pub soft: f64,
-    /// Hard loss.
-    pub hard: f64,
+    /// Hard loss, if it was looked at.
+    pub hard: Option<f64>,
 }
 
 /// The best parameters so far: those with the lowest hard loss, the latest of equals.
@@ -34,8 +36,10 @@ pub struct Metric {
 pub struct Best {
     /// The update they were seen at.
     pub update: u64,
-    /// Their losses.
-    pub losses: Losses,
+    /// Their soft loss.
+    pub soft: f64,
+    /// Their hard loss.
+    pub hard: f64,
     /// The parameters.
     pub values: Vec<f32>,
     /// What the task made of them after the last update, if that is better; the losses are then those of it.
@@ -50,6 +54,8 @@ pub enum Outcome {
     Running,
     /// It learned what it should.
     Succeeded,
+    /// Its hard loss did not fall any more.
+    Stopped,
     /// It used up its updates, or could not succeed any more with those that were left.
     Exhausted,
 }
@@ -67,6 +73,8 @@ pub struct Attempt {
     pub streak: u64,
     /// The first update with hard loss 0.
     pub first_perfect: Option<u64>,
+    /// Looks at the hard loss since it was last below all before.
+    pub stale: u64,
     /// The best parameters; on success those that succeeded.
     pub best: Option<Best>,
     /// How it stands.
@@ -86,6 +94,7 @@ impl Attempt {
             metrics: Vec::new(),
             streak: 0,
             first_perfect: None,
+            stale: 0,
             best: None,
             outcome: Outcome::Running,
             seconds: 0.0,
@@ -107,6 +116,8 @@ impl Attempt {
             && task.passes(self.update).map_err(failed)?
         {
             self.outcome = Outcome::Succeeded;
+        } else if settings.patience.is_some_and(|patience| self.stale >= patience) {
+            self.outcome = Outcome::Stopped;
         } else if self.update >= settings.updates {
             self.outcome = Outcome::Exhausted;
         } else {
@@ -121,8 +132,8 @@ impl Attempt {
     /// Takes note of what the task made of its best parameters after the last update.
     pub(super) fn finish(&mut self, finished: super::Finished) {
         let Some(best) = &mut self.best else { return };
-        if finished.passes || finished.hard < best.losses.hard {
-            best.losses.hard = finished.hard;
+        if finished.passes || finished.hard < best.hard {
+            best.hard = finished.hard;
             best.finished = Some(finished.model);
         }
         if finished.passes {
@@ -165,18 +176,23 @@ impl Attempt {
         let update = self.update;
         self.update += 1;
         self.metrics.push(Metric { soft: losses.soft, hard: losses.hard });
-        if losses.hard == 0.0 {
+        let hard = losses.hard?;
+        if hard == 0.0 {
             self.streak += 1;
             self.first_perfect = self.first_perfect.or(Some(update));
         } else {
             self.streak = 0;
         }
-        if self.best.as_ref().is_some_and(|best| losses.hard > best.losses.hard) {
+        let (is_best, is_better) =
+            self.best.as_ref().map_or((true, true), |b| (hard <= b.hard, hard < b.hard));
+        self.stale = if is_better { 0 } else { self.stale + 1 };
+        if !is_best {
             return None;
         }
+        let soft = losses.soft;
         let best =
-            self.best.get_or_insert_with(|| Best { update, losses, values: Vec::new(), finished: None });
-        (best.update, best.losses) = (update, losses);
+            self.best.get_or_insert_with(|| Best { update, soft, hard, values: Vec::new(), finished: None });
+        (best.update, best.soft, best.hard) = (update, soft, hard);
         Some(&mut best.values)
     }
 }
@@ -220,16 +236,16 @@ pub(super) mod tests {
 
         fn step(&mut self, update: u64) -> Result<Losses, TaskError> {
             let params = &mut self.params;
-            let mut losses = Losses { soft: 0.0, hard: 0.0 };
+            let (mut soft, mut hard) = (0.0, 0.0);
             for (value, grad) in params.values.iter().zip(&mut params.grads) {
-                losses.soft += f64::from(value - 3.0).powi(2);
-                losses.hard += f64::from(u8::from(value.round() != 3.0));
+                soft += f64::from(value - 3.0).powi(2);
+                hard += f64::from(u8::from(value.round() != 3.0));
                 *grad = 2.0 * (value - 3.0);
             }
             if self.poison == Some(update) {
-                losses.soft = f64::NAN;
+                soft = f64::NAN;
             }
-            Ok(losses)
+            Ok(Losses { soft, hard: Some(hard) })
         }
 
         fn passes(&mut self, _update: u64) -> Result<bool, TaskError> {
@@ -244,6 +260,7 @@ pub(super) mod tests {
             optimizer: Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 },
             clip: Some(Clip::Value(100.0)),
             stable: 5,
+            patience: None,
         }
     }
 
@@ -268,15 +285,15 @@ pub(super) mod tests {
             attempt.advance(&mut task, &settings).unwrap();
         }
         assert_eq!((attempt.outcome, attempt.update, attempt.metrics.len()), (Outcome::Exhausted, 4, 4));
-        let lowest = attempt.metrics.iter().map(|m| m.hard).fold(f64::INFINITY, f64::min);
-        assert_eq!(attempt.best.unwrap().losses.hard, lowest);
+        let lowest = attempt.metrics.iter().filter_map(|m| m.hard).fold(f64::INFINITY, f64::min);
+        assert_eq!(attempt.best.unwrap().hard, lowest);
     }
 
     /// An attempt with these losses, of 100 updates at most and 5 that must be right in a row.
     fn after(losses: impl IntoIterator<Item = (f64, f64)>) -> (Attempt, Settings) {
         let settings = Settings { updates: 100, ..settings() };
         let mut attempt = Attempt::new(1, &settings, 1);
-        losses.into_iter().for_each(|(soft, hard)| attempt.record(Losses { soft, hard }, &[0.0]));
+        losses.into_iter().for_each(|(soft, hard)| attempt.record(Losses { soft, hard: Some(hard) }, &[0.0]));
         (attempt, settings)
     }
 
@@ -302,6 +319,30 @@ pub(super) mod tests {
         assert!(!hopeless(74, 26.0, 1.0), "it has time");
         assert!(!hopeless(75, 24.0, 1.0), "it gets there");
         assert!(!hopeless(75, 26.0, 0.0), "its circuit is right already");
+    }
+
+    #[test]
+    fn the_best_is_what_was_looked_at_and_patience_counts_looks() {
+        let settings = Settings { patience: Some(2), ..settings() };
+        let mut attempt = Attempt::new(1, &settings, 1);
+        let looks = [None, Some(3.0), None, None, Some(2.0), Some(2.0), None, Some(4.0)];
+        for (i, hard) in looks.into_iter().enumerate() {
+            attempt.record(Losses { soft: 1.0, hard }, &[i as f32]);
+        }
+        let best = attempt.best.as_ref().unwrap();
+        assert_eq!((best.update, best.hard, &best.values[..], attempt.stale), (5, 2.0, &[5.0f32][..], 2));
+    }
+
+    #[test]
+    fn an_attempt_without_patience_left_stops_at_once() {
+        let (mut task, settings) = (Threes::new(1), Settings { patience: Some(3), ..settings() });
+        let mut attempt = Attempt::new(1, &settings, 3);
+        while attempt.outcome == Outcome::Running {
+            attempt.advance(&mut task, &settings).unwrap();
+        }
+        // The hard loss is the same whole number for several updates in a row.
+        assert_eq!((attempt.outcome, attempt.stale), (Outcome::Stopped, 3));
+        assert!(attempt.update < 50, "{}", attempt.update);
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl Attempt {
             optimizer_step: self.optimizer.step,
             outcome: self.outcome,
             seconds: self.seconds,
-            finished: best.and_then(|best| best.finished.as_ref().map(|_| best.losses.hard)),
+            finished: best.and_then(|best| best.finished.as_ref().map(|_| best.hard)),
         };
         let state = serde_json::to_string(&state).expect("numbers and names");
         let floats = |values: &[f32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
@@ -63,7 +63,8 @@ impl Attempt {
             ("best", Dtype::F32, best.map_or_else(Vec::new, |best| floats(&best.values))),
             ("finished", Dtype::U8, best.and_then(|best| best.finished.clone()).unwrap_or_default()),
             ("soft", Dtype::F64, losses(|m| m.soft)),
-            ("hard", Dtype::F64, losses(|m| m.hard)),
+            // Where it was not looked at, the hard loss is no number.
+            ("hard", Dtype::F64, losses(|m| m.hard.unwrap_or(f64::NAN))),
         ];
         let views = tensors.iter().map(|(name, dtype, data)| {
             let size = data.len() * 8 / dtype.bitsize();
@@ -120,13 +121,16 @@ impl Attempt {
         let (values, best, soft, hard) =
             (floats("values")?, floats("best")?, losses("soft")?, losses("hard")?);
         let n = task.params().len();
-        if values.len() != n || !soft.is_empty() && best.len() != n {
+        let hard: Vec<Option<f64>> =
+            hard.into_iter().map(|hard| Some(hard).filter(|hard| !hard.is_nan())).collect();
+        if values.len() != n || hard.iter().any(Option::is_some) && best.len() != n {
             return Err(format!("it has {} parameters, but this experiment has {n}", values.len()));
         }
         if state.finished.is_some_and(|hard| hard.is_nan() || hard < 0.0) {
             return Err("the loss of its finished model is no number".into());
         }
-        if soft.len() != hard.len() || soft.iter().chain(&hard).any(|loss| !loss.is_finite()) {
+        if soft.len() != hard.len() || soft.iter().chain(hard.iter().flatten()).any(|loss| !loss.is_finite())
+        {
             return Err(format!("its losses are not numbers of {} updates", soft.len()));
         }
         if !(soft.len().saturating_sub(1)..=soft.len()).contains(&(state.optimizer_step as usize)) {
@@ -143,7 +147,7 @@ impl Attempt {
         if let Some(at_best) = &mut attempt.best {
             at_best.values = best;
             if let Some(hard) = state.finished {
-                at_best.losses.hard = hard;
+                at_best.hard = hard;
                 at_best.finished = Some(tensor("finished", Dtype::U8)?.to_vec());
             }
         }

@@ -57,8 +57,8 @@ pub struct Finished {
 pub struct Losses {
     /// What gradient descent makes smaller.
     pub soft: f64,
-    /// What it is all for: the loss of the discrete result.
-    pub hard: f64,
+    /// What it is all for: the loss of the discrete result, or that on data kept aside; if it was looked at.
+    pub hard: Option<f64>,
 }
 
 /// Training that cannot go on.

@@ -7,7 +7,7 @@
 //!
 //! Eight gates are treated at a time, one a lane, after an 8x8 transposition.
 
-use fearless_simd::{Level, Simd, dispatch, f32x4, f32x8, i32x8, prelude::*};
+use fearless_simd::{Level, Simd, f32x4, f32x8, i32x8, prelude::*};
 
 use super::program::{Order, Source};
 use crate::kernel::transpose::{BLOCK, transpose_block, transpose_quarters};

@@ -12,7 +12,7 @@
 //!                   for 128 lanes
 //! ```
 
-use fearless_simd::{Level, Simd, dispatch, prelude::*};
+use fearless_simd::{Level, Simd, prelude::*};
 
 use super::Row;
 use super::coefficients::{Backward, Coefficients, Forward, Sums};

@@ -5,7 +5,7 @@
 
 #![expect(unsafe_code, reason = "row numbers are checked once, when a program is compiled")]
 
-use fearless_simd::{Level, Simd, dispatch, prelude::*};
+use fearless_simd::{Level, Simd, prelude::*};
 
 use super::coefficients::{Backward, Coefficients, DEAD_A, DEAD_B, Forward, Sums};
 use super::program::{ADD_A, ADD_B, BEGIN, CompiledLayer, END, Op, SIDE_A, SIDE_B};

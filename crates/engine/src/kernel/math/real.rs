@@ -15,6 +15,7 @@ use fearless_simd::{Simd, SimdFloatElement, prelude::*};
 use super::quarter::{Quarter, reduce_large};
 use super::{bits, from_bits};
 use crate::dtype::Element;
+use crate::vector::CompiledReal;
 
 /// A floating-point type and what the functions of [`math`](super) have to know about it.
 ///
@@ -107,6 +108,10 @@ pub trait Real: Element + SimdFloatElement<Bits: From<u8>> {
     /// `a x + b x^3` as a rounded value and what the rounding left, so that an exponential of it keeps its relative
     /// accuracy. `a` and `b` are such sums themselves.
     fn cubic<S: Simd>(simd: S, a: [f64; 2], b: [f64; 2], x: Self::Native<S>) -> [Self::Native<S>; 2];
+
+    /// The vector functions of the type.
+    #[doc(hidden)]
+    fn compiled_real() -> &'static CompiledReal<Self>;
 }
 
 /// 2/pi.
@@ -116,6 +121,11 @@ const QUARTER_PARTS: [f64; 4] =
     [1.5707963267341256, 6.077100506303966e-11, 2.0222662487111665e-21, 8.4784276603689e-32];
 
 impl Real for f32 {
+    #[inline]
+    fn compiled_real() -> &'static CompiledReal<Self> {
+        static COMPILED: CompiledReal<f32> = CompiledReal::new();
+        &COMPILED
+    }
     #[inline(always)]
     fn from_f64(x: f64) -> Self {
         x as Self
@@ -208,6 +218,11 @@ impl Real for f32 {
 }
 
 impl Real for f64 {
+    #[inline]
+    fn compiled_real() -> &'static CompiledReal<Self> {
+        static COMPILED: CompiledReal<f64> = CompiledReal::new();
+        &COMPILED
+    }
     #[inline(always)]
     fn from_f64(x: f64) -> Self {
         x

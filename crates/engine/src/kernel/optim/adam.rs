@@ -1,6 +1,6 @@
 //! Adam and AdamW.
 
-use fearless_simd::{Level, Simd, SimdFloat, dispatch};
+use fearless_simd::{Level, Simd, SimdFloat};
 
 use super::Clipping;
 use super::sweep::{clip, shares, sweep};

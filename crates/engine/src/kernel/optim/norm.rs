@@ -1,6 +1,6 @@
 //! The Euclidean norm of a gradient.
 
-use fearless_simd::{Level, Simd, dispatch};
+use fearless_simd::{Level, Simd};
 
 /// The Euclidean norm of a gradient, summed in `f64`: it cannot overflow, and NaN or infinity in any element shows.
 /// The order of the sum is the same for every instruction set.

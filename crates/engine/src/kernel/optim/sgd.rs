@@ -1,6 +1,6 @@
 //! Stochastic gradient descent, with momentum or without.
 
-use fearless_simd::{Level, Simd, dispatch};
+use fearless_simd::{Level, Simd};
 
 use super::Clipping;
 use super::sweep::{clip, sweep};

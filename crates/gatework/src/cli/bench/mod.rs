@@ -3,6 +3,7 @@
 mod automata;
 mod circuits;
 mod engine;
+mod forecast;
 mod memory;
 
 use clap::{Args, Subcommand};
@@ -22,6 +23,8 @@ enum What {
     Circuits(circuits::Circuits),
     /// Vector operations at every size, beside plain loops
     Engine(engine::Engine),
+    /// Forecasting models: one window, batches, whole training steps
+    Forecast(forecast::ForecastBench),
 }
 
 impl Bench {
@@ -30,6 +33,7 @@ impl Bench {
             What::Automata(automata) => automata.run(),
             What::Circuits(circuits) => circuits.run(),
             What::Engine(engine) => engine.run(),
+            What::Forecast(forecast) => forecast.run(),
         }
     }
 }

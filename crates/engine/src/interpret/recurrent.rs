@@ -1,0 +1,115 @@
+//! Recurrent cells, number by number.
+
+use super::Value;
+use crate::dtype::DType;
+use crate::graph::Cell;
+use crate::kernel::math::naive::sigmoid;
+use crate::shape::Shape;
+
+/// A tensor by its indices.
+struct Table<'a> {
+    shape: Shape,
+    elements: &'a mut Vec<f64>,
+}
+
+impl Table<'_> {
+    fn at(&mut self, index: &[usize]) -> &mut f64 {
+        &mut self.elements[super::place(&self.shape, index)]
+    }
+}
+
+/// The states and what the gradient has to know; see [`Op::Recurrent`](crate::graph::Op::Recurrent).
+pub(super) fn forward(cell: Cell, args: &[&Value], shape: Shape, dtype: DType) -> Value {
+    let [inputs, weights, bias] = [0, 1, 2].map(|arg| args[arg].to_f64());
+    let (time, batch, hidden, width) = (shape[1], shape[2], shape[3], cell.gates() * shape[3]);
+    let mut elements = vec![0.0; shape.elements()];
+    let mut tape = Table { shape, elements: &mut elements };
+    for (t, row, unit) in steps(time, batch, hidden) {
+        let mut before =
+            |part: usize, unit: usize| if t == 0 { 0.0 } else { *tape.at(&[part, t - 1, row, unit]) };
+        let mut from_state = |gate: usize| -> f64 {
+            let column = gate * hidden + unit;
+            bias[column] + (0..hidden).map(|k| before(0, k) * weights[k * width + column]).sum::<f64>()
+        };
+        let from_input = |gate: usize| inputs[(t * batch + row) * width + gate * hidden + unit];
+        let parts = match cell {
+            Cell::Gru => {
+                let reset = sigmoid(from_input(0) + from_state(0));
+                let update = sigmoid(from_input(1) + from_state(1));
+                let remembered = from_state(2);
+                let fresh = (from_input(2) + reset * remembered).tanh();
+                vec![(1.0 - update) * fresh + update * before(0, unit), reset, update, fresh, remembered]
+            }
+            Cell::Lstm => {
+                let [write, keep, show] = [0, 1, 3].map(|gate| sigmoid(from_input(gate) + from_state(gate)));
+                let fresh = (from_input(2) + from_state(2)).tanh();
+                let memory = keep * before(1, unit) + write * fresh;
+                vec![show * memory.tanh(), memory, write, keep, fresh, show]
+            }
+        };
+        parts.into_iter().enumerate().for_each(|(part, value)| *tape.at(&[part, t, row, unit]) = value);
+    }
+    Value::float(dtype, shape, elements)
+}
+
+/// All steps, rows and units, in this order.
+fn steps(time: usize, batch: usize, hidden: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+    (0..time * batch * hidden).map(move |i| (i / hidden / batch, i / hidden % batch, i % hidden))
+}
+
+/// The gradients of the gates; see [`Op::RecurrentGradient`](crate::graph::Op::RecurrentGradient).
+pub(super) fn backward(cell: Cell, args: &[&Value], shape: Shape, dtype: DType) -> Value {
+    let [gradients, mut kept, weights] = [0, 1, 2].map(|arg| args[arg].to_f64());
+    let (time, batch, hidden) = (shape[0], shape[1], shape[2] / 4);
+    let width = cell.gates() * hidden;
+    let mut tape = Table { shape: args[1].shape, elements: &mut kept };
+    let mut elements = vec![0.0; shape.elements()];
+    let mut out = Table { shape, elements: &mut elements };
+    // Of the state and of the memory, from the next step.
+    let (mut of_state, mut of_memory) = (vec![0.0; batch * hidden], vec![0.0; batch * hidden]);
+    for (t, row) in (0..time).rev().flat_map(|t| (0..batch).map(move |row| (t, row))) {
+        let mut next = vec![0.0; hidden];
+        for unit in 0..hidden {
+            let at = row * hidden + unit;
+            let state = gradients[t * batch * hidden + at] + of_state[at];
+            let mut part = |part: usize| *tape.at(&[part, t, row, unit]);
+            let parts = [0, 1, 2, 3, 4].map(&mut part);
+            let slope = |gate: f64| gate * (1.0 - gate);
+            let (rows, products) = match cell {
+                Cell::Gru => {
+                    let before = if t == 0 { 0.0 } else { *tape.at(&[0, t - 1, row, unit]) };
+                    let [_, reset, update, fresh, remembered] = parts;
+                    let d_fresh = state * (1.0 - update) * (1.0 - fresh * fresh);
+                    let d_update = state * (before - fresh) * slope(update);
+                    let d_reset = d_fresh * remembered * slope(reset);
+                    next[unit] += state * update;
+                    let products = vec![d_reset, d_update, d_fresh * reset];
+                    (vec![d_reset, d_update, d_fresh, d_fresh * reset], products)
+                }
+                Cell::Lstm => {
+                    let show = part(5);
+                    let before = if t == 0 { 0.0 } else { *tape.at(&[1, t - 1, row, unit]) };
+                    let [_, memory, write, keep, fresh] = parts;
+                    let seen = memory.tanh();
+                    let d_memory = of_memory[at] + state * show * (1.0 - seen * seen);
+                    of_memory[at] = d_memory * keep;
+                    let rows = vec![
+                        d_memory * fresh * slope(write),
+                        d_memory * before * slope(keep),
+                        d_memory * write * (1.0 - fresh * fresh),
+                        state * seen * slope(show),
+                    ];
+                    (rows.clone(), rows)
+                }
+            };
+            rows.iter().enumerate().for_each(|(i, &value)| *out.at(&[t, row, i * hidden + unit]) = value);
+            for (gate, value) in products.iter().enumerate() {
+                for (k, next) in next.iter_mut().enumerate() {
+                    *next += value * weights[k * width + gate * hidden + unit];
+                }
+            }
+        }
+        of_state[row * hidden..][..hidden].copy_from_slice(&next);
+    }
+    Value::float(dtype, shape, elements)
+}

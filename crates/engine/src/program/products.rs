@@ -1,0 +1,66 @@
+//! Batches of matrix products that are ready to run.
+
+use rustc_hash::FxHashSet;
+
+use crate::dtype::DType;
+use crate::kernel::matmul::{Product, Shapes, multiply_all};
+
+use super::memory::{Memory, Stored};
+use super::moves::Placed;
+
+/// The products of a batch.
+#[derive(Clone, Debug)]
+pub(super) struct Products {
+    /// One after another.
+    shapes: Vec<Shapes>,
+    sizes: [usize; 3],
+    accumulate: bool,
+    /// Whether every product has a place of its own for its result.
+    apart: bool,
+}
+
+impl Products {
+    /// The products of two batches of matrices, added to what `out` holds or not. Results that share a place are added up.
+    pub fn new(a: &Placed, b: &Placed, out: &Placed, accumulate: bool) -> Products {
+        let axes = out.sizes.len();
+        let sizes = [out.sizes[axes - 2], out.sizes[axes - 1], a.sizes[axes - 1]];
+        let batch = |view: &Placed| Placed {
+            offset: view.offset,
+            sizes: out.sizes[..axes - 2].to_vec(),
+            strides: view.strides[..axes - 2].to_vec(),
+        };
+        let (left, right, result) = (batch(a), batch(b), batch(out));
+        let strides = |view: &Placed| [view.strides[axes - 2], view.strides[axes - 1]];
+        let mut seen = FxHashSet::default();
+        let product = |i: usize| {
+            let to = result.place(i);
+            Shapes {
+                sizes,
+                a: (left.place(i), strides(a)),
+                b: (right.place(i), strides(b)),
+                out: (to, strides(out)),
+                accumulate: !seen.insert(to) || accumulate,
+            }
+        };
+        let shapes: Vec<Shapes> = (0..result.elements()).map(product).collect();
+        let apart = seen.len() == shapes.len();
+        Products { shapes, sizes, accumulate, apart }
+    }
+
+    pub fn run<T: Product + Stored>(&self, memory: &mut Memory) {
+        multiply_all(T::arena_mut(memory), &self.shapes);
+    }
+
+    /// What it is, for people.
+    pub fn describe(&self, dtype: DType) -> String {
+        let [m, n, k] = self.sizes;
+        let count = self.shapes.len();
+        let batch = if count == 1 { String::new() } else { format!("{count} of ") };
+        let how = match (self.accumulate, self.apart) {
+            (true, _) => ", added",
+            (false, false) => ", added up",
+            (false, true) => "",
+        };
+        format!("matmul {dtype} {batch}{m}x{k}x{n}{how}")
+    }
+}

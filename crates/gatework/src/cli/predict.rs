@@ -1,0 +1,152 @@
+//! `gatework predict`: forecasts of new data as CSV.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use gatework_learn::data::Table;
+use gatework_learn::files;
+use gatework_learn::forecast::context::Prediction;
+use gatework_learn::forecast::dataset::read_file_or_built_in;
+use serde_json::json;
+
+use crate::forecast_run::{ForecastRun, plot};
+use crate::report;
+use crate::usage::Usage;
+
+/// Forecast new data with a trained forecaster
+#[derive(Debug, Args)]
+#[command(
+    after_help = "DATA has the columns of the training data; the forecast begins after its last values. Columns
+that are known in advance go on for the horizon, in rows without a value.
+
+Examples:
+  gatework predict runs/airpassengers airpassengers
+  gatework predict runs/my new.csv -o forecast.csv --plot forecast.svg"
+)]
+pub struct Predict {
+    /// The run folder of a forecaster
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
+    /// A CSV file, plain or gzip
+    #[arg(value_name = "DATA")]
+    data: PathBuf,
+    /// Where the forecasts go [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Forecast series that were not there in training too, scaled by their own values
+    #[arg(long)]
+    new_series: bool,
+    /// Draw the forecast of the first series, or that of --series, as SVG
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// The series to draw
+    #[arg(long, value_name = "ID")]
+    series: Option<String>,
+    /// Print a summary as one JSON object on stdout; needs --output
+    #[arg(long, requires = "output")]
+    json: bool,
+}
+
+impl Predict {
+    pub fn run(&self) -> anyhow::Result<()> {
+        let begin = Instant::now();
+        let Some(mut run) = ForecastRun::open(&self.run)? else {
+            let message = format!("{} is not the run folder of a forecaster", self.run.display());
+            return Err(Usage(message).into());
+        };
+        let columns = run.predictor.context().columns.clone();
+        let table = read_file_or_built_in(&self.data, &columns)?;
+        for line in table.report.lines(columns.missing) {
+            eprintln!("{}: {line}", self.data.display());
+        }
+        let specification = run.predictor.specification().clone();
+        if self.new_series {
+            run.predictor.learn_new_series(&table);
+        }
+        let prepared = run.predictor.context().prepare(&specification, table)?;
+        let numbers: Vec<u32> = (0..prepared.windows.len() as u32).collect();
+        let forecast = Instant::now();
+        let predictions = run.predictor.predict_windows(&prepared.windows, &numbers, &prepared.table)?;
+        let seconds = forecast.elapsed().as_secs_f64();
+        let id = columns.id.as_deref().unwrap_or("unique_id");
+        let text = to_csv(&prepared.table, &predictions, [id, &columns.time]);
+        match &self.output {
+            Some(path) => files::write_whole(path, text.as_bytes())?,
+            None => std::io::stdout().write_all(text.as_bytes())?,
+        }
+        self.draw(&prepared.table, &predictions)?;
+        eprintln!(
+            "{} series, {} steps ahead, forecast in {:.2} ms, {:.1} ms in all",
+            predictions.len(),
+            specification.horizon,
+            seconds * 1e3,
+            begin.elapsed().as_secs_f64() * 1e3
+        );
+        if self.json {
+            super::print_json(&json!({
+                "run": self.run, "data": self.data, "output": self.output, "series": predictions.len(),
+                "horizon": specification.horizon, "forecast_seconds": seconds,
+                "seconds": begin.elapsed().as_secs_f64(),
+            }));
+        }
+        Ok(())
+    }
+
+    fn draw(&self, table: &Table, predictions: &[Prediction]) -> anyhow::Result<()> {
+        let Some(path) = &self.plot else { return Ok(()) };
+        let place = match &self.series {
+            Some(id) => table.series.iter().position(|series| series.id == *id),
+            None => Some(0),
+        };
+        let Some(place) = place.filter(|place| *place < predictions.len()) else {
+            let message = format!("there is no series {:?}", self.series.as_deref().unwrap_or_default());
+            return Err(Usage(message).into());
+        };
+        let picture = plot(table, place, table.series[place].values.len(), &predictions[place]);
+        files::write_whole(path, report::forecast_plot(&picture).as_bytes())?;
+        eprint!("{}", report::terminal_plot(&picture, 72));
+        Ok(())
+    }
+}
+
+/// The forecasts of all series, one a row: id, time, value, bounds of the intervals.
+fn to_csv(table: &Table, predictions: &[Prediction], names: [&str; 2]) -> String {
+    let mut text = format!("{},{},forecast", field(names[0]), field(names[1]));
+    for interval in predictions.first().map_or(&[][..], |prediction| &prediction.intervals) {
+        let share = (interval.share * 1000.0).round() / 10.0;
+        let _ = write!(text, ",low_{share},high_{share}");
+    }
+    text.push('\n');
+    for (series, prediction) in table.series.iter().zip(predictions) {
+        let id = field(&series.id);
+        for (step, value) in prediction.values.iter().enumerate() {
+            let _ = write!(text, "{id},{},{value}", table.time(series, series.values.len() + step));
+            for interval in &prediction.intervals {
+                let _ = write!(text, ",{},{}", interval.low[step], interval.high[step]);
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// A field of CSV, in quotes if it needs them.
+fn field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        return format!("\"{}\"", text.replace('"', "\"\""));
+    }
+    text.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_quoted_where_they_must_be() {
+        assert_eq!([field("a"), field("a,b"), field("a\"b")], ["a", "\"a,b\"", "\"a\"\"b\""]);
+    }
+}

@@ -1,0 +1,134 @@
+//! The run folder of a forecaster, opened: its experiment, its model, its data.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use gatework_learn::data::{Part, Table};
+use gatework_learn::experiment;
+use gatework_learn::forecast::context::Prediction;
+use gatework_learn::forecast::dataset::Dataset;
+use gatework_learn::forecast::evaluate::{Evaluation, Score, evaluate};
+use gatework_learn::forecast::experiment::Loaded;
+use gatework_learn::forecast::predictor::Predictor;
+
+use crate::folder::RunFolder;
+use crate::report::ForecastPlot;
+use crate::usage::Usage;
+
+/// The run of a forecaster.
+pub struct ForecastRun {
+    /// Where it is.
+    pub folder: RunFolder,
+    /// What ran.
+    pub loaded: Loaded,
+    /// What came out.
+    pub predictor: Predictor,
+}
+
+/// Origins that are evaluated unless a step is given, at most.
+const MOST_WINDOWS: usize = 2000;
+
+impl ForecastRun {
+    /// Opens a run folder or the model in it; `None` if it is not that of a forecaster.
+    pub fn open(path: &Path) -> anyhow::Result<Option<ForecastRun>> {
+        let is_model = path.file_name().is_some_and(|name| name == "model.safetensors");
+        let folder = if is_model { path.parent().unwrap_or(Path::new("")) } else { path };
+        let file = folder.join("experiment.toml");
+        if !file.is_file() {
+            return Ok(None);
+        }
+        let experiment::Loaded::Forecaster(loaded) = experiment::Loaded::read(&file)? else {
+            return Ok(None);
+        };
+        let model = folder.join("model.safetensors");
+        let folder = RunFolder::at(folder);
+        if !model.is_file() {
+            let (path, advice) = (folder.path().display(), folder.resume_command());
+            let message = format!("{path} has no model.safetensors: the run is not finished ({advice})");
+            return Err(Usage(message).into());
+        }
+        let predictor = Predictor::load(&model)?;
+        if *predictor.specification() != loaded.experiment.specification() {
+            let message =
+                format!("{} belongs to another experiment than {}", model.display(), file.display());
+            return Err(Usage(message).into());
+        }
+        Ok(Some(ForecastRun { folder, loaded: *loaded, predictor }))
+    }
+
+    /// Its data.
+    pub fn dataset(&self) -> anyhow::Result<Dataset> {
+        Dataset::load(&self.loaded)
+            .with_context(|| format!("the data of {} cannot be used any more", self.folder.path().display()))
+    }
+
+    /// Scores it on a part of its data. Returns the step between origins too.
+    pub fn evaluate(
+        &mut self,
+        dataset: &Dataset,
+        part: Part,
+        step: Option<usize>,
+    ) -> anyhow::Result<(usize, Evaluation)> {
+        score(&mut self.predictor, dataset, part, step)
+    }
+}
+
+/// Scores a model on a part of its data, beside the baselines. Returns the step between origins too.
+pub fn score(
+    predictor: &mut Predictor,
+    dataset: &Dataset,
+    part: Part,
+    step: Option<usize>,
+) -> anyhow::Result<(usize, Evaluation)> {
+    let step = step.unwrap_or_else(|| dataset.windows(part, 1).len().div_ceil(MOST_WINDOWS).max(1));
+    let windows = dataset.windows(part, step);
+    if windows.is_empty() {
+        let horizon = predictor.specification().horizon;
+        let message =
+            format!("the {part:?} part is shorter than the horizon of {horizon}: nothing to evaluate");
+        return Err(Usage(message.to_lowercase()).into());
+    }
+    Ok((step, evaluate(predictor, &windows, &dataset.table)?))
+}
+
+/// The scores as a table for people.
+pub fn print_scores(evaluation: &Evaluation) {
+    let origins = format!("{} origins", evaluation.windows);
+    let names = ["MAE", "RMSE", "MAPE", "sMAPE", "MASE", "OWA", "CRPS"].map(str::to_string);
+    let held = evaluation.scores[0].coverage.iter().map(|(share, _)| format!("held {:.0} %", share * 100.0));
+    eprintln!("{}", row(&origins, names.into_iter().chain(held)));
+    for score in &evaluation.scores {
+        eprintln!("{}", row(&score.name, cells(score)));
+    }
+}
+
+fn cells(score: &Score) -> impl Iterator<Item = String> {
+    let Score { mae, rmse, mape, smape, mase, owa, crps, .. } = score;
+    let errors = [mae, rmse, mape, smape, mase, owa].map(|error| format!("{error:.3}"));
+    let crps = crps.map_or_else(|| "-".into(), |crps| format!("{crps:.3}"));
+    let held = score.coverage.iter().map(|(_, held)| format!("{:.1} %", held * 100.0));
+    errors.into_iter().chain([crps]).chain(held)
+}
+
+fn row(name: &str, cells: impl Iterator<Item = String>) -> String {
+    cells.fold(format!("{name:<15}"), |row, cell| format!("{row} {cell:>10}"))
+}
+
+/// The picture of a forecast of a series from a place on: as much of the history as is readable.
+pub fn plot(table: &Table, series: usize, origin: usize, prediction: &Prediction) -> ForecastPlot {
+    let horizon = prediction.values.len();
+    let series = &table.series[series];
+    let begin = origin.saturating_sub((5 * horizon).max(48));
+    let end = series.values.len().min(origin + horizon);
+    let widest = prediction.intervals.iter().map(|i| (i.share, i.low.clone(), i.high.clone())).collect();
+    ForecastPlot {
+        title: format!("{}, {horizon} steps ahead", series.id),
+        first: table.time(series, begin),
+        origin: table.time(series, origin),
+        last: table.time(series, origin + horizon - 1),
+        history: series.values[begin..origin].to_vec(),
+        actual: series.values[origin..end].to_vec(),
+        forecast: prediction.values.clone(),
+        intervals: widest,
+    }
+}

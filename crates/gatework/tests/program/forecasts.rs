@@ -1,0 +1,186 @@
+//! Forecasters as a person uses them: train, predict, evaluate, inspect, and what can go wrong.
+
+use std::fmt::Write as _;
+
+use crate::{Place, is_clean};
+
+/// Two series of 80 days with a season of a week.
+fn sales() -> String {
+    let mut text = String::from("unique_id,ds,y\n");
+    for (id, base, days) in [("north", 100, 80), ("south, small", 20, 80)] {
+        for day in 0..days {
+            let _ = writeln!(text, "\"{id}\",{day},{}", base + day + 10 * (day % 7));
+        }
+    }
+    text
+}
+
+const SALES: &str = "
+name = 'sales'
+task = 'forecaster'
+data = 'sales.csv'
+model = 'nlinear'
+horizon = 7
+input = 14
+season = 7
+
+[split]
+validation = 14
+test = 14
+
+[training]
+epochs = 20
+learning_rate = 0.01
+";
+
+fn place() -> Place {
+    let place = Place::new();
+    place.write("sales.csv", &sales());
+    place.write("sales.toml", SALES);
+    place
+}
+
+fn trained() -> Place {
+    let place = place();
+    place.gatework(&["train", "sales.toml", "--out", "run"]).assert().success();
+    place
+}
+
+#[test]
+fn a_run_folder_holds_everything_and_predictions_follow_the_data() {
+    let place = place();
+    let summary = place.json(&["train", "sales.toml", "--out", "run"]);
+    assert_eq!((&summary["experiment"], &summary["model"]), (&"sales".into(), &"nlinear".into()));
+    assert_eq!(summary["scores"].as_array().unwrap().len(), 6);
+    assert_eq!(summary["origins"], 2 * 8);
+    for file in
+        ["experiment.toml", "metrics.csv", "model.safetensors", "summary.json", "forecast.svg", "loss.svg"]
+    {
+        assert!(!place.read(&format!("run/{file}")).is_empty(), "{file}");
+    }
+    assert!(is_clean(&place.path("run")));
+    let metrics = String::from_utf8(place.read("run/metrics.csv")).unwrap();
+    assert!(metrics.starts_with("seed,update,learning_rate,training_loss,validation_loss\n1,0,0.01,"));
+    place.gatework(&["predict", "run", "sales.csv", "-o", "out.csv", "--plot", "out.svg"]).assert().success();
+    let forecast = String::from_utf8(place.read("out.csv")).unwrap();
+    let lines: Vec<&str> = forecast.lines().collect();
+    assert_eq!(lines[0], "unique_id,ds,forecast,low_80,high_80,low_95,high_95");
+    assert_eq!(lines.len(), 1 + 2 * 7);
+    assert!(lines[1].starts_with("north,80,") && lines[8].starts_with("\"south, small\",80,"));
+    assert!(place.read("out.svg").starts_with(b"<svg"));
+    for line in &lines[1..8] {
+        let numbers: Vec<f64> = line.split(',').skip(2).map(|x| x.parse().unwrap()).collect();
+        let [value, low, high, lower, higher] = numbers[..] else { panic!("{line}") };
+        assert!(lower <= low && low <= value && value <= high && high <= higher, "{line}");
+        assert!((150.0..280.0).contains(&value), "{line}");
+    }
+}
+
+#[test]
+fn threads_and_interruptions_do_not_change_a_bit() {
+    let place = place();
+    for (out, threads) in [("one", "1"), ("two", "2")] {
+        place.gatework(&["train", "sales.toml", "--out", out, "--threads", threads]).assert().success();
+    }
+    for file in ["model.safetensors", "metrics.csv", "forecast.svg"] {
+        assert_eq!(place.read(&format!("one/{file}")), place.read(&format!("two/{file}")), "{file}");
+    }
+    let again = place.gatework(&["train", "sales.toml", "--out", "one", "--resume"]).assert().success();
+    let said = String::from_utf8(again.get_output().stderr.clone()).unwrap();
+    assert!(said.contains("one is finished"), "{said}");
+}
+
+#[test]
+fn a_run_that_was_interrupted_goes_on_and_ends_with_the_same_bits() {
+    let place = place();
+    place.write("long.toml", &SALES.replace("epochs = 20", "epochs = 4000"));
+    place.gatework(&["train", "long.toml", "--out", "whole"]).assert().success();
+    let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("gatework"))
+        .current_dir(place.path("."))
+        .args(["train", "long.toml", "--out", "parts"])
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let begin = std::time::Instant::now();
+    while !place.path("parts/checkpoint").exists() {
+        assert!(begin.elapsed().as_secs() < 60, "the run never began");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    // Wherever it is by now, even at its end: what comes out is the same.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    child.wait().unwrap();
+    place.gatework(&["train", "long.toml", "--out", "parts", "--resume"]).assert().success();
+    for file in ["model.safetensors", "metrics.csv", "forecast.svg"] {
+        assert_eq!(place.read(&format!("whole/{file}")), place.read(&format!("parts/{file}")), "{file}");
+    }
+}
+
+#[test]
+fn evaluate_inspect_and_list_know_forecasters() {
+    let place = trained();
+    let scores = place.json(&["evaluate", "run", "--part", "validation", "--step", "7"]);
+    assert_eq!(scores["windows"], 2 * 2);
+    let names: Vec<&str> =
+        scores["scores"].as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["nlinear", "naive", "seasonal naive", "drift", "naive2", "theta"]);
+    let facts = place.json(&["inspect", "run"]);
+    assert_eq!(
+        (&facts["model"], &facts["horizon"], &facts["season"]),
+        (&"nlinear".into(), &7.into(), &7.into())
+    );
+    let list = place.json(&["list"]);
+    let names = list["experiments"].as_array().unwrap().iter().map(|e| e["name"].as_str().unwrap());
+    assert!(names.into_iter().any(|name| name == "airpassengers"));
+    let message = place.refused(2, &["simulate", "run"]);
+    assert!(message.contains("is the run of a forecaster"), "{message}");
+}
+
+#[test]
+fn what_is_wrong_with_new_data_is_named() {
+    let place = trained();
+    let predict = |text: &str| {
+        place.write("new.csv", text);
+        place.refused(1, &["predict", "run", "new.csv"])
+    };
+    let short = predict("unique_id,ds,y\nnorth,1,1\nnorth,2,1\nnorth,3,1\n");
+    assert!(
+        short.contains("series \"north\" has 3 values without a gap at its end, but the model reads 14"),
+        "{short}"
+    );
+    let unknown = predict(&sales().replace("north", "west"));
+    assert!(unknown.contains("series \"west\" was not there in training"), "{unknown}");
+    let column = predict("unique_id,day,y\nnorth,1,1\n");
+    assert!(column.contains("new.csv:1: there is no column \"ds\"; there are unique_id, day, y"), "{column}");
+    let date = predict("unique_id,ds,y\nnorth,1,1\nnorth,31.12.24,1\n");
+    assert!(date.contains("new.csv:3: \"31.12.24\" is no time"), "{date}");
+    let every_second_day: String =
+        (0..40).map(|day| format!("north,{},1\n", 2 * day)).collect::<Vec<_>>().concat();
+    let frequency = predict(&format!("unique_id,ds,y\n{every_second_day}"));
+    assert!(frequency.contains("the data have frequency 2, but the model was trained on 1"), "{frequency}");
+    place.write("new.csv", &sales().replace("north", "west"));
+    place.gatework(&["predict", "run", "new.csv", "--new-series"]).assert().success();
+    let mut model = place.read("run/model.safetensors");
+    let middle = model.len() - 9;
+    model[middle] ^= 1;
+    std::fs::write(place.path("run/model.safetensors"), model).unwrap();
+    let damaged = place.refused(1, &["predict", "run", "sales.csv"]);
+    assert!(damaged.contains("damaged"), "{damaged}");
+}
+
+#[test]
+fn what_is_wrong_with_an_experiment_is_named_and_leaves_nothing_behind() {
+    let place = place();
+    for (from, to, status, part) in [
+        ("horizon = 7", "horizon = 0", 2, "x.toml:6: "),
+        ("model = 'nlinear'", "model = 'oracle'", 2, "x.toml:5: unknown variant `oracle`"),
+        ("data = 'sales.csv'", "data = 'none.csv'", 1, "none.csv"),
+        ("input = 14", "input = 70", 1, "has 52 values for training, but a window needs 77"),
+        ("validation = 14", "validation = 3", 1, "at least the 7 steps of the horizon"),
+    ] {
+        place.write("x.toml", &SALES.replace(from, to));
+        let message = place.refused(status, &["train", "x.toml", "--out", "x"]);
+        assert!(message.contains(part), "{to}: {message}");
+        assert!(!place.path("x").exists(), "{to}");
+    }
+}

@@ -1,0 +1,219 @@
+//! What the calendar knows in advance: hours, weekdays, months, and Fourier terms of any period, as columns.
+
+use serde::{Deserialize, Serialize};
+
+use super::frequency::{Frequency, Step};
+use super::table::{Series, Table};
+use super::time::{self, Civil, DAY, Kind, SECOND, month_days};
+
+/// A place in a cycle of the calendar, from -0.5 to 0.5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cycle {
+    /// Minute of the hour.
+    Minute,
+    /// Hour of the day.
+    Hour,
+    /// Day of the week; Monday is -0.5.
+    Weekday,
+    /// Day of the month.
+    MonthDay,
+    /// Day of the year.
+    YearDay,
+    /// Month of the year.
+    Month,
+}
+
+/// Sines and cosines of a period.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fourier {
+    /// Steps of a period.
+    pub period: f64,
+    /// How many multiples of its frequency.
+    pub order: usize,
+}
+
+/// Columns to be added.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Calendar {
+    /// Places in cycles.
+    pub cycles: Vec<Cycle>,
+    /// Sines and cosines.
+    pub fourier: Vec<Fourier>,
+}
+
+/// Columns that cannot be added.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum CalendarError {
+    /// Integers have no months.
+    #[error("times are plain numbers: they have no {0:?}")]
+    NoCalendar(Cycle),
+    /// A period or order that makes no sense.
+    #[error(
+        "a Fourier term needs a period above 1 and an order of 1 to half of it, not {period} and {order}"
+    )]
+    Fourier {
+        /// The period.
+        period: f64,
+        /// The order.
+        order: usize,
+    },
+}
+
+impl Calendar {
+    /// Columns it adds.
+    pub fn len(&self) -> usize {
+        self.cycles.len() + self.fourier.iter().map(|f| 2 * f.order).sum::<usize>()
+    }
+
+    /// True if it adds none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether it makes sense.
+    pub fn check(&self) -> Result<(), CalendarError> {
+        let sensible = |f: &&Fourier| f.period > 1.0 && f.order >= 1 && f.order as f64 <= f.period / 2.0;
+        match self.fourier.iter().find(|f| !sensible(f)) {
+            Some(&Fourier { period, order }) => Err(CalendarError::Fourier { period, order }),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds its columns to those a table knows in advance, for a horizon after the last value too.
+    pub fn add(&self, table: &mut Table, horizon: usize) -> Result<(), CalendarError> {
+        self.check()?;
+        if self.is_empty() {
+            return Ok(());
+        }
+        if let Some(cycle) = self.cycles.first().filter(|_| table.frequency.kind == Kind::Integer) {
+            return Err(CalendarError::NoCalendar(*cycle));
+        }
+        let (frequency, width) = (table.frequency, table.columns.future.len());
+        for series in &mut table.series {
+            self.extend(series, &frequency, width, horizon);
+        }
+        table.columns.future.extend(self.names());
+        Ok(())
+    }
+
+    fn names(&self) -> Vec<String> {
+        let cycles = self.cycles.iter().map(|cycle| format!("{cycle:?}").to_lowercase());
+        let fourier = self.fourier.iter().flat_map(|f| {
+            (1..=f.order).flat_map(move |k| ["sin", "cos"].map(|name| format!("{name} {k}/{}", f.period)))
+        });
+        cycles.chain(fourier).collect()
+    }
+
+    fn extend(&self, series: &mut Series, frequency: &Frequency, width: usize, horizon: usize) {
+        // Columns of the file end where they end: the calendar alone cannot go further.
+        let rows = series.future.len().checked_div(width).unwrap_or(series.values.len() + horizon);
+        let mut extended = Vec::with_capacity(rows * (width + self.len()));
+        for row in 0..rows {
+            extended.extend_from_slice(&series.future[row * width..][..width]);
+            let tick = frequency.at(series.start, row as i64).unwrap_or(series.start);
+            extended.extend(self.cycles.iter().map(|cycle| cycle.at(tick) as f32));
+            let position = position(frequency, tick);
+            for f in &self.fourier {
+                for k in 1..=f.order {
+                    let angle = (position * k as f64 / f.period).rem_euclid(1.0) * std::f64::consts::TAU;
+                    extended.extend([angle.sin() as f32, angle.cos() as f32]);
+                }
+            }
+        }
+        series.future = extended;
+    }
+}
+
+impl Cycle {
+    /// The place of a time in the cycle.
+    fn at(self, tick: i64) -> f64 {
+        let civil = Civil::of_tick(tick);
+        let within = tick.rem_euclid(DAY);
+        let (place, last) = match self {
+            Cycle::Minute => (within / (60 * SECOND) % 60, 59),
+            Cycle::Hour => (within / (3600 * SECOND), 23),
+            Cycle::Weekday => (time::weekday(tick), 6),
+            Cycle::MonthDay => (i64::from(civil.day) - 1, 30),
+            Cycle::YearDay => (civil.day_of_year(), 365),
+            Cycle::Month => (i64::from(civil.month) - 1, 11),
+        };
+        place as f64 / last as f64 - 0.5
+    }
+}
+
+/// The number of a time on its grid, the same for all series, so that they share their phase.
+fn position(frequency: &Frequency, tick: i64) -> f64 {
+    match frequency.step {
+        Step::Ticks(step) => tick as f64 / step as f64,
+        Step::Weekdays => frequency.floor(0, tick).unwrap_or(0) as f64,
+        Step::Months { count, .. } => {
+            let civil = Civil::of_tick(tick);
+            let within = f64::from(civil.day - 1) / f64::from(month_days(civil.year, civil.month));
+            (civil.months() as f64 + within) / count as f64
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Schema, read_csv};
+
+    fn months(first: u32) -> Table {
+        use std::fmt::Write as _;
+        let mut text = "ds,y\n".to_string();
+        for month in first..first + 4 {
+            writeln!(text, "2024-{month:02},{month}").unwrap();
+        }
+        read_csv(text.as_bytes(), "a", &Schema::default()).unwrap()
+    }
+
+    #[test]
+    fn cycles_run_from_minus_to_plus_one_half() {
+        let at = |cycle: Cycle, text: &str| cycle.at(time::parse(text).unwrap().0);
+        assert_eq!(at(Cycle::Hour, "2024-01-01 00:30"), -0.5);
+        assert_eq!(at(Cycle::Hour, "2024-01-01 23:30"), 0.5);
+        assert_eq!(at(Cycle::Weekday, "2024-01-07"), 0.5);
+        assert_eq!(at(Cycle::Month, "2024-12-01"), 0.5);
+        assert_eq!(at(Cycle::MonthDay, "2024-12-31"), 0.5);
+        assert_eq!(at(Cycle::YearDay, "2024-12-31"), 0.5);
+        assert_eq!(at(Cycle::Minute, "2024-12-31 00:59"), 0.5);
+    }
+
+    #[test]
+    fn columns_reach_over_the_horizon_and_share_their_phase() {
+        let calendar: Calendar =
+            toml::from_str("cycles = [\"month\"]\nfourier = [{ period = 12, order = 2 }]").unwrap();
+        let (mut early, mut late) = (months(1), months(3));
+        calendar.add(&mut early, 2).unwrap();
+        calendar.add(&mut late, 2).unwrap();
+        assert_eq!((early.columns.future.len(), early.series[0].future.len()), (5, 6 * 5));
+        // March is the third row of one table and the first of the other.
+        assert_eq!(early.series[0].future[2 * 5..3 * 5], late.series[0].future[..5]);
+        assert_eq!(early.columns.future[1], "sin 1/12");
+    }
+
+    #[test]
+    fn a_fourier_term_repeats_after_its_period() {
+        let mut table = months(1);
+        let calendar = Calendar { cycles: Vec::new(), fourier: vec![Fourier { period: 3.0, order: 1 }] };
+        calendar.add(&mut table, 4).unwrap();
+        let future = &table.series[0].future;
+        for place in 0..10 {
+            assert!((future[place] - future[place + 6]).abs() < 1e-5);
+        }
+        assert!((future[0] - future[2]).abs() > 0.1);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let mut numbers = read_csv(&b"ds,y\n1,1\n2,2\n3,3\n"[..], "a", &Schema::default()).unwrap();
+        let calendar: Calendar = toml::from_str("cycles = [\"hour\"]").unwrap();
+        assert_eq!(calendar.add(&mut numbers, 1), Err(CalendarError::NoCalendar(Cycle::Hour)));
+        let calendar: Calendar = toml::from_str("fourier = [{ period = 4, order = 3 }]").unwrap();
+        assert!(matches!(calendar.add(&mut numbers, 1), Err(CalendarError::Fourier { .. })));
+    }
+}

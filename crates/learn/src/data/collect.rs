@@ -1,0 +1,185 @@
+//! Collects observations as a reader finds them, row by row, and puts them on a grid.
+//!
+//! A row costs 16 bytes and 4 for each further column, whatever the length of its id: ten million rows take a few
+//! hundred megabytes. Series that are in order keep the memory their values were read into.
+
+use rustc_hash::FxHashMap;
+
+use super::error::Problem;
+use super::frequency::Frequency;
+use super::gaps::regularise;
+use super::table::{Columns, Report, Schema, Series, Table};
+use super::time::{self, Kind};
+
+/// A problem and the line it is at.
+pub type Located = (Option<u64>, Problem);
+
+/// Rows of one series as they were read.
+#[derive(Debug, Default)]
+pub struct Rows {
+    pub id: String,
+    pub ticks: Vec<i64>,
+    pub lines: Vec<u32>,
+    pub values: Vec<f32>,
+    /// `[rows, past columns]`.
+    pub past: Vec<f32>,
+    /// `[rows, future columns]`.
+    pub future: Vec<f32>,
+    pub fixed: Vec<f32>,
+}
+
+/// One observation.
+#[derive(Clone, Copy, Debug)]
+pub struct Observation<'a> {
+    pub line: u64,
+    pub tick: i64,
+    pub value: f32,
+    pub past: &'a [f32],
+    pub future: &'a [f32],
+    pub fixed: &'a [f32],
+}
+
+/// Collects observations.
+#[derive(Debug)]
+pub struct Collector {
+    columns: Columns,
+    kind: Option<Kind>,
+    ids: FxHashMap<Box<[u8]>, usize>,
+    /// The series of the row before: rows of a series mostly come together.
+    last: usize,
+    series: Vec<Rows>,
+    report: Report,
+}
+
+impl Collector {
+    pub fn new(schema: &Schema) -> Collector {
+        let columns =
+            Columns { past: schema.past.clone(), future: schema.future.clone(), fixed: schema.fixed.clone() };
+        Collector {
+            columns,
+            kind: None,
+            ids: FxHashMap::default(),
+            last: usize::MAX,
+            series: Vec::new(),
+            report: Report::default(),
+        }
+    }
+
+    /// The number of a series, new if it was not seen before.
+    pub fn series(&mut self, id: &[u8]) -> usize {
+        if self.series.get(self.last).is_some_and(|rows| rows.id.as_bytes() == id) {
+            return self.last;
+        }
+        self.last = if let Some(found) = self.ids.get(id) {
+            *found
+        } else {
+            self.ids.insert(id.into(), self.series.len());
+            self.series.push(Rows { id: String::from_utf8_lossy(id).into_owned(), ..Rows::default() });
+            self.series.len() - 1
+        };
+        self.last
+    }
+
+    /// Reads a time, which has to be of the same kind as those before.
+    pub fn time(&mut self, text: &str) -> Result<i64, Problem> {
+        let (tick, kind) = time::parse(text).ok_or_else(|| Problem::Time { text: text.to_string() })?;
+        self.kind_of(kind).ok_or_else(|| Problem::MixedTimes { text: text.to_string() })?;
+        Ok(tick)
+    }
+
+    /// Notes the kind of a time. `None` if numbers and dates are mixed.
+    pub fn kind_of(&mut self, kind: Kind) -> Option<()> {
+        let before = *self.kind.get_or_insert(kind);
+        self.kind = Some(before.max(kind));
+        ((before == Kind::Integer) == (kind == Kind::Integer)).then_some(())
+    }
+
+    /// Adds an observation to a series.
+    pub fn push(&mut self, series: usize, row: Observation<'_>) -> Result<(), Problem> {
+        let rows = &mut self.series[series];
+        if rows.ticks.is_empty() {
+            rows.fixed = row.fixed.to_vec();
+        } else if let Some(column) = rows.fixed.iter().zip(row.fixed).position(|(a, b)| a != b) {
+            return Err(Problem::NotStatic {
+                id: rows.id.clone(),
+                column: self.columns.fixed[column].clone(),
+            });
+        }
+        rows.ticks.push(row.tick);
+        rows.lines.push(u32::try_from(row.line).unwrap_or(u32::MAX));
+        rows.values.push(row.value);
+        rows.past.extend_from_slice(row.past);
+        rows.future.extend_from_slice(row.future);
+        self.report.rows += 1;
+        Ok(())
+    }
+
+    /// Sorts, checks, finds the frequency and puts every series on the grid.
+    pub fn finish(mut self, schema: &Schema) -> Result<Table, Located> {
+        let kind = self.kind.filter(|_| !self.series.is_empty()).ok_or((None, Problem::Empty))?;
+        for rows in &mut self.series {
+            self.report.unsorted_series += u64::from(rows.sort());
+            rows.check_duplicates(kind)?;
+        }
+        let frequency = self.frequency(schema, kind).map_err(|problem| (None, problem))?;
+        let mut series: Vec<Series> = Vec::with_capacity(self.series.len());
+        for rows in self.series {
+            series.push(regularise(rows, &frequency, schema, &mut self.report)?);
+        }
+        Ok(Table { frequency, columns: self.columns, series, report: self.report })
+    }
+
+    fn frequency(&self, schema: &Schema, kind: Kind) -> Result<Frequency, Problem> {
+        if let Some(text) = &schema.frequency {
+            return Frequency::parse(text, kind).ok_or_else(|| Problem::Frequency { text: text.clone() });
+        }
+        let mut found: Option<(&Rows, Frequency)> = None;
+        for rows in &self.series {
+            let Some(frequency) = Frequency::detect(&rows.ticks, kind) else { continue };
+            match found {
+                Some((first, first_frequency)) if first_frequency != frequency => {
+                    return Err(Problem::MixedFrequencies {
+                        first: first.id.clone(),
+                        first_frequency,
+                        second: rows.id.clone(),
+                        second_frequency: frequency,
+                    });
+                }
+                _ => found = Some((rows, frequency)),
+            }
+        }
+        found.map(|(_, frequency)| frequency).ok_or(Problem::NoFrequency)
+    }
+}
+
+impl Rows {
+    /// Puts the rows in the order of time, equal times in the order of lines. True if they were not.
+    fn sort(&mut self) -> bool {
+        if self.ticks.is_sorted() {
+            return false;
+        }
+        let mut order: Vec<u32> = (0..self.ticks.len() as u32).collect();
+        order.sort_by_key(|&row| self.ticks[row as usize]);
+        let rows = self.ticks.len();
+        let take = |values: &[f32]| -> Vec<f32> {
+            let width = values.len() / rows;
+            order.iter().flat_map(|&row| &values[row as usize * width..][..width]).copied().collect()
+        };
+        self.values = take(&self.values);
+        self.past = take(&self.past);
+        self.future = take(&self.future);
+        self.lines = order.iter().map(|&row| self.lines[row as usize]).collect();
+        self.ticks.sort_unstable();
+        true
+    }
+
+    fn check_duplicates(&self, kind: Kind) -> Result<(), Located> {
+        let Some(row) = self.ticks.windows(2).position(|pair| pair[0] == pair[1]) else { return Ok(()) };
+        let problem = Problem::Duplicate {
+            id: self.id.clone(),
+            time: time::format(self.ticks[row], kind),
+            other: self.lines[row].into(),
+        };
+        Err((Some(self.lines[row + 1].into()), problem))
+    }
+}

@@ -1,0 +1,282 @@
+//! CSV files, row by row: long, wide, or one series a row. Comma, semicolon or tab; plain or gzip; any encoding in
+//! which digits are ASCII.
+
+use std::io::BufRead;
+
+use ::csv::{ByteRecord, ReaderBuilder};
+use flate2::bufread::MultiGzDecoder;
+
+use super::collect::{Collector, Located, Observation};
+use super::error::{DataError, Problem};
+use super::table::{Layout, Schema, Table, Target};
+use super::time::Kind;
+
+/// Reads a table as CSV. `origin` is what errors call it.
+pub fn read_csv(mut input: impl BufRead, origin: &str, schema: &Schema) -> Result<Table, DataError> {
+    let start = input.fill_buf().map_err(|error| Problem::Unreadable(error.to_string()).at(origin, None))?;
+    let result = if start.starts_with(&[0x1f, 0x8b]) {
+        read_plain(std::io::BufReader::with_capacity(1 << 16, MultiGzDecoder::new(input)), schema)
+    } else {
+        read_plain(input, schema)
+    };
+    result.map_err(|(line, problem)| problem.at(origin, line))
+}
+
+fn read_plain(mut input: impl BufRead, schema: &Schema) -> Result<Table, Located> {
+    let unreadable = |error: std::io::Error| (None, Problem::Unreadable(error.to_string()));
+    let delimiter = delimiter(input.fill_buf().map_err(unreadable)?);
+    let mut reader = ReaderBuilder::new().flexible(true).delimiter(delimiter).from_reader(input);
+    let header = reader.byte_headers().map_err(|error| from_csv(&error))?.clone();
+    let header: Vec<String> = header.iter().map(|name| String::from_utf8_lossy(name).trim().into()).collect();
+    read_records(&header, schema, |record| {
+        let more = reader.read_byte_record(record).map_err(|error| from_csv(&error))?;
+        Ok(more.then(|| record.position().map_or(0, ::csv::Position::line)))
+    })
+}
+
+/// Reads a table from records, whatever file they come from. `next` fills in a record and says its line.
+pub(super) fn read_records(
+    header: &[String],
+    schema: &Schema,
+    next: impl FnMut(&mut ByteRecord) -> Result<Option<u64>, Located>,
+) -> Result<Table, Located> {
+    let mut collector = Collector::new(schema);
+    let at_header = |problem| (Some(1), problem);
+    match schema.layout {
+        Layout::Long => {
+            let mut rows = Long::new(schema, header).map_err(at_header)?;
+            each(next, header.len(), |line, record| rows.read(line, record, &mut collector))?;
+        }
+        Layout::Wide => {
+            let mut rows = Wide::new(schema, header, &mut collector).map_err(at_header)?;
+            each(next, header.len(), |line, record| rows.read(line, record, &mut collector))?;
+        }
+        Layout::Rows => {
+            if let Some(name) = [&schema.past, &schema.future, &schema.fixed].into_iter().flatten().next() {
+                return Err(at_header(missing_column(name, header)));
+            }
+            each(next, header.len(), |line, record| read_series(line, record, &mut collector))?;
+        }
+    }
+    collector.finish(schema)
+}
+
+/// The delimiter that the first line has most of: a comma unless another is ahead.
+fn delimiter(start: &[u8]) -> u8 {
+    let line = start.split(|b| *b == b'\n').next().unwrap_or_default();
+    let count = |delimiter: u8| line.split(|b| *b == delimiter).count();
+    [b';', b'\t'].into_iter().fold(b',', |best, other| if count(other) > count(best) { other } else { best })
+}
+
+fn from_csv(error: &::csv::Error) -> Located {
+    let line = error.position().map(::csv::Position::line);
+    (line, Problem::Unreadable(error.to_string()))
+}
+
+/// Every record with its line.
+fn each(
+    mut next: impl FnMut(&mut ByteRecord) -> Result<Option<u64>, Located>,
+    fields: usize,
+    mut read: impl FnMut(u64, &ByteRecord) -> Result<(), Problem>,
+) -> Result<(), Located> {
+    let mut record = ByteRecord::new();
+    while let Some(line) = next(&mut record)? {
+        if record.len() != fields {
+            return Err((Some(line), Problem::Fields { found: record.len(), expected: fields }));
+        }
+        read(line, &record).map_err(|problem| (Some(line), problem))?;
+    }
+    Ok(())
+}
+
+fn missing_column(name: &str, header: &[String]) -> Problem {
+    Problem::MissingColumn { name: name.to_string(), known: header.join(", ") }
+}
+
+/// Position of a column.
+fn find(name: &str, header: &[String]) -> Result<usize, Problem> {
+    let mut found = header.iter().enumerate().filter(|(_, column)| *column == name).map(|(i, _)| i);
+    let first = found.next().ok_or_else(|| missing_column(name, header))?;
+    if found.next().is_some() {
+        return Err(Problem::ColumnTwice { name: name.to_string() });
+    }
+    Ok(first)
+}
+
+fn find_all(names: &[String], header: &[String]) -> Result<Vec<usize>, Problem> {
+    names.iter().map(|name| find(name, header)).collect()
+}
+
+/// A number; NaN if it is missing.
+fn number(field: &[u8], column: impl Fn() -> String) -> Result<f32, Problem> {
+    let text = field.trim_ascii();
+    let text = || String::from_utf8_lossy(text).into_owned();
+    let parsed = std::str::from_utf8(field.trim_ascii()).ok().and_then(|text| match text {
+        "" | "NA" | "N/A" | "na" | "null" | "NULL" | "None" | "-" | "." => Some(f32::NAN),
+        text => text.parse().ok(),
+    });
+    match parsed {
+        None => Err(Problem::Number { column: column(), text: text() }),
+        Some(value) if f32::is_infinite(value) => Err(Problem::Infinite { column: column(), text: text() }),
+        Some(value) => Ok(value),
+    }
+}
+
+fn numbers(
+    record: &ByteRecord,
+    columns: &[usize],
+    header: &[String],
+    into: &mut Vec<f32>,
+) -> Result<(), Problem> {
+    into.clear();
+    for &column in columns {
+        into.push(number(&record[column], || header[column].clone())?);
+    }
+    Ok(())
+}
+
+fn time(field: &[u8], collector: &mut Collector) -> Result<i64, Problem> {
+    match std::str::from_utf8(field) {
+        Ok(text) => collector.time(text),
+        Err(_) => Err(Problem::Time { text: String::from_utf8_lossy(field).into_owned() }),
+    }
+}
+
+/// One observation a row.
+struct Long<'a> {
+    header: &'a [String],
+    id: Option<usize>,
+    time: usize,
+    target: usize,
+    target_name: &'a str,
+    exogenous: Exogenous<'a>,
+}
+
+impl<'a> Long<'a> {
+    fn new(schema: &'a Schema, header: &'a [String]) -> Result<Long<'a>, Problem> {
+        let target_name = match &schema.target {
+            Target::One(name) => name.as_str(),
+            Target::Several(names) if names.len() == 1 => names[0].as_str(),
+            Target::Several(_) => {
+                return Err(Problem::Unreadable(
+                    "a long file has one column of values; layout = \"wide\" has several".into(),
+                ));
+            }
+        };
+        let id = match &schema.id {
+            Some(name) => Some(find(name, header)?),
+            None => find("unique_id", header).ok(),
+        };
+        let time = find(&schema.time, header)?;
+        let target = find(target_name, header)?;
+        if time == target || id == Some(time) || id == Some(target) {
+            return Err(Problem::ColumnTwice { name: target_name.to_string() });
+        }
+        Ok(Long { header, id, time, target, target_name, exogenous: Exogenous::new(schema, header)? })
+    }
+
+    fn read(&mut self, line: u64, record: &ByteRecord, collector: &mut Collector) -> Result<(), Problem> {
+        let tick = time(&record[self.time], collector)?;
+        let value = number(&record[self.target], || self.header[self.target].clone())?;
+        self.exogenous.read(record)?;
+        let id = self.id.map_or(self.target_name.as_bytes(), |id| &record[id]);
+        let series = collector.series(id.trim_ascii());
+        collector.push(series, self.exogenous.observation(line, tick, value))
+    }
+}
+
+/// The columns beside the values.
+struct Exogenous<'a> {
+    header: &'a [String],
+    columns: [Vec<usize>; 3],
+    read: [Vec<f32>; 3],
+}
+
+impl<'a> Exogenous<'a> {
+    fn new(schema: &Schema, header: &'a [String]) -> Result<Exogenous<'a>, Problem> {
+        let columns = [
+            find_all(&schema.past, header)?,
+            find_all(&schema.future, header)?,
+            find_all(&schema.fixed, header)?,
+        ];
+        Ok(Exogenous { header, columns, read: Default::default() })
+    }
+
+    fn read(&mut self, record: &ByteRecord) -> Result<(), Problem> {
+        for (columns, into) in self.columns.iter().zip(&mut self.read) {
+            numbers(record, columns, self.header, into)?;
+        }
+        if let Some(c) = self.read[2].iter().position(|value| value.is_nan()) {
+            let column = self.header[self.columns[2][c]].clone();
+            return Err(Problem::Number { column, text: String::new() });
+        }
+        Ok(())
+    }
+
+    fn observation(&self, line: u64, tick: i64, value: f32) -> Observation<'_> {
+        let [past, future, fixed] = &self.read;
+        Observation { line, tick, value, past, future, fixed }
+    }
+}
+
+/// One time a row, one series a column.
+struct Wide<'a> {
+    header: &'a [String],
+    time: usize,
+    /// Column and series.
+    series: Vec<(usize, usize)>,
+    exogenous: Exogenous<'a>,
+}
+
+impl<'a> Wide<'a> {
+    fn new(schema: &Schema, header: &'a [String], collector: &mut Collector) -> Result<Wide<'a>, Problem> {
+        let time = find(&schema.time, header)?;
+        let exogenous = Exogenous::new(schema, header)?;
+        let used =
+            |column: &usize| *column == time || exogenous.columns.iter().flatten().any(|c| c == column);
+        let columns = match &schema.target {
+            Target::Several(names) => find_all(names, header)?,
+            // "y" is what a schema that says nothing has.
+            Target::One(name) if name != "y" => vec![find(name, header)?],
+            Target::One(_) => (0..header.len()).filter(|column| !used(column)).collect(),
+        };
+        if let Some(column) = columns.iter().find(|column| used(column)) {
+            return Err(Problem::ColumnTwice { name: header[*column].clone() });
+        }
+        let mut series = Vec::with_capacity(columns.len());
+        for column in columns {
+            find(&header[column], header)?;
+            series.push((column, collector.series(header[column].as_bytes())));
+        }
+        Ok(Wide { header, time, series, exogenous })
+    }
+
+    fn read(&mut self, line: u64, record: &ByteRecord, collector: &mut Collector) -> Result<(), Problem> {
+        let tick = time(&record[self.time], collector)?;
+        self.exogenous.read(record)?;
+        for &(column, series) in &self.series {
+            let value = number(&record[column], || self.header[column].clone())?;
+            collector.push(series, self.exogenous.observation(line, tick, value))?;
+        }
+        Ok(())
+    }
+}
+
+/// One series a row: its id, then its values; empty fields at the end are not there.
+fn read_series(line: u64, record: &ByteRecord, collector: &mut Collector) -> Result<(), Problem> {
+    let id = record.get(0).unwrap_or_default().trim_ascii();
+    let series = collector.series(id);
+    collector.kind_of(Kind::Integer);
+    let values = || record.iter().skip(1).map(<[u8]>::trim_ascii);
+    let length =
+        values().collect::<Vec<_>>().iter().rposition(|field| !field.is_empty()).map_or(0, |last| last + 1);
+    for (position, field) in values().take(length).enumerate() {
+        let value = number(field, || format!("value {}", position + 1))?;
+        let row = Observation { line, tick: position as i64 + 1, value, past: &[], future: &[], fixed: &[] };
+        collector.push(series, row)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! What the CSV reader reads, and what it says of what it refuses.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use super::*;
+use crate::data::table::Missing;
+use crate::data::time;
+use proptest::prelude::*;
+
+fn schema(text: &str) -> Schema {
+    toml::from_str(text).unwrap()
+}
+
+fn read(text: &str, options: &str) -> Table {
+    read_csv(text.as_bytes(), "a.csv", &schema(options)).unwrap()
+}
+
+fn error(text: &[u8], options: &str) -> String {
+    read_csv(text, "a.csv", &schema(options)).unwrap_err().to_string()
+}
+
+#[test]
+fn many_series_of_different_lengths_are_read_in_any_order() {
+    let text = "unique_id,ds,y\nb,2,20\na,1,1\nb,1,10\nb,3,30\na,2,2\na,3,3\na,4,4\n";
+    let table = read(text, "");
+    assert_eq!(table.series[0].values, [10., 20., 30.]);
+    assert_eq!(table.find("a").unwrap().values, [1., 2., 3., 4.]);
+    assert_eq!((table.report.rows, table.report.unsorted_series), (7, 1));
+    assert_eq!(table.time(&table.series[1], 3), "4");
+}
+
+#[test]
+fn columns_of_all_kinds_come_along() {
+    let text = "shop;day;sold;weather;price;size\nx;2024-01-01;1;5;9;2\nx;2024-01-02;2;6;8;2\n\
+                x;2024-01-03;3;7;7;2\nx;2024-01-04;;;6;2\n";
+    let options = "id = \"shop\"\ntime = \"day\"\ntarget = \"sold\"\npast = [\"weather\"]\n\
+                   future = [\"price\"]\nstatic = [\"size\"]";
+    let table = read(text, options);
+    let x = &table.series[0];
+    assert_eq!((x.values.as_slice(), x.past.as_slice()), (&[1., 2., 3.][..], &[5., 6., 7.][..]));
+    // The row without a value is known in advance.
+    assert_eq!((x.future.as_slice(), x.fixed.as_slice()), (&[9., 8., 7., 6.][..], &[2.][..]));
+}
+
+#[test]
+fn wide_files_and_files_of_rows_are_read() {
+    let wide = "date,A,B\n2024-01-01 00:00:00,1,4\n2024-01-01 01:00:00,2,5\n2024-01-01 02:00:00,3,6\n";
+    let table = read(wide, "layout = \"wide\"\ntime = \"date\"");
+    assert_eq!(table.find("A").unwrap().values, [1., 2., 3.]);
+    assert_eq!(table.find("B").unwrap().values, [4., 5., 6.]);
+    assert_eq!((table.frequency.to_string().as_str(), table.frequency.season()), ("h", 24));
+    let one = read(wide, "layout = \"wide\"\ntime = \"date\"\ntarget = [\"B\"]");
+    assert_eq!((one.series.len(), one.series[0].id.as_str()), (1, "B"));
+    let rows = "\"V1\",\"V2\",\"V3\",\"V4\"\n\"H1\",\"1\",\"2\",\"3\"\n\"H2\",\"4\",\"5\",\"\"\n";
+    let table = read(rows, "layout = \"rows\"");
+    assert_eq!(table.find("H1").unwrap().values, [1., 2., 3.]);
+    assert_eq!(table.find("H2").unwrap().values, [4., 5.]);
+}
+
+#[test]
+fn one_series_needs_no_id_and_gzip_no_option() {
+    let text =
+        "\u{feff}\"Month\",\"Passengers\"\r\n\"1949-01\",112\r\n\"1949-02\",118\r\n\"1949-03\",132\r\n";
+    let options = "time = \"Month\"\ntarget = \"Passengers\"";
+    let table = read(text, options);
+    assert_eq!(
+        (table.series[0].id.as_str(), table.time(&table.series[0], 3).as_str()),
+        ("Passengers", "1949-04")
+    );
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(text.as_bytes()).unwrap();
+    let packed = gzip.finish().unwrap();
+    assert_eq!(read_csv(packed.as_slice(), "a.csv.gz", &schema(options)).unwrap(), table);
+    let cut = error(&packed[..packed.len() / 2], options);
+    assert!(cut.starts_with("a.csv:"), "{cut}");
+}
+
+#[test]
+fn mistakes_are_named_with_their_line() {
+    let head = "unique_id,ds,y\n";
+    for (text, options, part) in [
+        ("", "", "a.csv:1: there is no column \"ds\""),
+        (head, "", "a.csv: there are no rows of data"),
+        ("unique_id,date,y\na,1,1\n", "", "a.csv:1: there is no column \"ds\"; there are unique_id, date, y"),
+        ("unique_id,ds,y,y\na,1,1,1\n", "", "a.csv:1: the column \"y\" is there or used twice"),
+        (&format!("{head}a,2024-01-01,1\na,2024-02-30,1\n"), "", "a.csv:3: \"2024-02-30\" is no time"),
+        (&format!("{head}a,2024-01-01,1\na,7,1\n"), "", "a.csv:3: \"7\" is a time of another kind"),
+        (&format!("{head}a,1,1\na,2,x\n"), "", "a.csv:3: y: \"x\" is no number"),
+        (&format!("{head}a,1,1\na,2,inf\n"), "", "a.csv:3: y: inf is infinite"),
+        (&format!("{head}a,1,1\na,2,1e39\n"), "", "a.csv:3: y: 1e39 is infinite, or too large"),
+        (&format!("{head}a,1,1\na,2\n"), "", "a.csv:3: 2 fields, but the header has 3"),
+        (
+            &format!("{head}a,1,1\na,2,1\nb,1,1\na,1,3\n"),
+            "",
+            "a.csv:5: series \"a\" has two rows at 1; the other is line 2",
+        ),
+        (&format!("{head}a,1,1\na,2,NaN\na,3,1\n"), "", "a.csv:3: series \"a\": y is missing at 2"),
+        (
+            &format!("{head}a,1,1\na,2,1\na,3,1\na,6,1\n"),
+            "",
+            "a.csv:5: series \"a\": 2 of its times before 6 are missing (frequency 1)",
+        ),
+        (
+            &format!("{head}a,0,1\na,10,1\na,20,1\na,25,1\na,30,1\na,40,1\n"),
+            "",
+            "a.csv:5: series \"a\": 25 is off the grid (frequency 10)",
+        ),
+        (
+            &format!("{head}a,1,1\na,2,1\na,3,1\nb,1,1\nb,3,1\nb,5,1\n"),
+            "",
+            "mixed frequencies: series \"a\" has 1, series \"b\" has 2",
+        ),
+        (&format!("{head}a,1,1\na,2,1\n"), "", "the frequency cannot be found"),
+        (&format!("{head}a,1,1\na,2,1\n"), "frequency = \"h\"", "\"h\" is no frequency of such times"),
+        (
+            &format!("{head}a,1,\na,2,\na,3,\n"),
+            "missing = \"drop\"",
+            "a.csv:2: series \"a\": y has no value at all",
+        ),
+        (
+            &format!("{head}a,1,1\na,2,1\na,3,1\na,9000000000,1\n"),
+            "missing = \"drop\"",
+            "9000000000 points of the grid",
+        ),
+        ("ds,y,s\n1,1,1\n2,1,2\n", "static = [\"s\"]", "a.csv:3: series \"y\": the static column s changes"),
+        ("V1,V2\nH1,1\n", "layout = \"rows\"\npast = [\"x\"]", "there is no column \"x\""),
+    ] {
+        let message = error(text.as_bytes(), options);
+        assert!(message.contains(part), "{text:?}: {message}");
+    }
+}
+
+#[test]
+fn gaps_are_treated_as_asked() {
+    let text = "ds,y\n1,10\n2,NaN\n3,30\n6,60\n7,70\n";
+    let of = |policy: &str| read(text, &format!("missing = \"{policy}\""));
+    assert_eq!(of("forward-fill").series[0].values, [10., 10., 30., 30., 30., 60., 70.]);
+    assert_eq!(of("interpolate").series[0].values, [10., 20., 30., 40., 50., 60., 70.]);
+    let dropped = of("drop");
+    let known: Vec<bool> = dropped.series[0].values.iter().map(|value| !value.is_nan()).collect();
+    assert_eq!(known, [true, false, true, false, false, true, true]);
+    assert_eq!((dropped.report.missing_values, dropped.report.missing_times), (1, 2));
+}
+
+#[test]
+fn times_off_the_grid_are_treated_as_asked() {
+    let text = "ds,y\n0,0\n10,10\n20,20\n25,25\n40,40\n50,50\n";
+    let of = |policy: &str| read(text, &format!("missing = \"{policy}\"")).series[0].values.clone();
+    assert_eq!(of("forward-fill"), [0., 10., 20., 25., 40., 50.]);
+    assert_eq!(of("interpolate"), [0., 10., 20., 30., 40., 50.]);
+    assert!(of("drop")[3].is_nan());
+}
+
+#[test]
+fn gaps_at_the_ends_are_cut_and_columns_follow() {
+    let text = "ds,y,p,f\n1,,1,1\n2,2,,2\n3,,3,\n4,4,4,4\n5,,,5\n6,,,6\n";
+    let table = read(text, "missing = \"interpolate\"\npast = [\"p\"]\nfuture = [\"f\"]");
+    let series = &table.series[0];
+    assert_eq!((series.start, series.values.as_slice()), (2, &[2., 3., 4.][..]));
+    assert_eq!(
+        (series.past.as_slice(), series.future.as_slice()),
+        (&[2., 3., 4.][..], &[2., 3., 4., 5., 6.][..])
+    );
+}
+
+#[test]
+fn latin_1_is_no_hindrance() {
+    let table = read_csv(&b"ds,T (\xb0C)\n1,1\n2,2\n3,3\n"[..], "a", &schema("layout = \"wide\"")).unwrap();
+    assert_eq!(table.series[0].values, [1., 2., 3.]);
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(
+        lengths in prop::collection::vec(3usize..30, 1..6),
+        hours in 0i64..1_000_000,
+        order in any::<u64>(),
+    ) {
+        let mut lines = Vec::new();
+        for (s, length) in lengths.iter().enumerate() {
+            for i in 0..*length {
+                let tick = (hours + i as i64) * 3600 * time::SECOND;
+                lines.push(format!("s{s},{},{}", time::format(tick, Kind::DateTime), s * 1000 + i));
+            }
+        }
+        crate::random::Random::new(order, crate::random::Purpose::Check, 0).shuffle(&mut lines);
+        let mut text = "unique_id,ds,y\n".to_string();
+        for line in &lines {
+                writeln!(text, "{line}").unwrap();
+            }
+        let table = read(&text, "frequency = \"h\"");
+        for (s, length) in lengths.iter().enumerate() {
+            let series = table.find(&format!("s{s}")).unwrap();
+            let expected: Vec<f32> = (0..*length).map(|i| (s * 1000 + i) as f32).collect();
+            prop_assert_eq!(&series.values, &expected);
+            prop_assert_eq!(series.start, hours * 3600 * time::SECOND);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), layout in 0usize..3) {
+        let layout = ["long", "wide", "rows"][layout];
+        let mut text = b"ds,y\n".to_vec();
+        text.extend(&bytes);
+        let _ = read_csv(text.as_slice(), "a", &schema(&format!("layout = \"{layout}\"\nmissing = \"drop\"")));
+        let _ = read_csv(bytes.as_slice(), "a", &Schema { missing: Missing::Interpolate, ..Schema::default() });
+    }
+
+    #[test]
+    fn filling_matches_a_slow_twin(
+        present in prop::collection::vec(prop::option::of(-100i32..100), 3..40),
+        forward in any::<bool>(),
+    ) {
+        let mut text = "ds,y\n".to_string();
+        for (i, value) in present.iter().enumerate() {
+            if let Some(value) = value {
+                writeln!(text, "{i},{value}").unwrap();
+            }
+        }
+        let policy = if forward { "forward-fill" } else { "interpolate" };
+        let options = schema(&format!("missing = \"{policy}\"\nfrequency = \"1\""));
+        let known: Vec<usize> = (0..present.len()).filter(|i| present[*i].is_some()).collect();
+        prop_assume!(!known.is_empty());
+        let table = read_csv(text.as_bytes(), "a", &options).unwrap();
+        let value = |i: usize| f64::from(present[i].unwrap());
+        let (first, last) = (known[0], known[known.len() - 1]);
+        let twin: Vec<f32> = (first..=last).map(|i| {
+            let before = known.iter().copied().filter(|k| *k <= i).max().unwrap();
+            let after = known.iter().copied().filter(|k| *k >= i).min().unwrap();
+            if forward || before == after { return value(before) as f32 }
+            let share = (i - before) as f64 / (after - before) as f64;
+            (value(before) + share * (value(after) - value(before))) as f32
+        }).collect();
+        prop_assert_eq!(&table.series[0].values, &twin);
+    }
+}

@@ -1,0 +1,269 @@
+//! Gaps of a series: values that are missing, times that have no row, times between two points of the grid.
+
+use super::collect::{Located, Rows};
+use super::error::Problem;
+use super::frequency::Frequency;
+use super::table::{Missing, Report, Schema, Series, Target};
+use super::time;
+
+/// Points of the grid for one row, at most, and as many on top: a year of hours is never made of three dates.
+const SPARSE: i64 = 16;
+const FEW: i64 = 1000;
+
+/// Puts the rows of a series, which are in the order of time, on the grid.
+pub fn regularise(
+    rows: Rows,
+    frequency: &Frequency,
+    schema: &Schema,
+    report: &mut Report,
+) -> Result<Series, Located> {
+    let gaps = Gaps::find(&rows, frequency, schema)?;
+    report.missing_values += gaps.missing_values;
+    report.missing_times += gaps.missing_times;
+    report.irregular_times += gaps.irregular;
+    if schema.missing == Missing::Error {
+        gaps.refuse(&rows, frequency)?;
+    }
+    if gaps.none() {
+        let start = rows.ticks[0];
+        let mut series = Series {
+            id: rows.id,
+            start,
+            values: rows.values,
+            past: rows.past,
+            future: rows.future,
+            fixed: rows.fixed,
+        };
+        series.values.truncate(gaps.observed);
+        series.past.truncate(gaps.observed * schema.past.len());
+        return Ok(series);
+    }
+    fill(rows, frequency, schema, &gaps)
+}
+
+/// What is not as it should be in the rows of a series.
+struct Gaps<'a> {
+    schema: &'a Schema,
+    /// A row on the grid: all others are counted from it.
+    origin: i64,
+    /// Rows up to the last value. Those after it are known in advance, or have nothing.
+    observed: usize,
+    missing_values: u64,
+    missing_times: u64,
+    irregular: u64,
+    /// The first row of each kind.
+    first_value: Option<(usize, String)>,
+    first_gap: Option<(usize, i64)>,
+    first_irregular: Option<usize>,
+}
+
+impl<'a> Gaps<'a> {
+    fn find(rows: &Rows, frequency: &Frequency, schema: &'a Schema) -> Result<Gaps<'a>, Located> {
+        let last = rows.values.iter().rposition(|value| !value.is_nan());
+        let Some(last) = last else {
+            let problem = Problem::NoValues { id: rows.id.clone(), column: target(schema).to_string() };
+            return Err((rows.lines.first().map(|line| (*line).into()), problem));
+        };
+        // Without columns that are known in advance, a row without a value says nothing about the future.
+        let observed = if schema.future.is_empty() { rows.values.len() } else { last + 1 };
+        let mut gaps = Gaps {
+            schema,
+            origin: origin(&rows.ticks, frequency),
+            observed,
+            missing_values: 0,
+            missing_times: 0,
+            irregular: 0,
+            first_value: None,
+            first_gap: None,
+            first_irregular: None,
+        };
+        gaps.find_missing_values(rows);
+        gaps.find_missing_times(rows, frequency)?;
+        Ok(gaps)
+    }
+
+    fn find_missing_values(&mut self, rows: &Rows) {
+        let schema = self.schema;
+        let name = target(schema).to_string();
+        self.note_missing(&rows.values[..self.observed], std::slice::from_ref(&name));
+        self.note_missing(&rows.past[..self.observed * schema.past.len()], &schema.past);
+        self.note_missing(&rows.future, &schema.future);
+    }
+
+    fn note_missing(&mut self, values: &[f32], names: &[String]) {
+        let count = values.iter().filter(|value| value.is_nan()).count();
+        self.missing_values += count as u64;
+        if count > 0 && self.first_value.is_none() {
+            let first = values.iter().position(|value| value.is_nan()).unwrap_or(0);
+            self.first_value = Some((first / names.len(), names[first % names.len()].clone()));
+        }
+    }
+
+    fn find_missing_times(&mut self, rows: &Rows, frequency: &Frequency) -> Result<(), Located> {
+        let mut before: Option<i64> = None;
+        let mut first = 0;
+        for (row, &tick) in rows.ticks.iter().enumerate() {
+            let Some(point) = frequency.steps(self.origin, tick) else {
+                self.irregular += 1;
+                self.first_irregular.get_or_insert(row);
+                continue;
+            };
+            if let Some(before) = before {
+                let missing = point - before - 1;
+                if missing > 0 {
+                    self.missing_times += missing as u64;
+                    self.first_gap.get_or_insert((row, missing));
+                }
+            } else {
+                first = point;
+            }
+            before = Some(point);
+        }
+        let points = before.map_or(0, |last| last.saturating_sub(first)).saturating_add(1);
+        let count = rows.ticks.len();
+        if points > SPARSE * count as i64 + FEW {
+            let problem =
+                Problem::TooSparse { id: rows.id.clone(), points, rows: count, frequency: *frequency };
+            return Err((rows.lines.first().map(|line| (*line).into()), problem));
+        }
+        Ok(())
+    }
+
+    fn none(&self) -> bool {
+        self.missing_values == 0 && self.missing_times == 0 && self.irregular == 0
+    }
+
+    /// The first gap, as an error.
+    fn refuse(&self, rows: &Rows, frequency: &Frequency) -> Result<(), Located> {
+        let id = || rows.id.clone();
+        let time = |row: usize| time::format(rows.ticks[row], frequency.kind);
+        let frequency = *frequency;
+        let (row, problem) = if let Some((row, column)) = &self.first_value {
+            (*row, Problem::MissingValue { id: id(), column: column.clone(), time: time(*row) })
+        } else if let Some(row) = self.first_irregular {
+            (row, Problem::Irregular { id: id(), time: time(row), frequency })
+        } else if let Some((row, count)) = self.first_gap {
+            (row, Problem::MissingTimes { id: id(), count, time: time(row), frequency })
+        } else {
+            return Ok(());
+        };
+        Err((Some(rows.lines[row].into()), problem))
+    }
+}
+
+/// The name of the column of the values.
+fn target(schema: &Schema) -> &str {
+    match &schema.target {
+        Target::One(name) => name,
+        Target::Several(_) => "the value",
+    }
+}
+
+/// A row that surely is on the grid: the first that is followed by the next point of it.
+fn origin(ticks: &[i64], frequency: &Frequency) -> i64 {
+    let followed = ticks.windows(2).find(|pair| frequency.steps(pair[0], pair[1]) == Some(1));
+    followed.map_or(ticks[0], |pair| pair[0])
+}
+
+/// Fills the gaps, or marks them with NaN.
+fn fill(rows: Rows, frequency: &Frequency, schema: &Schema, gaps: &Gaps<'_>) -> Result<Series, Located> {
+    let known: Vec<usize> = (0..rows.ticks.len())
+        .filter(|&row| {
+            schema.missing != Missing::Drop || frequency.steps(gaps.origin, rows.ticks[row]).is_some()
+        })
+        .collect();
+    let observed = known.partition_point(|&row| row < gaps.observed);
+    let grid = Grid { frequency: *frequency, origin: gaps.origin, missing: schema.missing };
+    let column = |values: &[f32], width: usize, c: usize, rows_used: &[usize], name: &str| {
+        let filled = grid.column(&rows.ticks, rows_used, |row| values[row * width + c]);
+        filled.ok_or_else(|| {
+            let problem = Problem::NoValues { id: rows.id.clone(), column: name.to_string() };
+            (rows.lines.first().map(|line| u64::from(*line)), problem)
+        })
+    };
+    let used = &known[..observed];
+    let (start, mut values) = column(&rows.values, 1, 0, used, target(schema))?;
+    if schema.missing == Missing::Drop || schema.future.is_empty() {
+        trim_end(&mut values);
+    }
+    let part = |all: &[f32], names: &[String], rows_used: &[usize], length: Option<usize>| {
+        let mut columns = Vec::with_capacity(names.len());
+        for (c, name) in names.iter().enumerate() {
+            columns.push(column(all, names.len(), c, rows_used, name)?);
+        }
+        let length = length.or_else(|| {
+            columns.iter().map(|(first, values)| (first + values.len() as i64 - start) as usize).min()
+        });
+        Ok(interleave(&columns, start, length.unwrap_or(0), schema.missing))
+    };
+    let past = part(&rows.past, &schema.past, used, Some(values.len()))?;
+    let future = part(&rows.future, &schema.future, &known, None)?;
+    let time = frequency.at(gaps.origin, start).unwrap_or(rows.ticks[0]);
+    let rest = future.len() / schema.future.len().max(1);
+    if !schema.future.is_empty() {
+        values.truncate(rest);
+    }
+    Ok(Series { id: rows.id, start: time, values, past, future, fixed: rows.fixed })
+}
+
+/// Columns side by side from one point of the grid on. Outside of what is known, a column keeps its first or last
+/// value; with `Drop`, nothing is made up.
+fn interleave(columns: &[(i64, Vec<f32>)], start: i64, length: usize, missing: Missing) -> Vec<f32> {
+    let at = |(first, values): &(i64, Vec<f32>), row: usize| {
+        let position = start + row as i64 - first;
+        let inside = position.clamp(0, values.len() as i64 - 1);
+        if inside != position && missing == Missing::Drop { f32::NAN } else { values[inside as usize] }
+    };
+    (0..length).flat_map(|row| columns.iter().map(move |column| at(column, row))).collect()
+}
+
+fn trim_end(values: &mut Vec<f32>) {
+    let length = values.iter().rposition(|value| !value.is_nan()).map_or(0, |last| last + 1);
+    values.truncate(length);
+}
+
+/// The points of the grid, and how they get a value.
+struct Grid {
+    frequency: Frequency,
+    origin: i64,
+    missing: Missing,
+}
+
+impl Grid {
+    /// Values of a column from the first point where one is known to that of the last row. `None` if there is no value.
+    fn column(&self, ticks: &[i64], rows: &[usize], value: impl Fn(usize) -> f32) -> Option<(i64, Vec<f32>)> {
+        let known: Vec<(i64, f32)> =
+            rows.iter().map(|&row| (ticks[row], value(row))).filter(|(_, value)| !value.is_nan()).collect();
+        let (first_tick, last_tick) = (known.first()?.0, ticks[*rows.last()?]);
+        let floor = self.frequency.floor(self.origin, first_tick)?;
+        let first = floor + i64::from(self.frequency.at(self.origin, floor)? < first_tick);
+        let last = self.frequency.floor(self.origin, last_tick)?.max(first);
+        let mut values = Vec::with_capacity((last - first + 1) as usize);
+        let mut after = 0;
+        for point in first..=last {
+            let tick = self.frequency.at(self.origin, point)?;
+            while after < known.len() && known[after].0 <= tick {
+                after += 1;
+            }
+            let before = known.get(after.wrapping_sub(1)).copied();
+            values.push(self.value(tick, before, known.get(after).copied()));
+        }
+        Some((first, values))
+    }
+
+    /// The value at a time between two that are known.
+    fn value(&self, tick: i64, before: Option<(i64, f32)>, after: Option<(i64, f32)>) -> f32 {
+        let Some((earlier, left)) = before else { return f32::NAN };
+        if earlier == tick {
+            return left;
+        }
+        match (self.missing, after) {
+            (Missing::Error | Missing::Drop, _) => f32::NAN,
+            (Missing::Interpolate, Some((later, right))) => {
+                let share = (tick - earlier) as f64 / (later - earlier) as f64;
+                (f64::from(left) + share * (f64::from(right) - f64::from(left))) as f32
+            }
+            (Missing::ForwardFill | Missing::Interpolate, _) => left,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Parquet files, row by row. Every field becomes the text that a CSV file would have, so that both are read, checked
+//! and refused in the same way; the line of an error is the number of the row, from 2.
+
+use std::fs::File;
+
+use ::csv::ByteRecord;
+use parquet::basic::{LogicalType, TimeUnit};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+
+use super::collect::Located;
+use super::csv::read_records;
+use super::error::{DataError, Problem};
+use super::table::{Schema, Table};
+use super::time::{self, DAY, Kind};
+
+/// Reads a table from a Parquet file. `origin` is what errors call it.
+pub fn read(file: File, origin: &str, schema: &Schema) -> Result<Table, DataError> {
+    read_rows(file, schema).map_err(|(line, problem)| problem.at(origin, line))
+}
+
+fn read_rows(file: File, schema: &Schema) -> Result<Table, Located> {
+    let broken = |error: parquet::errors::ParquetError| (None, Problem::Unreadable(error.to_string()));
+    let reader = SerializedFileReader::new(file).map_err(broken)?;
+    let fields = reader.metadata().file_metadata().schema_descr();
+    let header: Vec<String> =
+        fields.root_schema().get_fields().iter().map(|f| f.name().to_string()).collect();
+    let nanoseconds: Vec<bool> = fields
+        .root_schema()
+        .get_fields()
+        .iter()
+        .map(|f| is_nanoseconds(f.get_basic_info().logical_type_ref()))
+        .collect();
+    let mut rows = reader.get_row_iter(None).map_err(broken)?;
+    let mut line = 1;
+    read_records(&header, schema, |record: &mut ByteRecord| {
+        line += 1;
+        let Some(row) = rows.next() else { return Ok(None) };
+        let row = row.map_err(|error| (Some(line), Problem::Unreadable(error.to_string())))?;
+        record.clear();
+        for ((_, field), nanoseconds) in row.get_column_iter().zip(&nanoseconds) {
+            record.push_field(text(field, *nanoseconds).as_bytes());
+        }
+        Ok(Some(line))
+    })
+}
+
+fn is_nanoseconds(logical: Option<&LogicalType>) -> bool {
+    matches!(logical, Some(LogicalType::Timestamp(stamp)) if stamp.unit == TimeUnit::NANOS)
+}
+
+/// A field as CSV has it.
+fn text(field: &Field, nanoseconds: bool) -> String {
+    let stamp = |tick: i64| time::format(tick, Kind::DateTime);
+    match field {
+        Field::Null => String::new(),
+        Field::Str(text) => text.clone(),
+        Field::Date(days) => time::format(i64::from(*days) * DAY, Kind::Date),
+        Field::TimestampMillis(moment) => stamp(moment.saturating_mul(1000)),
+        Field::TimestampMicros(moment) => stamp(*moment),
+        Field::Long(moment) if nanoseconds => stamp(moment.div_euclid(1000)),
+        Field::Float(value) => value.to_string(),
+        Field::Double(value) => value.to_string(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Seek as _, SeekFrom, Write as _};
+    use std::sync::Arc;
+
+    use parquet::column::writer::ColumnWriter;
+    use parquet::data_type::ByteArray;
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::parser::parse_message_type;
+
+    use super::*;
+
+    /// A file of ids, times (microseconds or nanoseconds) and values that may be missing.
+    fn file(unit: &str, times: &[i64], values: &[Option<f64>]) -> File {
+        let message = format!(
+            "message m {{ required binary unique_id (UTF8); required int64 ds (TIMESTAMP({unit}, false)); optional double y; }}"
+        );
+        let schema = Arc::new(parse_message_type(&message).unwrap());
+        let mut output = tempfile::tempfile().unwrap();
+        let properties = Arc::new(WriterProperties::builder().build());
+        let copy = output.try_clone().unwrap();
+        let mut writer = SerializedFileWriter::new(copy, schema, properties).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        while let Some(mut column) = group.next_column().unwrap() {
+            match column.untyped() {
+                ColumnWriter::ByteArrayColumnWriter(w) => {
+                    w.write_batch(&vec![ByteArray::from("a"); times.len()], None, None).unwrap();
+                }
+                ColumnWriter::Int64ColumnWriter(w) => {
+                    w.write_batch(times, None, None).unwrap();
+                }
+                ColumnWriter::DoubleColumnWriter(w) => {
+                    let known: Vec<f64> = values.iter().flatten().copied().collect();
+                    let levels: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
+                    w.write_batch(&known, Some(&levels), None).unwrap();
+                }
+                _ => unreachable!("three columns"),
+            }
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+        writer.close().unwrap();
+        output.flush().unwrap();
+        output.seek(SeekFrom::Start(0)).unwrap();
+        output
+    }
+
+    const HOUR: i64 = 3600 * time::SECOND;
+
+    #[test]
+    fn a_file_is_read_as_csv_would_be() {
+        for (unit, factor) in [("MICROS", 1), ("NANOS", 1000)] {
+            let times: Vec<i64> = (0..4).map(|hour| hour * HOUR * factor).collect();
+            let values = [Some(1.0), None, Some(3.5), Some(4.0)];
+            let schema = Schema { missing: super::super::Missing::Interpolate, ..Schema::default() };
+            let table = read(file(unit, &times, &values), "a.parquet", &schema).unwrap();
+            assert_eq!(table.series[0].values, [1.0, 2.25, 3.5, 4.0]);
+            assert_eq!((table.frequency.to_string().as_str(), table.report.missing_values), ("h", 1));
+            assert_eq!(table.time(&table.series[0], 1), "1970-01-01 01:00:00");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_row() {
+        let times = [0, HOUR, HOUR];
+        let error =
+            read(file("MICROS", &times, &[Some(1.0); 3]), "a.parquet", &Schema::default()).unwrap_err();
+        assert!(error.to_string().starts_with("a.parquet:4: series \"a\" has two rows"), "{error}");
+        let mut none = tempfile::tempfile().unwrap();
+        none.write_all(b"PAR1 and nothing else").unwrap();
+        let error = read(none, "a.parquet", &Schema::default()).unwrap_err();
+        assert!(error.to_string().starts_with("a.parquet: "), "{error}");
+    }
+}

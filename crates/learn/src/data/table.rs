@@ -1,0 +1,221 @@
+//! Many time series on one regular grid, with the columns that go with them, and how to ask for them.
+//!
+//! A table in memory has no gaps that are not marked: what a file leaves out was refused, filled in, or stands as NaN,
+//! as the [`Missing`] policy says, and is counted in the [`Report`].
+
+use serde::{Deserialize, Serialize};
+
+use super::frequency::Frequency;
+use super::time;
+
+/// How the series are laid out in a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layout {
+    /// One observation a row: id, time, value, other columns.
+    #[default]
+    Long,
+    /// One time a row, one series a column (ETT).
+    Wide,
+    /// One series a row: id, then its values (M4). Times are 1, 2, 3, ...
+    Rows,
+}
+
+/// What is done about missing values, missing times and times between two points of the grid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Missing {
+    /// They are an error.
+    #[default]
+    Error,
+    /// They stand as NaN, and no window touches them. Times off the grid are left out.
+    Drop,
+    /// The last value known at that time.
+    ForwardFill,
+    /// On the straight line between the values before and after.
+    Interpolate,
+}
+
+/// How a file is to be read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Schema {
+    /// The layout.
+    pub layout: Layout,
+    /// Column of the series' names. Without it: `unique_id` if there is such a column, else all rows are one series.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Column of the times.
+    pub time: String,
+    /// Column of the values; in a wide file, only the series of these columns (all if there are none).
+    pub target: Target,
+    /// Columns that are known up to the present.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub past: Vec<String>,
+    /// Columns that are known in advance.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub future: Vec<String>,
+    /// Columns that belong to a series as a whole.
+    #[serde(rename = "static", skip_serializing_if = "Vec::is_empty")]
+    pub fixed: Vec<String>,
+    /// What is done about gaps.
+    pub missing: Missing,
+    /// The frequency; without it, it is found from the data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frequency: Option<String>,
+}
+
+/// The column or columns of the values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Target {
+    /// One.
+    One(String),
+    /// Several, of a wide file.
+    Several(Vec<String>),
+}
+
+impl Default for Schema {
+    fn default() -> Schema {
+        Schema {
+            layout: Layout::Long,
+            id: None,
+            time: "ds".into(),
+            target: Target::One("y".into()),
+            past: Vec::new(),
+            future: Vec::new(),
+            fixed: Vec::new(),
+            missing: Missing::Error,
+            frequency: None,
+        }
+    }
+}
+
+/// One time series.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
+    /// Its name.
+    pub id: String,
+    /// Time of its first value.
+    pub start: i64,
+    /// Its values, one a step of the grid. NaN where nothing is known.
+    pub values: Vec<f32>,
+    /// `[values, past columns]`.
+    pub past: Vec<f32>,
+    /// `[values or more, future columns]`: rows after the last value are known in advance.
+    pub future: Vec<f32>,
+    /// One number for each static column.
+    pub fixed: Vec<f32>,
+}
+
+/// Names of the columns that go with the series.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Columns {
+    /// Known up to the present.
+    pub past: Vec<String>,
+    /// Known in advance.
+    pub future: Vec<String>,
+    /// Of a series as a whole.
+    pub fixed: Vec<String>,
+}
+
+/// Many time series on one grid.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// From one value to the next.
+    pub frequency: Frequency,
+    /// Names of the columns.
+    pub columns: Columns,
+    /// The series, in the order of their first rows.
+    pub series: Vec<Series>,
+    /// What was found while reading.
+    pub report: Report,
+}
+
+impl Table {
+    /// The time of a value of a series, as text. Empty out of range.
+    pub fn time(&self, series: &Series, position: usize) -> String {
+        let tick = self.frequency.at(series.start, position as i64);
+        tick.map_or_else(String::new, |tick| time::format(tick, self.frequency.kind))
+    }
+
+    /// The series of a name.
+    pub fn find(&self, id: &str) -> Option<&Series> {
+        self.series.iter().find(|series| series.id == id)
+    }
+
+    /// Values of all series together.
+    pub fn values(&self) -> usize {
+        self.series.iter().map(|series| series.values.len()).sum()
+    }
+}
+
+/// What was found while reading a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Rows read.
+    pub rows: u64,
+    /// Values that were empty or not a number.
+    pub missing_values: u64,
+    /// Points of the grid that had no row.
+    pub missing_times: u64,
+    /// Rows at times between two points of the grid.
+    pub irregular_times: u64,
+    /// Series whose rows were not in the order of time.
+    pub unsorted_series: u64,
+}
+
+impl Report {
+    /// One line for each thing that was found; none if the data are in order.
+    pub fn lines(&self, missing: Missing) -> Vec<String> {
+        let done = match missing {
+            Missing::Error => "",
+            Missing::Drop => ": windows that touch them are left out",
+            Missing::ForwardFill => ": filled with the value before",
+            Missing::Interpolate => ": filled by interpolation",
+        };
+        let irregular = match missing {
+            Missing::Drop => ": left out",
+            _ => done,
+        };
+        [
+            (self.missing_values, "missing values", done),
+            (self.missing_times, "missing times", done),
+            (self.irregular_times, "times off the grid", irregular),
+            (self.unsorted_series, "series out of order", ": sorted"),
+        ]
+        .iter()
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, what, done)| format!("{count} {what}{done}"))
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_says_what_it_leaves_out() {
+        let schema: Schema = toml::from_str("time = \"Month\"\ntarget = \"Passengers\"").unwrap();
+        assert_eq!(schema.time, "Month");
+        assert_eq!(schema.target, Target::One("Passengers".into()));
+        assert_eq!((schema.layout, schema.missing), (Layout::Long, Missing::Error));
+        let wide: Schema =
+            toml::from_str("layout = \"wide\"\ntarget = [\"OT\"]\nmissing = \"forward-fill\"").unwrap();
+        assert_eq!(wide.target, Target::Several(vec!["OT".into()]));
+        assert!(toml::from_str::<Schema>("tine = \"ds\"").unwrap_err().message().contains("unknown field"));
+        let again: Schema = toml::from_str(&toml::to_string(&wide).unwrap()).unwrap();
+        assert_eq!(again, wide);
+    }
+
+    #[test]
+    fn reports_say_what_was_done() {
+        let report = Report { missing_times: 2, unsorted_series: 1, ..Report::default() };
+        assert_eq!(
+            report.lines(Missing::ForwardFill),
+            ["2 missing times: filled with the value before", "1 series out of order: sorted"]
+        );
+        assert!(Report::default().lines(Missing::Drop).is_empty());
+    }
+}

@@ -1,0 +1,320 @@
+//! Points in time as tables write them: dates, dates with a time of day, months, quarters, plain integers.
+//!
+//! A point in time is one `i64`, a tick: microseconds since 1970-01-01 (UTC) for anything on the calendar, the number
+//! itself for integers. Ambiguous forms such as 01/02/2000 are not read: a wrong guess would be worse.
+
+use std::fmt::Write as _;
+
+/// Microseconds of a second.
+pub const SECOND: i64 = 1_000_000;
+/// Microseconds of a day.
+pub const DAY: i64 = 86_400 * SECOND;
+
+/// How a point in time was written, from the coarsest to the finest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A number: 17.
+    Integer,
+    /// A month: 1949-01.
+    Month,
+    /// A day: 1949-01-31.
+    Date,
+    /// A day and a time: 1949-01-31 13:00:00.
+    DateTime,
+}
+
+/// A day of the calendar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Civil {
+    /// The year.
+    pub year: i64,
+    /// The month, 1 to 12.
+    pub month: u32,
+    /// The day of the month, from 1.
+    pub day: u32,
+}
+
+impl Civil {
+    /// The day of a tick.
+    pub fn of_tick(tick: i64) -> Civil {
+        Civil::of_days(tick.div_euclid(DAY))
+    }
+
+    /// The day so many days after 1970-01-01 in the Gregorian calendar (Hinnant, "chrono-compatible low-level date
+    /// algorithms": years begin in March, so that the leap day is the last of its year).
+    pub fn of_days(days: i64) -> Civil {
+        let days = days + 719_468;
+        let era = days.div_euclid(146_097);
+        let day_of_era = days.rem_euclid(146_097);
+        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let shifted = (5 * day_of_year + 2) / 153;
+        let day = (day_of_year - (153 * shifted + 2) / 5 + 1) as u32;
+        let month = if shifted < 10 { shifted + 3 } else { shifted - 9 } as u32;
+        Civil { year: year_of_era + era * 400 + i64::from(month <= 2), month, day }
+    }
+
+    /// Days since 1970-01-01.
+    pub fn days(self) -> i64 {
+        let year = self.year - i64::from(self.month <= 2);
+        let era = year.div_euclid(400);
+        let year_of_era = year.rem_euclid(400);
+        let shifted = i64::from((self.month + 9) % 12);
+        let day_of_year = (153 * shifted + 2) / 5 + i64::from(self.day) - 1;
+        era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+    }
+
+    /// Its first microsecond.
+    pub fn tick(self) -> i64 {
+        self.days() * DAY
+    }
+
+    /// Months since the year 0.
+    pub fn months(self) -> i64 {
+        self.year * 12 + i64::from(self.month) - 1
+    }
+
+    /// The day `day` of a month, or its last day if it has not so many.
+    pub fn in_month(months: i64, day: u32) -> Civil {
+        let (year, month) = (months.div_euclid(12), months.rem_euclid(12) as u32 + 1);
+        Civil { year, month, day: day.min(month_days(year, month)) }
+    }
+
+    /// True for the last day of a month.
+    pub fn ends_month(self) -> bool {
+        self.day == month_days(self.year, self.month)
+    }
+
+    /// Day of the year, from 0.
+    pub fn day_of_year(self) -> i64 {
+        self.days() - Civil { year: self.year, month: 1, day: 1 }.days()
+    }
+}
+
+/// Days of a month.
+pub fn month_days(year: i64, month: u32) -> u32 {
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    match month {
+        2 => 28 + u32::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Day of the week of a tick: 0 is Monday.
+pub fn weekday(tick: i64) -> i64 {
+    (tick.div_euclid(DAY) + 3).rem_euclid(7)
+}
+
+/// Reads a point in time: `17`, `1949-01`, `1949-01-31`, `1949/01/31`, `1949Q1`, `Jan 31 1949`, with or without
+/// `13:00`, `13:00:00.25`, `Z`, `+01:00` after it.
+pub fn parse(text: &str) -> Option<(i64, Kind)> {
+    let text = text.trim();
+    if let Ok(number) = text.parse() {
+        return Some((number, Kind::Integer));
+    }
+    if let Some(quarter) = parse_quarter(text) {
+        return Some((quarter, Kind::Month));
+    }
+    if text.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return Some((parse_named(text)?, Kind::Date));
+    }
+    let (date, time) = match text.split_once(['T', ' ']) {
+        Some((date, time)) => (date, Some(time)),
+        None => (text, None),
+    };
+    let separator = if date.contains('/') { '/' } else { '-' };
+    let mut parts = date.split(separator);
+    let (year, month, day) = (digits(parts.next()?, 4)?, digits(parts.next()?, 2)?, parts.next());
+    let kind = if day.is_some() { Kind::Date } else { Kind::Month };
+    let day = day.map_or(Some(1), |day| digits(day, 2))?;
+    let date = civil(year, month, day).filter(|_| parts.next().is_none())?.tick();
+    match time {
+        None => Some((date, kind)),
+        Some(time) if kind == Kind::Date => Some((date + parse_clock(time)?, Kind::DateTime)),
+        Some(_) => None,
+    }
+}
+
+/// `1949Q1` or `1949-Q1`: the first month of the quarter.
+fn parse_quarter(text: &str) -> Option<i64> {
+    let (year, quarter) = text.split_once(['Q', 'q'])?;
+    let quarter = digits(quarter, 1).filter(|quarter| (1..=4).contains(quarter))?;
+    Some(civil(digits(year.strip_suffix('-').unwrap_or(year), 4)?, quarter * 3 - 2, 1)?.tick())
+}
+
+/// `Jan 31 1949` or `January 31, 1949`.
+fn parse_named(text: &str) -> Option<i64> {
+    const MONTHS: [&str; 12] = [
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+    ];
+    let mut words = text.split([' ', ',']).filter(|word| !word.is_empty());
+    let name = words.next()?.to_ascii_lowercase();
+    let month = MONTHS.iter().position(|month| name.len() >= 3 && month.starts_with(&name))? as i64 + 1;
+    let (day, year) = (digits(words.next()?, 2)?, digits(words.next()?, 4)?);
+    civil(year, month, day).filter(|_| words.next().is_none()).map(Civil::tick)
+}
+
+/// `13:00`, `13:00:00`, `13:00:00.25`, each with or without `Z` or `+01:00`: microseconds since midnight UTC.
+fn parse_clock(text: &str) -> Option<i64> {
+    let text = text.trim_end_matches(['Z', 'z']);
+    let (text, offset) = match text.rfind(['+', '-']) {
+        Some(sign) => {
+            let (hours, minutes) = text[sign + 1..].split_once(':').unwrap_or((&text[sign + 1..], "0"));
+            let minutes = digits(hours, 2)? * 60 + digits(minutes, 2)?;
+            (&text[..sign], if text.as_bytes()[sign] == b'+' { minutes } else { -minutes })
+        }
+        None => (text, 0),
+    };
+    let mut parts = text.trim_end().split(':');
+    let (hour, minute) = (digits(parts.next()?, 2)?, digits(parts.next()?, 2)?);
+    let (seconds, fraction) = match parts.next() {
+        None => (0, 0),
+        Some(seconds) => match seconds.split_once('.') {
+            None => (digits(seconds, 2)?, 0),
+            Some((seconds, fraction)) => (digits(seconds, 2)?, parse_fraction(fraction)?),
+        },
+    };
+    let fits = hour < 24 && minute < 60 && seconds < 60 && parts.next().is_none();
+    fits.then_some((hour * 3600 + (minute - offset) * 60 + seconds) * SECOND + fraction)
+}
+
+/// Digits after the point of a second, as microseconds; finer ones are cut.
+fn parse_fraction(text: &str) -> Option<i64> {
+    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    Some(text.bytes().chain(std::iter::repeat(b'0')).take(6).fold(0, |n, b| n * 10 + i64::from(b - b'0')))
+}
+
+/// A number of at most so many digits.
+fn digits(text: &str, most: usize) -> Option<i64> {
+    let plain = (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+    plain.then(|| text.parse().ok())?
+}
+
+fn civil(year: i64, month: i64, day: i64) -> Option<Civil> {
+    let month = u32::try_from(month).ok().filter(|month| (1..=12).contains(month))?;
+    let day = u32::try_from(day).ok().filter(|day| (1..=month_days(year, month)).contains(day))?;
+    Some(Civil { year, month, day })
+}
+
+/// Writes a point in time as it is read.
+pub fn format(tick: i64, kind: Kind) -> String {
+    let Civil { year, month, day } = Civil::of_tick(tick);
+    match kind {
+        Kind::Integer => tick.to_string(),
+        Kind::Month => format!("{year:04}-{month:02}"),
+        Kind::Date => format!("{year:04}-{month:02}-{day:02}"),
+        Kind::DateTime => {
+            let within = tick.rem_euclid(DAY);
+            let seconds = within / SECOND;
+            let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+            let mut text = format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}");
+            if within % SECOND != 0 {
+                let _ = write!(text, ".{:06}", within % SECOND);
+            }
+            text
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_calendar_counts_every_day_once() {
+        // The slow twin: one day after another from 1600 to 2400.
+        let mut civil = Civil { year: 1600, month: 1, day: 1 };
+        let mut days = civil.days();
+        assert_eq!(Civil { year: 1970, month: 1, day: 1 }.days(), 0);
+        while civil.year < 2400 {
+            assert_eq!((civil.days(), Civil::of_days(days)), (days, civil));
+            days += 1;
+            civil.day += 1;
+            if civil.day > month_days(civil.year, civil.month) {
+                (civil.month, civil.day) = (civil.month + 1, 1);
+            }
+            if civil.month > 12 {
+                (civil.year, civil.month) = (civil.year + 1, 1);
+            }
+        }
+    }
+
+    #[test]
+    fn the_usual_forms_are_read() {
+        let day = Civil { year: 2024, month: 2, day: 29 }.tick();
+        let hour = 3600 * SECOND;
+        for (text, tick, kind) in [
+            ("17", 17, Kind::Integer),
+            ("-3", -3, Kind::Integer),
+            ("2024-02-29", day, Kind::Date),
+            ("2024/2/29", day, Kind::Date),
+            ("Feb 29 2024", day, Kind::Date),
+            ("February 29, 2024", day, Kind::Date),
+            ("2024-02", day - 28 * DAY, Kind::Month),
+            ("2024Q1", day - 59 * DAY, Kind::Month),
+            ("2024-02-29 13:00", day + 13 * hour, Kind::DateTime),
+            ("2024-02-29T13:00:00Z", day + 13 * hour, Kind::DateTime),
+            ("2024-02-29T13:00:00+01:00", day + 12 * hour, Kind::DateTime),
+            ("2024-02-29 23:59:59.25", day + DAY - 750_000, Kind::DateTime),
+        ] {
+            assert_eq!(parse(text), Some((tick, kind)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused() {
+        for text in [
+            "",
+            "x",
+            "2023-02-29",
+            "2024-13-01",
+            "01/02/2000",
+            "2024-02-29 25:00",
+            "2024-02-29 12",
+            "2024-02-29 12:00:00.x",
+            "2024-02 12:00",
+            "2024-01-01-01",
+            "1.5",
+            "Fbr 1 2000",
+            "Jané 1 2000",
+            "é",
+        ] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn monday_is_the_first_day_of_the_week() {
+        assert_eq!(weekday(Civil { year: 2024, month: 1, day: 1 }.tick()), 0);
+        assert_eq!(weekday(Civil { year: 1969, month: 12, day: 28 }.tick() + 5), 6);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(tick in -60_000_000_000_000_000i64..200_000_000_000_000_000) {
+            prop_assert_eq!(parse(&format(tick, Kind::DateTime)), Some((tick, Kind::DateTime)));
+            let day = tick.div_euclid(DAY) * DAY;
+            prop_assert_eq!(parse(&format(day, Kind::Date)), Some((day, Kind::Date)));
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text in "\\PC{0,30}") {
+            let _ = parse(&text);
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! Windows over the series of a table: so many values in, so many to be forecast.
+//!
+//! A window belongs to the part of the series that its targets lie in; its input may reach back into the part before.
+//! Windows that touch a missing value do not exist. They are numbered through, series by series, and a list of numbers
+//! becomes a batch without an allocation.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::batch::{Batch, BatchShape};
+use super::split::{Part, Split};
+use super::table::{Series, Table};
+
+/// What windows look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Observed values.
+    pub input: usize,
+    /// Values to be forecast.
+    pub horizon: usize,
+    /// Steps from one window to the next.
+    pub stride: usize,
+}
+
+/// Windows that cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WindowError {
+    /// A series has no window.
+    #[error(
+        "series {id:?} has {length} values for training, but a window needs {needed}; shorten input or horizon, or leave out short series"
+    )]
+    TooShort {
+        /// The series.
+        id: String,
+        /// Its values.
+        length: usize,
+        /// Input and horizon together.
+        needed: usize,
+    },
+    /// No series has a window.
+    #[error("no series has the {needed} values in a row that a window needs")]
+    None {
+        /// Input and horizon together.
+        needed: usize,
+    },
+    /// A series ends with too few values to forecast from.
+    #[error("series {id:?} has {length} values without a gap at its end, but the model reads {needed}")]
+    TooShortToForecast {
+        /// The series.
+        id: String,
+        /// Its values after the last gap.
+        length: usize,
+        /// The input.
+        needed: usize,
+    },
+    /// Columns that should be known in advance are not.
+    #[error(
+        "series {id:?}: the columns known in advance have {length} rows after the last value, but the horizon is {needed}"
+    )]
+    FutureUnknown {
+        /// The series.
+        id: String,
+        /// Rows after the last value.
+        length: usize,
+        /// The horizon.
+        needed: usize,
+    },
+    /// A batch of another shape.
+    #[error("a batch of shape {found:?} was given, but {wanted:?} is needed")]
+    Shape {
+        /// That of the batch.
+        found: BatchShape,
+        /// What it should be.
+        wanted: BatchShape,
+    },
+    /// A window that is not there.
+    #[error("there is no window {number}; there are {count}")]
+    Number {
+        /// What was asked for.
+        number: usize,
+        /// How many there are.
+        count: usize,
+    },
+}
+
+/// Windows of one series at equal distances.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Run {
+    series: usize,
+    /// First target of its first window.
+    first: usize,
+    /// Windows of the runs before.
+    before: usize,
+}
+
+/// The windows of one part of all series of a table.
+#[derive(Clone, Debug)]
+pub struct Windows {
+    table: Arc<Table>,
+    sizes: Sizes,
+    runs: Vec<Run>,
+    count: usize,
+}
+
+impl Windows {
+    /// The windows whose targets lie in one part of the series.
+    pub fn new(table: &Arc<Table>, sizes: Sizes, split: &Split, part: Part) -> Windows {
+        let mut windows = Windows::empty(table, sizes);
+        for (number, series) in table.series.iter().enumerate() {
+            let range = split.range(part, series.values.len());
+            windows.add_series(number, series, range);
+        }
+        windows
+    }
+
+    /// One window a series: the one whose targets come after the last value.
+    pub fn at_end(table: &Arc<Table>, input: usize, horizon: usize) -> Result<Windows, WindowError> {
+        let mut windows = Windows::empty(table, Sizes { input, horizon, stride: 1 });
+        let (past, future) = (table.columns.past.len(), table.columns.future.len());
+        for (number, series) in table.series.iter().enumerate() {
+            let (id, end) = (|| series.id.clone(), series.values.len());
+            let length = (0..end).rev().take_while(|&row| is_known(series, past, future, row)).count();
+            if length < input {
+                return Err(WindowError::TooShortToForecast { id: id(), length, needed: input });
+            }
+            let length = known_in_advance(series, future, horizon);
+            if length < horizon {
+                return Err(WindowError::FutureUnknown { id: id(), length, needed: horizon });
+            }
+            windows.add_run(number, end, 1);
+        }
+        Ok(windows)
+    }
+
+    fn empty(table: &Arc<Table>, sizes: Sizes) -> Windows {
+        let sizes = Sizes { stride: sizes.stride.max(1), ..sizes };
+        Windows { table: Arc::clone(table), sizes, runs: Vec::new(), count: 0 }
+    }
+
+    fn add_run(&mut self, series: usize, first: usize, count: usize) {
+        if count > 0 {
+            self.runs.push(Run { series, first, before: self.count });
+            self.count += count;
+        }
+    }
+
+    /// Adds the windows of a series whose targets lie in a range: runs of them between what is missing.
+    fn add_series(&mut self, number: usize, series: &Series, targets: Range<usize>) {
+        let Sizes { input, horizon, stride } = self.sizes;
+        let first = targets.start.max(input);
+        let Some(end) = (targets.end + 1).checked_sub(horizon).filter(|end| *end > first) else { return };
+        let columns = &self.table.columns;
+        let (past, future) = (columns.past.len(), columns.future.len());
+        let missing: Vec<usize> =
+            (first - input..end + horizon - 1).filter(|&row| !is_known(series, past, future, row)).collect();
+        let mut origin = first;
+        for gap in missing.into_iter().chain([usize::MAX]) {
+            // Windows that end before the gap, then on to the first that begins after it.
+            let last_end = gap.saturating_add(1).saturating_sub(horizon).min(end);
+            let count = last_end.saturating_sub(origin).div_ceil(stride);
+            self.add_run(number, origin, count);
+            let after = gap.saturating_add(1).saturating_add(input);
+            if after >= end {
+                break;
+            }
+            origin = origin.max(first + (after - first.min(after)).div_ceil(stride) * stride);
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// Series without a window.
+    pub fn without(&self) -> Vec<usize> {
+        let mut has = vec![false; self.table.series.len()];
+        self.runs.iter().for_each(|run| has[run.series] = true);
+        (0..has.len()).filter(|series| !has[*series]).collect()
+    }
+
+    /// An error if a series has no window, or none has: for the part that is trained on.
+    pub fn check(&self, split: &Split, leave_out_short: bool) -> Result<(), WindowError> {
+        let needed = self.sizes.input + self.sizes.horizon;
+        if let Some(series) = self.without().first().filter(|_| !leave_out_short) {
+            let series = &self.table.series[*series];
+            let length = split.range(Part::Train, series.values.len()).len();
+            return Err(WindowError::TooShort { id: series.id.clone(), length, needed });
+        }
+        if self.is_empty() { Err(WindowError::None { needed }) } else { Ok(()) }
+    }
+
+    /// The series of a window, and the place of its first target. `None` if there is no such window.
+    pub fn place(&self, number: usize) -> Option<(usize, usize)> {
+        if number >= self.count {
+            return None;
+        }
+        let run = &self.runs[self.runs.partition_point(|run| run.before <= number) - 1];
+        Some((run.series, run.first + (number - run.before) * self.sizes.stride))
+    }
+
+    /// The shape of a batch of so many windows.
+    pub fn shape(&self, rows: usize) -> BatchShape {
+        let columns = &self.table.columns;
+        BatchShape {
+            rows,
+            input: self.sizes.input,
+            horizon: self.sizes.horizon,
+            past_columns: columns.past.len(),
+            future_columns: columns.future.len(),
+            static_columns: columns.fixed.len(),
+        }
+    }
+
+    /// Fills a batch with the windows of these numbers. Targets that are not known yet are 0.
+    pub fn fill(&self, numbers: &[u32], batch: &mut Batch) -> Result<(), WindowError> {
+        let wanted = self.shape(numbers.len());
+        if !batch.has_room(wanted) {
+            return Err(WindowError::Shape { found: batch.shape, wanted });
+        }
+        for (row, &number) in numbers.iter().enumerate() {
+            let number = number as usize;
+            let (series, origin) =
+                self.place(number).ok_or(WindowError::Number { number, count: self.count })?;
+            copy(&self.table.series[series], origin, row, batch);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a row of a series has all its numbers.
+fn is_known(series: &Series, past: usize, future: usize, row: usize) -> bool {
+    let all = |values: &[f32]| values.iter().all(|value| !value.is_nan());
+    all(&series.values[row..=row])
+        && all(&series.past[row * past..][..past])
+        && all(&series.future[row * future..][..future])
+}
+
+/// Rows after the last value whose columns are known in advance, at most a horizon.
+fn known_in_advance(series: &Series, width: usize, horizon: usize) -> usize {
+    if width == 0 {
+        return horizon;
+    }
+    let rows = series.future.chunks(width).skip(series.values.len()).take(horizon);
+    rows.take_while(|row| row.iter().all(|value| !value.is_nan())).count()
+}
+
+/// Copies one window into a row of a batch.
+fn copy(series: &Series, origin: usize, row: usize, batch: &mut Batch) {
+    let BatchShape { input, horizon, past_columns, future_columns, static_columns, .. } = batch.shape;
+    let begin = origin - input;
+    batch.past[row * input..][..input].copy_from_slice(&series.values[begin..origin]);
+    let target = &mut batch.target[row * horizon..][..horizon];
+    let known = &series.values[origin..series.values.len().min(origin + horizon)];
+    target[..known.len()].copy_from_slice(known);
+    target[known.len()..].fill(0.0);
+    let place = |width: usize, rows: usize| (row * rows * width, begin * width, rows * width);
+    let (to, from, length) = place(past_columns, input);
+    batch.past_columns[to..][..length].copy_from_slice(&series.past[from..][..length]);
+    let (to, from, length) = place(future_columns, input + horizon);
+    batch.future_columns[to..][..length].copy_from_slice(&series.future[from..][..length]);
+    batch.static_columns[row * static_columns..][..static_columns].copy_from_slice(&series.fixed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::frequency::{Frequency, Step};
+    use crate::data::split::Length;
+    use crate::data::table::{Columns, Report};
+    use crate::data::time::Kind;
+    use proptest::prelude::*;
+
+    fn table(series: Vec<Vec<f32>>) -> Arc<Table> {
+        let series = series.into_iter().enumerate().map(|(i, values)| Series {
+            id: format!("s{i}"),
+            start: 0,
+            past: values.iter().map(|x| x + 0.25).collect(),
+            future: values.iter().flat_map(|x| [x + 0.5, x + 0.75]).chain([7.0; 4]).collect(),
+            fixed: vec![i as f32],
+            values,
+        });
+        let names = |n: usize| (0..n).map(|i| format!("c{i}")).collect();
+        Arc::new(Table {
+            frequency: Frequency { kind: Kind::Integer, step: Step::Ticks(1) },
+            columns: Columns { past: names(1), future: names(2), fixed: names(1) },
+            series: series.collect(),
+            report: Report::default(),
+        })
+    }
+
+    fn counting(lengths: &[usize]) -> Arc<Table> {
+        table(lengths.iter().map(|n| (0..*n).map(|i| i as f32).collect()).collect())
+    }
+
+    fn steps(train: usize, validation: usize, test: usize) -> Split {
+        let [train, validation, test] = [train, validation, test].map(Length::Steps);
+        Split { train: Some(train), validation, test }
+    }
+
+    #[test]
+    fn inputs_reach_into_the_part_before_and_targets_never_leave_their_part() {
+        let table = counting(&[20]);
+        let sizes = Sizes { input: 4, horizon: 2, stride: 1 };
+        let count = |part| Windows::new(&table, sizes, &steps(10, 5, 5), part).len();
+        assert_eq!([count(Part::Train), count(Part::Validation), count(Part::Test)], [5, 4, 4]);
+        let test = Windows::new(&table, sizes, &steps(10, 5, 5), Part::Test);
+        assert_eq!((test.place(0), test.place(3), test.place(4)), (Some((0, 15)), Some((0, 18)), None));
+    }
+
+    #[test]
+    fn a_batch_holds_the_window_and_its_columns() {
+        let table = counting(&[3, 9]);
+        let sizes = Sizes { input: 2, horizon: 1, stride: 3 };
+        let windows = Windows::new(&table, sizes, &steps(9, 0, 0), Part::Train);
+        // One of the first series, three of the second.
+        assert_eq!(windows.len(), 4);
+        let mut batch = Batch::new(windows.shape(2));
+        windows.fill(&[2, 0], &mut batch).unwrap();
+        assert_eq!((batch.past.as_slice(), batch.target.as_slice()), (&[3., 4., 0., 1.][..], &[5., 2.][..]));
+        assert_eq!(batch.past_columns, [3.25, 4.25, 0.25, 1.25]);
+        assert_eq!(batch.future_columns[..6], [3.5, 3.75, 4.5, 4.75, 5.5, 5.75]);
+        assert_eq!(batch.static_columns, [1., 0.]);
+        assert!(
+            windows.fill(&[4, 0], &mut batch).unwrap_err().to_string().contains("no window 4; there are 4")
+        );
+        let mut other = Batch::new(BatchShape { input: 7, ..windows.shape(2) });
+        assert!(matches!(windows.fill(&[0, 0], &mut other), Err(WindowError::Shape { .. })));
+    }
+
+    #[test]
+    fn windows_at_the_end_have_no_target_and_need_what_is_known_in_advance() {
+        let table = counting(&[5, 6]);
+        let windows = Windows::at_end(&table, 3, 2).unwrap();
+        let mut batch = Batch::new(windows.shape(2));
+        batch.target.fill(9.0);
+        windows.fill(&[0, 1], &mut batch).unwrap();
+        assert_eq!(batch.past, [2., 3., 4., 3., 4., 5.]);
+        assert_eq!(batch.target, [0.; 4]);
+        assert_eq!(batch.future_columns[6..10], [7.0; 4]);
+        assert!(matches!(
+            Windows::at_end(&table, 6, 2),
+            Err(WindowError::TooShortToForecast { length: 5, .. })
+        ));
+        assert!(matches!(Windows::at_end(&table, 3, 3), Err(WindowError::FutureUnknown { length: 2, .. })));
+    }
+
+    #[test]
+    fn short_series_are_named_or_left_out() {
+        let table = counting(&[20, 4]);
+        let split = steps(20, 0, 0);
+        let sizes = Sizes { input: 4, horizon: 2, stride: 1 };
+        let windows = Windows::new(&table, sizes, &split, Part::Train);
+        let message = windows.check(&split, false).unwrap_err().to_string();
+        assert!(
+            message.contains("series \"s1\" has 4 values for training, but a window needs 6"),
+            "{message}"
+        );
+        assert_eq!((windows.check(&split, true), windows.without()), (Ok(()), vec![1]));
+        let none = Windows::new(&table, Sizes { input: 40, ..sizes }, &split, Part::Train);
+        assert_eq!(none.check(&split, true), Err(WindowError::None { needed: 42 }));
+    }
+
+    proptest! {
+        #[test]
+        fn windows_are_those_a_slow_twin_finds(
+            lengths in prop::collection::vec(0usize..40, 1..4),
+            gaps in prop::collection::vec((0usize..4, 0usize..40), 0..5),
+            (input, horizon, stride) in (1usize..6, 1usize..5, 1usize..4),
+            train in 0usize..40,
+        ) {
+            let mut all: Vec<Vec<f32>> = lengths.iter().map(|n| (0..*n).map(|i| i as f32).collect()).collect();
+            for (series, row) in gaps {
+                if let Some(value) = all.get_mut(series).and_then(|values| values.get_mut(row)) {
+                    *value = f32::NAN;
+                }
+            }
+            let table = table(all.clone());
+            let split = Split { train: Some(Length::Steps(train)), validation: Length::Steps(40), test: Length::Steps(0) };
+            for part in [Part::Train, Part::Validation] {
+                let windows = Windows::new(&table, Sizes { input, horizon, stride }, &split, part);
+                let mut twin = Vec::new();
+                for (series, values) in all.iter().enumerate() {
+                    let range = split.range(part, values.len());
+                    let first = range.start.max(input);
+                    for origin in (first..values.len()).filter(|t| (t - first).is_multiple_of(stride)) {
+                        let inside = origin + horizon <= range.end;
+                        if inside && values[origin - input..origin + horizon].iter().all(|x| !x.is_nan()) {
+                            twin.push((series, origin));
+                        }
+                    }
+                }
+                let found: Vec<(usize, usize)> = (0..windows.len()).map(|i| windows.place(i).unwrap()).collect();
+                prop_assert_eq!(found, twin);
+            }
+        }
+    }
+}

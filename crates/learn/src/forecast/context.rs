@@ -1,0 +1,172 @@
+//! What a trained model needs beside its network: how files are read and scaled, and how wide intervals are. It is
+//! attached to the model's file.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::conformal::Conformal;
+use super::forecaster::Forecast;
+use super::specification::Specification;
+use crate::data::calendar::{Calendar, CalendarError};
+use crate::data::scale::{Fit, Scaler, UnknownSeries};
+use crate::data::{Schema, Table, WindowError, Windows};
+
+/// What a trained model needs beside its network.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Context {
+    /// Name of the experiment.
+    pub name: String,
+    /// How files are read.
+    pub columns: Schema,
+    /// Frequency of the data it was trained on.
+    pub frequency: String,
+    /// Columns of the calendar.
+    pub calendar: Calendar,
+    /// How values are scaled.
+    pub scaler: Scaler,
+    /// Steps of a season.
+    pub season: usize,
+    /// Intervals.
+    pub conformal: Conformal,
+}
+
+/// Data that a model cannot forecast.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ContextError {
+    /// Data of another frequency.
+    #[error("the data have frequency {found}, but the model was trained on {wanted}")]
+    Frequency {
+        /// Of the data.
+        found: String,
+        /// Of the model.
+        wanted: String,
+    },
+    /// The columns of the calendar cannot be added.
+    #[error(transparent)]
+    Calendar(#[from] CalendarError),
+    /// A series without a scale.
+    #[error(transparent)]
+    Scale(#[from] UnknownSeries),
+    /// Too few values, or too few rows known in advance.
+    #[error(transparent)]
+    Windows(#[from] WindowError),
+}
+
+/// Data as they were read, and the windows at their end as the model sees them.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// As they were read, with the columns of the calendar.
+    pub table: Arc<Table>,
+    /// The last window of every series.
+    pub windows: Windows,
+}
+
+/// The forecast of one window, in the units of the data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// The course that is expected.
+    pub values: Vec<f32>,
+    /// Intervals, in the order of the shares they hold.
+    pub intervals: Vec<Interval>,
+}
+
+/// Bounds that should hold a share of the values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interval {
+    /// The share.
+    pub share: f64,
+    /// Lower bounds.
+    pub low: Vec<f32>,
+    /// Upper bounds.
+    pub high: Vec<f32>,
+}
+
+impl Context {
+    /// Scales new data and finds the window at the end of every series. Series without a known scale are an error.
+    pub fn prepare(&self, specification: &Specification, mut table: Table) -> Result<Prepared, ContextError> {
+        let found = table.frequency.to_string();
+        if found != self.frequency {
+            return Err(ContextError::Frequency { found, wanted: self.frequency.clone() });
+        }
+        self.calendar.add(&mut table, specification.horizon)?;
+        let scaled = self.scaler.apply(&table)?;
+        let windows = Windows::at_end(&Arc::new(scaled), specification.input, specification.horizon)?;
+        Ok(Prepared { table: Arc::new(table), windows })
+    }
+
+    /// A row of a forecast in the units of the data. `history` are the values before it.
+    pub fn restore(&self, fit: &Fit, forecast: &Forecast, row: usize, history: &[f32]) -> Prediction {
+        let scaling = &self.scaler.scaling;
+        let invert = |mut values: Vec<f32>| {
+            fit.invert(scaling, history, &mut values);
+            values
+        };
+        let steps = 0..forecast.horizon;
+        let values = invert(steps.clone().map(|step| forecast.point(row, step) as f32).collect());
+        let quantile = |level: f64| {
+            let at = |step| forecast.quantile(row, step, level).map(|value| value as f32);
+            steps.clone().map(at).collect::<Option<Vec<f32>>>()
+        };
+        let own = |share: f64| {
+            // Quantiles of differences do not add up: the errors of the past decide then.
+            let bounds = [0.5 - share / 2.0, 0.5 + share / 2.0].map(quantile);
+            match bounds {
+                [Some(low), Some(high)] if scaling.difference == 0 => Some([invert(low), invert(high)]),
+                _ => None,
+            }
+        };
+        let interval = |share: f64| {
+            let calibrated = || self.conformal.interval(share, history, &values);
+            let [low, high] = own(share).or_else(calibrated)?;
+            Some(Interval { share, low, high })
+        };
+        let intervals = self.conformal.shares().filter_map(interval).collect();
+        Prediction { values, intervals }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::predictor::Predictor;
+    use super::super::predictor::tests::untrained;
+    use super::*;
+    use crate::data::frequency::Frequency;
+    use crate::data::time::Kind;
+
+    #[test]
+    fn data_of_another_frequency_and_unknown_series_are_refused() {
+        let (mut predictor, dataset) = untrained("dlinear", "mae");
+        let prepare = |predictor: &Predictor, table: &Table| {
+            predictor.context().prepare(predictor.specification(), table.clone())
+        };
+        let mut table = Table::clone(&dataset.table);
+        assert!(prepare(&predictor, &table).is_ok());
+        table.series[0].id = "other".into();
+        let message = prepare(&predictor, &table).unwrap_err().to_string();
+        assert!(message.contains("series \"other\" was not there in training"), "{message}");
+        predictor.learn_new_series(&table);
+        assert!(prepare(&predictor, &table).is_ok());
+        table.frequency = Frequency::parse("D", Kind::Date).unwrap();
+        let message = prepare(&predictor, &table).unwrap_err().to_string();
+        assert!(message.contains("frequency D, but the model was trained on M"), "{message}");
+    }
+
+    #[test]
+    fn intervals_come_from_the_model_where_it_has_them_and_from_past_errors_elsewhere() {
+        for (loss, own) in [("mae", false), ("quantiles", true), ("gaussian", true)] {
+            let (mut predictor, dataset) = untrained("dlinear", loss);
+            let windows = dataset.windows(crate::data::Part::Test, 1);
+            let mut widths = Vec::new();
+            for scale in [1.0, 10.0] {
+                let forecast = &predictor.predict_windows(&windows, &[0], &dataset.table).unwrap()[0];
+                let interval = &forecast.intervals[0];
+                widths.push(interval.high[3] - interval.low[3]);
+                predictor.scale_conformal(scale);
+                predictor.scale_conformal(10.0);
+            }
+            assert_eq!(widths[0] == widths[1], own, "{loss}: {widths:?}");
+        }
+    }
+}

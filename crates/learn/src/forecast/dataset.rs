@@ -1,0 +1,174 @@
+//! The data of an experiment: read, scaled, cut into windows; and how they reach the trainer.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::conformal::Conformal;
+use super::context::Context;
+use super::experiment::{BUILT_IN_DATA, Experiment, Loaded};
+use super::trainer;
+use crate::data::calendar::CalendarError;
+use crate::data::scale::{Scaler, UnknownSeries};
+use crate::data::{
+    self, Batch, DataError, Loader, Part, Schema, Sizes, Split, Table, WindowError, Windows, read_csv,
+};
+use crate::train::TaskError;
+
+/// Data that cannot be used for an experiment.
+#[derive(Debug, thiserror::Error)]
+pub enum DatasetError {
+    /// The file is wrong.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The columns of the calendar cannot be added.
+    #[error(transparent)]
+    Calendar(#[from] CalendarError),
+    /// A series without a scale.
+    #[error(transparent)]
+    Scale(#[from] UnknownSeries),
+    /// There are too few values.
+    #[error(transparent)]
+    Windows(#[from] WindowError),
+    /// There is nothing to choose the best parameters by.
+    #[error(
+        "the validation part has no window: it needs at least the {horizon} steps of the horizon (split.validation)"
+    )]
+    NoValidation {
+        /// The horizon.
+        horizon: usize,
+    },
+}
+
+/// The data of an experiment.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    /// As they were read, with the columns of the calendar.
+    pub table: Arc<Table>,
+    /// As the model sees them.
+    pub scaled: Arc<Table>,
+    /// From one to the other.
+    pub scaler: Scaler,
+    /// Steps of a season.
+    pub season: usize,
+    sizes: Sizes,
+    split: Split,
+}
+
+/// Reads a table by name: one that ships with the project, or a file of a folder.
+pub fn read(loaded: &Loaded) -> Result<Table, DataError> {
+    let experiment = &loaded.experiment;
+    match loaded.data_file() {
+        Some(path) => data::read(&path, &experiment.columns),
+        None => read_built_in(&experiment.data, &experiment.columns),
+    }
+}
+
+/// Reads a table that ships with the project.
+fn read_built_in(name: &str, schema: &Schema) -> Result<Table, DataError> {
+    let text = BUILT_IN_DATA.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text);
+    read_csv(text.as_bytes(), name, schema)
+}
+
+/// Reads a table from a file, or one that ships with the project if there is no such file.
+pub fn read_file_or_built_in(path: &Path, schema: &Schema) -> Result<Table, DataError> {
+    let built_in = path.to_str().filter(|name| BUILT_IN_DATA.iter().any(|(known, _)| known == name));
+    match built_in.filter(|_| !path.exists()) {
+        Some(name) => read_built_in(name, schema),
+        None => data::read(path, schema),
+    }
+}
+
+impl Dataset {
+    /// Reads, scales and checks the data of an experiment.
+    pub fn load(loaded: &Loaded) -> Result<Dataset, DatasetError> {
+        let experiment = &loaded.experiment;
+        let mut table = read(loaded)?;
+        experiment.calendar.add(&mut table, experiment.horizon)?;
+        let scaler = Scaler::fit(&experiment.scaling, &table, &experiment.split);
+        Dataset::new(experiment, table, scaler)
+    }
+
+    fn new(experiment: &Experiment, table: Table, scaler: Scaler) -> Result<Dataset, DatasetError> {
+        let sizes =
+            Sizes { input: experiment.input(), horizon: experiment.horizon, stride: experiment.stride };
+        let season = experiment.season.unwrap_or_else(|| table.frequency.season());
+        let scaled = Arc::new(scaler.apply(&table)?);
+        let split = experiment.split;
+        let dataset = Dataset { table: Arc::new(table), scaled, scaler, season, sizes, split };
+        dataset.windows(Part::Train, experiment.stride).check(&split, experiment.leave_out_short)?;
+        if dataset.windows(Part::Validation, 1).is_empty() {
+            return Err(DatasetError::NoValidation { horizon: experiment.horizon });
+        }
+        Ok(dataset)
+    }
+
+    /// What the model needs to know of its data, with no intervals yet.
+    pub fn context(&self, experiment: &Experiment) -> Context {
+        Context {
+            name: experiment.name.clone(),
+            columns: experiment.columns.clone(),
+            frequency: self.table.frequency.to_string(),
+            calendar: experiment.calendar.clone(),
+            scaler: self.scaler.clone(),
+            season: self.season,
+            conformal: Conformal::default(),
+        }
+    }
+
+    /// The windows of a part.
+    pub fn windows(&self, part: Part, stride: usize) -> Windows {
+        Windows::new(&self.scaled, Sizes { stride, ..self.sizes }, &self.split, part)
+    }
+
+    /// The windows for the trainer, in the order of a seed, prepared by a thread of their own.
+    pub fn loader(&self, experiment: &Experiment, seed: u64) -> Loader {
+        let training = Arc::new(self.windows(Part::Train, self.sizes.stride));
+        let validation = Arc::new(self.windows(Part::Validation, 1));
+        Loader::new(training, validation, experiment.training.batch, seed)
+    }
+}
+
+impl trainer::Windows for Loader {
+    fn updates_per_epoch(&self) -> u64 {
+        Loader::updates_per_epoch(self)
+    }
+
+    fn training(&mut self, update: u64, batch: &mut Batch) -> Result<(), TaskError> {
+        Ok(Loader::training(self, update, batch)?)
+    }
+
+    fn validation(&mut self, index: u64, batch: &mut Batch) -> Result<bool, TaskError> {
+        Ok(Loader::validation(self, index, batch)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::forecast::experiment::BUILT_IN;
+
+    fn built_in(change: impl Fn(&str) -> String) -> Result<Dataset, DatasetError> {
+        let text = change(BUILT_IN[0].1);
+        Dataset::load(&Loaded::parse(&text, "x", Path::new(".")).unwrap())
+    }
+
+    #[test]
+    fn the_data_that_ship_are_read_and_scaled() {
+        let dataset = built_in(str::to_string).unwrap();
+        assert_eq!((dataset.table.values(), dataset.season), (144, 12));
+        let train = &dataset.scaled.series[0].values[..108];
+        assert!(train.iter().sum::<f32>().abs() < 1e-3);
+        assert_eq!(dataset.windows(Part::Train, 1).len(), 108 - 24 - 12 + 1);
+        assert_eq!(dataset.windows(Part::Validation, 1).len(), 13);
+        assert_eq!(dataset.windows(Part::Test, 1).len(), 1);
+    }
+
+    #[test]
+    fn too_few_values_are_named() {
+        let short = built_in(|text| text.replace("input = 24", "input = 100")).unwrap_err().to_string();
+        assert!(short.contains("has 108 values for training, but a window needs 112"), "{short}");
+        let none =
+            built_in(|text| text.replace("validation = 24", "validation = 11")).unwrap_err().to_string();
+        assert!(none.contains("at least the 12 steps"), "{none}");
+    }
+}

@@ -1,0 +1,306 @@
+//! Experiments of forecasters: data, model, horizon and training as TOML, checked before any data are read.
+//!
+//! ```toml
+//! name = "sales"
+//! task = "forecaster"
+//! data = "sales.csv"            # unique_id, ds, y
+//! model = "nhits"
+//! horizon = 28
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::loss::Loss;
+use super::models::Model;
+use super::normalize::Normalization;
+use super::specification::Specification;
+use super::training::Training;
+use crate::automata::experiment::{ExperimentError, line_at, line_of};
+use crate::data::calendar::Calendar;
+use crate::data::scale::Scaling;
+use crate::data::{Length, Schema, Split};
+use crate::files;
+
+/// The built-in experiments: name and TOML.
+pub const BUILT_IN: [(&str, &str); 1] =
+    [("airpassengers", include_str!("../../../../experiments/airpassengers.toml"))];
+
+/// The data that ship with the project: name and CSV.
+pub const BUILT_IN_DATA: [(&str, &str); 1] =
+    [("airpassengers", include_str!("../../../../data/AirPassengers.csv"))];
+
+/// One experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// Its name.
+    pub name: String,
+    /// What kind of thing is learned.
+    pub task: Task,
+    /// One line for people.
+    #[serde(default)]
+    pub about: String,
+    /// How long it takes, for people.
+    #[serde(default)]
+    pub expected: String,
+    /// Of start values, order of windows and dropout.
+    #[serde(default = "usual::seed")]
+    pub seed: u64,
+    /// A file, or the name of data that ship with the project.
+    pub data: String,
+    /// Values to be forecast.
+    pub horizon: usize,
+    /// Observed values of a window; three horizons if it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<usize>,
+    /// Steps from one window to the next in training.
+    #[serde(default = "usual::stride")]
+    pub stride: usize,
+    /// Steps of a season, for the baselines and for MASE; if not given, as is usual for the frequency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub season: Option<usize>,
+    /// Shares of the values that the intervals should hold.
+    #[serde(default = "usual::intervals")]
+    pub intervals: Vec<f64>,
+    /// Train without the series that are shorter than a window.
+    #[serde(default)]
+    pub leave_out_short: bool,
+    /// How windows are normalised; if not given, as is usual for the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub normalization: Option<Normalization>,
+    /// The model.
+    pub model: Model,
+    /// What training makes smaller.
+    #[serde(default)]
+    pub loss: Loss,
+    /// How the file is read.
+    #[serde(default)]
+    pub columns: Schema,
+    /// Train, validation and test.
+    #[serde(default)]
+    pub split: Split,
+    /// How values are scaled.
+    #[serde(default)]
+    pub scaling: Scaling,
+    /// Columns of the calendar.
+    #[serde(default, skip_serializing_if = "Calendar::is_empty")]
+    pub calendar: Calendar,
+    /// How it is trained.
+    #[serde(default)]
+    pub training: Training,
+}
+
+/// What kind of thing is learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// A forecaster.
+    Forecaster,
+}
+
+/// The values that settings have when a file does not name them.
+mod usual {
+    pub fn seed() -> u64 {
+        1
+    }
+
+    pub fn stride() -> usize {
+        1
+    }
+
+    pub fn intervals() -> Vec<f64> {
+        vec![0.8, 0.95]
+    }
+}
+
+/// An experiment that was read and checked, and the folder its files are in.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The experiment.
+    pub experiment: Experiment,
+    /// Its folder.
+    pub folder: PathBuf,
+}
+
+/// The names that lead to a setting.
+type Key = &'static [&'static str];
+
+/// Something wrong, and the key where it is.
+struct Problem {
+    key: Key,
+    message: String,
+}
+
+fn problem(key: Key, message: impl Into<String>) -> Result<(), Problem> {
+    Err(Problem { key, message: message.into() })
+}
+
+/// The key of a setting of the training, from a message that begins with its name.
+fn training_key(message: &str) -> Key {
+    let keys: [Key; 6] = [
+        &["training", "epochs"],
+        &["training", "batch"],
+        &["training", "patience"],
+        &["training", "part"],
+        &["training", "learning_rate"],
+        &["training", "optimizer"],
+    ];
+    keys.into_iter().find(|key| message.starts_with(&key.join("."))).unwrap_or(&["training"])
+}
+
+impl Loaded {
+    /// Reads an experiment from a file.
+    pub fn read(path: &Path) -> Result<Loaded, ExperimentError> {
+        let text = files::read_text(path)?;
+        let folder = path.parent().map_or_else(PathBuf::new, Path::to_path_buf);
+        Loaded::parse(&text, &path.display().to_string(), &folder)
+    }
+
+    /// Reads an experiment from text. `origin` is what errors call it, `folder` where its files are.
+    pub fn parse(text: &str, origin: &str, folder: &Path) -> Result<Loaded, ExperimentError> {
+        let invalid = |line, message| ExperimentError::Invalid { origin: origin.to_string(), line, message };
+        let experiment: Experiment = toml::from_str(text).map_err(|error| {
+            let line = error.span().map(|span| line_at(text, span.start));
+            invalid(line, error.message().to_string())
+        })?;
+        experiment.check().map_err(|problem| invalid(line_of(text, problem.key), problem.message))?;
+        Ok(Loaded { experiment, folder: folder.to_path_buf() })
+    }
+
+    /// The path of its data; none if they ship with the project.
+    pub fn data_file(&self) -> Option<PathBuf> {
+        let built_in = BUILT_IN_DATA.iter().any(|(name, _)| *name == self.experiment.data);
+        (!built_in).then(|| self.folder.join(&self.experiment.data))
+    }
+}
+
+impl Experiment {
+    /// Observed values of a window.
+    pub fn input(&self) -> usize {
+        self.input.unwrap_or_else(|| self.horizon.saturating_mul(3))
+    }
+
+    /// The network of the experiment.
+    pub fn specification(&self) -> Specification {
+        Specification {
+            model: self.model.clone(),
+            loss: self.loss.clone(),
+            normalization: self.normalization,
+            input: self.input(),
+            horizon: self.horizon,
+            past_columns: self.columns.past.len(),
+            future_columns: self.columns.future.len() + self.calendar.len(),
+            static_columns: self.columns.fixed.len(),
+        }
+    }
+
+    /// The experiment as TOML.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("an experiment holds nothing that TOML lacks")
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        if self.name.trim().is_empty() {
+            return problem(&["name"], "name is empty");
+        }
+        if self.stride == 0 {
+            return problem(&["stride"], "stride is 0");
+        }
+        if self.season == Some(0) {
+            return problem(&["season"], "season is 0");
+        }
+        if let Some(share) = self.intervals.iter().find(|share| !(**share > 0.0 && **share < 1.0)) {
+            return problem(&["intervals"], format!("an interval is to hold {share}, not between 0 and 1"));
+        }
+        self.check_split()?;
+        if let Err(error) = self.calendar.check() {
+            return problem(&["calendar"], error.to_string());
+        }
+        if self.scaling.clip.is_some_and(|clip| !(clip > 0.0 && clip.is_finite())) {
+            return problem(&["scaling", "clip"], "scaling.clip is not above 0");
+        }
+        if let Err(message) = self.training.validate() {
+            return problem(training_key(&message), message);
+        }
+        self.specification().check().map_err(|error| {
+            let message = error.to_string();
+            let key: Key = match () {
+                () if message.contains("horizon is") => &["horizon"],
+                () if message.contains("input is") => &["input"],
+                () => &["model"],
+            };
+            Problem { key, message }
+        })
+    }
+
+    fn check_split(&self) -> Result<(), Problem> {
+        let lengths: [(Key, Option<Length>); 3] = [
+            (&["split", "train"], self.split.train),
+            (&["split", "validation"], Some(self.split.validation)),
+            (&["split", "test"], Some(self.split.test)),
+        ];
+        match lengths.iter().find(|(_, length)| length.is_some_and(|length| !length.is_valid())) {
+            Some((key, _)) => {
+                let name = key.join(".");
+                problem(key, format!("{name} is neither a number of steps nor a share below 1"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(from: &str, to: &str) -> String {
+        let text = BUILT_IN[0].1.replacen(from, to, 1);
+        assert_ne!(text, BUILT_IN[0].1, "the change changed nothing");
+        Loaded::parse(&text, "x.toml", Path::new(".")).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn built_in_experiments_are_valid_and_survive_their_own_toml() {
+        for (name, text) in BUILT_IN {
+            let loaded = Loaded::parse(text, name, Path::new(".")).unwrap();
+            assert_eq!((loaded.experiment.name.as_str(), loaded.data_file()), (name, None));
+            let again = Loaded::parse(&loaded.experiment.to_toml(), name, Path::new(".")).unwrap();
+            assert_eq!(again.experiment, loaded.experiment);
+        }
+    }
+
+    #[test]
+    fn a_short_experiment_has_usual_values() {
+        let text = "name = 'sales'\ntask = 'forecaster'\ndata = 'sales.csv'\nmodel = 'nhits'\nhorizon = 28";
+        let loaded = Loaded::parse(text, "x.toml", Path::new("here")).unwrap();
+        assert_eq!((loaded.experiment.input(), loaded.experiment.intervals), (84, vec![0.8, 0.95]));
+        assert_eq!(loaded.experiment.columns, Schema::default());
+        assert_eq!(
+            Loaded::parse(text, "x", Path::new("here")).unwrap().data_file(),
+            Some("here/sales.csv".into())
+        );
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_line() {
+        for (from, to, part) in [
+            ("horizon = 12", "horizon = \"a\"", "x.toml:6: invalid type: string \"a\""),
+            ("horizon = 12", "horizon = 0", "x.toml:6: model dlinear: horizon is 0"),
+            ("horizon = 12", "horizont = 12", "x.toml:6: unknown field `horizont`"),
+            ("model = \"dlinear\"", "model = \"oracle\"", "x.toml:8: unknown variant `oracle`"),
+            ("loss = \"mse\"", "loss = \"rmse\"", "x.toml:9: unknown variant `rmse`"),
+            ("seed = 1", "intervals = [1.5]", "x.toml:10: an interval is to hold 1.5"),
+            ("seed = 1", "stride = 0", "x.toml:10: stride is 0"),
+            ("time = ", "tine = ", "x.toml:13: unknown field `tine`"),
+            ("validation = 24", "validation = 1.5", "x.toml:17: split.validation is neither"),
+            ("batch = 32", "batch = 0", "x.toml:25: training.batch is 0"),
+            ("log = true", "clip = -1.0", "x.toml:21: scaling.clip is not above 0"),
+            ("learning_rate = 0.01", "learning_rate = -1.0", "x.toml:26: training.learning_rate: "),
+        ] {
+            let message = error(from, to);
+            assert!(message.contains(part), "{to}: {message}");
+        }
+    }
+}

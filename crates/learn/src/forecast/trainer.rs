@@ -1,0 +1,457 @@
+//! A forecaster as something the trainer can train.
+//!
+//! A batch is cut into parts of so many windows, the last one shorter. Each part goes through the same compiled program on
+//! memory of its own, several at a time if there are threads, and the gradients are added in the order of the parts: the
+//! result does not depend on the number of threads. Programs are compiled when a size is first seen; after that, a step
+//! allocates nothing.
+
+use std::ops::Range;
+
+use gatework_engine::{Program, Runner, program::ProgramError};
+use rayon::prelude::*;
+
+use super::forecaster::{Forecaster, ForecasterError};
+use super::inputs::NAMES;
+use super::models::Model;
+use super::network::Mask;
+use super::specification::{Specification, SpecificationError, Use, WEIGHT, gradient_name};
+use crate::data::{Batch, BatchShape};
+use crate::params::{Params, Tensor};
+use crate::random::{Purpose, Random};
+use crate::train::{Losses, Task, TaskError};
+
+/// Where the windows come from. What it gives depends on its arguments alone: a run that is resumed sees what it would
+/// have seen.
+pub trait Windows {
+    /// Updates that make up an epoch; the validation loss is looked at after each.
+    fn updates_per_epoch(&self) -> u64;
+
+    /// Fills in the batch of an update. Its rows may be fewer at the end of an epoch.
+    fn training(&mut self, update: u64, batch: &mut Batch) -> Result<(), TaskError>;
+
+    /// Fills in a batch of the windows kept aside, numbered from 0; false if there is none of that number.
+    fn validation(&mut self, index: u64, batch: &mut Batch) -> Result<bool, TaskError>;
+}
+
+/// Windows that go through a program at once. Larger parts are better products; smaller ones keep what a model remembers
+/// of each step in the caches, and occupy more threads.
+fn usual_part(model: &Model) -> usize {
+    match model {
+        Model::Gru(_) | Model::Lstm(_) | Model::DeepAr(_) | Model::Tcn(_) | Model::Transformer(_) => 64,
+        _ => 256,
+    }
+}
+
+/// One seed of a forecaster in training.
+pub struct ForecastTask<W> {
+    specification: Specification,
+    seed: u64,
+    params: Params,
+    /// The name of each parameter's gradient.
+    gradients: Vec<String>,
+    windows: W,
+    batch: Batch,
+    training: Programs,
+    evaluation: Programs,
+}
+
+impl<W: Windows> ForecastTask<W> {
+    /// A forecaster with the start values of a seed.
+    pub fn new(specification: &Specification, windows: W, seed: u64) -> Result<Self, SpecificationError> {
+        let params = specification.params(seed)?;
+        Ok(ForecastTask {
+            gradients: params.tensors().iter().map(|tensor| gradient_name(&tensor.name)).collect(),
+            params,
+            batch: Batch::new(specification.shape(0)),
+            training: Programs::new(specification, Use::Training),
+            evaluation: Programs::new(specification, Use::Evaluation),
+            specification: specification.clone(),
+            seed,
+            windows,
+        })
+    }
+
+    /// So many windows go through a program at once. More threads need smaller parts; results depend on it in their last
+    /// bits, and not on the threads.
+    #[must_use]
+    pub fn with_part(mut self, rows: usize) -> Self {
+        (self.training.part, self.evaluation.part) = (rows.max(1), rows.max(1));
+        self
+    }
+
+    /// A forecaster with other values of the parameters: the best ones of an attempt.
+    pub fn forecaster(&self, values: &[f32]) -> Result<Forecaster, ForecasterError> {
+        let mut params = self.params.clone();
+        if values.len() != params.len() {
+            let (found, wanted) = (values.len(), params.len());
+            return Err(ForecasterError::Parameters(format!("{found} values for {wanted} parameters")));
+        }
+        params.values.copy_from_slice(values);
+        Forecaster::new(self.specification.clone(), params)
+    }
+
+    /// What is trained.
+    pub fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    /// Where its windows come from.
+    pub fn windows(&self) -> &W {
+        &self.windows
+    }
+
+    /// The mean loss of the windows kept aside at the present parameters; none if there are no such windows.
+    pub fn validation_loss(&mut self) -> Result<Option<f64>, TaskError> {
+        let (mut sum, mut rows) = (0.0, 0);
+        for index in 0.. {
+            if !self.windows.validation(index, &mut self.batch)? {
+                break;
+            }
+            check_batch(&self.specification, &self.batch, true)?;
+            let run = Run { batch: &self.batch, params: &self.params, seed: self.seed, update: 0 };
+            let loss = self.evaluation.run(&run, |_| Ok(()))?;
+            sum += loss * self.batch.shape.rows as f64;
+            rows += self.batch.shape.rows;
+        }
+        Ok((rows > 0).then(|| sum / rows as f64))
+    }
+}
+
+impl<W: Windows> Task for ForecastTask<W> {
+    fn params(&self) -> &Params {
+        &self.params
+    }
+
+    fn params_mut(&mut self) -> &mut Params {
+        &mut self.params
+    }
+
+    fn step(&mut self, update: u64) -> Result<Losses, TaskError> {
+        let epoch = self.windows.updates_per_epoch().max(1);
+        let hard = if update > 0 && update.is_multiple_of(epoch) { self.validation_loss()? } else { None };
+        self.windows.training(update, &mut self.batch)?;
+        check_batch(&self.specification, &self.batch, true)?;
+        // The gradients leave the arena while its values are read.
+        let mut grads = std::mem::take(&mut self.params.grads);
+        let run = Run { batch: &self.batch, params: &self.params, seed: self.seed, update };
+        let mut sums =
+            Sums { tensors: self.params.tensors(), names: &self.gradients, values: &mut grads, parts: 0 };
+        let soft = self.training.run(&run, |worker| worker.add_gradients(&mut sums));
+        self.params.grads = grads;
+        Ok(Losses { soft: soft?, hard })
+    }
+
+    fn passes(&mut self, _update: u64) -> Result<bool, TaskError> {
+        // There is no loss that a forecaster could not get below.
+        Ok(false)
+    }
+}
+
+/// Checks that a batch has windows, and that they are those of the specification; what came afterwards may be missing
+/// where it is not read.
+pub(super) fn check_batch(
+    specification: &Specification,
+    batch: &Batch,
+    with_target: bool,
+) -> Result<(), TaskError> {
+    let wanted = specification.shape(batch.shape.rows);
+    if batch.shape.rows == 0 {
+        return Err("a batch has no windows".into());
+    }
+    if batch.shape != wanted {
+        return Err(format!("a batch of {:?} was given, but the model needs {wanted:?}", batch.shape).into());
+    }
+    let read = NAMES.into_iter().zip(kinds(batch)).zip(numbers(&batch.shape));
+    for ((name, given), wanted) in read.filter(|((name, _), _)| with_target || *name != NAMES[1]) {
+        if given.len() != wanted {
+            return Err(format!("{name} of a batch has {} numbers, not {wanted}", given.len()).into());
+        }
+    }
+    Ok(())
+}
+
+/// How many numbers of each kind a batch has, in the order of [`NAMES`].
+fn numbers(shape: &BatchShape) -> [usize; 5] {
+    let BatchShape { rows, input, horizon, past_columns, future_columns, static_columns } = *shape;
+    let a_row = [input, horizon, input * past_columns, (input + horizon) * future_columns, static_columns];
+    a_row.map(|numbers| rows * numbers)
+}
+
+/// What a step computes on.
+struct Run<'a> {
+    batch: &'a Batch,
+    params: &'a Params,
+    seed: u64,
+    update: u64,
+}
+
+/// The programs for parts of different sizes.
+struct Programs {
+    specification: Specification,
+    what_for: Use,
+    /// Windows of a part.
+    part: usize,
+    /// Batches that were computed.
+    batches: u64,
+    compiled: Vec<Compiled>,
+}
+
+/// Sizes whose programs are kept: that of whole parts, and those of the last parts of epochs and of validation.
+const MOST_PROGRAMS: usize = 6;
+
+/// The program for parts of one size.
+struct Compiled {
+    rows: usize,
+    program: Program,
+    masks: Vec<Mask>,
+    workers: Vec<Worker>,
+}
+
+/// Memory for one part at a time.
+struct Worker {
+    runner: Runner,
+    mask: Vec<f32>,
+    /// The batch whose parameters it has.
+    batch: u64,
+    failed: Option<ProgramError>,
+}
+
+impl Programs {
+    fn new(specification: &Specification, what_for: Use) -> Programs {
+        let part = usual_part(&specification.model);
+        Programs { specification: specification.clone(), what_for, part, batches: 0, compiled: Vec::new() }
+    }
+
+    /// Computes the loss of a batch; `use_result` sees the worker of every part, in their order.
+    fn run(
+        &mut self,
+        run: &Run<'_>,
+        mut use_result: impl FnMut(&Worker) -> Result<(), ProgramError>,
+    ) -> Result<f64, TaskError> {
+        let rows = run.batch.shape.rows;
+        let threads = rayon::current_num_threads().max(1);
+        self.batches += 1;
+        let batch = self.batches;
+        let mut loss = 0.0;
+        let mut begin = 0;
+        while begin < rows {
+            let size = self.part.min(rows - begin);
+            // Parts of the same size, as many as there are threads.
+            let count = ((rows - begin) / size).min(threads);
+            let compiled = self.get(size, count)?;
+            compiled.run(run, batch, begin, count)?;
+            for worker in &compiled.workers[..count] {
+                loss += f64::from(worker.runner.read::<f32>("loss")?[0]);
+                use_result(worker)?;
+            }
+            begin += count * size;
+        }
+        Ok(loss)
+    }
+
+    /// The program for parts of a size, with so many workers.
+    fn get(&mut self, rows: usize, workers: usize) -> Result<&mut Compiled, TaskError> {
+        let known = self.compiled.iter().position(|compiled| compiled.rows == rows);
+        let place = known.map_or_else(|| self.compile(rows), Ok)?;
+        let compiled = &mut self.compiled[place];
+        while compiled.workers.len() < workers {
+            compiled.add_worker();
+        }
+        Ok(compiled)
+    }
+
+    /// Compiles the program for parts of a size and says where it is.
+    fn compile(&mut self, rows: usize) -> Result<usize, TaskError> {
+        let (graph, parts) = self.specification.network(rows, self.what_for)?;
+        let program = Program::new(&graph)?;
+        if self.compiled.len() == MOST_PROGRAMS {
+            self.compiled.remove(0);
+        }
+        self.compiled.push(Compiled { rows, program, masks: parts.masks, workers: Vec::new() });
+        Ok(self.compiled.len() - 1)
+    }
+}
+
+impl Compiled {
+    fn add_worker(&mut self) {
+        let mask = self.masks.iter().map(|mask| mask.rows * mask.elements).max().unwrap_or(0);
+        self.workers.push(Worker {
+            runner: self.program.runner(),
+            mask: vec![0.0; mask],
+            batch: 0,
+            failed: None,
+        });
+    }
+
+    /// Runs `count` parts, the first of which begins at a row.
+    fn run(&mut self, run: &Run<'_>, batch: u64, begin: usize, count: usize) -> Result<(), TaskError> {
+        let Compiled { rows, masks, workers, .. } = self;
+        let work = |(part, worker): (usize, &mut Worker)| {
+            let begin = begin + part * *rows;
+            // The parameters are the same for all parts of a batch.
+            let parameters = if worker.batch == batch { Ok(()) } else { worker.write_parameters(run.params) };
+            worker.batch = batch;
+            worker.failed = parameters.and_then(|()| worker.run(run, begin..begin + *rows, masks)).err();
+        };
+        let workers = &mut workers[..count];
+        if count > 1 {
+            workers.par_iter_mut().enumerate().with_max_len(1).for_each(work);
+        } else {
+            workers.iter_mut().enumerate().for_each(work);
+        }
+        workers.iter_mut().find_map(|worker| worker.failed.take()).map_or(Ok(()), |error| Err(error.into()))
+    }
+}
+
+impl Worker {
+    fn run(&mut self, run: &Run<'_>, rows: Range<usize>, masks: &[Mask]) -> Result<(), ProgramError> {
+        write_rows(&mut self.runner, run.batch, rows.clone())?;
+        self.runner.write(WEIGHT, &[rows.len() as f32 / run.batch.shape.rows as f32])?;
+        for (site, mask) in masks.iter().enumerate() {
+            let numbers = &mut self.mask[..mask.rows * mask.elements];
+            for (row, numbers) in rows.clone().zip(numbers.chunks_mut(mask.elements.max(1))) {
+                draw_mask(run, site, row, mask.rate, numbers);
+            }
+            self.runner.write(&mask.name, numbers)?;
+        }
+        self.runner.run();
+        Ok(())
+    }
+
+    fn write_parameters(&mut self, params: &Params) -> Result<(), ProgramError> {
+        for tensor in params.tensors() {
+            self.runner.write(&tensor.name, &params.values[tensor.range.clone()])?;
+        }
+        Ok(())
+    }
+
+    /// Adds the gradients of the last run to those of the parameters; those of the first part replace them.
+    fn add_gradients(&self, sums: &mut Sums<'_>) -> Result<(), ProgramError> {
+        for (tensor, name) in sums.tensors.iter().zip(sums.names) {
+            let gradient = self.runner.read::<f32>(name)?;
+            let sums_of_tensor = &mut sums.values[tensor.range.clone()];
+            if sums.parts == 0 {
+                sums_of_tensor.copy_from_slice(gradient);
+            } else {
+                sums_of_tensor.iter_mut().zip(gradient).for_each(|(sum, x)| *sum += x);
+            }
+        }
+        sums.parts += 1;
+        Ok(())
+    }
+}
+
+/// Gradients that are added up part by part.
+struct Sums<'a> {
+    tensors: &'a [Tensor],
+    /// The name of each tensor's gradient.
+    names: &'a [String],
+    values: &'a mut [f32],
+    parts: usize,
+}
+
+/// Gives a program the rows of a batch.
+fn write_rows(runner: &mut Runner, batch: &Batch, rows: Range<usize>) -> Result<(), ProgramError> {
+    for (name, numbers) in NAMES.into_iter().zip(kinds(batch)) {
+        let width = numbers.len() / batch.shape.rows.max(1);
+        if width > 0 {
+            runner.write(name, &numbers[rows.start * width..rows.end * width])?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives a program for `size` windows the rows of a batch without what came afterwards. If the rows are fewer, the windows
+/// that are left become zeros, in `padded`.
+pub(super) fn write_padded(
+    runner: &mut Runner,
+    batch: &Batch,
+    rows: Range<usize>,
+    size: usize,
+    padded: &mut Vec<f32>,
+) -> Result<(), ProgramError> {
+    for (name, numbers) in NAMES.into_iter().zip(kinds(batch)) {
+        let width = numbers.len() / batch.shape.rows.max(1);
+        if width == 0 || name == NAMES[1] {
+            continue;
+        }
+        let given = &numbers[rows.start * width..rows.end * width];
+        if rows.len() == size {
+            runner.write(name, given)?;
+        } else {
+            padded.clear();
+            padded.extend_from_slice(given);
+            padded.resize(size * width, 0.0);
+            runner.write(name, padded)?;
+        }
+    }
+    Ok(())
+}
+
+/// The numbers of a batch, in the order of [`NAMES`].
+fn kinds(batch: &Batch) -> [&[f32]; 5] {
+    [&batch.past, &batch.target, &batch.past_columns, &batch.future_columns, &batch.static_columns]
+}
+
+/// Draws a row of a mask: a function of the seed, the update, the place of the mask in the network and the row alone.
+fn draw_mask(run: &Run<'_>, site: usize, row: usize, rate: f64, numbers: &mut [f32]) {
+    let mut random = Random::new(run.seed, Purpose::Dropout, run.update << 16 | site as u64);
+    // Every 32 bits decide for two elements.
+    random.seek((row * numbers.len().div_ceil(8)) as u32);
+    let threshold = (rate * 65_536.0) as u32;
+    let kept = (1.0 / (1.0 - f64::from(threshold) / 65_536.0)) as f32;
+    for pair in numbers.chunks_mut(2) {
+        let bits = random.bits();
+        for (number, bits) in pair.iter_mut().zip([bits & 0xffff, bits >> 16]) {
+            *number = if bits < threshold { 0.0 } else { kept };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::models::DLinear;
+    use super::super::signal::{Signal, seasonal_naive};
+    use super::*;
+    use crate::forecast::Loss;
+    use crate::optim::Optimizer;
+    use crate::schedule::LearningRate;
+    use crate::train::{Attempt, Outcome, Settings};
+
+    fn specification() -> Specification {
+        Specification {
+            model: Model::DLinear(DLinear { moving_average: 25 }),
+            loss: Loss::Mse,
+            normalization: None,
+            input: 48,
+            horizon: 12,
+            past_columns: 0,
+            future_columns: 0,
+            static_columns: 0,
+        }
+    }
+
+    fn settings(updates: u64) -> Settings {
+        Settings {
+            updates,
+            rate: LearningRate::constant(0.01),
+            optimizer: Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 },
+            clip: None,
+            stable: 1,
+            patience: None,
+        }
+    }
+
+    #[test]
+    fn a_linear_model_learns_a_signal_better_than_its_last_season() {
+        let specification = specification();
+        let mut task = ForecastTask::new(&specification, Signal::new(&specification, 32), 1).unwrap();
+        let settings = settings(401);
+        let mut attempt = Attempt::new(1, &settings, task.params().len());
+        while attempt.outcome == Outcome::Running {
+            attempt.advance(&mut task, &settings).unwrap();
+        }
+        let (loss, naive) = (attempt.best.unwrap().hard, seasonal_naive(&specification));
+        assert!(loss < 0.7 * naive, "{loss} for {naive}");
+    }
+}

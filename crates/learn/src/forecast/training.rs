@@ -1,0 +1,155 @@
+//! How a forecaster is trained, as a file says it.
+//!
+//! ```toml
+//! [training]
+//! epochs = 10
+//! batch = 32
+//! patience = 3
+//! learning_rate = 0.005
+//! decay = { factor = 0.5, hold = 1 }      # after every epoch but the first
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use crate::optim::{Clip, Optimizer};
+use crate::schedule::{LearningRate, Schedule};
+use crate::train::Settings;
+
+/// How a forecaster is trained.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Training {
+    /// Times that every window is seen, at most.
+    pub epochs: u64,
+    /// Windows of an update.
+    pub batch: usize,
+    /// Epochs in a row without a lower validation loss that end the training.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub patience: Option<u64>,
+    /// The learning rate at first; of a one-cycle schedule the highest.
+    pub learning_rate: f64,
+    /// The course of the learning rate; `every` of a step counts updates.
+    pub schedule: Schedule,
+    /// The fall of the learning rate from epoch to epoch, in place of a schedule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decay: Option<Decay>,
+    /// Updates in which the learning rate rises from 0.
+    pub warmup: u64,
+    /// The optimiser.
+    pub optimizer: Optimizer,
+    /// The limit of the gradient.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clip: Option<Clip>,
+    /// Windows that go through a program at once; if not given, as suits the model on one thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<usize>,
+}
+
+/// A fall of the learning rate from epoch to epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decay {
+    /// Factor from one epoch to the next.
+    pub factor: f64,
+    /// Epochs at the first rate beyond the first one.
+    #[serde(default)]
+    pub hold: u64,
+}
+
+impl Default for Training {
+    fn default() -> Training {
+        Training {
+            epochs: 10,
+            batch: 32,
+            patience: None,
+            learning_rate: 1e-3,
+            schedule: Schedule::Constant,
+            decay: None,
+            warmup: 0,
+            optimizer: Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 },
+            clip: None,
+            part: None,
+        }
+    }
+}
+
+impl Training {
+    /// Whether every setting is in its range; the error names the first one that is not.
+    pub fn validate(&self) -> Result<(), String> {
+        let at_least_one = [
+            ("epochs", self.epochs),
+            ("batch", self.batch as u64),
+            ("patience", self.patience.unwrap_or(1)),
+            ("part", self.part.unwrap_or(1) as u64),
+        ];
+        if let Some((name, _)) = at_least_one.iter().find(|(_, value)| *value == 0) {
+            return Err(format!("training.{name} is 0, but must be at least 1"));
+        }
+        if self.decay.is_some() && self.schedule != Schedule::Constant {
+            return Err("training has a schedule and a decay, but one of them has to do".into());
+        }
+        let rate = self.settings(1).rate;
+        rate.validate().map_err(|problem| format!("training.learning_rate: {problem}"))?;
+        self.optimizer.validate().map_err(|problem| format!("training.optimizer: {problem}"))?;
+        self.clip.map_or(Ok(()), |clip| clip.validate().map_err(|problem| format!("training: {problem}")))
+    }
+
+    /// The settings of the trainer, for epochs of so many updates. There is one update more than the epochs have: at its
+    /// begin the validation loss of the last epoch is looked at.
+    pub fn settings(&self, updates_per_epoch: u64) -> Settings {
+        let epoch = updates_per_epoch.max(1);
+        let schedule = match self.decay {
+            Some(Decay { factor, hold }) => {
+                Schedule::Step { every: epoch, factor, hold: hold.saturating_mul(epoch) }
+            }
+            None => self.schedule.clone(),
+        };
+        Settings {
+            updates: self.epochs.saturating_mul(epoch).saturating_add(1),
+            rate: LearningRate { base: self.learning_rate, schedule, warmup: self.warmup },
+            optimizer: self.optimizer.clone(),
+            clip: self.clip,
+            stable: 1,
+            patience: self.patience,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_of_the_linear_models_halves_after_every_epoch_but_the_first() {
+        let text = "epochs = 4\nlearning_rate = 0.005\ndecay = { factor = 0.5, hold = 1 }\npatience = 3";
+        let training: Training = toml::from_str(text).unwrap();
+        assert_eq!(training.validate(), Ok(()));
+        let settings = training.settings(100);
+        assert_eq!((settings.updates, settings.patience), (401, Some(3)));
+        let rates = [0, 99, 100, 200, 300].map(|update| settings.rate.at(update, settings.updates));
+        assert_eq!(rates, [0.005, 0.005, 0.005, 0.0025, 0.00125]);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, word) in [
+            ("epochs = 0", "training.epochs is 0"),
+            ("patience = 0", "training.patience is 0"),
+            ("learning_rate = -1.0", "training.learning_rate"),
+            ("schedule = 'cosine'\ndecay = { factor = 0.5 }", "a schedule and a decay"),
+            ("decay = { factor = 0.0 }", "schedule.factor is 0"),
+            ("optimizer = { kind = 'adam', beta1 = 2.0 }", "training.optimizer: beta1 is 2"),
+            ("clip = { norm = 0.0 }", "clip.norm is 0"),
+        ] {
+            let error = toml::from_str::<Training>(text).unwrap().validate().unwrap_err();
+            assert!(error.contains(word), "{error}");
+        }
+        assert!(toml::from_str::<Training>("epoch = 3").is_err());
+    }
+
+    #[test]
+    fn a_file_is_read_back_as_it_was_written() {
+        let training = Training { clip: Some(Clip::Norm(1.0)), patience: Some(2), ..Training::default() };
+        assert_eq!(toml::from_str::<Training>(&toml::to_string(&training).unwrap()).unwrap(), training);
+    }
+}

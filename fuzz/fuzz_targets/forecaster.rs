@@ -1,0 +1,12 @@
+//! Any bytes as the file of a forecaster; one that is accepted survives its own bytes.
+#![no_main]
+
+use gatework_learn::forecast::Forecaster;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(forecaster) = Forecaster::from_bytes(bytes) {
+        let again = Forecaster::from_bytes(&forecaster.to_bytes()).expect("what was written can be read");
+        assert_eq!(again.params(), forecaster.params());
+    }
+});
