@@ -62,6 +62,12 @@ impl Steps {
         batch * hidden * (cell.gates() + 2)
     }
 
+    /// Elements that are read and written.
+    pub fn traffic(&self) -> usize {
+        let step = self.batch * self.hidden * (self.cell.gates() + self.cell.parts() + 1);
+        self.time * step + self.hidden * self.width()
+    }
+
     fn width(&self) -> usize {
         self.cell.gates() * self.hidden
     }
