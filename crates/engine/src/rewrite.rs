@@ -110,7 +110,7 @@ const RULES: &[Rule] = &[
     }),
     exact("slice(slice x) = slice x", join_slices),
     exact("slice(pad x) = slice x", slice_padded),
-    exact("slice(pad x + y) = slice(pad x) + slice y", slice_sum),
+    exact("slice(pad x + pad y) = slice x + slice y", slice_sum),
     exact("transpose(a b) = transpose(b) transpose(a)", transpose_product),
     exact("reduce over axes of size 1 = x, sum = x + 0", drop_unit_axes),
     exact("max(max x) = max x over both axes", |g, n| {
@@ -370,33 +370,40 @@ fn join_slices(g: &mut Graph, n: &Node) -> Outcome {
     }
 }
 
-/// A slice that takes nothing of the padding.
-fn slice_padded(g: &mut Graph, n: &Node) -> Outcome {
-    let (&Op::Slice { axis, begin, step }, Some(Node { op: Op::Pad { axis: padded, before, .. }, args, .. })) =
-        (&n.op, inner(g, n))
+/// Where a slice of a padded node begins in what was padded, if it takes nothing of the padding.
+fn inside_padding(g: &Graph, slice: &Node, padded: Id) -> Option<(Id, usize)> {
+    let (&Op::Slice { axis, begin, step }, &Node { op: Op::Pad { axis: along, before, .. }, ref args, .. }) =
+        (&slice.op, g.node(padded))
     else {
-        return Ok(None);
+        return None;
     };
-    let (x, count) = (args[0], n.shape[axis]);
-    let inside = begin >= before && begin - before + (count.max(1) - 1) * step < g.shape(x)[axis];
-    if axis != padded || !inside {
-        return Ok(None);
+    let (first, count) = (begin.checked_sub(before)?, slice.shape[axis]);
+    (axis == along && first + (count.max(1) - 1) * step < g.shape(args[0])[axis]).then_some((args[0], first))
+}
+
+fn slice_padded(g: &mut Graph, n: &Node) -> Outcome {
+    let &Op::Slice { axis, step, .. } = &n.op else { return Ok(None) };
+    match inside_padding(g, n, n.args[0]) {
+        Some((x, first)) => g.slice_by(x, axis, first, n.shape[axis], step).map(Some),
+        None => Ok(None),
     }
-    g.slice_by(x, axis, begin - before, count, step).map(Some)
 }
 
 fn slice_sum(g: &mut Graph, n: &Node) -> Outcome {
-    let (&Op::Slice { axis, begin, step }, Some(Node { op: Op::Binary(Binary::Add), args, .. })) =
-        (&n.op, inner(g, n))
-    else {
+    /// Whether a node is a sum of padded ones of whose padding the slice takes nothing.
+    fn is_inside(g: &Graph, slice: &Node, id: Id) -> bool {
+        let node = g.node(id);
+        match node.op {
+            Op::Binary(Binary::Add) => node.args.iter().all(|&arg| is_inside(g, slice, arg)),
+            _ => inside_padding(g, slice, id).is_some(),
+        }
+    }
+    let &Op::Slice { axis, begin, step } = &n.op else { return Ok(None) };
+    let Some([a, b]) = operands(g.node(n.args[0]), Binary::Add).filter(|_| is_inside(g, n, n.args[0])) else {
         return Ok(None);
     };
-    let is_padded = |&arg: &Id| matches!(g.node(arg).op, Op::Pad { axis: padded, .. } if padded == axis);
-    if !args.iter().any(is_padded) {
-        return Ok(None);
-    }
     let mut slice = |x| g.slice_by(x, axis, begin, n.shape[axis], step);
-    let (a, b) = (slice(args[0])?, slice(args[1])?);
+    let (a, b) = (slice(a)?, slice(b)?);
     g.add(a, b).map(Some)
 }
 

@@ -69,6 +69,23 @@ impl Random {
         self.block[self.used - 1]
     }
 
+    /// Fills a slice with random bits: what as many calls of [`Random::bits`] give, in less time.
+    pub fn fill(&mut self, bits: &mut [u32]) {
+        let begun = (4 - self.used).min(bits.len());
+        let (first, rest) = bits.split_at_mut(begun);
+        for bits in first {
+            *bits = self.bits();
+        }
+        let (chunks, last) = rest.as_chunks_mut::<{ 4 * LANES }>();
+        for chunk in chunks {
+            *chunk = philox_lanes(self.counter, self.key);
+            self.counter[0] = self.counter[0].wrapping_add(LANES as u32);
+        }
+        for bits in last {
+            *bits = self.bits();
+        }
+    }
+
     /// 64 random bits.
     pub fn word(&mut self) -> u64 {
         u64::from(self.bits()) << 32 | u64::from(self.bits())
@@ -90,6 +107,28 @@ impl Random {
             items.swap(i, self.below(i + 1));
         }
     }
+}
+
+/// Blocks that are computed side by side.
+const LANES: usize = 8;
+
+/// The blocks of a counter and of those that follow, one behind the other.
+#[expect(clippy::needless_range_loop, reason = "a lane is a column of four arrays")]
+fn philox_lanes(counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4 * LANES] {
+    let mut lanes = counter.map(|word| [word; LANES]);
+    lanes[0].iter_mut().zip(0..).for_each(|(word, lane)| *word = word.wrapping_add(lane));
+    for _ in 0..10 {
+        for lane in 0..LANES {
+            let p0 = u64::from(lanes[0][lane]) * 0xd251_1f53;
+            let p1 = u64::from(lanes[2][lane]) * 0xcd9e_8d57;
+            lanes[0][lane] = (p1 >> 32) as u32 ^ lanes[1][lane] ^ key[0];
+            lanes[1][lane] = p1 as u32;
+            lanes[2][lane] = (p0 >> 32) as u32 ^ lanes[3][lane] ^ key[1];
+            lanes[3][lane] = p0 as u32;
+        }
+        key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
+    }
+    std::array::from_fn(|i| lanes[i % 4][i / 4])
 }
 
 fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
@@ -134,6 +173,21 @@ mod tests {
         let numbers: Vec<u32> = (0..12).map(|_| random.bits()).collect();
         random.seek(1);
         assert_eq!([random.bits(), random.bits()], numbers[4..6]);
+    }
+
+    #[test]
+    fn a_slice_is_filled_with_what_single_calls_give() {
+        for (skipped, length) in [(0, 32), (3, 100), (5, 1), (4, 33), (1, 2), (2, 64)] {
+            let mut one_by_one = Random::new(9, Purpose::Check, 3);
+            // The counter wraps within the slice.
+            one_by_one.seek(u32::MAX - 3);
+            (0..skipped).for_each(|_| _ = one_by_one.bits());
+            let mut at_once = one_by_one.clone();
+            let mut bits = vec![0; length];
+            at_once.fill(&mut bits);
+            assert!(bits.iter().all(|&bits| bits == one_by_one.bits()), "{skipped} {length}");
+            assert_eq!(at_once.bits(), one_by_one.bits());
+        }
     }
 
     #[test]

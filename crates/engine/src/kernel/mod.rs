@@ -1,11 +1,14 @@
 //! The kernels: written once over a vector type, compiled for every instruction set, chosen at run time.
 //!
 //! A plain `cargo build --release` carries SSE2, AVX2 and AVX-512 versions of each kernel on x86-64 (NEON on AArch64);
-//! the first call looks at the processor and takes the widest. Vectors come from `fearless_simd`; only the tiles of [`gates`] hold `unsafe` code, for rows without bounds checks.
+//! the first call looks at the processor and takes the widest. Vectors come from `fearless_simd`. `unsafe` code is found in the tiles of [`gates`] (rows without bounds checks), in products and recurrent
+//! cells (results that several threads write) and in [`int8`] (an instruction that the vectors do not have).
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`gates`] | soft gate networks, forward and backward, 32 lanes at a time |
+//! | [`half`] | weights stored in 16 bits |
+//! | [`int8`] | products of quantised weights and activations |
 //! | [`math`] | exp, log, sin, tanh and the like, a vector at a time |
 //! | [`matmul`] | the matrix product |
 //! | [`optim`] | optimiser steps, one pass over memory each |
@@ -50,6 +53,8 @@ macro_rules! with_vectors {
 pub(crate) use with_vectors;
 
 pub mod gates;
+pub mod half;
+pub mod int8;
 pub mod math;
 pub mod matmul;
 pub mod optim;

@@ -62,6 +62,12 @@ impl Steps {
         batch * hidden * (cell.gates() + 2)
     }
 
+    /// Elements that are read and written.
+    pub fn traffic(&self) -> usize {
+        let step = self.batch * self.hidden * (self.cell.gates() + self.cell.parts() + 1);
+        self.time * step + self.hidden * self.width()
+    }
+
     fn width(&self) -> usize {
         self.cell.gates() * self.hidden
     }
@@ -202,6 +208,21 @@ fn store<S: Simd, T: Real>(x: &mut [T], at: usize, end: usize, value: Vector<S, 
     }
 }
 
+/// A vector from a place of a slice, or zeros if there is none.
+#[inline(always)]
+fn load_or_zero<S: Simd, T: Real>(simd: S, x: Option<&[T]>, at: usize, end: usize) -> Vector<S, T> {
+    match x {
+        Some(x) => load::<S, T>(simd, x, at, end),
+        None => Vector::<S, T>::splat(simd, T::NIL),
+    }
+}
+
+/// Stores the lanes of one gate of one row.
+#[inline(always)]
+fn store_gate<S: Simd, T: Real>(to: &mut [T], hidden: usize, gate: usize, at: usize, value: Vector<S, T>) {
+    store::<S, T>(to, gate * hidden + at, (gate + 1) * hidden, value);
+}
+
 impl<T: Real> Forward<'_, T> {
     /// The share of the state and the bias in a gate.
     #[inline(always)]
@@ -223,11 +244,10 @@ impl<T: Real> Forward<'_, T> {
         load::<S, T>(simd, self.inputs, row + at, row + self.hidden)
     }
 
-    /// What there was before at a place: zeros at the first step.
+    /// Both shares of a gate.
     #[inline(always)]
-    fn before<S: Simd>(&self, simd: S, at: usize, end: usize) -> Vector<S, T> {
-        self.before
-            .map_or_else(|| Vector::<S, T>::splat(simd, T::NIL), |before| load::<S, T>(simd, before, at, end))
+    fn gate<S: Simd>(&self, simd: S, row: usize, gate: usize, at: usize) -> Vector<S, T> {
+        self.input_share(simd, row, gate, at) + self.state_share(simd, row, gate, at)
     }
 
     #[inline(always)]
@@ -235,17 +255,19 @@ impl<T: Real> Forward<'_, T> {
         for row in 0..self.inputs.len() / self.bias.len().max(1) {
             let (begin, end) = (row * self.hidden, (row + 1) * self.hidden);
             for at in (0..self.hidden).step_by(Vector::<S, T>::LEN) {
-                let gate =
-                    |gate| self.input_share(simd, row, gate, at) + self.state_share(simd, row, gate, at);
-                let reset = math::sigmoid::<S, T>(simd, gate(0));
-                let update = math::sigmoid::<S, T>(simd, gate(1));
+                let place = begin + at;
+                let reset = math::sigmoid::<S, T>(simd, self.gate(simd, row, 0, at));
+                let update = math::sigmoid::<S, T>(simd, self.gate(simd, row, 1, at));
                 let remembered = self.state_share(simd, row, 2, at);
-                let fresh = math::tanh::<S, T>(simd, self.input_share(simd, row, 2, at) + reset * remembered);
+                let input = self.input_share(simd, row, 2, at);
+                let fresh = math::tanh::<S, T>(simd, input + reset * remembered);
                 // (1 - update) * fresh + update * state
-                let state = fresh + update * (self.before(simd, begin + at, end) - fresh);
-                for (part, value) in self.parts.iter_mut().zip([state, reset, update, fresh, remembered]) {
-                    store::<S, T>(part, begin + at, end, value);
-                }
+                let state = fresh + update * (load_or_zero::<S, T>(simd, self.before, place, end) - fresh);
+                store::<S, T>(self.parts[0], place, end, state);
+                store::<S, T>(self.parts[1], place, end, reset);
+                store::<S, T>(self.parts[2], place, end, update);
+                store::<S, T>(self.parts[3], place, end, fresh);
+                store::<S, T>(self.parts[4], place, end, remembered);
             }
         }
     }
@@ -255,18 +277,19 @@ impl<T: Real> Forward<'_, T> {
         for row in 0..self.inputs.len() / self.bias.len().max(1) {
             let (begin, end) = (row * self.hidden, (row + 1) * self.hidden);
             for at in (0..self.hidden).step_by(Vector::<S, T>::LEN) {
-                let gate =
-                    |gate| self.input_share(simd, row, gate, at) + self.state_share(simd, row, gate, at);
-                let write = math::sigmoid::<S, T>(simd, gate(0));
-                let keep = math::sigmoid::<S, T>(simd, gate(1));
-                let fresh = math::tanh::<S, T>(simd, gate(2));
-                let show = math::sigmoid::<S, T>(simd, gate(3));
-                let memory = keep * self.before(simd, begin + at, end) + write * fresh;
+                let place = begin + at;
+                let write = math::sigmoid::<S, T>(simd, self.gate(simd, row, 0, at));
+                let keep = math::sigmoid::<S, T>(simd, self.gate(simd, row, 1, at));
+                let fresh = math::tanh::<S, T>(simd, self.gate(simd, row, 2, at));
+                let show = math::sigmoid::<S, T>(simd, self.gate(simd, row, 3, at));
+                let memory = keep * load_or_zero::<S, T>(simd, self.before, place, end) + write * fresh;
                 let output = show * math::tanh::<S, T>(simd, memory);
-                for (part, value) in self.parts.iter_mut().zip([output, memory, write, keep, fresh]) {
-                    store::<S, T>(part, begin + at, end, value);
-                }
-                store::<S, T>(self.last, begin + at, end, show);
+                store::<S, T>(self.parts[0], place, end, output);
+                store::<S, T>(self.parts[1], place, end, memory);
+                store::<S, T>(self.parts[2], place, end, write);
+                store::<S, T>(self.parts[3], place, end, keep);
+                store::<S, T>(self.parts[4], place, end, fresh);
+                store::<S, T>(self.last, place, end, show);
             }
         }
     }
@@ -286,6 +309,7 @@ pub fn backward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
         let second = steps.scratch + (batch + first) * hidden;
         let gates = steps.scratch + 2 * batch * hidden + first * width;
         for t in (0..steps.time).rev() {
+            let rows_out = steps.out + (t * batch + first) * 4 * hidden;
             // SAFETY: rows of this share only, inside the memory (asserted above); the tensors are apart from each other by
             // the plan, and so are the three parts of the scratch memory.
             let mut pass = unsafe {
@@ -305,7 +329,7 @@ pub fn backward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
                     carry: shared.write(carry, rows * hidden),
                     memory: shared.write(second, rows * hidden),
                     gates: shared.write(gates, rows * width),
-                    out: shared.write(steps.out + (t * batch + first) * 4 * hidden, rows * 4 * hidden),
+                    out: shared.write(rows_out, rows * 4 * hidden),
                 }
             };
             match steps.cell {
@@ -318,7 +342,8 @@ pub fn backward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
             let (weights, [by_row, by_column]) = steps.weights;
             let shapes = Shapes {
                 sizes: [rows, hidden, width],
-                a: (gates, [width, 1]),
+                // The gates of an LSTM are its rows of the result.
+                a: if steps.cell == Cell::Gru { (gates, [width, 1]) } else { (rows_out, [width, 1]) },
                 b: (weights, [by_column, by_row]),
                 out: (carry, [hidden, 1]),
                 // What a GRU keeps of its state is there already.
@@ -342,58 +367,41 @@ struct Backward<'a, T> {
     carry: &'a mut [T],
     /// The same of the memory of an LSTM.
     memory: &'a mut [T],
-    /// The gradients of the products with the state.
+    /// The gradients of the products with the state of a GRU.
     gates: &'a mut [T],
     out: &'a mut [T],
 }
 
 impl<T: Real> Backward<'_, T> {
-    /// What comes from the next step: nothing at the last one.
-    #[inline(always)]
-    fn carried<S: Simd>(&self, simd: S, carry: &[T], at: usize, end: usize) -> Vector<S, T> {
-        if self.is_last { Vector::<S, T>::splat(simd, T::NIL) } else { load::<S, T>(simd, carry, at, end) }
-    }
-
-    #[inline(always)]
-    fn before<S: Simd>(&self, simd: S, at: usize, end: usize) -> Vector<S, T> {
-        self.before
-            .map_or_else(|| Vector::<S, T>::splat(simd, T::NIL), |before| load::<S, T>(simd, before, at, end))
-    }
-
-    /// Stores the gradients of gates of a row.
-    #[inline(always)]
-    fn put<S: Simd, const N: usize>(
-        to: &mut [T],
-        hidden: usize,
-        row: usize,
-        at: usize,
-        values: [Vector<S, T>; N],
-    ) {
-        for (gate, value) in values.into_iter().enumerate() {
-            let begin = (row * N + gate) * hidden;
-            store::<S, T>(to, begin + at, begin + hidden, value);
-        }
-    }
-
     #[inline(always)]
     fn gru<S: Simd>(&mut self, simd: S) {
         let one = Vector::<S, T>::splat(simd, T::ONE);
-        for row in 0..self.gradients.len() / self.hidden.max(1) {
-            let (begin, end) = (row * self.hidden, (row + 1) * self.hidden);
-            for at in (0..self.hidden).step_by(Vector::<S, T>::LEN) {
+        let hidden = self.hidden;
+        for row in 0..self.gradients.len() / hidden.max(1) {
+            let (begin, end) = (row * hidden, (row + 1) * hidden);
+            for at in (0..hidden).step_by(Vector::<S, T>::LEN) {
                 let place = begin + at;
-                let [_, reset, update, fresh, remembered] =
-                    [0, 1, 2, 3, 4].map(|part: usize| load::<S, T>(simd, self.parts[part], place, end));
+                let reset = load::<S, T>(simd, self.parts[1], place, end);
+                let update = load::<S, T>(simd, self.parts[2], place, end);
+                let fresh = load::<S, T>(simd, self.parts[3], place, end);
+                let remembered = load::<S, T>(simd, self.parts[4], place, end);
+                let carried = (!self.is_last).then_some(&*self.carry);
                 let state = load::<S, T>(simd, self.gradients, place, end)
-                    + self.carried(simd, self.carry, place, end);
+                    + load_or_zero::<S, T>(simd, carried, place, end);
                 // state = fresh + update * (before - fresh)
-                let d_update = state * (self.before(simd, place, end) - fresh) * update * (one - update);
+                let before = load_or_zero::<S, T>(simd, self.before, place, end);
+                let d_update = state * (before - fresh) * update * (one - update);
                 let d_fresh = state * (one - update) * (one - fresh * fresh);
                 let d_remembered = d_fresh * reset;
                 let d_reset = d_fresh * remembered * reset * (one - reset);
                 store::<S, T>(self.carry, place, end, state * update);
-                Self::put(self.gates, self.hidden, row, at, [d_reset, d_update, d_remembered]);
-                Self::put(self.out, self.hidden, row, at, [d_reset, d_update, d_fresh, d_remembered]);
+                store_gate::<S, T>(self.gates, hidden, row * 3, at, d_reset);
+                store_gate::<S, T>(self.gates, hidden, row * 3 + 1, at, d_update);
+                store_gate::<S, T>(self.gates, hidden, row * 3 + 2, at, d_remembered);
+                store_gate::<S, T>(self.out, hidden, row * 4, at, d_reset);
+                store_gate::<S, T>(self.out, hidden, row * 4 + 1, at, d_update);
+                store_gate::<S, T>(self.out, hidden, row * 4 + 2, at, d_fresh);
+                store_gate::<S, T>(self.out, hidden, row * 4 + 3, at, d_remembered);
             }
         }
     }
@@ -401,26 +409,41 @@ impl<T: Real> Backward<'_, T> {
     #[inline(always)]
     fn lstm<S: Simd>(&mut self, simd: S) {
         let one = Vector::<S, T>::splat(simd, T::ONE);
-        for row in 0..self.gradients.len() / self.hidden.max(1) {
-            let (begin, end) = (row * self.hidden, (row + 1) * self.hidden);
-            for at in (0..self.hidden).step_by(Vector::<S, T>::LEN) {
+        let hidden = self.hidden;
+        for row in 0..self.gradients.len() / hidden.max(1) {
+            let (begin, end) = (row * hidden, (row + 1) * hidden);
+            for at in (0..hidden).step_by(Vector::<S, T>::LEN) {
                 let place = begin + at;
-                let [_, memory, write, keep, fresh] =
-                    [0, 1, 2, 3, 4].map(|part: usize| load::<S, T>(simd, self.parts[part], place, end));
+                let memory = load::<S, T>(simd, self.parts[1], place, end);
+                let write = load::<S, T>(simd, self.parts[2], place, end);
+                let keep = load::<S, T>(simd, self.parts[3], place, end);
+                let fresh = load::<S, T>(simd, self.parts[4], place, end);
                 let show = load::<S, T>(simd, self.show, place, end);
+                let carried = (!self.is_last).then_some(&*self.carry);
                 let output = load::<S, T>(simd, self.gradients, place, end)
-                    + self.carried(simd, self.carry, place, end);
+                    + load_or_zero::<S, T>(simd, carried, place, end);
                 let seen = math::tanh::<S, T>(simd, memory);
+                let carried = (!self.is_last).then_some(&*self.memory);
                 let d_memory =
-                    self.carried(simd, self.memory, place, end) + output * show * (one - seen * seen);
-                let d_write = d_memory * fresh * write * (one - write);
-                let d_keep = d_memory * self.before(simd, place, end) * keep * (one - keep);
-                let d_fresh = d_memory * write * (one - fresh * fresh);
-                let d_show = output * seen * show * (one - show);
+                    load_or_zero::<S, T>(simd, carried, place, end) + output * show * (one - seen * seen);
+                let before = load_or_zero::<S, T>(simd, self.before, place, end);
                 store::<S, T>(self.memory, place, end, d_memory * keep);
-                let gradients = [d_write, d_keep, d_fresh, d_show];
-                Self::put(self.gates, self.hidden, row, at, gradients);
-                Self::put(self.out, self.hidden, row, at, gradients);
+                store_gate::<S, T>(self.out, hidden, row * 4, at, d_memory * fresh * write * (one - write));
+                store_gate::<S, T>(
+                    self.out,
+                    hidden,
+                    row * 4 + 1,
+                    at,
+                    d_memory * before * keep * (one - keep),
+                );
+                store_gate::<S, T>(
+                    self.out,
+                    hidden,
+                    row * 4 + 2,
+                    at,
+                    d_memory * write * (one - fresh * fresh),
+                );
+                store_gate::<S, T>(self.out, hidden, row * 4 + 3, at, output * seen * show * (one - show));
             }
         }
     }

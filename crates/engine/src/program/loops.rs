@@ -57,7 +57,14 @@ pub(crate) struct Scratch<T> {
     /// Where everything else that is loaded begins.
     direct: Vec<Option<usize>>,
     constants: Vec<Vec<T>>,
+    /// Sums of a block of rows, and how many rows they hold.
+    block: Vec<T>,
+    block_rows: usize,
 }
+
+/// Rows that are added up before they are added to a result: an addend goes through few additions even if there are very
+/// many rows.
+const BLOCK_ROWS: usize = 64;
 
 impl Compiled {
     /// Orders the axes and puts those together that belong together. `place` is where a buffer begins.
@@ -164,6 +171,8 @@ impl Compiled {
                 begin += length;
             }
             first += count;
+            scratch.block_rows += count;
+            self.flush_block(memory, scratch, first, first == rows);
         }
         sums.flush(memory);
     }
@@ -219,7 +228,7 @@ impl Compiled {
     fn fold<T: Math>(
         &self,
         memory: &mut Memory,
-        scratch: &Scratch<T>,
+        scratch: &mut Scratch<T>,
         sums: &mut Sums,
         first: usize,
         count: usize,
@@ -227,20 +236,39 @@ impl Compiled {
         length: usize,
     ) {
         let Some(reduce) = &self.reduce else { return };
-        let tile = &scratch.slots[reduce.slot][..count * length];
         if reduce.along {
+            let tile = &scratch.slots[reduce.slot][..count * length];
             for (row, part) in tile.chunks_exact(length).enumerate() {
                 let place = reduce.out + (first + row) / reduce.rows;
                 sums.add(memory, reduce.op, place, part);
             }
             return;
         }
-        let row = self.sizes[self.sizes.len() - 1];
-        let place = reduce.out + first / reduce.rows * row + begin;
-        let out = &mut T::arena_mut(memory)[place..place + length];
-        for part in tile.chunks_exact(length) {
+        let out = &mut scratch.block[begin..begin + length];
+        for part in scratch.slots[reduce.slot][..count * length].chunks_exact(length) {
             T::combine(reduce.op, out, part);
         }
+    }
+
+    /// Adds a block of rows to the result that they belong to, if the block or the result is complete; `next` is the first
+    /// row that is not in the block.
+    fn flush_block<T: Math>(
+        &self,
+        memory: &mut Memory,
+        scratch: &mut Scratch<T>,
+        next: usize,
+        is_last: bool,
+    ) {
+        let Some(reduce) = self.reduce.as_ref().filter(|reduce| !reduce.along) else { return };
+        if scratch.block_rows < BLOCK_ROWS && !next.is_multiple_of(reduce.rows) && !is_last {
+            return;
+        }
+        let row = self.sizes[self.sizes.len() - 1];
+        let place = reduce.out + (next - 1) / reduce.rows * row;
+        let block = &mut scratch.block[..row];
+        T::combine(reduce.op, &mut T::arena_mut(memory)[place..place + row], block);
+        block.fill(T::neutral(reduce.op));
+        scratch.block_rows = 0;
     }
 }
 
@@ -376,6 +404,12 @@ impl<T: Math> Scratch<T> {
         for (constant, &bits) in self.constants.iter_mut().zip(&compiled.constants) {
             constant.fill(T::from_bits(bits));
         }
+        if let Some(reduce) = compiled.reduce.as_ref().filter(|reduce| !reduce.along) {
+            let row = compiled.sizes[compiled.sizes.len() - 1];
+            self.block.resize(self.block.len().max(row), T::ZERO);
+            self.block[..row].fill(T::neutral(reduce.op));
+            self.block_rows = 0;
+        }
     }
 }
 
@@ -508,6 +542,31 @@ macro_rules! integer_math {
 
 integer_math!(i32);
 integer_math!(i64);
+
+impl Compiled {
+    /// The names of the operations, in order.
+    pub fn names(&self) -> Vec<&'static str> {
+        let name = |step: &Step| match step {
+            Step::Unary(op, _) => op.row().name,
+            Step::Binary(op, _) => op.row().name,
+            Step::Select(_) => "select",
+            Step::Copy(_) => "copy",
+        };
+        let reduce = self.reduce.as_ref().map(|reduce| reduce.op.name());
+        self.steps.iter().map(name).chain(reduce).collect()
+    }
+
+    /// Elements that are read from the arena and written to it. What repeats along an axis is read once.
+    pub fn traffic(&self) -> usize {
+        let elements = |tensor: &Strided| {
+            let moved = self.sizes.iter().zip(&tensor.strides).filter(|&(_, &stride)| stride != 0);
+            moved.map(|(&size, _)| size).product::<usize>()
+        };
+        let stores = self.stores.iter().map(|(_, tensor)| tensor);
+        let reduced = self.reduce.as_ref().map_or(0, |reduce| reduce.length);
+        self.loads.iter().chain(stores).map(elements).sum::<usize>() + reduced
+    }
+}
 
 /// The type of a loop, for people.
 pub(super) fn describe(dtype: DType, compiled: &Compiled) -> String {

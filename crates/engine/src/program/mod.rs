@@ -16,10 +16,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod cache;
 mod loops;
 mod memory;
 mod moves;
 mod products;
+mod timing;
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,14 +31,17 @@ use rustc_hash::FxHashMap;
 
 use crate::dtype::{DType, Element};
 use crate::graph::{Graph, GraphError, Id};
+use crate::kernel::half::Half;
 use crate::kernel::recurrent::{self, Steps};
 use crate::plan::{BufferKind, Kernel, Plan, Recurrent, View};
 use crate::shape::Shape;
 
+pub use cache::ProgramCache;
 use loops::{Compiled, Scratch};
 use memory::{Memory, Stored};
 use moves::Placed;
 use products::Products;
+pub use timing::Timings;
 
 /// A compiled graph.
 #[derive(Clone, Debug)]
@@ -108,12 +113,12 @@ pub enum ProgramError {
 impl Program {
     /// Rewrites, plans and compiles a graph.
     pub fn new(graph: &Graph) -> Result<Program, ProgramError> {
-        if graph.outputs().is_empty() {
-            return Err(ProgramError::NoOutputs);
-        }
-        graph.check()?;
-        let canonical = graph.rewrite();
-        let plan = Plan::new(&canonical);
+        Ok(Program::compile(graph, &canonical(graph)?))
+    }
+
+    /// Plans and compiles a graph, given its canonical form.
+    fn compile(graph: &Graph, canonical: &Graph) -> Program {
+        let plan = Plan::new(canonical);
         let mut places = FxHashMap::default();
         let mut data = Vec::new();
         for buffer in &plan.buffers {
@@ -136,14 +141,14 @@ impl Program {
             shape: *shape,
             offset: Some(plan.buffers[*buffer].offset),
         };
-        Ok(Program {
+        Program {
             kernels: plan.kernels.iter().map(|(dtype, kernel)| (*dtype, compile(&plan, kernel))).collect(),
             inputs,
             outputs: plan.outputs.iter().map(output).collect(),
             data,
             memory: plan.memory,
             fingerprint: canonical.fingerprint(),
-        })
+        }
     }
 
     /// A number for what the program computes: that of the canonical form of its graph.
@@ -169,20 +174,42 @@ impl Program {
     pub fn kernels(&self) -> Vec<String> {
         self.kernels.iter().map(|(dtype, instruction)| describe(*dtype, instruction)).collect()
     }
+
+    /// Bytes that each kernel reads and writes, in the order of [`Program::kernels`]. What is read repeatedly counts once.
+    pub fn traffic(&self) -> Vec<usize> {
+        self.kernels.iter().map(|(dtype, instruction)| dtype.size() * traffic(instruction)).collect()
+    }
 }
 
+/// The canonical form of a graph that can be compiled.
+fn canonical(graph: &Graph) -> Result<Graph, ProgramError> {
+    if graph.outputs().is_empty() {
+        return Err(ProgramError::NoOutputs);
+    }
+    graph.check()?;
+    Ok(graph.rewrite())
+}
+
+/// Kernels with the operations that are fused into them and the bytes they move, then the memory.
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for port in &self.inputs {
             writeln!(f, "input {:?} : {}{}", port.name, port.dtype, port.shape)?;
         }
-        for line in self.kernels() {
-            writeln!(f, "{line}")?;
+        for ((line, bytes), (_, instruction)) in
+            self.kernels().iter().zip(self.traffic()).zip(self.kernels.iter())
+        {
+            let fused = match instruction {
+                Instruction::Loop(body) => format!(" ({})", body.names().join(" ")),
+                _ => String::new(),
+            };
+            writeln!(f, "{line}{fused}, {bytes} bytes")?;
         }
         for port in &self.outputs {
             writeln!(f, "output {:?} : {}{}", port.name, port.dtype, port.shape)?;
         }
-        writeln!(f, "{} kernels, {} bytes of memory", self.kernels.len(), self.bytes())
+        let moved: usize = self.traffic().iter().sum();
+        writeln!(f, "{} kernels, {} bytes of memory, {moved} bytes moved", self.kernels.len(), self.bytes())
     }
 }
 
@@ -264,6 +291,24 @@ fn describe(dtype: DType, instruction: &Instruction) -> String {
     }
 }
 
+/// Elements that a kernel reads and writes.
+fn traffic(instruction: &Instruction) -> usize {
+    match instruction {
+        Instruction::Loop(body) => body.traffic(),
+        Instruction::Zero { length, .. } => *length,
+        Instruction::MatMul(products) => products.traffic(),
+        Instruction::Cast { x, .. } | Instruction::CumSum { x, .. } | Instruction::ArgReduce { x, .. } => {
+            2 * x.elements()
+        }
+        Instruction::Gather { x, indices, axis, .. } => {
+            2 * x.elements() / x.sizes[*axis].max(1) * indices.elements()
+        }
+        Instruction::ScatterAdd { x, out, .. } => x.elements() + out.elements(),
+        Instruction::Softmax { rows, row, .. } => 2 * rows * row,
+        Instruction::Recurrent { steps, .. } => steps.traffic(),
+    }
+}
+
 /// Tiles between the operations of loops, for each type.
 #[derive(Clone, Debug, Default)]
 struct Scratches {
@@ -329,6 +374,17 @@ impl Runner {
             start.elapsed()
         };
         program.kernels.iter().map(time).collect()
+    }
+
+    /// Gives an input of `f32` its elements from 16-bit numbers, the form in which weights are stored.
+    pub fn write_half(&mut self, name: &str, format: Half, elements: &[u16]) -> Result<(), ProgramError> {
+        let port = find("input", &self.program.inputs, name)?;
+        check::<f32>(port, elements.len())?;
+        if let Some(begin) = port.offset {
+            let to = &mut f32::arena_mut(&mut self.memory)[begin..][..elements.len()];
+            format.decode(elements, to);
+        }
+        Ok(())
     }
 }
 

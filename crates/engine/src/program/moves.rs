@@ -3,6 +3,7 @@
 use crate::dtype::DType;
 use crate::kernel::math::Real;
 use crate::plan::View;
+use crate::shape::{MOST_AXES, Shape};
 use crate::{parallel, vector};
 
 use super::memory::{Memory, Stored};
@@ -10,21 +11,32 @@ use super::memory::{Memory, Stored};
 /// Elements of a share of the rows of a softmax.
 const SHARE: usize = 1 << 14;
 
-/// A view with its place in the arena.
-#[derive(Clone, Debug)]
+/// A view with its place in the arena. It lies on the stack, so that parts of it cost nothing.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
     pub offset: usize,
-    pub sizes: Vec<usize>,
-    pub strides: Vec<usize>,
+    pub sizes: Shape,
+    strides: [usize; MOST_AXES],
 }
 
 impl Placed {
     pub fn new(view: &View, begin: usize) -> Placed {
-        Placed { offset: begin + view.offset, sizes: view.sizes.clone(), strides: view.strides.clone() }
+        let mut strides = [0; MOST_AXES];
+        strides[..view.strides.len()].copy_from_slice(&view.strides);
+        Placed { offset: begin + view.offset, sizes: Shape::from_checked(&view.sizes), strides }
+    }
+
+    pub fn strides(&self) -> &[usize] {
+        &self.strides[..self.sizes.axes()]
     }
 
     pub fn elements(&self) -> usize {
-        self.sizes.iter().product()
+        self.sizes.elements()
+    }
+
+    /// The first axes only.
+    pub fn leading(&self, axes: usize) -> Placed {
+        Placed { sizes: Shape::from_checked(&self.sizes[..axes]), ..*self }
     }
 
     /// The places of all elements, row by row.
@@ -35,7 +47,7 @@ impl Placed {
     /// The place of an element, counted row by row.
     pub fn place(&self, mut flat: usize) -> usize {
         let mut place = self.offset;
-        for (&size, &stride) in self.sizes.iter().zip(&self.strides).rev() {
+        for (&size, &stride) in self.sizes.iter().zip(self.strides()).rev() {
             place += flat % size * stride;
             flat /= size;
         }
@@ -43,20 +55,10 @@ impl Placed {
     }
 
     /// The view with one index of an axis.
-    fn at(&self, axis: usize, index: usize) -> Placed {
-        let mut part = self.clone();
-        part.offset += index * part.strides[axis];
-        part.sizes[axis] = 1;
-        part
-    }
-
-    /// The axis as the last one.
-    fn with_last(&self, axis: usize) -> Placed {
-        let mut moved = self.clone();
-        let (size, stride) = (moved.sizes.remove(axis), moved.strides.remove(axis));
-        moved.sizes.push(size);
-        moved.strides.push(stride);
-        moved
+    fn at(mut self, axis: usize, index: usize) -> Placed {
+        self.offset += index * self.strides[axis];
+        self.sizes = self.sizes.with(axis, 1);
+        self
     }
 }
 
@@ -88,15 +90,13 @@ fn cast<T: Stored, U: Stored>(memory: &mut Memory, x: &Placed, out: usize) {
 /// Slices of an axis at indices, row by row.
 pub(super) fn gather<T: Stored>(memory: &mut Memory, x: &Placed, indices: &Placed, axis: usize, out: usize) {
     let count = indices.elements();
-    let mut result = x.clone();
-    result.sizes[axis] = count;
+    let mut result = Placed { offset: out, sizes: x.sizes.with(axis, count), ..*x };
     // The result is dense, so its own strides say where a slice goes.
     let mut stride = 1;
-    for axis in (0..result.sizes.len()).rev() {
+    for axis in (0..result.sizes.axes()).rev() {
         result.strides[axis] = stride;
         stride *= result.sizes[axis];
     }
-    result.offset = out;
     for i in 0..count {
         let index = i32::arena(memory)[indices.place(i)];
         let to = result.at(axis, i);
@@ -152,15 +152,20 @@ pub(super) fn cumsum<T: Stored>(memory: &mut Memory, x: &Placed, reverse: bool, 
 
 /// The index of the largest or smallest element along an axis.
 pub(super) fn arg_reduce<T: Stored>(memory: &mut Memory, x: &Placed, axis: usize, largest: bool, out: usize) {
-    let moved = x.with_last(axis);
-    let length = x.sizes[axis];
-    let mut row = vec![T::ZERO; length];
-    for i in 0..moved.elements() / length.max(1) {
-        for (j, to) in row.iter_mut().enumerate() {
-            *to = T::arena(memory)[moved.place(i * length + j)];
+    // The first of a row, and from it on along the axis; NaN is before everything.
+    let (length, stride) = (x.sizes[axis], x.strides[axis]);
+    let first = x.at(axis, 0);
+    for i in 0..first.elements() {
+        let (place, arena) = (first.place(i), T::arena(memory));
+        let mut best = 0;
+        for j in 1..length {
+            let (most, next) = (arena[place + best * stride], arena[place + j * stride]);
+            let wins = if largest { next > most } else { next < most };
+            if !most.is_not_a_number() && (wins || next.is_not_a_number()) {
+                best = j;
+            }
         }
-        let index = if largest { vector::arg_max(&row) } else { vector::arg_min(&row) };
-        i32::arena_mut(memory)[out + i] = index.unwrap_or(0) as i32;
+        i32::arena_mut(memory)[out + i] = best as i32;
     }
 }
 

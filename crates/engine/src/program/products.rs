@@ -22,15 +22,10 @@ pub(super) struct Products {
 impl Products {
     /// The products of two batches of matrices, added to what `out` holds or not. Results that share a place are added up.
     pub fn new(a: &Placed, b: &Placed, out: &Placed, accumulate: bool) -> Products {
-        let axes = out.sizes.len();
+        let axes = out.sizes.axes();
         let sizes = [out.sizes[axes - 2], out.sizes[axes - 1], a.sizes[axes - 1]];
-        let batch = |view: &Placed| Placed {
-            offset: view.offset,
-            sizes: out.sizes[..axes - 2].to_vec(),
-            strides: view.strides[..axes - 2].to_vec(),
-        };
-        let (left, right, result) = (batch(a), batch(b), batch(out));
-        let strides = |view: &Placed| [view.strides[axes - 2], view.strides[axes - 1]];
+        let [left, right, result] = [a, b, out].map(|view| view.leading(axes - 2));
+        let strides = |view: &Placed| [view.strides()[axes - 2], view.strides()[axes - 1]];
         let mut seen = FxHashSet::default();
         let product = |i: usize| {
             let to = result.place(i);
@@ -49,6 +44,12 @@ impl Products {
 
     pub fn run<T: Product + Stored>(&self, memory: &mut Memory) {
         multiply_all(T::arena_mut(memory), &self.shapes);
+    }
+
+    /// Elements that are read and written.
+    pub fn traffic(&self) -> usize {
+        let [m, n, k] = self.sizes;
+        self.shapes.len() * (m * k + k * n + m * n)
     }
 
     /// What it is, for people.

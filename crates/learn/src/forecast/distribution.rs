@@ -189,7 +189,7 @@ fn student_quantile(freedom: f64, level: f64) -> f64 {
     bisect(-1e4, 1e4, |x| student_probability(freedom, x) < level)
 }
 
-/// The quantile of the normal distribution: of Student's t with freedom without end, by bisection of the error function.
+/// The quantile of the normal distribution, by bisection.
 pub(super) fn normal_quantile(level: f64) -> f64 {
     bisect(-40.0, 40.0, |x| normal_probability(x) < level)
 }
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn likelihoods_have_known_values() {
-        // scipy.stats: norm.logpdf(1, 3, 2), t.logpdf(1, 5, 3, 2), nbinom.logpmf(3, 2, 1/3), by their formulas.
+        // One deviation below the mean.
         let gaussian = 0.5 + 2f64.ln() + 0.5 * (2.0 * PI).ln();
         assert!((likelihood(Distribution::Gaussian, &[3.0, 2.0], 1.0) - gaussian).abs() < 1e-5);
         // Density of t with 5 degrees at 1: 8 / (3 pi sqrt 5) * (1 + 1/5)^-3, halved by the scale.

@@ -40,6 +40,9 @@ const MOST_ROWS: usize = 256;
 pub struct Forecaster {
     specification: Specification,
     params: Params,
+    /// What its forecasts are, and numbers of a step.
+    kind: Kind,
+    outputs: usize,
     /// What else the file says, for those who prepare its windows: names of columns, scalers.
     pub attached: serde_json::Value,
     /// Programs for 1, 2, 4, .. windows, compiled when they are first needed.
@@ -126,9 +129,26 @@ impl Forecaster {
         if params.values.iter().any(|value| !value.is_finite()) {
             return Err(ForecasterError::Parameters("a parameter is no number".into()));
         }
+        let (kind, outputs) = match (&specification.model, specification.loss.distribution()) {
+            (Model::DeepAr(model), Some(_)) => (Kind::Samples, model.samples),
+            (_, Some(distribution)) => (Kind::Distribution(distribution), distribution.parameters()),
+            _ => match specification.loss.levels() {
+                Some(levels) => (Kind::Quantiles(levels.to_vec()), levels.len()),
+                None => (Kind::Point, 1),
+            },
+        };
         let runners = vec![None; MOST_ROWS.ilog2() as usize + 1];
         let attached = serde_json::Value::Null;
-        Ok(Forecaster { specification, params, attached, runners, padded: Vec::new(), sampler: None })
+        Ok(Forecaster {
+            specification,
+            params,
+            kind,
+            outputs,
+            attached,
+            runners,
+            padded: Vec::new(),
+            sampler: None,
+        })
     }
 
     /// What it is.
@@ -154,16 +174,11 @@ impl Forecaster {
         check_batch(&self.specification, batch, false)
             .map_err(|error| ForecasterError::Batch(error.to_string()))?;
         let specification = &self.specification;
-        let (rows, horizon) = (batch.shape.rows, specification.horizon);
-        let (kind, outputs) = match (&specification.model, specification.loss.distribution()) {
-            (Model::DeepAr(model), Some(_)) => (Kind::Samples, model.samples),
-            (_, Some(distribution)) => (Kind::Distribution(distribution), distribution.parameters()),
-            _ => match specification.loss.levels() {
-                Some(levels) => (Kind::Quantiles(levels.to_vec()), levels.len()),
-                None => (Kind::Point, 1),
-            },
-        };
-        (forecast.rows, forecast.horizon, forecast.outputs, forecast.kind) = (rows, horizon, outputs, kind);
+        let (rows, horizon, outputs) = (batch.shape.rows, specification.horizon, self.outputs);
+        (forecast.rows, forecast.horizon, forecast.outputs) = (rows, horizon, outputs);
+        if forecast.kind != self.kind {
+            forecast.kind = self.kind.clone();
+        }
         forecast.values.resize(rows * horizon * outputs, 0.0);
         if let (Model::DeepAr(model), Kind::Samples) = (&specification.model, &forecast.kind) {
             if self.sampler.is_none() {

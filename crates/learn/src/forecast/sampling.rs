@@ -28,8 +28,8 @@ pub(super) struct Sampler {
     distribution: Distribution,
     shape: BatchShape,
     samples: usize,
-    /// Names of the states' tensors.
-    states: Vec<String>,
+    /// Names of the states' tensors, before and after a step.
+    states: Vec<(String, String)>,
     /// Reads a window: the states before its last value, and its frame.
     encoder: Runner,
     /// Takes a step of all paths: parameters of the distributions, and the next states.
@@ -54,6 +54,7 @@ impl Sampler {
         let width = model.hidden.max(shape.future_columns).max(shape.static_columns);
         let encoder = compile(specification, encoder(specification, model, &states), params)?;
         let step = compile(specification, step(specification, model, &states), params)?;
+        let states = states.into_iter().map(|name| (name.clone(), next_name(&name))).collect();
         Ok(Sampler {
             distribution,
             shape,
@@ -82,7 +83,8 @@ impl Sampler {
     fn start(&mut self, batch: &Batch, row: usize) -> Result<(), ProgramError> {
         write_padded(&mut self.encoder, batch, row..row + 1, 1, &mut Vec::new())?;
         self.encoder.run();
-        for name in self.states.iter().map(String::as_str).chain(["centre", "scale"]) {
+        let names = self.states.iter().map(|(name, _)| name.as_str());
+        for name in names.chain(["centre", "scale"]) {
             let numbers = self.encoder.read::<f32>(name)?;
             let repeated = &mut self.scratch[..numbers.len() * self.samples];
             repeated.chunks_mut(numbers.len()).for_each(|path| path.copy_from_slice(numbers));
@@ -124,8 +126,8 @@ impl Sampler {
             *value = self.distribution.sample(parameters, &mut random) as f32;
         }
         drawn.copy_from_slice(&self.values);
-        for name in &self.states {
-            let next = self.step.read::<f32>(&next_name(name))?;
+        for (name, next) in &self.states {
+            let next = self.step.read::<f32>(next)?;
             let held = &mut self.scratch[..next.len()];
             held.copy_from_slice(next);
             self.step.write(name, held)?;

@@ -400,10 +400,13 @@ fn draw_mask(run: &Run<'_>, site: usize, row: usize, rate: f64, numbers: &mut [f
     random.seek((row * numbers.len().div_ceil(8)) as u32);
     let threshold = (rate * 65_536.0) as u32;
     let kept = (1.0 / (1.0 - f64::from(threshold) / 65_536.0)) as f32;
-    for pair in numbers.chunks_mut(2) {
-        let bits = random.bits();
-        for (number, bits) in pair.iter_mut().zip([bits & 0xffff, bits >> 16]) {
-            *number = if bits < threshold { 0.0 } else { kept };
+    let mut bits = [0; 64];
+    for numbers in numbers.chunks_mut(2 * bits.len()) {
+        random.fill(&mut bits[..numbers.len().div_ceil(2)]);
+        for (pair, bits) in numbers.chunks_mut(2).zip(bits) {
+            for (number, bits) in pair.iter_mut().zip([bits & 0xffff, bits >> 16]) {
+                *number = if bits < threshold { 0.0 } else { kept };
+            }
         }
     }
 }
@@ -440,6 +443,24 @@ mod tests {
             stable: 1,
             patience: None,
         }
+    }
+
+    #[test]
+    fn masks_drop_their_share_keep_the_mean_and_differ_by_row_place_and_update() {
+        let (batch, params) = (Batch::default(), Params::new());
+        let draw = |update, site, row| {
+            let run = Run { batch: &batch, params: &params, seed: 1, update };
+            let mut numbers = vec![f32::NAN; 10_001];
+            draw_mask(&run, site, row, 0.3, &mut numbers);
+            numbers
+        };
+        let mask = draw(1, 2, 3);
+        let dropped = mask.iter().filter(|&&x| x == 0.0).count();
+        assert!((2800..3200).contains(&dropped), "{dropped}");
+        let mean = mask.iter().sum::<f32>() / mask.len() as f32;
+        assert!((mean - 1.0).abs() < 0.03, "{mean}");
+        assert_eq!(mask, draw(1, 2, 3));
+        assert!([draw(2, 2, 3), draw(1, 1, 3), draw(1, 2, 4)].iter().all(|other| *other != mask));
     }
 
     #[test]

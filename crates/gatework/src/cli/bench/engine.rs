@@ -6,6 +6,8 @@
 //! slices fit into the same cache. Slices that exceed a cache by less than half are at its edge, partly in and partly
 //! out, and are not compared with longer ones.
 
+mod graphs;
+
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -26,7 +28,7 @@ const CLIFF: f64 = 1.3;
 /// Vector operations at every size, beside plain loops
 #[derive(Debug, Args)]
 pub struct Engine {
-    /// Only these operations
+    /// Only these operations; "graphs" stands for products, the fused chain and whole graphs
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Short slices, for a moment each
@@ -178,6 +180,12 @@ impl Engine {
         self.measure_type(arithmetic::<i32>(), &pools, &|i| (i % 1000) as i32 - 500, &mut results)?;
         self.measure_type(arithmetic::<i64>(), &pools, &|i| (i % 1000) as i64 - 500, &mut results)?;
 
+        let graphs = if self.only.is_empty() || self.only.iter().any(|name| name == "graphs") {
+            pools[0].install(|| graphs::measure(if self.quick { 0.002 } else { 0.1 }))?
+        } else {
+            Vec::new()
+        };
+
         let cliffs = cliffs(&results, &caches);
         for cliff in &cliffs {
             eprintln!("cliff: {cliff}");
@@ -185,7 +193,7 @@ impl Engine {
         eprintln!("{} measurements, {} cliffs", results.len(), cliffs.len());
         if self.json {
             crate::cli::print_json(&json!({
-                "bench": "engine", "simd": kernel::simd_name(), "results": results, "cliffs": cliffs,
+                "bench": "engine", "simd": kernel::simd_name(), "results": results, "graphs": graphs, "cliffs": cliffs,
             }));
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! A temporal convolutional network (Bai, Kolter, Koltun: "An empirical evaluation of generic convolutional and recurrent
 //! networks for sequence modeling", 2018): residual blocks of two causal convolutions each, whose dilation doubles from
-//! block to block, so that the last step sees far back.
+//! block to block, so that the last step sees far back. Weights are used as they are, without the paper's normalisation.
 
 use serde::{Deserialize, Serialize};
 

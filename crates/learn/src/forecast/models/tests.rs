@@ -124,10 +124,8 @@ static LEARNED: LazyLock<Vec<Learned>> = LazyLock::new(|| {
 /// The better one of at most three seeds: learning is chaotic, and a good model needs no luck to be good once in three.
 fn learned(specification: &Specification) -> Learned {
     let attempt = |seed| {
-        let begin = std::time::Instant::now();
         let (_, params) = trained(specification, 401, seed);
         let (error, repeated) = errors(specification, &params);
-        println!("{} {seed}: {error} {repeated} {:?}", specification.model.name(), begin.elapsed());
         Learned { specification: specification.clone(), params, error, repeated }
     };
     let mut best = attempt(1);

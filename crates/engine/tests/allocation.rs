@@ -1,0 +1,109 @@
+//! A step of a program allocates nothing.
+
+#![expect(unsafe_code, reason = "an allocator that counts")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use gatework_engine::graph::{Conv1d, Gru};
+use gatework_engine::{DType, Graph, GraphError, Id, Program};
+
+/// Counts allocations and passes them on.
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is left to the allocator of the system.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Every kind of kernel but products, with gradients.
+fn without_products(g: &mut Graph) -> Result<(), GraphError> {
+    let x = g.input("x", DType::F32, &[4, 6, 12])?;
+    let scale = g.input("scale", DType::F32, &[12])?;
+    let padded = g.pad(x, 1, 1, 2)?;
+    let scaled = g.mul(padded, scale)?;
+    let weights = g.softmax(scaled, 2)?;
+    let indices = g.data(DType::I32, &[5], &[0.0, 3.0, 3.0, 8.0, -1.0])?;
+    let picked = g.gather(weights, indices, 1)?;
+    let running = g.cumsum(picked, false)?;
+    let best = g.arg_max(running, 2)?;
+    let best = g.cast(best, DType::F32)?;
+    let sum = g.mul(running, best)?;
+    outputs(g, sum, &[x, scale])
+}
+
+/// Products: a convolution, a recurrent cell and attention, with gradients.
+fn with_products(g: &mut Graph) -> Result<(), GraphError> {
+    let x = g.input("x", DType::F32, &[4, 6, 12])?;
+    let kernel = g.input("kernel", DType::F32, &[5, 6, 3])?;
+    let convolved = g.conv1d(x, kernel, None, Conv1d { before: 2, ..Conv1d::default() })?;
+    let by_time = g.permute(convolved, &[0, 2, 1])?;
+    let mut weight = |name: &str, sizes: &[usize]| g.input(name, DType::F32, sizes);
+    let cell = Gru {
+        input: weight("input", &[9, 5])?,
+        hidden: weight("hidden", &[9, 3])?,
+        input_bias: weight("input_bias", &[9])?,
+        hidden_bias: weight("hidden_bias", &[9])?,
+    };
+    let states = g.gru(by_time, &cell)?;
+    let attended = g.attention(states, states, states)?;
+    outputs(g, attended, &[x, kernel, cell.input, cell.hidden, cell.input_bias, cell.hidden_bias])
+}
+
+/// The mean as a loss, and its gradients.
+fn outputs(g: &mut Graph, y: Id, of: &[Id]) -> Result<(), GraphError> {
+    let loss = g.mean_all(y)?;
+    let gradients = g.gradients(loss, of)?;
+    g.output("loss", loss)?;
+    for (i, gradient) in gradients.into_iter().enumerate() {
+        g.output(&format!("gradient {i}"), gradient)?;
+    }
+    Ok(())
+}
+
+/// Allocations of a run after the first, which makes the room that all others use.
+fn allocations(build: fn(&mut Graph) -> Result<(), GraphError>, kinds: &[&str]) -> usize {
+    let mut g = Graph::new();
+    build(&mut g).unwrap();
+    let program = Program::new(&g).unwrap();
+    let kernels = program.kernels();
+    for kind in kinds {
+        assert!(kernels.iter().any(|kernel| kernel.starts_with(kind)), "no {kind} in\n{program}");
+    }
+    let mut runner = program.runner();
+    let numbers: Vec<f32> = (0..288).map(|i| (i % 17) as f32 * 0.05 - 0.4).collect();
+    runner.run();
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    runner.write("x", &numbers).unwrap();
+    runner.run();
+    assert!(runner.read::<f32>("loss").unwrap()[0].is_finite());
+    ALLOCATIONS.load(Ordering::Relaxed) - before
+}
+
+/// The products are the `gemm` crate's, which asks for room to pack matrices in: twice for each product at most. Everything
+/// else allocates nothing.
+#[test]
+fn a_step_allocates_nothing_but_what_products_pack() {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    pool.install(|| {
+        let kinds = ["loop", "zero", "softmax", "gather", "scatter_add", "cumsum", "arg_reduce", "cast"];
+        assert_eq!(allocations(without_products, &kinds), 0);
+        // Twelve steps forward and back, four rows of a batch, and three elements of the kernel.
+        let products = 2 * 12 + 4 * (3 * 3 + 6) + 10;
+        assert!(allocations(with_products, &["matmul", "gru", "gru gradient"]) <= 2 * products);
+    });
+}

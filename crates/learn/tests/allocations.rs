@@ -1,0 +1,127 @@
+//! After its first steps, training a forecaster and forecasting allocate nothing beyond what the matrix products of their
+//! programs do. The allocator of this program counts.
+
+#![expect(unsafe_code, reason = "an allocator is unsafe to implement; this one passes everything on")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use gatework_engine::Program;
+use gatework_learn::data::Batch;
+use gatework_learn::forecast::specification::Use;
+use gatework_learn::forecast::{ForecastTask, Forecaster, Specification, Windows};
+use gatework_learn::optim::{Clip, Optimizer};
+use gatework_learn::train::{Task, TaskError};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system's allocator with the arguments it was made with.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        // SAFETY: `place` came from `alloc` above with this layout.
+        unsafe { System.dealloc(place, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// The same windows for every update.
+struct Same(Batch);
+
+impl Same {
+    fn copy(&self, batch: &mut Batch) {
+        if batch.shape == self.0.shape {
+            batch.past.copy_from_slice(&self.0.past);
+            batch.target.copy_from_slice(&self.0.target);
+        } else {
+            *batch = self.0.clone();
+        }
+    }
+}
+
+impl Windows for Same {
+    fn updates_per_epoch(&self) -> u64 {
+        2
+    }
+
+    fn training(&mut self, _: u64, batch: &mut Batch) -> Result<(), TaskError> {
+        self.copy(batch);
+        Ok(())
+    }
+
+    fn validation(&mut self, index: u64, batch: &mut Batch) -> Result<bool, TaskError> {
+        self.copy(batch);
+        Ok(index < 2)
+    }
+}
+
+/// Allocations of some work.
+fn allocations(work: impl FnOnce()) -> usize {
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    work();
+    ALLOCATIONS.load(Ordering::Relaxed) - before
+}
+
+/// Allocations of one run of a warm program.
+fn of_program(specification: &Specification, rows: usize, what_for: Use) -> usize {
+    let (graph, _) = specification.network(rows, what_for).unwrap();
+    let mut runner = Program::new(&graph).unwrap().runner();
+    runner.run();
+    allocations(|| runner.run())
+}
+
+// One test: another one at the same time would be counted too. One thread: what wakes others is not ours.
+#[test]
+fn steps_and_forecasts_allocate_nothing_but_what_products_do() {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    pool.install(check_all);
+}
+
+fn check_all() {
+    let models = [
+        "{ kind = 'dlinear' }",
+        "{ kind = 'nhits', width = 16, dropout = 0.2 }",
+        "{ kind = 'tcn', channels = [4, 4] }",
+        "{ kind = 'gru', hidden = 8 }",
+        "{ kind = 'lstm', hidden = 8 }",
+        "{ kind = 'transformer', patch = 4, stride = 2, width = 8, heads = 2, feed_forward = 8 }",
+    ];
+    for model in models {
+        let text =
+            format!("model = {model}\nloss = 'quantiles'\ninput = 24\nhorizon = 6\nfuture_columns = 2");
+        let specification: Specification = toml::from_str(&text).unwrap();
+        let mut batch = Batch::new(specification.shape(11));
+        batch.past.iter_mut().enumerate().for_each(|(i, x)| *x = (i % 7) as f32);
+        let optimizer = Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 };
+        // Parts of four windows and one of three.
+        let mut task = ForecastTask::new(&specification, Same(batch.clone()), 1).unwrap().with_part(4);
+        let mut state = optimizer.state(task.params().len());
+        let mut step = |update| {
+            task.step(update).unwrap();
+            let params = task.params_mut();
+            optimizer.step(&mut state, &mut params.values, &params.grads, 0.01, Some(Clip::Norm(1.0)));
+        };
+        (0..4).for_each(&mut step);
+        let parts =
+            |what_for| 2 * of_program(&specification, 4, what_for) + of_program(&specification, 3, what_for);
+        // Six updates; before every other one two batches are looked at for validation.
+        let products = 6 * parts(Use::Training) + 3 * 2 * parts(Use::Evaluation);
+        assert_eq!(allocations(|| (4..10).for_each(&mut step)), products, "training {model}");
+
+        let mut forecaster =
+            Forecaster::new(specification.clone(), specification.params(1).unwrap()).unwrap();
+        let mut forecast = forecaster.predict(&batch).unwrap();
+        let predict = || forecaster.predict_into(&batch, &mut forecast).unwrap();
+        let products = of_program(&specification, 16, Use::Prediction);
+        assert_eq!(allocations(predict), products, "forecasts of {model}");
+    }
+}
