@@ -106,7 +106,9 @@ fn counted(kernel: &mut dyn FnMut()) {
 
 fn main() -> ExitCode {
     let Some(name) = std::env::args().nth(1) else {
-        KERNELS.iter().for_each(|(name, _)| println!("{name}"));
+        for (name, _) in KERNELS {
+            println!("{name}");
+        }
         return ExitCode::SUCCESS;
     };
     let Some((_, prepare)) = KERNELS.iter().find(|(known, _)| *known == name) else {

@@ -7,11 +7,11 @@
 //! ```
 //!
 //! The sums of `q u` are exact: pairs of products of 16 bits are added in 32 bits, nothing saturates, and an input of less
-//! than 2^16 elements cannot overflow. What is lost is the rounding of weights and activations, half a step each, so an
-//! element is wrong by at most
+//! than 2^16 elements cannot overflow. What is lost is the rounding of weights (half a step) and of activations (half a
+//! step, and another for the zero), so an element is wrong by at most
 //!
 //! ```text
-//! sum over i of  |x[i]| scale[o] / 2  +  |w[i]| scale / 2  +  scale[o] scale / 4
+//! sum over i of  |x[i]| scale[o] / 2  +  |w[i]| scale  +  scale[o] scale
 //! ```
 
 #![expect(unsafe_code, reason = "the instructions of the processor for 16-bit products")]

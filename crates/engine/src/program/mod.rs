@@ -600,6 +600,29 @@ mod tests {
     }
 
     #[test]
+    fn a_convolution_copies_no_window_and_adds_its_products_up_in_place() {
+        let mut g = Graph::new();
+        let x = g.input("x", DType::F32, &[4, 5, 20]).unwrap();
+        let kernel = g.input("kernel", DType::F32, &[7, 5, 3]).unwrap();
+        let y = g.conv1d(x, kernel, None, crate::graph::Conv1d::default()).unwrap();
+        g.output("y", y).unwrap();
+        let added = "matmul f32 4 of 7x5x18, added";
+        assert_eq!(Program::new(&g).unwrap().kernels(), ["matmul f32 4 of 7x5x18", added, added]);
+    }
+
+    #[test]
+    fn the_gradient_of_weights_that_a_batch_shares_is_added_up_in_place() {
+        let mut g = Graph::new();
+        let x = g.input("x", DType::F32, &[4, 5, 20]).unwrap();
+        let w = g.input("w", DType::F32, &[7, 5]).unwrap();
+        let dy = g.input("dy", DType::F32, &[4, 7, 20]).unwrap();
+        let y = g.matmul(w, x).unwrap();
+        let dw = g.pull_back(y, dy, &[w]).unwrap()[0];
+        g.output("dw", dw).unwrap();
+        assert_eq!(Program::new(&g).unwrap().kernels(), ["matmul f32 4 of 7x20x5, added up"]);
+    }
+
+    #[test]
     fn a_transposed_product_is_a_product() {
         let mut g = Graph::new();
         let (a, b) = (g.input("a", DType::F32, &[5, 7]).unwrap(), g.input("b", DType::F32, &[7, 9]).unwrap());
