@@ -84,6 +84,17 @@ impl Observer for Progress {
         }
     }
 
+    fn finishing(&self, attempt: &Attempt, hard: f64) {
+        let mut all = self.shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let shown = all.entry(attempt.seed).or_insert_with(|| self.take_up(attempt));
+        if self.bars.is_some() {
+            shown.bar.set_message(format!("search: {hard} wrong"));
+        } else if shown.line.elapsed() >= LINE_INTERVAL {
+            shown.line = Instant::now();
+            eprintln!("seed {}: search: {hard} wrong", attempt.seed);
+        }
+    }
+
     fn finished(&self, attempt: &Attempt) {
         let all = self.shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let best = attempt.best.as_ref().map_or(f64::NAN, |best| best.hard);

@@ -12,7 +12,7 @@ use clap::Args;
 use gatework_engine::kernel::gates::LANES;
 use gatework_engine::parallel;
 use gatework_learn::automata::board::TargetSpec;
-use gatework_learn::automata::experiment::{Experiment, Loaded, MOST_MEMORY};
+use gatework_learn::automata::experiment::{Experiment, Loaded, MOST_MEMORY, Recipe};
 use gatework_learn::automata::model::Model;
 use gatework_learn::automata::task::AutomatonTask;
 use gatework_learn::experiment;
@@ -48,6 +48,9 @@ pub struct Train {
     /// Updates of a seed at most, epochs of a forecaster, instead of what the experiment says
     #[arg(long, alias = "epochs", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     updates: Option<u64>,
+    /// What automata are trained with: the paper's gradient descent alone, or followed by a search
+    #[arg(long, value_enum)]
+    recipe: Option<RecipeName>,
     /// The run folder [default: runs/NAME, or the next free runs/NAME-2, ...]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -68,14 +71,41 @@ pub struct Train {
     json: bool,
 }
 
+/// A recipe, as the command line names it.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum RecipeName {
+    /// Gradient descent as in the paper
+    Paper,
+    /// The same for a while, then a search on the circuit
+    Search,
+}
+
+impl RecipeName {
+    fn recipe(self) -> Recipe {
+        match self {
+            RecipeName::Paper => Recipe::Paper,
+            RecipeName::Search => Recipe::Search,
+        }
+    }
+}
+
 impl Train {
     pub fn run(&self) -> anyhow::Result<()> {
         let mut loaded = match experiment::Loaded::find(&self.experiment)? {
             experiment::Loaded::Automaton(loaded) => *loaded,
+            experiment::Loaded::Forecaster(_) if self.recipe.is_some() => {
+                return Err(Usage("--recipe is for automata; this is a forecaster".into()).into());
+            }
             experiment::Loaded::Forecaster(loaded) => return forecaster::train(self, *loaded),
         };
         if let Some(updates) = self.updates {
             loaded.experiment.training.updates = updates;
+        }
+        if let Some(recipe) = self.recipe {
+            loaded.experiment.training.recipe = recipe.recipe();
+            if recipe.recipe() == Recipe::Search && loaded.experiment.search.is_none() {
+                return Err(Usage(format!("{} has no [search] table", self.experiment)).into());
+            }
         }
         if self.seed.is_some() || self.seeds.is_some() {
             (loaded.experiment.seed, loaded.experiment.seeds) = (self.seed, self.seeds);

@@ -158,3 +158,34 @@ fn runs_without_a_name_of_their_own_are_numbered() {
     let summary = place.json(&["train", "copy.toml", "--seed", "1", "--updates", "2"]);
     assert_eq!((&summary["run"], &summary["experiment"]), (&"runs/copy".into(), &"small".into()));
 }
+
+#[test]
+fn a_search_finishes_what_training_leaves_whatever_the_number_of_threads() {
+    let place = Place::new();
+    let mut text = SMALL.split("[[evaluate]]").next().unwrap().to_string();
+    for (from, to) in [
+        ("channels = 4", "channels = 12"),
+        ("grid = [9, 10]", "grid = [7, 7]"),
+        ("steps = 3", "steps = 4"),
+        ("[28, 24, 12, 8, 4]", "[84, 60, 30, 12]"),
+        ("kind = \"random\"", "kind = \"seed\""),
+        ("recipe = \"paper\"", "recipe = \"search\""),
+    ] {
+        assert!(text.contains(from));
+        text = text.replace(from, to);
+    }
+    text += "[search]\nafter = 5\nmoves = 200\ntemperature = [1.0, 0.2]\ntries = 5\n\n\
+             [[evaluate]]\nname = \"growth\"\ngrid = [7, 7]\nsteps = 4\n";
+    place.write("search.toml", &text);
+    let one = place.json(&["train", "search.toml", "--seed", "1", "--threads", "1", "--out", "one"]);
+    place.json(&["train", "search.toml", "--seed", "1", "--threads", "2", "--out", "two"]);
+    assert_eq!((&one["success"], &one["hard_loss"]), (&true.into(), &0.0.into()));
+    assert_eq!(place.read("one/model.safetensors"), place.read("two/model.safetensors"));
+    let scores = place.json(&["evaluate", "one"]);
+    assert_eq!(scores["scores"][0]["wrong"], 0, "{scores}");
+    let said = place.refused(2, &["train", "small.toml", "--recipe", "search"]);
+    assert!(said.contains("no [search] table"), "{said}");
+    // With the paper's recipe there is no search.
+    let paper = ["train", "search.toml", "--seed", "1", "--recipe", "paper", "--out", "paper"];
+    assert_eq!(place.json(&paper)["success"], false);
+}

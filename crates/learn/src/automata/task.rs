@@ -206,7 +206,7 @@ impl Task for AutomatonTask {
         self.grows_right(&self.model.harden(), update)
     }
 
-    fn finish(&mut self, best: &[f32], stop: &dyn Fn() -> bool) -> Result<Option<Finished>, TaskError> {
+    fn finish(&mut self, best: &[f32], stop: &dyn Fn(f64) -> bool) -> Result<Option<Finished>, TaskError> {
         let Some(settings) = self.loaded.experiment.search() else { return Ok(None) };
         let mut model = self.model.clone();
         model.params.values.copy_from_slice(best);

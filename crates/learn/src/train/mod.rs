@@ -34,8 +34,9 @@ pub trait Task {
     fn passes(&mut self, update: u64) -> Result<bool, TaskError>;
 
     /// What is left to do when the updates are used up, from the best parameters on. `None` if there is nothing to do,
-    /// or if `stop` said to leave it; it is then done from the start when training goes on.
-    fn finish(&mut self, best: &[f32], stop: &dyn Fn() -> bool) -> Result<Option<Finished>, TaskError> {
+    /// or if `stop`, which is told the hard loss now and then, said to leave it; it is then done from the start when
+    /// training goes on.
+    fn finish(&mut self, best: &[f32], stop: &dyn Fn(f64) -> bool) -> Result<Option<Finished>, TaskError> {
         let _ = (best, stop);
         Ok(None)
     }

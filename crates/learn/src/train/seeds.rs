@@ -44,6 +44,9 @@ pub trait Observer: Sync {
     /// After every update, and once when an attempt is taken up.
     fn updated(&self, _attempt: &Attempt) {}
 
+    /// While a task finishes what training left, with the hard loss now.
+    fn finishing(&self, _attempt: &Attempt, _hard: f64) {}
+
     /// When an attempt has ended, with success or without.
     fn finished(&self, _attempt: &Attempt) {}
 }
@@ -145,8 +148,12 @@ fn attempt<T: Task>(
     if attempt.outcome == Outcome::Exhausted
         && let Some(best) = attempt.best.as_ref().filter(|best| best.finished.is_none())
     {
+        let stop = |hard: f64| {
+            observer.finishing(&attempt, hard);
+            pointless()
+        };
         let finished =
-            task.finish(&best.values, pointless).map_err(|source| TrainError::Task { seed, source })?;
+            task.finish(&best.values, &stop).map_err(|source| TrainError::Task { seed, source })?;
         match finished {
             Some(finished) => attempt.finish(finished),
             None if pointless() => attempt.outcome = Outcome::Running,

@@ -116,13 +116,13 @@ pub struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Searches from a model on, until it is right, all tries are used or `stop` says so; `check` says whether an
+    /// Searches from a model on, until it is right, all tries are used or `stop`, which is told the wrong bits now and then, says so; `check` says whether an
     /// automaton passes the checks of training. `None` if it was stopped.
     pub fn run(
         &self,
         model: &Model,
         check: &dyn Fn(&Automaton, u64) -> Result<bool, TaskError>,
-        stop: &dyn Fn() -> bool,
+        stop: &dyn Fn(f64) -> bool,
     ) -> Result<Option<Found>, TaskError> {
         let mut best: Option<Found> = None;
         for attempt in 0..self.settings.tries as u64 {
@@ -145,7 +145,7 @@ impl Search<'_> {
         model: &Model,
         attempt: u64,
         check: &dyn Fn(&Automaton, u64) -> Result<bool, TaskError>,
-        stop: &dyn Fn() -> bool,
+        stop: &dyn Fn(f64) -> bool,
     ) -> Result<Option<Found>, TaskError> {
         let observed = self.loaded.target.channels();
         let time = |number: u64| attempt << 32 | number;
@@ -159,7 +159,8 @@ impl Search<'_> {
             .collect::<Result<_, _>>()?;
         let mut moves = 0;
         while moves < self.settings.moves {
-            if stop() {
+            let wrong = baths.iter().map(Bath::wrong).min().unwrap_or(0);
+            if stop(f64::from(wrong)) {
                 return Ok(None);
             }
             let until = (moves + MOVES_TOGETHER).min(self.settings.moves);
@@ -379,7 +380,7 @@ pub(in crate::automata) mod tests {
         let search = Search { loaded: &loaded, settings, seed: 1 };
         let run = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| search.run(&model, &|_, _| Ok(true), &|| false)).unwrap().unwrap()
+            pool.install(|| search.run(&model, &|_, _| Ok(true), &|_| false)).unwrap().unwrap()
         };
         let (one, two) = (run(1), run(2));
         assert!(one.passes && one.wrong == 0);
@@ -395,6 +396,6 @@ pub(in crate::automata) mod tests {
         let settings = loaded.experiment.search().unwrap();
         let model = Model::new(&loaded.experiment.model_shape(), 1).unwrap();
         let search = Search { loaded: &loaded, settings, seed: 1 };
-        assert!(search.run(&model, &|_, _| Ok(true), &|| true).unwrap().is_none());
+        assert!(search.run(&model, &|_, _| Ok(true), &|_| true).unwrap().is_none());
     }
 }
