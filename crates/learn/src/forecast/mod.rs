@@ -2,7 +2,7 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`models`] | one file a model; [`Model`](models::Model) is the list |
+//! | [`models`] | one file a model; [`Model`] is the list |
 //! | [`network`], [`layers`], [`inputs`] | what models are written with: tensors as formulas, layers, the batch |
 //! | [`loss`], [`distribution`], [`normalize`] | what is trained for; windows brought to one level and size |
 //! | [`specification`] | all of the above as one description, and the network that follows from it |
