@@ -260,13 +260,12 @@ impl Report<'_> {
     fn write(&self, all_seeds: bool) -> anyhow::Result<serde_json::Value> {
         let (kept, best) = self.kept()?;
         let experiment = &self.loaded.experiment;
-        let model = match &best.finished {
-            Some(model) => Model::from_bytes(model)?,
-            None => {
-                let mut model = Model::new(&experiment.model_shape(), kept.seed)?;
-                model.params.values.copy_from_slice(&best.values);
-                model
-            }
+        let model = if let Some(model) = &best.finished {
+            Model::from_bytes(model)?
+        } else {
+            let mut model = Model::new(&experiment.model_shape(), kept.seed)?;
+            model.params.values.copy_from_slice(&best.values);
+            model
         };
         let automaton = model.harden();
         let observed = self.loaded.target.channels();

@@ -308,14 +308,14 @@ fn one_hot(logits: &mut [f32], gate: Gate, margin: f32) {
 }
 
 #[cfg(test)]
-pub(in crate::automata) mod tests {
+mod tests {
     use super::*;
     use crate::automata::model::{FirstLayer, ModelShape};
     use crate::gates::Wiring;
     use gatework_logic::Boundary;
 
     /// A small model with random functions.
-    pub fn model_of(seed: u64, channels: usize) -> Model {
+    pub(in crate::automata::search) fn model_of(seed: u64, channels: usize) -> Model {
         let inputs = channels * 3;
         let shape = ModelShape {
             channels,
@@ -334,19 +334,24 @@ pub(in crate::automata) mod tests {
         model
     }
 
-    pub fn model(seed: u64) -> Model {
+    pub(in crate::automata::search) fn model(seed: u64) -> Model {
         model_of(seed, 4)
     }
 
     /// Inputs of a rule.
-    pub fn patches(model: &Model) -> impl Iterator<Item = Vec<bool>> + use<> {
+    pub(in crate::automata::search) fn patches(model: &Model) -> impl Iterator<Item = Vec<bool>> + use<> {
         let inputs = model.shape.channels * 9;
         let mut random = Random::new(9, Purpose::Start, 1);
         (0..200).map(move |_| (0..inputs).map(|_| random.below(2) == 1).collect())
     }
 
     /// Random boards of four channels, three steps, and random targets for two of the channels.
-    pub fn lesson(seed: u64, boards: usize, size: usize, asynchronous: bool) -> Lesson {
+    pub(in crate::automata::search) fn lesson(
+        seed: u64,
+        boards: usize,
+        size: usize,
+        asynchronous: bool,
+    ) -> Lesson {
         let mut random = Random::new(seed, Purpose::Start, 2);
         let mut start = Grid::new(boards, size, size, 4).unwrap();
         let mut target = Grid::new(boards, size, size, 2).unwrap();
