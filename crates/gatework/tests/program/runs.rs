@@ -167,7 +167,7 @@ fn a_search_finishes_what_training_leaves_whatever_the_number_of_threads() {
         ("channels = 4", "channels = 12"),
         ("grid = [9, 10]", "grid = [7, 7]"),
         ("steps = 3", "steps = 4"),
-        ("[28, 24, 12, 8, 4]", "[84, 60, 30, 12]"),
+        ("[28, 24, 12, 8, 4]", "[84, 60, 40, 24, 12]"),
         ("kind = \"random\"", "kind = \"seed\""),
         ("recipe = \"paper\"", "recipe = \"search\""),
     ] {

@@ -370,7 +370,7 @@ mod tests {
         let text = include_str!("../../../../../experiments/lizard.toml")
             .replace("channels = 128", "channels = 24")
             .replace("steps = 12", "steps = 11")
-            .replace("640, 512, 512, 512, 512, 512, 512, 512, 512, 256, 128", "120, 100, 60, 24");
+            .replace("640, 512, 512, 512, 512, 512, 512, 512, 512, 256, 128", "120, 100, 60, 40, 24");
         let text = text.split("[search]").next().unwrap_or_default().to_string()
             + "[search]\nafter = 2\nmoves = 100\ntemperature = [0.5, 0.2]\n\n[[evaluate]]\nname = \"larger\"\n\
                grid = [26, 26]\nsteps = 11\n";
