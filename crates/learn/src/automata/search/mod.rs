@@ -323,7 +323,7 @@ mod tests {
             kernels: 2,
             perceive: vec![9, 8, 4, 2, 1],
             first: FirstLayer::Moore,
-            update: vec![inputs, 2 * inputs, inputs, channels],
+            update: vec![inputs, 4 * channels, 2 * channels, channels],
             wiring: Wiring::Random,
         };
         let mut model = Model::new(&shape, seed).unwrap();
