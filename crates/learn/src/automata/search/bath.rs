@@ -55,6 +55,8 @@ pub struct Bath {
     model: Model,
     genes: Genes,
     rule: Rule,
+    /// The signals of the operands of each node of the rule, also of those that its gate ignores.
+    operands: Vec<[u32; 2]>,
     wrong: u32,
     best: (u32, Genes),
     observed: usize,
@@ -64,6 +66,14 @@ pub struct Bath {
     reachable: Vec<u32>,
     /// The signals that the update reads.
     rows: Vec<u32>,
+}
+
+/// The operands of the nodes of a model's hard circuit. A circuit forgets those that a gate ignores, so all gates are made
+/// such that they ignore none.
+fn operands(model: &Model) -> Vec<[u32; 2]> {
+    let mut model = model.clone();
+    model.params.values.chunks_exact_mut(FUNCTIONS).for_each(|logits| one_hot(logits, Gate::AND, 1.0));
+    model.harden().circuit.nodes().iter().map(|node| [node.a, node.b]).collect()
 }
 
 /// A gate, and what a trial tries with it.
@@ -81,6 +91,7 @@ impl Bath {
         let mut bath = Bath {
             model: model.clone(),
             rule: Rule::new(&model.harden()),
+            operands: operands(model),
             wrong: 0,
             best: (u32::MAX, genes.clone()),
             genes,
@@ -131,10 +142,11 @@ impl Bath {
         let mut sites = Vec::new();
         for (trial, &Trial { gate, rewire }) in trials.iter().enumerate() {
             for node in self.nodes(gate) {
-                let Node { mut a, mut b, .. } = self.rule.nodes()[node];
+                let mut operands = self.operands[node];
                 if let (Some((operand, row)), Some((layer, _))) = (rewire, self.place(gate)) {
-                    *(if operand == 0 { &mut a } else { &mut b }) = self.signal(layer, row);
+                    operands[operand] = self.signal(layer, row);
                 }
+                let [a, b] = operands;
                 sites.push(Site { trial, node, a, b });
             }
         }
@@ -198,6 +210,7 @@ impl Bath {
         self.genes.functions[trial.gate] = function;
         for site in sites.iter().filter(|site| site.trial == index) {
             self.rule.set(site.node, Node::new(function, site.a, site.b));
+            self.operands[site.node] = [site.a, site.b];
         }
         if let (Some((operand, row)), Some((layer, index))) = (trial.rewire, self.place(trial.gate)) {
             let layer = &mut self.genes.update.layers[layer];

@@ -299,6 +299,7 @@ fn size(set: &[u64]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::automata::search::one_hot;
     use crate::automata::search::tests::{lesson, model_of};
 
     fn wrong(model: &Model, lesson: &Lesson) -> usize {
@@ -309,7 +310,8 @@ mod tests {
     #[test]
     fn a_model_that_was_never_trained_is_made_right() {
         for seed in 1..4 {
-            let model = model_of(seed, 16);
+            let mut model = model_of(seed, 16);
+            model.params.values.chunks_exact_mut(FUNCTIONS).for_each(|logits| one_hot(logits, Gate::A, 10.0));
             let mut lesson = lesson(seed, 1, 8, false);
             // A single seed in the middle, in all of 16 channels, and a picture that nothing has to do with it.
             lesson.start = Grid::new(1, 8, 8, 16).unwrap();
