@@ -206,6 +206,10 @@ impl Task for AutomatonTask {
         self.grows_right(&self.model.harden(), update)
     }
 
+    fn finishes(&self) -> bool {
+        self.loaded.experiment.search().is_some()
+    }
+
     fn finish(&mut self, best: &[f32], stop: &dyn Fn(f64) -> bool) -> Result<Option<Finished>, TaskError> {
         let Some(settings) = self.loaded.experiment.search() else { return Ok(None) };
         let mut model = self.model.clone();

@@ -33,6 +33,11 @@ pub trait Task {
     /// A thorough check of the present parameters on data that training has not seen, drawn anew for every update.
     fn passes(&mut self, update: u64) -> Result<bool, TaskError>;
 
+    /// Whether there is something to do when the updates are used up. All of them are then worth making.
+    fn finishes(&self) -> bool {
+        false
+    }
+
     /// What is left to do when the updates are used up, from the best parameters on. `None` if there is nothing to do,
     /// or if `stop`, which is told the hard loss now and then, said to leave it; it is then done from the start when
     /// training goes on.

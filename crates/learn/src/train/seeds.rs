@@ -135,7 +135,7 @@ fn attempt<T: Task>(
             break;
         }
         attempt.advance(&mut task, &options.settings)?;
-        if another && attempt.is_hopeless(&options.settings) {
+        if another && !task.finishes() && attempt.is_hopeless(&options.settings) {
             attempt.outcome = Outcome::Exhausted;
         }
         attempt.seconds = before + begin.elapsed().as_secs_f64();
