@@ -100,6 +100,9 @@ impl Train {
         };
         if let Some(updates) = self.updates {
             loaded.experiment.training.updates = updates;
+            if let Some(search) = &mut loaded.experiment.search {
+                search.after = updates;
+            }
         }
         if let Some(recipe) = self.recipe {
             loaded.experiment.training.recipe = recipe.recipe();

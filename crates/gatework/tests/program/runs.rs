@@ -183,6 +183,8 @@ fn a_search_finishes_what_training_leaves_whatever_the_number_of_threads() {
     assert_eq!(place.read("one/model.safetensors"), place.read("two/model.safetensors"));
     let scores = place.json(&["evaluate", "one"]);
     assert_eq!(scores["scores"][0]["wrong"], 0, "{scores}");
+    let more = place.json(&["train", "search.toml", "--seed", "1", "--updates", "9", "--out", "more"]);
+    assert_eq!(more["updates"], 9, "--updates is heard with a search too");
     let said = place.refused(2, &["train", "small.toml", "--recipe", "search"]);
     assert!(said.contains("no [search] table"), "{said}");
     // With the paper's recipe there is no search.
