@@ -11,6 +11,7 @@ mod list;
 mod minimize;
 mod predict;
 mod simulate;
+mod study;
 mod train;
 
 use std::process::ExitCode;
@@ -48,6 +49,8 @@ enum Verb {
     Evaluate(evaluate::Evaluate),
     /// Forecast new data with a trained forecaster
     Predict(predict::Predict),
+    /// Compare settings of an experiment over many seeds
+    Study(study::Study),
     /// Measure how fast Gatework is on this machine
     Bench(bench::Bench),
 }
@@ -63,6 +66,7 @@ pub fn main() -> ExitCode {
         Verb::Export(verb) => verb.run(),
         Verb::Evaluate(verb) => verb.run(),
         Verb::Predict(verb) => verb.run(),
+        Verb::Study(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
     };
     let Err(error) = result else { return ExitCode::SUCCESS };

@@ -16,7 +16,7 @@ use gatework_learn::automata::experiment::{Experiment, Loaded, MOST_MEMORY, Reci
 use gatework_learn::automata::model::Model;
 use gatework_learn::automata::task::AutomatonTask;
 use gatework_learn::experiment;
-use gatework_learn::train::{self, Attempt, Best, Options, Outcome, Settings};
+use gatework_learn::train::{self, Attempt, Best, Options, Outcome};
 use gatework_logic::{Document, to_json};
 use serde_json::json;
 
@@ -179,7 +179,7 @@ impl Train {
         let threads_each = if experiment.seeds.is_some() { 1 } else { useful };
         let room = (MOST_MEMORY / experiment.memory()) as usize;
         Options {
-            settings: settings(experiment),
+            settings: experiment.trainer_settings(),
             side_by_side: (threads / threads_each).min(room).min(seeds.len()),
             threads_each,
             until_success: experiment.seeds.is_none(),
@@ -187,19 +187,6 @@ impl Train {
             checkpoints: Some(folder.checkpoints()),
             interval: Duration::from_secs_f64(training.checkpoint_seconds),
         }
-    }
-}
-
-/// The trainer's settings of an experiment.
-pub fn settings(experiment: &Experiment) -> Settings {
-    let training = &experiment.training;
-    Settings {
-        updates: experiment.updates(),
-        rate: training.rate(),
-        optimizer: training.optimizer(),
-        clip: Some(training.clip()),
-        stable: training.stable,
-        patience: None,
     }
 }
 
@@ -228,7 +215,7 @@ fn check_same(folder: &RunFolder, asked: &Experiment) -> anyhow::Result<Loaded> 
 }
 
 /// Set by Ctrl-C. A second one ends the program at once.
-fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
+pub fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stop);
     ctrlc::set_handler(move || {
@@ -263,13 +250,8 @@ impl Report<'_> {
     fn write(&self, all_seeds: bool) -> anyhow::Result<serde_json::Value> {
         let (kept, best) = self.kept()?;
         let experiment = &self.loaded.experiment;
-        let model = if let Some(model) = &best.finished {
-            Model::from_bytes(model)?
-        } else {
-            let mut model = Model::new(&experiment.model_shape(), kept.seed)?;
-            model.params.values.copy_from_slice(&best.values);
-            model
-        };
+        let model =
+            Model::of_best(&experiment.model_shape(), kept.seed, best).map_err(anyhow::Error::from_boxed)?;
         let automaton = model.harden();
         let observed = self.loaded.target.channels();
         let gates = model.gate_counts(observed);
@@ -304,6 +286,7 @@ impl Report<'_> {
             "success": kept.outcome == Outcome::Succeeded,
             "attempts": self.attempts.len(),
             "updates": kept.update,
+            "moves": kept.moves,
             "seconds": seconds,
             "soft_loss": best.soft,
             "hard_loss": best.hard,
@@ -328,6 +311,7 @@ impl Report<'_> {
                 "seed": a.seed,
                 "success": a.outcome == Outcome::Succeeded,
                 "updates": a.update,
+                "moves": a.moves,
                 "seconds": a.seconds,
                 "first_perfect_update": a.first_perfect,
                 "best_hard_loss": a.best.as_ref().map(|best| best.hard),

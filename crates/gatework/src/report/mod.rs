@@ -6,6 +6,7 @@
 //! | `picture` | the state of an automaton as coloured cells: ink on paper, red-green-blue, or a mosaic of channels |
 //! | `gif` | a sequence of pictures as an animated GIF |
 //! | `loss_plot` | soft and hard loss against updates, as SVG |
+//! | `success_plot` | how many seeds have learned against updates, as SVG |
 //! | `forecast_plot` | a forecast with its intervals against history, as SVG and for the terminal |
 //! | `gate_histogram` | how often each gate was learnt, as SVG |
 //! | `page` | an automaton as a web page that carries its rule as WebAssembly |
@@ -19,6 +20,7 @@ mod gif;
 mod loss_plot;
 pub mod page;
 mod picture;
+mod success_plot;
 mod svg;
 
 use std::fmt;
@@ -28,6 +30,7 @@ pub use self::gate_histogram::gate_histogram;
 pub use self::gif::{Animation, Options};
 pub use self::loss_plot::{LossPoint, forecaster_loss_plot, loss_plot};
 pub use self::picture::{Colouring, Picture};
+pub use self::success_plot::{Curve, success_plot};
 
 /// Why a picture could not be made.
 #[derive(Debug)]

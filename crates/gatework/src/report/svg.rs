@@ -24,6 +24,14 @@ font-variant-numeric:tabular-nums}\
 .hard{stroke:#d9622b}\
 .soft-fill{fill:#3566c8}\
 .hard-fill{fill:#c8531d}\
+.green{stroke:#2a8c5f}\
+.violet{stroke:#8a4fc4}\
+.gold{stroke:#b58a00}\
+.rose{stroke:#c83a74}\
+.green-fill{fill:#2a8c5f}\
+.violet-fill{fill:#8a4fc4}\
+.gold-fill{fill:#b58a00}\
+.rose-fill{fill:#c83a74}\
 .quiet-fill{fill:#c3c5d0}\
 .ring{stroke:#fff;stroke-width:1.5}\
 @media (prefers-color-scheme:dark){\
@@ -40,9 +48,20 @@ text{fill:#e8e8ee}\
 .hard{stroke:#ff9560}\
 .soft-fill{fill:#7ea6ff}\
 .hard-fill{fill:#ff9560}\
+.green{stroke:#5fc796}\
+.violet{stroke:#bb8cf0}\
+.gold{stroke:#e0b83a}\
+.rose{stroke:#f57fae}\
+.green-fill{fill:#5fc796}\
+.violet-fill{fill:#bb8cf0}\
+.gold-fill{fill:#e0b83a}\
+.rose-fill{fill:#f57fae}\
 .quiet-fill{fill:#4a4d5e}\
 .ring{stroke:#15161d}\
 }";
+
+/// The classes of lines that stand for one thing each, in the order in which they are used.
+pub(super) const SERIES: [&str; 6] = ["soft", "hard", "green", "violet", "gold", "rose"];
 
 /// The longest title that fits a picture, in characters.
 const MAX_TITLE: usize = 80;

@@ -15,6 +15,7 @@ use crate::files;
 use crate::gates::Wiring;
 use crate::optim::{Clip, Optimizer};
 use crate::schedule::{LearningRate, Schedule};
+use crate::train;
 use check::Problem;
 
 /// The built-in experiments: name and TOML.
@@ -326,6 +327,18 @@ impl Experiment {
     /// Updates of a seed at most.
     pub fn updates(&self) -> u64 {
         self.search().map_or(self.training.updates, |search| search.after.min(self.training.updates))
+    }
+
+    /// How the trainer trains it.
+    pub fn trainer_settings(&self) -> train::Settings {
+        train::Settings {
+            updates: self.updates(),
+            rate: self.training.rate(),
+            optimizer: self.training.optimizer(),
+            clip: Some(self.training.clip()),
+            stable: self.training.stable,
+            patience: None,
+        }
     }
 
     /// The experiment as TOML.

@@ -10,6 +10,8 @@
 //! | [`task`] | all of it as something the trainer can train |
 //! | [`hard`] | hard roll-outs with damage and asynchronous updates |
 //! | [`evaluate`] | the published protocols, scored on the hard automaton |
+//! | [`search`] | after training: a search on the hard automaton |
+//! | [`study`] | many seeds of many settings |
 //! | [`naive`] | the slow twin of the roll-out |
 
 pub mod board;
@@ -21,4 +23,5 @@ pub mod model;
 pub mod naive;
 pub mod rollout;
 pub mod search;
+pub mod study;
 pub mod task;

@@ -11,6 +11,7 @@ use super::cells::NEIGHBOURS;
 use crate::gates::{self, Wiring, WiringError};
 use crate::params::Params;
 use crate::random::{Purpose, Random};
+use crate::train::{Best, TaskError};
 
 /// What kind of first layer the perception has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -280,6 +281,16 @@ impl Model {
         });
         let metadata = [(DESCRIPTION.to_string(), description)].into();
         safetensors::serialize(views, Some(metadata)).expect("names and shapes are valid")
+    }
+
+    /// The best model of a seed's training: its best parameters, or what was made of them after the last update.
+    pub fn of_best(shape: &ModelShape, seed: u64, best: &Best) -> Result<Model, TaskError> {
+        if let Some(model) = &best.finished {
+            return Ok(Model::from_bytes(model)?);
+        }
+        let mut model = Model::new(shape, seed)?;
+        model.params.values.copy_from_slice(&best.values);
+        Ok(model)
     }
 
     /// Reads a model file; everything in it is checked.

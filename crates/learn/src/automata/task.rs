@@ -220,6 +220,7 @@ impl Task for AutomatonTask {
         let found = search.run(&model, &check, stop)?;
         Ok(found.map(|found| Finished {
             hard: f64::from(found.wrong),
+            moves: found.moves,
             passes: found.passes,
             model: found.model.to_bytes(),
         }))

@@ -79,6 +79,8 @@ pub struct Attempt {
     pub best: Option<Best>,
     /// How it stands.
     pub outcome: Outcome,
+    /// Moves that the task made after the last update.
+    pub moves: u64,
     /// Seconds spent.
     pub seconds: f64,
     /// Of the optimiser.
@@ -97,6 +99,7 @@ impl Attempt {
             stale: 0,
             best: None,
             outcome: Outcome::Running,
+            moves: 0,
             seconds: 0.0,
             optimizer: settings.optimizer.state(parameters),
         }
@@ -131,6 +134,7 @@ impl Attempt {
 
     /// Takes note of what the task made of its best parameters after the last update.
     pub(super) fn finish(&mut self, finished: super::Finished) {
+        self.moves = finished.moves;
         let Some(best) = &mut self.best else { return };
         if finished.passes || finished.hard < best.hard {
             best.hard = finished.hard;

@@ -35,6 +35,8 @@ struct State {
     optimizer_step: u64,
     outcome: Outcome,
     seconds: f64,
+    #[serde(default)]
+    moves: u64,
     /// The hard loss of what the task made of its best parameters, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     finished: Option<f64>,
@@ -49,6 +51,7 @@ impl Attempt {
             optimizer_step: self.optimizer.step,
             outcome: self.outcome,
             seconds: self.seconds,
+            moves: self.moves,
             finished: best.and_then(|best| best.finished.as_ref().map(|_| best.hard)),
         };
         let state = serde_json::to_string(&state).expect("numbers and names");
@@ -151,7 +154,8 @@ impl Attempt {
                 at_best.finished = Some(tensor("finished", Dtype::U8)?.to_vec());
             }
         }
-        Ok(Attempt { outcome: state.outcome, seconds: state.seconds, optimizer, ..attempt })
+        let State { outcome, seconds, moves, .. } = state;
+        Ok(Attempt { outcome, moves, seconds, optimizer, ..attempt })
     }
 }
 

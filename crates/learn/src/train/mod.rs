@@ -52,6 +52,8 @@ pub trait Task {
 pub struct Finished {
     /// The loss of the discrete result.
     pub hard: f64,
+    /// Moves that were made to get there, if they are counted.
+    pub moves: u64,
     /// Whether it passes the thorough check.
     pub passes: bool,
     /// The result as the task stores it; parameters alone may not describe it any more.

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use super::memory;
 use crate::cli;
-use crate::cli::train::settings;
 
 #[derive(Debug, Args)]
 pub struct Automata {
@@ -74,7 +73,7 @@ impl Automata {
         memory::reset_peak();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
         let samples = pool.install(|| {
-            let settings = settings(&loaded.experiment);
+            let settings = loaded.experiment.trainer_settings();
             let mut task = AutomatonTask::new(loaded, 1).map_err(|error| anyhow::anyhow!("{error}"))?;
             let mut state = settings.optimizer.state(task.params().len());
             let mut samples: Vec<Sample> = Vec::new();

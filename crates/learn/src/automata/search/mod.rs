@@ -101,6 +101,8 @@ pub struct Found {
     pub model: Model,
     /// Wrong bits that are left on the boards of the search.
     pub wrong: u32,
+    /// Moves that were made, in all tries.
+    pub moves: u64,
     /// Whether it passes every check.
     pub passes: bool,
 }
@@ -125,10 +127,12 @@ impl Search<'_> {
         stop: &dyn Fn(f64) -> bool,
     ) -> Result<Option<Found>, TaskError> {
         let mut best: Option<Found> = None;
+        let mut moves = 0;
         for attempt in 0..self.settings.tries as u64 {
             let Some(found) = self.attempt(model, attempt, check, stop)? else { return Ok(None) };
             let better = best.as_ref().is_none_or(|best| found.passes || found.wrong < best.wrong);
             let passes = found.passes;
+            moves += found.moves;
             if better {
                 best = Some(found);
             }
@@ -136,7 +140,7 @@ impl Search<'_> {
                 break;
             }
         }
-        Ok(best)
+        Ok(best.map(|best| Found { moves, ..best }))
     }
 
     /// One try.
@@ -177,7 +181,7 @@ impl Search<'_> {
             for bath in baths.iter().filter(|bath| bath.wrong() == 0) {
                 let model = bath.best_model(MARGIN);
                 if self.passes(&model, check, draws)? {
-                    return Ok(Some(Found { model, wrong: 0, passes: true }));
+                    return Ok(Some(Found { model, wrong: 0, moves, passes: true }));
                 }
             }
             if self.loaded.experiment.start.is_fixed() {
@@ -190,7 +194,7 @@ impl Search<'_> {
         }
         let Some(best) = baths.iter().min_by_key(|bath| bath.best()) else { return Ok(None) };
         let (model, wrong) = (best.best_model(MARGIN), best.best());
-        self.corrected(Found { model, wrong, passes: false }, check, attempt).map(Some)
+        self.corrected(Found { model, wrong, moves, passes: false }, check, attempt).map(Some)
     }
 
     /// What was found, mended if a formula can do that.
@@ -212,7 +216,7 @@ impl Search<'_> {
         let lessons: Vec<Lesson> = lessons.collect::<Result<_, _>>()?;
         let Some(model) = correct::correct(&found.model, &lessons, &mut random)? else { return Ok(found) };
         if self.passes(&model, check, 0)? {
-            return Ok(Found { model, wrong: 0, passes: true });
+            return Ok(Found { model, wrong: 0, moves: found.moves, passes: true });
         }
         Ok(found)
     }

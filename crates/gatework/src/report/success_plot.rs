@@ -1,0 +1,137 @@
+//! How many seeds have learned after so many updates, one line a setting, each with its 95 % interval.
+
+use gatework_learn::automata::study::success_rate;
+
+use super::axis::{Linear, Tick};
+use super::svg::{SERIES, Svg};
+
+/// One setting's seeds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    /// What the setting is called.
+    pub name: String,
+    /// Seeds that were run.
+    pub runs: usize,
+    /// When each of the successful ones had learned.
+    pub successes: Vec<u64>,
+    /// When the last of all ended.
+    pub longest: u64,
+}
+
+/// Width of the picture in pixels.
+const WIDTH: f64 = 820.0;
+/// Left and right end of the update axis.
+const X: (f64, f64) = (72.0, 540.0);
+/// Top and bottom of the plot area.
+const Y: (f64, f64) = (76.0, 366.0);
+/// Height of a line of the legend.
+const LINE: f64 = 20.0;
+/// Characters of a name that fit beside the plot.
+const NAME: usize = 30;
+
+/// Draws curves as SVG.
+#[must_use]
+pub fn success_plot(title: &str, curves: &[Curve]) -> String {
+    let height = (Y.0 + LINE * curves.len() as f64).max(Y.1) + 54.0;
+    let mut svg = Svg::new(WIDTH, height, title);
+    svg.text("muted", 24.0, 54.0, "share of the seeds that have learned, with 95 % intervals");
+    let axis = Linear::new(0, curves.iter().map(|curve| curve.longest).max().unwrap_or(1));
+    draw_axes(&mut svg, axis);
+    let lines: Vec<Line> = curves.iter().map(|curve| Line::new(curve, axis)).collect();
+    for (line, class) in lines.iter().zip(SERIES.iter().cycle()) {
+        svg.area(&format!("{class}-fill"), 0.12, &line.low, &line.high);
+    }
+    for (line, class) in lines.iter().zip(SERIES.iter().cycle()) {
+        svg.strokes(class, 1.75, std::slice::from_ref(&line.share));
+    }
+    for (i, (curve, class)) in curves.iter().zip(SERIES.iter().cycle()).enumerate() {
+        let y = Y.0 + 6.0 + LINE * i as f64;
+        svg.dot(&format!("{class}-fill"), (X.1 + 18.0, y - 4.0), 4.0);
+        let value = format!("{} of {}", curve.successes.len(), curve.runs);
+        svg.name_and_value(X.1 + 28.0, y, &super::svg::shorten(&curve.name, NAME), &value);
+    }
+    svg.finish()
+}
+
+fn draw_axes(svg: &mut Svg, axis: Linear) {
+    for percent in [0, 25, 50, 75, 100] {
+        let y = y(f64::from(percent) / 100.0);
+        svg.line("grid", (X.0, y), (X.1, y));
+        svg.text("muted end", X.0 - 10.0, y + 4.0, &format!("{percent} %"));
+    }
+    for Tick { at, label } in axis.ticks() {
+        let x = X.0 + at * (X.1 - X.0);
+        svg.line("frame", (x, Y.1), (x, Y.1 + 5.0));
+        svg.text("muted middle", x, Y.1 + 20.0, &label);
+    }
+    svg.line("frame", (X.0, Y.1), (X.1, Y.1));
+    svg.text("muted middle", f64::midpoint(X.0, X.1), Y.1 + 40.0, "updates and moves");
+}
+
+fn y(share: f64) -> f64 {
+    Y.1 + share * (Y.0 - Y.1)
+}
+
+/// A curve in pixels: a stair that rises with every success.
+struct Line {
+    share: Vec<(f64, f64)>,
+    low: Vec<(f64, f64)>,
+    high: Vec<(f64, f64)>,
+}
+
+impl Line {
+    fn new(curve: &Curve, axis: Linear) -> Line {
+        let mut times = curve.successes.clone();
+        times.sort_unstable();
+        let mut line = Line { share: Vec::new(), low: Vec::new(), high: Vec::new() };
+        let x = |time: u64| X.0 + axis.at(time as f64) * (X.1 - X.0);
+        let mut point = |time: u64, successes: usize| {
+            let [share, low, high] = success_rate(successes, curve.runs);
+            line.share.push((x(time), y(share)));
+            line.low.push((x(time), y(low)));
+            line.high.push((x(time), y(high)));
+        };
+        point(0, 0);
+        for (before, &time) in times.iter().enumerate() {
+            point(time, before);
+            point(time, before + 1);
+        }
+        point(curve.longest.max(times.last().copied().unwrap_or(0)), times.len());
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::svg::assert_well_formed;
+    use super::*;
+
+    #[test]
+    fn curves_of_every_kind_are_well_formed() {
+        let curve = |name: &str, runs, successes: &[u64], longest| Curve {
+            name: name.into(),
+            runs,
+            successes: successes.to_vec(),
+            longest,
+        };
+        assert_well_formed(&success_plot("nothing", &[]));
+        let odd = [
+            curve("<a> & a name that is much too long to be shown", 0, &[], 0),
+            curve("b", 3, &[7, 7, u64::MAX], u64::MAX),
+        ];
+        assert_well_formed(&success_plot("odd", &odd));
+        let many: Vec<Curve> = (0..40).map(|i| curve(&i.to_string(), 20, &[i, i + 1], 50)).collect();
+        let svg = success_plot("many", &many);
+        assert!(assert_well_formed(&svg).contains("2 of 20"));
+    }
+
+    #[test]
+    fn a_line_rises_with_every_success_to_its_share() {
+        let curve = Curve { name: "a".into(), runs: 4, successes: vec![30, 10], longest: 100 };
+        let line = Line::new(&curve, Linear::new(0, 100));
+        let heights: Vec<f64> = line.share.iter().map(|point| point.1).collect();
+        let expected = [0.0, 0.0, 0.25, 0.25, 0.5, 0.5].map(y);
+        assert_eq!(heights, expected);
+        assert!(line.low.iter().zip(&line.high).all(|(low, high)| low.1 >= high.1));
+    }
+}
