@@ -22,6 +22,8 @@ pub enum Purpose {
     Damage = 6,
     /// Moves of a search.
     Search = 7,
+    /// Seeds of the wires of a search's later tries.
+    Redraw = 8,
     /// Start values of parameters.
     Parameters = 16,
     /// What dropout drops.

@@ -1,9 +1,9 @@
 //! The published protocols, scored: larger grids, more steps, damage, asynchronous updates.
 
-use gatework_logic::{Automaton, Grid};
+use gatework_logic::{Automaton, Grid, Simulator, rules};
 use serde::{Deserialize, Serialize};
 
-use super::board::{BoardError, Target, life_step};
+use super::board::{BoardError, Target};
 use super::experiment::Loaded;
 use super::hard::{Conditions, Damage, HardRun};
 use crate::random::{Purpose, Random};
@@ -69,12 +69,13 @@ pub fn score(
     // Life is judged step by step; a picture or pattern is the same at all times.
     let mut target = loaded.target.boards(&start, automaton.boundary, 0)?;
     let conditions = Conditions { fire_rate: protocol.fire_rate, damage: protocol.damage };
+    let mut life = Simulator::new(&rules::life(automaton.boundary), 1)?;
     let mut run = HardRun::new(automaton, loaded.target.channels(), start, conditions, seed)?;
     let (mut wrong, mut settled, mut late, mut late_steps) = (0, None, 0, 0);
     for step in 1..=protocol.steps {
         run.step().map_err(BoardError::from)?;
         if loaded.target == Target::GameOfLife {
-            (0..samples).for_each(|sample| life_step(&mut target, sample, automaton.boundary));
+            life.step(&mut target).map_err(BoardError::from)?;
         }
         wrong = run.wrong_but_damaged(&target).map_err(BoardError::from)?;
         settled = if wrong > 0 { None } else { settled.or(Some(step)) };

@@ -35,7 +35,7 @@ use bath::{Bath, Heat};
 pub struct Settings {
     /// Updates before the search begins.
     pub after: u64,
-    /// Moves of a try.
+    /// Moves of the first try; see `tries`.
     pub moves: u64,
     /// Temperatures of the first and of the last move, in wrong bits.
     pub temperature: [f64; 2],
@@ -57,9 +57,13 @@ pub struct Settings {
     /// Baths that start together.
     #[serde(default = "default_baths")]
     pub baths: usize,
-    /// Tries, each from the start.
+    /// Tries, each from the start. Which of them are lucky cannot be foreseen, so their lengths are as Luby, Sinclair and
+    /// Zuckerman found best (1993): 1, 1, 2, 1, 1, 2, 4, ... times `moves`.
     #[serde(default = "one")]
     pub tries: usize,
+    /// Tries after the first begin with other wires and without training: some wires are hopeless.
+    #[serde(default)]
+    pub redraw: bool,
 }
 
 fn one() -> usize {
@@ -129,7 +133,10 @@ impl Search<'_> {
         let mut best: Option<Found> = None;
         let mut moves = 0;
         for attempt in 0..self.settings.tries as u64 {
-            let Some(found) = self.attempt(model, attempt, check, stop)? else { return Ok(None) };
+            let redrawn = (attempt > 0 && self.settings.redraw).then(|| self.redrawn(model, attempt));
+            let redrawn = redrawn.transpose()?;
+            let begin = redrawn.as_ref().unwrap_or(model);
+            let Some(found) = self.attempt(begin, attempt, check, stop)? else { return Ok(None) };
             let better = best.as_ref().is_none_or(|best| found.passes || found.wrong < best.wrong);
             let passes = found.passes;
             moves += found.moves;
@@ -141,6 +148,12 @@ impl Search<'_> {
             }
         }
         Ok(best.map(|best| Found { moves, ..best }))
+    }
+
+    /// A model of the same shape that was not trained, with other wires.
+    fn redrawn(&self, model: &Model, attempt: u64) -> Result<Model, TaskError> {
+        let seed = Random::new(self.seed, Purpose::Redraw, attempt).word();
+        Ok(Model::new(&model.shape, seed)?)
     }
 
     /// One try.
@@ -162,16 +175,17 @@ impl Search<'_> {
             })
             .collect::<Result<_, _>>()?;
         let mut moves = 0;
-        while moves < self.settings.moves {
+        let most = self.settings.moves.saturating_mul(luby(attempt + 1));
+        while moves < most {
             let wrong = baths.iter().map(Bath::wrong).min().unwrap_or(0);
             if stop(f64::from(wrong)) {
                 return Ok(None);
             }
-            let until = (moves + MOVES_TOGETHER).min(self.settings.moves);
+            let until = (moves + MOVES_TOGETHER).min(most);
             baths.par_iter_mut().try_for_each(|bath| {
                 let unfinished = |bath: &Bath| bath.wrong() > 0;
                 (moves..until).try_for_each(|number| {
-                    if unfinished(bath) { bath.step(&boards, &self.heat(number)) } else { Ok(()) }
+                    if unfinished(bath) { bath.step(&boards, &self.heat(number, most)) } else { Ok(()) }
                 })
             })?;
             moves = until;
@@ -221,9 +235,9 @@ impl Search<'_> {
         Ok(found)
     }
 
-    /// The temperature falls by the same factor with every move.
-    fn heat(&self, number: u64) -> Heat {
-        let Settings { moves, temperature: [first, last], active, rewire, .. } = *self.settings;
+    /// The temperature falls by the same factor with every one of so many moves.
+    fn heat(&self, number: u64, moves: u64) -> Heat {
+        let Settings { temperature: [first, last], active, rewire, .. } = *self.settings;
         let temperature = first * (last / first).powf(number as f64 / moves as f64);
         Heat { temperature, active, rewire }
     }
@@ -303,6 +317,12 @@ impl Search<'_> {
         }
         Ok(Lesson { start, target, steps: automaton.steps, fires })
     }
+}
+
+/// The numbers 1, 1, 2, 1, 1, 2, 4, 1, ..., counted from 1: a power of two ends every block of all that was before, twice.
+fn luby(n: u64) -> u64 {
+    let block = (n + 1).next_power_of_two();
+    if n + 1 == block { block / 2 } else { luby(n + 1 - block / 2) }
 }
 
 /// Logits that choose a function.
@@ -397,6 +417,12 @@ mod tests {
         for protocol in &loaded.experiment.protocols {
             assert_eq!(evaluate::score(&one.model.harden(), &loaded, protocol, 5).unwrap().wrong, 0);
         }
+    }
+
+    #[test]
+    fn tries_have_the_lengths_of_luby() {
+        let lengths: Vec<u64> = (1..=15).map(luby).collect();
+        assert_eq!(lengths, [1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8]);
     }
 
     #[test]
