@@ -24,6 +24,8 @@ pub enum Purpose {
     Search = 7,
     /// Seeds of the wires of a search's later tries.
     Redraw = 8,
+    /// Moves that make a circuit smaller.
+    Shrink = 9,
     /// Start values of parameters.
     Parameters = 16,
     /// What dropout drops.

@@ -149,4 +149,29 @@ mod tests {
         let wrong = score(&other, &loaded, &protocol, 1).unwrap();
         assert!(wrong.wrong > 1000 && wrong.settled.is_none() && wrong.late_wrong > 1000.0);
     }
+
+    /// A rule with a single gate of two operands. Two pairs of channels hand bits on, to the right and downwards, and one of
+    /// each pair inverts: behind the zeros at the edge, every pair becomes stripes that are two cells wide. The observed
+    /// channel is the exclusive or of both.
+    fn one_gate() -> Automaton {
+        let input = |channel: u32, neighbour: u32| channel * 9 + neighbour;
+        let (centre, left, above) = (4, 3, 1);
+        let nodes = vec![
+            Node::new(Gate::XOR, input(1, centre), input(3, centre)),
+            Node::new(Gate::NOT_A, input(2, left), 0),
+            Node::new(Gate::NOT_A, input(4, above), 0),
+        ];
+        let outputs = vec![45, 46, input(1, left), 47, input(3, above)];
+        Automaton::new(5, Boundary::Zeros, Circuit::new(45, nodes, outputs).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn one_gate_grows_a_checkerboard_also_asynchronously() {
+        for name in ["checkerboard", "checkerboard-async"] {
+            let loaded = Loaded::find(name).unwrap();
+            let undamaged = loaded.experiment.protocols.iter().find(|protocol| protocol.damage.is_none());
+            let score = score(&one_gate(), &loaded, undamaged.unwrap(), 3).unwrap();
+            assert_eq!(score.wrong, 0, "{name}: {score:?}");
+        }
+    }
 }

@@ -44,7 +44,7 @@ pub enum ExperimentError {
     #[error(transparent)]
     File(#[from] files::FileError),
     /// The text is wrong somewhere.
-    #[error("{origin}:{}{message}", line.map_or(String::new(), |line| format!("{line}: ")))]
+    #[error("{origin}:{}{message}", line.map_or_else(|| " ".to_string(), |line| format!("{line}: ")))]
     Invalid {
         /// The file, or the name of a built-in experiment.
         origin: String,
@@ -199,6 +199,9 @@ pub struct Training {
     /// Limit of the gradient; without it, the recipe's.
     #[serde(default)]
     pub clip: Option<Clip>,
+    /// What an active gate costs, in units of the loss: gradient descent then prefers wires.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub gate_price: f32,
     /// Updates in a row with hard loss 0 before success is checked.
     #[serde(default = "default_stable")]
     pub stable: u64,
@@ -225,6 +228,11 @@ impl Training {
     pub fn rate(&self) -> LearningRate {
         LearningRate { base: self.learning_rate, schedule: self.schedule.clone(), warmup: self.warmup }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &f32) -> bool {
+    *number == 0.0
 }
 
 fn default_stable() -> u64 {
@@ -456,13 +464,10 @@ mod tests {
             ("batch = 2", "batch = 0", "training.batch is 0"),
             ("updates = 500", "updates = 0", "training.updates is 0"),
             ("learning_rate = 0.05", "learning_rate = -1.0", "training.learning_rate is -1"),
-            ("after = 150", "after = 0", "search.after is 0"),
-            (
-                "temperature = [10.0, 0.6]",
-                "temperature = [10.0, 0.0]",
-                "search.temperature is not two numbers",
-            ),
-            ("boards = 16", "boards = 1000000000", "would need more than 16 GB"),
+            ("batch = 2", "batch = 2\ngate_price = -1.0", "training.gate_price is -1"),
+            ("after = 10", "after = 0", "search.after is 0"),
+            ("temperature = [3.0, 1.0]", "temperature = [3.0, 0.0]", "search.temperature is not two numbers"),
+            ("boards = 4", "boards = 1000000000", "would need more than 16 GB"),
             ("[search]", "[nothing]", "unknown field `nothing`"),
             ("kernels = 16", "kernels = 0", "perceive.kernels is 0"),
             ("[9, 8, 4, 2]", "[8, 8, 4, 2]", "perceive.layers begins with 9"),

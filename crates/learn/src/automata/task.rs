@@ -11,6 +11,7 @@ use super::hard::{Conditions, HardRun, fill_mask};
 use super::model::Model;
 use super::rollout::{Boards, Goal, Rollout, Times};
 use super::search::Search;
+use crate::gates;
 use crate::params::Params;
 use crate::random::{Purpose, Random};
 use crate::train::{Finished, Losses, Task, TaskError};
@@ -190,6 +191,10 @@ impl Task for AutomatonTask {
         let groups: Vec<Boards<'_>> =
             starts.zip(&round.goals).map(|(start, goal)| Boards { plan: &round.plan, start, goal }).collect();
         let (soft, times) = self.rollout.gradient(&groups, &mut params.grads);
+        let price = self.loaded.experiment.training.gate_price;
+        if price > 0.0 {
+            gates::add_price(&params.values, price, &mut params.grads);
+        }
         let begin = Instant::now();
         let hard = self.hard_loss(&round)? as f64;
         self.times = StepTimes { soft: times, hard: begin.elapsed() };

@@ -142,6 +142,10 @@ impl Experiment {
             let message = format!("training.learning_rate is {}, not a number above 0", t.learning_rate);
             return problem(&["training", "learning_rate"], message);
         }
+        if !(t.gate_price >= 0.0 && t.gate_price.is_finite()) {
+            let message = format!("training.gate_price is {}, not a number from 0 on", t.gate_price);
+            return problem(&["training", "gate_price"], message);
+        }
         if let Some(seeds) = self.seeds.filter(|seeds| !(1..=MOST_RESTARTS).contains(seeds)) {
             return problem(&["seeds"], format!("seeds is {seeds}, not 1 to {MOST_RESTARTS}"));
         }
@@ -188,6 +192,7 @@ impl Experiment {
             ((1..=100_000).contains(&search.tries), "search.tries is not 1 to 100000"),
             (search.active > 0.0 && search.active <= 1.0, "search.active is not above 0 and at most 1"),
             (search.rewire >= 0.0 && search.rewire <= 1.0, "search.rewire is not from 0 to 1"),
+            (search.shrink <= 1 << 40, "search.shrink is more than 2^40"),
             (search.stay <= 1 << 20, "search.stay is more than 2^20"),
             (words <= MOST_MEMORY, "search.grids and search.boards would need more than 16 GB of memory"),
         ] {

@@ -124,9 +124,22 @@ impl Bath {
         Ok(())
     }
 
+    /// Gates that are no wires among those that the observed channels depend on.
+    pub fn gates(&self) -> usize {
+        self.reachable.iter().filter(|gate| !self.genes.functions[**gate as usize].is_wire()).count()
+    }
+
     /// The model with the best functions and wires, their logits 0 and `margin`.
     pub fn best_model(&self, margin: f32) -> Model {
-        let genes = &self.best.1;
+        self.model_of(&self.best.1, margin)
+    }
+
+    /// The model with the present functions and wires, their logits 0 and `margin`.
+    pub fn model(&self, margin: f32) -> Model {
+        self.model_of(&self.genes, margin)
+    }
+
+    fn model_of(&self, genes: &Genes, margin: f32) -> Model {
         let mut model = Model { update: genes.update.clone(), ..self.model.clone() };
         let logits = model.params.values.chunks_exact_mut(FUNCTIONS);
         logits.zip(&genes.functions).for_each(|(logits, &gate)| one_hot(logits, gate, margin));

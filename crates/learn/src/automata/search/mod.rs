@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `bath` | a heat bath over functions and wires, which lowers the number of wrong bits |
 //! | `correct` | for a fixed picture: an exact formula for the cells that are left |
+//! | `shrink` | after a success: the same with fewer gates |
 //! | `grow` | adds the gates of formulas to a network |
 //!
 //! Several baths run side by side from the same start. They are compared after every few moves, so what is found does not
@@ -15,6 +16,7 @@
 mod bath;
 mod correct;
 mod grow;
+mod shrink;
 
 use gatework_logic::simulate::variants::{Boards, Task};
 use gatework_logic::{Automaton, Gate, Grid};
@@ -64,6 +66,9 @@ pub struct Settings {
     /// Tries after the first begin with other wires and without training: some wires are hopeless.
     #[serde(default)]
     pub redraw: bool,
+    /// Moves after a success, for a circuit with fewer gates.
+    #[serde(default)]
+    pub shrink: u64,
 }
 
 fn one() -> usize {
@@ -140,6 +145,13 @@ impl Search<'_> {
             let better = best.as_ref().is_none_or(|best| found.passes || found.wrong < best.wrong);
             let passes = found.passes;
             moves += found.moves;
+            let found = if passes && self.settings.shrink > 0 {
+                let passes = |model: &Model, number| self.passes(model, check, number);
+                moves += self.settings.shrink;
+                Found { model: self.shrunk(found.model, attempt << 32, &passes, stop)?, ..found }
+            } else {
+                found
+            };
             if better {
                 best = Some(found);
             }
@@ -417,6 +429,26 @@ mod tests {
         for protocol in &loaded.experiment.protocols {
             assert_eq!(evaluate::score(&one.model.harden(), &loaded, protocol, 5).unwrap().wrong, 0);
         }
+    }
+
+    #[test]
+    fn shrinking_saves_gates_and_what_is_left_is_as_right() {
+        let loaded = small();
+        let settings = Settings { shrink: 400, ..loaded.experiment.search().unwrap().clone() };
+        let model = Model::new(&loaded.experiment.model_shape(), 1).unwrap();
+        let gates = |shrink: u64| {
+            let settings = Settings { shrink, ..settings.clone() };
+            let search = Search { loaded: &loaded, settings: &settings, seed: 1 };
+            let found = search.run(&model, &|_, _| Ok(true), &|_| false).unwrap().unwrap();
+            assert!(found.passes);
+            for protocol in &loaded.experiment.protocols {
+                let score = evaluate::score(&found.model.harden(), &loaded, protocol, 5).unwrap();
+                assert_eq!(score.wrong, 0);
+            }
+            found.model.gate_counts(loaded.target.channels()).reachable
+        };
+        let (as_found, shrunk) = (gates(0), gates(400));
+        assert!(shrunk < as_found, "{shrunk} of {as_found}");
     }
 
     #[test]
