@@ -50,18 +50,13 @@ fn threads_do_not_change_a_bit() {
     }
 }
 
-#[test]
-fn a_run_that_is_killed_at_any_moment_and_resumed_equals_one_that_was_not() {
+/// Trains `long.toml` as a whole, and again with a kill after each of the given times, and compares.
+fn assert_a_kill_changes_nothing(text: &str, milliseconds: [u64; 3]) {
     let place = Place::new();
-    // Asynchronous, with restarts: every kind of random number is in use.
-    let text = SMALL
-        .replace("steps = 3\n", "steps = 3\nfire_rate = 0.7\n")
-        .replace("updates = 60", "updates = 150")
-        .replace("grid = [9, 10]", "grid = [24, 24]");
-    place.write("long.toml", &text);
+    place.write("long.toml", text);
     place.gatework(&["train", "long.toml", "--out", "whole"]).assert().success();
     let program = assert_cmd::cargo::cargo_bin("gatework");
-    for milliseconds in [30, 120, 300] {
+    for milliseconds in milliseconds {
         let mut child = Command::new(&program)
             .args([
                 "train",
@@ -83,6 +78,23 @@ fn a_run_that_is_killed_at_any_moment_and_resumed_equals_one_that_was_not() {
         assert_eq!(place.read(&format!("whole/{file}")), place.read(&format!("killed/{file}")), "{file}");
     }
     assert!(is_clean(&place.path("killed")) || place.path("killed/summary.json").exists());
+}
+
+#[test]
+fn a_run_that_is_killed_at_any_moment_and_resumed_equals_one_that_was_not() {
+    // Asynchronous, with restarts: every kind of random number is in use.
+    let text = SMALL
+        .replace("steps = 3\n", "steps = 3\nfire_rate = 0.7\n")
+        .replace("updates = 60", "updates = 150")
+        .replace("grid = [9, 10]", "grid = [24, 24]");
+    assert_a_kill_changes_nothing(&text, [30, 120, 300]);
+}
+
+#[test]
+fn a_search_that_is_killed_and_resumed_equals_one_that_was_not() {
+    let text =
+        include_str!("../../../../experiments/checkerboard.toml").replace("shrink = 2000", "shrink = 100");
+    assert_a_kill_changes_nothing(&format!("seed = 1\n{text}"), [150, 500, 900]);
 }
 
 #[cfg(unix)]

@@ -7,8 +7,9 @@ use crate::Place;
 #[test]
 fn help_is_there_for_every_verb() {
     let place = Place::new();
-    for verb in ["list", "train", "simulate", "minimize", "inspect", "export", "export", "evaluate", "bench"]
-    {
+    for verb in [
+        "list", "train", "simulate", "minimize", "inspect", "export", "evaluate", "predict", "study", "bench",
+    ] {
         place
             .gatework(&[verb, "--help"])
             .assert()
@@ -134,4 +135,30 @@ fn bench_engine_measures_every_type_and_the_plain_loops() {
     }
     assert!(rows.iter().all(|row| row["ns_per_element"].as_f64().is_some_and(|time| time > 0.0)));
     assert!(rows.iter().all(|row| row["plain_ns"].is_f64() == (row["dtype"] == "f32")));
+}
+
+#[test]
+fn a_study_writes_a_row_for_every_run_and_goes_on_where_it_was() {
+    let place = Place::new();
+    place.write(
+        "study.toml",
+        "experiment = \"small.toml\"\nseeds = 2\n[grid]\n\"training.updates\" = [3, 5]\n",
+    );
+    let first = place.json(&["study", "study.toml", "--out", "results"]);
+    assert_eq!(first["settings"].as_array().unwrap().len(), 2);
+    assert!(first["settings"][0]["runs"] == 2 && first["settings"][1]["setting"] == "updates 5");
+    let rows = String::from_utf8(place.read("results/results.csv")).unwrap();
+    assert_eq!(rows.lines().count(), 5);
+    assert!(place.read("results/success.svg").starts_with(b"<svg"));
+    // A row less, as if it had been stopped; the others stay as they are, to the microsecond.
+    let kept: Vec<&str> = rows.lines().take(4).collect();
+    place.write("results/results.csv", &kept.join("\n"));
+    place.json(&["study", "study.toml", "--out", "results"]);
+    let again = String::from_utf8(place.read("results/results.csv")).unwrap();
+    assert_eq!(again.lines().take(4).collect::<Vec<_>>(), kept);
+    assert_eq!(again.lines().count(), 5);
+    // Foreign results are not overwritten.
+    place.write("results/results.csv", "a,b\n1,2\n");
+    place.gatework(&["study", "study.toml", "--out", "results"]).assert().code(1);
+    assert_eq!(place.read("results/results.csv"), b"a,b\n1,2\n");
 }

@@ -146,7 +146,7 @@ fn attempt<T: Task>(
         }
     }
     if attempt.outcome == Outcome::Exhausted
-        && let Some(best) = attempt.best.as_ref().filter(|best| best.finished.is_none())
+        && let Some(best) = attempt.best.as_ref().filter(|best| best.finished.is_none() && attempt.moves == 0)
     {
         let stop = |hard: f64| {
             observer.finishing(&attempt, hard);
