@@ -3,7 +3,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `experiment.toml` | exactly what ran, with the seed |
-//! | `metrics.csv` | losses of every update |
+//! | `metrics.csv` | losses of every update, then those of the search, its moves counted on from the updates |
 //! | `checkpoint/seed-N.safetensors` | where each seed stands |
 //! | `model.safetensors` | wires and logits of the best model |
 //! | `circuit.json` | its hard circuit |
@@ -143,6 +143,10 @@ impl RunFolder {
                 // Empty where it was not looked at.
                 let hard = metric.hard.map_or_else(String::new, |hard| hard.to_string());
                 let _ = writeln!(text, "{},{update},{rate},{},{hard}", attempt.seed, metric.soft);
+            }
+            // A search has moves in the place of updates, and the hard loss alone.
+            for (moves, hard) in &attempt.trace {
+                let _ = writeln!(text, "{},{},,,{hard}", attempt.seed, attempt.update + moves);
             }
         }
         self.write("metrics.csv", text.as_bytes())

@@ -30,8 +30,8 @@ use crate::report::{self, Curve};
   \"search.after\" = [50, 150]
 
 Every setting runs with every seed, one thread each. The folder gets results.csv, with a row for
-every run, and success.svg: the share of the seeds that have learned against updates and moves,
-with 95 % intervals. The same command goes on with a study that was stopped; runs whose settings
+every run, and success.svg and seconds.svg: the share of the seeds that have learned against
+updates and moves of the search, and against seconds, with 95 % intervals. The same command goes on with a study that was stopped; runs whose settings
 have changed are made again.
 
 Example:
@@ -72,8 +72,12 @@ impl Study {
         let rows = study.run(&known, super::threads(self.threads), &Progress { results: &results }, &stop)?;
         files::write_whole(&results, rows_to_csv(&rows).as_bytes())?;
         let title = format!("{}, {} seeds a setting", study.experiment, study.seeds);
-        let plot = report::success_plot(&title, &curves(&study, &rows));
-        files::write_whole(&folder.join("success.svg"), plot.as_bytes())?;
+        let plot = |file: &str, unit: &str, time: fn(&Row) -> f64| {
+            let plot = report::success_plot(&title, unit, &curves(&study, &rows, time));
+            files::write_whole(&folder.join(file), plot.as_bytes())
+        };
+        plot("success.svg", "updates, and moves of the search", |row| (row.updates + row.moves) as f64)?;
+        plot("seconds.svg", "seconds", |row| row.seconds)?;
         let table = table(&study, &rows);
         tell(&table, &folder);
         if self.json {
@@ -118,13 +122,13 @@ fn by_setting<'a>(study: &'a Settings, rows: &'a [Row]) -> impl Iterator<Item = 
     })
 }
 
-/// For each setting, after how many updates and moves each seed had learned.
-fn curves(study: &Settings, rows: &[Row]) -> Vec<Curve> {
+/// For each setting, when each seed had learned.
+fn curves(study: &Settings, rows: &[Row], time: fn(&Row) -> f64) -> Vec<Curve> {
     let curve = |(name, rows): (&str, Vec<&Row>)| Curve {
         name: name.to_string(),
         runs: rows.len(),
-        successes: rows.iter().filter(|row| row.success).map(|row| row.updates + row.moves).collect(),
-        longest: rows.iter().map(|row| row.updates + row.moves).max().unwrap_or(0),
+        successes: rows.iter().filter(|row| row.success).map(|row| time(row)).collect(),
+        longest: rows.iter().map(|row| time(row)).fold(0.0, f64::max),
     };
     by_setting(study, rows).map(curve).collect()
 }
@@ -180,5 +184,5 @@ fn tell(table: &[serde_json::Value], folder: &Path) {
         let name = row["setting"].as_str().unwrap_or_default();
         eprintln!("{name:width$} {learned:>9}  {interval:>13} {median:>9} {most:>9} {each:>12} {gates:>7}");
     }
-    eprintln!("\n{} and {}", folder.join("results.csv").display(), folder.join("success.svg").display());
+    eprintln!("\nresults.csv, success.svg and seconds.svg are in {}", folder.display());
 }

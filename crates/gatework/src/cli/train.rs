@@ -265,6 +265,11 @@ impl Report<'_> {
                 soft: m.soft,
                 hard: m.hard.unwrap_or(f64::NAN),
             })
+            .chain(kept.trace.iter().map(|&(moves, hard)| LossPoint {
+                update: kept.update + moves,
+                soft: f64::NAN,
+                hard,
+            }))
             .collect();
         let title = format!("{}, seed {}", experiment.name, kept.seed);
         let histogram = simulate::histogram(&model.functions());
@@ -272,7 +277,7 @@ impl Report<'_> {
         let document = Document::Automaton { automaton, observed: Some(observed) };
         self.folder.write("model.safetensors", &model.to_bytes())?;
         self.folder.write("circuit.json", to_json(&document).as_bytes())?;
-        self.folder.write("loss.svg", report::loss_plot(&title, &points).as_bytes())?;
+        self.folder.write("loss.svg", report::loss_plot(&title, &points, kept.moves > 0).as_bytes())?;
         self.folder.write("gates.svg", report::gate_histogram(&title, &histogram).as_bytes())?;
         match gif {
             Ok(gif) => self.folder.write("rollout.gif", &gif)?,

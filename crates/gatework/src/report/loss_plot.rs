@@ -32,28 +32,30 @@ const COLUMNS: usize = 400;
 /// Least distance between two labels at the right, in pixels.
 const LABEL_HEIGHT: f64 = 17.0;
 
-/// Draws the losses of a run as SVG. Points may come in any order; values that are not finite or below 0 leave a gap.
+/// Draws the losses of a run as SVG, and those of the search behind them if there was one. Points may come in any order; values that are not finite or below 0 leave a gap.
 ///
 /// ```ignore
-/// std::fs::write("loss.svg", loss_plot("checkerboard", &points))?;
+/// std::fs::write("loss.svg", loss_plot("checkerboard", &points, false))?;
 /// ```
 #[must_use]
-pub fn loss_plot(title: &str, points: &[LossPoint]) -> String {
-    plot(title, points, ["hard", "soft"])
+pub fn loss_plot(title: &str, points: &[LossPoint], searched: bool) -> String {
+    let axis = if searched { "updates, then moves of the search" } else { "updates" };
+    plot(title, points, ["hard", "soft"], axis)
 }
 
 /// Draws the losses of a forecaster: that of the validation windows in the place of the hard one.
 #[must_use]
 pub fn forecaster_loss_plot(title: &str, points: &[LossPoint]) -> String {
-    plot(title, points, ["validation", "training"])
+    plot(title, points, ["validation", "training"], "updates")
 }
 
-fn plot(title: &str, points: &[LossPoint], names: [&str; 2]) -> String {
+fn plot(title: &str, points: &[LossPoint], names: [&str; 2], axis: &str) -> String {
     let mut points = points.to_vec();
     points.sort_by_key(|point| point.update);
     let mut svg = Svg::new(SIZE.0, SIZE.1, title);
     if let Some(frame) = Frame::new(&points) {
         frame.draw(&mut svg, &points, names);
+        svg.text("muted middle", f64::midpoint(X.0, X.1), Y.1 + 40.0, axis);
     } else {
         svg.rect("band", (24.0, 56.0), (SIZE.0 - 48.0, SIZE.1 - 80.0), 4.0);
         svg.text("muted middle", SIZE.0 / 2.0, SIZE.1 / 2.0 + 20.0, "no losses yet");
@@ -155,7 +157,6 @@ impl Frame {
             svg.text("muted middle", x, Y.1 + 20.0, &label);
         }
         svg.line("frame", (X.0, Y.1), (X.1, Y.1));
-        svg.text("muted middle", f64::midpoint(X.0, X.1), Y.1 + 40.0, "updates");
     }
 
     /// Marks the first update whose hard loss is 0.
@@ -253,7 +254,7 @@ mod tests {
     #[test]
     fn no_points_say_so() {
         for points in [&[][..], &[point(3, f64::NAN, f64::INFINITY)], &[point(3, -1.0, f64::NEG_INFINITY)]] {
-            assert!(assert_well_formed(&loss_plot("run", points)).contains("no losses yet"));
+            assert!(assert_well_formed(&loss_plot("run", points, false)).contains("no losses yet"));
         }
     }
 
@@ -271,15 +272,17 @@ mod tests {
             vec![point(9, 1.0, 2.0), point(3, 2.0, 4.0), point(9, 5.0, 0.0)],
         ];
         for run in runs {
-            assert_well_formed(&loss_plot("a & <b>", &run));
+            assert_well_formed(&loss_plot("a & <b>", &run, false));
         }
     }
 
     #[test]
     fn the_first_hard_zero_is_named() {
         let points: Vec<_> = (0..2000).map(|i| point(i, 1.0, (1234 - i as i64).max(0) as f64)).collect();
-        assert!(assert_well_formed(&loss_plot("run", &points)).contains("hard loss 0 at update 1,234"));
-        let never = loss_plot("run", &[point(0, 0.0, 1.0), point(1, 0.0, 2.0)]);
+        assert!(
+            assert_well_formed(&loss_plot("run", &points, false)).contains("hard loss 0 at update 1,234")
+        );
+        let never = loss_plot("run", &[point(0, 0.0, 1.0), point(1, 0.0, 2.0)], false);
         assert!(!never.contains("hard loss 0"));
     }
 
@@ -288,7 +291,7 @@ mod tests {
         let spike = 654_321;
         let points: Vec<_> =
             (0..1_000_000).map(|i| point(i, 1.0, if i == spike { 1000.0 } else { 1.0 })).collect();
-        let svg = loss_plot("run", &points);
+        let svg = loss_plot("run", &points, false);
         assert_well_formed(&svg);
         let line = path(&svg, "hard");
         assert!(line.matches(['M', 'L']).count() <= 2 * COLUMNS + 2);
@@ -303,7 +306,7 @@ mod tests {
     fn values_that_are_not_finite_leave_a_gap() {
         let points: Vec<_> =
             (0..9).map(|i| point(i, if i == 4 { f64::NAN } else { 1.0 + i as f64 }, 1.0)).collect();
-        let svg = loss_plot("run", &points);
+        let svg = loss_plot("run", &points, false);
         assert_eq!(path(&svg, "soft").matches('M').count(), 2);
         assert_eq!(path(&svg, "hard").matches('M').count(), 1);
     }
@@ -312,6 +315,6 @@ mod tests {
     fn a_run_of_gaps_stays_small() {
         let points: Vec<_> =
             (0..100_000).map(|i| point(i, if i % 2 == 0 { f64::NAN } else { 1.0 }, 2.0)).collect();
-        assert!(loss_plot("run", &points).len() < 60_000);
+        assert!(loss_plot("run", &points, false).len() < 60_000);
     }
 }

@@ -1,4 +1,4 @@
-//! How many seeds have learned after so many updates, one line a setting, each with its 95 % interval.
+//! How many seeds have learned after so many updates or seconds, one line a setting, each with its 95 % interval.
 
 use gatework_learn::automata::study::success_rate;
 
@@ -13,14 +13,14 @@ pub struct Curve {
     /// Seeds that were run.
     pub runs: usize,
     /// When each of the successful ones had learned.
-    pub successes: Vec<u64>,
+    pub successes: Vec<f64>,
     /// When the last of all ended.
-    pub longest: u64,
+    pub longest: f64,
 }
 
 /// Width of the picture in pixels.
 const WIDTH: f64 = 820.0;
-/// Left and right end of the update axis.
+/// Left and right end of the time axis.
 const X: (f64, f64) = (72.0, 540.0);
 /// Top and bottom of the plot area.
 const Y: (f64, f64) = (76.0, 366.0);
@@ -29,14 +29,15 @@ const LINE: f64 = 20.0;
 /// Characters of a name that fit beside the plot.
 const NAME: usize = 30;
 
-/// Draws curves as SVG.
+/// Draws curves as SVG; `unit` says what their times are.
 #[must_use]
-pub fn success_plot(title: &str, curves: &[Curve]) -> String {
+pub fn success_plot(title: &str, unit: &str, curves: &[Curve]) -> String {
     let height = (Y.0 + LINE * curves.len() as f64).max(Y.1) + 54.0;
     let mut svg = Svg::new(WIDTH, height, title);
     svg.text("muted", 24.0, 54.0, "share of the seeds that have learned, with 95 % intervals");
-    let axis = Linear::new(0, curves.iter().map(|curve| curve.longest).max().unwrap_or(1));
-    draw_axes(&mut svg, axis);
+    let longest = curves.iter().map(|curve| curve.longest).fold(1.0, f64::max);
+    let axis = Linear::new(0, longest.ceil() as u64);
+    draw_axes(&mut svg, axis, unit);
     let lines: Vec<Line> = curves.iter().map(|curve| Line::new(curve, axis)).collect();
     for (line, class) in lines.iter().zip(SERIES.iter().cycle()) {
         svg.area(&format!("{class}-fill"), 0.12, &line.low, &line.high);
@@ -53,7 +54,7 @@ pub fn success_plot(title: &str, curves: &[Curve]) -> String {
     svg.finish()
 }
 
-fn draw_axes(svg: &mut Svg, axis: Linear) {
+fn draw_axes(svg: &mut Svg, axis: Linear, unit: &str) {
     for percent in [0, 25, 50, 75, 100] {
         let y = y(f64::from(percent) / 100.0);
         svg.line("grid", (X.0, y), (X.1, y));
@@ -65,7 +66,7 @@ fn draw_axes(svg: &mut Svg, axis: Linear) {
         svg.text("muted middle", x, Y.1 + 20.0, &label);
     }
     svg.line("frame", (X.0, Y.1), (X.1, Y.1));
-    svg.text("muted middle", f64::midpoint(X.0, X.1), Y.1 + 40.0, "updates and moves");
+    svg.text("muted middle", f64::midpoint(X.0, X.1), Y.1 + 40.0, unit);
 }
 
 fn y(share: f64) -> f64 {
@@ -82,21 +83,21 @@ struct Line {
 impl Line {
     fn new(curve: &Curve, axis: Linear) -> Line {
         let mut times = curve.successes.clone();
-        times.sort_unstable();
+        times.sort_by(f64::total_cmp);
         let mut line = Line { share: Vec::new(), low: Vec::new(), high: Vec::new() };
-        let x = |time: u64| X.0 + axis.at(time as f64) * (X.1 - X.0);
-        let mut point = |time: u64, successes: usize| {
+        let x = |time: f64| X.0 + axis.at(time) * (X.1 - X.0);
+        let mut point = |time: f64, successes: usize| {
             let [share, low, high] = success_rate(successes, curve.runs);
             line.share.push((x(time), y(share)));
             line.low.push((x(time), y(low)));
             line.high.push((x(time), y(high)));
         };
-        point(0, 0);
+        point(0.0, 0);
         for (before, &time) in times.iter().enumerate() {
             point(time, before);
             point(time, before + 1);
         }
-        point(curve.longest.max(times.last().copied().unwrap_or(0)), times.len());
+        point(curve.longest.max(times.last().copied().unwrap_or(0.0)), times.len());
         line
     }
 }
@@ -108,26 +109,27 @@ mod tests {
 
     #[test]
     fn curves_of_every_kind_are_well_formed() {
-        let curve = |name: &str, runs, successes: &[u64], longest| Curve {
+        let curve = |name: &str, runs, successes: &[f64], longest| Curve {
             name: name.into(),
             runs,
             successes: successes.to_vec(),
             longest,
         };
-        assert_well_formed(&success_plot("nothing", &[]));
+        assert_well_formed(&success_plot("nothing", "updates", &[]));
         let odd = [
-            curve("<a> & a name that is much too long to be shown", 0, &[], 0),
-            curve("b", 3, &[7, 7, u64::MAX], u64::MAX),
+            curve("<a> & a name that is much too long to be shown", 0, &[], 0.0),
+            curve("b", 3, &[7.0, 7.0, 1e30], 1e30),
         ];
-        assert_well_formed(&success_plot("odd", &odd));
-        let many: Vec<Curve> = (0..40).map(|i| curve(&i.to_string(), 20, &[i, i + 1], 50)).collect();
-        let svg = success_plot("many", &many);
+        assert_well_formed(&success_plot("odd", "<s>", &odd));
+        let many: Vec<Curve> =
+            (0..40).map(|i| curve(&i.to_string(), 20, &[0.5, f64::from(i)], 50.0)).collect();
+        let svg = success_plot("many", "seconds", &many);
         assert!(assert_well_formed(&svg).contains("2 of 20"));
     }
 
     #[test]
     fn a_line_rises_with_every_success_to_its_share() {
-        let curve = Curve { name: "a".into(), runs: 4, successes: vec![30, 10], longest: 100 };
+        let curve = Curve { name: "a".into(), runs: 4, successes: vec![30.0, 10.0], longest: 100.0 };
         let line = Line::new(&curve, Linear::new(0, 100));
         let heights: Vec<f64> = line.share.iter().map(|point| point.1).collect();
         let expected = [0.0, 0.0, 0.25, 0.25, 0.5, 0.5].map(y);

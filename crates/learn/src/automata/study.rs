@@ -293,10 +293,11 @@ fn changes(file: &File) -> Result<Vec<(String, Table)>, String> {
             };
             values.iter().map(with_value).collect::<Vec<_>>()
         };
-        all = all.iter().flat_map(with).collect();
-        if !(1..=MOST_SETTINGS).contains(&all.len()) {
-            return Err(format!("{} settings, not 1 to {MOST_SETTINGS}", all.len()));
+        let count = all.len().saturating_mul(values.len());
+        if !(1..=MOST_SETTINGS).contains(&count) {
+            return Err(format!("{count} settings, not 1 to {MOST_SETTINGS}"));
         }
+        all = all.iter().flat_map(with).collect();
     }
     if let Some((name, _)) = all.iter().enumerate().find_map(|(i, a)| all[..i].iter().find(|b| a.0 == b.0)) {
         return Err(format!("two settings are called {name}"));

@@ -226,6 +226,7 @@ impl Task for AutomatonTask {
         Ok(found.map(|found| Finished {
             hard: f64::from(found.wrong),
             moves: found.moves,
+            trace: found.trace.into_iter().map(|(moves, wrong)| (moves, f64::from(wrong))).collect(),
             passes: found.passes,
             model: found.model.to_bytes(),
         }))

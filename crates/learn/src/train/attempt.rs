@@ -81,6 +81,8 @@ pub struct Attempt {
     pub outcome: Outcome,
     /// Moves that the task made after the last update.
     pub moves: u64,
+    /// The hard loss after so many of these moves.
+    pub trace: Vec<(u64, f64)>,
     /// Seconds spent.
     pub seconds: f64,
     /// Of the optimiser.
@@ -100,6 +102,7 @@ impl Attempt {
             best: None,
             outcome: Outcome::Running,
             moves: 0,
+            trace: Vec::new(),
             seconds: 0.0,
             optimizer: settings.optimizer.state(parameters),
         }
@@ -135,6 +138,7 @@ impl Attempt {
     /// Takes note of what the task made of its best parameters after the last update.
     pub(super) fn finish(&mut self, finished: super::Finished) {
         self.moves = finished.moves;
+        self.trace = finished.trace;
         let Some(best) = &mut self.best else { return };
         if finished.passes || finished.hard < best.hard {
             best.hard = finished.hard;

@@ -37,6 +37,8 @@ struct State {
     seconds: f64,
     #[serde(default)]
     moves: u64,
+    #[serde(default)]
+    trace: Vec<(u64, f64)>,
     /// The hard loss of what the task made of its best parameters, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     finished: Option<f64>,
@@ -52,6 +54,7 @@ impl Attempt {
             outcome: self.outcome,
             seconds: self.seconds,
             moves: self.moves,
+            trace: self.trace.clone(),
             finished: best.and_then(|best| best.finished.as_ref().map(|_| best.hard)),
         };
         let state = serde_json::to_string(&state).expect("numbers and names");
@@ -129,8 +132,9 @@ impl Attempt {
         if values.len() != n || hard.iter().any(Option::is_some) && best.len() != n {
             return Err(format!("it has {} parameters, but this experiment has {n}", values.len()));
         }
-        if state.finished.is_some_and(|hard| hard.is_nan() || hard < 0.0) {
-            return Err("the loss of its finished model is no number".into());
+        let is_loss = |loss: f64| loss.is_finite() && loss >= 0.0;
+        if state.finished.iter().chain(state.trace.iter().map(|(_, loss)| loss)).any(|&loss| !is_loss(loss)) {
+            return Err("the loss of its finished model, or one on the way there, is no number".into());
         }
         if soft.len() != hard.len() || soft.iter().chain(hard.iter().flatten()).any(|loss| !loss.is_finite())
         {
@@ -154,8 +158,8 @@ impl Attempt {
                 at_best.finished = Some(tensor("finished", Dtype::U8)?.to_vec());
             }
         }
-        let State { outcome, seconds, moves, .. } = state;
-        Ok(Attempt { outcome, moves, seconds, optimizer, ..attempt })
+        let State { outcome, seconds, moves, trace, .. } = state;
+        Ok(Attempt { outcome, moves, trace, seconds, optimizer, ..attempt })
     }
 }
 

@@ -54,6 +54,8 @@ pub struct Finished {
     pub hard: f64,
     /// Moves that were made to get there, if they are counted.
     pub moves: u64,
+    /// The loss after so many moves, in order.
+    pub trace: Vec<(u64, f64)>,
     /// Whether it passes the thorough check.
     pub passes: bool,
     /// The result as the task stores it; parameters alone may not describe it any more.

@@ -112,6 +112,8 @@ pub struct Found {
     pub wrong: u32,
     /// Moves that were made, in all tries.
     pub moves: u64,
+    /// Wrong bits after so many moves, in order.
+    pub trace: Vec<(u64, u32)>,
     /// Whether it passes every check.
     pub passes: bool,
 }
@@ -136,7 +138,7 @@ impl Search<'_> {
         stop: &dyn Fn(f64) -> bool,
     ) -> Result<Option<Found>, TaskError> {
         let mut best: Option<Found> = None;
-        let mut moves = 0;
+        let (mut moves, mut trace) = (0, Vec::new());
         for attempt in 0..self.settings.tries as u64 {
             let redrawn = (attempt > 0 && self.settings.redraw).then(|| self.redrawn(model, attempt));
             let redrawn = redrawn.transpose()?;
@@ -144,6 +146,7 @@ impl Search<'_> {
             let Some(found) = self.attempt(begin, attempt, check, stop)? else { return Ok(None) };
             let better = best.as_ref().is_none_or(|best| found.passes || found.wrong < best.wrong);
             let passes = found.passes;
+            trace.extend(found.trace.iter().map(|&(at, wrong)| (moves + at, wrong)));
             moves += found.moves;
             let found = if passes && self.settings.shrink > 0 {
                 let passes = |model: &Model, number| self.passes(model, check, number);
@@ -159,7 +162,7 @@ impl Search<'_> {
                 break;
             }
         }
-        Ok(best.map(|best| Found { moves, ..best }))
+        Ok(best.map(|best| Found { moves, trace, ..best }))
     }
 
     /// A model of the same shape that was not trained, with other wires.
@@ -186,10 +189,11 @@ impl Search<'_> {
                 Bath::new(model, observed, &boards, random)
             })
             .collect::<Result<_, _>>()?;
-        let mut moves = 0;
+        let (mut moves, mut trace) = (0, Vec::new());
         let most = self.settings.moves.saturating_mul(luby(attempt + 1));
         while moves < most {
             let wrong = baths.iter().map(Bath::wrong).min().unwrap_or(0);
+            trace.push((moves, wrong));
             if stop(f64::from(wrong)) {
                 return Ok(None);
             }
@@ -207,7 +211,8 @@ impl Search<'_> {
             for bath in baths.iter().filter(|bath| bath.wrong() == 0) {
                 let model = bath.best_model(MARGIN);
                 if self.passes(&model, check, draws)? {
-                    return Ok(Some(Found { model, wrong: 0, moves, passes: true }));
+                    trace.push((moves, 0));
+                    return Ok(Some(Found { model, wrong: 0, moves, trace, passes: true }));
                 }
             }
             if self.loaded.experiment.start.is_fixed() {
@@ -220,7 +225,8 @@ impl Search<'_> {
         }
         let Some(best) = baths.iter().min_by_key(|bath| bath.best()) else { return Ok(None) };
         let (model, wrong) = (best.best_model(MARGIN), best.best());
-        self.corrected(Found { model, wrong, moves, passes: false }, check, attempt).map(Some)
+        trace.push((moves, wrong));
+        self.corrected(Found { model, wrong, moves, trace, passes: false }, check, attempt).map(Some)
     }
 
     /// What was found, mended if a formula can do that.
@@ -242,7 +248,9 @@ impl Search<'_> {
         let lessons: Vec<Lesson> = lessons.collect::<Result<_, _>>()?;
         let Some(model) = correct::correct(&found.model, &lessons, &mut random)? else { return Ok(found) };
         if self.passes(&model, check, 0)? {
-            return Ok(Found { model, wrong: 0, moves: found.moves, passes: true });
+            let mut trace = found.trace;
+            trace.push((found.moves, 0));
+            return Ok(Found { model, wrong: 0, trace, passes: true, ..found });
         }
         Ok(found)
     }
