@@ -294,6 +294,7 @@ async function begin() {
   restart();
   look();
   advance(Math.min(1e6, Math.max(0, +link.get("step") || 0)));
+  draw();  // At once: a page that is looked at only once may never get a frame.
   if (link.has("check")) {
     const count = (n, f) => Array.from({ length: n }, (_, i) => f(i));
     const line = channel => count(height * width, cell => get(channel, Math.floor(cell / width), cell % width)).join("");
