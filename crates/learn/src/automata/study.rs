@@ -68,7 +68,7 @@ pub struct Study {
     pub experiment: String,
     /// How many seeds.
     pub seeds: u64,
-    /// The settings, in the order of the file.
+    /// The settings, in the order of their names.
     pub settings: Vec<Setting>,
 }
 
