@@ -194,7 +194,7 @@ impl Prepared {
 mod tests {
     use super::*;
     use crate::naive::{naive_step, naive_step_masked};
-    use crate::{Boundary, Circuit, arbitrary, rules};
+    use crate::{Boundary, Circuit, Gate, Node, arbitrary, rules};
     use proptest::prelude::*;
 
     fn both(automaton: &Automaton, observed: usize) -> [Runner; 2] {
@@ -294,7 +294,11 @@ mod tests {
 
     #[test]
     fn threads_make_several_steps_of_a_large_rule_in_a_pass() {
-        let rule = arbitrary::large(4, 1500);
+        // A chain through all inputs, again and again.
+        let gates = [Gate::AND, Gate::XOR].into_iter().cycle().zip(0..200);
+        let nodes = gates.map(|(gate, i)| Node::new(gate, 35 + i, i * 7 % 36)).collect();
+        let circuit = Circuit::new(36, nodes, vec![235, 234, 233, 232]).unwrap();
+        let rule = Automaton::new(4, Boundary::Torus, circuit).unwrap();
         let start = arbitrary::scattered(1, 600, 520, 4);
         let run = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
