@@ -4,6 +4,8 @@
 //! cargo run --release -p gatework-logic --example against_abc -- runs/*/circuit.json
 //! ```
 //!
+//! `docs/circuits-table` trains the circuits of the documentation and calls this.
+//!
 //! ABC gets the channels that reach an observed one, and runs `compress2rs` three times, then `dch; map -a` with a
 //! library of all two-input gates at area 1 and inverters at area 0: what it counts is what Gatework counts. Where ABC is
 //! not installed its column stays empty.
@@ -25,8 +27,8 @@ const COMPRESS2RS: &str = "balance -l; resub -K 6 -l; rewrite -l; resub -K 6 -N 
     resub -K 12 -l; refactor -z -l; resub -K 12 -N 2 -l; rewrite -z -l; balance -l";
 
 fn main() -> Result<(), Failure> {
-    println!("| circuit | channels | gates as learned | normal | high | seconds | ABC |");
-    println!("|---|---|---|---|---|---|---|");
+    println!("| learned rule | channels | active gates | gates | normal | high | seconds (high) | ABC |");
+    println!("|---|---|---|---|---|---|---|---|");
     for path in std::env::args().skip(1) {
         let Document::Automaton { automaton, observed } =
             formats::read(&std::fs::read(&path)?, Format::of_path(Path::new(&path))?)?
@@ -39,10 +41,11 @@ fn main() -> Result<(), Failure> {
         let abc = abc(&observed_part(&automaton, observed)?)?;
         let name = Path::new(&path).parent().and_then(Path::file_name).unwrap_or_default();
         println!(
-            "| {} | {} -> {} | {} | {} | {} | {seconds:.1} | {} |",
+            "| `{}` | {} -> {} | {} | {} | {} | {} | {seconds:.1} | {} |",
             name.to_string_lossy(),
             automaton.channels,
             high.channels,
+            automaton.circuit.active(),
             gates(&observed_part(&automaton, observed)?.circuit),
             gates(&normal.circuit),
             gates(&high.circuit),

@@ -164,11 +164,12 @@ impl Export {
 /// An error of the person who asks, or of the work.
 fn usage_or_failure(error: FormatError) -> anyhow::Error {
     match error {
-        FormatError::UnknownName(_)
-        | FormatError::UnknownEnding(_)
-        | FormatError::CannotWrite(_)
-        | FormatError::NoGrid(_)
-        | FormatError::NotAnAutomaton => Usage(error.to_string()).into(),
+        // The page is no format of circuits, so their list does not have it.
+        FormatError::UnknownName(_) => Usage(format!("{error}, {HTML}")).into(),
+        FormatError::UnknownEnding(_) => Usage(format!("{error}, .{HTML}")).into(),
+        FormatError::CannotWrite(_) | FormatError::NoGrid(_) | FormatError::NotAnAutomaton => {
+            Usage(error.to_string()).into()
+        }
         error => error.into(),
     }
 }

@@ -1,7 +1,7 @@
 //! `gatework minimize`: the same function with fewer gates, proved before it is written.
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use gatework_learn::automata::board::Start as Boards;
@@ -39,9 +39,21 @@ pub struct Minimize {
     /// Use what the experiment's start state makes impossible
     #[arg(long)]
     from_start: bool,
+    /// Give up if the proof takes longer; nothing is written then
+    #[arg(long, value_name = "S", default_value_t = PROOF_SECONDS, value_parser = parse_proof_seconds)]
+    proof_seconds: f64,
     /// Print a summary as one JSON object on stdout
     #[arg(long)]
     json: bool,
+}
+
+/// The time that a proof may take if nobody says otherwise.
+const PROOF_SECONDS: f64 = 600.0;
+
+/// A number of seconds that a clock can wait for.
+fn parse_proof_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|&seconds| Duration::try_from_secs_f64(seconds).is_ok());
+    seconds.ok_or_else(|| "a number of seconds, 0 or more".to_string())
 }
 
 /// How hard to try.
@@ -67,11 +79,19 @@ impl From<EffortName> for Effort {
 
 impl Minimize {
     pub fn run(&self) -> anyhow::Result<()> {
+        if let Some(path) =
+            self.output.as_deref().filter(|path| path.extension().is_some_and(|e| e == "html"))
+        {
+            let command =
+                format!("gatework export {} --minimize -o {}", self.subject.display(), path.display());
+            return Err(Usage(format!("a page is no circuit; {command} writes it")).into());
+        }
         let format = self.output.as_deref().map(Format::of_path).transpose();
         let format = format.map_err(|error| Usage(error.to_string()))?;
         let subject = Subject::open(&self.subject)?;
         let start = if self.from_start { start_of(&subject)? } else { Vec::new() };
-        let smaller = smaller(&subject, &Options { effort: self.effort.into(), start })?;
+        let options = Options { effort: self.effort.into(), start };
+        let smaller = smaller_within(&subject, &options, Duration::from_secs_f64(self.proof_seconds))?;
         tell(&subject, &smaller);
         let assumes = smaller.assumes_start;
         let name = if assumes { "minimized-from-start.json" } else { "minimized.json" };
@@ -158,18 +178,23 @@ pub struct Smaller {
 
 /// Minimises a subject and proves the result.
 pub fn smaller(subject: &Subject, options: &Options) -> anyhow::Result<Smaller> {
+    smaller_within(subject, options, Duration::from_secs_f64(PROOF_SECONDS))
+}
+
+/// Minimises a subject and proves the result, if the proof takes no longer than this.
+fn smaller_within(subject: &Subject, options: &Options, proof: Duration) -> anyhow::Result<Smaller> {
     match &subject.automaton {
-        Some(automaton) => smaller_automaton(automaton, subject.observed, options),
-        None => smaller_circuit(&subject.circuit, options),
+        Some(automaton) => smaller_automaton(automaton, subject.observed, options, proof),
+        None => smaller_circuit(&subject.circuit, options, proof),
     }
 }
 
-fn smaller_circuit(circuit: &Circuit, options: &Options) -> anyhow::Result<Smaller> {
+fn smaller_circuit(circuit: &Circuit, options: &Options, proof: Duration) -> anyhow::Result<Smaller> {
     let begin = Instant::now();
     let result = minimize::minimize(circuit, options);
     let seconds = begin.elapsed().as_secs_f64();
     let begin = Instant::now();
-    demand_equal(&prove::equivalent(circuit, &result.circuit)?)?;
+    demand_equal(&prove::equivalent_within(circuit, &result.circuit, proof)?, begin.elapsed())?;
     Ok(Smaller {
         document: result.circuit.into(),
         statistics: result.statistics,
@@ -180,12 +205,19 @@ fn smaller_circuit(circuit: &Circuit, options: &Options) -> anyhow::Result<Small
     })
 }
 
-fn smaller_automaton(automaton: &Automaton, observed: usize, options: &Options) -> anyhow::Result<Smaller> {
+fn smaller_automaton(
+    automaton: &Automaton,
+    observed: usize,
+    options: &Options,
+    proof: Duration,
+) -> anyhow::Result<Smaller> {
     let begin = Instant::now();
     let result = minimize::minimize_automaton(automaton, observed, options)?;
     let seconds = begin.elapsed().as_secs_f64();
     let begin = Instant::now();
-    demand_equal(&prove::equivalent_automata(automaton, &result.automaton, observed, &result.map)?)?;
+    let (small, map) = (&result.automaton, &result.map);
+    let verdict = prove::equivalent_automata_within(automaton, small, observed, map, proof)?;
+    demand_equal(&verdict, begin.elapsed())?;
     anyhow::ensure!(result.holds_at_start(), "what was used of the start state does not hold in it");
     Ok(Smaller {
         assumes_start: result.assumes_start(),
@@ -198,12 +230,14 @@ fn smaller_automaton(automaton: &Automaton, observed: usize, options: &Options) 
 }
 
 /// A result that is not proved is not written.
-fn demand_equal(verdict: &Verdict) -> anyhow::Result<()> {
+fn demand_equal(verdict: &Verdict, time: Duration) -> anyhow::Result<()> {
     match verdict {
         Verdict::Equal => Ok(()),
-        Verdict::Unknown => {
-            anyhow::bail!("the smaller circuit could not be proved equal; nothing is written")
-        }
+        Verdict::Unknown => anyhow::bail!(
+            "the proof that the smaller circuit is equal was given up after {:.1} s; nothing is written \
+             (gatework minimize --proof-seconds gives it longer)",
+            time.as_secs_f64()
+        ),
         Verdict::Different { input, output } => {
             let bits: String = input.iter().map(|&bit| if bit { '1' } else { '0' }).collect();
             anyhow::bail!(

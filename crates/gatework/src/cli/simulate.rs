@@ -1,6 +1,8 @@
 //! `gatework simulate`: a learned rule on a board of any size, as a GIF.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use gatework_learn::automata::board::{Start, Target};
@@ -8,6 +10,8 @@ use gatework_learn::automata::experiment::Loaded;
 use gatework_learn::automata::hard::{Conditions, Damage, DamageKind, HardRun};
 use gatework_learn::files;
 use gatework_learn::random::{Purpose, Random};
+use gatework_logic::minimize::{Effort, Options, minimize};
+use gatework_logic::prove::{Verdict, equivalent_within};
 use gatework_logic::{Automaton, Gate, Grid};
 use serde_json::json;
 
@@ -90,10 +94,11 @@ impl Simulate {
         };
         let conditions = Conditions { fire_rate, damage: self.damage };
         let channels = if self.hidden { automaton.channels } else { subject.observed };
-        let mut run = HardRun::new(automaton, channels, grid, conditions, self.seed)?;
+        let rule = rule_for(automaton, (height * width).saturating_mul(steps));
+        let mut run = HardRun::new(&rule, channels, grid, conditions, self.seed)?;
         let mut film = self.gif.as_ref().map(|_| Film::new(&run, channels, subject.observed, steps));
         film.iter_mut().try_for_each(|film| film.take(&run))?;
-        let begin = std::time::Instant::now();
+        let begin = Instant::now();
         let stride = film.as_ref().map_or(steps, |film| film.stride);
         while run.steps() < steps {
             run.run(stride.min(steps - run.steps()))?;
@@ -123,6 +128,25 @@ impl Simulate {
             }));
         }
         Ok(())
+    }
+}
+
+/// Gates times cells times steps that take so long that a smaller rule is worth its making.
+const LONG_RUN: usize = 1 << 36;
+/// The time that a proof may take before a run; without it the rule runs as it was learned.
+const PROOF_TIME: Duration = Duration::from_secs(2);
+
+/// The rule as it is for a short run; for a long one, a rule of fewer gates that was proved to have the same new bits in
+/// all channels.
+fn rule_for(automaton: &Automaton, cell_steps: usize) -> Cow<'_, Automaton> {
+    if cell_steps.saturating_mul(automaton.circuit.reachable()) < LONG_RUN {
+        return Cow::Borrowed(automaton);
+    }
+    let options = Options { effort: Effort::Fast, ..Options::default() };
+    let circuit = minimize(&automaton.circuit, &options).circuit;
+    match equivalent_within(&automaton.circuit, &circuit, PROOF_TIME) {
+        Ok(Verdict::Equal) => Cow::Owned(Automaton { circuit, ..automaton.clone() }),
+        _ => Cow::Borrowed(automaton),
     }
 }
 
@@ -233,4 +257,28 @@ pub fn training_gif(
 pub fn histogram(functions: &[Gate]) -> Vec<(String, usize)> {
     let count = |gate: Gate| functions.iter().filter(|&&function| function == gate).count();
     Gate::ALL.iter().map(|&gate| (gate.name().to_string(), count(gate))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gatework_logic::{Boundary, Circuit, Node, rules};
+
+    #[test]
+    fn only_a_long_run_gets_a_smaller_rule() {
+        let mut life = rules::life(Boundary::Torus);
+        // The same cell from a second copy of the rule, and both agree.
+        let own = life.circuit.nodes().to_vec();
+        let moved = |signal: u32| if signal < 9 { signal } else { signal + own.len() as u32 };
+        let copies = own.iter().map(|node| Node::new(node.gate, moved(node.a), moved(node.b)));
+        let mut nodes: Vec<Node> = own.iter().copied().chain(copies).collect();
+        let output = life.circuit.outputs()[0];
+        nodes.push(Node::new(Gate::AND, output, moved(output)));
+        let last = 8 + nodes.len() as u32;
+        life.circuit = Circuit::new(9, nodes, vec![last]).unwrap();
+        assert!(matches!(rule_for(&life, 1 << 20), Cow::Borrowed(_)));
+        let rule = rule_for(&life, 1 << 40);
+        assert!(rule.circuit.nodes().len() <= own.len());
+        assert_eq!(equivalent_within(&rule.circuit, &life.circuit, PROOF_TIME), Ok(Verdict::Equal));
+    }
 }

@@ -221,7 +221,12 @@ mod tests {
             Ok(output) => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 // Written past the capture of the test harness, so that it is seen.
-                let _ = writeln!(std::io::stderr(), "SKIPPED: chromium is not installed");
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "skipped: the judge chromium is not installed; nothing was judged"
+                );
+                let required = std::env::var("GATEWORK_JUDGES").is_ok_and(|value| value == "required");
+                assert!(!required, "the judge chromium is required but not installed");
                 None
             }
             Err(error) => panic!("chromium: {error}"),

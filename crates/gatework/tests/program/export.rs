@@ -3,7 +3,7 @@
 use crate::{Place, is_clean};
 
 /// Every format that is written, with an ending and how its files begin. In Verilog, `small` is a keyword.
-const FORMATS: [(&str, &str, &str); 9] = [
+const FORMATS: [(&str, &str, &str); 10] = [
     ("json", "json", "{\"format\":\"gatework-circuit\""),
     ("blif", "blif", ".model small\n.inputs c0_nw c0_n c0_ne c0_w c0 c0_e"),
     ("aag", "aag", "aag "),
@@ -13,6 +13,7 @@ const FORMATS: [(&str, &str, &str); 9] = [
     ("rust", "rs", "//! small: "),
     ("dot", "dot", "digraph \"small\" {"),
     ("svg", "svg", "<svg "),
+    ("wasm", "wasm", "\0asm\u{1}"),
 ];
 
 #[test]
@@ -75,7 +76,7 @@ fn what_cannot_be_exported_is_refused_and_writes_nothing() {
         (
             2,
             &["export", "run", "--to", "vhdl", "-o", "x.v"][..],
-            "there is no format \"vhdl\"; there are json, blif",
+            "there is no format \"vhdl\"; there are json, blif, aag, aiger, verilog, c, rust, wasm, dot, svg, html",
         ),
         (2, &["export", "run", "-o", "x.vhd"], "the ending of x.vhd is that of no format"),
         (2, &["export", "run"], "which format? --to names one of json, blif"),

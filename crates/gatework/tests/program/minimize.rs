@@ -78,6 +78,11 @@ fn what_cannot_be_minimised_is_refused_and_nothing_is_written() {
             "the ending of small.txt is that of no format",
         ),
         (2, &["minimize", "nowhere"], "nowhere does not exist"),
+        (
+            2,
+            &["minimize", "waste.blif", "-o", "small.html"],
+            "gatework export waste.blif --minimize -o small.html",
+        ),
         (2, &["minimize", "waste.blif", "--from-start"], "--from-start needs a run folder"),
         (2, &["minimize", "waste.blif", "--effort", "heroic"], "fast, normal, high"),
         (1, &["minimize", "cut.blif", "-o", "small.blif"], "cut.blif"),
@@ -87,4 +92,20 @@ fn what_cannot_be_minimised_is_refused_and_nothing_is_written() {
         assert!(said.contains(part), "{part:?} is missing in: {said}");
         assert!(!place.path("small.txt").exists() && !place.path("small.blif").exists());
     }
+}
+
+#[test]
+fn a_proof_that_takes_too_long_ends_and_nothing_is_written() {
+    let place = Place::new();
+    // With so many inputs they are not simply tried out, and in no time nothing else is found out.
+    let inputs = ".inputs a b c d e f g h i j k l m n o";
+    place.write("waste.blif", &WASTE.replace(".inputs a b c", inputs));
+    place.write("small.blif", "precious");
+    let arguments = ["minimize", "waste.blif", "--proof-seconds", "0", "-o", "small.blif"];
+    let said = place.refused(1, &arguments);
+    assert!(said.contains("given up after 0.0 s; nothing is written"), "{said}");
+    assert_eq!(place.read("small.blif"), b"precious");
+    let said = place.refused(2, &["minimize", "waste.blif", "--proof-seconds=-1"]);
+    assert!(said.contains("--proof-seconds"), "{said}");
+    assert_eq!(place.json(&["minimize", "waste.blif", "--proof-seconds", "600"])["gates_after"], 1);
 }

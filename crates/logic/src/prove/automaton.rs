@@ -14,10 +14,11 @@
 //! the map is how the second automaton is started; that it agrees with what is known is an assumption of
 //! whoever states it.
 
-use super::{ProveError, Verdict, equivalent};
+use super::{ProveError, Verdict, decide};
 use crate::automaton::{Automaton, AutomatonError, Boundary, NEIGHBOURS};
 use crate::circuit::{Circuit, CircuitError, Node};
 use crate::gate::Gate;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// What is known about a channel in every state.
@@ -78,13 +79,37 @@ pub enum AutomataError {
 }
 
 /// Whether the first `observed` channels of two automata are the same in every state that the map allows and
-/// after any number of steps. A difference is a patch of the first automaton.
+/// after any number of steps, however long it takes. A difference is a patch of the first automaton.
 pub fn equivalent_automata(
     first: &Automaton,
     second: &Automaton,
     observed: usize,
     map: &StateMap,
 ) -> Result<Verdict, AutomataError> {
+    let (left, right) = step(first, second, observed, map)?;
+    Ok(decide(&left, &right, None)?)
+}
+
+/// The same, or [`Verdict::Unknown`] after about this time.
+pub fn equivalent_automata_within(
+    first: &Automaton,
+    second: &Automaton,
+    observed: usize,
+    map: &StateMap,
+    time: Duration,
+) -> Result<Verdict, AutomataError> {
+    let deadline = Instant::now().checked_add(time);
+    let (left, right) = step(first, second, observed, map)?;
+    Ok(decide(&left, &right, deadline)?)
+}
+
+/// The step of the induction: two circuits that are equal if it holds.
+fn step(
+    first: &Automaton,
+    second: &Automaton,
+    observed: usize,
+    map: &StateMap,
+) -> Result<(Circuit, Circuit), AutomataError> {
     check(first, second, observed, map)?;
     let known: Vec<usize> = (0..first.channels).filter(|&channel| map.known[channel].is_some()).collect();
     let mut left = Builder::new(first.circuit.inputs());
@@ -104,7 +129,7 @@ pub fn equivalent_automata(
         outputs.push(signal.unwrap_or(new_bits[channel]));
     }
     let right = Circuit::new(right.inputs, right.nodes, outputs)?;
-    Ok(equivalent(&left, &right)?)
+    Ok((left, right))
 }
 
 fn check(

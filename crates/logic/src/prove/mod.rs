@@ -22,7 +22,7 @@ pub(crate) mod automaton;
 pub(crate) mod sat;
 pub(crate) mod sweep;
 
-pub use automaton::{AutomataError, Known, StateMap, equivalent_automata};
+pub use automaton::{AutomataError, Known, StateMap, equivalent_automata, equivalent_automata_within};
 
 use crate::circuit::Circuit;
 use crate::gate::Gate;

@@ -30,8 +30,10 @@ const BUFFER_BYTES: usize = 256 * 1024;
 const MIN_ROWS: usize = 16;
 /// The chunks that a board should have at least, for the threads.
 const MIN_CHUNKS: usize = 8;
-/// Operations on vectors in a pass that are worth threads.
-const THREAD_WORK: f64 = 1e6;
+/// Operations on vectors in a pass that are worth threads: about a hundred microseconds.
+const THREAD_WORK: f64 = 4e5;
+/// The rows of a chunk for each further step of a pass, if only threads gain by it: so few rows are computed twice.
+const ROWS_PER_STEP: usize = 32;
 
 /// One sample of a grid, in strips: `[row][plane][vector]`.
 pub(super) struct Board<'a> {
@@ -72,14 +74,24 @@ struct Buffers {
     scratch: Vec<Vector>,
 }
 
+/// The steps of a pass that are worth it for the sake of threads alone, which meet after each pass.
+pub(super) fn steps_for_threads(strips: Strips, height: usize) -> usize {
+    if rayon::current_num_threads() == 1 { 1 } else { 1 + chunk_rows(strips, height, 0) / ROWS_PER_STEP }
+}
+
+/// The rows of a chunk that is to have a margin.
+fn chunk_rows(strips: Strips, height: usize, margin: usize) -> usize {
+    let fitting = BUFFER_BYTES / 2 / (strips.stride * size_of::<Vector>());
+    let chunk = fitting.saturating_sub(2 * margin).min(height.div_ceil(MIN_CHUNKS));
+    chunk.max(MIN_ROWS).max(2 * margin)
+}
+
 impl<'a> Board<'a> {
     /// An empty board of the size of a grid, for passes of at most `margin` steps.
     pub fn new(variant: Variant<'a>, boundary: Boundary, grid: &Grid, margin: usize) -> Board<'a> {
         let Variant { tiles, channels, turned } = variant;
         let strips = tiles.strips();
         let height = if turned { grid.width() } else { grid.height() };
-        let fitting = BUFFER_BYTES / 2 / (strips.stride * size_of::<Vector>());
-        let chunk = fitting.saturating_sub(2 * margin).min(height.div_ceil(MIN_CHUNKS));
         let vectors = (height + 2 * margin) * strips.stride;
         Board {
             tiles,
@@ -88,7 +100,7 @@ impl<'a> Board<'a> {
             boundary,
             height,
             margin,
-            chunk: chunk.max(MIN_ROWS).max(2 * margin),
+            chunk: chunk_rows(strips, height, margin),
             channels,
             turned,
             now: vec![Vector::ZERO; vectors],

@@ -16,8 +16,8 @@ const BLOCK_BYTES: usize = 1 << 18;
 const MIN_BLOCK: usize = 4;
 /// The most vectors of a block.
 const MAX_BLOCK: usize = 32;
-/// Operations on vectors that are worth a thread: some hundred microseconds.
-const THREAD_WORK: usize = 1 << 20;
+/// Operations on vectors that are worth a thread: a hundred microseconds or two.
+const THREAD_WORK: usize = 1 << 18;
 
 /// A circuit, ready to run on many samples at once.
 ///

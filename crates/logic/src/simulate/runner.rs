@@ -1,11 +1,12 @@
 //! The runner: an automaton on large boards, many steps at a time.
 
-use super::board::{Board, Variant};
+use super::board::{Board, Variant, steps_for_threads};
 use super::compiled::Mode;
 use super::strips::Strips;
 use super::tile::{Rule, Tiles};
-use crate::automaton::{Automaton, AutomatonError, Boundary};
+use crate::automaton::{Automaton, AutomatonError};
 use crate::grid::{Grid, GridError};
+use std::sync::OnceLock;
 
 /// The steps of a pass, for rules that are cheap.
 const STEPS_PER_PASS: usize = 8;
@@ -13,7 +14,7 @@ const STEPS_PER_PASS: usize = 8;
 const TURNING: f64 = 0.9;
 /// The operations that the edges of a row are worth.
 const EDGE_COST: f64 = 16.0;
-/// A rule with more operations than this is slower than memory, and makes one step per pass.
+/// A rule with more operations than this is slower than memory: one thread gains nothing by several steps per pass.
 const CHEAP: f64 = 64.0;
 
 /// An automaton, ready to run on large boards.
@@ -36,10 +37,13 @@ const CHEAP: f64 = 64.0;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Runner {
-    boundary: Boundary,
+    automaton: Automaton,
+    mode: Mode,
     live: Vec<bool>,
-    plain: Prepared,
-    masked: Prepared,
+    /// For steps of all cells, made when the first is asked for.
+    plain: OnceLock<Prepared>,
+    /// For asynchronous steps.
+    masked: OnceLock<Prepared>,
 }
 
 impl Runner {
@@ -56,9 +60,13 @@ impl Runner {
 
     fn with_mode(automaton: &Automaton, observed: usize, mode: Mode) -> Result<Runner, AutomatonError> {
         let live = automaton.observe(observed)?;
-        let prepared = |masked| Prepared::new(Rule::new(automaton, &live, masked), mode);
-        let (plain, masked) = (prepared(false), prepared(true));
-        Ok(Runner { boundary: automaton.boundary, live, plain, masked })
+        let automaton = Automaton { circuit: automaton.circuit.simplify(), ..automaton.clone() };
+        Ok(Runner { automaton, mode, live, plain: OnceLock::new(), masked: OnceLock::new() })
+    }
+
+    fn prepare(&self, masked: bool) -> &Prepared {
+        let prepared = if masked { &self.masked } else { &self.plain };
+        prepared.get_or_init(|| Prepared::new(Rule::new(&self.automaton, &self.live, masked), self.mode))
     }
 
     /// Whether each channel is live; the others keep their old content.
@@ -69,7 +77,7 @@ impl Runner {
     /// The operations that are computed for each cell, on average: fewer than the gates of the rule if rows, or
     /// columns, share what they have in common.
     pub fn operations(&self) -> f64 {
-        let [upright, turned] = &self.plain.rules;
+        let [upright, turned] = &self.prepare(false).rules;
         upright.operations.min(turned.operations)
     }
 
@@ -79,9 +87,11 @@ impl Runner {
         if steps == 0 {
             return Ok(());
         }
-        let variant = self.plain.variant(grid);
-        let per_pass = if variant.tiles.operations > CHEAP { 1 } else { STEPS_PER_PASS.min(steps) };
-        let mut board = Board::new(variant, self.boundary, grid, per_pass);
+        self.prepare(false);
+        let Some(prepared) = self.plain.get_mut() else { return Ok(()) };
+        let variant = prepared.variant(grid);
+        let per_pass = variant.steps_per_pass(grid).min(steps);
+        let mut board = Board::new(variant, self.automaton.boundary, grid, per_pass);
         for sample in 0..grid.samples() {
             board.read(grid, sample);
             let mut left = steps;
@@ -108,8 +118,10 @@ impl Runner {
         if masks.is_empty() {
             return Ok(());
         }
-        let variant = self.masked.variant(grid);
-        let mut board = Board::new(variant, self.boundary, grid, 1);
+        self.prepare(true);
+        let Some(prepared) = self.masked.get_mut() else { return Ok(()) };
+        let variant = prepared.variant(grid);
+        let mut board = Board::new(variant, self.automaton.boundary, grid, 1);
         for sample in 0..grid.samples() {
             board.read(grid, sample);
             for mask in masks {
@@ -124,6 +136,16 @@ impl Runner {
     fn check(&self, grid: &Grid) -> Result<(), GridError> {
         let (automaton, grid) = (self.live.len(), grid.channels());
         if automaton == grid { Ok(()) } else { Err(GridError::Channels { automaton, grid }) }
+    }
+}
+
+impl Variant<'_> {
+    fn steps_per_pass(&self, grid: &Grid) -> usize {
+        if self.tiles.operations <= CHEAP {
+            return STEPS_PER_PASS;
+        }
+        let height = if self.turned { grid.width() } else { grid.height() };
+        steps_for_threads(self.tiles.strips(), height).min(STEPS_PER_PASS)
     }
 }
 
@@ -172,7 +194,7 @@ impl Prepared {
 mod tests {
     use super::*;
     use crate::naive::{naive_step, naive_step_masked};
-    use crate::{Circuit, arbitrary, rules};
+    use crate::{Boundary, Circuit, Gate, Node, arbitrary, rules};
     use proptest::prelude::*;
 
     fn both(automaton: &Automaton, observed: usize) -> [Runner; 2] {
@@ -268,6 +290,27 @@ mod tests {
             grid
         };
         assert!(run(1) == run(3));
+    }
+
+    #[test]
+    fn threads_make_several_steps_of_a_large_rule_in_a_pass() {
+        // A chain through all inputs, again and again.
+        let gates = [Gate::AND, Gate::XOR].into_iter().cycle().zip(0..200);
+        let nodes = gates.map(|(gate, i)| Node::new(gate, 35 + i, i * 7 % 36)).collect();
+        let circuit = Circuit::new(36, nodes, vec![235, 234, 233, 232]).unwrap();
+        let rule = Automaton::new(4, Boundary::Torus, circuit).unwrap();
+        let start = arbitrary::scattered(1, 600, 520, 4);
+        let run = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let (mut runner, mut grid) = (Runner::new(&rule, 4).unwrap(), start.clone());
+            let per_pass = pool.install(|| {
+                runner.run(&mut grid, 11).unwrap();
+                runner.plain.get_mut().unwrap().variant(&grid).steps_per_pass(&grid)
+            });
+            (per_pass, grid)
+        };
+        let ((one, alone), (several, together)) = (run(1), run(3));
+        assert!(one == 1 && several > 1 && alone == together, "{one} and {several} steps");
     }
 
     #[test]

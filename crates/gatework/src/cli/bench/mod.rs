@@ -5,6 +5,7 @@ mod circuits;
 mod engine;
 mod forecast;
 mod memory;
+mod processor;
 
 use clap::{Args, Subcommand};
 

@@ -119,7 +119,7 @@ fn random_checkerboard() -> anyhow::Result<(Automaton, usize)> {
 }
 
 /// A network of layers that each read every signal of the layer before twice, with random functions.
-fn random_network(gates: usize) -> anyhow::Result<Circuit> {
+pub(super) fn random_network(gates: usize) -> anyhow::Result<Circuit> {
     let mut random = Random::new(SEED, Purpose::Wiring, 0);
     let width = gates / LAYERS;
     let mut nodes = Vec::with_capacity(width * LAYERS);
