@@ -48,7 +48,7 @@ enum Verb {
     Evaluate(evaluate::Evaluate),
     /// Forecast new data with a trained forecaster
     Predict(predict::Predict),
-    /// Measure how fast Gatework is on this machine
+    /// Measure how fast Gatework is on this machine, and how well it forecasts
     Bench(bench::Bench),
 }
 

@@ -5,9 +5,9 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use gatework_learn::data::Batch;
 use gatework_learn::data::scale::{Fit, Scaling};
-use gatework_learn::forecast::context::{Context, Prediction};
+use gatework_learn::data::{Batch, Table};
+use gatework_learn::forecast::context::{Context, ContextError, Prediction, Prepared};
 use gatework_learn::forecast::predictor::{MOST_ROWS, PredictError, Predictor};
 use gatework_learn::forecast::{Forecast, ForecasterError, Specification};
 
@@ -62,9 +62,25 @@ pub enum ServiceError {
         /// The value.
         value: f32,
     },
-    /// The model needs columns, which are only read from tables.
-    #[error("the model reads columns beside the values; use tables (gatework predict)")]
+    /// The model needs columns, and only values were given.
+    #[error("the model reads columns beside the values: give it a table with them")]
     NeedsColumns,
+    /// A table that the model cannot forecast.
+    #[error(transparent)]
+    Table(#[from] ContextError),
+    /// A stream follows one series.
+    #[error("a stream follows one series, but the table has {0}")]
+    NotOneSeries(usize),
+    /// Columns of a new observation that are not those of the model.
+    #[error("{found} {kind} columns were given with an observation, but the model reads {needed}")]
+    Columns {
+        /// Past columns, or those known in advance.
+        kind: &'static str,
+        /// How many were given.
+        found: usize,
+        /// How many are needed.
+        needed: usize,
+    },
     /// The model failed.
     #[error("{0}")]
     Failed(String),
@@ -81,6 +97,7 @@ type Key = Box<[u32]>;
 
 /// A window that waits, and where its forecast goes.
 struct Request {
+    /// Values, then past columns, columns known in advance and static columns, as the model sees them.
     window: Vec<f32>,
     answer: SyncSender<Result<Arc<Forecast>, String>>,
 }
@@ -115,9 +132,6 @@ impl Service {
     /// Serves a model.
     pub fn new(predictor: Predictor, settings: &Settings) -> Result<Service, ServiceError> {
         let specification = predictor.specification().clone();
-        if specification.past_columns + specification.future_columns + specification.static_columns > 0 {
-            return Err(ServiceError::NeedsColumns);
-        }
         let shared = Shared { cache: Cache::new(settings.remembered), statistics: Statistics::default() };
         let shared = Arc::new(Mutex::new(shared));
         let (requests, received) = channel();
@@ -165,12 +179,51 @@ impl Service {
 
     /// Forecasts what comes after the values of a series. Waits for its turn; may be called from any thread.
     pub fn predict(&self, id: &str, history: &[f32]) -> Result<Prediction, ServiceError> {
+        self.check_values_alone()?;
         let fit = self.fit(id, history)?;
         self.check(id, history)?;
         let mut window = history[history.len() - self.needed()..].to_vec();
         fit.apply(self.scaling(), &mut window);
         window.drain(..self.scaling().difference);
         self.restore(&fit, window, history)
+    }
+
+    /// Forecasts what comes after every series of a table, which may have columns beside the values.
+    pub fn predict_table(&self, table: &Table) -> Result<Vec<Prediction>, ServiceError> {
+        let prepared = self.prepare(table)?;
+        let windows = &prepared.windows;
+        let mut batch = Batch::new(windows.shape(1));
+        let mut answers = Vec::with_capacity(windows.len());
+        for number in 0..windows.len() as u32 {
+            windows.fill(&[number], &mut batch).map_err(ContextError::from)?;
+            answers.push(self.ask(columns_of(&batch).concat())?);
+        }
+        let mut predictions = Vec::with_capacity(answers.len());
+        for (series, answer) in prepared.table.series.iter().zip(answers) {
+            let fit = self.fit(&series.id, &series.values)?;
+            let forecast = answer.wait()?;
+            predictions.push(self.context.restore(&fit, &forecast, 0, &series.values));
+        }
+        Ok(predictions)
+    }
+
+    /// Scales a table, and finds the windows at its end.
+    pub(super) fn prepare(&self, table: &Table) -> Result<Prepared, ServiceError> {
+        if self.settings.new_series {
+            let scaler = self.context.scaler.with_new_series(table);
+            let context = Context { scaler, ..self.context.clone() };
+            return Ok(context.prepare(&self.specification, table.clone())?);
+        }
+        Ok(self.context.prepare(&self.specification, table.clone())?)
+    }
+
+    /// An error if the model reads more than values.
+    pub(super) fn check_values_alone(&self) -> Result<(), ServiceError> {
+        let Specification { past_columns, future_columns, static_columns, .. } = self.specification;
+        if past_columns + future_columns + static_columns > 0 {
+            return Err(ServiceError::NeedsColumns);
+        }
+        Ok(())
     }
 
     /// Forecasts a window that is scaled already.
@@ -180,7 +233,7 @@ impl Service {
         window: Vec<f32>,
         history: &[f32],
     ) -> Result<Prediction, ServiceError> {
-        let forecast = self.forecast(window)?;
+        let forecast = self.ask(window)?.wait()?;
         Ok(self.context.restore(fit, &forecast, 0, history))
     }
 
@@ -204,21 +257,43 @@ impl Service {
         }
     }
 
-    /// The forecast of a window in the model's own units: remembered, or made by its thread.
-    fn forecast(&self, window: Vec<f32>) -> Result<Arc<Forecast>, ServiceError> {
+    /// The forecast of a window in the model's own units: remembered, or asked of its thread.
+    fn ask(&self, window: Vec<f32>) -> Result<Answer, ServiceError> {
         {
             let mut shared = lock(&self.shared);
             if let Some(found) = shared.cache.get(&key(&window)) {
                 shared.statistics.hits += 1;
-                return Ok(found);
+                return Ok(Answer::Known(found));
             }
             shared.statistics.misses += 1;
         }
         let (answer, answered) = sync_channel(1);
         let requests = self.requests.as_ref().ok_or(ServiceError::Ended)?;
         requests.send(Request { window, answer }).map_err(|_| ServiceError::Ended)?;
-        answered.recv().map_err(|_| ServiceError::Ended)?.map_err(ServiceError::Failed)
+        Ok(Answer::Asked(answered))
     }
+}
+
+/// A forecast that is known or on its way.
+enum Answer {
+    Known(Arc<Forecast>),
+    Asked(Receiver<Result<Arc<Forecast>, String>>),
+}
+
+impl Answer {
+    fn wait(self) -> Result<Arc<Forecast>, ServiceError> {
+        match self {
+            Answer::Known(forecast) => Ok(forecast),
+            Answer::Asked(answer) => {
+                answer.recv().map_err(|_| ServiceError::Ended)?.map_err(ServiceError::Failed)
+            }
+        }
+    }
+}
+
+/// The numbers of a batch that a forecast depends on.
+fn columns_of(batch: &Batch) -> [&[f32]; 4] {
+    [&batch.past, &batch.past_columns, &batch.future_columns, &batch.static_columns]
 }
 
 impl Drop for Service {
@@ -260,11 +335,10 @@ impl Worker {
     }
 
     fn answer(&mut self, waiting: Vec<Request>, batch: &mut Batch) {
-        let input = self.predictor.specification().input;
         batch.set_rows(waiting.len());
         batch.target.fill(0.0);
-        for (row, request) in batch.past.chunks_mut(input).zip(&waiting) {
-            row.copy_from_slice(&request.window);
+        for (row, request) in waiting.iter().enumerate() {
+            write_row(batch, row, waiting.len(), &request.window);
         }
         let result = self.predictor.forecaster_mut().predict(batch);
         let result = result.map_err(|error: ForecasterError| error.to_string());
@@ -286,6 +360,18 @@ fn one_row(all: &Forecast, row: usize) -> Forecast {
     Forecast { rows: 1, values: all.values[row * width..][..width].to_vec(), kind: all.kind.clone(), ..*all }
 }
 
+/// Writes a window into a row of a batch of so many.
+fn write_row(batch: &mut Batch, row: usize, rows: usize, mut window: &[f32]) {
+    let parts =
+        [&mut batch.past, &mut batch.past_columns, &mut batch.future_columns, &mut batch.static_columns];
+    for part in parts {
+        let width = part.len() / rows;
+        let (numbers, rest) = window.split_at(width);
+        part[row * width..][..width].copy_from_slice(numbers);
+        window = rest;
+    }
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -294,6 +380,7 @@ pub(super) mod tests {
     use gatework_learn::forecast::conformal::Errors;
     use gatework_learn::forecast::dataset::Dataset;
     use gatework_learn::forecast::experiment::{BUILT_IN, Loaded};
+    use std::fmt::Write as _;
 
     /// The model of the built-in data with start values that were not trained, and the values of the series.
     pub fn untrained(change: impl Fn(String) -> String) -> (Predictor, Dataset) {
@@ -404,6 +491,61 @@ pub(super) mod tests {
         let missing = message(service.predict("Passengers", &values));
         assert!(missing.contains("value 130 of the history is NaN"), "{missing}");
         assert!(service.predict("Passengers", &values[..130]).is_ok());
+    }
+
+    #[test]
+    fn tables_bring_their_columns() {
+        let (mut predictor, table) = with_columns();
+        let prepared = predictor.context().prepare(predictor.specification(), table.clone()).unwrap();
+        let expected = predictor.predict_windows(&prepared.windows, &[0, 1], &prepared.table).unwrap();
+        let service = Service::new(predictor, &Settings::default()).unwrap();
+        let found = service.predict_table(&table).unwrap();
+        assert_eq!(found.len(), 2);
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!(
+                found.values.iter().zip(&expected.values).all(|(a, b)| (a - b).abs() < 1e-3),
+                "{found:?}"
+            );
+        }
+        assert_eq!(service.predict_table(&table).unwrap(), found);
+        assert_eq!((service.statistics().hits, service.statistics().misses), (2, 2));
+        // A column that changes is another question.
+        let mut other = table.clone();
+        other.series[1].future[45] += 1.0;
+        assert_ne!(service.predict_table(&other).unwrap()[1], found[1]);
+        let message = service.predict("a", &table.series[0].values).unwrap_err().to_string();
+        assert!(message.contains("give it a table"), "{message}");
+        let mut short = table.clone();
+        short.series[0].future.truncate(41);
+        let message = service.predict_table(&short).unwrap_err().to_string();
+        assert!(message.contains("known in advance have 1 rows"), "{message}");
+    }
+
+    /// A model with columns of every kind, not trained, and a table of two series.
+    pub fn with_columns() -> (Predictor, Table) {
+        let mut text = String::from("unique_id,ds,y,price,holiday,size\n");
+        for id in ["a", "b"] {
+            for day in 0..44 {
+                let y = if day < 40 { (day % 7 + day).to_string() } else { String::new() };
+                let price = if day < 40 { (day % 5).to_string() } else { String::new() };
+                let size = id.len() + usize::from(id == "b");
+                let holiday = u32::from(day % 6 == 0);
+                let _ = writeln!(text, "{id},{day},{y},{price},{holiday},{size}");
+            }
+        }
+        let experiment =
+            "name = 'x'\ntask = 'forecaster'\ndata = 'x.csv'\nmodel = 'nlinear'\nhorizon = 4\ninput = 8
+            [columns]\npast = ['price']\nfuture = ['holiday']\nstatic = ['size']
+            [calendar]\nfourier = [{ period = 7, order = 1 }]";
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("x.csv"), text).unwrap();
+        let loaded = Loaded::parse(experiment, "x", folder.path()).unwrap();
+        let dataset = Dataset::load(&loaded).unwrap();
+        let specification = loaded.experiment.specification();
+        let params = specification.params(1).unwrap();
+        let context = dataset.context(&loaded.experiment);
+        let table = gatework_learn::forecast::dataset::read(&loaded).unwrap();
+        (Predictor::new(Forecaster::new(specification, params).unwrap(), context), table)
     }
 
     #[test]

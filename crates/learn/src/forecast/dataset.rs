@@ -54,13 +54,19 @@ pub struct Dataset {
     split: Split,
 }
 
-/// Reads a table by name: one that ships with the project, or a file of a folder.
+/// Reads the table of an experiment: one that ships with the project, or its file, with what comes afterwards.
 pub fn read(loaded: &Loaded) -> Result<Table, DataError> {
     let experiment = &loaded.experiment;
-    match loaded.data_file() {
-        Some(path) => data::read(&path, &experiment.columns),
-        None => read_built_in(&experiment.data, &experiment.columns),
+    let mut table = match loaded.data_file()? {
+        Some(path) => data::read(&path, &experiment.columns)?,
+        None => read_built_in(&experiment.data, &experiment.columns)?,
+    };
+    if let Some(path) = loaded.test_file()? {
+        let after = data::read(&path, &experiment.columns)?;
+        let origin = path.display().to_string();
+        table.go_on_with(after).map_err(|problem| problem.at(&origin, None))?;
     }
+    Ok(table)
 }
 
 /// Reads a table that ships with the project.

@@ -1,5 +1,6 @@
-//! `gatework bench`: how fast Gatework is on this machine. One file a benchmark.
+//! `gatework bench`: how fast Gatework is on this machine, and how well its forecasters do. One file a benchmark.
 
+mod accuracy;
 mod automata;
 mod circuits;
 mod engine;
@@ -8,7 +9,7 @@ mod memory;
 
 use clap::{Args, Subcommand};
 
-/// Measure how fast Gatework is on this machine
+/// Measure how fast Gatework is on this machine, and how well it forecasts
 #[derive(Debug, Args)]
 pub struct Bench {
     #[command(subcommand)]
@@ -25,6 +26,8 @@ enum What {
     Engine(engine::Engine),
     /// Forecasting models: one window, batches, whole training steps
     Forecast(forecast::ForecastBench),
+    /// Forecasters by the protocols of the literature, beside its figures
+    Accuracy(accuracy::Accuracy),
 }
 
 impl Bench {
@@ -34,6 +37,7 @@ impl Bench {
             What::Circuits(circuits) => circuits.run(),
             What::Engine(engine) => engine.run(),
             What::Forecast(forecast) => forecast.run(),
+            What::Accuracy(accuracy) => accuracy.run(),
         }
     }
 }
