@@ -147,6 +147,8 @@ fn several_seeds_have_a_mean_and_a_spread_and_the_best_is_kept() {
     assert_eq!(summary["validation_loss"].as_f64().unwrap(), least);
     assert_eq!(values[summary["seed"].as_u64().unwrap() as usize - 1], least);
     assert!((losses["mean"].as_f64().unwrap() - values.iter().sum::<f64>() / 3.0).abs() < 1e-12);
+    let again = place.json(&["train", "sales.toml", "--out", "run", "--seeds", "3", "--resume"]);
+    assert_eq!(again["seeds"], summary["seeds"], "it is finished");
     // The second seed alone is the same run.
     let alone = place.json(&["train", "sales.toml", "--out", "alone", "--seed", "2"]);
     assert_eq!(alone["validation_loss"].as_f64().unwrap(), values[1]);
@@ -197,7 +199,7 @@ fn weights_of_fewer_bits_say_what_they_cost() {
             .collect::<Vec<f64>>()
     };
     place.gatework(&["predict", "run", "sales.csv", "-o", "full.csv"]).assert().success();
-    for (format, share, near) in [("f16", 0.5, 1e-3), ("int8", 0.4, 1e-2)] {
+    for (format, share, near) in [("f16", 0.5, 1e-3), ("int8", 0.45, 1e-2)] {
         let said = place.json(&["predict", "run", "sales.csv", "-o", "out.csv", "--weights", format]);
         let cost = &said["weights"];
         let number = |name: &str| cost[name].as_f64().unwrap();

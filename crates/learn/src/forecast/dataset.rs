@@ -7,6 +7,7 @@ use super::conformal::Conformal;
 use super::context::Context;
 use super::experiment::{BUILT_IN_DATA, Experiment, Loaded};
 use super::trainer;
+use super::training::Training;
 use crate::data::calendar::CalendarError;
 use crate::data::scale::{Scaler, UnknownSeries};
 use crate::data::{
@@ -130,7 +131,8 @@ impl Dataset {
     pub fn loader(&self, experiment: &Experiment, seed: u64) -> Loader {
         let training = Arc::new(self.windows(Part::Train, self.sizes.stride));
         let validation = Arc::new(self.windows(Part::Validation, 1));
-        Loader::new(training, validation, experiment.training.batch, seed)
+        let Training { batch, together, .. } = experiment.training;
+        Loader::new(training, validation, batch, seed).together(together)
     }
 }
 

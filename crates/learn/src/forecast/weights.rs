@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(Weights::Int8.round(&mut vector), 12);
         assert_eq!(vector.values, [0.1, 0.2, 0.3]);
         // Two outputs of different sizes in columns: each has its own scale.
-        let mut matrix = params(&[3, 2], &[127.0, 0.127, -64.2, 0.0636, 0.4, -0.0004]);
+        let mut matrix = params(&[3, 2], &[127.0, 0.127, -64.0, 0.0636, 0.0, -0.0004]);
         assert_eq!(Weights::Int8.round(&mut matrix), 6 + 8);
         let wanted = [127.0, 0.127, -64.0, 0.064, 0.0, 0.0];
         assert!(matrix.values.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-6), "{:?}", matrix.values);
@@ -128,7 +128,8 @@ mod tests {
         let forecaster = Forecaster::new(specification, params).unwrap();
         let message = forecaster.with_weights(Weights::F16).err().unwrap().to_string();
         assert_eq!(message, "a weight is too large for f16");
-        assert_eq!(forecaster.with_weights(Weights::Int8).unwrap().1, 16 + 4 * 2 + 4 * 2);
+        // Eight rows of two weights and a bias; the large one would spoil all of its column, but only one other of its row.
+        assert_eq!(forecaster.with_weights(Weights::Int8).unwrap().1, 16 + 4 * 8 + 4 * 2);
     }
 
     proptest! {

@@ -120,7 +120,7 @@ impl Accuracy {
     fn finish(&self, planned: &Planned, stop: &AtomicBool) -> anyhow::Result<Option<Value>> {
         let folder = RunFolder::at(&planned.folder);
         if planned.folder.join("experiment.toml").is_file() {
-            check_same(&folder, &planned.loaded.experiment)
+            check_same(&folder, &planned.loaded.experiment, false)
                 .context("the experiment has changed since; remove the folder to run it anew")?;
             if let Some(summary) = folder.summary()? {
                 return Ok(Some(summary));

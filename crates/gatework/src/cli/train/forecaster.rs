@@ -80,7 +80,8 @@ pub fn prepare(mut loaded: Loaded) -> anyhow::Result<Loaded> {
 /// Whether the run to be resumed has come to its end. An error if it is another one.
 fn is_finished(verb: &Train, experiment: &Experiment) -> anyhow::Result<bool> {
     let folder = verb.folder(&experiment.name)?;
-    check_same(&folder, experiment)?;
+    // Of several seeds, the folder has the one that was kept.
+    check_same(&folder, experiment, verb.seeds.is_some())?;
     let Some(summary) = folder.summary()? else { return Ok(false) };
     eprintln!("{} is finished; --force starts it anew", folder.path().display());
     if verb.json {
@@ -89,14 +90,16 @@ fn is_finished(verb: &Train, experiment: &Experiment) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// An error if the folder has run something else.
-pub fn check_same(folder: &RunFolder, asked: &Experiment) -> anyhow::Result<()> {
+/// An error if the folder has run something else, or, unless any will do, another seed.
+pub fn check_same(folder: &RunFolder, asked: &Experiment, any_seed: bool) -> anyhow::Result<()> {
     let there: Result<experiment::Loaded, ExperimentError> =
         experiment::Loaded::read(&folder.path().join("experiment.toml"));
+    let same = |there: &Experiment| {
+        let asked = Experiment { seed: if any_seed { there.seed } else { asked.seed }, ..asked.clone() };
+        what_counts(there) == what_counts(&asked)
+    };
     match there? {
-        experiment::Loaded::Forecaster(there) if what_counts(&there.experiment) == what_counts(asked) => {
-            Ok(())
-        }
+        experiment::Loaded::Forecaster(there) if same(&there.experiment) => Ok(()),
         _ => {
             let path = folder.path().display();
             Err(Usage(format!("{path} belongs to another experiment, or its settings or seed were others"))
