@@ -270,8 +270,8 @@ mod tests {
 
     #[test]
     fn windows_of_one_time_go_together() {
-        let text: String = (0..60).map(|day| format!("a,{day},{day}\nb,{},{day}\n", day + 5)).collect();
-        let text = format!("unique_id,ds,y\n{text}");
+        let days: Vec<String> = (0..60).map(|day| format!("a,{day},{day}\nb,{},{day}\n", day + 5)).collect();
+        let text = format!("unique_id,ds,y\n{}", days.concat());
         let table = Arc::new(read_csv(text.as_bytes(), "a", &Schema::default()).unwrap());
         let split = Split { train: None, validation: Length::Steps(10), test: Length::Steps(0) };
         let sizes = Sizes { input: 3, horizon: 1, stride: 1 };
