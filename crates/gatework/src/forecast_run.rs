@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use gatework_learn::data::{Part, Table};
+use gatework_learn::data::{Part, Table, Windows};
 use gatework_learn::experiment;
+use gatework_learn::forecast::Model;
 use gatework_learn::forecast::context::Prediction;
 use gatework_learn::forecast::dataset::Dataset;
-use gatework_learn::forecast::evaluate::{Evaluation, Score, evaluate};
+use gatework_learn::forecast::evaluate::{Evaluation, Member, Scaled, Score, evaluate, scaled_errors};
 use gatework_learn::forecast::experiment::Loaded;
 use gatework_learn::forecast::predictor::Predictor;
 
@@ -27,6 +28,9 @@ pub struct ForecastRun {
 
 /// Origins that are evaluated unless a step is given, at most.
 const MOST_WINDOWS: usize = 2000;
+
+/// Values that a baseline reads for them, at most.
+const MOST_VALUES: usize = 5_000_000;
 
 impl ForecastRun {
     /// Opens a run folder or the model in it; `None` if it is not that of a forecaster.
@@ -61,34 +65,76 @@ impl ForecastRun {
         Dataset::load(&self.loaded)
             .with_context(|| format!("the data of {} cannot be used any more", self.folder.path().display()))
     }
-
-    /// Scores it on a part of its data. Returns the step between origins too.
-    pub fn evaluate(
-        &mut self,
-        dataset: &Dataset,
-        part: Part,
-        step: Option<usize>,
-    ) -> anyhow::Result<(usize, Evaluation)> {
-        score(&mut self.predictor, dataset, part, step)
-    }
 }
 
-/// Scores a model on a part of its data, beside the baselines. Returns the step between origins too.
+/// The step between origins unless one is given: so that there are not too many of them, and that the baselines, which
+/// read the whole past at each, do not read too much.
+pub fn usual_step(dataset: &Dataset, part: Part) -> usize {
+    let count = dataset.windows(part, 1).len();
+    let longest = dataset.table.series.iter().map(|series| series.values.len()).max().unwrap_or(0);
+    count.div_ceil(MOST_WINDOWS).max((count * longest).div_ceil(MOST_VALUES)).max(1)
+}
+
+/// Scores a model on a part of its data, beside the baselines.
 pub fn score(
     predictor: &mut Predictor,
     dataset: &Dataset,
     part: Part,
+    step: usize,
+) -> anyhow::Result<Evaluation> {
+    let windows = windows(dataset, part, step)?;
+    Ok(evaluate(&mut [Member { predictor, windows: &windows }], &dataset.table)?)
+}
+
+/// Scores the median of the forecasts of several runs on a part of their data, which must be the same.
+pub fn score_together(
+    runs: &mut [ForecastRun],
+    part: Part,
     step: Option<usize>,
-) -> anyhow::Result<(usize, Evaluation)> {
-    let step = step.unwrap_or_else(|| dataset.windows(part, 1).len().div_ceil(MOST_WINDOWS).max(1));
+) -> anyhow::Result<Evaluation> {
+    let datasets = runs.iter().map(ForecastRun::dataset).collect::<anyhow::Result<Vec<_>>>()?;
+    let Some(first) = datasets.first() else { anyhow::bail!("there are no runs") };
+    if let Some(place) = datasets.iter().position(|dataset| dataset.table.series != first.table.series) {
+        let path = runs[place].folder.path().display();
+        return Err(Usage(format!("{path} has other data than {}", runs[0].folder.path().display())).into());
+    }
+    let step = step.unwrap_or_else(|| usual_step(first, part));
+    let windows =
+        datasets.iter().map(|dataset| windows(dataset, part, step)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut members: Vec<Member<'_>> = runs
+        .iter_mut()
+        .zip(&windows)
+        .map(|(run, windows)| Member { predictor: &mut run.predictor, windows })
+        .collect();
+    Ok(evaluate(&mut members, &first.table)?)
+}
+
+/// The windows of a part; an error if there are none.
+fn windows(dataset: &Dataset, part: Part, step: usize) -> anyhow::Result<Windows> {
     let windows = dataset.windows(part, step);
     if windows.is_empty() {
-        let horizon = predictor.specification().horizon;
+        let horizon = windows.shape(0).horizon;
         let message =
             format!("the {part:?} part is shorter than the horizon of {horizon}: nothing to evaluate");
         return Err(Usage(message.to_lowercase()).into());
     }
-    Ok((step, evaluate(predictor, &windows, &dataset.table)?))
+    Ok(windows)
+}
+
+/// The errors of the scaled values over every window of a part, and how they are told. None for models that draw samples,
+/// for which so many windows would take too long.
+pub fn scaled_score(
+    predictor: &mut Predictor,
+    dataset: &Dataset,
+    part: Part,
+) -> anyhow::Result<Option<Scaled>> {
+    if matches!(predictor.specification().model, Model::DeepAr(_)) {
+        return Ok(None);
+    }
+    let scaled = scaled_errors(predictor, &windows(dataset, part, 1)?)?;
+    let Scaled { windows, mse, mae } = scaled;
+    eprintln!("scaled values, {windows} origins: MSE {mse:.4}, MAE {mae:.4}");
+    Ok(Some(scaled))
 }
 
 /// The scores as a table for people.

@@ -18,6 +18,7 @@ pub mod experiment;
 pub mod files;
 pub mod forecast;
 pub mod gates;
+mod kinds;
 pub mod optim;
 pub mod params;
 pub mod random;

@@ -9,11 +9,10 @@
 //!
 //! The formulas are those of PyTorch, whose numbers the tests compare with.
 
-use serde::de::value::{MapAccessDeserializer, MapDeserializer};
-use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::f64::consts::PI;
-use std::fmt;
+
+use crate::kinds::{Kinds, name_or_table, no_settings};
 
 /// The course of the learning rate after the warm-up. In a file it is a table with its `kind` and settings, or the
 /// kind alone if every setting has a usual value.
@@ -207,35 +206,16 @@ impl Serialize for Schedule {
 
 impl<'de> Deserialize<'de> for Schedule {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(NameOrTable)
+        name_or_table(deserializer)
     }
 }
 
-/// Reads `"cosine"` as `{ kind = "cosine" }`.
-struct NameOrTable;
+impl Kinds for Schedule {
+    const EXPECTED: &str = "the name of a schedule, or a table with its `kind` and settings";
 
-impl<'de> Visitor<'de> for NameOrTable {
-    type Value = Schedule;
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("the name of a schedule, or a table with its `kind` and settings")
+    fn from_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(deserializer)
     }
-
-    fn visit_str<E: de::Error>(self, name: &str) -> Result<Schedule, E> {
-        Schedule::deserialize(MapDeserializer::new(std::iter::once(("kind", name))))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Schedule, A::Error> {
-        Schedule::deserialize(MapAccessDeserializer::new(map))
-    }
-}
-
-/// Reads a variant without settings. Left to itself, the derived code would accept any.
-fn no_settings<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Nothing {}
-    Nothing::deserialize(deserializer).map(|Nothing {}| ())
 }
 
 #[cfg(test)]

@@ -23,16 +23,20 @@ settled at     the step from which nothing was wrong any more
 
 Forecasters: from every origin of the test part, the model and the baselines forecast; the model is
 not trained again. owa: sMAPE and MASE relative to Naive2; held: the share of the values that the
-intervals held.
+intervals held. Scaled values: as the model sees them, over every origin, as papers report ETT.
 
 Examples:
   gatework evaluate runs/checkerboard
-  gatework evaluate runs/airpassengers --part validation"
+  gatework evaluate runs/airpassengers --part validation
+  gatework evaluate runs/one runs/two runs/three"
 )]
 pub struct Evaluate {
     /// A run folder
     #[arg(value_name = "RUN")]
     run: PathBuf,
+    /// Forecasters: further runs on the same data; the median of all forecasts is scored
+    #[arg(value_name = "RUN")]
+    others: Vec<PathBuf>,
     /// Seed of the start states, of firing and of damage
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -61,6 +65,9 @@ impl Evaluate {
         if let Some(run) = ForecastRun::open(&self.run)? {
             return self.run_forecaster(run);
         }
+        if !self.others.is_empty() {
+            return Err(Usage("only forecasters are evaluated together".into()).into());
+        }
         let subject = Subject::open(&self.run)?;
         let Some(loaded) = &subject.loaded else {
             let message =
@@ -88,14 +95,39 @@ impl Evaluate {
             Part::Test => data::Part::Test,
             Part::Validation => data::Part::Validation,
         };
+        let step = self.step.map(|step| step as usize);
+        let name = run.loaded.experiment.name.clone();
+        if !self.others.is_empty() {
+            return self.run_together(run, part, step);
+        }
         let dataset = run.dataset()?;
-        let (step, evaluation) = run.evaluate(&dataset, part, self.step.map(|step| step as usize))?;
+        let step = step.unwrap_or_else(|| forecast_run::usual_step(&dataset, part));
+        let evaluation = forecast_run::score(&mut run.predictor, &dataset, part, step)?;
+        forecast_run::print_scores(&evaluation);
+        let scaled = forecast_run::scaled_score(&mut run.predictor, &dataset, part)?;
+        if self.json {
+            super::print_json(&json!({
+                "run": self.run, "experiment": name, "step": step, "windows": evaluation.windows,
+                "scores": evaluation.scores, "scaled": scaled,
+            }));
+        }
+        Ok(())
+    }
+
+    /// Scores the median of several forecasters.
+    fn run_together(&self, first: ForecastRun, part: data::Part, step: Option<usize>) -> anyhow::Result<()> {
+        let mut runs = vec![first];
+        for path in &self.others {
+            let not = || Usage(format!("{} is not the run folder of a forecaster", path.display()));
+            runs.push(ForecastRun::open(path)?.ok_or_else(not)?);
+        }
+        let evaluation = forecast_run::score_together(&mut runs, part, step)?;
         forecast_run::print_scores(&evaluation);
         if self.json {
-            let name = &run.loaded.experiment.name;
-            super::print_json(&json!({
-                "run": self.run, "experiment": name, "step": step, "windows": evaluation.windows, "scores": evaluation.scores,
-            }));
+            let paths: Vec<&std::path::Path> = runs.iter().map(|run| run.folder.path()).collect();
+            super::print_json(
+                &json!({ "runs": paths, "windows": evaluation.windows, "scores": evaluation.scores }),
+            );
         }
         Ok(())
     }

@@ -51,7 +51,7 @@ enum Verb {
     Predict(predict::Predict),
     /// Compare settings of an experiment over many seeds
     Study(study::Study),
-    /// Measure how fast Gatework is on this machine
+    /// Measure how fast Gatework is on this machine, and how well it forecasts
     Bench(bench::Bench),
 }
 

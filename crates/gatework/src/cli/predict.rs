@@ -10,7 +10,10 @@ use gatework_learn::data::Table;
 use gatework_learn::files;
 use gatework_learn::forecast::context::Prediction;
 use gatework_learn::forecast::dataset::read_file_or_built_in;
-use serde_json::json;
+use gatework_learn::forecast::metrics;
+use gatework_learn::forecast::predictor::Predictor;
+use gatework_learn::forecast::weights::Weights;
+use serde_json::{Value, json};
 
 use crate::forecast_run::{ForecastRun, plot};
 use crate::report;
@@ -39,6 +42,9 @@ pub struct Predict {
     /// Forecast series that were not there in training too, scaled by their own values
     #[arg(long)]
     new_series: bool,
+    /// Round the weights of the model to fewer bits, and say what that costs
+    #[arg(long, value_enum)]
+    weights: Option<Format>,
     /// Draw the forecast of the first series, or that of --series, as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -48,6 +54,15 @@ pub struct Predict {
     /// Print a summary as one JSON object on stdout; needs --output
     #[arg(long, requires = "output")]
     json: bool,
+}
+
+/// A format of weights.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Format {
+    /// Half precision
+    F16,
+    /// Whole numbers of 8 bits, with a scale for each output
+    Int8,
 }
 
 impl Predict {
@@ -66,6 +81,8 @@ impl Predict {
         if self.new_series {
             run.predictor.learn_new_series(&table);
         }
+        let cost =
+            self.weights.map(|format| round_weights(&mut run.predictor, format, &table)).transpose()?;
         let prepared = run.predictor.context().prepare(&specification, table)?;
         let numbers: Vec<u32> = (0..prepared.windows.len() as u32).collect();
         let forecast = Instant::now();
@@ -89,7 +106,7 @@ impl Predict {
             super::print_json(&json!({
                 "run": self.run, "data": self.data, "output": self.output, "series": predictions.len(),
                 "horizon": specification.horizon, "forecast_seconds": seconds,
-                "seconds": begin.elapsed().as_secs_f64(),
+                "seconds": begin.elapsed().as_secs_f64(), "weights": cost,
             }));
         }
         Ok(())
@@ -110,6 +127,53 @@ impl Predict {
         eprint!("{}", report::terminal_plot(&picture, 72));
         Ok(())
     }
+}
+
+/// Rounds the weights of a model, and tells what it costs: how far its forecasts of the last values of the data, which are
+/// held back, are from what came, with and without.
+fn round_weights(predictor: &mut Predictor, format: Format, table: &Table) -> anyhow::Result<Value> {
+    let weights = match format {
+        Format::F16 => Weights::F16,
+        Format::Int8 => Weights::Int8,
+    };
+    let (mut rounded, bytes) = predictor.with_weights(weights)?;
+    let before = 4 * predictor.parameters();
+    let size = format!("{} weights take {bytes} bytes instead of {before}", weights.name());
+    let errors = match held_back(predictor, table)? {
+        Some(full) => Some((full, held_back(&mut rounded, table)?.unwrap_or(f64::NAN))),
+        None => None,
+    };
+    match errors {
+        Some((full, rounded)) => eprintln!(
+            "{size}; mean absolute error on the last {} values of each series: {rounded:.6} instead of {full:.6}",
+            predictor.specification().horizon
+        ),
+        None => eprintln!("{size}; the series are too short to tell what that costs"),
+    }
+    *predictor = rounded;
+    Ok(json!({
+        "format": weights.name(), "bytes": bytes, "bytes_before": before,
+        "mae": errors.map(|(_, rounded)| rounded), "mae_before": errors.map(|(full, _)| full),
+    }))
+}
+
+/// The mean absolute error of forecasts of the last values of all series; none if one is too short for that.
+fn held_back(predictor: &mut Predictor, table: &Table) -> anyhow::Result<Option<f64>> {
+    let specification = predictor.specification().clone();
+    let mut before = table.clone();
+    let past = before.columns.past.len();
+    for series in &mut before.series {
+        let end = series.values.len().saturating_sub(specification.horizon);
+        series.values.truncate(end);
+        series.past.truncate(end * past);
+    }
+    let Ok(prepared) = predictor.context().prepare(&specification, before) else { return Ok(None) };
+    let numbers: Vec<u32> = (0..prepared.windows.len() as u32).collect();
+    let forecasts = predictor.predict_windows(&prepared.windows, &numbers, &prepared.table)?;
+    let errors = table.series.iter().zip(&forecasts).map(|(series, forecast)| {
+        metrics::mae(&series.values[series.values.len() - specification.horizon..], &forecast.values)
+    });
+    Ok(Some(errors.sum::<f64>() / forecasts.len() as f64).filter(|error| error.is_finite()))
 }
 
 /// The forecasts of all series, one a row: id, time, value, bounds of the intervals.

@@ -1,6 +1,7 @@
 //! `gatework train`: from an experiment to a run folder.
 
-mod forecaster;
+pub mod forecaster;
+pub mod seeds;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,12 +43,15 @@ pub struct Train {
     /// Run exactly this seed, once, to its end or to success
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
     seed: Option<u64>,
-    /// Run this many seeds, each to its end or to success, and print how many succeed
+    /// Run this many seeds, each to its end or to success, and print how many succeed; of a forecaster, mean and spread
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     seeds: Option<u64>,
     /// Updates of a seed at most, epochs of a forecaster, instead of what the experiment says
     #[arg(long, alias = "epochs", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     updates: Option<u64>,
+    /// Forecasters: steps to forecast, instead of what the experiment says
+    #[arg(long, value_name = "N", value_parser = parse_horizon)]
+    horizon: Option<usize>,
     /// What automata are trained with: the paper's gradient descent alone, or followed by a search
     #[arg(long, value_enum)]
     recipe: Option<RecipeName>,
@@ -98,6 +102,9 @@ impl Train {
             }
             experiment::Loaded::Forecaster(loaded) => return forecaster::train(self, *loaded),
         };
+        if self.horizon.is_some() {
+            return Err(Usage("--horizon is for forecasters; this is an automaton".into()).into());
+        }
         if let Some(updates) = self.updates {
             loaded.experiment.training.updates = updates;
             if let Some(search) = &mut loaded.experiment.search {
@@ -212,6 +219,11 @@ fn check_same(folder: &RunFolder, asked: &Experiment) -> anyhow::Result<Loaded> 
         return Err(Usage(message).into());
     }
     Ok(there)
+}
+
+/// Parses a number of steps.
+fn parse_horizon(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|steps| *steps > 0).ok_or_else(|| "a number of steps above 0".into())
 }
 
 /// Set by Ctrl-C. A second one ends the program at once.

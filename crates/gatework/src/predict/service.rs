@@ -5,9 +5,9 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use gatework_learn::data::Batch;
 use gatework_learn::data::scale::{Fit, Scaling};
-use gatework_learn::forecast::context::{Context, Prediction};
+use gatework_learn::data::{Batch, Table};
+use gatework_learn::forecast::context::{Context, ContextError, Prediction, Prepared};
 use gatework_learn::forecast::predictor::{MOST_ROWS, PredictError, Predictor};
 use gatework_learn::forecast::{Forecast, ForecasterError, Specification};
 
@@ -62,9 +62,25 @@ pub enum ServiceError {
         /// The value.
         value: f32,
     },
-    /// The model needs columns, which are only read from tables.
-    #[error("the model reads columns beside the values; use tables (gatework predict)")]
+    /// The model needs columns, and only values were given.
+    #[error("the model reads columns beside the values: give it a table with them")]
     NeedsColumns,
+    /// A table that the model cannot forecast.
+    #[error(transparent)]
+    Table(#[from] ContextError),
+    /// A stream follows one series.
+    #[error("a stream follows one series, but the table has {0}")]
+    NotOneSeries(usize),
+    /// Columns of a new observation that are not those of the model.
+    #[error("{found} {kind} columns were given with an observation, but the model reads {needed}")]
+    Columns {
+        /// Past columns, or those known in advance.
+        kind: &'static str,
+        /// How many were given.
+        found: usize,
+        /// How many are needed.
+        needed: usize,
+    },
     /// The model failed.
     #[error("{0}")]
     Failed(String),
@@ -81,6 +97,7 @@ type Key = Box<[u32]>;
 
 /// A window that waits, and where its forecast goes.
 struct Request {
+    /// Values, then past columns, columns known in advance and static columns, as the model sees them.
     window: Vec<f32>,
     answer: SyncSender<Result<Arc<Forecast>, String>>,
 }
@@ -115,9 +132,6 @@ impl Service {
     /// Serves a model.
     pub fn new(predictor: Predictor, settings: &Settings) -> Result<Service, ServiceError> {
         let specification = predictor.specification().clone();
-        if specification.past_columns + specification.future_columns + specification.static_columns > 0 {
-            return Err(ServiceError::NeedsColumns);
-        }
         let shared = Shared { cache: Cache::new(settings.remembered), statistics: Statistics::default() };
         let shared = Arc::new(Mutex::new(shared));
         let (requests, received) = channel();
@@ -165,12 +179,51 @@ impl Service {
 
     /// Forecasts what comes after the values of a series. Waits for its turn; may be called from any thread.
     pub fn predict(&self, id: &str, history: &[f32]) -> Result<Prediction, ServiceError> {
+        self.check_values_alone()?;
         let fit = self.fit(id, history)?;
         self.check(id, history)?;
         let mut window = history[history.len() - self.needed()..].to_vec();
         fit.apply(self.scaling(), &mut window);
         window.drain(..self.scaling().difference);
         self.restore(&fit, window, history)
+    }
+
+    /// Forecasts what comes after every series of a table, which may have columns beside the values.
+    pub fn predict_table(&self, table: &Table) -> Result<Vec<Prediction>, ServiceError> {
+        let prepared = self.prepare(table)?;
+        let windows = &prepared.windows;
+        let mut batch = Batch::new(windows.shape(1));
+        let mut answers = Vec::with_capacity(windows.len());
+        for number in 0..windows.len() as u32 {
+            windows.fill(&[number], &mut batch).map_err(ContextError::from)?;
+            answers.push(self.ask(columns_of(&batch).concat())?);
+        }
+        let mut predictions = Vec::with_capacity(answers.len());
+        for (series, answer) in prepared.table.series.iter().zip(answers) {
+            let fit = self.fit(&series.id, &series.values)?;
+            let forecast = answer.wait()?;
+            predictions.push(self.context.restore(&fit, &forecast, 0, &series.values));
+        }
+        Ok(predictions)
+    }
+
+    /// Scales a table, and finds the windows at its end.
+    pub(super) fn prepare(&self, table: &Table) -> Result<Prepared, ServiceError> {
+        if self.settings.new_series {
+            let scaler = self.context.scaler.with_new_series(table);
+            let context = Context { scaler, ..self.context.clone() };
+            return Ok(context.prepare(&self.specification, table.clone())?);
+        }
+        Ok(self.context.prepare(&self.specification, table.clone())?)
+    }
+
+    /// An error if the model reads more than values.
+    pub(super) fn check_values_alone(&self) -> Result<(), ServiceError> {
+        let Specification { past_columns, future_columns, static_columns, .. } = self.specification;
+        if past_columns + future_columns + static_columns > 0 {
+            return Err(ServiceError::NeedsColumns);
+        }
+        Ok(())
     }
 
     /// Forecasts a window that is scaled already.
@@ -180,7 +233,7 @@ impl Service {
         window: Vec<f32>,
         history: &[f32],
     ) -> Result<Prediction, ServiceError> {
-        let forecast = self.forecast(window)?;
+        let forecast = self.ask(window)?.wait()?;
         Ok(self.context.restore(fit, &forecast, 0, history))
     }
 
@@ -204,21 +257,43 @@ impl Service {
         }
     }
 
-    /// The forecast of a window in the model's own units: remembered, or made by its thread.
-    fn forecast(&self, window: Vec<f32>) -> Result<Arc<Forecast>, ServiceError> {
+    /// The forecast of a window in the model's own units: remembered, or asked of its thread.
+    fn ask(&self, window: Vec<f32>) -> Result<Answer, ServiceError> {
         {
             let mut shared = lock(&self.shared);
             if let Some(found) = shared.cache.get(&key(&window)) {
                 shared.statistics.hits += 1;
-                return Ok(found);
+                return Ok(Answer::Known(found));
             }
             shared.statistics.misses += 1;
         }
         let (answer, answered) = sync_channel(1);
         let requests = self.requests.as_ref().ok_or(ServiceError::Ended)?;
         requests.send(Request { window, answer }).map_err(|_| ServiceError::Ended)?;
-        answered.recv().map_err(|_| ServiceError::Ended)?.map_err(ServiceError::Failed)
+        Ok(Answer::Asked(answered))
     }
+}
+
+/// A forecast that is known or on its way.
+enum Answer {
+    Known(Arc<Forecast>),
+    Asked(Receiver<Result<Arc<Forecast>, String>>),
+}
+
+impl Answer {
+    fn wait(self) -> Result<Arc<Forecast>, ServiceError> {
+        match self {
+            Answer::Known(forecast) => Ok(forecast),
+            Answer::Asked(answer) => {
+                answer.recv().map_err(|_| ServiceError::Ended)?.map_err(ServiceError::Failed)
+            }
+        }
+    }
+}
+
+/// The numbers of a batch that a forecast depends on.
+fn columns_of(batch: &Batch) -> [&[f32]; 4] {
+    [&batch.past, &batch.past_columns, &batch.future_columns, &batch.static_columns]
 }
 
 impl Drop for Service {
@@ -260,11 +335,10 @@ impl Worker {
     }
 
     fn answer(&mut self, waiting: Vec<Request>, batch: &mut Batch) {
-        let input = self.predictor.specification().input;
         batch.set_rows(waiting.len());
         batch.target.fill(0.0);
-        for (row, request) in batch.past.chunks_mut(input).zip(&waiting) {
-            row.copy_from_slice(&request.window);
+        for (row, request) in waiting.iter().enumerate() {
+            write_row(batch, row, waiting.len(), &request.window);
         }
         let result = self.predictor.forecaster_mut().predict(batch);
         let result = result.map_err(|error: ForecasterError| error.to_string());
@@ -286,129 +360,17 @@ fn one_row(all: &Forecast, row: usize) -> Forecast {
     Forecast { rows: 1, values: all.values[row * width..][..width].to_vec(), kind: all.kind.clone(), ..*all }
 }
 
-#[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-    use gatework_learn::data::Part;
-    use gatework_learn::forecast::Forecaster;
-    use gatework_learn::forecast::conformal::Errors;
-    use gatework_learn::forecast::dataset::Dataset;
-    use gatework_learn::forecast::experiment::{BUILT_IN, Loaded};
-
-    /// The model of the built-in data with start values that were not trained, and the values of the series.
-    pub fn untrained(change: impl Fn(String) -> String) -> (Predictor, Dataset) {
-        let text = change(BUILT_IN[0].1.to_string());
-        let loaded = Loaded::parse(&text, "x", Path::new(".")).unwrap();
-        let dataset = Dataset::load(&loaded).unwrap();
-        let experiment = &loaded.experiment;
-        let mut errors = Errors::new(experiment.horizon, dataset.season);
-        errors.add(&dataset.table.series[0].values, &[1.0; 12], &[0.0; 12]);
-        let conformal = errors.calibrate(&experiment.intervals);
-        let context = Context { conformal, ..dataset.context(experiment) };
-        let specification = experiment.specification();
-        let params = specification.params(1).unwrap();
-        (Predictor::new(Forecaster::new(specification, params).unwrap(), context), dataset)
-    }
-
-    fn service(settings: &Settings) -> (Service, Vec<f32>) {
-        let (predictor, dataset) = untrained(|text| text);
-        (Service::new(predictor, settings).unwrap(), dataset.table.series[0].values.clone())
-    }
-
-    fn near(a: &Prediction, b: &Prediction) -> bool {
-        let pairs = a.values.iter().zip(&b.values);
-        pairs.clone().count() == 12 && pairs.into_iter().all(|(a, b)| (a - b).abs() <= 1e-3 * b.abs())
-    }
-
-    #[test]
-    fn a_window_is_forecast_as_that_of_a_table() {
-        for difference in ["", "\ndifference = 1", "\ndifference = 12"] {
-            let change = |text: String| text.replace("log = true", &format!("log = true{difference}"));
-            let (mut predictor, dataset) = untrained(change);
-            let windows = dataset.windows(Part::Test, 1);
-            let expected = predictor.predict_windows(&windows, &[0], &dataset.table).unwrap();
-            let service = Service::new(predictor, &Settings::default()).unwrap();
-            let found = service.predict("Passengers", &dataset.table.series[0].values[..132]).unwrap();
-            assert!(near(&found, &expected[0]), "{found:?} for {expected:?}");
-            assert_eq!(found.intervals.len(), 2);
-        }
-    }
-
-    #[test]
-    fn what_comes_again_is_remembered_and_what_differs_is_not_mistaken() {
-        let (service, values) = service(&Settings::default());
-        let first = service.predict("Passengers", &values).unwrap();
-        for _ in 0..9 {
-            assert_eq!(service.predict("Passengers", &values).unwrap(), first);
-        }
-        assert_eq!(service.statistics(), Statistics { hits: 9, misses: 1, batches: 1 });
-        let mut other = values.clone();
-        let last = other.len() - 1;
-        other[last] += 1.0;
-        assert_ne!(service.predict("Passengers", &other).unwrap(), first);
-        assert_eq!(service.statistics().misses, 2);
-    }
-
-    #[test]
-    fn concurrent_callers_get_their_own_forecasts_in_shared_batches() {
-        let (service, values) = service(&Settings { remembered: 0, ..Settings::default() });
-        let alone: Vec<Prediction> =
-            (0..8).map(|i| service.predict("Passengers", &values[..100 + i]).unwrap()).collect();
-        let before = service.statistics().batches;
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                for (i, expected) in alone.iter().enumerate() {
-                    let (service, values) = (&service, &values);
-                    scope.spawn(move || {
-                        for _ in 0..25 {
-                            let found = service.predict("Passengers", &values[..100 + i]).unwrap();
-                            assert!(near(&found, expected), "{i}");
-                        }
-                    });
-                }
-            }
-        });
-        let batches = service.statistics().batches - before;
-        assert!(batches <= 800, "{batches} batches for 800 requests");
-    }
-
-    #[test]
-    fn those_who_wait_go_together() {
-        let (predictor, dataset) = untrained(|text| text);
-        let (requests, received) = channel();
-        let shared = Shared { cache: Cache::new(16), statistics: Statistics::default() };
-        let shared = Arc::new(Mutex::new(shared));
-        let answers: Vec<_> = (0..5)
-            .map(|i| {
-                let (answer, answered) = sync_channel(1);
-                let window = dataset.scaled.series[0].values[i..i + 24].to_vec();
-                requests.send(Request { window, answer }).unwrap();
-                answered
-            })
-            .collect();
-        drop(requests);
-        Worker { predictor, most_rows: 4, shared: Arc::clone(&shared), received }.work();
-        assert!(answers.iter().all(|answer| answer.recv().unwrap().is_ok()));
-        assert_eq!(lock(&shared).statistics.batches, 2, "four, then one");
-    }
-
-    #[test]
-    fn bad_requests_are_named() {
-        let (service, mut values) = service(&Settings::default());
-        let message = |result: Result<Prediction, ServiceError>| result.unwrap_err().to_string();
-        let unknown = message(service.predict("Pasengers", &values));
-        assert!(unknown.contains("series \"Pasengers\" was not there in training"), "{unknown}");
-        let short = message(service.predict("Passengers", &values[..23]));
-        assert!(short.contains("23 values were given, but the model reads 24"), "{short}");
-        values[130] = f32::NAN;
-        let missing = message(service.predict("Passengers", &values));
-        assert!(missing.contains("value 130 of the history is NaN"), "{missing}");
-        assert!(service.predict("Passengers", &values[..130]).is_ok());
-    }
-
-    #[test]
-    fn new_series_are_scaled_by_themselves_if_that_is_wanted() {
-        let (service, values) = service(&Settings { new_series: true, ..Settings::default() });
-        assert!(service.predict("new", &values).is_ok());
+/// Writes a window into a row of a batch of so many.
+fn write_row(batch: &mut Batch, row: usize, rows: usize, mut window: &[f32]) {
+    let parts =
+        [&mut batch.past, &mut batch.past_columns, &mut batch.future_columns, &mut batch.static_columns];
+    for part in parts {
+        let width = part.len() / rows;
+        let (numbers, rest) = window.split_at(width);
+        part[row * width..][..width].copy_from_slice(numbers);
+        window = rest;
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,36 +1,109 @@
-//! A series that goes on: every observation moves the window by one, in place.
+//! A series that goes on: every observation moves the window by one, in place, and its columns with it.
 
+use gatework_learn::data::Table;
+use gatework_learn::data::frequency::{Frequency, Step};
 use gatework_learn::data::scale::Fit;
-
-use super::service::{Service, ServiceError};
+use gatework_learn::data::time::Kind;
+use gatework_learn::forecast::Specification;
 use gatework_learn::forecast::context::Prediction;
 
-/// A series that goes on.
+use super::service::{Service, ServiceError};
+
+/// Rows that move on by one, in place.
 ///
-/// The window lies in memory twice as long as it has to be: a new value is written behind it and the window moves on;
-/// only when the end is reached is it copied to the beginning, once for every window's length.
+/// They lie in memory twice as long as it has to be: a new row is written behind them; only when the end is reached are
+/// they copied to the beginning, once for every window's length.
+struct Sliding {
+    /// Numbers of the window.
+    length: usize,
+    values: Vec<f32>,
+    end: usize,
+}
+
+impl Sliding {
+    /// The last so many of some numbers.
+    fn new(numbers: &[f32], length: usize) -> Sliding {
+        let mut values = numbers[numbers.len() - length..].to_vec();
+        values.resize(2 * length, 0.0);
+        Sliding { length, values, end: length }
+    }
+
+    fn push(&mut self, row: &[f32]) {
+        if self.end + row.len() > self.values.len() {
+            self.values.copy_within(self.end - self.length..self.end, 0);
+            self.end = self.length;
+        }
+        self.values[self.end..][..row.len()].copy_from_slice(row);
+        self.end += row.len();
+    }
+
+    fn window(&self) -> &[f32] {
+        &self.values[self.end - self.length..self.end]
+    }
+}
+
+/// A series that goes on, with the columns that the model reads.
 pub struct Stream<'a> {
     service: &'a Service,
     id: String,
     fit: Fit,
     /// Values as they came.
     history: Vec<f32>,
-    /// Values as the model sees them; the window is the last `input` of the first `end`.
-    scaled: Vec<f32>,
-    end: usize,
+    /// Values, past columns and columns known in advance, as the model sees them.
+    windows: [Sliding; 3],
+    /// Static columns.
+    fixed: Vec<f32>,
+    /// The grid, and the time of the first value.
+    frequency: Frequency,
+    start: i64,
 }
 
 impl<'a> Stream<'a> {
-    /// A series with what is known of it so far.
+    /// A series with what is known of it so far, for a model that reads values alone.
     pub fn new(service: &'a Service, id: &str, history: &[f32]) -> Result<Stream<'a>, ServiceError> {
+        service.check_values_alone()?;
         service.check(id, history)?;
         let fit = service.fit(id, history)?;
         let (input, scaling) = (service.specification().input, &service.context().scaler.scaling);
         let mut scaled = history[history.len() - service.needed()..].to_vec();
         fit.apply(scaling, &mut scaled);
-        scaled.drain(..scaling.difference);
-        scaled.resize(2 * input, 0.0);
-        Ok(Stream { service, id: id.to_string(), fit, history: history.to_vec(), scaled, end: input })
+        let empty = || Sliding::new(&[], 0);
+        Ok(Stream {
+            windows: [Sliding::new(&scaled, input), empty(), empty()],
+            fixed: Vec::new(),
+            frequency: Frequency { kind: Kind::Integer, step: Step::Ticks(1) },
+            start: 0,
+            service,
+            id: id.to_string(),
+            fit,
+            history: history.to_vec(),
+        })
+    }
+
+    /// The series of a table, which may have columns; those known in advance go on for the horizon.
+    pub fn of_table(service: &'a Service, table: &Table) -> Result<Stream<'a>, ServiceError> {
+        let [series] = &table.series[..] else {
+            return Err(ServiceError::NotOneSeries(table.series.len()));
+        };
+        service.check(&series.id, &series.values)?;
+        let prepared = service.prepare(table)?;
+        let Specification { input, horizon, past_columns, future_columns, .. } = *service.specification();
+        let scaled = &prepared.windows.table().series[0];
+        let ahead = (scaled.values.len() + horizon) * future_columns;
+        Ok(Stream {
+            windows: [
+                Sliding::new(&scaled.values, input),
+                Sliding::new(&scaled.past, input * past_columns),
+                Sliding::new(&scaled.future[..ahead], (input + horizon) * future_columns),
+            ],
+            fixed: scaled.fixed.clone(),
+            frequency: table.frequency,
+            start: series.start,
+            service,
+            id: series.id.clone(),
+            fit: service.fit(&series.id, &series.values)?,
+            history: series.values.clone(),
+        })
     }
 
     /// The series.
@@ -38,36 +111,52 @@ impl<'a> Stream<'a> {
         &self.id
     }
 
-    /// Takes in a new observation.
+    /// Takes in a new observation of a series without columns of its own.
     pub fn push(&mut self, value: f32) -> Result<(), ServiceError> {
-        if !value.is_finite() {
+        self.push_row(value, &[], &[])
+    }
+
+    /// Takes in a new observation: its value, its past columns, and the columns known in advance of the time that is a
+    /// horizon later. Columns of the calendar are added to them. What is refused changes nothing.
+    pub fn push_row(&mut self, value: f32, past: &[f32], future: &[f32]) -> Result<(), ServiceError> {
+        let context = self.service.context();
+        for (kind, found, needed) in [
+            ("past", past.len(), context.columns.past.len()),
+            ("future", future.len(), context.columns.future.len()),
+        ] {
+            if found != needed {
+                return Err(ServiceError::Columns { kind, found, needed });
+            }
+        }
+        let not_finite = |numbers: &[f32]| numbers.iter().copied().find(|number| !number.is_finite());
+        if let Some(value) = not_finite(&[value]).or(not_finite(past)).or(not_finite(future)) {
             let place = self.history.len();
             return Err(ServiceError::NotFinite { id: self.id.clone(), place, value });
         }
+        let (mut past, mut future) = (past.to_vec(), future.to_vec());
+        let later = (self.history.len() + self.service.specification().horizon) as i64;
+        let tick = self.frequency.at(self.start, later).unwrap_or(self.start);
+        context.calendar.add_row(&self.frequency, tick, &mut future);
+        context.scaler.apply_columns([&mut past, &mut future, &mut []]);
         self.history.push(value);
-        let scaling = &self.service.context().scaler.scaling;
-        let input = self.service.specification().input;
-        if self.end == self.scaled.len() {
-            self.scaled.copy_within(self.end - input.., 0);
-            self.end = input;
-        }
+        let scaling = &context.scaler.scaling;
         let before = self.history[self.history.len() - 1 - scaling.difference];
-        self.scaled[self.end] = self.fit.apply_one(scaling, value, before);
-        self.end += 1;
+        let value = self.fit.apply_one(scaling, value, before);
+        self.windows.iter_mut().zip([&[value][..], &past, &future]).for_each(|(w, row)| w.push(row));
         Ok(())
     }
 
     /// Forecasts what comes next.
     pub fn forecast(&self) -> Result<Prediction, ServiceError> {
-        let input = self.service.specification().input;
-        let window = self.scaled[self.end - input..self.end].to_vec();
+        let mut window = self.windows.each_ref().map(Sliding::window).concat();
+        window.extend_from_slice(&self.fixed);
         self.service.restore(&self.fit, window, &self.history)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::service::tests::untrained;
+    use super::super::service::tests::{untrained, with_columns};
     use super::super::service::{Service, Settings};
     use super::*;
 
@@ -79,16 +168,53 @@ mod tests {
             let values = &dataset.table.series[0].values;
             let service = Service::new(predictor, &Settings::default()).unwrap();
             let mut stream = Stream::new(&service, "Passengers", &values[..40]).unwrap();
-            let memory = stream.scaled.as_ptr();
+            let memory = stream.windows[0].values.as_ptr();
             for (place, value) in values.iter().enumerate().skip(40) {
                 stream.push(*value).unwrap();
                 let whole = service.predict("Passengers", &values[..=place]).unwrap();
                 assert_eq!(stream.forecast().unwrap(), whole, "after {place}{difference}");
             }
-            assert_eq!(stream.scaled.as_ptr(), memory, "the window stays where it is");
+            assert_eq!(stream.windows[0].values.as_ptr(), memory, "the window stays where it is");
             // What the stream asks for was asked for with the whole history before: every second question is a hit.
             assert_eq!(service.statistics().hit_rate(), 0.5);
         }
+    }
+
+    #[test]
+    fn a_stream_with_columns_says_what_the_whole_table_says() {
+        let (predictor, mut table) = with_columns();
+        table.series.truncate(1);
+        let whole = table.series[0].clone();
+        let service = Service::new(predictor, &Settings::default()).unwrap();
+        // The table as it was after so many values.
+        let until = |count: usize| {
+            let mut table = table.clone();
+            let series = &mut table.series[0];
+            series.values.truncate(count);
+            series.past.truncate(count);
+            series.future.truncate(count + 4);
+            table
+        };
+        let mut stream = Stream::of_table(&service, &until(12)).unwrap();
+        for place in 12..40 {
+            stream
+                .push_row(whole.values[place], &whole.past[place..=place], &[whole.future[place + 4]])
+                .unwrap();
+            let wanted = service.predict_table(&until(place + 1)).unwrap();
+            assert_eq!(stream.forecast().unwrap(), wanted[0], "after {place}");
+        }
+        assert_eq!(service.statistics().hit_rate(), 0.5);
+        let before = stream.forecast().unwrap();
+        let message = stream.push(1.0).unwrap_err().to_string();
+        assert!(
+            message.contains("0 past columns were given with an observation, but the model reads 1"),
+            "{message}"
+        );
+        assert!(stream.push_row(1.0, &[f32::NAN], &[0.0]).is_err());
+        assert_eq!(stream.forecast().unwrap(), before);
+        let (_, two) = with_columns();
+        assert!(matches!(Stream::of_table(&service, &two), Err(ServiceError::NotOneSeries(2))));
+        assert!(matches!(Stream::new(&service, "a", &whole.values), Err(ServiceError::NeedsColumns)));
     }
 
     #[test]

@@ -137,6 +137,109 @@ fn evaluate_inspect_and_list_know_forecasters() {
 }
 
 #[test]
+fn several_seeds_have_a_mean_and_a_spread_and_the_best_is_kept() {
+    let place = place();
+    let summary = place.json(&["train", "sales.toml", "--out", "run", "--seeds", "3"]);
+    let losses = &summary["seeds"]["figures"]["validation_loss"];
+    let values: Vec<f64> = losses["values"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
+    assert_eq!((values.len(), &summary["seeds"]["seeds"]), (3, &serde_json::json!([1, 2, 3])));
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    assert_eq!(summary["validation_loss"].as_f64().unwrap(), least);
+    assert_eq!(values[summary["seed"].as_u64().unwrap() as usize - 1], least);
+    assert!((losses["mean"].as_f64().unwrap() - values.iter().sum::<f64>() / 3.0).abs() < 1e-12);
+    let again = place.json(&["train", "sales.toml", "--out", "run", "--seeds", "3", "--resume"]);
+    assert_eq!(again["seeds"], summary["seeds"], "it is finished");
+    // The second seed alone is the same run.
+    let alone = place.json(&["train", "sales.toml", "--out", "alone", "--seed", "2"]);
+    assert_eq!(alone["validation_loss"].as_f64().unwrap(), values[1]);
+}
+
+#[test]
+fn a_table_beside_published_figures_is_made_once_and_goes_on() {
+    let place = place();
+    let published = "published = [{ horizon = 7, mse = 0.5, mae = 0.5 }, { horizon = 3, mse = 0.1, mae = 0.5 }]\n\n[split]";
+    place.write("one.toml", &SALES.replace("[split]", published).replace("'sales'", "'one'"));
+    let owa = "published = [{ horizon = 7, owa = 0.5 }]\n\n[split]";
+    place.write("two.toml", &SALES.replace("[split]", owa).replace("'sales'", "'two'"));
+    let table = |seeds: &str| {
+        place.json(&["bench", "accuracy", "one.toml", "two.toml", "--out", "tables", "--seeds", seeds])
+    };
+    let rows = table("1");
+    assert_eq!(rows["rows"].as_array().unwrap().len(), 3);
+    let first = std::fs::metadata(place.path("tables/one-7-1/summary.json")).unwrap().modified().unwrap();
+    let rows = table("2");
+    let again = std::fs::metadata(place.path("tables/one-7-1/summary.json")).unwrap().modified().unwrap();
+    assert_eq!(first, again, "what is done is not done again");
+    let names: Vec<&str> =
+        rows["rows"].as_array().unwrap().iter().map(|row| row["experiment"].as_str().unwrap()).collect();
+    assert_eq!(names, ["one", "one", "two", "median of 2"]);
+    assert_eq!((&rows["rows"][0]["horizon"], &rows["rows"][0]["seeds"]), (&3.into(), &2.into()));
+    let csv = String::from_utf8(place.read("tables/accuracy.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 1 + 2 * 2 + 1 + 1, "{csv}");
+    let run = place.json(&["evaluate", "tables/one-7-1"]);
+    assert_eq!(run["scaled"]["mse"], rows["rows"][1]["figures"][0]["values"][0]);
+    place.write(
+        "one.toml",
+        &SALES.replace("[split]", published).replace("'sales'", "'one'").replace("20", "21"),
+    );
+    let changed = place.refused(2, &["bench", "accuracy", "one.toml", "--out", "tables"]);
+    assert!(changed.contains("the experiment has changed since"), "{changed}");
+    let without = place.refused(2, &["bench", "accuracy", "sales.toml", "--out", "tables"]);
+    assert!(without.contains("sales.toml has no published figures"), "{without}");
+}
+
+#[test]
+fn weights_of_fewer_bits_say_what_they_cost() {
+    let place = trained();
+    let numbers = |name: &str| {
+        let text = String::from_utf8(place.read(name)).unwrap();
+        text.lines()
+            .skip(1)
+            .map(|line| line.rsplit(',').nth(4).unwrap().parse().unwrap())
+            .collect::<Vec<f64>>()
+    };
+    place.gatework(&["predict", "run", "sales.csv", "-o", "full.csv"]).assert().success();
+    for (format, share, near) in [("f16", 0.5, 1e-3), ("int8", 0.45, 1e-2)] {
+        let said = place.json(&["predict", "run", "sales.csv", "-o", "out.csv", "--weights", format]);
+        let cost = &said["weights"];
+        let number = |name: &str| cost[name].as_f64().unwrap();
+        assert!(number("bytes") <= share * number("bytes_before"), "{cost}");
+        assert!((number("mae") - number("mae_before")).abs() < 0.1 * number("mae_before"), "{cost}");
+        let (full, rounded) = (numbers("full.csv"), numbers("out.csv"));
+        assert_ne!(full, rounded);
+        assert!(full.iter().zip(&rounded).all(|(a, b)| (a - b).abs() < near * a.abs()), "{rounded:?}");
+    }
+}
+
+#[test]
+fn runs_are_evaluated_together() {
+    let place = trained();
+    place.gatework(&["train", "sales.toml", "--out", "other", "--seed", "2"]).assert().success();
+    let scores = place.json(&["evaluate", "run", "other"]);
+    assert_eq!((&scores["scores"][0]["name"], &scores["windows"]), (&"median of 2".into(), &16.into()));
+    place.gatework(&["train", "airpassengers", "--out", "air", "--epochs", "2"]).assert().success();
+    let message = place.refused(2, &["evaluate", "run", "air"]);
+    assert!(message.contains("air has other data than run"), "{message}");
+}
+
+#[test]
+fn data_of_the_environment_are_found_or_asked_for() {
+    let place = place();
+    place.write("env.toml", &SALES.replace("sales.csv", "$GATEWORK_DATA/sales.csv"));
+    let mut without = place.gatework(&["train", "env.toml", "--out", "x"]);
+    let output = without.env_remove("GATEWORK_DATA").assert().code(1).get_output().clone();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.contains("$GATEWORK_DATA, the folder of the data, is not set"), "{message}");
+    place
+        .gatework(&["train", "env.toml", "--out", "x"])
+        .env("GATEWORK_DATA", place.path("."))
+        .assert()
+        .success();
+    // The folder knows where its data are.
+    place.json(&["evaluate", "x"]);
+}
+
+#[test]
 fn what_is_wrong_with_new_data_is_named() {
     let place = trained();
     let predict = |text: &str| {
@@ -148,6 +251,8 @@ fn what_is_wrong_with_new_data_is_named() {
         short.contains("series \"north\" has 3 values without a gap at its end, but the model reads 14"),
         "{short}"
     );
+    let nothing = predict("");
+    assert!(nothing.contains("new.csv: there are no rows of data"), "{nothing}");
     let unknown = predict(&sales().replace("north", "west"));
     assert!(unknown.contains("series \"west\" was not there in training"), "{unknown}");
     let column = predict("unique_id,day,y\nnorth,1,1\n");

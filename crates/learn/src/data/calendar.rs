@@ -114,16 +114,21 @@ impl Calendar {
         for row in 0..rows {
             extended.extend_from_slice(&series.future[row * width..][..width]);
             let tick = frequency.at(series.start, row as i64).unwrap_or(series.start);
-            extended.extend(self.cycles.iter().map(|cycle| cycle.at(tick) as f32));
-            let position = position(frequency, tick);
-            for f in &self.fourier {
-                for k in 1..=f.order {
-                    let angle = (position * k as f64 / f.period).rem_euclid(1.0) * std::f64::consts::TAU;
-                    extended.extend([angle.sin() as f32, angle.cos() as f32]);
-                }
-            }
+            self.add_row(frequency, tick, &mut extended);
         }
         series.future = extended;
+    }
+
+    /// Appends the columns of one time.
+    pub fn add_row(&self, frequency: &Frequency, tick: i64, row: &mut Vec<f32>) {
+        row.extend(self.cycles.iter().map(|cycle| cycle.at(tick) as f32));
+        let position = position(frequency, tick);
+        for f in &self.fourier {
+            for k in 1..=f.order {
+                let angle = (position * k as f64 / f.period).rem_euclid(1.0) * std::f64::consts::TAU;
+                row.extend([angle.sin() as f32, angle.cos() as f32]);
+            }
+        }
     }
 }
 

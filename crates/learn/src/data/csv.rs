@@ -28,6 +28,9 @@ fn read_plain(mut input: impl BufRead, schema: &Schema) -> Result<Table, Located
     let mut reader = ReaderBuilder::new().flexible(true).delimiter(delimiter).from_reader(input);
     let header = reader.byte_headers().map_err(|error| from_csv(&error))?.clone();
     let header: Vec<String> = header.iter().map(|name| String::from_utf8_lossy(name).trim().into()).collect();
+    if header.iter().all(String::is_empty) {
+        return Err((None, Problem::Empty));
+    }
     read_records(&header, schema, |record| {
         let more = reader.read_byte_record(record).map_err(|error| from_csv(&error))?;
         Ok(more.then(|| record.position().map_or(0, ::csv::Position::line)))

@@ -155,6 +155,12 @@ pub enum Problem {
         /// The column.
         column: String,
     },
+    /// A series of test data that the data before do not have.
+    #[error("series {id:?} goes on, but does not begin: the data before have no such series")]
+    NoHistory {
+        /// The series.
+        id: String,
+    },
     /// No series is long enough to tell.
     #[error("the frequency cannot be found from series of fewer than 3 rows; name it")]
     NoFrequency,

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
+use rustc_hash::FxHashMap;
+
 use super::batch::{Batch, BatchShape};
 use super::windows::{WindowError, Windows};
 use crate::random::{Purpose, Random};
@@ -22,14 +24,26 @@ struct Order {
     windows: Arc<Windows>,
     rows: usize,
     seed: u64,
+    /// Whether windows of one time go together.
+    together: bool,
     /// The epoch that is shuffled now, and its windows.
     epoch: Option<u64>,
     numbers: Vec<u32>,
 }
 
 impl Order {
-    fn new(windows: Arc<Windows>, rows: usize, seed: u64) -> Order {
-        Order { windows, rows: rows.max(1), seed, epoch: None, numbers: Vec::new() }
+    fn new(windows: Arc<Windows>, rows: usize, seed: u64, together: bool) -> Order {
+        Order { windows, rows: rows.max(1), seed, together, epoch: None, numbers: Vec::new() }
+    }
+
+    /// Puts all windows of a time behind the one of them that comes first.
+    fn bring_together(&mut self) {
+        let mut places: FxHashMap<i64, usize> = FxHashMap::default();
+        let time = |number: &u32| self.windows.time(*number as usize);
+        for (place, number) in self.numbers.iter().enumerate() {
+            places.entry(time(number)).or_insert(place);
+        }
+        self.numbers.sort_by_cached_key(|number| places[&time(number)]);
     }
 
     fn updates_per_epoch(&self) -> u64 {
@@ -43,6 +57,9 @@ impl Order {
             self.numbers.clear();
             self.numbers.extend(0..self.windows.len() as u32);
             Random::new(self.seed, Purpose::Shuffle, epoch).shuffle(&mut self.numbers);
+            if self.together {
+                self.bring_together();
+            }
             self.epoch = Some(epoch);
         }
         let begin = (update % self.updates_per_epoch()) as usize * self.rows;
@@ -104,6 +121,7 @@ pub struct Loader {
     validation: Arc<Windows>,
     rows: usize,
     seed: u64,
+    together: bool,
     worker: Option<Worker>,
     made: Arc<AtomicU64>,
     numbers: Vec<u32>,
@@ -127,7 +145,16 @@ impl Loader {
     /// Batches of so many windows, in the order of a seed.
     pub fn new(training: Arc<Windows>, validation: Arc<Windows>, rows: usize, seed: u64) -> Loader {
         let made = Arc::new(AtomicU64::new(0));
-        Loader { training, validation, rows: rows.max(1), seed, worker: None, made, numbers: Vec::new() }
+        let rows = rows.max(1);
+        Loader { training, validation, rows, seed, together: false, worker: None, made, numbers: Vec::new() }
+    }
+
+    /// Whether the windows of all series at one time follow each other, so that a batch has a few times with all of their
+    /// series instead of many times with one each.
+    #[must_use]
+    pub fn together(mut self, together: bool) -> Loader {
+        self.together = together;
+        self
     }
 
     /// Updates of an epoch.
@@ -143,7 +170,7 @@ impl Loader {
     /// The batch of an update. Updates in their order are prepared ahead; any other starts anew from there.
     pub fn training(&mut self, update: u64, batch: &mut Batch) -> Result<(), LoaderError> {
         if self.worker.as_ref().is_none_or(|worker| worker.next != update) {
-            let order = Order::new(Arc::clone(&self.training), self.rows, self.seed);
+            let order = Order::new(Arc::clone(&self.training), self.rows, self.seed, self.together);
             self.worker = None;
             self.worker = Some(Worker::start(order, update, Arc::clone(&self.made))?);
         }
@@ -239,6 +266,26 @@ mod tests {
             epoch.sort_by(f32::total_cmp);
             assert_eq!(*epoch, (3..53).map(|i| i as f32).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn windows_of_one_time_go_together() {
+        let days: Vec<String> = (0..60).map(|day| format!("a,{day},{day}\nb,{},{day}\n", day + 5)).collect();
+        let text = format!("unique_id,ds,y\n{}", days.concat());
+        let table = Arc::new(read_csv(text.as_bytes(), "a", &Schema::default()).unwrap());
+        let split = Split { train: None, validation: Length::Steps(10), test: Length::Steps(0) };
+        let sizes = Sizes { input: 3, horizon: 1, stride: 1 };
+        let windows = Arc::new(Windows::new(&table, sizes, &split, Part::Train));
+        let mut order = Order::new(Arc::clone(&windows), 94, 1, true);
+        order.fill(0, &mut Batch::new(windows.shape(94))).unwrap();
+        let times: Vec<i64> = order.numbers.iter().map(|&number| windows.time(number as usize)).collect();
+        // 47 windows a series, five of which are before the first or after the last of the other.
+        let changes = times.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        assert_eq!(changes + 1, 52);
+        assert!(times.windows(2).any(|pair| pair[0] > pair[1]), "shuffled all the same");
+        let mut all = order.numbers.clone();
+        all.sort_unstable();
+        assert_eq!(all, (0..94).collect::<Vec<u32>>());
     }
 
     #[test]

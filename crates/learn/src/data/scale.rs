@@ -80,7 +80,7 @@ pub struct Scaler {
 /// A series that the scaler does not know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "series {id:?} was not there in training, and its scale is not known; with scope = \"global\" it would not be needed"
+    "series {id:?} was not there in training, and its scale is not known; --new-series learns it from its own values, with scope = \"global\" it is not needed"
 )]
 pub struct UnknownSeries {
     /// The series.
@@ -150,16 +150,20 @@ impl Scaler {
         for series in &mut scaled.series {
             let fit = self.of(&series.id).ok_or_else(|| UnknownSeries { id: series.id.clone() })?;
             fit.apply(&self.scaling, &mut series.values);
-            let parts = [&mut series.past, &mut series.future, &mut series.fixed];
-            for (values, fits) in parts.into_iter().zip(&self.columns) {
-                for row in values.chunks_mut(fits.len().max(1)) {
-                    for (value, (center, scale)) in row.iter_mut().zip(fits) {
-                        *value = ((f64::from(*value) - center) / scale) as f32;
-                    }
+            self.apply_columns([&mut series.past, &mut series.future, &mut series.fixed]);
+        }
+        Ok(scaled)
+    }
+
+    /// Scales rows of past, future and static columns.
+    pub fn apply_columns(&self, rows: [&mut [f32]; 3]) {
+        for (values, fits) in rows.into_iter().zip(&self.columns) {
+            for row in values.chunks_mut(fits.len().max(1)) {
+                for (value, (center, scale)) in row.iter_mut().zip(fits) {
+                    *value = ((f64::from(*value) - center) / scale) as f32;
                 }
             }
         }
-        Ok(scaled)
     }
 }
 

@@ -3,8 +3,10 @@
 //! A table in memory has no gaps that are not marked: what a file leaves out was refused, filled in, or stands as NaN,
 //! as the [`Missing`] policy says, and is counted in the [`Report`].
 
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use super::error::Problem;
 use super::frequency::Frequency;
 use super::time;
 
@@ -148,6 +150,22 @@ impl Table {
     pub fn values(&self) -> usize {
         self.series.iter().map(|series| series.values.len()).sum()
     }
+
+    /// Lets the series go on with the values of another table, which must have the same ones. For tables whose times are
+    /// mere numbers of values and which have no further columns: one series a row.
+    pub(crate) fn go_on_with(&mut self, after: Table) -> Result<(), Problem> {
+        if let Some(series) = self.series.iter().find(|series| after.find(&series.id).is_none()) {
+            return Err(Problem::NoValues { id: series.id.clone(), column: "the row".into() });
+        }
+        let places: FxHashMap<&str, usize> =
+            self.series.iter().enumerate().map(|(place, series)| (series.id.as_str(), place)).collect();
+        let place = |id: &str| places.get(id).copied().ok_or_else(|| Problem::NoHistory { id: id.into() });
+        let found = after.series.iter().map(|series| place(&series.id)).collect::<Result<Vec<_>, _>>()?;
+        for (place, series) in found.into_iter().zip(after.series) {
+            self.series[place].values.extend(series.values);
+        }
+        Ok(())
+    }
 }
 
 /// What was found while reading a file.
@@ -207,6 +225,22 @@ mod tests {
         assert!(toml::from_str::<Schema>("tine = \"ds\"").unwrap_err().message().contains("unknown field"));
         let again: Schema = toml::from_str(&toml::to_string(&wide).unwrap()).unwrap();
         assert_eq!(again, wide);
+    }
+
+    #[test]
+    fn a_table_goes_on_with_another_of_the_same_series() {
+        let read = |text: &str| {
+            let schema: Schema = toml::from_str("layout = \"rows\"").unwrap();
+            crate::data::read_csv(text.as_bytes(), "x", &schema).unwrap()
+        };
+        let mut table = read("id,1,2,3\na,1,2,3\nb,4,5,6\n");
+        table.go_on_with(read("id,1,2,3\nb,7,8,9\na,1,1,1\n")).unwrap();
+        assert_eq!(table.series[0].values, [1., 2., 3., 1., 1., 1.]);
+        assert_eq!(table.series[1].values, [4., 5., 6., 7., 8., 9.]);
+        let message = |text: &str| table.clone().go_on_with(read(text)).unwrap_err().to_string();
+        assert!(message("id,1,2,3\na,1,1,1\n").contains("series \"b\": the row has no value"));
+        let unknown = message("id,1,2,3\na,1,1,1\nb,1,1,1\nc,1,1,1\n");
+        assert!(unknown.contains("series \"c\" goes on, but does not begin"), "{unknown}");
     }
 
     #[test]

@@ -209,6 +209,14 @@ impl Windows {
         Some((run.series, run.first + (number - run.before) * self.sizes.stride))
     }
 
+    /// The time of the first target of a window; 0 if there is no such window.
+    pub fn time(&self, number: usize) -> i64 {
+        let time = |(series, origin): (usize, usize)| {
+            self.table.frequency.at(self.table.series.get(series)?.start, origin as i64)
+        };
+        self.place(number).and_then(time).unwrap_or(0)
+    }
+
     /// The shape of a batch of so many windows.
     pub fn shape(&self, rows: usize) -> BatchShape {
         let columns = &self.table.columns;

@@ -7,6 +7,7 @@ use super::conformal::Conformal;
 use super::context::Context;
 use super::experiment::{BUILT_IN_DATA, Experiment, Loaded};
 use super::trainer;
+use super::training::Training;
 use crate::data::calendar::CalendarError;
 use crate::data::scale::{Scaler, UnknownSeries};
 use crate::data::{
@@ -54,13 +55,19 @@ pub struct Dataset {
     split: Split,
 }
 
-/// Reads a table by name: one that ships with the project, or a file of a folder.
+/// Reads the table of an experiment: one that ships with the project, or its file, with what comes afterwards.
 pub fn read(loaded: &Loaded) -> Result<Table, DataError> {
     let experiment = &loaded.experiment;
-    match loaded.data_file() {
-        Some(path) => data::read(&path, &experiment.columns),
-        None => read_built_in(&experiment.data, &experiment.columns),
+    let mut table = match loaded.data_file()? {
+        Some(path) => data::read(&path, &experiment.columns)?,
+        None => read_built_in(&experiment.data, &experiment.columns)?,
+    };
+    if let Some(path) = loaded.test_file()? {
+        let after = data::read(&path, &experiment.columns)?;
+        let origin = path.display().to_string();
+        table.go_on_with(after).map_err(|problem| problem.at(&origin, None))?;
     }
+    Ok(table)
 }
 
 /// Reads a table that ships with the project.
@@ -124,7 +131,8 @@ impl Dataset {
     pub fn loader(&self, experiment: &Experiment, seed: u64) -> Loader {
         let training = Arc::new(self.windows(Part::Train, self.sizes.stride));
         let validation = Arc::new(self.windows(Part::Validation, 1));
-        Loader::new(training, validation, experiment.training.batch, seed)
+        let Training { batch, together, .. } = experiment.training;
+        Loader::new(training, validation, batch, seed).together(together)
     }
 }
 

@@ -8,7 +8,7 @@ use super::conformal::{Conformal, Errors, known_end};
 use super::context::Prediction;
 use super::metrics;
 use super::predictor::{MOST_ROWS, PredictError, Predictor};
-use crate::data::{Table, Windows};
+use crate::data::{Batch, Table, Windows};
 
 /// How good forecasts are: means over windows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -93,31 +93,89 @@ impl Sums {
     }
 }
 
-/// Scores a model and the baselines on windows of a scaled table. `table` has the same series in their own units.
-pub fn evaluate(
-    predictor: &mut Predictor,
-    windows: &Windows,
-    table: &Table,
-) -> Result<Evaluation, PredictError> {
-    let season = predictor.context().season;
-    let horizon = predictor.specification().horizon;
+/// A model and the windows it forecasts.
+pub struct Member<'a> {
+    /// The model.
+    pub predictor: &'a mut Predictor,
+    /// Windows of its scaled table.
+    pub windows: &'a Windows,
+}
+
+/// Scores a model and the baselines; several models count as one, whose forecast is their median at every step. `table`
+/// has the series of the windows in their own units.
+pub fn evaluate(members: &mut [Member<'_>], table: &Table) -> Result<Evaluation, PredictError> {
+    check_alike(members)?;
+    let Some(first) = members.first() else { return Err(PredictError::NotAlike) };
+    let (season, horizon) = (first.predictor.context().season, first.predictor.specification().horizon);
+    let windows = first.windows.len();
+    let name = match members.len() {
+        1 => first.predictor.specification().model.name().to_string(),
+        several => format!("median of {several}"),
+    };
     let mut model = Sums::default();
     let mut baselines: Vec<Sums> = Baseline::ALL.iter().map(|_| Sums::default()).collect();
-    each(predictor, windows, table, |history, actual, forecast| {
+    each(members, table, |history, actual, forecast| {
         model.add(history, season, actual, &forecast.values);
         model.add_intervals(actual, forecast);
         for (baseline, sums) in Baseline::ALL.iter().zip(&mut baselines) {
             sums.add(history, season, actual, &baseline.forecast(known_end(history), season, horizon));
         }
     })?;
-    let mut scores = vec![model.finish(predictor.specification().model.name())];
+    let mut scores = vec![model.finish(&name)];
     scores.extend(Baseline::ALL.iter().zip(baselines).map(|(baseline, sums)| sums.finish(baseline.name())));
     let naive2 = scores.iter().find(|score| score.name == Baseline::Naive2.name());
     let (smape, mase) = naive2.map_or((f64::NAN, f64::NAN), |score| (score.smape, score.mase));
     for score in &mut scores {
         score.owa = metrics::owa(score.smape, score.mase, smape, mase);
     }
-    Ok(Evaluation { windows: windows.len(), scores })
+    Ok(Evaluation { windows, scores })
+}
+
+/// An error unless all members forecast as many steps of the same series from the same origins.
+fn check_alike(members: &[Member<'_>]) -> Result<(), PredictError> {
+    let Some((first, others)) = members.split_first() else { return Ok(()) };
+    let id = |member: &Member<'_>, place: (usize, usize)| {
+        member.windows.table().series.get(place.0).map(|series| (series.id.clone(), place.1))
+    };
+    let alike = |other: &Member<'_>| {
+        let place = |member: &Member<'_>, number| member.windows.place(number).and_then(|at| id(member, at));
+        other.predictor.specification().horizon == first.predictor.specification().horizon
+            && other.windows.len() == first.windows.len()
+            && (0..first.windows.len()).all(|number| place(first, number) == place(other, number))
+    };
+    if others.iter().all(alike) { Ok(()) } else { Err(PredictError::NotAlike) }
+}
+
+/// Errors of scaled values: what the papers on long horizons report.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Scaled {
+    /// Windows.
+    pub windows: usize,
+    /// Mean squared error.
+    pub mse: f64,
+    /// Mean absolute error.
+    pub mae: f64,
+}
+
+/// The errors of a model on windows of a scaled table, in the units of the scaled values.
+pub fn scaled_errors(predictor: &mut Predictor, windows: &Windows) -> Result<Scaled, PredictError> {
+    let forecaster = predictor.forecaster_mut();
+    let horizon = forecaster.specification().horizon;
+    let mut batch = Batch::new(windows.shape(0));
+    let (mut squares, mut distances) = (0.0, 0.0);
+    let numbers: Vec<u32> = (0..windows.len() as u32).collect();
+    for numbers in numbers.chunks(MOST_ROWS) {
+        batch.set_rows(numbers.len());
+        windows.fill(numbers, &mut batch)?;
+        let forecast = forecaster.predict(&batch)?;
+        for (row, target) in batch.target.chunks(horizon).enumerate() {
+            let values: Vec<f32> = (0..horizon).map(|step| forecast.point(row, step) as f32).collect();
+            squares += metrics::mse(target, &values);
+            distances += metrics::mae(target, &values);
+        }
+    }
+    let count = windows.len() as f64;
+    Ok(Scaled { windows: windows.len(), mse: squares / count, mae: distances / count })
 }
 
 /// Learns the width of intervals from windows that training did not see.
@@ -128,7 +186,7 @@ pub fn calibrate(
     shares: &[f64],
 ) -> Result<Conformal, PredictError> {
     let mut errors = Errors::new(predictor.specification().horizon, predictor.context().season);
-    each(predictor, windows, table, |history, actual, forecast| {
+    each(&mut [Member { predictor, windows }], table, |history, actual, forecast| {
         errors.add(history, actual, &forecast.values);
     })?;
     Ok(errors.calibrate(shares))
@@ -136,22 +194,42 @@ pub fn calibrate(
 
 /// Every window: what was before, what came, and the forecast.
 fn each(
-    predictor: &mut Predictor,
-    windows: &Windows,
+    members: &mut [Member<'_>],
     table: &Table,
     mut see: impl FnMut(&[f32], &[f32], &Prediction),
 ) -> Result<(), PredictError> {
-    let horizon = predictor.specification().horizon;
-    let numbers: Vec<u32> = (0..windows.len() as u32).collect();
+    let count = members.first().map_or(0, |member| member.windows.len());
+    let numbers: Vec<u32> = (0..count as u32).collect();
     for numbers in numbers.chunks(MOST_ROWS) {
-        let forecasts = predictor.predict_windows(windows, numbers, table)?;
-        for (number, forecast) in numbers.iter().zip(&forecasts) {
-            let Some((series, origin)) = windows.place(*number as usize) else { continue };
+        let forecasts = members
+            .iter_mut()
+            .map(|Member { predictor, windows }| predictor.predict_windows(windows, numbers, table))
+            .collect::<Result<Vec<_>, _>>()?;
+        for (row, number) in numbers.iter().enumerate() {
+            let Some((series, origin)) = members[0].windows.place(*number as usize) else { continue };
             let values = &table.series[series].values;
-            see(&values[..origin], &values[origin..origin + horizon], forecast);
+            let of_members: Vec<&Prediction> = forecasts.iter().map(|forecasts| &forecasts[row]).collect();
+            let forecast = median(&of_members);
+            let end = origin + forecast.values.len();
+            see(&values[..origin], &values[origin..end], &forecast);
         }
     }
     Ok(())
+}
+
+/// The median of several forecasts at every step. Only a forecast alone has intervals: the errors of a median are not
+/// those of its members.
+fn median(forecasts: &[&Prediction]) -> Prediction {
+    if let [alone] = forecasts {
+        return (*alone).clone();
+    }
+    let horizon = forecasts.first().map_or(0, |forecast| forecast.values.len());
+    let middle = |step: usize| {
+        let mut values: Vec<f32> = forecasts.iter().map(|forecast| forecast.values[step]).collect();
+        values.sort_by(f32::total_cmp);
+        f32::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2])
+    };
+    Prediction { values: (0..horizon).map(middle).collect(), intervals: Vec::new() }
 }
 
 #[cfg(test)]
@@ -161,11 +239,71 @@ mod tests {
     use super::*;
     use crate::data::Part;
 
+    fn one(predictor: &mut Predictor, windows: &Windows, table: &Table) -> Evaluation {
+        evaluate(&mut [Member { predictor, windows }], table).unwrap()
+    }
+
+    #[test]
+    fn several_models_forecast_their_median() {
+        let runs = ["dlinear", "nlinear", "nhits"].map(|model| untrained(model, "mae"));
+        let table = runs[0].1.table.clone();
+        let windows = runs[0].1.windows(Part::Test, 1);
+        let mut predictors: Vec<Predictor> = runs.into_iter().map(|(predictor, _)| predictor).collect();
+        let forecasts: Vec<Prediction> = predictors
+            .iter_mut()
+            .map(|predictor| predictor.predict_windows(&windows, &[0], &table).unwrap().remove(0))
+            .collect();
+        let values = &table.series[0].values;
+        let error: f64 = (0..12)
+            .map(|step| {
+                let mut at: Vec<f32> = forecasts.iter().map(|forecast| forecast.values[step]).collect();
+                at.sort_by(f32::total_cmp);
+                f64::from((at[1] - values[132 + step]).abs()) / 12.0
+            })
+            .sum();
+        let mut members: Vec<Member<'_>> =
+            predictors.iter_mut().map(|predictor| Member { predictor, windows: &windows }).collect();
+        let evaluation = evaluate(&mut members, &table).unwrap();
+        assert_eq!((evaluation.windows, evaluation.scores[0].name.as_str()), (1, "median of 3"));
+        assert!((evaluation.scores[0].mae - error).abs() < 1e-6 * error);
+        assert!(evaluation.scores[0].coverage.is_empty());
+    }
+
+    #[test]
+    fn models_that_forecast_different_windows_are_no_ensemble() {
+        let [(mut a, dataset), (mut b, _)] = ["dlinear", "nlinear"].map(|model| untrained(model, "mae"));
+        let (all, some) = (dataset.windows(Part::Validation, 1), dataset.windows(Part::Validation, 2));
+        let mut members =
+            [Member { predictor: &mut a, windows: &all }, Member { predictor: &mut b, windows: &some }];
+        let message = evaluate(&mut members, &dataset.table).unwrap_err().to_string();
+        assert!(message.contains("same series from the same origins"), "{message}");
+    }
+
+    #[test]
+    fn scaled_errors_are_those_of_the_scaled_values() {
+        let (mut predictor, dataset) = untrained("nlinear", "mae");
+        let windows = dataset.windows(Part::Validation, 1);
+        let scaled = scaled_errors(&mut predictor, &windows).unwrap();
+        // By way of the units of the data: those of the built-in data are logarithms.
+        let numbers: Vec<u32> = (0..windows.len() as u32).collect();
+        let forecasts = predictor.predict_windows(&windows, &numbers, &dataset.table).unwrap();
+        let fit = predictor.context().scaler.of("Passengers").unwrap();
+        let scaling = &predictor.context().scaler.scaling;
+        let mut squares = 0.0;
+        for (number, mut forecast) in forecasts.into_iter().enumerate() {
+            let origin = windows.place(number).unwrap().1;
+            fit.apply(scaling, &mut forecast.values);
+            squares += metrics::mse(&dataset.scaled.series[0].values[origin..origin + 12], &forecast.values);
+        }
+        assert_eq!(scaled.windows, 13);
+        assert!((scaled.mse - squares / 13.0).abs() < 1e-4 * scaled.mse, "{} {}", scaled.mse, squares / 13.0);
+    }
+
     #[test]
     fn the_table_has_the_model_and_every_baseline() {
         let (mut predictor, dataset) = untrained("dlinear", "mae");
         let windows = dataset.windows(Part::Validation, 1);
-        let evaluation = evaluate(&mut predictor, &windows, &dataset.table).unwrap();
+        let evaluation = one(&mut predictor, &windows, &dataset.table);
         let names: Vec<&str> = evaluation.scores.iter().map(|score| score.name.as_str()).collect();
         assert_eq!(names, ["dlinear", "naive", "seasonal naive", "drift", "naive2", "theta"]);
         assert_eq!(evaluation.windows, 13);
@@ -186,7 +324,7 @@ mod tests {
         assert_eq!(conformal.windows(), windows.len());
         let context = Context { conformal, ..predictor.context().clone() };
         let mut predictor = predictor.with_context(context);
-        let evaluation = evaluate(&mut predictor, &windows, &dataset.table).unwrap();
+        let evaluation = one(&mut predictor, &windows, &dataset.table);
         for (share, held) in &evaluation.scores[0].coverage {
             assert!(held >= share && *held < share + 0.05, "{held} for {share}");
         }

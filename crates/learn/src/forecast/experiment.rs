@@ -8,6 +8,7 @@
 //! horizon = 28
 //! ```
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,7 @@ use super::training::Training;
 use crate::automata::experiment::{ExperimentError, line_at, line_of};
 use crate::data::calendar::Calendar;
 use crate::data::scale::Scaling;
-use crate::data::{Length, Schema, Split};
+use crate::data::{DataError, Layout, Length, Problem as DataProblem, Schema, Split};
 use crate::files;
 
 /// The built-in experiments: name and TOML.
@@ -30,6 +31,9 @@ pub const BUILT_IN: [(&str, &str); 1] =
 /// The data that ship with the project: name and CSV.
 pub const BUILT_IN_DATA: [(&str, &str); 1] =
     [("airpassengers", include_str!("../../../../data/AirPassengers.csv"))];
+
+/// The folder of data that do not ship with the project, as a variable of the environment.
+const DATA_FOLDER: &str = "$GATEWORK_DATA";
 
 /// One experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,8 +52,12 @@ pub struct Experiment {
     /// Of start values, order of windows and dropout.
     #[serde(default = "usual::seed")]
     pub seed: u64,
-    /// A file, or the name of data that ship with the project.
+    /// A file, or the name of data that ship with the project. `$GATEWORK_DATA/` at its begin stands for the folder that
+    /// this variable of the environment names.
     pub data: String,
+    /// A file whose series go on where those of `data` end: M4 keeps its test part in one. For one series a row only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_data: Option<String>,
     /// Values to be forecast.
     pub horizon: usize,
     /// Observed values of a window; three horizons if it is not given.
@@ -90,7 +98,23 @@ pub struct Experiment {
     /// How it is trained.
     #[serde(default)]
     pub training: Training,
+    /// What the literature says of this model and these data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<Published>,
 }
+
+/// Figures of the literature for one horizon.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// The horizon.
+    pub horizon: usize,
+    /// The figures by their names: one or more of [`FIGURES`].
+    #[serde(flatten)]
+    pub figures: BTreeMap<String, f64>,
+}
+
+/// What can be published: errors of scaled values over every window of the test part, and scores of M4.
+pub const FIGURES: [&str; 5] = ["mse", "mae", "smape", "mase", "owa"];
 
 /// What kind of thing is learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -170,9 +194,25 @@ impl Loaded {
     }
 
     /// The path of its data; none if they ship with the project.
-    pub fn data_file(&self) -> Option<PathBuf> {
+    pub fn data_file(&self) -> Result<Option<PathBuf>, DataError> {
         let built_in = BUILT_IN_DATA.iter().any(|(name, _)| *name == self.experiment.data);
-        (!built_in).then(|| self.folder.join(&self.experiment.data))
+        (!built_in).then(|| self.path(&self.experiment.data)).transpose()
+    }
+
+    /// The path of the data that come after them, if there are any.
+    pub fn test_file(&self) -> Result<Option<PathBuf>, DataError> {
+        self.experiment.test_data.as_ref().map(|name| self.path(name)).transpose()
+    }
+
+    /// Where a file of the experiment is.
+    fn path(&self, name: &str) -> Result<PathBuf, DataError> {
+        let Some(rest) = name.strip_prefix(DATA_FOLDER).and_then(|rest| rest.strip_prefix('/')) else {
+            return Ok(self.folder.join(name));
+        };
+        let folder = std::env::var_os(&DATA_FOLDER[1..]);
+        let problem =
+            || DataProblem::Unreadable(format!("{DATA_FOLDER}, the folder of the data, is not set"));
+        folder.map(|folder| PathBuf::from(folder).join(rest)).ok_or_else(|| problem().at(name, None))
     }
 }
 
@@ -213,6 +253,20 @@ impl Experiment {
         }
         if let Some(share) = self.intervals.iter().find(|share| !(**share > 0.0 && **share < 1.0)) {
             return problem(&["intervals"], format!("an interval is to hold {share}, not between 0 and 1"));
+        }
+        if self.test_data.is_some() && self.columns.layout != Layout::Rows {
+            return problem(
+                &["test_data"],
+                "test_data is for files with one series a row (layout = \"rows\")",
+            );
+        }
+        let figures = self.published.iter().flat_map(|published| published.figures.keys());
+        if let Some(name) = figures.into_iter().find(|name| !FIGURES.contains(&name.as_str())) {
+            let known = FIGURES.join(", ");
+            return problem(
+                &["published"],
+                format!("published: there is no figure {name}; there are {known}"),
+            );
         }
         self.check_split()?;
         if let Err(error) = self.calendar.check() {
@@ -265,9 +319,28 @@ mod tests {
     fn built_in_experiments_are_valid_and_survive_their_own_toml() {
         for (name, text) in BUILT_IN {
             let loaded = Loaded::parse(text, name, Path::new(".")).unwrap();
-            assert_eq!((loaded.experiment.name.as_str(), loaded.data_file()), (name, None));
+            assert_eq!((loaded.experiment.name.as_str(), loaded.data_file().unwrap()), (name, None));
             let again = Loaded::parse(&loaded.experiment.to_toml(), name, Path::new(".")).unwrap();
             assert_eq!(again.experiment, loaded.experiment);
+        }
+    }
+
+    #[test]
+    fn experiments_with_published_figures_are_valid_at_each_of_their_horizons() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/accuracy");
+        let files: Vec<PathBuf> =
+            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(!files.is_empty());
+        for path in files {
+            let loaded = Loaded::read(&path).unwrap();
+            let experiment = &loaded.experiment;
+            assert_eq!(path.file_stem().unwrap().to_str(), Some(experiment.name.as_str()));
+            assert!(!experiment.published.is_empty(), "{}", path.display());
+            for published in &experiment.published {
+                let other = Experiment { horizon: published.horizon, ..experiment.clone() };
+                let again = Loaded::parse(&other.to_toml(), &experiment.name, Path::new(".")).unwrap();
+                assert_eq!(again.experiment, other);
+            }
         }
     }
 
@@ -278,7 +351,7 @@ mod tests {
         assert_eq!((loaded.experiment.input(), loaded.experiment.intervals), (84, vec![0.8, 0.95]));
         assert_eq!(loaded.experiment.columns, Schema::default());
         assert_eq!(
-            Loaded::parse(text, "x", Path::new("here")).unwrap().data_file(),
+            Loaded::parse(text, "x", Path::new("here")).unwrap().data_file().unwrap(),
             Some("here/sales.csv".into())
         );
     }
@@ -296,6 +369,12 @@ mod tests {
             ("time = ", "tine = ", "x.toml:13: unknown field `tine`"),
             ("validation = 24", "validation = 1.5", "x.toml:17: split.validation is neither"),
             ("batch = 32", "batch = 0", "x.toml:25: training.batch is 0"),
+            ("seed = 1", "test_data = \"b.csv\"", "x.toml:10: test_data is for files with one series a row"),
+            (
+                "seed = 1",
+                "published = [{ horizon = 3, rmse = 1 }]",
+                "x.toml:10: published: there is no figure rmse",
+            ),
             ("log = true", "clip = -1.0", "x.toml:21: scaling.clip is not above 0"),
             ("learning_rate = 0.01", "learning_rate = -1.0", "x.toml:26: training.learning_rate: "),
         ] {

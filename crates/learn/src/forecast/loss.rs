@@ -6,15 +6,12 @@
 //! loss = { kind = "quantiles", levels = [0.1, 0.5, 0.9] }
 //! ```
 
-use std::fmt;
-
-use serde::de::value::{MapAccessDeserializer, MapDeserializer};
-use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::distribution::Distribution;
 use super::network::Tensor;
 use super::normalize::Frame;
+use crate::kinds::{Kinds, name_or_table, no_settings};
 
 /// A loss. In a file it is a table with its `kind` and settings, or the kind alone if all settings are the usual ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -160,35 +157,16 @@ impl Serialize for Loss {
 
 impl<'de> Deserialize<'de> for Loss {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(NameOrTable)
+        name_or_table(deserializer)
     }
 }
 
-/// Reads `"mae"` as `{ kind = "mae" }`.
-struct NameOrTable;
+impl Kinds for Loss {
+    const EXPECTED: &str = "the name of a loss, or a table with its `kind` and settings";
 
-impl<'de> Visitor<'de> for NameOrTable {
-    type Value = Loss;
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("the name of a loss, or a table with its `kind` and settings")
+    fn from_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(deserializer)
     }
-
-    fn visit_str<E: de::Error>(self, name: &str) -> Result<Loss, E> {
-        Loss::deserialize(MapDeserializer::new(std::iter::once(("kind", name))))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Loss, A::Error> {
-        Loss::deserialize(MapAccessDeserializer::new(map))
-    }
-}
-
-/// Reads a variant without settings. Left to itself, the derived code would accept any.
-fn no_settings<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Nothing {}
-    Nothing::deserialize(deserializer).map(|Nothing {}| ())
 }
 
 #[cfg(test)]

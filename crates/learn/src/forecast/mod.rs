@@ -9,6 +9,7 @@
 //! | [`training`], [`trainer`] | how a forecaster is trained, and the forecaster as something the trainer can train |
 //! | [`forecaster`], `sampling` | a trained model: its file and its forecasts |
 //! | [`experiment`], [`dataset`] | what is to be trained, as TOML; its data, scaled and cut into windows |
+//! | [`weights`] | weights in fewer bits |
 //! | [`context`], [`predictor`] | what a trained model knows of its data; forecasts in their units |
 //! | [`conformal`] | intervals from the errors on windows kept aside |
 //! | [`evaluate`] | rolling origins, beside the baselines |
@@ -37,6 +38,7 @@ mod signal;
 pub mod specification;
 pub mod trainer;
 pub mod training;
+pub mod weights;
 
 pub use forecaster::{Forecast, Forecaster, ForecasterError};
 pub use loss::Loss;

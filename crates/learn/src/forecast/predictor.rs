@@ -5,6 +5,7 @@ use std::path::Path;
 use super::context::{Context, Prediction};
 use super::forecaster::{Forecast, Forecaster, ForecasterError, Kind};
 use super::specification::Specification;
+use super::weights::Weights;
 use crate::data::scale::UnknownSeries;
 use crate::data::{Batch, Table, WindowError, Windows};
 
@@ -23,6 +24,9 @@ pub enum PredictError {
     /// A series without a scale.
     #[error(transparent)]
     Scale(#[from] UnknownSeries),
+    /// Models that cannot forecast together.
+    #[error("models forecast together only the same horizon of the same series from the same origins")]
+    NotAlike,
     /// The file of the model says nothing about its data.
     #[error("{path}: the model says nothing of its data: {problem}")]
     NoContext {
@@ -88,6 +92,12 @@ impl Predictor {
     #[must_use]
     pub fn with_context(self, context: Context) -> Predictor {
         Predictor::new(self.forecaster, context)
+    }
+
+    /// The same model with rounded weights, and the bytes that they take.
+    pub fn with_weights(&self, weights: Weights) -> Result<(Predictor, usize), PredictError> {
+        let (forecaster, bytes) = self.forecaster.with_weights(weights)?;
+        Ok((Predictor::new(forecaster, self.context.clone()), bytes))
     }
 
     /// Learns the scale of series that were not there in training from all of their values, until the program ends.

@@ -23,6 +23,10 @@ pub struct Training {
     pub epochs: u64,
     /// Windows of an update.
     pub batch: usize,
+    /// Whether the windows of all series at one time follow each other: a batch of 7 x 32 is then 32 times with all of
+    /// seven series, as in papers whose samples have several columns.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub together: bool,
     /// Epochs in a row without a lower validation loss that end the training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<u64>,
@@ -61,6 +65,7 @@ impl Default for Training {
         Training {
             epochs: 10,
             batch: 32,
+            together: false,
             patience: None,
             learning_rate: 1e-3,
             schedule: Schedule::Constant,

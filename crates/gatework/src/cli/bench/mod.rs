@@ -1,5 +1,6 @@
-//! `gatework bench`: how fast Gatework is on this machine. One file a benchmark.
+//! `gatework bench`: how fast Gatework is on this machine, and how well its forecasters do. One file a benchmark.
 
+mod accuracy;
 mod automata;
 mod circuits;
 mod engine;
@@ -9,7 +10,7 @@ mod processor;
 
 use clap::{Args, Subcommand};
 
-/// Measure how fast Gatework is on this machine
+/// Measure how fast Gatework is on this machine, and how well it forecasts
 #[derive(Debug, Args)]
 pub struct Bench {
     #[command(subcommand)]
@@ -26,6 +27,8 @@ enum What {
     Engine(engine::Engine),
     /// Forecasting models: one window, batches, whole training steps
     Forecast(forecast::ForecastBench),
+    /// Forecasters by the protocols of the literature, beside its figures
+    Accuracy(accuracy::Accuracy),
 }
 
 impl Bench {
@@ -35,6 +38,7 @@ impl Bench {
             What::Circuits(circuits) => circuits.run(),
             What::Engine(engine) => engine.run(),
             What::Forecast(forecast) => forecast.run(),
+            What::Accuracy(accuracy) => accuracy.run(),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! `gatework train` for forecasters: data, training, intervals, and a comparison with the baselines.
 
 use std::fmt::Write as _;
-use std::sync::atomic::Ordering;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -17,54 +18,70 @@ use gatework_learn::forecast::{ForecastTask, Forecaster};
 use gatework_learn::train::{self, Attempt, Best, Options, Outcome, Settings};
 use serde_json::{Value, json};
 
+use super::seeds::{Scored, Seeds};
 use super::{Train, stop_on_interrupt};
 use crate::cli;
 use crate::folder::RunFolder;
-use crate::forecast_run::{plot, print_scores, score};
+use crate::forecast_run::{plot, print_scores, scaled_score, score, usual_step};
 use crate::progress::Progress;
 use crate::report::{self, ForecastPlot, LossPoint};
 use crate::usage::Usage;
+
+/// Windows that the width of intervals is learned from, at most.
+const MOST_CALIBRATED: usize = 5000;
 
 /// Time between checkpoints.
 const CHECKPOINTS: Duration = Duration::from_secs(5);
 
 /// Trains a forecaster.
 pub fn train(verb: &Train, mut loaded: Loaded) -> anyhow::Result<()> {
-    if verb.seeds.is_some() {
-        return Err(Usage("--seeds is for automata; a forecaster is trained with one --seed".into()).into());
-    }
     let experiment = &mut loaded.experiment;
     experiment.seed = verb.seed.unwrap_or(experiment.seed);
     experiment.training.epochs = verb.updates.unwrap_or(experiment.training.epochs);
-    if let Some(path) = loaded.data_file() {
-        // The folder's copy of the experiment has to find the data from anywhere.
-        loaded.experiment.data = std::path::absolute(&path)?.display().to_string();
-    }
+    experiment.horizon = verb.horizon.unwrap_or(experiment.horizon);
+    let seeds = verb.seeds.map_or_else(|| vec![experiment.seed], |count| (1..=count).collect());
+    experiment.seed = seeds[0];
+    let loaded = prepare(loaded)?;
     if verb.resume && is_finished(verb, &loaded.experiment)? {
         return Ok(());
     }
-    let begin = Instant::now();
     let dataset = Dataset::load(&loaded)?;
-    tell_data(&loaded.experiment, &dataset);
     // Only now: data that cannot be used leave no folder behind.
     let folder = verb.folder(&loaded.experiment.name)?;
-    folder.write("experiment.toml", loaded.experiment.to_toml().as_bytes())?;
-    files::make_folder(&folder.checkpoints())?;
-    let run = Run { verb, experiment: &loaded.experiment, dataset: &dataset, folder: &folder };
-    let attempt = run.train()?;
-    let mut summary = run.report(&attempt)?;
-    summary["total_seconds"] = json!(begin.elapsed().as_secs_f64());
-    folder.write("summary.json", format!("{summary:#}\n").as_bytes())?;
+    let stop = stop_on_interrupt()?;
+    let threads = cli::threads(verb.threads);
+    let job = Job {
+        experiment: &loaded.experiment,
+        dataset: &dataset,
+        folder: &folder,
+        seeds,
+        threads,
+        stop: &stop,
+    };
+    let summary = job.run()?;
     if verb.json {
         cli::print_json(&summary);
     }
     Ok(())
 }
 
+/// Checks an experiment again, whose settings may have changed, and lets a copy of it find its data from anywhere.
+pub fn prepare(mut loaded: Loaded) -> anyhow::Result<Loaded> {
+    let (data, test) = (loaded.data_file()?, loaded.test_file()?);
+    let absolute = |path: PathBuf| std::path::absolute(path).map(|path| path.display().to_string());
+    if let Some(path) = data {
+        loaded.experiment.data = absolute(path)?;
+    }
+    loaded.experiment.test_data = test.map(absolute).transpose()?;
+    let text = loaded.experiment.to_toml();
+    Ok(Loaded::parse(&text, &loaded.experiment.name, &loaded.folder)?)
+}
+
 /// Whether the run to be resumed has come to its end. An error if it is another one.
 fn is_finished(verb: &Train, experiment: &Experiment) -> anyhow::Result<bool> {
     let folder = verb.folder(&experiment.name)?;
-    check_same(&folder, experiment)?;
+    // Of several seeds, the folder has the one that was kept.
+    check_same(&folder, experiment, verb.seeds.is_some())?;
     let Some(summary) = folder.summary()? else { return Ok(false) };
     eprintln!("{} is finished; --force starts it anew", folder.path().display());
     if verb.json {
@@ -73,18 +90,27 @@ fn is_finished(verb: &Train, experiment: &Experiment) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// An error if the folder has run something else.
-fn check_same(folder: &RunFolder, asked: &Experiment) -> anyhow::Result<()> {
+/// An error if the folder has run something else, or, unless any will do, another seed.
+pub fn check_same(folder: &RunFolder, asked: &Experiment, any_seed: bool) -> anyhow::Result<()> {
     let there: Result<experiment::Loaded, ExperimentError> =
         experiment::Loaded::read(&folder.path().join("experiment.toml"));
+    let same = |there: &Experiment| {
+        let asked = Experiment { seed: if any_seed { there.seed } else { asked.seed }, ..asked.clone() };
+        what_counts(there) == what_counts(&asked)
+    };
     match there? {
-        experiment::Loaded::Forecaster(there) if there.experiment == *asked => Ok(()),
+        experiment::Loaded::Forecaster(there) if same(&there.experiment) => Ok(()),
         _ => {
             let path = folder.path().display();
             Err(Usage(format!("{path} belongs to another experiment, or its settings or seed were others"))
                 .into())
         }
     }
+}
+
+/// An experiment without what is for people only.
+fn what_counts(experiment: &Experiment) -> Experiment {
+    Experiment { about: String::new(), expected: String::new(), published: Vec::new(), ..experiment.clone() }
 }
 
 fn tell_data(experiment: &Experiment, dataset: &Dataset) {
@@ -104,29 +130,62 @@ fn tell_data(experiment: &Experiment, dataset: &Dataset) {
     if !short.is_empty() {
         eprintln!("  {} series are too short and left out of training", short.len());
     }
+    let mut constant = table.series.iter().filter(|series| is_constant(&series.values));
+    if let Some(series) = constant.next() {
+        let others = constant.count();
+        eprintln!("  series {:?} and {others} others never change: they have no MASE", series.id);
+    }
 }
 
-/// One run of an experiment.
-struct Run<'a> {
-    verb: &'a Train,
-    experiment: &'a Experiment,
-    dataset: &'a Dataset,
-    folder: &'a RunFolder,
+/// Whether all values that are known are the same.
+fn is_constant(values: &[f32]) -> bool {
+    let mut known = values.iter().filter(|value| !value.is_nan());
+    let first = known.next();
+    known.all(|value| Some(value) == first)
 }
 
-impl Run<'_> {
-    fn train(&self) -> anyhow::Result<Attempt> {
-        let Run { experiment, dataset, folder, .. } = *self;
+/// What is to be trained, and where it goes.
+pub struct Job<'a> {
+    /// The experiment, with paths that are found from anywhere.
+    pub experiment: &'a Experiment,
+    /// Its data.
+    pub dataset: &'a Dataset,
+    /// Its folder.
+    pub folder: &'a RunFolder,
+    /// One run each; the one with the lowest validation loss is kept.
+    pub seeds: Vec<u64>,
+    /// Threads to use.
+    pub threads: usize,
+    /// Set when it should end.
+    pub stop: &'a AtomicBool,
+}
+
+impl Job<'_> {
+    /// Trains, writes the run folder and returns its summary.
+    pub fn run(&self) -> anyhow::Result<Value> {
+        let begin = Instant::now();
+        tell_data(self.experiment, self.dataset);
+        self.folder.write("experiment.toml", self.experiment.to_toml().as_bytes())?;
+        files::make_folder(&self.folder.checkpoints())?;
+        let attempts = self.train()?;
+        let mut summary = self.report(attempts)?;
+        summary["total_seconds"] = json!(begin.elapsed().as_secs_f64());
+        self.folder.write("summary.json", format!("{summary:#}\n").as_bytes())?;
+        Ok(summary)
+    }
+
+    fn train(&self) -> anyhow::Result<Vec<Attempt>> {
+        let Job { experiment, dataset, folder, threads, .. } = *self;
+        let side_by_side = threads.min(self.seeds.len());
         let options = Options {
             settings: self.settings(),
-            seeds: vec![experiment.seed],
+            seeds: self.seeds.clone(),
             until_success: false,
-            side_by_side: 1,
-            threads_each: cli::threads(self.verb.threads),
+            side_by_side,
+            threads_each: threads / side_by_side.max(1),
             checkpoints: Some(folder.checkpoints()),
             interval: CHECKPOINTS,
         };
-        let stop = stop_on_interrupt()?;
         let specification = experiment.specification();
         let make = |seed| {
             let task = ForecastTask::new(&specification, dataset.loader(experiment, seed), seed)?;
@@ -137,13 +196,21 @@ impl Run<'_> {
         };
         let attempts = {
             let progress = Progress::of_forecaster(options.settings.updates);
-            train::run(&options, make, &progress, &stop)?
+            train::run(&options, make, &progress, self.stop)?
         };
-        let attempt = attempts.into_iter().next().context("no update was made")?;
-        if stop.load(Ordering::SeqCst) && attempt.outcome == Outcome::Running {
-            anyhow::bail!("stopped; a checkpoint is written. Go on with: {}", folder.resume_command());
+        let unfinished = attempts.len() < self.seeds.len()
+            || attempts.iter().any(|attempt| attempt.outcome == Outcome::Running);
+        if self.stop.load(Ordering::SeqCst) && unfinished {
+            anyhow::bail!("stopped; a checkpoint is written. Go on with: {}", self.resume_command());
         }
-        Ok(attempt)
+        Ok(attempts)
+    }
+
+    fn resume_command(&self) -> String {
+        match self.seeds.len() {
+            1 => self.folder.resume_command(),
+            several => format!("{} --seeds {several}", self.folder.resume_command()),
+        }
     }
 
     /// The trainer's settings.
@@ -159,44 +226,74 @@ impl Run<'_> {
         params.values.copy_from_slice(&best.values);
         let context = self.dataset.context(self.experiment);
         let mut predictor = Predictor::new(Forecaster::new(specification, params)?, context);
-        let windows = self.dataset.windows(Part::Validation, 1);
+        let count = self.dataset.windows(Part::Validation, 1).len();
+        let windows = self.dataset.windows(Part::Validation, count.div_ceil(MOST_CALIBRATED).max(1));
         let conformal = calibrate(&mut predictor, &windows, &self.dataset.table, &self.experiment.intervals)?;
         let context = Context { conformal, ..predictor.context().clone() };
         Ok(predictor.with_context(context))
     }
 
-    fn report(&self, attempt: &Attempt) -> anyhow::Result<Value> {
+    /// The part that results are shown on: the test part, if there is one.
+    fn part(&self) -> Part {
+        if self.dataset.windows(Part::Test, 1).is_empty() { Part::Validation } else { Part::Test }
+    }
+
+    fn score(&self, attempt: Attempt) -> anyhow::Result<Scored> {
         let best = attempt.best.as_ref().context("the validation windows were never looked at")?;
         let mut predictor = self.predictor(best)?;
-        let has_test = !self.dataset.windows(Part::Test, 1).is_empty();
-        let part = if has_test { Part::Test } else { Part::Validation };
-        let (step, evaluation) = score(&mut predictor, self.dataset, part, None)?;
-        let picture = self.picture(&mut predictor, &self.dataset.windows(part, 1))?;
-        let folder = self.folder;
-        folder.write("model.safetensors", &predictor.to_bytes())?;
-        folder.write("metrics.csv", self.metrics(attempt).as_bytes())?;
-        let title = format!("{}, seed {}", self.experiment.name, attempt.seed);
-        folder.write("loss.svg", report::forecaster_loss_plot(&title, &losses(attempt)).as_bytes())?;
+        let step = usual_step(self.dataset, self.part());
+        let evaluation = score(&mut predictor, self.dataset, self.part(), step)?;
+        let scaled = scaled_score(&mut predictor, self.dataset, self.part())?;
+        Ok(Scored { validation: best.hard, attempt, predictor, evaluation, scaled })
+    }
+
+    fn report(&self, attempts: Vec<Attempt>) -> anyhow::Result<Value> {
+        let metrics = self.metrics(&attempts);
+        let mut scored =
+            attempts.into_iter().map(|attempt| self.score(attempt)).collect::<anyhow::Result<Vec<_>>>()?;
+        let seeds = Seeds::of(&scored);
+        scored.sort_by(|a, b| a.validation.total_cmp(&b.validation));
+        let mut kept = scored.into_iter().next().context("no update was made")?;
+        let (folder, part) = (self.folder, self.part());
+        let picture = self.picture(&mut kept.predictor, &self.dataset.windows(part, 1))?;
+        let what_ran = Experiment { seed: kept.attempt.seed, ..self.experiment.clone() };
+        folder.write("experiment.toml", what_ran.to_toml().as_bytes())?;
+        folder.write("model.safetensors", &kept.predictor.to_bytes())?;
+        folder.write("metrics.csv", metrics.as_bytes())?;
+        let title = format!("{}, seed {}", self.experiment.name, kept.attempt.seed);
+        folder.write("loss.svg", report::forecaster_loss_plot(&title, &losses(&kept.attempt)).as_bytes())?;
         folder.write("forecast.svg", report::forecast_plot(&picture).as_bytes())?;
-        self.tell(&evaluation, &picture, part, step);
-        let part = format!("{part:?}").to_lowercase();
-        Ok(json!({
+        self.tell(&kept.evaluation, &picture, part);
+        let mut summary = self.summary(&kept);
+        if self.seeds.len() > 1 {
+            seeds.tell();
+            summary["seeds"] = seeds.to_json();
+        }
+        Ok(summary)
+    }
+
+    fn summary(&self, kept: &Scored) -> Value {
+        let Scored { attempt, predictor, evaluation, scaled, validation } = kept;
+        let part = self.part();
+        json!({
             "experiment": self.experiment.name,
             "model": predictor.specification().model.name(),
             "parameters": predictor.parameters(),
+            "horizon": predictor.specification().horizon,
             "seed": attempt.seed,
             "updates": attempt.update,
             "epochs": self.experiment.training.epochs,
-            "best_update": best.update,
+            "best_update": attempt.best.as_ref().map(|best| best.update),
             "seconds": attempt.seconds,
-            "training_loss": best.soft,
-            "validation_loss": best.hard,
-            "evaluated_on": part,
+            "training_loss": attempt.best.as_ref().map(|best| best.soft),
+            "validation_loss": validation,
+            "evaluated_on": format!("{part:?}").to_lowercase(),
             "origins": evaluation.windows,
-            "step": step,
+            "step": usual_step(self.dataset, part),
             "scores": evaluation.scores,
-            "run": folder.path(),
-        }))
+            "scaled": scaled,
+            "run": self.folder.path(),
+        })
     }
 
     /// The last window of the first series that has one.
@@ -208,18 +305,21 @@ impl Run<'_> {
         Ok(plot(&self.dataset.table, first, place(number).1, &prediction[0]))
     }
 
-    fn metrics(&self, attempt: &Attempt) -> String {
+    fn metrics(&self, attempts: &[Attempt]) -> String {
         let settings = self.settings();
         let mut text = String::from("seed,update,learning_rate,training_loss,validation_loss\n");
-        for (update, metric) in attempt.metrics.iter().enumerate() {
-            let rate = settings.rate.at(update as u64, settings.updates);
-            let hard = metric.hard.map_or_else(String::new, |hard| hard.to_string());
-            let _ = writeln!(text, "{},{update},{rate},{},{hard}", attempt.seed, metric.soft);
+        for attempt in attempts {
+            for (update, metric) in attempt.metrics.iter().enumerate() {
+                let rate = settings.rate.at(update as u64, settings.updates);
+                let hard = metric.hard.map_or_else(String::new, |hard| hard.to_string());
+                let _ = writeln!(text, "{},{update},{rate},{},{hard}", attempt.seed, metric.soft);
+            }
         }
         text
     }
 
-    fn tell(&self, evaluation: &Evaluation, picture: &ForecastPlot, part: Part, step: usize) {
+    fn tell(&self, evaluation: &Evaluation, picture: &ForecastPlot, part: Part) {
+        let step = usual_step(self.dataset, part);
         let every = if step == 1 { String::new() } else { format!(", every {step} steps") };
         eprintln!("\n{part:?} part{every}:");
         print_scores(evaluation);

@@ -80,7 +80,7 @@ fn one_series_needs_no_id_and_gzip_no_option() {
 fn mistakes_are_named_with_their_line() {
     let head = "unique_id,ds,y\n";
     for (text, options, part) in [
-        ("", "", "a.csv:1: there is no column \"ds\""),
+        ("", "", "a.csv: there are no rows of data"),
         (head, "", "a.csv: there are no rows of data"),
         ("unique_id,date,y\na,1,1\n", "", "a.csv:1: there is no column \"ds\"; there are unique_id, date, y"),
         ("unique_id,ds,y,y\na,1,1,1\n", "", "a.csv:1: the column \"y\" is there or used twice"),

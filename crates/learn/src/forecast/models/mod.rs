@@ -22,17 +22,15 @@ pub use nlinear::NLinear;
 pub use tcn::Tcn;
 pub use transformer::Transformer;
 
-use std::fmt;
 use std::ops::RangeInclusive;
 
-use serde::de::value::{MapAccessDeserializer, MapDeserializer};
-use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::inputs::Inputs;
 use super::network::Tensor;
 use super::normalize::Normalization;
 use crate::data::BatchShape;
+use crate::kinds::{Kinds, name_or_table};
 
 /// Whether settings fit; the error names the one that does not.
 pub(crate) type Check = Result<(), String>;
@@ -131,26 +129,15 @@ impl Serialize for Model {
 
 impl<'de> Deserialize<'de> for Model {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(NameOrTable)
+        name_or_table(deserializer)
     }
 }
 
-/// Reads `"nhits"` as `{ kind = "nhits" }`.
-struct NameOrTable;
+impl Kinds for Model {
+    const EXPECTED: &str = "the name of a model, or a table with its `kind` and settings";
 
-impl<'de> Visitor<'de> for NameOrTable {
-    type Value = Model;
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("the name of a model, or a table with its `kind` and settings")
-    }
-
-    fn visit_str<E: de::Error>(self, name: &str) -> Result<Model, E> {
-        Model::deserialize(MapDeserializer::new(std::iter::once(("kind", name))))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Model, A::Error> {
-        Model::deserialize(MapAccessDeserializer::new(map))
+    fn from_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(deserializer)
     }
 }
 

@@ -232,6 +232,19 @@ fn the_order_of_the_steps_matters() {
 }
 
 #[test]
+fn recurrent_models_read_the_window_step_by_step() {
+    let recurrent = |model: &Model| matches!(model, Model::Gru(_) | Model::Lstm(_) | Model::DeepAr(_));
+    for model in every_model().into_iter().filter(recurrent) {
+        let count = |input: usize| {
+            let specification = Specification { input, ..specification(model.clone()) };
+            specification.params(1).unwrap().len()
+        };
+        // A cell that took the window as one step would have a weight for each of its values.
+        assert_eq!(count(24), count(48), "{}", model.name());
+    }
+}
+
+#[test]
 fn columns_reach_every_model() {
     for model in every_model() {
         let past_columns = usize::from(!matches!(model, Model::DeepAr(_)));
