@@ -382,10 +382,11 @@ impl<'a> Planner<'a> {
         let (first, weights) = (node.args[0], node.args[if backward { 2 } else { 1 }]);
         let [time, batch] = [self.graph.shape(first)[0], self.graph.shape(first)[1]];
         let hidden = self.graph.shape(weights)[0];
-        // The gradient takes the weights as they are; the forward pass would have to turn them at every step.
+        // Weights of `f32` are packed, and the gradient takes them as they are; else they would be turned at every step.
         let args = [0, 1, 2].map(|i| {
             let arg = node.args[i];
-            if backward && arg == weights { self.view(arg) } else { self.dense(arg) }
+            let as_it_is = arg == weights && (backward || dtype == DType::F32);
+            if as_it_is { self.view(arg) } else { self.dense(arg) }
         });
         let scratch = Steps::scratch_len(cell, batch, hidden);
         let scratch = self.buffer(dtype, scratch, BufferKind::Value { output: false });

@@ -1,0 +1,463 @@
+//! The matrix product, on matrices that lie anywhere in one slice.
+//!
+//! | product | by |
+//! |---|---|
+//! | `f32`, result in rows or columns | [`tiles`], packed where that pays |
+//! | `f32`, up to three rows | [`rows`], one pass over the matrix |
+//! | `f64`, dot products, strides of another kind | the `gemm` crate |
+
+#![expect(unsafe_code, reason = "the product is called with pointers; its bounds are checked here")]
+
+mod rows;
+mod tiles;
+
+use crate::parallel;
+use tiles::{Right, Source, Target};
+
+/// A product of two matrices in one slice: `out[i, j] = sum over l of a[i, l] * b[l, j]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Shapes {
+    /// Rows of the result, columns of the result, and what is summed over.
+    pub sizes: [usize; 3],
+    /// Begin of the first matrix, and its strides from row to row and from column to column.
+    pub a: (usize, [usize; 2]),
+    /// Likewise, of the second.
+    pub b: (usize, [usize; 2]),
+    /// Likewise, of the result.
+    pub out: (usize, [usize; 2]),
+    /// Whether the product is added to what the result holds.
+    pub accumulate: bool,
+}
+
+/// A number with a matrix product: `f32` or `f64`.
+pub trait Product: Copy + Send + Sync + 'static {
+    /// 0 and 1.
+    const UNITS: [Self; 2];
+
+    /// Multiplies by kernels of this crate; false if they have none for such matrices.
+    ///
+    /// # Safety
+    /// As for [`multiply_at`]; no size is 0.
+    unsafe fn multiply_here(_memory: *mut Self, _shapes: &Shapes, _threads: bool) -> bool {
+        false
+    }
+
+    /// Elements of a matrix of so many rows and columns when it is packed; 0 if it never is.
+    fn packed_len(_rows: usize, _columns: usize) -> usize {
+        0
+    }
+
+    /// Packs a matrix of so many rows and columns for [`multiply_packed`].
+    ///
+    /// # Safety
+    /// The matrix may be read, and [`Product::packed_len`] elements from `to` on be written.
+    unsafe fn pack(_memory: *mut Self, _sizes: [usize; 2], _matrix: (usize, [usize; 2]), _to: usize) {}
+
+    /// Multiplies with a second operand that is packed at a place, if such numbers are packed, and with the one that the
+    /// shapes name otherwise.
+    ///
+    /// # Safety
+    /// As for [`multiply_at`]. What is packed is the second operand. The rows of the result are contiguous.
+    unsafe fn multiply_packed(memory: *mut Self, shapes: &Shapes, _packed: usize) {
+        // SAFETY: as the caller promises.
+        unsafe { multiply_at(memory, shapes, false) }
+    }
+}
+
+impl Shapes {
+    /// Begin and end of the operands.
+    fn operands(&self) -> [(usize, usize); 2] {
+        let [m, n, k] = self.sizes;
+        let ((a, a_strides), (b, b_strides)) = (self.a, self.b);
+        [(a, a + span(m, k, a_strides)), (b, b + span(k, n, b_strides))]
+    }
+
+    fn end_of_result(&self) -> usize {
+        self.out.0 + span(self.sizes[0], self.sizes[1], self.out.1)
+    }
+
+    /// Panics if a matrix reaches beyond `len` elements, the result overlaps an operand, or its elements each other.
+    fn check(&self, len: usize) {
+        let [m, n, _] = self.sizes;
+        let ([a, b], (out, strides), end) = (self.operands(), self.out, self.end_of_result());
+        assert!(a.1.max(b.1).max(end) <= len, "the matrices lie in the slice");
+        let apart = |(begin, stop): (usize, usize)| begin >= end || stop <= out || begin == stop;
+        assert!(apart(a) && apart(b), "the result overlaps an operand");
+        assert!(m == 0 || n == 0 || is_injective(m, n, strides), "elements of the result share a place");
+    }
+}
+
+impl Product for f32 {
+    const UNITS: [f32; 2] = [0.0, 1.0];
+
+    unsafe fn multiply_here(memory: *mut f32, shapes: &Shapes, threads: bool) -> bool {
+        let Some(product) = Tiled::new(memory, shapes) else { return false };
+        let parts = if threads { rayon::current_num_threads() } else { 1 };
+        parallel::for_each_index(parts, |part| {
+            // SAFETY: as the caller promises; the parts of a result lie apart.
+            unsafe { product.part(part, parts).run() }
+        });
+        true
+    }
+
+    fn packed_len(rows: usize, columns: usize) -> usize {
+        tiles::packed_len(rows, columns)
+    }
+
+    unsafe fn pack(memory: *mut f32, [rows, columns]: [usize; 2], matrix: (usize, [usize; 2]), to: usize) {
+        let source = Source { at: memory.wrapping_add(matrix.0), strides: matrix.1 };
+        // SAFETY: as the caller promises.
+        unsafe { tiles::pack(source, rows, columns, memory.add(to)) }
+    }
+
+    unsafe fn multiply_packed(memory: *mut f32, shapes: &Shapes, packed: usize) {
+        let (a, (out, [stride, _])) = (shapes.a, shapes.out);
+        let a = Source { at: memory.wrapping_add(a.0), strides: a.1 };
+        let out = Target { at: memory.wrapping_add(out), stride, accumulate: shapes.accumulate };
+        // SAFETY: as the caller promises.
+        unsafe { tiles::multiply(shapes.sizes, a, Right::Packed(memory.wrapping_add(packed)), out) }
+    }
+}
+
+/// A product whose result lies in contiguous rows.
+#[derive(Clone, Copy)]
+struct Tiled {
+    sizes: [usize; 3],
+    a: Source,
+    b: Source,
+    out: Target,
+    /// Whether the rows are so few that nothing is packed.
+    few: bool,
+}
+
+// SAFETY: threads compute parts of the result that lie apart, and nothing else is written.
+unsafe impl Send for Tiled {}
+// SAFETY: as above.
+unsafe impl Sync for Tiled {}
+
+impl Tiled {
+    /// The product, or its transpose if the result lies in columns; none if it lies otherwise.
+    fn new(memory: *mut f32, shapes: &Shapes) -> Option<Tiled> {
+        let source =
+            |(begin, strides): (usize, [usize; 2])| Source { at: memory.wrapping_add(begin), strides };
+        let turned = |source: Source| Source { strides: [source.strides[1], source.strides[0]], ..source };
+        let Shapes { sizes: [m, n, k], a, b, out: (out, [by_row, by_column]), accumulate } = *shapes;
+        let target = |stride: usize| Target { at: memory.wrapping_add(out), stride, accumulate };
+        let (sizes, a, b, out) = if by_column == 1 || n == 1 {
+            ([m, n, k], source(a), source(b), target(by_row))
+        } else if by_row == 1 || m == 1 {
+            ([n, m, k], turned(source(b)), turned(source(a)), target(by_column))
+        } else {
+            return None;
+        };
+        let few = sizes[0] <= rows::MOST_ROWS;
+        // One row with a matrix that lies in columns is dot products, and so is one column.
+        let is_dot = sizes[0] == 1 && b.strides[1] != 1 || sizes[1] == 1;
+        (!is_dot).then_some(Tiled { sizes, a, b, out, few: few && b.strides[1] == 1 })
+    }
+
+    /// A part of the result: some columns, or some rows if they are more.
+    fn part(self, part: usize, parts: usize) -> Tiled {
+        let [m, n, k] = self.sizes;
+        if m > n {
+            let rows = parallel::share(m, part, parts);
+            let at = self.out.at.wrapping_add(rows.start * self.out.stride);
+            let out = Target { at, ..self.out };
+            return Tiled { sizes: [rows.len(), n, k], a: self.a.offset(rows.start, 0), out, ..self };
+        }
+        // Whole panels, so that what is behind the last whole vector does not depend on the parts.
+        let panels = parallel::share(n.div_ceil(tiles::WIDEST_PANEL), part, parts);
+        let [begin, end] = [panels.start, panels.end].map(|panel| n.min(panel * tiles::WIDEST_PANEL));
+        let out = Target { at: self.out.at.wrapping_add(begin), ..self.out };
+        Tiled { sizes: [m, end - begin, k], b: self.b.offset(0, begin), out, ..self }
+    }
+
+    /// # Safety
+    /// As for [`multiply_at`].
+    unsafe fn run(self) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            if self.few {
+                rows::multiply(self.sizes, self.a, self.b, self.out);
+            } else {
+                tiles::multiply(self.sizes, self.a, Right::Plain(self.b), self.out);
+            }
+        }
+    }
+}
+
+impl Product for f64 {
+    const UNITS: [f64; 2] = [0.0, 1.0];
+}
+
+/// Elements from the begin of a matrix to behind its last one.
+fn span(rows: usize, columns: usize, [by_row, by_column]: [usize; 2]) -> usize {
+    if rows == 0 || columns == 0 { 0 } else { (rows - 1) * by_row + (columns - 1) * by_column + 1 }
+}
+
+/// Whether no two elements of a matrix lie at one place.
+fn is_injective(rows: usize, columns: usize, [by_row, by_column]: [usize; 2]) -> bool {
+    let ahead = |small: usize, count: usize, large: usize| small > 0 && large > small * (count - 1);
+    rows <= 1 && (columns <= 1 || by_column > 0)
+        || columns <= 1 && by_row > 0
+        || ahead(by_column, columns, by_row)
+        || ahead(by_row, rows, by_column)
+}
+
+/// Multiplies two matrices of a slice into a third part of it that does not overlap them.
+///
+/// # Panics
+/// If a matrix reaches beyond the slice, the result overlaps an operand, or elements of the result each other.
+pub fn multiply<T: Product>(memory: &mut [T], shapes: &Shapes) {
+    shapes.check(memory.len());
+    let is_large = shapes.sizes.iter().product::<usize>() >= MANY && rayon::current_num_threads() > 1;
+    // SAFETY: all three matrices lie in the slice, which is borrowed exclusively, and the result overlaps neither operand
+    // nor itself, as was checked.
+    unsafe { multiply_at(memory.as_mut_ptr(), shapes, is_large) }
+}
+
+/// Multiplications that are worth a second thread: about 50 us of work on one.
+const MANY: usize = 1 << 21;
+
+/// Multiplies every pair of matrices of a batch, at the same time if the results lie behind each other and the operands
+/// elsewhere.
+///
+/// # Panics
+/// As [`multiply`].
+pub fn multiply_all<T: Product>(memory: &mut [T], batch: &[Shapes]) {
+    let work: usize = batch.iter().map(|shapes| shapes.sizes.iter().product::<usize>()).sum();
+    if batch.len() < 2 || work < MANY || rayon::current_num_threads() < 2 || !is_independent(batch) {
+        for shapes in batch {
+            multiply(memory, shapes);
+        }
+        return;
+    }
+    for shapes in batch {
+        shapes.check(memory.len());
+    }
+    let shared = Shared(memory.as_mut_ptr());
+    parallel::for_each_index(batch.len(), move |i| {
+        let shared = shared;
+        // SAFETY: the matrices lie in the slice, which is borrowed exclusively; results are disjoint from each other and
+        // from all operands, as was checked.
+        unsafe { multiply_at(shared.0, &batch[i], false) }
+    });
+}
+
+/// Whether every result ends before the next begins, and no operand lies among the results.
+fn is_independent(batch: &[Shapes]) -> bool {
+    let ascend = batch.windows(2).all(|pair| pair[0].end_of_result() <= pair[1].out.0);
+    let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return true };
+    let (begin, end) = (first.out.0, last.end_of_result());
+    ascend
+        && batch.iter().all(|shapes| {
+            let [a, b] = shapes.operands();
+            [a, b].iter().all(|&(from, to)| to <= begin || from >= end)
+        })
+}
+
+/// A pointer that several threads use, each for results of its own.
+#[derive(Clone, Copy)]
+struct Shared<T>(*mut T);
+
+// SAFETY: the threads write to places that no other reads or writes.
+unsafe impl<T: Send> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Shared<T> {}
+
+/// Multiplies two matrices into a third; all are found from one pointer.
+///
+/// # Safety
+/// The three matrices lie in memory that may be read, and the third in memory that may be written and that nothing else
+/// reads or writes meanwhile. The third overlaps neither of the others, and its elements lie apart.
+pub(super) unsafe fn multiply_at<T: Product>(memory: *mut T, shapes: &Shapes, threads: bool) {
+    let Shapes { sizes: [m, n, k], a: (a, a_strides), b: (b, b_strides), out: (out, strides), accumulate } =
+        *shapes;
+    let [zero, one] = T::UNITS;
+    if k == 0 && !accumulate {
+        for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
+            // SAFETY: the element is one of the result.
+            unsafe { memory.add(out + row * strides[0] + column * strides[1]).write(zero) };
+        }
+    }
+    if m == 0 || n == 0 || k == 0 {
+        return;
+    }
+    // SAFETY: as the caller promises; no size is 0.
+    if unsafe { T::multiply_here(memory, shapes, threads) } {
+        return;
+    }
+    let threads = if threads { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
+    // SAFETY: as the caller promises; strides fit `isize` because the matrices fit into memory.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            memory.add(out),
+            strides[1] as isize,
+            strides[0] as isize,
+            accumulate,
+            memory.add(a).cast_const(),
+            a_strides[1] as isize,
+            a_strides[0] as isize,
+            memory.add(b).cast_const(),
+            b_strides[1] as isize,
+            b_strides[0] as isize,
+            if accumulate { one } else { zero },
+            one,
+            false,
+            false,
+            false,
+            threads,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::tests::on_every_level;
+    use proptest::prelude::*;
+
+    /// The textbook product.
+    fn naive<T>(memory: &mut [T], shapes: &Shapes)
+    where
+        T: Copy + std::ops::Mul<Output = T> + std::ops::Add<Output = T> + std::iter::Sum,
+    {
+        let Shapes { sizes: [m, n, k], a, b, out, accumulate } = *shapes;
+        let at = |(begin, strides): (usize, [usize; 2]), i: usize, j: usize| {
+            begin + i * strides[0] + j * strides[1]
+        };
+        for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+            let sum: T = (0..k).map(|l| memory[at(a, i, l)] * memory[at(b, l, j)]).sum();
+            let place = &mut memory[at(out, i, j)];
+            *place = if accumulate { *place + sum } else { sum };
+        }
+    }
+
+    /// Matrices behind each other: strides in rows or in columns, with gaps.
+    fn shapes(sizes: [usize; 3], turns: [bool; 3], gap: usize, accumulate: bool) -> Shapes {
+        let [m, n, k] = sizes;
+        let (a, b, out) =
+            (strides(m, k, turns[0], gap), strides(k, n, turns[1], gap), strides(m, n, turns[2], gap));
+        let (b_begin, out_begin) = (span(m, k, a), span(m, k, a) + span(k, n, b));
+        Shapes { sizes, a: (0, a), b: (b_begin, b), out: (out_begin, out), accumulate }
+    }
+
+    /// Small whole numbers: their products and sums are exact.
+    fn whole_numbers(shapes: &Shapes) -> Vec<f32> {
+        (0..shapes.end_of_result()).map(|i| (i * 37 % 19) as f32 - 9.0).collect()
+    }
+
+    fn check_against_textbook(shapes: &Shapes) {
+        let mut right = whole_numbers(shapes);
+        naive(&mut right, shapes);
+        let mut ours = whole_numbers(shapes);
+        multiply(&mut ours, shapes);
+        assert!(ours == right, "{shapes:?}");
+    }
+
+    /// Strides of a matrix, row by row or column by column, with gaps.
+    fn strides(rows: usize, columns: usize, transposed: bool, gap: usize) -> [usize; 2] {
+        if transposed { [1, rows + gap] } else { [columns + gap, 1] }
+    }
+
+    proptest! {
+        #[test]
+        fn products_equal_the_textbook(
+            sizes in prop::array::uniform3(0usize..20), turns: [bool; 3], gap in 0usize..3, accumulate: bool,
+        ) {
+            let shapes = shapes(sizes, turns, gap, accumulate);
+            let mut ours: Vec<f64> = whole_numbers(&shapes).into_iter().map(f64::from).collect();
+            let mut right = ours.clone();
+            multiply(&mut ours, &shapes);
+            naive(&mut right, &shapes);
+            prop_assert_eq!(ours, right);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn tiles_equal_the_textbook(
+            sizes in prop::array::uniform3(1usize..70), turns: [bool; 3], gap in 0usize..3, accumulate: bool,
+        ) {
+            let shapes = shapes(sizes, turns, gap, accumulate);
+            on_every_level(|| check_against_textbook(&shapes));
+        }
+
+        #[test]
+        fn products_with_a_packed_matrix_equal_the_textbook(
+            sizes in prop::array::uniform3(1usize..70), turns: [bool; 2], gap in 0usize..3, accumulate: bool,
+        ) {
+            let shapes = shapes(sizes, [turns[0], turns[1], false], gap, accumulate);
+            let mut right = whole_numbers(&shapes);
+            naive(&mut right, &shapes);
+            on_every_level(|| {
+                let mut ours = whole_numbers(&shapes);
+                let packed = ours.len();
+                ours.resize(packed + f32::packed_len(sizes[2], sizes[1]), f32::NAN);
+                let memory = ours.as_mut_ptr();
+                // SAFETY: the matrices lie in the memory one after another, and what is packed behind them.
+                unsafe {
+                    f32::pack(memory, [sizes[2], sizes[1]], shapes.b, packed);
+                    f32::multiply_packed(memory, &shapes, packed);
+                }
+                assert!(ours[..packed] == right, "{shapes:?}");
+            });
+        }
+    }
+
+    #[test]
+    fn products_of_several_blocks_equal_the_textbook() {
+        let sizes = [
+            [100, 40, 390],
+            [200, 33, 5],
+            [5, 1030, 3],
+            [97, 513, 385],
+            [1, 600, 800],
+            [3, 37, 400],
+            [600, 1, 4],
+        ];
+        for (sizes, turns) in sizes.iter().flat_map(|sizes| [0, 1, 2, 5].map(|turns| (*sizes, turns))) {
+            let turns = [0, 1, 2].map(|bit| turns >> bit & 1 == 1);
+            check_against_textbook(&shapes(sizes, turns, 1, sizes[2] % 2 == 0));
+        }
+    }
+
+    #[test]
+    fn products_have_the_same_bits_on_any_number_of_threads() {
+        // As many rows as columns, more rows, and so few rows that nothing is packed; one product and several.
+        for ([m, n, k], batch) in
+            [([150, 140, 130], 1), ([150, 140, 130], 5), ([900, 45, 70], 1), ([2, 1100, 1000], 1)]
+        {
+            let (b, out) = (batch * m * k, batch * (m * k + k * n));
+            let shapes: Vec<Shapes> = (0..batch)
+                .map(|i| Shapes {
+                    sizes: [m, n, k],
+                    a: (i * m * k, [k, 1]),
+                    b: (b + i * k * n, [n, 1]),
+                    out: (out + i * m * n, [n, 1]),
+                    accumulate: false,
+                })
+                .collect();
+            let results = [1, 2, 3].map(|threads| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                let numbers = (0..out + batch * m * n).map(|i| (i * 7919 % 1013) as f32 * 0.01 - 5.0);
+                let mut memory: Vec<f32> = numbers.collect();
+                pool.install(|| multiply_all(&mut memory, &shapes));
+                memory
+            });
+            assert_eq!(results[0], results[1]);
+            assert_eq!(results[0], results[2]);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "share a place")]
+    fn results_that_overlap_themselves_are_refused() {
+        let shapes =
+            Shapes { sizes: [2, 2, 1], a: (0, [1, 1]), b: (2, [2, 1]), out: (4, [1, 1]), accumulate: false };
+        multiply(&mut [1.0f32; 8], &shapes);
+    }
+}
