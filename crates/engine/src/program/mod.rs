@@ -16,6 +16,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bound;
 mod cache;
 mod loops;
 mod memory;
@@ -36,6 +37,7 @@ use crate::kernel::recurrent::{self, Steps};
 use crate::plan::{BufferKind, Kernel, Plan, Recurrent, View};
 use crate::shape::Shape;
 
+use bound::Bindings;
 pub use cache::ProgramCache;
 use loops::{Compiled, Scratch};
 use memory::{Memory, Stored};
@@ -62,6 +64,8 @@ struct Port {
     shape: Shape,
     /// None for an input that nothing depends on.
     offset: Option<usize>,
+    /// The matrices of products that are all that reads or writes it; none if something else does.
+    matrices: Option<Vec<(usize, usize)>>,
 }
 
 /// A kernel with everything that is known before it runs.
@@ -108,6 +112,14 @@ pub enum ProgramError {
         /// What was given or asked for.
         found: String,
     },
+    /// A slice is too short for the ports that are bound to it.
+    #[error("the bound inputs or outputs need {wanted} elements, but the slice has {found}")]
+    Bound {
+        /// Elements that are needed.
+        wanted: usize,
+        /// Elements that there are.
+        found: usize,
+    },
 }
 
 impl Program {
@@ -121,10 +133,10 @@ impl Program {
         let plan = Plan::new(canonical);
         let mut places = FxHashMap::default();
         let mut data = Vec::new();
-        for buffer in &plan.buffers {
+        for (index, buffer) in plan.buffers.iter().enumerate() {
             match &buffer.kind {
                 BufferKind::Data(bits) => data.push((buffer.dtype, buffer.offset, bits.clone())),
-                BufferKind::Input(name) => _ = places.insert(name.as_str(), buffer.offset),
+                BufferKind::Input(name) => _ = places.insert(name.as_str(), index),
                 BufferKind::Value { .. } => {}
             }
         }
@@ -132,7 +144,8 @@ impl Program {
             name: name.to_string(),
             dtype: graph.dtype(id),
             shape: graph.shape(id),
-            offset: places.get(name).copied(),
+            offset: places.get(name).map(|&buffer| plan.buffers[buffer].offset),
+            matrices: places.get(name).and_then(|&buffer| bound::matrices(&plan, buffer)),
         };
         let inputs = graph.inputs().map(input).collect();
         let output = |(name, shape, buffer): &(String, Shape, usize)| Port {
@@ -140,6 +153,7 @@ impl Program {
             dtype: plan.buffers[*buffer].dtype,
             shape: *shape,
             offset: Some(plan.buffers[*buffer].offset),
+            matrices: bound::matrices(&plan, *buffer),
         };
         Program {
             kernels: plan.kernels.iter().map(|(dtype, kernel)| (*dtype, compile(&plan, kernel))).collect(),
@@ -162,7 +176,8 @@ impl Program {
         for (dtype, offset, bits) in &self.data {
             memory.write_bits(*dtype, *offset, bits);
         }
-        Runner { program: self.clone(), memory, scratch: Scratches::default() }
+        let (scratch, bindings) = (Scratches::default(), Bindings::default());
+        Runner { program: self.clone(), memory, scratch, bindings }
     }
 
     /// Bytes of memory that a runner has.
@@ -324,6 +339,7 @@ pub struct Runner {
     program: Program,
     memory: Memory,
     scratch: Scratches,
+    bindings: Bindings,
 }
 
 /// Calls a generic function for the type of a kernel.
@@ -358,7 +374,7 @@ impl Runner {
 
     /// Computes the outputs from the inputs.
     pub fn run(&mut self) {
-        let Runner { program, memory, scratch } = self;
+        let Runner { program, memory, scratch, .. } = self;
         for kernel in program.kernels.iter() {
             execute(kernel, memory, scratch);
         }
@@ -367,7 +383,7 @@ impl Runner {
     /// Computes the outputs like [`Runner::run`], and the time that each kernel took, in the order of
     /// [`Program::kernels`].
     pub fn run_timed(&mut self) -> Vec<Duration> {
-        let Runner { program, memory, scratch } = self;
+        let Runner { program, memory, scratch, .. } = self;
         let time = |kernel| {
             let start = Instant::now();
             execute(kernel, memory, scratch);

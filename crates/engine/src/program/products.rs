@@ -3,7 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::dtype::DType;
-use crate::kernel::matmul::{Product, Shapes, multiply_all};
+use crate::kernel::matmul::{Elsewhere, Product, Shapes, multiply_all, multiply_outside};
 
 use super::memory::{Memory, Stored};
 use super::moves::Placed;
@@ -44,6 +44,17 @@ impl Products {
 
     pub fn run<T: Product + Stored>(&self, memory: &mut Memory) {
         multiply_all(T::arena_mut(memory), &self.shapes);
+    }
+
+    /// As [`Products::run`], with matrices that lie in `from` and `to`; see [`multiply_outside`].
+    pub fn run_outside(
+        &self,
+        memory: &mut Memory,
+        from: &[f32],
+        to: &mut [f32],
+        elsewhere: [Option<Elsewhere>; 3],
+    ) {
+        multiply_outside(f32::arena_mut(memory), from, to, elsewhere, &self.shapes);
     }
 
     /// Elements that are read and written.

@@ -38,7 +38,7 @@ pub trait Product: Copy + Send + Sync + 'static {
     ///
     /// # Safety
     /// As for [`multiply_at`]; no size is 0.
-    unsafe fn multiply_here(_memory: *mut Self, _shapes: &Shapes, _threads: bool) -> bool {
+    unsafe fn multiply_here(_bases: Bases<Self>, _shapes: &Shapes, _threads: bool) -> bool {
         false
     }
 
@@ -60,7 +60,50 @@ pub trait Product: Copy + Send + Sync + 'static {
     /// As for [`multiply_at`]. What is packed is the second operand. The rows of the result are contiguous.
     unsafe fn multiply_packed(memory: *mut Self, shapes: &Shapes, _packed: usize) {
         // SAFETY: as the caller promises.
-        unsafe { multiply_at(memory, shapes, false) }
+        unsafe { multiply_at(Bases::one(memory), shapes, false) }
+    }
+}
+
+/// What the places of the three matrices of a product are counted from.
+#[derive(Clone, Copy)]
+pub struct Bases<T> {
+    a: *const T,
+    b: *const T,
+    out: *mut T,
+}
+
+// SAFETY: threads that share it write to places that no other reads or writes.
+unsafe impl<T: Send> Send for Bases<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Bases<T> {}
+
+impl<T> Bases<T> {
+    /// All three from one place.
+    fn one(memory: *mut T) -> Bases<T> {
+        Bases { a: memory, b: memory, out: memory }
+    }
+}
+
+/// Where a matrix of a product is that does not lie in the memory of the others: what is element `inside` there is element
+/// `outside` of another slice, and so are the `len` elements from there on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The first element, counted in the memory.
+    pub inside: usize,
+    /// The first element, counted in the other slice.
+    pub outside: usize,
+    /// Elements.
+    pub len: usize,
+}
+
+impl Elsewhere {
+    /// Panics if the elements do not lie in a slice, or a matrix (its begin and its end) not among them.
+    fn check(&self, (begin, end): (usize, usize), len: usize) {
+        assert!(self.outside + self.len <= len, "the elements lie in the other slice");
+        assert!(
+            begin >= self.inside && end <= self.inside + self.len,
+            "the matrix lies among the elements that are elsewhere"
+        );
     }
 }
 
@@ -90,8 +133,8 @@ impl Shapes {
 impl Product for f32 {
     const UNITS: [f32; 2] = [0.0, 1.0];
 
-    unsafe fn multiply_here(memory: *mut f32, shapes: &Shapes, threads: bool) -> bool {
-        let Some(product) = Tiled::new(memory, shapes) else { return false };
+    unsafe fn multiply_here(bases: Bases<f32>, shapes: &Shapes, threads: bool) -> bool {
+        let Some(product) = Tiled::new(bases, shapes) else { return false };
         let parts = if threads { rayon::current_num_threads() } else { 1 };
         parallel::for_each_index(parts, |part| {
             // SAFETY: as the caller promises; the parts of a result lie apart.
@@ -137,16 +180,16 @@ unsafe impl Sync for Tiled {}
 
 impl Tiled {
     /// The product, or its transpose if the result lies in columns; none if it lies otherwise.
-    fn new(memory: *mut f32, shapes: &Shapes) -> Option<Tiled> {
-        let source =
-            |(begin, strides): (usize, [usize; 2])| Source { at: memory.wrapping_add(begin), strides };
-        let turned = |source: Source| Source { strides: [source.strides[1], source.strides[0]], ..source };
+    fn new(bases: Bases<f32>, shapes: &Shapes) -> Option<Tiled> {
         let Shapes { sizes: [m, n, k], a, b, out: (out, [by_row, by_column]), accumulate } = *shapes;
-        let target = |stride: usize| Target { at: memory.wrapping_add(out), stride, accumulate };
+        let a = Source { at: bases.a.wrapping_add(a.0), strides: a.1 };
+        let b = Source { at: bases.b.wrapping_add(b.0), strides: b.1 };
+        let turned = |source: Source| Source { strides: [source.strides[1], source.strides[0]], ..source };
+        let target = |stride: usize| Target { at: bases.out.wrapping_add(out), stride, accumulate };
         let (sizes, a, b, out) = if by_column == 1 || n == 1 {
-            ([m, n, k], source(a), source(b), target(by_row))
+            ([m, n, k], a, b, target(by_row))
         } else if by_row == 1 || m == 1 {
-            ([n, m, k], turned(source(b)), turned(source(a)), target(by_column))
+            ([n, m, k], turned(b), turned(a), target(by_column))
         } else {
             return None;
         };
@@ -209,11 +252,7 @@ fn is_injective(rows: usize, columns: usize, [by_row, by_column]: [usize; 2]) ->
 /// # Panics
 /// If a matrix reaches beyond the slice, the result overlaps an operand, or elements of the result each other.
 pub fn multiply<T: Product>(memory: &mut [T], shapes: &Shapes) {
-    shapes.check(memory.len());
-    let is_large = shapes.sizes.iter().product::<usize>() >= MANY && rayon::current_num_threads() > 1;
-    // SAFETY: all three matrices lie in the slice, which is borrowed exclusively, and the result overlaps neither operand
-    // nor itself, as was checked.
-    unsafe { multiply_at(memory.as_mut_ptr(), shapes, is_large) }
+    multiply_all(memory, std::slice::from_ref(shapes));
 }
 
 /// Multiplications that are worth a second thread: about 50 us of work on one.
@@ -225,23 +264,51 @@ const MANY: usize = 1 << 21;
 /// # Panics
 /// As [`multiply`].
 pub fn multiply_all<T: Product>(memory: &mut [T], batch: &[Shapes]) {
+    multiply_outside(memory, &[], &mut [], [None; 3], batch);
+}
+
+/// As [`multiply_all`], with operands that lie in `from` and a result that lies in `to`, as `elsewhere` says of each of the
+/// three. The places of those are counted as if they lay in the memory, too.
+///
+/// # Panics
+/// As [`multiply`], and if one that lies elsewhere reaches beyond what is said to.
+pub fn multiply_outside<T: Product>(
+    memory: &mut [T],
+    from: &[T],
+    to: &mut [T],
+    elsewhere: [Option<Elsewhere>; 3],
+    batch: &[Shapes],
+) {
+    for shapes in batch {
+        shapes.check(memory.len());
+        let [a, b] = shapes.operands();
+        elsewhere[0].inspect(|place| place.check(a, from.len()));
+        elsewhere[1].inspect(|place| place.check(b, from.len()));
+        elsewhere[2].inspect(|place| place.check((shapes.out.0, shapes.end_of_result()), to.len()));
+    }
+    let mut bases = Bases::one(memory.as_mut_ptr());
+    let base = |place: Elsewhere| from.as_ptr().wrapping_add(place.outside).wrapping_sub(place.inside);
+    bases.a = elsewhere[0].map_or(bases.a, base);
+    bases.b = elsewhere[1].map_or(bases.b, base);
+    if let Some(place) = elsewhere[2] {
+        bases.out = to.as_mut_ptr().wrapping_add(place.outside).wrapping_sub(place.inside);
+    }
     let work: usize = batch.iter().map(|shapes| shapes.sizes.iter().product::<usize>()).sum();
-    if batch.len() < 2 || work < MANY || rayon::current_num_threads() < 2 || !is_independent(batch) {
-        for shapes in batch {
-            multiply(memory, shapes);
-        }
+    let is_large = work >= MANY && rayon::current_num_threads() > 1;
+    if is_large && batch.len() > 1 && is_independent(batch) {
+        parallel::for_each_index(batch.len(), |i| {
+            // SAFETY: the matrices lie in the slices, of which those that are written are borrowed exclusively; results are
+            // disjoint from each other and from all operands, as was checked.
+            unsafe { multiply_at(bases, &batch[i], false) }
+        });
         return;
     }
     for shapes in batch {
-        shapes.check(memory.len());
+        let is_large = shapes.sizes.iter().product::<usize>() >= MANY && rayon::current_num_threads() > 1;
+        // SAFETY: all three matrices lie in the slices, of which those that are written are borrowed exclusively, and the
+        // result overlaps neither operand nor itself, as was checked.
+        unsafe { multiply_at(bases, shapes, is_large) }
     }
-    let shared = Shared(memory.as_mut_ptr());
-    parallel::for_each_index(batch.len(), move |i| {
-        let shared = shared;
-        // SAFETY: the matrices lie in the slice, which is borrowed exclusively; results are disjoint from each other and
-        // from all operands, as was checked.
-        unsafe { multiply_at(shared.0, &batch[i], false) }
-    });
 }
 
 /// Whether every result ends before the next begins, and no operand lies among the results.
@@ -256,35 +323,26 @@ fn is_independent(batch: &[Shapes]) -> bool {
         })
 }
 
-/// A pointer that several threads use, each for results of its own.
-#[derive(Clone, Copy)]
-struct Shared<T>(*mut T);
-
-// SAFETY: the threads write to places that no other reads or writes.
-unsafe impl<T: Send> Send for Shared<T> {}
-// SAFETY: as above.
-unsafe impl<T: Sync> Sync for Shared<T> {}
-
-/// Multiplies two matrices into a third; all are found from one pointer.
+/// Multiplies two matrices into a third.
 ///
 /// # Safety
 /// The three matrices lie in memory that may be read, and the third in memory that may be written and that nothing else
 /// reads or writes meanwhile. The third overlaps neither of the others, and its elements lie apart.
-pub(super) unsafe fn multiply_at<T: Product>(memory: *mut T, shapes: &Shapes, threads: bool) {
+unsafe fn multiply_at<T: Product>(bases: Bases<T>, shapes: &Shapes, threads: bool) {
     let Shapes { sizes: [m, n, k], a: (a, a_strides), b: (b, b_strides), out: (out, strides), accumulate } =
         *shapes;
     let [zero, one] = T::UNITS;
     if k == 0 && !accumulate {
         for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
             // SAFETY: the element is one of the result.
-            unsafe { memory.add(out + row * strides[0] + column * strides[1]).write(zero) };
+            unsafe { bases.out.wrapping_add(out + row * strides[0] + column * strides[1]).write(zero) };
         }
     }
     if m == 0 || n == 0 || k == 0 {
         return;
     }
     // SAFETY: as the caller promises; no size is 0.
-    if unsafe { T::multiply_here(memory, shapes, threads) } {
+    if unsafe { T::multiply_here(bases, shapes, threads) } {
         return;
     }
     let threads = if threads { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
@@ -294,14 +352,14 @@ pub(super) unsafe fn multiply_at<T: Product>(memory: *mut T, shapes: &Shapes, th
             m,
             n,
             k,
-            memory.add(out),
+            bases.out.wrapping_add(out),
             strides[1] as isize,
             strides[0] as isize,
             accumulate,
-            memory.add(a).cast_const(),
+            bases.a.wrapping_add(a),
             a_strides[1] as isize,
             a_strides[0] as isize,
-            memory.add(b).cast_const(),
+            bases.b.wrapping_add(b),
             b_strides[1] as isize,
             b_strides[0] as isize,
             if accumulate { one } else { zero },
@@ -451,6 +509,42 @@ mod tests {
             assert_eq!(results[0], results[1]);
             assert_eq!(results[0], results[2]);
         }
+    }
+
+    proptest! {
+        #[test]
+        fn matrices_elsewhere_are_multiplied_like_those_in_the_memory(
+            sizes in prop::array::uniform3(0usize..20), places: [bool; 3], accumulate: bool, gap in 0usize..4,
+        ) {
+            let [m, n, k] = sizes;
+            let shapes = shapes(sizes, [false; 3], 0, accumulate);
+            let numbers = whole_numbers(&shapes);
+            let mut right = numbers.clone();
+            multiply(&mut right, &shapes);
+            // The whole memory is copied elsewhere, and what is read or written there is spoilt in the memory.
+            let parts = [(shapes.a.0, m * k), (shapes.b.0, k * n), (shapes.out.0, m * n)];
+            let elsewhere: [Option<Elsewhere>; 3] = std::array::from_fn(|i| {
+                places[i].then_some(Elsewhere { inside: parts[i].0, outside: parts[i].0 + gap, len: parts[i].1 })
+            });
+            let mut memory = numbers.clone();
+            for (place, (begin, len)) in elsewhere.iter().zip(parts) {
+                memory[begin..begin + len].iter_mut().filter(|_| place.is_some()).for_each(|x| *x = f32::NAN);
+            }
+            let from = [vec![f32::NAN; gap], numbers].concat();
+            let mut to = from.clone();
+            multiply_outside(&mut memory, &from, &mut to, elsewhere, &[shapes]);
+            let result = if places[2] { &to[shapes.out.0 + gap..] } else { &memory[shapes.out.0..] };
+            prop_assert_eq!(&result[..m * n], &right[shapes.out.0..][..m * n]);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "among the elements")]
+    fn matrices_that_are_not_where_they_are_said_to_be_are_refused() {
+        let shapes =
+            Shapes { sizes: [2, 2, 1], a: (0, [1, 1]), b: (2, [2, 1]), out: (4, [2, 1]), accumulate: false };
+        let elsewhere = [Some(Elsewhere { inside: 1, outside: 0, len: 8 }), None, None];
+        multiply_outside(&mut [1.0f32; 8], &[1.0; 8], &mut [], elsewhere, &[shapes]);
     }
 
     #[test]

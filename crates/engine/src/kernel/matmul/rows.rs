@@ -23,7 +23,9 @@ pub(super) unsafe fn multiply([rows, columns, depth]: [usize; 3], a: Source, b: 
             match rows {
                 1 => pass::<_, 1>(simd, columns, depth, a, b, out),
                 2 => pass::<_, 2>(simd, columns, depth, a, b, out),
-                _ => pass::<_, 3>(simd, columns, depth, a, b, out),
+                MOST_ROWS => pass::<_, MOST_ROWS>(simd, columns, depth, a, b, out),
+                // A thread may have no rows.
+                _ => {}
             }
         }
     });
