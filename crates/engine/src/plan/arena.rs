@@ -76,7 +76,10 @@ impl Kernel {
                 loads.chain(stores).chain(body.reduce.as_ref().map(|reduce| reduce.out)).collect()
             }
             Kernel::Zero { buffer } => vec![*buffer],
-            Kernel::MatMul { a, b, out, .. } => vec![a.buffer, b.buffer, out.buffer],
+            Kernel::MatMul { a, b, out, bias, .. } => {
+                let bias = bias.as_ref().map(|(bias, _)| bias.buffer);
+                [a.buffer, b.buffer, out.buffer].into_iter().chain(bias).collect()
+            }
             Kernel::Gather { x, indices, out, .. } => vec![x.buffer, indices.buffer, *out],
             Kernel::ScatterAdd { x, indices, out, .. } => vec![x.buffer, indices.buffer, out.buffer],
             Kernel::Cast { x, out }

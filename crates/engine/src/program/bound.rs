@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use crate::dtype::DType;
-use crate::kernel::matmul::Elsewhere;
+use crate::kernel::matmul::{Elsewhere, Outside};
 use crate::plan::{Kernel, Plan};
 
 use super::memory::Stored;
@@ -31,7 +31,10 @@ pub(super) fn matrices(plan: &Plan, buffer: usize) -> Option<Vec<(usize, usize)>
         if !kernel.touched().contains(&buffer) {
             continue;
         }
-        let Kernel::MatMul { a, b, out, .. } = kernel else { return None };
+        let Kernel::MatMul { a, b, out, bias, .. } = kernel else { return None };
+        if bias.as_ref().is_some_and(|(bias, _)| bias.buffer == buffer) {
+            return None;
+        }
         let views = [a, b, out].into_iter().enumerate();
         found.extend(views.filter(|(_, view)| view.buffer == buffer).map(|(matrix, _)| (index, matrix)));
         if *dtype != DType::F32 {
@@ -120,7 +123,8 @@ impl Runner {
         for (index, kernel) in program.kernels.iter().enumerate() {
             match (&kernel.1, bound.next_if(|(bound, _)| *bound == index)) {
                 (Instruction::MatMul(products), Some((_, [a, b, out]))) => {
-                    products.run_outside(memory, from, to, [*a, *b, out.filter(|_| !inside)]);
+                    let elsewhere = [*a, *b, out.filter(|_| !inside)];
+                    products.run_outside(memory, Outside { from, to: &mut *to, elsewhere });
                 }
                 _ => execute(kernel, memory, scratch),
             }

@@ -33,6 +33,7 @@ use rustc_hash::FxHashMap;
 use crate::dtype::{DType, Element};
 use crate::graph::{Graph, GraphError, Id};
 use crate::kernel::half::Half;
+use crate::kernel::matmul::Epilogue;
 use crate::kernel::recurrent::{self, Steps};
 use crate::plan::{BufferKind, Kernel, Plan, Recurrent, View};
 use crate::shape::Shape;
@@ -235,8 +236,10 @@ fn compile(plan: &Plan, kernel: &Kernel) -> Instruction {
     match kernel {
         Kernel::Loop(body) => Instruction::Loop(Compiled::new(body, begin, length)),
         Kernel::Zero { buffer } => Instruction::Zero { begin: begin(*buffer), length: length(*buffer) },
-        Kernel::MatMul { a, b, out, accumulate } => {
-            Instruction::MatMul(Products::new(&placed(a), &placed(b), &placed(out), *accumulate))
+        Kernel::MatMul { a, b, out, accumulate, bias } => {
+            let place = |(bias, relu): &(View, bool)| Epilogue { bias: placed(bias).offset, relu: *relu };
+            let epilogue = bias.as_ref().map(place);
+            Instruction::MatMul(Products::new(&placed(a), &placed(b), &placed(out), *accumulate, epilogue))
         }
         Kernel::Cast { x, out } => {
             Instruction::Cast { x: placed(x), to: plan.buffers[*out].dtype, out: begin(*out) }
@@ -646,6 +649,43 @@ mod tests {
         let turned = g.transpose(product).unwrap();
         g.output("y", turned).unwrap();
         assert_eq!(Program::new(&g).unwrap().kernels(), ["matmul f32 9x7x5"]);
+    }
+
+    #[test]
+    fn a_bias_and_a_relu_behind_a_product_are_part_of_it() {
+        let mut g = Graph::new();
+        let x = g.input("x", DType::F32, &[2, 5, 7]).unwrap();
+        let (w, b) = (g.input("w", DType::F32, &[7, 9]).unwrap(), g.input("b", DType::F32, &[9]).unwrap());
+        let product = g.matmul(x, w).unwrap();
+        let sum = g.add(b, product).unwrap();
+        let y = g.relu(sum).unwrap();
+        g.output("y", y).unwrap();
+        assert_eq!(Program::new(&g).unwrap().kernels(), ["matmul f32 10x7x9, bias, relu"]);
+        let numbers = |count: usize| (0..count).map(|i| (i * 37 % 23) as f64 - 11.0).collect::<Vec<_>>();
+        let values = [("x", 70), ("w", 63), ("b", 9)].map(|(name, count)| (name.to_string(), count));
+        let mut runner = Program::new(&g).unwrap().runner();
+        for (name, count) in &values {
+            runner.write(name, &numbers(*count).iter().map(|&x| x as f32).collect::<Vec<_>>()).unwrap();
+        }
+        runner.run();
+        let [x, w, b] = values.map(|(_, count)| numbers(count));
+        for (i, &y) in runner.read::<f32>("y").unwrap().iter().enumerate() {
+            let (row, column) = (i / 9, i % 9);
+            let product: f64 = (0..7).map(|k| x[row * 7 + k] * w[k * 9 + column]).sum();
+            assert_eq!(f64::from(y), (product + b[column]).max(0.0));
+        }
+    }
+
+    #[test]
+    fn a_product_that_others_read_keeps_its_bias_apart() {
+        let mut g = Graph::new();
+        let (x, w) = (g.input("x", DType::F32, &[5, 7]).unwrap(), g.input("w", DType::F32, &[7, 9]).unwrap());
+        let b = g.input("b", DType::F32, &[9]).unwrap();
+        let product = g.matmul(x, w).unwrap();
+        let sum = g.add(product, b).unwrap();
+        g.output("sum", sum).unwrap();
+        g.output("product", product).unwrap();
+        assert_eq!(Program::new(&g).unwrap().kernels()[0], "matmul f32 5x7x9");
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod rows;
 mod tiles;
 
 use crate::parallel;
-use tiles::{Right, Source, Target};
+use tiles::{Finish, Right, Source, Target};
 
 /// A product of two matrices in one slice: `out[i, j] = sum over l of a[i, l] * b[l, j]`.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ pub struct Shapes {
 }
 
 /// A number with a matrix product: `f32` or `f64`.
-pub trait Product: Copy + Send + Sync + 'static {
+pub trait Product: Copy + Send + Sync + PartialOrd + std::ops::Add<Output = Self> + 'static {
     /// 0 and 1.
     const UNITS: [Self; 2];
 
@@ -38,7 +38,12 @@ pub trait Product: Copy + Send + Sync + 'static {
     ///
     /// # Safety
     /// As for [`multiply_at`]; no size is 0.
-    unsafe fn multiply_here(_bases: Bases<Self>, _shapes: &Shapes, _threads: bool) -> bool {
+    unsafe fn multiply_here(
+        _bases: Bases<Self>,
+        _shapes: &Shapes,
+        _finish: Finish<Self>,
+        _threads: bool,
+    ) -> bool {
         false
     }
 
@@ -60,7 +65,7 @@ pub trait Product: Copy + Send + Sync + 'static {
     /// As for [`multiply_at`]. What is packed is the second operand. The rows of the result are contiguous.
     unsafe fn multiply_packed(memory: *mut Self, shapes: &Shapes, _packed: usize) {
         // SAFETY: as the caller promises.
-        unsafe { multiply_at(Bases::one(memory), shapes, false) }
+        unsafe { multiply_at(Bases::one(memory), shapes, Finish::NONE, false) }
     }
 }
 
@@ -133,8 +138,8 @@ impl Shapes {
 impl Product for f32 {
     const UNITS: [f32; 2] = [0.0, 1.0];
 
-    unsafe fn multiply_here(bases: Bases<f32>, shapes: &Shapes, threads: bool) -> bool {
-        let Some(product) = Tiled::new(bases, shapes) else { return false };
+    unsafe fn multiply_here(bases: Bases<f32>, shapes: &Shapes, finish: Finish<f32>, threads: bool) -> bool {
+        let Some(product) = Tiled::new(bases, shapes, finish) else { return false };
         let parts = if threads { rayon::current_num_threads() } else { 1 };
         parallel::for_each_index(parts, |part| {
             // SAFETY: as the caller promises; the parts of a result lie apart.
@@ -156,7 +161,8 @@ impl Product for f32 {
     unsafe fn multiply_packed(memory: *mut f32, shapes: &Shapes, packed: usize) {
         let (a, (out, [stride, _])) = (shapes.a, shapes.out);
         let a = Source { at: memory.wrapping_add(a.0), strides: a.1 };
-        let out = Target { at: memory.wrapping_add(out), stride, accumulate: shapes.accumulate };
+        let at = memory.wrapping_add(out);
+        let out = Target { at, stride, accumulate: shapes.accumulate, finish: Finish::NONE };
         // SAFETY: as the caller promises.
         unsafe { tiles::multiply(shapes.sizes, a, Right::Packed(memory.wrapping_add(packed)), out) }
     }
@@ -180,15 +186,15 @@ unsafe impl Sync for Tiled {}
 
 impl Tiled {
     /// The product, or its transpose if the result lies in columns; none if it lies otherwise.
-    fn new(bases: Bases<f32>, shapes: &Shapes) -> Option<Tiled> {
+    fn new(bases: Bases<f32>, shapes: &Shapes, finish: Finish<f32>) -> Option<Tiled> {
         let Shapes { sizes: [m, n, k], a, b, out: (out, [by_row, by_column]), accumulate } = *shapes;
         let a = Source { at: bases.a.wrapping_add(a.0), strides: a.1 };
         let b = Source { at: bases.b.wrapping_add(b.0), strides: b.1 };
         let turned = |source: Source| Source { strides: [source.strides[1], source.strides[0]], ..source };
-        let target = |stride: usize| Target { at: bases.out.wrapping_add(out), stride, accumulate };
+        let target = |stride: usize| Target { at: bases.out.wrapping_add(out), stride, accumulate, finish };
         let (sizes, a, b, out) = if by_column == 1 || n == 1 {
             ([m, n, k], a, b, target(by_row))
-        } else if by_row == 1 || m == 1 {
+        } else if (by_row == 1 || m == 1) && finish.bias.is_none() {
             ([n, m, k], turned(b), turned(a), target(by_column))
         } else {
             return None;
@@ -211,7 +217,8 @@ impl Tiled {
         // Whole panels, so that what is behind the last whole vector does not depend on the parts.
         let panels = parallel::share(n.div_ceil(tiles::WIDEST_PANEL), part, parts);
         let [begin, end] = [panels.start, panels.end].map(|panel| n.min(panel * tiles::WIDEST_PANEL));
-        let out = Target { at: self.out.at.wrapping_add(begin), ..self.out };
+        let finish = self.out.finish.at_column(begin);
+        let out = Target { at: self.out.at.wrapping_add(begin), finish, ..self.out };
         Tiled { sizes: [m, end - begin, k], b: self.b.offset(0, begin), out, ..self }
     }
 
@@ -222,6 +229,7 @@ impl Tiled {
         unsafe {
             if self.few {
                 rows::multiply(self.sizes, self.a, self.b, self.out);
+                finish_at(self.out.at, [self.sizes[0], self.sizes[1]], [self.out.stride, 1], self.out.finish);
             } else {
                 tiles::multiply(self.sizes, self.a, Right::Plain(self.b), self.out);
             }
@@ -264,29 +272,56 @@ const MANY: usize = 1 << 21;
 /// # Panics
 /// As [`multiply`].
 pub fn multiply_all<T: Product>(memory: &mut [T], batch: &[Shapes]) {
-    multiply_outside(memory, &[], &mut [], [None; 3], batch);
+    multiply_outside(memory, batch, None, Outside { from: &[], to: &mut [], elsewhere: [None; 3] });
 }
 
-/// As [`multiply_all`], with operands that lie in `from` and a result that lies in `to`, as `elsewhere` says of each of the
-/// three. The places of those are counted as if they lay in the memory, too.
+/// What a product is finished with: a row that is added to all of its rows, and the rectifier behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Epilogue {
+    /// Where the row begins in the memory.
+    pub bias: usize,
+    /// Whether what is below zero becomes zero.
+    pub relu: bool,
+}
+
+/// Slices beside the memory that the matrices of products lie in.
+#[derive(Debug)]
+pub struct Outside<'a, T> {
+    /// Where operands are.
+    pub from: &'a [T],
+    /// Where the result is.
+    pub to: &'a mut [T],
+    /// Which of the two operands and the result, and where. Their places are counted as if they lay in the memory, too.
+    pub elsewhere: [Option<Elsewhere>; 3],
+}
+
+/// As [`multiply_all`], with matrices that lie outside the memory; the results are finished by an epilogue.
 ///
 /// # Panics
-/// As [`multiply`], and if one that lies elsewhere reaches beyond what is said to.
+/// As [`multiply`], if a matrix that lies elsewhere reaches beyond what is said to, and if the row of the epilogue does not
+/// lie in the memory or is part of a result.
 pub fn multiply_outside<T: Product>(
     memory: &mut [T],
-    from: &[T],
-    to: &mut [T],
-    elsewhere: [Option<Elsewhere>; 3],
     batch: &[Shapes],
+    epilogue: Option<Epilogue>,
+    outside: Outside<'_, T>,
 ) {
+    let Outside { from, to, elsewhere } = outside;
     for shapes in batch {
         shapes.check(memory.len());
+        if let Some(Epilogue { bias, .. }) = epilogue {
+            let (end, (begin, _)) = (bias + shapes.sizes[1], shapes.out);
+            assert!(end <= memory.len(), "the bias lies in the slice");
+            assert!(end <= begin || bias >= shapes.end_of_result(), "the bias is part of a result");
+        }
         let [a, b] = shapes.operands();
         elsewhere[0].inspect(|place| place.check(a, from.len()));
         elsewhere[1].inspect(|place| place.check(b, from.len()));
         elsewhere[2].inspect(|place| place.check((shapes.out.0, shapes.end_of_result()), to.len()));
     }
     let mut bases = Bases::one(memory.as_mut_ptr());
+    let bias = epilogue.map(|epilogue| bases.a.wrapping_add(epilogue.bias));
+    let finish = Finish { bias, relu: epilogue.is_some_and(|epilogue| epilogue.relu) };
     let base = |place: Elsewhere| from.as_ptr().wrapping_add(place.outside).wrapping_sub(place.inside);
     bases.a = elsewhere[0].map_or(bases.a, base);
     bases.b = elsewhere[1].map_or(bases.b, base);
@@ -299,7 +334,7 @@ pub fn multiply_outside<T: Product>(
         parallel::for_each_index(batch.len(), |i| {
             // SAFETY: the matrices lie in the slices, of which those that are written are borrowed exclusively; results are
             // disjoint from each other and from all operands, as was checked.
-            unsafe { multiply_at(bases, &batch[i], false) }
+            unsafe { multiply_at(bases, &batch[i], finish, false) }
         });
         return;
     }
@@ -307,7 +342,7 @@ pub fn multiply_outside<T: Product>(
         let is_large = shapes.sizes.iter().product::<usize>() >= MANY && rayon::current_num_threads() > 1;
         // SAFETY: all three matrices lie in the slices, of which those that are written are borrowed exclusively, and the
         // result overlaps neither operand nor itself, as was checked.
-        unsafe { multiply_at(bases, shapes, is_large) }
+        unsafe { multiply_at(bases, shapes, finish, is_large) }
     }
 }
 
@@ -326,9 +361,10 @@ fn is_independent(batch: &[Shapes]) -> bool {
 /// Multiplies two matrices into a third.
 ///
 /// # Safety
-/// The three matrices lie in memory that may be read, and the third in memory that may be written and that nothing else
+/// The bias, if there is one, has a number for each column and may be read. The three matrices lie in memory that may be
+/// read, and the third in memory that may be written and that nothing else
 /// reads or writes meanwhile. The third overlaps neither of the others, and its elements lie apart.
-unsafe fn multiply_at<T: Product>(bases: Bases<T>, shapes: &Shapes, threads: bool) {
+unsafe fn multiply_at<T: Product>(bases: Bases<T>, shapes: &Shapes, finish: Finish<T>, threads: bool) {
     let Shapes { sizes: [m, n, k], a: (a, a_strides), b: (b, b_strides), out: (out, strides), accumulate } =
         *shapes;
     let [zero, one] = T::UNITS;
@@ -339,10 +375,12 @@ unsafe fn multiply_at<T: Product>(bases: Bases<T>, shapes: &Shapes, threads: boo
         }
     }
     if m == 0 || n == 0 || k == 0 {
+        // SAFETY: as the caller promises.
+        unsafe { finish_at(bases.out.wrapping_add(out), [m, n], strides, finish) };
         return;
     }
     // SAFETY: as the caller promises; no size is 0.
-    if unsafe { T::multiply_here(bases, shapes, threads) } {
+    if unsafe { T::multiply_here(bases, shapes, finish, threads) } {
         return;
     }
     let threads = if threads { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
@@ -369,6 +407,35 @@ unsafe fn multiply_at<T: Product>(bases: Bases<T>, shapes: &Shapes, threads: boo
             false,
             threads,
         );
+        finish_at(bases.out.wrapping_add(out), [m, n], strides, finish);
+    }
+}
+
+/// Finishes a result that is complete but for that.
+///
+/// # Safety
+/// The elements of the result may be written, and the bias be read.
+unsafe fn finish_at<T: Product>(out: *mut T, [m, n]: [usize; 2], strides: [usize; 2], finish: Finish<T>) {
+    if finish.bias.is_none() && !finish.relu {
+        return;
+    }
+    let [zero, _] = T::UNITS;
+    let cut = |value: T| if finish.relu && value < zero { zero } else { value };
+    for row in (0..m).map(|i| out.wrapping_add(i * strides[0])) {
+        if let (Some(bias), 1) = (finish.bias, strides[1]) {
+            // SAFETY: a contiguous row of the result, and the numbers of its columns.
+            let (row, bias) =
+                unsafe { (std::slice::from_raw_parts_mut(row, n), std::slice::from_raw_parts(bias, n)) };
+            row.iter_mut().zip(bias).for_each(|(to, &bias)| *to = cut(*to + bias));
+            continue;
+        }
+        for j in 0..n {
+            // SAFETY: an element of the result, and the number of its column.
+            unsafe {
+                let to = row.add(j * strides[1]);
+                *to = cut(finish.bias.map_or(*to, |bias| *to + *bias.add(j)));
+            }
+        }
     }
 }
 
@@ -532,9 +599,50 @@ mod tests {
             }
             let from = [vec![f32::NAN; gap], numbers].concat();
             let mut to = from.clone();
-            multiply_outside(&mut memory, &from, &mut to, elsewhere, &[shapes]);
+            multiply_outside(&mut memory, &[shapes], None, Outside { from: &from, to: &mut to, elsewhere });
             let result = if places[2] { &to[shapes.out.0 + gap..] } else { &memory[shapes.out.0..] };
             prop_assert_eq!(&result[..m * n], &right[shapes.out.0..][..m * n]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn epilogues_add_a_row_and_cut_below_zero(
+            sizes in prop::array::uniform3(0usize..40), turns: [bool; 3], accumulate: bool, relu: bool,
+        ) {
+            let shapes = shapes(sizes, turns, 1, accumulate);
+            let numbers = [whole_numbers(&shapes), (0..sizes[1]).map(|j| j as f32 * 3.0 - 20.0).collect()].concat();
+            let bias = shapes.end_of_result();
+            let mut right = numbers.clone();
+            multiply(&mut right, &shapes);
+            for (i, j) in (0..sizes[0]).flat_map(|i| (0..sizes[1]).map(move |j| (i, j))) {
+                let place = shapes.out.0 + i * shapes.out.1[0] + j * shapes.out.1[1];
+                right[place] += right[bias + j];
+                right[place] = if relu { right[place].max(0.0) } else { right[place] };
+            }
+            on_every_level(|| {
+                let mut ours = numbers.clone();
+                let outside = Outside { from: &[], to: &mut [], elsewhere: [None; 3] };
+                multiply_outside(&mut ours, &[shapes], Some(Epilogue { bias, relu }), outside);
+                assert!(ours == right, "{shapes:?}");
+            });
+        }
+    }
+
+    #[test]
+    fn epilogues_of_several_blocks_are_done_once() {
+        let shapes = shapes([100, 530, 800], [false; 3], 0, false);
+        let numbers = [whole_numbers(&shapes), (0..530).map(|j| j as f32).collect()].concat();
+        let mut right = numbers.clone();
+        multiply(&mut right, &shapes);
+        right[shapes.out.0..].iter_mut().take(53_000).enumerate().for_each(|(i, x)| *x += (i % 530) as f32);
+        for threads in [1, 2] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let mut ours = numbers.clone();
+            let epilogue = Some(Epilogue { bias: shapes.end_of_result(), relu: false });
+            let outside = Outside { from: &[], to: &mut [], elsewhere: [None; 3] };
+            pool.install(|| multiply_outside(&mut ours, &[shapes], epilogue, outside));
+            assert!(ours == right, "{threads} threads");
         }
     }
 
@@ -544,7 +652,8 @@ mod tests {
         let shapes =
             Shapes { sizes: [2, 2, 1], a: (0, [1, 1]), b: (2, [2, 1]), out: (4, [2, 1]), accumulate: false };
         let elsewhere = [Some(Elsewhere { inside: 1, outside: 0, len: 8 }), None, None];
-        multiply_outside(&mut [1.0f32; 8], &[1.0; 8], &mut [], elsewhere, &[shapes]);
+        let outside = Outside { from: &[1.0; 8], to: &mut [], elsewhere };
+        multiply_outside(&mut [1.0f32; 8], &[shapes], None, outside);
     }
 
     #[test]

@@ -14,7 +14,7 @@
 
 use std::cell::RefCell;
 
-use fearless_simd::{Simd, f32x8, prelude::*};
+use fearless_simd::{Select, Simd, f32x8, prelude::*};
 
 use crate::kernel::transpose::{BLOCK, transpose_block};
 use crate::parallel;
@@ -64,6 +64,32 @@ pub(super) struct Target {
     pub stride: usize,
     /// Whether the product is added to what is there.
     pub accumulate: bool,
+    /// What happens to the complete sums.
+    pub finish: Finish<f32>,
+}
+
+/// What happens to a product when it is complete.
+#[derive(Clone, Copy, Debug)]
+pub struct Finish<T> {
+    /// A number for each column that is added.
+    pub bias: Option<*const T>,
+    /// Whether what is below zero becomes zero.
+    pub relu: bool,
+}
+
+// SAFETY: the bias is only read.
+unsafe impl<T: Sync> Send for Finish<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Finish<T> {}
+
+impl<T> Finish<T> {
+    /// Nothing.
+    pub const NONE: Finish<T> = Finish { bias: None, relu: false };
+
+    /// The same from a column on.
+    pub fn at_column(self, column: usize) -> Finish<T> {
+        Finish { bias: self.bias.map(|bias| bias.wrapping_add(column)), ..self }
+    }
 }
 
 /// Elements of a packed matrix.
@@ -223,8 +249,8 @@ impl<S: Simd> Product<S> {
     #[inline(always)]
     unsafe fn column(&self, block: Block, a: Rows, panel: *const f32, column: usize, width: usize) {
         let tiles = block.rows.div_ceil(TILE_ROWS);
-        for tile in 0..tiles {
-            let share = parallel::share(block.rows, tile, tiles);
+        for i in 0..tiles {
+            let share = parallel::share(block.rows, i, tiles);
             let rows = match a {
                 Rows::Plain(source) => source.offset(share.start, 0),
                 Rows::Packed(at) => {
@@ -238,14 +264,16 @@ impl<S: Simd> Product<S> {
             };
             // SAFETY: the rows and the panel are as deep as the block, and the tile is a part of the result.
             unsafe {
-                match share.len() {
-                    1 => tile_of::<S, 1>(self.simd, block.depth, rows, panel, out, width),
-                    2 => tile_of::<S, 2>(self.simd, block.depth, rows, panel, out, width),
-                    3 => tile_of::<S, 3>(self.simd, block.depth, rows, panel, out, width),
-                    4 => tile_of::<S, 4>(self.simd, block.depth, rows, panel, out, width),
-                    5 => tile_of::<S, 5>(self.simd, block.depth, rows, panel, out, width),
-                    _ => tile_of::<S, 6>(self.simd, block.depth, rows, panel, out, width),
+                if width == Self::PANEL {
+                    tile(self.simd, share.len(), block.depth, rows, panel, out);
+                } else {
+                    part_of_tile(self.simd, share.len(), block.depth, rows, panel, out, width);
                 }
+            }
+            if block.from + block.depth == self.sizes[2] {
+                let out = Target { finish: self.out.finish.at_column(column), ..out };
+                // SAFETY: the rows of the tile.
+                unsafe { finish_rows(self.simd, share.len(), out, width) };
             }
         }
     }
@@ -322,10 +350,53 @@ unsafe fn pack_panel<S: Simd>(simd: S, source: Source, depth: usize, columns: us
     }
 }
 
-/// A tile of the result: `M` rows of a panel, of which `width` columns are stored.
+/// A tile of the result: up to six rows of a panel.
 ///
 /// # Safety
-/// `M` rows of the first operand and a panel of the second, both of that depth, may be read; the tile may be written.
+/// The rows of the first operand and a panel of the second, both of that depth, may be read; the tile may be written.
+#[inline(always)]
+unsafe fn tile<S: Simd>(simd: S, count: usize, depth: usize, rows: Source, panel: *const f32, out: Target) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match count {
+            1 => tile_of::<S, 1>(simd, depth, rows, panel, out),
+            2 => tile_of::<S, 2>(simd, depth, rows, panel, out),
+            3 => tile_of::<S, 3>(simd, depth, rows, panel, out),
+            4 => tile_of::<S, 4>(simd, depth, rows, panel, out),
+            5 => tile_of::<S, 5>(simd, depth, rows, panel, out),
+            _ => tile_of::<S, 6>(simd, depth, rows, panel, out),
+        }
+    }
+}
+
+/// The first columns of a tile, by way of a whole one.
+///
+/// # Safety
+/// As for [`tile`], of which `width` columns may be written.
+#[inline(always)]
+unsafe fn part_of_tile<S: Simd>(
+    simd: S,
+    count: usize,
+    depth: usize,
+    rows: Source,
+    panel: *const f32,
+    out: Target,
+    width: usize,
+) {
+    let mut whole = [0.0; TILE_ROWS * WIDEST_PANEL];
+    let to = Target { at: whole.as_mut_ptr(), stride: WIDEST_PANEL, accumulate: false, ..out };
+    // SAFETY: as the caller promises; a tile fits into the array.
+    unsafe { tile(simd, count, depth, rows, panel, to) };
+    for (i, values) in whole.chunks_exact(WIDEST_PANEL).take(count).enumerate() {
+        // SAFETY: a row of the tile.
+        let row = unsafe { std::slice::from_raw_parts_mut(out.at.add(i * out.stride), width) };
+        for (to, &value) in row.iter_mut().zip(values) {
+            *to = if out.accumulate { *to + value } else { value };
+        }
+    }
+}
+
+/// A tile of `M` rows. Nothing but vectors may happen to the sums here: else they leave the registers.
 #[inline(always)]
 unsafe fn tile_of<S: Simd, const M: usize>(
     simd: S,
@@ -333,7 +404,6 @@ unsafe fn tile_of<S: Simd, const M: usize>(
     rows: Source,
     panel: *const f32,
     out: Target,
-    width: usize,
 ) {
     let lanes = S::f32s::LEN;
     let mut sums = [[S::f32s::splat(simd, 0.0); 2]; M];
@@ -342,8 +412,7 @@ unsafe fn tile_of<S: Simd, const M: usize>(
     for _ in 0..depth {
         // SAFETY: a row of the panel, and elements of the rows.
         unsafe {
-            let low = S::f32s::from_slice(simd, std::slice::from_raw_parts(b, lanes));
-            let high = S::f32s::from_slice(simd, std::slice::from_raw_parts(b.add(lanes), lanes));
+            let (low, high) = (load(simd, b), load(simd, b.add(lanes)));
             for (i, [left, right]) in sums.iter_mut().enumerate() {
                 let x = S::f32s::splat(simd, *a.add(i * by_row));
                 *left = x.mul_add(low, *left);
@@ -353,30 +422,63 @@ unsafe fn tile_of<S: Simd, const M: usize>(
         a = a.wrapping_add(by_depth);
         b = b.wrapping_add(2 * lanes);
     }
-    if width == 2 * lanes {
-        for (i, &[left, right]) in sums.iter().enumerate() {
-            // SAFETY: a row of the tile.
-            let row = unsafe { std::slice::from_raw_parts_mut(out.at.add(i * out.stride), 2 * lanes) };
-            put(simd, &mut row[..lanes], left, out.accumulate);
-            put(simd, &mut row[lanes..], right, out.accumulate);
+    // SAFETY: rows of the tile.
+    unsafe {
+        if out.accumulate {
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let row = out.at.add(i * out.stride);
+                *sums = [load(simd, row) + sums[0], load(simd, row.add(lanes)) + sums[1]];
+            }
         }
-        return;
-    }
-    let mut values = [0.0; WIDEST_PANEL];
-    for (i, &[left, right]) in sums.iter().enumerate() {
-        // SAFETY: a row of the tile.
-        let row = unsafe { std::slice::from_raw_parts_mut(out.at.add(i * out.stride), width) };
-        left.store_slice(&mut values[..lanes]);
-        right.store_slice(&mut values[lanes..2 * lanes]);
-        for (to, &value) in row.iter_mut().zip(&values) {
-            *to = if out.accumulate { *to + value } else { value };
+        for (i, sums) in sums.iter().enumerate() {
+            let row = out.at.add(i * out.stride);
+            store(simd, row, sums[0]);
+            store(simd, row.add(lanes), sums[1]);
         }
     }
 }
 
-/// Stores a vector or adds it to what is there.
+/// # Safety
+/// A vector may be read there.
 #[inline(always)]
-fn put<S: Simd>(simd: S, to: &mut [f32], value: S::f32s, add: bool) {
-    let value = if add { S::f32s::from_slice(simd, to) + value } else { value };
-    value.store_slice(to);
+unsafe fn load<S: Simd>(simd: S, at: *const f32) -> S::f32s {
+    // SAFETY: as the caller promises.
+    S::f32s::from_slice(simd, unsafe { std::slice::from_raw_parts(at, S::f32s::LEN) })
+}
+
+/// # Safety
+/// A vector may be written there.
+#[inline(always)]
+unsafe fn store<S: Simd>(_: S, at: *mut f32, value: S::f32s) {
+    // SAFETY: as the caller promises.
+    value.store_slice(unsafe { std::slice::from_raw_parts_mut(at, S::f32s::LEN) });
+}
+
+/// Finishes rows of a panel that have just been stored: they are in the first cache. In registers, before they are stored,
+/// it would take the compiler those of the sums.
+///
+/// # Safety
+/// The rows may be written, and the bias, if there is one, be read.
+#[inline(always)]
+unsafe fn finish_rows<S: Simd>(simd: S, rows: usize, out: Target, width: usize) {
+    let Some(bias) = out.finish.bias else { return };
+    // SAFETY: there is a number for each column.
+    let bias = unsafe { std::slice::from_raw_parts(bias, width) };
+    let zero = S::f32s::splat(simd, 0.0);
+    for i in 0..rows {
+        // SAFETY: a row of the panel.
+        let row = unsafe { std::slice::from_raw_parts_mut(out.at.add(i * out.stride), width) };
+        if width == 2 * S::f32s::LEN {
+            for (to, bias) in row.chunks_exact_mut(S::f32s::LEN).zip(bias.chunks_exact(S::f32s::LEN)) {
+                let value = S::f32s::from_slice(simd, to) + S::f32s::from_slice(simd, bias);
+                let cut = value.simd_lt(zero).select(zero, value);
+                (if out.finish.relu { cut } else { value }).store_slice(to);
+            }
+        } else {
+            for (to, &bias) in row.iter_mut().zip(bias) {
+                let value = *to + bias;
+                *to = if out.finish.relu && value < 0.0 { 0.0 } else { value };
+            }
+        }
+    }
 }
