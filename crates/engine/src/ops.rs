@@ -149,10 +149,12 @@ unary_table! {
     };
     /// `x` times the normal distribution at `x`: `x / 2 * (1 + erf(x / sqrt 2))`.
     Gelu "gelu": naive::gelu, None, |g, u| {
-        let scaled = g.scale(u.x, std::f64::consts::FRAC_1_SQRT_2)?;
-        let erf = g.erf(scaled)?;
-        let half = g.scale(erf, 0.5)?;
-        let below = g.offset(half, 0.5)?;
+        // The probability is what the result was multiplied with: a division in place of an erf. Near 0 it is a half.
+        let ratio = g.div(u.y, u.x)?;
+        let (size, half) = (g.abs(u.x)?, g.constant_like(u.x, 0.5)?);
+        let least = g.constant_like(u.x, NEAR_ZERO)?;
+        let near = g.less(size, least)?;
+        let below = g.select(near, half, ratio)?;
         let factor = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2 / 2.0;
         let density = normal_density(g, u.x, 0.5, factor)?;
         let density = g.mul(u.x, density)?;
@@ -272,6 +274,8 @@ impl Reduction {
     }
 }
 
+/// Magnitudes below which a probability is a half to all digits, and whose halves are no subnormal numbers.
+const NEAR_ZERO: f64 = 1e-20;
 const GELU: f64 = 0.797_884_560_802_865_4; // sqrt(2 / pi)
 const GELU_CUBE: f64 = 0.044_715;
 

@@ -94,16 +94,12 @@ fn allocations(build: fn(&mut Graph) -> Result<(), GraphError>, kinds: &[&str]) 
     ALLOCATIONS.load(Ordering::Relaxed) - before
 }
 
-/// The products are the `gemm` crate's, which asks for room to pack matrices in: twice for each product at most. Everything
-/// else allocates nothing.
 #[test]
-fn a_step_allocates_nothing_but_what_products_pack() {
+fn a_step_allocates_nothing() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     pool.install(|| {
         let kinds = ["loop", "zero", "softmax", "gather", "scatter_add", "cumsum", "arg_reduce", "cast"];
         assert_eq!(allocations(without_products, &kinds), 0);
-        // Twelve steps forward and back, four rows of a batch, and three elements of the kernel.
-        let products = 2 * 12 + 4 * (3 * 3 + 6) + 10;
-        assert!(allocations(with_products, &["matmul", "gru", "gru gradient"]) <= 2 * products);
+        assert_eq!(allocations(with_products, &["matmul", "gru", "gru gradient"]), 0);
     });
 }

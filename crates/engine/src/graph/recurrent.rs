@@ -187,7 +187,9 @@ impl Graph {
         let (mut of_weights, mut of_bias) = (Vec::new(), Vec::new());
         for [begin, end] in columns {
             let part = self.slice(rows, 1, begin * hidden, end * hidden)?;
-            let sum = self.sum(part, &[0])?;
+            // The same sum as that of the bias beside the inputs.
+            let by_step = self.slice(gradients, 2, begin * hidden, end * hidden)?;
+            let sum = self.sum(by_step, &[0, 1])?;
             of_bias.push(self.reshape(sum, &[(end - begin) * hidden])?);
             let later = self.slice(part, 0, batch, time * batch)?;
             of_weights.push(self.matmul(before, later)?);

@@ -8,8 +8,8 @@
 //! backward  the same from the last step to the first; the gradient of the state is carried along
 //! ```
 //!
-//! Rows of the batch have nothing to do with each other, so a share of them goes through all steps while the weights stay
-//! in the cache, and shares run on any number of threads with the same results. The tape is what the backward pass has
+//! The weights are packed once. Rows of the batch have nothing to do with each other, so a share of them goes through all
+//! steps while the weights stay in the cache, and shares run on any number of threads with the same results. The tape is what the backward pass has
 //! to know: the state, and the gates after their functions.
 //!
 //! | cell | parts of the tape | rows of the gradients |
@@ -22,12 +22,15 @@
 use fearless_simd::{Simd, prelude::*};
 
 use super::math::{self, Real, Vector};
-use super::matmul::{Product, Shapes, multiply_at};
+use super::matmul::{Product, Shapes};
 use crate::graph::Cell;
 use crate::parallel;
 
 /// Rows of the batch that go through the steps together.
 const ROWS: usize = 32;
+
+/// Elements of a cache line.
+const LINE: usize = 16;
 
 /// A cell over time in one slice of memory: sizes, and where everything begins. All tensors lie row by row, except for the
 /// weights, which have strides.
@@ -59,7 +62,14 @@ pub struct Steps {
 impl Steps {
     /// Elements of scratch memory.
     pub fn scratch_len(cell: Cell, batch: usize, hidden: usize) -> usize {
-        batch * hidden * (cell.gates() + 2)
+        let width = cell.gates() * hidden;
+        let packed = f32::packed_len(hidden, width).max(f32::packed_len(width, hidden));
+        (batch * hidden * (cell.gates() + 2)).next_multiple_of(LINE) + packed
+    }
+
+    /// Where the packed weights begin: behind what the shares of the batch have in the scratch memory.
+    fn packed(&self) -> usize {
+        self.scratch + (self.batch * self.hidden * (self.cell.gates() + 2)).next_multiple_of(LINE)
     }
 
     /// Elements that are read and written.
@@ -131,8 +141,10 @@ fn for_shares(steps: &Steps, work: impl Fn(usize, usize) + Sync + Send) {
 /// If something reaches beyond the memory.
 pub fn forward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
     assert!(steps.end(false) <= memory.len(), "everything lies in the memory");
-    let (hidden, width) = (steps.hidden, steps.width());
+    let (hidden, width, packed) = (steps.hidden, steps.width(), steps.packed());
     let shared = Shared(memory.as_mut_ptr());
+    // SAFETY: everything lies in the memory (asserted above), the packed weights in the scratch memory.
+    unsafe { T::pack(shared.0, [hidden, width], steps.weights, packed) };
     for_shares(steps, move |first, rows| {
         let shared = shared;
         let products = steps.scratch + first * width;
@@ -147,7 +159,7 @@ pub fn forward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
                 };
                 // SAFETY: everything lies in the memory (asserted above); the products are rows of this share in the
                 // scratch memory, which the plan keeps apart from the rest.
-                unsafe { multiply_at(shared.0, &shapes, gemm::Parallelism::None) };
+                unsafe { T::multiply_packed(shared.0, &shapes, packed) };
             }
             // SAFETY: rows of this share only, inside the memory; the tensors are apart from each other by the plan.
             let mut pass = unsafe {
@@ -301,8 +313,12 @@ impl<T: Real> Forward<'_, T> {
 /// If something reaches beyond the memory.
 pub fn backward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
     assert!(steps.end(true) <= memory.len(), "everything lies in the memory");
-    let (hidden, width, batch) = (steps.hidden, steps.width(), steps.batch);
+    let (hidden, width, batch, packed) = (steps.hidden, steps.width(), steps.batch, steps.packed());
+    let (weights, [by_row, by_column]) = steps.weights;
+    let weights = (weights, [by_column, by_row]);
     let shared = Shared(memory.as_mut_ptr());
+    // SAFETY: everything lies in the memory (asserted above), the packed weights in the scratch memory.
+    unsafe { T::pack(shared.0, [width, hidden], weights, packed) };
     for_shares(steps, move |first, rows| {
         let shared = shared;
         let carry = steps.scratch + first * hidden;
@@ -339,18 +355,17 @@ pub fn backward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
             if t == 0 {
                 break;
             }
-            let (weights, [by_row, by_column]) = steps.weights;
             let shapes = Shapes {
                 sizes: [rows, hidden, width],
                 // The gates of an LSTM are its rows of the result.
                 a: if steps.cell == Cell::Gru { (gates, [width, 1]) } else { (rows_out, [width, 1]) },
-                b: (weights, [by_column, by_row]),
+                b: weights,
                 out: (carry, [hidden, 1]),
                 // What a GRU keeps of its state is there already.
                 accumulate: steps.cell == Cell::Gru,
             };
             // SAFETY: everything lies in the memory; what is written are rows of this share in the scratch memory.
-            unsafe { multiply_at(shared.0, &shapes, gemm::Parallelism::None) };
+            unsafe { T::multiply_packed(shared.0, &shapes, packed) };
         }
     });
 }

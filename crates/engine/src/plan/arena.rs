@@ -53,7 +53,7 @@ fn lives(buffers: &[BufferPlan], kernels: &[(DType, Kernel)]) -> Vec<(usize, usi
         })
         .collect();
     for (index, (_, kernel)) in kernels.iter().enumerate() {
-        for buffer in touched(kernel) {
+        for buffer in kernel.touched() {
             let life = &mut lives[buffer];
             *life = (life.0.min(index), life.1.max(index));
         }
@@ -66,24 +66,29 @@ fn lives(buffers: &[BufferPlan], kernels: &[(DType, Kernel)]) -> Vec<(usize, usi
     lives
 }
 
-/// The buffers that a kernel reads or writes.
-fn touched(kernel: &Kernel) -> Vec<usize> {
-    match kernel {
-        Kernel::Loop(body) => {
-            let loads = body.loads.iter().map(|view| view.buffer);
-            let stores = body.stores.iter().map(|(_, view)| view.buffer);
-            loads.chain(stores).chain(body.reduce.as_ref().map(|reduce| reduce.out)).collect()
-        }
-        Kernel::Zero { buffer } => vec![*buffer],
-        Kernel::MatMul { a, b, out, .. } => vec![a.buffer, b.buffer, out.buffer],
-        Kernel::Gather { x, indices, out, .. } => vec![x.buffer, indices.buffer, *out],
-        Kernel::ScatterAdd { x, indices, out, .. } => vec![x.buffer, indices.buffer, out.buffer],
-        Kernel::Cast { x, out }
-        | Kernel::CumSum { x, out, .. }
-        | Kernel::ArgReduce { x, out, .. }
-        | Kernel::Softmax { x, out, .. } => vec![x.buffer, *out],
-        Kernel::Recurrent(cell) => {
-            cell.args.iter().map(|view| view.buffer).chain([cell.out, cell.scratch]).collect()
+impl Kernel {
+    /// The buffers that it reads or writes.
+    pub fn touched(&self) -> Vec<usize> {
+        match self {
+            Kernel::Loop(body) => {
+                let loads = body.loads.iter().map(|view| view.buffer);
+                let stores = body.stores.iter().map(|(_, view)| view.buffer);
+                loads.chain(stores).chain(body.reduce.as_ref().map(|reduce| reduce.out)).collect()
+            }
+            Kernel::Zero { buffer } => vec![*buffer],
+            Kernel::MatMul { a, b, out, bias, .. } => {
+                let bias = bias.as_ref().map(|(bias, _)| bias.buffer);
+                [a.buffer, b.buffer, out.buffer].into_iter().chain(bias).collect()
+            }
+            Kernel::Gather { x, indices, out, .. } => vec![x.buffer, indices.buffer, *out],
+            Kernel::ScatterAdd { x, indices, out, .. } => vec![x.buffer, indices.buffer, out.buffer],
+            Kernel::Cast { x, out }
+            | Kernel::CumSum { x, out, .. }
+            | Kernel::ArgReduce { x, out, .. }
+            | Kernel::Softmax { x, out, .. } => vec![x.buffer, *out],
+            Kernel::Recurrent(cell) => {
+                cell.args.iter().map(|view| view.buffer).chain([cell.out, cell.scratch]).collect()
+            }
         }
     }
 }

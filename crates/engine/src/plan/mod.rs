@@ -4,8 +4,9 @@
 //! reshape, expand, permute, slice, unfold:  views; they cost nothing
 //! element-wise operations:                  fused into loops with everything of the same shape that can join
 //! reductions:                               the end of a loop
-//! products:                                 one kernel each, on views (a transposed operand is another stride); sums of
-//!                                           products are added up where they are computed
+//! products:                                 one kernel each, on views (a transposed operand is another stride), with a
+//!                                           bias and a relu behind them; sums of products are added up where they are
+//!                                           computed
 //! pad, concat, fold:                        loops that write into parts of a buffer
 //! gather, scatter, cumsum, arg, cast:       one kernel each
 //! ```
@@ -109,6 +110,8 @@ pub(crate) enum Kernel {
         /// Whether the product is added to what the result holds. Products of a batch whose results share a place (a
         /// stride of 0) are added up in any case.
         accumulate: bool,
+        /// A row, in the shape of the result, that is added to all rows, and whether a relu follows.
+        bias: Option<(View, bool)>,
     },
     Cast {
         x: View,
@@ -188,8 +191,10 @@ impl Plan {
 /// A plan in the making.
 struct Planner<'a> {
     graph: &'a Graph,
-    /// The only reader of each node, if that computes it on the way.
+    /// Whether each node is computed by its only reader on the way.
     fused: Vec<bool>,
+    /// Whether each node has one reader and is no output.
+    own: Vec<bool>,
     views: Vec<Option<View>>,
     buffers: Vec<BufferPlan>,
     kernels: Vec<(DType, Kernel)>,
@@ -230,9 +235,11 @@ impl<'a> Planner<'a> {
             _ => false,
         };
         let fused = graph.ids().map(joins).collect();
+        let own = graph.ids().map(|id| only_reader(id).is_some()).collect();
         Planner {
             graph,
             fused,
+            own,
             roles,
             views: vec![None; count],
             buffers: Vec::new(),
@@ -287,7 +294,9 @@ impl<'a> Planner<'a> {
             Op::Data(bits) => {
                 View::whole(self.buffer(dtype, shape.elements(), BufferKind::Data(bits.clone())), &shape)
             }
-            Op::Unary(_) | Op::Binary(_) | Op::Select => self.store_loop(id),
+            Op::Unary(_) | Op::Binary(_) | Op::Select => {
+                self.finish_product(id).unwrap_or_else(|| self.store_loop(id))
+            }
             Op::Reduce(op, axes) => self.reduce_loop(id, *op, axes),
             Op::Expand => self.view(node.args[0]).expanded(&shape),
             Op::Permute(order) => self.view(node.args[0]).permuted(order),
@@ -343,7 +352,9 @@ impl<'a> Planner<'a> {
         let whole = View::whole(out, &shape);
         let dtype = self.graph.dtype(node.args[0]);
         let kernel = match (op, second) {
-            (Op::MatMul, Some(b)) => Kernel::MatMul { a: x, b, out: whole.clone(), accumulate: false },
+            (Op::MatMul, Some(b)) => {
+                Kernel::MatMul { a: x, b, out: whole.clone(), accumulate: false, bias: None }
+            }
             (&Op::Gather(axis), Some(indices)) => Kernel::Gather { x, indices, axis, out },
             (&Op::ScatterAdd { axis, .. }, Some(indices)) => {
                 Kernel::ScatterAdd { x, indices, axis, out: whole.clone() }
@@ -382,10 +393,11 @@ impl<'a> Planner<'a> {
         let (first, weights) = (node.args[0], node.args[if backward { 2 } else { 1 }]);
         let [time, batch] = [self.graph.shape(first)[0], self.graph.shape(first)[1]];
         let hidden = self.graph.shape(weights)[0];
-        // The gradient takes the weights as they are; the forward pass would have to turn them at every step.
+        // Weights of `f32` are packed, and the gradient takes them as they are; else they would be turned at every step.
         let args = [0, 1, 2].map(|i| {
             let arg = node.args[i];
-            if backward && arg == weights { self.view(arg) } else { self.dense(arg) }
+            let as_it_is = arg == weights && (backward || dtype == DType::F32);
+            if as_it_is { self.view(arg) } else { self.dense(arg) }
         });
         let scratch = Steps::scratch_len(cell, batch, hidden);
         let scratch = self.buffer(dtype, scratch, BufferKind::Value { output: false });

@@ -5,10 +5,14 @@
 //! sum over a batch      all products of the batch are added up in one place
 //! pad(a b) + pad(c d)   each is added to its part of zeros (the gradient of overlapping views)
 //! ```
+//!
+//! A row that is added to all rows of a product, and a relu behind that, are done while the product is in registers.
 
 use super::{Kernel, Planner, View};
+use crate::dtype::DType;
 use crate::graph::{Graph, Id, Op};
-use crate::ops::{Binary, Reduction};
+use crate::ops::{Binary, Reduction, Unary};
+use crate::shape::Shape;
 
 /// What a node has to do with a sum of products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +113,56 @@ impl Planner<'_> {
         View::whole(out, &shape)
     }
 
+    /// Makes an addition of a row, and a relu behind it, part of the product it belongs to, if nothing else reads that.
+    pub(super) fn finish_product(&mut self, id: Id) -> Option<View> {
+        let relu = self.graph.node(id).op == Op::Unary(Unary::Relu);
+        let sum = if relu { self.graph.node(id).args[0] } else { id };
+        let node = self.graph.node(sum);
+        let is_part = id == sum || self.fused[sum.0 as usize];
+        if node.op != Op::Binary(Binary::Add) || node.dtype != DType::F32 || !is_part {
+            return None;
+        }
+        let (first, second) = (node.args[0], node.args[1]);
+        let shape = node.shape;
+        [(first, second), (second, first)].into_iter().find_map(|(product, row)| {
+            let kernel = self.product_of(product)?;
+            let bias = self.row_view(row, &shape, kernel)?;
+            let Kernel::MatMul { out, bias: finish, .. } = &mut self.kernels[kernel].1 else { return None };
+            *finish = Some((bias, relu));
+            Some(View::whole(out.buffer, &shape))
+        })
+    }
+
+    /// The kernel that computes a node, if that is one plain product, perhaps in another shape, that only one node reads.
+    fn product_of(&self, id: Id) -> Option<usize> {
+        let node = self.graph.node(id);
+        if !self.own[id.0 as usize] {
+            return None;
+        }
+        match node.op {
+            Op::Reshape if node.shape.last() == self.graph.shape(node.args[0]).last() => {
+                self.product_of(node.args[0])
+            }
+            Op::MatMul if self.roles[id.0 as usize] == Role::None => {
+                let buffer = self.views[id.0 as usize].as_ref()?.buffer;
+                let kernel = self.written[buffer].checked_sub(1)?;
+                matches!(self.kernels[kernel].1, Kernel::MatMul { .. }).then_some(kernel)
+            }
+            _ => None,
+        }
+    }
+
+    /// The view of a node that is the same row everywhere, if it is complete before a kernel.
+    fn row_view(&mut self, id: Id, shape: &Shape, kernel: usize) -> Option<View> {
+        if self.uniform(id).is_some() {
+            return None;
+        }
+        let view = self.views[id.0 as usize].clone()?;
+        let (&by_column, by_row) = view.strides.split_last()?;
+        let is_row = by_column == 1 && by_row.iter().all(|&stride| stride == 0) && view.sizes == **shape;
+        (is_row && self.written[view.buffer] <= kernel).then_some(view)
+    }
+
     /// The products of a sum, in order.
     fn collect_parts(&self, id: Id, parts: &mut Vec<Id>) {
         let node = self.graph.node(id);
@@ -129,7 +183,7 @@ impl Planner<'_> {
     }
 
     /// Adds a product to a part of a sum, or writes it there.
-    fn add_product(&mut self, dtype: crate::DType, id: Id, to: View, accumulate: bool) {
+    fn add_product(&mut self, dtype: DType, id: Id, to: View, accumulate: bool) {
         let node = self.graph.node(id);
         let from = node.args[0];
         match node.op {
@@ -148,7 +202,7 @@ impl Planner<'_> {
             _ => {
                 let (a, b) = (self.view(from), self.view(node.args[1]));
                 let buffer = to.buffer;
-                self.push(dtype, Kernel::MatMul { a, b, out: to, accumulate }, buffer);
+                self.push(dtype, Kernel::MatMul { a, b, out: to, accumulate, bias: None }, buffer);
             }
         }
     }

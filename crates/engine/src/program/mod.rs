@@ -16,6 +16,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bound;
 mod cache;
 mod loops;
 mod memory;
@@ -32,10 +33,12 @@ use rustc_hash::FxHashMap;
 use crate::dtype::{DType, Element};
 use crate::graph::{Graph, GraphError, Id};
 use crate::kernel::half::Half;
+use crate::kernel::matmul::Epilogue;
 use crate::kernel::recurrent::{self, Steps};
 use crate::plan::{BufferKind, Kernel, Plan, Recurrent, View};
 use crate::shape::Shape;
 
+use bound::Bindings;
 pub use cache::ProgramCache;
 use loops::{Compiled, Scratch};
 use memory::{Memory, Stored};
@@ -62,6 +65,8 @@ struct Port {
     shape: Shape,
     /// None for an input that nothing depends on.
     offset: Option<usize>,
+    /// The matrices of products that are all that reads or writes it; none if something else does.
+    matrices: Option<Vec<(usize, usize)>>,
 }
 
 /// A kernel with everything that is known before it runs.
@@ -108,6 +113,14 @@ pub enum ProgramError {
         /// What was given or asked for.
         found: String,
     },
+    /// A slice is too short for the ports that are bound to it.
+    #[error("the bound inputs or outputs need {wanted} elements, but the slice has {found}")]
+    Bound {
+        /// Elements that are needed.
+        wanted: usize,
+        /// Elements that there are.
+        found: usize,
+    },
 }
 
 impl Program {
@@ -121,10 +134,10 @@ impl Program {
         let plan = Plan::new(canonical);
         let mut places = FxHashMap::default();
         let mut data = Vec::new();
-        for buffer in &plan.buffers {
+        for (index, buffer) in plan.buffers.iter().enumerate() {
             match &buffer.kind {
                 BufferKind::Data(bits) => data.push((buffer.dtype, buffer.offset, bits.clone())),
-                BufferKind::Input(name) => _ = places.insert(name.as_str(), buffer.offset),
+                BufferKind::Input(name) => _ = places.insert(name.as_str(), index),
                 BufferKind::Value { .. } => {}
             }
         }
@@ -132,7 +145,8 @@ impl Program {
             name: name.to_string(),
             dtype: graph.dtype(id),
             shape: graph.shape(id),
-            offset: places.get(name).copied(),
+            offset: places.get(name).map(|&buffer| plan.buffers[buffer].offset),
+            matrices: places.get(name).and_then(|&buffer| bound::matrices(&plan, buffer)),
         };
         let inputs = graph.inputs().map(input).collect();
         let output = |(name, shape, buffer): &(String, Shape, usize)| Port {
@@ -140,6 +154,7 @@ impl Program {
             dtype: plan.buffers[*buffer].dtype,
             shape: *shape,
             offset: Some(plan.buffers[*buffer].offset),
+            matrices: bound::matrices(&plan, *buffer),
         };
         Program {
             kernels: plan.kernels.iter().map(|(dtype, kernel)| (*dtype, compile(&plan, kernel))).collect(),
@@ -162,7 +177,8 @@ impl Program {
         for (dtype, offset, bits) in &self.data {
             memory.write_bits(*dtype, *offset, bits);
         }
-        Runner { program: self.clone(), memory, scratch: Scratches::default() }
+        let (scratch, bindings) = (Scratches::default(), Bindings::default());
+        Runner { program: self.clone(), memory, scratch, bindings }
     }
 
     /// Bytes of memory that a runner has.
@@ -220,8 +236,10 @@ fn compile(plan: &Plan, kernel: &Kernel) -> Instruction {
     match kernel {
         Kernel::Loop(body) => Instruction::Loop(Compiled::new(body, begin, length)),
         Kernel::Zero { buffer } => Instruction::Zero { begin: begin(*buffer), length: length(*buffer) },
-        Kernel::MatMul { a, b, out, accumulate } => {
-            Instruction::MatMul(Products::new(&placed(a), &placed(b), &placed(out), *accumulate))
+        Kernel::MatMul { a, b, out, accumulate, bias } => {
+            let place = |(bias, relu): &(View, bool)| Epilogue { bias: placed(bias).offset, relu: *relu };
+            let epilogue = bias.as_ref().map(place);
+            Instruction::MatMul(Products::new(&placed(a), &placed(b), &placed(out), *accumulate, epilogue))
         }
         Kernel::Cast { x, out } => {
             Instruction::Cast { x: placed(x), to: plan.buffers[*out].dtype, out: begin(*out) }
@@ -324,6 +342,7 @@ pub struct Runner {
     program: Program,
     memory: Memory,
     scratch: Scratches,
+    bindings: Bindings,
 }
 
 /// Calls a generic function for the type of a kernel.
@@ -358,7 +377,7 @@ impl Runner {
 
     /// Computes the outputs from the inputs.
     pub fn run(&mut self) {
-        let Runner { program, memory, scratch } = self;
+        let Runner { program, memory, scratch, .. } = self;
         for kernel in program.kernels.iter() {
             execute(kernel, memory, scratch);
         }
@@ -367,7 +386,7 @@ impl Runner {
     /// Computes the outputs like [`Runner::run`], and the time that each kernel took, in the order of
     /// [`Program::kernels`].
     pub fn run_timed(&mut self) -> Vec<Duration> {
-        let Runner { program, memory, scratch } = self;
+        let Runner { program, memory, scratch, .. } = self;
         let time = |kernel| {
             let start = Instant::now();
             execute(kernel, memory, scratch);
@@ -630,6 +649,43 @@ mod tests {
         let turned = g.transpose(product).unwrap();
         g.output("y", turned).unwrap();
         assert_eq!(Program::new(&g).unwrap().kernels(), ["matmul f32 9x7x5"]);
+    }
+
+    #[test]
+    fn a_bias_and_a_relu_behind_a_product_are_part_of_it() {
+        let mut g = Graph::new();
+        let x = g.input("x", DType::F32, &[2, 5, 7]).unwrap();
+        let (w, b) = (g.input("w", DType::F32, &[7, 9]).unwrap(), g.input("b", DType::F32, &[9]).unwrap());
+        let product = g.matmul(x, w).unwrap();
+        let sum = g.add(b, product).unwrap();
+        let y = g.relu(sum).unwrap();
+        g.output("y", y).unwrap();
+        assert_eq!(Program::new(&g).unwrap().kernels(), ["matmul f32 10x7x9, bias, relu"]);
+        let numbers = |count: usize| (0..count).map(|i| (i * 37 % 23) as f64 - 11.0).collect::<Vec<_>>();
+        let values = [("x", 70), ("w", 63), ("b", 9)].map(|(name, count)| (name.to_string(), count));
+        let mut runner = Program::new(&g).unwrap().runner();
+        for (name, count) in &values {
+            runner.write(name, &numbers(*count).iter().map(|&x| x as f32).collect::<Vec<_>>()).unwrap();
+        }
+        runner.run();
+        let [x, w, b] = values.map(|(_, count)| numbers(count));
+        for (i, &y) in runner.read::<f32>("y").unwrap().iter().enumerate() {
+            let (row, column) = (i / 9, i % 9);
+            let product: f64 = (0..7).map(|k| x[row * 7 + k] * w[k * 9 + column]).sum();
+            assert_eq!(f64::from(y), (product + b[column]).max(0.0));
+        }
+    }
+
+    #[test]
+    fn a_product_that_others_read_keeps_its_bias_apart() {
+        let mut g = Graph::new();
+        let (x, w) = (g.input("x", DType::F32, &[5, 7]).unwrap(), g.input("w", DType::F32, &[7, 9]).unwrap());
+        let b = g.input("b", DType::F32, &[9]).unwrap();
+        let product = g.matmul(x, w).unwrap();
+        let sum = g.add(product, b).unwrap();
+        g.output("sum", sum).unwrap();
+        g.output("product", product).unwrap();
+        assert_eq!(Program::new(&g).unwrap().kernels()[0], "matmul f32 5x7x9");
     }
 
     #[test]

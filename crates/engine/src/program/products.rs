@@ -3,7 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::dtype::DType;
-use crate::kernel::matmul::{Product, Shapes, multiply_all};
+use crate::kernel::matmul::{Epilogue, Outside, Product, Shapes, multiply_outside};
 
 use super::memory::{Memory, Stored};
 use super::moves::Placed;
@@ -15,13 +15,20 @@ pub(super) struct Products {
     shapes: Vec<Shapes>,
     sizes: [usize; 3],
     accumulate: bool,
+    epilogue: Option<Epilogue>,
     /// Whether every product has a place of its own for its result.
     apart: bool,
 }
 
 impl Products {
     /// The products of two batches of matrices, added to what `out` holds or not. Results that share a place are added up.
-    pub fn new(a: &Placed, b: &Placed, out: &Placed, accumulate: bool) -> Products {
+    pub fn new(
+        a: &Placed,
+        b: &Placed,
+        out: &Placed,
+        accumulate: bool,
+        epilogue: Option<Epilogue>,
+    ) -> Products {
         let axes = out.sizes.axes();
         let sizes = [out.sizes[axes - 2], out.sizes[axes - 1], a.sizes[axes - 1]];
         let [left, right, result] = [a, b, out].map(|view| view.leading(axes - 2));
@@ -39,11 +46,16 @@ impl Products {
         };
         let shapes: Vec<Shapes> = (0..result.elements()).map(product).collect();
         let apart = seen.len() == shapes.len();
-        Products { shapes, sizes, accumulate, apart }
+        Products { shapes, sizes, accumulate, epilogue, apart }
     }
 
     pub fn run<T: Product + Stored>(&self, memory: &mut Memory) {
-        multiply_all(T::arena_mut(memory), &self.shapes);
+        self.run_outside(memory, Outside::<T> { from: &[], to: &mut [], elsewhere: [None; 3] });
+    }
+
+    /// As [`Products::run`], with matrices that lie elsewhere.
+    pub fn run_outside<T: Product + Stored>(&self, memory: &mut Memory, outside: Outside<'_, T>) {
+        multiply_outside(T::arena_mut(memory), &self.shapes, self.epilogue, outside);
     }
 
     /// Elements that are read and written.
@@ -62,6 +74,11 @@ impl Products {
             (false, false) => ", added up",
             (false, true) => "",
         };
-        format!("matmul {dtype} {batch}{m}x{k}x{n}{how}")
+        let then = match self.epilogue {
+            None => "",
+            Some(Epilogue { relu: false, .. }) => ", bias",
+            Some(Epilogue { relu: true, .. }) => ", bias, relu",
+        };
+        format!("matmul {dtype} {batch}{m}x{k}x{n}{how}{then}")
     }
 }

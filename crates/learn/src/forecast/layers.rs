@@ -140,8 +140,10 @@ impl<'n> Tensor<'n> {
             let projected = self.linear(&format!("{name}.{part}"), width);
             projected.reshape(&[rows, time, heads, width / heads]).permute(&[0, 2, 1, 3])
         };
-        let (queries, keys, values) = (of_heads("query"), of_heads("key"), of_heads("value"));
-        let scores = queries.matmul(keys.transpose()) * (1.0 / ((width / heads) as f64).sqrt());
+        // The queries are scaled, not the scores: they are fewer.
+        let queries = of_heads("query") * (1.0 / ((width / heads) as f64).sqrt());
+        let (keys, values) = (of_heads("key"), of_heads("value"));
+        let scores = queries.matmul(keys.transpose());
         let seen = scores.softmax(3).dropout(dropout).matmul(values);
         seen.permute(&[0, 2, 1, 3]).reshape(&[rows, time, width]).linear(&format!("{name}.output"), width)
     }

@@ -2,8 +2,9 @@
 //!
 //! A batch is cut into parts of so many windows, the last one shorter. Each part goes through the same compiled program on
 //! memory of its own, several at a time if there are threads, and the gradients are added in the order of the parts: the
-//! result does not depend on the number of threads. Programs are compiled when a size is first seen; after that, a step
-//! allocates nothing.
+//! result does not depend on the number of threads. Parameters are read where they lie, and the gradients of the first
+//! part are written where they belong. Programs are compiled when a size is first seen; after that, a step allocates
+//! nothing.
 
 use std::ops::Range;
 
@@ -16,7 +17,7 @@ use super::models::Model;
 use super::network::Mask;
 use super::specification::{Specification, SpecificationError, Use, WEIGHT, gradient_name};
 use crate::data::{Batch, BatchShape};
-use crate::params::{Params, Tensor};
+use crate::params::Params;
 use crate::random::{Purpose, Random};
 use crate::train::{Losses, Task, TaskError};
 
@@ -47,8 +48,6 @@ pub struct ForecastTask<W> {
     specification: Specification,
     seed: u64,
     params: Params,
-    /// The name of each parameter's gradient.
-    gradients: Vec<String>,
     windows: W,
     batch: Batch,
     training: Programs,
@@ -60,7 +59,6 @@ impl<W: Windows> ForecastTask<W> {
     pub fn new(specification: &Specification, windows: W, seed: u64) -> Result<Self, SpecificationError> {
         let params = specification.params(seed)?;
         Ok(ForecastTask {
-            gradients: params.tensors().iter().map(|tensor| gradient_name(&tensor.name)).collect(),
             params,
             batch: Batch::new(specification.shape(0)),
             training: Programs::new(specification, Use::Training),
@@ -109,7 +107,7 @@ impl<W: Windows> ForecastTask<W> {
             }
             check_batch(&self.specification, &self.batch, true)?;
             let run = Run { batch: &self.batch, params: &self.params, seed: self.seed, update: 0 };
-            let loss = self.evaluation.run(&run, |_| Ok(()))?;
+            let loss = self.evaluation.run(&run, None)?;
             sum += loss * self.batch.shape.rows as f64;
             rows += self.batch.shape.rows;
         }
@@ -134,9 +132,7 @@ impl<W: Windows> Task for ForecastTask<W> {
         // The gradients leave the arena while its values are read.
         let mut grads = std::mem::take(&mut self.params.grads);
         let run = Run { batch: &self.batch, params: &self.params, seed: self.seed, update };
-        let mut sums =
-            Sums { tensors: self.params.tensors(), names: &self.gradients, values: &mut grads, parts: 0 };
-        let soft = self.training.run(&run, |worker| worker.add_gradients(&mut sums));
+        let soft = self.training.run(&run, Some(&mut grads));
         self.params.grads = grads;
         Ok(Losses { soft: soft?, hard })
     }
@@ -191,8 +187,6 @@ struct Programs {
     what_for: Use,
     /// Windows of a part.
     part: usize,
-    /// Batches that were computed.
-    batches: u64,
     compiled: Vec<Compiled>,
 }
 
@@ -203,6 +197,8 @@ const MOST_PROGRAMS: usize = 6;
 struct Compiled {
     rows: usize,
     program: Program,
+    /// The name of each parameter's gradient.
+    gradients: Vec<String>,
     masks: Vec<Mask>,
     workers: Vec<Worker>,
 }
@@ -211,38 +207,33 @@ struct Compiled {
 struct Worker {
     runner: Runner,
     mask: Vec<f32>,
-    /// The batch whose parameters it has.
-    batch: u64,
     failed: Option<ProgramError>,
 }
 
 impl Programs {
     fn new(specification: &Specification, what_for: Use) -> Programs {
         let part = usual_part(&specification.model);
-        Programs { specification: specification.clone(), what_for, part, batches: 0, compiled: Vec::new() }
+        Programs { specification: specification.clone(), what_for, part, compiled: Vec::new() }
     }
 
-    /// Computes the loss of a batch; `use_result` sees the worker of every part, in their order.
-    fn run(
-        &mut self,
-        run: &Run<'_>,
-        mut use_result: impl FnMut(&Worker) -> Result<(), ProgramError>,
-    ) -> Result<f64, TaskError> {
+    /// Computes the loss of a batch and, if there is room for them, the gradients.
+    fn run(&mut self, run: &Run<'_>, mut grads: Option<&mut [f32]>) -> Result<f64, TaskError> {
         let rows = run.batch.shape.rows;
         let threads = rayon::current_num_threads().max(1);
-        self.batches += 1;
-        let batch = self.batches;
         let mut loss = 0.0;
         let mut begin = 0;
         while begin < rows {
             let size = self.part.min(rows - begin);
             // Parts of the same size, as many as there are threads.
             let count = ((rows - begin) / size).min(threads);
-            let compiled = self.get(size, count)?;
-            compiled.run(run, batch, begin, count)?;
-            for worker in &compiled.workers[..count] {
+            let compiled = self.get(size, count, run.params)?;
+            let first = grads.as_deref_mut().filter(|_| begin == 0);
+            compiled.run(run, first, begin, count)?;
+            for (part, worker) in compiled.workers[..count].iter().enumerate() {
                 loss += f64::from(worker.runner.read::<f32>("loss")?[0]);
-                use_result(worker)?;
+                if let Some(grads) = grads.as_deref_mut().filter(|_| begin + part > 0) {
+                    compiled.add_gradients(part, run.params, grads)?;
+                }
             }
             begin += count * size;
         }
@@ -250,61 +241,96 @@ impl Programs {
     }
 
     /// The program for parts of a size, with so many workers.
-    fn get(&mut self, rows: usize, workers: usize) -> Result<&mut Compiled, TaskError> {
+    fn get(&mut self, rows: usize, workers: usize, params: &Params) -> Result<&mut Compiled, TaskError> {
         let known = self.compiled.iter().position(|compiled| compiled.rows == rows);
-        let place = known.map_or_else(|| self.compile(rows), Ok)?;
+        let place = known.map_or_else(|| self.compile(rows, params), Ok)?;
         let compiled = &mut self.compiled[place];
         while compiled.workers.len() < workers {
-            compiled.add_worker();
+            compiled.add_worker(params)?;
         }
         Ok(compiled)
     }
 
     /// Compiles the program for parts of a size and says where it is.
-    fn compile(&mut self, rows: usize) -> Result<usize, TaskError> {
+    fn compile(&mut self, rows: usize, params: &Params) -> Result<usize, TaskError> {
         let (graph, parts) = self.specification.network(rows, self.what_for)?;
         let program = Program::new(&graph)?;
+        let gradients = match self.what_for {
+            Use::Training => params.tensors().iter().map(|tensor| gradient_name(&tensor.name)).collect(),
+            _ => Vec::new(),
+        };
         if self.compiled.len() == MOST_PROGRAMS {
             self.compiled.remove(0);
         }
-        self.compiled.push(Compiled { rows, program, masks: parts.masks, workers: Vec::new() });
+        self.compiled.push(Compiled { rows, program, gradients, masks: parts.masks, workers: Vec::new() });
         Ok(self.compiled.len() - 1)
     }
 }
 
 impl Compiled {
-    fn add_worker(&mut self) {
+    /// Adds a worker that reads the parameters, and writes their gradients, at the places of the tensors.
+    fn add_worker(&mut self, params: &Params) -> Result<(), ProgramError> {
         let mask = self.masks.iter().map(|mask| mask.rows * mask.elements).max().unwrap_or(0);
-        self.workers.push(Worker {
-            runner: self.program.runner(),
-            mask: vec![0.0; mask],
-            batch: 0,
-            failed: None,
-        });
+        let mut runner = self.program.runner();
+        let tensors = params.tensors().iter();
+        let inputs: Vec<_> =
+            tensors.clone().map(|tensor| (tensor.name.as_str(), tensor.range.clone())).collect();
+        let outputs: Vec<_> = tensors
+            .zip(&self.gradients)
+            .map(|(tensor, name)| (name.as_str(), tensor.range.clone()))
+            .collect();
+        runner.bind(&inputs, &outputs)?;
+        self.workers.push(Worker { runner, mask: vec![0.0; mask], failed: None });
+        Ok(())
     }
 
-    /// Runs `count` parts, the first of which begins at a row.
-    fn run(&mut self, run: &Run<'_>, batch: u64, begin: usize, count: usize) -> Result<(), TaskError> {
+    /// Runs `count` parts, the first of which begins at a row. The gradients of that one go to `grads` if there are any;
+    /// all others stay with their workers.
+    fn run(
+        &mut self,
+        run: &Run<'_>,
+        grads: Option<&mut [f32]>,
+        begin: usize,
+        count: usize,
+    ) -> Result<(), TaskError> {
         let Compiled { rows, masks, workers, .. } = self;
-        let work = |(part, worker): (usize, &mut Worker)| {
+        let work = |part: usize, worker: &mut Worker, grads: Option<&mut [f32]>| {
             let begin = begin + part * *rows;
-            // The parameters are the same for all parts of a batch.
-            let parameters = if worker.batch == batch { Ok(()) } else { worker.write_parameters(run.params) };
-            worker.batch = batch;
-            worker.failed = parameters.and_then(|()| worker.run(run, begin..begin + *rows, masks)).err();
+            worker.failed = worker.run(run, grads, begin..begin + *rows, masks).err();
         };
         let workers = &mut workers[..count];
-        if count > 1 {
-            workers.par_iter_mut().enumerate().with_max_len(1).for_each(work);
-        } else {
-            workers.iter_mut().enumerate().for_each(work);
+        if let [first, others @ ..] = &mut *workers {
+            if others.is_empty() {
+                work(0, first, grads);
+            } else {
+                let others = others.par_iter_mut().enumerate().with_max_len(1);
+                rayon::join(
+                    || work(0, first, grads),
+                    || others.for_each(|(i, worker)| work(i + 1, worker, None)),
+                );
+            }
         }
         workers.iter_mut().find_map(|worker| worker.failed.take()).map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Adds the gradients of a part to those of the parameters.
+    fn add_gradients(&self, part: usize, params: &Params, grads: &mut [f32]) -> Result<(), ProgramError> {
+        for (tensor, name) in params.tensors().iter().zip(&self.gradients) {
+            let gradient = self.workers[part].runner.read::<f32>(name)?;
+            grads[tensor.range.clone()].iter_mut().zip(gradient).for_each(|(sum, x)| *sum += x);
+        }
+        Ok(())
     }
 }
 
 impl Worker {
-    fn run(&mut self, run: &Run<'_>, rows: Range<usize>, masks: &[Mask]) -> Result<(), ProgramError> {
+    fn run(
+        &mut self,
+        run: &Run<'_>,
+        grads: Option<&mut [f32]>,
+        rows: Range<usize>,
+        masks: &[Mask],
+    ) -> Result<(), ProgramError> {
         write_rows(&mut self.runner, run.batch, rows.clone())?;
         self.runner.write(WEIGHT, &[rows.len() as f32 / run.batch.shape.rows as f32])?;
         for (site, mask) in masks.iter().enumerate() {
@@ -314,40 +340,8 @@ impl Worker {
             }
             self.runner.write(&mask.name, numbers)?;
         }
-        self.runner.run();
-        Ok(())
+        self.runner.run_bound(&run.params.values, grads)
     }
-
-    fn write_parameters(&mut self, params: &Params) -> Result<(), ProgramError> {
-        for tensor in params.tensors() {
-            self.runner.write(&tensor.name, &params.values[tensor.range.clone()])?;
-        }
-        Ok(())
-    }
-
-    /// Adds the gradients of the last run to those of the parameters; those of the first part replace them.
-    fn add_gradients(&self, sums: &mut Sums<'_>) -> Result<(), ProgramError> {
-        for (tensor, name) in sums.tensors.iter().zip(sums.names) {
-            let gradient = self.runner.read::<f32>(name)?;
-            let sums_of_tensor = &mut sums.values[tensor.range.clone()];
-            if sums.parts == 0 {
-                sums_of_tensor.copy_from_slice(gradient);
-            } else {
-                sums_of_tensor.iter_mut().zip(gradient).for_each(|(sum, x)| *sum += x);
-            }
-        }
-        sums.parts += 1;
-        Ok(())
-    }
-}
-
-/// Gradients that are added up part by part.
-struct Sums<'a> {
-    tensors: &'a [Tensor],
-    /// The name of each tensor's gradient.
-    names: &'a [String],
-    values: &'a mut [f32],
-    parts: usize,
 }
 
 /// Gives a program the rows of a batch.

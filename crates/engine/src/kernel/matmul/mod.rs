@@ -1,0 +1,666 @@
+//! The matrix product, on matrices that lie anywhere in one slice.
+//!
+//! | product | by |
+//! |---|---|
+//! | `f32`, result in rows or columns | [`tiles`], packed where that pays |
+//! | `f32`, up to three rows | [`rows`], one pass over the matrix |
+//! | `f64`, dot products, strides of another kind | the `gemm` crate |
+
+#![expect(unsafe_code, reason = "the product is called with pointers; its bounds are checked here")]
+
+mod rows;
+mod tiles;
+
+use crate::parallel;
+use tiles::{Finish, Right, Source, Target};
+
+/// A product of two matrices in one slice: `out[i, j] = sum over l of a[i, l] * b[l, j]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Shapes {
+    /// Rows of the result, columns of the result, and what is summed over.
+    pub sizes: [usize; 3],
+    /// Begin of the first matrix, and its strides from row to row and from column to column.
+    pub a: (usize, [usize; 2]),
+    /// Likewise, of the second.
+    pub b: (usize, [usize; 2]),
+    /// Likewise, of the result.
+    pub out: (usize, [usize; 2]),
+    /// Whether the product is added to what the result holds.
+    pub accumulate: bool,
+}
+
+/// A number with a matrix product: `f32` or `f64`.
+pub trait Product: Copy + Send + Sync + PartialOrd + std::ops::Add<Output = Self> + 'static {
+    /// 0 and 1.
+    const UNITS: [Self; 2];
+
+    /// Multiplies by kernels of this crate; false if they have none for such matrices.
+    ///
+    /// # Safety
+    /// As for [`multiply_at`]; no size is 0.
+    unsafe fn multiply_here(
+        _bases: Bases<Self>,
+        _shapes: &Shapes,
+        _finish: Finish<Self>,
+        _threads: bool,
+    ) -> bool {
+        false
+    }
+
+    /// Elements of a matrix of so many rows and columns when it is packed; 0 if it never is.
+    fn packed_len(_rows: usize, _columns: usize) -> usize {
+        0
+    }
+
+    /// Packs a matrix of so many rows and columns for [`multiply_packed`].
+    ///
+    /// # Safety
+    /// The matrix may be read, and [`Product::packed_len`] elements from `to` on be written.
+    unsafe fn pack(_memory: *mut Self, _sizes: [usize; 2], _matrix: (usize, [usize; 2]), _to: usize) {}
+
+    /// Multiplies with a second operand that is packed at a place, if such numbers are packed, and with the one that the
+    /// shapes name otherwise.
+    ///
+    /// # Safety
+    /// As for [`multiply_at`]. What is packed is the second operand. The rows of the result are contiguous.
+    unsafe fn multiply_packed(memory: *mut Self, shapes: &Shapes, _packed: usize) {
+        // SAFETY: as the caller promises.
+        unsafe { multiply_at(Bases::one(memory), shapes, Finish::NONE, false) }
+    }
+}
+
+/// What the places of the three matrices of a product are counted from.
+#[derive(Clone, Copy)]
+pub struct Bases<T> {
+    a: *const T,
+    b: *const T,
+    out: *mut T,
+}
+
+// SAFETY: threads that share it write to places that no other reads or writes.
+unsafe impl<T: Send> Send for Bases<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Bases<T> {}
+
+impl<T> Bases<T> {
+    /// All three from one place.
+    fn one(memory: *mut T) -> Bases<T> {
+        Bases { a: memory, b: memory, out: memory }
+    }
+}
+
+/// Where a matrix of a product is that does not lie in the memory of the others: what is element `inside` there is element
+/// `outside` of another slice, and so are the `len` elements from there on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The first element, counted in the memory.
+    pub inside: usize,
+    /// The first element, counted in the other slice.
+    pub outside: usize,
+    /// Elements.
+    pub len: usize,
+}
+
+impl Elsewhere {
+    /// Panics if the elements do not lie in a slice, or a matrix (its begin and its end) not among them.
+    fn check(&self, (begin, end): (usize, usize), len: usize) {
+        assert!(self.outside + self.len <= len, "the elements lie in the other slice");
+        assert!(
+            begin >= self.inside && end <= self.inside + self.len,
+            "the matrix lies among the elements that are elsewhere"
+        );
+    }
+}
+
+impl Shapes {
+    /// Begin and end of the operands.
+    fn operands(&self) -> [(usize, usize); 2] {
+        let [m, n, k] = self.sizes;
+        let ((a, a_strides), (b, b_strides)) = (self.a, self.b);
+        [(a, a + span(m, k, a_strides)), (b, b + span(k, n, b_strides))]
+    }
+
+    fn end_of_result(&self) -> usize {
+        self.out.0 + span(self.sizes[0], self.sizes[1], self.out.1)
+    }
+
+    /// Panics if a matrix reaches beyond `len` elements, the result overlaps an operand, or its elements each other.
+    fn check(&self, len: usize) {
+        let [m, n, _] = self.sizes;
+        let ([a, b], (out, strides), end) = (self.operands(), self.out, self.end_of_result());
+        assert!(a.1.max(b.1).max(end) <= len, "the matrices lie in the slice");
+        let apart = |(begin, stop): (usize, usize)| begin >= end || stop <= out || begin == stop;
+        assert!(apart(a) && apart(b), "the result overlaps an operand");
+        assert!(m == 0 || n == 0 || is_injective(m, n, strides), "elements of the result share a place");
+    }
+}
+
+impl Product for f32 {
+    const UNITS: [f32; 2] = [0.0, 1.0];
+
+    unsafe fn multiply_here(bases: Bases<f32>, shapes: &Shapes, finish: Finish<f32>, threads: bool) -> bool {
+        let Some(product) = Tiled::new(bases, shapes, finish) else { return false };
+        let parts = if threads { rayon::current_num_threads() } else { 1 };
+        parallel::for_each_index(parts, |part| {
+            // SAFETY: as the caller promises; the parts of a result lie apart.
+            unsafe { product.part(part, parts).run() }
+        });
+        true
+    }
+
+    fn packed_len(rows: usize, columns: usize) -> usize {
+        tiles::packed_len(rows, columns)
+    }
+
+    unsafe fn pack(memory: *mut f32, [rows, columns]: [usize; 2], matrix: (usize, [usize; 2]), to: usize) {
+        let source = Source { at: memory.wrapping_add(matrix.0), strides: matrix.1 };
+        // SAFETY: as the caller promises.
+        unsafe { tiles::pack(source, rows, columns, memory.add(to)) }
+    }
+
+    unsafe fn multiply_packed(memory: *mut f32, shapes: &Shapes, packed: usize) {
+        let (a, (out, [stride, _])) = (shapes.a, shapes.out);
+        let a = Source { at: memory.wrapping_add(a.0), strides: a.1 };
+        let at = memory.wrapping_add(out);
+        let out = Target { at, stride, accumulate: shapes.accumulate, finish: Finish::NONE };
+        // SAFETY: as the caller promises.
+        unsafe { tiles::multiply(shapes.sizes, a, Right::Packed(memory.wrapping_add(packed)), out) }
+    }
+}
+
+/// A product whose result lies in contiguous rows.
+#[derive(Clone, Copy)]
+struct Tiled {
+    sizes: [usize; 3],
+    a: Source,
+    b: Source,
+    out: Target,
+    /// Whether the rows are so few that nothing is packed.
+    few: bool,
+}
+
+// SAFETY: threads compute parts of the result that lie apart, and nothing else is written.
+unsafe impl Send for Tiled {}
+// SAFETY: as above.
+unsafe impl Sync for Tiled {}
+
+impl Tiled {
+    /// The product, or its transpose if the result lies in columns; none if it lies otherwise.
+    fn new(bases: Bases<f32>, shapes: &Shapes, finish: Finish<f32>) -> Option<Tiled> {
+        let Shapes { sizes: [m, n, k], a, b, out: (out, [by_row, by_column]), accumulate } = *shapes;
+        let a = Source { at: bases.a.wrapping_add(a.0), strides: a.1 };
+        let b = Source { at: bases.b.wrapping_add(b.0), strides: b.1 };
+        let turned = |source: Source| Source { strides: [source.strides[1], source.strides[0]], ..source };
+        let target = |stride: usize| Target { at: bases.out.wrapping_add(out), stride, accumulate, finish };
+        let (sizes, a, b, out) = if by_column == 1 || n == 1 {
+            ([m, n, k], a, b, target(by_row))
+        } else if (by_row == 1 || m == 1) && finish.bias.is_none() {
+            ([n, m, k], turned(b), turned(a), target(by_column))
+        } else {
+            return None;
+        };
+        let few = sizes[0] <= rows::MOST_ROWS;
+        // One row with a matrix that lies in columns is dot products, and so is one column.
+        let is_dot = sizes[0] == 1 && b.strides[1] != 1 || sizes[1] == 1;
+        (!is_dot).then_some(Tiled { sizes, a, b, out, few: few && b.strides[1] == 1 })
+    }
+
+    /// A part of the result: some columns, or some rows if they are more.
+    fn part(self, part: usize, parts: usize) -> Tiled {
+        let [m, n, k] = self.sizes;
+        if m > n {
+            let rows = parallel::share(m, part, parts);
+            let at = self.out.at.wrapping_add(rows.start * self.out.stride);
+            let out = Target { at, ..self.out };
+            return Tiled { sizes: [rows.len(), n, k], a: self.a.offset(rows.start, 0), out, ..self };
+        }
+        // Whole panels, so that what is behind the last whole vector does not depend on the parts.
+        let panels = parallel::share(n.div_ceil(tiles::WIDEST_PANEL), part, parts);
+        let [begin, end] = [panels.start, panels.end].map(|panel| n.min(panel * tiles::WIDEST_PANEL));
+        let finish = self.out.finish.at_column(begin);
+        let out = Target { at: self.out.at.wrapping_add(begin), finish, ..self.out };
+        Tiled { sizes: [m, end - begin, k], b: self.b.offset(0, begin), out, ..self }
+    }
+
+    /// # Safety
+    /// As for [`multiply_at`].
+    unsafe fn run(self) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            if self.few {
+                rows::multiply(self.sizes, self.a, self.b, self.out);
+                finish_at(self.out.at, [self.sizes[0], self.sizes[1]], [self.out.stride, 1], self.out.finish);
+            } else {
+                tiles::multiply(self.sizes, self.a, Right::Plain(self.b), self.out);
+            }
+        }
+    }
+}
+
+impl Product for f64 {
+    const UNITS: [f64; 2] = [0.0, 1.0];
+}
+
+/// Elements from the begin of a matrix to behind its last one.
+fn span(rows: usize, columns: usize, [by_row, by_column]: [usize; 2]) -> usize {
+    if rows == 0 || columns == 0 { 0 } else { (rows - 1) * by_row + (columns - 1) * by_column + 1 }
+}
+
+/// Whether no two elements of a matrix lie at one place.
+fn is_injective(rows: usize, columns: usize, [by_row, by_column]: [usize; 2]) -> bool {
+    let ahead = |small: usize, count: usize, large: usize| small > 0 && large > small * (count - 1);
+    rows <= 1 && (columns <= 1 || by_column > 0)
+        || columns <= 1 && by_row > 0
+        || ahead(by_column, columns, by_row)
+        || ahead(by_row, rows, by_column)
+}
+
+/// Multiplies two matrices of a slice into a third part of it that does not overlap them.
+///
+/// # Panics
+/// If a matrix reaches beyond the slice, the result overlaps an operand, or elements of the result each other.
+pub fn multiply<T: Product>(memory: &mut [T], shapes: &Shapes) {
+    multiply_all(memory, std::slice::from_ref(shapes));
+}
+
+/// Multiplications that are worth a second thread: about 50 us of work on one.
+const MANY: usize = 1 << 21;
+
+/// Multiplies every pair of matrices of a batch, at the same time if the results lie behind each other and the operands
+/// elsewhere.
+///
+/// # Panics
+/// As [`multiply`].
+pub fn multiply_all<T: Product>(memory: &mut [T], batch: &[Shapes]) {
+    multiply_outside(memory, batch, None, Outside { from: &[], to: &mut [], elsewhere: [None; 3] });
+}
+
+/// What a product is finished with: a row that is added to all of its rows, and the rectifier behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Epilogue {
+    /// Where the row begins in the memory.
+    pub bias: usize,
+    /// Whether what is below zero becomes zero.
+    pub relu: bool,
+}
+
+/// Slices beside the memory that the matrices of products lie in.
+#[derive(Debug)]
+pub struct Outside<'a, T> {
+    /// Where operands are.
+    pub from: &'a [T],
+    /// Where the result is.
+    pub to: &'a mut [T],
+    /// Which of the two operands and the result, and where. Their places are counted as if they lay in the memory, too.
+    pub elsewhere: [Option<Elsewhere>; 3],
+}
+
+/// As [`multiply_all`], with matrices that lie outside the memory; the results are finished by an epilogue.
+///
+/// # Panics
+/// As [`multiply`], if a matrix that lies elsewhere reaches beyond what is said to, and if the row of the epilogue does not
+/// lie in the memory or is part of a result.
+pub fn multiply_outside<T: Product>(
+    memory: &mut [T],
+    batch: &[Shapes],
+    epilogue: Option<Epilogue>,
+    outside: Outside<'_, T>,
+) {
+    let Outside { from, to, elsewhere } = outside;
+    for shapes in batch {
+        shapes.check(memory.len());
+        if let Some(Epilogue { bias, .. }) = epilogue {
+            let (end, (begin, _)) = (bias + shapes.sizes[1], shapes.out);
+            assert!(end <= memory.len(), "the bias lies in the slice");
+            assert!(end <= begin || bias >= shapes.end_of_result(), "the bias is part of a result");
+        }
+        let [a, b] = shapes.operands();
+        elsewhere[0].inspect(|place| place.check(a, from.len()));
+        elsewhere[1].inspect(|place| place.check(b, from.len()));
+        elsewhere[2].inspect(|place| place.check((shapes.out.0, shapes.end_of_result()), to.len()));
+    }
+    let mut bases = Bases::one(memory.as_mut_ptr());
+    let bias = epilogue.map(|epilogue| bases.a.wrapping_add(epilogue.bias));
+    let finish = Finish { bias, relu: epilogue.is_some_and(|epilogue| epilogue.relu) };
+    let base = |place: Elsewhere| from.as_ptr().wrapping_add(place.outside).wrapping_sub(place.inside);
+    bases.a = elsewhere[0].map_or(bases.a, base);
+    bases.b = elsewhere[1].map_or(bases.b, base);
+    if let Some(place) = elsewhere[2] {
+        bases.out = to.as_mut_ptr().wrapping_add(place.outside).wrapping_sub(place.inside);
+    }
+    let work: usize = batch.iter().map(|shapes| shapes.sizes.iter().product::<usize>()).sum();
+    let is_large = work >= MANY && rayon::current_num_threads() > 1;
+    if is_large && batch.len() > 1 && is_independent(batch) {
+        parallel::for_each_index(batch.len(), |i| {
+            // SAFETY: the matrices lie in the slices, of which those that are written are borrowed exclusively; results are
+            // disjoint from each other and from all operands, as was checked.
+            unsafe { multiply_at(bases, &batch[i], finish, false) }
+        });
+        return;
+    }
+    for shapes in batch {
+        let is_large = shapes.sizes.iter().product::<usize>() >= MANY && rayon::current_num_threads() > 1;
+        // SAFETY: all three matrices lie in the slices, of which those that are written are borrowed exclusively, and the
+        // result overlaps neither operand nor itself, as was checked.
+        unsafe { multiply_at(bases, shapes, finish, is_large) }
+    }
+}
+
+/// Whether every result ends before the next begins, and no operand lies among the results.
+fn is_independent(batch: &[Shapes]) -> bool {
+    let ascend = batch.windows(2).all(|pair| pair[0].end_of_result() <= pair[1].out.0);
+    let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return true };
+    let (begin, end) = (first.out.0, last.end_of_result());
+    ascend
+        && batch.iter().all(|shapes| {
+            let [a, b] = shapes.operands();
+            [a, b].iter().all(|&(from, to)| to <= begin || from >= end)
+        })
+}
+
+/// Multiplies two matrices into a third.
+///
+/// # Safety
+/// The bias, if there is one, has a number for each column and may be read. The three matrices lie in memory that may be
+/// read, and the third in memory that may be written and that nothing else
+/// reads or writes meanwhile. The third overlaps neither of the others, and its elements lie apart.
+unsafe fn multiply_at<T: Product>(bases: Bases<T>, shapes: &Shapes, finish: Finish<T>, threads: bool) {
+    let Shapes { sizes: [m, n, k], a: (a, a_strides), b: (b, b_strides), out: (out, strides), accumulate } =
+        *shapes;
+    let [zero, one] = T::UNITS;
+    if k == 0 && !accumulate {
+        for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
+            // SAFETY: the element is one of the result.
+            unsafe { bases.out.wrapping_add(out + row * strides[0] + column * strides[1]).write(zero) };
+        }
+    }
+    if m == 0 || n == 0 || k == 0 {
+        // SAFETY: as the caller promises.
+        unsafe { finish_at(bases.out.wrapping_add(out), [m, n], strides, finish) };
+        return;
+    }
+    // SAFETY: as the caller promises; no size is 0.
+    if unsafe { T::multiply_here(bases, shapes, finish, threads) } {
+        return;
+    }
+    let threads = if threads { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
+    // SAFETY: as the caller promises; strides fit `isize` because the matrices fit into memory.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            bases.out.wrapping_add(out),
+            strides[1] as isize,
+            strides[0] as isize,
+            accumulate,
+            bases.a.wrapping_add(a),
+            a_strides[1] as isize,
+            a_strides[0] as isize,
+            bases.b.wrapping_add(b),
+            b_strides[1] as isize,
+            b_strides[0] as isize,
+            if accumulate { one } else { zero },
+            one,
+            false,
+            false,
+            false,
+            threads,
+        );
+        finish_at(bases.out.wrapping_add(out), [m, n], strides, finish);
+    }
+}
+
+/// Finishes a result that is complete but for that.
+///
+/// # Safety
+/// The elements of the result may be written, and the bias be read.
+unsafe fn finish_at<T: Product>(out: *mut T, [m, n]: [usize; 2], strides: [usize; 2], finish: Finish<T>) {
+    if finish.bias.is_none() && !finish.relu {
+        return;
+    }
+    let [zero, _] = T::UNITS;
+    let cut = |value: T| if finish.relu && value < zero { zero } else { value };
+    for row in (0..m).map(|i| out.wrapping_add(i * strides[0])) {
+        if let (Some(bias), 1) = (finish.bias, strides[1]) {
+            // SAFETY: a contiguous row of the result, and the numbers of its columns.
+            let (row, bias) =
+                unsafe { (std::slice::from_raw_parts_mut(row, n), std::slice::from_raw_parts(bias, n)) };
+            row.iter_mut().zip(bias).for_each(|(to, &bias)| *to = cut(*to + bias));
+            continue;
+        }
+        for j in 0..n {
+            // SAFETY: an element of the result, and the number of its column.
+            unsafe {
+                let to = row.add(j * strides[1]);
+                *to = cut(finish.bias.map_or(*to, |bias| *to + *bias.add(j)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::tests::on_every_level;
+    use proptest::prelude::*;
+
+    /// The textbook product.
+    fn naive<T>(memory: &mut [T], shapes: &Shapes)
+    where
+        T: Copy + std::ops::Mul<Output = T> + std::ops::Add<Output = T> + std::iter::Sum,
+    {
+        let Shapes { sizes: [m, n, k], a, b, out, accumulate } = *shapes;
+        let at = |(begin, strides): (usize, [usize; 2]), i: usize, j: usize| {
+            begin + i * strides[0] + j * strides[1]
+        };
+        for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+            let sum: T = (0..k).map(|l| memory[at(a, i, l)] * memory[at(b, l, j)]).sum();
+            let place = &mut memory[at(out, i, j)];
+            *place = if accumulate { *place + sum } else { sum };
+        }
+    }
+
+    /// Matrices behind each other: strides in rows or in columns, with gaps.
+    fn shapes(sizes: [usize; 3], turns: [bool; 3], gap: usize, accumulate: bool) -> Shapes {
+        let [m, n, k] = sizes;
+        let (a, b, out) =
+            (strides(m, k, turns[0], gap), strides(k, n, turns[1], gap), strides(m, n, turns[2], gap));
+        let (b_begin, out_begin) = (span(m, k, a), span(m, k, a) + span(k, n, b));
+        Shapes { sizes, a: (0, a), b: (b_begin, b), out: (out_begin, out), accumulate }
+    }
+
+    /// Small whole numbers: their products and sums are exact.
+    fn whole_numbers(shapes: &Shapes) -> Vec<f32> {
+        (0..shapes.end_of_result()).map(|i| (i * 37 % 19) as f32 - 9.0).collect()
+    }
+
+    fn check_against_textbook(shapes: &Shapes) {
+        let mut right = whole_numbers(shapes);
+        naive(&mut right, shapes);
+        let mut ours = whole_numbers(shapes);
+        multiply(&mut ours, shapes);
+        assert!(ours == right, "{shapes:?}");
+    }
+
+    /// Strides of a matrix, row by row or column by column, with gaps.
+    fn strides(rows: usize, columns: usize, transposed: bool, gap: usize) -> [usize; 2] {
+        if transposed { [1, rows + gap] } else { [columns + gap, 1] }
+    }
+
+    proptest! {
+        #[test]
+        fn products_equal_the_textbook(
+            sizes in prop::array::uniform3(0usize..20), turns: [bool; 3], gap in 0usize..3, accumulate: bool,
+        ) {
+            let shapes = shapes(sizes, turns, gap, accumulate);
+            let mut ours: Vec<f64> = whole_numbers(&shapes).into_iter().map(f64::from).collect();
+            let mut right = ours.clone();
+            multiply(&mut ours, &shapes);
+            naive(&mut right, &shapes);
+            prop_assert_eq!(ours, right);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn tiles_equal_the_textbook(
+            sizes in prop::array::uniform3(1usize..70), turns: [bool; 3], gap in 0usize..3, accumulate: bool,
+        ) {
+            let shapes = shapes(sizes, turns, gap, accumulate);
+            on_every_level(|| check_against_textbook(&shapes));
+        }
+
+        #[test]
+        fn products_with_a_packed_matrix_equal_the_textbook(
+            sizes in prop::array::uniform3(1usize..70), turns: [bool; 2], gap in 0usize..3, accumulate: bool,
+        ) {
+            let shapes = shapes(sizes, [turns[0], turns[1], false], gap, accumulate);
+            let mut right = whole_numbers(&shapes);
+            naive(&mut right, &shapes);
+            on_every_level(|| {
+                let mut ours = whole_numbers(&shapes);
+                let packed = ours.len();
+                ours.resize(packed + f32::packed_len(sizes[2], sizes[1]), f32::NAN);
+                let memory = ours.as_mut_ptr();
+                // SAFETY: the matrices lie in the memory one after another, and what is packed behind them.
+                unsafe {
+                    f32::pack(memory, [sizes[2], sizes[1]], shapes.b, packed);
+                    f32::multiply_packed(memory, &shapes, packed);
+                }
+                assert!(ours[..packed] == right, "{shapes:?}");
+            });
+        }
+    }
+
+    #[test]
+    fn products_of_several_blocks_equal_the_textbook() {
+        let sizes = [
+            [100, 40, 390],
+            [200, 33, 5],
+            [5, 1030, 3],
+            [97, 513, 385],
+            [1, 600, 800],
+            [3, 37, 400],
+            [600, 1, 4],
+        ];
+        for (sizes, turns) in sizes.iter().flat_map(|sizes| [0, 1, 2, 5].map(|turns| (*sizes, turns))) {
+            let turns = [0, 1, 2].map(|bit| turns >> bit & 1 == 1);
+            check_against_textbook(&shapes(sizes, turns, 1, sizes[2] % 2 == 0));
+        }
+    }
+
+    #[test]
+    fn products_have_the_same_bits_on_any_number_of_threads() {
+        // As many rows as columns, more rows, and so few rows that nothing is packed; one product and several.
+        for ([m, n, k], batch) in
+            [([150, 140, 130], 1), ([150, 140, 130], 5), ([900, 45, 70], 1), ([2, 1100, 1000], 1)]
+        {
+            let (b, out) = (batch * m * k, batch * (m * k + k * n));
+            let shapes: Vec<Shapes> = (0..batch)
+                .map(|i| Shapes {
+                    sizes: [m, n, k],
+                    a: (i * m * k, [k, 1]),
+                    b: (b + i * k * n, [n, 1]),
+                    out: (out + i * m * n, [n, 1]),
+                    accumulate: false,
+                })
+                .collect();
+            let results = [1, 2, 3].map(|threads| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                let numbers = (0..out + batch * m * n).map(|i| (i * 7919 % 1013) as f32 * 0.01 - 5.0);
+                let mut memory: Vec<f32> = numbers.collect();
+                pool.install(|| multiply_all(&mut memory, &shapes));
+                memory
+            });
+            assert_eq!(results[0], results[1]);
+            assert_eq!(results[0], results[2]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn matrices_elsewhere_are_multiplied_like_those_in_the_memory(
+            sizes in prop::array::uniform3(0usize..20), places: [bool; 3], accumulate: bool, gap in 0usize..4,
+        ) {
+            let [m, n, k] = sizes;
+            let shapes = shapes(sizes, [false; 3], 0, accumulate);
+            let numbers = whole_numbers(&shapes);
+            let mut right = numbers.clone();
+            multiply(&mut right, &shapes);
+            // The whole memory is copied elsewhere, and what is read or written there is spoilt in the memory.
+            let parts = [(shapes.a.0, m * k), (shapes.b.0, k * n), (shapes.out.0, m * n)];
+            let elsewhere: [Option<Elsewhere>; 3] = std::array::from_fn(|i| {
+                places[i].then_some(Elsewhere { inside: parts[i].0, outside: parts[i].0 + gap, len: parts[i].1 })
+            });
+            let mut memory = numbers.clone();
+            for (place, (begin, len)) in elsewhere.iter().zip(parts) {
+                memory[begin..begin + len].iter_mut().filter(|_| place.is_some()).for_each(|x| *x = f32::NAN);
+            }
+            let from = [vec![f32::NAN; gap], numbers].concat();
+            let mut to = from.clone();
+            multiply_outside(&mut memory, &[shapes], None, Outside { from: &from, to: &mut to, elsewhere });
+            let result = if places[2] { &to[shapes.out.0 + gap..] } else { &memory[shapes.out.0..] };
+            prop_assert_eq!(&result[..m * n], &right[shapes.out.0..][..m * n]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn epilogues_add_a_row_and_cut_below_zero(
+            sizes in prop::array::uniform3(0usize..40), turns: [bool; 3], accumulate: bool, relu: bool,
+        ) {
+            let shapes = shapes(sizes, turns, 1, accumulate);
+            let numbers = [whole_numbers(&shapes), (0..sizes[1]).map(|j| j as f32 * 3.0 - 20.0).collect()].concat();
+            let bias = shapes.end_of_result();
+            let mut right = numbers.clone();
+            multiply(&mut right, &shapes);
+            for (i, j) in (0..sizes[0]).flat_map(|i| (0..sizes[1]).map(move |j| (i, j))) {
+                let place = shapes.out.0 + i * shapes.out.1[0] + j * shapes.out.1[1];
+                right[place] += right[bias + j];
+                right[place] = if relu { right[place].max(0.0) } else { right[place] };
+            }
+            on_every_level(|| {
+                let mut ours = numbers.clone();
+                let outside = Outside { from: &[], to: &mut [], elsewhere: [None; 3] };
+                multiply_outside(&mut ours, &[shapes], Some(Epilogue { bias, relu }), outside);
+                assert!(ours == right, "{shapes:?}");
+            });
+        }
+    }
+
+    #[test]
+    fn epilogues_of_several_blocks_are_done_once() {
+        let shapes = shapes([100, 530, 800], [false; 3], 0, false);
+        let numbers = [whole_numbers(&shapes), (0..530).map(|j| j as f32).collect()].concat();
+        let mut right = numbers.clone();
+        multiply(&mut right, &shapes);
+        right[shapes.out.0..].iter_mut().take(53_000).enumerate().for_each(|(i, x)| *x += (i % 530) as f32);
+        for threads in [1, 2] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let mut ours = numbers.clone();
+            let epilogue = Some(Epilogue { bias: shapes.end_of_result(), relu: false });
+            let outside = Outside { from: &[], to: &mut [], elsewhere: [None; 3] };
+            pool.install(|| multiply_outside(&mut ours, &[shapes], epilogue, outside));
+            assert!(ours == right, "{threads} threads");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "among the elements")]
+    fn matrices_that_are_not_where_they_are_said_to_be_are_refused() {
+        let shapes =
+            Shapes { sizes: [2, 2, 1], a: (0, [1, 1]), b: (2, [2, 1]), out: (4, [2, 1]), accumulate: false };
+        let elsewhere = [Some(Elsewhere { inside: 1, outside: 0, len: 8 }), None, None];
+        let outside = Outside { from: &[1.0; 8], to: &mut [], elsewhere };
+        multiply_outside(&mut [1.0f32; 8], &[shapes], None, outside);
+    }
+
+    #[test]
+    #[should_panic(expected = "share a place")]
+    fn results_that_overlap_themselves_are_refused() {
+        let shapes =
+            Shapes { sizes: [2, 2, 1], a: (0, [1, 1]), b: (2, [2, 1]), out: (4, [1, 1]), accumulate: false };
+        multiply(&mut [1.0f32; 8], &shapes);
+    }
+}

@@ -1,0 +1,484 @@
+//! The product of `f32` matrices in tiles of 6 rows and two vectors of columns that stay in registers.
+//!
+//! ```text
+//! for each block of columns, for each block of depth       what is summed over, 384 at a time
+//!     for each block of rows
+//!         for each panel of two vectors of columns         packed once: [depth][panel], in the first cache
+//!             for each tile of up to 6 rows                one broadcast and two multiply-adds a row and depth
+//! ```
+//!
+//! The first operand is read where it lies if its rows are contiguous, and packed otherwise. Rows are shared evenly among
+//! tiles (32 are 6 + 6 + 5 + 5 + 5 + 5), because a tile of few rows waits for its own sums. Every element of the result is
+//! summed in the same order whatever the blocks of rows and columns are, so parts of a product can be computed by
+//! different threads with the same bits.
+
+use std::cell::RefCell;
+
+use fearless_simd::{Select, Simd, f32x8, prelude::*};
+
+use crate::kernel::transpose::{BLOCK, transpose_block};
+use crate::parallel;
+
+/// Rows of a tile at most.
+const TILE_ROWS: usize = 6;
+
+/// What is summed over in one go: with AVX2, a panel of it takes three quarters of a first cache of 32 kB.
+const DEPTH: usize = 384;
+
+/// Rows of a block: with [`DEPTH`] they take less than a third of a second cache of 512 kB.
+const ROWS: usize = 96;
+
+/// Columns of a block.
+const COLUMNS: usize = 512;
+
+/// Columns of a panel on the widest instruction set; packed matrices have a multiple of it.
+pub(super) const WIDEST_PANEL: usize = 32;
+
+/// A matrix that is read: element (i, j) lies at `at + i * strides[0] + j * strides[1]`.
+#[derive(Clone, Copy)]
+pub(super) struct Source {
+    pub at: *const f32,
+    pub strides: [usize; 2],
+}
+
+impl Source {
+    pub fn offset(self, row: usize, column: usize) -> Source {
+        // The matrix lies in one allocation, and so does the element.
+        Source { at: self.at.wrapping_add(row * self.strides[0] + column * self.strides[1]), ..self }
+    }
+}
+
+/// The second operand of a product.
+#[derive(Clone, Copy)]
+pub(super) enum Right {
+    /// As it lies.
+    Plain(Source),
+    /// As [`pack`] has left it.
+    Packed(*const f32),
+}
+
+/// Where a product goes: rows that lie `stride` apart, each contiguous.
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    pub at: *mut f32,
+    pub stride: usize,
+    /// Whether the product is added to what is there.
+    pub accumulate: bool,
+    /// What happens to the complete sums.
+    pub finish: Finish<f32>,
+}
+
+/// What happens to a product when it is complete.
+#[derive(Clone, Copy, Debug)]
+pub struct Finish<T> {
+    /// A number for each column that is added.
+    pub bias: Option<*const T>,
+    /// Whether what is below zero becomes zero.
+    pub relu: bool,
+}
+
+// SAFETY: the bias is only read.
+unsafe impl<T: Sync> Send for Finish<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Finish<T> {}
+
+impl<T> Finish<T> {
+    /// Nothing.
+    pub const NONE: Finish<T> = Finish { bias: None, relu: false };
+
+    /// The same from a column on.
+    pub fn at_column(self, column: usize) -> Finish<T> {
+        Finish { bias: self.bias.map(|bias| bias.wrapping_add(column)), ..self }
+    }
+}
+
+/// Elements of a packed matrix.
+pub(super) fn packed_len(depth: usize, columns: usize) -> usize {
+    depth * columns.next_multiple_of(WIDEST_PANEL)
+}
+
+thread_local! {
+    /// Packed panels of the second operand and packed rows of the first, for the product that a thread computes. They are
+    /// as large as they get from the first product on.
+    static PANELS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Packs the second operand of products.
+///
+/// # Safety
+/// `depth` times `columns` elements of the source may be read, and [`packed_len`] of them be written to `to`.
+pub(super) unsafe fn pack(source: Source, depth: usize, columns: usize, to: *mut f32) {
+    dispatch!(crate::kernel::level(), simd => {
+        // SAFETY: as the caller promises.
+        unsafe { pack_all(simd, source, depth, columns, to) }
+    });
+}
+
+#[inline(always)]
+unsafe fn pack_all<S: Simd>(simd: S, source: Source, depth: usize, columns: usize, to: *mut f32) {
+    let panel = 2 * S::f32s::LEN;
+    let padded = columns.next_multiple_of(panel);
+    for from in (0..depth).step_by(DEPTH) {
+        let here = DEPTH.min(depth - from);
+        for column in (0..columns).step_by(panel) {
+            // SAFETY: a panel of `here` rows follows those before it; the elements of the source are in bounds.
+            unsafe {
+                let to = to.add(from * padded + column * here);
+                pack_panel(simd, source.offset(from, column), here, panel.min(columns - column), to);
+            }
+        }
+    }
+}
+
+/// Multiplies `a` [rows, depth] with `b` [depth, columns].
+///
+/// # Safety
+/// The elements of all three matrices lie in memory that may be read, and the result in memory that may be written and that
+/// nothing else reads or writes meanwhile. The depth is at least 1.
+pub(super) unsafe fn multiply([rows, columns, depth]: [usize; 3], a: Source, b: Right, out: Target) {
+    PANELS.with_borrow_mut(|scratch| {
+        scratch.resize(DEPTH * (COLUMNS + ROWS), 0.0);
+        let (panels, packed_rows) = scratch.split_at_mut(DEPTH * COLUMNS);
+        dispatch!(crate::kernel::level(), simd => {
+            let product = Product { simd, sizes: [rows, columns, depth], a, b, out };
+            // SAFETY: as the caller promises.
+            unsafe { product.run(panels, packed_rows) }
+        });
+    });
+}
+
+struct Product<S> {
+    simd: S,
+    sizes: [usize; 3],
+    a: Source,
+    b: Right,
+    out: Target,
+}
+
+/// Part of a product: `rows` from `row` on, and `depth` from `from` on.
+#[derive(Clone, Copy)]
+struct Block {
+    row: usize,
+    rows: usize,
+    from: usize,
+    depth: usize,
+}
+
+impl<S: Simd> Product<S> {
+    const PANEL: usize = 2 * S::f32s::LEN;
+
+    /// # Safety
+    /// As for [`multiply`].
+    #[inline(always)]
+    unsafe fn run(&self, panels: &mut [f32], packed_rows: &mut [f32]) {
+        let [rows, columns, depth] = self.sizes;
+        for first in (0..columns).step_by(COLUMNS) {
+            let last = columns.min(first + COLUMNS);
+            for from in (0..depth).step_by(DEPTH) {
+                for row in (0..rows).step_by(ROWS) {
+                    let block =
+                        Block { row, rows: ROWS.min(rows - row), from, depth: DEPTH.min(depth - from) };
+                    // SAFETY: the block is a part of the product; the scratch memory has room for its rows.
+                    let a = unsafe { self.rows(block, packed_rows) };
+                    for column in (first..last).step_by(Self::PANEL) {
+                        let width = Self::PANEL.min(last - column);
+                        // SAFETY: likewise for its columns; the rows are those that were made ready.
+                        unsafe {
+                            let panel = self.panel(block, first, column, width, panels);
+                            self.column(block, a, panel, column, width);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The rows of a block: as they lie, or packed tile by tile.
+    #[inline(always)]
+    unsafe fn rows(&self, block: Block, packed: &mut [f32]) -> Rows {
+        let source = self.a.offset(block.row, block.from);
+        if source.strides[1] == 1 {
+            return Rows::Plain(source);
+        }
+        let packed = &mut packed[..block.rows * block.depth];
+        let tiles = block.rows.div_ceil(TILE_ROWS);
+        for tile in 0..tiles {
+            let share = parallel::share(block.rows, tile, tiles);
+            let to = &mut packed[share.start * block.depth..share.end * block.depth];
+            // SAFETY: the rows of the tile are rows of the block.
+            unsafe {
+                match share.len() {
+                    1 => pack_rows::<1>(source.offset(share.start, 0), to),
+                    2 => pack_rows::<2>(source.offset(share.start, 0), to),
+                    3 => pack_rows::<3>(source.offset(share.start, 0), to),
+                    4 => pack_rows::<4>(source.offset(share.start, 0), to),
+                    5 => pack_rows::<5>(source.offset(share.start, 0), to),
+                    _ => pack_rows::<6>(source.offset(share.start, 0), to),
+                }
+            }
+        }
+        Rows::Packed(packed.as_ptr())
+    }
+
+    /// A panel of the second operand; it is packed for the first block of rows and is there for the others.
+    #[inline(always)]
+    unsafe fn panel(
+        &self,
+        block: Block,
+        first: usize,
+        column: usize,
+        width: usize,
+        panels: &mut [f32],
+    ) -> *const f32 {
+        let source = match self.b {
+            Right::Packed(b) => {
+                let padded = self.sizes[1].next_multiple_of(Self::PANEL);
+                return b.wrapping_add(block.from * padded + column * block.depth);
+            }
+            Right::Plain(source) => source.offset(block.from, column),
+        };
+        let panel = &mut panels[(column - first) * block.depth..][..Self::PANEL * block.depth];
+        if block.row == 0 {
+            // SAFETY: the columns are columns of the operand, and the panel has room for them.
+            unsafe { pack_panel(self.simd, source, block.depth, width, panel.as_mut_ptr()) };
+        }
+        panel.as_ptr()
+    }
+
+    /// The tiles of a block in one panel.
+    #[inline(always)]
+    unsafe fn column(&self, block: Block, a: Rows, panel: *const f32, column: usize, width: usize) {
+        let tiles = block.rows.div_ceil(TILE_ROWS);
+        for i in 0..tiles {
+            let share = parallel::share(block.rows, i, tiles);
+            let rows = match a {
+                Rows::Plain(source) => source.offset(share.start, 0),
+                Rows::Packed(at) => {
+                    Source { at: at.wrapping_add(share.start * block.depth), strides: [1, share.len()] }
+                }
+            };
+            let out = Target {
+                at: self.out.at.wrapping_add((block.row + share.start) * self.out.stride + column),
+                accumulate: self.out.accumulate || block.from > 0,
+                ..self.out
+            };
+            // SAFETY: the rows and the panel are as deep as the block, and the tile is a part of the result.
+            unsafe {
+                if width == Self::PANEL {
+                    tile(self.simd, share.len(), block.depth, rows, panel, out);
+                } else {
+                    part_of_tile(self.simd, share.len(), block.depth, rows, panel, out, width);
+                }
+            }
+            if block.from + block.depth == self.sizes[2] {
+                let out = Target { finish: self.out.finish.at_column(column), ..out };
+                // SAFETY: the rows of the tile.
+                unsafe { finish_rows(self.simd, share.len(), out, width) };
+            }
+        }
+    }
+}
+
+/// Rows of a block of the first operand.
+#[derive(Clone, Copy)]
+enum Rows {
+    Plain(Source),
+    /// Tile by tile, each [depth][rows of the tile].
+    Packed(*const f32),
+}
+
+/// Packs a tile of rows, [depth][rows].
+///
+/// # Safety
+/// `M` rows of as many columns as `to` has room for may be read.
+#[inline(always)]
+unsafe fn pack_rows<const M: usize>(source: Source, to: &mut [f32]) {
+    for (column, to) in to.as_chunks_mut::<M>().0.iter_mut().enumerate() {
+        let at = source.offset(0, column).at;
+        for (row, to) in to.iter_mut().enumerate() {
+            // SAFETY: an element of the rows.
+            *to = unsafe { *at.add(row * source.strides[0]) };
+        }
+    }
+}
+
+/// Packs some columns, at most a panel, as [depth][panel]; zeros fill the rest of the panel.
+///
+/// # Safety
+/// The columns may be read, and a panel of that depth may be written.
+#[inline(always)]
+unsafe fn pack_panel<S: Simd>(simd: S, source: Source, depth: usize, columns: usize, to: *mut f32) {
+    let panel = 2 * S::f32s::LEN;
+    // SAFETY: rows of the panel and, below, elements of the columns.
+    let row = |i: usize| unsafe { std::slice::from_raw_parts_mut(to.add(i * panel), panel) };
+    if columns == panel && source.strides[1] == 1 {
+        for i in 0..depth {
+            let (low, high) = row(i).split_at_mut(S::f32s::LEN);
+            // SAFETY: a row of the columns.
+            let from = unsafe { std::slice::from_raw_parts(source.offset(i, 0).at, panel) };
+            S::f32s::from_slice(simd, &from[..S::f32s::LEN]).store_slice(low);
+            S::f32s::from_slice(simd, &from[S::f32s::LEN..]).store_slice(high);
+        }
+    } else if columns == panel && source.strides[0] == 1 {
+        for column in (0..panel).step_by(BLOCK) {
+            let whole = depth - depth % BLOCK;
+            for i in (0..whole).step_by(BLOCK) {
+                let mut block = [f32x8::splat(simd, 0.0); BLOCK];
+                for (j, values) in block.iter_mut().enumerate() {
+                    let at = source.offset(i, column + j).at;
+                    // SAFETY: eight elements of a column.
+                    *values = f32x8::from_slice(simd, unsafe { std::slice::from_raw_parts(at, BLOCK) });
+                }
+                for (j, values) in transpose_block(simd, block).iter().enumerate() {
+                    values.store_slice(&mut row(i + j)[column..column + BLOCK]);
+                }
+            }
+            for i in whole..depth {
+                for (j, to) in row(i)[column..column + BLOCK].iter_mut().enumerate() {
+                    // SAFETY: an element of the columns.
+                    *to = unsafe { *source.offset(i, column + j).at };
+                }
+            }
+        }
+    } else {
+        for i in 0..depth {
+            for (j, to) in row(i).iter_mut().enumerate() {
+                // SAFETY: an element of the columns.
+                *to = if j < columns { unsafe { *source.offset(i, j).at } } else { 0.0 };
+            }
+        }
+    }
+}
+
+/// A tile of the result: up to six rows of a panel.
+///
+/// # Safety
+/// The rows of the first operand and a panel of the second, both of that depth, may be read; the tile may be written.
+#[inline(always)]
+unsafe fn tile<S: Simd>(simd: S, count: usize, depth: usize, rows: Source, panel: *const f32, out: Target) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match count {
+            1 => tile_of::<S, 1>(simd, depth, rows, panel, out),
+            2 => tile_of::<S, 2>(simd, depth, rows, panel, out),
+            3 => tile_of::<S, 3>(simd, depth, rows, panel, out),
+            4 => tile_of::<S, 4>(simd, depth, rows, panel, out),
+            5 => tile_of::<S, 5>(simd, depth, rows, panel, out),
+            _ => tile_of::<S, 6>(simd, depth, rows, panel, out),
+        }
+    }
+}
+
+/// The first columns of a tile, by way of a whole one.
+///
+/// # Safety
+/// As for [`tile`], of which `width` columns may be written.
+#[inline(always)]
+unsafe fn part_of_tile<S: Simd>(
+    simd: S,
+    count: usize,
+    depth: usize,
+    rows: Source,
+    panel: *const f32,
+    out: Target,
+    width: usize,
+) {
+    let mut whole = [0.0; TILE_ROWS * WIDEST_PANEL];
+    let to = Target { at: whole.as_mut_ptr(), stride: WIDEST_PANEL, accumulate: false, ..out };
+    // SAFETY: as the caller promises; a tile fits into the array.
+    unsafe { tile(simd, count, depth, rows, panel, to) };
+    for (i, values) in whole.chunks_exact(WIDEST_PANEL).take(count).enumerate() {
+        // SAFETY: a row of the tile.
+        let row = unsafe { std::slice::from_raw_parts_mut(out.at.add(i * out.stride), width) };
+        for (to, &value) in row.iter_mut().zip(values) {
+            *to = if out.accumulate { *to + value } else { value };
+        }
+    }
+}
+
+/// A tile of `M` rows. Nothing but vectors may happen to the sums here: else they leave the registers.
+#[inline(always)]
+unsafe fn tile_of<S: Simd, const M: usize>(
+    simd: S,
+    depth: usize,
+    rows: Source,
+    panel: *const f32,
+    out: Target,
+) {
+    let lanes = S::f32s::LEN;
+    let mut sums = [[S::f32s::splat(simd, 0.0); 2]; M];
+    let [by_row, by_depth] = rows.strides;
+    let (mut a, mut b) = (rows.at, panel);
+    for _ in 0..depth {
+        // SAFETY: a row of the panel, and elements of the rows.
+        unsafe {
+            let (low, high) = (load(simd, b), load(simd, b.add(lanes)));
+            for (i, [left, right]) in sums.iter_mut().enumerate() {
+                let x = S::f32s::splat(simd, *a.add(i * by_row));
+                *left = x.mul_add(low, *left);
+                *right = x.mul_add(high, *right);
+            }
+        }
+        a = a.wrapping_add(by_depth);
+        b = b.wrapping_add(2 * lanes);
+    }
+    // SAFETY: rows of the tile.
+    unsafe {
+        if out.accumulate {
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let row = out.at.add(i * out.stride);
+                *sums = [load(simd, row) + sums[0], load(simd, row.add(lanes)) + sums[1]];
+            }
+        }
+        for (i, sums) in sums.iter().enumerate() {
+            let row = out.at.add(i * out.stride);
+            store(simd, row, sums[0]);
+            store(simd, row.add(lanes), sums[1]);
+        }
+    }
+}
+
+/// # Safety
+/// A vector may be read there.
+#[inline(always)]
+unsafe fn load<S: Simd>(simd: S, at: *const f32) -> S::f32s {
+    // SAFETY: as the caller promises.
+    S::f32s::from_slice(simd, unsafe { std::slice::from_raw_parts(at, S::f32s::LEN) })
+}
+
+/// # Safety
+/// A vector may be written there.
+#[inline(always)]
+unsafe fn store<S: Simd>(_: S, at: *mut f32, value: S::f32s) {
+    // SAFETY: as the caller promises.
+    value.store_slice(unsafe { std::slice::from_raw_parts_mut(at, S::f32s::LEN) });
+}
+
+/// Finishes rows of a panel that have just been stored: they are in the first cache. In registers, before they are stored,
+/// it would take the compiler those of the sums.
+///
+/// # Safety
+/// The rows may be written, and the bias, if there is one, be read.
+#[inline(always)]
+unsafe fn finish_rows<S: Simd>(simd: S, rows: usize, out: Target, width: usize) {
+    let Some(bias) = out.finish.bias else { return };
+    // SAFETY: there is a number for each column.
+    let bias = unsafe { std::slice::from_raw_parts(bias, width) };
+    let zero = S::f32s::splat(simd, 0.0);
+    for i in 0..rows {
+        // SAFETY: a row of the panel.
+        let row = unsafe { std::slice::from_raw_parts_mut(out.at.add(i * out.stride), width) };
+        if width == 2 * S::f32s::LEN {
+            for (to, bias) in row.chunks_exact_mut(S::f32s::LEN).zip(bias.chunks_exact(S::f32s::LEN)) {
+                let value = S::f32s::from_slice(simd, to) + S::f32s::from_slice(simd, bias);
+                let cut = value.simd_lt(zero).select(zero, value);
+                (if out.finish.relu { cut } else { value }).store_slice(to);
+            }
+        } else {
+            for (to, &bias) in row.iter_mut().zip(bias) {
+                let value = *to + bias;
+                *to = if out.finish.relu && value < 0.0 { 0.0 } else { value };
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Inputs and outputs that lie in memory of the caller.
+//!
+//! A training step reads every parameter and writes every gradient once. Where only products do so, they read and write
+//! them where the caller has them, and a step copies nothing; the others (biases, mostly) are copied.
+
+use std::ops::Range;
+
+use crate::dtype::DType;
+use crate::kernel::matmul::{Elsewhere, Outside};
+use crate::plan::{Kernel, Plan};
+
+use super::memory::Stored;
+use super::{Instruction, Port, ProgramError, Runner, check, execute, find};
+
+/// Where ports lie in the slices that a run is given.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bindings {
+    /// Kernels some of whose matrices lie elsewhere, in their order.
+    products: Vec<(usize, [Option<Elsewhere>; 3])>,
+    /// Inputs and outputs that are copied.
+    copied: [Vec<Elsewhere>; 2],
+    /// Elements that the slices have at least.
+    lengths: [usize; 2],
+}
+
+/// The matrices of products that are all there is of a buffer: kernel, and number of the matrix; none if another kernel
+/// reads or writes it.
+pub(super) fn matrices(plan: &Plan, buffer: usize) -> Option<Vec<(usize, usize)>> {
+    let mut found = Vec::new();
+    for (index, (dtype, kernel)) in plan.kernels.iter().enumerate() {
+        if !kernel.touched().contains(&buffer) {
+            continue;
+        }
+        let Kernel::MatMul { a, b, out, bias, .. } = kernel else { return None };
+        if bias.as_ref().is_some_and(|(bias, _)| bias.buffer == buffer) {
+            return None;
+        }
+        let views = [a, b, out].into_iter().enumerate();
+        found.extend(views.filter(|(_, view)| view.buffer == buffer).map(|(matrix, _)| (index, matrix)));
+        if *dtype != DType::F32 {
+            return None;
+        }
+    }
+    Some(found)
+}
+
+impl Bindings {
+    fn add(&mut self, port: &Port, range: &Range<usize>, side: usize) {
+        let Some(inside) = port.offset else { return };
+        let place = Elsewhere { inside, outside: range.start, len: range.len() };
+        self.lengths[side] = self.lengths[side].max(range.end);
+        let Some(matrices) = &port.matrices else {
+            self.copied[side].push(place);
+            return;
+        };
+        for &(kernel, matrix) in matrices {
+            let known = self.products.iter().position(|(index, _)| *index == kernel).unwrap_or_else(|| {
+                self.products.push((kernel, [None; 3]));
+                self.products.len() - 1
+            });
+            self.products[known].1[matrix] = Some(place);
+        }
+    }
+}
+
+impl Runner {
+    /// Says where inputs and outputs of `f32` lie in the slices that [`Runner::run_bound`] is given. Ports that are not
+    /// named are written and read as ever.
+    ///
+    /// ```
+    /// use gatework_engine::{DType, Graph, Program};
+    ///
+    /// let mut g = Graph::new();
+    /// let (x, w) = (g.input("x", DType::F32, &[1, 2])?, g.input("w", DType::F32, &[2, 2])?);
+    /// let y = g.matmul(x, w)?;
+    /// g.output("y", y)?;
+    /// let mut runner = Program::new(&g)?.runner();
+    /// runner.bind(&[("w", 1..5)], &[("y", 0..2)])?;
+    /// runner.write("x", &[1.0f32, 10.0])?;
+    /// let mut to = [0.0; 2];
+    /// runner.run_bound(&[9.0, 1.0, 2.0, 3.0, 4.0], Some(&mut to))?;
+    /// assert_eq!(to, [31.0, 42.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn bind(
+        &mut self,
+        inputs: &[(&str, Range<usize>)],
+        outputs: &[(&str, Range<usize>)],
+    ) -> Result<(), ProgramError> {
+        let mut bindings = Bindings::default();
+        for (name, range) in inputs {
+            let port = find("input", &self.program.inputs, name)?;
+            check::<f32>(port, range.len())?;
+            bindings.add(port, range, 0);
+        }
+        for (name, range) in outputs {
+            let port = find("output", &self.program.outputs, name)?;
+            check::<f32>(port, range.len())?;
+            bindings.add(port, range, 1);
+        }
+        bindings.products.sort_by_key(|(kernel, _)| *kernel);
+        self.bindings = bindings;
+        Ok(())
+    }
+
+    /// Computes the outputs like [`Runner::run`], with those inputs that [`Runner::bind`] names from `from`, and those
+    /// outputs in `to`; without `to`, they are in the runner.
+    pub fn run_bound(&mut self, from: &[f32], to: Option<&mut [f32]>) -> Result<(), ProgramError> {
+        let [read, written] = self.bindings.lengths;
+        let given = to.as_ref().map_or(written, |to| to.len());
+        for (found, wanted) in [(from.len(), read), (given, written)] {
+            if found < wanted {
+                return Err(ProgramError::Bound { wanted, found });
+            }
+        }
+        let Runner { program, memory, scratch, bindings } = self;
+        for place in &bindings.copied[0] {
+            f32::arena_mut(memory)[place.inside..][..place.len]
+                .copy_from_slice(&from[place.outside..][..place.len]);
+        }
+        let (inside, to) = (to.is_none(), to.unwrap_or_default());
+        let mut bound = bindings.products.iter().peekable();
+        for (index, kernel) in program.kernels.iter().enumerate() {
+            match (&kernel.1, bound.next_if(|(bound, _)| *bound == index)) {
+                (Instruction::MatMul(products), Some((_, [a, b, out]))) => {
+                    let elsewhere = [*a, *b, out.filter(|_| !inside)];
+                    products.run_outside(memory, Outside { from, to: &mut *to, elsewhere });
+                }
+                _ => execute(kernel, memory, scratch),
+            }
+        }
+        for place in bindings.copied[1].iter().filter(|_| !inside) {
+            to[place.outside..][..place.len]
+                .copy_from_slice(&f32::arena(memory)[place.inside..][..place.len]);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Graph, Program};
+
+    /// Two layers with a loss, and the gradients of all parameters.
+    fn layers() -> (Graph, Vec<(String, Range<usize>)>) {
+        let mut g = Graph::new();
+        let x = g.input("x", DType::F32, &[5, 7]).unwrap();
+        let sizes: [(&str, &[usize]); 4] = [("w1", &[7, 9]), ("b1", &[9]), ("w2", &[9, 4]), ("b2", &[4])];
+        let [w1, b1, w2, b2] = sizes.map(|(name, sizes)| g.input(name, DType::F32, sizes).unwrap());
+        let hidden = g.matmul(x, w1).unwrap();
+        let hidden = g.add(hidden, b1).unwrap();
+        let hidden = g.tanh(hidden).unwrap();
+        let y = g.matmul(hidden, w2).unwrap();
+        let y = g.add(y, b2).unwrap();
+        let square = g.mul(y, y).unwrap();
+        let loss = g.mean_all(square).unwrap();
+        let gradients = g.gradients(loss, &[w1, b1, w2, b2]).unwrap();
+        g.output("loss", loss).unwrap();
+        let (mut places, mut begin) = (Vec::new(), 3);
+        for ((name, sizes), gradient) in sizes.into_iter().zip(gradients) {
+            g.output(&format!("d{name}"), gradient).unwrap();
+            let count = sizes.iter().product::<usize>();
+            places.push((name.to_string(), begin..begin + count));
+            begin += count;
+        }
+        (g, places)
+    }
+
+    fn numbers(count: usize) -> Vec<f32> {
+        (0..count).map(|i| (i * 37 % 23) as f32 * 0.1 - 1.0).collect()
+    }
+
+    #[test]
+    fn bound_ports_give_what_written_and_read_ones_give() {
+        let (g, places) = layers();
+        let program = Program::new(&g).unwrap();
+        let (x, values) = (numbers(35), numbers(150));
+        let mut plain = program.runner();
+        plain.write("x", &x).unwrap();
+        for (name, range) in &places {
+            plain.write(name, &values[range.clone()]).unwrap();
+        }
+        plain.run();
+
+        let mut bound = program.runner();
+        let inputs: Vec<(&str, Range<usize>)> =
+            places.iter().map(|(name, range)| (name.as_str(), range.clone())).collect();
+        let names: Vec<String> = places.iter().map(|(name, _)| format!("d{name}")).collect();
+        let outputs: Vec<(&str, Range<usize>)> =
+            names.iter().zip(&places).map(|(name, (_, range))| (name.as_str(), range.clone())).collect();
+        bound.bind(&inputs, &outputs).unwrap();
+        bound.write("x", &x).unwrap();
+        let mut gradients = vec![0.0; 150];
+        bound.run_bound(&values, Some(&mut gradients)).unwrap();
+        for (name, range) in &outputs {
+            assert_eq!(plain.read::<f32>(name).unwrap(), &gradients[range.clone()], "{name}");
+        }
+        assert_eq!(plain.read::<f32>("loss").unwrap(), bound.read::<f32>("loss").unwrap());
+
+        bound.run_bound(&values, None).unwrap();
+        for (name, _) in &outputs {
+            assert_eq!(plain.read::<f32>(name).unwrap(), bound.read::<f32>(name).unwrap(), "{name}");
+        }
+    }
+
+    #[test]
+    fn weights_and_their_gradients_are_not_copied() {
+        let (g, places) = layers();
+        let mut runner = Program::new(&g).unwrap().runner();
+        let inputs: Vec<(&str, Range<usize>)> =
+            places.iter().map(|(name, range)| (name.as_str(), range.clone())).collect();
+        runner.bind(&inputs, &[("dw1", 0..63), ("dw2", 63..99), ("db1", 99..108)]).unwrap();
+        let lengths = |copied: &[Elsewhere]| copied.iter().map(|place| place.len).collect::<Vec<_>>();
+        assert_eq!(lengths(&runner.bindings.copied[0]), [9, 4]);
+        assert_eq!(lengths(&runner.bindings.copied[1]), [9]);
+    }
+
+    #[test]
+    fn slices_that_are_too_short_and_ranges_that_do_not_fit_are_refused() {
+        let (g, _) = layers();
+        let mut runner = Program::new(&g).unwrap().runner();
+        assert!(runner.bind(&[("w1", 0..62)], &[]).is_err());
+        assert!(runner.bind(&[("w9", 0..62)], &[]).is_err());
+        runner.bind(&[("w1", 2..65)], &[("dw1", 0..63)]).unwrap();
+        let error = runner.run_bound(&[0.0; 64], None).unwrap_err().to_string();
+        assert_eq!(error, "the bound inputs or outputs need 65 elements, but the slice has 64");
+        assert!(runner.run_bound(&[0.0; 65], Some(&mut [0.0; 62])).is_err());
+    }
+}
