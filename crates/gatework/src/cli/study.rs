@@ -31,8 +31,8 @@ use crate::report::{self, Curve};
 
 Every setting runs with every seed, one thread each. The folder gets results.csv, with a row for
 every run, and success.svg and seconds.svg: the share of the seeds that have learned against
-updates and moves of the search, and against seconds, with 95 % intervals. The same command goes on with a study that was stopped; runs whose settings
-have changed are made again.
+updates and moves of the search, and against seconds, with 95 % intervals. The same command goes on
+with a study that was stopped; runs whose settings have changed are made again.
 
 Example:
   gatework study my.toml --out runs/my-study")]
@@ -40,7 +40,7 @@ pub struct Study {
     /// The study
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
-    /// Where the results go [default: runs/FILE]
+    /// Where the results go [default: runs/study-FILE]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Runs side by side, one thread each [default: all]
@@ -56,7 +56,11 @@ impl Study {
         let study = Settings::read(&self.file)?;
         let folder = match &self.out {
             Some(out) => out.clone(),
-            None => Path::new("runs").join(self.file.file_stem().unwrap_or_default()),
+            // Beside the runs, and not in the place of one with the same name.
+            None => {
+                let name = self.file.file_stem().unwrap_or_default().to_string_lossy();
+                Path::new("runs").join(format!("study-{name}"))
+            }
         };
         files::make_folder(&folder)?;
         let results = folder.join("results.csv");
