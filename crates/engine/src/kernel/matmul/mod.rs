@@ -2,8 +2,8 @@
 //!
 //! | product | by |
 //! |---|---|
-//! | `f32`, result in rows or columns | [`tiles`], packed where that pays |
-//! | `f32`, up to three rows | [`rows`], one pass over the matrix |
+//! | `f32`, result in rows or columns | `tiles`, packed where that pays |
+//! | `f32`, up to three rows | `rows`, one pass over the matrix |
 //! | `f64`, dot products, strides of another kind | the `gemm` crate |
 
 #![expect(unsafe_code, reason = "the product is called with pointers; its bounds are checked here")]
@@ -37,7 +37,7 @@ pub trait Product: Copy + Send + Sync + PartialOrd + std::ops::Add<Output = Self
     /// Multiplies by kernels of this crate; false if they have none for such matrices.
     ///
     /// # Safety
-    /// As for [`multiply_at`]; no size is 0.
+    /// As for `multiply_at`; no size is 0.
     unsafe fn multiply_here(
         _bases: Bases<Self>,
         _shapes: &Shapes,
@@ -52,7 +52,7 @@ pub trait Product: Copy + Send + Sync + PartialOrd + std::ops::Add<Output = Self
         0
     }
 
-    /// Packs a matrix of so many rows and columns for [`multiply_packed`].
+    /// Packs a matrix of so many rows and columns for `multiply_packed`.
     ///
     /// # Safety
     /// The matrix may be read, and [`Product::packed_len`] elements from `to` on be written.
@@ -62,7 +62,7 @@ pub trait Product: Copy + Send + Sync + PartialOrd + std::ops::Add<Output = Self
     /// shapes name otherwise.
     ///
     /// # Safety
-    /// As for [`multiply_at`]. What is packed is the second operand. The rows of the result are contiguous.
+    /// As for `multiply_at`. What is packed is the second operand. The rows of the result are contiguous.
     unsafe fn multiply_packed(memory: *mut Self, shapes: &Shapes, _packed: usize) {
         // SAFETY: as the caller promises.
         unsafe { multiply_at(Bases::one(memory), shapes, Finish::NONE, false) }
