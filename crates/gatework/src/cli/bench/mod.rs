@@ -1,5 +1,6 @@
 //! `gatework bench`: how fast Gatework is on this machine. One file a benchmark.
 
+mod all;
 mod automata;
 mod circuits;
 mod engine;
@@ -25,6 +26,8 @@ enum What {
     Engine(engine::Engine),
     /// Forecasting models: one window, batches, whole training steps
     Forecast(forecast::ForecastBench),
+    /// All of these beside other programs, where they are installed; with --report a page of tables and charts
+    All(Box<all::All>),
 }
 
 impl Bench {
@@ -34,6 +37,7 @@ impl Bench {
             What::Circuits(circuits) => circuits.run(),
             What::Engine(engine) => engine.run(),
             What::Forecast(forecast) => forecast.run(),
+            What::All(all) => all.run(),
         }
     }
 }
