@@ -54,14 +54,10 @@ pub struct Study {
 impl Study {
     pub fn run(&self) -> anyhow::Result<()> {
         let study = Settings::read(&self.file)?;
-        let folder = match &self.out {
-            Some(out) => out.clone(),
-            // Beside the runs, and not in the place of one with the same name.
-            None => {
-                let name = self.file.file_stem().unwrap_or_default().to_string_lossy();
-                Path::new("runs").join(format!("study-{name}"))
-            }
-        };
+        // Beside the runs, and not in the place of one with the same name.
+        let name = self.file.file_stem().unwrap_or_default().to_string_lossy();
+        let beside = || Path::new("runs").join(format!("study-{name}"));
+        let folder = self.out.clone().unwrap_or_else(beside);
         files::make_folder(&folder)?;
         let results = folder.join("results.csv");
         let known = if results.exists() {

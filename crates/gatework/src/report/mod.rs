@@ -9,6 +9,7 @@
 //! | `success_plot` | how many seeds have learned against updates, as SVG |
 //! | `forecast_plot` | a forecast with its intervals against history, as SVG and for the terminal |
 //! | `gate_histogram` | how often each gate was learnt, as SVG |
+//! | `ratio_chart` | ratios as bars to both sides of 1, as SVG |
 //! | `page` | an automaton as a web page that carries its rule as WebAssembly |
 //! | `axis` | ticks and number labels for the plots |
 //! | `svg` | the look that the plots share: colours, text, escaping |
@@ -20,6 +21,7 @@ mod gif;
 mod loss_plot;
 pub mod page;
 mod picture;
+mod ratio_chart;
 mod success_plot;
 mod svg;
 
@@ -30,6 +32,7 @@ pub use self::gate_histogram::gate_histogram;
 pub use self::gif::{Animation, Options};
 pub use self::loss_plot::{LossPoint, forecaster_loss_plot, loss_plot};
 pub use self::picture::{Colouring, Picture};
+pub use self::ratio_chart::ratio_chart;
 pub use self::success_plot::{Curve, success_plot};
 
 /// Why a picture could not be made.

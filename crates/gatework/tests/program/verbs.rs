@@ -162,3 +162,66 @@ fn a_study_writes_a_row_for_every_run_and_goes_on_where_it_was() {
     place.gatework(&["study", "study.toml", "--out", "results"]).assert().code(1);
     assert_eq!(place.read("results/results.csv"), b"a,b\n1,2\n");
 }
+
+/// A peer for `bench all` whose Python is a shell: it prints what a script would.
+const PEER: &str = r#"echo '{"bench":"engine","peer":"shell","version":"1","how":"by echo","results":
+[{"op":"add","dtype":"f32","n":256,"threads":1,"ns":1e9}]}' | tr -d '\n'"#;
+
+#[test]
+fn bench_all_compares_with_peers_and_writes_a_report() {
+    let place = Place::new();
+    place.write("engine_shell.py", PEER);
+    place.write("engine_broken.py", "echo no such module >&2; exit 1");
+    let result = place.json(&[
+        "bench",
+        "all",
+        "--bench",
+        "engine",
+        "--only",
+        "add",
+        "--quick",
+        "--rounds",
+        "2",
+        "--threads",
+        "1",
+        "--peers",
+        ".",
+        "--python",
+        "sh",
+        "--report",
+        "b.md",
+    ]);
+    let rows = result["comparisons"].as_array().unwrap();
+    let shell: Vec<_> = rows.iter().filter(|row| row["peer"] == "shell").collect();
+    assert_eq!(shell.len(), 1, "{rows:?}");
+    assert!(shell[0]["ratio"].as_f64().unwrap() > 100.0);
+    assert!(result["missing"]["engine: broken, 1 thread"].as_str().unwrap().ends_with("no such module"));
+    assert_eq!(result["peers"]["shell"]["how"], "by echo");
+    let report = String::from_utf8(place.read("b.md")).unwrap();
+    assert!(report.contains("| shell | engine: add f32, 256 | 1 |"), "{report}");
+    assert!(report.contains("](b-engine-1.svg)"));
+    assert!(place.path("b-engine-1.svg").exists() && place.path("b.json").exists());
+}
+
+#[test]
+fn bench_all_runs_ours_where_no_peer_is() {
+    let place = Place::new();
+    let result = place.json(&[
+        "bench",
+        "all",
+        "--bench",
+        "engine",
+        "--only",
+        "exp",
+        "--quick",
+        "--rounds",
+        "1",
+        "--threads",
+        "1",
+    ]);
+    assert_eq!(result["comparisons"].as_array().unwrap().len(), 0);
+    assert!(!result["rows"].as_array().unwrap().is_empty());
+    assert_eq!(result["missing"]["engine: peers"], "no script engine_*.py in benches/peers");
+    let refused = place.refused(2, &["bench", "all", "--bench", "engines"]);
+    assert!(refused.contains("there are automata, circuits, engine, forecast"), "{refused}");
+}

@@ -1,6 +1,7 @@
 //! `gatework bench`: how fast Gatework is on this machine, and how well its forecasters do. One file a benchmark.
 
 mod accuracy;
+mod all;
 mod automata;
 mod circuits;
 mod engine;
@@ -29,6 +30,8 @@ enum What {
     Forecast(forecast::ForecastBench),
     /// Forecasters by the protocols of the literature, beside its figures
     Accuracy(accuracy::Accuracy),
+    /// All of these beside other programs, where they are installed; with --report a page of tables and charts
+    All(Box<all::All>),
 }
 
 impl Bench {
@@ -39,6 +42,7 @@ impl Bench {
             What::Engine(engine) => engine.run(),
             What::Forecast(forecast) => forecast.run(),
             What::Accuracy(accuracy) => accuracy.run(),
+            What::All(all) => all.run(),
         }
     }
 }

@@ -1,0 +1,62 @@
+"""The operations of `gatework bench engine` that peers have too: sizes, operands, right answers."""
+
+import numpy as np
+
+LENGTHS = [256, 1024, 3072, 4096, 16_384, 262_144, 1 << 20, 1 << 24]
+# Rows, columns, and what is summed over.
+PRODUCTS = [(32, 512, 168), (256, 512, 512), (1, 512, 512), (128, 128, 128)]
+CHAIN = "sum(gelu(x * w + b)), 1M"
+
+
+def wave(n, shift=0):
+    """Multiples of 1/8 whose sums are exact in any order, as in our benchmark."""
+    i = np.arange(shift, shift + n, dtype=np.int64)
+    return ((i * 37 % 61) / 8.0 - 3.75).astype(np.float32)
+
+
+def softmax(a):
+    e = np.exp(a.astype(np.float64) - a.max())
+    return e / e.sum()
+
+
+# The answers that every peer has to give, in double precision.
+RIGHT = {
+    "add": lambda a, b: a + b,
+    "mul": lambda a, b: a * b,
+    "relu": lambda a, b: np.maximum(a, 0),
+    "exp": lambda a, b: np.exp(a.astype(np.float64)),
+    "tanh": lambda a, b: np.tanh(a.astype(np.float64)),
+    "sum": lambda a, b: a.astype(np.float64).sum(),
+    "dot": lambda a, b: a.astype(np.float64) @ b.astype(np.float64),
+    "softmax": lambda a, b: softmax(a),
+}
+
+
+def measure(options, operations, product, chain=None):
+    """All rows. `operations(name, a, b)`, `product(a, b)` and `chain(x)` return what to call, or None for what a peer lacks;
+    the call returns the answer as something numpy can read."""
+    from timing import ensure, fastest, wanted
+
+    seconds = 0.0005 if options.quick else options.seconds
+    rows = []
+    for name, right in RIGHT.items():
+        for n in LENGTHS[: 4 if options.quick else None]:
+            a, b = wave(n), wave(n, 501)
+            call = operations(name, a, b) if wanted(options, name) else None
+            if call is None:
+                continue
+            ensure(np.allclose(np.asarray(call()), right(a, b), rtol=1e-4, atol=1e-5), f"{name} of {n}")
+            rows.append({"op": name, "dtype": "f32", "n": n, "threads": options.threads, "ns": fastest(call, seconds)})
+    graphs = []
+    # Our products and chains are measured with one thread.
+    if options.threads == 1 and wanted(options, "graphs"):
+        for m, n, k in PRODUCTS:
+            numbers = (np.arange(max(m * k, k * n)) % 13 * 0.25 - 1.5).astype(np.float32)
+            a, b = numbers[: m * k].reshape(m, k), numbers[: k * n].reshape(k, n)
+            call = product(a, b)
+            ensure(np.allclose(np.asarray(call()), a.astype(np.float64) @ b, rtol=1e-4), f"product of {m}x{k}x{n}")
+            graphs.append({"name": f"product {m}x{k}x{n}", "threads": 1, "ns": fastest(call, seconds * 10)})
+        if chain is not None:
+            x = (np.arange(1 << 20) % 61 / 16.0 - 1.75).astype(np.float32)
+            graphs.append({"name": CHAIN, "threads": 1, "ns": fastest(chain(x), seconds * 10)})
+    return rows + graphs

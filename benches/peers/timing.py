@@ -1,0 +1,79 @@
+"""What the scripts share: arguments, the clock, the JSON at the end.
+
+A script first says how many threads its library may use (`arguments` sets the variables that libraries read when they are
+imported), then checks its answers, then times them the way `gatework bench` does, and prints one JSON object.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+
+# Batches take at least this many seconds, so that looking at the clock does not count.
+BATCH = 2e-5
+
+
+def arguments(seconds):
+    """Reads the command line and limits the threads. Call it before the library is imported."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=seconds, help="for each measurement")
+    parser.add_argument("--quick", action="store_true", help="small sizes, for a moment each")
+    parser.add_argument("--only", action="append", default=[], help="only rows whose name contains this")
+    options = parser.parse_args()
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = str(options.threads)
+    # XLA takes as many threads as it may use processors.
+    processors = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    if options.threads < len(processors):
+        os.sched_setaffinity(0, processors[-options.threads :])
+    return options
+
+
+def wanted(options, name):
+    return not options.only or any(only in name for only in options.only)
+
+
+def fastest(call, seconds):
+    """The shortest time of a call in nanoseconds, over batches of calls."""
+
+    def batch(calls):
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        return (time.perf_counter() - start) / calls
+
+    batch(1)
+    calls = int(min(max(BATCH / batch(1), 1), 10_000))
+    best, rounds, begin = float("inf"), 0, time.perf_counter()
+    while rounds < 3 or time.perf_counter() - begin < seconds:
+        best, rounds = min(best, batch(calls)), rounds + 1
+    return best * 1e9
+
+
+def times(call, seconds):
+    """Sorted times of calls in seconds; the first two do not count."""
+    call()
+    call()
+    measured, begin = [], time.perf_counter()
+    while len(measured) < 5 or time.perf_counter() - begin < seconds:
+        start = time.perf_counter()
+        call()
+        measured.append(time.perf_counter() - start)
+    return sorted(measured)
+
+
+def quantile(ordered, share):
+    return ordered[round((len(ordered) - 1) * share)]
+
+
+def ensure(right, what):
+    """Ends the script if an answer is wrong: nothing is timed then."""
+    if not right:
+        sys.exit(f"wrong answer: {what}")
+
+
+def report(bench, peer, version, results, how):
+    """Prints the object that `gatework bench all` reads; `how` says what was used of the library."""
+    print(json.dumps({"bench": bench, "peer": peer, "version": version, "how": how, "results": results}))
