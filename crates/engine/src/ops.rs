@@ -150,10 +150,12 @@ unary_table! {
     /// `x` times the normal distribution at `x`: `x / 2 * (1 + erf(x / sqrt 2))`.
     Gelu "gelu": naive::gelu, None, |g, u| {
         // The probability is what the result was multiplied with: a division in place of an erf. Near 0 it is a half.
-        let ratio = g.div(u.y, u.x)?;
+        // Gradients of this gradient lose digits near 0, where the division cancels, but are numbers.
         let (size, half) = (g.abs(u.x)?, g.constant_like(u.x, 0.5)?);
         let least = g.constant_like(u.x, NEAR_ZERO)?;
         let near = g.less(size, least)?;
+        let divisor = g.select(near, half, u.x)?;
+        let ratio = g.div(u.y, divisor)?;
         let below = g.select(near, half, ratio)?;
         let factor = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2 / 2.0;
         let density = normal_density(g, u.x, 0.5, factor)?;

@@ -6,7 +6,7 @@
 //! pad(a b) + pad(c d)   each is added to its part of zeros (the gradient of overlapping views)
 //! ```
 //!
-//! A row that is added to all rows of a product, and a relu behind that, are done while the product is in registers.
+//! A row that is added to all rows of a product, and a relu behind that, are done while the product is in the first cache.
 
 use super::{Kernel, Planner, View};
 use crate::dtype::DType;

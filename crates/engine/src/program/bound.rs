@@ -44,12 +44,20 @@ pub(super) fn matrices(plan: &Plan, buffer: usize) -> Option<Vec<(usize, usize)>
     Some(found)
 }
 
+/// A range that does not end before it begins: one that does is empty.
+fn ordered(range: &Range<usize>) -> Range<usize> {
+    range.start.min(range.end)..range.end
+}
+
 impl Bindings {
     fn add(&mut self, port: &Port, range: &Range<usize>, side: usize) {
         let Some(inside) = port.offset else { return };
         let place = Elsewhere { inside, outside: range.start, len: range.len() };
         self.lengths[side] = self.lengths[side].max(range.end);
-        let Some(matrices) = &port.matrices else {
+        // An output that is read again, or an input that is written, is where the other slice cannot be.
+        let own = if side == 0 { 0..2 } else { 2..3 };
+        let fits = |matrices: &&Vec<(usize, usize)>| matrices.iter().all(|(_, matrix)| own.contains(matrix));
+        let Some(matrices) = port.matrices.as_ref().filter(fits) else {
             self.copied[side].push(place);
             return;
         };
@@ -91,12 +99,12 @@ impl Runner {
         for (name, range) in inputs {
             let port = find("input", &self.program.inputs, name)?;
             check::<f32>(port, range.len())?;
-            bindings.add(port, range, 0);
+            bindings.add(port, &ordered(range), 0);
         }
         for (name, range) in outputs {
             let port = find("output", &self.program.outputs, name)?;
             check::<f32>(port, range.len())?;
-            bindings.add(port, range, 1);
+            bindings.add(port, &ordered(range), 1);
         }
         bindings.products.sort_by_key(|(kernel, _)| *kernel);
         self.bindings = bindings;
@@ -226,5 +234,23 @@ mod tests {
         let error = runner.run_bound(&[0.0; 64], None).unwrap_err().to_string();
         assert_eq!(error, "the bound inputs or outputs need 65 elements, but the slice has 64");
         assert!(runner.run_bound(&[0.0; 65], Some(&mut [0.0; 62])).is_err());
+    }
+
+    #[test]
+    fn an_output_that_is_read_again_is_bound_too() {
+        let mut g = Graph::new();
+        let x = g.input("x", DType::F32, &[2, 2]).unwrap();
+        let [w, v] = ["w", "v"].map(|name| g.input(name, DType::F32, &[2, 2]).unwrap());
+        let y = g.matmul(x, w).unwrap();
+        let z = g.matmul(y, v).unwrap();
+        g.output("y", y).unwrap();
+        g.output("z", z).unwrap();
+        let mut runner = Program::new(&g).unwrap().runner();
+        runner.bind(&[("w", 4..8), ("v", 0..4)], &[("y", 4..8), ("z", 0..4)]).unwrap();
+        runner.write("x", &[1.0f32, 2.0, 3.0, 4.0]).unwrap();
+        let from = [0.0, 1.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0];
+        let mut to = [9.0; 8];
+        runner.run_bound(&from, Some(&mut to)).unwrap();
+        assert_eq!(to, [3.0, 1.0, 7.0, 3.0, 1.0, 3.0, 3.0, 7.0]);
     }
 }

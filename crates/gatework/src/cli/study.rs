@@ -69,8 +69,10 @@ impl Study {
             Vec::new()
         };
         let stop = stop_on_interrupt()?;
-        let rows = study.run(&known, super::threads(self.threads), &Progress { results: &results }, &stop)?;
-        files::write_whole(&results, rows_to_csv(&rows).as_bytes())?;
+        let others: Vec<Row> = known.iter().filter(|row| !study.has(row)).cloned().collect();
+        let progress = Progress { results: &results, others: &others };
+        let rows = study.run(&known, super::threads(self.threads), &progress, &stop)?;
+        progress.write(&rows)?;
         let title = format!("{}, {} seeds a setting", study.experiment, study.seeds);
         let plot = |file: &str, unit: &str, time: fn(&Row) -> f64| {
             let plot = report::success_plot(&title, unit, &curves(&study, &rows, time));
@@ -93,6 +95,14 @@ impl Study {
 /// Writes every row as soon as it is there.
 struct Progress<'a> {
     results: &'a Path,
+    /// Rows of settings that the study does not have any more. They stay in the file, because it may have them again.
+    others: &'a [Row],
+}
+
+impl Progress<'_> {
+    fn write(&self, rows: &[Row]) -> Result<(), files::FileError> {
+        files::write_whole(self.results, rows_to_csv(&[rows, self.others].concat()).as_bytes())
+    }
 }
 
 impl StudyObserver for Progress<'_> {
@@ -108,7 +118,7 @@ impl StudyObserver for Progress<'_> {
         eprintln!(
             "{setting}, seed {seed}: {end}, {updates} updates, {moves} moves, {seconds:.1} s ({left} left)"
         );
-        if let Err(error) = files::write_whole(self.results, rows_to_csv(rows).as_bytes()) {
+        if let Err(error) = self.write(rows) {
             // The last write says so too, and ends the program.
             eprintln!("{error}");
         }
@@ -160,9 +170,10 @@ fn table(study: &Settings, rows: &[Row]) -> Vec<serde_json::Value> {
     by_setting(study, rows).map(summary).collect()
 }
 
-/// The middle one of sorted numbers.
+/// The middle one of sorted numbers, or half-way between the middle two.
 fn median(sorted: &[f64]) -> Option<f64> {
-    sorted.get(sorted.len() / 2).copied()
+    let middle = sorted.get(sorted.len() / 2)?;
+    Some(f64::midpoint(*middle, sorted[(sorted.len() - 1) / 2]))
 }
 
 /// The table for people.

@@ -103,7 +103,7 @@ fn a_proof_that_takes_too_long_ends_and_nothing_is_written() {
     place.write("small.blif", "precious");
     let arguments = ["minimize", "waste.blif", "--proof-seconds", "0", "-o", "small.blif"];
     let said = place.refused(1, &arguments);
-    assert!(said.contains("given up after 0.0 s; nothing is written"), "{said}");
+    assert!(said.contains("given up after") && said.contains("nothing is written"), "{said}");
     assert_eq!(place.read("small.blif"), b"precious");
     let said = place.refused(2, &["minimize", "waste.blif", "--proof-seconds=-1"]);
     assert!(said.contains("--proof-seconds"), "{said}");

@@ -77,7 +77,6 @@ fn assert_a_kill_changes_nothing(text: &str, milliseconds: [u64; 3]) {
     for file in ["model.safetensors", "circuit.json", "metrics.csv", "rollout.gif"] {
         assert_eq!(place.read(&format!("whole/{file}")), place.read(&format!("killed/{file}")), "{file}");
     }
-    assert!(is_clean(&place.path("killed")) || place.path("killed/summary.json").exists());
 }
 
 #[test]
@@ -92,8 +91,9 @@ fn a_run_that_is_killed_at_any_moment_and_resumed_equals_one_that_was_not() {
 
 #[test]
 fn a_search_that_is_killed_and_resumed_equals_one_that_was_not() {
-    let text =
-        include_str!("../../../../experiments/checkerboard.toml").replace("shrink = 2000", "shrink = 100");
+    let text = include_str!("../../../../experiments/checkerboard.toml")
+        .replace("shrink = 2000", "shrink = 100")
+        .replace("restarts = 29", "restarts = 29\ncheckpoint_seconds = 0.0");
     assert_a_kill_changes_nothing(&format!("seed = 1\n{text}"), [150, 500, 900]);
 }
 

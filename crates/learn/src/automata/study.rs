@@ -26,7 +26,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::experiment::{BUILT_IN, ExperimentError, Loaded, line_at};
+use super::experiment::{BUILT_IN, ExperimentError, Loaded, MOST_MEMORY, line_at};
 use super::model::Model;
 use super::task::AutomatonTask;
 use crate::files;
@@ -89,7 +89,7 @@ pub struct Row {
     pub seconds: f64,
     /// The lowest hard loss.
     pub hard_loss: f64,
-    /// Gates that the observed channels depend on, without wires and constants.
+    /// Learned gates that the observed channels depend on, without wires. A kernel's gate counts once.
     pub gates: usize,
     /// Of the experiment.
     pub fingerprint: String,
@@ -146,8 +146,8 @@ impl Study {
         Ok(Study { experiment, seeds: file.seeds, settings })
     }
 
-    /// Whether a row is of this study.
-    fn has(&self, row: &Row) -> bool {
+    /// Whether a row is of this study, with the settings that it has now.
+    pub fn has(&self, row: &Row) -> bool {
         let same = |setting: &Setting| setting.name == row.setting && setting.fingerprint == row.fingerprint;
         (1..=self.seeds).contains(&row.seed) && self.settings.iter().any(same)
     }
@@ -189,6 +189,9 @@ impl Study {
             }
             Ok(())
         };
+        let memory =
+            self.settings.iter().map(|setting| setting.loaded.experiment.memory()).fold(1.0, f64::max);
+        let threads = threads.min((MOST_MEMORY / memory) as usize);
         std::thread::scope(|scope| {
             let workers: Vec<_> =
                 (0..threads.clamp(1, jobs.len().max(1))).map(|_| scope.spawn(work)).collect();
@@ -335,10 +338,11 @@ fn merge(table: &mut Table, change: Table) {
     }
 }
 
-/// Sixteen hexadecimal digits that differ for different texts.
+/// Sixteen hexadecimal digits that almost surely differ for different texts and versions of the program.
 fn fingerprint(text: &str) -> String {
     use std::hash::Hasher as _;
     let mut hasher = rustc_hash::FxHasher::default();
+    hasher.write(env!("CARGO_PKG_VERSION").as_bytes());
     hasher.write(text.as_bytes());
     format!("{:016x}", hasher.finish())
 }

@@ -104,9 +104,9 @@ pub struct Elsewhere {
 impl Elsewhere {
     /// Panics if the elements do not lie in a slice, or a matrix (its begin and its end) not among them.
     fn check(&self, (begin, end): (usize, usize), len: usize) {
-        assert!(self.outside + self.len <= len, "the elements lie in the other slice");
+        assert!(self.outside.saturating_add(self.len) <= len, "the elements lie in the other slice");
         assert!(
-            begin >= self.inside && end <= self.inside + self.len,
+            begin >= self.inside && end <= self.inside.saturating_add(self.len),
             "the matrix lies among the elements that are elsewhere"
         );
     }
@@ -117,11 +117,11 @@ impl Shapes {
     fn operands(&self) -> [(usize, usize); 2] {
         let [m, n, k] = self.sizes;
         let ((a, a_strides), (b, b_strides)) = (self.a, self.b);
-        [(a, a + span(m, k, a_strides)), (b, b + span(k, n, b_strides))]
+        [(a, a.saturating_add(span(m, k, a_strides))), (b, b.saturating_add(span(k, n, b_strides)))]
     }
 
     fn end_of_result(&self) -> usize {
-        self.out.0 + span(self.sizes[0], self.sizes[1], self.out.1)
+        self.out.0.saturating_add(span(self.sizes[0], self.sizes[1], self.out.1))
     }
 
     /// Panics if a matrix reaches beyond `len` elements, the result overlaps an operand, or its elements each other.
@@ -243,12 +243,19 @@ impl Product for f64 {
 
 /// Elements from the begin of a matrix to behind its last one.
 fn span(rows: usize, columns: usize, [by_row, by_column]: [usize; 2]) -> usize {
-    if rows == 0 || columns == 0 { 0 } else { (rows - 1) * by_row + (columns - 1) * by_column + 1 }
+    // A span that is too large for a number is too large for any slice too.
+    let last = |count: usize, stride: usize| (count - 1).saturating_mul(stride);
+    if rows == 0 || columns == 0 {
+        0
+    } else {
+        last(rows, by_row).saturating_add(last(columns, by_column)).saturating_add(1)
+    }
 }
 
 /// Whether no two elements of a matrix lie at one place.
 fn is_injective(rows: usize, columns: usize, [by_row, by_column]: [usize; 2]) -> bool {
-    let ahead = |small: usize, count: usize, large: usize| small > 0 && large > small * (count - 1);
+    let ahead =
+        |small: usize, count: usize, large: usize| small > 0 && large > small.saturating_mul(count - 1);
     rows <= 1 && (columns <= 1 || by_column > 0)
         || columns <= 1 && by_row > 0
         || ahead(by_column, columns, by_row)

@@ -83,6 +83,10 @@ fn is_finished(verb: &Train, experiment: &Experiment) -> anyhow::Result<bool> {
     // Of several seeds, the folder has the one that was kept.
     check_same(&folder, experiment, verb.seeds.is_some())?;
     let Some(summary) = folder.summary()? else { return Ok(false) };
+    let seeds = summary["seeds"]["seeds"].as_array().map_or(1, Vec::len) as u64;
+    if verb.seeds.is_some_and(|asked| asked > seeds) {
+        return Ok(false);
+    }
     eprintln!("{} is finished; --force starts it anew", folder.path().display());
     if verb.json {
         cli::print_json(&summary);

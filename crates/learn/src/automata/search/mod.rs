@@ -151,7 +151,9 @@ impl Search<'_> {
             let found = if passes && self.settings.shrink > 0 {
                 let passes = |model: &Model, number| self.passes(model, check, number);
                 moves += self.settings.shrink;
-                Found { model: self.shrunk(found.model, attempt << 32, &passes, stop)?, ..found }
+                let shrunk = self.shrunk(found.model, attempt << 32, &passes, stop)?;
+                let Some(model) = shrunk else { return Ok(None) };
+                Found { model, ..found }
             } else {
                 found
             };

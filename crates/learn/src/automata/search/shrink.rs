@@ -18,14 +18,15 @@ const COLD: f64 = 0.05;
 const PRICE: f64 = 0.002;
 
 impl Search<'_> {
-    /// A model with as few gates as `shrink` moves find; `passes` says whether one is as right as it was.
+    /// A model with as few gates as `shrink` moves find; `passes` says whether one is as right as it was. `None` if it was
+    /// stopped.
     pub(super) fn shrunk(
         &self,
         model: Model,
         time: u64,
         passes: &dyn Fn(&Model, u64) -> Result<bool, TaskError>,
         stop: &dyn Fn(f64) -> bool,
-    ) -> Result<Model, TaskError> {
+    ) -> Result<Option<Model>, TaskError> {
         let observed = self.loaded.target.channels();
         let heat = Heat { temperature: COLD, active: PRICE, rewire: self.settings.rewire };
         let mut best = model;
@@ -34,7 +35,7 @@ impl Search<'_> {
         let mut fewest = bath.gates();
         for number in 0..self.settings.shrink {
             if number % super::MOVES_TOGETHER == 0 && stop(0.0) {
-                break;
+                return Ok(None);
             }
             bath.step(&boards, &heat)?;
             if bath.wrong() > 0 || bath.gates() >= fewest {
@@ -50,7 +51,7 @@ impl Search<'_> {
                 bath = self.bath(&best, &boards, time + 1 + number)?;
             }
         }
-        Ok(best)
+        Ok(Some(best))
     }
 
     fn bath(&self, model: &Model, boards: &[Boards], time: u64) -> Result<Bath, TaskError> {
