@@ -148,7 +148,9 @@ fn round_weights(predictor: &mut Predictor, format: Format, table: &Table) -> an
             "{size}; mean absolute error on the last {} values of each series: {rounded:.6} instead of {full:.6}",
             predictor.specification().horizon
         ),
-        None => eprintln!("{size}; the series are too short to tell what that costs"),
+        None => {
+            eprintln!("{size}; the series are too short, or have gaps at their ends, to tell what that costs")
+        }
     }
     *predictor = rounded;
     Ok(json!({

@@ -55,7 +55,7 @@ pub struct All {
     /// How often everything is measured, in turn
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Seconds for each row in a round; operations of the engine take a hundredth
+    /// Seconds for each row in a round; operations of the engine have times of their own
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = super::parse_seconds)]
     seconds: f64,
     /// Threads beside one thread

@@ -53,7 +53,7 @@ const ROWS: &str = "Rows of --json, each with \"name\", \"threads\" and \"gates\
   network-10k, network-100k, network-1m
       native                machine code, or else the interpreter
       ready_seconds, first_result_seconds, samples_per_second
-  minimize-10k, minimize-100k, minimize-1m, minimize-layered-... (these with --full or --only)
+  minimize-10k, minimize-100k, minimize-1m; minimize-layered-... with --full or --only
       gates_before, gates_after
                             two-input gates, without wires, inverters and equal gates
       minimize_seconds, minimize_processor_seconds, peak_rss_mb, proved, proved_seconds,
