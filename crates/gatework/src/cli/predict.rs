@@ -149,7 +149,9 @@ fn round_weights(predictor: &mut Predictor, format: Format, table: &Table) -> an
             predictor.specification().horizon
         ),
         None => {
-            eprintln!("{size}; the series are too short, or have gaps at their ends, to tell what that costs")
+            eprintln!(
+                "{size}; the series are too short, or have gaps at their ends, to tell what that costs"
+            );
         }
     }
     *predictor = rounded;
