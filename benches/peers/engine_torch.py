@@ -35,8 +35,8 @@ def product(a, b):
 
 
 def chain(x):
-    x = torch.from_numpy(x)
-    return lambda: torch.nn.functional.gelu(torch.addcmul(x, x, x), approximate="none").sum()
+    x, w, b = (torch.from_numpy(x.copy()) for _ in range(3))
+    return lambda: torch.nn.functional.gelu(torch.addcmul(b, x, w), approximate="none").sum()
 
 
 ensure(torch.get_num_threads() == options.threads, "the number of threads")

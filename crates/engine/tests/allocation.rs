@@ -2,33 +2,11 @@
 
 #![expect(unsafe_code, reason = "an allocator that counts")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+#[path = "../../../tests/support/counting.rs"]
+mod counting;
 
 use gatework_engine::graph::{Conv1d, Gru};
 use gatework_engine::{DType, Graph, GraphError, Id, Program};
-
-/// Counts allocations and passes them on.
-struct Counting;
-
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: everything is left to the allocator of the system.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Every kind of kernel but products, with gradients.
 fn without_products(g: &mut Graph) -> Result<(), GraphError> {
@@ -87,11 +65,11 @@ fn allocations(build: fn(&mut Graph) -> Result<(), GraphError>, kinds: &[&str]) 
     let mut runner = program.runner();
     let numbers: Vec<f32> = (0..288).map(|i| (i % 17) as f32 * 0.05 - 0.4).collect();
     runner.run();
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = counting::allocations();
     runner.write("x", &numbers).unwrap();
     runner.run();
     assert!(runner.read::<f32>("loss").unwrap()[0].is_finite());
-    ALLOCATIONS.load(Ordering::Relaxed) - before
+    counting::allocations() - before
 }
 
 #[test]

@@ -2,34 +2,13 @@
 
 #![expect(unsafe_code, reason = "an allocator is unsafe to implement; this one passes everything on")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
+#[path = "../../../tests/support/counting.rs"]
+mod counting;
 
 use gatework_learn::data::Batch;
 use gatework_learn::forecast::{ForecastTask, Forecaster, Specification, Windows};
 use gatework_learn::optim::{Clip, Optimizer};
 use gatework_learn::train::{Task, TaskError};
-
-struct Counting;
-
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call goes to the system's allocator with the arguments it was made with.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-        // SAFETY: `place` came from `alloc` above with this layout.
-        unsafe { System.dealloc(place, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// The same windows for every update.
 struct Same(Batch);
@@ -63,9 +42,9 @@ impl Windows for Same {
 
 /// Allocations of some work.
 fn allocations(work: impl FnOnce()) -> usize {
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = counting::allocations();
     work();
-    ALLOCATIONS.load(Ordering::Relaxed) - before
+    counting::allocations() - before
 }
 
 // One test: another one at the same time would be counted too. One thread: what wakes others is not ours.

@@ -82,6 +82,12 @@ fn print_json(value: &serde_json::Value) {
     let _ = writeln!(std::io::stdout(), "{value}");
 }
 
+/// The middle one of sorted numbers, or half-way between the middle two.
+fn median(sorted: &[f64]) -> Option<f64> {
+    let middle = sorted.get(sorted.len() / 2)?;
+    Some(f64::midpoint(*middle, sorted[(sorted.len() - 1) / 2]))
+}
+
 /// Number of threads: what was asked for, or all there are.
 fn threads(asked: Option<usize>) -> usize {
     asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))

@@ -162,18 +162,12 @@ fn table(study: &Settings, rows: &[Row]) -> Vec<serde_json::Value> {
             "successes": won.len(),
             "share": share,
             "interval": [low, high],
-            "seconds": { "median": median(&seconds), "most": seconds.last(), "a success": all / won.len() as f64 },
-            "gates": { "least": gates.first(), "median": median(&gates) },
+            "seconds": { "median": super::median(&seconds), "most": seconds.last(), "a success": all / won.len() as f64 },
+            "gates": { "least": gates.first(), "median": super::median(&gates) },
             "failed_seeds": rows.iter().filter(|row| !row.success).map(|row| row.seed).collect::<Vec<_>>(),
         })
     };
     by_setting(study, rows).map(summary).collect()
-}
-
-/// The middle one of sorted numbers, or half-way between the middle two.
-fn median(sorted: &[f64]) -> Option<f64> {
-    let middle = sorted.get(sorted.len() / 2)?;
-    Some(f64::midpoint(*middle, sorted[(sorted.len() - 1) / 2]))
 }
 
 /// The table for people.

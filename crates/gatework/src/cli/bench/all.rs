@@ -137,6 +137,9 @@ impl All {
                 match contestant.measure().and_then(|output| outcome.accept(&output)) {
                     Ok(()) => true,
                     Err(reason) => {
+                        // What it measured before that stays in the tables.
+                        let reason =
+                            if round > 1 { format!("from round {round} on: {reason}") } else { reason };
                         outcome.missing.insert(contestant.name.clone(), reason);
                         false
                     }

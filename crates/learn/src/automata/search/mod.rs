@@ -475,4 +475,16 @@ mod tests {
         let search = Search { loaded: &loaded, settings, seed: 1 };
         assert!(search.run(&model, &|_, _| Ok(true), &|_| true).unwrap().is_none());
     }
+
+    #[test]
+    fn a_search_that_is_stopped_while_it_shrinks_finds_nothing_either() {
+        let loaded = small();
+        let settings = Settings { shrink: 400, ..loaded.experiment.search().unwrap().clone() };
+        let model = Model::new(&loaded.experiment.model_shape(), 1).unwrap();
+        let search = Search { loaded: &loaded, settings: &settings, seed: 1 };
+        // Only what shrinks has nothing wrong.
+        let found = search.run(&model, &|_, _| Ok(true), &|wrong| wrong == 0.0).unwrap();
+        assert!(found.is_none());
+        assert!(search.run(&model, &|_, _| Ok(true), &|_| false).unwrap().is_some());
+    }
 }

@@ -6,6 +6,8 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+use crate::cli;
+
 /// How we are called among the contestants.
 const OURS: &str = "gatework";
 
@@ -49,8 +51,7 @@ impl Summary {
         let mut sorted = times.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (&least, &most) = (sorted.first()?, sorted.last()?);
-        let (low, high) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
-        Some(Summary { median: f64::midpoint(low, high), least, most })
+        Some(Summary { median: cli::median(&sorted)?, least, most })
     }
 
     /// From the least to the most, as a share of the median.

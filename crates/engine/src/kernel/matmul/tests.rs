@@ -1,0 +1,223 @@
+//! Products against the sum over the depth, element by element.
+
+use super::*;
+use crate::kernel::tests::on_every_level;
+use proptest::prelude::*;
+
+/// The textbook product.
+fn naive<T>(memory: &mut [T], shapes: &Shapes)
+where
+    T: Copy + std::ops::Mul<Output = T> + std::ops::Add<Output = T> + std::iter::Sum,
+{
+    let Shapes { sizes: [m, n, k], a, b, out, accumulate } = *shapes;
+    let at =
+        |(begin, strides): (usize, [usize; 2]), i: usize, j: usize| begin + i * strides[0] + j * strides[1];
+    for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+        let sum: T = (0..k).map(|l| memory[at(a, i, l)] * memory[at(b, l, j)]).sum();
+        let place = &mut memory[at(out, i, j)];
+        *place = if accumulate { *place + sum } else { sum };
+    }
+}
+
+/// Matrices behind each other: strides in rows or in columns, with gaps.
+fn shapes(sizes: [usize; 3], turns: [bool; 3], gap: usize, accumulate: bool) -> Shapes {
+    let [m, n, k] = sizes;
+    let (a, b, out) =
+        (strides(m, k, turns[0], gap), strides(k, n, turns[1], gap), strides(m, n, turns[2], gap));
+    let (b_begin, out_begin) = (span(m, k, a), span(m, k, a) + span(k, n, b));
+    Shapes { sizes, a: (0, a), b: (b_begin, b), out: (out_begin, out), accumulate }
+}
+
+/// Small whole numbers: their products and sums are exact.
+fn whole_numbers(shapes: &Shapes) -> Vec<f32> {
+    (0..shapes.end_of_result()).map(|i| (i * 37 % 19) as f32 - 9.0).collect()
+}
+
+fn check_against_textbook(shapes: &Shapes) {
+    let mut right = whole_numbers(shapes);
+    naive(&mut right, shapes);
+    let mut ours = whole_numbers(shapes);
+    multiply(&mut ours, shapes);
+    assert!(ours == right, "{shapes:?}");
+}
+
+/// Strides of a matrix, row by row or column by column, with gaps.
+fn strides(rows: usize, columns: usize, transposed: bool, gap: usize) -> [usize; 2] {
+    if transposed { [1, rows + gap] } else { [columns + gap, 1] }
+}
+
+proptest! {
+    #[test]
+    fn products_equal_the_textbook(
+        sizes in prop::array::uniform3(0usize..20), turns: [bool; 3], gap in 0usize..3, accumulate: bool,
+    ) {
+        let shapes = shapes(sizes, turns, gap, accumulate);
+        let mut ours: Vec<f64> = whole_numbers(&shapes).into_iter().map(f64::from).collect();
+        let mut right = ours.clone();
+        multiply(&mut ours, &shapes);
+        naive(&mut right, &shapes);
+        prop_assert_eq!(ours, right);
+    }
+}
+
+proptest! {
+    #[test]
+    fn tiles_equal_the_textbook(
+        sizes in prop::array::uniform3(1usize..70), turns: [bool; 3], gap in 0usize..3, accumulate: bool,
+    ) {
+        let shapes = shapes(sizes, turns, gap, accumulate);
+        on_every_level(|| check_against_textbook(&shapes));
+    }
+
+    #[test]
+    fn products_with_a_packed_matrix_equal_the_textbook(
+        sizes in prop::array::uniform3(1usize..70), turns: [bool; 2], gap in 0usize..3, accumulate: bool,
+    ) {
+        let shapes = shapes(sizes, [turns[0], turns[1], false], gap, accumulate);
+        let mut right = whole_numbers(&shapes);
+        naive(&mut right, &shapes);
+        on_every_level(|| {
+            let mut ours = whole_numbers(&shapes);
+            let packed = ours.len();
+            ours.resize(packed + f32::packed_len(sizes[2], sizes[1]), f32::NAN);
+            let memory = ours.as_mut_ptr();
+            // SAFETY: the matrices lie in the memory one after another, and what is packed behind them.
+            unsafe {
+                f32::pack(memory, [sizes[2], sizes[1]], shapes.b, packed);
+                f32::multiply_packed(memory, &shapes, packed);
+            }
+            assert!(ours[..packed] == right, "{shapes:?}");
+        });
+    }
+}
+
+#[test]
+fn products_of_several_blocks_equal_the_textbook() {
+    let sizes = [
+        [100, 40, 390],
+        [200, 33, 5],
+        [5, 1030, 3],
+        [97, 513, 385],
+        [1, 600, 800],
+        [3, 37, 400],
+        [600, 1, 4],
+    ];
+    for (sizes, turns) in sizes.iter().flat_map(|sizes| [0, 1, 2, 5].map(|turns| (*sizes, turns))) {
+        let turns = [0, 1, 2].map(|bit| turns >> bit & 1 == 1);
+        check_against_textbook(&shapes(sizes, turns, 1, sizes[2] % 2 == 0));
+    }
+}
+
+#[test]
+fn products_have_the_same_bits_on_any_number_of_threads() {
+    // As many rows as columns, more rows, and so few rows that nothing is packed; one product and several.
+    for ([m, n, k], batch) in
+        [([150, 140, 130], 1), ([150, 140, 130], 5), ([900, 45, 70], 1), ([2, 1100, 1000], 1)]
+    {
+        let (b, out) = (batch * m * k, batch * (m * k + k * n));
+        let shapes: Vec<Shapes> = (0..batch)
+            .map(|i| Shapes {
+                sizes: [m, n, k],
+                a: (i * m * k, [k, 1]),
+                b: (b + i * k * n, [n, 1]),
+                out: (out + i * m * n, [n, 1]),
+                accumulate: false,
+            })
+            .collect();
+        let results = [1, 2, 3].map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let numbers = (0..out + batch * m * n).map(|i| (i * 7919 % 1013) as f32 * 0.01 - 5.0);
+            let mut memory: Vec<f32> = numbers.collect();
+            pool.install(|| multiply_all(&mut memory, &shapes));
+            memory
+        });
+        assert_eq!(results[0], results[1]);
+        assert_eq!(results[0], results[2]);
+    }
+}
+
+proptest! {
+    #[test]
+    fn matrices_elsewhere_are_multiplied_like_those_in_the_memory(
+        sizes in prop::array::uniform3(0usize..20), places: [bool; 3], accumulate: bool, gap in 0usize..4,
+    ) {
+        let [m, n, k] = sizes;
+        let shapes = shapes(sizes, [false; 3], 0, accumulate);
+        let numbers = whole_numbers(&shapes);
+        let mut right = numbers.clone();
+        multiply(&mut right, &shapes);
+        // The whole memory is copied elsewhere, and what is read or written there is spoilt in the memory.
+        let parts = [(shapes.a.0, m * k), (shapes.b.0, k * n), (shapes.out.0, m * n)];
+        let elsewhere: [Option<Elsewhere>; 3] = std::array::from_fn(|i| {
+            places[i].then_some(Elsewhere { inside: parts[i].0, outside: parts[i].0 + gap, len: parts[i].1 })
+        });
+        let mut memory = numbers.clone();
+        for (place, (begin, len)) in elsewhere.iter().zip(parts) {
+            memory[begin..begin + len].iter_mut().filter(|_| place.is_some()).for_each(|x| *x = f32::NAN);
+        }
+        let from = [vec![f32::NAN; gap], numbers].concat();
+        let mut to = from.clone();
+        multiply_outside(&mut memory, &[shapes], None, Outside { from: &from, to: &mut to, elsewhere });
+        let result = if places[2] { &to[shapes.out.0 + gap..] } else { &memory[shapes.out.0..] };
+        prop_assert_eq!(&result[..m * n], &right[shapes.out.0..][..m * n]);
+    }
+}
+
+proptest! {
+    #[test]
+    fn epilogues_add_a_row_and_cut_below_zero(
+        sizes in prop::array::uniform3(0usize..40), turns: [bool; 3], accumulate: bool, relu: bool,
+    ) {
+        let shapes = shapes(sizes, turns, 1, accumulate);
+        let numbers = [whole_numbers(&shapes), (0..sizes[1]).map(|j| j as f32 * 3.0 - 20.0).collect()].concat();
+        let bias = shapes.end_of_result();
+        let mut right = numbers.clone();
+        multiply(&mut right, &shapes);
+        for (i, j) in (0..sizes[0]).flat_map(|i| (0..sizes[1]).map(move |j| (i, j))) {
+            let place = shapes.out.0 + i * shapes.out.1[0] + j * shapes.out.1[1];
+            right[place] += right[bias + j];
+            right[place] = if relu { right[place].max(0.0) } else { right[place] };
+        }
+        on_every_level(|| {
+            let mut ours = numbers.clone();
+            let outside = Outside { from: &[], to: &mut [], elsewhere: [None; 3] };
+            multiply_outside(&mut ours, &[shapes], Some(Epilogue { bias, relu }), outside);
+            assert!(ours == right, "{shapes:?}");
+        });
+    }
+}
+
+#[test]
+fn epilogues_of_several_blocks_are_done_once() {
+    let shapes = shapes([100, 530, 800], [false; 3], 0, false);
+    let numbers = [whole_numbers(&shapes), (0..530).map(|j| j as f32).collect()].concat();
+    let mut right = numbers.clone();
+    multiply(&mut right, &shapes);
+    right[shapes.out.0..].iter_mut().take(53_000).enumerate().for_each(|(i, x)| *x += (i % 530) as f32);
+    for threads in [1, 2] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let mut ours = numbers.clone();
+        let epilogue = Some(Epilogue { bias: shapes.end_of_result(), relu: false });
+        let outside = Outside { from: &[], to: &mut [], elsewhere: [None; 3] };
+        pool.install(|| multiply_outside(&mut ours, &[shapes], epilogue, outside));
+        assert!(ours == right, "{threads} threads");
+    }
+}
+
+#[test]
+#[should_panic(expected = "among the elements")]
+fn matrices_that_are_not_where_they_are_said_to_be_are_refused() {
+    let shapes =
+        Shapes { sizes: [2, 2, 1], a: (0, [1, 1]), b: (2, [2, 1]), out: (4, [2, 1]), accumulate: false };
+    let elsewhere = [Some(Elsewhere { inside: 1, outside: 0, len: 8 }), None, None];
+    let outside = Outside { from: &[1.0; 8], to: &mut [], elsewhere };
+    multiply_outside(&mut [1.0f32; 8], &[shapes], None, outside);
+}
+
+#[test]
+#[should_panic(expected = "share a place")]
+fn results_that_overlap_themselves_are_refused() {
+    let shapes =
+        Shapes { sizes: [2, 2, 1], a: (0, [1, 1]), b: (2, [2, 1]), out: (4, [1, 1]), accumulate: false };
+    multiply(&mut [1.0f32; 8], &shapes);
+}

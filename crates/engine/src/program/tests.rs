@@ -1,0 +1,264 @@
+//! A compiled program gives what the interpreter gives.
+
+use super::*;
+use crate::arbitrary;
+use crate::graph::Op;
+use crate::interpret::{Elements, Value};
+use crate::ops::{Binary, Reduction, Unary};
+use proptest::prelude::*;
+
+/// Runs a program on values of the interpreter.
+fn run(graph: &Graph, values: &[(String, Value)]) -> Vec<Vec<f64>> {
+    let program = Program::new(graph).unwrap();
+    let mut runner = program.runner();
+    // Twice, so that what the first run leaves behind shows.
+    for _ in 0..2 {
+        for (name, value) in values {
+            write(&mut runner, name, value);
+        }
+        runner.run();
+    }
+    graph.outputs().iter().map(|(name, id)| read(&runner, name, graph.dtype(*id))).collect()
+}
+
+fn write(runner: &mut Runner, name: &str, value: &Value) {
+    let numbers = value.to_f64();
+    match (value.dtype, &value.elements) {
+        (DType::F32, _) => runner.write(name, &numbers.iter().map(|&x| x as f32).collect::<Vec<_>>()),
+        (DType::F64, _) => runner.write(name, &numbers),
+        (DType::I32, Elements::Int(x)) => {
+            runner.write(name, &x.iter().map(|&x| x as i32).collect::<Vec<_>>())
+        }
+        (_, Elements::Int(x)) => runner.write(name, x),
+        (_, Elements::Float(_)) => unreachable!("integers are integers"),
+    }
+    .unwrap();
+}
+
+fn read(runner: &Runner, name: &str, dtype: DType) -> Vec<f64> {
+    match dtype {
+        DType::F32 => runner.read::<f32>(name).unwrap().iter().map(|&x| x.into()).collect(),
+        DType::F64 => runner.read::<f64>(name).unwrap().to_vec(),
+        DType::I32 => runner.read::<i32>(name).unwrap().iter().map(|&x| x.into()).collect(),
+        DType::I64 => runner.read::<i64>(name).unwrap().iter().map(|&x| x as f64).collect(),
+    }
+}
+
+/// Whether an operation may round otherwise than the interpreter does.
+fn rounds(op: &Op) -> bool {
+    match op {
+        Op::Unary(op) => !matches!(op, Unary::Neg | Unary::Abs | Unary::Relu | Unary::Sign | Unary::Floor),
+        Op::Reduce(Reduction::Sum, _) | Op::MatMul | Op::CumSum { .. } | Op::ScatterAdd { .. } => true,
+        _ => false,
+    }
+}
+
+/// Whether a small change of an operand can make a large one of the result.
+fn jumps(op: &Op) -> bool {
+    match op {
+        Op::Unary(op) => {
+            matches!(op, Unary::Sign | Unary::Floor | Unary::Recip | Unary::Rsqrt | Unary::Log)
+        }
+        Op::Binary(op) => {
+            matches!(op, Binary::Less | Binary::LessEqual | Binary::Equal | Binary::Div)
+        }
+        Op::Select | Op::ArgReduce { .. } | Op::Cast => true,
+        _ => false,
+    }
+}
+
+/// Whether nothing that jumps comes behind something that rounds.
+fn is_tame(graph: &Graph) -> bool {
+    let mut rounded = vec![false; graph.nodes().len()];
+    for id in graph.ids() {
+        let node = graph.node(id);
+        let before = node.args.iter().any(|arg| rounded[arg.0 as usize]);
+        if before && jumps(&node.op) {
+            return false;
+        }
+        rounded[id.0 as usize] = before || rounds(&node.op);
+    }
+    true
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn programs_agree_with_the_interpreter(
+        graph in arbitrary::graph(&[DType::F32, DType::F64, DType::I32, DType::I64], 25),
+        seed: u64,
+    ) {
+        prop_assume!(!graph.is_relaxed());
+        let tame = is_tame(&graph);
+        let values = arbitrary::values(&graph, seed);
+        let results = run(&graph, &values);
+        let all: Vec<Id> = graph.ids().collect();
+        let nodes = graph.interpret_nodes(&arbitrary::named(&values), &all).unwrap();
+        let scale = nodes.iter().flat_map(Value::to_f64).filter(|x| x.is_finite()).fold(1.0, |most: f64, x| most.max(x.abs()));
+        for ((name, id), ours) in graph.outputs().iter().zip(&results) {
+            let right = &nodes[id.0 as usize];
+            prop_assert_eq!(ours.len(), right.shape.elements());
+            let tolerance = match right.dtype {
+                DType::F32 => 1e-3 * scale,
+                DType::F64 => 1e-9 * scale,
+                DType::I32 | DType::I64 => 0.0,
+            };
+            for (a, b) in ours.iter().zip(right.to_f64()) {
+                let same = (a - b).abs() <= tolerance || a == &b || !b.is_finite();
+                prop_assert!(same || !tame, "{}: {} for {}\n{}\n{}", name, a, b, graph, Program::new(&graph).unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn enough_random_graphs_are_tame_to_be_compared() {
+    use proptest::strategy::ValueTree;
+    let strategy = arbitrary::graph(&[DType::F32, DType::F64, DType::I32, DType::I64], 25);
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let graphs = (0..200).map(|_| strategy.new_tree(&mut runner).unwrap().current());
+    let tame = graphs.filter(is_tame).count();
+    assert!(tame > 50, "{tame} of 200");
+}
+
+#[test]
+fn a_chain_and_its_sum_are_one_loop() {
+    let mut g = Graph::new();
+    let [x, w, b] = ["x", "w", "b"].map(|name| g.input(name, DType::F32, &[64, 1000]).unwrap());
+    let product = g.mul(x, w).unwrap();
+    let sum = g.add(product, b).unwrap();
+    let y = g.gelu(sum).unwrap();
+    let total = g.sum_all(y).unwrap();
+    g.output("total", total).unwrap();
+    let program = Program::new(&g).unwrap();
+    assert_eq!(program.kernels(), ["loop f32[64000]: 3 operations, 3 loads, 0 stores, sum"]);
+}
+
+#[test]
+fn softmax_is_one_kernel_over_its_rows_and_its_gradient_two() {
+    let mut g = Graph::new();
+    let x = g.input("x", DType::F32, &[10, 700]).unwrap();
+    let y = g.softmax(x, 1).unwrap();
+    let weighted = g.mul(y, x).unwrap();
+    let sum = g.sum_all(weighted).unwrap();
+    let dx = g.gradients(sum, &[x]).unwrap()[0];
+    g.output("dx", dx).unwrap();
+    let kernels = Program::new(&g).unwrap().kernels();
+    assert_eq!(kernels[0], "softmax f32[10, 700]");
+    assert_eq!(kernels.len(), 3, "{kernels:#?}");
+}
+
+#[test]
+fn a_convolution_copies_no_window_and_adds_its_products_up_in_place() {
+    let mut g = Graph::new();
+    let x = g.input("x", DType::F32, &[4, 5, 20]).unwrap();
+    let kernel = g.input("kernel", DType::F32, &[7, 5, 3]).unwrap();
+    let y = g.conv1d(x, kernel, None, crate::graph::Conv1d::default()).unwrap();
+    g.output("y", y).unwrap();
+    let added = "matmul f32 4 of 7x5x18, added";
+    assert_eq!(Program::new(&g).unwrap().kernels(), ["matmul f32 4 of 7x5x18", added, added]);
+}
+
+#[test]
+fn the_gradient_of_weights_that_a_batch_shares_is_added_up_in_place() {
+    let mut g = Graph::new();
+    let x = g.input("x", DType::F32, &[4, 5, 20]).unwrap();
+    let w = g.input("w", DType::F32, &[7, 5]).unwrap();
+    let dy = g.input("dy", DType::F32, &[4, 7, 20]).unwrap();
+    let y = g.matmul(w, x).unwrap();
+    let dw = g.pull_back(y, dy, &[w]).unwrap()[0];
+    g.output("dw", dw).unwrap();
+    assert_eq!(Program::new(&g).unwrap().kernels(), ["matmul f32 4 of 7x20x5, added up"]);
+}
+
+#[test]
+fn a_transposed_product_is_a_product() {
+    let mut g = Graph::new();
+    let (a, b) = (g.input("a", DType::F32, &[5, 7]).unwrap(), g.input("b", DType::F32, &[7, 9]).unwrap());
+    let product = g.matmul(a, b).unwrap();
+    let turned = g.transpose(product).unwrap();
+    g.output("y", turned).unwrap();
+    assert_eq!(Program::new(&g).unwrap().kernels(), ["matmul f32 9x7x5"]);
+}
+
+#[test]
+fn a_bias_and_a_relu_behind_a_product_are_part_of_it() {
+    let mut g = Graph::new();
+    let x = g.input("x", DType::F32, &[2, 5, 7]).unwrap();
+    let (w, b) = (g.input("w", DType::F32, &[7, 9]).unwrap(), g.input("b", DType::F32, &[9]).unwrap());
+    let product = g.matmul(x, w).unwrap();
+    let sum = g.add(b, product).unwrap();
+    let y = g.relu(sum).unwrap();
+    g.output("y", y).unwrap();
+    assert_eq!(Program::new(&g).unwrap().kernels(), ["matmul f32 10x7x9, bias, relu"]);
+    let numbers = |count: usize| (0..count).map(|i| (i * 37 % 23) as f64 - 11.0).collect::<Vec<_>>();
+    let values = [("x", 70), ("w", 63), ("b", 9)].map(|(name, count)| (name.to_string(), count));
+    let mut runner = Program::new(&g).unwrap().runner();
+    for (name, count) in &values {
+        runner.write(name, &numbers(*count).iter().map(|&x| x as f32).collect::<Vec<_>>()).unwrap();
+    }
+    runner.run();
+    let [x, w, b] = values.map(|(_, count)| numbers(count));
+    for (i, &y) in runner.read::<f32>("y").unwrap().iter().enumerate() {
+        let (row, column) = (i / 9, i % 9);
+        let product: f64 = (0..7).map(|k| x[row * 7 + k] * w[k * 9 + column]).sum();
+        assert_eq!(f64::from(y), (product + b[column]).max(0.0));
+    }
+}
+
+#[test]
+fn a_product_that_others_read_keeps_its_bias_apart() {
+    let mut g = Graph::new();
+    let (x, w) = (g.input("x", DType::F32, &[5, 7]).unwrap(), g.input("w", DType::F32, &[7, 9]).unwrap());
+    let b = g.input("b", DType::F32, &[9]).unwrap();
+    let product = g.matmul(x, w).unwrap();
+    let sum = g.add(product, b).unwrap();
+    g.output("sum", sum).unwrap();
+    g.output("product", product).unwrap();
+    assert_eq!(Program::new(&g).unwrap().kernels()[0], "matmul f32 5x7x9");
+}
+
+#[test]
+fn a_transposed_operand_costs_no_copy() {
+    let mut g = Graph::new();
+    let (a, b) = (g.input("a", DType::F32, &[5, 7]).unwrap(), g.input("b", DType::F32, &[9, 7]).unwrap());
+    let b = g.transpose(b).unwrap();
+    let product = g.matmul(a, b).unwrap();
+    g.output("y", product).unwrap();
+    assert_eq!(Program::new(&g).unwrap().kernels(), ["matmul f32 5x7x9"]);
+}
+
+#[test]
+fn long_rows_are_summed_accurately() {
+    let (rows, columns) = (3000, 5000);
+    let mut g = Graph::new();
+    let x = g.input("x", DType::F32, &[rows, columns]).unwrap();
+    let (all, by_row) = (g.sum_all(x).unwrap(), g.sum(x, &[1]).unwrap());
+    g.output("all", all).unwrap();
+    g.output("rows", by_row).unwrap();
+    let program = Program::new(&g).unwrap();
+    let mut runner = program.runner();
+    let numbers: Vec<f32> = (0..rows * columns).map(|i| (i % 1000) as f32 * 0.1).collect();
+    runner.write("x", &numbers).unwrap();
+    runner.run();
+    let right: f64 = numbers.iter().map(|&x| f64::from(x)).sum();
+    assert!((f64::from(runner.read::<f32>("all").unwrap()[0]) - right).abs() < 1e-7 * right);
+    let row: f64 = numbers[..columns].iter().map(|&x| f64::from(x)).sum();
+    assert!((f64::from(runner.read::<f32>("rows").unwrap()[0]) - row).abs() < 1e-7 * row);
+}
+
+#[test]
+fn mistakes_are_named() {
+    let g = Graph::new();
+    assert_eq!(Program::new(&g).unwrap_err(), ProgramError::NoOutputs);
+    let mut g = Graph::new();
+    let x = g.input("x", DType::F32, &[2]).unwrap();
+    g.output("y", x).unwrap();
+    let mut runner = Program::new(&g).unwrap().runner();
+    let unknown = runner.write("z", &[0.0f32]).unwrap_err().to_string();
+    assert_eq!(unknown, "there is no input \"z\"; there are x");
+    let misfit = runner.write("x", &[0.0f64; 2]).unwrap_err().to_string();
+    assert_eq!(misfit, "\"x\" is f32[2], but was given or asked for as 2 elements of f64");
+    assert!(runner.read::<i32>("y").is_err());
+}
