@@ -103,7 +103,7 @@ impl Observer for Progress {
             let end = if attempt.outcome == Outcome::Stopped { " (it fell no further)" } else { "" };
             format!("seed {seed}: {update} updates{end}, best validation loss {best:.4}")
         } else if attempt.outcome == Outcome::Succeeded {
-            format!("seed {seed}: learned after {update} updates")
+            format!("seed {seed}: learned after {}", work(attempt))
         } else {
             // With another seed to try, one that cannot be stable in time is not run to its end.
             let end = if update < most { "given up" } else { "not learned" };
@@ -119,6 +119,14 @@ impl Observer for Progress {
             }
             None => eprintln!("{text}"),
         }
+    }
+}
+
+/// How much work an attempt was, for people.
+pub fn work(attempt: &Attempt) -> String {
+    match attempt.moves {
+        0 => format!("{} updates", attempt.update),
+        moves => format!("{} updates and {moves} moves of the search", attempt.update),
     }
 }
 

@@ -26,6 +26,14 @@ pub enum Purpose {
     Redraw = 8,
     /// Moves that make a circuit smaller.
     Shrink = 9,
+    /// What is done to soft states in training.
+    Disturb = 10,
+    /// Noise on the logits of gates in training.
+    Gumbel = 11,
+    /// How many steps an update has.
+    Steps = 12,
+    /// Which boards of an update start half-grown.
+    HalfGrown = 13,
     /// Start values of parameters.
     Parameters = 16,
     /// What dropout drops.

@@ -136,7 +136,7 @@ fn check(name: &str, bytes: &[u8]) {
     for (step, &expected) in losses.iter().enumerate() {
         model.params.zero_grads();
         rollout.set_logits(&model.params.values);
-        let boards = Boards { plan: &plan, start: &start, goal: &goal };
+        let boards = Boards::new(&plan, &start, &goal);
         let (loss, _) = rollout.gradient(&[boards], &mut model.params.grads);
         let off = (loss - f64::from(expected)).abs();
         assert!(

@@ -23,7 +23,7 @@ use serde_json::json;
 
 use super::simulate;
 use crate::folder::RunFolder;
-use crate::progress::Progress;
+use crate::progress::{Progress, work};
 use crate::report::{self, LossPoint};
 use crate::usage::Usage;
 
@@ -346,7 +346,7 @@ impl Report<'_> {
                 self.attempts.iter().filter(|a| a.outcome == Outcome::Succeeded).collect();
             eprintln!("\n{} of {} seeds succeeded", won.len(), self.attempts.len());
             for a in &won {
-                eprintln!("  seed {:<4} {:>6} updates {:>7.1} s", a.seed, a.update, a.seconds);
+                eprintln!("  seed {:<4} {:>7.1} s, {}", a.seed, a.seconds, work(a));
             }
         } else if kept.outcome == Outcome::Succeeded {
             let seconds: f64 = self.attempts.iter().map(|a| a.seconds).sum();
@@ -355,8 +355,9 @@ impl Report<'_> {
                 n => format!(", number {n} of those tried"),
             };
             eprintln!(
-                "\nLearned: seed {}{tried}, after {} updates; {seconds:.1} s of training in all",
-                kept.seed, kept.update
+                "\nLearned: seed {}{tried}, after {}; {seconds:.1} s of training in all",
+                kept.seed,
+                work(kept)
             );
         } else {
             let count = match self.attempts.len() {

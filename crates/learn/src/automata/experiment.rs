@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::board::{Start, Target, TargetSpec};
 use super::evaluate::Protocol;
 use super::model::{FirstLayer, ModelShape};
+use super::rollout::Disturbance;
 use super::search;
 use crate::files;
-use crate::gates::Wiring;
+use crate::gates::{Softness, Wiring};
 use crate::optim::{Clip, Optimizer};
 use crate::schedule::{LearningRate, Schedule};
 use crate::train;
@@ -87,6 +88,12 @@ pub struct Experiment {
     pub target: TargetSpec,
     /// How it is trained.
     pub training: Training,
+    /// How soft the gates are in training.
+    #[serde(default, skip_serializing_if = "Softness::is_default")]
+    pub gates: Softness,
+    /// What is done to the state between two steps in training.
+    #[serde(default, skip_serializing_if = "Disturbance::is_none")]
+    pub state: Disturbance,
     /// How the circuit is searched for after training, with the recipe `search`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<search::Settings>,
@@ -202,6 +209,18 @@ pub struct Training {
     /// What an active gate costs, in units of the loss: gradient descent then prefers wires.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub gate_price: f32,
+    /// Steps of an update, from the first number to the second; without it, those of the automaton.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<[usize; 2]>,
+    /// So many of the last states count in the loss, not only the last one.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub late: usize,
+    /// The share of the boards that start as what the circuit, as it is, makes of them in some steps.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub half_grown: f32,
+    /// Scale the gradient of every layer to length 1.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub normalize: bool,
     /// Updates in a row with hard loss 0 before success is checked.
     #[serde(default = "default_stable")]
     pub stable: u64,
@@ -233,6 +252,15 @@ impl Training {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
 fn is_zero(number: &f32) -> bool {
     *number == 0.0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_one(number: &usize) -> bool {
+    *number == 1
+}
+
+fn one() -> usize {
+    1
 }
 
 fn default_stable() -> u64 {
@@ -325,6 +353,11 @@ impl Experiment {
         let own = self.model_shape();
         let as_large = ModelShape { update: own.update.clone(), kernels: own.kernels, ..shape.clone() };
         *shape == own || self.search().is_some() && as_large == own
+    }
+
+    /// Whether all boards of all updates start alike.
+    pub fn starts_alike(&self) -> bool {
+        self.start.is_fixed() && self.training.half_grown == 0.0
     }
 
     /// The search after training, if there is one.
@@ -465,6 +498,12 @@ mod tests {
             ("updates = 500", "updates = 0", "training.updates is 0"),
             ("learning_rate = 0.05", "learning_rate = -1.0", "training.learning_rate is -1"),
             ("batch = 2", "batch = 2\ngate_price = -1.0", "training.gate_price is -1"),
+            ("batch = 2", "batch = 2\nsteps = [3, 2]", "x.toml:30: training.steps is [3, 2]"),
+            ("batch = 2", "batch = 2\nlate = 0", "training.late is 0"),
+            ("batch = 2", "batch = 2\nhalf_grown = 1.5", "training.half_grown is 1.5"),
+            ("[search]", "[gates]\ngumbel = -1.0\n[search]", "x.toml:33: gates.gumbel is not"),
+            ("[search]", "[state]\nflip = 2.0\n[search]", "x.toml:33: state.flip is not"),
+            ("[search]", "[state]\nround = \"up\"\n[search]", "unknown variant `up`"),
             ("after = 10", "after = 0", "search.after is 0"),
             ("temperature = [3.0, 1.0]", "temperature = [3.0, 0.0]", "search.temperature is not two numbers"),
             ("boards = 4", "boards = 1000000000", "would need more than 16 GB"),

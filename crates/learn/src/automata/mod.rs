@@ -7,6 +7,7 @@
 //! | [`cells`] | which cells a roll-out has to compute, and which are the same |
 //! | [`rollout`] | the soft roll-out, its loss and its gradient |
 //! | [`board`] | start states and targets |
+//! | `rounds` | what an update rolls out |
 //! | [`task`] | all of it as something the trainer can train |
 //! | [`hard`] | hard roll-outs with damage and asynchronous updates |
 //! | [`evaluate`] | the published protocols, scored on the hard automaton |
@@ -22,6 +23,7 @@ pub mod hard;
 pub mod model;
 pub mod naive;
 pub mod rollout;
+mod rounds;
 pub mod search;
 pub mod study;
 pub mod task;

@@ -289,8 +289,17 @@ impl Model {
             return Ok(Model::from_bytes(model)?);
         }
         let mut model = Model::new(shape, seed)?;
-        model.params.values.copy_from_slice(&best.values);
+        model.set(&best.values);
         Ok(model)
+    }
+
+    /// Takes over what was learned: the logits, or truth tables in their place.
+    pub fn set(&mut self, learned: &[f32]) {
+        if learned.len() == self.params.len() {
+            self.params.values.copy_from_slice(learned);
+        } else {
+            gates::expand(learned, &mut self.params.values);
+        }
     }
 
     /// Reads a model file; everything in it is checked.

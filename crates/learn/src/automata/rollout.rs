@@ -15,6 +15,7 @@
 //! only; each part has its own sums, and they are added in order, so the result has the same bits on any number of
 //! threads.
 
+mod disturb;
 mod goal;
 mod part;
 
@@ -28,6 +29,7 @@ use super::cells::{Plan, Step};
 use super::model::Model;
 use part::{Job, Network, Networks, Part, add};
 
+pub use disturb::{Disturbance, Disturbed, Rounding};
 use goal::GRADIENT_SCALE;
 pub use goal::Goal;
 
@@ -52,6 +54,17 @@ pub struct Boards<'a> {
     pub start: &'a [f32],
     /// The target.
     pub goal: &'a Goal,
+    /// Targets of states before the last one: of the one before it, of the one before that, and so on.
+    pub late: &'a [Goal],
+    /// What is done to the states between two steps.
+    pub disturbed: Option<Disturbed<'a>>,
+}
+
+impl<'a> Boards<'a> {
+    /// Boards with a target of the last state, and nothing else.
+    pub fn new(plan: &'a Plan, start: &'a [f32], goal: &'a Goal) -> Boards<'a> {
+        Boards { plan, start, goal, late: &[], disturbed: None }
+    }
 }
 
 /// Everything that roll-outs need, made once for a model.
@@ -180,7 +193,7 @@ impl Roll {
     /// Loss, sums of the gradients and times of one group out of `groups`.
     fn gradient(&mut self, shared: &Shared, boards: &Boards<'_>, groups: usize) {
         let begin = Instant::now();
-        let Boards { plan, start, goal } = *boards;
+        let Boards { plan, start, goal, .. } = *boards;
         let steps = plan.steps.len();
         let inputs = shared.networks.update.program.inputs();
         // Where the kept inputs of each step begin; the last step needs none.
@@ -193,14 +206,20 @@ impl Roll {
         self.prepare(shared, plan, start, if keep { rows } else { 0 }, groups);
         for (t, &offset) in offsets.iter().enumerate().take(steps - 1) {
             self.forward_step(shared, plan, t, keep.then_some(offset));
+            if let Some(disturbed) = &boards.disturbed {
+                let (state, stride) = (&mut self.states[t + 1], shared.stride);
+                disturbed.apply(t, &mut state[stride..], stride, shared.networks.channels);
+            }
         }
         let middle = Instant::now();
 
+        self.loss = goal.remainder;
         self.last_step(shared, plan, goal);
         for (t, &offset) in offsets.iter().enumerate().take(steps - 1).rev() {
+            self.between_steps(shared, boards, t);
             self.backward_step(shared, plan, t, keep.then_some(offset));
         }
-        self.loss = goal.remainder + self.parts.iter().map(|part| part.loss).sum::<f64>();
+        self.loss += self.parts.iter().map(|part| part.loss).sum::<f64>();
         self.times = Times { forward: middle - begin, backward: middle.elapsed() };
     }
 
@@ -327,6 +346,27 @@ impl Roll {
         self.collect(shared, plan, t);
     }
 
+    /// The way back from step `t + 1` to step `t`: the state between them may have a target and may be disturbed.
+    fn between_steps(&mut self, shared: &Shared, boards: &Boards<'_>, t: usize) {
+        let stride = shared.stride;
+        let state = &self.states[t + 1][stride..];
+        let grads = &mut self.grads[stride..];
+        if let Some(goal) = boards.late.get(boards.plan.steps.len() - 2 - t) {
+            self.loss += goal.remainder;
+            let entries = state.chunks_exact(stride).zip(grads.chunks_exact_mut(stride)).zip(1..);
+            for ((state, grads), entry) in entries {
+                for channel in 0..shared.networks.loss_channels {
+                    let mut value = state[channel];
+                    self.loss += goal.charge(entry, channel, &mut value);
+                    grads[channel] += value;
+                }
+            }
+        }
+        if let Some(disturbed) = &boards.disturbed {
+            disturbed.pull_back(t, state, grads, stride, shared.networks.channels);
+        }
+    }
+
     /// Adds up the parts' gradients of the state before step `t`.
     fn collect(&mut self, shared: &Shared, plan: &Plan, t: usize) {
         if t == 0 {
@@ -411,7 +451,7 @@ mod tests {
             let goals: Vec<Goal> = targets.map(|target| Goal::new(&plan, loss_channels, target)).collect();
             let starts = padded.chunks_exact(group.total() * stride);
             let boards: Vec<Boards<'_>> =
-                starts.zip(&goals).map(|(start, goal)| Boards { plan: &plan, start, goal }).collect();
+                starts.zip(&goals).map(|(start, goal)| Boards::new(&plan, start, goal)).collect();
             let mut grads = vec![0.0; model.params.len()];
             let (loss, _) = rollout.gradient(&boards, &mut grads);
 
@@ -455,7 +495,7 @@ mod tests {
         let mut grads = vec![0.0; model.params.len()];
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         // Twice the same boards: two groups of two parts each.
-        let boards = Boards { plan: &plan, start: &start, goal: &goal };
+        let boards = Boards::new(&plan, &start, &goal);
         let (loss, _) = pool.install(|| rollout.gradient(&[boards, boards], &mut grads));
         assert!(rollout.rolls.len() == 2 && rollout.rolls.iter().all(|roll| roll.parts.len() == 2));
         assert!(rollout.rolls.iter().all(|roll| roll.kept.is_empty() == (kept_bytes == 0)));

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use gatework_logic::{Automaton, Grid, Simulator};
 
 use super::board::Start;
-use super::cells::{Plan, Planner, Shape};
 use super::experiment::{self, Experiment, Loaded};
-use super::hard::{Conditions, HardRun, fill_mask};
+use super::hard::{Conditions, HardRun};
 use super::model::Model;
-use super::rollout::{Boards, Goal, Rollout, Times};
+use super::rollout::{Boards, Disturbed, Rollout, Times};
+use super::rounds::{Round, Rounds};
 use super::search::Search;
 use crate::gates;
 use crate::params::Params;
@@ -18,6 +18,9 @@ use crate::train::{Finished, Losses, Task, TaskError};
 
 /// Start states are all checked, not drawn, if there are so few of them: those of 12 bits.
 const FEW_BITS: usize = 12;
+
+/// Room for the steps of a roll-out among the random numbers of disturbances.
+const STEP_BITS: u32 = 20;
 
 /// How long the parts of an update took.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,34 +31,17 @@ pub struct StepTimes {
     pub hard: Duration,
 }
 
-/// What the start states of a roll-out, the cells to compute and the goal are.
-struct Round {
-    /// Of each group of boards; all groups are the same in this.
-    plan: Plan,
-    /// Of one group after the other.
-    goals: Vec<Goal>,
-    start: Vec<f32>,
-    /// The same start, and the target, in bits.
-    boards: Grid,
-    target: Grid,
-    /// Bits of the cells that fire, one mask a step.
-    masks: Vec<Vec<u64>>,
-}
-
 /// One seed of an experiment.
 pub struct AutomatonTask {
     loaded: Loaded,
     seed: u64,
     model: Model,
+    /// What is learned in place of the model's logits, if gates are truth tables.
+    tables: Option<Params>,
     rollout: Rollout,
-    /// For one group of boards.
-    planner: Planner,
-    /// Groups of boards that roll independently of each other.
-    groups: usize,
-    /// Made once, if every update is the same.
-    fixed: Option<Round>,
-    /// The plan of a synchronous grid with start states of its own.
-    plan: Option<Plan>,
+    /// The logits that the roll-out runs, if they are not the model's.
+    soft: Vec<f32>,
+    rounds: Rounds,
     times: StepTimes,
     /// Cells that the last update computed, in all its steps.
     computed: usize,
@@ -64,33 +50,22 @@ pub struct AutomatonTask {
 impl AutomatonTask {
     /// Draws the wires of a seed and compiles them.
     pub fn new(loaded: &Loaded, seed: u64) -> Result<AutomatonTask, TaskError> {
-        let model = Model::new(&loaded.experiment.model_shape(), seed)?;
+        let mut model = Model::new(&loaded.experiment.model_shape(), seed)?;
+        loaded.experiment.gates.start(&mut model.params);
+        let tables = loaded.experiment.gates.tables(&model.params);
         let rollout = Rollout::new(&model, loaded.target.channels())?;
-        let [height, width] = loaded.experiment.automaton.grid;
-        let boundary = loaded.experiment.automaton.boundary;
-        let batch = loaded.experiment.training.batch;
-        // Boards that start alike are rolled out together, because their cells are the same.
-        let groups =
-            if loaded.experiment.start.is_fixed() { 1 } else { independent_groups(batch, height * width) };
-        let planner = Planner::new(Shape { samples: batch / groups, height, width, boundary });
-        let loaded = loaded.clone();
-        let mut task = AutomatonTask {
-            loaded,
+        let rounds = Rounds::new(loaded, seed, rollout.stride());
+        Ok(AutomatonTask {
+            loaded: loaded.clone(),
             seed,
             model,
+            tables,
             rollout,
-            planner,
-            groups,
-            fixed: None,
-            plan: None,
+            soft: Vec::new(),
+            rounds,
             times: StepTimes::default(),
             computed: 0,
-        };
-        let synchronous = task.loaded.experiment.automaton.fire_rate.is_none();
-        if synchronous && task.loaded.experiment.start.is_fixed() {
-            task.fixed = Some(task.round(0)?);
-        }
-        Ok(task)
+        })
     }
 
     /// The model as it is now.
@@ -109,48 +84,51 @@ impl AutomatonTask {
         self.computed as f64 * self.model.gates_per_cell() as f64
     }
 
-    /// Draws what an update needs.
-    fn round(&mut self, update: u64) -> Result<Round, TaskError> {
+    /// The soft loss of a round; its gradient is left with the parameters.
+    fn gradient(&mut self, round: &Round, update: u64) -> (f64, Times) {
         let experiment = &self.loaded.experiment;
-        let shape = self.planner.shape();
-        let steps = experiment.automaton.steps;
-        let channels = experiment.automaton.channels;
-        let mut boards = Grid::new(self.groups * shape.samples, shape.height, shape.width, channels)?;
-        let mut random = Random::new(self.seed, Purpose::Start, update);
-        experiment.start.fill(&mut boards, &mut random)?;
-        let target = self.loaded.target.boards(&boards, shape.boundary, steps)?;
-
-        let mut random = Random::new(self.seed, Purpose::Fire, update);
-        let mut masks = Vec::new();
-        if let Some(rate) = experiment.automaton.fire_rate {
-            masks = vec![vec![0u64; boards.words_per_sample()]; steps];
-            for mask in &mut masks {
-                fill_mask(mask, shape.cells(), rate, &mut random);
-            }
-        }
-        let fires: Vec<Vec<bool>> = masks
-            .iter()
-            .map(|mask| (0..shape.cells()).map(|cell| mask[cell / 64] >> (cell % 64) & 1 == 1).collect())
-            .collect();
-        let fires = (!fires.is_empty()).then_some(&fires[..]);
-
-        let stride = self.rollout.stride();
-        let (plan, start) = if experiment.start.is_fixed() {
-            let (entries, start) = distinct_cells(&boards, stride);
-            (self.planner.merged(entries, steps, fires), start)
+        let progress = update as f32 / experiment.updates() as f32;
+        let params = &mut self.model.params;
+        params.zero_grads();
+        let soft = if experiment.gates.is_default() {
+            &params.values
         } else {
-            let plan = match (self.plan.take(), fires) {
-                (Some(plan), None) => plan,
-                _ => self.planner.separate(steps, fires),
-            };
-            (plan, cells(&boards, stride))
+            let mut random = Random::new(self.seed, Purpose::Gumbel, update);
+            experiment.gates.soften(&params.values, progress, &mut random, &mut self.soft);
+            &self.soft
         };
-        let wanted = cells(&target, target.channels());
-        let goals = wanted
-            .chunks_exact(shape.total() * target.channels())
-            .map(|wanted| Goal::new(&plan, target.channels(), wanted))
-            .collect();
-        Ok(Round { plan, goals, start, boards, target, masks })
+        self.rollout.set_logits(soft);
+        let groups = round.goals.len();
+        let starts = round.start.chunks_exact(round.start.len() / groups);
+        let disturbed = |group: usize| Disturbed {
+            settings: &experiment.state,
+            seed: self.seed,
+            time: (update * groups as u64 + group as u64) << STEP_BITS,
+            progress,
+        };
+        let boards = |(group, start): (usize, _)| Boards {
+            plan: &round.plan,
+            start,
+            goal: &round.goals[group],
+            late: &round.late[group][..],
+            disturbed: (!experiment.state.is_none()).then(|| disturbed(group)),
+        };
+        let boards: Vec<Boards<'_>> = starts.enumerate().map(boards).collect();
+        let (loss, times) = self.rollout.gradient(&boards, &mut params.grads);
+        let price = experiment.training.gate_price;
+        if price > 0.0 {
+            gates::add_price(soft, price, &mut params.grads);
+        }
+        if !experiment.gates.is_default() {
+            experiment.gates.pull_back(soft, progress, &mut params.grads);
+        }
+        if let Some(tables) = &mut self.tables {
+            gates::contract(&params.grads, &mut tables.grads);
+        }
+        if experiment.training.normalize {
+            self.params_mut().normalize_grads();
+        }
+        (loss, times)
     }
 
     /// Wrong bits of the hard automaton after the steps of a round.
@@ -158,7 +136,7 @@ impl AutomatonTask {
         let mut grid = round.boards.clone();
         let loss_channels = round.target.channels();
         let mut simulator = Simulator::new(&self.model.harden(), loss_channels)?;
-        for step in 0..self.loaded.experiment.automaton.steps {
+        for step in 0..round.plan.steps.len() {
             match round.masks.get(step) {
                 None => simulator.step(&mut grid),
                 Some(mask) => simulator.step_masked(&mut grid, mask),
@@ -170,40 +148,24 @@ impl AutomatonTask {
 
 impl Task for AutomatonTask {
     fn params(&self) -> &Params {
-        &self.model.params
+        self.tables.as_ref().unwrap_or(&self.model.params)
     }
 
     fn params_mut(&mut self) -> &mut Params {
-        &mut self.model.params
+        self.tables.as_mut().unwrap_or(&mut self.model.params)
     }
 
     fn step(&mut self, update: u64) -> Result<Losses, TaskError> {
-        let fixed = self.fixed.take();
-        let is_fixed = fixed.is_some();
-        let round = match fixed {
-            Some(round) => round,
-            None => self.round(update)?,
-        };
-        let params = &mut self.model.params;
-        params.zero_grads();
-        self.rollout.set_logits(&params.values);
-        let starts = round.start.chunks_exact(round.start.len() / round.goals.len());
-        let groups: Vec<Boards<'_>> =
-            starts.zip(&round.goals).map(|(start, goal)| Boards { plan: &round.plan, start, goal }).collect();
-        let (soft, times) = self.rollout.gradient(&groups, &mut params.grads);
-        let price = self.loaded.experiment.training.gate_price;
-        if price > 0.0 {
-            gates::add_price(&params.values, price, &mut params.grads);
+        if let Some(tables) = &self.tables {
+            self.model.set(&tables.values);
         }
+        let round = self.rounds.next(update, &self.model)?;
+        let (soft, times) = self.gradient(&round, update);
         let begin = Instant::now();
         let hard = self.hard_loss(&round)? as f64;
         self.times = StepTimes { soft: times, hard: begin.elapsed() };
-        self.computed = self.groups * round.plan.computed();
-        if is_fixed {
-            self.fixed = Some(round);
-        } else if round.masks.is_empty() {
-            self.plan = Some(round.plan);
-        }
+        self.computed = self.rounds.groups() * round.plan.computed();
+        self.rounds.give_back(round);
         Ok(Losses { soft, hard: Some(hard) })
     }
 
@@ -218,7 +180,7 @@ impl Task for AutomatonTask {
     fn finish(&mut self, best: &[f32], stop: &dyn Fn(f64) -> bool) -> Result<Option<Finished>, TaskError> {
         let Some(settings) = self.loaded.experiment.search() else { return Ok(None) };
         let mut model = self.model.clone();
-        model.params.values.copy_from_slice(best);
+        model.set(best);
         let search = Search { loaded: &self.loaded, settings, seed: self.seed };
         // Checks of training have the numbers of updates.
         let check = |automaton: &Automaton, number| self.grows_right(automaton, u64::MAX - number);
@@ -288,43 +250,51 @@ fn grows_right(loaded: &Loaded, automaton: &Automaton, boards: Grid, seed: u64) 
     Ok(run.wrong(&target)? == 0)
 }
 
-/// Cells of a group of boards at least: smaller groups would not fill their tiles.
-const GROUP_CELLS: usize = 128;
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
 
-/// Into how many groups of equal size a batch is split: a power of two, eight at most.
-fn independent_groups(batch: usize, cells: usize) -> usize {
-    let fits = |groups: &usize| batch.is_multiple_of(*groups) && batch / groups * cells >= GROUP_CELLS;
-    [8, 4, 2].into_iter().find(fits).unwrap_or(1)
-}
+    use super::*;
+    use crate::automata::experiment::BUILT_IN;
 
-/// All cells of all samples, `stride` numbers each: their channels, then zeros.
-fn cells(grid: &Grid, stride: usize) -> Vec<f32> {
-    let (cells, words) = (grid.cells(), grid.words_per_sample());
-    let mut numbers = vec![0.0; grid.samples() * cells * stride];
-    for channel in 0..grid.channels() {
-        let plane = grid.plane(channel);
-        for (i, number) in numbers.iter_mut().skip(channel).step_by(stride).enumerate() {
-            let (sample, cell) = (i / cells, i % cells);
-            *number = (plane[sample * words + cell / 64] >> (cell % 64) & 1) as f32;
+    /// A built-in experiment that is small enough for a test, with something added to it.
+    fn small(name: &str, training: &str, tables: &str) -> Loaded {
+        let text = BUILT_IN.iter().find(|(known, _)| *known == name).unwrap().1;
+        let text = text.replacen("[training]\n", &format!("[training]\n{training}\n"), 1);
+        let mut loaded = Loaded::parse(&format!("{text}\n{tables}"), name, Path::new(".")).unwrap();
+        loaded.experiment.automaton.steps = loaded.experiment.automaton.steps.min(4);
+        loaded
+    }
+
+    /// Everything that an update draws is a function of its number: a task that begins in the middle, as a resumed
+    /// one does, has the losses and gradients of one that was there from the first update on.
+    #[test]
+    fn every_way_to_train_goes_on_where_it_was() {
+        for (training, tables) in [
+            ("", ""),
+            ("steps = [1, 5]", ""),
+            ("late = 3", "[state]\nround = \"stochastic\"\nflip = 0.1"),
+            ("half_grown = 0.7\nnormalize = true", "[state]\nnoise = 0.1\npenalty = 1.0"),
+            ("", "[gates]\nnumbers = \"four\"\nstart = [5.0, 2.0]"),
+            ("", "[gates]\ngumbel = 0.5\nharden_from = 0.0\ntemperature = [1.0, 0.5]\nentropy = 0.1"),
+        ] {
+            for name in ["game-of-life", "checkerboard-async", "colored-g"] {
+                let loaded = small(name, training, tables);
+                let mut whole = AutomatonTask::new(&loaded, 3).unwrap();
+                for update in 0..3 {
+                    whole.step(update).unwrap();
+                    let params = whole.params_mut();
+                    for (value, grad) in params.values.iter_mut().zip(&params.grads) {
+                        *value -= 0.05 * grad.signum();
+                    }
+                }
+                let mut later = AutomatonTask::new(&loaded, 3).unwrap();
+                later.params_mut().values.copy_from_slice(&whole.params().values);
+                let (a, b) = (whole.step(3).unwrap(), later.step(3).unwrap());
+                assert_eq!((a.soft, a.hard), (b.soft, b.hard), "{name}: {training} {tables}");
+                assert_eq!(whole.params().grads, later.params().grads, "{name}: {training} {tables}");
+                assert!(whole.params().grads.iter().any(|&g| g != 0.0), "{name}: {training} {tables}");
+            }
         }
     }
-    numbers
-}
-
-/// The entry of each cell, counted from 1, equal cells sharing one; and the entries' numbers.
-fn distinct_cells(grid: &Grid, stride: usize) -> (Vec<u32>, Vec<f32>) {
-    let numbers = cells(grid, stride);
-    let mut seen = rustc_hash::FxHashMap::default();
-    let mut distinct = Vec::new();
-    let entries = numbers
-        .chunks_exact(stride)
-        .map(|cell| {
-            let key: Vec<bool> = cell.iter().map(|&x| x != 0.0).collect();
-            *seen.entry(key).or_insert_with(|| {
-                distinct.extend_from_slice(cell);
-                (distinct.len() / stride) as u32
-            })
-        })
-        .collect();
-    (entries, distinct)
 }

@@ -2,8 +2,10 @@
 //!
 //! The kernels that run them are in [`gatework_engine::kernel::gates`].
 
+mod softness;
 mod wiring;
 
+pub use softness::{Numbers, Softness, contract, expand};
 pub use wiring::{Wiring, WiringError, moore, network};
 
 use gatework_engine::kernel::gates::FUNCTIONS;

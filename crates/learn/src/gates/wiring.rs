@@ -15,6 +15,9 @@ pub enum Wiring {
     Unique,
     /// A random permutation of all operands over the rows: every row is read about equally often.
     Random,
+    /// As in a fast Fourier transform: layer k pairs rows at distance 2^k, so that a few layers bring any two rows
+    /// together. The rows before the first layer are in random order; all else is the same for every seed.
+    Butterfly,
 }
 
 /// A layer that cannot be wired.
@@ -51,12 +54,19 @@ impl Wiring {
         Ok(())
     }
 
-    /// Draws the wires of one layer.
-    pub fn layer(self, inputs: usize, outputs: usize, random: &mut Random) -> Result<Layer, WiringError> {
+    /// Draws the wires of one layer, which has `depth` others before it.
+    pub fn layer(
+        self,
+        depth: usize,
+        inputs: usize,
+        outputs: usize,
+        random: &mut Random,
+    ) -> Result<Layer, WiringError> {
         self.check(inputs, outputs)?;
         Ok(match self {
             Wiring::Unique => unique(inputs, outputs, random),
             Wiring::Random => shuffled(inputs, outputs, random),
+            Wiring::Butterfly => butterfly(depth, inputs, outputs, random),
         })
     }
 }
@@ -83,6 +93,19 @@ fn shuffled(inputs: usize, outputs: usize, random: &mut Random) -> Layer {
     Layer { a: a.to_vec(), b: b.to_vec() }
 }
 
+fn butterfly(depth: usize, inputs: usize, outputs: usize, random: &mut Random) -> Layer {
+    let mut rows: Vec<u32> = (0..inputs as u32).collect();
+    if depth == 0 {
+        random.shuffle(&mut rows);
+    }
+    // A layer that is smaller than the one before pairs its rows with those that are left over.
+    let bits = inputs.max(2).ilog2() as usize;
+    let distance = if outputs < inputs { outputs } else { 1 << (depth % bits) };
+    let b = |i: usize| (i + distance * (1 + i / inputs)) % inputs;
+    let wires = |row: &dyn Fn(usize) -> usize| (0..outputs).map(|i| rows[row(i)]).collect();
+    Layer { a: wires(&|i| i % inputs), b: wires(&b) }
+}
+
 /// The first layer on a 3x3 patch: the eight neighbours, each with the centre, in random order.
 pub fn moore(random: &mut Random) -> Layer {
     let mut a: Vec<u32> = (0..9).filter(|&i| i != 4).collect();
@@ -99,9 +122,9 @@ pub fn network(
     random: &mut Random,
 ) -> Result<Wires, WiringError> {
     let mut first = first;
-    let layers = sizes.windows(2).map(|pair| match first.take() {
+    let layers = sizes.windows(2).enumerate().map(|(depth, pair)| match first.take() {
         Some(layer) => Ok(layer),
-        None => wiring.layer(pair[0], pair[1], random),
+        None => wiring.layer(depth, pair[0], pair[1], random),
     });
     Ok(Wires { inputs: sizes.first().copied().unwrap_or(0), layers: layers.collect::<Result<_, _>>()? })
 }
@@ -120,10 +143,10 @@ mod tests {
     #[test]
     fn unique_pairs_come_nearest_first_and_read_every_row() {
         let mut random = Random::new(1, Purpose::Wiring, 0);
-        let layer = Wiring::Unique.layer(6, 7, &mut random).unwrap();
+        let layer = Wiring::Unique.layer(0, 6, 7, &mut random).unwrap();
         assert_eq!(pairs(&layer), [(0, 1), (0, 2), (1, 2), (1, 3), (2, 3), (3, 4), (4, 5)]);
         for (inputs, outputs) in [(17, 128), (264, 256), (256, 128), (2, 1), (9, 8), (5, 3)] {
-            let layer = Wiring::Unique.layer(inputs, outputs, &mut random).unwrap();
+            let layer = Wiring::Unique.layer(0, inputs, outputs, &mut random).unwrap();
             let mut seen = pairs(&layer);
             seen.dedup();
             assert_eq!(seen.len(), outputs, "no pair twice");
@@ -135,10 +158,34 @@ mod tests {
     #[test]
     fn random_wiring_reads_rows_equally_often() {
         let mut random = Random::new(1, Purpose::Wiring, 0);
-        let layer = Wiring::Random.layer(10, 25, &mut random).unwrap();
+        let layer = Wiring::Random.layer(0, 10, 25, &mut random).unwrap();
         for row in 0..10 {
             assert_eq!(layer.a.iter().chain(&layer.b).filter(|&&w| w == row).count(), 5);
         }
+    }
+
+    #[test]
+    fn a_butterfly_reads_every_row_and_brings_all_rows_together() {
+        let mut random = Random::new(1, Purpose::Wiring, 0);
+        for (inputs, outputs) in
+            [(17, 128), (264, 256), (256, 128), (256, 256), (2, 1), (9, 8), (5, 3), (1, 1)]
+        {
+            for depth in [0, 1, 7] {
+                let layer = Wiring::Butterfly.layer(depth, inputs, outputs, &mut random).unwrap();
+                let read: std::collections::HashSet<u32> = layer.a.iter().chain(&layer.b).copied().collect();
+                assert_eq!(read.len(), inputs, "{depth}: {inputs} to {outputs}");
+            }
+        }
+        // The rows that gate 0 depends on after four layers of 16.
+        let wires = network(&[16; 5], Wiring::Butterfly, None, &mut random).unwrap();
+        let mut needed = std::collections::HashSet::from([0]);
+        for layer in wires.layers.iter().rev() {
+            needed = needed
+                .iter()
+                .flat_map(|&gate: &u32| [layer.a[gate as usize], layer.b[gate as usize]])
+                .collect();
+        }
+        assert_eq!(needed.len(), 16);
     }
 
     #[test]

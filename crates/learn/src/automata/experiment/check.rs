@@ -157,6 +157,7 @@ impl Experiment {
             let message = format!("training.checks is {}, more than {MOST_CHECKS}", t.checks);
             return problem(&["training", "checks"], message);
         }
+        self.check_rollouts()?;
         self.check_protocols()?;
         self.check_search()?;
         if t.stable == 0 || t.checks == 0 {
@@ -169,7 +170,27 @@ impl Experiment {
         let wrap = |key, result: Result<(), String>| result.or_else(|message| problem(key, message));
         wrap(&["training", "optimizer"], t.optimizer().validate())?;
         wrap(&["training", "schedule"], t.rate().validate())?;
+        wrap(&["gates"], self.gates.validate())?;
+        wrap(&["state"], self.state.validate())?;
         wrap(&["training", "clip"], t.clip().validate())
+    }
+
+    /// What an update rolls out.
+    fn check_rollouts(&self) -> Result<(), Problem> {
+        let t = &self.training;
+        if let Some([least, most]) = t.steps.filter(|[least, most]| *least == 0 || least > most) {
+            let message =
+                format!("training.steps is [{least}, {most}], not a number from 1 on and one from it on");
+            return problem(&["training", "steps"], message);
+        }
+        if t.late == 0 {
+            return problem(&["training", "late"], "training.late is 0".into());
+        }
+        if !(0.0..=1.0).contains(&t.half_grown) {
+            let message = format!("training.half_grown is {}, not from 0 to 1", t.half_grown);
+            return problem(&["training", "half_grown"], message);
+        }
+        Ok(())
     }
 
     fn check_search(&self) -> Result<(), Problem> {
@@ -232,12 +253,13 @@ impl Experiment {
 
     /// Bytes that training one seed will need, roughly, and not less than half of it.
     pub fn memory(&self) -> f64 {
-        let (steps, shape) = (self.automaton.steps as f64, self.model_shape());
+        let shape = self.model_shape();
+        let steps = self.training.steps.map_or(self.automaton.steps, |[_, most]| most) as f64;
         let grid: f64 = self.automaton.grid.iter().map(|&n| n as f64).product();
         let cells = grid * self.training.batch as f64;
         let state = cells * self.automaton.channels.next_multiple_of(8) as f64 * 4.0;
         // What a cell reads, for every step that differs from the one before.
-        let same = self.automaton.fire_rate.is_none() && !self.start.is_fixed();
+        let same = self.automaton.fire_rate.is_none() && !self.starts_alike();
         let wires = cells * 9.0 * 4.0 * if same { 2.0 } else { 1.0 + steps };
         // Logits, their gradients, two moments, the best so far, a file of it all; coefficients and programs.
         let gates = shape.gates() as f64 * (16.0 * 4.0 * 8.0 + 256.0);
