@@ -32,6 +32,8 @@ pub enum Purpose {
     Gumbel = 11,
     /// How many steps an update has.
     Steps = 12,
+    /// Which baths of a search exchange their temperatures.
+    Temper = 14,
     /// Which boards of an update start half-grown.
     HalfGrown = 13,
     /// Start values of parameters.

@@ -356,7 +356,7 @@ impl Experiment {
     }
 
     /// Whether all boards of all updates start alike.
-    pub fn starts_alike(&self) -> bool {
+    pub fn has_one_start(&self) -> bool {
         self.start.is_fixed() && self.training.half_grown == 0.0
     }
 

@@ -208,6 +208,7 @@ impl Experiment {
                 "search.temperature is not two numbers above 0",
             ),
             (search.grids.iter().flatten().all(|&side| side > 0), "a side in search.grids is 0"),
+            (search.ladder >= 1.0 && search.ladder <= 100.0, "search.ladder is not 1 to 100"),
             (search.boards > 0, "search.boards is 0"),
             ((1..=256).contains(&search.baths), "search.baths is not 1 to 256"),
             ((1..=100_000).contains(&search.tries), "search.tries is not 1 to 100000"),
@@ -259,7 +260,7 @@ impl Experiment {
         let cells = grid * self.training.batch as f64;
         let state = cells * self.automaton.channels.next_multiple_of(8) as f64 * 4.0;
         // What a cell reads, for every step that differs from the one before.
-        let same = self.automaton.fire_rate.is_none() && !self.starts_alike();
+        let same = self.automaton.fire_rate.is_none() && !self.has_one_start();
         let wires = cells * 9.0 * 4.0 * if same { 2.0 } else { 1.0 + steps };
         // Logits, their gradients, two moments, the best so far, a file of it all; coefficients and programs.
         let gates = shape.gates() as f64 * (16.0 * 4.0 * 8.0 + 256.0);

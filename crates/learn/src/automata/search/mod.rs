@@ -59,6 +59,10 @@ pub struct Settings {
     /// Baths that start together.
     #[serde(default = "default_baths")]
     pub baths: usize,
+    /// By which factor each bath is hotter than the one before it. If it is not 1, baths exchange their temperatures now
+    /// and then, as in parallel tempering.
+    #[serde(default = "default_ladder")]
+    pub ladder: f64,
     /// Tries, each from the start. Which of them are lucky cannot be foreseen, so their lengths are as Luby, Sinclair and
     /// Zuckerman found best (1993): 1, 1, 2, 1, 1, 2, 4, ... times `moves`.
     #[serde(default = "one")]
@@ -85,6 +89,10 @@ fn default_rewire() -> f64 {
 
 fn default_baths() -> usize {
     2
+}
+
+fn default_ladder() -> f64 {
+    1.0
 }
 
 /// Moves between two comparisons of the baths.
@@ -191,6 +199,9 @@ impl Search<'_> {
                 Bath::new(model, observed, &boards, random)
             })
             .collect::<Result<_, _>>()?;
+        // The rung of the ladder of temperatures that each bath is on.
+        let mut rungs: Vec<usize> = (0..baths.len()).collect();
+        let mut random = Random::new(self.seed, Purpose::Temper, attempt);
         let (mut moves, mut trace) = (0, Vec::new());
         let most = self.settings.moves.saturating_mul(luby(attempt + 1));
         while moves < most {
@@ -200,13 +211,17 @@ impl Search<'_> {
                 return Ok(None);
             }
             let until = (moves + MOVES_TOGETHER).min(most);
-            baths.par_iter_mut().try_for_each(|bath| {
+            baths.par_iter_mut().zip(&rungs).try_for_each(|(bath, &rung)| {
                 let unfinished = |bath: &Bath| bath.wrong() > 0;
                 (moves..until).try_for_each(|number| {
-                    if unfinished(bath) { bath.step(&boards, &self.heat(number, most)) } else { Ok(()) }
+                    if unfinished(bath) { bath.step(&boards, &self.heat(number, most, rung)) } else { Ok(()) }
                 })
             })?;
             moves = until;
+            if self.settings.ladder != 1.0 {
+                let wrong: Vec<u32> = baths.iter().map(Bath::wrong).collect();
+                exchange(&mut rungs, &wrong, |rung| self.heat(moves, most, rung).temperature, &mut random);
+            }
             if baths.iter().all(|bath| bath.wrong() > 0) {
                 continue;
             }
@@ -257,10 +272,11 @@ impl Search<'_> {
         Ok(found)
     }
 
-    /// The temperature falls by the same factor with every one of so many moves.
-    fn heat(&self, number: u64, moves: u64) -> Heat {
-        let Settings { temperature: [first, last], active, rewire, .. } = *self.settings;
-        let temperature = first * (last / first).powf(number as f64 / moves as f64);
+    /// The temperature falls by the same factor with every one of so many moves; every rung is hotter than the one below.
+    fn heat(&self, number: u64, moves: u64, rung: usize) -> Heat {
+        let Settings { temperature: [first, last], active, rewire, ladder, .. } = *self.settings;
+        let lowest = first * (last / first).powf(number as f64 / moves as f64);
+        let temperature = lowest * ladder.powi(rung as i32);
         Heat { temperature, active, rewire }
     }
 
@@ -345,6 +361,20 @@ impl Search<'_> {
 fn luby(n: u64) -> u64 {
     let block = (n + 1).next_power_of_two();
     if n + 1 == block { block / 2 } else { luby(n + 1 - block / 2) }
+}
+
+/// Exchanges the rungs of baths that are next to each other on the ladder, with the chance that keeps each temperature in
+/// equilibrium: always if the hotter bath has fewer wrong bits.
+fn exchange(rungs: &mut [usize], wrong: &[u32], temperature: impl Fn(usize) -> f64, random: &mut Random) {
+    for lower in 0..rungs.len().saturating_sub(1) {
+        let on = |rung: usize| rungs.iter().position(|&r| r == rung);
+        let (Some(cold), Some(hot)) = (on(lower), on(lower + 1)) else { return };
+        let colder = 1.0 / temperature(lower) - 1.0 / temperature(lower + 1);
+        let gain = (f64::from(wrong[cold]) - f64::from(wrong[hot])) * colder;
+        if f64::from(random.uniform()) < gain.exp() {
+            rungs.swap(cold, hot);
+        }
+    }
 }
 
 /// Logits that choose a function.
@@ -486,5 +516,28 @@ mod tests {
         let found = search.run(&model, &|_, _| Ok(true), &|wrong| wrong == 0.0).unwrap();
         assert!(found.is_none());
         assert!(search.run(&model, &|_, _| Ok(true), &|_| false).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_hotter_bath_that_is_better_becomes_the_colder_one() {
+        let mut random = Random::new(1, Purpose::Temper, 0);
+        let temperature = |rung| 2f64.powi(rung as i32);
+        let mut rungs = [1, 0, 2];
+        exchange(&mut rungs, &[3, 90, 60], temperature, &mut random);
+        // The best goes down, and the worst comes past the one in the middle: 30 bits at 1/2 - 1/4.
+        assert_eq!(rungs, [0, 2, 1]);
+        // The other way round it hardly ever happens, and at equal numbers always.
+        let mut rungs = [0, 1];
+        exchange(&mut rungs, &[0, 1000], temperature, &mut random);
+        assert_eq!(rungs, [0, 1]);
+        exchange(&mut rungs, &[5, 5], temperature, &mut random);
+        assert_eq!(rungs, [1, 0]);
+        // One bit at a difference of 1/2: exp(-1/2) of the time.
+        let swaps = (0..4000).filter(|_| {
+            let mut rungs = [0, 1];
+            exchange(&mut rungs, &[5, 6], temperature, &mut random);
+            rungs == [1, 0]
+        });
+        assert!((swaps.count() as f64 / 4000.0 - (-0.5f64).exp()).abs() < 0.05);
     }
 }
