@@ -126,7 +126,7 @@ impl Engine {
             "{:<22}{:>6}{:>10}{:>8}{:>14}{:>12}{:>8}",
             "operation", "type", "n", "threads", "ns", "ns/element", "plain"
         );
-        let mut table = Table { caches: check::cache_sizes(), results: Vec::new() };
+        let mut table = Table { caches: check::find_caches(), results: Vec::new() };
         let mut doubles = operations::arithmetic();
         doubles.extend(operations::functions());
         let huge =

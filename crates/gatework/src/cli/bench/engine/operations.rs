@@ -80,22 +80,40 @@ pub fn functions<T: Real>() -> Vec<Operation<T>> {
     operations
 }
 
-/// All operations of `f32`, some of them with a plain loop.
+/// All operations of `f32`, some of them with a plain loop beside a call as people write it.
 pub fn with_plain_loops() -> Vec<Operation<f32>> {
     let mut operations = arithmetic();
     operations.extend(functions());
     for operation in &mut operations {
-        operation.plain = PLAIN.iter().find(|(name, _)| *name == operation.name).map(|&(_, plain)| plain);
+        if let Some(&(_, call, plain)) = BESIDE_PLAIN.iter().find(|(name, ..)| *name == operation.name) {
+            (operation.run, operation.plain) = (Box::new(call), Some(plain));
+        }
     }
     operations
 }
 
-/// The plain loops, by name of the operation.
-const PLAIN: [(&str, Plain<f32>); 4] = [
-    ("add", |a, b, out| dispatch!(Level::new(), _ => plain_zip(a, b, out, #[inline(always)] |a, b| a + b))),
-    ("mul", |a, b, out| dispatch!(Level::new(), _ => plain_zip(a, b, out, #[inline(always)] |a, b| a * b))),
-    ("relu", |a, _, out| dispatch!(Level::new(), _ => plain_relu(a, out))),
-    ("sum", |a, _, out| out[0] = dispatch!(Level::new(), _ => plain_sum(a))),
+/// The operations that have a plain loop: name, call, loop.
+const BESIDE_PLAIN: [(&str, Plain<f32>, Plain<f32>); 4] = [
+    (
+        "add",
+        |a, b, out| vector::add(a, b, out).expect("same length"),
+        |a, b, out| dispatch!(Level::new(), _ => plain_zip(a, b, out, #[inline(always)] |a, b| a + b)),
+    ),
+    (
+        "mul",
+        |a, b, out| vector::mul(a, b, out).expect("same length"),
+        |a, b, out| dispatch!(Level::new(), _ => plain_zip(a, b, out, #[inline(always)] |a, b| a * b)),
+    ),
+    (
+        "relu",
+        |a, _, out| vector::relu(a, out).expect("same length"),
+        |a, _, out| dispatch!(Level::new(), _ => plain_relu(a, out)),
+    ),
+    (
+        "sum",
+        |a, _, out| out[0] = vector::sum(a),
+        |a, _, out| out[0] = dispatch!(Level::new(), _ => plain_sum(a)),
+    ),
 ];
 
 #[allow(clippy::inline_always, reason = "the loop must be compiled for the instruction set of the dispatch")]
