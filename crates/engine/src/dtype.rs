@@ -64,7 +64,7 @@ mod sealed {
 
 /// A number that buffers hold and vectors consist of: `f32`, `f64`, `i32` or `i64`.
 ///
-/// The four operations that mean different things for integers and floating-point numbers are methods, on whole
+/// The operations that mean different things for integers and floating-point numbers are methods, on whole
 /// vectors; all others come with the vector type.
 pub trait Element: SimdElement + Send + Sync + sealed::Sealed + 'static {
     /// The type as a value.
@@ -86,6 +86,9 @@ pub trait Element: SimdElement + Send + Sync + sealed::Sealed + 'static {
 
     /// The larger one. Floating point: `maximum` of IEEE 754-2019, NaN if either is NaN, and 0 above -0.
     fn maximum<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
+
+    /// 0 where `a` is negative, otherwise `a`, also where it is NaN or -0.
+    fn ramp<S: Simd>(simd: S, a: Self::Vector<S>) -> Self::Vector<S>;
 
     /// `-a`. The smallest integer stays as it is.
     fn negate<S: Simd>(simd: S, a: Self::Vector<S>) -> Self::Vector<S>;
@@ -127,6 +130,13 @@ macro_rules! float_element {
             fn maximum<S: Simd>(_: S, a: S::$vector, b: S::$vector) -> S::$vector {
                 let most = from_bits(bits(a.max(b)) & bits(b.max(a)));
                 not_a_number(a, b).select(a + b, most)
+            }
+
+            #[inline(always)]
+            fn ramp<S: Simd>(simd: S, a: S::$vector) -> S::$vector {
+                let zero = S::$vector::splat(simd, 0.0);
+                // The instruction of x86 gives its second operand where one is NaN or both are zeros.
+                if cfg!(target_arch = "x86_64") { zero.max(a) } else { a.simd_lt(zero).select(zero, a) }
             }
 
             #[inline(always)]
@@ -187,6 +197,11 @@ macro_rules! integer_element {
             #[inline(always)]
             fn maximum<S: Simd>(_: S, a: S::$vector, b: S::$vector) -> S::$vector {
                 a.max(b)
+            }
+
+            #[inline(always)]
+            fn ramp<S: Simd>(simd: S, a: S::$vector) -> S::$vector {
+                a.max(S::$vector::splat(simd, 0))
             }
 
             #[inline(always)]

@@ -26,7 +26,7 @@ macro_rules! dispatch {
             fearless_simd::Level::Avx512(token) => $crate::kernel::with_vectors!(token, $simd => $body),
             fearless_simd::Level::Avx2(token) => $crate::kernel::with_vectors!(token, $simd => $body),
             lower => match lower.as_sse2() {
-                Some(token) => $crate::kernel::with_vectors!(token, $simd => $body),
+                Some(token) => $crate::kernel::apart(|| $crate::kernel::with_vectors!(token, $simd => $body)),
                 None => unreachable!("SSE2 is part of x86-64"),
             },
         }
@@ -51,6 +51,15 @@ macro_rules! with_vectors {
 }
 #[cfg(target_arch = "x86_64")]
 pub(crate) use with_vectors;
+
+/// Calls a function that must not become part of its caller: the code for SSE2, which every function could hold, would
+/// make all others wait for its registers and its place on the stack.
+#[cfg(target_arch = "x86_64")]
+#[cold]
+#[inline(never)]
+pub(crate) fn apart<R>(work: impl FnOnce() -> R) -> R {
+    work()
+}
 
 pub mod gates;
 pub mod half;

@@ -358,6 +358,11 @@ macro_rules! for_type {
 }
 
 impl Runner {
+    /// What it runs.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
     /// Gives an input its elements, row by row.
     pub fn write<T: Stored>(&mut self, name: &str, elements: &[T]) -> Result<(), ProgramError> {
         let port = find("input", &self.program.inputs, name)?;

@@ -2,7 +2,7 @@
 //!
 //! An operation is one row of a table below: its documentation, its names, and the meaning on vectors.
 
-use fearless_simd::{Select, Simd, prelude::*};
+use fearless_simd::{Simd, prelude::*};
 
 use super::{VectorError, check, walk};
 use crate::dtype::Element;
@@ -41,26 +41,33 @@ macro_rules! binary {
     ($($(#[$doc:meta])* $name:ident, $in_place:ident: |$simd:ident, $a:ident, $b:ident| $body:expr;)*) => {
         $(
             $(#[$doc])*
+            #[inline]
             pub fn $name<T: Element>(a: &[T], b: &[T], out: &mut [T]) -> Result<(), VectorError> {
-                (T::compiled().binary.$name)(a, b, out)
+                check(stringify!($name), "b", b.len(), a.len())?;
+                check(stringify!($name), "out", out.len(), a.len())?;
+                (T::compiled().binary.$name)(a, b, out);
+                Ok(())
             }
 
             #[doc = concat!("[`", stringify!($name), "`] with the result in `a`.")]
+            #[inline]
             pub fn $in_place<T: Element>(a: &mut [T], b: &[T]) -> Result<(), VectorError> {
-                (T::compiled().binary.$in_place)(a, b)
+                check(stringify!($in_place), "b", b.len(), a.len())?;
+                (T::compiled().binary.$in_place)(a, b);
+                Ok(())
             }
         )*
 
         /// The operations of two slices, compiled for a type.
         #[derive(Debug)]
         pub(super) struct CompiledBinary<T> {
-            $($name: BinaryRun<T>, $in_place: BinaryInPlace<T>,)*
+            $($name: fn(&[T], &[T], &mut [T]), $in_place: fn(&mut [T], &[T]),)*
         }
 
         impl<T: Element> CompiledBinary<T> {
             pub(super) const fn new() -> Self {
                 $(
-                    fn $name<T: Element>(a: &[T], b: &[T], out: &mut [T]) -> Result<(), VectorError> {
+                    fn $name<T: Element>(a: &[T], b: &[T], out: &mut [T]) {
                         #[inline(always)]
                         fn pass<S: Simd, T: Element>(simd: S, a: &[T], b: &[T], out: &mut [T]) {
                             walk::zip::<S, T::Vector<S>>(simd, a, b, out, #[inline(always)] |$a, $b| {
@@ -68,13 +75,10 @@ macro_rules! binary {
                                 $body
                             });
                         }
-                        check(stringify!($name), "b", b.len(), a.len())?;
-                        check(stringify!($name), "out", out.len(), a.len())?;
                         walk::shared3(a, b, out, |a, b, out| dispatch!(level(), simd => pass(simd, a, b, out)));
-                        Ok(())
                     }
 
-                    fn $in_place<T: Element>(a: &mut [T], b: &[T]) -> Result<(), VectorError> {
+                    fn $in_place<T: Element>(a: &mut [T], b: &[T]) {
                         #[inline(always)]
                         fn pass<S: Simd, T: Element>(simd: S, a: &mut [T], b: &[T]) {
                             walk::zip_in_place::<S, T::Vector<S>>(simd, a, b, #[inline(always)] |$a, $b| {
@@ -82,9 +86,7 @@ macro_rules! binary {
                                 $body
                             });
                         }
-                        check(stringify!($in_place), "b", b.len(), a.len())?;
                         walk::shared2(b, a, (), |b, a, ()| dispatch!(level(), simd => pass(simd, a, b)));
-                        Ok(())
                     }
                 )*
                 Self { $($name: $name::<T>, $in_place: $in_place::<T>,)* }
@@ -118,11 +120,15 @@ macro_rules! unary {
     ($($(#[$doc:meta])* $name:ident, $in_place:ident: |$simd:ident, $x:ident| $body:expr;)*) => {
         $(
             $(#[$doc])*
+            #[inline]
             pub fn $name<T: Element>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
-                (T::compiled().unary.$name)(x, out)
+                check(stringify!($name), "out", out.len(), x.len())?;
+                (T::compiled().unary.$name)(x, out);
+                Ok(())
             }
 
             #[doc = concat!("[`", stringify!($name), "`] with the result in place.")]
+            #[inline]
             pub fn $in_place<T: Element>(x: &mut [T]) {
                 (T::compiled().unary.$in_place)(x);
             }
@@ -131,13 +137,13 @@ macro_rules! unary {
         /// The operations of one slice, compiled for a type.
         #[derive(Debug)]
         pub(super) struct CompiledUnary<T> {
-            $($name: UnaryRun<T>, $in_place: fn(&mut [T]),)*
+            $($name: fn(&[T], &mut [T]), $in_place: fn(&mut [T]),)*
         }
 
         impl<T: Element> CompiledUnary<T> {
             pub(super) const fn new() -> Self {
                 $(
-                    fn $name<T: Element>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
+                    fn $name<T: Element>(x: &[T], out: &mut [T]) {
                         #[inline(always)]
                         fn pass<S: Simd, T: Element>(simd: S, x: &[T], out: &mut [T]) {
                             walk::map::<S, T::Vector<S>, { walk::CHEAP }>(simd, x, out, #[inline(always)] |$x| {
@@ -145,9 +151,7 @@ macro_rules! unary {
                                 $body
                             });
                         }
-                        check(stringify!($name), "out", out.len(), x.len())?;
                         walk::shared2(x, out, (), |x, out, ()| dispatch!(level(), simd => pass(simd, x, out)));
-                        Ok(())
                     }
 
                     fn $in_place<T: Element>(x: &mut [T]) {
@@ -180,7 +184,7 @@ unary! {
     /// `out[i] = x[i] * x[i]`.
     square, square_in_place: |_simd, x| x * x;
     /// The larger of `x[i]` and 0. NaN stays NaN, -0 stays -0.
-    relu, relu_in_place: |simd, x| x.simd_lt(T::ZERO).select(T::Vector::<S>::splat(simd, T::ZERO), x);
+    relu, relu_in_place: |simd, x| T::ramp(simd, x);
 }
 
 /// `out[i] = value`.

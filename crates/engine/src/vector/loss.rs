@@ -45,10 +45,13 @@ macro_rules! losses {
                                 $body
                             })
                         }
-                        let partial = walk::pieces2(x, target, parameter, |x, target, parameter| {
-                            dispatch!(level(), simd => pass(simd, x, target, parameter))
-                        });
-                        pairwise(partial)
+                        walk::pieces2(
+                            x,
+                            target,
+                            parameter,
+                            |x, target, parameter| dispatch!(level(), simd => pass(simd, x, target, parameter)),
+                            pairwise,
+                        )
                     }
                 )*
                 Self { $($name: $name::<T>,)* }

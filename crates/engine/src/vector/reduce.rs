@@ -37,8 +37,7 @@ pub(super) fn sum_of_slice<T: Element>(x: &[T]) -> T {
             |x| x,
         )
     }
-    let partial = walk::pieces(x, (), |x, ()| dispatch!(level(), simd => pass(simd, x)));
-    pairwise(partial)
+    walk::pieces(x, (), |x, ()| dispatch!(level(), simd => pass(simd, x)), pairwise)
 }
 
 /// The sum divided by the length; NaN if there are no elements.
@@ -63,13 +62,11 @@ pub(super) fn dot_of_slices<T: Element>(a: &[T], b: &[T]) -> T {
             |a, b| a * b,
         )
     }
-    let partial = walk::pieces2(a, b, (), |a, b, ()| dispatch!(level(), simd => pass(simd, a, b)));
-    pairwise(partial)
+    walk::pieces2(a, b, (), |a, b, ()| dispatch!(level(), simd => pass(simd, a, b)), pairwise)
 }
 
 /// Sums up pairs, pairs of pairs and so on; 0 for nothing.
-pub(super) fn pairwise<T: Element>(mut partial: walk::Partial<T>) -> T {
-    let mut values = partial.as_mut_slice();
+pub(super) fn pairwise<T: Element>(mut values: &mut [T]) -> T {
     while values.len() > 1 {
         let half = values.len().div_ceil(2);
         for i in 0..values.len() / 2 {
@@ -300,14 +297,20 @@ impl Order for Most {
 
 /// The extremum, and where the leaf begins that holds it first.
 fn extremum<T: Element, O: Order>(x: &[T]) -> Option<(T, usize)> {
-    let partial = walk::pieces(x, (), |x, ()| dispatch!(level(), simd => leaves::<_, T, O>(simd, x)));
-    let mut best: Option<(T, usize)> = None;
-    for (piece, found) in partial.as_slice().iter().enumerate() {
-        if let &Some((value, leaf)) = found {
-            best = Some(better::<T, O>(best, (value, piece * walk::PIECE + leaf)));
-        }
-    }
-    best
+    walk::pieces(
+        x,
+        (),
+        |x, ()| dispatch!(level(), simd => leaves::<_, T, O>(simd, x)),
+        |pieces| {
+            let mut best = None;
+            for (piece, found) in pieces.iter().enumerate() {
+                if let &Some((value, leaf)) = found {
+                    best = Some(better::<T, O>(best, (value, piece * walk::PIECE + leaf)));
+                }
+            }
+            best
+        },
+    )
 }
 
 /// The extremum of a piece, leaf by leaf.

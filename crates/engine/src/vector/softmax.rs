@@ -25,13 +25,14 @@ pub fn softmax<T: Real>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
 
 pub(super) fn softmax_of<T: Real>(x: &[T], out: &mut [T]) {
     let Some(most) = max_value(x) else { return };
-    let partial = walk::pieces_into(
+    let sum = walk::pieces_into(
         x,
         out,
         most,
         |x, out, most| dispatch!(level(), simd => exponentials(simd, x, most, out)),
+        pairwise,
     );
-    let factor = T::ONE / pairwise(partial);
+    let factor = T::ONE / sum;
     walk::shared(out, factor, |out, factor| dispatch!(level(), simd => scale_in_place(simd, out, factor)));
 }
 
@@ -70,8 +71,8 @@ pub(super) fn log_sum_exp_of<T: Real>(x: &[T]) -> Option<(T, T)> {
         )
     }
     let most = max_value(x)?;
-    let partial = walk::pieces(x, most, |x, most| dispatch!(level(), simd => pass(simd, x, most)));
-    Some((most, T::from_f64(pairwise(partial).to_f64().ln())))
+    let sum = walk::pieces(x, most, |x, most| dispatch!(level(), simd => pass(simd, x, most)), pairwise);
+    Some((most, T::from_f64(sum.to_f64().ln())))
 }
 
 /// `out[i] = (x[i] - mean) / deviation`, with the standard deviation of all elements (divided by their number, not by
@@ -103,8 +104,8 @@ pub(super) fn normalise_of<T: Real>(x: &[T], out: &mut [T]) {
         );
     }
     let mean = mean(x);
-    let partial = walk::pieces(x, mean, |x, mean| dispatch!(level(), simd => squares(simd, x, mean)));
-    let deviation = (pairwise(partial).to_f64() / x.len() as f64).sqrt();
+    let sum = walk::pieces(x, mean, |x, mean| dispatch!(level(), simd => squares(simd, x, mean)), pairwise);
+    let deviation = (sum.to_f64() / x.len() as f64).sqrt();
     let factor = T::from_f64(if deviation == 0.0 { 0.0 } else { 1.0 / deviation });
     walk::shared2(
         x,

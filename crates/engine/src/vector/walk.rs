@@ -27,6 +27,8 @@ pub(super) fn map<S: Simd, V: SimdBase<S>, const TURN: usize>(
     out: &mut [V::Element],
     f: impl Fn(V) -> V,
 ) {
+    // Lengths that are known to be equal are compared once, and not in every turn.
+    let out = &mut out[..x.len()];
     let mut x = x.chunks_exact(TURN * V::LEN);
     let mut out = out.chunks_exact_mut(TURN * V::LEN);
     for (x, out) in x.by_ref().zip(out.by_ref()) {
@@ -75,6 +77,7 @@ pub(super) fn zip<S: Simd, V: SimdBase<S>>(
     out: &mut [V::Element],
     f: impl Fn(V, V) -> V,
 ) {
+    let (b, out) = (&b[..a.len()], &mut out[..a.len()]);
     let mut a = a.chunks_exact(CHEAP * V::LEN);
     let mut b = b.chunks_exact(CHEAP * V::LEN);
     let mut out = out.chunks_exact_mut(CHEAP * V::LEN);
@@ -105,6 +108,7 @@ pub(super) fn zip_in_place<S: Simd, V: SimdBase<S>>(
     b: &[V::Element],
     f: impl Fn(V, V) -> V,
 ) {
+    let b = &b[..a.len()];
     let mut a = a.chunks_exact_mut(CHEAP * V::LEN);
     let mut b = b.chunks_exact(CHEAP * V::LEN);
     for (a, b) in a.by_ref().zip(b.by_ref()) {
@@ -140,18 +144,25 @@ pub(super) fn padded<S: Simd, V: SimdBase<S>>(simd: S, tail: &[V::Element]) -> V
     vector
 }
 
-/// Whether slices of this length are cut into pieces.
+/// Whether slices of this length are worth a second thread.
 #[inline(always)]
-fn is_shared(len: usize) -> bool {
-    len >= 2 * PIECE && rayon::current_num_threads() > 1
+fn is_long(len: usize) -> bool {
+    len >= 2 * PIECE
 }
 
 /// Runs `work` on the slice, or on pieces of it at the same time. Like everything here that runs pieces it takes a plain
 /// function, and `with` for what that has to know: a closure would be another type, and the code for the threads would be
-/// compiled for each.
-#[inline]
+/// compiled for each. What runs pieces is a function of its own and rarely called, so that `work` on a short slice becomes
+/// part of the caller: on 256 numbers two more calls take a quarter of the time.
+#[inline(always)]
 pub(super) fn shared<T: Element, W: Copy + Sync + Send>(x: &mut [T], with: W, work: fn(&mut [T], W)) {
-    if is_shared(x.len()) {
+    if is_long(x.len()) { share(x, with, work) } else { work(x, with) }
+}
+
+#[cold]
+#[inline(never)]
+fn share<T: Element, W: Copy + Sync + Send>(x: &mut [T], with: W, work: fn(&mut [T], W)) {
+    if rayon::current_num_threads() > 1 {
         parallel::for_each(x.chunks_mut(PIECE).collect(), |x| work(x, with));
     } else {
         work(x, with);
@@ -159,14 +170,20 @@ pub(super) fn shared<T: Element, W: Copy + Sync + Send>(x: &mut [T], with: W, wo
 }
 
 /// Runs `work` on the two slices of the same length, or on pieces of them at the same time.
-#[inline]
+#[inline(always)]
 pub(super) fn shared2<T: Element, W: Copy + Sync + Send>(
     x: &[T],
     out: &mut [T],
     with: W,
     work: fn(&[T], &mut [T], W),
 ) {
-    if is_shared(x.len()) {
+    if is_long(x.len()) { share2(x, out, with, work) } else { work(x, out, with) }
+}
+
+#[cold]
+#[inline(never)]
+fn share2<T: Element, W: Copy + Sync + Send>(x: &[T], out: &mut [T], with: W, work: fn(&[T], &mut [T], W)) {
+    if rayon::current_num_threads() > 1 {
         let pieces = x.chunks(PIECE).zip(out.chunks_mut(PIECE)).collect();
         parallel::for_each(pieces, |(x, out)| work(x, out, with));
     } else {
@@ -175,9 +192,15 @@ pub(super) fn shared2<T: Element, W: Copy + Sync + Send>(
 }
 
 /// Runs `work` on the three slices of the same length, or on pieces of them at the same time.
-#[inline]
+#[inline(always)]
 pub(super) fn shared3<T: Element>(a: &[T], b: &[T], out: &mut [T], work: fn(&[T], &[T], &mut [T])) {
-    if is_shared(out.len()) {
+    if is_long(out.len()) { share3(a, b, out, work) } else { work(a, b, out) }
+}
+
+#[cold]
+#[inline(never)]
+fn share3<T: Element>(a: &[T], b: &[T], out: &mut [T], work: fn(&[T], &[T], &mut [T])) {
+    if rayon::current_num_threads() > 1 {
         let pieces = a.chunks(PIECE).zip(b.chunks(PIECE)).zip(out.chunks_mut(PIECE)).collect();
         parallel::for_each(pieces, |((a, b), out)| work(a, b, out));
     } else {
@@ -201,79 +224,76 @@ pub(super) fn in_place<T: Element>(x: &mut [T], parameter: T, work: fn(&[T], &mu
     });
 }
 
-/// Results of the pieces of a slice, in order.
-pub(super) enum Partial<R> {
-    /// The slice was one piece: nothing is allocated.
-    One([R; 1]),
-    /// There were several.
-    Many(Vec<R>),
-}
-
-impl<R> Partial<R> {
-    pub(super) fn as_slice(&self) -> &[R] {
-        match self {
-            Self::One(result) => result,
-            Self::Many(results) => results,
-        }
-    }
-
-    pub(super) fn as_mut_slice(&mut self) -> &mut [R] {
-        match self {
-            Self::One(result) => result,
-            Self::Many(results) => results,
-        }
-    }
-}
-
-/// The results of `work` on the pieces of a slice. The pieces do not depend on the number of threads.
-#[inline]
+/// What `work` gives for a slice; or for its pieces, which do not depend on the number of threads, put together by `join`.
+#[inline(always)]
 pub(super) fn pieces<T: Element, W: Copy + Sync + Send, R: Send + Default>(
     x: &[T],
     with: W,
     work: fn(&[T], W) -> R,
-) -> Partial<R> {
+    join: fn(&mut [R]) -> R,
+) -> R {
     if x.len() <= PIECE {
-        return Partial::One([work(x, with)]);
+        return work(x, with);
     }
-    run_pieces(x.len(), |piece| work(&x[piece], with))
+    run_pieces(x.len(), |piece| work(&x[piece], with), join)
 }
 
-/// The results of `work` on the pieces of two slices of the same length.
-#[inline]
+/// The same for two slices of the same length.
+#[inline(always)]
 pub(super) fn pieces2<T: Element, W: Copy + Sync + Send, R: Send + Default>(
     a: &[T],
     b: &[T],
     with: W,
     work: fn(&[T], &[T], W) -> R,
-) -> Partial<R> {
+    join: fn(&mut [R]) -> R,
+) -> R {
     if a.len() <= PIECE {
-        return Partial::One([work(a, b, with)]);
+        return work(a, b, with);
     }
-    run_pieces(a.len(), |piece| work(&a[piece.clone()], &b[piece], with))
+    run_pieces(a.len(), |piece| work(&a[piece.clone()], &b[piece], with), join)
 }
 
-/// The results of `work` on the pieces of two slices of the same length, of which it fills the second.
-#[inline]
+/// The same for two slices of the same length, of which `work` fills the second.
+#[inline(always)]
 pub(super) fn pieces_into<T: Element, W: Copy + Sync + Send, R: Send + Default>(
     x: &[T],
     out: &mut [T],
     with: W,
     work: fn(&[T], &mut [T], W) -> R,
-) -> Partial<R> {
+    join: fn(&mut [R]) -> R,
+) -> R {
     if x.len() <= PIECE {
-        return Partial::One([work(x, out, with)]);
+        return work(x, out, with);
     }
+    fill_pieces(x, out, with, work, join)
+}
+
+#[cold]
+#[inline(never)]
+fn fill_pieces<T: Element, W: Copy + Sync + Send, R: Send + Default>(
+    x: &[T],
+    out: &mut [T],
+    with: W,
+    work: fn(&[T], &mut [T], W) -> R,
+    join: fn(&mut [R]) -> R,
+) -> R {
     let mut results: Vec<R> = x.chunks(PIECE).map(|_| R::default()).collect();
     let pieces = x.chunks(PIECE).zip(out.chunks_mut(PIECE)).zip(&mut results);
     parallel::for_each(pieces.collect(), |((x, out), result)| *result = work(x, out, with));
-    Partial::Many(results)
+    join(&mut results)
 }
 
-fn run_pieces<R: Send + Default>(len: usize, work: impl Fn(Range<usize>) -> R + Sync + Send) -> Partial<R> {
+#[cold]
+#[inline(never)]
+fn run_pieces<R: Send + Default>(
+    len: usize,
+    work: impl Fn(Range<usize>) -> R + Sync + Send,
+    join: fn(&mut [R]) -> R,
+) -> R {
     let mut results: Vec<R> = (0..len.div_ceil(PIECE)).map(|_| R::default()).collect();
     let run = |(piece, result): (usize, &mut R)| {
         *result = work(piece * PIECE..len.min((piece + 1) * PIECE));
     };
     parallel::for_each(results.iter_mut().enumerate().collect(), run);
-    Partial::Many(results)
+    join(&mut results)
 }

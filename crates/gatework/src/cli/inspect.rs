@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use gatework_engine::{Program, kernel};
 use gatework_learn::files;
+use gatework_learn::forecast::predictor::MOST_ROWS;
 use serde_json::{Value, json};
 
 use super::simulate::histogram;
@@ -11,6 +13,7 @@ use crate::folder::RunFolder;
 use crate::forecast_run::ForecastRun;
 use crate::report;
 use crate::subject::Subject;
+use crate::usage::Usage;
 
 /// Show what is in a run folder, a model or a circuit
 #[derive(Debug, Args)]
@@ -18,6 +21,9 @@ pub struct Inspect {
     /// A run folder, a model.safetensors or a circuit.json
     #[arg(value_name = "RUN|FILE")]
     subject: PathBuf,
+    /// Of a forecaster: the compiled program for so many windows, kernel by kernel
+    #[arg(long, value_name = "WINDOWS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_windows)]
+    program: Option<usize>,
     /// Write the histogram of the gates as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -29,14 +35,16 @@ pub struct Inspect {
 impl Inspect {
     pub fn run(&self) -> anyhow::Result<()> {
         if let Some(run) = ForecastRun::open(&self.subject)? {
-            let facts = forecaster_facts(&run)?;
-            print_facts(&facts);
-            if self.json {
-                super::print_json(&facts);
-            }
-            return Ok(());
+            return self.show_forecaster(run);
         }
         let subject = Subject::open(&self.subject)?;
+        if self.program.is_some() {
+            let message = format!(
+                "{} is no forecaster: --program has nothing to show; gatework export writes circuits as programs",
+                self.subject.display()
+            );
+            return Err(Usage(message).into());
+        }
         let functions = match &subject.model {
             Some(model) => model.functions(),
             None => subject.circuit.nodes().iter().map(|node| node.gate).collect(),
@@ -55,6 +63,49 @@ impl Inspect {
         }
         Ok(())
     }
+}
+
+impl Inspect {
+    fn show_forecaster(&self, mut run: ForecastRun) -> anyhow::Result<()> {
+        let mut facts = forecaster_facts(&run)?;
+        let windows = self.program.unwrap_or(1);
+        let programs = run.predictor.forecaster_mut().programs(windows)?;
+        facts["programs"] = programs.iter().map(|(what, program)| program_facts(what, program)).collect();
+        print_facts(&facts);
+        for (what, program) in programs {
+            if self.program.is_some() {
+                eprintln!("\nprogram of {what}, {windows} windows, {}\n{program}", kernel::simd_name());
+            } else {
+                let moved: usize = program.traffic().iter().sum();
+                let (kernels, bytes) = (program.kernels().len(), program.bytes());
+                let text = format!("{kernels} kernels, {bytes} bytes of memory, {moved} bytes moved");
+                eprintln!("{:<22} {what}: {text}", "program");
+            }
+        }
+        if self.json {
+            super::print_json(&facts);
+        }
+        Ok(())
+    }
+}
+
+/// A compiled program: its kernels in order, with what is fused into each and the bytes that it moves.
+fn program_facts(what: &str, program: &Program) -> Value {
+    let kernels = program.kernels().into_iter().zip(program.traffic());
+    json!({
+        "of": what,
+        "kernels": kernels.map(|(kernel, bytes)| json!({ "kernel": kernel, "bytes": bytes })).collect::<Vec<_>>(),
+        "memory_bytes": program.bytes(),
+        "moved_bytes": program.traffic().iter().sum::<usize>(),
+        "fingerprint": format!("{:016x}", program.fingerprint()),
+        "simd": kernel::simd_name(),
+    })
+}
+
+/// Parses a number of windows that a program is compiled for.
+fn parse_windows(text: &str) -> Result<usize, String> {
+    let windows = text.parse().ok().filter(|windows| (1..=MOST_ROWS).contains(windows));
+    windows.ok_or_else(|| format!("a number of windows from 1 to {MOST_ROWS}"))
 }
 
 fn forecaster_facts(run: &ForecastRun) -> anyhow::Result<Value> {
@@ -137,9 +188,14 @@ fn facts(subject: &Subject, bars: &[(String, usize)]) -> anyhow::Result<Value> {
     Ok(facts)
 }
 
+/// Facts that are shown in another form.
+const ELSEWHERE: [&str; 2] = ["functions", "programs"];
+
 fn print_facts(facts: &Value) {
     let Value::Object(facts) = facts else { return };
-    for (key, value) in facts.iter().filter(|(key, value)| *key != "functions" && !value.is_null()) {
+    for (key, value) in
+        facts.iter().filter(|(key, value)| !ELSEWHERE.contains(&key.as_str()) && !value.is_null())
+    {
         let text = match value {
             Value::String(text) => text.clone(),
             Value::Object(inner) => inner

@@ -137,6 +137,30 @@ fn evaluate_inspect_and_list_know_forecasters() {
 }
 
 #[test]
+fn inspect_shows_the_program_that_forecasts() {
+    let place = trained();
+    let facts = place.json(&["inspect", "run", "--program", "32"]);
+    let program = &facts["programs"][0];
+    let kernels: Vec<&str> =
+        program["kernels"].as_array().unwrap().iter().map(|row| row["kernel"].as_str().unwrap()).collect();
+    // The linear model is one product of the windows with its weights; all else is fused into loops around it.
+    assert_eq!(
+        kernels.iter().filter(|kernel| kernel.starts_with("matmul f32 32x")).count(),
+        1,
+        "{kernels:?}"
+    );
+    assert!(kernels.iter().all(|kernel| kernel.starts_with("matmul") || kernel.starts_with("loop")));
+    let moved: u64 =
+        program["kernels"].as_array().unwrap().iter().map(|row| row["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(program["moved_bytes"], moved);
+    assert!(program["memory_bytes"].as_u64().unwrap() > 0);
+    let one = place.json(&["inspect", "run"]);
+    assert_ne!(one["programs"][0]["fingerprint"], program["fingerprint"], "another number of windows");
+    let refused = place.refused(2, &["inspect", "run", "--program", "0"]);
+    assert!(refused.contains("a number of windows from 1 to 256"), "{refused}");
+}
+
+#[test]
 fn several_seeds_have_a_mean_and_a_spread_and_the_best_is_kept() {
     let place = place();
     let summary = place.json(&["train", "sales.toml", "--out", "run", "--seeds", "3"]);

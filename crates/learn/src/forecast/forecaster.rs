@@ -180,12 +180,8 @@ impl Forecaster {
             forecast.kind = self.kind.clone();
         }
         forecast.values.resize(rows * horizon * outputs, 0.0);
-        if let (Model::DeepAr(model), Kind::Samples) = (&specification.model, &forecast.kind) {
-            if self.sampler.is_none() {
-                self.sampler = Some(Sampler::new(specification, model, &self.params)?);
-            }
-            let sampler = self.sampler.as_mut();
-            return sampler.map_or(Ok(()), |sampler| Ok(sampler.sample(batch, &mut forecast.values)?));
+        if let Some(sampler) = self.sampler()? {
+            return Ok(sampler.sample(batch, &mut forecast.values)?);
         }
         for (part, values) in forecast.values.chunks_mut(MOST_ROWS * horizon * outputs).enumerate() {
             let begin = part * MOST_ROWS;
@@ -197,6 +193,26 @@ impl Forecaster {
             values.copy_from_slice(&runner.read::<f32>("forecast")?[..values.len()]);
         }
         Ok(())
+    }
+
+    /// The programs that forecast so many windows, with what each is for. They are compiled now if they were not needed
+    /// before, and are those that [`Forecaster::predict`] runs.
+    pub fn programs(&mut self, rows: usize) -> Result<Vec<(&'static str, &Program)>, ForecasterError> {
+        if self.sampler()?.is_some() {
+            return Ok(self.sampler.iter().flat_map(Sampler::programs).collect());
+        }
+        let place = self.compile(rows)?;
+        Ok(self.runners[place].iter().map(|runner| ("a forecast", runner.program())).collect())
+    }
+
+    /// What draws the paths of a model that forecasts by samples.
+    fn sampler(&mut self) -> Result<Option<&mut Sampler>, ForecasterError> {
+        if let (Model::DeepAr(model), Kind::Samples, None) =
+            (&self.specification.model, &self.kind, &self.sampler)
+        {
+            self.sampler = Some(Sampler::new(&self.specification, model, &self.params)?);
+        }
+        Ok(self.sampler.as_mut())
     }
 
     /// Compiles the program for at least so many windows, if it is not there, and says where it is.
@@ -431,6 +447,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_programs_that_are_shown_are_those_that_ran_and_layers_are_one_kernel() {
+        let mut forecaster = forecaster(Loss::Mse);
+        let batch = batch(forecaster.specification(), 4);
+        forecaster.predict(&batch).unwrap();
+        let compiled = |f: &Forecaster| f.runners.iter().flatten().count();
+        assert_eq!(compiled(&forecaster), 1);
+        let kernels = forecaster.programs(4).unwrap()[0].1.kernels();
+        assert!(kernels.iter().any(|kernel| kernel.ends_with("bias, relu")), "{kernels:?}");
+        assert_eq!(compiled(&forecaster), 1);
+        let specification = specification(Model::DeepAr(DeepAr::default()), Loss::Gaussian);
+        let params = specification.params(1).unwrap();
+        let mut sampling = Forecaster::new(specification, params).unwrap();
+        let uses = sampling.programs(4).unwrap().iter().map(|(what, _)| *what).collect::<Vec<_>>();
+        assert_eq!(uses, ["reading a window", "a step of all paths"]);
     }
 
     #[test]

@@ -67,6 +67,11 @@ impl Sampler {
         })
     }
 
+    /// The two programs, with what each is for.
+    pub fn programs(&self) -> [(&'static str, &Program); 2] {
+        [("reading a window", self.encoder.program()), ("a step of all paths", self.step.program())]
+    }
+
     /// Draws the paths of every window: `[rows, horizon, samples]`, the samples of a step in rising order.
     pub fn sample(&mut self, batch: &Batch, paths: &mut [f32]) -> Result<(), ProgramError> {
         for (row, paths) in paths.chunks_mut(self.shape.horizon * self.samples).enumerate() {

@@ -62,12 +62,24 @@ pub(super) fn exp_scaled<S: Simd, T: Real>(
     low: Option<Vector<S, T>>,
 ) -> Scaled<S, T> {
     let (n, r) = reduce::<S, T>(high, low);
-    // n stands for n + twice the bias: each half carries the bias once.
+    Scaled { fraction: expm1_reduced::<S, T>(simd, r), powers: powers::<S, T>(n) }
+}
+
+/// `2^(high + low)`, where `low` is what rounding to `high` left, for sums within `EXP_RANGE` times log2 e or some way below
+/// it.
+#[inline(always)]
+pub(super) fn exp2_scaled<S: Simd, T: Real>(simd: S, high: Vector<S, T>, low: Vector<S, T>) -> Scaled<S, T> {
+    let shifter = splat::<S, T>(simd, T::EXPONENT_SHIFTER);
+    let shifted = high + shifter;
+    let r = (high - (shifted - shifter)) + low;
+    Scaled { fraction: polynomial::<S, T>(simd, r, T::EXP2) * r, powers: powers::<S, T>(bits(shifted)) }
+}
+
+/// Two powers of two whose product is 2^n. What is given stands for n + twice the bias: each half carries the bias once.
+#[inline(always)]
+fn powers<S: Simd, T: Real>(n: Bits<S, T>) -> [Vector<S, T>; 2] {
     let half = n >> 1;
-    Scaled {
-        fraction: expm1_reduced::<S, T>(simd, r),
-        powers: [power::<S, T>(half), power::<S, T>(n - half)],
-    }
+    [power::<S, T>(half), power::<S, T>(n - half)]
 }
 
 /// The power of two whose exponent, with its bias, is in the lowest bits.

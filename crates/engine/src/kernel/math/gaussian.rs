@@ -6,7 +6,7 @@
 
 use fearless_simd::{Select, Simd, prelude::*};
 
-use super::exponential::{exp_scaled, gated};
+use super::exponential::{exp_scaled, exp2_scaled, gated};
 use super::{Real, Vector, bits, from_bits, polynomial, splat};
 
 /// `P`, `x z` and `z` with `z = 1 / (1 + slope * x)` and `e^(t^2) (1 - erf(t)) = P z`, where `slope * x = 0.6 t`, for t from
@@ -16,8 +16,9 @@ fn complement<S: Simd, T: Real>(simd: S, x: Vector<S, T>, slope: f64) -> [Vector
     let one = splat::<S, T>(simd, T::ONE);
     let slope = splat::<S, T>(simd, T::from_f64(slope));
     let xz = x / x.mul_add(slope, one);
-    let z = one - xz * slope;
-    [polynomial::<S, T>(simd, z + z - one, T::ERFCX), xz, z]
+    // 2z - 1
+    let argument = xz.mul_add(-(slope + slope), one);
+    [polynomial::<S, T>(simd, argument, T::ERFCX), xz, one - xz * slope]
 }
 
 /// erf for |x| <= 1.
@@ -50,19 +51,19 @@ pub fn gelu<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     // |x| times the probability beyond it.
     let slope = 0.6 * std::f64::consts::FRAC_1_SQRT_2;
     let [polynomial, xz, _] = complement::<S, T>(simd, bounded, slope);
-    let beyond = density.times(polynomial * xz * T::HALF);
-    let left = beyond * -density.scale();
-    let right = x - beyond * density.scale();
+    let beyond = density.times(polynomial * xz * T::HALF) * density.scale();
+    // -0 minus a number is its negative, 0 included.
+    let negative = x.simd_lt(T::NIL);
+    let tails = negative.select(splat::<S, T>(simd, -T::NIL), x) - beyond;
     let near = erf_near_zero::<S, T>(simd, x * T::from_f64(std::f64::consts::FRAC_1_SQRT_2));
     let centre = x * near.mul_add(splat::<S, T>(simd, T::HALF), splat::<S, T>(simd, T::HALF));
-    let tails = x.simd_lt(T::NIL).select(left, right);
     x.abs().simd_lt(T::ONE).select(centre, tails)
 }
 
-/// -sqrt(8/pi), as a sum of two numbers.
-const SLOPE: [f64; 2] = [-1.595_769_121_605_730_8, 9.969_308_809_110_92e-17];
-/// -sqrt(8/pi) times 0.044715, likewise.
-const CUBE: [f64; 2] = [-0.071_354_816_272_600_25, 6.175_149_918_155_315e-19];
+/// -sqrt(8/pi) log2 e, as a sum of two numbers.
+const SLOPE: [f64; 2] = [-2.302_208_198_144_324_8, -1.313_282_604_076_971_2e-16];
+/// -sqrt(8/pi) log2 e times 0.044715, likewise.
+const CUBE: [f64; 2] = [-0.102_943_239_580_023_5, 5.978_177_400_718_744e-18];
 
 /// `x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2`, an approximation of [`gelu`] (D. Hendrycks, K. Gimpel, "Gaussian
 /// error linear units", 2016). Error at most 3.5 ULP in both widths. Minus infinity gives -0, infinity infinity,
@@ -72,5 +73,5 @@ pub fn gelu_tanh<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     // (1 + tanh(y/2)) / 2 = sigmoid(y)
     let bounded = x.clamp(-T::GELU_TANH_MAX, T::GELU_TANH_MAX);
     let [high, low] = T::cubic(simd, SLOPE, CUBE, bounded.abs());
-    gated::<S, T>(x, bounded, exp_scaled::<S, T>(simd, high, Some(low)))
+    gated::<S, T>(x, bounded, exp2_scaled::<S, T>(simd, high, low))
 }

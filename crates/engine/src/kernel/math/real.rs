@@ -91,6 +91,8 @@ pub trait Real: Element + SimdFloatElement<Bits: From<u8>> {
 
     /// (e^r - 1 - r) / r^2 for |r| <= ln(2)/2.
     const EXP: &'static [Self];
+    /// (2^r - 1) / r for |r| <= 1/2.
+    const EXP2: &'static [Self];
     /// (ln((1+s)/(1-s)) - 2s) / s^3 in s^2, for |s| <= 0.172.
     const LOG: &'static [Self];
     /// (sin r - r) / r^3 in r^2, for |r| <= pi/4.
@@ -105,8 +107,8 @@ pub trait Real: Element + SimdFloatElement<Bits: From<u8>> {
     /// `x` as quarter turns and a rest, for `x >= 0`.
     fn quarter_turns<S: Simd>(simd: S, x: Self::Native<S>) -> Quarter<S, Self>;
 
-    /// `a x + b x^3` as a rounded value and what the rounding left, so that an exponential of it keeps its relative
-    /// accuracy. `a` and `b` are such sums themselves.
+    /// `a x + b x^3` as a value and what that leaves, so that an exponential of it keeps its relative accuracy. `a` and `b`
+    /// are such sums themselves.
     fn cubic<S: Simd>(simd: S, a: [f64; 2], b: [f64; 2], x: Self::Native<S>) -> [Self::Native<S>; 2];
 
     /// The vector functions of the type.
@@ -173,6 +175,9 @@ impl Real for f32 {
 
     // 2^-28.3
     const EXP: &'static [Self] = &[0.49999994, 0.16666518, 0.04166836, 0.008368977, 0.0013818183];
+    // 2^-26.5
+    const EXP2: &'static [Self] =
+        &[0.6931471879, 0.240226498, 0.05550357435, 0.009618237467, 0.001339073522, 0.000154035165];
     // 2^-36.5
     const LOG: &'static [Self] = &[0.6666666, 0.40000343, 0.2853668, 0.23594803];
     // 2^-27.8
@@ -212,9 +217,33 @@ impl Real for f32 {
 
     #[inline(always)]
     fn cubic<S: Simd>(simd: S, [a, _]: [f64; 2], [b, _]: [f64; 2], x: S::f32s) -> [S::f32s; 2] {
-        let (x0, x1) = x.widen();
-        narrow(simd, (x0 * x0 * b + a) * x0, (x1 * x1 * b + a) * x1)
+        // Upper halves are numbers of 12 bits, whose products are exact.
+        let ([a_high, a_low], [b_high, b_low]) = (split(simd, a), split(simd, b));
+        let x_high = upper::<S>(x);
+        let x_low = x - x_high;
+        // The square of x.
+        let high = upper::<S>(x * x);
+        let low = (x + x_high).mul_add(x_low, x_high * x_high - high);
+        // a + b times the square: the sum of the upper halves loses nothing that is not found again.
+        let product = high * b_high;
+        let sum_high = upper::<S>(product + a_high);
+        let rest = low.mul_add(b as Self, high.mul_add(b_low, a_low));
+        let sum_low = (a_high - sum_high) + product + rest;
+        [x_high * sum_high, sum_low.mul_add(x, sum_high * x_low)]
     }
+}
+
+/// The number without the lower half of its mantissa.
+#[inline(always)]
+fn upper<S: Simd>(x: S::f32s) -> S::f32s {
+    from_bits(bits(x) & f32::UPPER_HALF)
+}
+
+/// A number as its upper half in `f32` and the rest, in all lanes.
+#[inline(always)]
+fn split<S: Simd>(simd: S, x: f64) -> [S::f32s; 2] {
+    let high = f32::from_bits((x as f32).to_bits() & f32::UPPER_HALF);
+    [S::f32s::splat(simd, high), S::f32s::splat(simd, (x - f64::from(high)) as f32)]
 }
 
 impl Real for f64 {
@@ -280,6 +309,21 @@ impl Real for f64 {
         2.7557223049804586e-6,
         2.763317784969714e-7,
         2.511672660435195e-8,
+    ];
+    // 2^-61.9
+    const EXP2: &'static [Self] = &[
+        std::f64::consts::LN_2,
+        0.240226506959100713,
+        0.0555041086648216265,
+        0.00961812910762843696,
+        0.00133335581464066299,
+        0.000154035303934661488,
+        0.0000152527338413787099,
+        1.32154867213724387e-6,
+        1.01780571690369222e-7,
+        7.05493226693309963e-9,
+        4.45580491203255129e-10,
+        2.56784352206150461e-11,
     ];
     // 2^-65.6
     const LOG: &'static [Self] = &[

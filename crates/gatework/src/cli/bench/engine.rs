@@ -1,29 +1,43 @@
 //! `gatework bench engine`: the vector operations at every size, beside plain loops, and a check for cliffs.
 //!
 //! Each operation runs on the same slices at growing lengths, with one thread and with all. Addition, multiplication, relu
-//! and sum of `f32` are measured alternately with a plain loop that the compiler vectorises for the same instruction set.
-//! A cliff is a length at which an element takes more than 1.3 times as long as at the next shorter one although the
-//! slices fit into the same cache. Slices that exceed a cache by less than half are at its edge, partly in and partly
-//! out, and are not compared with longer ones.
+//! and sum of `f32` are measured in turn with a plain loop that the compiler vectorises for the same instruction set.
+//!
+//! Other work on the machine only ever makes a time longer. So the whole table is measured in rounds, and a time is the
+//! shortest of all of them; rows that then look like a cliff, or slower than the plain loop, are measured some more times.
+//! What is left is not noise.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `operations` | what is measured |
+//! | `check` | the table, and what it has to keep |
+//! | `pages` | whether the slices lie in huge pages |
+//! | `graphs` | products, fused chains and whole graphs |
 
+mod check;
 mod graphs;
+mod operations;
+mod pages;
 
 use std::hint::black_box;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use anyhow::Context as _;
 use clap::Args;
-use fearless_simd::{Level, dispatch};
 use gatework_engine::buffer::Buffer;
 use gatework_engine::dtype::Element;
-use gatework_engine::kernel::math::Real;
-use gatework_engine::{kernel, vector};
-use serde_json::{Value, json};
+use gatework_engine::kernel;
+use serde_json::json;
+
+use self::check::{Finding, Row, Table};
+use self::operations::{Operation, Plain, Run};
 
 /// Lengths that are measured.
 const LENGTHS: [usize; 8] = [256, 1024, 3072, 4096, 16_384, 262_144, 1 << 20, 1 << 24];
 
-/// By how much the time of an element may grow from one length to the next within a cache.
-const CLIFF: f64 = 1.3;
+/// How often rows that look wrong are measured again.
+const AGAIN: usize = 8;
 
 /// Vector operations at every size, beside plain loops
 #[derive(Debug, Args)]
@@ -34,209 +48,150 @@ pub struct Engine {
     /// Short slices, for a moment each
     #[arg(long)]
     quick: bool,
+    /// How often the table is measured; a row is the shortest time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
     /// Most threads to measure [default: all]
     #[arg(long, value_name = "N", value_parser = crate::cli::parse_threads)]
     threads: Option<usize>,
+    /// Fail if an operation has a cliff or is slower than the plain loop
+    #[arg(long)]
+    check: bool,
+    /// Look at the table of an earlier run (its --json) instead of measuring
+    #[arg(long, value_name = "FILE")]
+    table: Option<PathBuf>,
     /// Print one JSON object on stdout
     #[arg(long)]
     json: bool,
 }
 
-/// Reads two operands and writes a result.
-type Run<T> = dyn Fn(&[T], &[T], &mut [T]) + Sync;
-/// The same as a plain loop.
-type Plain<T> = fn(&[T], &[T], &mut [T]);
-
-/// An operation on the first `n` elements of two operands and a result; operations that need less leave some alone.
-struct Operation<T> {
-    name: &'static str,
-    /// Slices that it reads or writes.
-    slices: usize,
-    run: Box<Run<T>>,
-    /// The same as a plain loop.
-    plain: Option<Plain<T>>,
+/// Two operands and a result, as long as the longest row needs.
+struct Slices<T> {
+    a: Buffer<T>,
+    b: Buffer<T>,
+    out: Buffer<T>,
 }
 
-impl<T: Element> Operation<T> {
-    fn new(name: &'static str, slices: usize, run: impl Fn(&[T], &[T], &mut [T]) + Sync + 'static) -> Self {
-        Self { name, slices, run: Box::new(run), plain: None }
-    }
-
-    /// A reduction: the result goes to the first element.
-    fn reduction(name: &'static str, slices: usize, run: impl Fn(&[T], &[T]) -> T + Sync + 'static) -> Self {
-        Self::new(name, slices, move |a, b, out| out[0] = run(a, b))
-    }
-}
-
-/// The operations of all types. The lengths are the same, so that no operation fails.
-fn arithmetic<T: Element>() -> Vec<Operation<T>> {
-    let mut operations = Vec::new();
-    for vector::Binary { name, run, .. } in vector::binary() {
-        operations.push(Operation::new(name, 3, move |a, b, out| run(a, b, out).expect("same length")));
-    }
-    for vector::Unary { name, run, .. } in vector::unary() {
-        operations.push(Operation::new(name, 2, move |a, _, out| run(a, out).expect("same length")));
-    }
-    operations.extend([
-        Operation::new("fill", 1, |a, _, out| vector::fill(a[0], out)),
-        Operation::new("copy", 2, |a, _, out| vector::copy(a, out).expect("same length")),
-        Operation::new("scaled_add", 2, |a, b, out| vector::scaled_add(b[0], a, out).expect("same length")),
-        Operation::reduction("sum", 1, |a, _| vector::sum(a)),
-        Operation::reduction("dot", 2, |a, b| vector::dot(a, b).expect("same length")),
-        Operation::reduction("min_value", 1, |a, _| vector::min_value(a).unwrap_or(T::ZERO)),
-        Operation::reduction("max_value", 1, |a, _| vector::max_value(a).unwrap_or(T::ZERO)),
-        Operation::new("arg_min", 1, |a, _, _| _ = black_box(vector::arg_min(a))),
-        Operation::new("arg_max", 1, |a, _, _| _ = black_box(vector::arg_max(a))),
-    ]);
-    operations
-}
-
-/// The operations of floating-point types only.
-fn functions<T: Real>() -> Vec<Operation<T>> {
-    let mut operations = Vec::new();
-    for vector::Function { name, run, .. } in vector::functions() {
-        operations.push(Operation::new(name, 2, move |a, _, out| run(a, out).expect("same length")));
-    }
-    operations.extend([
-        Operation::new("softmax", 2, |a, _, out| vector::softmax(a, out).expect("same length")),
-        Operation::new("log_softmax", 2, |a, _, out| vector::log_softmax(a, out).expect("same length")),
-        Operation::new("normalise", 2, |a, _, out| vector::normalise(a, out).expect("same length")),
-        Operation::reduction("mean", 1, |a, _| vector::mean(a)),
-        Operation::reduction("mse", 2, |a, b| vector::mse(a, b).expect("same length")),
-        Operation::reduction("mae", 2, |a, b| vector::mae(a, b).expect("same length")),
-        Operation::reduction("huber", 2, |a, b| vector::huber(a, b, T::ONE).expect("same length")),
-        Operation::reduction("binary_cross_entropy", 2, |a, b| {
-            vector::binary_cross_entropy(a, b).expect("same length")
-        }),
-        Operation::reduction("cross_entropy", 1, |a, _| {
-            vector::cross_entropy(a, &[a.len() / 2]).expect("the class exists")
-        }),
-    ]);
-    operations
-}
-
-/// The plain loops, by name of the operation.
-const PLAIN: [(&str, Plain<f32>); 4] = [
-    ("add", |a, b, out| dispatch!(Level::new(), _ => plain_zip(a, b, out, #[inline(always)] |a, b| a + b))),
-    ("mul", |a, b, out| dispatch!(Level::new(), _ => plain_zip(a, b, out, #[inline(always)] |a, b| a * b))),
-    ("relu", |a, _, out| dispatch!(Level::new(), _ => plain_relu(a, out))),
-    ("sum", |a, _, out| out[0] = dispatch!(Level::new(), _ => plain_sum(a))),
-];
-
-#[allow(clippy::inline_always, reason = "the loop must be compiled for the instruction set of the dispatch")]
-#[inline(always)]
-fn plain_zip(a: &[f32], b: &[f32], out: &mut [f32], f: impl Fn(f32, f32) -> f32) {
-    for ((out, &a), &b) in out.iter_mut().zip(a).zip(b) {
-        *out = f(a, b);
-    }
-}
-
-#[allow(clippy::inline_always, reason = "the loop must be compiled for the instruction set of the dispatch")]
-#[inline(always)]
-fn plain_relu(a: &[f32], out: &mut [f32]) {
-    for (out, &a) in out.iter_mut().zip(a) {
-        *out = if a < 0.0 { 0.0 } else { a };
-    }
-}
-
-/// Compilers do not reorder sums, so the lanes are written out.
-#[allow(clippy::inline_always, reason = "the loop must be compiled for the instruction set of the dispatch")]
-#[inline(always)]
-fn plain_sum(a: &[f32]) -> f32 {
-    let (chunks, rest) = a.as_chunks::<32>();
-    let mut sums = [0.0; 32];
-    for chunk in chunks {
-        for (sum, x) in sums.iter_mut().zip(chunk) {
-            *sum += x;
+impl<T: Element> Slices<T> {
+    fn new(len: usize, value: &dyn Fn(usize) -> T) -> Self {
+        let [mut a, mut b, out] = [(); 3].map(|()| Buffer::zeroed(len));
+        for (i, (a, b)) in a.iter_mut().zip(b.iter_mut()).enumerate() {
+            (*a, *b) = (value(i), value(i + 501));
         }
+        Self { a, b, out }
     }
-    sums.iter().chain(rest).sum()
 }
 
 impl Engine {
     pub fn run(&self) -> anyhow::Result<()> {
+        let (table, rest) = match &self.table {
+            Some(path) => (read_table(path)?, json!({})),
+            None => self.measure_all()?,
+        };
+        let cliffs = check::cliffs(&table.results, &table.caches);
+        let slow = check::slower_than_plain(&table.results);
+        for Finding { text, .. } in cliffs.iter().chain(&slow) {
+            eprintln!("found: {text}");
+        }
+        eprintln!(
+            "{} measurements, {} cliffs, {} slower than the plain loop",
+            table.results.len(),
+            cliffs.len(),
+            slow.len()
+        );
+        if self.json {
+            let texts = |findings: &[Finding]| findings.iter().map(|f| f.text.clone()).collect::<Vec<_>>();
+            let mut result = rest;
+            result["bench"] = json!("engine");
+            result["caches"] = json!(table.caches);
+            result["results"] = json!(table.results);
+            result["cliffs"] = json!(texts(&cliffs));
+            result["slower_than_plain"] = json!(texts(&slow));
+            crate::cli::print_json(&result);
+        }
+        let found = cliffs.len() + slow.len();
+        anyhow::ensure!(!self.check || found == 0, "the table has {found} rows that it should not have");
+        Ok(())
+    }
+
+    /// The table, and what else the JSON says.
+    fn measure_all(&self) -> anyhow::Result<(Table, serde_json::Value)> {
         let all = crate::cli::threads(self.threads);
         let pools = if all > 1 { vec![1, all] } else { vec![1] };
         let pools = pools
             .into_iter()
             .map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build())
             .collect::<Result<Vec<_>, _>>()?;
-        let caches = cache_sizes();
         eprintln!(
             "{:<22}{:>6}{:>10}{:>8}{:>14}{:>12}{:>8}",
             "operation", "type", "n", "threads", "ns", "ns/element", "plain"
         );
-
-        let mut floats = arithmetic::<f32>();
-        floats.extend(functions());
-        for operation in &mut floats {
-            operation.plain = PLAIN.iter().find(|(name, _)| *name == operation.name).map(|&(_, plain)| plain);
-        }
-        let mut doubles = arithmetic::<f64>();
-        doubles.extend(functions());
-        let mut results = Vec::new();
-        self.measure_type(floats, &pools, &|i| wave(i) as f32, &mut results)?;
-        self.measure_type(doubles, &pools, &wave, &mut results)?;
-        self.measure_type(arithmetic::<i32>(), &pools, &|i| (i % 1000) as i32 - 500, &mut results)?;
-        self.measure_type(arithmetic::<i64>(), &pools, &|i| (i % 1000) as i64 - 500, &mut results)?;
+        let mut table = Table { caches: check::find_caches(), results: Vec::new() };
+        let mut doubles = operations::arithmetic();
+        doubles.extend(operations::functions());
+        let huge =
+            self.measure_type(operations::with_plain_loops(), &pools, &|i| wave(i) as f32, &mut table)?;
+        self.measure_type(doubles, &pools, &wave, &mut table)?;
+        self.measure_type(operations::arithmetic(), &pools, &|i| (i % 1000) as i32 - 500, &mut table)?;
+        self.measure_type(operations::arithmetic(), &pools, &|i| (i % 1000) as i64 - 500, &mut table)?;
 
         let graphs = if self.only.is_empty() || self.only.iter().any(|name| name == "graphs") {
             pools[0].install(|| graphs::measure(if self.quick { 0.002 } else { 0.1 }))?
         } else {
             Vec::new()
         };
-
-        let cliffs = cliffs(&results, &caches);
-        for cliff in &cliffs {
-            eprintln!("cliff: {cliff}");
+        if let Some(share) = huge {
+            eprintln!("{:.0} % of the longest slices lie in huge pages", 100.0 * share);
         }
-        eprintln!("{} measurements, {} cliffs", results.len(), cliffs.len());
-        if self.json {
-            crate::cli::print_json(&json!({
-                "bench": "engine", "simd": kernel::simd_name(), "results": results, "graphs": graphs, "cliffs": cliffs,
-            }));
-        }
-        Ok(())
+        Ok((table, json!({ "simd": kernel::simd_name(), "graphs": graphs, "huge_pages": huge })))
     }
 
-    /// Measures all operations of a type, at all lengths, on all pools.
+    /// Measures all operations of a type, at all lengths, on all pools. Tells which share of the slices lies in huge pages.
     fn measure_type<T: Element>(
         &self,
-        operations: Vec<Operation<T>>,
+        mut operations: Vec<Operation<T>>,
         pools: &[rayon::ThreadPool],
         value: &dyn Fn(usize) -> T,
-        results: &mut Vec<Value>,
-    ) -> anyhow::Result<()> {
+        table: &mut Table,
+    ) -> anyhow::Result<Option<f64>> {
+        operations.retain(|operation| self.only.is_empty() || self.only.iter().any(|n| n == operation.name));
         let lengths = if self.quick { &LENGTHS[..4] } else { &LENGTHS[..] };
-        let most = lengths[lengths.len() - 1];
-        let (mut a, mut b, mut out) =
-            (Buffer::<T>::zeroed(most), Buffer::<T>::zeroed(most), Buffer::<T>::zeroed(most));
-        for (i, (a, b)) in a.iter_mut().zip(b.iter_mut()).enumerate() {
-            (*a, *b) = (value(i), value(i + 501));
-        }
-        for operation in operations {
-            if !self.only.is_empty() && !self.only.iter().any(|name| name == operation.name) {
-                continue;
-            }
+        let mut cells = Vec::new();
+        for operation in &operations {
             for pool in pools {
-                for &n in lengths {
-                    let row = pool.install(|| self.measure(&operation, &a[..n], &b[..n], &mut out[..n]))?;
-                    print_row(&row);
-                    results.push(row);
-                }
+                cells.extend(lengths.iter().map(|&n| (operation, pool, n)));
             }
         }
-        Ok(())
+        let longest = if cells.is_empty() { 0 } else { lengths[lengths.len() - 1] };
+        let mut slices = Slices::new(longest, value);
+        let mut measure = |&(operation, pool, n): &(&Operation<T>, &rayon::ThreadPool, usize)| {
+            pool.install(|| self.measure(operation, &mut slices, n))
+        };
+
+        let mut rows = cells.iter().map(&mut measure).collect::<Result<Vec<_>, _>>()?;
+        for _ in 1..self.rounds {
+            for (row, cell) in rows.iter_mut().zip(&cells) {
+                row.improve(&measure(cell)?);
+            }
+        }
+        for _ in 0..if self.quick { 0 } else { AGAIN } {
+            for suspect in check::suspects(&rows, &table.caches) {
+                rows[suspect].improve(&measure(&cells[suspect])?);
+            }
+        }
+        rows.iter().for_each(print_row);
+        table.results.extend(rows);
+        Ok(pages::huge_share(&[&slices.a, &slices.b, &slices.out].map(|x| x.as_ptr_range())))
     }
 
+    /// Measures one operation at one length.
     fn measure<T: Element>(
         &self,
         operation: &Operation<T>,
-        a: &[T],
-        b: &[T],
-        out: &mut [T],
-    ) -> anyhow::Result<Value> {
-        let n = a.len();
+        slices: &mut Slices<T>,
+        n: usize,
+    ) -> anyhow::Result<Row> {
+        let (a, b, out) = (&slices.a[..n], &slices.b[..n], &mut slices.out[..n]);
         let threads = rayon::current_num_threads();
         if let Some(plain) = operation.plain {
             plain(a, b, out);
@@ -247,18 +202,25 @@ impl Engine {
         }
         let seconds = if self.quick { 0.0005 } else { 0.01 };
         let plain = operation.plain.filter(|_| threads == 1);
-        let (ours, plain) = fastest(seconds, &operation.run, plain, (a, b, out));
-        Ok(json!({
-            "op": operation.name,
-            "dtype": T::DTYPE.name(),
-            "n": n,
-            "threads": threads,
-            "bytes": operation.slices * n * size_of::<T>(),
-            "ns": ours,
-            "ns_per_element": ours / n as f64,
-            "plain_ns": plain,
-        }))
+        let (ns, plain_ns) = fastest(seconds, &operation.run, plain, (a, b, out));
+        Ok(Row {
+            op: operation.name.into(),
+            dtype: T::DTYPE.name().into(),
+            n,
+            threads,
+            bytes: (operation.slices * n * size_of::<T>()) as u64,
+            ns,
+            ns_per_element: ns / n as f64,
+            plain_ns,
+        })
     }
+}
+
+/// Reads what `--json` printed.
+fn read_table(path: &Path) -> anyhow::Result<Table> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text)
+        .with_context(|| format!("{} is not what `gatework bench engine --json` prints", path.display()))
 }
 
 /// Operands that repeat after 61 elements: multiples of 1/8 from -3.75 to 3.75, whose sums are exact in any order.
@@ -298,79 +260,8 @@ fn fastest<T: Element>(
     (ours * 1e9, plain.map(|_| theirs * 1e9))
 }
 
-fn print_row(row: &Value) {
-    let number = |key: &str| row[key].as_f64().unwrap_or(f64::NAN);
-    let plain = row["plain_ns"].as_f64().map(|plain| format!("{:.2}x", number("ns") / plain));
-    eprintln!(
-        "{:<22}{:>6}{:>10}{:>8}{:>14.1}{:>12.4}{:>8}",
-        row["op"].as_str().unwrap_or_default(),
-        row["dtype"].as_str().unwrap_or_default(),
-        number("n"),
-        number("threads"),
-        number("ns"),
-        number("ns_per_element"),
-        plain.unwrap_or_default()
-    );
-}
-
-/// Bytes of the data caches of the first core, smallest first, where the system tells; otherwise those of a common server.
-fn cache_sizes() -> Vec<u64> {
-    let size = |index: usize| {
-        let folder = format!("/sys/devices/system/cpu/cpu0/cache/index{index}");
-        let kind = std::fs::read_to_string(format!("{folder}/type")).ok()?;
-        let text = std::fs::read_to_string(format!("{folder}/size")).ok()?;
-        let kilobytes: u64 = text.trim().strip_suffix('K')?.parse().ok()?;
-        (kind.trim() != "Instruction").then_some(kilobytes << 10)
-    };
-    let mut sizes: Vec<u64> = (0..8).filter_map(size).collect();
-    sizes.sort_unstable();
-    if sizes.is_empty() { vec![32 << 10, 512 << 10, 16 << 20] } else { sizes }
-}
-
-/// Lengths that take too long beside the next shorter one, as sentences.
-fn cliffs(results: &[Value], caches: &[u64]) -> Vec<String> {
-    let cache = |row: &Value| {
-        let bytes = row["bytes"].as_u64().unwrap_or(0);
-        caches.iter().filter(|&&size| size < bytes).count()
-    };
-    let mut cliffs = Vec::new();
-    for pair in results.windows(2) {
-        let [shorter, longer] = pair else { continue };
-        let bytes = shorter["bytes"].as_u64().unwrap_or(0);
-        let at_an_edge = caches.iter().any(|&size| (size..size + size / 2).contains(&bytes));
-        let same = ["op", "dtype", "threads"].iter().all(|key| shorter[key] == longer[key]);
-        let time = |row: &Value| row["ns_per_element"].as_f64().unwrap_or(f64::NAN);
-        let ratio = time(longer) / time(shorter);
-        if same && !at_an_edge && cache(shorter) == cache(longer) && ratio > CLIFF {
-            let key = |key: &str| longer[key].as_str().unwrap_or_default().to_string();
-            cliffs.push(format!(
-                "{} {} with {} threads: {ratio:.2}x from {} to {}",
-                key("op"),
-                key("dtype"),
-                longer["threads"],
-                shorter["n"],
-                longer["n"]
-            ));
-        }
-    }
-    cliffs
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cliff_is_found_within_a_cache_and_not_at_its_edge() {
-        let row = |n: u64, time: f64| json!({ "op": "add", "dtype": "f32", "threads": 1, "n": n, "bytes": 12 * n, "ns_per_element": time });
-        let rows =
-            [(256, 0.1), (1024, 0.12), (2048, 0.2), (3072, 0.2), (4096, 0.4), (8192, 0.8), (9000, 0.8)];
-        let rows = rows.map(|(n, time)| row(n, time));
-        let found = cliffs(&rows, &[32 << 10, 512 << 10]);
-        let expected = [
-            "add f32 with 1 threads: 1.67x from 1024 to 2048",
-            "add f32 with 1 threads: 2.00x from 4096 to 8192",
-        ];
-        assert_eq!(found, expected);
-    }
+fn print_row(row: &Row) {
+    let plain = row.ratio().map(|ratio| format!("{ratio:.2}x")).unwrap_or_default();
+    let Row { op, dtype, n, threads, ns, ns_per_element, .. } = row;
+    eprintln!("{op:<22}{dtype:>6}{n:>10}{threads:>8}{ns:>14.1}{ns_per_element:>12.4}{plain:>8}");
 }
