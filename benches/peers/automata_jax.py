@@ -7,11 +7,10 @@ losses.
 """
 
 import json
-import struct
 from functools import partial
 from pathlib import Path
 
-from timing import arguments, ensure, quantile, report, times
+from timing import arguments, ensure, quantile, read_safetensors, report, times, wanted
 
 options = arguments(seconds=2.0)
 
@@ -84,23 +83,9 @@ def zeros(params):
     return jax.tree.map(jnp.zeros_like, params)
 
 
-def read_golden(name):
-    """The tensors and the settings of a golden file (safetensors, little-endian)."""
-    data = (GOLDEN / f"{name}.safetensors").read_bytes()
-    length = struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8 : 8 + length])
-    settings = header.pop("__metadata__")
-    kinds = {"F32": "<f4", "I32": "<i4", "I64": "<i8", "U32": "<u4"}
-    tensors = {}
-    for key, entry in header.items():
-        begin, end = (8 + length + offset for offset in entry["data_offsets"])
-        tensors[key] = np.frombuffer(data[begin:end], kinds[entry["dtype"]]).reshape(entry["shape"])
-    return tensors, settings
-
-
 def check(name):
     """The losses of a golden case, before each of its updates."""
-    tensors, settings = read_golden(name)
+    tensors, settings = read_safetensors(GOLDEN / f"{name}.safetensors")
     counts = {part: len(json.loads(settings[f"{part}_layers"])) - 1 for part in ("perceive", "update")}
     wires = {p: [(tensors[f"wires.{p}.{i}.a"], tensors[f"wires.{p}.{i}.b"]) for i in range(n)] for p, n in counts.items()}
     params = {p: [jnp.array(tensors[f"params.0.{p}.{i}"]) for i in range(n)] for p, n in counts.items()}
@@ -152,5 +137,7 @@ def checkerboard():
 
 for golden in ("checker_small", "torus_tall"):
     check(golden)
-rows = [{"experiment": "checkerboard", "threads": options.threads, "update_ms": checkerboard()}]
+rows = []
+if wanted(options, "checkerboard"):
+    rows = [{"experiment": "checkerboard", "threads": options.threads, "update_ms": checkerboard()}]
 report("automata", "jax", jax.__version__, rows, "one jit for the update, parameters donated; processors limited by affinity")

@@ -1,11 +1,15 @@
 """The models of `gatework bench forecast` in PyTorch: the same layers, the same numbers of parameters, the same windows.
 
-Eager mode, as people train; PyTorch's own GRU, LSTM, Transformer encoder and fused Adam. A model is checked before it is
-timed: a batch gives what its windows give one by one, and training steps lower the loss. `gatework bench all` refuses
+Eager mode, as people train; PyTorch's own GRU, LSTM, Transformer encoder and fused Adam. Before a model is timed, it is
+given our parameters and has to give our forecast, and our losses in a few training steps. `gatework bench all` refuses
 models whose number of parameters is not ours.
 """
 
-from timing import arguments, ensure, quantile, report, times, wanted
+import json
+import re
+from collections import OrderedDict
+
+from timing import arguments, ensure, quantile, read_safetensors, report, times, wanted
 
 options = arguments(seconds=1.0)
 
@@ -18,9 +22,12 @@ torch.set_num_threads(options.threads)
 
 
 def dense(inputs, width, layers):
-    """Linear layers, each followed by relu."""
+    """Linear layers, each followed by relu; a layer is named by its number."""
     sizes = [inputs] + [width] * layers
-    return nn.Sequential(*(part for i, o in zip(sizes, sizes[1:]) for part in (nn.Linear(i, o), nn.ReLU())))
+    parts = {}
+    for number, (i, o) in enumerate(zip(sizes, sizes[1:])):
+        parts |= {str(number): nn.Linear(i, o), f"relu {number}": nn.ReLU()}
+    return nn.Sequential(OrderedDict(parts))
 
 
 class Nhits(nn.Module):
@@ -136,10 +143,10 @@ def wave(rows, steps, shift=0):
     return torch.from_numpy(values.astype(np.float32).reshape(rows, steps))
 
 
-def trainer(model, x, y):
+def trainer(model, x, y, rate=1e-4):
     """A call that takes one training step and returns the loss before it."""
     model.train()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=True)
 
     def step():
         optimizer.zero_grad(set_to_none=True)
@@ -151,22 +158,75 @@ def trainer(model, x, y):
     return step
 
 
-def check(name, build, x, y):
-    model = build().eval()
+# Our names of parameters, as patterns, and PyTorch's.
+RENAMED = {
+    "nhits": {
+        r"stack\.(\d)\.0\.(\d)": r"hidden.\1.\2",
+        r"stack\.(\d)\.0\.forecast": r"knots.\1",
+        r"stack\.(\d)\.0\.backcast": r"backcast.\1",
+    },
+    "nbeats": {
+        r"stack\.0\.(\d)\.(\d)": r"hidden.\1.\2",
+        r"stack\.0\.(\d)\.(forecast|backcast)": r"\2.\1",
+    },
+    "recurrent": {
+        r"layer\.(\d)\.input$": r"cell.weight_ih_l\1",
+        r"layer\.(\d)\.hidden$": r"cell.weight_hh_l\1",
+        r"layer\.(\d)\.input_bias": r"cell.bias_ih_l\1",
+        r"layer\.(\d)\.hidden_bias": r"cell.bias_hh_l\1",
+    },
+    "tcn": {r"block\.(\d)\.beside": r"blocks.\1.2", r"block\.": "blocks."},
+    "transformer": {
+        r"attention\.(weight|bias)": r"self_attn.in_proj_\1",
+        r"attention\.output": "self_attn.out_proj",
+        r"feed\.0": "linear1",
+        r"feed\.1": "linear2",
+        r"norm\.0": "norm1",
+        r"norm\.1": "norm2",
+        r"gain": "weight",
+        r"layer\.": "encoder.layers.",
+    },
+}
+RENAMED |= {"gru": RENAMED["recurrent"], "lstm": RENAMED["recurrent"], "dlinear": {}}
+
+
+def translate(name, ours):
+    """Our parameters under PyTorch's names and in its layouts: linear weights [outputs, inputs], kernels [outputs, inputs,
+    steps], the projections of an attention as one."""
+    ours, theirs = dict(ours), {}
+    for key in [key for key in ours if ".query." in key]:
+        parts = [ours.pop(key.replace("query", part)) for part in ("query", "key", "value")]
+        ours[key.replace("query.", "")] = np.concatenate(parts, -1)
+    for key, array in ours.items():
+        tensor = torch.from_numpy((array.T if key.endswith("weight") else array).copy())
+        tensor = tensor.unsqueeze(2) if key.endswith("beside.weight") else tensor
+        for pattern, replacement in RENAMED[name.split()[0]].items():
+            key = re.sub(pattern, replacement, key)
+        theirs[key] = tensor
+    return theirs
+
+
+def check(name, build, case):
+    """Our parameters give our forecast, and our losses."""
+    ours, _ = read_safetensors(options.cases / case["file"])
+    model = build()
+    model.load_state_dict(translate(name, ours))
+    x, y, forecast = (torch.tensor(case[key]).reshape(case["windows"], -1) for key in ("past", "target", "forecast"))
     with torch.inference_mode():
-        one_by_one = torch.cat([model(window) for window in x.split(1)])
-        ensure(torch.allclose(model(x), one_by_one, rtol=1e-3, atol=1e-4), f"{name}: a batch is not its windows")
-    step = trainer(model, x, y)
-    first = step().item()
-    for _ in range(20):
-        last = step().item()
-    ensure(last < first, f"{name}: training leaves the loss at {last} from {first}")
+        ensure(torch.allclose(model.eval()(x), forecast, rtol=1e-3, atol=1e-4), f"the forecast of {name}")
+    step = trainer(model, x, y, case["rate"])
+    losses = case["losses"]
+    # What training changes has to be the same, not only the loss that it starts from.
+    tolerance = 0.02 * abs(losses[0] - losses[-1]) + 1e-6
+    for number, right in enumerate(losses):
+        loss = step().item()
+        ensure(abs(loss - right) < tolerance, f"{name}, step {number}: loss {loss} for {right}")
 
 
 def measure(name, input, horizon, columns, model):
     torch.manual_seed(1)
     build = lambda: model(input, horizon)
-    check(name, build, wave(8, input), wave(8, horizon, 5))
+    check(name, build, CASES[name])
     seconds = 0.001 if options.quick else options.seconds
     row = {"model": name, "threads": options.threads, "parameters": sum(p.numel() for p in build().parameters())}
     network = build().eval()
@@ -185,5 +245,6 @@ def measure(name, input, horizon, columns, model):
     return row
 
 
+CASES = json.loads((options.cases / "forecast.json").read_text())
 rows = [measure(*entry) for entry in MODELS if wanted(options, entry[0])]
 report("forecast", "torch", torch.__version__, rows, "eager, inference mode, fused Adam")

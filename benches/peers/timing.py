@@ -7,8 +7,10 @@ imported), then checks its answers, then times them the way `gatework bench` doe
 import argparse
 import json
 import os
+import struct
 import sys
 import time
+from pathlib import Path
 
 # Batches take at least this many seconds, so that looking at the clock does not count.
 BATCH = 2e-5
@@ -21,6 +23,8 @@ def arguments(seconds):
     parser.add_argument("--seconds", type=float, default=seconds, help="for each measurement")
     parser.add_argument("--quick", action="store_true", help="small sizes, for a moment each")
     parser.add_argument("--only", action="append", default=[], help="only rows whose name contains this")
+    cases = Path(__file__).resolve().parent / "cases"
+    parser.add_argument("--cases", type=Path, default=cases, help="what `gatework bench BENCH --cases DIR` wrote")
     options = parser.parse_args()
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(options.threads)
@@ -72,6 +76,22 @@ def ensure(right, what):
     """Ends the script if an answer is wrong: nothing is timed then."""
     if not right:
         sys.exit(f"wrong answer: {what}")
+
+
+def read_safetensors(path):
+    """The tensors of a file as numpy arrays, and the text that is attached to it."""
+    import numpy as np
+
+    data = path.read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8 : 8 + length])
+    attached = header.pop("__metadata__", {})
+    kinds = {"F32": "<f4", "I32": "<i4", "I64": "<i8", "U32": "<u4"}
+    tensors = {}
+    for key, entry in header.items():
+        begin, end = (8 + length + offset for offset in entry["data_offsets"])
+        tensors[key] = np.frombuffer(data[begin:end], kinds[entry["dtype"]]).reshape(entry["shape"])
+    return tensors, attached
 
 
 def report(bench, peer, version, results, how):

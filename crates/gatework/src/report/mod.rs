@@ -10,6 +10,7 @@
 //! | `forecast_plot` | a forecast with its intervals against history, as SVG and for the terminal |
 //! | `gate_histogram` | how often each gate was learnt, as SVG |
 //! | `ratio_chart` | ratios as bars to both sides of 1, as SVG |
+//! | `scaling_plot` | time and memory against size on logarithmic axes, as SVG |
 //! | `page` | an automaton as a web page that carries its rule as WebAssembly |
 //! | `axis` | ticks and number labels for the plots |
 //! | `svg` | the look that the plots share: colours, text, escaping |
@@ -22,6 +23,7 @@ mod loss_plot;
 pub mod page;
 mod picture;
 mod ratio_chart;
+mod scaling_plot;
 mod success_plot;
 mod svg;
 
@@ -33,6 +35,7 @@ pub use self::gif::{Animation, Options};
 pub use self::loss_plot::{LossPoint, forecaster_loss_plot, loss_plot};
 pub use self::picture::{Colouring, Picture};
 pub use self::ratio_chart::ratio_chart;
+pub use self::scaling_plot::{ScalingLine, scaling_plot};
 pub use self::success_plot::{Curve, success_plot};
 
 /// Why a picture could not be made.

@@ -221,7 +221,7 @@ fn bench_all_runs_ours_where_no_peer_is() {
     ]);
     assert_eq!(result["comparisons"].as_array().unwrap().len(), 0);
     assert!(!result["rows"].as_array().unwrap().is_empty());
-    assert_eq!(result["missing"]["engine: peers"], "no script engine_*.py in benches/peers");
+    assert_eq!(result["missing"]["engine: peers"], "no engine_* in benches/peers");
     let refused = place.refused(2, &["bench", "all", "--bench", "engines"]);
     assert!(refused.contains("there are automata, circuits, engine, forecast"), "{refused}");
 }

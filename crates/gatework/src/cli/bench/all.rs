@@ -1,8 +1,10 @@
 //! `gatework bench all`: all benchmarks, beside the programs that people would use instead.
 //!
-//! A peer is a script `BENCH_PEER.py` in a folder (`benches/peers`): it prints the rows of `gatework bench BENCH --json`
-//! that it can measure, under the same names. Ours and theirs run in turn, as programs of their own, several times; a row
-//! is the median of these rounds. A peer that does not run is named as missing, and the rest goes on.
+//! A peer is a file in a folder (`benches/peers`), `BENCH_PEER.py` for Python or a program `BENCH_PEER`: it prints the rows
+//! of `gatework bench BENCH --json` that it can measure, under the same names. What it compares its answers with first lies
+//! in the folder `cases` there, written by `gatework bench BENCH --cases`. Ours and theirs run in turn, as programs of their
+//! own, several times; a row is the median of these rounds. A peer that does not run is named as missing, and the rest
+//! goes on.
 //!
 //! | file | what it does |
 //! |---|---|
@@ -35,12 +37,29 @@ const BENCHES: [&str; 4] = ["automata", "circuits", "engine", "forecast"];
 /// Operations of the engine that peers have too.
 const OPERATIONS: [&str; 9] = ["add", "mul", "relu", "exp", "tanh", "sum", "dot", "softmax", "graphs"];
 
+/// Benchmarks that write what peers compare their answers with.
+const WITH_CASES: [&str; 3] = ["automata", "circuits", "forecast"];
+
+/// Rivals within our own benchmarks: the benchmark, who, and what was used.
+const RIVALS: [(&str, &str, &str); 2] = [
+    (
+        "circuits",
+        "by hand",
+        "Life written for AVX2 (crates/gatework/benches/life_by_hand.rs), in turn with ours",
+    ),
+    (
+        "engine",
+        "plain loop",
+        "a loop that the compiler vectorises for the same instruction set, in turn with ours",
+    ),
+];
+
 #[derive(Debug, Args)]
 pub struct All {
-    /// Folder with the peers' scripts
+    /// Folder with the peers
     #[arg(long, value_name = "DIR", default_value = "benches/peers")]
     peers: PathBuf,
-    /// Python that runs them [default: venv/bin/python in their folder, which benches/peers/setup makes]
+    /// Python that runs their scripts [default: venv/bin/python in their folder, which benches/peers/setup makes]
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
     /// Write a report: Markdown in FILE, charts and a JSON file beside it
@@ -125,7 +144,13 @@ impl All {
     /// All rounds of a benchmark: ours, then each peer with each number of threads, and again.
     fn measure(&self, bench: &str, outcome: &mut Outcome) -> anyhow::Result<()> {
         let ours = self.ours(bench)?;
-        let mut peers = self.scripts(bench, outcome);
+        let mut peers = self.peers(bench, outcome);
+        if !peers.is_empty() && WITH_CASES.contains(&bench) {
+            self.write_cases(bench)?;
+        }
+        for (_, rival, how) in RIVALS.iter().filter(|(of, ..)| *of == bench) {
+            outcome.peers.insert((*rival).into(), json!({ "version": "", "how": how }));
+        }
         for round in 1..=self.rounds {
             eprintln!("{bench}: round {round} of {}", self.rounds);
             for contestant in &ours {
@@ -168,21 +193,38 @@ impl All {
         Ok(threads.into_iter().map(contestant).collect())
     }
 
+    /// Has our benchmark write what peers compare their answers with.
+    fn write_cases(&self, bench: &str) -> anyhow::Result<()> {
+        let mut arguments = vec!["bench".into(), bench.into(), "--cases".into(), self.cases()];
+        arguments.extend(self.only_or(&[]));
+        let status = Command::new(std::env::current_exe()?).args(arguments).status()?;
+        anyhow::ensure!(status.success(), "the cases of {bench} could not be written");
+        Ok(())
+    }
+
+    fn cases(&self) -> String {
+        self.peers.join("cases").display().to_string()
+    }
+
     /// The peers of a benchmark, each with each number of threads.
-    fn scripts(&self, bench: &str, outcome: &mut Outcome) -> Vec<Contestant> {
+    fn peers(&self, bench: &str, outcome: &mut Outcome) -> Vec<Contestant> {
         let python = self.python.clone().unwrap_or_else(|| self.peers.join("venv/bin/python"));
-        let scripts = find_scripts(&self.peers, bench);
-        if scripts.is_empty() {
-            let reason = format!("no script {bench}_*.py in {}", self.peers.display());
+        let peers = find_peers(&self.peers, bench);
+        if peers.is_empty() {
+            let reason = format!("no {bench}_* in {}", self.peers.display());
             outcome.missing.insert(format!("{bench}: peers"), reason);
         }
         let mut contestants = Vec::new();
-        for (peer, script) in scripts {
+        for (peer, path) in peers {
+            let script = path.extension().is_some();
             for threads in self.thread_counts() {
-                let mut arguments =
-                    vec![script.display().to_string(), "--threads".into(), threads.to_string()];
+                let mut arguments = if script { vec![path.display().to_string()] } else { Vec::new() };
+                arguments.extend(["--threads".into(), threads.to_string()]);
                 if bench != "engine" {
                     arguments.extend(["--seconds".into(), self.seconds().to_string()]);
+                }
+                if WITH_CASES.contains(&bench) {
+                    arguments.extend(["--cases".into(), self.cases()]);
                 }
                 if self.quick {
                     arguments.push("--quick".into());
@@ -190,7 +232,8 @@ impl All {
                 arguments.extend(self.only_or(&[]));
                 let plural = if threads > 1 { "s" } else { "" };
                 let name = format!("{bench}: {peer}, {threads} thread{plural}");
-                contestants.push(Contestant { name, program: python.clone(), arguments });
+                let program = if script { &python } else { &path }.clone();
+                contestants.push(Contestant { name, program, arguments });
             }
         }
         contestants
@@ -272,13 +315,14 @@ impl Contestant {
     }
 }
 
-/// The scripts of a benchmark, by name of the peer.
-fn find_scripts(folder: &Path, bench: &str) -> BTreeMap<String, PathBuf> {
+/// The peers of a benchmark, by name: scripts `BENCH_PEER.py` and programs `BENCH_PEER`.
+fn find_peers(folder: &Path, bench: &str) -> BTreeMap<String, PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let named = |path: PathBuf| {
         let name = path.file_name()?.to_str()?;
-        let peer = name.strip_prefix(bench)?.strip_prefix('_')?.strip_suffix(".py")?.to_string();
-        Some((peer, path))
+        let peer = name.strip_prefix(bench)?.strip_prefix('_')?;
+        let peer = peer.strip_suffix(".py").unwrap_or(peer).to_string();
+        (!peer.contains('.')).then_some((peer, path))
     };
     entries.filter_map(|entry| named(entry.path())).collect()
 }
@@ -288,15 +332,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_is_a_peer_of_the_benchmark_in_its_name() {
+    fn a_script_or_program_is_a_peer_of_the_benchmark_in_its_name() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["engine_torch.py", "engine_jax.py", "engine.py", "engine_torch.txt", "forecast_torch.py"]
-        {
+        for name in [
+            "engine_torch.py",
+            "engine_jax.py",
+            "engine_candle",
+            "engine.py",
+            "engine_torch.txt",
+            "forecast_torch.py",
+        ] {
             std::fs::write(folder.path().join(name), "").unwrap();
         }
-        let peers: Vec<String> = find_scripts(folder.path(), "engine").into_keys().collect();
-        assert_eq!(peers, ["jax", "torch"]);
-        assert!(find_scripts(&folder.path().join("nothing"), "engine").is_empty());
+        let peers: Vec<String> = find_peers(folder.path(), "engine").into_keys().collect();
+        assert_eq!(peers, ["candle", "jax", "torch"]);
+        assert!(find_peers(&folder.path().join("nothing"), "engine").is_empty());
     }
 
     #[test]

@@ -1,5 +1,8 @@
-//! `gatework bench automata`: one update of each built-in experiment.
+//! `gatework bench automata`: one update of each built-in experiment, and of a network of gates alone.
 
+mod network;
+
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -7,15 +10,17 @@ use clap::Args;
 use gatework_engine::kernel;
 use gatework_learn::automata::experiment::{BUILT_IN, Loaded};
 use gatework_learn::automata::task::{AutomatonTask, StepTimes};
+use gatework_learn::files;
 use gatework_learn::train::Task;
 use serde_json::{Value, json};
 
+pub(super) use self::network::GateNetwork;
 use super::memory;
 use crate::cli;
 
 #[derive(Debug, Args)]
 pub struct Automata {
-    /// Only these experiments
+    /// Only these experiments; "gate network" is a network on a batch of bits
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Seconds to measure each row
@@ -24,6 +29,9 @@ pub struct Automata {
     /// Most threads to measure [default: all]
     #[arg(long, value_name = "N", value_parser = cli::parse_threads)]
     threads: Option<usize>,
+    /// Measure nothing, but write the gate network and its losses into DIR, for peers to compare theirs with
+    #[arg(long, value_name = "DIR")]
+    cases: Option<PathBuf>,
     /// Print one JSON object on stdout
     #[arg(long)]
     json: bool,
@@ -34,12 +42,15 @@ const WARM_UP: u64 = 10;
 
 impl Automata {
     pub fn run(&self) -> anyhow::Result<()> {
+        if let Some(folder) = &self.cases {
+            return self.write_cases(folder);
+        }
         let all = cli::threads(self.threads);
         let thread_counts = if all > 1 { vec![1, all] } else { vec![1] };
         let names: Vec<String> = if self.only.is_empty() {
             BUILT_IN.iter().map(|(name, _)| (*name).to_string()).collect()
         } else {
-            self.only.clone()
+            self.only.iter().filter(|name| *name != network::NAME).cloned().collect()
         };
         let experiments = names.iter().map(|name| Loaded::find(name)).collect::<Result<Vec<_>, _>>()?;
         eprintln!(
@@ -62,10 +73,56 @@ impl Automata {
                 results.push(row);
             }
         }
+        for &threads in thread_counts.iter().filter(|_| self.wants_network()) {
+            let row = self.measure_network(threads)?;
+            print_row(&row);
+            results.push(row);
+        }
         if self.json {
             cli::print_json(&json!({ "bench": "automata", "simd": kernel::simd_name(), "results": results }));
         }
         Ok(())
+    }
+
+    fn wants_network(&self) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| name == network::NAME)
+    }
+
+    /// Writes what peers compare their answers with; experiments have golden files of their own.
+    fn write_cases(&self, folder: &Path) -> anyhow::Result<()> {
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        if self.wants_network() {
+            let case = GateNetwork::new()?.case(4);
+            files::write_whole(&folder.join("automata.json"), case.to_string().as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// The median over updates of the gate network.
+    fn measure_network(&self, threads: usize) -> anyhow::Result<Value> {
+        memory::reset_peak();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+        let mut network = GateNetwork::new()?;
+        let mut times = Vec::new();
+        pool.install(|| {
+            (0..WARM_UP).for_each(|_| _ = network.update());
+            let begin = Instant::now();
+            while times.is_empty() || begin.elapsed().as_secs_f64() < self.seconds {
+                let start = Instant::now();
+                network.update();
+                times.push(start.elapsed().as_secs_f64() * 1e3);
+            }
+        });
+        times.sort_by(f64::total_cmp);
+        let update_ms = cli::median(&times).context("no update was measured")?;
+        Ok(json!({
+            "experiment": network::NAME,
+            "threads": threads,
+            "update_ms": update_ms,
+            "gate_evals_per_second": network.gate_evaluations() / (update_ms * 1e-3),
+            "peak_rss_mb": memory::peak(),
+            "updates": times.len(),
+        }))
     }
 
     /// Medians over updates.
@@ -124,17 +181,19 @@ struct Sample {
 }
 
 fn print_row(row: &Value) {
-    let number = |key: &str| row[key].as_f64().unwrap_or(f64::NAN);
+    let number = |key: &str, unit: f64| {
+        row[key].as_f64().map_or("-".to_string(), |value| format!("{:.3}", value / unit))
+    };
     eprintln!(
-        "{:<20} {:>7} {:>10.3} {:>10.3} {:>10.3} {:>10.3} {:>9.3} {:>12.2} {:>9.1}",
+        "{:<20} {:>7} {:>10} {:>10} {:>10} {:>10} {:>9} {:>12} {:>9}",
         row["experiment"].as_str().unwrap_or_default(),
-        number("threads"),
-        number("update_ms"),
-        number("forward_ms"),
-        number("backward_ms"),
-        number("optimizer_ms"),
-        number("hard_ms"),
-        number("gate_evals_per_second") / 1e9,
-        number("peak_rss_mb")
+        row["threads"],
+        number("update_ms", 1.0),
+        number("forward_ms", 1.0),
+        number("backward_ms", 1.0),
+        number("optimizer_ms", 1.0),
+        number("hard_ms", 1.0),
+        number("gate_evals_per_second", 1e9),
+        number("peak_rss_mb", 1.0)
     );
 }

@@ -5,14 +5,17 @@
 //! | `life` | `life` (learned, minimised, proved), `life-adders`, `life-by-hand`: a torus of 4096x4096 cells |
 //! | `networks` | `checkerboard`: a rule as it comes from training; `network-*`: random networks |
 //! | `minimize` | `minimize-*`: random networks minimised and proved |
+//! | `cases` | none: circuits and boards for peers |
 //!
 //! Answers are compared with each other and with a slower way; rivals are timed in turn, and the best time of each
 //! counts.
 
+mod cases;
 mod life;
 mod minimize;
 mod networks;
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -20,6 +23,8 @@ use gatework_engine::kernel;
 use gatework_learn::random::{Purpose, Random};
 use gatework_logic::Grid;
 use serde_json::{Value, json};
+
+pub(super) use self::networks::random_network;
 
 use crate::cli;
 use crate::usage::Usage;
@@ -76,6 +81,9 @@ pub struct Circuits {
     /// Most threads to measure [default: all]
     #[arg(long, value_name = "N", value_parser = cli::parse_threads)]
     threads: Option<usize>,
+    /// Measure nothing, but write circuits as C and boards before and after into DIR, for peers to compare theirs with
+    #[arg(long, value_name = "DIR")]
+    cases: Option<PathBuf>,
     /// Print one JSON object on stdout
     #[arg(long)]
     json: bool,
@@ -84,6 +92,9 @@ pub struct Circuits {
 impl Circuits {
     pub fn run(&self) -> anyhow::Result<()> {
         self.check_names()?;
+        if let Some(folder) = &self.cases {
+            return self.write_cases(folder);
+        }
         let all = cli::threads(self.threads);
         let thread_counts = if all > 1 { vec![1, all] } else { vec![1] };
         let contestants = if self.wants("life") { Some(life::contestants()?) } else { None };
@@ -181,7 +192,7 @@ fn figures(row: &Value) -> String {
     }
 }
 
-fn random_words(n: usize) -> Vec<u64> {
+pub(super) fn random_words(n: usize) -> Vec<u64> {
     let mut random = Random::new(SEED, Purpose::Check, 0);
     (0..n).map(|_| random.word()).collect()
 }

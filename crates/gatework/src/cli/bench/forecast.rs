@@ -2,7 +2,10 @@
 //! of the calls, and all but one in a hundred, are faster), batches of 32 and 256, and whole training steps: forward,
 //! backward, Adam.
 
+mod cases;
+
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context;
@@ -17,6 +20,9 @@ use serde_json::{Value, json};
 
 use super::memory;
 use crate::cli;
+
+/// How models are trained here.
+const ADAM: Optimizer = Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 };
 
 /// The models: name, windows of a sample (one for each column), settings.
 fn models() -> [(&'static str, usize, Value); 8] {
@@ -51,6 +57,9 @@ pub struct ForecastBench {
     /// Show what the training program of a batch of 32 consists of, and where its time goes
     #[arg(long)]
     kernels: bool,
+    /// Measure nothing, but write parameters, windows, forecasts and losses into DIR, for peers to compare theirs with
+    #[arg(long, value_name = "DIR")]
+    cases: Option<PathBuf>,
     /// Print one JSON object on stdout
     #[arg(long)]
     json: bool,
@@ -63,10 +72,10 @@ fn specification(name: &str, model: &Value) -> anyhow::Result<Specification> {
 }
 
 /// Windows of a wave with steps in it; every update sees the same ones.
-struct Wave(Batch);
+pub(super) struct Wave(Batch);
 
 impl Wave {
-    fn new(specification: &Specification, rows: usize) -> Wave {
+    pub(super) fn new(specification: &Specification, rows: usize) -> Wave {
         let mut batch = Batch::new(specification.shape(rows));
         let value = |i: usize| ((i * 37 % 101) as f32 * 0.01 + (i as f32 * 0.26).sin()) * 0.5;
         batch.past.iter_mut().enumerate().for_each(|(i, x)| *x = value(i));
@@ -97,6 +106,9 @@ impl Windows for Wave {
 
 impl ForecastBench {
     pub fn run(&self) -> anyhow::Result<()> {
+        if let Some(folder) = &self.cases {
+            return self.write_cases(folder);
+        }
         let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads).build()?;
         eprintln!(
             "{:<18}{:>10}{:>9}{:>9}{:>11}{:>11}{:>11}{:>11}{:>10}{:>10}",
@@ -113,7 +125,7 @@ impl ForecastBench {
         );
         let mut results = Vec::new();
         for (name, columns, model) in models() {
-            if !self.only.is_empty() && !self.only.iter().any(|only| name.contains(only.as_str())) {
+            if !self.wants(name) {
                 continue;
             }
             let specification = specification(name, &model)?;
@@ -131,6 +143,10 @@ impl ForecastBench {
             }));
         }
         Ok(())
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| name.contains(only.as_str()))
     }
 
     fn measure(&self, name: &str, columns: usize, specification: &Specification) -> anyhow::Result<Value> {
@@ -166,15 +182,14 @@ impl ForecastBench {
 
     /// Sorted times of whole training steps.
     fn training(&self, specification: &Specification, rows: usize) -> anyhow::Result<Vec<f64>> {
-        let optimizer = Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 };
         let mut task = ForecastTask::new(specification, Wave::new(specification, rows), 1)?;
-        let mut state = optimizer.state(task.params().len());
+        let mut state = ADAM.state(task.params().len());
         let mut update = 0;
         let mut step = || {
             task.step(update).map_err(|error| anyhow::anyhow!("{error}"))?;
             update += 1;
             let params = task.params_mut();
-            optimizer.step(&mut state, &mut params.values, &params.grads, 1e-4, None);
+            ADAM.step(&mut state, &mut params.values, &params.grads, 1e-4, None);
             Ok(())
         };
         step()?;

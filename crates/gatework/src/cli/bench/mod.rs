@@ -8,6 +8,7 @@ mod engine;
 mod forecast;
 mod memory;
 mod processor;
+mod scaling;
 
 use clap::{Args, Subcommand};
 
@@ -30,6 +31,8 @@ enum What {
     Forecast(forecast::ForecastBench),
     /// Forecasters by the protocols of the literature, beside its figures
     Accuracy(accuracy::Accuracy),
+    /// Time and memory against size, with fitted exponents; with --report a page of tables and plots
+    Scaling(scaling::Scaling),
     /// All of these beside other programs, where they are installed; with --report a page of tables and charts
     All(Box<all::All>),
 }
@@ -42,6 +45,7 @@ impl Bench {
             What::Engine(engine) => engine.run(),
             What::Forecast(forecast) => forecast.run(),
             What::Accuracy(accuracy) => accuracy.run(),
+            What::Scaling(scaling) => scaling.run(),
             What::All(all) => all.run(),
         }
     }

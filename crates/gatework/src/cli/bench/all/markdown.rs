@@ -61,7 +61,8 @@ fn introduction(Facts { machine, rounds, peers, missing }: &Facts<'_>) -> String
     let _ = writeln!(text, "- Gatework: {version}; {rounds} rounds");
     for (peer, about) in *peers {
         let said = |key: &str| about[key].as_str().unwrap_or("not said").to_string();
-        let _ = writeln!(text, "- {peer} {}: {}", said("version"), said("how"));
+        let named = format!("{peer} {}", said("version"));
+        let _ = writeln!(text, "- {}: {}", named.trim_end(), said("how"));
     }
     for (name, reason) in *missing {
         let _ = writeln!(text, "- Missing: {name}: {}", cell(reason));

@@ -18,14 +18,14 @@ use super::{Circuits, push, random_grid, timed};
 /// The circuit that `gatework train game-of-life` learned, as it came from training.
 const LEARNED: &str = include_str!("../../../../../../data/circuits/game-of-life.json");
 /// The side of the board.
-const SIDE: usize = 4096;
+pub(super) const SIDE: usize = 4096;
 /// The steps that are timed together.
-const STEPS: usize = 512;
+pub(super) const STEPS: usize = 512;
 
 /// A way to play Life.
 pub(super) struct Contestant {
     name: &'static str,
-    automaton: Automaton,
+    pub(super) automaton: Automaton,
     /// How it came about, for its row.
     origin: Value,
 }
@@ -37,7 +37,7 @@ pub(super) fn contestants() -> anyhow::Result<[Contestant; 2]> {
 }
 
 /// The learned circuit, minimised, proved to be what was learned, and looked up in all patches to be Life.
-fn learned() -> anyhow::Result<Contestant> {
+pub(super) fn learned() -> anyhow::Result<Contestant> {
     let Document::Automaton { automaton: learned, .. } = from_json(LEARNED)? else {
         bail!("the learned Life is no automaton")
     };

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use super::{Circuits, SEED, push, random_grid, random_words, timed};
 
 /// The side of the board for the large rule.
-const LARGE_SIDE: usize = 1024;
+pub(super) const LARGE_SIDE: usize = 1024;
 /// The steps on it that are timed together.
-const LARGE_STEPS: usize = 64;
+pub(super) const LARGE_STEPS: usize = 64;
 /// The layers of the random networks.
 const LAYERS: usize = 10;
 /// The inputs of the random networks.
@@ -110,7 +110,7 @@ impl Circuits {
 }
 
 /// An automaton with the wires of the checkerboard and random functions, and the number of its learned gates.
-fn random_checkerboard() -> anyhow::Result<(Automaton, usize)> {
+pub(super) fn random_checkerboard() -> anyhow::Result<(Automaton, usize)> {
     let shape = Loaded::find("checkerboard")?.experiment.model_shape();
     let mut model = Model::new(&shape, SEED)?;
     let mut random = Random::new(SEED, Purpose::Check, 1);
@@ -119,7 +119,7 @@ fn random_checkerboard() -> anyhow::Result<(Automaton, usize)> {
 }
 
 /// A network of layers that each read every signal of the layer before twice, with random functions.
-pub(super) fn random_network(gates: usize) -> anyhow::Result<Circuit> {
+pub fn random_network(gates: usize) -> anyhow::Result<Circuit> {
     let mut random = Random::new(SEED, Purpose::Wiring, 0);
     let width = gates / LAYERS;
     let mut nodes = Vec::with_capacity(width * LAYERS);

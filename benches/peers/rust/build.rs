@@ -1,0 +1,11 @@
+//! Tells the programs the versions of the libraries, as Cargo.lock has them.
+
+fn main() {
+    println!("cargo:rerun-if-changed=Cargo.lock");
+    let lock = std::fs::read_to_string("Cargo.lock").unwrap_or_default();
+    for (variable, package) in [("CANDLE_VERSION", "candle-core"), ("NDARRAY_VERSION", "ndarray")] {
+        let after =
+            lock.split_once(&format!("name = \"{package}\"\nversion = \"")).map_or("", |(_, after)| after);
+        println!("cargo:rustc-env={variable}={}", after.split('"').next().unwrap_or("unknown"));
+    }
+}
