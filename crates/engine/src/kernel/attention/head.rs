@@ -68,8 +68,8 @@ impl<'a, T: Scratch> Head<'a, T> {
             [padded_keys * width, padded_values * keys, padded_keys * most, padded_values * most, most];
         T::with_scratch(sizes.iter().sum(), |scratch| {
             let [turned_keys, packed_values, scores, sums, factors] = split(scratch, sizes);
-            self.pack_turned(KEYS, panel, turned_keys);
-            self.pack(VALUES, panel, packed_values);
+            self.pack_turned(simd, KEYS, turned_keys);
+            self.pack(simd, VALUES, packed_values);
             for block in 0..blocks {
                 let rows = parallel::share(queries, block, blocks);
                 // SAFETY: all of these are as large as they have to be for the block.
@@ -109,11 +109,11 @@ impl<'a, T: Scratch> Head<'a, T> {
             let [turned_keys, turned_values, packed_queries, packed_keys, packed_gradient, rest @ ..] =
                 split(scratch, sizes);
             let [weights, gradients, of_queries, of_keys, of_values] = rest;
-            self.pack_turned(KEYS, panel, turned_keys);
-            self.pack_turned(VALUES, panel, turned_values);
-            self.pack(QUERIES, panel, packed_queries);
-            self.pack(KEYS, panel, packed_keys);
-            self.pack(GRADIENT, panel, packed_gradient);
+            self.pack_turned(simd, KEYS, turned_keys);
+            self.pack_turned(simd, VALUES, turned_values);
+            self.pack(simd, QUERIES, packed_queries);
+            self.pack(simd, KEYS, packed_keys);
+            self.pack(simd, GRADIENT, packed_gradient);
             for block in 0..blocks {
                 let rows = parallel::share(queries, block, blocks);
                 // SAFETY: all of these are as large as they have to be for the block.
@@ -144,14 +144,14 @@ impl<'a, T: Scratch> Head<'a, T> {
         self.attention.queries.div_ceil((scores / padded_keys).max(6))
     }
 
-    fn pack(&self, operand: usize, panel: usize, to: &mut [T]) {
+    fn pack<S: Simd>(&self, simd: S, operand: usize, to: &mut [T]) {
         let (from, stride) = self.operands[operand];
-        pack(from, stride, self.attention.sizes()[operand].1, panel, to);
+        pack(simd, from, stride, self.attention.sizes()[operand].1, to);
     }
 
-    fn pack_turned(&self, operand: usize, panel: usize, to: &mut [T]) {
+    fn pack_turned<S: Simd>(&self, simd: S, operand: usize, to: &mut [T]) {
         let (from, stride) = self.operands[operand];
-        pack_turned(from, stride, self.attention.sizes()[operand].1, panel, to);
+        pack_turned(simd, from, stride, self.attention.sizes()[operand].1, to);
     }
 
     /// A row of this head of a result of so many rows and columns that begins somewhere.

@@ -166,31 +166,69 @@ pub(super) unsafe fn store<S: Simd, T: Real>(at: *mut T, value: Vector<S, T>) {
 
 /// Rows that lie `stride` apart as the second operand of a product over them: panels of columns, [rows][panel], with zeros
 /// behind the last column.
-pub(super) fn pack<T: Real>(from: &[T], stride: usize, columns: usize, panel: usize, to: &mut [T]) {
-    let rows = from.len().div_ceil(stride);
-    for (i, to) in to.chunks_exact_mut(rows * panel).enumerate() {
-        let first = i * panel;
-        let here = panel.min(columns - first);
-        for (row, to) in from.chunks(stride).zip(to.chunks_exact_mut(panel)) {
-            to[..here].copy_from_slice(&row[first..first + here]);
-            to[here..].fill(T::NIL);
-        }
-    }
+#[inline(never)]
+pub(super) fn pack<S: Simd, T: Real>(simd: S, from: &[T], stride: usize, columns: usize, to: &mut [T]) {
+    simd.vectorize(
+        #[inline(always)]
+        || {
+            let (lanes, panel) = (Vector::<S, T>::LEN, panel::<S, T>());
+            let rows = from.len().div_ceil(stride);
+            for (i, to) in to.chunks_exact_mut(rows * panel).enumerate() {
+                let first = i * panel;
+                let here = panel.min(columns - first);
+                let rows = from.chunks(stride).zip(to.chunks_exact_mut(panel));
+                if here == panel {
+                    for (row, to) in rows {
+                        let (low, high) = to.split_at_mut(lanes);
+                        let row = &row[first..first + panel];
+                        Vector::<S, T>::from_slice(simd, &row[..lanes]).store_slice(low);
+                        Vector::<S, T>::from_slice(simd, &row[lanes..]).store_slice(high);
+                    }
+                    continue;
+                }
+                for (row, to) in rows {
+                    to[..here].copy_from_slice(&row[first..first + here]);
+                    to[here..].fill(T::NIL);
+                }
+            }
+        },
+    );
 }
 
 /// Rows that lie `stride` apart as the columns of the second operand of a product: panels of rows, [columns][panel], with
 /// zeros behind the last row.
-pub(super) fn pack_turned<T: Real>(from: &[T], stride: usize, columns: usize, panel: usize, to: &mut [T]) {
-    let rows = from.len().div_ceil(stride);
-    for (i, to) in to.chunks_exact_mut(columns * panel).enumerate() {
-        let first = i * panel;
-        let here = panel.min(rows - first);
-        for j in 0..here {
-            let row = &from[(first + j) * stride..][..columns];
-            row.iter().zip(to[j..].iter_mut().step_by(panel)).for_each(|(&x, to)| *to = x);
-        }
-        for to in to.chunks_exact_mut(panel) {
-            to[here..].fill(T::NIL);
-        }
-    }
+#[inline(never)]
+pub(super) fn pack_turned<S: Simd, T: Real>(
+    simd: S,
+    from: &[T],
+    stride: usize,
+    columns: usize,
+    to: &mut [T],
+) {
+    simd.vectorize(
+        #[inline(always)]
+        || {
+            let panel = panel::<S, T>();
+            let rows = from.len().div_ceil(stride);
+            let row = |i: usize| &from[i * stride..][..columns];
+            for (i, to) in to.chunks_exact_mut(columns * panel).enumerate() {
+                let first = i * panel;
+                let here = panel.min(rows - first);
+                // Four rows at a time: what is written lies together.
+                for j in (0..here - here % 4).step_by(4) {
+                    let four = [0, 1, 2, 3].map(|k| row(first + j + k));
+                    for (column, to) in to.chunks_exact_mut(panel).enumerate() {
+                        to[j..j + 4].copy_from_slice(&four.map(|row| row[column]));
+                    }
+                }
+                for j in here - here % 4..here {
+                    let row = row(first + j);
+                    to.chunks_exact_mut(panel).zip(row).for_each(|(to, &x)| to[j] = x);
+                }
+                if here < panel {
+                    to.chunks_exact_mut(panel).for_each(|to| to[here..].fill(T::NIL));
+                }
+            }
+        },
+    );
 }
