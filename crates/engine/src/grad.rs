@@ -144,6 +144,14 @@ impl Graph {
                 let share = self.mul(probabilities, sum)?;
                 vec![Some(self.sub(dy, share)?)]
             }
+            Op::LayerNorm { .. } => self.layer_norm_gradients(id, dy)?,
+            Op::LayerNormGradient { .. } => {
+                return self.error("gradients", &node.args, "the gradient of layer norm has none itself");
+            }
+            Op::Attention { .. } => self.attention_gradients(id, dy)?,
+            Op::AttentionGradient { .. } => {
+                return self.error("gradients", &node.args, "the gradient of attention has none itself");
+            }
             Op::Recurrent(cell) => self.recurrent_gradients(cell, id, dy)?,
             Op::RecurrentGradient(_) => {
                 return self.error(
@@ -241,6 +249,16 @@ mod tests {
         assert_slopes("matmul", |g, x, y| {
             let y = g.transpose(y)?;
             g.matmul(x, y)
+        });
+        assert_slopes("layer_norm", |g, x, y| {
+            let gain = g.sum(y, &[0])?;
+            let gain = g.reshape(gain, &[6])?;
+            let bias = g.square(gain)?;
+            g.layer_norm(x, gain, bias, 1e-3)
+        });
+        assert_slopes("attention", |g, x, y| {
+            let values = g.square(x)?;
+            g.multi_head_attention(x, y, values, 2)
         });
         assert_slopes("cast", |g, x, _| {
             let one = g.cast(x, DType::F64)?;

@@ -3,6 +3,8 @@
 //! Every value is computed in `f64` (or `i64`) and rounded to its type; sums are taken in `f64`. Slow on purpose: it is
 //! what compiled programs are compared with.
 
+mod attention;
+mod norm;
 mod recurrent;
 
 use crate::dtype::DType;
@@ -255,6 +257,10 @@ pub(crate) fn evaluate(node: &Node, args: &[&Value]) -> Value {
         Op::CumSum { reverse } => cumsum(first(), *reverse),
         Op::MatMul => matmul(args[0], args[1], shape, dtype),
         Op::Softmax { log } => softmax(first(), *log),
+        Op::LayerNorm { epsilon } => norm::forward(f64::from_bits(*epsilon), args, shape, dtype),
+        Op::LayerNormGradient { epsilon } => norm::backward(f64::from_bits(*epsilon), args, shape, dtype),
+        Op::Attention { heads } => attention::forward(*heads, args, shape, dtype),
+        Op::AttentionGradient { heads } => attention::backward(*heads, args, shape, dtype),
         Op::Recurrent(cell) => recurrent::forward(*cell, args, shape, dtype),
         Op::RecurrentGradient(cell) => recurrent::backward(*cell, args, shape, dtype),
     }

@@ -562,6 +562,14 @@ impl Graph {
             (Op::CumSum { reverse }, &[x]) => self.cumsum(x, *reverse),
             (Op::MatMul, &[a, b]) => self.matmul(a, b),
             (Op::Softmax { log }, &[x]) => self.softmax_op(x, *log),
+            (Op::LayerNorm { epsilon }, &[x, gain, bias]) => self.layer_norm_op(*epsilon, x, gain, bias),
+            (Op::LayerNormGradient { epsilon }, &[dy, x, gain]) => {
+                self.layer_norm_gradient_op(*epsilon, dy, x, gain)
+            }
+            (Op::Attention { heads }, &[q, k, v]) => self.attention_op(*heads, q, k, v),
+            (Op::AttentionGradient { heads }, &[dy, q, k, v]) => {
+                self.attention_gradient_op(*heads, [dy, q, k, v])
+            }
             (Op::Recurrent(cell), &[inputs, weights, bias]) => self.recurrent(*cell, inputs, weights, bias),
             (Op::RecurrentGradient(cell), &[gradients, tape, weights]) => {
                 self.recurrent_gradient(*cell, gradients, tape, weights)

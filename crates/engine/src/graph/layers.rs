@@ -1,4 +1,4 @@
-//! What is made of other operations: activations with a parameter, normalisation, attention, convolution, losses.
+//! What is made of other operations: activations with a parameter, convolution, losses.
 //!
 //! Nothing here is a node of its own. The planner fuses what these are made of, and gradients follow by themselves.
 
@@ -90,35 +90,6 @@ impl Graph {
         let sum = self.sum(squares, &[axis])?;
         let count = self.constant_like(sum, self.shape(x)[axis] as f64 - correction as f64)?;
         self.div(sum, count)
-    }
-
-    /// The last axis shifted to mean 0 and scaled to variance 1, then `gain * x + bias`.
-    pub fn layer_norm(&mut self, x: Id, gain: Id, bias: Id, epsilon: f64) -> Result<Id, GraphError> {
-        self.known("layer_norm", &[x, gain, bias])?;
-        let Some(axis) = self.shape(x).axes().checked_sub(1) else {
-            return self.error("layer_norm", &[x], "a single number has no axis");
-        };
-        let mean = self.mean(x, &[axis])?;
-        let centred = self.sub(x, mean)?;
-        let squares = self.square(centred)?;
-        let variance = self.mean(squares, &[axis])?;
-        let variance = self.offset(variance, epsilon)?;
-        let scale = self.rsqrt(variance)?;
-        let normal = self.mul(centred, scale)?;
-        let scaled = self.mul(normal, gain)?;
-        self.add(scaled, bias)
-    }
-
-    /// Attention: `softmax(q k' / sqrt(d)) v` for `[.., time, d]`.
-    pub fn attention(&mut self, q: Id, k: Id, v: Id) -> Result<Id, GraphError> {
-        self.known("attention", &[q, k, v])?;
-        let width = self.shape(q).last().copied().unwrap_or(1);
-        let keys = self.transpose(k)?;
-        // The queries are narrower than the scores.
-        let queries = self.scale(q, 1.0 / (width as f64).sqrt())?;
-        let scores = self.matmul(queries, keys)?;
-        let weights = self.softmax(scores, self.shape(scores).axes() - 1)?;
-        self.matmul(weights, v)
     }
 
     /// Convolution of `x`, `[batch, channels, time]`, with `kernel`, `[outputs, channels, size]`, plus `bias`,

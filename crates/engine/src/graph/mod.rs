@@ -7,7 +7,8 @@
 //! | file | what is in it |
 //! |---|---|
 //! | `build` | the builder: one method an operation, with broadcasting |
-//! | `layers` | what is made of other operations: softmax, layer norm, attention, losses |
+//! | `layers` | what is made of other operations: softmax, convolution, losses |
+//! | `attention`, `norm` | attention of many heads, layer norm |
 //! | `recurrent` | GRU and LSTM over time |
 //!
 //! ```
@@ -25,8 +26,10 @@
 //! # Ok::<(), gatework_engine::GraphError>(())
 //! ```
 
+mod attention;
 mod build;
 mod layers;
+mod norm;
 mod recurrent;
 
 use std::fmt;
@@ -154,6 +157,29 @@ pub enum Op {
     Softmax {
         /// The logarithms.
         log: bool,
+    },
+    /// `gain (x - mean) / deviation + bias` of every row. Operands: x `[rows, columns]`, gain and bias `[columns]`.
+    LayerNorm {
+        /// Added to the variance: the bits of an `f64`.
+        epsilon: u64,
+    },
+    /// The gradients of [`Op::LayerNorm`], those of x, of the gain and of the bias behind each other. Operands: the gradient
+    /// of the result, x, gain.
+    LayerNormGradient {
+        /// Added to the variance: the bits of an `f64`.
+        epsilon: u64,
+    },
+    /// `softmax(q k' / sqrt(d)) v` of every head. Operands: queries `[batch, tokens, heads * d]`, keys `[batch, others, heads *
+    /// d]`, values `[batch, others, heads * e]`. The result is `[batch, tokens, heads * e]`.
+    Attention {
+        /// Heads, which lie side by side in the last axis.
+        heads: usize,
+    },
+    /// The gradients of [`Op::Attention`], those of the queries, of the keys and of the values behind each other. Operands:
+    /// the gradient of the result, queries, keys, values.
+    AttentionGradient {
+        /// Heads.
+        heads: usize,
     },
     /// A recurrent cell over time. Operands: products with the inputs `[time, batch, gates * hidden]`, weights of the
     /// state `[hidden, gates * hidden]`, bias beside the state. The result `[parts, time, batch, hidden]` has the states as
@@ -401,6 +427,12 @@ impl fmt::Display for Op {
             Op::CumSum { reverse } => write!(f, "cumsum{}", if *reverse { " reverse" } else { "" }),
             Op::MatMul => f.write_str("matmul"),
             Op::Softmax { log } => write!(f, "{}softmax", if *log { "log_" } else { "" }),
+            Op::LayerNorm { epsilon } => write!(f, "layer_norm[{:?}]", f64::from_bits(*epsilon)),
+            Op::LayerNormGradient { epsilon } => {
+                write!(f, "layer_norm_gradient[{:?}]", f64::from_bits(*epsilon))
+            }
+            Op::Attention { heads } => write!(f, "attention[{heads}]"),
+            Op::AttentionGradient { heads } => write!(f, "attention_gradient[{heads}]"),
             Op::Recurrent(cell) => write!(f, "{}", cell.name()),
             Op::RecurrentGradient(cell) => write!(f, "{}_gradient", cell.name()),
         }

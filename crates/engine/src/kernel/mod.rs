@@ -1,16 +1,18 @@
 //! The kernels: written once over a vector type, compiled for every instruction set, chosen at run time.
 //!
 //! A plain `cargo build --release` carries SSE2, AVX2 and AVX-512 versions of each kernel on x86-64 (NEON on AArch64);
-//! the first call looks at the processor and takes the widest. Vectors come from `fearless_simd`. `unsafe` code is found in the tiles of [`gates`] (rows without bounds checks), in products and recurrent
-//! cells (results that several threads write) and in [`int8`] (an instruction that the vectors do not have).
+//! the first call looks at the processor and takes the widest. Vectors come from `fearless_simd`. `unsafe` code is found in the tiles of [`gates`] (rows without bounds checks), in products, attention, norms
+//! and recurrent cells (results that several threads write) and in [`int8`] (an instruction that the vectors do not have).
 //!
 //! | module | what it does |
 //! |---|---|
+//! | [`attention`] | attention of many heads, forward and backward |
 //! | [`gates`] | soft gate networks, forward and backward, 32 lanes at a time |
 //! | [`half`] | weights stored in 16 bits |
 //! | [`int8`] | products of quantised weights and activations |
 //! | [`math`] | exp, log, sin, tanh and the like, a vector at a time |
 //! | [`matmul`] | the matrix product |
+//! | [`norm`] | layer norm, forward and backward |
 //! | [`optim`] | optimiser steps, one pass over memory each |
 //! | [`recurrent`] | GRU and LSTM over time, forward and backward |
 //! | [`transpose`] | cells x channels to channels x cells and back |
@@ -52,6 +54,7 @@ macro_rules! with_vectors {
 #[cfg(target_arch = "x86_64")]
 pub(crate) use with_vectors;
 
+<<<<<<< HEAD
 /// Calls a function that must not become part of its caller: the code for SSE2, which every function could hold, would
 /// make all others wait for its registers and its place on the stack.
 #[cfg(target_arch = "x86_64")]
@@ -61,13 +64,18 @@ pub(crate) fn apart<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
+=======
+pub mod attention;
+>>>>>>> ef13005f73e07531f858c5bd501fa694cefa29e5
 pub mod gates;
 pub mod half;
 pub mod int8;
 pub mod math;
 pub mod matmul;
+pub mod norm;
 pub mod optim;
 pub mod recurrent;
+mod shared;
 pub mod transpose;
 
 use fearless_simd::Level;

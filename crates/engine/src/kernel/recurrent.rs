@@ -23,6 +23,7 @@ use fearless_simd::{Simd, prelude::*};
 
 use super::math::{self, Real, Vector};
 use super::matmul::{Product, Shapes};
+use super::shared::Shared;
 use crate::graph::Cell;
 use crate::parallel;
 
@@ -98,31 +99,6 @@ impl Steps {
         let scratch = self.scratch + Steps::scratch_len(self.cell, self.batch, self.hidden);
         let rest = if backward { self.out + steps * 4 * self.hidden } else { self.bias + width };
         [weights, inputs, tape, scratch, rest].into_iter().max().unwrap_or(0)
-    }
-}
-
-/// One slice of memory that several threads work on, each on rows of its own.
-#[derive(Clone, Copy)]
-struct Shared<T>(*mut T);
-
-// SAFETY: the shares of a batch write to rows that no other share reads or writes.
-unsafe impl<T: Send> Send for Shared<T> {}
-// SAFETY: as above.
-unsafe impl<T: Sync> Sync for Shared<T> {}
-
-impl<T> Shared<T> {
-    /// # Safety
-    /// The elements lie in the memory, and nothing writes to them while the slice lives.
-    unsafe fn read<'a>(self, begin: usize, len: usize) -> &'a [T] {
-        // SAFETY: as the caller promises.
-        unsafe { std::slice::from_raw_parts(self.0.add(begin), len) }
-    }
-
-    /// # Safety
-    /// The elements lie in the memory, and nothing else reads or writes them while the slice lives.
-    unsafe fn write<'a>(self, begin: usize, len: usize) -> &'a mut [T] {
-        // SAFETY: as the caller promises.
-        unsafe { std::slice::from_raw_parts_mut(self.0.add(begin), len) }
     }
 }
 

@@ -86,6 +86,13 @@ impl Kernel {
             | Kernel::CumSum { x, out, .. }
             | Kernel::ArgReduce { x, out, .. }
             | Kernel::Softmax { x, out, .. } => vec![x.buffer, *out],
+            Kernel::LayerNorm { x, gain, other, out, scratch, .. } => {
+                [x.buffer, gain.buffer, other.buffer, *out].into_iter().chain(*scratch).collect()
+            }
+            Kernel::Attention(attention) => {
+                let read = attention.operands.iter().chain(&attention.gradient);
+                read.map(|view| view.buffer).chain([attention.out]).collect()
+            }
             Kernel::Recurrent(cell) => {
                 cell.args.iter().map(|view| view.buffer).chain([cell.out, cell.scratch]).collect()
             }

@@ -8,6 +8,7 @@
 //!                                           bias and a relu behind them; sums of products are added up where they are
 //!                                           computed
 //! pad, concat, fold:                        loops that write into parts of a buffer
+//! attention, layer norm, recurrent cells:   one kernel each, and one for their gradients
 //! gather, scatter, cumsum, arg, cast:       one kernel each
 //! ```
 //!
@@ -23,6 +24,7 @@ use std::sync::Arc;
 
 use crate::dtype::DType;
 use crate::graph::{Cell, Graph, Id, Op, Scalar};
+use crate::kernel::norm::LayerNorm;
 use crate::kernel::recurrent::Steps;
 use crate::ops::{Binary, Reduction, Unary};
 use crate::shape::Shape;
@@ -151,6 +153,30 @@ pub(crate) enum Kernel {
     },
     /// A recurrent cell over time.
     Recurrent(Recurrent),
+    /// Attention of many heads.
+    Attention(Attention),
+    /// Layer norm, or its gradient; all is dense.
+    LayerNorm {
+        epsilon: u64,
+        x: View,
+        gain: View,
+        /// The bias, or the gradient of the result.
+        other: View,
+        out: usize,
+        /// What the gradient needs beside.
+        scratch: Option<usize>,
+    },
+}
+
+/// Attention, or its gradient. The operands are `[batch, tokens, columns]`; the columns of a token lie behind each other.
+#[derive(Clone, Debug)]
+pub(crate) struct Attention {
+    pub heads: usize,
+    /// Queries, keys and values.
+    pub operands: [View; 3],
+    /// The gradient of the result, if it is that of the operands which is computed.
+    pub gradient: Option<View>,
+    pub out: usize,
 }
 
 /// A recurrent cell over time, or its gradient. All but the weights are dense.
@@ -336,6 +362,10 @@ impl<'a> Planner<'a> {
             }
             Op::Fold(window, length) => self.fold(id, window.size, window.stride, window.dilation, *length),
             &Op::Softmax { log } => self.softmax(id, log),
+            &Op::LayerNorm { epsilon } => self.layer_norm(id, epsilon, [0, 1, 2], false),
+            &Op::LayerNormGradient { epsilon } => self.layer_norm(id, epsilon, [1, 2, 0], true),
+            &Op::Attention { heads } => self.attention(id, heads, false),
+            &Op::AttentionGradient { heads } => self.attention(id, heads, true),
             &Op::Recurrent(cell) => self.recurrent(id, cell, false),
             &Op::RecurrentGradient(cell) => self.recurrent(id, cell, true),
             other => self.place_kernel(id, other),
@@ -385,6 +415,35 @@ impl<'a> Planner<'a> {
         let x = self.dense(node.args[0]);
         let out = self.value(id);
         self.push(dtype, Kernel::Softmax { x, row: shape[shape.axes() - 1], log, out }, out);
+        View::whole(out, &shape)
+    }
+
+    /// Layer norm. `order`: where x, the gain and the third operand are.
+    fn layer_norm(&mut self, id: Id, epsilon: u64, order: [usize; 3], backward: bool) -> View {
+        let node = self.graph.node(id);
+        let (shape, dtype) = (node.shape, node.dtype);
+        let [x, gain, other] = order.map(|arg| self.dense(node.args[arg]));
+        let scratch = backward.then(|| {
+            let len = LayerNorm::scratch_len(x.sizes[0], x.sizes[1]);
+            self.buffer(dtype, len, BufferKind::Value { output: false })
+        });
+        let out = self.value(id);
+        self.push(dtype, Kernel::LayerNorm { epsilon, x, gain, other, out, scratch }, out);
+        View::whole(out, &shape)
+    }
+
+    fn attention(&mut self, id: Id, heads: usize, backward: bool) -> View {
+        let node = self.graph.node(id);
+        let (shape, dtype) = (node.shape, node.dtype);
+        let mut args = node.args.iter().map(|&arg| {
+            let view = self.view(arg);
+            if view.strides[2] == 1 { view } else { self.dense(arg) }
+        });
+        let gradient = if backward { args.next() } else { None };
+        let operands = [0; 3].map(|_| args.next().expect("attention has three operands"));
+        drop(args);
+        let out = self.value(id);
+        self.push(dtype, Kernel::Attention(Attention { heads, operands, gradient, out }), out);
         View::whole(out, &shape)
     }
 

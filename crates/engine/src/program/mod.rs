@@ -32,10 +32,12 @@ use rustc_hash::FxHashMap;
 
 use crate::dtype::{DType, Element};
 use crate::graph::{Graph, GraphError, Id};
+use crate::kernel::attention::{self, Attention, Tokens};
 use crate::kernel::half::Half;
 use crate::kernel::matmul::Epilogue;
+use crate::kernel::norm::{self, LayerNorm};
 use crate::kernel::recurrent::{self, Steps};
-use crate::plan::{BufferKind, Kernel, Plan, Recurrent, View};
+use crate::plan::{self, BufferKind, Kernel, Plan, Recurrent, View};
 use crate::shape::Shape;
 
 use bound::Bindings;
@@ -82,6 +84,8 @@ enum Instruction {
     ArgReduce { x: Placed, axis: usize, largest: bool, out: usize },
     Softmax { x: usize, out: usize, rows: usize, row: usize, log: bool },
     Recurrent { steps: Steps, backward: bool },
+    Attention(Attention),
+    LayerNorm(LayerNorm),
 }
 
 /// Something that cannot be done with a program.
@@ -260,9 +264,43 @@ fn compile(plan: &Plan, kernel: &Kernel) -> Instruction {
             let rows = length(out).checked_div(row).unwrap_or(0);
             Instruction::Softmax { x: begin(x.buffer) + x.offset, out: begin(out), rows, row, log }
         }
+        Kernel::LayerNorm { epsilon, x, gain, other, out, scratch } => {
+            let place = |view: &View| begin(view.buffer) + view.offset;
+            Instruction::LayerNorm(LayerNorm {
+                rows: x.sizes[0],
+                columns: x.sizes[1],
+                epsilon: f64::from_bits(*epsilon),
+                x: place(x),
+                gain: place(gain),
+                other: place(other),
+                out: begin(*out),
+                scratch: scratch.map(begin),
+            })
+        }
+        Kernel::Attention(attention) => Instruction::Attention(compile_attention(attention, begin)),
         Kernel::Recurrent(cell) => {
             Instruction::Recurrent { steps: compile_steps(cell, begin), backward: cell.backward }
         }
+    }
+}
+
+fn compile_attention(attention: &plan::Attention, begin: impl Fn(usize) -> usize) -> Attention {
+    let &plan::Attention { heads, ref operands, ref gradient, out } = attention;
+    let tokens = |view: &View| Tokens {
+        at: begin(view.buffer) + view.offset,
+        strides: [view.strides[0], view.strides[1]],
+    };
+    let [queries, keys, values] = operands;
+    Attention {
+        batch: queries.sizes[0],
+        heads,
+        queries: queries.sizes[1],
+        keys: keys.sizes[1],
+        width: keys.sizes[2] / heads,
+        values: values.sizes[2] / heads,
+        operands: [tokens(queries), tokens(keys), tokens(values)],
+        gradient: gradient.as_ref().map(tokens),
+        out: begin(out),
     }
 }
 
@@ -297,6 +335,19 @@ fn describe(dtype: DType, instruction: &Instruction) -> String {
         Instruction::Softmax { rows, row, log, .. } => {
             format!("{}softmax {dtype}[{rows}, {row}]", if *log { "log_" } else { "" })
         }
+        Instruction::LayerNorm(norm) => {
+            let gradient = if norm.scratch.is_some() { " gradient" } else { "" };
+            format!("layer_norm{gradient} {dtype}[{}, {}]", norm.rows, norm.columns)
+        }
+        Instruction::Attention(attention) => format!(
+            "attention{} {dtype}: {} of {} heads, {}x{}x{}",
+            if attention.gradient.is_some() { " gradient" } else { "" },
+            attention.batch,
+            attention.heads,
+            attention.queries,
+            attention.keys,
+            attention.width
+        ),
         Instruction::Recurrent { steps, backward } => format!(
             "{}{} {dtype}: {} steps of {}x{}x{}",
             steps.cell.name(),
@@ -323,6 +374,8 @@ fn traffic(instruction: &Instruction) -> usize {
         }
         Instruction::ScatterAdd { x, out, .. } => x.elements() + out.elements(),
         Instruction::Softmax { rows, row, .. } => 2 * rows * row,
+        Instruction::LayerNorm(norm) => norm.traffic(),
+        Instruction::Attention(attention) => attention.traffic(),
         Instruction::Recurrent { steps, .. } => steps.traffic(),
     }
 }
@@ -442,6 +495,18 @@ fn execute((dtype, instruction): &(DType, Instruction), memory: &mut Memory, scr
         &Instruction::Softmax { x, out, rows, row, log } => match dtype {
             DType::F32 => moves::softmax::<f32>(memory, x, out, rows, row, log),
             _ => moves::softmax::<f64>(memory, x, out, rows, row, log),
+        },
+        Instruction::LayerNorm(norm) => match (dtype, norm.scratch) {
+            (DType::F32, None) => norm::forward(f32::arena_mut(memory), norm),
+            (DType::F32, Some(_)) => norm::backward(f32::arena_mut(memory), norm),
+            (_, None) => norm::forward(f64::arena_mut(memory), norm),
+            (_, Some(_)) => norm::backward(f64::arena_mut(memory), norm),
+        },
+        Instruction::Attention(attention) => match (dtype, attention.gradient) {
+            (DType::F32, None) => attention::forward(f32::arena_mut(memory), attention),
+            (DType::F32, Some(_)) => attention::backward(f32::arena_mut(memory), attention),
+            (_, None) => attention::forward(f64::arena_mut(memory), attention),
+            (_, Some(_)) => attention::backward(f64::arena_mut(memory), attention),
         },
         Instruction::Recurrent { steps, backward } => match (dtype, backward) {
             (DType::F32, false) => recurrent::forward(f32::arena_mut(memory), steps),

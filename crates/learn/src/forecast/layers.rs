@@ -1,6 +1,7 @@
 //! Layers with parameters: linear, convolution, normalisation, recurrent cells, attention. Start values are those of
 //! PyTorch: uniform between plus and minus one over the square root of the numbers that an output is made of.
 
+use gatework_engine::Graph;
 use gatework_engine::graph::{Gru, Lstm};
 
 use super::network::{Start, Tensor};
@@ -131,21 +132,14 @@ impl<'n> Tensor<'n> {
         LstmState { output: show * memory.tanh(), memory }
     }
 
-    /// Attention of several heads of `[rows, time, width]` to itself, with dropout of the result's weights.
+    /// Attention of several heads of `[rows, time, width]` to itself.
     #[must_use]
-    pub fn self_attention(self, name: &str, heads: usize, dropout: f64) -> Tensor<'n> {
-        let (rows, time, width) = (self.size(0), self.size(1), self.size(2));
-        let heads = heads.max(1);
-        let of_heads = |part: &str| {
-            let projected = self.linear(&format!("{name}.{part}"), width);
-            projected.reshape(&[rows, time, heads, width / heads]).permute(&[0, 2, 1, 3])
-        };
-        // The queries are scaled, not the scores: they are fewer.
-        let queries = of_heads("query") * (1.0 / ((width / heads) as f64).sqrt());
-        let (keys, values) = (of_heads("key"), of_heads("value"));
-        let scores = queries.matmul(keys.transpose());
-        let seen = scores.softmax(3).dropout(dropout).matmul(values);
-        seen.permute(&[0, 2, 1, 3]).reshape(&[rows, time, width]).linear(&format!("{name}.output"), width)
+    pub fn self_attention(self, name: &str, heads: usize) -> Tensor<'n> {
+        let width = self.size(2);
+        let [queries, keys, values] =
+            ["query", "key", "value"].map(|part| self.linear(&format!("{name}.{part}"), width).id());
+        let attention = |graph: &mut Graph| graph.multi_head_attention(queries, keys, values, heads.max(1));
+        self.network().build(attention).linear(&format!("{name}.output"), width)
     }
 }
 
@@ -202,13 +196,16 @@ mod tests {
     }
 
     #[test]
-    fn attention_of_one_head_is_the_engines_attention() {
+    fn every_head_attends_with_its_share_of_the_width() {
         let network = Network::for_prediction();
-        let x = network.input("x", &[2, 5, 4]);
-        let ours = x.self_attention("a", 1, 0.0);
-        let [q, k, v] = ["a.query", "a.key", "a.value"].map(|name| x.linear(name, 4));
-        let engine = network.build(|graph| graph.attention(q.id(), k.id(), v.id())).linear("a.output", 4);
-        let results = run(&network, &[("ours", ours), ("engine", engine)]);
+        let x = network.input("x", &[2, 5, 6]);
+        let ours = x.self_attention("a", 3);
+        let [queries, keys, values] = ["a.query", "a.key", "a.value"]
+            .map(|name| x.linear(name, 6).reshape(&[2, 5, 3, 2]).permute(&[0, 2, 1, 3]));
+        let scores = (queries * 0.5f64.sqrt()).matmul(keys.transpose());
+        let seen = scores.softmax(3).matmul(values).permute(&[0, 2, 1, 3]);
+        let plain = seen.reshape(&[2, 5, 6]).linear("a.output", 6);
+        let results = run(&network, &[("ours", ours), ("plain", plain)]);
         assert!(results[0].iter().zip(&results[1]).all(|(a, b)| (a - b).abs() < 1e-6), "{results:?}");
     }
 }

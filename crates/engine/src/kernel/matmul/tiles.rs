@@ -293,6 +293,13 @@ enum Rows {
 /// `M` rows of as many columns as `to` has room for may be read.
 #[inline(always)]
 unsafe fn pack_rows<const M: usize>(source: Source, to: &mut [f32]) {
+    if source.strides[0] == 1 {
+        for (column, to) in to.as_chunks_mut::<M>().0.iter_mut().enumerate() {
+            // SAFETY: the elements of a column lie behind each other.
+            *to = unsafe { source.offset(0, column).at.cast::<[f32; M]>().read_unaligned() };
+        }
+        return;
+    }
     for (column, to) in to.as_chunks_mut::<M>().0.iter_mut().enumerate() {
         let at = source.offset(0, column).at;
         for (row, to) in to.iter_mut().enumerate() {

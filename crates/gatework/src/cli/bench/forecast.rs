@@ -130,7 +130,7 @@ impl ForecastBench {
             }
             let specification = specification(name, &model)?;
             if self.kernels {
-                print_kernels(name, &specification)?;
+                pool.install(|| print_kernels(name, &specification))?;
                 continue;
             }
             let row = pool.install(|| self.measure(name, columns, &specification))?;

@@ -80,7 +80,7 @@ impl Transformer {
 
     /// Attention and two linear maps, each beside what went in.
     fn layer<'n>(&self, x: Tensor<'n>, name: &str) -> Tensor<'n> {
-        let seen = x.self_attention(&format!("{name}.attention"), self.heads, 0.0).dropout(self.dropout);
+        let seen = x.self_attention(&format!("{name}.attention"), self.heads).dropout(self.dropout);
         let x = (x + seen).layer_norm(&format!("{name}.norm.0"));
         let thought = x.linear(&format!("{name}.feed.0"), self.feed_forward).gelu().dropout(self.dropout);
         let thought = thought.linear(&format!("{name}.feed.1"), self.width).dropout(self.dropout);

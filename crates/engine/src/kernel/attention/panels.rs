@@ -1,0 +1,234 @@
+//! Products of small matrices that are in the caches, with a second operand in panels of two vectors of columns.
+//!
+//! ```text
+//! for each tile of up to 6 rows
+//!     for each panel                     [depth][panel], behind each other
+//!         for each element of the depth  one broadcast and two multiply-adds a row
+//! ```
+
+use fearless_simd::{Simd, prelude::*};
+
+use super::super::math::{Real, Vector};
+use crate::parallel;
+
+/// Rows of a tile at most: with their sums they fill the registers of AVX2.
+const TILE_ROWS: usize = 6;
+
+/// Columns of a panel.
+pub(super) const fn panel<S: Simd, T: Real>() -> usize {
+    2 * Vector::<S, T>::LEN
+}
+
+/// A product of rows with panels.
+#[derive(Clone, Copy)]
+pub(super) struct Product<T> {
+    /// Rows of the result.
+    pub rows: usize,
+    /// Panels of columns of the result.
+    pub panels: usize,
+    /// What is summed over.
+    pub depth: usize,
+    /// The first operand.
+    pub a: Rows<T>,
+    /// The first panel of the second operand, and from one panel to the next.
+    pub b: (*const T, usize),
+    /// The result, from row to row, and from panel to panel.
+    pub out: (*mut T, [usize; 2]),
+    /// Whether the product is added to what the result holds.
+    pub accumulate: bool,
+}
+
+/// Rows of a matrix whose elements come in groups: element (i, g * group + j) lies at
+/// `at + i * by_row + g * by_group + j * by_depth`.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<T> {
+    pub at: *const T,
+    pub by_row: usize,
+    pub by_depth: usize,
+    pub group: usize,
+    pub by_group: usize,
+}
+
+impl<T> Rows<T> {
+    /// A matrix by its two strides.
+    pub fn plain(at: *const T, by_row: usize, by_depth: usize) -> Rows<T> {
+        Rows { at, by_row, by_depth, group: usize::MAX, by_group: 0 }
+    }
+}
+
+/// Multiplies. It is compiled once for an instruction set and a type: the tiles are many.
+///
+/// # Safety
+/// The rows and the panels, both of the depth, may be read, and `panels` panels of each row of the result be written; the
+/// result overlaps neither.
+#[inline(never)]
+pub(super) unsafe fn multiply<S: Simd, T: Real>(simd: S, product: &Product<T>) {
+    simd.vectorize(
+        #[inline(always)]
+        || {
+            let tiles = product.rows.div_ceil(TILE_ROWS);
+            for i in 0..tiles {
+                let share = parallel::share(product.rows, i, tiles);
+                for panel in 0..product.panels {
+                    // SAFETY: as the caller promises, of a part of the result.
+                    unsafe { tile(simd, product, share.start, share.len(), panel) };
+                }
+            }
+        },
+    );
+}
+
+/// One tile: `count` rows from `first` on, in one panel.
+///
+/// # Safety
+/// As for [`multiply`].
+#[inline(always)]
+unsafe fn tile<S: Simd, T: Real>(simd: S, product: &Product<T>, first: usize, count: usize, panel: usize) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match count {
+            1 => tile_of::<S, T, 1>(simd, product, first, panel),
+            2 => tile_of::<S, T, 2>(simd, product, first, panel),
+            3 => tile_of::<S, T, 3>(simd, product, first, panel),
+            4 => tile_of::<S, T, 4>(simd, product, first, panel),
+            5 => tile_of::<S, T, 5>(simd, product, first, panel),
+            _ => tile_of::<S, T, 6>(simd, product, first, panel),
+        }
+    }
+}
+
+/// A tile of `M` rows. Nothing but vectors may happen to the sums here: else they leave the registers.
+#[inline(always)]
+unsafe fn tile_of<S: Simd, T: Real, const M: usize>(
+    simd: S,
+    product: &Product<T>,
+    first: usize,
+    panel: usize,
+) {
+    let lanes = Vector::<S, T>::LEN;
+    let mut sums = [[Vector::<S, T>::splat(simd, T::NIL); 2]; M];
+    let Rows { at, by_row, by_depth, group, by_group } = product.a;
+    let mut begin = at.wrapping_add(first * by_row);
+    let mut b = product.b.0.wrapping_add(panel * product.b.1);
+    let mut left = product.depth;
+    while left > 0 {
+        let here = group.min(left);
+        let mut a = begin;
+        for _ in 0..here {
+            // SAFETY: a row of the panel, and elements of the rows.
+            unsafe {
+                let (low, high) = (load::<S, T>(simd, b), load::<S, T>(simd, b.add(lanes)));
+                for (i, [left, right]) in sums.iter_mut().enumerate() {
+                    let x = Vector::<S, T>::splat(simd, *a.add(i * by_row));
+                    *left = x.mul_add(low, *left);
+                    *right = x.mul_add(high, *right);
+                }
+            }
+            a = a.wrapping_add(by_depth);
+            b = b.wrapping_add(2 * lanes);
+        }
+        begin = begin.wrapping_add(by_group);
+        left -= here;
+    }
+    let (out, [out_row, out_panel]) = product.out;
+    let out = out.wrapping_add(first * out_row + panel * out_panel);
+    // SAFETY: rows of the tile.
+    unsafe {
+        if product.accumulate {
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let row = out.add(i * out_row);
+                *sums = [load::<S, T>(simd, row) + sums[0], load::<S, T>(simd, row.add(lanes)) + sums[1]];
+            }
+        }
+        for (i, sums) in sums.iter().enumerate() {
+            let row = out.add(i * out_row);
+            store::<S, T>(row, sums[0]);
+            store::<S, T>(row.add(lanes), sums[1]);
+        }
+    }
+}
+
+/// # Safety
+/// A vector may be read there.
+#[inline(always)]
+pub(super) unsafe fn load<S: Simd, T: Real>(simd: S, at: *const T) -> Vector<S, T> {
+    // SAFETY: as the caller promises.
+    Vector::<S, T>::from_slice(simd, unsafe { std::slice::from_raw_parts(at, Vector::<S, T>::LEN) })
+}
+
+/// # Safety
+/// A vector may be written there.
+#[inline(always)]
+pub(super) unsafe fn store<S: Simd, T: Real>(at: *mut T, value: Vector<S, T>) {
+    // SAFETY: as the caller promises.
+    value.store_slice(unsafe { std::slice::from_raw_parts_mut(at, Vector::<S, T>::LEN) });
+}
+
+/// Rows that lie `stride` apart as the second operand of a product over them: panels of columns, [rows][panel], with zeros
+/// behind the last column.
+#[inline(never)]
+pub(super) fn pack<S: Simd, T: Real>(simd: S, from: &[T], stride: usize, columns: usize, to: &mut [T]) {
+    simd.vectorize(
+        #[inline(always)]
+        || {
+            let (lanes, panel) = (Vector::<S, T>::LEN, panel::<S, T>());
+            let rows = from.len().div_ceil(stride);
+            for (i, to) in to.chunks_exact_mut(rows * panel).enumerate() {
+                let first = i * panel;
+                let here = panel.min(columns - first);
+                let rows = from.chunks(stride).zip(to.chunks_exact_mut(panel));
+                if here == panel {
+                    for (row, to) in rows {
+                        let (low, high) = to.split_at_mut(lanes);
+                        let row = &row[first..first + panel];
+                        Vector::<S, T>::from_slice(simd, &row[..lanes]).store_slice(low);
+                        Vector::<S, T>::from_slice(simd, &row[lanes..]).store_slice(high);
+                    }
+                    continue;
+                }
+                for (row, to) in rows {
+                    to[..here].copy_from_slice(&row[first..first + here]);
+                    to[here..].fill(T::NIL);
+                }
+            }
+        },
+    );
+}
+
+/// Rows that lie `stride` apart as the columns of the second operand of a product: panels of rows, [columns][panel], with
+/// zeros behind the last row.
+#[inline(never)]
+pub(super) fn pack_turned<S: Simd, T: Real>(
+    simd: S,
+    from: &[T],
+    stride: usize,
+    columns: usize,
+    to: &mut [T],
+) {
+    simd.vectorize(
+        #[inline(always)]
+        || {
+            let panel = panel::<S, T>();
+            let rows = from.len().div_ceil(stride);
+            let row = |i: usize| &from[i * stride..][..columns];
+            for (i, to) in to.chunks_exact_mut(columns * panel).enumerate() {
+                let first = i * panel;
+                let here = panel.min(rows - first);
+                // Four rows at a time: what is written lies together.
+                for j in (0..here - here % 4).step_by(4) {
+                    let four = [0, 1, 2, 3].map(|k| row(first + j + k));
+                    for (column, to) in to.chunks_exact_mut(panel).enumerate() {
+                        to[j..j + 4].copy_from_slice(&four.map(|row| row[column]));
+                    }
+                }
+                for j in here - here % 4..here {
+                    let row = row(first + j);
+                    to.chunks_exact_mut(panel).zip(row).for_each(|(to, &x)| to[j] = x);
+                }
+                if here < panel {
+                    to.chunks_exact_mut(panel).for_each(|to| to[here..].fill(T::NIL));
+                }
+            }
+        },
+    );
+}
