@@ -196,11 +196,34 @@ fn bench_all_compares_with_peers_and_writes_a_report() {
     assert_eq!(shell.len(), 1, "{rows:?}");
     assert!(shell[0]["ratio"].as_f64().unwrap() > 100.0);
     assert!(result["missing"]["engine: broken, 1 thread"].as_str().unwrap().ends_with("no such module"));
-    assert_eq!(result["peers"]["shell"]["how"], "by echo");
+    assert_eq!(result["peers"]["engine: shell"]["how"], "by echo");
     let report = String::from_utf8(place.read("b.md")).unwrap();
     assert!(report.contains("| shell | engine: add f32, 256 | 1 |"), "{report}");
     assert!(report.contains("](b-engine-1.svg)"));
     assert!(place.path("b-engine-1.svg").exists() && place.path("b.json").exists());
+}
+
+/// A program for `bench all` that needs the cases of the benchmark.
+#[cfg(unix)]
+const PROGRAM: &str = r#"#!/bin/sh
+while [ "$1" != --cases ]; do shift; done
+grep -q losses "$2/forecast.json" || exit 3
+echo '{"bench":"forecast","peer":"program","version":"1","how":"","results":[{"model":"dlinear 336-96, 7","train_32_ms":1e9}]}'
+"#;
+
+#[cfg(unix)]
+#[test]
+fn a_program_is_a_peer_and_finds_the_cases_of_the_benchmark() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = Place::new();
+    place.write("forecast_program", PROGRAM);
+    let permissions = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(place.path("forecast_program"), permissions).unwrap();
+    let arguments = "bench all --bench forecast --only dlinear --quick --rounds 1 --threads 1 --peers .";
+    let result = place.json(&arguments.split(' ').collect::<Vec<_>>());
+    assert_eq!(result["missing"], serde_json::json!({}));
+    let rows = result["comparisons"].as_array().unwrap();
+    assert!(rows.len() == 1 && rows[0]["peer"] == "program", "{rows:?}");
 }
 
 #[test]

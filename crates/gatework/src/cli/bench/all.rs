@@ -100,7 +100,7 @@ struct Contestant {
 #[derive(Default)]
 struct Outcome {
     table: Table,
-    /// Versions and what was used of each peer, by name.
+    /// Versions and what was used of each peer, by benchmark and name.
     peers: BTreeMap<String, Value>,
     /// Who did not run, and why.
     missing: BTreeMap<String, String>,
@@ -149,7 +149,7 @@ impl All {
             self.write_cases(bench)?;
         }
         for (_, rival, how) in RIVALS.iter().filter(|(of, ..)| *of == bench) {
-            outcome.peers.insert((*rival).into(), json!({ "version": "", "how": how }));
+            outcome.peers.insert(format!("{bench}: {rival}"), json!({ "version": "", "how": how }));
         }
         for round in 1..=self.rounds {
             eprintln!("{bench}: round {round} of {}", self.rounds);
@@ -290,9 +290,10 @@ impl All {
 impl Outcome {
     /// Takes the rows of a peer, unless it did other work than ours.
     fn accept(&mut self, output: &Value) -> Result<(), String> {
-        let peer = output["peer"].as_str().ok_or("its output has no \"peer\"")?;
+        let named = |key: &str| output[key].as_str().ok_or_else(|| format!("its output has no \"{key}\""));
+        let name = format!("{}: {}", named("bench")?, named("peer")?);
         self.table.same_work(output)?;
-        self.peers.insert(peer.to_string(), json!({ "version": output["version"], "how": output["how"] }));
+        self.peers.insert(name, json!({ "version": output["version"], "how": output["how"] }));
         self.table.add(output);
         Ok(())
     }

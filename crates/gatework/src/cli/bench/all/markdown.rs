@@ -12,7 +12,7 @@ use super::rows::{Comparison, Row, Summary, Table, duration};
 pub struct Facts<'a> {
     pub machine: &'a Machine,
     pub rounds: u32,
-    /// Versions and what was used of each peer, by name.
+    /// Versions and what was used of each peer, by benchmark and name.
     pub peers: &'a BTreeMap<String, Value>,
     /// Who did not run, and why.
     pub missing: &'a BTreeMap<String, String>,
