@@ -54,7 +54,6 @@ macro_rules! with_vectors {
 #[cfg(target_arch = "x86_64")]
 pub(crate) use with_vectors;
 
-<<<<<<< HEAD
 /// Calls a function that must not become part of its caller: the code for SSE2, which every function could hold, would
 /// make all others wait for its registers and its place on the stack.
 #[cfg(target_arch = "x86_64")]
@@ -64,9 +63,7 @@ pub(crate) fn apart<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-=======
 pub mod attention;
->>>>>>> ef13005f73e07531f858c5bd501fa694cefa29e5
 pub mod gates;
 pub mod half;
 pub mod int8;
