@@ -1,20 +1,22 @@
 //! The kernels: written once over a vector type, compiled for every instruction set, chosen at run time.
 //!
 //! A plain `cargo build --release` carries SSE2, AVX2 and AVX-512 versions of each kernel on x86-64 (NEON on AArch64);
-//! the first call looks at the processor and takes the widest. Vectors come from `fearless_simd`. `unsafe` code is found in the tiles of [`gates`] (rows without bounds checks), in products, attention, norms
-//! and recurrent cells (results that several threads write) and in [`int8`] (an instruction that the vectors do not have).
+//! the first call looks at the processor and takes the widest. Vectors come from `fearless_simd`. `unsafe` code is found in
+//! the tiles of [`gates`] (rows without bounds checks), in products, attention, norms and recurrent cells (results that
+//! several threads write) and in [`int8`] (an instruction that the vectors do not have). Attention, norms and recurrent cells
+//! rely on the plan of a program to keep what they read and what they write apart, so only programs can call them.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`attention`] | attention of many heads, forward and backward |
+//! | `attention` | attention of many heads, forward and backward |
 //! | [`gates`] | soft gate networks, forward and backward, 32 lanes at a time |
 //! | [`half`] | weights stored in 16 bits |
 //! | [`int8`] | products of quantised weights and activations |
 //! | [`math`] | exp, log, sin, tanh and the like, a vector at a time |
 //! | [`matmul`] | the matrix product |
-//! | [`norm`] | layer norm, forward and backward |
+//! | `norm` | layer norm, forward and backward |
 //! | [`optim`] | optimiser steps, one pass over memory each |
-//! | [`recurrent`] | GRU and LSTM over time, forward and backward |
+//! | `recurrent` | GRU and LSTM over time, forward and backward |
 //! | [`transpose`] | cells x channels to channels x cells and back |
 
 /// Evaluates an expression with the vectors of an instruction set, compiled for it.
@@ -63,15 +65,15 @@ pub(crate) fn apart<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-pub mod attention;
+pub(crate) mod attention;
 pub mod gates;
 pub mod half;
 pub mod int8;
 pub mod math;
 pub mod matmul;
-pub mod norm;
+pub(crate) mod norm;
 pub mod optim;
-pub mod recurrent;
+pub(crate) mod recurrent;
 mod shared;
 pub mod transpose;
 
