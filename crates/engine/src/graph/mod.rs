@@ -183,7 +183,7 @@ pub enum Op {
     },
     /// A recurrent cell over time. Operands: products with the inputs `[time, batch, gates * hidden]`, weights of the
     /// state `[hidden, gates * hidden]`, bias beside the state. The result `[parts, time, batch, hidden]` has the states as
-    /// its first part; the others are for the gradient (see [`kernel::recurrent`](crate::kernel::recurrent)).
+    /// its first part; the others are for the gradient (see `kernel::recurrent`).
     Recurrent(Cell),
     /// The gradients of a [`Op::Recurrent`] before the functions of its gates, `[time, batch, 4 * hidden]`. Operands: the
     /// gradients of the states `[time, batch, hidden]`, the result of the forward pass, the weights of the state.
