@@ -82,14 +82,14 @@ pub static DIMENSIONS: [Dimension; 8] = [
     },
     Dimension {
         name: "recurrent-length",
-        title: "Training step of a GRU of two layers of 128, 32 windows: steps of a window",
+        title: "Loss and gradients of a GRU of two layers of 128, 32 windows: steps of a window",
         unit: "steps of a window",
         sizes: &[24, 48, 96, 192, 384, 768],
         work: |length| forecaster(&json!({ "kind": "gru" }), length),
     },
     Dimension {
         name: "attention-length",
-        title: "Training step of a Transformer of width 64, 32 windows: steps of a window",
+        title: "Loss and gradients of a Transformer of width 64, 32 windows: steps of a window",
         unit: "steps of a window",
         sizes: &[24, 48, 96, 192, 384, 768],
         work: |length| {
