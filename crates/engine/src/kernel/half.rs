@@ -76,21 +76,26 @@ mod tests {
         out[0]
     }
 
+    /// 2 to a power, exactly. (`powi` may be wrong in the last place, and under Miri it is.)
+    fn power_of_two(exponent: i32) -> f64 {
+        f64::from_bits(((1023 + exponent) as u64) << 52)
+    }
+
     /// The value of half precision by its definition.
     fn naive_f16(bits: u16) -> f64 {
         let (exponent, mantissa) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
         let size = match exponent {
-            0 => mantissa * 2f64.powi(-24),
+            0 => mantissa * power_of_two(-24),
             31 if mantissa == 0.0 => f64::INFINITY,
             31 => f64::NAN,
-            _ => (1024.0 + mantissa) * 2f64.powi(exponent - 25),
+            _ => (1024.0 + mantissa) * power_of_two(exponent - 25),
         };
         if bits >> 15 == 1 { -size } else { size }
     }
 
     #[test]
     fn all_half_numbers_have_their_value_and_come_back() {
-        for bits in 0..=u16::MAX {
+        for bits in (0..=u16::MAX).step_by(if cfg!(miri) { 997 } else { 1 }) {
             let value = decoded(Half::F16, bits);
             let right = naive_f16(bits);
             assert!(f64::from(value) == right || right.is_nan() && value.is_nan(), "{bits:#x}: {value}");
@@ -103,7 +108,7 @@ mod tests {
     #[test]
     fn rounding_goes_to_the_nearest_and_to_even() {
         for format in [Half::F16, Half::Bf16] {
-            for bits in (0x0000..0x7b00u16).step_by(7) {
+            for bits in (0x0000..0x7b00u16).step_by(if cfg!(miri) { 1009 } else { 7 }) {
                 let (low, high) = (decoded(format, bits), decoded(format, bits + 1));
                 let middle = low + (high - low) / 2.0;
                 let even = if bits % 2 == 0 { bits } else { bits + 1 };

@@ -186,9 +186,12 @@ fn dot_avx2(a: &[u8], b: &[i8]) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::tests::cases;
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(cases(256))]
+
         #[test]
         fn a_product_is_as_wrong_as_its_rounding_allows(
             weights in prop::collection::vec(-3f32..3.0, 1..400), rows in 1usize..4, outputs in 1usize..6, seed in 0usize..100,
@@ -226,6 +229,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too long")]
     fn the_largest_sums_do_not_saturate() {
         let (a, b) = (vec![255; MOST_INPUTS], vec![-127; MOST_INPUTS]);
         assert_eq!(dot(&a, &b), -255 * 127 * MOST_INPUTS as i32);

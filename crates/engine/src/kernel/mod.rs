@@ -112,7 +112,18 @@ pub fn simd_name() -> &'static str {
 pub(crate) mod tests {
     use std::cell::Cell;
 
+    use proptest::test_runner::Config;
+
     use super::*;
+
+    /// How a property is tried: so many times, or twice under Miri, which is some thousand times slower and has no files.
+    pub fn cases(count: u32) -> Config {
+        if cfg!(miri) {
+            Config { failure_persistence: None, ..Config::with_cases(2) }
+        } else {
+            Config::with_cases(count)
+        }
+    }
 
     thread_local! {
         /// The instruction set that tests on this thread ask for.

@@ -224,7 +224,7 @@ pub(super) fn scaled_add_of<T: Element>(factor: T, x: &[T], y: &mut [T]) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::tests::on_every_level;
+    use crate::kernel::tests::{cases, on_every_level};
     use proptest::prelude::*;
 
     /// The textbook meaning of an operation on integers of any width, before it is cut to the width.
@@ -322,7 +322,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(20))]
+        #![proptest_config(cases(20))]
 
         #[test]
         fn any_integers_at_any_length_equal_the_naive_twin(pairs: Vec<(i32, i32)>, wide: Vec<(i64, i64)>) {
@@ -345,6 +345,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too long")]
     fn long_slices_are_shared_and_come_out_whole() {
         let len = 3 * walk::PIECE + 17;
         let x: Vec<i32> = (0..len as i32).collect();

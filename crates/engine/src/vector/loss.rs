@@ -109,7 +109,7 @@ pub fn cross_entropy<T: Real>(logits: &[T], targets: &[usize]) -> Result<T, Vect
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::tests::on_every_level;
+    use crate::kernel::tests::{cases, on_every_level};
     use proptest::prelude::*;
 
     fn naive(x: &[f64], target: &[f64], term: impl Fn(f64, f64) -> f64) -> f64 {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(50))]
+        #![proptest_config(cases(50))]
 
         #[test]
         fn losses_of_any_length_equal_the_naive_twin(pairs in proptest::collection::vec((0f64..1.0, 0f64..1.0), 1..200)) {

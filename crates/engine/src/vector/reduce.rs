@@ -365,7 +365,7 @@ fn better<T: Element, O: Order>(best: Option<(T, usize)>, next: (T, usize)) -> (
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::tests::on_every_level;
+    use crate::kernel::tests::{cases, on_every_level};
     use proptest::prelude::*;
 
     fn numbers(len: usize) -> Vec<f32> {
@@ -376,7 +376,7 @@ mod tests {
     fn sums_of_all_short_lengths_are_close_to_those_in_f64() {
         let x = numbers(300);
         on_every_level(|| {
-            for len in 0..300 {
+            for len in (0..300).step_by(if cfg!(miri) { 37 } else { 1 }) {
                 let x = &x[..len];
                 let exact: f64 = x.iter().map(|&x| f64::from(x)).sum();
                 let scale: f64 = x.iter().map(|&x| f64::from(x).abs()).sum();
@@ -392,6 +392,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too long")]
     fn a_long_sum_is_accurate_and_the_same_for_any_number_of_threads() {
         let len = 3_000_017;
         let x: Vec<f32> = (0..len).map(|i| 1.0 + (i % 7) as f32 * 1e-3).collect();
@@ -435,7 +436,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(30))]
+        #![proptest_config(cases(30))]
 
         #[test]
         fn extrema_equal_those_of_iterators(x in proptest::collection::vec(-20i32..20, 0..200), repeat in 1usize..100) {

@@ -159,7 +159,7 @@ fn subtract<S: Simd, T: Real>(simd: S, x: &[T], a: T, b: T, out: &mut [T]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::tests::on_every_level;
+    use crate::kernel::tests::{cases, on_every_level};
     use proptest::prelude::*;
 
     fn naive_softmax(x: &[f32]) -> Vec<f64> {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(50))]
+        #![proptest_config(cases(50))]
 
         #[test]
         fn rows_of_any_length_equal_the_naive_twin(x in proptest::collection::vec(-50f32..50.0, 0..200)) {
@@ -200,6 +200,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too long")]
     fn long_rows_have_the_same_bits_for_any_number_of_threads() {
         let x: Vec<f32> = (0..300_001).map(|i| (i % 1013) as f32 * 0.01).collect();
         let results = [1, 3].map(|threads| {

@@ -74,7 +74,7 @@ impl Inspect {
         print_facts(&facts);
         for (what, program) in programs {
             if self.program.is_some() {
-                eprintln!("\nprogram of {what}, {windows} windows, {}\n{program}", kernel::simd_name());
+                eprintln!("\nprogram of {what}, windows: {windows}, {}\n{program}", kernel::simd_name());
             } else {
                 let moved: usize = program.traffic().iter().sum();
                 let (kernels, bytes) = (program.kernels().len(), program.bytes());

@@ -137,6 +137,33 @@ fn bench_engine_measures_every_type_and_the_plain_loops() {
     assert!(rows.iter().all(|row| row["plain_ns"].is_f64() == (row["dtype"] == "f32")));
 }
 
+/// A table of `bench engine`: the time of an element at each length, all within the first cache.
+fn engine_table(times: &[(u64, f64)]) -> String {
+    let row = |&(n, time): &(u64, f64)| {
+        serde_json::json!({
+            "op": "add", "dtype": "f32", "n": n, "threads": 1, "bytes": 12 * n, "ns": n as f64 * time,
+            "ns_per_element": time, "plain_ns": n as f64 * 0.1,
+        })
+    };
+    let rows: Vec<_> = times.iter().map(row).collect();
+    serde_json::json!({ "caches": [{ "bytes": 32 << 10, "cores": 1 }], "results": rows }).to_string()
+}
+
+#[test]
+fn bench_engine_fails_on_a_table_with_a_cliff() {
+    let place = Place::new();
+    place.write("smooth.json", &engine_table(&[(256, 0.11), (1024, 0.1), (2048, 0.1)]));
+    place.write("cliff.json", &engine_table(&[(256, 0.1), (1024, 0.1), (2048, 0.3)]));
+    place.write("broken.json", "{}");
+    let smooth = place.json(&["bench", "engine", "--table", "smooth.json", "--check"]);
+    assert_eq!(smooth["cliffs"], serde_json::json!([]));
+    let said = place.refused(1, &["bench", "engine", "--table", "cliff.json", "--check"]);
+    assert!(said.contains("add f32, threads: 1: 3.00x from 1024 to 2048"), "{said}");
+    assert!(said.contains("add f32 of 2048: 3.00x of the plain loop"), "{said}");
+    let said = place.refused(1, &["bench", "engine", "--table", "broken.json"]);
+    assert!(said.contains("broken.json is not what `gatework bench engine --json` prints"), "{said}");
+}
+
 #[test]
 fn a_study_writes_a_row_for_every_run_and_goes_on_where_it_was() {
     let place = Place::new();

@@ -432,6 +432,7 @@ fn backward_rows<'a, S: Simd, const ADD: bool>(
 
 #[cfg(test)]
 mod tests {
+    use crate::kernel::tests::cases;
     use proptest::prelude::*;
 
     use super::super::{FUNCTIONS, GateTable, LANES, Layer, naive};
@@ -473,7 +474,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(48))]
+        #![proptest_config(cases(48))]
 
         #[test]
         fn passes_agree_with_the_naive_twin((wires, kernels, channels) in kernels(), seed: u32) {

@@ -388,6 +388,7 @@ pub(super) fn fold<S: Simd>(simd: S, [s0, s1, s2, s3]: [S::f32s; 4]) -> S::f32s 
 
 #[cfg(test)]
 mod tests {
+    use crate::kernel::tests::cases;
     use proptest::prelude::*;
 
     use super::super::{FUNCTIONS, GateTable, Layer, Wires, naive};
@@ -453,7 +454,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(cases(64))]
 
         #[test]
         fn passes_agree_with_the_naive_twin((wires, mut logits, needed) in networks(), seed: u32, idle: bool) {

@@ -88,6 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "the exp of Miri is wrong in the last place, differently each time")]
     fn erf_has_its_known_values() {
         // Abramowitz and Stegun, table 7.1.
         for (x, wanted) in [

@@ -1,7 +1,7 @@
 //! Products against the sum over the depth, element by element.
 
 use super::*;
-use crate::kernel::tests::on_every_level;
+use crate::kernel::tests::{cases, on_every_level};
 use proptest::prelude::*;
 
 /// The textbook product.
@@ -47,6 +47,8 @@ fn strides(rows: usize, columns: usize, transposed: bool, gap: usize) -> [usize;
 }
 
 proptest! {
+    #![proptest_config(cases(256))]
+
     #[test]
     fn products_equal_the_textbook(
         sizes in prop::array::uniform3(0usize..20), turns: [bool; 3], gap in 0usize..3, accumulate: bool,
@@ -61,6 +63,8 @@ proptest! {
 }
 
 proptest! {
+    #![proptest_config(cases(256))]
+
     #[test]
     fn tiles_equal_the_textbook(
         sizes in prop::array::uniform3(1usize..70), turns: [bool; 3], gap in 0usize..3, accumulate: bool,
@@ -92,6 +96,7 @@ proptest! {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too long")]
 fn products_of_several_blocks_equal_the_textbook() {
     let sizes = [
         [100, 40, 390],
@@ -109,6 +114,7 @@ fn products_of_several_blocks_equal_the_textbook() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too long")]
 fn products_have_the_same_bits_on_any_number_of_threads() {
     // As many rows as columns, more rows, and so few rows that nothing is packed; one product and several.
     for ([m, n, k], batch) in
@@ -137,6 +143,8 @@ fn products_have_the_same_bits_on_any_number_of_threads() {
 }
 
 proptest! {
+    #![proptest_config(cases(256))]
+
     #[test]
     fn matrices_elsewhere_are_multiplied_like_those_in_the_memory(
         sizes in prop::array::uniform3(0usize..20), places: [bool; 3], accumulate: bool, gap in 0usize..4,
@@ -164,6 +172,8 @@ proptest! {
 }
 
 proptest! {
+    #![proptest_config(cases(256))]
+
     #[test]
     fn epilogues_add_a_row_and_cut_below_zero(
         sizes in prop::array::uniform3(0usize..40), turns: [bool; 3], accumulate: bool, relu: bool,
@@ -188,6 +198,7 @@ proptest! {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too long")]
 fn epilogues_of_several_blocks_are_done_once() {
     let shapes = shapes([100, 530, 800], [false; 3], 0, false);
     let numbers = [whole_numbers(&shapes), (0..530).map(|j| j as f32).collect()].concat();

@@ -59,6 +59,7 @@ mod tests {
     use super::rmsprop::rmsprop_on;
     use super::sgd::sgd_on;
     use super::*;
+    use crate::kernel::tests::cases;
     use fearless_simd::Level;
     use proptest::prelude::*;
 
@@ -230,6 +231,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(cases(256))]
+
         #[test]
         fn passes_agree_with_the_naive_twin(pass in pass(), before in arrays()) {
             let after = pass.run(Level::new(), &before);
