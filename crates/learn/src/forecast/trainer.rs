@@ -36,12 +36,19 @@ pub trait Windows {
 
 /// Windows that go through a program at once. Larger parts are better products; smaller ones keep what a model remembers
 /// of each step in the caches, and occupy more threads.
-fn usual_part(model: &Model) -> usize {
+fn usual_part(model: &Model, input: usize) -> usize {
     match model {
-        Model::Gru(_) | Model::Lstm(_) | Model::DeepAr(_) | Model::Tcn(_) | Model::Transformer(_) => 64,
+        Model::Gru(_) | Model::Lstm(_) | Model::DeepAr(_) => 32,
+        Model::Tcn(_) => 64,
+        Model::Transformer(transformer) => {
+            (TOKENS / transformer.tokens(input).max(1)).clamp(8, 64).next_multiple_of(8)
+        }
         _ => 256,
     }
 }
+
+/// Tokens of a Transformer that go through a program at once: with a width of 64, what it remembers of them takes 18 MB.
+const TOKENS: usize = 8 * 168;
 
 /// One seed of a forecaster in training.
 pub struct ForecastTask<W> {
@@ -212,7 +219,7 @@ struct Worker {
 
 impl Programs {
     fn new(specification: &Specification, what_for: Use) -> Programs {
-        let part = usual_part(&specification.model);
+        let part = usual_part(&specification.model, specification.input);
         Programs { specification: specification.clone(), what_for, part, compiled: Vec::new() }
     }
 

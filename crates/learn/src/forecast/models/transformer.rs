@@ -57,7 +57,7 @@ impl Transformer {
     pub fn forward<'n>(&self, x: &Inputs<'n>) -> Tensor<'n> {
         // [rows, tokens, patch] to [rows, tokens, width]
         let patches = self.patches(x);
-        let tokens = patches.size(1);
+        let tokens = self.tokens(x.shape.input);
         let position = x.network.parameter("position", &[tokens, self.width], Start::Uniform(POSITION));
         let mut hidden = (patches.linear("embedding", self.width) + position).dropout(self.dropout);
         for layer in 0..self.layers {
@@ -76,6 +76,12 @@ impl Transformer {
         }
         let last = x.past.slice(1, input - 1, input).expand(&[rows, self.stride]);
         x.network.concat(&[x.past, last], 1).unfold(window)
+    }
+
+    /// Patches of a window of so many steps.
+    pub fn tokens(&self, input: usize) -> usize {
+        let continued = if self.patch == 1 { input } else { input + self.stride };
+        Window { size: self.patch, stride: self.stride, dilation: 1 }.count(continued)
     }
 
     /// Attention and two linear maps, each beside what went in.
