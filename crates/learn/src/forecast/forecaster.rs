@@ -460,6 +460,7 @@ mod tests {
         assert!(kernels.iter().any(|kernel| kernel.ends_with("bias, relu")), "{kernels:?}");
         assert_eq!(compiled(&forecaster), 1);
         let specification = specification(Model::DeepAr(DeepAr::default()), Loss::Gaussian);
+        let specification = Specification { past_columns: 0, ..specification };
         let params = specification.params(1).unwrap();
         let mut sampling = Forecaster::new(specification, params).unwrap();
         let uses = sampling.programs(4).unwrap().iter().map(|(what, _)| *what).collect::<Vec<_>>();
