@@ -97,7 +97,11 @@ mod tests {
                 arbitrary::assert_same_function(again.circuit(), &circuit);
                 prop_assert_eq!(again.circuit().input_names(), circuit.input_names());
                 prop_assert!(again.circuit().nodes().len() <= circuit.simplify().nodes().len());
-                prop_assert_eq!(formats::write(&again, format, &Options::default()).unwrap(), bytes);
+                // ANDs that happen to make an XOR are one after reading, so the bytes may change, but it does not grow.
+                let bytes = formats::write(&again, format, &Options::default()).unwrap();
+                let twice = formats::read(&bytes, format).unwrap();
+                arbitrary::assert_same_function(twice.circuit(), &circuit);
+                prop_assert!(twice.circuit().nodes().len() <= again.circuit().nodes().len());
             }
         }
 
