@@ -37,6 +37,10 @@ const BENCHES: [&str; 4] = ["automata", "circuits", "engine", "forecast"];
 /// Operations of the engine that peers have too.
 const OPERATIONS: [&str; 9] = ["add", "mul", "relu", "exp", "tanh", "sum", "dot", "softmax", "graphs"];
 
+/// Rows of the automata: all experiments, and what peers have.
+const AUTOMATA: [&str; 6] =
+    ["game-of-life", "checkerboard", "checkerboard-async", "lizard", "colored-g", "gate network"];
+
 /// Benchmarks that write what peers compare their answers with.
 const WITH_CASES: [&str; 3] = ["automata", "circuits", "forecast"];
 
@@ -186,7 +190,11 @@ impl All {
             } else if self.quick {
                 arguments.push("--quick".into());
             }
-            let usual: &[&str] = if bench == "engine" { &OPERATIONS } else { &[] };
+            let usual: &[&str] = match bench {
+                "engine" => &OPERATIONS,
+                "automata" => &AUTOMATA,
+                _ => &[],
+            };
             arguments.extend(self.only_or(usual));
             Contestant { name: format!("{bench}: gatework"), program: program.clone(), arguments }
         };

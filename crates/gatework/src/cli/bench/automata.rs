@@ -3,6 +3,7 @@
 mod network;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -20,7 +21,7 @@ use crate::cli;
 
 #[derive(Debug, Args)]
 pub struct Automata {
-    /// Only these experiments; "gate network" is a network on a batch of bits
+    /// Only these experiments; "gate network" is one too: a network of gates on a batch of bits
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Seconds to measure each row
@@ -45,14 +46,11 @@ impl Automata {
         if let Some(folder) = &self.cases {
             return self.write_cases(folder);
         }
-        let all = cli::threads(self.threads);
-        let thread_counts = if all > 1 { vec![1, all] } else { vec![1] };
-        let names: Vec<String> = if self.only.is_empty() {
-            BUILT_IN.iter().map(|(name, _)| (*name).to_string()).collect()
-        } else {
-            self.only.iter().filter(|name| *name != network::NAME).cloned().collect()
-        };
-        let experiments = names.iter().map(|name| Loaded::find(name)).collect::<Result<Vec<_>, _>>()?;
+        let names = self.names();
+        // What is wrong with a name is said before anything is measured.
+        for name in names.iter().filter(|name| *name != network::NAME) {
+            Loaded::find(name)?;
+        }
         eprintln!(
             "{:<20} {:>7} {:>10} {:>10} {:>10} {:>10} {:>9} {:>12} {:>9}",
             "experiment",
@@ -66,17 +64,11 @@ impl Automata {
             "RSS MB"
         );
         let mut results = Vec::new();
-        for loaded in &experiments {
-            for &threads in &thread_counts {
-                let row = self.measure(loaded, threads)?;
-                print_row(&row);
-                results.push(row);
-            }
-        }
-        for &threads in thread_counts.iter().filter(|_| self.wants_network()) {
-            let row = self.measure_network(threads)?;
-            print_row(&row);
-            results.push(row);
+        for name in &names {
+            // A program of its own for each of several, so that the memory is that of one alone.
+            let rows = if names.len() > 1 { self.measure_apart(name)? } else { self.measure_here(name)? };
+            rows.iter().for_each(print_row);
+            results.extend(rows);
         }
         if self.json {
             cli::print_json(&json!({ "bench": "automata", "simd": kernel::simd_name(), "results": results }));
@@ -84,14 +76,45 @@ impl Automata {
         Ok(())
     }
 
-    fn wants_network(&self) -> bool {
-        self.only.is_empty() || self.only.iter().any(|name| name == network::NAME)
+    /// What is measured.
+    fn names(&self) -> Vec<String> {
+        if self.only.is_empty() {
+            BUILT_IN.iter().map(|(name, _)| (*name).to_string()).collect()
+        } else {
+            self.only.clone()
+        }
+    }
+
+    /// The rows of one experiment, or of the gate network.
+    fn measure_here(&self, name: &str) -> anyhow::Result<Vec<Value>> {
+        let all = cli::threads(self.threads);
+        let thread_counts = if all > 1 { vec![1, all] } else { vec![1] };
+        let measure = |threads| match name {
+            network::NAME => self.measure_network(threads),
+            _ => self.measure(&Loaded::find(name)?, threads),
+        };
+        thread_counts.into_iter().map(measure).collect()
+    }
+
+    /// The same, measured by another run of this program.
+    fn measure_apart(&self, name: &str) -> anyhow::Result<Vec<Value>> {
+        let output = Command::new(std::env::current_exe()?)
+            .args(["bench", "automata", "--json", "--only", name, "--seconds", &self.seconds.to_string()])
+            .args(["--threads", &cli::threads(self.threads).to_string()])
+            .output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        anyhow::ensure!(output.status.success(), "{name}: {}", said.trim_end());
+        let mut result: Value = serde_json::from_slice(&output.stdout).with_context(|| name.to_string())?;
+        match result["results"].take() {
+            Value::Array(rows) => Ok(rows),
+            _ => anyhow::bail!("{name}: no rows came back"),
+        }
     }
 
     /// Writes what peers compare their answers with; experiments have golden files of their own.
     fn write_cases(&self, folder: &Path) -> anyhow::Result<()> {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        if self.wants_network() {
+        if self.only.is_empty() || self.only.iter().any(|name| name == network::NAME) {
             let case = GateNetwork::new()?.case(4);
             files::write_whole(&folder.join("automata.json"), case.to_string().as_bytes())?;
         }
