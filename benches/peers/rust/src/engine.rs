@@ -51,6 +51,16 @@ const RIGHT: [(&str, Right); 8] = [
     }),
 ];
 
+/// How far off an answer may be. The rounding errors of a sum are relative to the sum of the magnitudes, which cancel in
+/// the sum itself; of 16 million numbers they reach some 1e-4 of it where nothing is done against them.
+fn room(name: &str, a: &[f32], b: &[f32]) -> f64 {
+    match name {
+        "sum" => 1e-3 * a.iter().map(|&a| f64::from(a).abs()).sum::<f64>(),
+        "dot" => 1e-3 * both(a, b, |a, b| (a * b).abs()).iter().sum::<f64>(),
+        _ => 1e-5,
+    }
+}
+
 /// Multiples of 1/8 whose sums are exact in any order, as in our benchmark.
 fn wave(n: usize, shift: usize) -> Vec<f32> {
     (shift..shift + n).map(|i| (i * 37 % 61) as f32 / 8.0 - 3.75).collect()
@@ -65,7 +75,8 @@ pub fn measure(options: &Options, library: &dyn Library) -> Result<Vec<Value>, F
         for &n in lengths {
             let (a, b) = (wave(n, 0), wave(n, 501));
             let Some(mut call) = library.operation(name, &a, &b)? else { continue };
-            ensure(close(&(call.run)(), &right(&a, &b), 1e-4, 1e-5), &format!("{name} of {n}"))?;
+            let room = room(name, &a, &b);
+            ensure(close(&(call.run)(), &right(&a, &b), 1e-4, room), &format!("{name} of {n}"))?;
             let ns = fastest(seconds, call.time);
             rows.push(json!({ "op": name, "dtype": "f32", "n": n, "threads": options.threads, "ns": ns }));
         }
