@@ -6,6 +6,7 @@ use crate::dtype::DType;
 use crate::graph::{Graph, GraphError, Id, Op, Window};
 use crate::interpret::Value;
 use crate::ops::{Binary, Reduction, Unary};
+use crate::program::Program;
 
 /// What a random node is made from: the kind of operation and three numbers that choose the rest.
 type Draft = (u8, u8, u8, u8);
@@ -123,5 +124,36 @@ fn random_graphs_use_every_operation() {
         "cumsum", "matmul", "cast", "arg_max",
     ] {
         assert!(seen.contains(op), "{op} is never made: {seen:?}");
+    }
+}
+
+/// The outputs of the compiled program of a graph of floating-point numbers.
+pub(crate) fn run(g: &Graph, inputs: &[(String, Value)]) -> Vec<Vec<f64>> {
+    let mut runner = Program::new(g).unwrap().runner();
+    for (name, value) in inputs {
+        let numbers = value.to_f64();
+        match value.dtype {
+            DType::F32 => runner.write(name, &numbers.iter().map(|&x| x as f32).collect::<Vec<_>>()),
+            _ => runner.write(name, &numbers),
+        }
+        .unwrap();
+    }
+    runner.run();
+    let read = |(name, id): &(String, Id)| match g.dtype(*id) {
+        DType::F32 => runner.read::<f32>(name).unwrap().iter().map(|&x| x.into()).collect(),
+        _ => runner.read::<f64>(name).unwrap().to_vec(),
+    };
+    g.outputs().iter().map(read).collect()
+}
+
+/// Whether outputs are what they should be, relative to the largest number of each, or to 1.
+pub(crate) fn assert_close(ours: &[Vec<f64>], right: &[Vec<f64>], tolerance: f64) {
+    assert_eq!(ours.len(), right.len());
+    for (ours, right) in ours.iter().zip(right) {
+        assert_eq!(ours.len(), right.len());
+        let scale = right.iter().fold(1.0, |most: f64, x| most.max(x.abs()));
+        for (a, b) in ours.iter().zip(right) {
+            assert!((a - b).abs() <= tolerance * scale, "{a} for {b}");
+        }
     }
 }

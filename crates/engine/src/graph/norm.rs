@@ -105,10 +105,9 @@ impl Graph {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arbitrary;
+    use crate::arbitrary::{self, assert_close, run};
     use crate::dtype::DType;
     use crate::interpret::Value;
-    use crate::program::Program;
     use proptest::prelude::*;
 
     /// The result and the gradients of a weighted sum of it, as outputs.
@@ -130,34 +129,6 @@ mod tests {
         g.output("y", y).unwrap();
         gradients.iter().enumerate().for_each(|(i, &id)| g.output(&format!("d{i}"), id).unwrap());
         g
-    }
-
-    fn run(g: &Graph, values: &[(String, Value)]) -> Vec<Vec<f64>> {
-        let mut runner = Program::new(g).unwrap().runner();
-        for (name, value) in values {
-            let numbers = value.to_f64();
-            match value.dtype {
-                DType::F32 => runner.write(name, &numbers.iter().map(|&x| x as f32).collect::<Vec<_>>()),
-                _ => runner.write(name, &numbers),
-            }
-            .unwrap();
-        }
-        runner.run();
-        let read = |(name, id): &(String, Id)| match g.dtype(*id) {
-            DType::F32 => runner.read::<f32>(name).unwrap().iter().map(|&x| x.into()).collect(),
-            _ => runner.read::<f64>(name).unwrap().to_vec(),
-        };
-        g.outputs().iter().map(read).collect()
-    }
-
-    fn assert_close(ours: &[Vec<f64>], right: &[Vec<f64>], tolerance: f64) {
-        for (ours, right) in ours.iter().zip(right) {
-            assert_eq!(ours.len(), right.len());
-            let scale = right.iter().fold(1.0, |most: f64, x| most.max(x.abs()));
-            for (a, b) in ours.iter().zip(right) {
-                assert!((a - b).abs() <= tolerance * scale, "{a} for {b}");
-            }
-        }
     }
 
     proptest! {

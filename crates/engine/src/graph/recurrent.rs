@@ -203,8 +203,9 @@ impl Graph {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arbitrary::{self, assert_close};
     use crate::dtype::DType;
-    use crate::program::Program;
+    use crate::interpret::Value;
     use proptest::prelude::*;
 
     /// A cell written out step by step, of nothing but elementary operations.
@@ -280,32 +281,15 @@ mod tests {
         (i * 7919 % 1013) as f64 / 1013.0 - 0.5
     }
 
+    /// The outputs for inputs that are numbers by their place.
     fn run(g: &Graph) -> Vec<Vec<f64>> {
-        let mut runner = Program::new(g).unwrap().runner();
-        for (name, id) in g.inputs() {
-            let numbers = (0..g.shape(id).elements()).map(number);
-            match g.dtype(id) {
-                DType::F32 => runner.write(name, &numbers.map(|x| x as f32).collect::<Vec<_>>()),
-                _ => runner.write(name, &numbers.collect::<Vec<_>>()),
-            }
-            .unwrap();
-        }
-        runner.run();
-        let read = |(name, id): &(String, Id)| match g.dtype(*id) {
-            DType::F32 => runner.read::<f32>(name).unwrap().iter().map(|&x| x.into()).collect(),
-            _ => runner.read::<f64>(name).unwrap().to_vec(),
+        let value = |id| {
+            let shape = g.shape(id);
+            Value::float(g.dtype(id), shape, (0..shape.elements()).map(number).collect())
         };
-        g.outputs().iter().map(read).collect()
-    }
-
-    fn assert_close(ours: &[Vec<f64>], right: &[Vec<f64>], tolerance: f64) {
-        for (ours, right) in ours.iter().zip(right) {
-            assert_eq!(ours.len(), right.len());
-            let scale = right.iter().fold(1.0, |most: f64, x| most.max(x.abs()));
-            for (a, b) in ours.iter().zip(right) {
-                assert!((a - b).abs() <= tolerance * scale, "{a} for {b}");
-            }
-        }
+        let inputs: Vec<(String, Value)> =
+            g.inputs().map(|(name, id)| (name.to_string(), value(id))).collect();
+        arbitrary::run(g, &inputs)
     }
 
     proptest! {
@@ -330,12 +314,11 @@ mod tests {
             let g = graph(cell, DType::F64, [3, 4, 2, 5], true);
             let value = |(name, id): (&str, Id)| {
                 let numbers = (0..g.shape(id).elements()).map(number).collect();
-                (name.to_string(), crate::interpret::Value::float(DType::F64, g.shape(id), numbers))
+                (name.to_string(), Value::float(DType::F64, g.shape(id), numbers))
             };
             let inputs: Vec<_> = g.inputs().map(value).collect();
             let named: Vec<_> = inputs.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
-            let right: Vec<Vec<f64>> =
-                g.interpret(&named).unwrap().iter().map(crate::interpret::Value::to_f64).collect();
+            let right: Vec<Vec<f64>> = g.interpret(&named).unwrap().iter().map(Value::to_f64).collect();
             assert_close(&run(&g), &right, 1e-13);
         }
     }
