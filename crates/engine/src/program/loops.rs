@@ -1,8 +1,8 @@
 //! Fused loops: the operations of a loop on one tile after another, with what lies between them in the first cache.
 //!
 //! The axes of a loop are put in an order in which the ones that a reduction takes away come last (or last but one, if
-//! the last axis stays), and axes that no tensor of the loop can tell apart become one. A tile is a part of a row, or
-//! several short rows.
+//! the last axis stays, or they are so short that rows along them would be nothing but beginnings and ends), and axes that
+//! no tensor of the loop can tell apart become one. A tile is a part of a row, or several short rows.
 
 use crate::dtype::DType;
 use crate::ops::{Binary, Reduction, Unary};
@@ -13,6 +13,9 @@ use super::memory::{Memory, Stored};
 
 /// Elements of a tile.
 const TILE: usize = 512;
+
+/// Elements that go into one result at most if rows run across the results: these few are added up plainly.
+const SHORT: usize = 16;
 
 /// A loop that is ready to run: its axes in their order, its tensors by strides.
 #[derive(Clone, Debug)]
@@ -102,6 +105,7 @@ impl Compiled {
             compiled.sizes.push(1);
             compiled.tensors().for_each(|tensor| tensor.strides.push(1));
         }
+        let across = last_stays || !reduced.is_empty() && compiled.turn(reduced_count);
         let row = compiled.sizes[compiled.sizes.len() - 1];
         compiled.rows = (TILE / row.max(1)).max(1);
         compiled.reduce = body.reduce.as_ref().map(|reduce| CompiledReduce {
@@ -109,10 +113,23 @@ impl Compiled {
             slot: reduce.slot,
             out: place(reduce.out),
             length: lengths(reduce.out),
-            rows: if last_stays { reduced_count } else { (reduced_count / row.max(1)).max(1) },
-            along: !last_stays,
+            rows: if across { reduced_count } else { (reduced_count / row.max(1)).max(1) },
+            along: !across,
         });
         compiled
+    }
+
+    /// Moves the axis before a last one that holds all of the few elements of a result behind it, if that makes rows long;
+    /// whether it did.
+    fn turn(&mut self, reduced: usize) -> bool {
+        let [.., results, row] = self.sizes[..] else { return false };
+        let turns = row == reduced && row <= SHORT && results > row;
+        if turns {
+            let axis = self.sizes.len() - 2;
+            self.sizes.swap(axis, axis + 1);
+            self.tensors().for_each(|tensor| tensor.strides.swap(axis, axis + 1));
+        }
+        turns
     }
 
     fn tensors(&mut self) -> impl Iterator<Item = &mut Strided> {
@@ -355,6 +372,8 @@ impl Strided {
             match stride {
                 0 => to.fill(arena[place]),
                 1 => to.copy_from_slice(&arena[place..place + to.len()]),
+                2 => gather_every::<T, 2>(&arena[place..], to),
+                4 => gather_every::<T, 4>(&arena[place..], to),
                 _ => to.iter_mut().zip(arena[place..].iter().step_by(stride)).for_each(|(to, &x)| *to = x),
             }
         }
@@ -383,6 +402,13 @@ impl Strided {
             }
         }
     }
+}
+
+/// Every `N`th element, from the first on. With a stride that it knows, the compiler makes vectors of them.
+fn gather_every<T: Copy, const N: usize>(from: &[T], to: &mut [T]) {
+    let (last, to) = to.split_last_mut().expect("a tile has an element");
+    to.iter_mut().zip(from.as_chunks::<N>().0).for_each(|(to, chunk)| *to = chunk[0]);
+    *last = from[to.len() * N];
 }
 
 impl<T: Math> Scratch<T> {

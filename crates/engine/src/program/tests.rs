@@ -112,6 +112,40 @@ proptest! {
     }
 }
 
+proptest! {
+    /// Rows along so few elements are turned; the other sizes take tiles of several rows, of one, and of parts of one.
+    #[test]
+    fn few_elements_for_each_of_many_results_are_reduced(
+        sizes in (1usize..4, 1usize..700, 1usize..20), padded: bool, maximum: bool, seed: u64,
+    ) {
+        let (batch, results, few) = sizes;
+        let mut g = Graph::new();
+        let x = g.input("x", DType::F32, &[batch, results, few + usize::from(padded)]).unwrap();
+        let part = g.slice(x, 2, 0, few).unwrap();
+        let op = if maximum { Reduction::Max } else { Reduction::Sum };
+        let reduced = g.reduce(op, part, &[2]).unwrap();
+        // What is reduced is also stored, and read again beside its result.
+        let twice = g.add(part, part).unwrap();
+        let is_result = g.equal(twice, reduced).unwrap();
+        let count = g.sum(is_result, &[2]).unwrap();
+        for (name, id) in [("reduced", reduced), ("twice", twice), ("count", count)] {
+            g.output(name, id).unwrap();
+        }
+        let mut random = seed;
+        let mut small_integer = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 60) as f64 - 8.0
+        };
+        let elements = Elements::Float((0..g.shape(x).elements()).map(|_| small_integer()).collect());
+        let value = Value { dtype: DType::F32, shape: g.shape(x), elements };
+        let right = g.interpret(&[("x", value.clone())]).unwrap();
+        let ours = run(&g, &[("x".to_owned(), value)]);
+        for (ours, right) in ours.iter().zip(right) {
+            prop_assert_eq!(ours, &right.to_f64());
+        }
+    }
+}
+
 #[test]
 fn enough_random_graphs_are_tame_to_be_compared() {
     use proptest::strategy::ValueTree;
