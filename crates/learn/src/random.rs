@@ -36,6 +36,8 @@ pub enum Purpose {
     Temper = 14,
     /// Which boards of an update start half-grown.
     HalfGrown = 13,
+    /// Seeds of gradient descent within a search.
+    Retrain = 15,
     /// Start values of parameters.
     Parameters = 16,
     /// What dropout drops.

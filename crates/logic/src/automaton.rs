@@ -24,6 +24,16 @@ pub enum Boundary {
     Zeros,
 }
 
+impl Boundary {
+    /// The row (or column) before, at or behind one of `size`, for an offset of 0, 1 or 2; none if it lies outside.
+    pub fn neighbour(self, at: usize, offset: usize, size: usize) -> Option<usize> {
+        match self {
+            Boundary::Torus => Some((at + size + offset - 1) % size),
+            Boundary::Zeros => (at + offset).checked_sub(1).filter(|&at| at < size),
+        }
+    }
+}
+
 /// A cellular automaton whose rule is a circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Automaton {

@@ -88,7 +88,10 @@ impl Simulate {
         start
             .fill(&mut grid, &mut Random::new(self.seed, Purpose::Check, 0))
             .map_err(|e| Usage(e.to_string()))?;
-        let target = match &subject.loaded {
+        // Life goes its own way where not all cells fire, or some are damaged.
+        let alone = fire_rate.is_none() && self.damage.is_none();
+        let judged = |loaded: &&Loaded| alone || loaded.target != Target::GameOfLife;
+        let target = match subject.loaded.as_ref().filter(judged) {
             Some(loaded) => loaded.target.boards(&grid, automaton.boundary, steps).ok(),
             None => None,
         };

@@ -46,12 +46,8 @@ impl Shape {
     /// The cell at an offset from a cell of the same grid, unless it lies outside.
     pub fn neighbour(&self, cell: usize, neighbour: usize) -> Option<usize> {
         let (sample, cell) = (cell / self.cells(), cell % self.cells());
-        let step = |at: usize, size: usize, by: usize| match self.boundary {
-            Boundary::Torus => Some((at + size + by - 1) % size),
-            Boundary::Zeros => (at + by).checked_sub(1).filter(|&at| at < size),
-        };
-        let y = step(cell / self.width, self.height, neighbour / 3)?;
-        let x = step(cell % self.width, self.width, neighbour % 3)?;
+        let y = self.boundary.neighbour(cell / self.width, neighbour / 3, self.height)?;
+        let x = self.boundary.neighbour(cell % self.width, neighbour % 3, self.width)?;
         Some(sample * self.cells() + y * self.width + x)
     }
 }

@@ -1,11 +1,12 @@
 //! The published protocols, scored: larger grids, more steps, damage, asynchronous updates.
 
 use gatework_logic::{Automaton, Grid, Simulator, rules};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::board::{BoardError, Target};
 use super::experiment::Loaded;
-use super::hard::{Conditions, Damage, HardRun};
+use super::hard::{Conditions, Damage, DamageKind, HardRun};
 use crate::random::{Purpose, Random};
 
 /// How a learned rule is judged.
@@ -18,7 +19,7 @@ pub struct Protocol {
     pub grid: [usize; 2],
     /// Steps.
     pub steps: usize,
-    /// Start states, if they are random.
+    /// Boards; one is enough if nothing is left to chance.
     #[serde(default = "default_samples")]
     pub samples: usize,
     /// Share of the cells that update in a step; without it, all do.
@@ -61,39 +62,75 @@ pub fn score(
     protocol: &Protocol,
     seed: u64,
 ) -> Result<Score, EvaluationError> {
-    let experiment = &loaded.experiment;
     let [height, width] = protocol.grid;
-    let samples = if experiment.start.is_fixed() { 1 } else { protocol.samples.max(1) };
-    let mut start = Grid::new(samples, height, width, automaton.channels).map_err(BoardError::from)?;
-    experiment.start.fill(&mut start, &mut Random::new(seed, Purpose::Check, 0))?;
-    // Life is judged step by step; a picture or pattern is the same at all times.
-    let mut target = loaded.target.boards(&start, automaton.boundary, 0)?;
-    let conditions = Conditions { fire_rate: protocol.fire_rate, damage: protocol.damage };
-    let mut life = Simulator::new(&rules::life(automaton.boundary), 1)?;
-    let mut run = HardRun::new(automaton, loaded.target.channels(), start, conditions, seed)?;
-    let (mut wrong, mut settled, mut late, mut late_steps) = (0, None, 0, 0);
-    for step in 1..=protocol.steps {
-        run.step().map_err(BoardError::from)?;
-        if loaded.target == Target::GameOfLife {
-            life.step(&mut target).map_err(BoardError::from)?;
-        }
-        wrong = run.wrong_but_damaged(&target).map_err(BoardError::from)?;
-        settled = if wrong > 0 { None } else { settled.or(Some(step)) };
-        if step > protocol.steps - protocol.steps / 4 || step == protocol.steps {
-            late += run.wrong(&target).map_err(BoardError::from)?;
-            late_steps += 1;
-        }
-    }
+    // Boards of a run share the cells that fire and those that are damaged, so what is left to chance makes a run a board.
+    let by_chance = protocol.fire_rate.is_some()
+        || protocol.damage.is_some_and(|damage| damage.kind == DamageKind::Random);
+    let samples = if loaded.experiment.start.is_fixed() && !by_chance { 1 } else { protocol.samples.max(1) };
+    let (runs, boards) = if by_chance { (samples, 1) } else { (1, samples) };
+    let courses: Vec<Course> = (0..runs as u64)
+        .into_par_iter()
+        .map(|run| Course::of(automaton, loaded, protocol, boards, Random::new(seed, Purpose::Check, run)))
+        .collect::<Result<_, _>>()?;
+    let settled: Option<Vec<usize>> = courses.iter().map(|course| course.settled).collect();
+    let late: usize = courses.iter().map(|course| course.late).sum();
     Ok(Score {
         name: protocol.name.clone(),
         grid: protocol.grid,
         steps: protocol.steps,
         samples,
         bits: samples * height * width * loaded.target.channels(),
-        wrong,
-        late_wrong: late as f64 / f64::from(late_steps.max(1)),
-        settled,
+        wrong: courses.iter().map(|course| course.wrong).sum(),
+        late_wrong: late as f64 / protocol.late_steps().max(1) as f64,
+        settled: settled.and_then(|steps| steps.into_iter().max()),
     })
+}
+
+impl Protocol {
+    /// How many of the last steps are the late ones.
+    fn late_steps(&self) -> usize {
+        (self.steps / 4).max(1).min(self.steps)
+    }
+}
+
+/// What came of some boards that ran together.
+struct Course {
+    wrong: usize,
+    settled: Option<usize>,
+    /// Wrong bits of all late steps.
+    late: usize,
+}
+
+impl Course {
+    fn of(
+        automaton: &Automaton,
+        loaded: &Loaded,
+        protocol: &Protocol,
+        boards: usize,
+        mut random: Random,
+    ) -> Result<Course, EvaluationError> {
+        let [height, width] = protocol.grid;
+        let mut start = Grid::new(boards, height, width, automaton.channels).map_err(BoardError::from)?;
+        loaded.experiment.start.fill(&mut start, &mut random)?;
+        // Life is judged step by step; a picture or pattern is the same at all times.
+        let mut target = loaded.target.boards(&start, automaton.boundary, 0)?;
+        let mut life = Simulator::new(&rules::life(automaton.boundary), 1)?;
+        let conditions = Conditions { fire_rate: protocol.fire_rate, damage: protocol.damage };
+        let mut run = HardRun::new(automaton, loaded.target.channels(), start, conditions, random.word())?;
+        let mut course = Course { wrong: 0, settled: None, late: 0 };
+        for step in 1..=protocol.steps {
+            run.step().map_err(BoardError::from)?;
+            if loaded.target == Target::GameOfLife {
+                life.step(&mut target).map_err(BoardError::from)?;
+            }
+            course.wrong = run.wrong_but_damaged(&target).map_err(BoardError::from)?;
+            course.settled = if course.wrong > 0 { None } else { course.settled.or(Some(step)) };
+            if step > protocol.steps - protocol.late_steps() {
+                course.late += run.wrong(&target).map_err(BoardError::from)?;
+            }
+        }
+        Ok(course)
+    }
 }
 
 /// A protocol that cannot be run.
@@ -113,38 +150,13 @@ mod tests {
 
     use super::*;
 
-    /// Conway's rule as a circuit: a sorted sum of the neighbours by full adders, then 3 or (2 and alive).
-    fn life() -> Automaton {
-        let mut nodes = Vec::new();
-        let mut add = |gate, a, b| {
-            nodes.push(Node { gate, a, b });
-            8 + nodes.len() as u32
-        };
-        // Counts by unary insertion: at_least[k] after each neighbour, k = 1..=4.
-        let mut at_least: [Option<u32>; 5] = [None; 5];
-        for n in [0, 1, 2, 3, 5, 6, 7, 8] {
-            for k in (1..5).rev() {
-                let below = if k == 1 { Some(n) } else { at_least[k - 1].map(|x| add(Gate::AND, x, n)) };
-                at_least[k] = match (at_least[k], below) {
-                    (Some(x), Some(y)) => Some(add(Gate::OR, x, y)),
-                    (x, y) => x.or(y),
-                };
-            }
-        }
-        let [_, _, two, three, four] = at_least.map(|x| x.unwrap_or(0));
-        let alive_or_three = add(Gate::OR, 4, three);
-        let two_or_three = add(Gate::A_AND_NOT_B, two, four);
-        let next = add(Gate::AND, alive_or_three, two_or_three);
-        Automaton::new(1, Boundary::Torus, Circuit::new(9, nodes, vec![next]).unwrap()).unwrap()
-    }
-
     #[test]
     fn the_true_rule_of_life_scores_no_error_and_another_rule_does() {
         let loaded = Loaded::find("game-of-life").unwrap();
         let protocol = Protocol { grid: [40, 30], steps: 20, ..loaded.experiment.protocols[0].clone() };
-        let right = score(&life(), &loaded, &protocol, 1).unwrap();
+        let right = score(&rules::life(Boundary::Torus), &loaded, &protocol, 1).unwrap();
         assert_eq!((right.wrong, right.settled, right.bits), (0, Some(1), 12_000));
-        let mut other = life();
+        let mut other = rules::life(Boundary::Torus);
         other.circuit = Circuit::new(9, vec![], vec![4]).unwrap();
         let wrong = score(&other, &loaded, &protocol, 1).unwrap();
         assert!(wrong.wrong > 1000 && wrong.settled.is_none() && wrong.late_wrong > 1000.0);
@@ -163,6 +175,29 @@ mod tests {
         ];
         let outputs = vec![45, 46, input(1, left), 47, input(3, above)];
         Automaton::new(5, Boundary::Zeros, Circuit::new(45, nodes, outputs).unwrap()).unwrap()
+    }
+
+    /// Every cell that fires becomes 0, so what is wrong hangs on which cells fire, and where damage excuses them.
+    #[test]
+    fn boards_fire_and_are_damaged_independently_of_each_other() {
+        let zeros = Automaton::new(
+            8,
+            Boundary::Zeros,
+            Circuit::new(72, vec![Node::new(Gate::ALL[0], 0, 0)], vec![72; 8]).unwrap(),
+        );
+        let loaded = Loaded::find("checkerboard").unwrap();
+        let damage = Damage { kind: DamageKind::Random, size: 8, until: None };
+        for (fire_rate, damage) in [(Some(0.5), None), (None, Some(damage))] {
+            let one =
+                Protocol { name: "one".into(), grid: [16, 16], steps: 1, samples: 1, fire_rate, damage };
+            let score = |samples| {
+                let protocol = Protocol { samples, ..one.clone() };
+                score(zeros.as_ref().unwrap(), &loaded, &protocol, 7).unwrap()
+            };
+            let (one, many) = (score(1), score(8));
+            assert_eq!((one.samples, many.samples, many.bits), (1, 8, 8 * one.bits));
+            assert_ne!(many.wrong, 8 * one.wrong, "{fire_rate:?} {damage:?}");
+        }
     }
 
     #[test]

@@ -355,9 +355,10 @@ impl Experiment {
         *shape == own || self.search().is_some() && as_large == own
     }
 
-    /// Whether all boards of all updates start alike.
-    pub fn has_one_start(&self) -> bool {
-        self.start.is_fixed() && self.training.half_grown == 0.0
+    /// Whether all boards of all updates start alike and nothing tells cells apart that should have the same value: equal
+    /// cells are then computed once. What disturbs the soft state draws for every cell.
+    pub fn shares_cells(&self) -> bool {
+        self.start.is_fixed() && self.training.half_grown == 0.0 && self.state.is_none()
     }
 
     /// The search after training, if there is one.

@@ -466,6 +466,70 @@ mod tests {
         }
     }
 
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// Boards of few kinds of cells, with and without masks, with targets for several states.
+        #[test]
+        fn cells_that_share_an_entry_count_as_often_as_there_are_of_them(
+            samples in 1usize..3, height in 1usize..9, width in 1usize..9, steps in 1usize..5,
+            torus: bool, asynchronous: bool, late in 1usize..4, seed: u64,
+        ) {
+            let mut random = Random::new(seed, Purpose::Check, 0);
+            let boundary = if torus { Boundary::Torus } else { Boundary::Zeros };
+            let channels = 4;
+            let model_shape = ModelShape {
+                channels,
+                boundary,
+                kernels: 2,
+                perceive: vec![9, 8, 4, 2],
+                first: FirstLayer::Moore,
+                update: vec![20, 12, 6, 4],
+                wiring: Wiring::Random,
+            };
+            let mut model = Model::new(&model_shape, 1).unwrap();
+            model.params.values.fill_with(|| 4.0 * random.uniform() - 2.0);
+            let shape = Shape { samples, height, width, boundary };
+            let masks: Option<Vec<Vec<bool>>> = asynchronous.then(|| {
+                (0..steps).map(|_| (0..shape.cells()).map(|_| random.uniform() < 0.6).collect()).collect()
+            });
+            let target: Vec<f32> = (0..shape.total() * 2).map(|_| random.uniform()).collect();
+            let mut rollout = Rollout::new(&model, 2).unwrap();
+            rollout.set_logits(&model.params.values);
+            let stride = rollout.stride();
+            let kinds: Vec<f32> =
+                (0..2 * stride).map(|i| if i % stride < channels { random.uniform() } else { 0.0 }).collect();
+            // One cell in eight is of the second kind.
+            let entries: Vec<u32> = (0..shape.total()).map(|_| 1 + u32::from(random.below(8) == 0)).collect();
+            let apart: Vec<f32> =
+                entries.iter().flat_map(|&kind| &kinds[(kind as usize - 1) * stride..][..stride]).copied().collect();
+            let seen = entries.iter().max().map_or(1, |&most| most as usize);
+
+            let planner = Planner::new(shape);
+            let mut run = |merged: bool, start: &[f32]| {
+                let plan = |steps: usize| {
+                    let masks = masks.as_deref().map(|masks| &masks[..steps]);
+                    if merged { planner.merged(entries.clone(), steps, masks) } else { planner.separate(steps, masks) }
+                };
+                let goal = |before: usize| Goal::new(&plan(steps - before), 2, &target);
+                let late: Vec<Goal> = (1..late.min(steps)).map(goal).collect();
+                let (plan, goal) = (plan(steps), goal(0));
+                let boards = Boards { late: &late, ..Boards::new(&plan, start, &goal) };
+                let mut grads = vec![0.0; model.params.len()];
+                let (loss, _) = rollout.gradient(&[boards], &mut grads);
+                (loss, grads, plan.computed())
+            };
+            let (loss, grads, computed) = run(true, &kinds[..seen * stride]);
+            let (expected, expected_grads, of_all) = run(false, &apart);
+            prop_assert!(computed <= of_all);
+            prop_assert!((loss - expected).abs() <= 1e-5 * expected.max(1.0), "loss {loss} {expected}");
+            let largest = expected_grads.iter().fold(0.0f32, |most, g| most.max(g.abs()));
+            for (ours, theirs) in grads.iter().zip(&expected_grads) {
+                prop_assert!((ours - theirs).abs() <= 1e-4 * largest, "{ours} {theirs}");
+            }
+        }
+    }
+
     /// Loss and gradient of a small model on grids that make several parts, the last tile partly used.
     fn gradient_in_parts(threads: usize, kept_bytes: usize) -> (u64, Vec<u32>) {
         let mut random = Random::new(5, Purpose::Check, 0);

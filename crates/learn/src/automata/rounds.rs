@@ -50,7 +50,7 @@ impl Rounds {
         let [height, width] = experiment.automaton.grid;
         let (batch, boundary) = (experiment.training.batch, experiment.automaton.boundary);
         // Boards that start alike are rolled out together, because their cells are the same.
-        let groups = if experiment.has_one_start() { 1 } else { independent_groups(batch, height * width) };
+        let groups = if experiment.shares_cells() { 1 } else { independent_groups(batch, height * width) };
         let planner = Planner::new(Shape { samples: batch / groups, height, width, boundary });
         Rounds { loaded: loaded.clone(), seed, planner, groups, stride, round: None, plan: None }
     }
@@ -69,7 +69,7 @@ impl Rounds {
         if experiment.automaton.fire_rate.is_some() || experiment.training.steps.is_some() {
             return;
         }
-        if experiment.has_one_start() {
+        if experiment.shares_cells() {
             self.round = Some(round);
         } else {
             self.plan = Some(round.plan);
@@ -97,7 +97,7 @@ impl Rounds {
             .collect();
         let fires = (!fires.is_empty()).then_some(&fires[..]);
 
-        let alike = experiment.has_one_start();
+        let alike = experiment.shares_cells();
         let (entries, start) = if alike {
             distinct_cells(&boards, self.stride)
         } else {

@@ -21,7 +21,7 @@
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
@@ -233,7 +233,24 @@ impl Setting {
             interval: Duration::MAX,
         };
         let make = |seed| AutomatonTask::new(&self.loaded, seed);
-        let attempts = train::run(&options, make, &Quiet, stop)?;
+        let begin = Instant::now();
+        let attempts = match train::run(&options, make, &Quiet, stop) {
+            // A setting that makes training diverge is a result, too.
+            Err(TrainError::NotFinite { update, .. }) => {
+                return Ok(Some(Row {
+                    setting: self.name.clone(),
+                    seed,
+                    success: false,
+                    updates: update,
+                    moves: 0,
+                    seconds: begin.elapsed().as_secs_f64(),
+                    hard_loss: f64::INFINITY,
+                    gates: 0,
+                    fingerprint: self.fingerprint.clone(),
+                }));
+            }
+            attempts => attempts?,
+        };
         let Some(attempt) = attempts.into_iter().find(|attempt| attempt.outcome != Outcome::Running) else {
             return Ok(None);
         };
@@ -392,6 +409,19 @@ mod tests {
         fn finished(&self, _: &Row, _: &[Row], _: usize) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
+    }
+
+    #[test]
+    fn a_run_that_diverges_is_a_row_of_its_own() {
+        let text = STUDY.replace("[0.05, 0.1]", "[1e38]");
+        let study = Study::parse(&text, "x.toml", Path::new("")).unwrap();
+        let count = Count(AtomicUsize::new(0));
+        let rows = study.run(&[], 1, &count, &AtomicBool::new(false)).unwrap();
+        assert_eq!((rows.len(), count.0.into_inner()), (4, 4));
+        let diverged =
+            rows.iter().filter(|row| row.hard_loss.is_infinite() && !row.success && row.updates > 0);
+        assert!(diverged.count() > 0, "{rows:?}");
+        assert_eq!(rows_from_csv(&rows_to_csv(&rows)).unwrap(), rows);
     }
 
     fn run(known: &[Row], threads: usize) -> (Vec<Row>, usize) {

@@ -10,11 +10,11 @@ use super::hard::{Conditions, HardRun};
 use super::model::Model;
 use super::rollout::{Boards, Disturbed, Rollout, Times};
 use super::rounds::{Round, Rounds};
-use super::search::Search;
+use super::search::{Search, Teacher};
 use crate::gates;
 use crate::params::Params;
 use crate::random::{Purpose, Random};
-use crate::train::{Finished, Losses, Task, TaskError};
+use crate::train::{Attempt, Finished, Losses, Outcome, Settings, Task, TaskError};
 
 /// Start states are all checked, not drawn, if there are so few of them: those of 12 bits.
 const FEW_BITS: usize = 12;
@@ -52,6 +52,11 @@ impl AutomatonTask {
     pub fn new(loaded: &Loaded, seed: u64) -> Result<AutomatonTask, TaskError> {
         let mut model = Model::new(&loaded.experiment.model_shape(), seed)?;
         loaded.experiment.gates.start(&mut model.params);
+        AutomatonTask::of_model(loaded, seed, model)
+    }
+
+    /// Goes on with a model; the seed draws everything else.
+    fn of_model(loaded: &Loaded, seed: u64, model: Model) -> Result<AutomatonTask, TaskError> {
         let tables = loaded.experiment.gates.tables(&model.params);
         let rollout = Rollout::new(&model, loaded.target.channels())?;
         let rounds = Rounds::new(loaded, seed, rollout.stride());
@@ -182,9 +187,7 @@ impl Task for AutomatonTask {
         let mut model = self.model.clone();
         model.set(best);
         let search = Search { loaded: &self.loaded, settings, seed: self.seed };
-        // Checks of training have the numbers of updates.
-        let check = |automaton: &Automaton, number| self.grows_right(automaton, u64::MAX - number);
-        let found = search.run(&model, &check, stop)?;
+        let found = search.run(&model, self, stop)?;
         Ok(found.map(|found| Finished {
             hard: f64::from(found.wrong),
             moves: found.moves,
@@ -192,6 +195,35 @@ impl Task for AutomatonTask {
             passes: found.passes,
             model: found.model.to_bytes(),
         }))
+    }
+}
+
+impl Teacher for AutomatonTask {
+    fn passes(&self, automaton: &Automaton, number: u64) -> Result<bool, TaskError> {
+        // Checks of training have the numbers of updates.
+        self.grows_right(automaton, u64::MAX - number)
+    }
+
+    fn slopes(&self, model: &Model, number: u64) -> Result<Vec<f32>, TaskError> {
+        let seed = Random::new(self.seed, Purpose::Retrain, number).word();
+        let mut task = AutomatonTask::of_model(&self.loaded, seed, model.clone())?;
+        task.step(0)?;
+        Ok(task.model.params.grads)
+    }
+
+    fn trained(&self, model: &Model, updates: u64, number: u64) -> Result<Model, TaskError> {
+        let seed = Random::new(self.seed, Purpose::Retrain, number).word();
+        let mut task = AutomatonTask::of_model(&self.loaded, seed, model.clone())?;
+        let settings = Settings { updates, ..self.loaded.experiment.trainer_settings() };
+        let mut attempt = Attempt::new(seed, &settings, task.params().len());
+        while attempt.outcome == Outcome::Running && attempt.update < updates {
+            attempt.advance(&mut task, &settings)?;
+        }
+        let mut model = model.clone();
+        if let Some(best) = attempt.best {
+            model.set(&best.values);
+        }
+        Ok(model)
     }
 }
 
@@ -264,6 +296,55 @@ mod tests {
         let mut loaded = Loaded::parse(&format!("{text}\n{tables}"), name, Path::new(".")).unwrap();
         loaded.experiment.automaton.steps = loaded.experiment.automaton.steps.min(4);
         loaded
+    }
+
+    #[test]
+    fn a_search_that_asks_its_teacher_finds_the_same_with_any_number_of_threads() {
+        let mut loaded = small("checkerboard", "", "");
+        let search = loaded.experiment.search.as_mut().unwrap();
+        (search.moves, search.tries, search.shrink) = (120, 3, 0);
+        (search.redraw, search.retrain, search.guided) = (false, 3, 0.5);
+        let finished = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let mut task = AutomatonTask::new(&loaded, 1).unwrap();
+            let begin = task.params().values.clone();
+            pool.install(|| task.finish(&begin, &|_| false)).unwrap().unwrap()
+        };
+        let (one, two) = (finished(1), finished(2));
+        assert!(one.model == two.model && one.trace == two.trace);
+        assert!(one.passes || one.moves > 240, "{} moves: every try was made", one.moves);
+    }
+
+    #[test]
+    fn gradient_descent_within_a_search_makes_a_model_better_and_its_slopes_are_those_of_the_loss() {
+        let loaded = small("game-of-life", "", "");
+        let task = AutomatonTask::new(&loaded, 1).unwrap();
+        let wrong = |model: &Model| {
+            let mut task = AutomatonTask::of_model(&loaded, 7, model.clone()).unwrap();
+            task.step(0).unwrap()
+        };
+        let trained = task.trained(task.model(), 150, 1).unwrap();
+        let (before, after) = (wrong(task.model()), wrong(&trained));
+        assert!(after.soft < before.soft / 2.0 && after.hard <= before.hard, "{after:?} {before:?}");
+        let slopes = task.slopes(task.model(), 1).unwrap();
+        let mut downhill = task.model().clone();
+        let steepest = slopes.iter().fold(0.0f32, |most, slope| most.max(slope.abs()));
+        for (value, slope) in downhill.params.values.iter_mut().zip(&slopes) {
+            *value -= slope / steepest;
+        }
+        assert!(wrong(&downhill).soft < before.soft);
+    }
+
+    /// Noise of equal cells is not equal, and a price is one for every cell.
+    #[test]
+    fn disturbed_states_share_no_cells() {
+        let computed = |tables: &str| {
+            let mut task = AutomatonTask::new(&small("colored-g", "", tables), 1).unwrap();
+            task.step(0).unwrap();
+            task.computed
+        };
+        assert_eq!(computed("[state]\npenalty = 1.0"), 4 * 16 * 16);
+        assert!(computed("") < computed("[state]\npenalty = 1.0") / 5);
     }
 
     /// Everything that an update draws is a function of its number: a task that begins in the middle, as a resumed

@@ -214,6 +214,9 @@ impl Experiment {
             ((1..=100_000).contains(&search.tries), "search.tries is not 1 to 100000"),
             (search.active > 0.0 && search.active <= 1.0, "search.active is not above 0 and at most 1"),
             (search.rewire >= 0.0 && search.rewire <= 1.0, "search.rewire is not from 0 to 1"),
+            ((0.0..=1.0).contains(&search.guided), "search.guided is not from 0 to 1"),
+            (search.retrain <= 1 << 40, "search.retrain is more than 2^40"),
+            (!search.redraw || search.retrain == 0, "search.redraw and search.retrain exclude each other"),
             (search.shrink <= 1 << 40, "search.shrink is more than 2^40"),
             (search.stay <= 1 << 20, "search.stay is more than 2^20"),
             (words <= MOST_MEMORY, "search.grids and search.boards would need more than 16 GB of memory"),
@@ -260,7 +263,7 @@ impl Experiment {
         let cells = grid * self.training.batch as f64;
         let state = cells * self.automaton.channels.next_multiple_of(8) as f64 * 4.0;
         // What a cell reads, for every step that differs from the one before.
-        let same = self.automaton.fire_rate.is_none() && !self.has_one_start();
+        let same = self.automaton.fire_rate.is_none() && !self.shares_cells();
         let wires = cells * 9.0 * 4.0 * if same { 2.0 } else { 1.0 + steps };
         // Logits, their gradients, two moments, the best so far, a file of it all; coefficients and programs.
         let gates = shape.gates() as f64 * (16.0 * 4.0 * 8.0 + 256.0);

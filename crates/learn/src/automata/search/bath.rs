@@ -28,6 +28,8 @@ pub struct Heat {
     pub active: f64,
     /// Share of the trials that try another operand.
     pub rewire: f64,
+    /// Share of the trials whose gate is drawn among the promising ones.
+    pub guided: f64,
 }
 
 impl Heat {
@@ -64,6 +66,8 @@ pub struct Bath {
     random: Random,
     /// The learned gates that the observed channels depend on.
     reachable: Vec<u32>,
+    /// The learned gates whose change the gradient recommends, the most promising first.
+    promising: Vec<u32>,
     /// The signals that the update reads.
     rows: Vec<u32>,
 }
@@ -99,6 +103,7 @@ impl Bath {
             variants: Vec::new(),
             random,
             reachable: Vec::new(),
+            promising: Vec::new(),
             rows: model.update_rows(),
         };
         bath.look_at(boards)?;
@@ -174,8 +179,30 @@ impl Bath {
         Ok(())
     }
 
+    /// Puts the gates in the order in which the gradient of the soft loss, one slope a logit, would change them: by the
+    /// steepest descent towards one of their functions.
+    pub fn follow(&mut self, slopes: &[f32]) {
+        let steepest = |gate: u32| {
+            slopes[gate as usize * FUNCTIONS..][..FUNCTIONS].iter().fold(0.0, |a: f32, &b| a.min(b))
+        };
+        let mut gates: Vec<(f32, u32)> = self.reachable.iter().map(|&gate| (steepest(gate), gate)).collect();
+        gates.retain(|&(slope, _)| slope < 0.0);
+        gates.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        self.promising = gates.into_iter().map(|(_, gate)| gate).collect();
+    }
+
+    /// A gate: any, or one of the promising, the first more often than the last.
+    fn draw_gate(&mut self, heat: &Heat) -> usize {
+        let count = self.promising.len();
+        if count > 0 && f64::from(self.random.uniform()) < heat.guided {
+            let among = 1 + self.random.below(count);
+            return self.promising[self.random.below(among)] as usize;
+        }
+        self.reachable[self.random.below(self.reachable.len())] as usize
+    }
+
     fn draw(&mut self, heat: &Heat) -> Trial {
-        let gate = self.reachable[self.random.below(self.reachable.len())] as usize;
+        let gate = self.draw_gate(heat);
         let rewired = f64::from(self.random.uniform()) < heat.rewire;
         let layer = self.place(gate).filter(|_| rewired).map(|(layer, _)| layer);
         let rewire = layer.map(|layer| {
@@ -298,6 +325,33 @@ mod tests {
     use gatework_logic::simulate::variants::Task;
 
     #[test]
+    fn gates_are_followed_in_the_order_of_their_slopes() {
+        let (model, lesson) = (model(1), lesson(1, 2, 7, false));
+        let task = Task {
+            start: &lesson.start,
+            target: &lesson.target,
+            boundary: model.shape.boundary,
+            steps: lesson.steps,
+            stay: 0,
+            fires: &[],
+        };
+        let boards = [Boards::new(&task).unwrap()];
+        let observed = lesson.target.channels();
+        let mut bath = Bath::new(&model, observed, &boards, Random::new(1, Purpose::Search, 0)).unwrap();
+        let mut slopes = vec![0.5; model.params.len()];
+        let [first, second] = [bath.reachable[1], bath.reachable[0]];
+        slopes[first as usize * FUNCTIONS + 9] = -2.0;
+        slopes[second as usize * FUNCTIONS + 3] = -1.0;
+        bath.follow(&slopes);
+        assert_eq!(bath.promising, [first, second]);
+        let heat = Heat { temperature: 1.0, active: 1.0, rewire: 0.0, guided: 1.0 };
+        let drawn: Vec<usize> = (0..400).map(|_| bath.draw(&heat).gate).collect();
+        let of_first = drawn.iter().filter(|&&gate| gate == first as usize).count();
+        assert!((250..350).contains(&of_first), "{of_first} of 400, not three quarters");
+        assert!(drawn.iter().all(|&gate| gate == first as usize || gate == second as usize));
+    }
+
+    #[test]
     fn what_a_bath_says_is_true_of_its_model() {
         for (seed, fires) in [(1, false), (2, true)] {
             let (model, lesson) = (model(seed), lesson(seed, 2, 7, fires));
@@ -315,7 +369,8 @@ mod tests {
             let mut bath = Bath::new(&model, observed, &boards, random).unwrap();
             let begin = bath.wrong();
             for _ in 0..300 {
-                bath.step(&boards, &Heat { temperature: 1.0, active: 0.2, rewire: 0.5 }).unwrap();
+                bath.step(&boards, &Heat { temperature: 1.0, active: 0.2, rewire: 0.5, guided: 0.0 })
+                    .unwrap();
             }
             assert!(bath.best() < begin, "{} of {begin}", bath.best());
             let mut simulator = Simulator::new(&bath.best_model(10.0).harden(), observed).unwrap();

@@ -263,13 +263,10 @@ fn cells(grid: &Grid) -> impl Iterator<Item = [usize; 3]> + use<> {
 
 /// The inputs of the rule at a cell.
 fn patch(grid: &Grid, boundary: Boundary, [sample, y, x]: [usize; 3]) -> impl Iterator<Item = bool> {
-    let neighbour = move |at: usize, offset: usize, size: usize| match boundary {
-        Boundary::Torus => Some((at + size + offset - 1) % size),
-        Boundary::Zeros => (at + offset).checked_sub(1).filter(|&at| at < size),
-    };
     let bits = (0..grid.channels()).flat_map(|channel| (0..NEIGHBOURS).map(move |n| (channel, n)));
     bits.map(move |(channel, n)| {
-        let cell = neighbour(y, n / 3, grid.height()).zip(neighbour(x, n % 3, grid.width()));
+        let cell =
+            boundary.neighbour(y, n / 3, grid.height()).zip(boundary.neighbour(x, n % 3, grid.width()));
         cell.is_some_and(|(y, x)| grid.get(sample, channel, y, x))
     })
 }

@@ -70,6 +70,12 @@ pub struct Settings {
     /// Tries after the first begin with other wires and without training: some wires are hopeless.
     #[serde(default)]
     pub redraw: bool,
+    /// Tries after the first begin with the best so far, after so many further updates of gradient descent.
+    #[serde(default)]
+    pub retrain: u64,
+    /// Share of the trials whose gate is drawn among those that the gradient of the soft loss would change first.
+    #[serde(default)]
+    pub guided: f64,
     /// Moves after a success, for a circuit with fewer gates.
     #[serde(default)]
     pub shrink: u64,
@@ -104,6 +110,18 @@ const MARGIN: f32 = crate::gates::PASS_THROUGH;
 /// Boards of a lesson that starts at random.
 const LESSON_BOARDS: usize = 16;
 
+/// What a search asks of the training that it belongs to. Every number stands for other boards.
+pub trait Teacher {
+    /// Whether an automaton passes the checks of training.
+    fn passes(&self, automaton: &Automaton, number: u64) -> Result<bool, TaskError>;
+
+    /// By how much the soft loss rises with each logit of a model.
+    fn slopes(&self, model: &Model, number: u64) -> Result<Vec<f32>, TaskError>;
+
+    /// The best that some updates of gradient descent make of a model.
+    fn trained(&self, model: &Model, updates: u64, number: u64) -> Result<Model, TaskError>;
+}
+
 /// A start, and what should become of it.
 struct Lesson {
     start: Grid,
@@ -137,29 +155,33 @@ pub struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Searches from a model on, until it is right, all tries are used or `stop`, which is told the wrong bits now and then, says so; `check` says whether an
-    /// automaton passes the checks of training. `None` if it was stopped.
+    /// Searches from a model on, until it is right, all tries are used or `stop`, which is told the wrong bits now and then,
+    /// says so. `None` if it was stopped.
     pub fn run(
         &self,
         model: &Model,
-        check: &dyn Fn(&Automaton, u64) -> Result<bool, TaskError>,
+        teacher: &dyn Teacher,
         stop: &dyn Fn(f64) -> bool,
     ) -> Result<Option<Found>, TaskError> {
         let mut best: Option<Found> = None;
         let (mut moves, mut trace) = (0, Vec::new());
         for attempt in 0..self.settings.tries as u64 {
-            let redrawn = (attempt > 0 && self.settings.redraw).then(|| self.redrawn(model, attempt));
-            let redrawn = redrawn.transpose()?;
-            let begin = redrawn.as_ref().unwrap_or(model);
-            let Some(found) = self.attempt(begin, attempt, check, stop)? else { return Ok(None) };
+            let begin = match &best {
+                Some(_) if self.settings.redraw => &self.redrawn(model, attempt)?,
+                Some(best) if self.settings.retrain > 0 => {
+                    &teacher.trained(&best.model, self.settings.retrain, attempt << 32)?
+                }
+                _ => model,
+            };
+            let Some(found) = self.attempt(begin, attempt, teacher, stop)? else { return Ok(None) };
             let better = best.as_ref().is_none_or(|best| found.passes || found.wrong < best.wrong);
             let passes = found.passes;
             trace.extend(found.trace.iter().map(|&(at, wrong)| (moves + at, wrong)));
             moves += found.moves;
             let found = if passes && self.settings.shrink > 0 {
-                let passes = |model: &Model, number| self.passes(model, check, number);
+                let passes = |model: &Model, number| self.passes(model, teacher, number);
                 moves += self.settings.shrink;
-                let shrunk = self.shrunk(found.model, attempt << 32, &passes, stop)?;
+                let shrunk = self.shrunk(found.model, attempt << 32 | 1 << 31, &passes, stop)?;
                 let Some(model) = shrunk else { return Ok(None) };
                 Found { model, ..found }
             } else {
@@ -186,7 +208,7 @@ impl Search<'_> {
         &self,
         model: &Model,
         attempt: u64,
-        check: &dyn Fn(&Automaton, u64) -> Result<bool, TaskError>,
+        teacher: &dyn Teacher,
         stop: &dyn Fn(f64) -> bool,
     ) -> Result<Option<Found>, TaskError> {
         let observed = self.loaded.target.channels();
@@ -210,6 +232,11 @@ impl Search<'_> {
             if stop(f64::from(wrong)) {
                 return Ok(None);
             }
+            if self.settings.guided > 0.0 {
+                for bath in &mut baths {
+                    bath.follow(&teacher.slopes(&bath.model(MARGIN), time(moves))?);
+                }
+            }
             let until = (moves + MOVES_TOGETHER).min(most);
             baths.par_iter_mut().zip(&rungs).try_for_each(|(bath, &rung)| {
                 let unfinished = |bath: &Bath| bath.wrong() > 0;
@@ -227,12 +254,13 @@ impl Search<'_> {
             }
             for bath in baths.iter().filter(|bath| bath.wrong() == 0) {
                 let model = bath.best_model(MARGIN);
-                if self.passes(&model, check, draws)? {
+                if self.passes(&model, teacher, time(draws))? {
                     trace.push((moves, 0));
                     return Ok(Some(Found { model, wrong: 0, moves, trace, passes: true }));
                 }
             }
-            if self.loaded.experiment.start.is_fixed() {
+            let experiment = &self.loaded.experiment;
+            if experiment.start.is_fixed() && experiment.automaton.fire_rate.is_none() {
                 break;
             }
             // Right on these boards, but not on others.
@@ -243,28 +271,24 @@ impl Search<'_> {
         let Some(best) = baths.iter().min_by_key(|bath| bath.best()) else { return Ok(None) };
         let (model, wrong) = (best.best_model(MARGIN), best.best());
         trace.push((moves, wrong));
-        self.corrected(Found { model, wrong, moves, trace, passes: false }, check, attempt).map(Some)
+        self.corrected(Found { model, wrong, moves, trace, passes: false }, teacher, attempt).map(Some)
     }
 
     /// What was found, mended if a formula can do that.
-    fn corrected(
-        &self,
-        found: Found,
-        check: &dyn Fn(&Automaton, u64) -> Result<bool, TaskError>,
-        attempt: u64,
-    ) -> Result<Found, TaskError> {
+    fn corrected(&self, found: Found, teacher: &dyn Teacher, attempt: u64) -> Result<Found, TaskError> {
         let experiment = &self.loaded.experiment;
         let one_step = experiment.automaton.steps == 1;
         if !(experiment.start.starts_alike() || one_step) || experiment.automaton.fire_rate.is_some() {
             return Ok(found);
         }
-        let mut random = Random::new(self.seed, Purpose::Search, attempt << 32 | u64::from(u32::MAX));
+        let time = attempt << 32 | u64::from(u32::MAX);
+        let mut random = Random::new(self.seed, Purpose::Search, time);
         let protocols = self.protocols().filter(|protocol| protocol.steps == experiment.automaton.steps);
         let grids = self.grids().iter().copied().chain(protocols.map(|protocol| protocol.grid));
         let lessons = grids.map(|grid| self.lesson(grid, LESSON_BOARDS, 0, &mut random));
         let lessons: Vec<Lesson> = lessons.collect::<Result<_, _>>()?;
         let Some(model) = correct::correct(&found.model, &lessons, &mut random)? else { return Ok(found) };
-        if self.passes(&model, check, 0)? {
+        if self.passes(&model, teacher, time)? {
             let mut trace = found.trace;
             trace.push((found.moves, 0));
             return Ok(Found { model, wrong: 0, trace, passes: true, ..found });
@@ -274,25 +298,22 @@ impl Search<'_> {
 
     /// The temperature falls by the same factor with every one of so many moves; every rung is hotter than the one below.
     fn heat(&self, number: u64, moves: u64, rung: usize) -> Heat {
-        let Settings { temperature: [first, last], active, rewire, ladder, .. } = *self.settings;
+        let Settings { temperature: [first, last], active, rewire, ladder, guided, .. } = *self.settings;
         let lowest = first * (last / first).powf(number as f64 / moves as f64);
         let temperature = lowest * ladder.powi(rung as i32);
-        Heat { temperature, active, rewire }
+        Heat { temperature, active, rewire, guided }
     }
 
-    /// True if the checks of training pass, and all protocols that ask for nothing unusual.
-    fn passes(
-        &self,
-        model: &Model,
-        check: &dyn Fn(&Automaton, u64) -> Result<bool, TaskError>,
-        number: u64,
-    ) -> Result<bool, TaskError> {
+    /// True if the checks of training pass, and all protocols that ask for nothing unusual; every number stands for other
+    /// boards.
+    fn passes(&self, model: &Model, teacher: &dyn Teacher, number: u64) -> Result<bool, TaskError> {
         let automaton = model.harden();
-        if !check(&automaton, number)? {
+        if !teacher.passes(&automaton, number)? {
             return Ok(false);
         }
+        let seed = Random::new(self.seed, Purpose::Check, u64::MAX - number).word();
         for protocol in self.protocols() {
-            if evaluate::score(&automaton, self.loaded, protocol, self.seed)?.wrong > 0 {
+            if evaluate::score(&automaton, self.loaded, protocol, seed)?.wrong > 0 {
                 return Ok(false);
             }
         }
@@ -453,6 +474,23 @@ mod tests {
         Loaded::parse(&text, "small", std::path::Path::new(".")).unwrap()
     }
 
+    /// Passes everything, and does not teach.
+    struct Easy;
+
+    impl Teacher for Easy {
+        fn passes(&self, _: &Automaton, _: u64) -> Result<bool, TaskError> {
+            Ok(true)
+        }
+
+        fn slopes(&self, model: &Model, _: u64) -> Result<Vec<f32>, TaskError> {
+            Ok(vec![0.0; model.params.len()])
+        }
+
+        fn trained(&self, model: &Model, _: u64, _: u64) -> Result<Model, TaskError> {
+            Ok(model.clone())
+        }
+    }
+
     #[test]
     fn a_search_finds_the_same_with_any_number_of_threads_and_it_is_right() {
         let loaded = small();
@@ -461,7 +499,7 @@ mod tests {
         let search = Search { loaded: &loaded, settings, seed: 1 };
         let run = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| search.run(&model, &|_, _| Ok(true), &|_| false)).unwrap().unwrap()
+            pool.install(|| search.run(&model, &Easy, &|_| false)).unwrap().unwrap()
         };
         let (one, two) = (run(1), run(2));
         assert!(one.passes && one.wrong == 0);
@@ -479,7 +517,7 @@ mod tests {
         let gates = |shrink: u64| {
             let settings = Settings { shrink, ..settings.clone() };
             let search = Search { loaded: &loaded, settings: &settings, seed: 1 };
-            let found = search.run(&model, &|_, _| Ok(true), &|_| false).unwrap().unwrap();
+            let found = search.run(&model, &Easy, &|_| false).unwrap().unwrap();
             assert!(found.passes);
             for protocol in &loaded.experiment.protocols {
                 let score = evaluate::score(&found.model.harden(), &loaded, protocol, 5).unwrap();
@@ -503,7 +541,7 @@ mod tests {
         let settings = loaded.experiment.search().unwrap();
         let model = Model::new(&loaded.experiment.model_shape(), 1).unwrap();
         let search = Search { loaded: &loaded, settings, seed: 1 };
-        assert!(search.run(&model, &|_, _| Ok(true), &|_| true).unwrap().is_none());
+        assert!(search.run(&model, &Easy, &|_| true).unwrap().is_none());
     }
 
     #[test]
@@ -513,9 +551,9 @@ mod tests {
         let model = Model::new(&loaded.experiment.model_shape(), 1).unwrap();
         let search = Search { loaded: &loaded, settings: &settings, seed: 1 };
         // Only what shrinks has nothing wrong.
-        let found = search.run(&model, &|_, _| Ok(true), &|wrong| wrong == 0.0).unwrap();
+        let found = search.run(&model, &Easy, &|wrong| wrong == 0.0).unwrap();
         assert!(found.is_none());
-        assert!(search.run(&model, &|_, _| Ok(true), &|_| false).unwrap().is_some());
+        assert!(search.run(&model, &Easy, &|_| false).unwrap().is_some());
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl Search<'_> {
         stop: &dyn Fn(f64) -> bool,
     ) -> Result<Option<Model>, TaskError> {
         let observed = self.loaded.target.channels();
-        let heat = Heat { temperature: COLD, active: PRICE, rewire: self.settings.rewire };
+        let heat = Heat { temperature: COLD, active: PRICE, rewire: self.settings.rewire, guided: 0.0 };
         let mut best = model;
         let mut boards = self.boards(time)?;
         let mut bath = self.bath(&best, &boards, time)?;
@@ -42,7 +42,7 @@ impl Search<'_> {
                 continue;
             }
             let smaller = bath.model(MARGIN);
-            if passes(&smaller, number)? {
+            if passes(&smaller, time + number)? {
                 fewest = smaller.gate_counts(observed).reachable;
                 best = smaller;
             } else {
