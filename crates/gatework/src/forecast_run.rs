@@ -13,6 +13,7 @@ use gatework_learn::forecast::experiment::Loaded;
 use gatework_learn::forecast::predictor::Predictor;
 
 use crate::folder::RunFolder;
+use crate::output::answer;
 use crate::report::ForecastPlot;
 use crate::usage::Usage;
 
@@ -133,7 +134,7 @@ pub fn scaled_score(
     }
     let scaled = scaled_errors(predictor, &windows(dataset, part, 1)?)?;
     let Scaled { windows, mse, mae } = scaled;
-    eprintln!("scaled values, {windows} origins: MSE {mse:.4}, MAE {mae:.4}");
+    answer!("scaled values, {windows} origins: MSE {mse:.4}, MAE {mae:.4}");
     Ok(Some(scaled))
 }
 
@@ -142,9 +143,9 @@ pub fn print_scores(evaluation: &Evaluation) {
     let origins = format!("{} origins", evaluation.windows);
     let names = ["MAE", "RMSE", "MAPE", "sMAPE", "MASE", "OWA", "CRPS"].map(str::to_string);
     let held = evaluation.scores[0].coverage.iter().map(|(share, _)| format!("held {:.0} %", share * 100.0));
-    eprintln!("{}", row(&origins, names.into_iter().chain(held)));
+    answer!("{}", row(&origins, names.into_iter().chain(held)));
     for score in &evaluation.scores {
-        eprintln!("{}", row(&score.name, cells(score)));
+        answer!("{}", row(&score.name, cells(score)));
     }
 }
 

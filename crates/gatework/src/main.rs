@@ -3,6 +3,7 @@
 mod cli;
 mod folder;
 mod forecast_run;
+mod output;
 mod progress;
 mod report;
 mod subject;

@@ -23,23 +23,34 @@ impl FileError {
 }
 
 /// Writes a file under a temporary name beside it, makes sure that it is on the disk, and renames it: whatever
-/// happens, the path holds the old content or the new.
+/// happens, the path holds the old content or the new. A link stays a link, and a file keeps its permissions. What is no
+/// file (a device, a pipe) is not replaced but written to.
 pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), FileError> {
+    let failed = |error| FileError::new("write", path, error);
+    let Ok(there) = fs::metadata(path) else { return replace(path, content, None).map_err(failed) };
+    if there.is_file() {
+        let file = fs::canonicalize(path).map_err(failed)?;
+        return replace(&file, content, Some(there.permissions())).map_err(failed);
+    }
+    let mut sink = fs::OpenOptions::new().write(true).open(path).map_err(failed)?;
+    sink.write_all(content).map_err(failed)
+}
+
+/// Puts a file in the place of what is there.
+fn replace(path: &Path, content: &[u8], permissions: Option<fs::Permissions>) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     // Another process may write the same file: each has a temporary of its own.
     name.push(format!(".{}.part", std::process::id()));
     let temporary = path.with_file_name(name);
     let write = || {
         let mut file = fs::File::create(&temporary)?;
+        permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions))?;
         file.write_all(content)?;
         file.sync_all()?;
         fs::rename(&temporary, path)
     };
-    write().map_err(|error| {
-        // Best effort: the error that is reported is the one that matters.
-        let _ = fs::remove_file(&temporary);
-        FileError::new("write", path, error)
-    })
+    // Best effort: the error that is reported is the one that matters.
+    write().inspect_err(|_| drop(fs::remove_file(&temporary)))
 }
 
 /// Reads a file.
@@ -69,6 +80,26 @@ mod tests {
         write_whole(&path, b"two").unwrap();
         assert_eq!(read_text(&path).unwrap(), "two");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_permissions_and_devices_stay_what_they_are() {
+        use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        write_whole(&file, b"one").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        symlink("file", &link).unwrap();
+        write_whole(&link, b"two").unwrap();
+        assert_eq!(read_text(&file).unwrap(), "two");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        // A link to a device, so that nothing is lost if this fails.
+        let device = folder.path().join("null");
+        symlink("/dev/null", &device).unwrap();
+        write_whole(&device, b"three").unwrap();
+        assert!(fs::metadata(&device).unwrap().file_type().is_char_device());
     }
 
     #[test]

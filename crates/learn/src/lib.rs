@@ -20,6 +20,7 @@ pub mod forecast;
 pub mod gates;
 mod kinds;
 pub mod optim;
+mod pairs;
 pub mod params;
 pub mod random;
 pub mod schedule;

@@ -8,6 +8,7 @@ use gatework_learn::data;
 use serde_json::json;
 
 use crate::forecast_run::{self, ForecastRun};
+use crate::output::answer;
 use crate::subject::Subject;
 use crate::usage::Usage;
 
@@ -83,7 +84,7 @@ impl Evaluate {
         if self.json {
             super::print_json(
                 &json!({ "run": self.run, "experiment": loaded.experiment.name, "scores": scores }),
-            );
+            )?;
         }
         Ok(())
     }
@@ -109,7 +110,7 @@ impl Evaluate {
             super::print_json(&json!({
                 "run": self.run, "experiment": name, "step": step, "windows": evaluation.windows,
                 "scores": evaluation.scores, "scaled": scaled,
-            }));
+            }))?;
         }
         Ok(())
     }
@@ -127,7 +128,7 @@ impl Evaluate {
             let paths: Vec<&std::path::Path> = runs.iter().map(|run| run.folder.path()).collect();
             super::print_json(
                 &json!({ "runs": paths, "windows": evaluation.windows, "scores": evaluation.scores }),
-            );
+            )?;
         }
         Ok(())
     }
@@ -135,17 +136,26 @@ impl Evaluate {
 
 fn print_table(scores: &[Score]) {
     let header = ["protocol", "grid", "steps", "boards", "wrong bits", "late, a step", "settled at"];
-    eprintln!(
+    answer!(
         "{:<25} {:>9} {:>6} {:>7} {:>18} {:>13} {:>11}",
-        header[0], header[1], header[2], header[3], header[4], header[5], header[6]
+        header[0],
+        header[1],
+        header[2],
+        header[3],
+        header[4],
+        header[5],
+        header[6]
     );
     for s in scores {
         let grid = format!("{}x{}", s.grid[0], s.grid[1]);
         let wrong = format!("{} of {}", s.wrong, s.bits);
         let settled = s.settled.map_or_else(|| "never".to_string(), |step| step.to_string());
-        eprintln!(
+        answer!(
             "{:<25} {grid:>9} {:>6} {:>7} {wrong:>18} {:>13.1} {settled:>11}",
-            s.name, s.steps, s.samples, s.late_wrong
+            s.name,
+            s.steps,
+            s.samples,
+            s.late_wrong
         );
     }
 }

@@ -1,9 +1,8 @@
 //! `gatework export`: a circuit in the formats that others read.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use clap::Args;
 use gatework_learn::automata::board::Start;
 use gatework_learn::files;
@@ -86,11 +85,11 @@ impl Export {
             let bytes = formats::write(&document, format, &options).map_err(usage_or_failure)?;
             (format.name, bytes)
         };
-        let Some(path) = &self.output else { return write_stdout(&bytes) };
+        let Some(path) = &self.output else { return crate::output::write(&bytes) };
         files::write_whole(path, &bytes)?;
         eprintln!("Wrote {} ({name}, {} bytes)", path.display(), bytes.len());
         if self.json {
-            super::print_json(&json!({ "file": path, "format": name, "bytes": bytes.len() }));
+            super::print_json(&json!({ "file": path, "format": name, "bytes": bytes.len() }))?;
         }
         Ok(())
     }
@@ -172,9 +171,4 @@ fn usage_or_failure(error: FormatError) -> anyhow::Error {
         }
         error => error.into(),
     }
-}
-
-fn write_stdout(bytes: &[u8]) -> anyhow::Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(bytes).and_then(|()| stdout.flush()).context("cannot write to stdout")
 }

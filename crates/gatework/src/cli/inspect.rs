@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::simulate::histogram;
 use crate::folder::RunFolder;
 use crate::forecast_run::ForecastRun;
+use crate::output::answer;
 use crate::report;
 use crate::subject::Subject;
 use crate::usage::Usage;
@@ -59,7 +60,7 @@ impl Inspect {
             eprintln!("Wrote {}", path.display());
         }
         if self.json {
-            super::print_json(&facts);
+            super::print_json(&facts)?;
         }
         Ok(())
     }
@@ -74,16 +75,16 @@ impl Inspect {
         print_facts(&facts);
         for (what, program) in programs {
             if self.program.is_some() {
-                eprintln!("\nprogram of {what}, windows: {windows}, {}\n{program}", kernel::simd_name());
+                answer!("\nprogram of {what}, windows: {windows}, {}\n{program}", kernel::simd_name());
             } else {
                 let moved: usize = program.traffic().iter().sum();
                 let (kernels, bytes) = (program.kernels().len(), program.bytes());
                 let text = format!("{kernels} kernels, {bytes} bytes of memory, {moved} bytes moved");
-                eprintln!("{:<22} {what}: {text}", "program");
+                answer!("{:<22} {what}: {text}", "program");
             }
         }
         if self.json {
-            super::print_json(&facts);
+            super::print_json(&facts)?;
         }
         Ok(())
     }
@@ -205,7 +206,7 @@ fn print_facts(facts: &Value) {
                 .join(", "),
             other => other.to_string(),
         };
-        eprintln!("{:<22} {text}", key.replace('_', " "));
+        answer!("{:<22} {text}", key.replace('_', " "));
     }
 }
 
@@ -214,9 +215,9 @@ const BAR: usize = 40;
 
 fn print_histogram(bars: &[(String, usize)]) {
     let most = bars.iter().map(|(_, count)| *count).max().unwrap_or(0).max(1) as f64;
-    eprintln!("\ngates by function (logarithmic)");
+    answer!("\ngates by function (logarithmic)");
     for (name, count) in bars.iter().filter(|(_, count)| *count > 0) {
         let width = (BAR as f64 * (*count as f64 + 1.0).ln() / (most + 1.0).ln()).ceil() as usize;
-        eprintln!("{name:>8} {:<BAR$} {count}", "█".repeat(width.min(BAR)));
+        answer!("{name:>8} {:<BAR$} {count}", "█".repeat(width.min(BAR)));
     }
 }

@@ -1,7 +1,6 @@
 //! `gatework list`: what can be trained out of the box.
 
-use std::io::Write as _;
-
+use crate::output::answer;
 use clap::Args;
 use gatework_learn::experiment::{Loaded, built_in};
 use serde_json::json;
@@ -25,7 +24,7 @@ impl List {
                 super::print_json(&match &loaded {
                     Loaded::Automaton(loaded) => serde_json::to_value(&loaded.experiment)?,
                     Loaded::Forecaster(loaded) => serde_json::to_value(&loaded.experiment)?,
-                });
+                })?;
             } else {
                 let own = || match &loaded {
                     Loaded::Automaton(loaded) => loaded.experiment.to_toml(),
@@ -33,7 +32,7 @@ impl List {
                 };
                 let text = built_in().find(|(known, _)| known == name);
                 let text = text.map_or_else(own, |(_, text)| text.to_string());
-                std::io::stdout().write_all(text.as_bytes())?;
+                crate::output::write(text.as_bytes())?;
             }
             return Ok(());
         }
@@ -46,11 +45,11 @@ impl List {
         }
         if self.json {
             let row = |(name, expected, about): &(&str, String, String)| json!({ "name": name, "about": about, "expected": expected });
-            super::print_json(&json!({ "experiments": rows.iter().map(row).collect::<Vec<_>>() }));
+            super::print_json(&json!({ "experiments": rows.iter().map(row).collect::<Vec<_>>() }))?;
             return Ok(());
         }
         for (name, expected, about) in rows {
-            writeln!(std::io::stdout(), "{name:<19} {expected:<14} {about}")?;
+            answer!("{name:<19} {expected:<14} {about}");
         }
         eprintln!("\nTrain one:        gatework train checkerboard");
         eprintln!("Make your own:    gatework list checkerboard > my.toml; edit it; gatework train my.toml");

@@ -13,6 +13,7 @@ use gatework_logic::prove::{self, Verdict};
 use gatework_logic::{Automaton, Circuit, Document};
 use serde_json::json;
 
+use crate::output::answer;
 use crate::subject::Subject;
 use crate::usage::Usage;
 
@@ -92,7 +93,6 @@ impl Minimize {
         let start = if self.from_start { start_of(&subject)? } else { Vec::new() };
         let options = Options { effort: self.effort.into(), start };
         let smaller = smaller_within(&subject, &options, Duration::from_secs_f64(self.proof_seconds))?;
-        tell(&subject, &smaller);
         let assumes = smaller.assumes_start;
         let name = if assumes { "minimized-from-start.json" } else { "minimized.json" };
         let in_run = subject.loaded.is_some().then(|| subject.path.join(name));
@@ -107,6 +107,7 @@ impl Minimize {
             }
             None => eprintln!("Nothing is written; -o names a file"),
         }
+        tell(&subject, &smaller);
         if self.json {
             let statistics = &smaller.statistics;
             super::print_json(&json!({
@@ -122,7 +123,7 @@ impl Minimize {
                 "seconds": smaller.seconds,
                 "proof_seconds": smaller.proof_seconds,
                 "file": path,
-            }));
+            }))?;
         }
         Ok(())
     }
@@ -132,7 +133,7 @@ impl Minimize {
 pub fn tell(subject: &Subject, smaller: &Smaller) {
     let statistics = &smaller.statistics;
     let each = if subject.automaton.is_some() { " a cell" } else { "" };
-    eprintln!(
+    answer!(
         "{} active gates{each}, {} when wires, inverters and equal gates are taken out: {} after {:.2} s; depth {} -> {}",
         subject.circuit.active(),
         statistics.gates_before,
@@ -145,7 +146,7 @@ pub fn tell(subject: &Subject, smaller: &Smaller) {
     match (&subject.automaton, &smaller.channels) {
         (Some(automaton), Some(channels)) => {
             if channels.len() < automaton.channels {
-                eprintln!("{} of {} channels are left", channels.len(), automaton.channels);
+                answer!("{} of {} channels are left", channels.len(), automaton.channels);
             }
             let from = if smaller.assumes_start {
                 "from the experiment's start state"
@@ -156,9 +157,9 @@ pub fn tell(subject: &Subject, smaller: &Smaller) {
                 1 => "the first channel is the same".to_string(),
                 n => format!("the first {n} channels are the same"),
             };
-            eprintln!("Proved by induction in {time:.2} s: {same} {from}, after any number of steps");
+            answer!("Proved by induction in {time:.2} s: {same} {from}, after any number of steps");
         }
-        _ => eprintln!("Proved in {time:.2} s: the outputs are the same for every input"),
+        _ => answer!("Proved in {time:.2} s: the outputs are the same for every input"),
     }
 }
 

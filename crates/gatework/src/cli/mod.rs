@@ -1,7 +1,7 @@
 //! The command line: one file a verb.
 //!
-//! People read stderr; stdout is for programs: with `--json` its last line is one JSON object. Exit status: 0
-//! done, 1 it failed, 2 it was asked wrongly.
+//! Answers go to stdout, what is said on the way to stderr; with `--json` stdout has one JSON object. Exit status: 0 done,
+//! 1 it failed, 2 it was asked wrongly.
 
 mod bench;
 mod evaluate;
@@ -19,6 +19,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use gatework_learn::automata::experiment::ExperimentError;
 
+use crate::output::{self, print_json};
 use crate::usage::Usage;
 
 /// Learn circuits on a CPU, look at them, run them.
@@ -57,7 +58,11 @@ enum Verb {
 
 /// Parses the command line and runs its verb.
 pub fn main() -> ExitCode {
-    let result = match Cli::parse().verb {
+    let verb = Cli::parse().verb;
+    if std::env::args_os().any(|argument| argument == "--json") {
+        output::keep_for_programs();
+    }
+    let result = match verb {
         Verb::List(verb) => verb.run(),
         Verb::Train(verb) => verb.run(),
         Verb::Simulate(verb) => verb.run(),
@@ -69,17 +74,10 @@ pub fn main() -> ExitCode {
         Verb::Study(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
     };
-    let Err(error) = result else { return ExitCode::SUCCESS };
+    let Err(error) = result.and_then(|()| output::finish()) else { return ExitCode::SUCCESS };
     eprintln!("error: {error:#}");
     let asked_wrongly = error.chain().any(|cause| cause.is::<Usage>() || cause.is::<ExperimentError>());
     ExitCode::from(if asked_wrongly { 2 } else { 1 })
-}
-
-/// Prints a JSON object as the last line on stdout.
-fn print_json(value: &serde_json::Value) {
-    use std::io::Write as _;
-    // Nobody listens any more, or the disk is full: there is no one left to tell.
-    let _ = writeln!(std::io::stdout(), "{value}");
 }
 
 /// The middle one of sorted numbers, or half-way between the middle two.

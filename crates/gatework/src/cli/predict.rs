@@ -1,7 +1,6 @@
 //! `gatework predict`: forecasts of new data as CSV.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -92,7 +91,7 @@ impl Predict {
         let text = to_csv(&prepared.table, &predictions, [id, &columns.time]);
         match &self.output {
             Some(path) => files::write_whole(path, text.as_bytes())?,
-            None => std::io::stdout().write_all(text.as_bytes())?,
+            None => crate::output::write(text.as_bytes())?,
         }
         self.draw(&prepared.table, &predictions)?;
         eprintln!(
@@ -107,7 +106,7 @@ impl Predict {
                 "run": self.run, "data": self.data, "output": self.output, "series": predictions.len(),
                 "horizon": specification.horizon, "forecast_seconds": seconds,
                 "seconds": begin.elapsed().as_secs_f64(), "weights": cost,
-            }));
+            }))?;
         }
         Ok(())
     }

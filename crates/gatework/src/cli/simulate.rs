@@ -15,6 +15,7 @@ use gatework_logic::prove::{Verdict, equivalent_within};
 use gatework_logic::{Automaton, Gate, Grid};
 use serde_json::json;
 
+use crate::output::answer;
 use crate::report::{self, Animation, Colouring, Picture};
 use crate::subject::Subject;
 use crate::usage::Usage;
@@ -109,26 +110,26 @@ impl Simulate {
         }
         let seconds = begin.elapsed().as_secs_f64();
         let wrong = target.map(|target| run.wrong_but_damaged(&target)).transpose()?;
+        if let (Some(path), Some(film)) = (&self.gif, film) {
+            files::write_whole(path, &film.gif()?)?;
+            eprintln!("Wrote {}", path.display());
+        }
         let alive: Vec<usize> =
             (0..subject.observed).map(|channel| run.grid().count_ones(0, channel)).collect();
-        eprintln!(
+        answer!(
             "{height}x{width} cells, {steps} steps in {seconds:.3} s; ones in the learned channels: {alive:?}"
         );
         if let Some(wrong) = wrong {
             let bits = height * width * subject.observed;
             let but =
                 if self.damage.is_some() { " (cells damaged in the last step are not counted)" } else { "" };
-            eprintln!("{wrong} of {bits} bits differ from the target{but}");
-        }
-        if let (Some(path), Some(film)) = (&self.gif, film) {
-            files::write_whole(path, &film.gif()?)?;
-            eprintln!("Wrote {}", path.display());
+            answer!("{wrong} of {bits} bits differ from the target{but}");
         }
         if self.json {
             super::print_json(&json!({
                 "height": height, "width": width, "steps": steps, "seconds": seconds, "ones": alive,
                 "wrong": wrong, "gif": self.gif,
-            }));
+            }))?;
         }
         Ok(())
     }

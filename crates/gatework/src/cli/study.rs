@@ -12,6 +12,7 @@ use gatework_learn::files;
 use serde_json::json;
 
 use super::train::stop_on_interrupt;
+use crate::output::answer;
 use crate::report::{self, Curve};
 
 /// Compare settings of an experiment over many seeds
@@ -83,7 +84,7 @@ impl Study {
         let table = table(&study, &rows);
         tell(&table, &folder);
         if self.json {
-            super::print_json(&json!({"experiment": study.experiment, "settings": table, "out": folder}));
+            super::print_json(&json!({"experiment": study.experiment, "settings": table, "out": folder}))?;
         }
         if stop.load(Ordering::SeqCst) && rows.len() < study.settings.len() * study.seeds as usize {
             anyhow::bail!("stopped; what is finished is written, and the same command goes on");
@@ -174,9 +175,15 @@ fn table(study: &Settings, rows: &[Row]) -> Vec<serde_json::Value> {
 fn tell(table: &[serde_json::Value], folder: &Path) {
     let width = table.iter().filter_map(|row| row["setting"].as_str()).map(|name| name.chars().count()).max();
     let width = width.unwrap_or(0).max(7);
-    eprintln!(
+    answer!(
         "\n{:width$} {:>9}  {:>13} {:>9} {:>9} {:>12} {:>7}",
-        "setting", "learned", "95 % interval", "median s", "most s", "s a success", "gates"
+        "setting",
+        "learned",
+        "95 % interval",
+        "median s",
+        "most s",
+        "s a success",
+        "gates"
     );
     let number = |value: &serde_json::Value| value.as_f64().map_or_else(|| "-".into(), |n| format!("{n:.1}"));
     let percent = |value: &serde_json::Value| (value.as_f64().unwrap_or(0.0) * 100.0).round();
@@ -187,7 +194,7 @@ fn tell(table: &[serde_json::Value], folder: &Path) {
         let [median, most, each] = [&seconds["median"], &seconds["most"], &seconds["a success"]].map(number);
         let gates = row["gates"]["median"].as_f64().map_or_else(|| "-".into(), |n| n.to_string());
         let name = row["setting"].as_str().unwrap_or_default();
-        eprintln!("{name:width$} {learned:>9}  {interval:>13} {median:>9} {most:>9} {each:>12} {gates:>7}");
+        answer!("{name:width$} {learned:>9}  {interval:>13} {median:>9} {most:>9} {each:>12} {gates:>7}");
     }
-    eprintln!("\nresults.csv, success.svg and seconds.svg are in {}", folder.display());
+    answer!("\nresults.csv, success.svg and seconds.svg are in {}", folder.display());
 }

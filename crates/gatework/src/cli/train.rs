@@ -126,7 +126,7 @@ impl Train {
             if let Some(summary) = folder.summary()? {
                 eprintln!("{} is finished; --force starts it anew", folder.path().display());
                 if self.json {
-                    super::print_json(&summary);
+                    super::print_json(&summary)?;
                 }
                 return Ok(());
             }
@@ -156,7 +156,7 @@ impl Train {
         let report = Report { loaded: &loaded, folder: &folder, attempts: &attempts, hidden: self.hidden };
         let summary = report.write(all_seeds)?;
         if self.json {
-            super::print_json(&summary);
+            super::print_json(&summary)?;
         }
         Ok(())
     }
@@ -289,7 +289,10 @@ impl Report<'_> {
         let document = Document::Automaton { automaton, observed: Some(observed) };
         self.folder.write("model.safetensors", &model.to_bytes())?;
         self.folder.write("circuit.json", to_json(&document).as_bytes())?;
-        self.folder.write("loss.svg", report::loss_plot(&title, &points, kept.moves > 0).as_bytes())?;
+        self.folder.write(
+            "loss.svg",
+            report::loss_plot(&title, &points, (kept.moves > 0).then_some(kept.update)).as_bytes(),
+        )?;
         self.folder.write("gates.svg", report::gate_histogram(&title, &histogram).as_bytes())?;
         match gif {
             Ok(gif) => self.folder.write("rollout.gif", &gif)?,

@@ -32,28 +32,29 @@ const COLUMNS: usize = 400;
 /// Least distance between two labels at the right, in pixels.
 const LABEL_HEIGHT: f64 = 17.0;
 
-/// Draws the losses of a run as SVG, and those of the search behind them if there was one. Points may come in any order; values that are not finite or below 0 leave a gap.
+/// Draws the losses of a run as SVG. If a search began after some updates, points behind those are its moves. Points may
+/// come in any order; values that are not finite or below 0 leave a gap.
 ///
 /// ```ignore
-/// std::fs::write("loss.svg", loss_plot("checkerboard", &points, false))?;
+/// std::fs::write("loss.svg", loss_plot("checkerboard", &points, None))?;
 /// ```
 #[must_use]
-pub fn loss_plot(title: &str, points: &[LossPoint], searched: bool) -> String {
-    let axis = if searched { "updates, then moves of the search" } else { "updates" };
-    plot(title, points, ["hard", "soft"], axis)
+pub fn loss_plot(title: &str, points: &[LossPoint], search_from: Option<u64>) -> String {
+    plot(title, points, ["hard", "soft"], search_from)
 }
 
 /// Draws the losses of a forecaster: that of the validation windows in the place of the hard one.
 #[must_use]
 pub fn forecaster_loss_plot(title: &str, points: &[LossPoint]) -> String {
-    plot(title, points, ["validation", "training"], "updates")
+    plot(title, points, ["validation", "training"], None)
 }
 
-fn plot(title: &str, points: &[LossPoint], names: [&str; 2], axis: &str) -> String {
+fn plot(title: &str, points: &[LossPoint], names: [&str; 2], search_from: Option<u64>) -> String {
+    let axis = if search_from.is_some() { "updates, then moves of the search" } else { "updates" };
     let mut points = points.to_vec();
     points.sort_by_key(|point| point.update);
     let mut svg = Svg::new(SIZE.0, SIZE.1, title);
-    if let Some(frame) = Frame::new(&points) {
+    if let Some(frame) = Frame::new(&points, search_from) {
         frame.draw(&mut svg, &points, names);
         svg.text("muted middle", f64::midpoint(X.0, X.1), Y.1 + 40.0, axis);
     } else {
@@ -76,11 +77,13 @@ struct Frame {
     losses: Log,
     /// Whether some loss is exactly 0, so that the axis needs its band.
     zeros: bool,
+    /// The updates before the search.
+    search_from: Option<u64>,
 }
 
 impl Frame {
     /// Axes for points in order of updates; none if there is no loss to show.
-    fn new(points: &[LossPoint]) -> Option<Self> {
+    fn new(points: &[LossPoint], search_from: Option<u64>) -> Option<Self> {
         let (first, last) = (points.first()?.update, points.last()?.update);
         let losses =
             || points.iter().flat_map(|point| [point.soft, point.hard]).filter(|&loss| is_loss(loss));
@@ -88,7 +91,7 @@ impl Frame {
         let positive = || losses().filter(|&loss| loss > 0.0);
         let (min, max) = (positive().fold(f64::INFINITY, f64::min), positive().fold(0.0, f64::max));
         let losses = if max > 0.0 { Log::new(min, max) } else { Log::new(1.0, 10.0) };
-        any.then_some(Self { updates: Linear::new(first, last), losses, zeros })
+        any.then_some(Self { updates: Linear::new(first, last), losses, zeros, search_from })
     }
 
     /// The pixel column of an update.
@@ -163,7 +166,14 @@ impl Frame {
     fn draw_first_zero(&self, svg: &mut Svg, update: u64) {
         let x = self.x(update as f64);
         svg.dot("hard-fill ring", (x, self.y(0.0)), 5.0);
-        let label = format!("first hard loss 0 at update {}", group_thousands(&update.to_string()));
+        let number = |count: u64| group_thousands(&count.to_string());
+        let label = match self.search_from.filter(|&updates| update > updates) {
+            Some(updates) => {
+                let (updates, moves) = (number(updates), number(update - updates));
+                format!("first hard loss 0 after {updates} updates and {moves} moves")
+            }
+            None => format!("first hard loss 0 at update {}", number(update)),
+        };
         let (class, x) = if x > f64::midpoint(X.0, X.1) { ("halo end", x - 8.0) } else { ("halo", x + 8.0) };
         svg.text(class, x, Y.0 + 12.0, &label);
     }
@@ -254,7 +264,7 @@ mod tests {
     #[test]
     fn no_points_say_so() {
         for points in [&[][..], &[point(3, f64::NAN, f64::INFINITY)], &[point(3, -1.0, f64::NEG_INFINITY)]] {
-            assert!(assert_well_formed(&loss_plot("run", points, false)).contains("no losses yet"));
+            assert!(assert_well_formed(&loss_plot("run", points, None)).contains("no losses yet"));
         }
     }
 
@@ -272,17 +282,17 @@ mod tests {
             vec![point(9, 1.0, 2.0), point(3, 2.0, 4.0), point(9, 5.0, 0.0)],
         ];
         for run in runs {
-            assert_well_formed(&loss_plot("a & <b>", &run, false));
+            assert_well_formed(&loss_plot("a & <b>", &run, None));
         }
     }
 
     #[test]
     fn the_first_hard_zero_is_named() {
         let points: Vec<_> = (0..2000).map(|i| point(i, 1.0, (1234 - i as i64).max(0) as f64)).collect();
-        assert!(
-            assert_well_formed(&loss_plot("run", &points, false)).contains("hard loss 0 at update 1,234")
-        );
-        let never = loss_plot("run", &[point(0, 0.0, 1.0), point(1, 0.0, 2.0)], false);
+        assert!(assert_well_formed(&loss_plot("run", &points, None)).contains("hard loss 0 at update 1,234"));
+        let searched = loss_plot("run", &points, Some(1000));
+        assert!(searched.contains("hard loss 0 after 1,000 updates and 234 moves"));
+        let never = loss_plot("run", &[point(0, 0.0, 1.0), point(1, 0.0, 2.0)], None);
         assert!(!never.contains("hard loss 0"));
     }
 
@@ -291,7 +301,7 @@ mod tests {
         let spike = 654_321;
         let points: Vec<_> =
             (0..1_000_000).map(|i| point(i, 1.0, if i == spike { 1000.0 } else { 1.0 })).collect();
-        let svg = loss_plot("run", &points, false);
+        let svg = loss_plot("run", &points, None);
         assert_well_formed(&svg);
         let line = path(&svg, "hard");
         assert!(line.matches(['M', 'L']).count() <= 2 * COLUMNS + 2);
@@ -306,7 +316,7 @@ mod tests {
     fn values_that_are_not_finite_leave_a_gap() {
         let points: Vec<_> =
             (0..9).map(|i| point(i, if i == 4 { f64::NAN } else { 1.0 + i as f64 }, 1.0)).collect();
-        let svg = loss_plot("run", &points, false);
+        let svg = loss_plot("run", &points, None);
         assert_eq!(path(&svg, "soft").matches('M').count(), 2);
         assert_eq!(path(&svg, "hard").matches('M').count(), 1);
     }
@@ -315,6 +325,6 @@ mod tests {
     fn a_run_of_gaps_stays_small() {
         let points: Vec<_> =
             (0..100_000).map(|i| point(i, if i % 2 == 0 { f64::NAN } else { 1.0 }, 2.0)).collect();
-        assert!(loss_plot("run", &points, false).len() < 60_000);
+        assert!(loss_plot("run", &points, None).len() < 60_000);
     }
 }

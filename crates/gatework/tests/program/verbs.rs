@@ -157,11 +157,58 @@ fn bench_engine_fails_on_a_table_with_a_cliff() {
     place.write("broken.json", "{}");
     let smooth = place.json(&["bench", "engine", "--table", "smooth.json", "--check"]);
     assert_eq!(smooth["cliffs"], serde_json::json!([]));
-    let said = place.refused(1, &["bench", "engine", "--table", "cliff.json", "--check"]);
+    let check = place.gatework(&["bench", "engine", "--table", "cliff.json", "--check"]).assert().code(1);
+    let said = String::from_utf8(check.get_output().stdout.clone()).unwrap();
     assert!(said.contains("add f32, threads: 1: 3.00x from 1024 to 2048"), "{said}");
     assert!(said.contains("add f32 of 2048: 3.00x of the plain loop"), "{said}");
     let said = place.refused(1, &["bench", "engine", "--table", "broken.json"]);
     assert!(said.contains("broken.json is not what `gatework bench engine --json` prints"), "{said}");
+}
+
+#[test]
+fn answers_go_to_stdout_and_make_way_for_a_json_object() {
+    let place = Place::new().trained();
+    for (arguments, part) in [
+        (&["inspect", "run"][..], "depth"),
+        (&["evaluate", "run"], "wrong bits"),
+        (&["simulate", "run"], "steps in"),
+        (&["list"], "checkerboard"),
+    ] {
+        let output = place.gatework(arguments).assert().success().get_output().clone();
+        assert!(String::from_utf8(output.stdout).unwrap().contains(part), "{arguments:?}");
+        let output = place.gatework(arguments).arg("--json").assert().success().get_output().clone();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{arguments:?}: {text}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_answer_that_cannot_be_written_is_an_error_unless_nobody_reads_it() {
+    use std::process::Stdio;
+    let place = Place::new().trained();
+    let program = assert_cmd::cargo::cargo_bin("gatework");
+    for arguments in [
+        &["inspect", "run"][..],
+        &["inspect", "run", "--json"],
+        &["list"],
+        &["export", "run", "--to", "blif"],
+    ] {
+        let command = |stdout: Stdio| {
+            let mut command = std::process::Command::new(&program);
+            command.current_dir(place.path("")).args(arguments).stdout(stdout).output().unwrap()
+        };
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = command(full.into());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            output.status.code() == Some(1) && said.contains("cannot write to stdout"),
+            "{arguments:?}: {said}"
+        );
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        assert!(command(writer.into()).status.success(), "{arguments:?}");
+    }
 }
 
 #[test]

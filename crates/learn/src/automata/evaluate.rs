@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::board::{BoardError, Target};
 use super::experiment::Loaded;
 use super::hard::{Conditions, Damage, DamageKind, HardRun};
+use crate::pairs::two;
 use crate::random::{Purpose, Random};
 
 /// How a learned rule is judged.
@@ -16,6 +17,7 @@ pub struct Protocol {
     /// What it is called.
     pub name: String,
     /// Height and width.
+    #[serde(deserialize_with = "two")]
     pub grid: [usize; 2],
     /// Steps.
     pub steps: usize,

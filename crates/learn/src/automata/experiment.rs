@@ -15,6 +15,7 @@ use super::search;
 use crate::files;
 use crate::gates::{Softness, Wiring};
 use crate::optim::{Clip, Optimizer};
+use crate::pairs::{maybe_two, two};
 use crate::schedule::{LearningRate, Schedule};
 use crate::train;
 use check::Problem;
@@ -119,6 +120,7 @@ pub struct Grid {
     /// What lies outside the grid.
     pub boundary: Boundary,
     /// Height and width in training.
+    #[serde(deserialize_with = "two")]
     pub grid: [usize; 2],
     /// Steps of a roll-out.
     pub steps: usize,
@@ -210,7 +212,7 @@ pub struct Training {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub gate_price: f32,
     /// Steps of an update, from the first number to the second; without it, those of the automaton.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "maybe_two", skip_serializing_if = "Option::is_none")]
     pub steps: Option<[usize; 2]>,
     /// So many of the last states count in the loss, not only the last one.
     #[serde(default = "one", skip_serializing_if = "is_one")]

@@ -14,6 +14,7 @@ use gatework_engine::kernel::gates::FUNCTIONS;
 use serde::{Deserialize, Serialize};
 
 use super::{FUNCTION_A, PASS_THROUGH, soft_max};
+use crate::pairs::two;
 use crate::params::Params;
 use crate::random::Random;
 
@@ -30,8 +31,10 @@ pub struct Softness {
     /// What is learned of a gate.
     pub numbers: Numbers,
     /// By how much function A leads at the start, in the first layer and in the last; evenly in between.
+    #[serde(deserialize_with = "two")]
     pub start: [f32; 2],
     /// Logits are divided by this: the first number at the start of training, the second at its end.
+    #[serde(deserialize_with = "two")]
     pub temperature: [f32; 2],
     /// The scale of the Gumbel noise on the logits.
     pub gumbel: f32,

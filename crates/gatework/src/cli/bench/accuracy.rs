@@ -23,6 +23,7 @@ use crate::cli::train::forecaster::{Job, check_same, prepare};
 use crate::cli::{self, train};
 use crate::folder::RunFolder;
 use crate::forecast_run::{ForecastRun, score_together};
+use crate::output::answer;
 use crate::usage::Usage;
 
 /// Forecasters by the protocols of the literature, beside its figures
@@ -82,9 +83,9 @@ impl Accuracy {
         let mut rows = rows(&runs);
         rows.extend(together(&runs)?);
         self.write(&rows)?;
-        eprint!("{}", to_markdown(&rows));
+        answer!("{}", to_markdown(&rows).trim_end());
         if self.json {
-            cli::print_json(&json!({ "bench": "accuracy", "rows": rows }));
+            cli::print_json(&json!({ "bench": "accuracy", "rows": rows }))?;
         }
         Ok(())
     }

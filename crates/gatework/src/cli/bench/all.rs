@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 use self::machine::Machine;
 use self::rows::{Comparison, Table};
 use crate::cli;
+use crate::output::answer;
 use crate::report::ratio_chart;
 use crate::usage::Usage;
 
@@ -126,7 +127,7 @@ impl All {
         }
         let comparisons = outcome.table.comparisons();
         for comparison in &comparisons {
-            eprintln!("{comparison}");
+            answer!("{comparison}");
         }
         for (name, reason) in &outcome.missing {
             eprintln!("missing: {name}: {reason}");
@@ -140,7 +141,7 @@ impl All {
             self.write_report(path, &machine, &outcome, &comparisons, &result)?;
         }
         if self.json {
-            cli::print_json(&result);
+            cli::print_json(&result)?;
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 pub(super) use self::network::GateNetwork;
 use super::memory;
 use crate::cli;
+use crate::output::answer;
 
 #[derive(Debug, Args)]
 pub struct Automata {
@@ -51,7 +52,7 @@ impl Automata {
         for name in names.iter().filter(|name| *name != network::NAME) {
             Loaded::find(name)?;
         }
-        eprintln!(
+        answer!(
             "{:<20} {:>7} {:>10} {:>10} {:>10} {:>10} {:>9} {:>12} {:>9}",
             "experiment",
             "threads",
@@ -71,7 +72,9 @@ impl Automata {
             results.extend(rows);
         }
         if self.json {
-            cli::print_json(&json!({ "bench": "automata", "simd": kernel::simd_name(), "results": results }));
+            cli::print_json(
+                &json!({ "bench": "automata", "simd": kernel::simd_name(), "results": results }),
+            )?;
         }
         Ok(())
     }
@@ -207,7 +210,7 @@ fn print_row(row: &Value) {
     let number = |key: &str, unit: f64| {
         row[key].as_f64().map_or("-".to_string(), |value| format!("{:.3}", value / unit))
     };
-    eprintln!(
+    answer!(
         "{:<20} {:>7} {:>10} {:>10} {:>10} {:>10} {:>9} {:>12} {:>9}",
         row["experiment"].as_str().unwrap_or_default(),
         row["threads"],

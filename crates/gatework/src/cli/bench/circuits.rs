@@ -27,6 +27,7 @@ use serde_json::{Value, json};
 pub(super) use self::networks::random_network;
 
 use crate::cli;
+use crate::output::answer;
 use crate::usage::Usage;
 
 /// What all random numbers here follow from.
@@ -120,7 +121,9 @@ impl Circuits {
         }
         self.minimize(&mut results)?;
         if self.json {
-            cli::print_json(&json!({ "bench": "circuits", "simd": kernel::simd_name(), "results": results }));
+            cli::print_json(
+                &json!({ "bench": "circuits", "simd": kernel::simd_name(), "results": results }),
+            )?;
         }
         Ok(())
     }
@@ -150,7 +153,7 @@ fn timed<E>(call: impl FnOnce() -> Result<(), E>) -> Result<Duration, E> {
 fn push(results: &mut Vec<Value>, row: Value) {
     let text = |key: &str| row[key].as_str().unwrap_or_default().to_string();
     let threads = row["threads"].as_f64().unwrap_or(f64::NAN);
-    eprintln!(
+    answer!(
         "{:<14} {threads:>2} thread{:<1} {}",
         text("name"),
         if threads > 1.0 { "s" } else { "" },

@@ -32,6 +32,7 @@ use serde_json::json;
 
 use self::check::{Finding, Row, Table};
 use self::operations::{Operation, Plain, Run};
+use crate::output::answer;
 
 /// Lengths that are measured.
 const LENGTHS: [usize; 8] = [256, 1024, 3072, 4096, 16_384, 262_144, 1 << 20, 1 << 24];
@@ -91,9 +92,9 @@ impl Engine {
         let cliffs = check::cliffs(&table.results, &table.caches);
         let slow = check::slower_than_plain(&table.results);
         for Finding { text, .. } in cliffs.iter().chain(&slow) {
-            eprintln!("found: {text}");
+            answer!("found: {text}");
         }
-        eprintln!(
+        answer!(
             "{} measurements, {} cliffs, {} slower than the plain loop",
             table.results.len(),
             cliffs.len(),
@@ -107,7 +108,7 @@ impl Engine {
             result["results"] = json!(table.results);
             result["cliffs"] = json!(texts(&cliffs));
             result["slower_than_plain"] = json!(texts(&slow));
-            crate::cli::print_json(&result);
+            crate::cli::print_json(&result)?;
         }
         let found = cliffs.len() + slow.len();
         anyhow::ensure!(!self.check || found == 0, "the table has {found} rows that it should not have");
@@ -122,9 +123,15 @@ impl Engine {
             .into_iter()
             .map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build())
             .collect::<Result<Vec<_>, _>>()?;
-        eprintln!(
+        answer!(
             "{:<22}{:>6}{:>10}{:>8}{:>14}{:>12}{:>8}",
-            "operation", "type", "n", "threads", "ns", "ns/element", "plain"
+            "operation",
+            "type",
+            "n",
+            "threads",
+            "ns",
+            "ns/element",
+            "plain"
         );
         let mut table = Table { caches: check::find_caches(), results: Vec::new() };
         let mut doubles = operations::arithmetic();
@@ -141,7 +148,7 @@ impl Engine {
             Vec::new()
         };
         if let Some(share) = huge {
-            eprintln!("{:.0} % of the longest slices lie in huge pages", 100.0 * share);
+            answer!("{:.0} % of the longest slices lie in huge pages", 100.0 * share);
         }
         Ok((table, json!({ "simd": kernel::simd_name(), "graphs": graphs, "huge_pages": huge })))
     }
@@ -263,5 +270,5 @@ fn fastest<T: Element>(
 fn print_row(row: &Row) {
     let plain = row.ratio().map(|ratio| format!("{ratio:.2}x")).unwrap_or_default();
     let Row { op, dtype, n, threads, ns, ns_per_element, .. } = row;
-    eprintln!("{op:<22}{dtype:>6}{n:>10}{threads:>8}{ns:>14.1}{ns_per_element:>12.4}{plain:>8}");
+    answer!("{op:<22}{dtype:>6}{n:>10}{threads:>8}{ns:>14.1}{ns_per_element:>12.4}{plain:>8}");
 }

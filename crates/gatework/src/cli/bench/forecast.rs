@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use super::memory;
 use crate::cli;
+use crate::output::answer;
 
 /// How models are trained here.
 const ADAM: Optimizer = Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 };
@@ -110,7 +111,7 @@ impl ForecastBench {
             return self.write_cases(folder);
         }
         let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads).build()?;
-        eprintln!(
+        answer!(
             "{:<18}{:>10}{:>9}{:>9}{:>11}{:>11}{:>11}{:>11}{:>10}{:>10}",
             "model",
             "params",
@@ -140,7 +141,7 @@ impl ForecastBench {
         if self.json {
             cli::print_json(&json!({
                 "bench": "forecast", "simd": kernel::simd_name(), "threads": self.threads, "results": results,
-            }));
+            }))?;
         }
         Ok(())
     }
@@ -237,7 +238,7 @@ fn print_kernels(name: &str, specification: &Specification) -> anyhow::Result<()
     }
     let mut groups: Vec<(&str, (usize, f64))> = groups.into_iter().collect();
     groups.sort_by(|(_, (_, a)), (_, (_, b))| b.total_cmp(a));
-    eprintln!(
+    answer!(
         "{name}: {} nodes, {} kernels, {:.1} MB, compiled in {seconds:.3} s, {:.3} ms",
         graph.nodes().len(),
         kernels.len(),
@@ -245,14 +246,14 @@ fn print_kernels(name: &str, specification: &Specification) -> anyhow::Result<()
         times.iter().sum::<f64>() * 1e3,
     );
     for (kernel, (count, time)) in groups {
-        eprintln!("  {:>9.3} ms {count:>5} {kernel}", time * 1e3);
+        answer!("  {:>9.3} ms {count:>5} {kernel}", time * 1e3);
     }
     Ok(())
 }
 
 fn print_row(row: &Value) {
     let number = |key: &str| row[key].as_f64().unwrap_or(f64::NAN);
-    eprintln!(
+    answer!(
         "{:<18}{:>10}{:>9.1}{:>9.1}{:>11.3}{:>11.3}{:>11.3}{:>11.3}{:>10.1}{:>10.1}",
         row["model"].as_str().unwrap_or_default(),
         number("parameters"),

@@ -22,6 +22,7 @@ use self::fit::exponent;
 use self::work::{DIMENSIONS, Dimension};
 use super::memory;
 use crate::cli;
+use crate::output::answer;
 use crate::report::{ScalingLine, scaling_plot};
 use crate::usage::Usage;
 
@@ -79,14 +80,14 @@ impl Scaling {
             || DIMENSIONS.iter().filter(|d| self.only.is_empty() || self.only.iter().any(|n| n == d.name));
         if let Some(size) = self.size {
             let dimension = wanted().next().context("no dimension")?;
-            cli::print_json(&self.measure(dimension, size)?);
+            cli::print_json(&self.measure(dimension, size)?)?;
             return Ok(());
         }
         let mut all = Vec::new();
         for dimension in wanted() {
             for threads in if self.threads > 1 { vec![1, self.threads] } else { vec![1] } {
                 let series = self.series(dimension, threads)?;
-                eprintln!("{}", series.summary());
+                answer!("{}", series.summary());
                 all.push(series);
             }
         }
@@ -97,7 +98,7 @@ impl Scaling {
             write_report(path, &all, &result)?;
         }
         if self.json {
-            cli::print_json(&result);
+            cli::print_json(&result)?;
         }
         Ok(())
     }

@@ -60,7 +60,7 @@ pub fn train(verb: &Train, mut loaded: Loaded) -> anyhow::Result<()> {
     };
     let summary = job.run()?;
     if verb.json {
-        cli::print_json(&summary);
+        cli::print_json(&summary)?;
     }
     Ok(())
 }
@@ -89,7 +89,7 @@ fn is_finished(verb: &Train, experiment: &Experiment) -> anyhow::Result<bool> {
     }
     eprintln!("{} is finished; --force starts it anew", folder.path().display());
     if verb.json {
-        cli::print_json(&summary);
+        cli::print_json(&summary)?;
     }
     Ok(true)
 }

@@ -27,6 +27,7 @@ use super::evaluate;
 use super::experiment::Loaded;
 use super::hard::fill_mask;
 use super::model::Model;
+use crate::pairs::{two, twos};
 use crate::random::{Purpose, Random};
 use crate::train::TaskError;
 use bath::{Bath, Heat};
@@ -40,9 +41,10 @@ pub struct Settings {
     /// Moves of the first try; see `tries`.
     pub moves: u64,
     /// Temperatures of the first and of the last move, in wrong bits.
+    #[serde(deserialize_with = "two")]
     pub temperature: [f64; 2],
     /// Heights and widths of the boards; without it, the grid of the training.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "twos", skip_serializing_if = "Vec::is_empty")]
     pub grids: Vec<[usize; 2]>,
     /// Boards of each size, if they start at random.
     #[serde(default = "one")]

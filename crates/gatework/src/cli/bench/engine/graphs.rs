@@ -4,6 +4,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use crate::output::answer;
 use gatework_engine::graph::{Conv1d, Gru, Lstm};
 use gatework_engine::interpret::Value as Tensor;
 use gatework_engine::kernel::matmul::{Shapes, multiply};
@@ -97,7 +98,7 @@ pub fn measure(seconds: f64) -> anyhow::Result<Vec<Value>> {
         rows.push(against_interpreter(name, build, seconds)?);
     }
     for row in &rows {
-        eprintln!("{}", describe(row));
+        answer!("{}", describe(row));
     }
     Ok(rows)
 }

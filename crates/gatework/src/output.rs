@@ -1,0 +1,63 @@
+//! What verbs print: answers on stdout, for people or for programs; all that is said on the way goes to stderr.
+//!
+//! With `--json` stdout belongs to one JSON object, and what people would read there goes to stderr, too.
+
+use std::fmt::Arguments;
+use std::io::{self, ErrorKind, Write};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context as _;
+
+/// Whether stdout is for a JSON object.
+static IS_FOR_PROGRAMS: AtomicBool = AtomicBool::new(false);
+
+/// The first error of a line of an answer.
+static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
+
+/// Keeps stdout for a JSON object.
+pub fn keep_for_programs() {
+    IS_FOR_PROGRAMS.store(true, Ordering::Relaxed);
+}
+
+/// Prints a line of an answer.
+macro_rules! answer {
+    ($($text:tt)*) => { $crate::output::line(format_args!($($text)*)) };
+}
+pub(crate) use answer;
+
+/// Prints a line of an answer; [`finish`] tells what went wrong.
+pub fn line(text: Arguments<'_>) {
+    if IS_FOR_PROGRAMS.load(Ordering::Relaxed) {
+        eprintln!("{text}");
+        return;
+    }
+    if let Err(error) = writeln!(io::stdout(), "{text}") {
+        FAILED.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(error);
+    }
+}
+
+/// Prints a JSON object as the last line on stdout.
+pub fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
+    write(format!("{value}\n").as_bytes())
+}
+
+/// Writes bytes to stdout.
+pub fn write(bytes: &[u8]) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    heard(stdout.write_all(bytes).and_then(|()| stdout.flush()))
+}
+
+/// Whether all lines were written.
+pub fn finish() -> anyhow::Result<()> {
+    let failed = FAILED.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+    heard(failed.map_or_else(|| io::stdout().flush(), Err))
+}
+
+/// Who reads no further, as `head` does, has what they wanted.
+fn heard(written: io::Result<()>) -> anyhow::Result<()> {
+    match written {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("cannot write to stdout"),
+    }
+}
