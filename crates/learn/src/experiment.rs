@@ -46,20 +46,28 @@ impl Loaded {
 
     /// Reads an experiment from text. `origin` is what errors call it, `folder` where its files are.
     pub fn parse(text: &str, origin: &str, folder: &Path) -> Result<Loaded, ExperimentError> {
-        if task(text).as_deref() == Some("forecaster") {
-            let loaded = forecast::Loaded::parse(text, origin, folder)?;
-            return Ok(Loaded::Forecaster(Box::new(loaded)));
+        match task(text) {
+            Some((task, _)) if task == "forecaster" => {
+                let loaded = forecast::Loaded::parse(text, origin, folder)?;
+                Ok(Loaded::Forecaster(Box::new(loaded)))
+            }
+            Some((task, line)) if task != "automaton" => Err(ExperimentError::Invalid {
+                origin: origin.to_string(),
+                line: Some(line),
+                message: format!("the task is {task:?}; there are \"automaton\" and \"forecaster\""),
+            }),
+            // Without a task, the automaton's reader says what is wrong.
+            _ => Ok(Loaded::Automaton(Box::new(automata::Loaded::parse(text, origin, folder)?))),
         }
-        // Without a task that is known, the automaton's reader says what is wrong.
-        Ok(Loaded::Automaton(Box::new(automata::Loaded::parse(text, origin, folder)?)))
     }
 }
 
 /// The task of an experiment, if its text has one.
-fn task(text: &str) -> Option<String> {
+fn task(text: &str) -> Option<(String, usize)> {
     let document = toml::de::DeTable::parse(text).ok()?;
     let (_, value) = document.get_ref().iter().find(|(key, _)| key.get_ref().as_ref() == "task")?;
-    value.get_ref().as_str().map(str::to_string)
+    let line = automata::line_at(text, value.span().start);
+    value.get_ref().as_str().map(|task| (task.to_string(), line))
 }
 
 #[cfg(test)]
@@ -78,12 +86,58 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_task_is_named_beside_those_there_are() {
+        let error = Loaded::parse("name = \"x\"\ntask = \"automata\"", "x.toml", Path::new(".")).unwrap_err();
+        let right = "x.toml:2: the task is \"automata\"; there are \"automaton\" and \"forecaster\"";
+        assert_eq!(error.to_string(), right);
+    }
+
+    /// `docs/experiments.md`: its example can be trained, and no key is missing.
+    #[test]
+    fn the_documentation_of_experiments_is_true() {
+        let text = include_str!("../../../docs/experiments.md");
+        let folder = tempfile::tempdir().unwrap();
+        let picture: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("    "))
+            .filter(|line| line.starts_with('.'))
+            .collect();
+        std::fs::write(folder.path().join("face.txt"), picture.join("\n")).unwrap();
+        let example = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        let Loaded::Automaton(_) = Loaded::parse(example, "face.toml", folder.path()).unwrap() else {
+            panic!("the example is an automaton");
+        };
+        let mut keys = Vec::new();
+        for (_, text) in automata::BUILT_IN {
+            let loaded = automata::Loaded::parse(text, "x", Path::new(".")).unwrap();
+            collect(&toml::Value::try_from(&loaded.experiment).unwrap(), &mut keys);
+            collect(&toml::Value::try_from(&loaded.experiment.gates).unwrap(), &mut keys);
+            collect(&toml::Value::try_from(&loaded.experiment.state).unwrap(), &mut keys);
+        }
+        assert!(keys.len() > 50);
+        for key in keys {
+            let named = [format!("`{key}`"), format!("[{key}]"), format!("{key} = ")];
+            assert!(named.iter().any(|name| text.contains(name)), "{key} is not in docs/experiments.md");
+        }
+    }
+
+    /// All keys of a table and those inside it.
+    fn collect(value: &toml::Value, keys: &mut Vec<String>) {
+        match value {
+            toml::Value::Table(table) => table.iter().for_each(|(key, value)| {
+                keys.push(key.clone());
+                collect(value, keys);
+            }),
+            toml::Value::Array(values) => values.iter().for_each(|value| collect(value, keys)),
+            _ => {}
+        }
+    }
+
+    #[test]
     fn the_task_decides_who_reads() {
         let text = "task = \"forecaster\"\nname = \"x\"\nhorison = 3";
         let message = Loaded::parse(text, "x.toml", Path::new(".")).unwrap_err().to_string();
         assert!(message.starts_with("x.toml:3: unknown field `horison`"), "{message}");
-        let message = Loaded::parse("task = \"oracle\"", "x.toml", Path::new(".")).unwrap_err().to_string();
-        assert!(message.starts_with("x.toml:1: unknown variant `oracle`"), "{message}");
         assert!(
             Loaded::find("airpasengers").unwrap_err().to_string().contains("did you mean airpassengers?")
         );

@@ -1,7 +1,7 @@
 //! Files that are written whole or not at all, and errors that name them.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// A file or folder that could not be read or written.
@@ -53,14 +53,31 @@ fn replace(path: &Path, content: &[u8], permissions: Option<fs::Permissions>) ->
     write().inspect_err(|_| drop(fs::remove_file(&temporary)))
 }
 
+/// Bytes that are read at most of what is no file: a device may have no end.
+const MOST_OF_A_STREAM: u64 = 256 << 20;
+
 /// Reads a file.
 pub fn read(path: &Path) -> Result<Vec<u8>, FileError> {
-    fs::read(path).map_err(|error| FileError::new("read", path, error))
+    let read = || {
+        let file = fs::File::open(path)?;
+        let about = file.metadata()?;
+        let most = if about.is_file() { u64::MAX } else { MOST_OF_A_STREAM };
+        let mut bytes = Vec::with_capacity(usize::try_from(about.len()).unwrap_or(0));
+        file.take(most).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 == most {
+            return Err(io::Error::other(format!("it is no file, and longer than {} MB", most >> 20)));
+        }
+        Ok(bytes)
+    };
+    read().map_err(|error| FileError::new("read", path, error))
 }
 
 /// Reads a text file.
 pub fn read_text(path: &Path) -> Result<String, FileError> {
-    fs::read_to_string(path).map_err(|error| FileError::new("read", path, error))
+    let text = String::from_utf8(read(path)?);
+    text.map_err(|_| {
+        FileError::new("read", path, io::Error::new(io::ErrorKind::InvalidData, "it is no UTF-8 text"))
+    })
 }
 
 /// Makes a folder and those above it.
@@ -100,6 +117,13 @@ mod tests {
         symlink("/dev/null", &device).unwrap();
         write_whole(&device, b"three").unwrap();
         assert!(fs::metadata(&device).unwrap().file_type().is_char_device());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_has_no_end_is_refused() {
+        let error = read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert_eq!(error, "cannot read /dev/zero: it is no file, and longer than 256 MB");
     }
 
     #[test]
