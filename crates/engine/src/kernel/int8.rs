@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(run(&[0.0, 0.0]), [0.0, 0.0]);
         assert!(run(&[f32::INFINITY, 1.0]).iter().all(|y| y.is_nan()));
         assert!((run(&[f32::NAN, 1.0])[0] + 2.0).abs() < 0.02);
-        assert_eq!(run(&[]), []);
+        assert!(run(&[]).is_empty());
     }
 
     #[test]

@@ -97,12 +97,12 @@ impl Runner {
     ) -> Result<(), ProgramError> {
         let mut bindings = Bindings::default();
         for (name, range) in inputs {
-            let port = find("input", &self.program.inputs, name)?;
+            let (_, port) = find("input", &self.program.inputs, name)?;
             check::<f32>(port, range.len())?;
             bindings.add(port, &ordered(range), 0);
         }
         for (name, range) in outputs {
-            let port = find("output", &self.program.outputs, name)?;
+            let (_, port) = find("output", &self.program.outputs, name)?;
             check::<f32>(port, range.len())?;
             bindings.add(port, &ordered(range), 1);
         }
@@ -121,7 +121,7 @@ impl Runner {
                 return Err(ProgramError::Bound { wanted, found });
             }
         }
-        let Runner { program, memory, scratch, bindings } = self;
+        let Runner { program, memory, scratch, bindings, .. } = self;
         for place in &bindings.copied[0] {
             f32::arena_mut(memory)[place.inside..][..place.len]
                 .copy_from_slice(&from[place.outside..][..place.len]);

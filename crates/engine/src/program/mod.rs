@@ -21,6 +21,7 @@ mod cache;
 mod loops;
 mod memory;
 mod moves;
+mod packed;
 mod products;
 mod timing;
 
@@ -45,6 +46,7 @@ pub use cache::ProgramCache;
 use loops::{Compiled, Scratch};
 use memory::{Memory, Stored};
 use moves::Placed;
+use packed::Weights;
 use products::Products;
 pub use timing::Timings;
 
@@ -182,7 +184,7 @@ impl Program {
             memory.write_bits(*dtype, *offset, bits);
         }
         let (scratch, bindings) = (Scratches::default(), Bindings::default());
-        Runner { program: self.clone(), memory, scratch, bindings }
+        Runner { program: self.clone(), memory, scratch, bindings, weights: Weights::of(self) }
     }
 
     /// Bytes of memory that a runner has.
@@ -396,6 +398,8 @@ pub struct Runner {
     memory: Memory,
     scratch: Scratches,
     bindings: Bindings,
+    /// In the order of their kernels.
+    weights: Vec<Weights>,
 }
 
 /// Calls a generic function for the type of a kernel.
@@ -418,49 +422,60 @@ impl Runner {
 
     /// Gives an input its elements, row by row.
     pub fn write<T: Stored>(&mut self, name: &str, elements: &[T]) -> Result<(), ProgramError> {
-        let port = find("input", &self.program.inputs, name)?;
+        let (input, port) = find("input", &self.program.inputs, name)?;
         check::<T>(port, elements.len())?;
         if let Some(begin) = port.offset {
             T::arena_mut(&mut self.memory)[begin..][..elements.len()].copy_from_slice(elements);
         }
+        self.weights.iter_mut().for_each(|weights| weights.written(input));
         Ok(())
     }
 
     /// The elements of an output, row by row.
     pub fn read<T: Stored>(&self, name: &str) -> Result<&[T], ProgramError> {
-        let port = find("output", &self.program.outputs, name)?;
+        let (_, port) = find("output", &self.program.outputs, name)?;
         check::<T>(port, port.shape.elements())?;
         Ok(&T::arena(&self.memory)[port.offset.unwrap_or(0)..][..port.shape.elements()])
     }
 
     /// Computes the outputs from the inputs.
     pub fn run(&mut self) {
-        let Runner { program, memory, scratch, .. } = self;
-        for kernel in program.kernels.iter() {
-            execute(kernel, memory, scratch);
-        }
+        self.each_kernel(|_, run| run());
     }
 
     /// Computes the outputs like [`Runner::run`], and the time that each kernel took, in the order of
     /// [`Program::kernels`].
     pub fn run_timed(&mut self) -> Vec<Duration> {
-        let Runner { program, memory, scratch, .. } = self;
-        let time = |kernel| {
+        let mut times = vec![Duration::ZERO; self.program.kernels.len()];
+        self.each_kernel(|kernel, run| {
             let start = Instant::now();
-            execute(kernel, memory, scratch);
-            start.elapsed()
-        };
-        program.kernels.iter().map(time).collect()
+            run();
+            times[kernel] = start.elapsed();
+        });
+        times
+    }
+
+    /// Hands over one kernel after the other, to be run.
+    fn each_kernel(&mut self, mut with: impl FnMut(usize, &mut dyn FnMut())) {
+        let Runner { program, memory, scratch, weights, .. } = self;
+        let mut weights = weights.iter_mut().peekable();
+        for (index, kernel) in program.kernels.iter().enumerate() {
+            match weights.next_if(|weights| weights.kernel == index) {
+                Some(weights) => with(index, &mut || weights.multiply(memory)),
+                None => with(index, &mut || execute(kernel, memory, scratch)),
+            }
+        }
     }
 
     /// Gives an input of `f32` its elements from 16-bit numbers, the form in which weights are stored.
     pub fn write_half(&mut self, name: &str, format: Half, elements: &[u16]) -> Result<(), ProgramError> {
-        let port = find("input", &self.program.inputs, name)?;
+        let (input, port) = find("input", &self.program.inputs, name)?;
         check::<f32>(port, elements.len())?;
         if let Some(begin) = port.offset {
             let to = &mut f32::arena_mut(&mut self.memory)[begin..][..elements.len()];
             format.decode(elements, to);
         }
+        self.weights.iter_mut().for_each(|weights| weights.written(input));
         Ok(())
     }
 }
@@ -517,8 +532,9 @@ fn execute((dtype, instruction): &(DType, Instruction), memory: &mut Memory, scr
     }
 }
 
-fn find<'a>(port: &'static str, ports: &'a [Port], name: &str) -> Result<&'a Port, ProgramError> {
-    ports.iter().find(|port| port.name == name).ok_or_else(|| {
+/// The number of a port, and the port.
+fn find<'a>(port: &'static str, ports: &'a [Port], name: &str) -> Result<(usize, &'a Port), ProgramError> {
+    ports.iter().enumerate().find(|(_, port)| port.name == name).ok_or_else(|| {
         let known: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
         ProgramError::Unknown { port, name: name.to_string(), known: known.join(", ") }
     })

@@ -58,6 +58,14 @@ impl Products {
         multiply_outside(T::arena_mut(memory), &self.shapes, self.epilogue, outside);
     }
 
+    /// The only product of a batch, with its epilogue.
+    pub fn single(&self) -> Option<(Shapes, Option<Epilogue>)> {
+        match self.shapes[..] {
+            [shapes] => Some((shapes, self.epilogue)),
+            _ => None,
+        }
+    }
+
     /// Elements that are read and written.
     pub fn traffic(&self) -> usize {
         let [m, n, k] = self.sizes;

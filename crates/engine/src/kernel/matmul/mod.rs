@@ -12,7 +12,7 @@ mod rows;
 mod tiles;
 
 use crate::parallel;
-use tiles::{Finish, Right, Source, Target};
+use tiles::{Finish, Packed, Right, Source, Target};
 
 /// A product of two matrices in one slice: `out[i, j] = sum over l of a[i, l] * b[l, j]`.
 #[derive(Clone, Copy, Debug)]
@@ -140,11 +140,8 @@ impl Product for f32 {
 
     unsafe fn multiply_here(bases: Bases<f32>, shapes: &Shapes, finish: Finish<f32>, threads: bool) -> bool {
         let Some(product) = Tiled::new(bases, shapes, finish) else { return false };
-        let parts = if threads { rayon::current_num_threads() } else { 1 };
-        parallel::for_each_index(parts, |part| {
-            // SAFETY: as the caller promises; the parts of a result lie apart.
-            unsafe { product.part(part, parts).run() }
-        });
+        // SAFETY: as the caller promises.
+        unsafe { product.run(threads) };
         true
     }
 
@@ -163,8 +160,9 @@ impl Product for f32 {
         let a = Source { at: memory.wrapping_add(a.0), strides: a.1 };
         let at = memory.wrapping_add(out);
         let out = Target { at, stride, accumulate: shapes.accumulate, finish: Finish::NONE };
+        let packed = Packed { at: memory.wrapping_add(packed), columns: shapes.sizes[1], first: 0 };
         // SAFETY: as the caller promises.
-        unsafe { tiles::multiply(shapes.sizes, a, Right::Packed(memory.wrapping_add(packed)), out) }
+        unsafe { tiles::multiply(shapes.sizes, a, Right::Packed(packed), out) }
     }
 }
 
@@ -173,7 +171,7 @@ impl Product for f32 {
 struct Tiled {
     sizes: [usize; 3],
     a: Source,
-    b: Source,
+    b: Right,
     out: Target,
     /// Whether the rows are so few that nothing is packed.
     few: bool,
@@ -202,7 +200,7 @@ impl Tiled {
         let few = sizes[0] <= rows::MOST_ROWS;
         // One row with a matrix that lies in columns is dot products, and so is one column.
         let is_dot = sizes[0] == 1 && b.strides[1] != 1 || sizes[1] == 1;
-        (!is_dot).then_some(Tiled { sizes, a, b, out, few: few && b.strides[1] == 1 })
+        (!is_dot).then_some(Tiled { sizes, a, b: Right::Plain(b), out, few: few && b.strides[1] == 1 })
     }
 
     /// A part of the result: some columns, or some rows if they are more.
@@ -219,22 +217,96 @@ impl Tiled {
         let [begin, end] = [panels.start, panels.end].map(|panel| n.min(panel * tiles::WIDEST_PANEL));
         let finish = self.out.finish.at_column(begin);
         let out = Target { at: self.out.at.wrapping_add(begin), finish, ..self.out };
-        Tiled { sizes: [m, end - begin, k], b: self.b.offset(0, begin), out, ..self }
+        Tiled { sizes: [m, end - begin, k], b: self.b.at_column(begin), out, ..self }
     }
 
     /// # Safety
     /// As for [`multiply_at`].
-    unsafe fn run(self) {
+    unsafe fn run(self, threads: bool) {
+        let parts = if threads { rayon::current_num_threads() } else { 1 };
+        parallel::for_each_index(parts, |part| {
+            // SAFETY: as the caller promises; the parts of a result lie apart.
+            unsafe { self.part(part, parts).run_alone() }
+        });
+    }
+
+    /// # Safety
+    /// As for [`multiply_at`].
+    unsafe fn run_alone(self) {
         // SAFETY: as the caller promises.
         unsafe {
-            if self.few {
-                rows::multiply(self.sizes, self.a, self.b, self.out);
-                finish_at(self.out.at, [self.sizes[0], self.sizes[1]], [self.out.stride, 1], self.out.finish);
-            } else {
-                tiles::multiply(self.sizes, self.a, Right::Plain(self.b), self.out);
+            match self.b {
+                Right::Plain(b) if self.few => {
+                    rows::multiply(self.sizes, self.a, b, self.out);
+                    finish_at(
+                        self.out.at,
+                        [self.sizes[0], self.sizes[1]],
+                        [self.out.stride, 1],
+                        self.out.finish,
+                    );
+                }
+                b => tiles::multiply(self.sizes, self.a, b, self.out),
             }
         }
     }
+}
+
+/// The second operand of a product, packed once for many.
+#[derive(Clone, Debug)]
+pub struct Panels {
+    /// What is summed over, and columns.
+    sizes: [usize; 2],
+    elements: Vec<f32>,
+}
+
+impl Panels {
+    /// For the second operand of a product; none if that would be read as it lies, or the result lies in columns.
+    pub fn of(shapes: &Shapes) -> Option<Panels> {
+        let [m, n, k] = shapes.sizes;
+        let fits = m > rows::MOST_ROWS && n > 1 && k > 0 && shapes.out.1[1] == 1;
+        fits.then_some(Panels { sizes: [k, n], elements: Vec::new() })
+    }
+
+    /// Packs the second operand.
+    ///
+    /// # Panics
+    /// If it has another size, or reaches beyond the slice.
+    pub fn pack(&mut self, memory: &[f32], shapes: &Shapes) {
+        let [_, n, k] = shapes.sizes;
+        assert_eq!(self.sizes, [k, n], "the sizes are those that the panels were made for");
+        assert!(shapes.operands()[1].1 <= memory.len(), "the matrix lies in the slice");
+        let source = Source { at: memory.as_ptr().wrapping_add(shapes.b.0), strides: shapes.b.1 };
+        self.elements.resize(tiles::packed_len(k, n), 0.0);
+        // SAFETY: the matrix lies in the slice, and the panels have room for it.
+        unsafe { tiles::pack(source, k, n, self.elements.as_mut_ptr()) }
+    }
+}
+
+/// As [`multiply`], with a second operand that was packed, and an epilogue.
+///
+/// # Panics
+/// As [`multiply_outside`], and if the panels were made for other sizes.
+pub fn multiply_panels(memory: &mut [f32], shapes: &Shapes, epilogue: Option<Epilogue>, panels: &Panels) {
+    let Shapes { sizes: [m, n, k], a, out, accumulate, .. } = *shapes;
+    check_one(memory.len(), shapes, epilogue);
+    assert!(panels.sizes == [k, n] && out.1[1] == 1, "the sizes are those that the panels were made for");
+    assert!(!panels.elements.is_empty(), "the second operand was packed");
+    if m == 0 {
+        return;
+    }
+    let base = memory.as_mut_ptr();
+    let bias = epilogue.map(|epilogue| base.wrapping_add(epilogue.bias).cast_const());
+    let finish = Finish { bias, relu: epilogue.is_some_and(|epilogue| epilogue.relu) };
+    let product = Tiled {
+        sizes: [m, n, k],
+        a: Source { at: base.wrapping_add(a.0), strides: a.1 },
+        b: Right::Packed(Packed { at: panels.elements.as_ptr(), columns: n, first: 0 }),
+        out: Target { at: base.wrapping_add(out.0), stride: out.1[0], accumulate, finish },
+        few: false,
+    };
+    // SAFETY: the matrices lie in the slice, which is borrowed exclusively, the result overlaps neither an operand nor
+    // itself nor the bias, as was checked; the panels hold all of the second operand.
+    unsafe { product.run(is_large(m * n * k)) }
 }
 
 impl Product for f64 {
@@ -315,12 +387,7 @@ pub fn multiply_outside<T: Product>(
 ) {
     let Outside { from, to, elsewhere } = outside;
     for shapes in batch {
-        shapes.check(memory.len());
-        if let Some(Epilogue { bias, .. }) = epilogue {
-            let (end, (begin, _)) = (bias + shapes.sizes[1], shapes.out);
-            assert!(end <= memory.len(), "the bias lies in the slice");
-            assert!(end <= begin || bias >= shapes.end_of_result(), "the bias is part of a result");
-        }
+        check_one(memory.len(), shapes, epilogue);
         let [a, b] = shapes.operands();
         elsewhere[0].inspect(|place| place.check(a, from.len()));
         elsewhere[1].inspect(|place| place.check(b, from.len()));
@@ -336,8 +403,7 @@ pub fn multiply_outside<T: Product>(
         bases.out = to.as_mut_ptr().wrapping_add(place.outside).wrapping_sub(place.inside);
     }
     let work: usize = batch.iter().map(|shapes| shapes.sizes.iter().product::<usize>()).sum();
-    let is_large = work >= MANY && rayon::current_num_threads() > 1;
-    if is_large && batch.len() > 1 && is_independent(batch) {
+    if is_large(work) && batch.len() > 1 && is_independent(batch) {
         parallel::for_each_index(batch.len(), |i| {
             // SAFETY: the matrices lie in the slices, of which those that are written are borrowed exclusively; results are
             // disjoint from each other and from all operands, as was checked.
@@ -346,11 +412,26 @@ pub fn multiply_outside<T: Product>(
         return;
     }
     for shapes in batch {
-        let is_large = shapes.sizes.iter().product::<usize>() >= MANY && rayon::current_num_threads() > 1;
+        let threads = is_large(shapes.sizes.iter().product());
         // SAFETY: all three matrices lie in the slices, of which those that are written are borrowed exclusively, and the
         // result overlaps neither operand nor itself, as was checked.
-        unsafe { multiply_at(bases, shapes, finish, is_large) }
+        unsafe { multiply_at(bases, shapes, finish, threads) }
     }
+}
+
+/// Panics if a product does not fit a slice of so many elements, or the row of the epilogue is not there to be read.
+fn check_one(len: usize, shapes: &Shapes, epilogue: Option<Epilogue>) {
+    shapes.check(len);
+    if let Some(Epilogue { bias, .. }) = epilogue {
+        let (end, (begin, _)) = (bias + shapes.sizes[1], shapes.out);
+        assert!(end <= len, "the bias lies in the slice");
+        assert!(end <= begin || bias >= shapes.end_of_result(), "the bias is part of a result");
+    }
+}
+
+/// Whether so many multiplications are shared among threads.
+fn is_large(work: usize) -> bool {
+    work >= MANY && rayon::current_num_threads() > 1
 }
 
 /// Whether every result ends before the next begins, and no operand lies among the results.

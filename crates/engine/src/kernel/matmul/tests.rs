@@ -91,6 +91,11 @@ proptest! {
                 f32::multiply_packed(memory, &shapes, packed);
             }
             assert!(ours[..packed] == right, "{shapes:?}");
+            let Some(mut panels) = Panels::of(&shapes) else { return };
+            let mut ours = whole_numbers(&shapes);
+            panels.pack(&ours, &shapes);
+            multiply_panels(&mut ours, &shapes, None, &panels);
+            assert!(ours == right, "{shapes:?}");
         });
     }
 }
@@ -134,7 +139,13 @@ fn products_have_the_same_bits_on_any_number_of_threads() {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             let numbers = (0..out + batch * m * n).map(|i| (i * 7919 % 1013) as f32 * 0.01 - 5.0);
             let mut memory: Vec<f32> = numbers.collect();
+            let mut packed = memory.clone();
             pool.install(|| multiply_all(&mut memory, &shapes));
+            if let ([shapes], Some(mut panels)) = (&shapes[..], Panels::of(&shapes[0])) {
+                panels.pack(&packed, shapes);
+                pool.install(|| multiply_panels(&mut packed, shapes, None, &panels));
+                assert!(packed == memory, "{shapes:?}");
+            }
             memory
         });
         assert_eq!(results[0], results[1]);

@@ -54,7 +54,26 @@ pub(super) enum Right {
     /// As it lies.
     Plain(Source),
     /// As [`pack`] has left it.
-    Packed(*const f32),
+    Packed(Packed),
+}
+
+impl Right {
+    /// The same from a column on, the first of a panel.
+    pub fn at_column(self, column: usize) -> Right {
+        match self {
+            Right::Plain(source) => Right::Plain(source.offset(0, column)),
+            Right::Packed(packed) => Right::Packed(Packed { first: packed.first + column, ..packed }),
+        }
+    }
+}
+
+/// A matrix as [`pack`] has left it, from a column on.
+#[derive(Clone, Copy)]
+pub(super) struct Packed {
+    pub at: *const f32,
+    /// Columns of the whole matrix.
+    pub columns: usize,
+    pub first: usize,
 }
 
 /// Where a product goes: rows that lie `stride` apart, each contiguous.
@@ -232,8 +251,8 @@ impl<S: Simd> Product<S> {
     ) -> *const f32 {
         let source = match self.b {
             Right::Packed(b) => {
-                let padded = self.sizes[1].next_multiple_of(Self::PANEL);
-                return b.wrapping_add(block.from * padded + column * block.depth);
+                let padded = b.columns.next_multiple_of(Self::PANEL);
+                return b.at.wrapping_add(block.from * padded + (b.first + column) * block.depth);
             }
             Right::Plain(source) => source.offset(block.from, column),
         };
