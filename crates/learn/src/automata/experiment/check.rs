@@ -3,8 +3,8 @@
 use gatework_engine::kernel::gates::LANES;
 use gatework_engine::parallel;
 
-use super::{Experiment, MOST_MEMORY, Recipe};
-use crate::automata::board::TargetSpec;
+use super::{Experiment, Loaded, MOST_MEMORY, Recipe};
+use crate::automata::board::{Target, TargetSpec};
 use crate::automata::model::{FirstLayer, MOST_CHANNELS, MOST_GATES, MOST_KERNELS};
 use crate::automata::rollout::KEPT_BYTES;
 use crate::automata::search;
@@ -16,14 +16,59 @@ const MOST_RESTARTS: u64 = 100_000;
 /// Boards of a check at most.
 const MOST_CHECKS: usize = 10_000;
 
-/// Something wrong, and the key where it is.
+/// Seconds between checkpoints at most.
+const MOST_SECONDS: f64 = 1e9;
+
+/// Something wrong, and the key where it is; a number stands for an element of an array.
 pub(super) struct Problem {
-    pub key: &'static [&'static str],
+    pub key: Vec<String>,
     pub message: String,
 }
 
-fn problem<T>(key: &'static [&'static str], message: String) -> Result<T, Problem> {
-    Err(Problem { key, message })
+pub(super) fn problem<T>(key: &[&str], message: String) -> Result<T, Problem> {
+    Err(Problem { key: key.iter().map(ToString::to_string).collect(), message })
+}
+
+impl Loaded {
+    /// Whether the target fits the automaton, and every grid the target and the starts.
+    pub(super) fn check_target(&self) -> Result<(), Problem> {
+        let (a, target) = (&self.experiment.automaton, &self.target);
+        let [height, width] = a.grid;
+        if let Err(error) = target.check_size(height, width) {
+            return problem(&["target"], format!("target: {error}"));
+        }
+        if target.channels() > a.channels {
+            let (needs, has) = (target.channels(), a.channels);
+            let message = format!("automaton.channels is {has}, but the target has {needs}");
+            return problem(&["automaton", "channels"], message);
+        }
+        for (index, protocol) in self.experiment.protocols.iter().enumerate() {
+            if let Err(message) = self.check_grid(protocol.grid) {
+                let key = ["evaluate", &index.to_string(), "grid"];
+                return problem(&key, format!("evaluate {:?}: {message}", protocol.name));
+            }
+        }
+        let searched = self.experiment.search.iter().flat_map(|search| &search.grids);
+        for (index, &grid) in searched.enumerate() {
+            if let Err(message) = self.check_grid(grid) {
+                return problem(&["search", "grids"], format!("search.grids[{index}]: {message}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a grid other than that of training has room for the picture and the start boards.
+    fn check_grid(&self, [height, width]: [usize; 2]) -> Result<(), String> {
+        let Experiment { automaton, start, .. } = &self.experiment;
+        // A picture is as large as the grid of training.
+        let [least_height, least_width] = automaton.grid;
+        if matches!(self.target, Target::Picture(_)) && (height < least_height || width < least_width) {
+            return Err(format!(
+                "the picture is {least_height}x{least_width} (height x width), but the grid is {height}x{width}"
+            ));
+        }
+        start.check([height, width], automaton.channels).map_err(|error| format!("start.{error}"))
+    }
 }
 
 impl Experiment {
@@ -97,7 +142,9 @@ impl Experiment {
             let message = format!("perceive.layers[1] is {}, but a moore layer has 8 gates", layers[1]);
             return problem(KEY, message);
         }
-        check_layers("perceive", KEY, layers, self.update.wiring, 1)
+        // A moore layer has its own wires.
+        let skip = usize::from(self.perceive.first == FirstLayer::Moore);
+        check_layers("perceive", KEY, layers, self.update.wiring, skip)
     }
 
     fn check_update(&self) -> Result<(), Problem> {
@@ -163,11 +210,14 @@ impl Experiment {
         if t.stable == 0 || t.checks == 0 {
             return problem(&["training"], "training.stable and training.checks are at least 1".into());
         }
-        if !(t.checkpoint_seconds >= 0.0 && t.checkpoint_seconds.is_finite()) {
-            let message = format!("training.checkpoint_seconds is {}", t.checkpoint_seconds);
+        if !(0.0..=MOST_SECONDS).contains(&t.checkpoint_seconds) {
+            let message = format!(
+                "training.checkpoint_seconds is {:?}, not 0 to {MOST_SECONDS:e}",
+                t.checkpoint_seconds
+            );
             return problem(&["training", "checkpoint_seconds"], message);
         }
-        let wrap = |key, result: Result<(), String>| result.or_else(|message| problem(key, message));
+        let wrap = |key: &[&str], result: Result<(), String>| result.or_else(|message| problem(key, message));
         wrap(&["training", "optimizer"], t.optimizer().validate())?;
         wrap(&["training", "schedule"], t.rate().validate())?;
         wrap(&["gates"], self.gates.validate())?;
@@ -275,7 +325,7 @@ impl Experiment {
 
 fn check_layers(
     name: &str,
-    key: &'static [&'static str],
+    key: &[&str],
     layers: &[usize],
     wiring: Wiring,
     skip: usize,
