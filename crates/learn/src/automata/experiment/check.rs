@@ -5,6 +5,7 @@ use gatework_engine::parallel;
 
 use super::{Experiment, Loaded, MOST_MEMORY, Recipe};
 use crate::automata::board::{Target, TargetSpec};
+use crate::automata::cells::{Step, Tile};
 use crate::automata::model::{FirstLayer, MOST_CHANNELS, MOST_GATES, MOST_KERNELS};
 use crate::automata::rollout::KEPT_BYTES;
 use crate::automata::search;
@@ -307,11 +308,19 @@ impl Experiment {
         let shape = self.model_shape();
         let steps = self.training.steps.map_or(self.automaton.steps, |[_, most]| most) as f64;
         let grid: f64 = self.automaton.grid.iter().map(|&n| n as f64).product();
-        let cells = grid * self.training.batch as f64;
-        let state = cells * self.automaton.channels.next_multiple_of(8) as f64 * 4.0;
-        // What a cell reads, for every step that differs from the one before.
+        let batch = self.training.batch as f64;
+        let cells = grid * batch;
+        // A state of a board has an entry more, for what lies outside, and may be a vector of its own.
+        let entry = self.automaton.channels.next_multiple_of(8) as f64 * 4.0;
+        let state = (cells + batch) * entry + batch * size_of::<Vec<f32>>() as f64;
+        // What a cell reads, for every step that differs from the one before: a tile at least.
         let same = self.automaton.fire_rate.is_none() && !self.has_one_start();
-        let wires = cells * 9.0 * 4.0 * if same { 2.0 } else { 1.0 + steps };
+        let step = (cells / LANES as f64).ceil() * size_of::<Tile>() as f64
+            + (size_of::<Step>() + size_of::<usize>()) as f64;
+        let wires = step * if same { 2.0 } else { 1.0 + steps };
+        // Which cells fire in a step, as bits and one by one.
+        let fires = grid.max(64.0) * (1.0 + 1.0 / 8.0) + 2.0 * size_of::<Vec<u64>>() as f64;
+        let masks = self.automaton.fire_rate.map_or(0.0, |_| steps * fires);
         // Logits, their gradients, two moments, the best so far, a file of it all; coefficients and programs.
         let gates = shape.gates() as f64 * (16.0 * 4.0 * 8.0 + 256.0);
         // Each part of the work has sums, rows of a tile, and the gradients of what it reads.
@@ -319,7 +328,7 @@ impl Experiment {
         let parts = parallel::parts(tiles, tiles.saturating_mul(self.automaton.steps)) as f64;
         let parts = parts * (shape.gates() as f64 * 256.0 + shape.update[0] as f64 * 256.0) + 2.0 * state;
         let circuit = shape.most_gates_per_cell() as f64 * 32.0;
-        state * (steps + 2.0) + KEPT_BYTES as f64 + wires + gates + parts + circuit
+        state * (steps + 2.0) + KEPT_BYTES as f64 + wires + masks + gates + parts + circuit
     }
 }
 
@@ -339,4 +348,37 @@ fn check_layers(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::automata::cells::{Plan, Planner, Shape};
+
+    /// Bytes of a plan, as it lies in memory.
+    fn bytes(plan: &Plan) -> usize {
+        let of_step =
+            |step: &Step| step.tiles.capacity() * size_of::<Tile>() + step.kept.capacity() * size_of::<u32>();
+        let steps = plan.distinct.capacity() * size_of::<Step>() + plan.steps.capacity() * size_of::<usize>();
+        steps + plan.distinct.iter().map(of_step).sum::<usize>() + plan.last.capacity() * size_of::<u32>()
+    }
+
+    #[test]
+    fn the_estimate_of_memory_is_at_least_half_of_what_a_plan_takes() {
+        let mut experiment = Loaded::find("checkerboard").unwrap().experiment;
+        (experiment.automaton.fire_rate, experiment.training.batch) = (Some(0.5), 1);
+        for (grid, steps) in [([1, 1], 5000), ([1, 31], 2000), ([5, 13], 1000), ([40, 50], 30)] {
+            let [height, width] = grid;
+            let shape = Shape { samples: 1, height, width, boundary: experiment.automaton.boundary };
+            let masks = vec![vec![true; height * width]; steps];
+            let real = bytes(&Planner::new(shape).separate(steps, Some(&masks))) as f64;
+            experiment.automaton.grid = grid;
+            let mut estimate = |steps| {
+                experiment.automaton.steps = steps;
+                experiment.memory()
+            };
+            let estimated = estimate(steps + 1) - estimate(1);
+            assert!(estimated >= real / 2.0, "{grid:?}: {estimated} of {real} bytes");
+        }
+    }
 }
