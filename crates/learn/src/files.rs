@@ -31,6 +31,8 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), FileError> {
     let temporary = path.with_file_name(name);
     let write = || {
         let mut file = fs::File::create(&temporary)?;
+        // Shows that the writer lives, where the file system has locks.
+        let _ = file.try_lock();
         file.write_all(content)?;
         file.sync_all()?;
         fs::rename(&temporary, path)
@@ -40,6 +42,24 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), FileError> {
         let _ = fs::remove_file(&temporary);
         FileError::new("write", path, error)
     })
+}
+
+/// Removes what writers that were killed have left in a folder. As far as it can: nothing depends on it.
+pub fn remove_abandoned(folder: &Path) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()).filter(|path| is_temporary(path)) {
+        // A writer that lives holds a lock; one that was killed does not.
+        if fs::File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+/// True for NAME.PID.part.
+fn is_temporary(path: &Path) -> bool {
+    let writer = path.file_stem().map(Path::new).and_then(Path::extension).unwrap_or_default();
+    let is_number = !writer.is_empty() && writer.as_encoded_bytes().iter().all(u8::is_ascii_digit);
+    is_number && path.extension().is_some_and(|extension| extension == "part")
 }
 
 /// Reads a file.
@@ -69,6 +89,26 @@ mod tests {
         write_whole(&path, b"two").unwrap();
         assert_eq!(read_text(&path).unwrap(), "two");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_the_killed_left_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in
+            ["a.txt.12.part", "a.txt.13.part", "a.part", "12.part", "a.txt", "a.x1.part", "a.12.parts"]
+        {
+            fs::write(path(name), name).unwrap();
+        }
+        let living = fs::File::open(path("a.txt.13.part")).unwrap();
+        living.lock().unwrap();
+        remove_abandoned(folder.path());
+        assert!(!path("a.txt.12.part").exists());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 6);
+        drop(living);
+        remove_abandoned(folder.path());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 5);
+        remove_abandoned(&path("nowhere"));
     }
 
     #[test]
