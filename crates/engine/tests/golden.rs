@@ -2,18 +2,14 @@
 //!
 //! `GATEWORK_GOLDEN` may name another folder with `torch/ops.safetensors`.
 
-use std::path::PathBuf;
+#[path = "../../../tests/support/golden.rs"]
+mod golden;
 
 use gatework_engine::graph::{Conv1d, Gru, Lstm, Window};
 use gatework_engine::interpret::Value;
 use gatework_engine::ops::Reduction;
 use gatework_engine::{DType, Graph, GraphError, Id, Program, Shape};
 use safetensors::SafeTensors;
-
-fn folder() -> PathBuf {
-    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden");
-    std::env::var_os("GATEWORK_GOLDEN").map_or_else(|| shipped.into(), PathBuf::from)
-}
 
 /// One operation in one type: its tensors by name.
 struct Case<'a> {
@@ -160,7 +156,7 @@ fn assert_close(what: &str, ours: &Value, theirs: &Value) {
 
 #[test]
 fn golden_operations_and_their_gradients_agree() {
-    let path = folder().join("torch/ops.safetensors");
+    let path = golden::folder("torch").join("ops.safetensors");
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let file = SafeTensors::deserialize(&bytes).unwrap();
     let mut cases: Vec<(String, String)> = file

@@ -3,6 +3,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `experiment.toml` | exactly what ran, with the seed |
+//! | `target.txt`, `target.png` | the picture that it refers to |
 //! | `metrics.csv` | losses of every update, then those of the search, its moves counted on from the updates |
 //! | `checkpoint/seed-N.safetensors` | where each seed stands |
 //! | `model.safetensors` | wires and logits of the best model |
@@ -27,6 +28,9 @@ use crate::usage::Usage;
 pub struct RunFolder {
     path: PathBuf,
 }
+
+/// A summary that is not yet in its place, because the experiment may not name its seed yet.
+const NEXT_SUMMARY: &str = "summary.json.next";
 
 /// Where runs go unless `--out` says otherwise.
 const RUNS: &str = "runs";
@@ -73,8 +77,11 @@ impl RunFolder {
         if !path.join("experiment.toml").is_file() {
             return Err(Usage(format!("{} is no run folder; nothing to resume", path.display())).into());
         }
-        files::make_folder(&path.join("checkpoint"))?;
-        Ok(RunFolder { path })
+        let folder = RunFolder { path };
+        files::make_folder(&folder.checkpoints())?;
+        files::remove_abandoned(folder.path());
+        files::remove_abandoned(&folder.checkpoints());
+        Ok(folder)
     }
 
     /// The folder.
@@ -101,11 +108,7 @@ impl RunFolder {
     /// What came out, if the run is finished.
     pub fn summary(&self) -> anyhow::Result<Option<serde_json::Value>> {
         let path = self.path.join("summary.json");
-        if !path.is_file() {
-            return Ok(None);
-        }
-        let text = files::read_text(&path)?;
-        serde_json::from_str(&text).with_context(|| format!("{}", path.display())).map(Some)
+        if path.is_file() { read_json(&path).map(Some) } else { Ok(None) }
     }
 
     /// Writes a file, whole or not at all.
@@ -116,17 +119,35 @@ impl RunFolder {
     /// Writes the experiment. A picture that it refers to comes along, so that the folder stands alone.
     pub fn write_experiment(&self, experiment: &Experiment, from: &Path) -> anyhow::Result<Experiment> {
         let mut experiment = experiment.clone();
+        let is_text = matches!(experiment.target, TargetSpec::Text { .. });
         if let TargetSpec::Text { file } | TargetSpec::Png { file } = &mut experiment.target {
-            let source = from.join(&*file);
-            let name = source
-                .file_name()
-                .map_or_else(|| "target".into(), |name| name.to_string_lossy().into_owned());
-            self.write(&name, &files::read(&source)?)?;
-            *file = name;
+            let picture = files::read(&from.join(&*file))?;
+            *file = if is_text { "target.txt" } else { "target.png" }.into();
+            self.write(file, &picture)?;
         }
         self.write("experiment.toml", experiment.to_toml().as_bytes())?;
         files::make_folder(&self.checkpoints())?;
         Ok(experiment)
+    }
+
+    /// Ends a run: the experiment names the seed that was kept, and the summary is there. A kill in the midst of it is
+    /// made good by [`complete`](Self::complete).
+    pub fn finish(&self, experiment: &Experiment, summary: &serde_json::Value) -> anyhow::Result<()> {
+        self.write(NEXT_SUMMARY, format!("{summary:#}\n").as_bytes())?;
+        self.complete(experiment)
+    }
+
+    /// Does what is left of the end of a run, if it has come to that.
+    pub fn complete(&self, experiment: &Experiment) -> anyhow::Result<()> {
+        let next = self.path.join(NEXT_SUMMARY);
+        if !next.is_file() {
+            return Ok(());
+        }
+        let summary = read_json(&next)?;
+        let what_ran = Experiment { seed: summary["seed"].as_u64(), ..experiment.clone() };
+        self.write("experiment.toml", what_ran.to_toml().as_bytes())?;
+        let failed = || format!("cannot rename {}", next.display());
+        std::fs::rename(&next, self.path.join("summary.json")).with_context(failed)
     }
 
     /// Writes the losses of all updates of all seeds.
@@ -151,6 +172,10 @@ impl RunFolder {
         }
         self.write("metrics.csv", text.as_bytes())
     }
+}
+
+fn read_json(path: &Path) -> anyhow::Result<serde_json::Value> {
+    serde_json::from_str(&files::read_text(path)?).with_context(|| format!("{}", path.display()))
 }
 
 /// runs/NAME, runs/NAME-2, runs/NAME-3, ...

@@ -45,12 +45,32 @@ fn replace(path: &Path, content: &[u8], permissions: Option<fs::Permissions>) ->
     let write = || {
         let mut file = fs::File::create(&temporary)?;
         permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions))?;
+        // Shows that the writer lives, where the file system has locks.
+        let _ = file.try_lock();
         file.write_all(content)?;
         file.sync_all()?;
         fs::rename(&temporary, path)
     };
     // Best effort: the error that is reported is the one that matters.
     write().inspect_err(|_| drop(fs::remove_file(&temporary)))
+}
+
+/// Removes what writers that were killed have left in a folder. As far as it can: nothing depends on it.
+pub fn remove_abandoned(folder: &Path) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()).filter(|path| is_temporary(path)) {
+        // A writer that lives holds a lock; one that was killed does not.
+        if fs::File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+/// True for NAME.PID.part.
+fn is_temporary(path: &Path) -> bool {
+    let writer = path.file_stem().map(Path::new).and_then(Path::extension).unwrap_or_default();
+    let is_number = !writer.is_empty() && writer.as_encoded_bytes().iter().all(u8::is_ascii_digit);
+    is_number && path.extension().is_some_and(|extension| extension == "part")
 }
 
 /// Bytes that are read at most of what is no file: a device may have no end.
@@ -62,7 +82,8 @@ pub fn read(path: &Path) -> Result<Vec<u8>, FileError> {
         let file = fs::File::open(path)?;
         let about = file.metadata()?;
         let most = if about.is_file() { u64::MAX } else { MOST_OF_A_STREAM };
-        let mut bytes = Vec::with_capacity(usize::try_from(about.len()).unwrap_or(0));
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(usize::try_from(about.len()).unwrap_or(usize::MAX))?;
         file.take(most).read_to_end(&mut bytes)?;
         if bytes.len() as u64 == most {
             return Err(io::Error::other(format!("it is no file, and longer than {} MB", most >> 20)));
@@ -124,6 +145,26 @@ mod tests {
     fn what_has_no_end_is_refused() {
         let error = read(Path::new("/dev/zero")).unwrap_err().to_string();
         assert_eq!(error, "cannot read /dev/zero: it is no file, and longer than 256 MB");
+    }
+
+    #[test]
+    fn what_the_killed_left_is_removed_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in
+            ["a.txt.12.part", "a.txt.13.part", "a.part", "12.part", "a.txt", "a.x1.part", "a.12.parts"]
+        {
+            fs::write(path(name), name).unwrap();
+        }
+        let living = fs::File::open(path("a.txt.13.part")).unwrap();
+        living.lock().unwrap();
+        remove_abandoned(folder.path());
+        assert!(!path("a.txt.12.part").exists());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 6);
+        drop(living);
+        remove_abandoned(folder.path());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 5);
+        remove_abandoned(&path("nowhere"));
     }
 
     #[test]

@@ -18,6 +18,9 @@ pub mod experiment;
 pub mod files;
 pub mod forecast;
 pub mod gates;
+#[cfg(test)]
+#[path = "../../../tests/support/golden.rs"]
+mod golden;
 mod kinds;
 pub mod optim;
 mod pairs;

@@ -299,7 +299,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use safetensors::SafeTensors;
-    use std::path::PathBuf;
 
     const ADAM: Optimizer = Optimizer::Adam {
         beta1: usual::beta1(),
@@ -323,11 +322,7 @@ mod tests {
     const MOMENTUM: Optimizer = Optimizer::Sgd { momentum: 0.9, nesterov: false, weight_decay: 0.0 };
 
     fn golden_file() -> Vec<u8> {
-        let folder = std::env::var_os("GATEWORK_GOLDEN").map_or_else(
-            || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden"),
-            PathBuf::from,
-        );
-        let path = folder.join("torch/optim.safetensors");
+        let path = crate::golden::folder("torch").join("optim.safetensors");
         std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 

@@ -222,7 +222,6 @@ impl Kinds for Schedule {
 mod tests {
     use super::*;
     use safetensors::SafeTensors;
-    use std::path::PathBuf;
 
     const ONE_CYCLE: Schedule = Schedule::OneCycle {
         start_fraction: usual::start_fraction(),
@@ -242,11 +241,7 @@ mod tests {
 
     /// Compares the 20 rates of the golden file, which start from 0.1.
     fn check_golden(name: &str, schedule: &Schedule) {
-        let folder = std::env::var_os("GATEWORK_GOLDEN").map_or_else(
-            || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden"),
-            PathBuf::from,
-        );
-        let path = folder.join("torch/optim.safetensors");
+        let path = crate::golden::folder("torch").join("optim.safetensors");
         let file = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let tensors = SafeTensors::deserialize(&file).expect("the golden file is a safetensors file");
         let tensor = tensors.tensor(&format!("schedule.{name}")).expect("the golden file has this schedule");

@@ -1,6 +1,9 @@
 //! Soft automata against the numbers of the reference implementation: losses, gradients, optimiser steps and
 //! hard states. `GATEWORK_GOLDEN` names another folder that holds `automata/*.safetensors`.
 
+#[path = "../../../tests/support/golden.rs"]
+mod golden;
+
 use std::path::PathBuf;
 
 use gatework_engine::kernel::gates::{Layer, Wires};
@@ -11,11 +14,6 @@ use gatework_learn::gates::Wiring;
 use gatework_learn::optim::{Clip, Optimizer};
 use gatework_logic::{Boundary, Grid, Simulator};
 use safetensors::SafeTensors;
-
-fn folder() -> PathBuf {
-    let local = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden");
-    std::env::var_os("GATEWORK_GOLDEN").map_or_else(|| PathBuf::from(local), PathBuf::from).join("automata")
-}
 
 struct Case<'a> {
     file: SafeTensors<'a>,
@@ -203,7 +201,7 @@ fn check_hard(name: &str, case: &Case<'_>, model: &Model, shape: Shape, masks: O
 
 #[test]
 fn golden_automata_agree_with_the_reference() {
-    let folder = folder();
+    let folder = golden::folder("automata");
     let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|e| e == "safetensors"));

@@ -41,9 +41,9 @@ pub struct Evaluate {
     /// Seed of the start states, of firing and of damage
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Forecasters: the part of the data
-    #[arg(long, value_enum, default_value_t = Part::Test)]
-    part: Part,
+    /// Forecasters: the part of the data [default: test]
+    #[arg(long, value_enum)]
+    part: Option<Part>,
     /// Forecasters: steps from one origin to the next [default: 1, or more if there were over 2000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     step: Option<u64>,
@@ -69,6 +69,11 @@ impl Evaluate {
         if !self.others.is_empty() {
             return Err(Usage("only forecasters are evaluated together".into()).into());
         }
+        for (is_given, option) in [(self.part.is_some(), "--part"), (self.step.is_some(), "--step")] {
+            if is_given {
+                return Err(Usage(format!("{option} is for forecasters; this is an automaton")).into());
+            }
+        }
         let subject = Subject::open(&self.run)?;
         let Some(loaded) = &subject.loaded else {
             let message =
@@ -93,8 +98,8 @@ impl Evaluate {
 impl Evaluate {
     fn run_forecaster(&self, mut run: ForecastRun) -> anyhow::Result<()> {
         let part = match self.part {
-            Part::Test => data::Part::Test,
-            Part::Validation => data::Part::Validation,
+            Some(Part::Test) | None => data::Part::Test,
+            Some(Part::Validation) => data::Part::Validation,
         };
         let step = self.step.map(|step| step as usize);
         let name = run.loaded.experiment.name.clone();

@@ -105,60 +105,69 @@ impl Train {
         if self.horizon.is_some() {
             return Err(Usage("--horizon is for forecasters; this is an automaton".into()).into());
         }
-        if let Some(updates) = self.updates {
-            loaded.experiment.training.updates = updates;
-            if let Some(search) = &mut loaded.experiment.search {
-                search.after = updates;
-            }
-        }
-        if let Some(recipe) = self.recipe {
-            loaded.experiment.training.recipe = recipe.recipe();
-            if recipe.recipe() == Recipe::Search && loaded.experiment.search.is_none() {
-                return Err(Usage(format!("{} has no [search] table", self.experiment)).into());
-            }
-        }
-        if self.seed.is_some() || self.seeds.is_some() {
-            (loaded.experiment.seed, loaded.experiment.seeds) = (self.seed, self.seeds);
-        }
+        self.override_settings(&mut loaded)?;
         let folder = self.folder(&loaded.experiment.name)?;
         if self.resume {
             loaded = check_same(&folder, &loaded.experiment)?;
-            if let Some(summary) = folder.summary()? {
-                eprintln!("{} is finished; --force starts it anew", folder.path().display());
-                if self.json {
-                    super::print_json(&summary)?;
-                }
-                return Ok(());
-            }
+            folder.complete(&loaded.experiment)?;
         } else {
             let from = Path::new(&self.experiment).parent().unwrap_or(Path::new("."));
             loaded.experiment = folder.write_experiment(&loaded.experiment, from)?;
         }
-        let stop = stop_on_interrupt()?;
-        let options = self.options(&loaded.experiment, &folder);
-        let all_seeds = !options.until_success;
-        let mut attempts = {
-            let progress = Progress::new(loaded.experiment.updates());
-            let make = |seed| AutomatonTask::new(&loaded, seed);
-            train::run(&options, make, &progress, &stop)?
+        let summary = match folder.summary()? {
+            Some(summary) => {
+                eprintln!("{} is finished; --force starts it anew", folder.path().display());
+                summary
+            }
+            None => self.train(&loaded, &folder)?,
         };
-        let succeeded = attempts.iter().position(|a| a.outcome == Outcome::Succeeded);
-        if let Some(winner) = succeeded.filter(|_| options.until_success) {
-            // Seeds behind the winner were begun only because there were threads for them.
-            attempts.truncate(winner + 1);
-        }
-        folder.write_metrics(&attempts, &options.settings.rate, options.settings.updates)?;
-        let unfinished =
-            attempts.len() < options.seeds.len() || attempts.iter().any(|a| a.outcome == Outcome::Running);
-        if stop.load(Ordering::SeqCst) && unfinished && (succeeded.is_none() || all_seeds) {
-            anyhow::bail!("stopped; a checkpoint is written. Go on with: {}", folder.resume_command());
-        }
-        let report = Report { loaded: &loaded, folder: &folder, attempts: &attempts, hidden: self.hidden };
-        let summary = report.write(all_seeds)?;
         if self.json {
             super::print_json(&summary)?;
         }
         Ok(())
+    }
+
+    /// Puts what the command line says in the place of what the experiment says, and checks the result.
+    fn override_settings(&self, loaded: &mut Loaded) -> anyhow::Result<()> {
+        let experiment = &mut loaded.experiment;
+        if let Some(updates) = self.updates {
+            experiment.training.updates = updates;
+            if let Some(search) = &mut experiment.search {
+                search.after = updates;
+            }
+        }
+        if let Some(recipe) = self.recipe {
+            experiment.training.recipe = recipe.recipe();
+            if recipe.recipe() == Recipe::Search && experiment.search.is_none() {
+                return Err(Usage(format!("{} has no [search] table", self.experiment)).into());
+            }
+        }
+        if self.seed.is_some() || self.seeds.is_some() {
+            (experiment.seed, experiment.seeds) = (self.seed, self.seeds);
+        }
+        Ok(loaded.check(&self.experiment)?)
+    }
+
+    /// Trains until there is a winner, all seeds are used or Ctrl-C is pressed, writes what came out and returns the
+    /// summary.
+    fn train(&self, loaded: &Loaded, folder: &RunFolder) -> anyhow::Result<serde_json::Value> {
+        let options = self.options(&loaded.experiment, folder);
+        let attempts = {
+            let stop = stop_on_interrupt()?;
+            let progress = Progress::new(loaded.experiment.updates());
+            let make = |seed| AutomatonTask::new(loaded, seed);
+            train::run(&options, make, &progress, &stop)?
+        };
+        folder.write_metrics(&attempts, &options.settings.rate, options.settings.updates)?;
+        if !options.are_met_by(&attempts) {
+            let anew = match loaded.experiment.search() {
+                Some(_) => " A search that was stopped begins again where gradient descent ended.",
+                None => "",
+            };
+            anyhow::bail!("stopped; a checkpoint is written.{anew} Go on with: {}", folder.resume_command());
+        }
+        let report = Report { loaded, folder, attempts: &attempts, hidden: self.hidden };
+        report.write(!options.until_success)
     }
 
     fn folder(&self, experiment: &str) -> anyhow::Result<RunFolder> {
@@ -317,10 +326,7 @@ impl Report<'_> {
         if all_seeds {
             summary["seeds"] = self.seed_table();
         }
-        self.folder.write("summary.json", format!("{summary:#}\n").as_bytes())?;
-        // Last, because a run that is not finished may still go on with other seeds.
-        let what_ran = Experiment { seed: Some(kept.seed), ..experiment.clone() };
-        self.folder.write("experiment.toml", what_ran.to_toml().as_bytes())?;
+        self.folder.finish(experiment, &summary)?;
         self.tell(kept, best, &summary, all_seeds);
         Ok(summary)
     }

@@ -28,6 +28,16 @@ fn bad_experiments_are_refused_with_their_line_and_leave_no_folder() {
         ("grid = [9, 10]", "grid = [900000, 900000]", "GB of memory"),
         ("steps = 3", "steps = 100000000000000", "GB of memory"),
         (
+            "checkpoint_seconds = 0.0",
+            "checkpoint_seconds = 1e300",
+            "bad.toml:30: training.checkpoint_seconds is 1e300, not 0 to 1e9",
+        ),
+        (
+            "layers = [9, 8, 4, 2]",
+            "layers = [9, 4, 2, 1]\nfirst = \"wired\"",
+            "bad.toml:13: perceive.layers[1]: 4 gates read at most 8 rows",
+        ),
+        (
             "kind = \"checkerboard\"",
             "kind = \"text\"\nfile = \"p.txt\"",
             "the picture is 2x2 (height x width), but the grid is 9x10",
@@ -56,6 +66,9 @@ fn bad_options_are_refused() {
     assert_says(&place.refused(2, &["train", "small.toml", "--threads", "0"]), &["at least 1 thread"]);
     assert_says(&place.refused(2, &["train", "small.toml", "--seed", "x"]), &["invalid value 'x'"]);
     assert_says(&place.refused(2, &["train", "small.toml", "--seeds", "0"]), &["--seeds"]);
+    let said = place.refused(2, &["train", "small.toml", "--updates", "2000000000000", "--out", "run"]);
+    assert_says(&said, &["training.updates is 2000000000000, not 1 to 2^40"]);
+    assert!(!place.path("run").exists());
     assert_says(&place.refused(2, &["train"]), &["NAME|FILE.toml"]);
     assert_says(&place.refused(2, &["simulate", "run", "--size", "0x5"]), &["HEIGHTxWIDTH"]);
     assert_says(&place.refused(2, &["simulate", "run", "--damage", "north"]), &["centre:SIZE"]);

@@ -83,6 +83,10 @@ fn evaluate_scores_every_protocol() {
     assert_eq!((&scores[0]["name"], &scores[0]["bits"]), (&"larger".into(), &(10 * 20 * 31).into()));
     assert!(scores.iter().all(|score| score["wrong"].is_u64() && score["late_wrong"].is_f64()));
     assert_eq!(result, place.json(&["evaluate", "run"]), "the same seed gives the same score");
+    for (option, value) in [("--part", "test"), ("--step", "2")] {
+        let said = place.refused(2, &["evaluate", "run", option, value]);
+        assert!(said.contains(&format!("{option} is for forecasters; this is an automaton")), "{said}");
+    }
 }
 
 #[test]
@@ -104,22 +108,30 @@ fn bench_runs_a_network_natively_and_portably() {
 #[test]
 fn bench_reports_every_experiment_for_one_thread_and_all() {
     let place = Place::new();
-    let result = place.json(&["bench", "automata", "--only", "game-of-life", "--seconds", "0.05"]);
+    let only = ["--only", "game-of-life", "--only", "checkerboard"];
+    let result =
+        place.json(&[&["bench", "automata", "--seconds", "0.01", "--threads", "2"][..], &only].concat());
     assert_eq!(result["bench"], "automata");
     assert!(result["simd"].is_string());
-    for row in result["results"].as_array().unwrap() {
-        assert_eq!(row["experiment"], "game-of-life");
+    let rows = result["results"].as_array().unwrap();
+    let measured: Vec<_> =
+        rows.iter().map(|row| (row["experiment"].as_str(), row["threads"].as_u64())).collect();
+    let [life, board] = [Some("game-of-life"), Some("checkerboard")];
+    assert_eq!(measured, [(life, Some(1)), (life, Some(2)), (board, Some(1)), (board, Some(2))]);
+    for row in rows {
         for key in [
-            "threads",
             "update_ms",
             "forward_ms",
             "backward_ms",
             "optimizer_ms",
             "hard_ms",
             "gate_evals_per_second",
+            "updates",
         ] {
-            assert!(row[key].as_f64().is_some_and(|x| x >= 0.0), "{key}: {row}");
+            assert!(row[key].as_f64().is_some_and(|x| x > 0.0), "{key}: {row}");
         }
+        let knows_its_memory = row["peak_rss_mb"].as_f64().is_some_and(|megabytes| megabytes > 1.0);
+        assert!(knows_its_memory || !cfg!(target_os = "linux"), "{row}");
     }
 }
 

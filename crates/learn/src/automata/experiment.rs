@@ -18,7 +18,7 @@ use crate::optim::{Clip, Optimizer};
 use crate::pairs::{maybe_two, two};
 use crate::schedule::{LearningRate, Schedule};
 use crate::train;
-use check::Problem;
+use check::{Problem, problem};
 
 /// The built-in experiments: name and TOML.
 pub const BUILT_IN: [(&str, &str); 5] = [
@@ -318,21 +318,24 @@ impl Loaded {
             let line = error.span().map(|span| line_at(text, span.start));
             invalid(line, error.message().to_string())
         })?;
-        let at = |problem: Problem| invalid(line_of(text, problem.key), problem.message);
+        let at = |problem: Problem| invalid(line_of(text, &problem.key), problem.message);
         experiment.check().map_err(at)?;
         let target = Target::load(&experiment.target, folder)
-            .and_then(|target| {
-                let [height, width] = experiment.automaton.grid;
-                target.check_size(height, width)?;
-                Ok(target)
-            })
-            .map_err(|error| at(Problem { key: &["target"], message: format!("target: {error}") }))?;
-        if target.channels() > experiment.automaton.channels {
-            let (needs, has) = (target.channels(), experiment.automaton.channels);
-            let message = format!("automaton.channels is {has}, but the target has {needs}");
-            return Err(at(Problem { key: &["automaton", "channels"], message }));
-        }
-        Ok(Loaded { experiment, target })
+            .or_else(|error| problem(&["target"], format!("target: {error}")))
+            .map_err(at)?;
+        let loaded = Loaded { experiment, target };
+        loaded.check_target().map_err(at)?;
+        Ok(loaded)
+    }
+
+    /// Checks it again when settings were changed. `origin` is what errors call it.
+    pub fn check(&self, origin: &str) -> Result<(), ExperimentError> {
+        let invalid = |Problem { message, .. }| ExperimentError::Invalid {
+            origin: origin.to_string(),
+            line: None,
+            message,
+        };
+        self.experiment.check().and_then(|()| self.check_target()).map_err(invalid)
     }
 }
 
@@ -396,20 +399,30 @@ pub(crate) fn line_at(text: &str, byte: usize) -> usize {
     1 + text.bytes().take(byte).filter(|&b| b == b'\n').count()
 }
 
-/// Line of a key, or of the innermost table around it that is there.
-pub(crate) fn line_of(text: &str, key: &[&str]) -> Option<usize> {
+/// Line of a key, or of the innermost table around it that is there. Elements of an array are known by their number.
+pub(crate) fn line_of(text: &str, key: &[impl AsRef<str>]) -> Option<usize> {
+    use toml::de::DeValue;
     let document = toml::de::DeTable::parse(text).ok()?;
-    let mut table = document.get_ref();
-    let mut line = None;
-    for name in key {
-        let Some((found, value)) = table.iter().find(|(k, _)| k.get_ref().as_ref() == *name) else { break };
-        line = Some(line_at(text, found.span().start));
-        match value.get_ref() {
-            toml::de::DeValue::Table(inner) => table = inner,
-            _ => break,
-        }
+    let (first, rest) = key.split_first()?;
+    let (found, mut value) = document.get_ref().iter().find(|(k, _)| k.get_ref() == first.as_ref())?;
+    let mut start = found.span().start;
+    for name in rest.iter().map(AsRef::as_ref) {
+        let inner = match value.get_ref() {
+            DeValue::Table(table) => table
+                .iter()
+                .find(|(k, _)| k.get_ref() == name)
+                .map(|(found, value)| (found.span().start, value)),
+            DeValue::Array(array) => name
+                .parse()
+                .ok()
+                .and_then(|index: usize| array.get(index))
+                .map(|value| (value.span().start, value)),
+            _ => None,
+        };
+        let Some(inner) = inner else { break };
+        (start, value) = inner;
     }
-    line
+    Some(line_at(text, start))
 }
 
 /// Number of letters to change, add or remove between two words.
@@ -498,6 +511,11 @@ mod tests {
                 "start.boards[0]: the picture is 1x17 (height x width), but the grid is 16x16",
             ),
             ("batch = 2", "batch = 0", "training.batch is 0"),
+            (
+                "batch = 2",
+                "batch = 2\ncheckpoint_seconds = 1e300",
+                "x.toml:30: training.checkpoint_seconds is 1e300, not 0 to 1e9",
+            ),
             ("updates = 500", "updates = 0", "training.updates is 0"),
             ("learning_rate = 0.05", "learning_rate = -1.0", "training.learning_rate is -1"),
             ("batch = 2", "batch = 2\ngate_price = -1.0", "training.gate_price is -1"),
@@ -514,6 +532,12 @@ mod tests {
             ("kernels = 16", "kernels = 0", "perceive.kernels is 0"),
             ("[9, 8, 4, 2]", "[8, 8, 4, 2]", "perceive.layers begins with 9"),
             ("[9, 8, 4, 2]", "[9, 7, 4, 2]", "a moore layer has 8 gates"),
+            (
+                "[9, 8, 4, 2]",
+                "[9, 4, 2, 1]\nfirst = \"wired\"",
+                "x.toml:14: perceive.layers[1]: 4 gates read at most 8 rows, but the layer before has 9",
+            ),
+            ("[9, 8, 4, 2]", "[9, 0, 1]\nfirst = \"wired\"", "perceive.layers[1] is 0, not 1 to 2^24"),
             ("[9, 8, 4, 2]", "[9, 8, 3, 2]", "perceive.layers[2]: 3 gates read at most 6 rows"),
             (
                 "kind = \"checkerboard\"\nsquare = 2",
@@ -534,5 +558,50 @@ mod tests {
         let message = replaced("layers = [264, 256", &format!("layers = {wide:?} #"));
         assert!(message.contains("gates a cell, more than"), "{message}");
         assert!(error(|text| text[..40].to_string()).contains("missing field"));
+    }
+
+    #[test]
+    fn grids_without_room_for_the_picture_or_the_start_are_named_with_their_line() {
+        let picture = "kind = \"built-in\"\nname = \"lizard\"";
+        let text = BUILT_IN[1]
+            .1
+            .replace("kind = \"checkerboard\"\nsquare = 2", picture)
+            .replace("grid = [16, 16]", "grid = [20, 20]");
+        let parse = |text: &str| Loaded::parse(text, "x.toml", Path::new("."));
+        parse(&text).unwrap();
+        let line = |text: &str, part: &str| 1 + text.lines().position(|line| line == part).unwrap();
+        let small =
+            text.replacen("grid = [64, 64]\nsteps = 80\ndamage", "grid = [64, 19]\nsteps = 80\ndamage", 1);
+        let expected = format!(
+            "x.toml:{}: evaluate \"fault tolerance\": the picture is 20x20 (height x width), but the grid is 64x19",
+            line(&small, "grid = [64, 19]")
+        );
+        assert_eq!(parse(&small).unwrap_err().to_string(), expected);
+        let searched = text.replace("[search]", "[search]\ngrids = [[20, 20], [19, 30]]");
+        let expected = format!(
+            "x.toml:{}: search.grids[1]: the picture is 20x20 (height x width), but the grid is 19x30",
+            line(&searched, "grids = [[20, 20], [19, 30]]")
+        );
+        assert_eq!(parse(&searched).unwrap_err().to_string(), expected);
+        let board = BUILT_IN[1]
+            .1
+            .replacen("kind = \"random\"", "kind = \"boards\"\nboards = [\"#\\n#\"]", 1)
+            .replacen("grid = [64, 64]", "grid = [1, 64]", 1);
+        let said = parse(&board).unwrap_err().to_string();
+        let expected = format!(
+            "x.toml:{}: evaluate \"generalisation\": start.boards[0]: the picture is 2x1 (height x width), but the \
+             grid is 1x64",
+            line(&board, "grid = [1, 64]")
+        );
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn settings_that_were_changed_are_checked_again() {
+        let mut loaded = Loaded::find("checkerboard").unwrap();
+        loaded.check("checkerboard").unwrap();
+        loaded.experiment.training.updates = 2_000_000_000_000;
+        let said = loaded.check("checkerboard").unwrap_err().to_string();
+        assert_eq!(said, "checkerboard: training.updates is 2000000000000, not 1 to 2^40");
     }
 }

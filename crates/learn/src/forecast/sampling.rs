@@ -196,11 +196,11 @@ fn compile(
     built: Finished,
     params: &Params,
 ) -> Result<Runner, ForecasterError> {
-    let (graph, parts) = built.map_err(|source| SpecificationError::Graph {
+    let (graph, parts) = built.map_err(|error| SpecificationError::Graph {
         model: specification.model.name(),
         input: specification.input,
         horizon: specification.horizon,
-        source,
+        error,
     })?;
     let mut runner = Program::new(&graph)?.runner();
     for tensor in parts.parameters.iter().filter_map(|parameter| params.get(&parameter.name)) {

@@ -62,7 +62,7 @@ pub enum SpecificationError {
         problem: String,
     },
     /// The sizes do not fit together.
-    #[error("model {model} with {input} values in and {horizon} out: {source}")]
+    #[error("model {model} with {input} values in and {horizon} out: {error}")]
     Graph {
         /// The name of the model.
         model: &'static str,
@@ -71,7 +71,7 @@ pub enum SpecificationError {
         /// Values to be forecast.
         horizon: usize,
         /// Where and why.
-        source: GraphError,
+        error: GraphError,
     },
 }
 
@@ -147,11 +147,11 @@ impl Specification {
             (Use::Evaluation, Some(loss)) => network.finish(&[("loss", loss)]),
             _ => network.finish(&[("forecast", forecast)]),
         };
-        graph.map_err(|source| SpecificationError::Graph {
+        graph.map_err(|error| SpecificationError::Graph {
             model: self.model.name(),
             input: self.input,
             horizon: self.horizon,
-            source,
+            error,
         })
     }
 

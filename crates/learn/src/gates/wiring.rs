@@ -32,7 +32,7 @@ pub enum WiringError {
         outputs: usize,
     },
     /// More gates than there are pairs of rows.
-    #[error("{inputs} rows have {} pairs, but unique wiring needs one for each of {outputs} gates", inputs * (inputs - 1) / 2)]
+    #[error("{inputs} rows have {} pairs, but unique wiring needs one for each of {outputs} gates", pairs(*inputs))]
     TooMany {
         /// Rows of the layer before.
         inputs: usize,
@@ -41,14 +41,18 @@ pub enum WiringError {
     },
 }
 
+/// Pairs of different rows, or at least so many that no layer has more gates.
+fn pairs(rows: usize) -> usize {
+    rows.saturating_mul(rows.saturating_sub(1)) / 2
+}
+
 impl Wiring {
     /// Checks that a layer of `outputs` gates can be wired to `inputs` rows.
     pub fn check(self, inputs: usize, outputs: usize) -> Result<(), WiringError> {
         if outputs.saturating_mul(2) < inputs {
             return Err(WiringError::TooFew { inputs, outputs });
         }
-        let pairs = inputs.saturating_mul(inputs.saturating_sub(1)) / 2;
-        if self == Wiring::Unique && outputs > pairs {
+        if self == Wiring::Unique && outputs > pairs(inputs) {
             return Err(WiringError::TooMany { inputs, outputs });
         }
         Ok(())
@@ -134,7 +138,7 @@ mod tests {
     use super::*;
     use crate::random::Purpose;
 
-    fn pairs(layer: &Layer) -> Vec<(u32, u32)> {
+    fn wired(layer: &Layer) -> Vec<(u32, u32)> {
         let mut pairs: Vec<_> = layer.a.iter().copied().zip(layer.b.iter().copied()).collect();
         pairs.sort_unstable();
         pairs
@@ -144,10 +148,10 @@ mod tests {
     fn unique_pairs_come_nearest_first_and_read_every_row() {
         let mut random = Random::new(1, Purpose::Wiring, 0);
         let layer = Wiring::Unique.layer(0, 6, 7, &mut random).unwrap();
-        assert_eq!(pairs(&layer), [(0, 1), (0, 2), (1, 2), (1, 3), (2, 3), (3, 4), (4, 5)]);
+        assert_eq!(wired(&layer), [(0, 1), (0, 2), (1, 2), (1, 3), (2, 3), (3, 4), (4, 5)]);
         for (inputs, outputs) in [(17, 128), (264, 256), (256, 128), (2, 1), (9, 8), (5, 3)] {
             let layer = Wiring::Unique.layer(0, inputs, outputs, &mut random).unwrap();
-            let mut seen = pairs(&layer);
+            let mut seen = wired(&layer);
             seen.dedup();
             assert_eq!(seen.len(), outputs, "no pair twice");
             let read: std::collections::HashSet<u32> = layer.a.iter().chain(&layer.b).copied().collect();
@@ -193,13 +197,14 @@ mod tests {
         assert_eq!(Wiring::Unique.check(9, 4), Err(WiringError::TooFew { inputs: 9, outputs: 4 }));
         assert_eq!(Wiring::Unique.check(3, 4), Err(WiringError::TooMany { inputs: 3, outputs: 4 }));
         assert_eq!(Wiring::Random.check(3, 4), Ok(()));
-        assert!(Wiring::Unique.check(0, 1).is_err());
+        let nothing = Wiring::Unique.check(0, 1).unwrap_err();
+        assert!(nothing.to_string().starts_with("0 rows have 0 pairs"), "{nothing}");
     }
 
     #[test]
     fn moore_pairs_each_neighbour_with_the_centre() {
         let layer = moore(&mut Random::new(3, Purpose::Wiring, 0));
         let neighbours = [0, 1, 2, 3, 5, 6, 7, 8];
-        assert_eq!(pairs(&layer), neighbours.map(|n| (n, 4)));
+        assert_eq!(wired(&layer), neighbours.map(|n| (n, 4)));
     }
 }

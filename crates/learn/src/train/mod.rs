@@ -87,7 +87,7 @@ pub enum TrainError {
         loss: f64,
     },
     /// The task failed.
-    #[error("seed {seed}: {source}")]
+    #[error("seed {seed} failed")]
     Task {
         /// The seed.
         seed: u64,
@@ -103,4 +103,28 @@ pub enum TrainError {
     /// No threads to be had.
     #[error("cannot start threads: {0}")]
     Threads(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use gatework_engine::GraphError;
+
+    use super::*;
+    use crate::forecast::specification::SpecificationError;
+
+    /// What the command line prints: an error and its causes.
+    fn with_causes(error: &dyn Error) -> String {
+        let causes = std::iter::successors(Some(error), |&error| error.source());
+        causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    }
+
+    #[test]
+    fn an_error_with_its_causes_says_each_once() {
+        let graph = GraphError { operation: "add".into(), problem: "no".into() };
+        let model = SpecificationError::Graph { model: "gru", input: 2, horizon: 3, error: graph };
+        let said = format!("seed 5 failed: {model}");
+        assert_eq!(with_causes(&TrainError::Task { seed: 5, source: model.into() }), said);
+    }
 }

@@ -7,9 +7,10 @@
 //!
 //! Eight gates are treated at a time, one a lane, after an 8x8 transposition.
 
-use fearless_simd::{Level, Simd, f32x4, f32x8, i32x8, prelude::*};
+use fearless_simd::{Simd, f32x4, f32x8, i32x8, prelude::*};
 
 use super::program::{Order, Source};
+use crate::kernel::level;
 use crate::kernel::transpose::{BLOCK, transpose_block, transpose_quarters};
 
 /// Boolean functions of two inputs: the number of logits a gate has.
@@ -68,7 +69,7 @@ impl GateTable {
     /// Computes probabilities and coefficients from the logits, 16 for each gate.
     pub fn update(&mut self, logits: &[f32]) {
         assert_eq!(logits.len(), self.gates * FUNCTIONS, "16 logits for each gate");
-        dispatch!(Level::new(), simd => {
+        dispatch!(level(), simd => {
             let blocks = self.probabilities.iter_mut().zip(self.quantities.chunks_exact_mut(BLOCK));
             for (logits, (probabilities, quantities)) in logits.chunks(BLOCK * FUNCTIONS).zip(blocks) {
                 update_block(simd, logits, probabilities, quantities);
@@ -87,7 +88,7 @@ impl GateTable {
     pub fn logit_gradients(&self, coefficient_grads: &[[f32; 4]], grads: &mut [f32]) {
         assert_eq!(coefficient_grads.len(), self.gates, "four sums for each gate");
         assert_eq!(grads.len(), self.gates * FUNCTIONS, "16 gradients for each gate");
-        dispatch!(Level::new(), simd => {
+        dispatch!(level(), simd => {
             let blocks = coefficient_grads.chunks(BLOCK).zip(&self.probabilities);
             for (grads, (sums, probabilities)) in grads.chunks_mut(BLOCK * FUNCTIONS).zip(blocks) {
                 gradient_block(simd, sums, probabilities, grads);
@@ -164,7 +165,7 @@ impl Sums {
     pub fn add_to(&self, network: &impl AsRef<Order>, table: &GateTable, coefficient_grads: &mut [[f32; 4]]) {
         self.check(network.as_ref());
         let sources = network.as_ref().sources();
-        dispatch!(Level::new(), simd => add_sums(simd, &self.values[self.begin..], sources, table, coefficient_grads));
+        dispatch!(level(), simd => add_sums(simd, &self.values[self.begin..], sources, table, coefficient_grads));
     }
 }
 
@@ -176,7 +177,7 @@ fn vector_length() -> usize {
     fn length<S: Simd>(_: S) -> usize {
         S::f32s::LEN
     }
-    dispatch!(Level::new(), simd => length(simd))
+    dispatch!(level(), simd => length(simd))
 }
 
 /// Adds the vectors of some gates, folded to four numbers and divided by c3, to the gradients of coefficients.
@@ -346,41 +347,46 @@ fn exp<S: Simd>(simd: S, x: f32x8<S>) -> f32x8<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::tests::on_every_level;
 
     #[test]
     fn exp_keeps_its_error_bound_over_its_whole_range() {
         // Every 997th number from -0 to -87, in steps of one unit in the last place.
         let last = 87.0f32.to_bits();
         let inputs: Vec<f32> = (0..=last).step_by(997).map(|bits| -f32::from_bits(bits)).collect();
-        let mut most: f64 = 0.0;
-        for block in inputs.as_chunks::<BLOCK>().0 {
-            let mut out = [0.0f32; BLOCK];
-            dispatch!(Level::new(), simd => {
-                exp(simd, f32x8::from_slice(simd, block)).store_slice(&mut out);
-            });
-            for (x, y) in block.iter().zip(out) {
-                let expected = f64::from(*x).exp();
-                most = most.max((f64::from(y) - expected).abs() / expected);
+        on_every_level(|| {
+            let mut most: f64 = 0.0;
+            for block in inputs.as_chunks::<BLOCK>().0 {
+                let mut out = [0.0f32; BLOCK];
+                dispatch!(level(), simd => {
+                    exp(simd, f32x8::from_slice(simd, block)).store_slice(&mut out);
+                });
+                for (x, y) in block.iter().zip(out) {
+                    let expected = f64::from(*x).exp();
+                    most = most.max((f64::from(y) - expected).abs() / expected);
+                }
             }
-        }
-        assert!(most < 2e-7, "largest relative error {most:e}");
+            assert!(most < 2e-7, "largest relative error {most:e}");
+        });
     }
 
     #[test]
     fn coefficients_of_hard_gates_are_their_truth_tables() {
-        for function in 0..FUNCTIONS {
-            let logits: Vec<f32> = (0..FUNCTIONS).map(|i| if i == function { 60.0 } else { 0.0 }).collect();
-            let mut table = GateTable::new(1);
-            table.update(&logits);
-            let [c0, c1, c2, c3] = table.coefficients(0);
-            let value = |a: f32, b: f32| c0 + c1 * a + c2 * b + c3 * a * b;
-            let bits = [value(1.0, 1.0), value(1.0, 0.0), value(0.0, 1.0), value(0.0, 0.0)];
-            for (bit, value) in bits.iter().enumerate() {
-                assert!(
-                    (value - (function >> bit & 1) as f32).abs() < 1e-6,
-                    "function {function}, bit {bit}: {value}"
-                );
-            }
+        on_every_level(|| (0..FUNCTIONS).for_each(check_truth_table));
+    }
+
+    fn check_truth_table(function: usize) {
+        let logits: Vec<f32> = (0..FUNCTIONS).map(|i| if i == function { 60.0 } else { 0.0 }).collect();
+        let mut table = GateTable::new(1);
+        table.update(&logits);
+        let [c0, c1, c2, c3] = table.coefficients(0);
+        let value = |a: f32, b: f32| c0 + c1 * a + c2 * b + c3 * a * b;
+        let bits = [value(1.0, 1.0), value(1.0, 0.0), value(0.0, 1.0), value(0.0, 0.0)];
+        for (bit, value) in bits.iter().enumerate() {
+            assert!(
+                (value - (function >> bit & 1) as f32).abs() < 1e-6,
+                "function {function}, bit {bit}: {value}"
+            );
         }
     }
 }

@@ -12,12 +12,13 @@
 //!                   for 128 lanes
 //! ```
 
-use fearless_simd::{Level, Simd, prelude::*};
+use fearless_simd::{Simd, prelude::*};
 
 use super::Row;
 use super::coefficients::{Backward, Coefficients, Forward, Sums};
 use super::program::{Order, Source, WireError, Wires, live_gates};
 use super::tile::{fold, vectors};
+use crate::kernel::level;
 
 /// Channels of a group: those that go through a kernel together.
 pub const GROUP: usize = 4;
@@ -157,7 +158,7 @@ impl Kernels {
     ) {
         self.check(coefficients, first, inputs.len(), outputs.len());
         work.grow(self.hidden, 0);
-        dispatch!(Level::new(), simd => {
+        dispatch!(level(), simd => {
             for (inputs, first) in inputs.chunks_exact(self.inputs).zip((first..).step_by(GROUP)) {
                 for (kernel, c) in coefficients.forward.chunks_exact(self.gates).enumerate() {
                     self.infer_hidden(simd, c, self.width(first), inputs, &mut work.hidden);
@@ -184,7 +185,7 @@ impl Kernels {
         assert_eq!(inputs.len(), grads.len(), "a gradient for every input");
         sums.check(&self.order);
         work.grow(self.hidden, self.hidden);
-        dispatch!(Level::new(), simd => {
+        dispatch!(level(), simd => {
             let groups = inputs.chunks_exact(self.inputs).zip(grads.chunks_exact_mut(self.inputs));
             for ((inputs, grads), first) in groups.zip((first..).step_by(GROUP)) {
                 for kernel in 0..self.count {
@@ -432,7 +433,7 @@ fn backward_rows<'a, S: Simd, const ADD: bool>(
 
 #[cfg(test)]
 mod tests {
-    use crate::kernel::tests::cases;
+    use crate::kernel::tests::{cases, on_every_level};
     use proptest::prelude::*;
 
     use super::super::{FUNCTIONS, GateTable, LANES, Layer, naive};
@@ -469,8 +470,79 @@ mod tests {
         numbers
     }
 
-    fn close(ours: f32, theirs: f64, scale: f64) -> bool {
-        (f64::from(ours) - theirs).abs() <= 2e-5 * scale.max(theirs.abs())
+    /// Compares both passes with the slow twin.
+    fn check_passes(wires: &Wires, kernels: usize, channels: usize, seed: u32) {
+        let mut state = seed | 1;
+        let mut random = move || {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            state as f32 / u32::MAX as f32
+        };
+        let mut row = || Row(std::array::from_fn(|_| random()));
+        let network = Kernels::new(wires, kernels, channels).unwrap();
+        let numbers: Vec<f32> = (0..network.gates()).flat_map(|_| row().0).map(|x| 6.0 * x - 3.0).collect();
+        let logits = &numbers[..network.gates() * FUNCTIONS];
+        let mut table = GateTable::new(network.gates());
+        table.update(logits);
+        let mut coefficients = Coefficients::default();
+        coefficients.gather(&network, &table);
+
+        // Rows of unused channels are not numbers: nothing may depend on them.
+        let groups = channels.div_ceil(GROUP);
+        let nothing = Row([f32::NAN; LANES]);
+        let mut wide = |i: usize| {
+            std::array::from_fn(|c| if i / wires.inputs * GROUP + c < channels { row() } else { nothing })
+        };
+        let inputs: Vec<WideRow> = (0..groups * wires.inputs).map(&mut wide).collect();
+        let before: Vec<WideRow> = (0..groups * wires.inputs).map(&mut wide).collect();
+        let output_grads: Vec<Row> = (0..network.outputs()).map(|_| row()).collect();
+        let mut outputs = vec![Row::ZERO; network.outputs()];
+        let mut grads = before.clone();
+        let mut sums = Sums::new(&network);
+        let mut work = KernelWorkspace::default();
+        // The first group on its own, then the others.
+        for (first, part) in [(0, 0..wires.inputs), (GROUP, wires.inputs..inputs.len())] {
+            if !part.is_empty() {
+                let (inputs, grads) = (&inputs[part.clone()], &mut grads[part]);
+                network.infer(&coefficients, first, inputs, &mut outputs, &mut work);
+                network.gradient(&coefficients, first, inputs, &output_grads, grads, &mut sums, &mut work);
+            }
+        }
+
+        let mut expected_grads = vec![0.0f64; logits.len()];
+        let (mut added, mut to_add) = (Vec::new(), Vec::new());
+        for (c, lane) in (0..channels).flat_map(|c| (0..LANES).map(move |lane| (c, lane))) {
+            let of_channel =
+                |rows: &[WideRow], i: usize| rows[c / GROUP * wires.inputs + i][c % GROUP].0[lane];
+            let x: Vec<f64> = (0..wires.inputs).map(|i| f64::from(of_channel(&inputs, i))).collect();
+            let mut expected: Vec<f64> =
+                (0..wires.inputs).map(|i| f64::from(of_channel(&before, i))).collect();
+            for kernel in 0..kernels {
+                let numbers = of_kernel(wires, kernels, kernel);
+                let logits: Vec<f64> = numbers.iter().map(|&i| f64::from(logits[i])).collect();
+                let nodes = naive::forward(wires, &logits, &x);
+                let place = |s: usize| (c * wires.outputs() + s) * kernels + kernel;
+                for (s, &theirs) in nodes[nodes.len() - 1].iter().enumerate() {
+                    let ours = f64::from(outputs[place(s)].0[lane]);
+                    assert!((ours - theirs).abs() <= 2e-5, "output {s}");
+                }
+                let g: Vec<f64> =
+                    (0..wires.outputs()).map(|s| f64::from(output_grads[place(s)].0[lane])).collect();
+                let mut logit_grads = vec![0.0; numbers.len()];
+                let dx = naive::backward(wires, &logits, &x, &g, &mut logit_grads);
+                expected.iter_mut().zip(&dx).for_each(|(e, d)| *e += d);
+                numbers.iter().zip(&logit_grads).for_each(|(&i, g)| expected_grads[i] += g);
+            }
+            added.extend((0..wires.inputs).map(|i| f64::from(of_channel(&grads, i))));
+            to_add.extend(expected);
+        }
+        naive::assert_gradients_agree("an input", &added, &to_add);
+        let mut coefficient_grads = vec![[0.0; 4]; network.gates()];
+        sums.add_to(&network, &table, &mut coefficient_grads);
+        let mut grads = vec![0.0; logits.len()];
+        table.logit_gradients(&coefficient_grads, &mut grads);
+        naive::assert_logit_gradients_agree(logits, &grads, &expected_grads);
     }
 
     proptest! {
@@ -478,75 +550,7 @@ mod tests {
 
         #[test]
         fn passes_agree_with_the_naive_twin((wires, kernels, channels) in kernels(), seed: u32) {
-            let mut state = seed | 1;
-            let mut random = move || {
-                state ^= state << 13;
-                state ^= state >> 17;
-                state ^= state << 5;
-                state as f32 / u32::MAX as f32
-            };
-            let mut row = || Row(std::array::from_fn(|_| random()));
-            let network = Kernels::new(&wires, kernels, channels).unwrap();
-            let numbers: Vec<f32> = (0..network.gates()).flat_map(|_| row().0).map(|x| 6.0 * x - 3.0).collect();
-            let logits = &numbers[..network.gates() * FUNCTIONS];
-            let mut table = GateTable::new(network.gates());
-            table.update(logits);
-            let mut coefficients = Coefficients::default();
-            coefficients.gather(&network, &table);
-
-            // Rows of unused channels are not numbers: nothing may depend on them.
-            let groups = channels.div_ceil(GROUP);
-            let nothing = Row([f32::NAN; LANES]);
-            let mut wide = |i: usize| {
-                std::array::from_fn(|c| if i / wires.inputs * GROUP + c < channels { row() } else { nothing })
-            };
-            let inputs: Vec<WideRow> = (0..groups * wires.inputs).map(&mut wide).collect();
-            let before: Vec<WideRow> = (0..groups * wires.inputs).map(&mut wide).collect();
-            let output_grads: Vec<Row> = (0..network.outputs()).map(|_| row()).collect();
-            let mut outputs = vec![Row::ZERO; network.outputs()];
-            let mut grads = before.clone();
-            let mut sums = Sums::new(&network);
-            let mut work = KernelWorkspace::default();
-            // The first group on its own, then the others.
-            for (first, part) in [(0, 0..wires.inputs), (GROUP, wires.inputs..inputs.len())] {
-                if !part.is_empty() {
-                    let (inputs, grads) = (&inputs[part.clone()], &mut grads[part]);
-                    network.infer(&coefficients, first, inputs, &mut outputs, &mut work);
-                    network.gradient(&coefficients, first, inputs, &output_grads, grads, &mut sums, &mut work);
-                }
-            }
-
-            let mut expected_grads = vec![0.0f64; logits.len()];
-            for (c, lane) in (0..channels).flat_map(|c| (0..LANES).map(move |lane| (c, lane))) {
-                let of_channel = |rows: &[WideRow], i: usize| rows[c / GROUP * wires.inputs + i][c % GROUP].0[lane];
-                let x: Vec<f64> = (0..wires.inputs).map(|i| f64::from(of_channel(&inputs, i))).collect();
-                let mut expected: Vec<f64> = (0..wires.inputs).map(|i| f64::from(of_channel(&before, i))).collect();
-                for kernel in 0..kernels {
-                    let numbers = of_kernel(&wires, kernels, kernel);
-                    let logits: Vec<f64> = numbers.iter().map(|&i| f64::from(logits[i])).collect();
-                    let nodes = naive::forward(&wires, &logits, &x);
-                    let place = |s: usize| (c * wires.outputs() + s) * kernels + kernel;
-                    for (s, &theirs) in nodes[nodes.len() - 1].iter().enumerate() {
-                        prop_assert!(close(outputs[place(s)].0[lane], theirs, 1.0), "output {s}");
-                    }
-                    let g: Vec<f64> =
-                        (0..wires.outputs()).map(|s| f64::from(output_grads[place(s)].0[lane])).collect();
-                    let mut logit_grads = vec![0.0; numbers.len()];
-                    let dx = naive::backward(&wires, &logits, &x, &g, &mut logit_grads);
-                    expected.iter_mut().zip(&dx).for_each(|(e, d)| *e += d);
-                    numbers.iter().zip(&logit_grads).for_each(|(&i, g)| expected_grads[i] += g);
-                }
-                for (i, &theirs) in expected.iter().enumerate() {
-                    prop_assert!(close(of_channel(&grads, i), theirs, 8.0), "gradient of input {i}");
-                }
-            }
-            let mut coefficient_grads = vec![[0.0; 4]; network.gates()];
-            sums.add_to(&network, &table, &mut coefficient_grads);
-            let mut grads = vec![0.0; logits.len()];
-            table.logit_gradients(&coefficient_grads, &mut grads);
-            for (&ours, &theirs) in grads.iter().zip(&expected_grads) {
-                prop_assert!(close(ours, theirs, 64.0), "logit gradient {ours} {theirs}");
-            }
+            on_every_level(|| check_passes(&wires, kernels, channels, seed));
         }
     }
 }

@@ -90,3 +90,30 @@ pub fn backward(
     }
     grads
 }
+
+/// Checks gradients: each is off by at most 2e-5 of the largest one.
+#[cfg(test)]
+pub(super) fn assert_gradients_agree(of: &str, ours: &[f64], theirs: &[f64]) {
+    assert_eq!(ours.len(), theirs.len());
+    let largest = theirs.iter().fold(0.0, |most: f64, grad| most.max(grad.abs()));
+    for (ours, theirs) in ours.iter().zip(theirs) {
+        let error = (ours - theirs).abs();
+        assert!(
+            error <= 2e-5 * largest,
+            "gradient of {of}: {ours} for {theirs}, and the largest is {largest}"
+        );
+    }
+}
+
+/// The same for logits. The gradient of a logit is its probability times a difference between functions, and may be smaller
+/// than another by as much as probabilities differ: those differences are compared.
+#[cfg(test)]
+pub(super) fn assert_logit_gradients_agree(logits: &[f32], ours: &[f32], theirs: &[f64]) {
+    let logits: Vec<f64> = logits.iter().map(|&x| f64::from(x)).collect();
+    let probabilities: Vec<f64> = logits.chunks_exact(FUNCTIONS).flat_map(softmax).collect();
+    let by_probability = |grads: &mut dyn Iterator<Item = f64>| -> Vec<f64> {
+        grads.zip(&probabilities).map(|(grad, p)| grad / p).collect()
+    };
+    let ours = by_probability(&mut ours.iter().map(|&x| f64::from(x)));
+    assert_gradients_agree("a function", &ours, &by_probability(&mut theirs.iter().copied()));
+}

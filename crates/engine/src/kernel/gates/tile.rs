@@ -5,11 +5,12 @@
 
 #![expect(unsafe_code, reason = "row numbers are checked once, when a program is compiled")]
 
-use fearless_simd::{Level, Simd, prelude::*};
+use fearless_simd::{Simd, prelude::*};
 
 use super::coefficients::{Backward, Coefficients, DEAD_A, DEAD_B, Forward, Sums};
 use super::program::{ADD_A, ADD_B, BEGIN, CompiledLayer, END, Op, SIDE_A, SIDE_B};
 use super::{LANES, Program, Row};
+use crate::kernel::level;
 
 /// Scratch rows of one thread. Grows to what the largest program needs and stays there.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +45,7 @@ impl Program {
     ) {
         self.check(coefficients, inputs.len(), outputs.len());
         work.grow(self.slot_rows, 0, 0);
-        dispatch!(Level::new(), simd => {
+        dispatch!(level(), simd => {
             let tiles = inputs.chunks_exact(self.inputs()).zip(outputs.chunks_exact_mut(self.outputs()));
             for (inputs, outputs) in tiles {
                 infer(simd, self, coefficients, inputs, outputs, &mut work.hidden);
@@ -66,7 +67,7 @@ impl Program {
         self.check(coefficients, inputs.len(), output_grads.len());
         sums.check(self.as_ref());
         work.grow(self.hidden_rows(), 0, self.widest());
-        dispatch!(Level::new(), simd => {
+        dispatch!(level(), simd => {
             let tiles = inputs.chunks_exact_mut(self.inputs()).zip(output_grads.chunks_exact(self.outputs()));
             for (inputs, output_grads) in tiles {
                 recompute(simd, self, coefficients, inputs, &mut work.hidden);
@@ -90,12 +91,12 @@ impl Program {
         work.grow(self.hidden_rows(), self.outputs(), self.widest());
         let mut outputs = std::mem::take(&mut work.outputs);
         let rows = &mut outputs[..self.outputs()];
-        dispatch!(Level::new(), simd => {
+        dispatch!(level(), simd => {
             recompute(simd, self, coefficients, inputs, &mut work.hidden);
             last_layer(simd, self, coefficients, inputs, &work.hidden, rows);
         });
         seed(rows);
-        dispatch!(Level::new(), simd => backward(simd, self, coefficients, inputs, rows, sums, work));
+        dispatch!(level(), simd => backward(simd, self, coefficients, inputs, rows, sums, work));
         work.outputs = outputs;
     }
 
@@ -388,7 +389,8 @@ pub(super) fn fold<S: Simd>(simd: S, [s0, s1, s2, s3]: [S::f32s; 4]) -> S::f32s 
 
 #[cfg(test)]
 mod tests {
-    use crate::kernel::tests::cases;
+    use crate::kernel::tests::{cases, on_every_level};
+    use fearless_simd::Level;
     use proptest::prelude::*;
 
     use super::super::{FUNCTIONS, GateTable, Layer, Wires, naive};
@@ -430,10 +432,6 @@ mod tests {
         (0..n).map(|_| Row(std::array::from_fn(|_| next()))).collect()
     }
 
-    fn close(ours: f64, theirs: f64, scale: f64) -> bool {
-        (ours - theirs).abs() <= 2e-5 * scale.max(theirs.abs())
-    }
-
     /// Blocks of four sums, from vectors whose lane `i` is `i`, `100 + i`, `200 + i`, `300 + i`.
     #[inline(always)]
     fn folded<S: Simd>(simd: S) -> Vec<f32> {
@@ -453,6 +451,62 @@ mod tests {
         }
     }
 
+    /// Compares both passes over two tiles with the slow twin.
+    fn check_passes(wires: &Wires, logits: &[f32], needed: usize, seed: u32) {
+        let program = Program::leading(wires, needed).unwrap();
+        let mut table = GateTable::new(wires.gates());
+        table.update(logits);
+        let mut coefficients = Coefficients::default();
+        coefficients.gather(&program, &table);
+        let logits64: Vec<f64> = logits.iter().map(|&x| f64::from(x)).collect();
+
+        let tiles = 2;
+        let inputs = random_rows(tiles * wires.inputs, seed);
+        let output_grads = random_rows(tiles * needed, seed ^ 0x5bd1_e995);
+        let mut outputs = vec![Row::ZERO; tiles * needed];
+        let mut input_grads = inputs.clone();
+        let mut work = Workspace::default();
+        let mut sums = Sums::new(&program);
+        program.infer(&coefficients, &inputs, &mut outputs, &mut work);
+        program.gradient(&coefficients, &mut input_grads, &output_grads, &mut sums, &mut work);
+
+        let mut expected_grads = vec![0.0; logits.len()];
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for tile in 0..tiles {
+            let inputs = &inputs[tile * wires.inputs..][..wires.inputs];
+            let outputs = &outputs[tile * needed..][..needed];
+            let input_grads = &input_grads[tile * wires.inputs..][..wires.inputs];
+            let output_grads = &output_grads[tile * needed..][..needed];
+            for l in 0..LANES {
+                let x = lane(inputs, l);
+                let nodes = naive::forward(wires, &logits64, &x);
+                for (ours, theirs) in lane(outputs, l).iter().zip(&nodes[nodes.len() - 1]) {
+                    assert!((ours - theirs).abs() <= 2e-5, "output {ours} {theirs}");
+                }
+                let mut g = lane(output_grads, l);
+                g.resize(wires.outputs(), 0.0);
+                theirs.extend(naive::backward(wires, &logits64, &x, &g, &mut expected_grads));
+                ours.extend(lane(input_grads, l));
+            }
+        }
+        naive::assert_gradients_agree("an input", &ours, &theirs);
+        let mut coefficient_grads = vec![[0.0; 4]; wires.gates()];
+        sums.add_to(&program, &table, &mut coefficient_grads);
+        let mut grads = vec![0.0; logits.len()];
+        table.logit_gradients(&coefficient_grads, &mut grads);
+        naive::assert_logit_gradients_agree(logits, &grads, &expected_grads);
+
+        // One go through the last tile gives the same bits.
+        let from = (tiles - 1) * wires.inputs;
+        let mut again = inputs[from..].to_vec();
+        let seed = |rows: &mut [Row]| {
+            assert_eq!(rows, &outputs[(tiles - 1) * needed..]);
+            rows.copy_from_slice(&output_grads[(tiles - 1) * needed..]);
+        };
+        program.gradient_of(&coefficients, &mut again, seed, &mut Sums::new(&program), &mut work);
+        assert_eq!(&again[..], &input_grads[from..]);
+    }
+
     proptest! {
         #![proptest_config(cases(64))]
 
@@ -465,60 +519,7 @@ mod tests {
                     gate[3] = 10.0;
                 }
             }
-            let program = Program::leading(&wires, needed).unwrap();
-            let mut table = GateTable::new(wires.gates());
-            table.update(&logits);
-            let mut coefficients = Coefficients::default();
-            coefficients.gather(&program, &table);
-            let logits64: Vec<f64> = logits.iter().map(|&x| f64::from(x)).collect();
-
-            let tiles = 2;
-            let inputs = random_rows(tiles * wires.inputs, seed);
-            let output_grads = random_rows(tiles * needed, seed ^ 0x5bd1_e995);
-            let mut outputs = vec![Row::ZERO; tiles * needed];
-            let mut input_grads = inputs.clone();
-            let mut work = Workspace::default();
-            let mut sums = Sums::new(&program);
-            program.infer(&coefficients, &inputs, &mut outputs, &mut work);
-            program.gradient(&coefficients, &mut input_grads, &output_grads, &mut sums, &mut work);
-
-            let mut expected_grads = vec![0.0; logits.len()];
-            for tile in 0..tiles {
-                let inputs = &inputs[tile * wires.inputs..][..wires.inputs];
-                let outputs = &outputs[tile * needed..][..needed];
-                let input_grads = &input_grads[tile * wires.inputs..][..wires.inputs];
-                let output_grads = &output_grads[tile * needed..][..needed];
-                for l in 0..LANES {
-                    let x = lane(inputs, l);
-                    let nodes = naive::forward(&wires, &logits64, &x);
-                    for (ours, theirs) in lane(outputs, l).iter().zip(&nodes[nodes.len() - 1]) {
-                        prop_assert!(close(*ours, *theirs, 1.0), "output {ours} {theirs}");
-                    }
-                    let mut g = lane(output_grads, l);
-                    g.resize(wires.outputs(), 0.0);
-                    let dx = naive::backward(&wires, &logits64, &x, &g, &mut expected_grads);
-                    for (ours, theirs) in lane(input_grads, l).iter().zip(&dx) {
-                        prop_assert!(close(*ours, *theirs, 8.0), "input gradient {ours} {theirs}");
-                    }
-                }
-            }
-            let mut coefficient_grads = vec![[0.0; 4]; wires.gates()];
-            sums.add_to(&program, &table, &mut coefficient_grads);
-            let mut grads = vec![0.0; logits.len()];
-            table.logit_gradients(&coefficient_grads, &mut grads);
-            for (ours, theirs) in grads.iter().zip(&expected_grads) {
-                prop_assert!(close(f64::from(*ours), *theirs, 64.0), "logit gradient {ours} {theirs}");
-            }
-
-            // One go through the last tile gives the same bits.
-            let from = (tiles - 1) * wires.inputs;
-            let mut again = inputs[from..].to_vec();
-            let seed = |rows: &mut [Row]| {
-                assert_eq!(rows, &outputs[(tiles - 1) * needed..]);
-                rows.copy_from_slice(&output_grads[(tiles - 1) * needed..]);
-            };
-            program.gradient_of(&coefficients, &mut again, seed, &mut Sums::new(&program), &mut work);
-            prop_assert_eq!(&again[..], &input_grads[from..]);
+            on_every_level(|| check_passes(&wires, &logits, needed, seed));
         }
     }
 }

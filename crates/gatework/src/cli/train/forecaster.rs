@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -15,7 +15,7 @@ use gatework_learn::forecast::evaluate::{Evaluation, calibrate};
 use gatework_learn::forecast::experiment::{Experiment, Loaded};
 use gatework_learn::forecast::predictor::Predictor;
 use gatework_learn::forecast::{ForecastTask, Forecaster};
-use gatework_learn::train::{self, Attempt, Best, Options, Outcome, Settings};
+use gatework_learn::train::{self, Attempt, Best, Options, Settings};
 use serde_json::{Value, json};
 
 use super::seeds::{Scored, Seeds};
@@ -202,9 +202,7 @@ impl Job<'_> {
             let progress = Progress::of_forecaster(options.settings.updates);
             train::run(&options, make, &progress, self.stop)?
         };
-        let unfinished = attempts.len() < self.seeds.len()
-            || attempts.iter().any(|attempt| attempt.outcome == Outcome::Running);
-        if self.stop.load(Ordering::SeqCst) && unfinished {
+        if !options.are_met_by(&attempts) {
             anyhow::bail!("stopped; a checkpoint is written. Go on with: {}", self.resume_command());
         }
         Ok(attempts)

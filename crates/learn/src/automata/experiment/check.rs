@@ -3,8 +3,9 @@
 use gatework_engine::kernel::gates::LANES;
 use gatework_engine::parallel;
 
-use super::{Experiment, MOST_MEMORY, Recipe};
-use crate::automata::board::TargetSpec;
+use super::{Experiment, Loaded, MOST_MEMORY, Recipe};
+use crate::automata::board::{Target, TargetSpec};
+use crate::automata::cells::{Step, Tile};
 use crate::automata::model::{FirstLayer, MOST_CHANNELS, MOST_GATES, MOST_KERNELS};
 use crate::automata::rollout::KEPT_BYTES;
 use crate::automata::search;
@@ -16,14 +17,59 @@ const MOST_RESTARTS: u64 = 100_000;
 /// Boards of a check at most.
 const MOST_CHECKS: usize = 10_000;
 
-/// Something wrong, and the key where it is.
+/// Seconds between checkpoints at most.
+const MOST_SECONDS: f64 = 1e9;
+
+/// Something wrong, and the key where it is; a number stands for an element of an array.
 pub(super) struct Problem {
-    pub key: &'static [&'static str],
+    pub key: Vec<String>,
     pub message: String,
 }
 
-fn problem<T>(key: &'static [&'static str], message: String) -> Result<T, Problem> {
-    Err(Problem { key, message })
+pub(super) fn problem<T>(key: &[&str], message: String) -> Result<T, Problem> {
+    Err(Problem { key: key.iter().map(ToString::to_string).collect(), message })
+}
+
+impl Loaded {
+    /// Whether the target fits the automaton, and every grid the target and the starts.
+    pub(super) fn check_target(&self) -> Result<(), Problem> {
+        let (a, target) = (&self.experiment.automaton, &self.target);
+        let [height, width] = a.grid;
+        if let Err(error) = target.check_size(height, width) {
+            return problem(&["target"], format!("target: {error}"));
+        }
+        if target.channels() > a.channels {
+            let (needs, has) = (target.channels(), a.channels);
+            let message = format!("automaton.channels is {has}, but the target has {needs}");
+            return problem(&["automaton", "channels"], message);
+        }
+        for (index, protocol) in self.experiment.protocols.iter().enumerate() {
+            if let Err(message) = self.check_grid(protocol.grid) {
+                let key = ["evaluate", &index.to_string(), "grid"];
+                return problem(&key, format!("evaluate {:?}: {message}", protocol.name));
+            }
+        }
+        let searched = self.experiment.search.iter().flat_map(|search| &search.grids);
+        for (index, &grid) in searched.enumerate() {
+            if let Err(message) = self.check_grid(grid) {
+                return problem(&["search", "grids"], format!("search.grids[{index}]: {message}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a grid other than that of training has room for the picture and the start boards.
+    fn check_grid(&self, [height, width]: [usize; 2]) -> Result<(), String> {
+        let Experiment { automaton, start, .. } = &self.experiment;
+        // A picture is as large as the grid of training.
+        let [least_height, least_width] = automaton.grid;
+        if matches!(self.target, Target::Picture(_)) && (height < least_height || width < least_width) {
+            return Err(format!(
+                "the picture is {least_height}x{least_width} (height x width), but the grid is {height}x{width}"
+            ));
+        }
+        start.check([height, width], automaton.channels).map_err(|error| format!("start.{error}"))
+    }
 }
 
 impl Experiment {
@@ -97,7 +143,9 @@ impl Experiment {
             let message = format!("perceive.layers[1] is {}, but a moore layer has 8 gates", layers[1]);
             return problem(KEY, message);
         }
-        check_layers("perceive", KEY, layers, self.update.wiring, 1)
+        // A moore layer has its own wires.
+        let skip = usize::from(self.perceive.first == FirstLayer::Moore);
+        check_layers("perceive", KEY, layers, self.update.wiring, skip)
     }
 
     fn check_update(&self) -> Result<(), Problem> {
@@ -163,11 +211,14 @@ impl Experiment {
         if t.stable == 0 || t.checks == 0 {
             return problem(&["training"], "training.stable and training.checks are at least 1".into());
         }
-        if !(t.checkpoint_seconds >= 0.0 && t.checkpoint_seconds.is_finite()) {
-            let message = format!("training.checkpoint_seconds is {}", t.checkpoint_seconds);
+        if !(0.0..=MOST_SECONDS).contains(&t.checkpoint_seconds) {
+            let message = format!(
+                "training.checkpoint_seconds is {:?}, not 0 to {MOST_SECONDS:e}",
+                t.checkpoint_seconds
+            );
             return problem(&["training", "checkpoint_seconds"], message);
         }
-        let wrap = |key, result: Result<(), String>| result.or_else(|message| problem(key, message));
+        let wrap = |key: &[&str], result: Result<(), String>| result.or_else(|message| problem(key, message));
         wrap(&["training", "optimizer"], t.optimizer().validate())?;
         wrap(&["training", "schedule"], t.rate().validate())?;
         wrap(&["gates"], self.gates.validate())?;
@@ -260,11 +311,19 @@ impl Experiment {
         let shape = self.model_shape();
         let steps = self.training.steps.map_or(self.automaton.steps, |[_, most]| most) as f64;
         let grid: f64 = self.automaton.grid.iter().map(|&n| n as f64).product();
-        let cells = grid * self.training.batch as f64;
-        let state = cells * self.automaton.channels.next_multiple_of(8) as f64 * 4.0;
-        // What a cell reads, for every step that differs from the one before.
+        let batch = self.training.batch as f64;
+        let cells = grid * batch;
+        // A state of a board has an entry more, for what lies outside, and may be a vector of its own.
+        let entry = self.automaton.channels.next_multiple_of(8) as f64 * 4.0;
+        let state = (cells + batch) * entry + batch * size_of::<Vec<f32>>() as f64;
+        // What a cell reads, for every step that differs from the one before: a tile at least.
         let same = self.automaton.fire_rate.is_none() && !self.shares_cells();
-        let wires = cells * 9.0 * 4.0 * if same { 2.0 } else { 1.0 + steps };
+        let step = (cells / LANES as f64).ceil() * size_of::<Tile>() as f64
+            + (size_of::<Step>() + size_of::<usize>()) as f64;
+        let wires = step * if same { 2.0 } else { 1.0 + steps };
+        // Which cells fire in a step, as bits and one by one.
+        let fires = grid.max(64.0) * (1.0 + 1.0 / 8.0) + 2.0 * size_of::<Vec<u64>>() as f64;
+        let masks = self.automaton.fire_rate.map_or(0.0, |_| steps * fires);
         // Logits, their gradients, two moments, the best so far, a file of it all; coefficients and programs.
         let gates = shape.gates() as f64 * (16.0 * 4.0 * 8.0 + 256.0);
         // Each part of the work has sums, rows of a tile, and the gradients of what it reads.
@@ -272,13 +331,13 @@ impl Experiment {
         let parts = parallel::parts(tiles, tiles.saturating_mul(self.automaton.steps)) as f64;
         let parts = parts * (shape.gates() as f64 * 256.0 + shape.update[0] as f64 * 256.0) + 2.0 * state;
         let circuit = shape.most_gates_per_cell() as f64 * 32.0;
-        state * (steps + 2.0) + KEPT_BYTES as f64 + wires + gates + parts + circuit
+        state * (steps + 2.0) + KEPT_BYTES as f64 + wires + masks + gates + parts + circuit
     }
 }
 
 fn check_layers(
     name: &str,
-    key: &'static [&'static str],
+    key: &[&str],
     layers: &[usize],
     wiring: Wiring,
     skip: usize,
@@ -292,4 +351,37 @@ fn check_layers(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::automata::cells::{Plan, Planner, Shape};
+
+    /// Bytes of a plan, as it lies in memory.
+    fn bytes(plan: &Plan) -> usize {
+        let of_step =
+            |step: &Step| step.tiles.capacity() * size_of::<Tile>() + step.kept.capacity() * size_of::<u32>();
+        let steps = plan.distinct.capacity() * size_of::<Step>() + plan.steps.capacity() * size_of::<usize>();
+        steps + plan.distinct.iter().map(of_step).sum::<usize>() + plan.last.capacity() * size_of::<u32>()
+    }
+
+    #[test]
+    fn the_estimate_of_memory_is_at_least_half_of_what_a_plan_takes() {
+        let mut experiment = Loaded::find("checkerboard").unwrap().experiment;
+        (experiment.automaton.fire_rate, experiment.training.batch) = (Some(0.5), 1);
+        for (grid, steps) in [([1, 1], 5000), ([1, 31], 2000), ([5, 13], 1000), ([40, 50], 30)] {
+            let [height, width] = grid;
+            let shape = Shape { samples: 1, height, width, boundary: experiment.automaton.boundary };
+            let masks = vec![vec![true; height * width]; steps];
+            let real = bytes(&Planner::new(shape).separate(steps, Some(&masks))) as f64;
+            experiment.automaton.grid = grid;
+            let mut estimate = |steps| {
+                experiment.automaton.steps = steps;
+                experiment.memory()
+            };
+            let estimated = estimate(steps + 1) - estimate(1);
+            assert!(estimated >= real / 2.0, "{grid:?}: {estimated} of {real} bytes");
+        }
+    }
 }
