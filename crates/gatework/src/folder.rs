@@ -12,6 +12,7 @@
 //! | `summary.json` | what came out; written last |
 
 use std::fmt::Write as _;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -24,9 +25,11 @@ use gatework_learn::train::Attempt;
 use crate::usage::Usage;
 
 /// A run folder.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
+    /// Keeps others from writing to the folder as long as it is open.
+    _lock: Option<File>,
 }
 
 /// A summary that is not yet in its place, because the experiment may not name its seed yet.
@@ -40,44 +43,43 @@ impl RunFolder {
     pub fn create(out: Option<&Path>, name: &str, force: bool) -> anyhow::Result<RunFolder> {
         let path = match out {
             Some(path) => path.to_path_buf(),
+            None if force => newest(name),
             None => numbered(name).find(|path| !path.exists()).unwrap_or_default(),
         };
         if is_in_use(&path) {
+            let there = path.display();
+            if !path.join("experiment.toml").is_file() {
+                let message = format!("{there} exists and is no run folder; --out names another one");
+                return Err(Usage(message).into());
+            }
             if !force {
                 let message = format!(
-                    "{} exists; --resume goes on with it, --force overwrites it, --out names another folder",
-                    path.display()
+                    "{there} exists; --resume goes on with it, --force sets it aside as {there}.old, --out names another folder"
                 );
                 return Err(Usage(message).into());
             }
-            if !path.join("experiment.toml").is_file() {
-                let message = format!("{} is no run folder; it is not overwritten", path.display());
-                return Err(Usage(message).into());
-            }
+            drop(lock(&path)?);
             set_aside(&path)?;
         }
         files::make_folder(&path)?;
-        Ok(RunFolder { path })
+        Ok(RunFolder { _lock: lock(&path)?, path })
     }
 
-    /// A folder that is known to hold a run.
+    /// A folder that is known to hold a run, to be looked at.
     pub fn at(path: &Path) -> RunFolder {
-        RunFolder { path: path.to_path_buf() }
+        RunFolder { path: path.to_path_buf(), _lock: None }
     }
 
     /// Finds the folder to go on with: `out`, or the newest of an experiment.
     pub fn resume(out: Option<&Path>, name: &str) -> anyhow::Result<RunFolder> {
         let path = match out {
             Some(path) => path.to_path_buf(),
-            None => numbered(name)
-                .take_while(|path| path.exists())
-                .last()
-                .unwrap_or_else(|| Path::new(RUNS).join(name)),
+            None => newest(name),
         };
         if !path.join("experiment.toml").is_file() {
             return Err(Usage(format!("{} is no run folder; nothing to resume", path.display())).into());
         }
-        let folder = RunFolder { path };
+        let folder = RunFolder { _lock: lock(&path)?, path };
         files::make_folder(&folder.checkpoints())?;
         files::remove_abandoned(folder.path());
         files::remove_abandoned(&folder.checkpoints());
@@ -103,6 +105,11 @@ impl RunFolder {
     /// What ran in it.
     pub fn experiment(&self) -> anyhow::Result<Loaded> {
         Ok(Loaded::read(&self.path.join("experiment.toml"))?)
+    }
+
+    /// What came out, if it can be read.
+    pub fn summary_if_whole(&self) -> Option<serde_json::Value> {
+        self.summary().ok().flatten()
     }
 
     /// What came out, if the run is finished.
@@ -185,17 +192,37 @@ fn numbered(name: &str) -> impl Iterator<Item = PathBuf> {
     (1..).map(move |n| Path::new(RUNS).join(if n == 1 { safe.clone() } else { format!("{safe}-{n}") }))
 }
 
+/// The last of the numbered folders that is there, or else the first.
+fn newest(name: &str) -> PathBuf {
+    let there = numbered(name).take_while(|path| path.exists()).last();
+    there.unwrap_or_else(|| numbered(name).next().unwrap_or_default())
+}
+
+/// A lock on a folder that goes with the process, where the system has such locks. An error if another process has it.
+fn lock(path: &Path) -> anyhow::Result<Option<File>> {
+    let Ok(folder) = File::open(path) else { return Ok(None) };
+    match folder.try_lock() {
+        Ok(()) => Ok(Some(folder)),
+        Err(TryLockError::WouldBlock) => {
+            Err(Usage(format!("{} is in use by another process", path.display())).into())
+        }
+        Err(TryLockError::Error(_)) => Ok(None),
+    }
+}
+
 /// Renames a run folder to DIR.old, in place of a run that was set aside there before.
 fn set_aside(path: &Path) -> anyhow::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".old");
     let aside = path.with_file_name(name);
     let failed = || format!("cannot set {} aside as {}", path.display(), aside.display());
-    if aside.join("experiment.toml").is_file() {
+    let replaces = aside.join("experiment.toml").is_file();
+    if replaces {
         std::fs::remove_dir_all(&aside).with_context(failed)?;
     }
     std::fs::rename(path, &aside).with_context(failed)?;
-    eprintln!("The run that was in {} is in {} now", path.display(), aside.display());
+    let instead = if replaces { ", in place of an older one" } else { "" };
+    eprintln!("The run that was in {} is in {} now{instead}", path.display(), aside.display());
     Ok(())
 }
 

@@ -12,19 +12,21 @@ use anyhow::Context as _;
 use clap::Args;
 use gatework_engine::kernel::gates::LANES;
 use gatework_engine::parallel;
-use gatework_learn::automata::board::TargetSpec;
+use gatework_learn::automata::board::{Start, TargetSpec};
 use gatework_learn::automata::experiment::{Experiment, Loaded, MOST_MEMORY, Recipe};
 use gatework_learn::automata::model::Model;
 use gatework_learn::automata::task::AutomatonTask;
 use gatework_learn::experiment;
+use gatework_learn::files;
 use gatework_learn::train::{self, Attempt, Best, Options, Outcome};
-use gatework_logic::{Document, to_json};
+use gatework_logic::{Document, from_json, to_json};
 use serde_json::json;
 
 use super::simulate;
 use crate::folder::RunFolder;
 use crate::progress::{Progress, work};
 use crate::report::{self, LossPoint};
+use crate::subject::Subject;
 use crate::usage::Usage;
 
 /// Train an experiment: built-in, or your own TOML file
@@ -114,7 +116,8 @@ impl Train {
             let from = Path::new(&self.experiment).parent().unwrap_or(Path::new("."));
             loaded.experiment = folder.write_experiment(&loaded.experiment, from)?;
         }
-        let summary = match folder.summary()? {
+        // A run whose files are damaged is brought to its end again, from its checkpoints.
+        let summary = match folder.summary_if_whole().filter(|_| is_whole(folder.path())) {
             Some(summary) => {
                 eprintln!("{} is finished; --force starts it anew", folder.path().display());
                 summary
@@ -220,14 +223,30 @@ fn check_same(folder: &RunFolder, asked: &Experiment) -> anyhow::Result<Loaded> 
         comparable.seed = there.experiment.seed;
     }
     if comparable != there.experiment {
-        let message = format!(
-            "{} belongs to another experiment ({}), or its settings or seed were others",
-            folder.path().display(),
-            there.experiment.name
-        );
+        let (path, name) = (folder.path().display(), &there.experiment.name);
+        let other = difference(&json!(there.experiment), &json!(comparable)).unwrap_or_default();
+        let message = format!("{path} belongs to another experiment ({name}): {other}");
         return Err(Usage(message).into());
     }
     Ok(there)
+}
+
+/// The first setting in which two tables differ, and how.
+fn difference(there: &serde_json::Value, asked: &serde_json::Value) -> Option<String> {
+    let (Some(a), Some(b)) = (there.as_object(), asked.as_object()) else {
+        return (there != asked).then(|| format!(" was {there} there, is {asked} here"));
+    };
+    let key = a.keys().chain(b.keys()).find(|key| a.get(*key) != b.get(*key))?;
+    let missing = serde_json::Value::Null;
+    let inner = difference(a.get(key).unwrap_or(&missing), b.get(key).unwrap_or(&missing))?;
+    let dot = if inner.starts_with(' ') { "" } else { "." };
+    Some(format!("{key}{dot}{inner}"))
+}
+
+/// Whether the files that a run ends with can be read.
+fn is_whole(run: &Path) -> bool {
+    let circuit = files::read_text(&run.join("circuit.json"));
+    Subject::open(run).is_ok() && circuit.is_ok_and(|text| from_json(&text).is_ok())
 }
 
 /// Parses a number of steps.
@@ -377,6 +396,9 @@ impl Report<'_> {
                 "\nNot learned with {count}; the best hard loss is {} (seed {}).",
                 best.hard, kept.seed
             );
+            if best.hard == 0.0 {
+                eprintln!("No bit was wrong, but not for long enough, or not on fresh start states.");
+            }
             eprintln!(
                 "Try another --seed, more --updates, or more training.restarts in a copy of the experiment."
             );
@@ -386,9 +408,11 @@ impl Report<'_> {
             gates["total"], gates["active"], gates["reachable"]
         );
         eprintln!("Run folder: {run}");
-        eprintln!("  {run}/rollout.gif     the pattern growing");
+        eprintln!("  {run}/rollout.gif     the rule at work");
         eprintln!("  {run}/loss.svg        soft and hard loss");
-        let steps = (self.loaded.experiment.automaton.steps * 4).max(100);
+        let Experiment { automaton, start, .. } = &self.loaded.experiment;
+        // A pattern that comes from noise should stay; a picture is there at its step and then goes on.
+        let steps = if *start == Start::Random { (automaton.steps * 4).max(100) } else { automaton.steps };
         eprintln!("Next: gatework evaluate {run}");
         eprintln!("      gatework simulate {run} --size 64x64 --steps {steps} --gif big.gif");
     }

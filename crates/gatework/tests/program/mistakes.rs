@@ -90,7 +90,7 @@ fn an_existing_folder_is_not_overwritten_without_a_word() {
     std::fs::create_dir(place.path("mine")).unwrap();
     place.write("mine/letter.txt", "dear");
     let said = place.refused(2, &["train", "small.toml", "--out", "mine", "--force"]);
-    assert_says(&said, &["mine is no run folder"]);
+    assert_says(&said, &["mine exists and is no run folder"]);
     assert_eq!(place.read("mine/letter.txt"), b"dear");
 }
 

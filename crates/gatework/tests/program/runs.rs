@@ -293,3 +293,54 @@ fn a_search_finishes_what_training_leaves_whatever_the_number_of_threads() {
     let paper = ["train", "search.toml", "--seed", "1", "--recipe", "paper", "--out", "paper"];
     assert_eq!(place.json(&paper)["success"], false);
 }
+
+#[test]
+fn a_finished_run_that_lost_a_file_is_brought_to_its_end_again() {
+    let place = Place::new().trained();
+    let whole =
+        ["model.safetensors", "circuit.json", "summary.json"].map(|name| place.read(&format!("run/{name}")));
+    let resume = ["train", "run/experiment.toml", "--resume", "--out", "run"];
+    for (name, damage) in [
+        ("model.safetensors", None),
+        ("model.safetensors", Some("cut")),
+        ("circuit.json", None),
+        ("circuit.json", Some("{")),
+        ("summary.json", Some("")),
+    ] {
+        match damage {
+            None => std::fs::remove_file(place.path("run").join(name)).unwrap(),
+            Some(text) => place.write(&format!("run/{name}"), text),
+        }
+        place.gatework(&resume).assert().success();
+        let again = ["model.safetensors", "circuit.json"].map(|name| place.read(&format!("run/{name}")));
+        assert!(again[..] == whole[..2], "{name} {damage:?}");
+        assert!(place.read("run/summary.json").starts_with(b"{"), "{name} {damage:?}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_run_folder_has_one_writer_at_a_time() {
+    let place = Place::new().trained();
+    let folder = std::fs::File::open(place.path("run")).unwrap();
+    folder.lock().unwrap();
+    for how in ["--resume", "--force"] {
+        let said = place.refused(2, &["train", "run/experiment.toml", how, "--out", "run"]);
+        assert!(said.contains("run is in use by another process"), "{said}");
+    }
+    // To look at it is no harm.
+    place.gatework(&["inspect", "run"]).assert().success();
+    drop(folder);
+    place.gatework(&["train", "run/experiment.toml", "--resume", "--out", "run"]).assert().success();
+}
+
+#[test]
+fn force_sets_the_newest_run_aside() {
+    let place = Place::new();
+    let train = ["train", "small.toml", "--seed", "1", "--updates", "2"];
+    place.gatework(&train).assert().success();
+    place.gatework(&train).assert().success();
+    place.gatework(&train).arg("--force").assert().success();
+    assert!(place.path("runs/small-2.old/model.safetensors").is_file());
+    assert!(place.path("runs/small-2/model.safetensors").is_file() && !place.path("runs/small-3").exists());
+}

@@ -22,7 +22,7 @@ use super::seeds::{Scored, Seeds};
 use super::{Train, stop_on_interrupt};
 use crate::cli;
 use crate::folder::RunFolder;
-use crate::forecast_run::{plot, print_scores, scaled_score, score, usual_step};
+use crate::forecast_run::{ForecastRun, plot, print_scores, scaled_score, score, usual_step};
 use crate::progress::Progress;
 use crate::report::{self, ForecastPlot, LossPoint};
 use crate::usage::Usage;
@@ -82,7 +82,8 @@ fn is_finished(verb: &Train, experiment: &Experiment) -> anyhow::Result<bool> {
     let folder = verb.folder(&experiment.name)?;
     // Of several seeds, the folder has the one that was kept.
     check_same(&folder, experiment, verb.seeds.is_some())?;
-    let Some(summary) = folder.summary()? else { return Ok(false) };
+    let is_whole = matches!(ForecastRun::open(folder.path()), Ok(Some(_)));
+    let Some(summary) = folder.summary_if_whole().filter(|_| is_whole) else { return Ok(false) };
     let seeds = summary["seeds"]["seeds"].as_array().map_or(1, Vec::len) as u64;
     if verb.seeds.is_some_and(|asked| asked > seeds) {
         return Ok(false);
