@@ -108,11 +108,11 @@ fn a_search_that_is_killed_and_resumed_equals_one_that_was_not() {
     assert_a_kill_changes_nothing(&format!("seed = 1\n{text}"), [150, 500, 900]);
 }
 
+/// Interrupts `long.toml` as soon as there is a checkpoint, and returns what it says.
 #[cfg(unix)]
-#[test]
-fn an_interrupt_leaves_a_checkpoint_and_says_how_to_go_on() {
+fn said_when_interrupted(text: &str) -> String {
     let place = Place::new();
-    place.write("long.toml", &SMALL.replace("updates = 60", "updates = 1000000"));
+    place.write("long.toml", text);
     let child = Command::new(assert_cmd::cargo::cargo_bin("gatework"))
         .args(["train", "long.toml", "--seed", "1", "--out", "run"])
         .current_dir(place.folder.path())
@@ -125,8 +125,20 @@ fn an_interrupt_leaves_a_checkpoint_and_says_how_to_go_on() {
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap();
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_leaves_a_checkpoint_and_says_how_to_go_on() {
+    let said = said_when_interrupted(&SMALL.replace("updates = 60", "updates = 1000000"));
     assert!(said.contains("gatework train run/experiment.toml --resume --out run"), "{said}");
+    assert!(!said.contains("search"), "{said}");
+    let searching = include_str!("../../../../experiments/checkerboard.toml")
+        .replace("after = 10", "after = 500")
+        .replace("restarts = 29", "restarts = 29\ncheckpoint_seconds = 0.0");
+    let said = said_when_interrupted(&searching);
+    assert!(said.contains("A search that was stopped begins again where gradient descent ended."), "{said}");
 }
 
 /// The checkpoint of a seed that still runs, as that of one that has succeeded.

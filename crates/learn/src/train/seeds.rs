@@ -320,6 +320,22 @@ mod tests {
         assert!(error.to_string().contains("seed 5, update 2"), "{error}");
     }
 
+    /// Holds seed 1 until seed 2, which is about to fail, runs beside it.
+    struct Together {
+        side_by_side: usize,
+        begun: AtomicBool,
+    }
+
+    impl Observer for Together {
+        fn updated(&self, attempt: &Attempt) {
+            self.begun.fetch_or(attempt.seed == 2 && attempt.update == 2, Ordering::SeqCst);
+            let waits = self.side_by_side > 1 && attempt.seed == 1 && attempt.update == 5;
+            while waits && !self.begun.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+        }
+    }
+
     #[test]
     fn an_error_counts_only_if_no_seed_before_it_succeeds() {
         for side_by_side in 1..=3 {
@@ -328,7 +344,8 @@ mod tests {
             };
             let options = Options { side_by_side, ..options(vec![90, 1, 2, 3]) };
             let stop = AtomicBool::new(false);
-            let attempts = run(&options, poisoned(&[2, 3]), &Quiet, &stop).unwrap();
+            let together = Together { side_by_side, begun: AtomicBool::new(false) };
+            let attempts = run(&options, poisoned(&[2, 3]), &together, &stop).unwrap();
             assert_eq!(outcomes(&attempts), [(90, Outcome::Exhausted), (1, Outcome::Succeeded)]);
             let error = run(&options, poisoned(&[1, 2]), &Quiet, &stop).unwrap_err();
             assert!(error.to_string().contains("seed 1, update 2"), "{side_by_side}: {error}");
