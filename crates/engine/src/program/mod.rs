@@ -19,6 +19,7 @@
 mod bound;
 mod cache;
 mod loops;
+mod math;
 mod memory;
 mod moves;
 mod packed;

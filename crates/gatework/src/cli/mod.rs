@@ -75,9 +75,22 @@ pub fn main() -> ExitCode {
         Verb::Bench(verb) => verb.run(),
     };
     let Err(error) = result.and_then(|()| output::finish()) else { return ExitCode::SUCCESS };
-    eprintln!("error: {error:#}");
+    eprintln!("error: {}", printable(&format!("{error:#}")));
     let asked_wrongly = error.chain().any(|cause| cause.is::<Usage>() || cause.is::<ExperimentError>());
     ExitCode::from(if asked_wrongly { 2 } else { 1 })
+}
+
+/// Characters of a message at most: it may quote a file.
+const LONGEST_MESSAGE: usize = 2000;
+
+/// A message that does nothing to a terminal and has an end, whatever it quotes.
+fn printable(message: &str) -> String {
+    let harmless = |c: char| if c.is_control() && c != '\n' { char::REPLACEMENT_CHARACTER } else { c };
+    let mut text: String = message.chars().take(LONGEST_MESSAGE).map(harmless).collect();
+    if message.chars().nth(LONGEST_MESSAGE).is_some() {
+        text.push_str(" ...");
+    }
+    text
 }
 
 /// The middle one of sorted numbers, or half-way between the middle two.
@@ -114,4 +127,16 @@ fn parse_size(text: &str) -> Result<[usize; 2], String> {
 fn parse_rate(text: &str) -> Result<f32, String> {
     let rate: Option<f32> = text.parse().ok().filter(|rate| *rate > 0.0 && *rate <= 1.0);
     rate.ok_or_else(|| "a rate is above 0 and at most 1, for example 0.6".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_do_nothing_to_a_terminal_and_have_an_end() {
+        assert_eq!(printable("a\n\u{1b}[31mb\u{7}"), "a\n\u{fffd}[31mb\u{fffd}");
+        let long = printable(&"ä".repeat(LONGEST_MESSAGE + 1));
+        assert!(long.chars().count() == LONGEST_MESSAGE + 4 && long.ends_with(" ..."));
+    }
 }

@@ -250,7 +250,6 @@ impl Experiment {
             let missing = self.training.recipe == Recipe::Search;
             return if missing { problem(&["training", "recipe"], message) } else { Ok(()) };
         };
-        let words = self.search_memory(search);
         for (fits, message) in [
             (search.after > 0, "search.after is 0"),
             ((1..=1 << 40).contains(&search.moves), "search.moves is not 1 to 2^40"),
@@ -270,11 +269,19 @@ impl Experiment {
             (!search.redraw || search.retrain == 0, "search.redraw and search.retrain exclude each other"),
             (search.shrink <= 1 << 40, "search.shrink is more than 2^40"),
             (search.stay <= 1 << 20, "search.stay is more than 2^20"),
-            (words <= MOST_MEMORY, "search.grids and search.boards would need more than 16 GB of memory"),
         ] {
             if !fits {
                 return problem(&["search"], message.into());
             }
+        }
+        if self.search_memory(search) > MOST_MEMORY {
+            let (key, grid) = match &search.grids[..] {
+                [] => (["automaton", "grid"], "automaton.grid"),
+                _ => (["search", "grids"], "search.grids"),
+            };
+            let message =
+                format!("{grid} and search.boards would need more than 16 GB of memory for the search");
+            return problem(&key, message);
         }
         Ok(())
     }
