@@ -188,7 +188,7 @@ impl Program {
         Runner { program: self.clone(), memory, scratch, bindings, weights: Weights::of(self) }
     }
 
-    /// Bytes of memory that a runner has.
+    /// Bytes of memory that a runner has, without the panels of weights that it packs.
     pub fn bytes(&self) -> usize {
         DType::ALL.iter().zip(self.memory).map(|(dtype, elements)| dtype.size() * elements).sum()
     }

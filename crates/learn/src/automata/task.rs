@@ -211,19 +211,28 @@ impl Teacher for AutomatonTask {
         Ok(task.model.params.grads)
     }
 
-    fn trained(&self, model: &Model, updates: u64, number: u64) -> Result<Model, TaskError> {
+    fn trained(
+        &self,
+        model: &Model,
+        updates: u64,
+        number: u64,
+        stop: &dyn Fn(f64) -> bool,
+    ) -> Result<Option<Model>, TaskError> {
         let seed = Random::new(self.seed, Purpose::Retrain, number).word();
         let mut task = AutomatonTask::of_model(&self.loaded, seed, model.clone())?;
         let settings = Settings { updates, ..self.loaded.experiment.trainer_settings() };
         let mut attempt = Attempt::new(seed, &settings, task.params().len());
         while attempt.outcome == Outcome::Running && attempt.update < updates {
             attempt.advance(&mut task, &settings)?;
+            if stop(attempt.best.as_ref().map_or(f64::INFINITY, |best| best.hard)) {
+                return Ok(None);
+            }
         }
         let mut model = model.clone();
         if let Some(best) = attempt.best {
             model.set(&best.values);
         }
-        Ok(model)
+        Ok(Some(model))
     }
 }
 
@@ -323,7 +332,8 @@ mod tests {
             let mut task = AutomatonTask::of_model(&loaded, 7, model.clone()).unwrap();
             task.step(0).unwrap()
         };
-        let trained = task.trained(task.model(), 150, 1).unwrap();
+        assert!(task.trained(task.model(), 150, 1, &|_| true).unwrap().is_none(), "it was stopped");
+        let trained = task.trained(task.model(), 150, 1, &|_| false).unwrap().unwrap();
         let (before, after) = (wrong(task.model()), wrong(&trained));
         assert!(after.soft < before.soft / 2.0 && after.hard <= before.hard, "{after:?} {before:?}");
         let slopes = task.slopes(task.model(), 1).unwrap();

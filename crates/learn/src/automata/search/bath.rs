@@ -322,20 +322,11 @@ mod tests {
     use crate::automata::search::tests::{lesson, model};
     use crate::random::Purpose;
     use gatework_logic::Simulator;
-    use gatework_logic::simulate::variants::Task;
 
     #[test]
     fn gates_are_followed_in_the_order_of_their_slopes() {
         let (model, lesson) = (model(1), lesson(1, 2, 7, false));
-        let task = Task {
-            start: &lesson.start,
-            target: &lesson.target,
-            boundary: model.shape.boundary,
-            steps: lesson.steps,
-            stay: 0,
-            fires: &[],
-        };
-        let boards = [Boards::new(&task).unwrap()];
+        let boards = [Boards::new(&lesson.task(model.shape.boundary, 0)).unwrap()];
         let observed = lesson.target.channels();
         let mut bath = Bath::new(&model, observed, &boards, Random::new(1, Purpose::Search, 0)).unwrap();
         let mut slopes = vec![0.5; model.params.len()];
@@ -355,15 +346,7 @@ mod tests {
     fn what_a_bath_says_is_true_of_its_model() {
         for (seed, fires) in [(1, false), (2, true)] {
             let (model, lesson) = (model(seed), lesson(seed, 2, 7, fires));
-            let task = Task {
-                start: &lesson.start,
-                target: &lesson.target,
-                boundary: model.shape.boundary,
-                steps: lesson.steps,
-                stay: 0,
-                fires: &lesson.fires,
-            };
-            let boards = [Boards::new(&task).unwrap()];
+            let boards = [Boards::new(&lesson.task(model.shape.boundary, 0)).unwrap()];
             let observed = lesson.target.channels();
             let random = Random::new(seed, Purpose::Search, 0);
             let mut bath = Bath::new(&model, observed, &boards, random).unwrap();

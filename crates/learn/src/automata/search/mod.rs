@@ -19,7 +19,7 @@ mod grow;
 mod shrink;
 
 use gatework_logic::simulate::variants::{Boards, Task};
-use gatework_logic::{Automaton, Gate, Grid};
+use gatework_logic::{Automaton, Boundary, Gate, Grid};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -121,7 +121,14 @@ pub trait Teacher {
     fn slopes(&self, model: &Model, number: u64) -> Result<Vec<f32>, TaskError>;
 
     /// The best that some updates of gradient descent make of a model.
-    fn trained(&self, model: &Model, updates: u64, number: u64) -> Result<Model, TaskError>;
+    /// `None` if it was stopped.
+    fn trained(
+        &self,
+        model: &Model,
+        updates: u64,
+        number: u64,
+        stop: &dyn Fn(f64) -> bool,
+    ) -> Result<Option<Model>, TaskError>;
 }
 
 /// A start, and what should become of it.
@@ -130,6 +137,20 @@ struct Lesson {
     target: Grid,
     steps: usize,
     fires: Vec<Vec<u64>>,
+}
+
+impl Lesson {
+    /// What variants of an automaton are asked, also so many steps later.
+    fn task(&self, boundary: Boundary, stay: usize) -> Task<'_> {
+        Task {
+            start: &self.start,
+            target: &self.target,
+            boundary,
+            steps: self.steps,
+            stay,
+            fires: &self.fires,
+        }
+    }
 }
 
 /// What a search found.
@@ -168,13 +189,17 @@ impl Search<'_> {
         let mut best: Option<Found> = None;
         let (mut moves, mut trace) = (0, Vec::new());
         for attempt in 0..self.settings.tries as u64 {
-            let begin = match &best {
-                Some(_) if self.settings.redraw => &self.redrawn(model, attempt)?,
+            let another = match &best {
+                Some(_) if self.settings.redraw => Some(self.redrawn(model, attempt)?),
                 Some(best) if self.settings.retrain > 0 => {
-                    &teacher.trained(&best.model, self.settings.retrain, attempt << 32)?
+                    match teacher.trained(&best.model, self.settings.retrain, attempt << 32, stop)? {
+                        None => return Ok(None),
+                        trained => trained,
+                    }
                 }
-                _ => model,
+                _ => None,
             };
+            let begin = another.as_ref().unwrap_or(model);
             let Some(found) = self.attempt(begin, attempt, teacher, stop)? else { return Ok(None) };
             let better = best.as_ref().is_none_or(|best| found.passes || found.wrong < best.wrong);
             let passes = found.passes;
@@ -335,14 +360,7 @@ impl Search<'_> {
         let mut random = Random::new(self.seed, Purpose::Search, time);
         let lesson = |&grid| {
             let lesson = self.lesson(grid, self.settings.boards, self.settings.stay, &mut random)?;
-            Ok(Boards::new(&Task {
-                start: &lesson.start,
-                target: &lesson.target,
-                boundary: automaton.boundary,
-                steps: lesson.steps,
-                stay: self.settings.stay,
-                fires: &lesson.fires,
-            })?)
+            Ok(Boards::new(&lesson.task(automaton.boundary, self.settings.stay))?)
         };
         self.grids().iter().map(lesson).collect()
     }
@@ -411,7 +429,6 @@ mod tests {
     use super::*;
     use crate::automata::model::{FirstLayer, ModelShape};
     use crate::gates::Wiring;
-    use gatework_logic::Boundary;
 
     /// A small model with random functions.
     pub(in crate::automata::search) fn model_of(seed: u64, channels: usize) -> Model {
@@ -488,8 +505,14 @@ mod tests {
             Ok(vec![0.0; model.params.len()])
         }
 
-        fn trained(&self, model: &Model, _: u64, _: u64) -> Result<Model, TaskError> {
-            Ok(model.clone())
+        fn trained(
+            &self,
+            model: &Model,
+            _: u64,
+            _: u64,
+            _: &dyn Fn(f64) -> bool,
+        ) -> Result<Option<Model>, TaskError> {
+            Ok(Some(model.clone()))
         }
     }
 
