@@ -10,7 +10,6 @@
 
 use std::process::ExitCode;
 
-use gatework_engine::kernel::math::naive::ulps;
 use gatework_engine::vector::{Function, functions};
 use rayon::prelude::*;
 
@@ -65,7 +64,8 @@ fn all_f32(function: &Function<f32>, step: u64) -> Worst {
             // What rounds to infinity is infinity.
             let expected =
                 if (expected as f32).is_infinite() { f64::from(expected as f32) } else { expected };
-            worst.larger(Worst { ulps: ulps(f64::from(y), expected, 24, -126), at: f64::from(x) })
+            let error = function.error(f64::from(y), expected, 24, -126);
+            worst.larger(Worst { ulps: error, at: f64::from(x) })
         })
     };
     (0..blocks).into_par_iter().map(block).reduce(Worst::default, Worst::larger)

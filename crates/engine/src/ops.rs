@@ -149,18 +149,18 @@ unary_table! {
     };
     /// `x` times the normal distribution at `x`: `x / 2 * (1 + erf(x / sqrt 2))`.
     Gelu "gelu": naive::gelu, None, |g, u| {
-        // The probability is what the result was multiplied with: a division in place of an erf. Near 0 it is a half.
-        // Gradients of this gradient lose digits near 0, where the division cancels, but are numbers.
-        let (size, half) = (g.abs(u.x)?, g.constant_like(u.x, 0.5)?);
-        let least = g.constant_like(u.x, NEAR_ZERO)?;
-        let near = g.less(size, least)?;
-        let divisor = g.select(near, half, u.x)?;
-        let ratio = g.div(u.y, divisor)?;
-        let below = g.select(near, half, ratio)?;
+        let slope = g.gelu_slope(u.x)?;
+        g.mul(u.dy, slope).map(Some)
+    };
+    /// The slope of [`Unary::Gelu`]: the normal distribution at `x`, plus `x` times its density there.
+    GeluSlope "gelu_slope": naive::gelu_slope, None, |g, u| {
+        // (2 - x^2) times the density
         let factor = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2 / 2.0;
         let density = normal_density(g, u.x, 0.5, factor)?;
-        let density = g.mul(u.x, density)?;
-        let slope = g.add(below, density)?;
+        let square = g.square(u.x)?;
+        let two = g.constant_like(u.x, 2.0)?;
+        let bend = g.sub(two, square)?;
+        let slope = g.mul(bend, density)?;
         g.mul(u.dy, slope).map(Some)
     };
     /// The approximation of [`Unary::Gelu`] by tanh: `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`.
@@ -276,8 +276,6 @@ impl Reduction {
     }
 }
 
-/// Magnitudes below which a probability is a half to all digits, and whose halves are no subnormal numbers.
-const NEAR_ZERO: f64 = 1e-20;
 const GELU: f64 = 0.797_884_560_802_865_4; // sqrt(2 / pi)
 const GELU_CUBE: f64 = 0.044_715;
 

@@ -1,8 +1,10 @@
 //! Random numbers that are a function of where they are used: no state, so a resumed run draws what an
 //! uninterrupted one would have drawn, on any number of threads.
 //!
-//! Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011): the
-//! key is the seed; the counter is made of a purpose, a time (the update) and a position.
+//! The key of the generator ([`gatework_engine::kernel::random`]) is the seed; its counter is made of a purpose, a time
+//! (the update) and a position.
+
+use gatework_engine::kernel::random::{blocks_of_mask, fill, mask, philox};
 
 /// What random numbers are drawn for: numbers for different purposes are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,14 +94,21 @@ impl Random {
         for bits in first {
             *bits = self.bits();
         }
-        let (chunks, last) = rest.as_chunks_mut::<{ 4 * LANES }>();
-        for chunk in chunks {
-            *chunk = philox_lanes(self.counter, self.key);
-            self.counter[0] = self.counter[0].wrapping_add(LANES as u32);
-        }
+        let (blocks, last) = rest.split_at_mut(rest.len() / 4 * 4);
+        fill(self.counter, self.key, blocks);
+        self.counter[0] = self.counter[0].wrapping_add((blocks.len() / 4) as u32);
         for bits in last {
             *bits = self.bits();
         }
+    }
+
+    /// Fills a row of a mask: a share of about `rate` is 0, all else what keeps the mean at 1. The numbers of one purpose,
+    /// time, length and row are always the same.
+    pub fn mask(&mut self, row: usize, rate: f64, numbers: &mut [f32]) {
+        self.seek((row * blocks_of_mask(numbers.len())) as u32);
+        let dropped = (rate * 65_536.0) as u16;
+        let kept = (1.0 / (1.0 - f64::from(dropped) / 65_536.0)) as f32;
+        mask(self.counter, self.key, dropped, kept, numbers);
     }
 
     /// 64 random bits.
@@ -125,53 +134,9 @@ impl Random {
     }
 }
 
-/// Blocks that are computed side by side.
-const LANES: usize = 8;
-
-/// The blocks of a counter and of those that follow, one behind the other.
-#[expect(clippy::needless_range_loop, reason = "a lane is a column of four arrays")]
-fn philox_lanes(counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4 * LANES] {
-    let mut lanes = counter.map(|word| [word; LANES]);
-    lanes[0].iter_mut().zip(0..).for_each(|(word, lane)| *word = word.wrapping_add(lane));
-    for _ in 0..10 {
-        for lane in 0..LANES {
-            let p0 = u64::from(lanes[0][lane]) * 0xd251_1f53;
-            let p1 = u64::from(lanes[2][lane]) * 0xcd9e_8d57;
-            lanes[0][lane] = (p1 >> 32) as u32 ^ lanes[1][lane] ^ key[0];
-            lanes[1][lane] = p1 as u32;
-            lanes[2][lane] = (p0 >> 32) as u32 ^ lanes[3][lane] ^ key[1];
-            lanes[3][lane] = p0 as u32;
-        }
-        key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
-    }
-    std::array::from_fn(|i| lanes[i % 4][i / 4])
-}
-
-fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
-    for _ in 0..10 {
-        let p0 = u64::from(counter[0]) * 0xd251_1f53;
-        let p1 = u64::from(counter[2]) * 0xcd9e_8d57;
-        counter = [
-            (p1 >> 32) as u32 ^ counter[1] ^ key[0],
-            p1 as u32,
-            (p0 >> 32) as u32 ^ counter[3] ^ key[1],
-            p0 as u32,
-        ];
-        key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
-    }
-    counter
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn philox_gives_the_published_vectors() {
-        // Known answers of the reference implementation (Random123, kat_vectors).
-        assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
-        assert_eq!(philox([!0; 4], [!0; 2]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
-    }
 
     #[test]
     fn purposes_times_and_seeds_differ_and_repeat() {

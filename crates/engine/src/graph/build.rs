@@ -62,6 +62,8 @@ methods! { unary
     tanh Tanh;
     /// `x` times the normal distribution at `x`.
     gelu Gelu;
+    /// The slope of [`Graph::gelu`].
+    gelu_slope GeluSlope;
     /// The approximation of [`Graph::gelu`] by tanh.
     gelu_tanh GeluTanh;
     /// `x * sigmoid(x)`.

@@ -16,6 +16,7 @@
 //! | [`matmul`] | the matrix product |
 //! | `norm` | layer norm, forward and backward |
 //! | [`optim`] | optimiser steps, one pass over memory each |
+//! | [`random`] | random bits and the masks of dropout |
 //! | `recurrent` | GRU and LSTM over time, forward and backward |
 //! | [`transpose`] | cells x channels to channels x cells and back |
 
@@ -73,6 +74,7 @@ pub mod math;
 pub mod matmul;
 pub(crate) mod norm;
 pub mod optim;
+pub mod random;
 pub(crate) mod recurrent;
 mod shared;
 pub mod transpose;

@@ -87,6 +87,7 @@ macro_rules! real_math {
                     Unary::Sigmoid => vector::sigmoid(x, out),
                     Unary::Tanh => vector::tanh(x, out),
                     Unary::Gelu => vector::gelu(x, out),
+                    Unary::GeluSlope => vector::gelu_slope(x, out),
                     Unary::GeluTanh => vector::gelu_tanh(x, out),
                     Unary::Silu => vector::silu(x, out),
                     Unary::Softplus => vector::softplus(x, out),

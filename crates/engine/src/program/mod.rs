@@ -425,11 +425,24 @@ impl Runner {
     pub fn write<T: Stored>(&mut self, name: &str, elements: &[T]) -> Result<(), ProgramError> {
         let (input, port) = find("input", &self.program.inputs, name)?;
         check::<T>(port, elements.len())?;
-        if let Some(begin) = port.offset {
-            T::arena_mut(&mut self.memory)[begin..][..elements.len()].copy_from_slice(elements);
+        if let Some(to) = self.place_of(input) {
+            to.copy_from_slice(elements);
         }
-        self.weights.iter_mut().for_each(|weights| weights.written(input));
         Ok(())
+    }
+
+    /// The elements of an input, to be written in place; none if nothing depends on it.
+    pub fn input_mut<T: Stored>(&mut self, name: &str) -> Result<&mut [T], ProgramError> {
+        let (input, port) = find("input", &self.program.inputs, name)?;
+        check::<T>(port, port.shape.elements())?;
+        Ok(self.place_of(input).unwrap_or_default())
+    }
+
+    /// Where the elements of an input are, which are about to change.
+    fn place_of<T: Stored>(&mut self, input: usize) -> Option<&mut [T]> {
+        self.weights.iter_mut().for_each(|weights| weights.written(input));
+        let port = &self.program.inputs[input];
+        port.offset.map(|begin| &mut T::arena_mut(&mut self.memory)[begin..][..port.shape.elements()])
     }
 
     /// The elements of an output, row by row.
@@ -472,11 +485,9 @@ impl Runner {
     pub fn write_half(&mut self, name: &str, format: Half, elements: &[u16]) -> Result<(), ProgramError> {
         let (input, port) = find("input", &self.program.inputs, name)?;
         check::<f32>(port, elements.len())?;
-        if let Some(begin) = port.offset {
-            let to = &mut f32::arena_mut(&mut self.memory)[begin..][..elements.len()];
+        if let Some(to) = self.place_of(input) {
             format.decode(elements, to);
         }
-        self.weights.iter_mut().for_each(|weights| weights.written(input));
         Ok(())
     }
 }

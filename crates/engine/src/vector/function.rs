@@ -22,6 +22,15 @@ pub struct Function<T> {
     pub naive: fn(f64) -> f64,
     /// Largest error in ULP of `f32` and `f64`.
     pub ulps: [f64; 2],
+    /// Smaller results count as this power of two in ULP: those of a function that is the small difference of two numbers.
+    pub least: Option<i32>,
+}
+
+impl<T> Function<T> {
+    /// How far a value is from what it should be, in ULP of a type with `digits` binary digits and smallest exponent `least`.
+    pub fn error(&self, value: f64, expected: f64, digits: i32, least: i32) -> f64 {
+        naive::ulps(value, expected, digits, self.least.unwrap_or(least))
+    }
 }
 
 /// What a row without a parameter passes on: nothing.
@@ -33,8 +42,8 @@ pub(super) fn parameter<T: Real>(given: Option<T>) -> T {
 macro_rules! functions {
     ($(
         $(#[$doc:meta])*
-        $name:ident, $in_place:ident ($($parameter:ident = $example:literal)?) [$f32:literal, $f64:literal] ULP of $naive:expr,
-        |$simd:ident, $x:ident| $body:expr;
+        $name:ident, $in_place:ident ($($parameter:ident = $example:literal)?) [$f32:literal, $f64:literal] ULP
+        $(from 2^$least:literal on)? of $naive:expr, |$simd:ident, $x:ident| $body:expr;
     )*) => {
         $(
             $(#[$doc])*
@@ -86,6 +95,7 @@ macro_rules! functions {
                 run_in_place: |x| $in_place(x, $(T::from_f64({ let $parameter = $example; $parameter }))?),
                 naive: $naive,
                 ulps: [$f32, $f64],
+                least: [$($least)?].first().copied(),
             }),*]
         }
     };
@@ -121,7 +131,10 @@ functions! {
     /// `ln(1 + e^x)`; see [`math::softplus`].
     softplus, softplus_in_place () [2.0, 2.0] ULP of naive::softplus, |simd, x| math::softplus::<S, T>(simd, x);
     /// `x (1 + erf(x / sqrt 2)) / 2`; see [`math::gelu`].
-    gelu, gelu_in_place () [4.0, 4.0] ULP of naive::gelu, |simd, x| math::gelu::<S, T>(simd, x);
+    gelu, gelu_in_place () [7.0, 7.0] ULP of naive::gelu, |simd, x| math::gelu::<S, T>(simd, x);
+    /// The slope of gelu; see [`math::gelu_slope`].
+    gelu_slope, gelu_slope_in_place () [6.0, 6.0] ULP from 2^-3 on of naive::gelu_slope,
+    |simd, x| math::gelu_slope::<S, T>(simd, x);
     /// Gelu in the tanh form; see [`math::gelu_tanh`].
     gelu_tanh, gelu_tanh_in_place () [3.5, 3.5] ULP of naive::gelu_tanh,
     |simd, x| math::gelu_tanh::<S, T>(simd, x);
@@ -137,7 +150,6 @@ functions! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::math::naive::ulps;
     use crate::kernel::tests::on_every_level;
 
     /// Arguments where functions are special, and some thousand spread over all bit patterns and over -20 to 20.
@@ -164,7 +176,7 @@ mod tests {
                     let expected = (function.naive)(x.into());
                     let rounded = expected as f32;
                     let expected = if rounded.is_infinite() { rounded.into() } else { expected };
-                    let error = ulps(y.into(), expected, 24, -126);
+                    let error = function.error(y.into(), expected, 24, -126);
                     assert!(error <= function.ulps[0], "{}({x:e}) = {y:e}: {error} ULP", function.name);
                     let zeros = y == 0.0 && expected == 0.0;
                     assert!(
@@ -188,7 +200,7 @@ mod tests {
                     let expected = (function.naive)(x);
                     // The twin is accurate to about 1e-14 only, and less in the tails, by the size of the exponent.
                     let allowed = function.ulps[1] + 40.0 + 4.0 * expected.abs().ln().abs().min(745.0);
-                    let error = ulps(y, expected, 53, -1022);
+                    let error = function.error(y, expected, 53, -1022);
                     assert!(error <= allowed, "{}({x:e}) = {y:e}: {error} ULP", function.name);
                 }
             }

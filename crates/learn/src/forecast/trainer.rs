@@ -213,7 +213,6 @@ struct Compiled {
 /// Memory for one part at a time.
 struct Worker {
     runner: Runner,
-    mask: Vec<f32>,
     failed: Option<ProgramError>,
 }
 
@@ -277,7 +276,6 @@ impl Programs {
 impl Compiled {
     /// Adds a worker that reads the parameters, and writes their gradients, at the places of the tensors.
     fn add_worker(&mut self, params: &Params) -> Result<(), ProgramError> {
-        let mask = self.masks.iter().map(|mask| mask.rows * mask.elements).max().unwrap_or(0);
         let mut runner = self.program.runner();
         let tensors = params.tensors().iter();
         let inputs: Vec<_> =
@@ -287,7 +285,7 @@ impl Compiled {
             .map(|(tensor, name)| (name.as_str(), tensor.range.clone()))
             .collect();
         runner.bind(&inputs, &outputs)?;
-        self.workers.push(Worker { runner, mask: vec![0.0; mask], failed: None });
+        self.workers.push(Worker { runner, failed: None });
         Ok(())
     }
 
@@ -341,11 +339,10 @@ impl Worker {
         write_rows(&mut self.runner, run.batch, rows.clone())?;
         self.runner.write(WEIGHT, &[rows.len() as f32 / run.batch.shape.rows as f32])?;
         for (site, mask) in masks.iter().enumerate() {
-            let numbers = &mut self.mask[..mask.rows * mask.elements];
+            let numbers = self.runner.input_mut::<f32>(&mask.name)?;
             for (row, numbers) in rows.clone().zip(numbers.chunks_mut(mask.elements.max(1))) {
                 draw_mask(run, site, row, mask.rate, numbers);
             }
-            self.runner.write(&mask.name, numbers)?;
         }
         self.runner.run_bound(&run.params.values, grads)
     }
@@ -396,20 +393,7 @@ fn kinds(batch: &Batch) -> [&[f32]; 5] {
 
 /// Draws a row of a mask: a function of the seed, the update, the place of the mask in the network and the row alone.
 fn draw_mask(run: &Run<'_>, site: usize, row: usize, rate: f64, numbers: &mut [f32]) {
-    let mut random = Random::new(run.seed, Purpose::Dropout, run.update << 16 | site as u64);
-    // Every 32 bits decide for two elements.
-    random.seek((row * numbers.len().div_ceil(8)) as u32);
-    let threshold = (rate * 65_536.0) as u32;
-    let kept = (1.0 / (1.0 - f64::from(threshold) / 65_536.0)) as f32;
-    let mut bits = [0; 64];
-    for numbers in numbers.chunks_mut(2 * bits.len()) {
-        random.fill(&mut bits[..numbers.len().div_ceil(2)]);
-        for (pair, bits) in numbers.chunks_mut(2).zip(bits) {
-            for (number, bits) in pair.iter_mut().zip([bits & 0xffff, bits >> 16]) {
-                *number = if bits < threshold { 0.0 } else { kept };
-            }
-        }
-    }
+    Random::new(run.seed, Purpose::Dropout, run.update << 16 | site as u64).mask(row, rate, numbers);
 }
 
 #[cfg(test)]

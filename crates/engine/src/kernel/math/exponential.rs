@@ -26,7 +26,8 @@ impl<S: Simd, T: Real> Scaled<S, T> {
     /// The power times `factor`, except for [`scale`](Self::scale).
     #[inline(always)]
     pub(super) fn times(self, factor: Vector<S, T>) -> Vector<S, T> {
-        self.fraction.mul_add(factor, factor) * self.powers[0]
+        let factor = factor * self.powers[0];
+        self.fraction.mul_add(factor, factor)
     }
 
     #[inline(always)]
@@ -35,17 +36,14 @@ impl<S: Simd, T: Real> Scaled<S, T> {
     }
 }
 
-/// The integer n (in the form of `EXPONENT_SHIFTER`) nearest to `x / ln 2`, and `high + low - n ln 2`, where `x` is about
-/// `high + low`.
+/// The integer n (in the form of `EXPONENT_SHIFTER`) nearest to `x / ln 2`, and `high - n ln 2`, where `x` is about `high`.
 #[inline(always)]
-fn reduce<S: Simd, T: Real>(high: Vector<S, T>, low: Option<Vector<S, T>>) -> (Bits<S, T>, Vector<S, T>) {
+fn reduce<S: Simd, T: Real>(x: Vector<S, T>, high: Vector<S, T>) -> (Bits<S, T>, Vector<S, T>) {
     let simd = high.token();
-    let x = if let Some(low) = low { high + low } else { high };
     let shifted = x.mul_add(splat::<S, T>(simd, T::LOG2_E), splat::<S, T>(simd, T::EXPONENT_SHIFTER));
     let n = shifted - splat::<S, T>(simd, T::EXPONENT_SHIFTER);
     let r = n.mul_add(splat::<S, T>(simd, -T::LN_2_HIGH), high);
-    let r = n.mul_add(splat::<S, T>(simd, -T::LN_2_LOW), r);
-    (bits(shifted), if let Some(low) = low { r + low } else { r })
+    (bits(shifted), n.mul_add(splat::<S, T>(simd, -T::LN_2_LOW), r))
 }
 
 /// `e^r - 1` for |r| <= ln(2)/2.
@@ -54,15 +52,23 @@ fn expm1_reduced<S: Simd, T: Real>(simd: S, r: Vector<S, T>) -> Vector<S, T> {
     polynomial::<S, T>(simd, r, T::EXP).mul_add(r * r, r)
 }
 
-/// `e^(high + low)`, for sums within `EXP_RANGE` or some way below it.
+/// `e^x`, for `x` within `EXP_RANGE` or some way below it.
 #[inline(always)]
-pub(super) fn exp_scaled<S: Simd, T: Real>(
-    simd: S,
-    high: Vector<S, T>,
-    low: Option<Vector<S, T>>,
-) -> Scaled<S, T> {
-    let (n, r) = reduce::<S, T>(high, low);
+pub(super) fn exp_scaled<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Scaled<S, T> {
+    let (n, r) = reduce::<S, T>(x, x);
     Scaled { fraction: expm1_reduced::<S, T>(simd, r), powers: powers::<S, T>(n) }
+}
+
+/// `e^(high + low)`, for sums within `EXP_RANGE` or some way below it; `x` is what rounding leaves of the sum.
+#[inline(always)]
+pub(super) fn exp_of_sum<S: Simd, T: Real>(
+    simd: S,
+    x: Vector<S, T>,
+    high: Vector<S, T>,
+    low: Vector<S, T>,
+) -> Scaled<S, T> {
+    let (n, r) = reduce::<S, T>(x, high);
+    Scaled { fraction: expm1_reduced::<S, T>(simd, r + low), powers: powers::<S, T>(n) }
 }
 
 /// `2^(high + low)`, where `low` is what rounding to `high` left, for sums within `EXP_RANGE` times log2 e or some way below
@@ -92,13 +98,13 @@ fn power<S: Simd, T: Real>(exponent: Bits<S, T>) -> Vector<S, T> {
 #[inline(always)]
 pub fn exp<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     let [least, most] = T::EXP_RANGE;
-    exp_scaled::<S, T>(simd, x.clamp(least, most), None).value()
+    exp_scaled::<S, T>(simd, x.clamp(least, most)).value()
 }
 
 /// `e^x - 1` for `x` from `EXPM1_MIN` to the upper end of `EXP_RANGE`, where the sign of a zero does not matter.
 #[inline(always)]
 fn expm1_bounded<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
-    let (n, r) = reduce::<S, T>(x, None);
+    let (n, r) = reduce::<S, T>(x, x);
     // 2^(n - 1), which is finite where 2^n is not.
     let half = power::<S, T>(n - T::HALF_EXPONENTS);
     let value = expm1_reduced::<S, T>(simd, r).mul_add(half, half - T::HALF);
@@ -135,7 +141,7 @@ pub fn sigmoid<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
 #[inline(always)]
 pub fn silu<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     let bounded = x.clamp(-T::SILU_MAX, T::SILU_MAX);
-    gated::<S, T>(x, bounded, exp_scaled::<S, T>(simd, -bounded.abs(), None))
+    gated::<S, T>(x, bounded, exp_scaled::<S, T>(simd, -bounded.abs()))
 }
 
 /// `x sigmoid(y)` from `power = e^-|y|`, where y has the sign of x; `bounded` is x, or so negative that the result is 0.

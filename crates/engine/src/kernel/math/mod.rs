@@ -27,7 +27,7 @@
 //! | `exponential` | exp, expm1, sigmoid, tanh, silu |
 //! | `logarithm` | log, log1p, softplus |
 //! | `trigonometric` | sin, cos |
-//! | `gaussian` | erf, gelu, gelu_tanh |
+//! | `gaussian` | erf, gelu and its slope, gelu_tanh |
 
 #![allow(clippy::inline_always, reason = "SIMD code must be inlined where its target features are enabled")]
 
@@ -42,7 +42,7 @@ mod trigonometric;
 use fearless_simd::{Simd, SimdFloatElement, prelude::*};
 
 pub use exponential::{exp, expm1, sigmoid, silu, tanh};
-pub use gaussian::{erf, gelu, gelu_tanh};
+pub use gaussian::{erf, gelu, gelu_slope, gelu_tanh};
 pub use logarithm::{log, log1p, softplus};
 pub use quarter::Quarter;
 pub use real::Real;

@@ -56,6 +56,16 @@ pub fn gelu(x: f64) -> f64 {
     if x == f64::NEG_INFINITY { -0.0 } else { 0.5 * x * erfc(-x * std::f64::consts::FRAC_1_SQRT_2) }
 }
 
+/// The slope of [`gelu`]: -0 far below, 1 far above.
+pub fn gelu_slope(x: f64) -> f64 {
+    let root = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2 / 2.0;
+    let density = (-0.5 * x * x).exp() * root;
+    if density == 0.0 {
+        return if x < 0.0 { -0.0 } else { 1.0 };
+    }
+    0.5 * erfc(-x * std::f64::consts::FRAC_1_SQRT_2) + x * density
+}
+
 /// `x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2`, and -0 for minus infinity.
 pub fn gelu_tanh(x: f64) -> f64 {
     if x == f64::NEG_INFINITY {

@@ -1,0 +1,152 @@
+//! Random numbers without a state: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2,
+//! 3", SC 2011), some blocks side by side.
+//!
+//! A block of four words is a function of a key and a counter; the first word of the counter goes on from block to block,
+//! and wraps.
+
+use super::level;
+
+/// Blocks that are computed side by side.
+const LANES: usize = 8;
+
+/// The words of a block.
+pub fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+    for _ in 0..10 {
+        counter = round(counter, key);
+        key = next(key);
+    }
+    counter
+}
+
+/// Fills a slice with the words of the blocks from `counter` on.
+pub fn fill(counter: [u32; 4], key: [u32; 2], words: &mut [u32]) {
+    dispatch!(level(), _ => fill_pass(counter, key, words));
+}
+
+/// Fills a slice with 0 and `kept`: 0 for a share of `dropped / 65536`, each element on its own.
+pub fn mask(counter: [u32; 4], key: [u32; 2], dropped: u16, kept: f32, numbers: &mut [f32]) {
+    dispatch!(level(), _ => mask_pass(counter, key, dropped, kept, numbers));
+}
+
+/// Blocks that a slice takes from [`mask`].
+pub const fn blocks_of_mask(elements: usize) -> usize {
+    // Half a word decides for an element.
+    elements.div_ceil(8 * LANES) * LANES
+}
+
+#[inline(always)]
+fn round(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+    let p0 = u64::from(counter[0]) * 0xd251_1f53;
+    let p1 = u64::from(counter[2]) * 0xcd9e_8d57;
+    [(p1 >> 32) as u32 ^ counter[1] ^ key[0], p1 as u32, (p0 >> 32) as u32 ^ counter[3] ^ key[1], p0 as u32]
+}
+
+#[inline(always)]
+fn next(key: [u32; 2]) -> [u32; 2] {
+    [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)]
+}
+
+/// The first words of some blocks, their second words, and so on.
+#[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "a lane is a column of four arrays")]
+fn lanes(counter: [u32; 4], mut key: [u32; 2]) -> [[u32; LANES]; 4] {
+    let mut words = counter.map(|word| [word; LANES]);
+    words[0].iter_mut().zip(0..).for_each(|(word, lane)| *word = word.wrapping_add(lane));
+    for _ in 0..10 {
+        for lane in 0..LANES {
+            let block = round([words[0][lane], words[1][lane], words[2][lane], words[3][lane]], key);
+            (0..4).for_each(|word| words[word][lane] = block[word]);
+        }
+        key = next(key);
+    }
+    words
+}
+
+#[inline(always)]
+fn advance([first, rest @ ..]: [u32; 4], blocks: usize) -> [u32; 4] {
+    let [b, c, d] = rest;
+    [first.wrapping_add(blocks as u32), b, c, d]
+}
+
+#[inline(always)]
+fn fill_pass(mut counter: [u32; 4], key: [u32; 2], words: &mut [u32]) {
+    let (chunks, rest) = words.as_chunks_mut::<{ 4 * LANES }>();
+    for chunk in chunks {
+        let lanes = lanes(counter, key);
+        *chunk = std::array::from_fn(|i| lanes[i % 4][i / 4]);
+        counter = advance(counter, LANES);
+    }
+    for rest in rest.chunks_mut(4) {
+        rest.copy_from_slice(&philox(counter, key)[..rest.len()]);
+        counter = advance(counter, 1);
+    }
+}
+
+#[inline(always)]
+fn mask_pass(mut counter: [u32; 4], key: [u32; 2], dropped: u16, kept: f32, numbers: &mut [f32]) {
+    let (chunks, rest) = numbers.as_chunks_mut::<{ 8 * LANES }>();
+    for chunk in chunks {
+        *chunk = mask_chunk(counter, key, dropped, kept);
+        counter = advance(counter, LANES);
+    }
+    rest.copy_from_slice(&mask_chunk(counter, key, dropped, kept)[..rest.len()]);
+}
+
+/// The lower and then the upper halves of the first words decide, then those of the second words, and so on.
+#[inline(always)]
+fn mask_chunk(counter: [u32; 4], key: [u32; 2], dropped: u16, kept: f32) -> [f32; 8 * LANES] {
+    let mut chunk = [0.0; 8 * LANES];
+    for (words, numbers) in lanes(counter, key).iter().zip(chunk.as_chunks_mut::<{ 2 * LANES }>().0) {
+        let (lower, upper) = numbers.split_at_mut(LANES);
+        for ((lower, upper), word) in lower.iter_mut().zip(upper).zip(words) {
+            *lower = if word & 0xffff < u32::from(dropped) { 0.0 } else { kept };
+            *upper = if word >> 16 < u32::from(dropped) { 0.0 } else { kept };
+        }
+    }
+    chunk
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::tests::on_every_level;
+
+    #[test]
+    fn philox_gives_the_published_vectors() {
+        // Known answers of the reference implementation (Random123, kat_vectors).
+        assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
+        assert_eq!(philox([!0; 4], [!0; 2]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
+    }
+
+    #[test]
+    fn a_slice_holds_one_block_after_the_other() {
+        on_every_level(|| {
+            for length in [0, 1, 4, 31, 32, 33, 100] {
+                // The counter wraps within the slice.
+                let (counter, key) = ([u32::MAX - 3, 1, 2, 3], [4, 5]);
+                let mut words = vec![0; length];
+                fill(counter, key, &mut words);
+                for (block, words) in words.chunks(4).enumerate() {
+                    assert_eq!(words, &philox(advance(counter, block), key)[..words.len()]);
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_mask_is_the_same_on_every_level_and_a_prefix_of_a_longer_one() {
+        let mut expected = [0.0; 200];
+        mask([1, 2, 3, 4], [5, 6], 20_000, 2.0, &mut expected);
+        assert_eq!(blocks_of_mask(64), 8);
+        assert_eq!(blocks_of_mask(65), 16);
+        let words = |half: u32| philox([1, 2, 3, 4], [5, 6])[0] >> (16 * half) & 0xffff;
+        assert_eq!([expected[0] == 0.0, expected[LANES] == 0.0], [words(0) < 20_000, words(1) < 20_000]);
+        on_every_level(|| {
+            for length in [0, 1, 63, 64, 65, 200] {
+                let mut numbers = vec![1.0; length];
+                mask([1, 2, 3, 4], [5, 6], 20_000, 2.0, &mut numbers);
+                assert_eq!(numbers, expected[..length]);
+            }
+        });
+    }
+}
