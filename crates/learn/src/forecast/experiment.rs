@@ -163,10 +163,11 @@ fn problem(key: Key, message: impl Into<String>) -> Result<(), Problem> {
 
 /// The key of a setting of the training, from a message that begins with its name.
 fn training_key(message: &str) -> Key {
-    let keys: [Key; 6] = [
+    let keys: [Key; 7] = [
         &["training", "epochs"],
         &["training", "batch"],
         &["training", "patience"],
+        &["training", "first_look"],
         &["training", "part"],
         &["training", "learning_rate"],
         &["training", "optimizer"],

@@ -59,6 +59,8 @@ pub struct ForecastTask<W> {
     batch: Batch,
     training: Programs,
     evaluation: Programs,
+    /// The epoch after which the validation loss is looked at for the first time.
+    first_look: u64,
 }
 
 impl<W: Windows> ForecastTask<W> {
@@ -73,7 +75,15 @@ impl<W: Windows> ForecastTask<W> {
             specification: specification.clone(),
             seed,
             windows,
+            first_look: 1,
         })
+    }
+
+    /// Looks at the validation loss after this epoch for the first time, so that parameters of earlier ones are not kept.
+    #[must_use]
+    pub fn with_first_look(mut self, epoch: u64) -> Self {
+        self.first_look = epoch.max(1);
+        self
     }
 
     /// So many windows go through a program at once. More threads need smaller parts; results depend on it in their last
@@ -133,7 +143,8 @@ impl<W: Windows> Task for ForecastTask<W> {
 
     fn step(&mut self, update: u64) -> Result<Losses, TaskError> {
         let epoch = self.windows.updates_per_epoch().max(1);
-        let hard = if update > 0 && update.is_multiple_of(epoch) { self.validation_loss()? } else { None };
+        let looks = update.is_multiple_of(epoch) && update / epoch >= self.first_look;
+        let hard = if looks { self.validation_loss()? } else { None };
         self.windows.training(update, &mut self.batch)?;
         check_batch(&self.specification, &self.batch, true)?;
         // The gradients leave the arena while its values are read.

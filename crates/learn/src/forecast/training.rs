@@ -30,6 +30,10 @@ pub struct Training {
     /// Epochs in a row without a lower validation loss that end the training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<u64>,
+    /// The epoch after which the validation loss is looked at for the first time: what came before is not kept. With that of
+    /// the last epoch, the last parameters are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_look: Option<u64>,
     /// The learning rate at first; of a one-cycle schedule the highest.
     pub learning_rate: f64,
     /// The course of the learning rate; `every` of a step counts updates.
@@ -67,6 +71,7 @@ impl Default for Training {
             batch: 32,
             together: false,
             patience: None,
+            first_look: None,
             learning_rate: 1e-3,
             schedule: Schedule::Constant,
             decay: None,
@@ -85,10 +90,14 @@ impl Training {
             ("epochs", self.epochs),
             ("batch", self.batch as u64),
             ("patience", self.patience.unwrap_or(1)),
+            ("first_look", self.first_look.unwrap_or(1)),
             ("part", self.part.unwrap_or(1) as u64),
         ];
         if let Some((name, _)) = at_least_one.iter().find(|(_, value)| *value == 0) {
             return Err(format!("training.{name} is 0, but must be at least 1"));
+        }
+        if let Some(first) = self.first_look.filter(|&first| first > self.epochs) {
+            return Err(format!("training.first_look is {first}, but there are {} epochs", self.epochs));
         }
         if self.decay.is_some() && self.schedule != Schedule::Constant {
             return Err("training has a schedule and a decay, but one of them has to do".into());
@@ -140,6 +149,8 @@ mod tests {
         for (text, word) in [
             ("epochs = 0", "training.epochs is 0"),
             ("patience = 0", "training.patience is 0"),
+            ("first_look = 0", "training.first_look is 0"),
+            ("epochs = 3\nfirst_look = 4", "training.first_look is 4, but there are 3 epochs"),
             ("learning_rate = -1.0", "training.learning_rate"),
             ("schedule = 'cosine'\ndecay = { factor = 0.5 }", "a schedule and a decay"),
             ("decay = { factor = 0.0 }", "schedule.factor is 0"),

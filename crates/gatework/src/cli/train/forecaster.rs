@@ -37,7 +37,10 @@ const CHECKPOINTS: Duration = Duration::from_secs(5);
 pub fn train(verb: &Train, mut loaded: Loaded) -> anyhow::Result<()> {
     let experiment = &mut loaded.experiment;
     experiment.seed = verb.seed.unwrap_or(experiment.seed);
-    experiment.training.epochs = verb.updates.unwrap_or(experiment.training.epochs);
+    let training = &mut experiment.training;
+    if let Some(epochs) = verb.updates {
+        (training.epochs, training.first_look) = (epochs, training.first_look.map(|first| first.min(epochs)));
+    }
     experiment.horizon = verb.horizon.unwrap_or(experiment.horizon);
     let seeds = verb.seeds.map_or_else(|| vec![experiment.seed], |count| (1..=count).collect());
     experiment.seed = seeds[0];
@@ -193,8 +196,10 @@ impl Job<'_> {
         };
         let specification = experiment.specification();
         let make = |seed| {
-            let task = ForecastTask::new(&specification, dataset.loader(experiment, seed), seed)?;
-            Ok(match experiment.training.part {
+            let training = &experiment.training;
+            let task = ForecastTask::new(&specification, dataset.loader(experiment, seed), seed)?
+                .with_first_look(training.first_look.unwrap_or(1));
+            Ok(match training.part {
                 Some(rows) => task.with_part(rows),
                 None => task,
             })
