@@ -4,9 +4,6 @@ use std::fmt;
 
 use fearless_simd::{Select, Simd, SimdElement, prelude::*};
 
-use crate::kernel::math::{bits, from_bits};
-use crate::vector::Compiled;
-
 /// A type of number, as a value: what a file, a graph or a command line names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DType {
@@ -95,10 +92,6 @@ pub trait Element: SimdElement + Send + Sync + sealed::Sealed + 'static {
 
     /// Whether it is NaN, which no integer is.
     fn is_not_a_number(self) -> bool;
-
-    /// The vector operations of the type.
-    #[doc(hidden)]
-    fn compiled() -> &'static Compiled<Self>;
 }
 
 macro_rules! float_element {
@@ -144,12 +137,6 @@ macro_rules! float_element {
                 -a
             }
 
-            #[inline]
-            fn compiled() -> &'static Compiled<Self> {
-                static COMPILED: Compiled<$type> = Compiled::new();
-                &COMPILED
-            }
-
             #[inline(always)]
             fn is_not_a_number(self) -> bool {
                 self.is_nan()
@@ -160,6 +147,18 @@ macro_rules! float_element {
 
 float_element!(f32, DType::F32, f32s);
 float_element!(f64, DType::F64, f64s);
+
+/// The bits as unsigned integers. (The method of the vectors is not always inlined.)
+#[inline(always)]
+pub(crate) fn bits<S: Simd, V: SimdFloat<S>>(x: V) -> V::Bits {
+    x.bitcast()
+}
+
+/// The numbers with these bits.
+#[inline(always)]
+pub(crate) fn from_bits<S: Simd, V: SimdFloat<S>>(bits: V::Bits) -> V {
+    bits.bitcast()
+}
 
 /// Where either operand is NaN.
 #[inline(always)]
@@ -207,12 +206,6 @@ macro_rules! integer_element {
             #[inline(always)]
             fn negate<S: Simd>(_: S, a: S::$vector) -> S::$vector {
                 -a
-            }
-
-            #[inline]
-            fn compiled() -> &'static Compiled<Self> {
-                static COMPILED: Compiled<$type> = Compiled::new();
-                &COMPILED
             }
 
             #[inline(always)]

@@ -1,7 +1,8 @@
 //! The memory of a program: one arena for each type.
 
 use crate::buffer::Buffer;
-use crate::dtype::{DType, Element};
+use crate::dtype::DType;
+use crate::vector::Number;
 
 /// One arena for each type.
 #[derive(Clone, Debug)]
@@ -13,7 +14,7 @@ pub struct Memory {
 }
 
 /// A number with an arena of its own.
-pub trait Stored: Element {
+pub trait Stored: Number {
     /// Its arena.
     fn arena(memory: &Memory) -> &[Self];
     /// Its arena, to be written.

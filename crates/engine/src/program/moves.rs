@@ -1,9 +1,9 @@
 //! Kernels that move elements or walk along an axis: gather, scatter, running sums, arg-max, casts.
 
 use crate::dtype::DType;
-use crate::kernel::math::Real;
 use crate::plan::View;
 use crate::shape::{MOST_AXES, Shape};
+use crate::vector::RealNumber;
 use crate::{parallel, vector};
 
 use super::memory::{Memory, Stored};
@@ -170,7 +170,7 @@ pub(super) fn arg_reduce<T: Stored>(memory: &mut Memory, x: &Placed, axis: usize
 }
 
 /// The softmax of every row, or its logarithm. Operand and result lie apart.
-pub(super) fn softmax<T: Real + Stored>(
+pub(super) fn softmax<T: RealNumber + Stored>(
     memory: &mut Memory,
     x: usize,
     out: usize,

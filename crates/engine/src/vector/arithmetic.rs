@@ -4,8 +4,7 @@
 
 use fearless_simd::{Simd, prelude::*};
 
-use super::{VectorError, check, walk};
-use crate::dtype::Element;
+use super::{Number, VectorError, check, walk};
 use crate::kernel::{dispatch, level};
 
 /// An operation of two slices into a third.
@@ -42,7 +41,7 @@ macro_rules! binary {
         $(
             $(#[$doc])*
             #[inline]
-            pub fn $name<T: Element>(a: &[T], b: &[T], out: &mut [T]) -> Result<(), VectorError> {
+            pub fn $name<T: Number>(a: &[T], b: &[T], out: &mut [T]) -> Result<(), VectorError> {
                 check(stringify!($name), "b", b.len(), a.len())?;
                 check(stringify!($name), "out", out.len(), a.len())?;
                 (T::compiled().binary.$name)(a, b, out);
@@ -51,7 +50,7 @@ macro_rules! binary {
 
             #[doc = concat!("[`", stringify!($name), "`] with the result in `a`.")]
             #[inline]
-            pub fn $in_place<T: Element>(a: &mut [T], b: &[T]) -> Result<(), VectorError> {
+            pub fn $in_place<T: Number>(a: &mut [T], b: &[T]) -> Result<(), VectorError> {
                 check(stringify!($in_place), "b", b.len(), a.len())?;
                 (T::compiled().binary.$in_place)(a, b);
                 Ok(())
@@ -64,12 +63,12 @@ macro_rules! binary {
             $($name: fn(&[T], &[T], &mut [T]), $in_place: fn(&mut [T], &[T]),)*
         }
 
-        impl<T: Element> CompiledBinary<T> {
+        impl<T: Number> CompiledBinary<T> {
             pub(super) const fn new() -> Self {
                 $(
-                    fn $name<T: Element>(a: &[T], b: &[T], out: &mut [T]) {
+                    fn $name<T: Number>(a: &[T], b: &[T], out: &mut [T]) {
                         #[inline(always)]
-                        fn pass<S: Simd, T: Element>(simd: S, a: &[T], b: &[T], out: &mut [T]) {
+                        fn pass<S: Simd, T: Number>(simd: S, a: &[T], b: &[T], out: &mut [T]) {
                             walk::zip::<S, T::Vector<S>>(simd, a, b, out, #[inline(always)] |$a, $b| {
                                 let $simd = simd;
                                 $body
@@ -78,9 +77,9 @@ macro_rules! binary {
                         walk::shared3(a, b, out, |a, b, out| dispatch!(level(), simd => pass(simd, a, b, out)));
                     }
 
-                    fn $in_place<T: Element>(a: &mut [T], b: &[T]) {
+                    fn $in_place<T: Number>(a: &mut [T], b: &[T]) {
                         #[inline(always)]
-                        fn pass<S: Simd, T: Element>(simd: S, a: &mut [T], b: &[T]) {
+                        fn pass<S: Simd, T: Number>(simd: S, a: &mut [T], b: &[T]) {
                             walk::zip_in_place::<S, T::Vector<S>>(simd, a, b, #[inline(always)] |$a, $b| {
                                 let $simd = simd;
                                 $body
@@ -94,7 +93,7 @@ macro_rules! binary {
         }
 
         /// The operations of two slices.
-        pub fn binary<T: Element>() -> Vec<Binary<T>> {
+        pub fn binary<T: Number>() -> Vec<Binary<T>> {
             vec![$(Binary { name: stringify!($name), run: $name, run_in_place: $in_place }),*]
         }
     };
@@ -121,7 +120,7 @@ macro_rules! unary {
         $(
             $(#[$doc])*
             #[inline]
-            pub fn $name<T: Element>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
+            pub fn $name<T: Number>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
                 check(stringify!($name), "out", out.len(), x.len())?;
                 (T::compiled().unary.$name)(x, out);
                 Ok(())
@@ -129,7 +128,7 @@ macro_rules! unary {
 
             #[doc = concat!("[`", stringify!($name), "`] with the result in place.")]
             #[inline]
-            pub fn $in_place<T: Element>(x: &mut [T]) {
+            pub fn $in_place<T: Number>(x: &mut [T]) {
                 (T::compiled().unary.$in_place)(x);
             }
         )*
@@ -140,12 +139,12 @@ macro_rules! unary {
             $($name: fn(&[T], &mut [T]), $in_place: fn(&mut [T]),)*
         }
 
-        impl<T: Element> CompiledUnary<T> {
+        impl<T: Number> CompiledUnary<T> {
             pub(super) const fn new() -> Self {
                 $(
-                    fn $name<T: Element>(x: &[T], out: &mut [T]) {
+                    fn $name<T: Number>(x: &[T], out: &mut [T]) {
                         #[inline(always)]
-                        fn pass<S: Simd, T: Element>(simd: S, x: &[T], out: &mut [T]) {
+                        fn pass<S: Simd, T: Number>(simd: S, x: &[T], out: &mut [T]) {
                             walk::map::<S, T::Vector<S>, { walk::CHEAP }>(simd, x, out, #[inline(always)] |$x| {
                                 let $simd = simd;
                                 $body
@@ -154,9 +153,9 @@ macro_rules! unary {
                         walk::shared2(x, out, (), |x, out, ()| dispatch!(level(), simd => pass(simd, x, out)));
                     }
 
-                    fn $in_place<T: Element>(x: &mut [T]) {
+                    fn $in_place<T: Number>(x: &mut [T]) {
                         #[inline(always)]
-                        fn pass<S: Simd, T: Element>(simd: S, x: &mut [T]) {
+                        fn pass<S: Simd, T: Number>(simd: S, x: &mut [T]) {
                             walk::map_in_place::<S, T::Vector<S>>(simd, x, #[inline(always)] |$x| {
                                 let $simd = simd;
                                 $body
@@ -170,7 +169,7 @@ macro_rules! unary {
         }
 
         /// The operations of one slice.
-        pub fn unary<T: Element>() -> Vec<Unary<T>> {
+        pub fn unary<T: Number>() -> Vec<Unary<T>> {
             vec![$(Unary { name: stringify!($name), run: $name, run_in_place: $in_place }),*]
         }
     };
@@ -188,25 +187,25 @@ unary! {
 }
 
 /// `out[i] = value`.
-pub fn fill<T: Element>(value: T, out: &mut [T]) {
+pub fn fill<T: Number>(value: T, out: &mut [T]) {
     walk::shared(out, value, <[T]>::fill);
 }
 
 /// `out[i] = x[i]`.
-pub fn copy<T: Element>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
+pub fn copy<T: Number>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
     check("copy", "out", out.len(), x.len())?;
     walk::shared2(x, out, (), |x, out, ()| out.copy_from_slice(x));
     Ok(())
 }
 
 /// `y[i] = y[i] + factor * x[i]`, the product and the sum rounded on their own.
-pub fn scaled_add<T: Element>(factor: T, x: &[T], y: &mut [T]) -> Result<(), VectorError> {
+pub fn scaled_add<T: Number>(factor: T, x: &[T], y: &mut [T]) -> Result<(), VectorError> {
     (T::compiled().scaled_add)(factor, x, y)
 }
 
-pub(super) fn scaled_add_of<T: Element>(factor: T, x: &[T], y: &mut [T]) -> Result<(), VectorError> {
+pub(super) fn scaled_add_of<T: Number>(factor: T, x: &[T], y: &mut [T]) -> Result<(), VectorError> {
     #[inline(always)]
-    fn pass<S: Simd, T: Element>(simd: S, factor: T, x: &[T], y: &mut [T]) {
+    fn pass<S: Simd, T: Number>(simd: S, factor: T, x: &[T], y: &mut [T]) {
         let factor = T::Vector::<S>::splat(simd, factor);
         walk::zip_in_place::<S, T::Vector<S>>(
             simd,
@@ -269,7 +268,7 @@ mod tests {
     }
 
     /// Compares every operation, on every instruction set and both ways, with `naive`.
-    fn compare<T: Element>(a: &[T], b: &[T], naive: impl Fn(&str, T, T) -> T, same: impl Fn(T, T) -> bool) {
+    fn compare<T: Number>(a: &[T], b: &[T], naive: impl Fn(&str, T, T) -> T, same: impl Fn(T, T) -> bool) {
         let check = |name: &str, out: &[T]| {
             for (i, &got) in out.iter().enumerate() {
                 let expected = naive(name, a[i], b[i]);

@@ -30,7 +30,40 @@ pub struct Compiled<T> {
     pub(super) most: Extremum<T>,
 }
 
-impl<T: Element> Compiled<T> {
+/// A number that vector operations work on: `f32`, `f64`, `i32` or `i64`.
+pub trait Number: Element {
+    /// The vector operations of the type.
+    #[doc(hidden)]
+    fn compiled() -> &'static Compiled<Self>;
+}
+
+/// A floating-point number that vector operations work on.
+pub trait RealNumber: Number + Real {
+    /// The vector functions of the type.
+    #[doc(hidden)]
+    fn compiled_real() -> &'static CompiledReal<Self>;
+}
+
+macro_rules! compiled {
+    ($($trait:ident, $function:ident: $table:ident of $($type:ty)*;)*) => {
+        $($(
+            impl $trait for $type {
+                #[inline]
+                fn $function() -> &'static $table<$type> {
+                    static COMPILED: $table<$type> = $table::new();
+                    &COMPILED
+                }
+            }
+        )*)*
+    };
+}
+
+compiled! {
+    Number, compiled: Compiled of f32 f64 i32 i64;
+    RealNumber, compiled_real: CompiledReal of f32 f64;
+}
+
+impl<T: Number> Compiled<T> {
     pub(crate) const fn new() -> Self {
         Self {
             binary: CompiledBinary::new(),
@@ -55,7 +88,7 @@ pub struct CompiledReal<T> {
     pub(super) log_sum_exp: fn(&[T]) -> Option<(T, T)>,
 }
 
-impl<T: Real> CompiledReal<T> {
+impl<T: RealNumber> CompiledReal<T> {
     pub(crate) const fn new() -> Self {
         Self {
             functions: CompiledFunctions::new(),

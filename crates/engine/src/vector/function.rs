@@ -5,8 +5,8 @@
 
 use fearless_simd::{Select, Simd, prelude::*};
 
-use super::{VectorError, check, walk};
-use crate::kernel::math::{self, Real, naive};
+use super::{RealNumber, VectorError, check, walk};
+use crate::kernel::math::{self, naive};
 use crate::kernel::{dispatch, level};
 
 /// A function, as tests and benchmarks go through them.
@@ -35,7 +35,7 @@ impl<T> Function<T> {
 
 /// What a row without a parameter passes on: nothing.
 #[inline(always)]
-pub(super) fn parameter<T: Real>(given: Option<T>) -> T {
+pub(super) fn parameter<T: RealNumber>(given: Option<T>) -> T {
     given.unwrap_or(T::NIL)
 }
 
@@ -47,7 +47,7 @@ macro_rules! functions {
     )*) => {
         $(
             $(#[$doc])*
-            pub fn $name<T: Real>(x: &[T], $($parameter: T,)? out: &mut [T]) -> Result<(), VectorError> {
+            pub fn $name<T: RealNumber>(x: &[T], $($parameter: T,)? out: &mut [T]) -> Result<(), VectorError> {
                 check(stringify!($name), "out", out.len(), x.len())?;
                 let given: [T; _] = [$($parameter)?];
                 walk::shared2(x, out, parameter(given.first().copied()), T::compiled_real().functions.$name);
@@ -55,7 +55,7 @@ macro_rules! functions {
             }
 
             #[doc = concat!("[`", stringify!($name), "`] with the result in place.")]
-            pub fn $in_place<T: Real>(x: &mut [T], $($parameter: T)?) {
+            pub fn $in_place<T: RealNumber>(x: &mut [T], $($parameter: T)?) {
                 let given: [T; _] = [$($parameter)?];
                 walk::in_place(x, parameter(given.first().copied()), T::compiled_real().functions.$name);
             }
@@ -67,12 +67,12 @@ macro_rules! functions {
             $($name: fn(&[T], &mut [T], T),)*
         }
 
-        impl<T: Real> CompiledFunctions<T> {
+        impl<T: RealNumber> CompiledFunctions<T> {
             pub(super) const fn new() -> Self {
                 $(
-                    fn $name<T: Real>(x: &[T], out: &mut [T], parameter: T) {
+                    fn $name<T: RealNumber>(x: &[T], out: &mut [T], parameter: T) {
                         #[inline(always)]
-                        fn pass<S: Simd, T: Real>(simd: S, x: &[T], parameter: T, out: &mut [T]) {
+                        fn pass<S: Simd, T: RealNumber>(simd: S, x: &[T], parameter: T, out: &mut [T]) {
                             $(let $parameter = parameter;)?
                             let _ = parameter;
                             walk::map::<S, T::Native<S>, { walk::COSTLY }>(simd, x, out, #[inline(always)] |$x| {
@@ -88,7 +88,7 @@ macro_rules! functions {
         }
 
         /// All functions.
-        pub fn functions<T: Real>() -> Vec<Function<T>> {
+        pub fn functions<T: RealNumber>() -> Vec<Function<T>> {
             vec![$(Function {
                 name: stringify!($name),
                 run: |x, out| $name(x, $(T::from_f64({ let $parameter = $example; $parameter }),)? out),

@@ -7,8 +7,8 @@ use fearless_simd::{Select, Simd, prelude::*};
 use super::function::parameter;
 use super::reduce::{pairwise, sum_of_pairs};
 use super::softmax::log_sum_exp;
-use super::{VectorError, check, walk};
-use crate::kernel::math::{self, Real};
+use super::{RealNumber, VectorError, check, walk};
+use crate::kernel::math;
 use crate::kernel::{dispatch, level};
 
 macro_rules! losses {
@@ -18,7 +18,7 @@ macro_rules! losses {
     )*) => {
         $(
             $(#[$doc])*
-            pub fn $name<T: Real>(x: &[T], target: &[T], $($parameter: T)?) -> Result<T, VectorError> {
+            pub fn $name<T: RealNumber>(x: &[T], target: &[T], $($parameter: T)?) -> Result<T, VectorError> {
                 check(stringify!($name), "target", target.len(), x.len())?;
                 let given: [T; _] = [$($parameter)?];
                 let sum = (T::compiled_real().losses.$name)(x, target, parameter(given.first().copied()));
@@ -32,12 +32,12 @@ macro_rules! losses {
             $($name: fn(&[T], &[T], T) -> T,)*
         }
 
-        impl<T: Real> CompiledLosses<T> {
+        impl<T: RealNumber> CompiledLosses<T> {
             pub(super) const fn new() -> Self {
                 $(
-                    fn $name<T: Real>(x: &[T], target: &[T], parameter: T) -> T {
+                    fn $name<T: RealNumber>(x: &[T], target: &[T], parameter: T) -> T {
                         #[inline(always)]
-                        fn pass<S: Simd, T: Real>(simd: S, x: &[T], target: &[T], parameter: T) -> T {
+                        fn pass<S: Simd, T: RealNumber>(simd: S, x: &[T], target: &[T], parameter: T) -> T {
                             $(let $parameter = parameter;)?
                             let _ = parameter;
                             sum_of_pairs::<S, T::Native<S>>(simd, x, target, #[inline(always)] |$x, $target| {
@@ -92,7 +92,7 @@ losses! {
 /// assert_eq!(loss, f64::ln(2.0) / 2.0);
 /// # Ok::<(), gatework_engine::vector::VectorError>(())
 /// ```
-pub fn cross_entropy<T: Real>(logits: &[T], targets: &[usize]) -> Result<T, VectorError> {
+pub fn cross_entropy<T: RealNumber>(logits: &[T], targets: &[usize]) -> Result<T, VectorError> {
     let classes = logits.len().checked_div(targets.len()).unwrap_or(0);
     check("cross_entropy", "logits", logits.len(), classes * targets.len())?;
     let mut total = 0.0;

@@ -38,7 +38,7 @@ use std::fmt;
 
 pub use arithmetic::*;
 #[doc(hidden)]
-pub use compiled::{Compiled, CompiledReal};
+pub use compiled::{Compiled, CompiledReal, Number, RealNumber};
 pub use function::*;
 pub use loss::*;
 pub use reduce::*;

@@ -7,9 +7,8 @@
 
 use fearless_simd::{Simd, prelude::*};
 
-use super::{VectorError, check, walk};
+use super::{Number, RealNumber, VectorError, check, walk};
 use crate::dtype::Element;
-use crate::kernel::math::Real;
 use crate::kernel::{dispatch, level};
 
 /// Elements of a leaf.
@@ -23,13 +22,13 @@ const SUMS: usize = 8;
 /// ```
 /// assert_eq!(gatework_engine::vector::sum(&[0.5f32; 1000]), 500.0);
 /// ```
-pub fn sum<T: Element>(x: &[T]) -> T {
+pub fn sum<T: Number>(x: &[T]) -> T {
     (T::compiled().sum)(x)
 }
 
-pub(super) fn sum_of_slice<T: Element>(x: &[T]) -> T {
+pub(super) fn sum_of_slice<T: Number>(x: &[T]) -> T {
     #[inline(always)]
-    fn pass<S: Simd, T: Element>(simd: S, x: &[T]) -> T {
+    fn pass<S: Simd, T: Number>(simd: S, x: &[T]) -> T {
         sum_of::<S, T::Vector<S>>(
             simd,
             x,
@@ -41,19 +40,19 @@ pub(super) fn sum_of_slice<T: Element>(x: &[T]) -> T {
 }
 
 /// The sum divided by the length; NaN if there are no elements.
-pub fn mean<T: Real>(x: &[T]) -> T {
+pub fn mean<T: RealNumber>(x: &[T]) -> T {
     sum(x) / T::from_f64(x.len() as f64)
 }
 
 /// The sum of `a[i] * b[i]`; 0 if there are none. Integers wrap.
-pub fn dot<T: Element>(a: &[T], b: &[T]) -> Result<T, VectorError> {
+pub fn dot<T: Number>(a: &[T], b: &[T]) -> Result<T, VectorError> {
     check("dot", "b", b.len(), a.len())?;
     Ok((T::compiled().dot)(a, b))
 }
 
-pub(super) fn dot_of_slices<T: Element>(a: &[T], b: &[T]) -> T {
+pub(super) fn dot_of_slices<T: Number>(a: &[T], b: &[T]) -> T {
     #[inline(always)]
-    fn pass<S: Simd, T: Element>(simd: S, a: &[T], b: &[T]) -> T {
+    fn pass<S: Simd, T: Number>(simd: S, a: &[T], b: &[T]) -> T {
         sum_of_pairs::<S, T::Vector<S>>(
             simd,
             a,
@@ -66,7 +65,7 @@ pub(super) fn dot_of_slices<T: Element>(a: &[T], b: &[T]) -> T {
 }
 
 /// Sums up pairs, pairs of pairs and so on; 0 for nothing.
-pub(super) fn pairwise<T: Element>(mut values: &mut [T]) -> T {
+pub(super) fn pairwise<T: Number>(mut values: &mut [T]) -> T {
     while values.len() > 1 {
         let half = values.len().div_ceil(2);
         for i in 0..values.len() / 2 {
@@ -219,12 +218,12 @@ impl<T: Element> Tree<T> {
 }
 
 /// The smallest element; NaN if there is one, `None` if there are no elements.
-pub fn min_value<T: Element>(x: &[T]) -> Option<T> {
+pub fn min_value<T: Number>(x: &[T]) -> Option<T> {
     (T::compiled().least)(x).map(|(value, _)| value)
 }
 
 /// The largest element; NaN if there is one, `None` if there are no elements.
-pub fn max_value<T: Element>(x: &[T]) -> Option<T> {
+pub fn max_value<T: Number>(x: &[T]) -> Option<T> {
     (T::compiled().most)(x).map(|(value, _)| value)
 }
 
@@ -235,17 +234,17 @@ pub fn max_value<T: Element>(x: &[T]) -> Option<T> {
 /// assert_eq!(arg_min(&[3, 1, 2, 1]), Some(1));
 /// assert_eq!(arg_min(&[1.0, f32::NAN, 0.0]), Some(1));
 /// ```
-pub fn arg_min<T: Element>(x: &[T]) -> Option<usize> {
+pub fn arg_min<T: Number>(x: &[T]) -> Option<usize> {
     (T::compiled().least)(x).and_then(|found| position(x, found))
 }
 
 /// The position of the first largest element, or of the first NaN; `None` if there are no elements.
-pub fn arg_max<T: Element>(x: &[T]) -> Option<usize> {
+pub fn arg_max<T: Number>(x: &[T]) -> Option<usize> {
     (T::compiled().most)(x).and_then(|found| position(x, found))
 }
 
 /// The position of the extremum, given the leaf that it is in.
-fn position<T: Element>(x: &[T], (value, leaf): (T, usize)) -> Option<usize> {
+fn position<T: Number>(x: &[T], (value, leaf): (T, usize)) -> Option<usize> {
     let leaf = &x[leaf..];
     let is_it = |&x: &T| x == value || (x.is_not_a_number() && value.is_not_a_number());
     let within = leaf.iter().position(is_it)?;
@@ -253,21 +252,21 @@ fn position<T: Element>(x: &[T], (value, leaf): (T, usize)) -> Option<usize> {
 }
 
 /// The smallest element, and where the leaf begins that holds it first.
-pub(super) fn least<T: Element>(x: &[T]) -> Option<(T, usize)> {
+pub(super) fn least<T: Number>(x: &[T]) -> Option<(T, usize)> {
     extremum::<T, Least>(x)
 }
 
 /// The largest element, and where the leaf begins that holds it first.
-pub(super) fn most<T: Element>(x: &[T]) -> Option<(T, usize)> {
+pub(super) fn most<T: Number>(x: &[T]) -> Option<(T, usize)> {
     extremum::<T, Most>(x)
 }
 
 /// Smallest or largest.
 trait Order: Sync {
     /// The one of two that comes first.
-    fn first<S: Simd, T: Element>(simd: S, a: T::Vector<S>, b: T::Vector<S>) -> T::Vector<S>;
+    fn first<S: Simd, T: Number>(simd: S, a: T::Vector<S>, b: T::Vector<S>) -> T::Vector<S>;
     /// Whether `a` comes before `b`.
-    fn before<T: Element>(a: T, b: T) -> bool;
+    fn before<T: Number>(a: T, b: T) -> bool;
 }
 
 struct Least;
@@ -275,28 +274,28 @@ struct Most;
 
 impl Order for Least {
     #[inline(always)]
-    fn first<S: Simd, T: Element>(simd: S, a: T::Vector<S>, b: T::Vector<S>) -> T::Vector<S> {
+    fn first<S: Simd, T: Number>(simd: S, a: T::Vector<S>, b: T::Vector<S>) -> T::Vector<S> {
         T::minimum(simd, a, b)
     }
     #[inline(always)]
-    fn before<T: Element>(a: T, b: T) -> bool {
+    fn before<T: Number>(a: T, b: T) -> bool {
         a < b
     }
 }
 
 impl Order for Most {
     #[inline(always)]
-    fn first<S: Simd, T: Element>(simd: S, a: T::Vector<S>, b: T::Vector<S>) -> T::Vector<S> {
+    fn first<S: Simd, T: Number>(simd: S, a: T::Vector<S>, b: T::Vector<S>) -> T::Vector<S> {
         T::maximum(simd, a, b)
     }
     #[inline(always)]
-    fn before<T: Element>(a: T, b: T) -> bool {
+    fn before<T: Number>(a: T, b: T) -> bool {
         a > b
     }
 }
 
 /// The extremum, and where the leaf begins that holds it first.
-fn extremum<T: Element, O: Order>(x: &[T]) -> Option<(T, usize)> {
+fn extremum<T: Number, O: Order>(x: &[T]) -> Option<(T, usize)> {
     walk::pieces(
         x,
         (),
@@ -315,7 +314,7 @@ fn extremum<T: Element, O: Order>(x: &[T]) -> Option<(T, usize)> {
 
 /// The extremum of a piece, leaf by leaf.
 #[inline(always)]
-fn leaves<S: Simd, T: Element, O: Order>(simd: S, x: &[T]) -> Option<(T, usize)> {
+fn leaves<S: Simd, T: Number, O: Order>(simd: S, x: &[T]) -> Option<(T, usize)> {
     let mut best = None;
     for (leaf, x) in x.chunks(LEAF).enumerate() {
         let start = T::Vector::<S>::splat(simd, x[0]);
@@ -343,7 +342,7 @@ fn leaves<S: Simd, T: Element, O: Order>(simd: S, x: &[T]) -> Option<(T, usize)>
 
 /// The extremum of the lanes.
 #[inline(always)]
-fn lane<S: Simd, T: Element, O: Order>(simd: S, vector: T::Vector<S>) -> T {
+fn lane<S: Simd, T: Number, O: Order>(simd: S, vector: T::Vector<S>) -> T {
     let splat = T::Vector::<S>::splat;
     let mut first = vector;
     for &x in vector.as_slice() {
@@ -354,7 +353,7 @@ fn lane<S: Simd, T: Element, O: Order>(simd: S, vector: T::Vector<S>) -> T {
 
 /// The earlier of two, the first of equals, and NaN before everything.
 #[inline(always)]
-fn better<T: Element, O: Order>(best: Option<(T, usize)>, next: (T, usize)) -> (T, usize) {
+fn better<T: Number, O: Order>(best: Option<(T, usize)>, next: (T, usize)) -> (T, usize) {
     match best {
         Some(best) if best.0.is_not_a_number() => best,
         Some(best) if !O::before(next.0, best.0) && !next.0.is_not_a_number() => best,

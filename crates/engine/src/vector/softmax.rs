@@ -3,8 +3,8 @@
 use fearless_simd::Simd;
 
 use super::reduce::{max_value, mean, pairwise, sum_of};
-use super::{VectorError, check, walk};
-use crate::kernel::math::{self, Real};
+use super::{RealNumber, VectorError, check, walk};
+use crate::kernel::math;
 use crate::kernel::{dispatch, level};
 
 /// `out[i] = e^x[i] / sum of e^x`, which is not affected by overflow: the largest element is subtracted first.
@@ -17,13 +17,13 @@ use crate::kernel::{dispatch, level};
 /// assert_eq!(out, [0.5, 0.5]);
 /// # Ok::<(), gatework_engine::vector::VectorError>(())
 /// ```
-pub fn softmax<T: Real>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
+pub fn softmax<T: RealNumber>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
     check("softmax", "out", out.len(), x.len())?;
     (T::compiled_real().softmax)(x, out);
     Ok(())
 }
 
-pub(super) fn softmax_of<T: Real>(x: &[T], out: &mut [T]) {
+pub(super) fn softmax_of<T: RealNumber>(x: &[T], out: &mut [T]) {
     let Some(most) = max_value(x) else { return };
     let sum = walk::pieces_into(
         x,
@@ -39,13 +39,13 @@ pub(super) fn softmax_of<T: Real>(x: &[T], out: &mut [T]) {
 /// `out[i] = x[i] - ln(sum of e^x)`, which is not affected by overflow.
 ///
 /// The results are NaN if an element is NaN or infinity, or all are minus infinity.
-pub fn log_softmax<T: Real>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
+pub fn log_softmax<T: RealNumber>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
     check("log_softmax", "out", out.len(), x.len())?;
     (T::compiled_real().log_softmax)(x, out);
     Ok(())
 }
 
-pub(super) fn log_softmax_of<T: Real>(x: &[T], out: &mut [T]) {
+pub(super) fn log_softmax_of<T: RealNumber>(x: &[T], out: &mut [T]) {
     let Some((most, log_sum)) = log_sum_exp(x) else { return };
     walk::shared2(
         x,
@@ -56,13 +56,13 @@ pub(super) fn log_softmax_of<T: Real>(x: &[T], out: &mut [T]) {
 }
 
 /// The largest element, and `ln(sum of e^(x - largest))`; `None` if there are no elements.
-pub(super) fn log_sum_exp<T: Real>(x: &[T]) -> Option<(T, T)> {
+pub(super) fn log_sum_exp<T: RealNumber>(x: &[T]) -> Option<(T, T)> {
     (T::compiled_real().log_sum_exp)(x)
 }
 
-pub(super) fn log_sum_exp_of<T: Real>(x: &[T]) -> Option<(T, T)> {
+pub(super) fn log_sum_exp_of<T: RealNumber>(x: &[T]) -> Option<(T, T)> {
     #[inline(always)]
-    fn pass<S: Simd, T: Real>(simd: S, x: &[T], most: T) -> T {
+    fn pass<S: Simd, T: RealNumber>(simd: S, x: &[T], most: T) -> T {
         sum_of::<S, T::Native<S>>(
             simd,
             x,
@@ -77,15 +77,15 @@ pub(super) fn log_sum_exp_of<T: Real>(x: &[T]) -> Option<(T, T)> {
 
 /// `out[i] = (x[i] - mean) / deviation`, with the standard deviation of all elements (divided by their number, not by
 /// one less). Elements that are all the same give 0.
-pub fn normalise<T: Real>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
+pub fn normalise<T: RealNumber>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
     check("normalise", "out", out.len(), x.len())?;
     (T::compiled_real().normalise)(x, out);
     Ok(())
 }
 
-pub(super) fn normalise_of<T: Real>(x: &[T], out: &mut [T]) {
+pub(super) fn normalise_of<T: RealNumber>(x: &[T], out: &mut [T]) {
     #[inline(always)]
-    fn squares<S: Simd, T: Real>(simd: S, x: &[T], mean: T) -> T {
+    fn squares<S: Simd, T: RealNumber>(simd: S, x: &[T], mean: T) -> T {
         sum_of::<S, T::Native<S>>(
             simd,
             x,
@@ -94,7 +94,7 @@ pub(super) fn normalise_of<T: Real>(x: &[T], out: &mut [T]) {
         )
     }
     #[inline(always)]
-    fn scale<S: Simd, T: Real>(simd: S, x: &[T], mean: T, factor: T, out: &mut [T]) {
+    fn scale<S: Simd, T: RealNumber>(simd: S, x: &[T], mean: T, factor: T, out: &mut [T]) {
         walk::map::<S, T::Native<S>, { walk::CHEAP }>(
             simd,
             x,
@@ -117,7 +117,7 @@ pub(super) fn normalise_of<T: Real>(x: &[T], out: &mut [T]) {
 
 /// `out[i] = e^(x[i] - most)`, and the sum of it.
 #[inline(always)]
-fn exponentials<S: Simd, T: Real>(simd: S, x: &[T], most: T, out: &mut [T]) -> T {
+fn exponentials<S: Simd, T: RealNumber>(simd: S, x: &[T], most: T, out: &mut [T]) -> T {
     walk::map::<S, T::Native<S>, { walk::COSTLY }>(
         simd,
         x,
@@ -135,7 +135,7 @@ fn exponentials<S: Simd, T: Real>(simd: S, x: &[T], most: T, out: &mut [T]) -> T
 
 /// `x[i] = x[i] * factor`.
 #[inline(always)]
-fn scale_in_place<S: Simd, T: Real>(simd: S, x: &mut [T], factor: T) {
+fn scale_in_place<S: Simd, T: RealNumber>(simd: S, x: &mut [T], factor: T) {
     walk::map_in_place::<S, T::Native<S>>(
         simd,
         x,
@@ -146,7 +146,7 @@ fn scale_in_place<S: Simd, T: Real>(simd: S, x: &mut [T], factor: T) {
 
 /// `out[i] = x[i] - a - b`.
 #[inline(always)]
-fn subtract<S: Simd, T: Real>(simd: S, x: &[T], a: T, b: T, out: &mut [T]) {
+fn subtract<S: Simd, T: RealNumber>(simd: S, x: &[T], a: T, b: T, out: &mut [T]) {
     walk::map::<S, T::Native<S>, { walk::CHEAP }>(
         simd,
         x,

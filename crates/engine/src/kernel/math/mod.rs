@@ -41,6 +41,7 @@ mod trigonometric;
 
 use fearless_simd::{Simd, SimdFloatElement, prelude::*};
 
+use crate::dtype::{bits, from_bits};
 pub use exponential::{exp, expm1, sigmoid, silu, tanh};
 pub use gaussian::{erf, gelu, gelu_slope, gelu_tanh};
 pub use logarithm::{log, log1p, softplus};
@@ -52,18 +53,6 @@ pub use trigonometric::{cos, sin};
 pub type Vector<S, T> = <T as SimdFloatElement>::Native<S>;
 /// The same vector as unsigned integers.
 type Bits<S, T> = <Vector<S, T> as SimdFloat<S>>::Bits;
-
-/// The bits as unsigned integers. (The method of the vectors is not always inlined.)
-#[inline(always)]
-pub(crate) fn bits<S: Simd, V: SimdFloat<S>>(x: V) -> V::Bits {
-    x.bitcast()
-}
-
-/// The numbers with these bits.
-#[inline(always)]
-pub(crate) fn from_bits<S: Simd, V: SimdFloat<S>>(bits: V::Bits) -> V {
-    bits.bitcast()
-}
 
 /// All lanes the same.
 #[inline(always)]

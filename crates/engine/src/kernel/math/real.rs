@@ -15,7 +15,6 @@ use fearless_simd::{Simd, SimdFloatElement, prelude::*};
 use super::quarter::{Quarter, reduce_large};
 use super::{bits, from_bits};
 use crate::dtype::Element;
-use crate::vector::CompiledReal;
 
 /// A floating-point type and what the functions of [`math`](super) have to know about it.
 ///
@@ -110,10 +109,6 @@ pub trait Real: Element + SimdFloatElement<Bits: From<u8>> {
     /// `a x + b x^3` as a value and what that leaves, so that an exponential of it keeps its relative accuracy. `a` and `b`
     /// are such sums themselves.
     fn cubic<S: Simd>(simd: S, a: [f64; 2], b: [f64; 2], x: Self::Native<S>) -> [Self::Native<S>; 2];
-
-    /// The vector functions of the type.
-    #[doc(hidden)]
-    fn compiled_real() -> &'static CompiledReal<Self>;
 }
 
 /// 2/pi.
@@ -123,11 +118,6 @@ const QUARTER_PARTS: [f64; 4] =
     [1.5707963267341256, 6.077100506303966e-11, 2.0222662487111665e-21, 8.4784276603689e-32];
 
 impl Real for f32 {
-    #[inline]
-    fn compiled_real() -> &'static CompiledReal<Self> {
-        static COMPILED: CompiledReal<f32> = CompiledReal::new();
-        &COMPILED
-    }
     #[inline(always)]
     fn from_f64(x: f64) -> Self {
         x as Self
@@ -239,11 +229,6 @@ fn split<S: Simd>(simd: S, x: f64) -> [S::f32s; 2] {
 }
 
 impl Real for f64 {
-    #[inline]
-    fn compiled_real() -> &'static CompiledReal<Self> {
-        static COMPILED: CompiledReal<f64> = CompiledReal::new();
-        &COMPILED
-    }
     #[inline(always)]
     fn from_f64(x: f64) -> Self {
         x

@@ -26,8 +26,8 @@ use std::time::Instant;
 use anyhow::Context as _;
 use clap::Args;
 use gatework_engine::buffer::Buffer;
-use gatework_engine::dtype::Element;
 use gatework_engine::kernel;
+use gatework_engine::vector::Number;
 use serde_json::json;
 
 use self::check::{Finding, Row, Table};
@@ -73,7 +73,7 @@ struct Slices<T> {
     out: Buffer<T>,
 }
 
-impl<T: Element> Slices<T> {
+impl<T: Number> Slices<T> {
     fn new(len: usize, value: &dyn Fn(usize) -> T) -> Self {
         let [mut a, mut b, out] = [(); 3].map(|()| Buffer::zeroed(len));
         for (i, (a, b)) in a.iter_mut().zip(b.iter_mut()).enumerate() {
@@ -154,7 +154,7 @@ impl Engine {
     }
 
     /// Measures all operations of a type, at all lengths, on all pools. Tells which share of the slices lies in huge pages.
-    fn measure_type<T: Element>(
+    fn measure_type<T: Number>(
         &self,
         mut operations: Vec<Operation<T>>,
         pools: &[rayon::ThreadPool],
@@ -192,7 +192,7 @@ impl Engine {
     }
 
     /// Measures one operation at one length.
-    fn measure<T: Element>(
+    fn measure<T: Number>(
         &self,
         operation: &Operation<T>,
         slices: &mut Slices<T>,
@@ -236,7 +236,7 @@ fn wave(i: usize) -> f64 {
 }
 
 /// The shortest time of a call in ns, of an operation and of the plain loop, which take turns.
-fn fastest<T: Element>(
+fn fastest<T: Number>(
     seconds: f64,
     run: &Run<T>,
     plain: Option<Plain<T>>,

@@ -3,9 +3,9 @@
 use std::hint::black_box;
 
 use fearless_simd::{Level, dispatch};
-use gatework_engine::dtype::Element;
-use gatework_engine::kernel::math::Real;
 use gatework_engine::vector;
+use gatework_engine::vector::Number;
+use gatework_engine::vector::RealNumber;
 
 /// Reads two operands and writes a result.
 pub type Run<T> = dyn Fn(&[T], &[T], &mut [T]) + Sync;
@@ -22,7 +22,7 @@ pub struct Operation<T> {
     pub plain: Option<Plain<T>>,
 }
 
-impl<T: Element> Operation<T> {
+impl<T: Number> Operation<T> {
     fn new(name: &'static str, slices: usize, run: impl Fn(&[T], &[T], &mut [T]) + Sync + 'static) -> Self {
         Self { name, slices, run: Box::new(run), plain: None }
     }
@@ -34,7 +34,7 @@ impl<T: Element> Operation<T> {
 }
 
 /// The operations of all types. The lengths are the same, so that no operation fails.
-pub fn arithmetic<T: Element>() -> Vec<Operation<T>> {
+pub fn arithmetic<T: Number>() -> Vec<Operation<T>> {
     let mut operations = Vec::new();
     for vector::Binary { name, run, .. } in vector::binary() {
         operations.push(Operation::new(name, 3, move |a, b, out| run(a, b, out).expect("same length")));
@@ -57,7 +57,7 @@ pub fn arithmetic<T: Element>() -> Vec<Operation<T>> {
 }
 
 /// The operations that only floating-point types have.
-pub fn functions<T: Real>() -> Vec<Operation<T>> {
+pub fn functions<T: RealNumber>() -> Vec<Operation<T>> {
     let mut operations = Vec::new();
     for vector::Function { name, run, .. } in vector::functions() {
         operations.push(Operation::new(name, 2, move |a, _, out| run(a, out).expect("same length")));
