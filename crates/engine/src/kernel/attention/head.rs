@@ -8,12 +8,9 @@ use super::super::shared::Shared;
 use super::panels::{Product, Rows, multiply, pack, pack_turned, panel};
 use super::rows::{Scores, exponentials, softmax_gradient};
 use super::{Attention, Scratch};
-use crate::parallel;
 
-/// Scores of a block of queries: in the forward pass they stay in the first cache, in the backward pass, where there are two
-/// of them and the sums over queries want long blocks, in the second.
-const FORWARD_BLOCK: usize = 1 << 12;
-const BACKWARD_BLOCK: usize = 1 << 14;
+/// Scores of a block of queries, about: they stay in the caches.
+const BLOCK: usize = 1 << 13;
 
 /// Operands by their number.
 const QUERIES: usize = 0;
@@ -61,25 +58,27 @@ impl<'a, T: Scratch> Head<'a, T> {
     pub fn forward<S: Simd>(&self, simd: S) {
         let &Attention { queries, keys, width, values, out, .. } = self.attention;
         let panel = panel::<S, T>();
-        let [padded_keys, padded_values] = [keys, values].map(|columns| columns.next_multiple_of(panel));
-        let blocks = self.blocks(FORWARD_BLOCK, padded_keys);
-        let most = queries.div_ceil(blocks);
-        let sizes =
-            [padded_keys * width, padded_values * keys, padded_keys * most, padded_values * most, most];
+        let most = self.panels_of_block(panel);
+        let sizes = [
+            queries.next_multiple_of(panel) * width,
+            most * panel * keys,
+            most * panel * values,
+            most * panel,
+        ];
         T::with_scratch(sizes.iter().sum(), |scratch| {
-            let [turned_keys, packed_values, scores, sums, factors] = split(scratch, sizes);
-            self.pack_turned(simd, KEYS, turned_keys);
-            self.pack(simd, VALUES, packed_values);
-            for block in 0..blocks {
-                let rows = parallel::share(queries, block, blocks);
+            let [turned_queries, scores, sums, factors] = split(scratch, sizes);
+            self.pack_turned(simd, QUERIES, turned_queries);
+            for first in (0..queries).step_by(most * panel) {
+                let block = Block::new(first, queries.min(first + most * panel), panel);
                 // SAFETY: all of these are as large as they have to be for the block.
                 unsafe {
-                    self.scores(simd, &rows, QUERIES, turned_keys, scores);
-                    exponentials(simd, self.block(&rows, scores), factors);
-                    self.over_keys(simd, &rows, VALUES, scores, packed_values, sums);
+                    self.scores(simd, &block, KEYS, turned_queries, scores);
+                    exponentials(simd, self.block(&block, scores), factors.as_mut_ptr());
+                    self.over_keys(simd, &block, VALUES, scores, sums);
                 }
-                for ((i, sums), &factor) in rows.zip(sums.chunks_exact(padded_values)).zip(&*factors) {
-                    let to = self.result(out, [queries, values], i);
+                for (lane, &factor) in factors[..block.queries.len()].iter().enumerate() {
+                    let to = self.result(out, [queries, values], first + lane);
+                    let sums = sums[lane..].iter().step_by(block.lanes());
                     to.iter_mut().zip(sums).for_each(|(to, &sum)| *to = sum * factor);
                 }
             }
@@ -89,44 +88,43 @@ impl<'a, T: Scratch> Head<'a, T> {
     pub fn backward<S: Simd>(&self, simd: S) {
         let &Attention { queries, keys, width, values, out, .. } = self.attention;
         let panel = panel::<S, T>();
-        let [padded_keys, padded_width, padded_values] =
-            [keys, width, values].map(|columns| columns.next_multiple_of(panel));
-        let blocks = self.blocks(BACKWARD_BLOCK, padded_keys);
-        let most = queries.div_ceil(blocks);
+        let [padded_queries, padded_width, padded_values] =
+            [queries, width, values].map(|columns| columns.next_multiple_of(panel));
+        let most = self.panels_of_block(panel);
         let sizes = [
-            padded_keys * width,
-            padded_keys * values,
+            padded_queries * width,
+            padded_queries * values,
             padded_width * queries,
-            padded_width * keys,
             padded_values * queries,
-            padded_keys * most,
-            padded_keys * most,
-            padded_width * most,
+            most * panel * keys,
+            most * panel * keys,
+            most * panel * width,
             padded_width * keys,
             padded_values * keys,
         ];
         T::with_scratch(sizes.iter().sum(), |scratch| {
-            let [turned_keys, turned_values, packed_queries, packed_keys, packed_gradient, rest @ ..] =
+            let [turned_queries, turned_gradient, packed_queries, packed_gradient, rest @ ..] =
                 split(scratch, sizes);
             let [weights, gradients, of_queries, of_keys, of_values] = rest;
-            self.pack_turned(simd, KEYS, turned_keys);
-            self.pack_turned(simd, VALUES, turned_values);
+            self.pack_turned(simd, QUERIES, turned_queries);
+            self.pack_turned(simd, GRADIENT, turned_gradient);
             self.pack(simd, QUERIES, packed_queries);
-            self.pack(simd, KEYS, packed_keys);
             self.pack(simd, GRADIENT, packed_gradient);
-            for block in 0..blocks {
-                let rows = parallel::share(queries, block, blocks);
+            for first in (0..queries).step_by(most * panel) {
+                let block = Block::new(first, queries.min(first + most * panel), panel);
                 // SAFETY: all of these are as large as they have to be for the block.
                 unsafe {
-                    self.scores(simd, &rows, QUERIES, turned_keys, weights);
-                    self.scores(simd, &rows, GRADIENT, turned_values, gradients);
-                    softmax_gradient(simd, self.block(&rows, weights), gradients.as_mut_ptr());
-                    self.over_keys(simd, &rows, KEYS, gradients, packed_keys, of_queries);
-                    self.over_queries(simd, &rows, QUERIES, gradients, packed_queries, of_keys);
-                    self.over_queries(simd, &rows, GRADIENT, weights, packed_gradient, of_values);
+                    self.scores(simd, &block, KEYS, turned_queries, weights);
+                    self.scores(simd, &block, VALUES, turned_gradient, gradients);
+                    softmax_gradient(simd, self.block(&block, weights), gradients.as_mut_ptr());
+                    self.over_keys(simd, &block, KEYS, gradients, of_queries);
+                    self.over_queries(simd, &block, QUERIES, gradients, packed_queries, of_keys);
+                    self.over_queries(simd, &block, GRADIENT, weights, packed_gradient, of_values);
                 }
-                for (i, sums) in rows.zip(of_queries.chunks_exact(padded_width)) {
-                    self.result(out, [queries, width], i).copy_from_slice(&sums[..width]);
+                for (lane, query) in block.queries.clone().enumerate() {
+                    let sums = of_queries[lane..].iter().step_by(block.lanes());
+                    let to = self.result(out, [queries, width], query);
+                    to.iter_mut().zip(sums).for_each(|(to, &sum)| *to = sum);
                 }
             }
             let [keys_at, values_at] = self.attention.results_behind_queries();
@@ -139,9 +137,12 @@ impl<'a, T: Scratch> Head<'a, T> {
         });
     }
 
-    /// Blocks of queries whose scores take about so many elements.
-    fn blocks(&self, scores: usize, padded_keys: usize) -> usize {
-        self.attention.queries.div_ceil((scores / padded_keys).max(6))
+    /// Panels of queries of a block.
+    fn panels_of_block(&self, panel: usize) -> usize {
+        let all = self.attention.queries.div_ceil(panel);
+        // Blocks of about the same length.
+        let blocks = all.div_ceil((BLOCK / (self.attention.keys * panel)).max(1));
+        all.div_ceil(blocks)
     }
 
     fn pack<S: Simd>(&self, simd: S, operand: usize, to: &mut [T]) {
@@ -163,105 +164,99 @@ impl<'a, T: Scratch> Head<'a, T> {
     }
 
     /// The scores of a block of queries.
-    fn block(&self, rows: &Range<usize>, scores: &mut [T]) -> Scores<T> {
+    fn block(&self, block: &Block, scores: &mut [T]) -> Scores<T> {
         let scale = T::from_f64(1.0 / (self.attention.width as f64).sqrt());
-        Scores { at: scores.as_mut_ptr(), rows: rows.len(), columns: self.attention.keys, scale }
+        Scores { at: scores.as_mut_ptr(), panels: block.panels, keys: self.attention.keys, scale }
     }
 
-    /// The products of some queries (or gradients of the result) with all keys (or values): [panels][rows][panel].
+    /// The products of all keys (or values) with the queries of a block (or the gradients of their results): [panels of
+    /// queries][keys][panel].
     ///
     /// # Safety
-    /// What is turned are keys or values, and the result has room.
-    unsafe fn scores<S: Simd>(
-        &self,
-        simd: S,
-        rows: &Range<usize>,
-        operand: usize,
-        turned: &[T],
-        to: &mut [T],
-    ) {
-        let (panel, depth) = (panel::<S, T>(), self.attention.sizes()[operand].1);
+    /// What is turned are queries or gradients of results as wide as the operand, and the result has room.
+    unsafe fn scores<S: Simd>(&self, simd: S, block: &Block, operand: usize, turned: &[T], to: &mut [T]) {
+        let panel = panel::<S, T>();
+        let (keys, depth) = self.attention.sizes()[operand];
         let (from, stride) = self.operands[operand];
         let product = Product {
-            rows: rows.len(),
-            panels: self.attention.keys.div_ceil(panel),
+            rows: keys,
+            panels: block.panels,
             depth,
-            a: Rows::plain(from[rows.start * stride..].as_ptr(), stride, 1),
-            b: (turned.as_ptr(), depth * panel),
-            out: (to.as_mut_ptr(), [panel, rows.len() * panel]),
+            a: Rows::plain(from.as_ptr(), stride, 1),
+            b: (turned[block.queries.start * depth..].as_ptr(), depth * panel),
+            out: (to.as_mut_ptr(), [panel, keys * panel]),
             accumulate: false,
         };
-        // SAFETY: the rows are rows of the operand; the rest is as the caller promises.
+        // SAFETY: the rows are those of the operand; the rest is as the caller promises.
         unsafe { multiply(simd, &product) }
     }
 
-    /// Weights (or gradients of scores) times packed values (or keys): [rows][columns].
+    /// The columns of values (or keys) times weights (or gradients of scores): [columns][queries of the block].
     ///
     /// # Safety
-    /// The scores are [panels][rows][panel], what is packed is the operand, and the result has room.
-    unsafe fn over_keys<S: Simd>(
-        &self,
-        simd: S,
-        rows: &Range<usize>,
-        operand: usize,
-        scores: &[T],
-        packed: &[T],
-        to: &mut [T],
-    ) {
+    /// The scores are those of the block, and the result has room.
+    unsafe fn over_keys<S: Simd>(&self, simd: S, block: &Block, operand: usize, scores: &[T], to: &mut [T]) {
         let panel = panel::<S, T>();
         let (keys, columns) = self.attention.sizes()[operand];
-        let panels = columns.div_ceil(panel);
+        let (from, stride) = self.operands[operand];
         let product = Product {
-            rows: rows.len(),
-            panels,
+            rows: columns,
+            panels: block.panels,
             depth: keys,
-            a: Rows {
-                at: scores.as_ptr(),
-                by_row: panel,
-                by_depth: 1,
-                group: panel,
-                by_group: rows.len() * panel,
-            },
-            b: (packed.as_ptr(), keys * panel),
-            out: (to.as_mut_ptr(), [panels * panel, panel]),
+            a: Rows::plain(from.as_ptr(), 1, stride),
+            b: (scores.as_ptr(), keys * panel),
+            out: (to.as_mut_ptr(), [block.lanes(), panel]),
             accumulate: false,
         };
         // SAFETY: as the caller promises.
         unsafe { multiply(simd, &product) }
     }
 
-    /// The transpose of weights (or gradients of scores) times packed rows of an operand, for each key, added up over the
-    /// blocks: [keys][columns].
+    /// Weights (or gradients of scores) of each key times packed rows of an operand, added up over the blocks:
+    /// [keys][columns].
     ///
     /// # Safety
-    /// The scores are [panels][rows][panel], what is packed is the operand, and the result has room.
+    /// The scores are those of the block, what is packed is the operand, and the result has room.
     unsafe fn over_queries<S: Simd>(
         &self,
         simd: S,
-        rows: &Range<usize>,
+        block: &Block,
         operand: usize,
         scores: &[T],
         packed: &[T],
         to: &mut [T],
     ) {
-        let panel = panel::<S, T>();
+        let (panel, keys) = (panel::<S, T>(), self.attention.keys);
         let (queries, columns) = self.attention.sizes()[operand];
         let panels = columns.div_ceil(panel);
-        for (first, (scores, to)) in (0..self.attention.keys)
-            .step_by(panel)
-            .zip(scores.chunks(rows.len() * panel).zip(to.chunks_mut(panel * panels * panel)))
-        {
-            let product = Product {
-                rows: panel.min(self.attention.keys - first),
-                panels,
-                depth: rows.len(),
-                a: Rows::plain(scores.as_ptr(), 1, panel),
-                b: (packed[rows.start * panel..].as_ptr(), queries * panel),
-                out: (to.as_mut_ptr(), [panels * panel, panel]),
-                accumulate: rows.start > 0,
-            };
-            // SAFETY: as the caller promises.
-            unsafe { multiply(simd, &product) }
-        }
+        let product = Product {
+            rows: keys,
+            panels,
+            depth: block.queries.len(),
+            a: Rows { at: scores.as_ptr(), by_row: panel, by_depth: 1, group: panel, by_group: keys * panel },
+            b: (packed[block.queries.start * panel..].as_ptr(), queries * panel),
+            out: (to.as_mut_ptr(), [panels * panel, panel]),
+            accumulate: block.queries.start > 0,
+        };
+        // SAFETY: as the caller promises.
+        unsafe { multiply(simd, &product) }
+    }
+}
+
+/// Some of the queries, in whole panels but for the last.
+struct Block {
+    queries: Range<usize>,
+    panels: usize,
+    panel: usize,
+}
+
+impl Block {
+    fn new(first: usize, end: usize, panel: usize) -> Block {
+        Block { queries: first..end, panels: (end - first).div_ceil(panel), panel }
+    }
+
+    /// Queries, and what fills up the last panel.
+    fn lanes(&self) -> usize {
+        self.panels * self.panel
     }
 }

@@ -3,15 +3,16 @@
 //!
 //! ```text
 //! forward   for each head of each element of the batch, for each block of queries:
-//!               p = e^(q k' scale - largest)                    [keys in panels][queries of the block]
-//!               out = p v / sum of p
+//!               p = e^(k q' scale - largest)                    [queries in panels][keys]
+//!               out' = v' p / sum of p
 //! backward  the same p / sum, and
-//!               dp = dout v',  ds = scale p (dp - sum of p dp)  like p
-//!               dq = ds k,  dk += ds' q,  dv += p' dout
+//!               dp = v dout',  ds = scale p (dp - sum of p dp)  like p
+//!               dq' = k' ds,  dk += ds q,  dv += p dout
 //! ```
 //!
-//! Keys and values are packed once a head; queries and gradients are read where they lie. Heads have nothing to do with
-//! each other, so they run on any number of threads with the same results.
+//! A lane of a vector is a query: the largest score and the sums of a query are found without looking across lanes, and
+//! scores lie as the next product wants them. Queries and gradients are packed once a head; keys and values are read where
+//! they lie. Heads have nothing to do with each other, so they run on any number of threads with the same results.
 
 #![expect(unsafe_code, reason = "heads are written by several threads; what they write lies apart")]
 #![allow(clippy::inline_always, reason = "SIMD code must be inlined where its target features are enabled")]
