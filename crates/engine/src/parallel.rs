@@ -29,10 +29,15 @@ pub fn share(units: usize, part: usize, parts: usize) -> std::ops::Range<usize> 
     units * part / parts..units * (part + 1) / parts
 }
 
+/// Threads of the current pool.
+pub fn threads() -> usize {
+    rayon::current_num_threads().max(1)
+}
+
 /// Runs `work` on every item, on the threads of the current pool.
 pub fn for_each<T: Send>(items: Vec<T>, work: impl Fn(T) + Sync + Send) {
     use rayon::prelude::*;
-    if items.len() < 2 || rayon::current_num_threads() < 2 {
+    if items.len() < 2 || threads() < 2 {
         items.into_iter().for_each(work);
     } else {
         items.into_par_iter().with_max_len(1).for_each(work);
@@ -42,7 +47,7 @@ pub fn for_each<T: Send>(items: Vec<T>, work: impl Fn(T) + Sync + Send) {
 /// Runs `work` on every index below `count`, on the threads of the current pool. One thread allocates nothing.
 pub fn for_each_index(count: usize, work: impl Fn(usize) + Sync + Send) {
     use rayon::prelude::*;
-    if count < 2 || rayon::current_num_threads() < 2 {
+    if count < 2 || threads() < 2 {
         (0..count).for_each(work);
     } else {
         (0..count).into_par_iter().with_max_len(1).for_each(work);

@@ -325,12 +325,17 @@ mod tests {
 
     #[test]
     fn a_cell_has_the_same_bits_on_any_number_of_threads() {
-        let g = graph(Cell::Gru, DType::F32, [130, 3, 2, 9], true);
-        let results = [1, 3].map(|threads| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| run(&g))
-        });
-        assert_eq!(results[0], results[1]);
+        let cases = [(Cell::Gru, 130), (Cell::Lstm, 50), (Cell::Gru, 21), (Cell::Lstm, 9)];
+        for ((cell, batch), dtype) in
+            cases.into_iter().flat_map(|case| [(case, DType::F32), (case, DType::F64)])
+        {
+            let g = graph(cell, dtype, [batch, 3, 2, 9], true);
+            let [one, more @ ..] = [1, 2, 3, 7].map(|threads| {
+                let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+                pool.install(|| run(&g))
+            });
+            assert!(more.iter().all(|more| *more == one), "{cell:?} {dtype} {batch}");
+        }
     }
 
     #[test]

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The weights are packed once. Rows of the batch have nothing to do with each other, so a share of them goes through all
-//! steps while the weights stay in the cache, and shares run on any number of threads with the same results. The tape is what the backward pass has
-//! to know: the state, and the gates after their functions.
+//! steps while the weights stay in the cache, and shares run on any number of threads with the same results. The tape is
+//! what the backward pass has to know: the state, and the gates after their functions.
 //!
 //! | cell | parts of the tape | rows of the gradients |
 //! |---|---|---|
@@ -27,8 +27,9 @@ use super::shared::Shared;
 use crate::graph::Cell;
 use crate::parallel;
 
-/// Rows of the batch that go through the steps together.
+/// Rows of the batch that go through the steps together, at most, and at least if there are threads without work.
 const ROWS: usize = 32;
+const FEW_ROWS: usize = 8;
 
 /// Elements of a cache line.
 const LINE: usize = 16;
@@ -103,11 +104,14 @@ impl Steps {
 }
 
 /// Runs `work` on the shares of the batch: the first row and how many there are.
-fn for_shares(steps: &Steps, work: impl Fn(usize, usize) + Sync + Send) {
-    let shares = steps.batch.div_ceil(ROWS);
-    parallel::for_each_index(shares, |share| {
-        let first = share * ROWS;
-        work(first, ROWS.min(steps.batch - first));
+fn for_shares<T: Product>(steps: &Steps, work: impl Fn(usize, usize) + Sync + Send) {
+    // Products of our own give a row the same bits whatever rows it is with; others may not.
+    let is_ours = T::packed_len(steps.hidden, steps.width()) > 0;
+    let least = if is_ours { FEW_ROWS } else { ROWS };
+    let rows = steps.batch.div_ceil(parallel::threads()).clamp(least, ROWS);
+    parallel::for_each_index(steps.batch.div_ceil(rows), |share| {
+        let first = share * rows;
+        work(first, rows.min(steps.batch - first));
     });
 }
 
@@ -121,7 +125,7 @@ pub fn forward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
     let shared = Shared(memory.as_mut_ptr());
     // SAFETY: everything lies in the memory (asserted above), the packed weights in the scratch memory.
     unsafe { T::pack(shared.0, [hidden, width], steps.weights, packed) };
-    for_shares(steps, move |first, rows| {
+    for_shares::<T>(steps, move |first, rows| {
         let shared = shared;
         let products = steps.scratch + first * width;
         for t in 0..steps.time {
@@ -295,7 +299,7 @@ pub fn backward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
     let shared = Shared(memory.as_mut_ptr());
     // SAFETY: everything lies in the memory (asserted above), the packed weights in the scratch memory.
     unsafe { T::pack(shared.0, [width, hidden], weights, packed) };
-    for_shares(steps, move |first, rows| {
+    for_shares::<T>(steps, move |first, rows| {
         let shared = shared;
         let carry = steps.scratch + first * hidden;
         let second = steps.scratch + (batch + first) * hidden;
