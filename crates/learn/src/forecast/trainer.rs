@@ -460,6 +460,19 @@ mod tests {
     }
 
     #[test]
+    fn the_validation_loss_is_looked_at_from_the_first_look_on() {
+        let specification = specification();
+        let looks = |first| {
+            let task = ForecastTask::new(&specification, Signal::new(&specification, 32), 1).unwrap();
+            let mut task = task.with_first_look(first);
+            let epoch = task.windows().updates_per_epoch();
+            [0, 1, 2, 3].map(|epochs| task.step(epochs * epoch).unwrap().hard.is_some())
+        };
+        assert_eq!(looks(1), [false, true, true, true]);
+        assert_eq!(looks(3), [false, false, false, true]);
+    }
+
+    #[test]
     fn a_linear_model_learns_a_signal_better_than_its_last_season() {
         let specification = specification();
         let mut task = ForecastTask::new(&specification, Signal::new(&specification, 32), 1).unwrap();

@@ -63,7 +63,6 @@ fn every_model() -> Vec<Model> {
             layers: 1,
             feed_forward: 32,
             dropout: 0.0,
-            norm_first: false,
             head_dropout: 0.0,
         }),
         Model::DeepAr(DeepAr { hidden: 24, layers: 1, dropout: 0.0, samples: 50 }),

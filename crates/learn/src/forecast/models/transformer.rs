@@ -2,8 +2,7 @@
 //! long-term forecasting with transformers", ICLR 2023): the window is cut into overlapping patches, which attend to each
 //! other; what comes of all of them is mapped to the horizon by one linear layer. Windows are normalised one by one.
 //!
-//! The norm is that of layers, where the paper has that of batches: its statistics do not depend on other windows. With
-//! `norm_first` it comes before attention and linear maps, so that the last layer sees the patches themselves too.
+//! The norm is that of layers, where the paper has that of batches: its statistics do not depend on other windows.
 
 use gatework_engine::graph::Window;
 use serde::{Deserialize, Serialize};
@@ -29,8 +28,6 @@ pub struct Transformer {
     pub layers: usize,
     /// Width between the two linear maps of a layer.
     pub feed_forward: usize,
-    /// Whether the norm comes before attention and linear maps, and not after what went in is added.
-    pub norm_first: bool,
     /// Share of the numbers that are dropped in training.
     pub dropout: f64,
     /// Share of the numbers before the last linear map that are dropped in training.
@@ -46,7 +43,6 @@ impl Default for Transformer {
             heads: 16,
             layers: 3,
             feed_forward: 256,
-            norm_first: false,
             dropout: 0.2,
             head_dropout: 0.0,
         }
@@ -90,27 +86,11 @@ impl Transformer {
 
     /// Attention and two linear maps, each beside what went in.
     fn layer<'n>(&self, x: Tensor<'n>, name: &str) -> Tensor<'n> {
-        let attention = |x: Tensor<'n>| x.self_attention(&format!("{name}.attention"), self.heads);
-        let feed = |x: Tensor<'n>| {
-            let wide = x.linear(&format!("{name}.feed.0"), self.feed_forward).gelu().dropout(self.dropout);
-            wide.linear(&format!("{name}.feed.1"), self.width)
-        };
-        let x = self.beside(x, &format!("{name}.norm.0"), attention);
-        self.beside(x, &format!("{name}.norm.1"), feed)
-    }
-
-    /// What comes of `x`, beside `x`, and the norm of one or the other.
-    fn beside<'n>(
-        &self,
-        x: Tensor<'n>,
-        norm: &str,
-        part: impl FnOnce(Tensor<'n>) -> Tensor<'n>,
-    ) -> Tensor<'n> {
-        if self.norm_first {
-            x + part(x.layer_norm(norm)).dropout(self.dropout)
-        } else {
-            (x + part(x).dropout(self.dropout)).layer_norm(norm)
-        }
+        let seen = x.self_attention(&format!("{name}.attention"), self.heads).dropout(self.dropout);
+        let x = (x + seen).layer_norm(&format!("{name}.norm.0"));
+        let thought = x.linear(&format!("{name}.feed.0"), self.feed_forward).gelu().dropout(self.dropout);
+        let thought = thought.linear(&format!("{name}.feed.1"), self.width).dropout(self.dropout);
+        (x + thought).layer_norm(&format!("{name}.norm.1"))
     }
 
     /// Whether the settings fit windows of these sizes.
