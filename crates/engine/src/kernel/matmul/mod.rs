@@ -3,14 +3,18 @@
 //! | product | by |
 //! |---|---|
 //! | `f32`, result in rows or columns | `tiles`, packed where that pays |
+//! | the same, where many elements of the first matrix are 0 | `sparse`, which leaves them out |
 //! | `f32`, up to three rows | `rows`, one pass over the matrix |
 //! | `f64`, dot products, strides of another kind | the `gemm` crate |
 
 #![expect(unsafe_code, reason = "the product is called with pointers; its bounds are checked here")]
 
+mod lists;
 mod rows;
+mod sparse;
 mod tiles;
 
+use crate::buffer::Buffer;
 use crate::parallel;
 use tiles::{Finish, Packed, Right, Source, Target};
 
@@ -152,7 +156,7 @@ impl Product for f32 {
     unsafe fn pack(memory: *mut f32, [rows, columns]: [usize; 2], matrix: (usize, [usize; 2]), to: usize) {
         let source = Source { at: memory.wrapping_add(matrix.0), strides: matrix.1 };
         // SAFETY: as the caller promises.
-        unsafe { tiles::pack(source, rows, columns, memory.add(to)) }
+        unsafe { tiles::pack(source, rows, columns, memory.add(to)) };
     }
 
     unsafe fn multiply_packed(memory: *mut f32, shapes: &Shapes, packed: usize) {
@@ -160,9 +164,10 @@ impl Product for f32 {
         let a = Source { at: memory.wrapping_add(a.0), strides: a.1 };
         let at = memory.wrapping_add(out);
         let out = Target { at, stride, accumulate: shapes.accumulate, finish: Finish::NONE };
-        let packed = Packed { at: memory.wrapping_add(packed), columns: shapes.sizes[1], first: 0 };
+        let at = memory.wrapping_add(packed);
+        let packed = Packed { at, columns: shapes.sizes[1], first: 0, is_finite: false };
         // SAFETY: as the caller promises.
-        unsafe { tiles::multiply(shapes.sizes, a, Right::Packed(packed), out) }
+        unsafe { tiles::multiply(shapes.sizes, a, Right::Packed(packed), out, false) }
     }
 }
 
@@ -224,15 +229,18 @@ impl Tiled {
     /// As for [`multiply_at`].
     unsafe fn run(self, threads: bool) {
         let parts = if threads { rayon::current_num_threads() } else { 1 };
+        // Decided for the whole product, so that it does not depend on the number of threads.
+        // SAFETY: as the caller promises.
+        let by_lists = !self.few && unsafe { sparse::is_worth(self.sizes, self.a) };
         parallel::for_each_index(parts, |part| {
             // SAFETY: as the caller promises; the parts of a result lie apart.
-            unsafe { self.part(part, parts).run_alone() }
+            unsafe { self.part(part, parts).run_alone(by_lists) }
         });
     }
 
     /// # Safety
     /// As for [`multiply_at`].
-    unsafe fn run_alone(self) {
+    unsafe fn run_alone(self, by_lists: bool) {
         // SAFETY: as the caller promises.
         unsafe {
             match self.b {
@@ -245,7 +253,7 @@ impl Tiled {
                         self.out.finish,
                     );
                 }
-                b => tiles::multiply(self.sizes, self.a, b, self.out),
+                b => tiles::multiply(self.sizes, self.a, b, self.out, by_lists),
             }
         }
     }
@@ -256,7 +264,8 @@ impl Tiled {
 pub struct Panels {
     /// What is summed over, and columns.
     sizes: [usize; 2],
-    elements: Vec<f32>,
+    elements: Option<Buffer<f32>>,
+    is_finite: bool,
 }
 
 impl Panels {
@@ -264,7 +273,7 @@ impl Panels {
     pub fn of(shapes: &Shapes) -> Option<Panels> {
         let [m, n, k] = shapes.sizes;
         let fits = m > rows::MOST_ROWS && n > 1 && k > 0 && shapes.out.1[1] == 1;
-        fits.then_some(Panels { sizes: [k, n], elements: Vec::new() })
+        fits.then_some(Panels { sizes: [k, n], elements: None, is_finite: false })
     }
 
     /// Packs the second operand.
@@ -276,9 +285,9 @@ impl Panels {
         assert_eq!(self.sizes, [k, n], "the sizes are those that the panels were made for");
         assert!(shapes.operands()[1].1 <= memory.len(), "the matrix lies in the slice");
         let source = Source { at: memory.as_ptr().wrapping_add(shapes.b.0), strides: shapes.b.1 };
-        self.elements.resize(tiles::packed_len(k, n), 0.0);
+        let elements = self.elements.get_or_insert_with(|| Buffer::zeroed(tiles::packed_len(k, n)));
         // SAFETY: the matrix lies in the slice, and the panels have room for it.
-        unsafe { tiles::pack(source, k, n, self.elements.as_mut_ptr()) }
+        self.is_finite = unsafe { tiles::pack(source, k, n, elements.as_mut_ptr()) };
     }
 }
 
@@ -290,7 +299,7 @@ pub fn multiply_panels(memory: &mut [f32], shapes: &Shapes, epilogue: Option<Epi
     let Shapes { sizes: [m, n, k], a, out, accumulate, .. } = *shapes;
     check_one(memory.len(), shapes, epilogue);
     assert!(panels.sizes == [k, n] && out.1[1] == 1, "the sizes are those that the panels were made for");
-    assert!(!panels.elements.is_empty(), "the second operand was packed");
+    let elements = panels.elements.as_ref().expect("the second operand was packed");
     if m == 0 {
         return;
     }
@@ -300,7 +309,7 @@ pub fn multiply_panels(memory: &mut [f32], shapes: &Shapes, epilogue: Option<Epi
     let product = Tiled {
         sizes: [m, n, k],
         a: Source { at: base.wrapping_add(a.0), strides: a.1 },
-        b: Right::Packed(Packed { at: panels.elements.as_ptr(), columns: n, first: 0 }),
+        b: Right::Packed(Packed { at: elements.as_ptr(), columns: n, first: 0, is_finite: panels.is_finite }),
         out: Target { at: base.wrapping_add(out.0), stride: out.1[0], accumulate, finish },
         few: false,
     };

@@ -243,3 +243,101 @@ fn results_that_overlap_themselves_are_refused() {
         Shapes { sizes: [2, 2, 1], a: (0, [1, 1]), b: (2, [2, 1]), out: (4, [1, 1]), accumulate: false };
     multiply(&mut [1.0f32; 8], &shapes);
 }
+
+/// Numbers of which so many in a hundred are not 0, some of them -0.
+fn partly_zero(len: usize, percent: usize, seed: usize) -> Vec<f32> {
+    let mut state = 0x9e37_79b9_7f4a_7c15 ^ seed as u64;
+    let mut draw = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 40) as usize
+    };
+    let number = |_| match (draw() % 100 < percent, draw()) {
+        (true, x) => x as f32 / 1e6 - 8.0,
+        (false, x) => [0.0, -0.0][x % 2],
+    };
+    (0..len).map(number).collect()
+}
+
+/// The bits of a product, by lists of elements or by tiles.
+fn bits(shapes: &Shapes, memory: &[f32], by_lists: bool) -> Vec<u32> {
+    let (mut memory, [k, n]) = (memory.to_vec(), [shapes.sizes[2], shapes.sizes[1]]);
+    let base = memory.as_mut_ptr();
+    let source = |(at, strides): (usize, [usize; 2])| Source { at: base.wrapping_add(at), strides };
+    let out = Target {
+        at: base.wrapping_add(shapes.out.0),
+        stride: shapes.out.1[0],
+        accumulate: shapes.accumulate,
+        finish: Finish { bias: Some(base.wrapping_add(shapes.b.0)), relu: k % 2 == 0 },
+    };
+    let mut packed = vec![0.0; tiles::packed_len(k, n)];
+    // SAFETY: the matrices lie in the memory one after another; the bias is a row of the second or, if it has columns
+    // only, elements of it. What is packed is the second operand.
+    unsafe {
+        let right = if n % 2 == 0 {
+            Right::Plain(source(shapes.b))
+        } else {
+            let is_finite = tiles::pack(source(shapes.b), k, n, packed.as_mut_ptr());
+            Right::Packed(Packed { at: packed.as_ptr(), columns: n, first: 0, is_finite })
+        };
+        tiles::multiply(shapes.sizes, source(shapes.a), right, out, by_lists);
+    }
+    let canonical = |x: &f32| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() };
+    memory[shapes.out.0..].iter().map(canonical).collect()
+}
+
+proptest! {
+    #![proptest_config(cases(128))]
+
+    #[test]
+    fn lists_give_the_bits_of_the_tiles(
+        rows in 1usize..120, columns in 1usize..300, depth in 1usize..420, turns: [bool; 2], percent in 0usize..100,
+        accumulate: bool, special in prop::option::of((0usize..10_000, 0usize..3)),
+    ) {
+        let shapes = shapes([rows, columns, depth], [turns[0], turns[1], false], 1, accumulate);
+        let mut memory = partly_zero(shapes.b.0, percent, columns);
+        memory.extend(partly_zero(shapes.end_of_result() - shapes.b.0, 95, depth));
+        if let Some((at, which)) = special {
+            let len = shapes.out.0 - shapes.b.0;
+            memory[shapes.b.0 + at % len] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][which];
+        }
+        on_every_level(|| {
+            assert_eq!(bits(&shapes, &memory, true), bits(&shapes, &memory, false), "{shapes:?}");
+        });
+    }
+}
+
+#[test]
+fn lists_are_for_what_is_half_zero_and_large_enough() {
+    let worth = |[m, n, k]: [usize; 3], percent: usize, turned: bool| {
+        let a = partly_zero(m * k, percent, 1);
+        let source = Source { at: a.as_ptr(), strides: if turned { [1, m] } else { [k, 1] } };
+        // SAFETY: the elements of the operand.
+        unsafe { sparse::is_worth([m, n, k], source) }
+    };
+    for turned in [false, true] {
+        assert!(worth([256, 512, 512], 50, turned) && worth([32, 64, 32], 20, turned));
+        assert!(!worth([256, 512, 512], 75, turned) && !worth([256, 512, 512], 100, turned));
+        assert!(!worth([8, 512, 512], 10, turned) && !worth([256, 512, 16], 10, turned));
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn products_of_many_zeros_have_the_same_bits_on_any_number_of_threads() {
+    for [m, n, k] in [[260, 270, 400], [700, 64, 100]] {
+        let shapes = shapes([m, n, k], [m > 300, false, false], 0, false);
+        let mut memory = partly_zero(shapes.b.0, 40, 1);
+        memory.extend(partly_zero(shapes.end_of_result() - shapes.b.0, 95, 2));
+        let right = bits_of_product(&shapes, &memory, 1);
+        assert!([2, 3].iter().all(|&threads| bits_of_product(&shapes, &memory, threads) == right));
+    }
+}
+
+fn bits_of_product(shapes: &Shapes, memory: &[f32], threads: usize) -> Vec<u32> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+    let mut memory = memory.to_vec();
+    pool.install(|| multiply(&mut memory, shapes));
+    memory.iter().map(|x| x.to_bits()).collect()
+}

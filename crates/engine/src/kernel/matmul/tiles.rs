@@ -13,9 +13,12 @@
 //! different threads with the same bits.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use fearless_simd::{Select, Simd, f32x8, prelude::*};
 
+use super::sparse::Lists;
+use crate::buffer::Buffer;
 use crate::kernel::transpose::{BLOCK, transpose_block};
 use crate::parallel;
 
@@ -23,13 +26,13 @@ use crate::parallel;
 const TILE_ROWS: usize = 6;
 
 /// What is summed over in one go: with AVX2, a panel of it takes three quarters of a first cache of 32 kB.
-const DEPTH: usize = 384;
+pub(super) const DEPTH: usize = 384;
 
 /// Rows of a block: with [`DEPTH`] they take less than a third of a second cache of 512 kB.
-const ROWS: usize = 96;
+pub(super) const ROWS: usize = 96;
 
 /// Columns of a block.
-const COLUMNS: usize = 512;
+pub(super) const COLUMNS: usize = 512;
 
 /// Columns of a panel on the widest instruction set; packed matrices have a multiple of it.
 pub(super) const WIDEST_PANEL: usize = 32;
@@ -74,6 +77,8 @@ pub(super) struct Packed {
     /// Columns of the whole matrix.
     pub columns: usize,
     pub first: usize,
+    /// Whether it is known that all elements are finite.
+    pub is_finite: bool,
 }
 
 /// Where a product goes: rows that lie `stride` apart, each contiguous.
@@ -117,26 +122,37 @@ pub(super) fn packed_len(depth: usize, columns: usize) -> usize {
 }
 
 thread_local! {
-    /// Packed panels of the second operand and packed rows of the first, for the product that a thread computes. They are
-    /// as large as they get from the first product on.
-    static PANELS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Packs the second operand of products.
-///
-/// # Safety
-/// `depth` times `columns` elements of the source may be read, and [`packed_len`] of them be written to `to`.
-pub(super) unsafe fn pack(source: Source, depth: usize, columns: usize, to: *mut f32) {
-    dispatch!(crate::kernel::level(), simd => {
-        // SAFETY: as the caller promises.
-        unsafe { pack_all(simd, source, depth, columns, to) }
+    /// Memory for the product that a thread computes, as large as it gets from the first product on.
+    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch {
+        panels: Buffer::zeroed(DEPTH * COLUMNS),
+        rows: Buffer::zeroed(DEPTH * ROWS),
+        lists: Lists::new(),
     });
 }
 
+/// Packed panels of the second operand, packed rows of the first, and lists of its elements.
+pub(super) struct Scratch {
+    pub panels: Buffer<f32>,
+    pub rows: Buffer<f32>,
+    pub lists: Lists,
+}
+
+/// Packs the second operand of products; whether all of its elements are finite.
+///
+/// # Safety
+/// `depth` times `columns` elements of the source may be read, and [`packed_len`] of them be written to `to`.
+pub(super) unsafe fn pack(source: Source, depth: usize, columns: usize, to: *mut f32) -> bool {
+    dispatch!(crate::kernel::level(), simd => {
+        // SAFETY: as the caller promises.
+        unsafe { pack_all(simd, source, depth, columns, to) }
+    })
+}
+
 #[inline(always)]
-unsafe fn pack_all<S: Simd>(simd: S, source: Source, depth: usize, columns: usize, to: *mut f32) {
+unsafe fn pack_all<S: Simd>(simd: S, source: Source, depth: usize, columns: usize, to: *mut f32) -> bool {
     let panel = 2 * S::f32s::LEN;
     let padded = columns.next_multiple_of(panel);
+    let mut finite = true;
     for from in (0..depth).step_by(DEPTH) {
         let here = DEPTH.min(depth - from);
         for column in (0..columns).step_by(panel) {
@@ -144,52 +160,64 @@ unsafe fn pack_all<S: Simd>(simd: S, source: Source, depth: usize, columns: usiz
             unsafe {
                 let to = to.add(from * padded + column * here);
                 pack_panel(simd, source.offset(from, column), here, panel.min(columns - column), to);
+                finite &= is_finite(simd, std::slice::from_raw_parts(to, here * panel));
             }
         }
     }
+    finite
 }
 
-/// Multiplies `a` [rows, depth] with `b` [depth, columns].
+/// Whether all numbers of a packed panel are finite.
+#[inline(always)]
+pub(super) fn is_finite<S: Simd>(simd: S, panel: &[f32]) -> bool {
+    let zero = S::f32s::splat(simd, 0.0);
+    let mut sums = [zero; 4];
+    for (i, x) in panel.chunks_exact(S::f32s::LEN).enumerate() {
+        // Infinity and NaN times 0 are NaN, and stay so.
+        sums[i % 4] = S::f32s::from_slice(simd, x).mul_add(zero, sums[i % 4]);
+    }
+    ((sums[0] + sums[1]) + (sums[2] + sums[3])).simd_eq(zero).all_true()
+}
+
+/// Multiplies `a` [rows, depth] with `b` [depth, columns], by lists of the elements of `a` that are not 0 or by tiles.
 ///
 /// # Safety
 /// The elements of all three matrices lie in memory that may be read, and the result in memory that may be written and that
 /// nothing else reads or writes meanwhile. The depth is at least 1.
-pub(super) unsafe fn multiply([rows, columns, depth]: [usize; 3], a: Source, b: Right, out: Target) {
-    PANELS.with_borrow_mut(|scratch| {
-        scratch.resize(DEPTH * (COLUMNS + ROWS), 0.0);
-        let (panels, packed_rows) = scratch.split_at_mut(DEPTH * COLUMNS);
+pub(super) unsafe fn multiply(sizes: [usize; 3], a: Source, b: Right, out: Target, by_lists: bool) {
+    SCRATCH.with_borrow_mut(|scratch| {
         dispatch!(crate::kernel::level(), simd => {
-            let product = Product { simd, sizes: [rows, columns, depth], a, b, out };
+            let product = Product { simd, sizes, a, b, out };
             // SAFETY: as the caller promises.
-            unsafe { product.run(panels, packed_rows) }
+            unsafe { if by_lists { product.run_sparse(scratch) } else { product.run(scratch) } }
         });
     });
 }
 
-struct Product<S> {
-    simd: S,
-    sizes: [usize; 3],
-    a: Source,
-    b: Right,
-    out: Target,
+pub(super) struct Product<S> {
+    pub simd: S,
+    pub sizes: [usize; 3],
+    pub a: Source,
+    pub b: Right,
+    pub out: Target,
 }
 
 /// Part of a product: `rows` from `row` on, and `depth` from `from` on.
 #[derive(Clone, Copy)]
-struct Block {
-    row: usize,
-    rows: usize,
-    from: usize,
-    depth: usize,
+pub(super) struct Block {
+    pub row: usize,
+    pub rows: usize,
+    pub from: usize,
+    pub depth: usize,
 }
 
 impl<S: Simd> Product<S> {
-    const PANEL: usize = 2 * S::f32s::LEN;
+    pub const PANEL: usize = 2 * S::f32s::LEN;
 
     /// # Safety
     /// As for [`multiply`].
     #[inline(always)]
-    unsafe fn run(&self, panels: &mut [f32], packed_rows: &mut [f32]) {
+    unsafe fn run(&self, scratch: &mut Scratch) {
         let [rows, columns, depth] = self.sizes;
         for first in (0..columns).step_by(COLUMNS) {
             let last = columns.min(first + COLUMNS);
@@ -197,17 +225,27 @@ impl<S: Simd> Product<S> {
                 for row in (0..rows).step_by(ROWS) {
                     let block =
                         Block { row, rows: ROWS.min(rows - row), from, depth: DEPTH.min(depth - from) };
-                    // SAFETY: the block is a part of the product; the scratch memory has room for its rows.
-                    let a = unsafe { self.rows(block, packed_rows) };
-                    for column in (first..last).step_by(Self::PANEL) {
-                        let width = Self::PANEL.min(last - column);
-                        // SAFETY: likewise for its columns; the rows are those that were made ready.
-                        unsafe {
-                            let panel = self.panel(block, first, column, width, panels);
-                            self.column(block, a, panel, column, width);
-                        }
-                    }
+                    // SAFETY: the block is a part of the product.
+                    unsafe { self.run_block(block, first..last, scratch) };
                 }
+            }
+        }
+    }
+
+    /// A block and some columns, by tiles; the first block of rows packs the panels.
+    ///
+    /// # Safety
+    /// As for [`multiply`]; the block and the columns are part of the product.
+    #[inline(always)]
+    pub unsafe fn run_block(&self, block: Block, columns: Range<usize>, scratch: &mut Scratch) {
+        // SAFETY: as the caller promises; the scratch memory has room for the rows of a block.
+        let a = unsafe { self.rows(block, &mut scratch.rows) };
+        for column in columns.clone().step_by(Self::PANEL) {
+            let width = Self::PANEL.min(columns.end - column);
+            // SAFETY: likewise for its columns; the rows are those that were made ready.
+            unsafe {
+                let panel = self.panel(block, columns.start, column, width, &mut scratch.panels);
+                self.column(block, a, panel, column, width);
             }
         }
     }
@@ -241,7 +279,7 @@ impl<S: Simd> Product<S> {
 
     /// A panel of the second operand; it is packed for the first block of rows and is there for the others.
     #[inline(always)]
-    unsafe fn panel(
+    pub unsafe fn panel(
         &self,
         block: Block,
         first: usize,
@@ -249,19 +287,26 @@ impl<S: Simd> Product<S> {
         width: usize,
         panels: &mut [f32],
     ) -> *const f32 {
-        let source = match self.b {
-            Right::Packed(b) => {
-                let padded = b.columns.next_multiple_of(Self::PANEL);
-                return b.at.wrapping_add(block.from * padded + (b.first + column) * block.depth);
-            }
-            Right::Plain(source) => source.offset(block.from, column),
-        };
-        let panel = &mut panels[(column - first) * block.depth..][..Self::PANEL * block.depth];
-        if block.row == 0 {
+        let packed = self.packed_panel(block, first, column, panels);
+        if let (Right::Plain(b), 0) = (self.b, block.row) {
+            let source = b.offset(block.from, column);
+            let panel = &mut panels[(column - first) * block.depth..][..Self::PANEL * block.depth];
             // SAFETY: the columns are columns of the operand, and the panel has room for them.
             unsafe { pack_panel(self.simd, source, block.depth, width, panel.as_mut_ptr()) };
         }
-        panel.as_ptr()
+        packed
+    }
+
+    /// Where a panel of the second operand is when it is packed.
+    #[inline(always)]
+    pub fn packed_panel(&self, block: Block, first: usize, column: usize, panels: &[f32]) -> *const f32 {
+        match self.b {
+            Right::Packed(b) => {
+                let padded = b.columns.next_multiple_of(Self::PANEL);
+                b.at.wrapping_add(block.from * padded + (b.first + column) * block.depth)
+            }
+            Right::Plain(_) => panels[(column - first) * block.depth..].as_ptr(),
+        }
     }
 
     /// The tiles of a block in one panel.
@@ -467,7 +512,7 @@ unsafe fn tile_of<S: Simd, const M: usize>(
 /// # Safety
 /// A vector may be read there.
 #[inline(always)]
-unsafe fn load<S: Simd>(simd: S, at: *const f32) -> S::f32s {
+pub(super) unsafe fn load<S: Simd>(simd: S, at: *const f32) -> S::f32s {
     // SAFETY: as the caller promises.
     S::f32s::from_slice(simd, unsafe { std::slice::from_raw_parts(at, S::f32s::LEN) })
 }
@@ -475,7 +520,7 @@ unsafe fn load<S: Simd>(simd: S, at: *const f32) -> S::f32s {
 /// # Safety
 /// A vector may be written there.
 #[inline(always)]
-unsafe fn store<S: Simd>(_: S, at: *mut f32, value: S::f32s) {
+pub(super) unsafe fn store<S: Simd>(_: S, at: *mut f32, value: S::f32s) {
     // SAFETY: as the caller promises.
     value.store_slice(unsafe { std::slice::from_raw_parts_mut(at, S::f32s::LEN) });
 }
@@ -486,7 +531,7 @@ unsafe fn store<S: Simd>(_: S, at: *mut f32, value: S::f32s) {
 /// # Safety
 /// The rows may be written, and the bias, if there is one, be read.
 #[inline(always)]
-unsafe fn finish_rows<S: Simd>(simd: S, rows: usize, out: Target, width: usize) {
+pub(super) unsafe fn finish_rows<S: Simd>(simd: S, rows: usize, out: Target, width: usize) {
     let Some(bias) = out.finish.bias else { return };
     // SAFETY: there is a number for each column.
     let bias = unsafe { std::slice::from_raw_parts(bias, width) };

@@ -78,11 +78,14 @@ pub(super) struct Wave(Batch);
 impl Wave {
     pub(super) fn new(specification: &Specification, rows: usize) -> Wave {
         let mut batch = Batch::new(specification.shape(rows));
-        let value = |i: usize| ((i * 37 % 101) as f32 * 0.01 + (i as f32 * 0.26).sin()) * 0.5;
-        batch.past.iter_mut().enumerate().for_each(|(i, x)| *x = value(i));
-        batch.target.iter_mut().enumerate().for_each(|(i, x)| *x = value(i + 5));
+        batch.past.iter_mut().enumerate().for_each(|(i, x)| *x = wave(i));
+        batch.target.iter_mut().enumerate().for_each(|(i, x)| *x = wave(i + 5));
         Wave(batch)
     }
+}
+
+fn wave(i: usize) -> f32 {
+    ((i * 37 % 101) as f32 * 0.01 + (i as f32 * 0.26).sin()) * 0.5
 }
 
 impl Windows for Wave {
@@ -224,6 +227,15 @@ fn print_kernels(name: &str, specification: &Specification) -> anyhow::Result<()
     let program = Program::new(&graph)?;
     let seconds = begin.elapsed().as_secs_f64();
     let mut runner = program.runner();
+    // Values as in training: how long a product takes depends on how many of them are 0.
+    let params = specification.params(1)?;
+    for (name, _) in graph.inputs() {
+        let numbers = runner.input_mut::<f32>(name)?;
+        match params.tensors().iter().find(|tensor| tensor.name == name) {
+            Some(tensor) => numbers.copy_from_slice(&params.values[tensor.range.clone()]),
+            None => numbers.iter_mut().enumerate().for_each(|(i, x)| *x = wave(i + 1)),
+        }
+    }
     let kernels = program.kernels();
     // The least time of each kernel in a few runs.
     let mut times = vec![f64::INFINITY; kernels.len()];
