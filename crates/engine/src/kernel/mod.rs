@@ -81,6 +81,20 @@ pub mod transpose;
 
 use fearless_simd::Level;
 
+/// Asks for the cache lines of a slice, which is read soon. Where the processor cannot be asked, nothing happens.
+#[inline(always)]
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "an address is handed to the processor"))]
+pub(crate) fn prefetch<T>(soon: &[T]) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    for line in soon.chunks((crate::buffer::ALIGNMENT / size_of::<T>().max(1)).max(1)) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint, which reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    }
+    #[cfg(any(not(target_arch = "x86_64"), miri))]
+    let _ = soon;
+}
+
 /// The instruction set to use.
 #[inline(always)]
 pub(crate) fn level() -> Level {

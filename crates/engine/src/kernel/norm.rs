@@ -21,6 +21,9 @@ use crate::parallel;
 /// Rows whose sums are taken one after another.
 const BLOCK: usize = 64;
 
+/// Rows that are looked at together.
+const TOGETHER: usize = 4;
+
 /// Elements that are worth a thread's attention.
 const SHARE: usize = 1 << 14;
 
@@ -100,9 +103,10 @@ pub fn forward<T: Real>(memory: &mut [T], norm: &LayerNorm) {
             (shared.read(norm.x + at, len), row(norm.gain), row(norm.other), shared.write(norm.out + at, len))
         };
         dispatch!(super::level(), simd => {
-            for (x, out) in x.chunks_exact(norm.columns).zip(out.chunks_exact_mut(norm.columns)) {
-                forward_row(simd, Row::new(simd, x, norm.epsilon), gain, bias, out);
-            }
+            let whole = len - len % (TOGETHER * norm.columns);
+            let ((x, x_rest), (out, out_rest)) = (x.split_at(whole), out.split_at_mut(whole));
+            forward_rows::<_, T, TOGETHER>(simd, norm, x, [gain, bias], out);
+            forward_rows::<_, T, 1>(simd, norm, x_rest, [gain, bias], out_rest);
         });
     });
 }
@@ -128,13 +132,12 @@ pub fn backward<T: Real>(memory: &mut [T], norm: &LayerNorm) {
             )
         };
         sums.fill(T::NIL);
-        let (of_gain, of_bias) = sums.split_at_mut(columns);
         dispatch!(super::level(), simd => {
-            let rows = x.chunks_exact(columns).zip(dy.chunks_exact(columns)).zip(dx.chunks_exact_mut(columns));
-            for ((x, dy), dx) in rows {
-                let row = Row::new(simd, x, norm.epsilon);
-                backward_row(simd, row, dy, gain, dx, [&mut *of_gain, &mut *of_bias]);
-            }
+            let whole = len - len % (TOGETHER * columns);
+            let ((x, x_rest), (dy, dy_rest)) = (x.split_at(whole), dy.split_at(whole));
+            let (dx, dx_rest) = dx.split_at_mut(whole);
+            backward_rows::<_, T, TOGETHER>(simd, norm, [x, dy, gain], dx, sums);
+            backward_rows::<_, T, 1>(simd, norm, [x_rest, dy_rest, gain], dx_rest, sums);
         });
     });
     let blocks = norm.rows.div_ceil(BLOCK);
@@ -149,97 +152,178 @@ pub fn backward<T: Real>(memory: &mut [T], norm: &LayerNorm) {
     }
 }
 
-/// A row, its mean, and one over its deviation.
+/// Some rows, their means, and one over their deviations. A row's sum is a chain of additions, each of which waits for the
+/// one before; several rows at a time fill the gaps.
 #[derive(Clone, Copy)]
-struct Row<'a, T> {
-    x: &'a [T],
-    mean: T,
-    scale: T,
+struct Rows<'a, T, const R: usize> {
+    x: [&'a [T]; R],
+    means: [T; R],
+    scales: [T; R],
 }
 
-impl<'a, T: Real> Row<'a, T> {
+impl<'a, T: Real, const R: usize> Rows<'a, T, R> {
     #[inline(always)]
-    fn new<S: Simd>(simd: S, x: &'a [T], epsilon: f64) -> Row<'a, T> {
-        let zero = Vector::<S, T>::splat(simd, T::NIL);
-        let mut sums = [zero; 2];
-        for (i, at) in (0..x.len()).step_by(Vector::<S, T>::LEN).enumerate() {
-            sums[i % 2] += load::<S, T>(simd, x, at, T::NIL);
+    fn new<S: Simd>(simd: S, x: &'a [T], norm: &LayerNorm) -> Rows<'a, T, R> {
+        let columns = norm.columns;
+        let x = rows::<T, R>(x, columns);
+        let mut sums = [Vector::<S, T>::splat(simd, T::NIL); R];
+        let mut squares = sums;
+        each_vector::<S, T>(
+            columns,
+            #[inline(always)]
+            |place| {
+                for r in 0..R {
+                    sums[r] += load::<S, T>(simd, x[r], place, T::NIL);
+                }
+            },
+        );
+        let means = averages::<S, T, R>(sums, columns);
+        each_vector::<S, T>(
+            columns,
+            #[inline(always)]
+            |place| {
+                for r in 0..R {
+                    let centred = load::<S, T>(simd, x[r], place, means[r]) - means[r];
+                    squares[r] = centred.mul_add(centred, squares[r]);
+                }
+            },
+        );
+        let one = Vector::<S, T>::splat(simd, T::ONE);
+        let mut scales = averages::<S, T, R>(squares, columns);
+        for scale in &mut scales {
+            let variance = Vector::<S, T>::splat(simd, *scale) + T::from_f64(norm.epsilon);
+            *scale = (one / variance.sqrt()).as_slice()[0];
         }
-        let mean = average::<S, T>(sums[0] + sums[1], x.len());
-        let (mut squares, by) = ([zero; 2], Vector::<S, T>::splat(simd, mean));
-        for (i, at) in (0..x.len()).step_by(Vector::<S, T>::LEN).enumerate() {
-            let centred = load::<S, T>(simd, x, at, mean) - by;
-            squares[i % 2] = centred.mul_add(centred, squares[i % 2]);
-        }
-        let variance = average::<S, T>(squares[0] + squares[1], x.len());
-        let scale = Vector::<S, T>::splat(simd, T::ONE)
-            / (Vector::<S, T>::splat(simd, variance) + T::from_f64(epsilon)).sqrt();
-        Row { x, mean, scale: scale.as_slice()[0] }
+        Rows { x, means, scales }
     }
 
-    /// Numbers of the normal row.
+    /// Numbers of a row when it is normal.
     #[inline(always)]
-    fn normal<S: Simd>(&self, simd: S, at: usize) -> Vector<S, T> {
-        (load::<S, T>(simd, self.x, at, self.mean) - self.mean) * self.scale
+    fn normal<S: Simd>(&self, simd: S, row: usize, place: Place) -> Vector<S, T> {
+        let mean = self.means[row];
+        (load::<S, T>(simd, self.x[row], place, mean) - mean) * self.scales[row]
     }
 }
 
-/// The mean of so many numbers whose sum is that of the lanes.
+/// Some rows that follow each other.
 #[inline(always)]
-fn average<S: Simd, T: Real>(sums: Vector<S, T>, count: usize) -> T {
-    let mut lanes = sums;
-    let mut half = Vector::<S, T>::LEN / 2;
-    while half > 0 {
-        let lanes = lanes.as_mut_slice();
-        for i in 0..half {
-            lanes[i] += lanes[i + half];
-        }
-        half /= 2;
+fn rows<T, const R: usize>(x: &[T], columns: usize) -> [&[T]; R] {
+    std::array::from_fn(|r| &x[r * columns..][..columns])
+}
+
+/// The means of so many numbers each, whose sums are those of the lanes.
+#[inline(always)]
+fn averages<S: Simd, T: Real, const R: usize>(sums: [Vector<S, T>; R], count: usize) -> [T; R] {
+    let mut averages = [T::NIL; R];
+    // Not by `map`, whose code knows nothing of the instruction set.
+    for (average, sums) in averages.iter_mut().zip(sums) {
+        *average = sums.reduce_sum() / T::from_f64(count as f64);
     }
-    lanes.as_slice()[0] / T::from_f64(count as f64)
+    averages
 }
 
 #[inline(always)]
-fn forward_row<S: Simd, T: Real>(simd: S, row: Row<'_, T>, gain: &[T], bias: &[T], out: &mut [T]) {
-    for at in (0..out.len()).step_by(Vector::<S, T>::LEN) {
-        let gain = load::<S, T>(simd, gain, at, T::NIL);
-        let value = row.normal(simd, at).mul_add(gain, load::<S, T>(simd, bias, at, T::NIL));
-        store::<S, T>(out, at, value);
-    }
-}
-
-#[inline(always)]
-fn backward_row<S: Simd, T: Real>(
+fn forward_rows<S: Simd, T: Real, const R: usize>(
     simd: S,
-    row: Row<'_, T>,
-    dy: &[T],
-    gain: &[T],
-    dx: &mut [T],
-    [of_gain, of_bias]: [&mut [T]; 2],
+    norm: &LayerNorm,
+    x: &[T],
+    [gain, bias]: [&[T]; 2],
+    out: &mut [T],
 ) {
-    let zero = Vector::<S, T>::splat(simd, T::NIL);
-    let (mut sums, mut products) = (zero, zero);
-    for at in (0..dx.len()).step_by(Vector::<S, T>::LEN) {
-        let (dy, normal) = (load::<S, T>(simd, dy, at, T::NIL), row.normal(simd, at));
-        let g = dy * load::<S, T>(simd, gain, at, T::NIL);
-        sums += g;
-        products = g.mul_add(normal, products);
-        store::<S, T>(of_gain, at, dy.mul_add(normal, load::<S, T>(simd, of_gain, at, T::NIL)));
-        store::<S, T>(of_bias, at, dy + load::<S, T>(simd, of_bias, at, T::NIL));
-    }
-    let (level, slope) = (average::<S, T>(sums, dx.len()), average::<S, T>(products, dx.len()));
-    let slope = Vector::<S, T>::splat(simd, slope);
-    for at in (0..dx.len()).step_by(Vector::<S, T>::LEN) {
-        let g = load::<S, T>(simd, dy, at, T::NIL) * load::<S, T>(simd, gain, at, T::NIL);
-        let value = (g - level - row.normal(simd, at) * slope) * row.scale;
-        store::<S, T>(dx, at, value);
+    let columns = norm.columns;
+    for (x, out) in x.chunks_exact(R * columns).zip(out.chunks_exact_mut(R * columns)) {
+        let rows = Rows::<T, R>::new(simd, x, norm);
+        for (r, out) in out.chunks_exact_mut(columns).enumerate() {
+            each_vector::<S, T>(
+                columns,
+                #[inline(always)]
+                |place| {
+                    let gain = load::<S, T>(simd, gain, place, T::NIL);
+                    let bias = load::<S, T>(simd, bias, place, T::NIL);
+                    store::<S, T>(out, place, rows.normal(simd, r, place).mul_add(gain, bias));
+                },
+            );
+        }
     }
 }
 
-/// A vector from a place of a slice; lanes behind its end have a given number.
+/// The gradients of some rows; those of gain and bias are added to `sums`.
 #[inline(always)]
-fn load<S: Simd, T: Real>(simd: S, x: &[T], at: usize, fill: T) -> Vector<S, T> {
-    if at + Vector::<S, T>::LEN <= x.len() {
+fn backward_rows<S: Simd, T: Real, const R: usize>(
+    simd: S,
+    norm: &LayerNorm,
+    [x, dy, gain]: [&[T]; 3],
+    dx: &mut [T],
+    sums: &mut [T],
+) {
+    let columns = norm.columns;
+    let (of_gain, of_bias) = sums.split_at_mut(columns);
+    let chunks = x.chunks_exact(R * columns).zip(dy.chunks_exact(R * columns));
+    for ((x, dy), dx) in chunks.zip(dx.chunks_exact_mut(R * columns)) {
+        let (dy, rows) = (rows::<T, R>(dy, columns), Rows::<T, R>::new(simd, x, norm));
+        let mut levels = [Vector::<S, T>::splat(simd, T::NIL); R];
+        let mut slopes = levels;
+        each_vector::<S, T>(
+            columns,
+            #[inline(always)]
+            |place| {
+                let gain = load::<S, T>(simd, gain, place, T::NIL);
+                let mut gain_sum = load::<S, T>(simd, of_gain, place, T::NIL);
+                let mut bias_sum = load::<S, T>(simd, of_bias, place, T::NIL);
+                for r in 0..R {
+                    let dy = load::<S, T>(simd, dy[r], place, T::NIL);
+                    let (g, normal) = (dy * gain, rows.normal(simd, r, place));
+                    levels[r] += g;
+                    slopes[r] = g.mul_add(normal, slopes[r]);
+                    gain_sum = dy.mul_add(normal, gain_sum);
+                    bias_sum += dy;
+                }
+                store::<S, T>(of_gain, place, gain_sum);
+                store::<S, T>(of_bias, place, bias_sum);
+            },
+        );
+        let levels = averages::<S, T, R>(levels, columns);
+        let slopes = averages::<S, T, R>(slopes, columns);
+        for (r, dx) in dx.chunks_exact_mut(columns).enumerate() {
+            let slope = Vector::<S, T>::splat(simd, slopes[r]);
+            each_vector::<S, T>(
+                columns,
+                #[inline(always)]
+                |place| {
+                    let g =
+                        load::<S, T>(simd, dy[r], place, T::NIL) * load::<S, T>(simd, gain, place, T::NIL);
+                    let value = (g - levels[r] - rows.normal(simd, r, place) * slope) * rows.scales[r];
+                    store::<S, T>(dx, place, value);
+                },
+            );
+        }
+    }
+}
+
+/// Where a vector of a row begins, and whether it is a whole one.
+#[derive(Clone, Copy)]
+struct Place {
+    at: usize,
+    is_whole: bool,
+}
+
+/// Goes through the vectors of a row. The last one, which may reach beyond the row, is apart: what it takes would keep the
+/// others from staying in registers.
+#[inline(always)]
+fn each_vector<S: Simd, T: Real>(columns: usize, mut work: impl FnMut(Place)) {
+    let whole = columns - columns % Vector::<S, T>::LEN;
+    for at in (0..whole).step_by(Vector::<S, T>::LEN) {
+        work(Place { at, is_whole: true });
+    }
+    if whole < columns {
+        work(Place { at: whole, is_whole: false });
+    }
+}
+
+/// A vector of a row; lanes behind its end have a given number.
+#[inline(always)]
+fn load<S: Simd, T: Real>(simd: S, x: &[T], Place { at, is_whole }: Place, fill: T) -> Vector<S, T> {
+    if is_whole {
         return Vector::<S, T>::from_slice(simd, &x[at..at + Vector::<S, T>::LEN]);
     }
     let mut vector = Vector::<S, T>::splat(simd, fill);
@@ -247,10 +331,10 @@ fn load<S: Simd, T: Real>(simd: S, x: &[T], at: usize, fill: T) -> Vector<S, T> 
     vector
 }
 
-/// Stores the lanes up to the end of a slice.
+/// Stores the lanes up to the end of a row.
 #[inline(always)]
-fn store<S: Simd, T: Real>(x: &mut [T], at: usize, value: Vector<S, T>) {
-    if at + Vector::<S, T>::LEN <= x.len() {
+fn store<S: Simd, T: Real>(x: &mut [T], Place { at, is_whole }: Place, value: Vector<S, T>) {
+    if is_whole {
         value.store_slice(&mut x[at..at + Vector::<S, T>::LEN]);
     } else {
         let end = x.len();

@@ -5,15 +5,19 @@
 //! no tensor of the loop can tell apart become one. A tile is a part of a row, or several short rows.
 
 use crate::dtype::DType;
+use crate::kernel::prefetch;
 use crate::ops::Reduction;
 use crate::plan::{Loop, Operand, Step, View};
-use crate::vector;
 
 use super::math::Math;
 use super::memory::Memory;
 
 /// Elements of a tile.
 const TILE: usize = 512;
+
+/// Elements of a loop from which on what a tile reads is asked for while the tile before is computed: less than that lies in
+/// the caches.
+const FAR: usize = 1 << 16;
 
 /// Elements that go into one result at most if rows run across the results: these few are added up plainly.
 const SHORT: usize = 16;
@@ -42,7 +46,7 @@ struct Strided {
 #[derive(Clone, Debug)]
 struct CompiledReduce {
     op: Reduction,
-    slot: usize,
+    from: Operand,
     /// Begin and length of the result in the arena.
     out: usize,
     length: usize,
@@ -106,18 +110,32 @@ impl Compiled {
             compiled.sizes.push(1);
             compiled.tensors().for_each(|tensor| tensor.strides.push(1));
         }
+        let from = body.reduce.as_ref().map_or(Operand::Slot(0), |reduce| compiled.operand_of(reduce.slot));
         let across = last_stays || !reduced.is_empty() && compiled.turn(reduced_count);
         let row = compiled.sizes[compiled.sizes.len() - 1];
         compiled.rows = (TILE / row.max(1)).max(1);
         compiled.reduce = body.reduce.as_ref().map(|reduce| CompiledReduce {
             op: reduce.op,
-            slot: reduce.slot,
+            from,
             out: place(reduce.out),
             length: lengths(reduce.out),
             rows: if across { reduced_count } else { (reduced_count / row.max(1)).max(1) },
             along: !across,
         });
         compiled
+    }
+
+    /// What a slot holds. A slot that is only a copy, and the last one, is not needed.
+    fn operand_of(&mut self, slot: usize) -> Operand {
+        match self.steps.last() {
+            Some(&Step::Copy(x))
+                if slot + 1 == self.steps.len() && self.stores.iter().all(|(stored, _)| *stored != slot) =>
+            {
+                self.steps.pop();
+                x
+            }
+            _ => Operand::Slot(slot),
+        }
     }
 
     /// Moves the axis before a last one that holds all of the few elements of a result behind it, if that makes rows long;
@@ -184,6 +202,11 @@ impl Compiled {
             let mut begin = 0;
             while begin < row {
                 let length = (row - begin).min(TILE);
+                if rows * row >= FAR {
+                    let next =
+                        if begin + length < row { (first, begin + length) } else { (first + count, 0) };
+                    self.ask_for(T::arena(memory), next, rows, count * length);
+                }
                 self.tile(memory, scratch, first, count, begin, length);
                 self.fold(memory, scratch, &mut sums, first, count, begin, length);
                 begin += length;
@@ -193,6 +216,15 @@ impl Compiled {
             self.flush_block(memory, scratch, first, first == rows);
         }
         sums.flush(memory);
+    }
+
+    /// Asks for what a tile of some elements reads, if there is one: it begins with an element of a row.
+    fn ask_for<T>(&self, arena: &[T], (row, begin): (usize, usize), rows: usize, size: usize) {
+        let last = self.sizes.len() - 1;
+        for load in self.loads.iter().filter(|load| row < rows && load.strides[last] == 1) {
+            let place = load.row(&self.sizes, row) + begin;
+            prefetch(&arena[place..arena.len().min(place + size)]);
+        }
     }
 
     /// The operations on `count` rows from `first` on, the elements `begin..begin + length` of each.
@@ -218,14 +250,7 @@ impl Compiled {
         }
         for (slot, step) in self.steps.iter().enumerate() {
             let mut result = std::mem::take(&mut scratch.slots[slot]);
-            let read = |operand: Operand| match operand {
-                Operand::Slot(slot) => &scratch.slots[slot][..size],
-                Operand::Constant(constant) => &scratch.constants[constant][..size],
-                Operand::Load(load) => match scratch.direct[load] {
-                    Some(place) => &arena[place..place + size],
-                    None => &scratch.gathered[load][..size],
-                },
-            };
+            let read = |operand: Operand| scratch.read(arena, operand, size);
             let out = &mut result[..size];
             match *step {
                 Step::Unary(op, x) => T::unary(op, read(x), out),
@@ -255,17 +280,18 @@ impl Compiled {
     ) {
         let Some(reduce) = &self.reduce else { return };
         if reduce.along {
-            let tile = &scratch.slots[reduce.slot][..count * length];
-            for (row, part) in tile.chunks_exact(length).enumerate() {
-                let place = reduce.out + (first + row) / reduce.rows;
-                sums.add(memory, reduce.op, place, part);
+            for row in 0..count {
+                let tile = scratch.read(T::arena(memory), reduce.from, count * length);
+                let part = T::part(reduce.op, &tile[row * length..][..length]);
+                sums.add(memory, reduce.op, reduce.out + (first + row) / reduce.rows, part);
             }
             return;
         }
-        let out = &mut scratch.block[begin..begin + length];
-        for part in scratch.slots[reduce.slot][..count * length].chunks_exact(length) {
-            T::combine(reduce.op, out, part);
+        let mut block = std::mem::take(&mut scratch.block);
+        for part in scratch.read(T::arena(memory), reduce.from, count * length).chunks_exact(length) {
+            T::combine(reduce.op, &mut block[begin..begin + length], part);
         }
+        scratch.block = block;
     }
 
     /// Adds a block of rows to the result that they belong to, if the block or the result is complete; `next` is the first
@@ -301,10 +327,10 @@ struct Sums {
 }
 
 impl Sums {
-    fn add<T: Math>(&mut self, memory: &mut Memory, op: Reduction, place: usize, part: &[T]) {
+    /// Adds what a reduction makes of a part of a row.
+    fn add<T: Math>(&mut self, memory: &mut Memory, op: Reduction, place: usize, part: T) {
         if op != Reduction::Sum || !T::DTYPE.is_float() {
-            let out = &mut T::arena_mut(memory)[place];
-            *out = T::reduce(op, *out, part);
+            T::combine(op, &mut T::arena_mut(memory)[place..=place], &[part]);
             return;
         }
         if self.place != place || self.write.is_none() {
@@ -317,7 +343,7 @@ impl Sums {
             };
         }
         // Neumaier's sum: what is too small for the sum is kept beside it.
-        let x = vector::sum(part).number();
+        let x = part.number();
         let sum = self.sum + x;
         self.lost += if self.sum.abs() >= x.abs() { (self.sum - sum) + x } else { (x - sum) + self.sum };
         self.sum = sum;
@@ -413,6 +439,18 @@ fn gather_every<T: Copy, const N: usize>(from: &[T], to: &mut [T]) {
 }
 
 impl<T: Math> Scratch<T> {
+    /// The elements of an operand in a tile.
+    fn read<'a>(&'a self, arena: &'a [T], operand: Operand, size: usize) -> &'a [T] {
+        match operand {
+            Operand::Slot(slot) => &self.slots[slot][..size],
+            Operand::Constant(constant) => &self.constants[constant][..size],
+            Operand::Load(load) => match self.direct[load] {
+                Some(place) => &arena[place..place + size],
+                None => &self.gathered[load][..size],
+            },
+        }
+    }
+
     /// Makes room for a loop and fills in its constants.
     fn prepare(&mut self, compiled: &Compiled) {
         let grow = |list: &mut Vec<Vec<T>>, count: usize| {

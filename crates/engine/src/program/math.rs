@@ -40,18 +40,14 @@ pub(crate) trait Math: Stored {
         }
     }
 
-    /// A result and more elements.
-    fn reduce(op: Reduction, so_far: Self, part: &[Self]) -> Self {
+    /// What a reduction makes of some elements.
+    fn part(op: Reduction, x: &[Self]) -> Self {
         let part = match op {
-            Reduction::Sum => Some(vector::sum(part)),
-            Reduction::Max => vector::max_value(part),
-            Reduction::Min => vector::min_value(part),
+            Reduction::Sum => Some(vector::sum(x)),
+            Reduction::Max => vector::max_value(x),
+            Reduction::Min => vector::min_value(x),
         };
-        let mut both = [so_far];
-        if let Some(part) = part {
-            Self::combine(op, &mut both, &[part]);
-        }
-        both[0]
+        part.unwrap_or_else(|| Self::neutral(op))
     }
 
     /// Results and more elements, one for each.
