@@ -5,7 +5,7 @@ use std::ops::Range;
 use fearless_simd::Simd;
 
 use super::super::shared::Shared;
-use super::panels::{Product, Rows, multiply, pack, pack_turned, panel};
+use super::panels::{Product, Rows, multiply, narrow_panel, pack, pack_turned, panel};
 use super::rows::{Scores, exponentials, softmax_gradient};
 use super::{Attention, Scratch};
 
@@ -88,8 +88,9 @@ impl<'a, T: Scratch> Head<'a, T> {
     pub fn backward<S: Simd>(&self, simd: S) {
         let &Attention { queries, keys, width, values, out, .. } = self.attention;
         let panel = panel::<S, T>();
-        let [padded_queries, padded_width, padded_values] =
-            [queries, width, values].map(|columns| columns.next_multiple_of(panel));
+        let padded_queries = queries.next_multiple_of(panel);
+        let [padded_width, padded_values] =
+            [width, values].map(|columns| columns.next_multiple_of(narrow_panel::<S, T>(columns)));
         let most = self.panels_of_block(panel);
         let sizes = [
             padded_queries * width,
@@ -181,6 +182,7 @@ impl<'a, T: Scratch> Head<'a, T> {
         let product = Product {
             rows: keys,
             panels: block.panels,
+            panel,
             depth,
             a: Rows::plain(from.as_ptr(), stride, 1),
             b: (turned[block.queries.start * depth..].as_ptr(), depth * panel),
@@ -202,6 +204,7 @@ impl<'a, T: Scratch> Head<'a, T> {
         let product = Product {
             rows: columns,
             panels: block.panels,
+            panel,
             depth: keys,
             a: Rows::plain(from.as_ptr(), 1, stride),
             b: (scores.as_ptr(), keys * panel),
@@ -226,14 +229,16 @@ impl<'a, T: Scratch> Head<'a, T> {
         packed: &[T],
         to: &mut [T],
     ) {
-        let (panel, keys) = (panel::<S, T>(), self.attention.keys);
+        let (lanes, keys) = (panel::<S, T>(), self.attention.keys);
         let (queries, columns) = self.attention.sizes()[operand];
+        let panel = narrow_panel::<S, T>(columns);
         let panels = columns.div_ceil(panel);
         let product = Product {
             rows: keys,
             panels,
+            panel,
             depth: block.queries.len(),
-            a: Rows { at: scores.as_ptr(), by_row: panel, by_depth: 1, group: panel, by_group: keys * panel },
+            a: Rows { at: scores.as_ptr(), by_row: lanes, by_depth: 1, group: lanes, by_group: keys * lanes },
             b: (packed[block.queries.start * panel..].as_ptr(), queries * panel),
             out: (to.as_mut_ptr(), [panels * panel, panel]),
             accumulate: block.queries.start > 0,

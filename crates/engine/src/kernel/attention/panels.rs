@@ -19,6 +19,13 @@ pub(super) const fn panel<S: Simd, T: Real>() -> usize {
     2 * Vector::<S, T>::LEN
 }
 
+/// Columns of the panels of a narrow matrix: those of a panel, or half of them if a whole vector of the last would be
+/// filled with zeros.
+pub(super) const fn narrow_panel<S: Simd, T: Real>(columns: usize) -> usize {
+    let lanes = Vector::<S, T>::LEN;
+    if columns.div_ceil(lanes).is_multiple_of(2) { 2 * lanes } else { lanes }
+}
+
 /// A product of rows with panels.
 #[derive(Clone, Copy)]
 pub(super) struct Product<T> {
@@ -26,6 +33,8 @@ pub(super) struct Product<T> {
     pub rows: usize,
     /// Panels of columns of the result.
     pub panels: usize,
+    /// Columns of a panel: one or two vectors.
+    pub panel: usize,
     /// What is summed over.
     pub depth: usize,
     /// The first operand.
@@ -66,47 +75,59 @@ pub(super) unsafe fn multiply<S: Simd, T: Real>(simd: S, product: &Product<T>) {
     simd.vectorize(
         #[inline(always)]
         || {
-            let tiles = product.rows.div_ceil(TILE_ROWS);
+            let (tiles, panel_of_two) = (product.rows.div_ceil(TILE_ROWS), panel::<S, T>());
             for i in 0..tiles {
                 let share = parallel::share(product.rows, i, tiles);
                 for panel in 0..product.panels {
                     // SAFETY: as the caller promises, of a part of the result.
-                    unsafe { tile(simd, product, share.start, share.len(), panel) };
+                    unsafe {
+                        if product.panel == panel_of_two {
+                            tile::<S, T, 2>(simd, product, share.start, share.len(), panel);
+                        } else {
+                            tile::<S, T, 1>(simd, product, share.start, share.len(), panel);
+                        }
+                    }
                 }
             }
         },
     );
 }
 
-/// One tile: `count` rows from `first` on, in one panel.
+/// One tile: `count` rows from `first` on, in one panel of `W` vectors.
 ///
 /// # Safety
 /// As for [`multiply`].
 #[inline(always)]
-unsafe fn tile<S: Simd, T: Real>(simd: S, product: &Product<T>, first: usize, count: usize, panel: usize) {
+unsafe fn tile<S: Simd, T: Real, const W: usize>(
+    simd: S,
+    product: &Product<T>,
+    first: usize,
+    count: usize,
+    panel: usize,
+) {
     // SAFETY: as the caller promises.
     unsafe {
         match count {
-            1 => tile_of::<S, T, 1>(simd, product, first, panel),
-            2 => tile_of::<S, T, 2>(simd, product, first, panel),
-            3 => tile_of::<S, T, 3>(simd, product, first, panel),
-            4 => tile_of::<S, T, 4>(simd, product, first, panel),
-            5 => tile_of::<S, T, 5>(simd, product, first, panel),
-            _ => tile_of::<S, T, 6>(simd, product, first, panel),
+            1 => tile_of::<S, T, 1, W>(simd, product, first, panel),
+            2 => tile_of::<S, T, 2, W>(simd, product, first, panel),
+            3 => tile_of::<S, T, 3, W>(simd, product, first, panel),
+            4 => tile_of::<S, T, 4, W>(simd, product, first, panel),
+            5 => tile_of::<S, T, 5, W>(simd, product, first, panel),
+            _ => tile_of::<S, T, 6, W>(simd, product, first, panel),
         }
     }
 }
 
 /// A tile of `M` rows. Nothing but vectors may happen to the sums here: else they leave the registers.
 #[inline(always)]
-unsafe fn tile_of<S: Simd, T: Real, const M: usize>(
+unsafe fn tile_of<S: Simd, T: Real, const M: usize, const W: usize>(
     simd: S,
     product: &Product<T>,
     first: usize,
     panel: usize,
 ) {
     let lanes = Vector::<S, T>::LEN;
-    let mut sums = [[Vector::<S, T>::splat(simd, T::NIL); 2]; M];
+    let mut sums = [[Vector::<S, T>::splat(simd, T::NIL); W]; M];
     let Rows { at, by_row, by_depth, group, by_group } = product.a;
     let mut begin = at.wrapping_add(first * by_row);
     let mut b = product.b.0.wrapping_add(panel * product.b.1);
@@ -117,15 +138,19 @@ unsafe fn tile_of<S: Simd, T: Real, const M: usize>(
         for _ in 0..here {
             // SAFETY: a row of the panel, and elements of the rows.
             unsafe {
-                let (low, high) = (load::<S, T>(simd, b), load::<S, T>(simd, b.add(lanes)));
-                for (i, [left, right]) in sums.iter_mut().enumerate() {
+                let mut columns = [Vector::<S, T>::splat(simd, T::NIL); W];
+                for (w, columns) in columns.iter_mut().enumerate() {
+                    *columns = load::<S, T>(simd, b.add(w * lanes));
+                }
+                for (i, sums) in sums.iter_mut().enumerate() {
                     let x = Vector::<S, T>::splat(simd, *a.add(i * by_row));
-                    *left = x.mul_add(low, *left);
-                    *right = x.mul_add(high, *right);
+                    for (sum, &columns) in sums.iter_mut().zip(&columns) {
+                        *sum = x.mul_add(columns, *sum);
+                    }
                 }
             }
             a = a.wrapping_add(by_depth);
-            b = b.wrapping_add(2 * lanes);
+            b = b.wrapping_add(W * lanes);
         }
         begin = begin.wrapping_add(by_group);
         left -= here;
@@ -136,14 +161,15 @@ unsafe fn tile_of<S: Simd, T: Real, const M: usize>(
     unsafe {
         if product.accumulate {
             for (i, sums) in sums.iter_mut().enumerate() {
-                let row = out.add(i * out_row);
-                *sums = [load::<S, T>(simd, row) + sums[0], load::<S, T>(simd, row.add(lanes)) + sums[1]];
+                for (w, sum) in sums.iter_mut().enumerate() {
+                    *sum = load::<S, T>(simd, out.add(i * out_row + w * lanes)) + *sum;
+                }
             }
         }
         for (i, sums) in sums.iter().enumerate() {
-            let row = out.add(i * out_row);
-            store::<S, T>(row, sums[0]);
-            store::<S, T>(row.add(lanes), sums[1]);
+            for (w, &sum) in sums.iter().enumerate() {
+                store::<S, T>(out.add(i * out_row + w * lanes), sum);
+            }
         }
     }
 }
@@ -164,14 +190,14 @@ pub(super) unsafe fn store<S: Simd, T: Real>(at: *mut T, value: Vector<S, T>) {
     value.store_slice(unsafe { std::slice::from_raw_parts_mut(at, Vector::<S, T>::LEN) });
 }
 
-/// Rows that lie `stride` apart as the second operand of a product over them: panels of columns, [rows][panel], with zeros
-/// behind the last column.
+/// Rows that lie `stride` apart as the second operand of a product over them: narrow panels of columns, [rows][panel], with
+/// zeros behind the last column.
 #[inline(never)]
 pub(super) fn pack<S: Simd, T: Real>(simd: S, from: &[T], stride: usize, columns: usize, to: &mut [T]) {
     simd.vectorize(
         #[inline(always)]
         || {
-            let (lanes, panel) = (Vector::<S, T>::LEN, panel::<S, T>());
+            let (lanes, panel) = (Vector::<S, T>::LEN, narrow_panel::<S, T>(columns));
             let rows = from.len().div_ceil(stride);
             for (i, to) in to.chunks_exact_mut(rows * panel).enumerate() {
                 let first = i * panel;
@@ -179,10 +205,10 @@ pub(super) fn pack<S: Simd, T: Real>(simd: S, from: &[T], stride: usize, columns
                 let rows = from.chunks(stride).zip(to.chunks_exact_mut(panel));
                 if here == panel {
                     for (row, to) in rows {
-                        let (low, high) = to.split_at_mut(lanes);
                         let row = &row[first..first + panel];
-                        Vector::<S, T>::from_slice(simd, &row[..lanes]).store_slice(low);
-                        Vector::<S, T>::from_slice(simd, &row[lanes..]).store_slice(high);
+                        for (to, row) in to.chunks_exact_mut(lanes).zip(row.chunks_exact(lanes)) {
+                            Vector::<S, T>::from_slice(simd, row).store_slice(to);
+                        }
                     }
                     continue;
                 }
