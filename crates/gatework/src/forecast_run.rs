@@ -61,10 +61,19 @@ impl ForecastRun {
         Ok(Some(ForecastRun { folder, loaded: *loaded, predictor }))
     }
 
-    /// Its data.
+    /// Its data, scaled as they were in training. If they have changed since, a message says so.
     pub fn dataset(&self) -> anyhow::Result<Dataset> {
-        Dataset::load(&self.loaded)
-            .with_context(|| format!("the data of {} cannot be used any more", self.folder.path().display()))
+        let (context, path) = (self.predictor.context(), self.folder.path().display());
+        let dataset = Dataset::load_for(&self.loaded, context)
+            .with_context(|| format!("the data of {path} cannot be used any more"))?;
+        let (then, now) = (context.values, dataset.table.values());
+        if then != 0 && then != now {
+            eprintln!(
+                "warning: {path} was trained on {then} values and its data now have {now}: the parts are those of \
+                 the data as they are now, and may hold what was trained on"
+            );
+        }
+        Ok(dataset)
     }
 }
 

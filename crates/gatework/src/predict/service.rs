@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use gatework_learn::data::scale::{Fit, Scaling};
 use gatework_learn::data::{Batch, Table};
-use gatework_learn::forecast::context::{Context, ContextError, Prediction, Prepared};
+use gatework_learn::forecast::context::{Context, ContextError, NotFinite, Prediction, Prepared};
 use gatework_learn::forecast::predictor::{MOST_ROWS, PredictError, Predictor};
 use gatework_learn::forecast::{Forecast, ForecasterError, Specification};
 
@@ -36,6 +36,9 @@ pub enum ServiceError {
     /// The model cannot be read.
     #[error(transparent)]
     Model(#[from] PredictError),
+    /// A forecast that is no number.
+    #[error(transparent)]
+    Forecast(#[from] NotFinite),
     /// A series that the model does not know.
     #[error("series {id:?} was not there in training; with new_series it is scaled by its own values")]
     UnknownSeries {
@@ -185,7 +188,7 @@ impl Service {
         let mut window = history[history.len() - self.needed()..].to_vec();
         fit.apply(self.scaling(), &mut window);
         window.drain(..self.scaling().difference);
-        self.restore(&fit, window, history)
+        self.restore(id, &fit, window, history)
     }
 
     /// Forecasts what comes after every series of a table, which may have columns beside the values.
@@ -202,7 +205,8 @@ impl Service {
         for (series, answer) in prepared.table.series.iter().zip(answers) {
             let fit = self.fit(&series.id, &series.values)?;
             let forecast = answer.wait()?;
-            predictions.push(self.context.restore(&fit, &forecast, 0, &series.values));
+            let prediction = self.context.restore(&series.id, &fit, &forecast, 0, &series.values);
+            predictions.push(prediction.checked(&series.id)?);
         }
         Ok(predictions)
     }
@@ -226,15 +230,16 @@ impl Service {
         Ok(())
     }
 
-    /// Forecasts a window that is scaled already.
+    /// Forecasts a window of a series that is scaled already.
     pub(super) fn restore(
         &self,
+        id: &str,
         fit: &Fit,
         window: Vec<f32>,
         history: &[f32],
     ) -> Result<Prediction, ServiceError> {
         let forecast = self.ask(window)?.wait()?;
-        Ok(self.context.restore(fit, &forecast, 0, history))
+        Ok(self.context.restore(id, fit, &forecast, 0, history).checked(id)?)
     }
 
     /// How a series is scaled.

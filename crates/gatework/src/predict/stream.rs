@@ -47,8 +47,9 @@ pub struct Stream<'a> {
     service: &'a Service,
     id: String,
     fit: Fit,
-    /// Values as they came.
+    /// The last values as they came, and how many there were before.
     history: Vec<f32>,
+    before: usize,
     /// Values, past columns and columns known in advance, as the model sees them.
     windows: [Sliding; 3],
     /// Static columns.
@@ -77,6 +78,7 @@ impl<'a> Stream<'a> {
             id: id.to_string(),
             fit,
             history: history.to_vec(),
+            before: 0,
         })
     }
 
@@ -103,6 +105,7 @@ impl<'a> Stream<'a> {
             id: series.id.clone(),
             fit: service.fit(&series.id, &series.values)?,
             history: series.values.clone(),
+            before: 0,
         })
     }
 
@@ -130,11 +133,11 @@ impl<'a> Stream<'a> {
         }
         let not_finite = |numbers: &[f32]| numbers.iter().copied().find(|number| !number.is_finite());
         if let Some(value) = not_finite(&[value]).or(not_finite(past)).or(not_finite(future)) {
-            let place = self.history.len();
+            let place = self.before + self.history.len();
             return Err(ServiceError::NotFinite { id: self.id.clone(), place, value });
         }
         let (mut past, mut future) = (past.to_vec(), future.to_vec());
-        let later = (self.history.len() + self.service.specification().horizon) as i64;
+        let later = (self.before + self.history.len() + self.service.specification().horizon) as i64;
         let tick = self.frequency.at(self.start, later).unwrap_or(self.start);
         context.calendar.add_row(&self.frequency, tick, &mut future);
         context.scaler.apply_columns([&mut past, &mut future, &mut []]);
@@ -143,14 +146,26 @@ impl<'a> Stream<'a> {
         let before = self.history[self.history.len() - 1 - scaling.difference];
         let value = self.fit.apply_one(scaling, value, before);
         self.windows.iter_mut().zip([&[value][..], &past, &future]).for_each(|(w, row)| w.push(row));
+        self.forget();
         Ok(())
+    }
+
+    /// Forgets values that no forecast needs any more, many at a time.
+    fn forget(&mut self) {
+        // Two seasons say how much a series changes from one to the next, if it was not there in training.
+        let kept = self.service.needed().max(2 * self.service.context().season) + 1;
+        if self.history.len() > 2 * kept {
+            let old = self.history.len() - kept;
+            self.history.drain(..old);
+            self.before += old;
+        }
     }
 
     /// Forecasts what comes next.
     pub fn forecast(&self) -> Result<Prediction, ServiceError> {
         let mut window = self.windows.each_ref().map(Sliding::window).concat();
         window.extend_from_slice(&self.fixed);
-        self.service.restore(&self.fit, window, &self.history)
+        self.service.restore(&self.id, &self.fit, window, &self.history)
     }
 }
 

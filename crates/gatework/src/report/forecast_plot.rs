@@ -147,7 +147,8 @@ pub fn terminal_plot(plot: &ForecastPlot, columns: usize) -> String {
     let begin = plot.history.len();
     if let Some((_, low, high)) = plot.intervals.iter().max_by(|a, b| a.0.total_cmp(&b.0)) {
         for (step, (low, high)) in low.iter().zip(high).enumerate() {
-            for row in &mut cells[line(f64::from(*high))..=line(f64::from(*low))] {
+            let [from, to] = [high.max(*low), high.min(*low)].map(|bound| line(f64::from(bound)));
+            for row in cells[from..=to].iter_mut().filter(|_| low.is_finite() && high.is_finite()) {
                 row[column(begin + step)] = '░';
             }
         }
@@ -186,6 +187,15 @@ mod tests {
             forecast: vec![3.5, 4.5],
             intervals: vec![(0.8, vec![3.0, 4.0], vec![4.0, 5.0]), (0.95, vec![2.0, 3.0], vec![5.0, 6.0])],
         }
+    }
+
+    #[test]
+    fn intervals_that_cross_or_are_no_numbers_are_drawn_somehow() {
+        let mut plot = plot();
+        plot.intervals = vec![(0.8, vec![5.0, f32::NAN], vec![3.0, f32::INFINITY])];
+        assert!(terminal_plot(&plot, 40).contains('░'));
+        plot.intervals = vec![(0.8, vec![f32::NAN; 2], vec![f32::NAN; 2])];
+        assert!(!terminal_plot(&plot, 40).contains('░'));
     }
 
     #[test]

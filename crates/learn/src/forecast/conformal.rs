@@ -3,7 +3,10 @@
 //! and plays no part.
 //!
 //! Errors are counted in units of the series' own season-to-season change, so that large and small series can share
-//! what is known about them.
+//! what is known about them. The unit of a series is learned once, when its first error is seen: how much of its past is
+//! at hand afterwards changes nothing.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +21,9 @@ pub struct Conformal {
     windows: usize,
     /// For each share, one width for each step of the horizon, in units of the series.
     widths: Vec<(f64, Vec<f32>)>,
+    /// The units of the series, in the order of their names.
+    #[serde(default)]
+    units: Vec<(String, f64)>,
 }
 
 /// Collects errors.
@@ -26,12 +32,15 @@ pub struct Errors {
     season: usize,
     /// For each step of the horizon.
     steps: Vec<Vec<f32>>,
+    units: BTreeMap<String, f64>,
 }
 
-/// The unit of a series: how much it changes from season to season; 1 if it does not, or is too short to tell.
-fn unit(history: &[f32], season: usize) -> f64 {
-    let scale = seasonal_scale(known_end(history), season);
-    if scale.is_finite() && scale > 0.0 { scale } else { 1.0 }
+/// The unit of a series: how much it changes from season to season, or from step to step if it is too short to tell or the
+/// seasons are all alike; none if it never changes.
+fn unit(history: &[f32], season: usize) -> Option<f64> {
+    let known = known_end(history);
+    let scales = [season, 1].map(|lag| seasonal_scale(known, lag));
+    scales.into_iter().find(|scale| scale.is_finite() && *scale > 0.0)
 }
 
 /// The values after the last gap.
@@ -43,14 +52,19 @@ pub fn known_end(history: &[f32]) -> &[f32] {
 impl Errors {
     /// No errors yet.
     pub fn new(horizon: usize, season: usize) -> Errors {
-        Errors { season, steps: vec![Vec::new(); horizon] }
+        Errors { season, steps: vec![Vec::new(); horizon], units: BTreeMap::new() }
     }
 
-    /// Adds the errors of one window.
-    pub fn add(&mut self, history: &[f32], actual: &[f32], forecast: &[f32]) {
-        let unit = unit(history, self.season);
+    /// Adds the errors of one window of a series. The first one says what its unit is.
+    pub fn add(&mut self, id: &str, history: &[f32], actual: &[f32], forecast: &[f32]) {
+        let known = self.units.get(id).copied();
+        let unit = known.unwrap_or_else(|| unit(history, self.season).unwrap_or(1.0));
+        if known.is_none() {
+            self.units.insert(id.to_string(), unit);
+        }
         for ((errors, y), f) in self.steps.iter_mut().zip(actual).zip(forecast) {
-            errors.push((f64::from((y - f).abs()) / unit) as f32);
+            let error = (f64::from(*y) - f64::from(*f)).abs() / unit;
+            errors.push(error.min(f64::from(f32::MAX)) as f32);
         }
     }
 
@@ -67,11 +81,17 @@ impl Errors {
             let all = || rank(pooled.len(), share).map(|rank| pooled[rank]);
             own.or_else(all).or(pooled.last().copied()).unwrap_or(0.0)
         };
-        let widths = |share: f64| self.steps.iter().map(|errors| width(errors, share)).collect();
+        // A larger share is never narrower, even if it is that of all steps together and the smaller one is not.
+        let widths = |share: f64| {
+            let smaller = || shares.iter().copied().filter(move |&other| other <= share);
+            let widest = |errors: &Vec<f32>| smaller().map(|share| width(errors, share)).fold(0.0, f32::max);
+            self.steps.iter().map(widest).collect()
+        };
         Conformal {
             season: self.season,
             windows,
             widths: shares.iter().map(|&share| (share, widths(share))).collect(),
+            units: self.units.into_iter().collect(),
         }
     }
 }
@@ -100,10 +120,24 @@ impl Conformal {
         self.widths.iter_mut().flat_map(|(_, widths)| widths).for_each(|width| *width *= factor);
     }
 
-    /// The interval of a share around a forecast: lower and upper bounds.
-    pub fn interval(&self, share: f64, history: &[f32], forecast: &[f32]) -> Option<[Vec<f32>; 2]> {
+    /// The unit of a series. That of one that was not there in training comes from what is known of it or, if that says
+    /// nothing, is the median of those that were.
+    fn unit(&self, id: &str, history: &[f32]) -> f64 {
+        if let Ok(place) = self.units.binary_search_by(|(known, _)| known.as_str().cmp(id)) {
+            return self.units[place].1;
+        }
+        let median = || {
+            let mut units: Vec<f64> = self.units.iter().map(|(_, unit)| *unit).collect();
+            units.sort_by(f64::total_cmp);
+            units.get(units.len() / 2).copied()
+        };
+        unit(history, self.season).or_else(median).unwrap_or(1.0)
+    }
+
+    /// The interval of a share around the forecast of a series: lower and upper bounds.
+    pub fn interval(&self, share: f64, id: &str, history: &[f32], forecast: &[f32]) -> Option<[Vec<f32>; 2]> {
         let (_, widths) = self.widths.iter().find(|(known, _)| *known == share)?;
-        let unit = unit(history, self.season);
+        let unit = self.unit(id, history);
         let bound = |sign: f64| {
             let at = |(f, width): (&f32, &f32)| (f64::from(*f) + sign * f64::from(*width) * unit) as f32;
             forecast.iter().zip(widths).map(at).collect()
@@ -124,10 +158,10 @@ mod tests {
         let mut random = Random::new(3, Purpose::Check, 0);
         let mut skewed = || random.uniform().powi(3) * 10.0;
         let mut errors = Errors::new(1, 1);
-        (0..2000).for_each(|_| errors.add(&HISTORY, &[skewed()], &[0.0]));
+        (0..2000).for_each(|_| errors.add("a", &HISTORY, &[skewed()], &[0.0]));
         let conformal = errors.calibrate(&[0.5, 0.9]);
         for share in [0.5, 0.9] {
-            let [low, high] = conformal.interval(share, &HISTORY, &[0.0]).unwrap();
+            let [low, high] = conformal.interval(share, "a", &HISTORY, &[0.0]).unwrap();
             let held = (0..4000).filter(|_| (low[0]..=high[0]).contains(&skewed())).count() as f64 / 4000.0;
             assert!((held - share).abs() < 0.03, "{held} for {share}");
         }
@@ -136,10 +170,10 @@ mod tests {
     #[test]
     fn the_spread_of_the_forecast_plays_no_part() {
         let mut errors = Errors::new(3, 1);
-        (0..50).for_each(|i| errors.add(&HISTORY, &[i as f32, 1.0, 2.0], &[0.0; 3]));
+        (0..50).for_each(|i| errors.add("a", &HISTORY, &[i as f32, 1.0, 2.0], &[0.0; 3]));
         let conformal = errors.calibrate(&[0.8]);
         let width = |forecast: &[f32]| {
-            let [low, high] = conformal.interval(0.8, &HISTORY, forecast).unwrap();
+            let [low, high] = conformal.interval(0.8, "a", &HISTORY, forecast).unwrap();
             low.iter().zip(&high).map(|(low, high)| (high - low).round()).collect::<Vec<_>>()
         };
         assert_eq!(width(&[5.0, 5.0, 5.0]), width(&[-100.0, 0.0, 1000.0]));
@@ -149,25 +183,59 @@ mod tests {
     #[test]
     fn widths_follow_the_size_of_a_series() {
         let mut errors = Errors::new(1, 1);
-        (0..50).for_each(|i| errors.add(&HISTORY, &[i as f32], &[0.0]));
+        (0..50).for_each(|i| errors.add("a", &HISTORY, &[i as f32], &[0.0]));
         let conformal = errors.calibrate(&[0.8]);
-        let width = |history: &[f32]| {
-            let [low, high] = conformal.interval(0.8, history, &[0.0]).unwrap();
+        let width = |id: &str, history: &[f32]| {
+            let [low, high] = conformal.interval(0.8, id, history, &[0.0]).unwrap();
             high[0] - low[0]
         };
-        assert_eq!(width(&HISTORY.map(|x| x * 10.0)), 10.0 * width(&HISTORY));
-        assert!(width(&[5.0; 4]).is_finite());
+        assert_eq!(width("new", &HISTORY.map(|x| x * 10.0)), 10.0 * width("new", &HISTORY));
+        // A series that says nothing is taken to be like the others.
+        assert_eq!(width("new", &[5.0; 4]), width("a", &HISTORY));
+    }
+
+    #[test]
+    fn how_much_of_a_series_is_at_hand_changes_nothing() {
+        let history: Vec<f32> = (0..40).map(|i| (i * 7 % 13) as f32 * 100.0).collect();
+        let mut errors = Errors::new(1, 12);
+        (30..40).for_each(|end| errors.add("a", &history[..end], &[50.0], &[0.0]));
+        let conformal = errors.calibrate(&[0.8]);
+        let interval = |begin: usize| conformal.interval(0.8, "a", &history[begin..], &[0.0]).unwrap();
+        assert!([10, 27, 28, 35, 39].iter().all(|&begin| interval(begin) == interval(0)));
+        // A short piece of an unknown series is measured from step to step, not in ones.
+        let [low, _] = conformal.interval(0.8, "new", &history[34..], &[0.0]).unwrap();
+        assert!(low[0] < -10.0, "{low:?}");
+    }
+
+    #[test]
+    fn a_larger_share_is_never_narrower() {
+        let mut errors = Errors::new(2, 1);
+        // One step is hard and the other easy; there are windows enough for 80 % of a step, not for 95 %.
+        (0..10).for_each(|i| errors.add("a", &HISTORY, &[100.0 + i as f32, 0.1], &[0.0; 2]));
+        let conformal = errors.calibrate(&[0.95, 0.5, 0.8]);
+        let width = |share| conformal.interval(share, "a", &HISTORY, &[0.0; 2]).unwrap()[1].clone();
+        for step in 0..2 {
+            assert!(width(0.5)[step] <= width(0.8)[step] && width(0.8)[step] <= width(0.95)[step]);
+        }
+    }
+
+    #[test]
+    fn errors_of_huge_values_are_finite() {
+        let mut errors = Errors::new(1, 1);
+        (0..20).for_each(|_| errors.add("a", &HISTORY, &[3e38], &[-3e38]));
+        let [_, high] = errors.calibrate(&[0.8]).interval(0.8, "a", &HISTORY, &[0.0]).unwrap();
+        assert!(high[0] > 0.0 && high[0].is_finite());
     }
 
     #[test]
     fn few_windows_share_what_is_known_of_all_steps() {
         let mut errors = Errors::new(4, 1);
-        (0..3).for_each(|i| errors.add(&HISTORY, &[i as f32; 4], &[0.0; 4]));
+        (0..3).for_each(|i| errors.add("a", &HISTORY, &[i as f32; 4], &[0.0; 4]));
         let conformal = errors.calibrate(&[0.9]);
-        let [low, _] = conformal.interval(0.9, &HISTORY, &[0.0; 4]).unwrap();
+        let [low, _] = conformal.interval(0.9, "a", &HISTORY, &[0.0; 4]).unwrap();
         assert_eq!(low, [-2.0; 4]);
         assert_eq!(rank(3, 0.9), None);
         assert_eq!(rank(9, 0.9), Some(8));
-        assert!(conformal.interval(0.5, &HISTORY, &[0.0; 4]).is_none());
+        assert!(conformal.interval(0.5, "a", &HISTORY, &[0.0; 4]).is_none());
     }
 }

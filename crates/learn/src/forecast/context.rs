@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::conformal::Conformal;
+use super::conformal::{Conformal, known_end};
 use super::forecaster::Forecast;
 use super::specification::Specification;
 use crate::data::calendar::{Calendar, CalendarError};
@@ -30,6 +30,9 @@ pub struct Context {
     pub season: usize,
     /// Intervals.
     pub conformal: Conformal,
+    /// Values of the table it was trained on; 0 if that is not known.
+    #[serde(default)]
+    pub values: usize,
 }
 
 /// Data that a model cannot forecast.
@@ -72,6 +75,30 @@ pub struct Prediction {
     pub intervals: Vec<Interval>,
 }
 
+/// A forecast that is infinite or no number.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the forecast of series {id:?} is not finite in step {step}: its values are too large for the model, or its training went wrong"
+)]
+pub struct NotFinite {
+    /// The series.
+    pub id: String,
+    /// The first such step, counted from 1.
+    pub step: usize,
+}
+
+impl Prediction {
+    /// The prediction, if all of its numbers are finite.
+    pub fn checked(self, id: &str) -> Result<Prediction, NotFinite> {
+        let bounds = self.intervals.iter().flat_map(|interval| [&interval.low, &interval.high]);
+        let wrong = |values: &Vec<f32>| values.iter().position(|value| !value.is_finite());
+        match [&self.values].into_iter().chain(bounds).filter_map(wrong).min() {
+            Some(step) => Err(NotFinite { id: id.to_string(), step: step + 1 }),
+            None => Ok(self),
+        }
+    }
+}
+
 /// Bounds that should hold a share of the values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interval {
@@ -90,14 +117,30 @@ impl Context {
         if found != self.frequency {
             return Err(ContextError::Frequency { found, wanted: self.frequency.clone() });
         }
+        // A forecast of differences is added to the values that it is the difference to.
+        let needed = self.scaler.scaling.difference;
+        for series in &table.series {
+            let length = known_end(&series.values).len();
+            if length < needed {
+                let id = series.id.clone();
+                return Err(WindowError::TooShortToForecast { id, length, needed }.into());
+            }
+        }
         self.calendar.add(&mut table, specification.horizon)?;
         let scaled = self.scaler.apply(&table)?;
         let windows = Windows::at_end(&Arc::new(scaled), specification.input, specification.horizon)?;
         Ok(Prepared { table: Arc::new(table), windows })
     }
 
-    /// A row of a forecast in the units of the data. `history` are the values before it.
-    pub fn restore(&self, fit: &Fit, forecast: &Forecast, row: usize, history: &[f32]) -> Prediction {
+    /// A row of a forecast of a series, in the units of the data. `history` are the values before it.
+    pub fn restore(
+        &self,
+        id: &str,
+        fit: &Fit,
+        forecast: &Forecast,
+        row: usize,
+        history: &[f32],
+    ) -> Prediction {
         let scaling = &self.scaler.scaling;
         let invert = |mut values: Vec<f32>| {
             fit.invert(scaling, history, &mut values);
@@ -118,12 +161,25 @@ impl Context {
             }
         };
         let interval = |share: f64| {
-            let calibrated = || self.conformal.interval(share, history, &values);
+            let calibrated = || self.conformal.interval(share, id, history, &values);
             let [low, high] = own(share).or_else(calibrated)?;
             Some(Interval { share, low, high })
         };
-        let intervals = self.conformal.shares().filter_map(interval).collect();
+        let mut intervals: Vec<Interval> = self.conformal.shares().filter_map(interval).collect();
+        nest(&mut intervals);
         Prediction { values, intervals }
+    }
+}
+
+/// Makes every interval hold those of smaller shares: some may come from the model, others from past errors.
+fn nest(intervals: &mut [Interval]) {
+    let mut order: Vec<usize> = (0..intervals.len()).collect();
+    order.sort_by(|&a, &b| intervals[a].share.total_cmp(&intervals[b].share));
+    for pair in order.windows(2) {
+        let Interval { low, high, .. } = intervals[pair[0]].clone();
+        let wider = &mut intervals[pair[1]];
+        wider.low.iter_mut().zip(low).for_each(|(to, low)| *to = to.min(low));
+        wider.high.iter_mut().zip(high).for_each(|(to, high)| *to = to.max(high));
     }
 }
 
@@ -151,6 +207,26 @@ mod tests {
         table.frequency = Frequency::parse("D", Kind::Date).unwrap();
         let message = prepare(&predictor, &table).unwrap_err().to_string();
         assert!(message.contains("frequency D, but the model was trained on M"), "{message}");
+    }
+
+    #[test]
+    fn intervals_hold_those_of_smaller_shares() {
+        let interval = |share, low: f32, high: f32| Interval { share, low: vec![low], high: vec![high] };
+        let mut intervals = [interval(0.95, 2.0, 5.0), interval(0.5, 3.0, 4.0), interval(0.8, 1.0, 4.5)];
+        nest(&mut intervals);
+        assert_eq!(intervals, [interval(0.95, 1.0, 5.0), interval(0.5, 3.0, 4.0), interval(0.8, 1.0, 4.5)]);
+    }
+
+    #[test]
+    fn a_gap_among_the_values_that_differences_are_taken_to_is_refused() {
+        let (predictor, dataset) = untrained("dlinear", "mae");
+        let mut context = predictor.context().clone();
+        context.scaler.scaling.difference = 40;
+        let mut table = Table::clone(&dataset.table);
+        let end = table.series[0].values.len();
+        table.series[0].values[end - 35] = f32::NAN;
+        let message = context.prepare(predictor.specification(), table).unwrap_err().to_string();
+        assert!(message.contains("34") && message.contains("40"), "{message}");
     }
 
     #[test]

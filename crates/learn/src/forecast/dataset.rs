@@ -70,6 +70,12 @@ pub fn read(loaded: &Loaded) -> Result<Table, DataError> {
     Ok(table)
 }
 
+fn read_with_calendar(loaded: &Loaded) -> Result<Table, DatasetError> {
+    let mut table = read(loaded)?;
+    loaded.experiment.calendar.add(&mut table, loaded.experiment.horizon)?;
+    Ok(table)
+}
+
 /// Reads a table that ships with the project.
 fn read_built_in(name: &str, schema: &Schema) -> Result<Table, DataError> {
     let text = BUILT_IN_DATA.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text);
@@ -86,13 +92,16 @@ pub fn read_file_or_built_in(path: &Path, schema: &Schema) -> Result<Table, Data
 }
 
 impl Dataset {
-    /// Reads, scales and checks the data of an experiment.
+    /// Reads and checks the data of an experiment, and scales them by what their training part says.
     pub fn load(loaded: &Loaded) -> Result<Dataset, DatasetError> {
-        let experiment = &loaded.experiment;
-        let mut table = read(loaded)?;
-        experiment.calendar.add(&mut table, experiment.horizon)?;
-        let scaler = Scaler::fit(&experiment.scaling, &table, &experiment.split);
-        Dataset::new(experiment, table, scaler)
+        let table = read_with_calendar(loaded)?;
+        let scaler = Scaler::fit(&loaded.experiment.scaling, &table, &loaded.experiment.split);
+        Dataset::new(&loaded.experiment, table, scaler)
+    }
+
+    /// Reads and checks the data of an experiment, and scales them as the model was trained: the data may have grown.
+    pub fn load_for(loaded: &Loaded, context: &Context) -> Result<Dataset, DatasetError> {
+        Dataset::new(&loaded.experiment, read_with_calendar(loaded)?, context.scaler.clone())
     }
 
     fn new(experiment: &Experiment, table: Table, scaler: Scaler) -> Result<Dataset, DatasetError> {
@@ -119,6 +128,7 @@ impl Dataset {
             scaler: self.scaler.clone(),
             season: self.season,
             conformal: Conformal::default(),
+            values: self.table.values(),
         }
     }
 
@@ -169,6 +179,22 @@ mod tests {
         assert_eq!(dataset.windows(Part::Train, 1).len(), 108 - 24 - 12 + 1);
         assert_eq!(dataset.windows(Part::Validation, 1).len(), 13);
         assert_eq!(dataset.windows(Part::Test, 1).len(), 1);
+    }
+
+    #[test]
+    fn a_model_is_evaluated_with_the_scale_it_was_trained_with() {
+        let loaded = Loaded::parse(BUILT_IN[0].1, "x", Path::new(".")).unwrap();
+        let dataset = Dataset::load(&loaded).unwrap();
+        let mut context = dataset.context(&loaded.experiment);
+        let again = Dataset::load_for(&loaded, &context).unwrap();
+        assert_eq!(again.scaled.series, dataset.scaled.series);
+        // As if half of the data had come later.
+        let mut early = Table::clone(&dataset.table);
+        early.series[0].values.truncate(72);
+        context.scaler = Scaler::fit(&loaded.experiment.scaling, &early, &loaded.experiment.split);
+        let scaled = &Dataset::load_for(&loaded, &context).unwrap().scaled;
+        assert_eq!(*scaled.series, *context.scaler.apply(&dataset.table).unwrap().series);
+        assert_ne!(scaled.series, dataset.scaled.series);
     }
 
     #[test]

@@ -8,9 +8,10 @@ use super::conformal::{Conformal, Errors, known_end};
 use super::context::Prediction;
 use super::metrics;
 use super::predictor::{MOST_ROWS, PredictError, Predictor};
-use crate::data::{Batch, Table, Windows};
 
-/// How good forecasts are: means over windows.
+use crate::data::{Batch, Series, Table, Windows};
+
+/// How good forecasts are: means over windows, without those in which an error cannot be said.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Score {
     /// Whose.
@@ -43,24 +44,49 @@ pub struct Evaluation {
     pub scores: Vec<Score>,
 }
 
+/// A mean over the windows that have a value.
+#[derive(Clone, Copy, Default)]
+struct Mean {
+    sum: f64,
+    count: f64,
+}
+
+impl Mean {
+    /// Adds a value. A percentage of nothing but zeros, or an error relative to a past that never changes, is none.
+    fn add(&mut self, value: f64) {
+        if value.is_finite() {
+            self.sum += value;
+            self.count += 1.0;
+        }
+    }
+
+    /// NaN if no window had a value.
+    fn value(self) -> f64 {
+        self.sum / self.count
+    }
+}
+
 /// Sums over windows.
 #[derive(Default)]
 struct Sums {
     windows: f64,
-    squares: f64,
+    /// Squares, distances, MAPE, sMAPE, MASE.
+    means: [Mean; 5],
     crps: f64,
     score: Score,
 }
 
 impl Sums {
     fn add(&mut self, history: &[f32], season: usize, actual: &[f32], forecast: &[f32]) {
-        let score = &mut self.score;
         self.windows += 1.0;
-        self.squares += metrics::mse(actual, forecast);
-        score.mae += metrics::mae(actual, forecast);
-        score.mape += metrics::mape(actual, forecast);
-        score.smape += metrics::smape(actual, forecast);
-        score.mase += metrics::mase(known_end(history), season, actual, forecast);
+        let values = [
+            metrics::mse(actual, forecast),
+            metrics::mae(actual, forecast),
+            metrics::mape(actual, forecast),
+            metrics::smape(actual, forecast),
+            metrics::mase(known_end(history), season, actual, forecast),
+        ];
+        self.means.iter_mut().zip(values).for_each(|(mean, value)| mean.add(value));
     }
 
     fn add_intervals(&mut self, actual: &[f32], forecast: &Prediction) {
@@ -81,12 +107,9 @@ impl Sums {
     }
 
     fn finish(self, name: &str) -> Score {
-        let Sums { windows: n, squares, crps, mut score } = self;
-        score.name = name.to_string();
-        score.rmse = (squares / n).sqrt();
-        for sum in [&mut score.mae, &mut score.mape, &mut score.smape, &mut score.mase] {
-            *sum /= n;
-        }
+        let Sums { windows: n, means, crps, mut score } = self;
+        let [mse, mae, mape, smape, mase] = means.map(Mean::value);
+        score = Score { name: name.to_string(), mae, rmse: mse.sqrt(), mape, smape, mase, ..score };
         score.coverage.iter_mut().for_each(|(_, sum)| *sum /= n);
         score.crps = (!score.coverage.is_empty()).then_some(crps / n);
         score
@@ -114,7 +137,7 @@ pub fn evaluate(members: &mut [Member<'_>], table: &Table) -> Result<Evaluation,
     };
     let mut model = Sums::default();
     let mut baselines: Vec<Sums> = Baseline::ALL.iter().map(|_| Sums::default()).collect();
-    each(members, table, |history, actual, forecast| {
+    each(members, table, |_, history, actual, forecast| {
         model.add(history, season, actual, &forecast.values);
         model.add_intervals(actual, forecast);
         for (baseline, sums) in Baseline::ALL.iter().zip(&mut baselines) {
@@ -186,17 +209,17 @@ pub fn calibrate(
     shares: &[f64],
 ) -> Result<Conformal, PredictError> {
     let mut errors = Errors::new(predictor.specification().horizon, predictor.context().season);
-    each(&mut [Member { predictor, windows }], table, |history, actual, forecast| {
-        errors.add(history, actual, &forecast.values);
+    each(&mut [Member { predictor, windows }], table, |id, history, actual, forecast| {
+        errors.add(id, history, actual, &forecast.values);
     })?;
     Ok(errors.calibrate(shares))
 }
 
-/// Every window: what was before, what came, and the forecast.
+/// Every window: its series, what was before, what came, and the forecast.
 fn each(
     members: &mut [Member<'_>],
     table: &Table,
-    mut see: impl FnMut(&[f32], &[f32], &Prediction),
+    mut see: impl FnMut(&str, &[f32], &[f32], &Prediction),
 ) -> Result<(), PredictError> {
     let count = members.first().map_or(0, |member| member.windows.len());
     let numbers: Vec<u32> = (0..count as u32).collect();
@@ -207,11 +230,11 @@ fn each(
             .collect::<Result<Vec<_>, _>>()?;
         for (row, number) in numbers.iter().enumerate() {
             let Some((series, origin)) = members[0].windows.place(*number as usize) else { continue };
-            let values = &table.series[series].values;
+            let Series { id, values, .. } = &table.series[series];
             let of_members: Vec<&Prediction> = forecasts.iter().map(|forecasts| &forecasts[row]).collect();
             let forecast = median(&of_members);
             let end = origin + forecast.values.len();
-            see(&values[..origin], &values[origin..end], &forecast);
+            see(id, &values[..origin], &values[origin..end], &forecast);
         }
     }
     Ok(())
@@ -297,6 +320,22 @@ mod tests {
         }
         assert_eq!(scaled.windows, 13);
         assert!((scaled.mse - squares / 13.0).abs() < 1e-4 * scaled.mse, "{} {}", scaled.mse, squares / 13.0);
+    }
+
+    #[test]
+    fn a_window_without_an_error_is_left_out_of_its_mean() {
+        let mut sums = Sums::default();
+        sums.add(&[1.0, 3.0], 1, &[2.0, 4.0], &[3.0, 4.0]);
+        let alone = {
+            let mut sums = Sums::default();
+            sums.add(&[1.0, 3.0], 1, &[2.0, 4.0], &[3.0, 4.0]);
+            sums.finish("a")
+        };
+        // A past that never changes, and a percentage of nothing.
+        sums.add(&[5.0, 5.0], 1, &[0.0, 0.0], &[1.0, 1.0]);
+        let both = sums.finish("a");
+        assert_eq!([both.mase, both.mape], [alone.mase, alone.mape]);
+        assert!(both.mae > alone.mae);
     }
 
     #[test]

@@ -334,15 +334,16 @@ impl Forecast {
         &self.values[(row * self.horizon + step) * self.outputs..][..self.outputs]
     }
 
-    /// One number for a step: the mean of a distribution or of samples, or the quantile nearest to the median.
+    /// One number for a step: the mean of a distribution or of samples, or the median; the quantile nearest to it if all
+    /// levels are on one side of it.
     pub fn point(&self, row: usize, step: usize) -> f64 {
         let values = self.step(row, step);
         match &self.kind {
             Kind::Point => f64::from(values[0]),
             Kind::Quantiles(levels) => {
-                let distance = |&i: &usize| (levels[i] - 0.5).abs();
-                let nearest = (0..levels.len()).min_by(|a, b| distance(a).total_cmp(&distance(b)));
-                f64::from(values[nearest.unwrap_or(0)])
+                let below = levels.iter().all(|&level| level < 0.5);
+                let nearest = if below { levels.len().saturating_sub(1) } else { 0 };
+                between(levels, values, 0.5).unwrap_or_else(|| f64::from(in_order(values)[nearest]))
             }
             Kind::Distribution(distribution) => distribution.mean(values),
             Kind::Samples => values.iter().map(|&x| f64::from(x)).sum::<f64>() / values.len() as f64,
@@ -370,17 +371,28 @@ impl Forecast {
     }
 }
 
-/// The value at a level between levels whose values are known. Quantiles are trained one by one and can cross; what is
-/// returned lies between its neighbours.
+/// How far a level may be from one that was trained and still be that one: levels are computed from shares.
+const SAME_LEVEL: f64 = 1e-9;
+
+/// The value at a level between levels whose values are known. Quantiles are trained one by one and can cross, so their
+/// values are put in order first (V. Chernozhukov, I. Fernandez-Val, A. Galichon, "Quantile and probability curves without
+/// crossing", 2010).
 fn between(levels: &[f64], values: &[f32], level: f64) -> Option<f64> {
-    let right = levels.iter().position(|&known| known >= level)?;
+    let right = levels.iter().position(|&known| known >= level - SAME_LEVEL)?;
+    let values = in_order(values);
     let value = |i: usize| f64::from(values[i]);
-    if levels[right] == level {
+    if (levels[right] - level).abs() <= SAME_LEVEL {
         return Some(value(right));
     }
     let left = right.checked_sub(1)?;
     let share = (level - levels[left]) / (levels[right] - levels[left]);
     Some(value(left) + share * (value(right) - value(left)))
+}
+
+fn in_order(values: &[f32]) -> Vec<f32> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f32::total_cmp);
+    sorted
 }
 
 #[cfg(test)]
@@ -390,6 +402,22 @@ mod tests {
     use super::super::signal::Signal;
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn quantiles_that_cross_are_put_in_order_and_shares_meet_their_levels() {
+        let levels = vec![0.1, 0.5, 0.9];
+        let kind = Kind::Quantiles(levels);
+        let forecast = Forecast { rows: 1, horizon: 1, outputs: 3, kind, values: vec![128.0, 115.0, 113.0] };
+        // 0.5 - 0.8 / 2 is a little less than 0.1.
+        let share = 0.8;
+        assert_eq!(forecast.quantile(0, 0, 0.5 - share / 2.0), Some(113.0));
+        assert_eq!(forecast.quantile(0, 0, 0.5 + share / 2.0), Some(128.0));
+        assert_eq!(forecast.point(0, 0), 115.0);
+        assert_eq!(forecast.quantile(0, 0, 0.05), None);
+        let kind = Kind::Quantiles(vec![0.1, 0.9]);
+        let forecast = Forecast { rows: 1, horizon: 1, outputs: 2, kind, values: vec![2.0, 4.0] };
+        assert_eq!(forecast.point(0, 0), 3.0);
+    }
 
     fn specification(model: Model, loss: Loss) -> Specification {
         Specification {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::context::{Context, Prediction};
+use super::context::{Context, NotFinite, Prediction};
 use super::forecaster::{Forecast, Forecaster, ForecasterError, Kind};
 use super::specification::Specification;
 use super::weights::Weights;
@@ -24,6 +24,9 @@ pub enum PredictError {
     /// A series without a scale.
     #[error(transparent)]
     Scale(#[from] UnknownSeries),
+    /// A forecast that is no number.
+    #[error(transparent)]
+    NotFinite(#[from] NotFinite),
     /// Models that cannot forecast together.
     #[error("models forecast together only the same horizon of the same series from the same origins")]
     NotAlike,
@@ -125,7 +128,9 @@ impl Predictor {
                 let scaler = &self.context.scaler;
                 let unknown = || UnknownSeries { id: series.id.clone() };
                 let fit = *scaler.of(&series.id).ok_or_else(unknown)?;
-                predictions.push(self.context.restore(&fit, &self.forecast, row, &series.values[..origin]));
+                let history = &series.values[..origin];
+                let prediction = self.context.restore(&series.id, &fit, &self.forecast, row, history);
+                predictions.push(prediction.checked(&series.id)?);
             }
         }
         Ok(predictions)
@@ -155,7 +160,7 @@ pub(super) mod tests {
         let dataset = Dataset::load(&loaded).unwrap();
         let experiment = &loaded.experiment;
         let mut errors = Errors::new(experiment.horizon, dataset.season);
-        errors.add(&dataset.table.series[0].values, &[1.0; 12], &[0.0; 12]);
+        errors.add("Passengers", &dataset.table.series[0].values, &[1.0; 12], &[0.0; 12]);
         let context =
             Context { conformal: errors.calibrate(&experiment.intervals), ..dataset.context(experiment) };
         let specification = experiment.specification();

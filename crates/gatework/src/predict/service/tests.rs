@@ -15,7 +15,7 @@ pub fn untrained(change: impl Fn(String) -> String) -> (Predictor, Dataset) {
     let dataset = Dataset::load(&loaded).unwrap();
     let experiment = &loaded.experiment;
     let mut errors = Errors::new(experiment.horizon, dataset.season);
-    errors.add(&dataset.table.series[0].values, &[1.0; 12], &[0.0; 12]);
+    errors.add("Passengers", &dataset.table.series[0].values, &[1.0; 12], &[0.0; 12]);
     let conformal = errors.calibrate(&experiment.intervals);
     let context = Context { conformal, ..dataset.context(experiment) };
     let specification = experiment.specification();
