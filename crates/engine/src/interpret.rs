@@ -166,10 +166,15 @@ fn find(inputs: &[(&str, Value)], name: &str, node: &Node) -> Result<Value, Inpu
         .iter()
         .find(|(known, _)| *known == name)
         .ok_or_else(|| InputError::Missing(name.to_string()))?;
-    if (value.dtype, value.shape) != (node.dtype, node.shape) {
+    let (count, is_float) = match &value.elements {
+        Elements::Float(elements) => (elements.len(), true),
+        Elements::Int(elements) => (elements.len(), false),
+    };
+    let is_whole = count == value.shape.elements() && is_float == value.dtype.is_float();
+    if (value.dtype, value.shape) != (node.dtype, node.shape) || !is_whole {
         return Err(InputError::Misfit {
             name: name.to_string(),
-            found: format!("{}{}", value.dtype, value.shape),
+            found: format!("{}{} with {count} elements", value.dtype, value.shape),
             wanted: format!("{}{}", node.dtype, node.shape),
         });
     }

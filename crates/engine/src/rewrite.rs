@@ -52,7 +52,7 @@ const RULES: &[Rule] = &[
     }),
     exact("x * 2 = x + x", double),
     exact("x * -1 = -x", negate),
-    exact("x / c = x * (1 / c) for powers of two", |g, n| divide(g, n, |c| c.abs().log2().fract() == 0.0)),
+    exact("x / c = x * (1 / c) for powers of two", |g, n| divide(g, n, is_power_of_two)),
     // Both operands are the same.
     exact("x * x = square(x)", |g, n| same(n, Binary::Mul).map_or(Ok(None), |x| g.square(x).map(Some))),
     exact("min(x, x) = x", |_, n| Ok(same(n, Binary::Min))),
@@ -121,7 +121,10 @@ const RULES: &[Rule] = &[
     relaxed("x - 0 = x", |g, n| Ok(if_right(g, n, Binary::Sub, |x| x == 0.0, 0))),
     relaxed("x * 0 = 0", |g, n| Ok(if_right(g, n, Binary::Mul, |x| x == 0.0, 1))),
     relaxed("x - x = 0", |g, n| same(n, Binary::Sub).map_or(Ok(None), |x| g.zeros_like(x).map(Some))),
-    relaxed("x / x = 1", |g, n| same(n, Binary::Div).map_or(Ok(None), |x| g.constant_like(x, 1.0).map(Some))),
+    relaxed("x / x = 1", |g, n| {
+        let x = same(n, Binary::Div).filter(|_| n.dtype.is_float());
+        x.map_or(Ok(None), |x| g.constant_like(x, 1.0).map(Some))
+    }),
     relaxed("x / c = x * (1 / c)", |g, n| divide(g, n, |c| c != 0.0)),
     relaxed("(x + c) + d = x + (c + d)", |g, n| join_constants(g, n, Binary::Add)),
     relaxed("(x * c) * d = x * (c * d)", |g, n| join_constants(g, n, Binary::Mul)),
@@ -358,13 +361,21 @@ fn compute_before_expanding(g: &mut Graph, n: &Node) -> Outcome {
     g.expand(small, &n.shape).map(Some)
 }
 
+/// Whether a number is a power of two, and one over it is too.
+fn is_power_of_two(c: f64) -> bool {
+    c.is_normal() && c.to_bits() << 12 == 0
+}
+
 fn join_slices(g: &mut Graph, n: &Node) -> Outcome {
     match (&n.op, inner(g, n)) {
         (
             &Op::Slice { axis, begin, step },
             Some(Node { op: Op::Slice { axis: inner_axis, begin: first, step: stride }, args, .. }),
         ) if axis == inner_axis => {
-            g.slice_by(args[0], axis, first + begin * stride, n.shape[axis], step * stride).map(Some)
+            let count = n.shape[axis];
+            // Indices that there are none of begin nowhere.
+            let (begin, step) = if count > 0 { (first + begin * stride, step * stride) } else { (0, 1) };
+            g.slice_by(args[0], axis, begin, count, step).map(Some)
         }
         _ => Ok(None),
     }
@@ -465,7 +476,26 @@ fn join_constants(g: &mut Graph, n: &Node, op: Binary) -> Outcome {
 mod tests {
     use super::*;
     use crate::arbitrary;
+    use crate::interpret::Value;
     use proptest::prelude::*;
+
+    #[test]
+    fn only_powers_of_two_become_factors() {
+        let power = |x: i32| 2f64.powi(x);
+        assert!([0, 1, -1, 52, -1022, 1023].iter().all(|&x| is_power_of_two(-power(x))));
+        let others = [0.0, 3.0, 1024.000_000_000_000_2, f64::INFINITY, f64::NAN, f64::MIN_POSITIVE / 2.0];
+        assert!(!others.iter().any(|&c| is_power_of_two(c)));
+    }
+
+    #[test]
+    fn an_integer_divided_by_itself_is_not_always_one() {
+        let mut g = Graph::relaxed();
+        let x = g.input("x", DType::I32, &[1]).unwrap();
+        let y = g.div(x, x).unwrap();
+        g.output("y", y).unwrap();
+        let zero = Value::int(DType::I32, g.shape(x), vec![0]);
+        assert_eq!(g.rewrite().interpret(&[("x", zero)]).unwrap()[0].to_f64(), [0.0]);
+    }
 
     /// The fingerprint of the canonical form of an expression of x and y, [3, 4] each.
     fn canonical(relaxed: bool, build: impl Fn(&mut Graph, Id, Id) -> Result<Id, GraphError>) -> u64 {

@@ -308,6 +308,8 @@ impl Graph {
             let problem = format!("axis {axis} has no {count} indices from {begin} on by {step}");
             return self.error("slice", &[x], problem);
         }
+        // What is not used is always the same.
+        let (begin, step) = (if count > 0 { begin } else { 0 }, if count > 1 { step } else { 1 });
         if count == size && step == 1 {
             return Ok(x);
         }

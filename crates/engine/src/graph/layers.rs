@@ -28,6 +28,10 @@ impl Default for Conv1d {
 impl Graph {
     /// `x` above zero, `slope * x` below.
     pub fn leaky_relu(&mut self, x: Id, slope: f64) -> Result<Id, GraphError> {
+        self.known("leaky_relu", &[x])?;
+        if !self.dtype(x).is_float() {
+            return self.error("leaky_relu", &[x], "is for floating-point numbers; cast it first");
+        }
         let zero = self.zeros_like(x)?;
         let above = self.greater(x, zero)?;
         let below = self.scale(x, slope)?;
@@ -149,12 +153,13 @@ impl Graph {
     /// The largest element of windows of the last axis. What is left behind the last whole window makes one more.
     pub fn max_pool1d(&mut self, x: Id, window: Window) -> Result<Id, GraphError> {
         self.known("max_pool1d", &[x])?;
+        // A window that cannot be is refused.
+        self.unfold(x, window)?;
         let length = self.shape(x).last().copied().unwrap_or(0);
-        let covered = (window.count(length).max(1) - 1) * window.stride
-            + (window.size.max(1) - 1) * window.dilation
-            + 1;
+        let count = window.count(length);
+        let covered = (count.max(1) - 1) * window.stride + (window.size - 1) * window.dilation + 1;
         let mut padded = x;
-        if length > covered {
+        if length > covered && count * window.stride < length {
             let axis = self.shape(x).axes() - 1;
             let least = self.constant(self.dtype(x), f64::NEG_INFINITY);
             let missing =
@@ -186,6 +191,9 @@ impl Graph {
     /// axis; outside the first and the last point the value stays.
     pub fn interpolate_linear(&mut self, x: Id, length: usize) -> Result<Id, GraphError> {
         self.known("interpolate_linear", &[x])?;
+        if !self.dtype(x).is_float() {
+            return self.error("interpolate_linear", &[x], "is for floating-point numbers; cast it first");
+        }
         let shape = self.shape(x);
         let Some(&size) = shape.last().filter(|&&size| size > 0 && length > 0) else {
             return self.error("interpolate_linear", &[x], format!("cannot become {length} long"));

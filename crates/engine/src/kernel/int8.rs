@@ -136,14 +136,15 @@ impl Weights {
 /// Quantises a row; returns its scale and its zero. Behind the row there are zeros, whose weights are zeros too.
 fn quantize_row(x: &[f32], to: &mut [u8]) -> (f32, u8) {
     let (low, high) = x.iter().fold((0.0f32, 0.0f32), |(low, high), &x| (low.min(x), high.max(x)));
-    let scale = (high - low) / 255.0;
+    let scale = high / 255.0 - low / 255.0;
     if scale.is_infinite() || scale < f32::MIN_POSITIVE {
         to.fill(0);
         return (if scale.is_infinite() { f32::NAN } else { 0.0 }, 0);
     }
     let factor = 1.0 / scale;
     let zero = (-low * factor).round();
-    to.iter_mut().zip(x).for_each(|(to, &x)| *to = (x * factor + zero).round() as u8);
+    let quantize = |x: f32| if x.is_nan() { zero } else { (x * factor + zero).round() };
+    to.iter_mut().zip(x).for_each(|(to, &x)| *to = quantize(x) as u8);
     (scale, zero as u8)
 }
 
@@ -246,6 +247,8 @@ mod tests {
         assert_eq!(run(&[0.0, 0.0]), [0.0, 0.0]);
         assert!(run(&[f32::INFINITY, 1.0]).iter().all(|y| y.is_nan()));
         assert!((run(&[f32::NAN, 1.0])[0] + 2.0).abs() < 0.02);
+        assert!((run(&[f32::NAN, -1.0])[0] - 2.0).abs() < 0.02, "NaN counts as 0 beside negative numbers");
+        assert!((run(&[1e38, -1e38])[0] / 3e38 - 1.0).abs() < 0.02, "a wide row is finite");
         assert!(run(&[]).is_empty());
     }
 

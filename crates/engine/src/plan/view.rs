@@ -78,17 +78,23 @@ impl View {
     pub fn sliced(mut self, axis: usize, begin: usize, count: usize, step: usize) -> View {
         self.offset += begin * self.strides[axis];
         self.sizes[axis] = count;
-        self.strides[axis] *= step;
+        self.strides[axis] = used(count, self.strides[axis], step);
         self
     }
 
     /// Windows of the last axis; they overlap in memory.
     pub fn unfolded(mut self, window: &Window) -> View {
         let (length, stride) = (self.sizes.pop().unwrap_or(0), self.strides.pop().unwrap_or(0));
-        self.sizes.extend([window.count(length), window.size]);
-        self.strides.extend([stride * window.stride, stride * window.dilation]);
+        let count = window.count(length);
+        self.sizes.extend([count, window.size]);
+        self.strides.extend([used(count, stride, window.stride), used(window.size, stride, window.dilation)]);
         self
     }
+}
+
+/// The stride of so many indices, every `step`-th. Of one index no stride is used, and the product may be too large.
+fn used(count: usize, stride: usize, step: usize) -> usize {
+    if count > 1 { stride * step } else { stride }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::arbitrary;
-use crate::graph::Op;
+use crate::graph::{Op, Window};
 use crate::interpret::{Elements, Value};
 use crate::ops::{Binary, Reduction, Unary};
 use proptest::prelude::*;
@@ -295,4 +295,106 @@ fn mistakes_are_named() {
     let misfit = runner.write("x", &[0.0f64; 2]).unwrap_err().to_string();
     assert_eq!(misfit, "\"x\" is f32[2], but was given or asked for as 2 elements of f64");
     assert!(runner.read::<i32>("y").is_err());
+}
+
+/// The program and the interpreter on a graph with the inputs "x", "k" of some numbers; they must agree closely.
+fn agrees(build: impl Fn(&mut Graph, Id) -> Id, shape: &[usize], x: &[f32]) {
+    let mut g = Graph::new();
+    let input = g.input("x", DType::F32, shape).unwrap();
+    let y = build(&mut g, input);
+    g.output("y", y).unwrap();
+    let value = Value::float(DType::F32, g.shape(input), x.iter().map(|&x| x.into()).collect());
+    let right = g.interpret(&[("x", value)]).unwrap()[0].to_f64();
+    let mut runner = Program::new(&g).unwrap().runner();
+    runner.write("x", x).unwrap();
+    runner.run();
+    for (ours, right) in runner.read::<f32>("y").unwrap().iter().zip(&right) {
+        assert!((f64::from(*ours) - right).abs() <= 1e-5 * right.abs().max(1.0), "{ours} for {right}");
+    }
+}
+
+#[test]
+fn attention_takes_rows_that_repeat_or_overlap() {
+    let x: Vec<f32> = (0..40).map(|i| (i * 7 % 11) as f32 * 0.2 - 1.0).collect();
+    agrees(
+        |g, x| {
+            let one = g.slice(x, 1, 0, 1).unwrap();
+            let shape = g.shape(x);
+            let same = g.expand(one, &shape).unwrap();
+            g.attention(same, x, x).unwrap()
+        },
+        &[2, 5, 4],
+        &x,
+    );
+    agrees(
+        |g, x| {
+            let windows = g.unfold(x, Window { size: 4, stride: 2, dilation: 1 }).unwrap();
+            g.attention(windows, windows, windows).unwrap()
+        },
+        &[2, 20],
+        &x,
+    );
+}
+
+#[test]
+fn attention_of_large_scores_is_that_of_the_largest() {
+    let b = 1e5;
+    agrees(
+        |g, x| {
+            let query = g.slice(x, 1, 0, 1).unwrap();
+            let keys = g.slice(x, 1, 1, 2).unwrap();
+            g.attention(query, keys, keys).unwrap()
+        },
+        &[1, 3, 3],
+        &[b, b, 1.0, b, b, 1.0, -b, 1.0, 2.0],
+    );
+}
+
+#[test]
+fn slices_of_nothing_and_of_one_index_may_have_any_step() {
+    let x = [1.0, 2.0, 3.0, 4.0, 5.0];
+    agrees(
+        |g, x| {
+            let every_third = g.slice_by(x, 0, 1, 2, 3).unwrap();
+            g.slice(every_third, 0, 2, 0).unwrap()
+        },
+        &[5],
+        &x,
+    );
+    agrees(|g, x| g.slice_by(x, 0, 1, 1, usize::MAX).unwrap(), &[5], &x);
+    agrees(
+        |g, x| g.unfold(x, Window { size: 1, stride: usize::MAX, dilation: usize::MAX }).unwrap(),
+        &[5],
+        &x,
+    );
+}
+
+#[test]
+fn pools_have_no_window_behind_the_end() {
+    let mut g = Graph::new();
+    let x = g.input("x", DType::F32, &[5]).unwrap();
+    let y = g.max_pool1d(x, Window { size: 1, stride: 3, dilation: 1 }).unwrap();
+    assert_eq!(*g.shape(y), [2]);
+    for window in [
+        Window { size: 1, stride: 0, dilation: 1 },
+        Window { size: 0, stride: 1, dilation: 1 },
+        Window { size: usize::MAX, stride: 1, dilation: usize::MAX },
+    ] {
+        assert!(g.max_pool1d(x, window).is_err(), "{window:?}");
+    }
+    let x = g.input("i", DType::I32, &[5]).unwrap();
+    assert!(g.interpolate_linear(x, 9).is_err() && g.leaky_relu(x, 0.5).is_err());
+}
+
+#[test]
+fn values_that_are_not_whole_are_refused_by_the_interpreter() {
+    let mut g = Graph::new();
+    let x = g.input("x", DType::I32, &[3]).unwrap();
+    g.output("y", x).unwrap();
+    for value in [
+        Value::int(DType::I32, g.shape(x), vec![1, 2]),
+        Value::float(DType::I32, g.shape(x), vec![1.0, 2.0, 3.0]),
+    ] {
+        assert!(g.interpret(&[("x", value)]).is_err());
+    }
 }

@@ -2,7 +2,7 @@
 
 use fearless_simd::Simd;
 
-use super::reduce::{max_value, mean, pairwise, sum_of};
+use super::reduce::{max_value, mean, min_value, pairwise, sum_of};
 use super::{RealNumber, VectorError, check, walk};
 use crate::kernel::math;
 use crate::kernel::{dispatch, level};
@@ -102,6 +102,11 @@ pub(super) fn normalise_of<T: RealNumber>(x: &[T], out: &mut [T]) {
             #[inline(always)]
             |x| (x - mean) * factor,
         );
+    }
+    // Rounding would make something of elements that are all the same.
+    if max_value(x) == min_value(x) {
+        let is_finite = x.first().is_some_and(|x| x.to_f64().is_finite());
+        return out.fill(if is_finite { T::NIL } else { T::NAN });
     }
     let mean = mean(x);
     let sum = walk::pieces(x, mean, |x, mean| dispatch!(level(), simd => squares(simd, x, mean)), pairwise);
@@ -231,6 +236,11 @@ mod tests {
         assert!(out.iter().all(|x| x.is_nan()));
         normalise(&[4.0; 3], &mut out).unwrap();
         assert_eq!(out, [0.0; 3]);
+        for len in 0..40 {
+            let mut out = vec![7.0; len];
+            normalise(&vec![0.1f32; len], &mut out).unwrap();
+            assert!(out.iter().all(|x| x.to_bits() == 0), "{len}: {out:?}");
+        }
         assert_eq!(softmax::<f32>(&[], &mut []), Ok(()));
         assert!(softmax(&[1.0f32], &mut []).is_err());
     }

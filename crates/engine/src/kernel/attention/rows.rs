@@ -107,10 +107,9 @@ impl<T: Real> Column<T> {
             for key in 1..self.keys {
                 largest = largest.max(load::<S, T>(simd, self.key::<S>(key)));
             }
-            let shift = -(scale * largest);
             for key in 0..self.keys {
                 let at = self.key::<S>(key);
-                let power = math::exp::<S, T>(simd, load::<S, T>(simd, at).mul_add(scale, shift));
+                let power = math::exp::<S, T>(simd, (load::<S, T>(simd, at) - largest) * scale);
                 sums[key % SUMS] += power;
                 if let Some(others) = others {
                     let other = load::<S, T>(simd, others.key::<S>(key));

@@ -74,6 +74,8 @@ impl Wires {
 pub enum WireError {
     /// There is no layer at all.
     NoLayers,
+    /// Nothing is asked of the network.
+    NoOutputs,
     /// A layer is empty, or has more first than second operands.
     Uneven {
         /// The layer.
@@ -100,6 +102,7 @@ impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WireError::NoLayers => write!(f, "a gate network needs at least one layer"),
+            WireError::NoOutputs => write!(f, "at least one output of a gate network has to be needed"),
             WireError::Uneven { layer, a, b } => {
                 write!(
                     f,
@@ -218,6 +221,9 @@ impl Program {
     /// Compiles what the first `needed` outputs depend on and leaves out the rest.
     pub fn leading(wires: &Wires, needed: usize) -> Result<Program, WireError> {
         wires.check()?;
+        if needed == 0 {
+            return Err(WireError::NoOutputs);
+        }
         let needed = needed.min(wires.outputs());
         let (live, inputs_read) = live_gates(wires, needed);
         let mut layers = Vec::with_capacity(wires.layers.len());

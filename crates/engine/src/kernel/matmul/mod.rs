@@ -432,7 +432,7 @@ pub fn multiply_outside<T: Product>(
 fn check_one(len: usize, shapes: &Shapes, epilogue: Option<Epilogue>) {
     shapes.check(len);
     if let Some(Epilogue { bias, .. }) = epilogue {
-        let (end, (begin, _)) = (bias + shapes.sizes[1], shapes.out);
+        let (end, (begin, _)) = (bias.saturating_add(shapes.sizes[1]), shapes.out);
         assert!(end <= len, "the bias lies in the slice");
         assert!(end <= begin || bias >= shapes.end_of_result(), "the bias is part of a result");
     }
@@ -481,7 +481,12 @@ unsafe fn multiply_at<T: Product>(bases: Bases<T>, shapes: &Shapes, finish: Fini
         return;
     }
     let threads = if threads { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
-    // SAFETY: as the caller promises; strides fit `isize` because the matrices fit into memory.
+    // The stride of an axis of one element is not used, and may be any number.
+    let used =
+        |strides: [usize; 2], sizes: [usize; 2]| [0, 1].map(|i| if sizes[i] > 1 { strides[i] } else { 1 });
+    let (a_strides, b_strides, strides) =
+        (used(a_strides, [m, k]), used(b_strides, [k, n]), used(strides, [m, n]));
+    // SAFETY: as the caller promises; strides that are used fit `isize` because the matrices fit into memory.
     unsafe {
         gemm::gemm(
             m,

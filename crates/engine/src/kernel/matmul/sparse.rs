@@ -12,7 +12,9 @@
 //!
 //! A tile of the dense product shares what it loads among six rows; here every multiply-add loads an operand of its own,
 //! which the first cache delivers almost as fast as the sums take it. The sums are those of the dense product, in the same
-//! order: adding `0 * b` changes nothing, unless b is infinite or no number. Blocks with such a b are left to the tiles.
+//! order: adding `0 * b` changes nothing, unless b is infinite or no number. Blocks with such a b are left to the tiles. Only
+//! a sum that has come down to -0, because its products are too small for any number, stays -0 here where the tiles may add
+//! 0 to it; which of the two a product takes does not depend on the threads.
 
 use std::ops::Range;
 

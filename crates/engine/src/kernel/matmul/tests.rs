@@ -341,3 +341,28 @@ fn bits_of_product(shapes: &Shapes, memory: &[f32], threads: usize) -> Vec<u32> 
     pool.install(|| multiply(&mut memory, shapes));
     memory.iter().map(|x| x.to_bits()).collect()
 }
+
+#[test]
+#[should_panic(expected = "the bias lies in the slice")]
+fn a_bias_that_begins_beyond_all_numbers_is_refused() {
+    let shapes =
+        Shapes { sizes: [2, 2, 1], a: (0, [1, 1]), b: (2, [2, 1]), out: (4, [2, 1]), accumulate: false };
+    let outside = Outside { from: &[], to: &mut [], elsewhere: [None; 3] };
+    let epilogue = Some(Epilogue { bias: usize::MAX, relu: false });
+    multiply_outside(&mut [1.0f32; 8], &[shapes], epilogue, outside);
+}
+
+#[test]
+fn strides_that_are_not_used_may_be_any_number() {
+    let far = usize::MAX;
+    let shapes = Shapes {
+        sizes: [3, 3, 1],
+        a: (0, [1, far]),
+        b: (3, [1 << 63, 1]),
+        out: (6, [3, 1]),
+        accumulate: false,
+    };
+    let mut memory: Vec<f64> = (1..16).map(f64::from).collect();
+    multiply(&mut memory, &shapes);
+    assert_eq!(memory[6..], [4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 12.0, 15.0, 18.0]);
+}
