@@ -125,7 +125,7 @@ pub fn parse(text: &str) -> Option<(i64, Kind)> {
     };
     let separator = if date.contains('/') { '/' } else { '-' };
     let mut parts = date.split(separator);
-    let (year, month, day) = (digits(parts.next()?, 4)?, digits(parts.next()?, 2)?, parts.next());
+    let (year, month, day) = (year(parts.next()?)?, digits(parts.next()?, 2)?, parts.next());
     let kind = if day.is_some() { Kind::Date } else { Kind::Month };
     let day = day.map_or(Some(1), |day| digits(day, 2))?;
     let date = civil(year, month, day).filter(|_| parts.next().is_none())?.tick();
@@ -140,7 +140,8 @@ pub fn parse(text: &str) -> Option<(i64, Kind)> {
 fn parse_quarter(text: &str) -> Option<i64> {
     let (year, quarter) = text.split_once(['Q', 'q'])?;
     let quarter = digits(quarter, 1).filter(|quarter| (1..=4).contains(quarter))?;
-    Some(civil(digits(year.strip_suffix('-').unwrap_or(year), 4)?, quarter * 3 - 2, 1)?.tick())
+    let number = self::year(year.strip_suffix('-').unwrap_or(year))?;
+    Some(civil(number, quarter * 3 - 2, 1)?.tick())
 }
 
 /// `Jan 31 1949` or `January 31, 1949`.
@@ -162,7 +163,7 @@ fn parse_named(text: &str) -> Option<i64> {
     let mut words = text.split([' ', ',']).filter(|word| !word.is_empty());
     let name = words.next()?.to_ascii_lowercase();
     let month = MONTHS.iter().position(|month| name.len() >= 3 && month.starts_with(&name))? as i64 + 1;
-    let (day, year) = (digits(words.next()?, 2)?, digits(words.next()?, 4)?);
+    let (day, year) = (digits(words.next()?, 2)?, year(words.next()?)?);
     civil(year, month, day).filter(|_| words.next().is_none()).map(Civil::tick)
 }
 
@@ -196,6 +197,11 @@ fn parse_fraction(text: &str) -> Option<i64> {
         return None;
     }
     Some(text.bytes().chain(std::iter::repeat(b'0')).take(6).fold(0, |n, b| n * 10 + i64::from(b - b'0')))
+}
+
+/// A year of four digits. Two of them could be any century, or a day.
+fn year(text: &str) -> Option<i64> {
+    digits(text, 4).filter(|_| text.len() == 4)
 }
 
 /// A number of at most so many digits.
@@ -284,6 +290,11 @@ mod tests {
             "2023-02-29",
             "2024-13-01",
             "01/02/2000",
+            "23-07-19",
+            "01/01/23",
+            "123-01",
+            "23Q1",
+            "Jan 31 49",
             "2024-02-29 25:00",
             "2024-02-29 12",
             "2024-02-29 12:00:00.x",
