@@ -212,7 +212,7 @@ impl Windows {
     /// The time of the first target of a window; 0 if there is no such window.
     pub fn time(&self, number: usize) -> i64 {
         let time = |(series, origin): (usize, usize)| {
-            self.table.frequency.at(self.table.series.get(series)?.start, origin as i64)
+            self.table.series.get(series)?.time(&self.table.frequency, origin)
         };
         self.place(number).and_then(time).unwrap_or(0)
     }
@@ -293,6 +293,7 @@ mod tests {
         let series = series.into_iter().enumerate().map(|(i, values)| Series {
             id: format!("s{i}"),
             start: 0,
+            origin: 0,
             past: values.iter().map(|x| x + 0.25).collect(),
             future: values.iter().flat_map(|x| [x + 0.5, x + 0.75]).chain([7.0; 4]).collect(),
             fixed: vec![i as f32],

@@ -132,6 +132,26 @@ fn mistakes_are_named_with_their_line() {
 }
 
 #[test]
+fn months_that_begin_with_a_short_one_keep_their_day() {
+    for (times, options, next) in [
+        (["2015-02-28", "2015-03-30", "2015-04-30"], "", "2015-05-30"),
+        (["2015-02-28", "2015-03-30", "2015-04-30"], "frequency = \"M\"", "2015-05-30"),
+        (["2015-02-28", "2015-03-31", "2015-04-30"], "frequency = \"M\"", "2015-05-31"),
+        (["2015-02-28", "2015-03-28", "2015-04-28"], "frequency = \"M\"", "2015-05-28"),
+        (["2015-06-30", "2015-09-30", "2015-12-31"], "frequency = \"Q\"", "2016-03-31"),
+    ] {
+        let text = format!("ds,y\n{},1\n{},2\n{},3\n", times[0], times[1], times[2]);
+        let table = read(&text, options);
+        let series = &table.series[0];
+        assert_eq!((table.time(series, 0).as_str(), table.time(series, 3).as_str()), (times[0], next));
+    }
+    // A day that is off the grid is not that of all months.
+    let text = "ds,y\n2015-02-15,1\n2015-03-15,2\n2015-04-15,3\n2015-04-30,9\n2015-05-15,4\n";
+    let table = read(text, "frequency = \"M\"\nmissing = \"drop\"");
+    assert_eq!(table.series[0].values, [1., 2., 3., 4.]);
+}
+
+#[test]
 fn gaps_are_treated_as_asked() {
     let text = "ds,y\n1,10\n2,NaN\n3,30\n6,60\n7,70\n";
     let of = |policy: &str| read(text, &format!("missing = \"{policy}\""));
