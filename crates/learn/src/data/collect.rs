@@ -3,6 +3,8 @@
 //! A row costs 16 bytes and 4 for each further column, whatever the length of its id: ten million rows take a few
 //! hundred megabytes. Series that are in order keep the memory their values were read into.
 
+use std::borrow::Cow;
+
 use rustc_hash::FxHashMap;
 
 use super::error::Problem;
@@ -44,7 +46,7 @@ pub struct Observation<'a> {
 pub struct Collector {
     columns: Columns,
     kind: Option<Kind>,
-    ids: FxHashMap<Box<[u8]>, usize>,
+    ids: FxHashMap<Box<str>, usize>,
     /// The series of the row before: rows of a series mostly come together.
     last: usize,
     series: Vec<Rows>,
@@ -70,11 +72,12 @@ impl Collector {
         if self.series.get(self.last).is_some_and(|rows| rows.id.as_bytes() == id) {
             return self.last;
         }
-        self.last = if let Some(found) = self.ids.get(id) {
+        let name = decode(id);
+        self.last = if let Some(found) = self.ids.get(name.as_ref()) {
             *found
         } else {
-            self.ids.insert(id.into(), self.series.len());
-            self.series.push(Rows { id: String::from_utf8_lossy(id).into_owned(), ..Rows::default() });
+            self.ids.insert(name.as_ref().into(), self.series.len());
+            self.series.push(Rows { id: name.into_owned(), ..Rows::default() });
             self.series.len() - 1
         };
         self.last
@@ -149,6 +152,14 @@ impl Collector {
             }
         }
         found.map(|(_, frequency)| frequency).ok_or(Problem::NoFrequency)
+    }
+}
+
+/// A name: UTF-8, or else Latin-1, where each byte is the character of that number, so that names stay apart.
+pub fn decode(name: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(name) {
+        Ok(text) => text.into(),
+        Err(_) => name.iter().map(|byte| char::from(*byte)).collect::<String>().into(),
     }
 }
 

@@ -187,7 +187,11 @@ fn gaps_at_the_ends_are_cut_and_columns_follow() {
 #[test]
 fn latin_1_is_no_hindrance() {
     let table = read_csv(&b"ds,T (\xb0C)\n1,1\n2,2\n3,3\n"[..], "a", &schema("layout = \"wide\"")).unwrap();
-    assert_eq!(table.series[0].values, [1., 2., 3.]);
+    assert_eq!((table.series[0].id.as_str(), &table.series[0].values[..]), ("T (°C)", &[1., 2., 3.][..]));
+    let text = b"unique_id,ds,y\n\xe4,1,1\n\xf6,1,4\n\xe4,2,2\n\xf6,2,5\n\xe4,3,3\n\xf6,3,6\n";
+    let table = read_csv(&text[..], "a", &schema("")).unwrap();
+    assert_eq!(table.find("ä").unwrap().values, [1., 2., 3.]);
+    assert_eq!(table.find("ö").unwrap().values, [4., 5., 6.]);
 }
 
 proptest! {
