@@ -120,6 +120,7 @@ impl Collector {
     /// Sorts, checks, finds the frequency and puts every series on the grid.
     pub fn finish(mut self, schema: &Schema) -> Result<Table, Located> {
         let kind = self.kind.filter(|_| !self.series.is_empty()).ok_or((None, Problem::Empty))?;
+        let kind = if kind == Kind::Integer { self.dates_of_numbers(schema) } else { kind };
         for rows in &mut self.series {
             self.report.unsorted_series += u64::from(rows.sort());
             rows.check_duplicates(kind)?;
@@ -130,6 +131,20 @@ impl Collector {
             series.push(regularise(rows, &frequency, schema, &mut self.report)?);
         }
         Ok(Table { frequency, columns: self.columns, series, report: self.report })
+    }
+
+    /// Reads numbers as dates if all of them are: 20230131. Not if the frequency is a number. The kind they have then.
+    fn dates_of_numbers(&mut self, schema: &Schema) -> Kind {
+        let named =
+            schema.frequency.as_ref().is_some_and(|text| Frequency::parse(text, Kind::Integer).is_some());
+        let mut ticks = self.series.iter().flat_map(|rows| &rows.ticks);
+        if named || !ticks.all(|tick| time::date_of_number(*tick).is_some()) {
+            return Kind::Integer;
+        }
+        for tick in self.series.iter_mut().flat_map(|rows| &mut rows.ticks) {
+            *tick = time::date_of_number(*tick).unwrap_or(*tick);
+        }
+        Kind::Date
     }
 
     fn frequency(&self, schema: &Schema, kind: Kind) -> Result<Frequency, Problem> {

@@ -136,6 +136,12 @@ pub fn parse(text: &str) -> Option<(i64, Kind)> {
     }
 }
 
+/// The date that a number of eight digits writes: 19490131.
+pub fn date_of_number(number: i64) -> Option<i64> {
+    let (year, month, day) = (number / 10_000, number / 100 % 100, number % 100);
+    civil(year, month, day).filter(|_| (1000..10_000).contains(&year)).map(Civil::tick)
+}
+
 /// `1949Q1` or `1949-Q1`: the first month of the quarter.
 fn parse_quarter(text: &str) -> Option<i64> {
     let (year, quarter) = text.split_once(['Q', 'q'])?;
@@ -306,6 +312,15 @@ mod tests {
             "é",
         ] {
             assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_eight_digits_may_be_dates() {
+        let day = Civil { year: 2024, month: 2, day: 29 }.tick();
+        assert_eq!(date_of_number(20_240_229), Some(day));
+        for number in [0, -20_240_229, 20_230_229, 20_241_301, 2_024_022, 120_240_229, i64::MIN, i64::MAX] {
+            assert_eq!(date_of_number(number), None, "{number}");
         }
     }
 

@@ -152,6 +152,21 @@ fn months_that_begin_with_a_short_one_keep_their_day() {
 }
 
 #[test]
+fn numbers_are_dates_if_all_of_them_are() {
+    let text = "ds,y\n20230130,1\n20230131,2\n20230201,3\n20230202,4\n";
+    let table = read(text, "");
+    assert_eq!((table.frequency.to_string().as_str(), table.series[0].values.len()), ("D", 4));
+    assert_eq!(table.time(&table.series[0], 4), "2023-02-03");
+    assert_eq!(read(text, "frequency = \"D\""), table);
+    // Numbers if one of them is no date, or if they are said to be numbers.
+    let text = "ds,y\n20230129,1\n20230130,1\n20230131,2\n20230132,3\n";
+    assert_eq!(read(text, "").time(&read(text, "").series[0], 4), "20230133");
+    let text = "ds,y\n20230126,1\n20230127,2\n20230128,3\n";
+    let table = read(text, "frequency = \"1\"");
+    assert_eq!(table.time(&table.series[0], 3), "20230129");
+}
+
+#[test]
 fn gaps_are_treated_as_asked() {
     let text = "ds,y\n1,10\n2,NaN\n3,30\n6,60\n7,70\n";
     let of = |policy: &str| read(text, &format!("missing = \"{policy}\""));
