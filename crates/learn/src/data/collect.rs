@@ -46,6 +46,8 @@ pub struct Observation<'a> {
 pub struct Collector {
     columns: Columns,
     kind: Option<Kind>,
+    /// Minutes ahead of UTC, if times have a zone; 0 if they have several.
+    offset: Option<i64>,
     ids: FxHashMap<Box<str>, usize>,
     /// The series of the row before: rows of a series mostly come together.
     last: usize,
@@ -60,6 +62,7 @@ impl Collector {
         Collector {
             columns,
             kind: None,
+            offset: None,
             ids: FxHashMap::default(),
             last: usize::MAX,
             series: Vec::new(),
@@ -85,9 +88,23 @@ impl Collector {
 
     /// Reads a time, which has to be of the same kind as those before.
     pub fn time(&mut self, text: &str) -> Result<i64, Problem> {
-        let (tick, kind) = time::parse(text).ok_or_else(|| Problem::Time { text: text.to_string() })?;
+        let read = time::parse_zoned(text).ok_or_else(|| Problem::Time { text: text.to_string() })?;
+        let (tick, kind, offset) = read;
+        if self.kind.is_none() {
+            self.offset = offset;
+        }
         self.kind_of(kind).ok_or_else(|| Problem::MixedTimes { text: text.to_string() })?;
+        self.zone_of(offset).ok_or_else(|| Problem::MixedZones { text: text.to_string() })?;
         Ok(tick)
+    }
+
+    /// Notes the zone of a time. `None` if some times have one and others not.
+    fn zone_of(&mut self, offset: Option<i64>) -> Option<()> {
+        let alike = self.offset.is_some() == offset.is_some();
+        if self.offset != offset {
+            self.offset = Some(0);
+        }
+        alike.then_some(())
     }
 
     /// Notes the kind of a time. `None` if numbers and dates are mixed.
@@ -130,7 +147,7 @@ impl Collector {
         for rows in self.series {
             series.push(regularise(rows, &frequency, schema, &mut self.report)?);
         }
-        Ok(Table { frequency, columns: self.columns, series, report: self.report })
+        Ok(Table { frequency, offset: self.offset, columns: self.columns, series, report: self.report })
     }
 
     /// Reads numbers as dates if all of them are: 20230131. Not if the frequency is a number. The kind they have then.

@@ -137,6 +137,9 @@ pub struct Columns {
 pub struct Table {
     /// From one value to the next.
     pub frequency: Frequency,
+    /// Minutes ahead of UTC that times are written with: the zone of all of them, or 0 if they have several. `None` if
+    /// they have none.
+    pub offset: Option<i64>,
     /// Names of the columns.
     pub columns: Columns,
     /// The series, in the order of their first rows.
@@ -149,7 +152,7 @@ impl Table {
     /// The time of a value of a series, as text. Empty out of range.
     pub fn time(&self, series: &Series, position: usize) -> String {
         let tick = series.time(&self.frequency, position);
-        tick.map_or_else(String::new, |tick| time::format(tick, self.frequency.kind))
+        tick.map_or_else(String::new, |tick| time::format_zoned(tick, self.frequency.kind, self.offset))
     }
 
     /// The series of a name.

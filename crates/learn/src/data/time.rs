@@ -109,15 +109,20 @@ pub fn weekday(tick: i64) -> i64 {
 /// Reads a point in time: `17`, `1949-01`, `1949-01-31`, `1949/01/31`, `1949Q1`, `Jan 31 1949`, with or without
 /// `13:00`, `13:00:00.25`, `Z`, `+01:00` after it.
 pub fn parse(text: &str) -> Option<(i64, Kind)> {
+    parse_zoned(text).map(|(tick, kind, _)| (tick, kind))
+}
+
+/// Reads a point in time, and the minutes that its zone is ahead of UTC, if it has one.
+pub fn parse_zoned(text: &str) -> Option<(i64, Kind, Option<i64>)> {
     let text = text.trim();
     if let Ok(number) = text.parse() {
-        return Some((number, Kind::Integer));
+        return Some((number, Kind::Integer, None));
     }
     if let Some(quarter) = parse_quarter(text) {
-        return Some((quarter, Kind::Month));
+        return Some((quarter, Kind::Month, None));
     }
     if text.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        return Some((parse_named(text)?, Kind::Date));
+        return Some((parse_named(text)?, Kind::Date, None));
     }
     let (date, time) = match text.split_once(['T', ' ']) {
         Some((date, time)) => (date, Some(time)),
@@ -130,8 +135,11 @@ pub fn parse(text: &str) -> Option<(i64, Kind)> {
     let day = day.map_or(Some(1), |day| digits(day, 2))?;
     let date = civil(year, month, day).filter(|_| parts.next().is_none())?.tick();
     match time {
-        None => Some((date, kind)),
-        Some(time) if kind == Kind::Date => Some((date + parse_clock(time)?, Kind::DateTime)),
+        None => Some((date, kind, None)),
+        Some(time) if kind == Kind::Date => {
+            let (within, offset) = parse_clock(time)?;
+            Some((date + within, Kind::DateTime, offset))
+        }
         Some(_) => None,
     }
 }
@@ -173,16 +181,20 @@ fn parse_named(text: &str) -> Option<i64> {
     civil(year, month, day).filter(|_| words.next().is_none()).map(Civil::tick)
 }
 
-/// `13:00`, `13:00:00`, `13:00:00.25`, each with or without `Z` or `+01:00`: microseconds since midnight UTC.
-fn parse_clock(text: &str) -> Option<i64> {
-    let text = text.trim_end_matches(['Z', 'z']);
+/// `13:00`, `13:00:00`, `13:00:00.25`, each with or without `Z` or `+01:00`: microseconds since midnight UTC, and the
+/// minutes ahead of it.
+fn parse_clock(text: &str) -> Option<(i64, Option<i64>)> {
+    let (text, utc) = match text.strip_suffix(['Z', 'z']) {
+        Some(text) => (text, Some(0)),
+        None => (text, None),
+    };
     let (text, offset) = match text.rfind(['+', '-']) {
         Some(sign) => {
             let (hours, minutes) = text[sign + 1..].split_once(':').unwrap_or((&text[sign + 1..], "0"));
             let minutes = digits(hours, 2)? * 60 + digits(minutes, 2)?;
-            (&text[..sign], if text.as_bytes()[sign] == b'+' { minutes } else { -minutes })
+            (&text[..sign], Some(if text.as_bytes()[sign] == b'+' { minutes } else { -minutes }))
         }
-        None => (text, 0),
+        None => (text, utc),
     };
     let mut parts = text.trim_end().split(':');
     let (hour, minute) = (digits(parts.next()?, 2)?, digits(parts.next()?, 2)?);
@@ -194,7 +206,8 @@ fn parse_clock(text: &str) -> Option<i64> {
         },
     };
     let fits = hour < 24 && minute < 60 && seconds < 60 && parts.next().is_none();
-    fits.then_some((hour * 3600 + (minute - offset) * 60 + seconds) * SECOND + fraction)
+    let minute = minute - offset.unwrap_or(0);
+    fits.then_some(((hour * 3600 + minute * 60 + seconds) * SECOND + fraction, offset))
 }
 
 /// Digits after the point of a second, as microseconds; finer ones are cut.
@@ -238,6 +251,18 @@ pub fn format(tick: i64, kind: Kind) -> String {
                 let _ = write!(text, ".{:06}", within % SECOND);
             }
             text
+        }
+    }
+}
+
+/// Writes a point in time in a zone so many minutes ahead of UTC, with `Z` or `+01:00` after it.
+pub fn format_zoned(tick: i64, kind: Kind, offset: Option<i64>) -> String {
+    let Some(offset) = offset.filter(|_| kind == Kind::DateTime) else { return format(tick, kind) };
+    let local = format(tick.saturating_add(offset * 60 * SECOND), kind);
+    match (offset.signum(), offset.abs() / 60, offset.abs() % 60) {
+        (0, ..) => format!("{local}Z"),
+        (sign, hours, minutes) => {
+            format!("{local}{}{hours:02}:{minutes:02}", if sign < 0 { '-' } else { '+' })
         }
     }
 }
@@ -322,6 +347,15 @@ mod tests {
         for number in [0, -20_240_229, 20_230_229, 20_241_301, 2_024_022, 120_240_229, i64::MIN, i64::MAX] {
             assert_eq!(date_of_number(number), None, "{number}");
         }
+    }
+
+    #[test]
+    fn zones_are_written_as_they_are_read() {
+        for text in ["2024-01-13 12:00:00+02:00", "2024-01-13 12:00:00-03:30", "2024-01-13 12:00:00Z"] {
+            let (tick, kind, offset) = parse_zoned(text).unwrap();
+            assert_eq!(format_zoned(tick, kind, offset), text);
+        }
+        assert_eq!(parse_zoned("2024-01-13 12:00").unwrap().2, None);
     }
 
     #[test]

@@ -338,6 +338,7 @@ mod tests {
         let names = |n: usize| (0..n).map(|i| format!("c{i}")).collect();
         Arc::new(Table {
             frequency: Frequency { kind: Kind::Integer, step: Step::Ticks(1) },
+            offset: None,
             columns: Columns { past: names(1), future: names(2), fixed: names(1) },
             series: series.collect(),
             report: Report::default(),

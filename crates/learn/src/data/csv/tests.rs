@@ -167,6 +167,31 @@ fn numbers_are_dates_if_all_of_them_are() {
 }
 
 #[test]
+fn times_are_written_in_the_zone_they_are_read_in() {
+    let text = |zones: [&str; 3]| {
+        let [a, b, c] = zones;
+        format!("ds,y\n2024-01-13T10:00:00{a},1\n2024-01-13T11:00:00{b},2\n2024-01-13T12:00:00{c},3\n")
+    };
+    for (zones, next) in [
+        ([""; 3], "2024-01-13 13:00:00"),
+        (["Z"; 3], "2024-01-13 13:00:00Z"),
+        (["+02:00"; 3], "2024-01-13 13:00:00+02:00"),
+        (["-03:30"; 3], "2024-01-13 13:00:00-03:30"),
+        // Of several zones, none is that of the next time.
+        (["+02:00", "+01:00", "Z"], "2024-01-13 13:00:00Z"),
+    ] {
+        let table = read(&text(zones), "missing = \"drop\"\nfrequency = \"h\"");
+        let series = &table.series[0];
+        assert_eq!(table.time(series, series.values.len()), next);
+    }
+    for zones in [["Z", "", "Z"], ["", "+01:00", ""]] {
+        let message = error(text(zones).as_bytes(), "");
+        assert!(message.starts_with("a.csv:3: \"2024-01-13T11:00:00"), "{message}");
+        assert!(message.contains("some times have a zone and others have none"), "{message}");
+    }
+}
+
+#[test]
 fn gaps_are_treated_as_asked() {
     let text = "ds,y\n1,10\n2,NaN\n3,30\n6,60\n7,70\n";
     let of = |policy: &str| read(text, &format!("missing = \"{policy}\""));
