@@ -54,9 +54,10 @@ pub struct Stream<'a> {
     windows: [Sliding; 3],
     /// Static columns.
     fixed: Vec<f32>,
-    /// The grid, and the time of the first value.
+    /// The grid, the time on it that others are counted from, and the steps from there to the first value.
     frequency: Frequency,
-    start: i64,
+    origin: i64,
+    first: i64,
 }
 
 impl<'a> Stream<'a> {
@@ -73,7 +74,8 @@ impl<'a> Stream<'a> {
             windows: [Sliding::new(&scaled, input), empty(), empty()],
             fixed: Vec::new(),
             frequency: Frequency { kind: Kind::Integer, step: Step::Ticks(1) },
-            start: 0,
+            origin: 0,
+            first: 0,
             service,
             id: id.to_string(),
             fit,
@@ -100,7 +102,8 @@ impl<'a> Stream<'a> {
             ],
             fixed: scaled.fixed.clone(),
             frequency: table.frequency,
-            start: series.start,
+            origin: series.origin,
+            first: table.frequency.steps(series.origin, series.start).unwrap_or(0),
             service,
             id: series.id.clone(),
             fit: service.fit(&series.id, &series.values)?,
@@ -138,7 +141,7 @@ impl<'a> Stream<'a> {
         }
         let (mut past, mut future) = (past.to_vec(), future.to_vec());
         let later = (self.before + self.history.len() + self.service.specification().horizon) as i64;
-        let tick = self.frequency.at(self.start, later).unwrap_or(self.start);
+        let tick = self.frequency.at(self.origin, self.first + later).unwrap_or(self.origin);
         context.calendar.add_row(&self.frequency, tick, &mut future);
         context.scaler.apply_columns([&mut past, &mut future, &mut []]);
         self.history.push(value);

@@ -113,7 +113,7 @@ impl Calendar {
         let mut extended = Vec::with_capacity(rows * (width + self.len()));
         for row in 0..rows {
             extended.extend_from_slice(&series.future[row * width..][..width]);
-            let tick = frequency.at(series.start, row as i64).unwrap_or(series.start);
+            let tick = series.time(frequency, row).unwrap_or(series.start);
             self.add_row(frequency, tick, &mut extended);
         }
         series.future = extended;

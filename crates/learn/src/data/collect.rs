@@ -3,6 +3,8 @@
 //! A row costs 16 bytes and 4 for each further column, whatever the length of its id: ten million rows take a few
 //! hundred megabytes. Series that are in order keep the memory their values were read into.
 
+use std::borrow::Cow;
+
 use rustc_hash::FxHashMap;
 
 use super::error::Problem;
@@ -44,7 +46,9 @@ pub struct Observation<'a> {
 pub struct Collector {
     columns: Columns,
     kind: Option<Kind>,
-    ids: FxHashMap<Box<[u8]>, usize>,
+    /// Minutes ahead of UTC, if times have a zone; 0 if they have several.
+    offset: Option<i64>,
+    ids: FxHashMap<Box<str>, usize>,
     /// The series of the row before: rows of a series mostly come together.
     last: usize,
     series: Vec<Rows>,
@@ -58,6 +62,7 @@ impl Collector {
         Collector {
             columns,
             kind: None,
+            offset: None,
             ids: FxHashMap::default(),
             last: usize::MAX,
             series: Vec::new(),
@@ -70,11 +75,12 @@ impl Collector {
         if self.series.get(self.last).is_some_and(|rows| rows.id.as_bytes() == id) {
             return self.last;
         }
-        self.last = if let Some(found) = self.ids.get(id) {
+        let name = decode(id);
+        self.last = if let Some(found) = self.ids.get(name.as_ref()) {
             *found
         } else {
-            self.ids.insert(id.into(), self.series.len());
-            self.series.push(Rows { id: String::from_utf8_lossy(id).into_owned(), ..Rows::default() });
+            self.ids.insert(name.as_ref().into(), self.series.len());
+            self.series.push(Rows { id: name.into_owned(), ..Rows::default() });
             self.series.len() - 1
         };
         self.last
@@ -82,9 +88,23 @@ impl Collector {
 
     /// Reads a time, which has to be of the same kind as those before.
     pub fn time(&mut self, text: &str) -> Result<i64, Problem> {
-        let (tick, kind) = time::parse(text).ok_or_else(|| Problem::Time { text: text.to_string() })?;
+        let read = time::parse_zoned(text).ok_or_else(|| Problem::Time { text: text.to_string() })?;
+        let (tick, kind, offset) = read;
+        if self.kind.is_none() {
+            self.offset = offset;
+        }
         self.kind_of(kind).ok_or_else(|| Problem::MixedTimes { text: text.to_string() })?;
+        self.zone_of(offset).ok_or_else(|| Problem::MixedZones { text: text.to_string() })?;
         Ok(tick)
+    }
+
+    /// Notes the zone of a time. `None` if some times have one and others not.
+    fn zone_of(&mut self, offset: Option<i64>) -> Option<()> {
+        let alike = self.offset.is_some() == offset.is_some();
+        if self.offset != offset {
+            self.offset = Some(0);
+        }
+        alike.then_some(())
     }
 
     /// Notes the kind of a time. `None` if numbers and dates are mixed.
@@ -117,6 +137,7 @@ impl Collector {
     /// Sorts, checks, finds the frequency and puts every series on the grid.
     pub fn finish(mut self, schema: &Schema) -> Result<Table, Located> {
         let kind = self.kind.filter(|_| !self.series.is_empty()).ok_or((None, Problem::Empty))?;
+        let kind = if kind == Kind::Integer { self.dates_of_numbers(schema) } else { kind };
         for rows in &mut self.series {
             self.report.unsorted_series += u64::from(rows.sort());
             rows.check_duplicates(kind)?;
@@ -126,7 +147,21 @@ impl Collector {
         for rows in self.series {
             series.push(regularise(rows, &frequency, schema, &mut self.report)?);
         }
-        Ok(Table { frequency, columns: self.columns, series, report: self.report })
+        Ok(Table { frequency, offset: self.offset, columns: self.columns, series, report: self.report })
+    }
+
+    /// Reads numbers as dates if all of them are: 20230131. Not if the frequency is a number. The kind they have then.
+    fn dates_of_numbers(&mut self, schema: &Schema) -> Kind {
+        let named =
+            schema.frequency.as_ref().is_some_and(|text| Frequency::parse(text, Kind::Integer).is_some());
+        let mut ticks = self.series.iter().flat_map(|rows| &rows.ticks);
+        if named || !ticks.all(|tick| time::date_of_number(*tick).is_some()) {
+            return Kind::Integer;
+        }
+        for tick in self.series.iter_mut().flat_map(|rows| &mut rows.ticks) {
+            *tick = time::date_of_number(*tick).unwrap_or(*tick);
+        }
+        Kind::Date
     }
 
     fn frequency(&self, schema: &Schema, kind: Kind) -> Result<Frequency, Problem> {
@@ -149,6 +184,14 @@ impl Collector {
             }
         }
         found.map(|(_, frequency)| frequency).ok_or(Problem::NoFrequency)
+    }
+}
+
+/// A name: UTF-8, or else Latin-1, where each byte is the character of that number, so that names stay apart.
+pub fn decode(name: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(name) {
+        Ok(text) => text.into(),
+        Err(_) => name.iter().map(|byte| char::from(*byte)).collect::<String>().into(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::BufRead;
 use ::csv::{ByteRecord, ReaderBuilder};
 use flate2::bufread::MultiGzDecoder;
 
-use super::collect::{Collector, Located, Observation};
+use super::collect::{Collector, Located, Observation, decode};
 use super::error::{DataError, Problem};
 use super::table::{Layout, Schema, Table, Target};
 use super::time::Kind;
@@ -27,7 +27,7 @@ fn read_plain(mut input: impl BufRead, schema: &Schema) -> Result<Table, Located
     let delimiter = delimiter(input.fill_buf().map_err(unreadable)?);
     let mut reader = ReaderBuilder::new().flexible(true).delimiter(delimiter).from_reader(input);
     let header = reader.byte_headers().map_err(|error| from_csv(&error))?.clone();
-    let header: Vec<String> = header.iter().map(|name| String::from_utf8_lossy(name).trim().into()).collect();
+    let header: Vec<String> = header.iter().map(|name| decode(name).trim().into()).collect();
     if header.iter().all(String::is_empty) {
         return Err((None, Problem::Empty));
     }

@@ -61,6 +61,14 @@ pub enum Problem {
         /// The text.
         text: String,
     },
+    /// Times with a zone and times without one in one column.
+    #[error(
+        "{text:?}: some times have a zone and others have none; write all of them with one, such as Z, or none of them"
+    )]
+    MixedZones {
+        /// The text.
+        text: String,
+    },
     /// Text that is no number.
     #[error("{column}: {text:?} is no number")]
     Number {

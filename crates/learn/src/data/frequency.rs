@@ -180,8 +180,9 @@ fn detect_months(ticks: &[i64]) -> Option<Step> {
     if nearly_all(days().filter(|civil| civil.ends_month()).count()) {
         return Some(Step::Months { count, last_day: true });
     }
-    nearly_all(days().filter(|civil| i64::from(civil.day) == day).count())
-        .then_some(Step::Months { count, last_day: false })
+    // The 28th of February is the 30th of a month that has not so many days.
+    let on_day = |civil: &Civil| *civil == Civil::in_month(civil.months(), day as u32);
+    nearly_all(days().filter(on_day).count()).then_some(Step::Months { count, last_day: false })
 }
 
 /// True if the times pass over a weekend at least once, and never lie on one.
@@ -216,6 +217,7 @@ mod tests {
         assert_eq!(name(&days(&["1949-01-31", "1949-02-28", "1949-03-31"]), Kind::Date), "ME");
         assert_eq!(name(&days(&["1949-01-01", "1949-04-01", "1949-07-01"]), Kind::Date), "3M");
         assert_eq!(name(&days(&["2000-01-01", "2001-01-01", "2002-01-01"]), Kind::Date), "12M");
+        assert_eq!(name(&days(&["2015-02-28", "2015-03-30", "2015-04-30"]), Kind::Date), "M");
         assert_eq!(name(&days(&["2000-01-01", "2000-01-02", "2000-01-04", "2000-01-05"]), Kind::Date), "D");
         assert_eq!(name(&days(&["2000-01-01", "2000-01-08", "2000-01-15"]), Kind::Date), "W");
         let quarter_hours = days(&["2000-01-01 00:00", "2000-01-01 00:15", "2000-01-01 00:30"]);

@@ -2,9 +2,9 @@
 
 use super::collect::{Located, Rows};
 use super::error::Problem;
-use super::frequency::Frequency;
+use super::frequency::{Frequency, Step};
 use super::table::{Missing, Report, Schema, Series, Target};
-use super::time;
+use super::time::{self, Civil};
 
 /// Points of the grid for one row, at most, and as many on top: a year of hours is never made of three dates.
 const SPARSE: i64 = 16;
@@ -29,6 +29,7 @@ pub fn regularise(
         let mut series = Series {
             id: rows.id,
             start,
+            origin: gaps.origin,
             values: rows.values,
             past: rows.past,
             future: rows.future,
@@ -159,10 +160,19 @@ fn target(schema: &Schema) -> &str {
     }
 }
 
-/// A row that surely is on the grid: the first that is followed by the next point of it.
+/// A row that surely is on the grid: the first that is followed by the next point of it. Of months, the first on the
+/// largest day, if as many rows are on its grid: the 28th of February may be the 30th of a month that is too short.
 fn origin(ticks: &[i64], frequency: &Frequency) -> i64 {
     let followed = ticks.windows(2).find(|pair| frequency.steps(pair[0], pair[1]) == Some(1));
-    followed.map_or(ticks[0], |pair| pair[0])
+    let first = followed.map_or(ticks[0], |pair| pair[0]);
+    if !matches!(frequency.step, Step::Months { last_day: false, .. }) {
+        return first;
+    }
+    let day = |tick: i64| Civil::of_tick(tick).day;
+    let largest =
+        ticks.iter().copied().fold(first, |best, tick| if day(tick) > day(best) { tick } else { best });
+    let on_grid = |from: i64| ticks.iter().filter(|tick| frequency.steps(from, **tick).is_some()).count();
+    if largest != first && on_grid(largest) >= on_grid(first) { largest } else { first }
 }
 
 /// Fills the gaps, or marks them with NaN.
@@ -203,7 +213,7 @@ fn fill(rows: Rows, frequency: &Frequency, schema: &Schema, gaps: &Gaps<'_>) -> 
     if !schema.future.is_empty() {
         values.truncate(rest);
     }
-    Ok(Series { id: rows.id, start: time, values, past, future, fixed: rows.fixed })
+    Ok(Series { id: rows.id, start: time, origin: gaps.origin, values, past, future, fixed: rows.fixed })
 }
 
 /// Columns side by side from one point of the grid on. Outside of what is known, a column keeps its first or last

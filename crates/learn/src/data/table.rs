@@ -100,6 +100,9 @@ pub struct Series {
     pub id: String,
     /// Time of its first value.
     pub start: i64,
+    /// A time on the grid that all others are counted from. Of months, its day is that of all that have so many days,
+    /// which the first value may lack.
+    pub origin: i64,
     /// Its values, one a step of the grid. NaN where nothing is known.
     pub values: Vec<f32>,
     /// `[values, past columns]`.
@@ -108,6 +111,14 @@ pub struct Series {
     pub future: Vec<f32>,
     /// One number for each static column.
     pub fixed: Vec<f32>,
+}
+
+impl Series {
+    /// The time of a value, which may be one to come. `None` out of range.
+    pub fn time(&self, frequency: &Frequency, position: usize) -> Option<i64> {
+        let first = frequency.steps(self.origin, self.start)?;
+        frequency.at(self.origin, first.checked_add(position as i64)?)
+    }
 }
 
 /// Names of the columns that go with the series.
@@ -126,6 +137,9 @@ pub struct Columns {
 pub struct Table {
     /// From one value to the next.
     pub frequency: Frequency,
+    /// Minutes ahead of UTC that times are written with: the zone of all of them, or 0 if they have several. `None` if
+    /// they have none.
+    pub offset: Option<i64>,
     /// Names of the columns.
     pub columns: Columns,
     /// The series, in the order of their first rows.
@@ -137,8 +151,8 @@ pub struct Table {
 impl Table {
     /// The time of a value of a series, as text. Empty out of range.
     pub fn time(&self, series: &Series, position: usize) -> String {
-        let tick = self.frequency.at(series.start, position as i64);
-        tick.map_or_else(String::new, |tick| time::format(tick, self.frequency.kind))
+        let tick = series.time(&self.frequency, position);
+        tick.map_or_else(String::new, |tick| time::format_zoned(tick, self.frequency.kind, self.offset))
     }
 
     /// The series of a name.

@@ -109,15 +109,20 @@ pub fn weekday(tick: i64) -> i64 {
 /// Reads a point in time: `17`, `1949-01`, `1949-01-31`, `1949/01/31`, `1949Q1`, `Jan 31 1949`, with or without
 /// `13:00`, `13:00:00.25`, `Z`, `+01:00` after it.
 pub fn parse(text: &str) -> Option<(i64, Kind)> {
+    parse_zoned(text).map(|(tick, kind, _)| (tick, kind))
+}
+
+/// Reads a point in time, and the minutes that its zone is ahead of UTC, if it has one.
+pub fn parse_zoned(text: &str) -> Option<(i64, Kind, Option<i64>)> {
     let text = text.trim();
     if let Ok(number) = text.parse() {
-        return Some((number, Kind::Integer));
+        return Some((number, Kind::Integer, None));
     }
     if let Some(quarter) = parse_quarter(text) {
-        return Some((quarter, Kind::Month));
+        return Some((quarter, Kind::Month, None));
     }
     if text.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        return Some((parse_named(text)?, Kind::Date));
+        return Some((parse_named(text)?, Kind::Date, None));
     }
     let (date, time) = match text.split_once(['T', ' ']) {
         Some((date, time)) => (date, Some(time)),
@@ -125,22 +130,32 @@ pub fn parse(text: &str) -> Option<(i64, Kind)> {
     };
     let separator = if date.contains('/') { '/' } else { '-' };
     let mut parts = date.split(separator);
-    let (year, month, day) = (digits(parts.next()?, 4)?, digits(parts.next()?, 2)?, parts.next());
+    let (year, month, day) = (year(parts.next()?)?, digits(parts.next()?, 2)?, parts.next());
     let kind = if day.is_some() { Kind::Date } else { Kind::Month };
     let day = day.map_or(Some(1), |day| digits(day, 2))?;
     let date = civil(year, month, day).filter(|_| parts.next().is_none())?.tick();
     match time {
-        None => Some((date, kind)),
-        Some(time) if kind == Kind::Date => Some((date + parse_clock(time)?, Kind::DateTime)),
+        None => Some((date, kind, None)),
+        Some(time) if kind == Kind::Date => {
+            let (within, offset) = parse_clock(time)?;
+            Some((date + within, Kind::DateTime, offset))
+        }
         Some(_) => None,
     }
+}
+
+/// The date that a number of eight digits writes: 19490131.
+pub fn date_of_number(number: i64) -> Option<i64> {
+    let (year, month, day) = (number / 10_000, number / 100 % 100, number % 100);
+    civil(year, month, day).filter(|_| (1000..10_000).contains(&year)).map(Civil::tick)
 }
 
 /// `1949Q1` or `1949-Q1`: the first month of the quarter.
 fn parse_quarter(text: &str) -> Option<i64> {
     let (year, quarter) = text.split_once(['Q', 'q'])?;
     let quarter = digits(quarter, 1).filter(|quarter| (1..=4).contains(quarter))?;
-    Some(civil(digits(year.strip_suffix('-').unwrap_or(year), 4)?, quarter * 3 - 2, 1)?.tick())
+    let number = self::year(year.strip_suffix('-').unwrap_or(year))?;
+    Some(civil(number, quarter * 3 - 2, 1)?.tick())
 }
 
 /// `Jan 31 1949` or `January 31, 1949`.
@@ -162,20 +177,24 @@ fn parse_named(text: &str) -> Option<i64> {
     let mut words = text.split([' ', ',']).filter(|word| !word.is_empty());
     let name = words.next()?.to_ascii_lowercase();
     let month = MONTHS.iter().position(|month| name.len() >= 3 && month.starts_with(&name))? as i64 + 1;
-    let (day, year) = (digits(words.next()?, 2)?, digits(words.next()?, 4)?);
+    let (day, year) = (digits(words.next()?, 2)?, year(words.next()?)?);
     civil(year, month, day).filter(|_| words.next().is_none()).map(Civil::tick)
 }
 
-/// `13:00`, `13:00:00`, `13:00:00.25`, each with or without `Z` or `+01:00`: microseconds since midnight UTC.
-fn parse_clock(text: &str) -> Option<i64> {
-    let text = text.trim_end_matches(['Z', 'z']);
+/// `13:00`, `13:00:00`, `13:00:00.25`, each with or without `Z` or `+01:00`: microseconds since midnight UTC, and the
+/// minutes ahead of it.
+fn parse_clock(text: &str) -> Option<(i64, Option<i64>)> {
+    let (text, utc) = match text.strip_suffix(['Z', 'z']) {
+        Some(text) => (text, Some(0)),
+        None => (text, None),
+    };
     let (text, offset) = match text.rfind(['+', '-']) {
         Some(sign) => {
             let (hours, minutes) = text[sign + 1..].split_once(':').unwrap_or((&text[sign + 1..], "0"));
             let minutes = digits(hours, 2)? * 60 + digits(minutes, 2)?;
-            (&text[..sign], if text.as_bytes()[sign] == b'+' { minutes } else { -minutes })
+            (&text[..sign], Some(if text.as_bytes()[sign] == b'+' { minutes } else { -minutes }))
         }
-        None => (text, 0),
+        None => (text, utc),
     };
     let mut parts = text.trim_end().split(':');
     let (hour, minute) = (digits(parts.next()?, 2)?, digits(parts.next()?, 2)?);
@@ -187,7 +206,8 @@ fn parse_clock(text: &str) -> Option<i64> {
         },
     };
     let fits = hour < 24 && minute < 60 && seconds < 60 && parts.next().is_none();
-    fits.then_some((hour * 3600 + (minute - offset) * 60 + seconds) * SECOND + fraction)
+    let minute = minute - offset.unwrap_or(0);
+    fits.then_some(((hour * 3600 + minute * 60 + seconds) * SECOND + fraction, offset))
 }
 
 /// Digits after the point of a second, as microseconds; finer ones are cut.
@@ -196,6 +216,11 @@ fn parse_fraction(text: &str) -> Option<i64> {
         return None;
     }
     Some(text.bytes().chain(std::iter::repeat(b'0')).take(6).fold(0, |n, b| n * 10 + i64::from(b - b'0')))
+}
+
+/// A year of four digits. Two of them could be any century, or a day.
+fn year(text: &str) -> Option<i64> {
+    digits(text, 4).filter(|_| text.len() == 4)
 }
 
 /// A number of at most so many digits.
@@ -226,6 +251,18 @@ pub fn format(tick: i64, kind: Kind) -> String {
                 let _ = write!(text, ".{:06}", within % SECOND);
             }
             text
+        }
+    }
+}
+
+/// Writes a point in time in a zone so many minutes ahead of UTC, with `Z` or `+01:00` after it.
+pub fn format_zoned(tick: i64, kind: Kind, offset: Option<i64>) -> String {
+    let Some(offset) = offset.filter(|_| kind == Kind::DateTime) else { return format(tick, kind) };
+    let local = format(tick.saturating_add(offset * 60 * SECOND), kind);
+    match (offset.signum(), offset.abs() / 60, offset.abs() % 60) {
+        (0, ..) => format!("{local}Z"),
+        (sign, hours, minutes) => {
+            format!("{local}{}{hours:02}:{minutes:02}", if sign < 0 { '-' } else { '+' })
         }
     }
 }
@@ -284,6 +321,11 @@ mod tests {
             "2023-02-29",
             "2024-13-01",
             "01/02/2000",
+            "23-07-19",
+            "01/01/23",
+            "123-01",
+            "23Q1",
+            "Jan 31 49",
             "2024-02-29 25:00",
             "2024-02-29 12",
             "2024-02-29 12:00:00.x",
@@ -296,6 +338,24 @@ mod tests {
         ] {
             assert_eq!(parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn numbers_of_eight_digits_may_be_dates() {
+        let day = Civil { year: 2024, month: 2, day: 29 }.tick();
+        assert_eq!(date_of_number(20_240_229), Some(day));
+        for number in [0, -20_240_229, 20_230_229, 20_241_301, 2_024_022, 120_240_229, i64::MIN, i64::MAX] {
+            assert_eq!(date_of_number(number), None, "{number}");
+        }
+    }
+
+    #[test]
+    fn zones_are_written_as_they_are_read() {
+        for text in ["2024-01-13 12:00:00+02:00", "2024-01-13 12:00:00-03:30", "2024-01-13 12:00:00Z"] {
+            let (tick, kind, offset) = parse_zoned(text).unwrap();
+            assert_eq!(format_zoned(tick, kind, offset), text);
+        }
+        assert_eq!(parse_zoned("2024-01-13 12:00").unwrap().2, None);
     }
 
     #[test]

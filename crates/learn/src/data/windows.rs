@@ -37,6 +37,20 @@ pub enum WindowError {
         /// Input and horizon together.
         needed: usize,
     },
+    /// A series has no window because of its gaps.
+    #[error(
+        "series {id:?} has {length} times for training, but no more than {longest} in a row without a gap, and a window needs {needed}; fill the gaps (missing = \"forward-fill\" or \"interpolate\"), shorten input or horizon, or leave out short series"
+    )]
+    Gaps {
+        /// The series.
+        id: String,
+        /// Its times, with and without a value.
+        length: usize,
+        /// The most in a row that have all their numbers.
+        longest: usize,
+        /// Input and horizon together, and what the stride may pass over after a gap.
+        needed: usize,
+    },
     /// No series has a window.
     #[error("no series has the {needed} values in a row that a window needs")]
     None {
@@ -194,10 +208,22 @@ impl Windows {
         let needed = self.sizes.input + self.sizes.horizon;
         if let Some(series) = self.without().first().filter(|_| !leave_out_short) {
             let series = &self.table.series[*series];
-            let length = split.range(Part::Train, series.values.len()).len();
-            return Err(WindowError::TooShort { id: series.id.clone(), length, needed });
+            return Err(self.without_window(series, split.range(Part::Train, series.values.len())));
         }
         if self.is_empty() { Err(WindowError::None { needed }) } else { Ok(()) }
+    }
+
+    /// Why a series has no window in a range: it is too short, or its gaps are too close.
+    fn without_window(&self, series: &Series, range: Range<usize>) -> WindowError {
+        let Sizes { input, horizon, stride } = self.sizes;
+        let (id, length, needed) = (series.id.clone(), range.len(), input + horizon);
+        let columns = &self.table.columns;
+        let longest = longest_run(series, columns.past.len(), columns.future.len(), range);
+        if longest == length || length < needed {
+            return WindowError::TooShort { id, length, needed };
+        }
+        let needed = if longest < needed { needed } else { needed + stride - 1 };
+        WindowError::Gaps { id, length, longest, needed }
     }
 
     /// The series of a window, and the place of its first target. `None` if there is no such window.
@@ -212,7 +238,7 @@ impl Windows {
     /// The time of the first target of a window; 0 if there is no such window.
     pub fn time(&self, number: usize) -> i64 {
         let time = |(series, origin): (usize, usize)| {
-            self.table.frequency.at(self.table.series.get(series)?.start, origin as i64)
+            self.table.series.get(series)?.time(&self.table.frequency, origin)
         };
         self.place(number).and_then(time).unwrap_or(0)
     }
@@ -254,6 +280,16 @@ fn is_known(series: &Series, past: usize, future: usize, row: usize) -> bool {
         && all(&series.future[row * future..][..future])
 }
 
+/// The most rows of a range, one after another, that have all their numbers.
+fn longest_run(series: &Series, past: usize, future: usize, range: Range<usize>) -> usize {
+    let (mut longest, mut run) = (0, 0);
+    for row in range {
+        run = if is_known(series, past, future, row) { run + 1 } else { 0 };
+        longest = longest.max(run);
+    }
+    longest
+}
+
 /// Rows after the last value whose columns are known in advance, at most a horizon.
 fn known_in_advance(series: &Series, width: usize, horizon: usize) -> usize {
     if width == 0 {
@@ -293,6 +329,7 @@ mod tests {
         let series = series.into_iter().enumerate().map(|(i, values)| Series {
             id: format!("s{i}"),
             start: 0,
+            origin: 0,
             past: values.iter().map(|x| x + 0.25).collect(),
             future: values.iter().flat_map(|x| [x + 0.5, x + 0.75]).chain([7.0; 4]).collect(),
             fixed: vec![i as f32],
@@ -301,6 +338,7 @@ mod tests {
         let names = |n: usize| (0..n).map(|i| format!("c{i}")).collect();
         Arc::new(Table {
             frequency: Frequency { kind: Kind::Integer, step: Step::Ticks(1) },
+            offset: None,
             columns: Columns { past: names(1), future: names(2), fixed: names(1) },
             series: series.collect(),
             report: Report::default(),
@@ -377,6 +415,28 @@ mod tests {
         assert_eq!((windows.check(&split, true), windows.without()), (Ok(()), vec![1]));
         let none = Windows::new(&table, Sizes { input: 40, ..sizes }, &split, Part::Train);
         assert_eq!(none.check(&split, true), Err(WindowError::None { needed: 42 }));
+    }
+
+    #[test]
+    fn gaps_that_are_too_close_are_named() {
+        let value = |gap: usize| move |i: usize| if i % gap == gap - 1 { f32::NAN } else { 1.0 };
+        let message = |values: Vec<f32>, stride: usize| {
+            let (table, split) = (table(vec![values]), steps(47, 0, 0));
+            let sizes = Sizes { input: 6, horizon: 3, stride };
+            Windows::new(&table, sizes, &split, Part::Train).check(&split, false).unwrap_err().to_string()
+        };
+        let close = message((0..47).map(value(7)).collect(), 1);
+        let part =
+            "has 47 times for training, but no more than 6 in a row without a gap, and a window needs 9";
+        assert!(close.contains(part), "{close}");
+        // Short, and without a gap.
+        let short = message((0..8).map(value(9)).collect(), 1);
+        assert!(short.contains("has 8 values for training, but a window needs 9"), "{short}");
+        // Nine in a row, from 1 to 9, but windows of this stride begin at 0 and 20.
+        let mut passed = vec![f32::NAN; 12];
+        passed[1..10].fill(1.0);
+        let passed = message(passed, 20);
+        assert!(passed.contains("no more than 9 in a row without a gap, and a window needs 28"), "{passed}");
     }
 
     proptest! {

@@ -132,6 +132,66 @@ fn mistakes_are_named_with_their_line() {
 }
 
 #[test]
+fn months_that_begin_with_a_short_one_keep_their_day() {
+    for (times, options, next) in [
+        (["2015-02-28", "2015-03-30", "2015-04-30"], "", "2015-05-30"),
+        (["2015-02-28", "2015-03-30", "2015-04-30"], "frequency = \"M\"", "2015-05-30"),
+        (["2015-02-28", "2015-03-31", "2015-04-30"], "frequency = \"M\"", "2015-05-31"),
+        (["2015-02-28", "2015-03-28", "2015-04-28"], "frequency = \"M\"", "2015-05-28"),
+        (["2015-06-30", "2015-09-30", "2015-12-31"], "frequency = \"Q\"", "2016-03-31"),
+    ] {
+        let text = format!("ds,y\n{},1\n{},2\n{},3\n", times[0], times[1], times[2]);
+        let table = read(&text, options);
+        let series = &table.series[0];
+        assert_eq!((table.time(series, 0).as_str(), table.time(series, 3).as_str()), (times[0], next));
+    }
+    // A day that is off the grid is not that of all months.
+    let text = "ds,y\n2015-02-15,1\n2015-03-15,2\n2015-04-15,3\n2015-04-30,9\n2015-05-15,4\n";
+    let table = read(text, "frequency = \"M\"\nmissing = \"drop\"");
+    assert_eq!(table.series[0].values, [1., 2., 3., 4.]);
+}
+
+#[test]
+fn numbers_are_dates_if_all_of_them_are() {
+    let text = "ds,y\n20230130,1\n20230131,2\n20230201,3\n20230202,4\n";
+    let table = read(text, "");
+    assert_eq!((table.frequency.to_string().as_str(), table.series[0].values.len()), ("D", 4));
+    assert_eq!(table.time(&table.series[0], 4), "2023-02-03");
+    assert_eq!(read(text, "frequency = \"D\""), table);
+    // Numbers if one of them is no date, or if they are said to be numbers.
+    let text = "ds,y\n20230129,1\n20230130,1\n20230131,2\n20230132,3\n";
+    assert_eq!(read(text, "").time(&read(text, "").series[0], 4), "20230133");
+    let text = "ds,y\n20230126,1\n20230127,2\n20230128,3\n";
+    let table = read(text, "frequency = \"1\"");
+    assert_eq!(table.time(&table.series[0], 3), "20230129");
+}
+
+#[test]
+fn times_are_written_in_the_zone_they_are_read_in() {
+    let text = |zones: [&str; 3]| {
+        let [a, b, c] = zones;
+        format!("ds,y\n2024-01-13T10:00:00{a},1\n2024-01-13T11:00:00{b},2\n2024-01-13T12:00:00{c},3\n")
+    };
+    for (zones, next) in [
+        ([""; 3], "2024-01-13 13:00:00"),
+        (["Z"; 3], "2024-01-13 13:00:00Z"),
+        (["+02:00"; 3], "2024-01-13 13:00:00+02:00"),
+        (["-03:30"; 3], "2024-01-13 13:00:00-03:30"),
+        // Of several zones, none is that of the next time.
+        (["+02:00", "+01:00", "Z"], "2024-01-13 13:00:00Z"),
+    ] {
+        let table = read(&text(zones), "missing = \"drop\"\nfrequency = \"h\"");
+        let series = &table.series[0];
+        assert_eq!(table.time(series, series.values.len()), next);
+    }
+    for zones in [["Z", "", "Z"], ["", "+01:00", ""]] {
+        let message = error(text(zones).as_bytes(), "");
+        assert!(message.starts_with("a.csv:3: \"2024-01-13T11:00:00"), "{message}");
+        assert!(message.contains("some times have a zone and others have none"), "{message}");
+    }
+}
+
+#[test]
 fn gaps_are_treated_as_asked() {
     let text = "ds,y\n1,10\n2,NaN\n3,30\n6,60\n7,70\n";
     let of = |policy: &str| read(text, &format!("missing = \"{policy}\""));
@@ -167,7 +227,11 @@ fn gaps_at_the_ends_are_cut_and_columns_follow() {
 #[test]
 fn latin_1_is_no_hindrance() {
     let table = read_csv(&b"ds,T (\xb0C)\n1,1\n2,2\n3,3\n"[..], "a", &schema("layout = \"wide\"")).unwrap();
-    assert_eq!(table.series[0].values, [1., 2., 3.]);
+    assert_eq!((table.series[0].id.as_str(), &table.series[0].values[..]), ("T (°C)", &[1., 2., 3.][..]));
+    let text = b"unique_id,ds,y\n\xe4,1,1\n\xf6,1,4\n\xe4,2,2\n\xf6,2,5\n\xe4,3,3\n\xf6,3,6\n";
+    let table = read_csv(&text[..], "a", &schema("")).unwrap();
+    assert_eq!(table.find("ä").unwrap().values, [1., 2., 3.]);
+    assert_eq!(table.find("ö").unwrap().values, [4., 5., 6.]);
 }
 
 proptest! {
