@@ -1,7 +1,7 @@
 //! `gatework predict`: forecasts of new data as CSV.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
@@ -35,7 +35,7 @@ pub struct Predict {
     /// A CSV file, plain or gzip
     #[arg(value_name = "DATA")]
     data: PathBuf,
-    /// Where the forecasts go [default: stdout]
+    /// Where the forecasts go, not the file of DATA [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Forecast series that were not there in training too, scaled by their own values
@@ -67,6 +67,7 @@ enum Format {
 impl Predict {
     pub fn run(&self) -> anyhow::Result<()> {
         let begin = Instant::now();
+        self.spare_data()?;
         let Some(mut run) = ForecastRun::open(&self.run)? else {
             let message = format!("{} is not the run folder of a forecaster", self.run.display());
             return Err(Usage(message).into());
@@ -111,6 +112,21 @@ impl Predict {
         Ok(())
     }
 
+    /// An error if a file that is to be written is the one that is read, under whatever name.
+    fn spare_data(&self) -> anyhow::Result<()> {
+        for (option, path) in [("--output", &self.output), ("--plot", &self.plot)] {
+            if let Some(path) = path.as_ref().filter(|path| is_same_file(path, &self.data)) {
+                let message = format!(
+                    "{option} {} would replace {}, which is read; name another file",
+                    path.display(),
+                    self.data.display()
+                );
+                return Err(Usage(message).into());
+            }
+        }
+        Ok(())
+    }
+
     fn draw(&self, table: &Table, predictions: &[Prediction]) -> anyhow::Result<()> {
         let Some(path) = &self.plot else { return Ok(()) };
         let place = match &self.series {
@@ -126,6 +142,26 @@ impl Predict {
         eprint!("{}", report::terminal_plot(&picture, 72));
         Ok(())
     }
+}
+
+/// Whether two paths lead to one file, by whatever spelling or link. False if one of them leads nowhere.
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    let is_same_path = matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b);
+    is_same_path || is_hard_link(a, b)
+}
+
+/// Whether two paths are names of one file.
+#[cfg(unix)]
+fn is_hard_link(a: &Path, b: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let file = |path: &Path| path.metadata().map(|file| (file.dev(), file.ino()));
+    matches!((file(a), file(b)), (Ok(a), Ok(b)) if a == b)
+}
+
+/// Whether two paths are names of one file: not known here.
+#[cfg(not(unix))]
+fn is_hard_link(_: &Path, _: &Path) -> bool {
+    false
 }
 
 /// Rounds the weights of a model, and tells what it costs: how far its forecasts of the last values of the data, which are

@@ -298,6 +298,29 @@ fn what_is_wrong_with_new_data_is_named() {
 }
 
 #[test]
+fn the_table_that_is_read_is_not_overwritten() {
+    let place = trained();
+    std::fs::hard_link(place.path("sales.csv"), place.path("hard.csv")).unwrap();
+    std::fs::create_dir(place.path("sub")).unwrap();
+    let mut names = vec!["sales.csv", "./sub/../sales.csv", "hard.csv"];
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(place.path("sales.csv"), place.path("soft.csv")).unwrap();
+        names.push("soft.csv");
+    }
+    for (option, name) in
+        ["-o", "--plot"].into_iter().flat_map(|option| names.iter().map(move |n| (option, n)))
+    {
+        let message = place.refused(2, &["predict", "run", "sales.csv", option, name]);
+        assert!(message.contains("would replace sales.csv, which is read"), "{message}");
+        assert_eq!(place.read("sales.csv"), sales().into_bytes(), "{name}");
+    }
+    // A file of another content is replaced.
+    place.write("other.csv", &sales());
+    place.gatework(&["predict", "run", "sales.csv", "-o", "other.csv"]).assert().success();
+}
+
+#[test]
 fn what_is_wrong_with_an_experiment_is_named_and_leaves_nothing_behind() {
     let place = place();
     for (from, to, status, part) in [
