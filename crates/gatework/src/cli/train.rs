@@ -63,7 +63,7 @@ pub struct Train {
     /// Go on with a run that was stopped
     #[arg(long, conflicts_with = "force")]
     resume: bool,
-    /// Put a new run in the place of the one in --out, which is kept as DIR.old
+    /// Put a new run in the place of the one in --out, which is kept as DIR.old, or the next free DIR.old-2, ...
     #[arg(long)]
     force: bool,
     /// Threads to use [default: all]; results do not depend on it
