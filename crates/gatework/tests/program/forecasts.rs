@@ -298,6 +298,24 @@ fn what_is_wrong_with_new_data_is_named() {
 }
 
 #[test]
+fn counts_are_trained_as_they_are_and_other_values_are_named() {
+    let place = place();
+    let counts = SALES
+        .replace("'nlinear'", "'deepar'\nloss = 'negative-binomial'")
+        .replace("[split]", "[scaling]\nmethod = 'none'\n\n[split]")
+        .replace("epochs = 20", "epochs = 1");
+    place.write("counts.toml", &counts);
+    place.gatework(&["train", "counts.toml", "--out", "counts"]).assert().success();
+    place.write("scaled.toml", &counts.replace("method = 'none'", ""));
+    let scaled = place.refused(2, &["train", "scaled.toml", "--out", "x"]);
+    assert!(scaled.contains("scaled.toml:6: the loss \"negative-binomial\" needs counts"), "{scaled}");
+    place.write("sales.csv", &sales().replace(",5,155", ",5,155.5"));
+    let fraction = place.refused(1, &["train", "counts.toml", "--out", "x"]);
+    assert!(fraction.contains("series \"north\": 155.5 at 5 is a fraction"), "{fraction}");
+    assert!(!place.path("x").exists());
+}
+
+#[test]
 fn the_table_that_is_read_is_not_overwritten() {
     let place = trained();
     std::fs::hard_link(place.path("sales.csv"), place.path("hard.csv")).unwrap();
