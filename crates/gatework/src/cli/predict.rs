@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use gatework_learn::data::Table;
+use gatework_learn::data::{Schema, Table};
 use gatework_learn::files;
 use gatework_learn::forecast::context::Prediction;
 use gatework_learn::forecast::dataset::read_file_or_built_in;
@@ -21,8 +21,9 @@ use crate::usage::Usage;
 /// Forecast new data with a trained forecaster
 #[derive(Debug, Args)]
 #[command(
-    after_help = "DATA has the columns of the training data; the forecast begins after its last values. Columns
-that are known in advance go on for the horizon, in rows without a value.
+    after_help = "DATA has the columns of the training data; the forecast begins after its last values. The
+frequency is that of the model. Columns that are known in advance go on for the horizon, in rows
+without a value.
 
 Examples:
   gatework predict runs/airpassengers airpassengers
@@ -72,7 +73,8 @@ impl Predict {
             let message = format!("{} is not the run folder of a forecaster", self.run.display());
             return Err(Usage(message).into());
         };
-        let columns = run.predictor.context().columns.clone();
+        let context = run.predictor.context();
+        let columns = Schema { expected: Some(context.frequency.clone()), ..context.columns.clone() };
         let table = read_file_or_built_in(&self.data, &columns)?;
         for line in table.report.lines(columns.missing) {
             eprintln!("{}: {line}", self.data.display());

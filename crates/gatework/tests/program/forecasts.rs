@@ -315,6 +315,31 @@ fn counts_are_trained_as_they_are_and_other_values_are_named() {
     assert!(!place.path("x").exists());
 }
 
+/// Days from Monday, 2024-01-01 on, without those of weekends if they are business days.
+fn days(count: usize, business: bool) -> String {
+    let all = (0..).filter(|day| !business || day % 7 < 5).take(count);
+    let rows = all.map(|day| format!("2024-{:02}-{:02},{}\n", 1 + day / 28, 1 + day % 28, day % 7 + 1));
+    format!("ds,y\n{}", rows.collect::<String>())
+}
+
+#[test]
+fn new_data_have_the_frequency_of_the_model() {
+    let place = place();
+    place.write("sales.csv", &days(20, true));
+    let short = SALES.replace("input = 14", "input = 2").replace("horizon = 7", "horizon = 3");
+    place.write("week.toml", &short.replace("= 14", "= 4"));
+    place.gatework(&["train", "week.toml", "--out", "run"]).assert().success();
+    for (count, first) in [(5, "y,2024-01-08,"), (2, "y,2024-01-03,"), (10, "y,2024-01-15,")] {
+        place.write("new.csv", &days(count, true));
+        place.gatework(&["predict", "run", "new.csv", "-o", "out.csv"]).assert().success();
+        let forecast = String::from_utf8(place.read("out.csv")).unwrap();
+        assert!(forecast.lines().nth(1).unwrap().starts_with(first), "{forecast}");
+    }
+    place.write("new.csv", &days(14, false));
+    let other = place.refused(1, &["predict", "run", "new.csv"]);
+    assert!(other.contains("the data have frequency D, but the model was trained on B"), "{other}");
+}
+
 #[test]
 fn the_table_that_is_read_is_not_overwritten() {
     let place = trained();

@@ -65,6 +65,10 @@ pub struct Schema {
     /// The frequency; without it, it is found from the data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency: Option<String>,
+    /// The frequency that is expected, and taken if the times can be of it, even if they are too few to tell: that of the
+    /// model which new data are for. A file does not name it.
+    #[serde(skip)]
+    pub expected: Option<String>,
 }
 
 /// The column or columns of the values.
@@ -89,6 +93,7 @@ impl Default for Schema {
             fixed: Vec::new(),
             missing: Missing::Error,
             frequency: None,
+            expected: None,
         }
     }
 }

@@ -44,6 +44,26 @@ fn columns_of_all_kinds_come_along() {
 }
 
 #[test]
+fn an_expected_frequency_is_taken_if_the_times_can_be_of_it() {
+    let found = |expected: &str, times: &[&str]| {
+        let rows = times.iter().map(|time| format!("{time},1\n")).collect::<Vec<_>>().concat();
+        let schema = Schema { expected: Some(expected.into()), ..schema("missing = \"drop\"") };
+        let table = read_csv(format!("ds,y\n{rows}").as_bytes(), "a.csv", &schema);
+        table.map_or_else(|error| error.to_string(), |table| table.frequency.to_string())
+    };
+    // Monday to Friday, without Wednesday, and two days only.
+    assert_eq!(found("B", &["2024-01-01", "2024-01-02", "2024-01-04", "2024-01-05"]), "B");
+    assert_eq!(found("B", &["2024-01-01", "2024-01-02"]), "B");
+    // Friday, Saturday, Sunday; every second day; hours.
+    assert_eq!(found("B", &["2024-01-05", "2024-01-06", "2024-01-07"]), "D");
+    assert_eq!(found("D", &["2024-01-01", "2024-01-03", "2024-01-05"]), "2D");
+    assert_eq!(found("D", &["2024-01-01 00:00", "2024-01-01 01:00", "2024-01-01 02:00"]), "h");
+    // Numbers are no days.
+    assert_eq!(found("D", &["1", "2", "3"]), "1");
+    assert!(found("D", &["1", "2"]).contains("\"D\" is no frequency of such times"));
+}
+
+#[test]
 fn wide_files_and_files_of_rows_are_read() {
     let wide = "date,A,B\n2024-01-01 00:00:00,1,4\n2024-01-01 01:00:00,2,5\n2024-01-01 02:00:00,3,6\n";
     let table = read(wide, "layout = \"wide\"\ntime = \"date\"");
