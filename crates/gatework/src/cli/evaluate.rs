@@ -38,9 +38,9 @@ pub struct Evaluate {
     /// Forecasters: further runs on the same data; the median of all forecasts is scored
     #[arg(value_name = "RUN")]
     others: Vec<PathBuf>,
-    /// Seed of the start states, of firing and of damage
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
+    /// Automata: seed of the start states, of firing and of damage [default: 0]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     /// Forecasters: the part of the data [default: test]
     #[arg(long, value_enum)]
     part: Option<Part>,
@@ -64,6 +64,9 @@ enum Part {
 impl Evaluate {
     pub fn run(&self) -> anyhow::Result<()> {
         if let Some(run) = ForecastRun::open(&self.run)? {
+            if self.seed.is_some() {
+                return Err(Usage("--seed is for automata; this is a forecaster".into()).into());
+            }
             return self.run_forecaster(run);
         }
         if !self.others.is_empty() {
@@ -83,7 +86,7 @@ impl Evaluate {
         let automaton = subject.automaton()?;
         let mut scores = Vec::new();
         for protocol in &loaded.experiment.protocols {
-            scores.push(score(automaton, loaded, protocol, self.seed)?);
+            scores.push(score(automaton, loaded, protocol, self.seed.unwrap_or(0))?);
         }
         print_table(&scores);
         if self.json {

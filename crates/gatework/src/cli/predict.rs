@@ -48,8 +48,8 @@ pub struct Predict {
     /// Draw the forecast of the first series, or that of --series, as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// The series to draw
-    #[arg(long, value_name = "ID")]
+    /// The series to draw; needs --plot
+    #[arg(long, value_name = "ID", requires = "plot")]
     series: Option<String>,
     /// Print a summary as one JSON object on stdout; needs --output
     #[arg(long, requires = "output")]
@@ -79,6 +79,7 @@ impl Predict {
         for line in table.report.lines(columns.missing) {
             eprintln!("{}: {line}", self.data.display());
         }
+        let drawn = self.drawn(&table)?;
         let specification = run.predictor.specification().clone();
         if self.new_series {
             run.predictor.learn_new_series(&table);
@@ -96,7 +97,7 @@ impl Predict {
             Some(path) => files::write_whole(path, text.as_bytes())?,
             None => crate::output::write(text.as_bytes())?,
         }
-        self.draw(&prepared.table, &predictions)?;
+        self.draw(&prepared.table, drawn, &predictions)?;
         eprintln!(
             "{} series, {} steps ahead, forecast in {:.2} ms, {:.1} ms in all",
             predictions.len(),
@@ -129,17 +130,19 @@ impl Predict {
         Ok(())
     }
 
-    fn draw(&self, table: &Table, predictions: &[Prediction]) -> anyhow::Result<()> {
-        let Some(path) = &self.plot else { return Ok(()) };
-        let place = match &self.series {
-            Some(id) => table.series.iter().position(|series| series.id == *id),
-            None => Some(0),
-        };
-        let Some(place) = place.filter(|place| *place < predictions.len()) else {
-            let message = format!("there is no series {:?}", self.series.as_deref().unwrap_or_default());
-            return Err(Usage(message).into());
-        };
-        let picture = plot(table, place, table.series[place].values.len(), &predictions[place]);
+    /// The number of the series to draw.
+    fn drawn(&self, table: &Table) -> anyhow::Result<usize> {
+        let Some(id) = &self.series else { return Ok(0) };
+        let place = table.series.iter().position(|series| series.id == *id);
+        let first = table.series.first().map_or("", |series| &series.id);
+        let unknown =
+            || Usage(format!("{} has no series {id:?}; its first is {first:?}", self.data.display()));
+        Ok(place.ok_or_else(unknown)?)
+    }
+
+    fn draw(&self, table: &Table, place: usize, predictions: &[Prediction]) -> anyhow::Result<()> {
+        let (Some(path), Some(prediction)) = (&self.plot, predictions.get(place)) else { return Ok(()) };
+        let picture = plot(table, place, table.series[place].values.len(), prediction);
         files::write_whole(path, report::forecast_plot(&picture).as_bytes())?;
         eprint!("{}", report::terminal_plot(&picture, 72));
         Ok(())

@@ -341,6 +341,28 @@ fn new_data_have_the_frequency_of_the_model() {
 }
 
 #[test]
+fn options_that_do_not_fit_are_refused() {
+    let place = trained();
+    for (arguments, part) in [
+        (&["inspect", "run", "--svg", "x"][..], "--svg is for circuits and automata"),
+        (&["evaluate", "run", "--seed", "3"], "--seed is for automata"),
+        (&["train", "sales.toml", "--out", "x", "--hidden"], "--hidden is for automata"),
+        (&["predict", "run", "sales.csv", "-o", "x", "--series", "north"], "--plot <FILE>"),
+        (
+            &["predict", "run", "sales.csv", "-o", "x", "--plot", "y", "--series", "east"],
+            "sales.csv has no series \"east\"; its first is \"north\"",
+        ),
+    ] {
+        let message = place.refused(2, arguments);
+        assert!(message.contains(part), "{message}");
+        assert!(!place.path("x").exists() && !place.path("y").exists(), "{arguments:?}");
+    }
+    let small = ["-o", "x", "--plot", "y", "--series", "south, small"];
+    place.gatework(&["predict", "run", "sales.csv"]).args(small).assert().success();
+    assert!(String::from_utf8(place.read("y")).unwrap().contains("south, small"));
+}
+
+#[test]
 fn the_table_that_is_read_is_not_overwritten() {
     let place = trained();
     std::fs::hard_link(place.path("sales.csv"), place.path("hard.csv")).unwrap();

@@ -49,7 +49,8 @@ pub struct Schema {
     pub id: Option<String>,
     /// Column of the times.
     pub time: String,
-    /// Column of the values; in a wide file, only the series of these columns (all if there are none).
+    /// Column of the values; in a wide file, only the series of these columns. All, if it is `y` and there is no such
+    /// column.
     pub target: Target,
     /// Columns that are known up to the present.
     #[serde(skip_serializing_if = "Vec::is_empty")]
