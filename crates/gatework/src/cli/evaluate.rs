@@ -112,6 +112,7 @@ impl Evaluate {
         let dataset = run.dataset()?;
         let step = step.unwrap_or_else(|| forecast_run::usual_step(&dataset, part));
         let evaluation = forecast_run::score(&mut run.predictor, &dataset, part, step)?;
+        answer!("{}", heading(part, step));
         forecast_run::print_scores(&evaluation);
         let scaled = forecast_run::scaled_score(&mut run.predictor, &dataset, part)?;
         if self.json {
@@ -130,16 +131,27 @@ impl Evaluate {
             let not = || Usage(format!("{} is not the run folder of a forecaster", path.display()));
             runs.push(ForecastRun::open(path)?.ok_or_else(not)?);
         }
-        let evaluation = forecast_run::score_together(&mut runs, part, step)?;
+        let step = match step {
+            Some(step) => step,
+            None => forecast_run::usual_step(&runs[0].dataset()?, part),
+        };
+        let evaluation = forecast_run::score_together(&mut runs, part, Some(step))?;
+        answer!("{}", heading(part, step));
         forecast_run::print_scores(&evaluation);
         if self.json {
             let paths: Vec<&std::path::Path> = runs.iter().map(|run| run.folder.path()).collect();
-            super::print_json(
-                &json!({ "runs": paths, "windows": evaluation.windows, "scores": evaluation.scores }),
-            )?;
+            super::print_json(&json!({
+                "runs": paths, "step": step, "windows": evaluation.windows, "scores": evaluation.scores,
+            }))?;
         }
         Ok(())
     }
+}
+
+/// What the scores of a forecaster are of: the part, and how far its origins are apart unless they are all.
+pub fn heading(part: data::Part, step: usize) -> String {
+    let every = if step == 1 { String::new() } else { format!(", every {step} steps") };
+    format!("{part:?} part{every}:")
 }
 
 fn print_table(scores: &[Score]) {

@@ -319,7 +319,7 @@ fn counts_are_trained_as_they_are_and_other_values_are_named() {
 fn days(count: usize, business: bool) -> String {
     let all = (0..).filter(|day| !business || day % 7 < 5).take(count);
     let rows = all.map(|day| format!("2024-{:02}-{:02},{}\n", 1 + day / 28, 1 + day % 28, day % 7 + 1));
-    format!("ds,y\n{}", rows.collect::<String>())
+    format!("ds,y\n{}", rows.collect::<Vec<_>>().concat())
 }
 
 #[test]
@@ -360,6 +360,30 @@ fn options_that_do_not_fit_are_refused() {
     let small = ["-o", "x", "--plot", "y", "--series", "south, small"];
     place.gatework(&["predict", "run", "sales.csv"]).args(small).assert().success();
     assert!(String::from_utf8(place.read("y")).unwrap().contains("south, small"));
+}
+
+#[test]
+fn evaluate_says_how_far_its_origins_are_apart() {
+    let place = trained();
+    let said = |arguments: &[&str]| {
+        let output = place.gatework(arguments).assert().success().get_output().clone();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let every = said(&["evaluate", "run"]);
+    assert!(every.starts_with("Test part:\n16 origins"), "{every}");
+    for runs in [&["run"][..], &["run", "run"]] {
+        let seventh = said(&[&["evaluate", "--step", "7"], runs].concat());
+        assert!(seventh.starts_with("Test part, every 7 steps:\n4 origins"), "{seventh}");
+    }
+    // Too many for all of them.
+    let rows = (0..4100).map(|day| format!("{day},{}\n", day % 7)).collect::<Vec<_>>().concat();
+    place.write("sales.csv", &format!("ds,y\n{rows}"));
+    place.write("long.toml", &SALES.replace("test = 14", "test = 2100").replace("epochs = 20", "epochs = 1"));
+    place.gatework(&["train", "long.toml", "--out", "long"]).assert().success();
+    for runs in [&["long"][..], &["long", "long"]] {
+        let fewer = said(&[&["evaluate"], runs].concat());
+        assert!(fewer.starts_with("Test part, every 2 steps:\n1047 origins"), "{fewer}");
+    }
 }
 
 #[test]
