@@ -483,7 +483,7 @@ mod tests {
     fn only_powers_of_two_become_factors() {
         let power = |x: i32| 2f64.powi(x);
         assert!([0, 1, -1, 52, -1022, 1023].iter().all(|&x| is_power_of_two(-power(x))));
-        let others = [0.0, 3.0, 1024.000_000_000_000_2, f64::INFINITY, f64::NAN, f64::MIN_POSITIVE / 2.0];
+        let others = [0.0, 3.0, 1_024.000_000_000_000_2, f64::INFINITY, f64::NAN, f64::MIN_POSITIVE / 2.0];
         assert!(!others.iter().any(|&c| is_power_of_two(c)));
     }
 

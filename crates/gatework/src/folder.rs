@@ -54,7 +54,8 @@ impl RunFolder {
             }
             if !force {
                 let message = format!(
-                    "{there} exists; --resume goes on with it, --force sets it aside as {there}.old, --out names another folder"
+                    "{there} exists; --resume goes on with it, --force sets it aside as {}, --out names another folder",
+                    aside(&path).display()
                 );
                 return Err(Usage(message).into());
             }
@@ -210,19 +211,26 @@ fn lock(path: &Path) -> anyhow::Result<Option<File>> {
     }
 }
 
-/// Renames a run folder to DIR.old, in place of a run that was set aside there before.
+/// DIR.old, DIR.old-2, DIR.old-3, ...
+fn asides(path: &Path) -> impl Iterator<Item = PathBuf> {
+    (1u64..).map(move |n| {
+        let mut name = path.file_name().unwrap_or_default().to_os_string();
+        name.push(if n == 1 { ".old".to_string() } else { format!(".old-{n}") });
+        path.with_file_name(name)
+    })
+}
+
+/// Where a run is set aside: the first of these names that is free. A link that leads nowhere takes a name too.
+fn aside(path: &Path) -> PathBuf {
+    asides(path).find(|aside| aside.symlink_metadata().is_err()).unwrap_or_default()
+}
+
+/// Renames a run folder, beside those that were set aside before.
 fn set_aside(path: &Path) -> anyhow::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(".old");
-    let aside = path.with_file_name(name);
+    let aside = aside(path);
     let failed = || format!("cannot set {} aside as {}", path.display(), aside.display());
-    let replaces = aside.join("experiment.toml").is_file();
-    if replaces {
-        std::fs::remove_dir_all(&aside).with_context(failed)?;
-    }
     std::fs::rename(path, &aside).with_context(failed)?;
-    let instead = if replaces { ", in place of an older one" } else { "" };
-    eprintln!("The run that was in {} is in {} now{instead}", path.display(), aside.display());
+    eprintln!("The run that was in {} is in {} now", path.display(), aside.display());
     Ok(())
 }
 

@@ -38,9 +38,9 @@ pub struct Evaluate {
     /// Forecasters: further runs on the same data; the median of all forecasts is scored
     #[arg(value_name = "RUN")]
     others: Vec<PathBuf>,
-    /// Seed of the start states, of firing and of damage
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
+    /// Automata: seed of the start states, of firing and of damage [default: 0]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     /// Forecasters: the part of the data [default: test]
     #[arg(long, value_enum)]
     part: Option<Part>,
@@ -64,6 +64,9 @@ enum Part {
 impl Evaluate {
     pub fn run(&self) -> anyhow::Result<()> {
         if let Some(run) = ForecastRun::open(&self.run)? {
+            if self.seed.is_some() {
+                return Err(Usage("--seed is for automata; this is a forecaster".into()).into());
+            }
             return self.run_forecaster(run);
         }
         if !self.others.is_empty() {
@@ -83,7 +86,7 @@ impl Evaluate {
         let automaton = subject.automaton()?;
         let mut scores = Vec::new();
         for protocol in &loaded.experiment.protocols {
-            scores.push(score(automaton, loaded, protocol, self.seed)?);
+            scores.push(score(automaton, loaded, protocol, self.seed.unwrap_or(0))?);
         }
         print_table(&scores);
         if self.json {
@@ -109,6 +112,7 @@ impl Evaluate {
         let dataset = run.dataset()?;
         let step = step.unwrap_or_else(|| forecast_run::usual_step(&dataset, part));
         let evaluation = forecast_run::score(&mut run.predictor, &dataset, part, step)?;
+        answer!("{}", heading(part, step));
         forecast_run::print_scores(&evaluation);
         let scaled = forecast_run::scaled_score(&mut run.predictor, &dataset, part)?;
         if self.json {
@@ -127,16 +131,27 @@ impl Evaluate {
             let not = || Usage(format!("{} is not the run folder of a forecaster", path.display()));
             runs.push(ForecastRun::open(path)?.ok_or_else(not)?);
         }
-        let evaluation = forecast_run::score_together(&mut runs, part, step)?;
+        let step = match step {
+            Some(step) => step,
+            None => forecast_run::usual_step(&runs[0].dataset()?, part),
+        };
+        let evaluation = forecast_run::score_together(&mut runs, part, Some(step))?;
+        answer!("{}", heading(part, step));
         forecast_run::print_scores(&evaluation);
         if self.json {
             let paths: Vec<&std::path::Path> = runs.iter().map(|run| run.folder.path()).collect();
-            super::print_json(
-                &json!({ "runs": paths, "windows": evaluation.windows, "scores": evaluation.scores }),
-            )?;
+            super::print_json(&json!({
+                "runs": paths, "step": step, "windows": evaluation.windows, "scores": evaluation.scores,
+            }))?;
         }
         Ok(())
     }
+}
+
+/// What the scores of a forecaster are of: the part, and how far its origins are apart unless they are all.
+pub fn heading(part: data::Part, step: usize) -> String {
+    let every = if step == 1 { String::new() } else { format!(", every {step} steps") };
+    format!("{part:?} part{every}:")
 }
 
 fn print_table(scores: &[Score]) {

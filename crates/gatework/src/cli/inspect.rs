@@ -25,7 +25,7 @@ pub struct Inspect {
     /// Of a forecaster: the compiled program for so many windows, kernel by kernel
     #[arg(long, value_name = "WINDOWS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_windows)]
     program: Option<usize>,
-    /// Write the histogram of the gates as SVG
+    /// Of a circuit or an automaton: write the histogram of the gates as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Print one JSON object on stdout
@@ -36,6 +36,9 @@ pub struct Inspect {
 impl Inspect {
     pub fn run(&self) -> anyhow::Result<()> {
         if let Some(run) = ForecastRun::open(&self.subject)? {
+            if self.svg.is_some() {
+                return Err(Usage("--svg is for circuits and automata; this is a forecaster".into()).into());
+            }
             return self.show_forecaster(run);
         }
         let subject = Subject::open(&self.subject)?;

@@ -1,11 +1,11 @@
 //! `gatework predict`: forecasts of new data as CSV.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use gatework_learn::data::Table;
+use gatework_learn::data::{Schema, Table};
 use gatework_learn::files;
 use gatework_learn::forecast::context::Prediction;
 use gatework_learn::forecast::dataset::read_file_or_built_in;
@@ -21,8 +21,9 @@ use crate::usage::Usage;
 /// Forecast new data with a trained forecaster
 #[derive(Debug, Args)]
 #[command(
-    after_help = "DATA has the columns of the training data; the forecast begins after its last values. Columns
-that are known in advance go on for the horizon, in rows without a value.
+    after_help = "DATA has the columns of the training data; the forecast begins after its last values. The
+frequency is that of the model. Columns that are known in advance go on for the horizon, in rows
+without a value.
 
 Examples:
   gatework predict runs/airpassengers airpassengers
@@ -35,7 +36,7 @@ pub struct Predict {
     /// A CSV file, plain or gzip
     #[arg(value_name = "DATA")]
     data: PathBuf,
-    /// Where the forecasts go [default: stdout]
+    /// Where the forecasts go, not the file of DATA [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Forecast series that were not there in training too, scaled by their own values
@@ -47,8 +48,8 @@ pub struct Predict {
     /// Draw the forecast of the first series, or that of --series, as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// The series to draw
-    #[arg(long, value_name = "ID")]
+    /// The series to draw; needs --plot
+    #[arg(long, value_name = "ID", requires = "plot")]
     series: Option<String>,
     /// Print a summary as one JSON object on stdout; needs --output
     #[arg(long, requires = "output")]
@@ -67,15 +68,18 @@ enum Format {
 impl Predict {
     pub fn run(&self) -> anyhow::Result<()> {
         let begin = Instant::now();
+        self.spare_data()?;
         let Some(mut run) = ForecastRun::open(&self.run)? else {
             let message = format!("{} is not the run folder of a forecaster", self.run.display());
             return Err(Usage(message).into());
         };
-        let columns = run.predictor.context().columns.clone();
+        let context = run.predictor.context();
+        let columns = Schema { expected: Some(context.frequency.clone()), ..context.columns.clone() };
         let table = read_file_or_built_in(&self.data, &columns)?;
         for line in table.report.lines(columns.missing) {
             eprintln!("{}: {line}", self.data.display());
         }
+        let drawn = self.drawn(&table)?;
         let specification = run.predictor.specification().clone();
         if self.new_series {
             run.predictor.learn_new_series(&table);
@@ -93,7 +97,7 @@ impl Predict {
             Some(path) => files::write_whole(path, text.as_bytes())?,
             None => crate::output::write(text.as_bytes())?,
         }
-        self.draw(&prepared.table, &predictions)?;
+        self.draw(&prepared.table, drawn, &predictions)?;
         eprintln!(
             "{} series, {} steps ahead, forecast in {:.2} ms, {:.1} ms in all",
             predictions.len(),
@@ -111,21 +115,58 @@ impl Predict {
         Ok(())
     }
 
-    fn draw(&self, table: &Table, predictions: &[Prediction]) -> anyhow::Result<()> {
-        let Some(path) = &self.plot else { return Ok(()) };
-        let place = match &self.series {
-            Some(id) => table.series.iter().position(|series| series.id == *id),
-            None => Some(0),
-        };
-        let Some(place) = place.filter(|place| *place < predictions.len()) else {
-            let message = format!("there is no series {:?}", self.series.as_deref().unwrap_or_default());
-            return Err(Usage(message).into());
-        };
-        let picture = plot(table, place, table.series[place].values.len(), &predictions[place]);
+    /// An error if a file that is to be written is the one that is read, under whatever name.
+    fn spare_data(&self) -> anyhow::Result<()> {
+        for (option, path) in [("--output", &self.output), ("--plot", &self.plot)] {
+            if let Some(path) = path.as_ref().filter(|path| is_same_file(path, &self.data)) {
+                let message = format!(
+                    "{option} {} would replace {}, which is read; name another file",
+                    path.display(),
+                    self.data.display()
+                );
+                return Err(Usage(message).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of the series to draw.
+    fn drawn(&self, table: &Table) -> anyhow::Result<usize> {
+        let Some(id) = &self.series else { return Ok(0) };
+        let place = table.series.iter().position(|series| series.id == *id);
+        let first = table.series.first().map_or("", |series| &series.id);
+        let unknown =
+            || Usage(format!("{} has no series {id:?}; its first is {first:?}", self.data.display()));
+        Ok(place.ok_or_else(unknown)?)
+    }
+
+    fn draw(&self, table: &Table, place: usize, predictions: &[Prediction]) -> anyhow::Result<()> {
+        let (Some(path), Some(prediction)) = (&self.plot, predictions.get(place)) else { return Ok(()) };
+        let picture = plot(table, place, table.series[place].values.len(), prediction);
         files::write_whole(path, report::forecast_plot(&picture).as_bytes())?;
         eprint!("{}", report::terminal_plot(&picture, 72));
         Ok(())
     }
+}
+
+/// Whether two paths lead to one file, by whatever spelling or link. False if one of them leads nowhere.
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    let is_same_path = matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b);
+    is_same_path || is_hard_link(a, b)
+}
+
+/// Whether two paths are names of one file.
+#[cfg(unix)]
+fn is_hard_link(a: &Path, b: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let file = |path: &Path| path.metadata().map(|file| (file.dev(), file.ino()));
+    matches!((file(a), file(b)), (Ok(a), Ok(b)) if a == b)
+}
+
+/// Whether two paths are names of one file: not known here.
+#[cfg(not(unix))]
+fn is_hard_link(_: &Path, _: &Path) -> bool {
+    false
 }
 
 /// Rounds the weights of a model, and tells what it costs: how far its forecasts of the last values of the data, which are

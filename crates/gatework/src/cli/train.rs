@@ -63,13 +63,13 @@ pub struct Train {
     /// Go on with a run that was stopped
     #[arg(long, conflicts_with = "force")]
     resume: bool,
-    /// Put a new run in the place of the one in --out, which is kept as DIR.old
+    /// Put a new run in the place of the one in --out, which is kept as DIR.old, or the next free DIR.old-2, ...
     #[arg(long)]
     force: bool,
     /// Threads to use [default: all]; results do not depend on it
     #[arg(long, value_name = "N", value_parser = super::parse_threads)]
     threads: Option<usize>,
-    /// Show the hidden channels too in rollout.gif
+    /// Automata: show the hidden channels too in rollout.gif
     #[arg(long)]
     hidden: bool,
     /// Print a summary as one JSON object on stdout
@@ -99,10 +99,10 @@ impl Train {
     pub fn run(&self) -> anyhow::Result<()> {
         let mut loaded = match experiment::Loaded::find(&self.experiment)? {
             experiment::Loaded::Automaton(loaded) => *loaded,
-            experiment::Loaded::Forecaster(_) if self.recipe.is_some() => {
-                return Err(Usage("--recipe is for automata; this is a forecaster".into()).into());
+            experiment::Loaded::Forecaster(loaded) => {
+                self.refuse_for_forecasters()?;
+                return forecaster::train(self, *loaded);
             }
-            experiment::Loaded::Forecaster(loaded) => return forecaster::train(self, *loaded),
         };
         if self.horizon.is_some() {
             return Err(Usage("--horizon is for forecasters; this is an automaton".into()).into());
@@ -126,6 +126,16 @@ impl Train {
         };
         if self.json {
             super::print_json(&summary)?;
+        }
+        Ok(())
+    }
+
+    /// An error if there is an option that forecasters have no use for.
+    fn refuse_for_forecasters(&self) -> anyhow::Result<()> {
+        for (is_given, option) in [(self.recipe.is_some(), "--recipe"), (self.hidden, "--hidden")] {
+            if is_given {
+                return Err(Usage(format!("{option} is for automata; this is a forecaster")).into());
+            }
         }
         Ok(())
     }

@@ -298,6 +298,118 @@ fn what_is_wrong_with_new_data_is_named() {
 }
 
 #[test]
+fn counts_are_trained_as_they_are_and_other_values_are_named() {
+    let place = place();
+    let counts = SALES
+        .replace("'nlinear'", "'deepar'\nloss = 'negative-binomial'")
+        .replace("[split]", "[scaling]\nmethod = 'none'\n\n[split]")
+        .replace("epochs = 20", "epochs = 1");
+    place.write("counts.toml", &counts);
+    place.gatework(&["train", "counts.toml", "--out", "counts"]).assert().success();
+    place.write("scaled.toml", &counts.replace("method = 'none'", ""));
+    let scaled = place.refused(2, &["train", "scaled.toml", "--out", "x"]);
+    assert!(scaled.contains("scaled.toml:6: the loss \"negative-binomial\" needs counts"), "{scaled}");
+    place.write("sales.csv", &sales().replace(",5,155", ",5,155.5"));
+    let fraction = place.refused(1, &["train", "counts.toml", "--out", "x"]);
+    assert!(fraction.contains("series \"north\": 155.5 at 5 is a fraction"), "{fraction}");
+    assert!(!place.path("x").exists());
+}
+
+/// Days from Monday, 2024-01-01 on, without those of weekends if they are business days.
+fn days(count: usize, business: bool) -> String {
+    let all = (0..).filter(|day| !business || day % 7 < 5).take(count);
+    let rows = all.map(|day| format!("2024-{:02}-{:02},{}\n", 1 + day / 28, 1 + day % 28, day % 7 + 1));
+    format!("ds,y\n{}", rows.collect::<Vec<_>>().concat())
+}
+
+#[test]
+fn new_data_have_the_frequency_of_the_model() {
+    let place = place();
+    place.write("sales.csv", &days(20, true));
+    let short = SALES.replace("input = 14", "input = 2").replace("horizon = 7", "horizon = 3");
+    place.write("week.toml", &short.replace("= 14", "= 4"));
+    place.gatework(&["train", "week.toml", "--out", "run"]).assert().success();
+    for (count, first) in [(5, "y,2024-01-08,"), (2, "y,2024-01-03,"), (10, "y,2024-01-15,")] {
+        place.write("new.csv", &days(count, true));
+        place.gatework(&["predict", "run", "new.csv", "-o", "out.csv"]).assert().success();
+        let forecast = String::from_utf8(place.read("out.csv")).unwrap();
+        assert!(forecast.lines().nth(1).unwrap().starts_with(first), "{forecast}");
+    }
+    place.write("new.csv", &days(14, false));
+    let other = place.refused(1, &["predict", "run", "new.csv"]);
+    assert!(other.contains("the data have frequency D, but the model was trained on B"), "{other}");
+}
+
+#[test]
+fn options_that_do_not_fit_are_refused() {
+    let place = trained();
+    for (arguments, part) in [
+        (&["inspect", "run", "--svg", "x"][..], "--svg is for circuits and automata"),
+        (&["evaluate", "run", "--seed", "3"], "--seed is for automata"),
+        (&["train", "sales.toml", "--out", "x", "--hidden"], "--hidden is for automata"),
+        (&["predict", "run", "sales.csv", "-o", "x", "--series", "north"], "--plot <FILE>"),
+        (
+            &["predict", "run", "sales.csv", "-o", "x", "--plot", "y", "--series", "east"],
+            "sales.csv has no series \"east\"; its first is \"north\"",
+        ),
+    ] {
+        let message = place.refused(2, arguments);
+        assert!(message.contains(part), "{message}");
+        assert!(!place.path("x").exists() && !place.path("y").exists(), "{arguments:?}");
+    }
+    let small = ["-o", "x", "--plot", "y", "--series", "south, small"];
+    place.gatework(&["predict", "run", "sales.csv"]).args(small).assert().success();
+    assert!(String::from_utf8(place.read("y")).unwrap().contains("south, small"));
+}
+
+#[test]
+fn evaluate_says_how_far_its_origins_are_apart() {
+    let place = trained();
+    let said = |arguments: &[&str]| {
+        let output = place.gatework(arguments).assert().success().get_output().clone();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let every = said(&["evaluate", "run"]);
+    assert!(every.starts_with("Test part:\n16 origins"), "{every}");
+    for runs in [&["run"][..], &["run", "run"]] {
+        let seventh = said(&[&["evaluate", "--step", "7"], runs].concat());
+        assert!(seventh.starts_with("Test part, every 7 steps:\n4 origins"), "{seventh}");
+    }
+    // Too many for all of them.
+    let rows = (0..4100).map(|day| format!("{day},{}\n", day % 7)).collect::<Vec<_>>().concat();
+    place.write("sales.csv", &format!("ds,y\n{rows}"));
+    place.write("long.toml", &SALES.replace("test = 14", "test = 2100").replace("epochs = 20", "epochs = 1"));
+    place.gatework(&["train", "long.toml", "--out", "long"]).assert().success();
+    for runs in [&["long"][..], &["long", "long"]] {
+        let fewer = said(&[&["evaluate"], runs].concat());
+        assert!(fewer.starts_with("Test part, every 2 steps:\n1047 origins"), "{fewer}");
+    }
+}
+
+#[test]
+fn the_table_that_is_read_is_not_overwritten() {
+    let place = trained();
+    std::fs::hard_link(place.path("sales.csv"), place.path("hard.csv")).unwrap();
+    std::fs::create_dir(place.path("sub")).unwrap();
+    let mut names = vec!["sales.csv", "./sub/../sales.csv", "hard.csv"];
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(place.path("sales.csv"), place.path("soft.csv")).unwrap();
+        names.push("soft.csv");
+    }
+    for (option, name) in
+        ["-o", "--plot"].into_iter().flat_map(|option| names.iter().map(move |n| (option, n)))
+    {
+        let message = place.refused(2, &["predict", "run", "sales.csv", option, name]);
+        assert!(message.contains("would replace sales.csv, which is read"), "{message}");
+        assert_eq!(place.read("sales.csv"), sales().into_bytes(), "{name}");
+    }
+    // A file of another content is replaced.
+    place.write("other.csv", &sales());
+    place.gatework(&["predict", "run", "sales.csv", "-o", "other.csv"]).assert().success();
+}
+
+#[test]
 fn what_is_wrong_with_an_experiment_is_named_and_leaves_nothing_behind() {
     let place = place();
     for (from, to, status, part) in [

@@ -356,3 +356,18 @@ fn force_sets_the_newest_run_aside() {
     assert!(place.path("runs/small-2.old/model.safetensors").is_file());
     assert!(place.path("runs/small-2/model.safetensors").is_file() && !place.path("runs/small-3").exists());
 }
+
+#[test]
+fn every_run_that_was_set_aside_is_kept() {
+    let place = Place::new();
+    let train = |seed: &str| {
+        let arguments = ["train", "small.toml", "--updates", "2", "--out", "run", "--seed", seed];
+        place.gatework(&arguments).arg("--force").assert().success();
+        place.read("run/model.safetensors")
+    };
+    let models = ["1", "2", "3"].map(train);
+    let refused = place.refused(2, &["train", "small.toml", "--out", "run"]);
+    assert!(refused.contains("--force sets it aside as run.old-3"), "{refused}");
+    let kept = ["run.old", "run.old-2", "run"].map(|run| place.read(&format!("{run}/model.safetensors")));
+    assert_eq!(kept, models);
+}

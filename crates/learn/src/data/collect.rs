@@ -168,6 +168,12 @@ impl Collector {
         if let Some(text) = &schema.frequency {
             return Frequency::parse(text, kind).ok_or_else(|| Problem::Frequency { text: text.clone() });
         }
+        let expected = schema.expected.as_ref().and_then(|text| Frequency::parse(text, kind));
+        if let Some(frequency) = expected
+            && self.series.iter().all(|rows| rows.can_have(&frequency))
+        {
+            return Ok(frequency);
+        }
         let mut found: Option<(&Rows, Frequency)> = None;
         for rows in &self.series {
             let Some(frequency) = Frequency::detect(&rows.ticks, kind) else { continue };
@@ -183,7 +189,23 @@ impl Collector {
                 _ => found = Some((rows, frequency)),
             }
         }
-        found.map(|(_, frequency)| frequency).ok_or(Problem::NoFrequency)
+        found.map(|(_, frequency)| frequency).ok_or_else(|| match &schema.expected {
+            Some(text) => Problem::Frequency { text: text.clone() },
+            None => Problem::NoFrequency,
+        })
+    }
+}
+
+impl Rows {
+    /// Whether sorted times can be of a frequency: all are on its grid, and at least half are one step after the one
+    /// before. Of fewer than three, nothing else can be told.
+    fn can_have(&self, frequency: &Frequency) -> bool {
+        let Some(&start) = self.ticks.first() else { return true };
+        let on_grid = |tick: &i64| frequency.steps(start, *tick).is_some();
+        let next = |pair: &&[i64]| frequency.steps(pair[0], pair[1]) == Some(1);
+        let few = self.ticks.len() < 3;
+        let follow = self.ticks.windows(2).filter(next).count();
+        few || (self.ticks.iter().all(on_grid) && 2 * follow + 1 >= self.ticks.len())
     }
 }
 

@@ -241,7 +241,15 @@ impl<'a> Wide<'a> {
             Target::Several(names) => find_all(names, header)?,
             // "y" is what a schema that says nothing has.
             Target::One(name) if name != "y" => vec![find(name, header)?],
-            Target::One(_) => (0..header.len()).filter(|column| !used(column)).collect(),
+            Target::One(name) => {
+                let all: Vec<usize> = (0..header.len()).filter(|column| !used(column)).collect();
+                if all.len() > 1 && all.iter().any(|column| header[*column] == *name) {
+                    return Err(Problem::Unreadable(
+                        "target = \"y\" may mean the column \"y\" or, as in any wide file, all columns; a list says which, for example target = [\"y\"]".into(),
+                    ));
+                }
+                all
+            }
         };
         if let Some(column) = columns.iter().find(|column| used(column)) {
             return Err(Problem::ColumnTwice { name: header[*column].clone() });

@@ -49,17 +49,17 @@ impl Frequency {
         Some(Frequency { kind, step })
     }
 
-    /// Reads a name: `h`, `15min`, `D`, `B` (Monday to Friday), `W`, `M`, `Q`, `Y`, `30s`, or a number for integers.
+    /// Reads a name: `h`, `15min`, `D`, `B` (Monday to Friday), `W`, `M`, `Q`, `Y`, `30s`, `500us`, or a number for
+    /// integers.
     pub fn parse(text: &str, kind: Kind) -> Option<Frequency> {
         let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-        let count = if split == 0 {
-            1
-        } else {
-            text[..split].parse().ok().filter(|n| (1..=1_000_000).contains(n))?
-        };
+        let unit = text[split..].to_ascii_lowercase();
+        let most = if matches!(unit.as_str(), "" | "us") { i64::MAX } else { 1_000_000 };
+        let count =
+            if split == 0 { 1 } else { text[..split].parse().ok().filter(|n| (1..=most).contains(n))? };
         let months = |n: i64| Step::Months { count: count * n, last_day: false };
-        let step = match text[split..].to_ascii_lowercase().as_str() {
-            "" => Step::Ticks(count),
+        let step = match unit.as_str() {
+            "" | "us" => Step::Ticks(count),
             "s" => Step::Ticks(count * SECOND),
             "min" | "t" => Step::Ticks(count * 60 * SECOND),
             "h" => Step::Ticks(count * 3600 * SECOND),
@@ -238,9 +238,15 @@ mod tests {
 
     #[test]
     fn names_are_read_and_those_of_no_frequency_are_not() {
-        for (text, kind) in
-            [("15min", Kind::DateTime), ("D", Kind::Date), ("B", Kind::Date), ("2", Kind::Integer)]
-        {
+        for (text, kind) in [
+            ("15min", Kind::DateTime),
+            ("1500000us", Kind::DateTime),
+            ("D", Kind::Date),
+            ("B", Kind::Date),
+            ("3ME", Kind::Date),
+            ("2", Kind::Integer),
+            ("3600000", Kind::Integer),
+        ] {
             let frequency = Frequency::parse(text, kind).unwrap();
             assert_eq!(frequency.to_string(), text);
         }

@@ -49,7 +49,8 @@ pub struct Schema {
     pub id: Option<String>,
     /// Column of the times.
     pub time: String,
-    /// Column of the values; in a wide file, only the series of these columns (all if there are none).
+    /// Column of the values; in a wide file, only the series of these columns. All, if it is `y` and there is no such
+    /// column.
     pub target: Target,
     /// Columns that are known up to the present.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -65,6 +66,10 @@ pub struct Schema {
     /// The frequency; without it, it is found from the data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency: Option<String>,
+    /// The frequency that is expected, and taken if the times can be of it, even if they are too few to tell: that of the
+    /// model which new data are for. A file does not name it.
+    #[serde(skip)]
+    pub expected: Option<String>,
 }
 
 /// The column or columns of the values.
@@ -89,6 +94,7 @@ impl Default for Schema {
             fixed: Vec::new(),
             missing: Missing::Error,
             frequency: None,
+            expected: None,
         }
     }
 }

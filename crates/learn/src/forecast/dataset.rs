@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::conformal::Conformal;
 use super::context::Context;
 use super::experiment::{BUILT_IN_DATA, Experiment, Loaded};
+use super::loss::Loss;
 use super::trainer;
 use super::training::Training;
 use crate::data::calendar::CalendarError;
@@ -27,6 +28,20 @@ pub enum DatasetError {
     /// A series without a scale.
     #[error(transparent)]
     Scale(#[from] UnknownSeries),
+    /// Values that the loss has no probability for.
+    #[error(
+        "series {id:?}: {value} at {time} is {what}, but the loss \"negative-binomial\" needs counts (0, 1, 2, ...); set another loss, such as \"gaussian\""
+    )]
+    NotCounts {
+        /// The series.
+        id: String,
+        /// The value.
+        value: f32,
+        /// Its time.
+        time: String,
+        /// What it is instead.
+        what: &'static str,
+    },
     /// There are too few values.
     #[error(transparent)]
     Windows(#[from] WindowError),
@@ -70,8 +85,12 @@ pub fn read(loaded: &Loaded) -> Result<Table, DataError> {
     Ok(table)
 }
 
+/// Reads and checks the table of an experiment, and adds the columns of the calendar.
 fn read_with_calendar(loaded: &Loaded) -> Result<Table, DatasetError> {
     let mut table = read(loaded)?;
+    if loaded.experiment.loss == Loss::NegativeBinomial {
+        check_counts(&table)?;
+    }
     loaded.experiment.calendar.add(&mut table, loaded.experiment.horizon)?;
     Ok(table)
 }
@@ -89,6 +108,23 @@ pub fn read_file_or_built_in(path: &Path, schema: &Schema) -> Result<Table, Data
         Some(name) => read_built_in(name, schema),
         None => data::read(path, schema),
     }
+}
+
+/// An error at the first value that is no count. Gaps are none either, but no window touches them.
+fn check_counts(table: &Table) -> Result<(), DatasetError> {
+    for series in &table.series {
+        let is_other = |value: &f32| *value < 0.0 || (value.is_finite() && value.fract() != 0.0);
+        if let Some(place) = series.values.iter().position(is_other) {
+            let value = series.values[place];
+            return Err(DatasetError::NotCounts {
+                id: series.id.clone(),
+                value,
+                time: table.time(series, place),
+                what: if value < 0.0 { "negative" } else { "a fraction" },
+            });
+        }
+    }
+    Ok(())
 }
 
 impl Dataset {
@@ -195,6 +231,31 @@ mod tests {
         let scaled = &Dataset::load_for(&loaded, &context).unwrap().scaled;
         assert_eq!(*scaled.series, *context.scaler.apply(&dataset.table).unwrap().series);
         assert_ne!(scaled.series, dataset.scaled.series);
+    }
+
+    #[test]
+    fn values_that_are_no_counts_are_named() {
+        let counts = |values: [&str; 4]| {
+            let rows = values.iter().zip(1..).map(|(value, day)| format!("{day},{value}\n"));
+            let rows = rows.collect::<Vec<_>>().concat();
+            let schema: Schema = toml::from_str("missing = \"drop\"").unwrap();
+            let table = read_csv(format!("ds,y\n{rows}").as_bytes(), "x", &schema).unwrap();
+            check_counts(&table).map_err(|error| error.to_string())
+        };
+        assert_eq!(counts(["0", "3", "", "20000000"]), Ok(()));
+        for (value, what) in [("-2", "-2 at 2 is negative"), ("1.5", "1.5 at 2 is a fraction")] {
+            let message = counts(["0", value, "1", "1"]).unwrap_err();
+            assert!(message.starts_with(&format!("series \"y\": {what}")), "{message}");
+        }
+    }
+
+    #[test]
+    fn the_data_that_ship_are_counts() {
+        let counts = |text: &str| {
+            let text = text.replace("loss = \"mse\"", "loss = \"negative-binomial\"");
+            text.replace("log = true", "method = \"none\"")
+        };
+        assert!(built_in(counts).is_ok());
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::specification::Specification;
 use super::training::Training;
 use crate::automata::experiment::{ExperimentError, line_at, line_of};
 use crate::data::calendar::Calendar;
-use crate::data::scale::Scaling;
+use crate::data::scale::{Method, Scaling};
 use crate::data::{DataError, Layout, Length, Problem as DataProblem, Schema, Split};
 use crate::files;
 
@@ -276,6 +276,7 @@ impl Experiment {
         if self.scaling.clip.is_some_and(|clip| !(clip > 0.0 && clip.is_finite())) {
             return problem(&["scaling", "clip"], "scaling.clip is not above 0");
         }
+        self.check_counts()?;
         if let Err(message) = self.training.validate() {
             return problem(training_key(&message), message);
         }
@@ -288,6 +289,19 @@ impl Experiment {
             };
             Problem { key, message }
         })
+    }
+
+    /// Counts stay counts only if they are not scaled.
+    fn check_counts(&self) -> Result<(), Problem> {
+        let Scaling { method, log, difference, clip, .. } = self.scaling;
+        let are_kept = method == Method::None && !log && difference == 0 && clip.is_none();
+        if self.loss != Loss::NegativeBinomial || are_kept {
+            return Ok(());
+        }
+        problem(
+            &["loss"],
+            "the loss \"negative-binomial\" needs counts, which scaling would change; set [scaling] method = \"none\", without log, difference and clip",
+        )
     }
 
     fn check_split(&self) -> Result<(), Problem> {
@@ -355,6 +369,26 @@ mod tests {
             Loaded::parse(text, "x", Path::new("here")).unwrap().data_file().unwrap(),
             Some("here/sales.csv".into())
         );
+    }
+
+    #[test]
+    fn counts_are_not_scaled() {
+        let text = |scaling: &str| {
+            format!(
+                "name = 'x'\ntask = 'forecaster'\ndata = 'x.csv'\nmodel = 'deepar'\nhorizon = 3\nloss = 'negative-binomial'\n{scaling}"
+            )
+        };
+        let parse = |scaling: &str| Loaded::parse(&text(scaling), "x.toml", Path::new("."));
+        for scaling in ["", "method = 'min-max'", "log = true", "difference = 1", "clip = 3.0"] {
+            let table = match scaling {
+                "" | "method = 'min-max'" => scaling.to_string(),
+                other => format!("method = 'none'\n{other}"),
+            };
+            let message = parse(&format!("[scaling]\n{table}")).unwrap_err().to_string();
+            assert!(message.starts_with("x.toml:6: ") && message.contains("method = \"none\""), "{message}");
+        }
+        assert!(parse("").is_err(), "counts are scaled unless the file says otherwise");
+        assert!(parse("[scaling]\nmethod = 'none'").is_ok());
     }
 
     #[test]

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use super::seeds::{Scored, Seeds};
 use super::{Train, stop_on_interrupt};
 use crate::cli;
+use crate::cli::evaluate::heading;
 use crate::folder::RunFolder;
 use crate::forecast_run::{ForecastRun, plot, print_scores, scaled_score, score, usual_step};
 use crate::progress::Progress;
@@ -327,9 +328,7 @@ impl Job<'_> {
     }
 
     fn tell(&self, evaluation: &Evaluation, picture: &ForecastPlot, part: Part) {
-        let step = usual_step(self.dataset, part);
-        let every = if step == 1 { String::new() } else { format!(", every {step} steps") };
-        eprintln!("\n{part:?} part{every}:");
+        eprintln!("\n{}", heading(part, usual_step(self.dataset, part)));
         print_scores(evaluation);
         eprintln!("\n{}\n{}", picture.title, report::terminal_plot(picture, 72));
         let run = self.folder.path().display();

@@ -44,6 +44,37 @@ fn columns_of_all_kinds_come_along() {
 }
 
 #[test]
+fn a_wide_file_with_a_column_y_beside_others_has_to_say_what_it_means() {
+    let wide = "ds,x,y\n1,1,4\n2,2,5\n3,3,6\n";
+    let message = error(wide.as_bytes(), "layout = \"wide\"\ntarget = \"y\"");
+    assert!(message.contains("a.csv:1: target = \"y\" may mean the column \"y\""), "{message}");
+    assert_eq!(read(wide, "layout = \"wide\"\ntarget = [\"y\"]").series.len(), 1);
+    assert_eq!(read(wide, "layout = \"wide\"\ntarget = [\"x\", \"y\"]").series.len(), 2);
+    assert_eq!(read(&wide.replace(",x", ",z").replace(",y", ",w"), "layout = \"wide\"").series.len(), 2);
+    assert_eq!(read("ds,y\n1,1\n2,2\n3,3\n", "layout = \"wide\"").series[0].id, "y");
+}
+
+#[test]
+fn an_expected_frequency_is_taken_if_the_times_can_be_of_it() {
+    let found = |expected: &str, times: &[&str]| {
+        let rows = times.iter().map(|time| format!("{time},1\n")).collect::<Vec<_>>().concat();
+        let schema = Schema { expected: Some(expected.into()), ..schema("missing = \"drop\"") };
+        let table = read_csv(format!("ds,y\n{rows}").as_bytes(), "a.csv", &schema);
+        table.map_or_else(|error| error.to_string(), |table| table.frequency.to_string())
+    };
+    // Monday to Friday, without Wednesday, and two days only.
+    assert_eq!(found("B", &["2024-01-01", "2024-01-02", "2024-01-04", "2024-01-05"]), "B");
+    assert_eq!(found("B", &["2024-01-01", "2024-01-02"]), "B");
+    // Friday, Saturday, Sunday; every second day; hours.
+    assert_eq!(found("B", &["2024-01-05", "2024-01-06", "2024-01-07"]), "D");
+    assert_eq!(found("D", &["2024-01-01", "2024-01-03", "2024-01-05"]), "2D");
+    assert_eq!(found("D", &["2024-01-01 00:00", "2024-01-01 01:00", "2024-01-01 02:00"]), "h");
+    // Numbers are no days.
+    assert_eq!(found("D", &["1", "2", "3"]), "1");
+    assert!(found("D", &["1", "2"]).contains("\"D\" is no frequency of such times"));
+}
+
+#[test]
 fn wide_files_and_files_of_rows_are_read() {
     let wide = "date,A,B\n2024-01-01 00:00:00,1,4\n2024-01-01 01:00:00,2,5\n2024-01-01 02:00:00,3,6\n";
     let table = read(wide, "layout = \"wide\"\ntime = \"date\"");
@@ -51,6 +82,8 @@ fn wide_files_and_files_of_rows_are_read() {
     assert_eq!(table.find("B").unwrap().values, [4., 5., 6.]);
     assert_eq!((table.frequency.to_string().as_str(), table.frequency.season()), ("h", 24));
     let one = read(wide, "layout = \"wide\"\ntime = \"date\"\ntarget = [\"B\"]");
+    assert_eq!((one.series.len(), one.series[0].id.as_str()), (1, "B"));
+    let one = read(wide, "layout = \"wide\"\ntime = \"date\"\ntarget = \"B\"");
     assert_eq!((one.series.len(), one.series[0].id.as_str()), (1, "B"));
     let rows = "\"V1\",\"V2\",\"V3\",\"V4\"\n\"H1\",\"1\",\"2\",\"3\"\n\"H2\",\"4\",\"5\",\"\"\n";
     let table = read(rows, "layout = \"rows\"");
