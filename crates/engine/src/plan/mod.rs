@@ -233,6 +233,10 @@ struct Planner<'a> {
     roles: Vec<Role>,
 }
 
+/// Operations that are fused into one another at most: their tiles share the first caches, and a chain of any length can
+/// be planned.
+const DEEPEST: usize = 64;
+
 fn is_elementwise(op: &Op) -> bool {
     matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Select)
 }
@@ -261,7 +265,14 @@ impl<'a> Planner<'a> {
             }
             _ => false,
         };
-        let fused = graph.ids().map(joins).collect();
+        let (mut fused, mut depths) = (vec![false; count], vec![0; count]);
+        for id in graph.ids() {
+            let place = |id: &Id| id.0 as usize;
+            let below =
+                graph.node(id).args.iter().map(place).filter(|&arg| fused[arg]).map(|arg| depths[arg] + 1);
+            let depth = below.max().unwrap_or(0);
+            (fused[place(&id)], depths[place(&id)]) = (joins(id) && depth < DEEPEST, depth);
+        }
         let own = graph.ids().map(|id| only_reader(id).is_some()).collect();
         Planner {
             graph,

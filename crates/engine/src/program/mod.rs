@@ -1,4 +1,5 @@
-//! Programs: a graph compiled to kernels that run without allocation, lock or look-up.
+//! Programs: a graph compiled to kernels that run without allocation, lock or look-up. (Softmax of rows longer than 65,536,
+//! large products of `f64` and what is shared among threads allocate a little in every step.)
 //!
 //! ```
 //! use gatework_engine::{DType, Graph, Program};

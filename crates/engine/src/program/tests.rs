@@ -398,3 +398,20 @@ fn values_that_are_not_whole_are_refused_by_the_interpreter() {
         assert!(g.interpret(&[("x", value)]).is_err());
     }
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn chains_of_any_length_can_be_compiled() {
+    let length = 20_000;
+    let mut g = Graph::new();
+    let mut x = g.input("x", DType::F32, &[3]).unwrap();
+    for _ in 0..length {
+        x = g.sin(x).unwrap();
+    }
+    g.output("y", x).unwrap();
+    let mut runner = Program::new(&g).unwrap().runner();
+    runner.write("x", &[0.5f32, 1.0, -1.0]).unwrap();
+    runner.run();
+    let right = (0..length).fold(1.0f64, |x, _| x.sin());
+    assert!((f64::from(runner.read::<f32>("y").unwrap()[1]) - right).abs() < 1e-4);
+}
