@@ -143,8 +143,8 @@ fn quantize_row(x: &[f32], to: &mut [u8]) -> (f32, u8) {
     }
     let factor = 1.0 / scale;
     let zero = (-low * factor).round();
-    let quantize = |x: f32| if x.is_nan() { zero } else { (x * factor + zero).round() };
-    to.iter_mut().zip(x).for_each(|(to, &x)| *to = quantize(x) as u8);
+    let known = |x: f32| if x.is_nan() { 0.0 } else { x };
+    to.iter_mut().zip(x).for_each(|(to, &x)| *to = (known(x) * factor + zero).round() as u8);
     (scale, zero as u8)
 }
 
