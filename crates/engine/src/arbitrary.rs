@@ -14,19 +14,31 @@ type Draft = (u8, u8, u8, u8);
 /// A graph of up to `nodes` operations on three inputs of one type, with one to three outputs. What does not fit is left
 /// out, so every operation is also tried on operands that it refuses.
 pub(crate) fn graph(dtypes: &'static [DType], nodes: usize) -> impl Strategy<Value = Graph> {
+    any::<bool>().prop_flat_map(move |relaxed| of_kind(dtypes, nodes, relaxed))
+}
+
+/// The same without relaxed maths.
+pub(crate) fn strict(dtypes: &'static [DType], nodes: usize) -> impl Strategy<Value = Graph> {
+    of_kind(dtypes, nodes, false)
+}
+
+fn of_kind(dtypes: &'static [DType], nodes: usize, relaxed: bool) -> impl Strategy<Value = Graph> {
     let drafts = prop::collection::vec(any::<Draft>(), 1..=nodes);
-    let sizes = prop::collection::vec(1usize..5, 3);
+    // Empty axes too, but seldom: nothing much can go wrong with nothing.
+    let size = prop_oneof![1 => Just(0usize), 40 => 1usize..5];
+    let sizes = prop::collection::vec(size, 3);
     let dtype = prop::sample::select(dtypes);
-    (dtype, sizes, drafts, any::<bool>()).prop_map(|(dtype, sizes, drafts, relaxed)| {
+    (dtype, sizes, drafts).prop_map(move |(dtype, sizes, drafts)| {
         let mut g = if relaxed { Graph::relaxed() } else { Graph::new() };
         let mut pool = vec![
             g.input("a", dtype, &sizes).unwrap(),
             g.input("b", dtype, &sizes[1..]).unwrap(),
             g.input("c", dtype, &[sizes[0], 1, 7]).unwrap(),
             g.input("i", DType::I32, &[4]).unwrap(),
-            g.constant(dtype, 2.0),
-            g.constant(dtype, 0.0),
         ];
+        let constants = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, f64::INFINITY, f64::NAN];
+        let are_legal = constants.into_iter().filter(|x| dtype.is_float() || x.is_finite());
+        pool.extend(are_legal.map(|x| g.constant(dtype, x)));
         for draft in drafts {
             if let Ok(id) = add(&mut g, &pool, draft) {
                 pool.push(id);
@@ -76,6 +88,25 @@ fn add(g: &mut Graph, pool: &[Id], (kind, x, y, z): Draft) -> Result<Id, GraphEr
 
 /// Values for the inputs of a graph: small numbers, whole numbers and zeros among them.
 pub(crate) fn values(g: &Graph, seed: u64) -> Vec<(String, Value)> {
+    values_with(g, seed, &[])
+}
+
+/// Numbers that are easily forgotten: the largest and the least, those that are none, subnormal ones.
+pub(crate) const WILD: &[f64] = &[
+    f64::NAN,
+    f64::INFINITY,
+    f64::NEG_INFINITY,
+    f32::MAX as f64,
+    f32::MIN_POSITIVE as f64 / 8.0,
+    i32::MIN as f64,
+    i64::MAX as f64,
+    16_777_217.0,
+    f64::MAX,
+    5e-324,
+];
+
+/// Values for the inputs of a graph, every sixteenth of them one of those given.
+pub(crate) fn values_with(g: &Graph, seed: u64, wild: &[f64]) -> Vec<(String, Value)> {
     let mut state = seed | 1;
     let mut next = move || {
         state ^= state << 13;
@@ -83,7 +114,8 @@ pub(crate) fn values(g: &Graph, seed: u64) -> Vec<(String, Value)> {
         state ^= state << 17;
         state >> 16
     };
-    let mut number = move || match next() % 8 {
+    let mut number = move || match next() % 16 {
+        8 if !wild.is_empty() => wild[next() as usize % wild.len()],
         0 => 0.0,
         1 => -0.0,
         2 => (next() % 7) as f64 - 3.0,
