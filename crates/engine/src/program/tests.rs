@@ -51,10 +51,20 @@ fn is_exact(node: &Node) -> bool {
         _ if !node.dtype.is_float() => true,
         Op::Unary(op) => matches!(op, Neg | Abs | Sign | Floor | Square | Sqrt | Recip | Relu),
         Op::Reduce(reduction, _) => *reduction != Reduction::Sum,
-        Op::Input(_) | Op::Constant(_) | Op::Data(_) | Op::Binary(_) | Op::Select | Op::Cast => true,
-        Op::Reshape | Op::Expand | Op::Permute(_) | Op::Slice { .. } | Op::Pad { .. } => true,
-        Op::Concat(_) | Op::Gather(_) | Op::Unfold(_) => true,
-        _ => false,
+        op => !matches!(
+            op,
+            Op::ScatterAdd { .. }
+                | Op::Fold(..)
+                | Op::CumSum { .. }
+                | Op::MatMul
+                | Op::Softmax { .. }
+                | Op::Attention { .. }
+                | Op::AttentionGradient { .. }
+                | Op::LayerNorm { .. }
+                | Op::LayerNormGradient { .. }
+                | Op::Recurrent(_)
+                | Op::RecurrentGradient(_)
+        ),
     }
 }
 
