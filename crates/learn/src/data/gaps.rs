@@ -1,5 +1,7 @@
 //! Gaps of a series: values that are missing, times that have no row, times between two points of the grid.
 
+use std::collections::BTreeSet;
+
 use super::collect::{Located, Rows};
 use super::error::Problem;
 use super::frequency::{Frequency, Step};
@@ -31,6 +33,7 @@ pub fn regularise(
             start,
             origin: gaps.origin,
             values: rows.values,
+            foreseen: Vec::new(),
             past: rows.past,
             future: rows.future,
             fixed: rows.fixed,
@@ -192,34 +195,37 @@ fn fill(rows: Rows, frequency: &Frequency, schema: &Schema, gaps: &Gaps<'_>) -> 
         })
     };
     let used = &known[..observed];
-    let (start, mut values) = column(&rows.values, 1, 0, used, target(schema))?;
+    let Column { first: start, mut values, mut foreseen } = column(&rows.values, 1, 0, used, target(schema))?;
     if schema.missing == Missing::Drop || schema.future.is_empty() {
         trim_end(&mut values);
     }
-    let part = |all: &[f32], names: &[String], rows_used: &[usize], length: Option<usize>| {
+    let part = |all: &[f32], names: &[String], rows_used: &[usize]| {
         let mut columns = Vec::with_capacity(names.len());
         for (c, name) in names.iter().enumerate() {
             columns.push(column(all, names.len(), c, rows_used, name)?);
         }
-        let length = length.or_else(|| {
-            columns.iter().map(|(first, values)| (first + values.len() as i64 - start) as usize).min()
-        });
-        Ok(interleave(&columns, start, length.unwrap_or(0), schema.missing))
+        Ok(columns)
     };
-    let past = part(&rows.past, &schema.past, used, Some(values.len()))?;
-    let future = part(&rows.future, &schema.future, &known, None)?;
+    let past = part(&rows.past, &schema.past, used)?;
+    foreseen.extend(past.iter().flat_map(|column| &column.foreseen));
+    let past = interleave(&past, start, values.len(), schema.missing);
+    let future = part(&rows.future, &schema.future, &known)?;
+    let ends = future.iter().map(|column| (column.first + column.values.len() as i64 - start) as usize);
+    let future = interleave(&future, start, ends.min().unwrap_or(0), schema.missing);
     let time = frequency.at(gaps.origin, start).unwrap_or(rows.ticks[0]);
     let rest = future.len() / schema.future.len().max(1);
     if !schema.future.is_empty() {
         values.truncate(rest);
     }
-    Ok(Series { id: rows.id, start: time, origin: gaps.origin, values, past, future, fixed: rows.fixed })
+    let (id, origin, fixed) = (rows.id, gaps.origin, rows.fixed);
+    let foreseen = foreseen.into_iter().filter_map(|point| usize::try_from(point - start).ok()).collect();
+    Ok(Series { id, start: time, origin, values, foreseen, past, future, fixed })
 }
 
 /// Columns side by side from one point of the grid on. Outside of what is known, a column keeps its first or last
 /// value; with `Drop`, nothing is made up.
-fn interleave(columns: &[(i64, Vec<f32>)], start: i64, length: usize, missing: Missing) -> Vec<f32> {
-    let at = |(first, values): &(i64, Vec<f32>), row: usize| {
+fn interleave(columns: &[Column], start: i64, length: usize, missing: Missing) -> Vec<f32> {
+    let at = |Column { first, values, .. }: &Column, row: usize| {
         let position = start + row as i64 - first;
         let inside = position.clamp(0, values.len() as i64 - 1);
         if inside != position && missing == Missing::Drop { f32::NAN } else { values[inside as usize] }
@@ -232,6 +238,14 @@ fn trim_end(values: &mut Vec<f32>) {
     values.truncate(length);
 }
 
+/// Values from one point of the grid on.
+struct Column {
+    first: i64,
+    values: Vec<f32>,
+    /// Points whose values were made with a later one.
+    foreseen: BTreeSet<i64>,
+}
+
 /// The points of the grid, and how they get a value.
 struct Grid {
     frequency: Frequency,
@@ -241,7 +255,7 @@ struct Grid {
 
 impl Grid {
     /// Values of a column from the first point where one is known to that of the last row. `None` if there is no value.
-    fn column(&self, ticks: &[i64], rows: &[usize], value: impl Fn(usize) -> f32) -> Option<(i64, Vec<f32>)> {
+    fn column(&self, ticks: &[i64], rows: &[usize], value: impl Fn(usize) -> f32) -> Option<Column> {
         let known: Vec<(i64, f32)> =
             rows.iter().map(|&row| (ticks[row], value(row))).filter(|(_, value)| !value.is_nan()).collect();
         let (first_tick, last_tick) = (known.first()?.0, ticks[*rows.last()?]);
@@ -249,16 +263,23 @@ impl Grid {
         let first = floor + i64::from(self.frequency.at(self.origin, floor)? < first_tick);
         let last = self.frequency.floor(self.origin, last_tick)?.max(first);
         let mut values = Vec::with_capacity((last - first + 1) as usize);
-        let mut after = 0;
+        let (mut after, mut foreseen) = (0, BTreeSet::new());
         for point in first..=last {
             let tick = self.frequency.at(self.origin, point)?;
             while after < known.len() && known[after].0 <= tick {
                 after += 1;
             }
             let before = known.get(after.wrapping_sub(1)).copied();
-            values.push(self.value(tick, before, known.get(after).copied()));
+            let later = known.get(after).copied();
+            values.push(self.value(tick, before, later));
+            if self.missing == Missing::Interpolate
+                && before.is_some_and(|(earlier, _)| earlier < tick)
+                && later.is_some()
+            {
+                foreseen.insert(point);
+            }
         }
-        Some((first, values))
+        Some(Column { first, values, foreseen })
     }
 
     /// The value at a time between two that are known.

@@ -111,6 +111,9 @@ pub struct Series {
     pub origin: i64,
     /// Its values, one a step of the grid. NaN where nothing is known.
     pub values: Vec<f32>,
+    /// Positions, in their order, where a value or one of a past column was filled in with knowledge of a later one: nobody
+    /// stood there and knew it, so no window has its present there.
+    pub foreseen: Vec<usize>,
     /// `[values, past columns]`.
     pub past: Vec<f32>,
     /// `[values or more, future columns]`: rows after the last value are known in advance.

@@ -158,26 +158,27 @@ impl Windows {
         }
     }
 
-    /// Adds the windows of a series whose targets lie in a range: runs of them between what is missing.
+    /// Adds the windows of a series whose targets lie in a range: runs of them between first targets that no window has,
+    /// because something is missing in it or because its last value was foreseen.
     fn add_series(&mut self, number: usize, series: &Series, targets: Range<usize>) {
         let Sizes { input, horizon, stride } = self.sizes;
         let first = targets.start.max(input);
         let Some(end) = (targets.end + 1).checked_sub(horizon).filter(|end| *end > first) else { return };
         let columns = &self.table.columns;
         let (past, future) = (columns.past.len(), columns.future.len());
-        let missing: Vec<usize> =
-            (first - input..end + horizon - 1).filter(|&row| !is_known(series, past, future, row)).collect();
+        let missing = (first - input..end + horizon - 1)
+            .filter(|&row| !is_known(series, past, future, row))
+            .map(|row| (row + 1).saturating_sub(horizon)..row + 1 + input);
+        let foreseen = series.foreseen.iter().map(|row| row + 1..row + 2);
+        let mut without: Vec<Range<usize>> = missing.chain(foreseen).collect();
+        without.sort_unstable_by_key(|range| range.start);
+        without.push(end..end);
         let mut origin = first;
-        for gap in missing.into_iter().chain([usize::MAX]) {
-            // Windows that end before the gap, then on to the first that begins after it.
-            let last_end = gap.saturating_add(1).saturating_sub(horizon).min(end);
-            let count = last_end.saturating_sub(origin).div_ceil(stride);
+        for gap in without {
+            // Windows before the gap, then on to the first one behind it.
+            let count = gap.start.min(end).saturating_sub(origin).div_ceil(stride);
             self.add_run(number, origin, count);
-            let after = gap.saturating_add(1).saturating_add(input);
-            if after >= end {
-                break;
-            }
-            origin = origin.max(first + (after - first.min(after)).div_ceil(stride) * stride);
+            origin = origin.max(first + gap.end.saturating_sub(first).div_ceil(stride) * stride);
         }
     }
 
@@ -333,6 +334,7 @@ mod tests {
             past: values.iter().map(|x| x + 0.25).collect(),
             future: values.iter().flat_map(|x| [x + 0.5, x + 0.75]).chain([7.0; 4]).collect(),
             fixed: vec![i as f32],
+            foreseen: Vec::new(),
             values,
         });
         let names = |n: usize| (0..n).map(|i| format!("c{i}")).collect();
@@ -446,6 +448,7 @@ mod tests {
             gaps in prop::collection::vec((0usize..4, 0usize..40), 0..5),
             (input, horizon, stride) in (1usize..6, 1usize..5, 1usize..4),
             train in 0usize..40,
+            foreseen in prop::collection::btree_set(0usize..40, 0..4),
         ) {
             let mut all: Vec<Vec<f32>> = lengths.iter().map(|n| (0..*n).map(|i| i as f32).collect()).collect();
             for (series, row) in gaps {
@@ -453,7 +456,10 @@ mod tests {
                     *value = f32::NAN;
                 }
             }
-            let table = table(all.clone());
+            let mut table = table(all.clone());
+            for series in &mut Arc::get_mut(&mut table).unwrap().series {
+                series.foreseen = foreseen.iter().copied().filter(|row| *row < series.values.len()).collect();
+            }
             let split = Split { train: Some(Length::Steps(train)), validation: Length::Steps(40), test: Length::Steps(0) };
             for part in [Part::Train, Part::Validation] {
                 let windows = Windows::new(&table, Sizes { input, horizon, stride }, &split, part);
@@ -462,7 +468,7 @@ mod tests {
                     let range = split.range(part, values.len());
                     let first = range.start.max(input);
                     for origin in (first..values.len()).filter(|t| (t - first).is_multiple_of(stride)) {
-                        let inside = origin + horizon <= range.end;
+                        let inside = origin + horizon <= range.end && !foreseen.contains(&(origin - 1));
                         if inside && values[origin - input..origin + horizon].iter().all(|x| !x.is_nan()) {
                             twin.push((series, origin));
                         }

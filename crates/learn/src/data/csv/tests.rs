@@ -229,7 +229,11 @@ fn gaps_are_treated_as_asked() {
     let text = "ds,y\n1,10\n2,NaN\n3,30\n6,60\n7,70\n";
     let of = |policy: &str| read(text, &format!("missing = \"{policy}\""));
     assert_eq!(of("forward-fill").series[0].values, [10., 10., 30., 30., 30., 60., 70.]);
-    assert_eq!(of("interpolate").series[0].values, [10., 20., 30., 40., 50., 60., 70.]);
+    let filled = of("interpolate").series[0].clone();
+    assert_eq!(filled.values, [10., 20., 30., 40., 50., 60., 70.]);
+    // Made with the value after the gap: nobody could have forecast from there.
+    assert_eq!(filled.foreseen, [1, 3, 4]);
+    assert!(of("forward-fill").series[0].foreseen.is_empty());
     let dropped = of("drop");
     let known: Vec<bool> = dropped.series[0].values.iter().map(|value| !value.is_nan()).collect();
     assert_eq!(known, [true, false, true, false, false, true, true]);
@@ -255,6 +259,7 @@ fn gaps_at_the_ends_are_cut_and_columns_follow() {
         (series.past.as_slice(), series.future.as_slice()),
         (&[2., 3., 4.][..], &[2., 3., 4., 5., 6.][..])
     );
+    assert_eq!(series.foreseen, [0, 1], "the past column is known at 1 and 3, the values at 2 and 4");
 }
 
 #[test]
