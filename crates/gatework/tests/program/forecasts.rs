@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{Place, is_clean};
+use crate::{Place, assert_says, is_clean};
 
 /// Two series of 80 days with a season of a week.
 fn sales() -> String {
@@ -114,6 +114,18 @@ fn a_run_that_was_interrupted_goes_on_and_ends_with_the_same_bits() {
     for file in ["model.safetensors", "metrics.csv", "forecast.svg"] {
         assert_eq!(place.read(&format!("whole/{file}")), place.read(&format!("parts/{file}")), "{file}");
     }
+}
+
+#[test]
+fn a_run_does_not_go_on_with_other_data() {
+    let place = trained();
+    std::fs::remove_file(place.path("run/summary.json")).unwrap();
+    let sales = sales();
+    let resume = ["train", "sales.toml", "--out", "run", "--resume"];
+    place.write("sales.csv", &sales.replacen(",1", ",2", 1));
+    assert_says(&place.refused(2, &resume), &["the data have changed since run began", "--force"]);
+    place.write("sales.csv", &sales);
+    place.gatework(&resume).assert().success();
 }
 
 #[test]

@@ -115,3 +115,11 @@ fn is_clean(folder: &Path) -> bool {
         if path.is_dir() { is_clean(&path) } else { path.extension().is_none_or(|e| e != "part") }
     })
 }
+
+/// Everything that a message has to have, and nothing of a panic.
+fn assert_says(said: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(said.contains(part), "{part:?} is missing in: {said}");
+    }
+    assert!(!said.contains("panicked"), "{said}");
+}

@@ -1,13 +1,6 @@
 //! Bad input of every kind: the right exit status, one clear message, nothing lost.
 
-use crate::{Place, SMALL, is_clean};
-
-fn assert_says(said: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(said.contains(part), "{part:?} is missing in: {said}");
-    }
-    assert!(!said.contains("panicked"), "{said}");
-}
+use crate::{Place, SMALL, assert_says, is_clean};
 
 #[test]
 fn unknown_experiments_get_names_and_a_hint() {

@@ -111,16 +111,18 @@ fn find_all(names: &[String], header: &[String]) -> Result<Vec<usize>, Problem> 
 }
 
 /// A number; NaN if it is missing.
-fn number(field: &[u8], column: impl Fn() -> String) -> Result<f32, Problem> {
+fn number(field: &[u8], column: impl Fn() -> String) -> Result<f64, Problem> {
     let text = field.trim_ascii();
     let text = || String::from_utf8_lossy(text).into_owned();
     let parsed = std::str::from_utf8(field.trim_ascii()).ok().and_then(|text| match text {
-        "" | "NA" | "N/A" | "na" | "null" | "NULL" | "None" | "-" | "." => Some(f32::NAN),
+        "" | "NA" | "N/A" | "na" | "null" | "NULL" | "None" | "-" | "." => Some(f64::NAN),
         text => text.parse().ok(),
     });
     match parsed {
         None => Err(Problem::Number { column: column(), text: text() }),
-        Some(value) if f32::is_infinite(value) => Err(Problem::Infinite { column: column(), text: text() }),
+        Some(value) if (value as f32).is_infinite() => {
+            Err(Problem::Infinite { column: column(), text: text() })
+        }
         Some(value) => Ok(value),
     }
 }
@@ -133,7 +135,7 @@ fn numbers(
 ) -> Result<(), Problem> {
     into.clear();
     for &column in columns {
-        into.push(number(&record[column], || header[column].clone())?);
+        into.push(number(&record[column], || header[column].clone())? as f32);
     }
     Ok(())
 }
@@ -216,7 +218,7 @@ impl<'a> Exogenous<'a> {
         Ok(())
     }
 
-    fn observation(&self, line: u64, tick: i64, value: f32) -> Observation<'_> {
+    fn observation(&self, line: u64, tick: i64, value: f64) -> Observation<'_> {
         let [past, future, fixed] = &self.read;
         Observation { line, tick, value, past, future, fixed }
     }

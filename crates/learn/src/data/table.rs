@@ -3,7 +3,9 @@
 //! A table in memory has no gaps that are not marked: what a file leaves out was refused, filled in, or stands as NaN,
 //! as the [`Missing`] policy says, and is counted in the [`Report`].
 
-use rustc_hash::FxHashMap;
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::{FxHashMap, FxHasher};
 use serde::{Deserialize, Serialize};
 
 use super::error::Problem;
@@ -174,6 +176,19 @@ impl Table {
         self.series.iter().map(|series| series.values.len()).sum()
     }
 
+    /// A number that another table has only by chance: of its names, times and values.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        let Columns { past, future, fixed } = &self.columns;
+        (self.frequency.to_string(), past, future, fixed).hash(&mut hasher);
+        for series in &self.series {
+            (&series.id, series.start, series.values.len()).hash(&mut hasher);
+            let numbers = [&series.values, &series.past, &series.future, &series.fixed];
+            numbers.into_iter().flatten().for_each(|number| number.to_bits().hash(&mut hasher));
+        }
+        hasher.finish()
+    }
+
     /// Lets the series go on with the values of another table, which must have the same ones. For tables whose times are
     /// mere numbers of values and which have no further columns: one series a row.
     pub(crate) fn go_on_with(&mut self, after: Table) -> Result<(), Problem> {
@@ -204,6 +219,8 @@ pub struct Report {
     pub irregular_times: u64,
     /// Series whose rows were not in the order of time.
     pub unsorted_series: u64,
+    /// Series that change so little beside their size that the seven digits of a value do not show it well.
+    pub rounded_series: u64,
 }
 
 impl Report {
@@ -224,6 +241,11 @@ impl Report {
             (self.missing_times, "missing times", done),
             (self.irregular_times, "times off the grid", irregular),
             (self.unsorted_series, "series out of order", ": sorted"),
+            (
+                self.rounded_series,
+                "series that change little beside their size",
+                ": the seven digits of a value do not show it well; take a constant off, or use differences instead",
+            ),
         ]
         .iter()
         .filter(|(count, ..)| *count > 0)
@@ -264,6 +286,22 @@ mod tests {
         assert!(message("id,1,2,3\na,1,1,1\n").contains("series \"b\": the row has no value"));
         let unknown = message("id,1,2,3\na,1,1,1\nb,1,1,1\nc,1,1,1\n");
         assert!(unknown.contains("series \"c\" goes on, but does not begin"), "{unknown}");
+    }
+
+    #[test]
+    fn a_fingerprint_knows_every_number_and_name() {
+        let fingerprint = |text: &str| {
+            let schema: Schema = toml::from_str("past = [\"p\"]\nfrequency = \"1\"").unwrap();
+            crate::data::read_csv(text.as_bytes(), "x", &schema).unwrap().fingerprint()
+        };
+        let rows = "unique_id,ds,y,p\na,1,2,3\na,2,4,5\n";
+        assert_eq!(fingerprint(rows), fingerprint(&rows.replace("2,4", "2,4.0")));
+        for (from, to) in
+            [("a,", "b,"), ("a,1", "a,0\na,1"), ("2,4", "2,4.5"), ("4,5", "4,6"), ("a,2,4,5\n", "")]
+        {
+            let other = rows.replace(from, to).replace("a,0\n", "a,0,1,1\n");
+            assert_ne!(fingerprint(rows), fingerprint(&other), "{other}");
+        }
     }
 
     #[test]

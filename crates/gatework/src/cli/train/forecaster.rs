@@ -31,6 +31,9 @@ use crate::usage::Usage;
 /// Windows that the width of intervals is learned from, at most.
 const MOST_CALIBRATED: usize = 5000;
 
+/// The file beside the checkpoints that says which data they saw.
+const DATA: &str = "data.txt";
+
 /// Time between checkpoints.
 const CHECKPOINTS: Duration = Duration::from_secs(5);
 
@@ -176,11 +179,24 @@ impl Job<'_> {
         tell_data(self.experiment, self.dataset);
         self.folder.write("experiment.toml", self.experiment.to_toml().as_bytes())?;
         files::make_folder(&self.folder.checkpoints())?;
+        self.check_data()?;
         let attempts = self.train()?;
         let mut summary = self.report(attempts)?;
         summary["total_seconds"] = json!(begin.elapsed().as_secs_f64());
         self.folder.write("summary.json", format!("{summary:#}\n").as_bytes())?;
         Ok(summary)
+    }
+
+    /// Takes note of the data in the folder; an error if checkpoints are there that saw others.
+    fn check_data(&self) -> anyhow::Result<()> {
+        let path = self.folder.checkpoints().join(DATA);
+        let ours = format!("{:016x}\n", self.dataset.table.fingerprint());
+        if path.is_file() && files::read_text(&path)? != ours {
+            let run = self.folder.path().display();
+            let message = format!("the data have changed since {run} began; --force starts it anew");
+            return Err(Usage(message).into());
+        }
+        Ok(files::write_whole(&path, ours.as_bytes())?)
     }
 
     fn train(&self) -> anyhow::Result<Vec<Attempt>> {

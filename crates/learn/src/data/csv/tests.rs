@@ -241,6 +241,19 @@ fn gaps_are_treated_as_asked() {
 }
 
 #[test]
+fn changes_that_are_lost_in_rounding_are_told() {
+    let rounded = |values: [&str; 4]| {
+        let rows: String = values.iter().enumerate().map(|(i, value)| format!("{i},{value}\n")).collect();
+        read(&format!("ds,y\n{rows}"), "missing = \"drop\"").report.rounded_series
+    };
+    assert_eq!(rounded(["1700000000", "1700000010", "", "1700000020"]), 1);
+    assert_eq!(rounded(["1700000000", "1800000010", "", "1700000020"]), 0);
+    assert_eq!(rounded(["0.1", "0.2", "0.1", "0.3"]), 0);
+    // What never changes is rounded in the same way everywhere.
+    assert_eq!(rounded(["0.1", "0.1", "0.1", "0.1"]), 0);
+}
+
+#[test]
 fn times_off_the_grid_are_treated_as_asked() {
     let text = "ds,y\n0,0\n10,10\n20,20\n25,25\n40,40\n50,50\n";
     let of = |policy: &str| read(text, &format!("missing = \"{policy}\"")).series[0].values.clone();
