@@ -105,6 +105,12 @@ impl<T: Element> DerefMut for Buffer<T> {
     }
 }
 
+impl<T: Element> Default for Buffer<T> {
+    fn default() -> Self {
+        Self::zeroed(0)
+    }
+}
+
 impl<T: Element> From<&[T]> for Buffer<T> {
     fn from(values: &[T]) -> Self {
         let mut buffer = Self::zeroed(values.len());

@@ -8,6 +8,8 @@
 //!
 //! The formulas are those of PyTorch, whose numbers the tests compare with.
 
+use std::ops::Range;
+
 use gatework_engine::kernel::optim as kernel;
 use serde::{Deserialize, Serialize};
 
@@ -216,10 +218,40 @@ impl Optimizer {
         clip: Option<Clip>,
     ) -> Option<f64> {
         let (clipping, norm) = prepare(clip, grads);
+        state.step = state.step.saturating_add(1);
+        self.apply(state, 0..values.len(), values, grads, learning_rate, clipping);
+        norm
+    }
+
+    /// Begins a step that moves the parameters part by part, to the same bits as [`Optimizer::step`]. `None` if the clip has
+    /// to know the whole gradient first.
+    pub fn begin<'a>(
+        &'a self,
+        state: &'a mut OptimizerState,
+        learning_rate: f32,
+        clip: Option<Clip>,
+    ) -> Option<Step<'a>> {
+        if matches!(clip, Some(Clip::Norm(_))) {
+            return None;
+        }
+        let (clipping, _) = prepare(clip, &[]);
+        Some(Step { optimizer: self, state, learning_rate, clipping, is_taken: false })
+    }
+
+    /// Moves some of the parameters; the state is that of all.
+    fn apply(
+        &self,
+        state: &mut OptimizerState,
+        range: Range<usize>,
+        values: &mut [f32],
+        grads: &[f32],
+        learning_rate: f32,
+        clipping: kernel::Clipping,
+    ) {
         let learning_rate = f64::from(learning_rate);
-        let OptimizerState { step, first, second } = state;
-        *step = step.saturating_add(1);
-        let step = *step;
+        let step = state.step;
+        let [first, second] = [&mut state.first, &mut state.second]
+            .map(|slot| if slot.is_empty() { &mut [] } else { &mut slot[range.clone()] });
         match *self {
             Self::Adamw { beta1, beta2, epsilon, weight_decay }
             | Self::Adam { beta1, beta2, epsilon, weight_decay } => {
@@ -246,12 +278,41 @@ impl Optimizer {
                 kernel::rmsprop(&settings, values, grads, second, first);
             }
         }
-        norm
     }
 
     /// The Euclidean norm of the whole gradient, the one that [`Clip::Norm`] limits.
     pub fn gradient_norm(grads: &[f32]) -> f64 {
         kernel::norm(grads)
+    }
+}
+
+/// A step that moves the parameters part by part.
+#[derive(Debug)]
+pub struct Step<'a> {
+    optimizer: &'a Optimizer,
+    state: &'a mut OptimizerState,
+    learning_rate: f32,
+    clipping: kernel::Clipping,
+    /// Whether a part was moved. If none is, no step was taken.
+    is_taken: bool,
+}
+
+impl Step<'_> {
+    /// Moves the parameters in a range of all. Each has its turn once.
+    ///
+    /// # Panics
+    /// If the range, its values and its gradients differ in length, or the state has fewer elements.
+    pub fn apply(&mut self, range: Range<usize>, values: &mut [f32], grads: &[f32]) {
+        if !self.is_taken {
+            self.state.step = self.state.step.saturating_add(1);
+            self.is_taken = true;
+        }
+        self.optimizer.apply(self.state, range, values, grads, self.learning_rate, self.clipping);
+    }
+
+    /// Whether a part was moved.
+    pub fn is_taken(&self) -> bool {
+        self.is_taken
     }
 }
 
@@ -445,6 +506,28 @@ mod tests {
             let mut values = [0.0; 2];
             SGD.step(&mut SGD.state(2), &mut values, &[3.0, -4.0], 1.0, Some(Clip::Norm(limit)));
             assert_eq!(values, [-3.0, 4.0]);
+        }
+    }
+
+    #[test]
+    fn a_step_in_parts_is_the_whole_step() {
+        let grads: Vec<f32> = (0..41).map(|i| (i * 29 % 17) as f32 * 0.3 - 2.0).collect();
+        for optimizer in [ADAM, ADAMW, SGD, MOMENTUM, RMSPROP] {
+            for clip in [None, Some(Clip::Value(1.0))] {
+                let [mut whole, mut parts] = [vec![1.0f32; 41], vec![1.0; 41]];
+                let [mut state, mut other] = [optimizer.state(41), optimizer.state(41)];
+                for _ in 0..3 {
+                    optimizer.step(&mut state, &mut whole, &grads, 0.1, clip);
+                    let mut step = optimizer.begin(&mut other, 0.1, clip).unwrap();
+                    for range in [20..41, 0..3, 3..20] {
+                        step.apply(range.clone(), &mut parts[range.clone()], &grads[range]);
+                    }
+                    assert!(step.is_taken());
+                }
+                assert!(!optimizer.begin(&mut other, 0.1, clip).unwrap().is_taken());
+                assert_eq!((&parts, &other), (&whole, &state), "{optimizer:?} with {clip:?}");
+            }
+            assert!(optimizer.begin(&mut optimizer.state(1), 0.1, Some(Clip::Norm(1.0))).is_none());
         }
     }
 

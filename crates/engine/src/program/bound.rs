@@ -16,11 +16,11 @@ use super::{Instruction, Port, ProgramError, Runner, check, execute, find};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bindings {
     /// Kernels some of whose matrices lie elsewhere, in their order.
-    products: Vec<(usize, [Option<Elsewhere>; 3])>,
+    pub products: Vec<(usize, [Option<Elsewhere>; 3])>,
     /// Inputs and outputs that are copied.
-    copied: [Vec<Elsewhere>; 2],
+    pub copied: [Vec<Elsewhere>; 2],
     /// Elements that the slices have at least.
-    lengths: [usize; 2],
+    pub lengths: [usize; 2],
 }
 
 /// The matrices of products that are all there is of a buffer: kernel, and number of the matrix; none if another kernel
@@ -45,19 +45,29 @@ pub(super) fn matrices(plan: &Plan, buffer: usize) -> Option<Vec<(usize, usize)>
 }
 
 /// A range that does not end before it begins: one that does is empty.
-fn ordered(range: &Range<usize>) -> Range<usize> {
+pub(super) fn ordered(range: &Range<usize>) -> Range<usize> {
     range.start.min(range.end)..range.end
 }
 
+impl Port {
+    /// The matrices of an input (side 0) or output (side 1) that can lie in a slice of the caller's; none if it is copied.
+    pub(super) fn elsewhere(&self, side: usize, others: &[Port]) -> Option<&[(usize, usize)]> {
+        // An output that is read again, or an input that is written, is where the other slice cannot be.
+        let own = if side == 0 { 0..2 } else { 2..3 };
+        // What is equal is one: a result under two names is written once.
+        let is_one = side == 0 || others.iter().filter(|other| other.offset == self.offset).count() == 1;
+        let matrices = self.matrices.as_deref().filter(|_| is_one)?;
+        matrices.iter().all(|(_, matrix)| own.contains(matrix)).then_some(matrices)
+    }
+}
+
 impl Bindings {
-    fn add(&mut self, port: &Port, range: &Range<usize>, side: usize) {
+    /// Adds an input (side 0) or output (side 1), one of all of that side.
+    pub(super) fn add(&mut self, port: &Port, range: &Range<usize>, side: usize, all: &[Port]) {
         let Some(inside) = port.offset else { return };
         let place = Elsewhere { inside, outside: range.start, len: range.len() };
         self.lengths[side] = self.lengths[side].max(range.end);
-        // An output that is read again, or an input that is written, is where the other slice cannot be.
-        let own = if side == 0 { 0..2 } else { 2..3 };
-        let fits = |matrices: &&Vec<(usize, usize)>| matrices.iter().all(|(_, matrix)| own.contains(matrix));
-        let Some(matrices) = port.matrices.as_ref().filter(fits) else {
+        let Some(matrices) = port.elsewhere(side, all) else {
             self.copied[side].push(place);
             return;
         };
@@ -99,12 +109,12 @@ impl Runner {
         for (name, range) in inputs {
             let (_, port) = find("input", &self.program.inputs, name)?;
             check::<f32>(port, range.len())?;
-            bindings.add(port, &ordered(range), 0);
+            bindings.add(port, &ordered(range), 0, &self.program.inputs);
         }
         for (name, range) in outputs {
             let (_, port) = find("output", &self.program.outputs, name)?;
             check::<f32>(port, range.len())?;
-            bindings.add(port, &ordered(range), 1);
+            bindings.add(port, &ordered(range), 1, &self.program.outputs);
         }
         bindings.products.sort_by_key(|(kernel, _)| *kernel);
         self.bindings = bindings;
@@ -234,6 +244,21 @@ mod tests {
         let error = runner.run_bound(&[0.0; 64], None).unwrap_err().to_string();
         assert_eq!(error, "the bound inputs or outputs need 65 elements, but the slice has 64");
         assert!(runner.run_bound(&[0.0; 65], Some(&mut [0.0; 62])).is_err());
+    }
+
+    #[test]
+    fn equal_outputs_are_bound_to_both_their_places() {
+        let mut g = Graph::new();
+        let [x, w] = ["x", "w"].map(|name| g.input(name, DType::F32, &[2, 2]).unwrap());
+        let y = g.matmul(x, w).unwrap();
+        g.output("y", y).unwrap();
+        g.output("again", y).unwrap();
+        let mut runner = Program::new(&g).unwrap().runner();
+        runner.bind(&[("w", 0..4)], &[("y", 0..4), ("again", 4..8)]).unwrap();
+        runner.write("x", &[1.0f32, 2.0, 3.0, 4.0]).unwrap();
+        let mut to = [0.0; 8];
+        runner.run_bound(&[0.0, 1.0, 1.0, 0.0], Some(&mut to)).unwrap();
+        assert_eq!(to, [2.0, 1.0, 4.0, 3.0, 2.0, 1.0, 4.0, 3.0]);
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod moves;
 mod packed;
 mod products;
 mod timing;
+mod updates;
 
 use std::fmt;
 use std::sync::Arc;
@@ -51,6 +52,7 @@ use moves::Placed;
 use packed::Weights;
 use products::Products;
 pub use timing::Timings;
+use updates::Updates;
 
 /// A compiled graph.
 #[derive(Clone, Debug)]
@@ -185,8 +187,14 @@ impl Program {
         for (dtype, offset, bits) in &self.data {
             memory.write_bits(*dtype, *offset, bits);
         }
-        let (scratch, bindings) = (Scratches::default(), Bindings::default());
-        Runner { program: self.clone(), memory, scratch, bindings, weights: Weights::of(self) }
+        Runner {
+            program: self.clone(),
+            memory,
+            scratch: Scratches::default(),
+            bindings: Bindings::default(),
+            updates: Updates::default(),
+            weights: Weights::of(self),
+        }
     }
 
     /// Bytes of memory that a runner has, without the panels of weights that it packs.
@@ -400,6 +408,7 @@ pub struct Runner {
     memory: Memory,
     scratch: Scratches,
     bindings: Bindings,
+    updates: Updates,
     /// In the order of their kernels.
     weights: Vec<Weights>,
 }

@@ -3,8 +3,8 @@
 //! A batch is cut into parts of so many windows, the last one shorter. Each part goes through the same compiled program on
 //! memory of its own, several at a time if there are threads, and the gradients are added in the order of the parts: the
 //! result does not depend on the number of threads. Parameters are read where they lie, and the gradients of the first
-//! part are written where they belong. Programs are compiled when a size is first seen; after that, a step allocates
-//! nothing.
+//! part are written where they belong; if there is but one part, each parameter is moved as soon as its gradient is known.
+//! Programs are compiled when a size is first seen; after that, a step allocates nothing.
 
 use std::ops::Range;
 
@@ -17,6 +17,7 @@ use super::models::Model;
 use super::network::Mask;
 use super::specification::{Specification, SpecificationError, Use, WEIGHT, gradient_name};
 use crate::data::{Batch, BatchShape};
+use crate::optim::Step;
 use crate::params::Params;
 use crate::random::{Purpose, Random};
 use crate::train::{Losses, Task, TaskError};
@@ -123,12 +124,37 @@ impl<W: Windows> ForecastTask<W> {
                 break;
             }
             check_batch(&self.specification, &self.batch, true)?;
-            let run = Run { batch: &self.batch, params: &self.params, seed: self.seed, update: 0 };
-            let loss = self.evaluation.run(&run, None)?;
+            let run = Run { batch: &self.batch, seed: self.seed, update: 0 };
+            let loss = self.evaluation.run(&run, &self.params, None)?;
             sum += loss * self.batch.shape.rows as f64;
             rows += self.batch.shape.rows;
         }
         Ok((rows > 0).then(|| sum / rows as f64))
+    }
+}
+
+impl<W: Windows> ForecastTask<W> {
+    /// The losses of an update. Where there is a step, and the gradients are those of one part, each parameter is moved as
+    /// soon as its own is known; else all gradients are in the arena.
+    fn losses(&mut self, update: u64, step: Option<&mut Step<'_>>) -> Result<Losses, TaskError> {
+        let epoch = self.windows.updates_per_epoch().max(1);
+        let looks = update.is_multiple_of(epoch) && update / epoch >= self.first_look;
+        let hard = if looks { self.validation_loss()? } else { None };
+        self.windows.training(update, &mut self.batch)?;
+        check_batch(&self.specification, &self.batch, true)?;
+        let run = Run { batch: &self.batch, seed: self.seed, update };
+        let is_one = self.batch.shape.rows <= self.training.part;
+        let soft = match step.filter(|_| is_one && hard.is_none()) {
+            Some(step) => self.training.run_and_move(&run, &mut self.params, step)?,
+            None => {
+                // The gradients leave the arena while its values are read.
+                let mut grads = std::mem::take(&mut self.params.grads);
+                let soft = self.training.run(&run, &self.params, Some(&mut grads));
+                self.params.grads = grads;
+                soft?
+            }
+        };
+        Ok(Losses { soft, hard })
     }
 }
 
@@ -142,17 +168,11 @@ impl<W: Windows> Task for ForecastTask<W> {
     }
 
     fn step(&mut self, update: u64) -> Result<Losses, TaskError> {
-        let epoch = self.windows.updates_per_epoch().max(1);
-        let looks = update.is_multiple_of(epoch) && update / epoch >= self.first_look;
-        let hard = if looks { self.validation_loss()? } else { None };
-        self.windows.training(update, &mut self.batch)?;
-        check_batch(&self.specification, &self.batch, true)?;
-        // The gradients leave the arena while its values are read.
-        let mut grads = std::mem::take(&mut self.params.grads);
-        let run = Run { batch: &self.batch, params: &self.params, seed: self.seed, update };
-        let soft = self.training.run(&run, Some(&mut grads));
-        self.params.grads = grads;
-        Ok(Losses { soft: soft?, hard })
+        self.losses(update, None)
+    }
+
+    fn step_and_move(&mut self, update: u64, step: &mut Step<'_>) -> Result<Losses, TaskError> {
+        self.losses(update, Some(step))
     }
 
     fn passes(&mut self, _update: u64) -> Result<bool, TaskError> {
@@ -194,7 +214,6 @@ fn numbers(shape: &BatchShape) -> [usize; 5] {
 /// What a step computes on.
 struct Run<'a> {
     batch: &'a Batch,
-    params: &'a Params,
     seed: u64,
     update: u64,
 }
@@ -225,6 +244,8 @@ struct Compiled {
 struct Worker {
     runner: Runner,
     failed: Option<ProgramError>,
+    /// Whether the runner knows which parameters it moves.
+    moves: bool,
 }
 
 impl Programs {
@@ -234,7 +255,12 @@ impl Programs {
     }
 
     /// Computes the loss of a batch and, if there is room for them, the gradients.
-    fn run(&mut self, run: &Run<'_>, mut grads: Option<&mut [f32]>) -> Result<f64, TaskError> {
+    fn run(
+        &mut self,
+        run: &Run<'_>,
+        params: &Params,
+        mut grads: Option<&mut [f32]>,
+    ) -> Result<f64, TaskError> {
         let rows = run.batch.shape.rows;
         let threads = rayon::current_num_threads().max(1);
         let mut loss = 0.0;
@@ -243,18 +269,43 @@ impl Programs {
             let size = self.part.min(rows - begin);
             // Parts of the same size, as many as there are threads.
             let count = ((rows - begin) / size).min(threads);
-            let compiled = self.get(size, count, run.params)?;
+            let compiled = self.get(size, count, params)?;
             let first = grads.as_deref_mut().filter(|_| begin == 0);
-            compiled.run(run, first, begin, count)?;
+            compiled.run(run, &params.values, first, begin, count)?;
             for (part, worker) in compiled.workers[..count].iter().enumerate() {
                 loss += f64::from(worker.runner.read::<f32>("loss")?[0]);
                 if let Some(grads) = grads.as_deref_mut().filter(|_| begin + part > 0) {
-                    compiled.add_gradients(part, run.params, grads)?;
+                    compiled.add_gradients(part, params, grads)?;
                 }
             }
             begin += count * size;
         }
         Ok(loss)
+    }
+
+    /// Computes the loss of a batch of one part, and moves each parameter as soon as its gradient is known.
+    fn run_and_move(
+        &mut self,
+        run: &Run<'_>,
+        params: &mut Params,
+        step: &mut Step<'_>,
+    ) -> Result<f64, TaskError> {
+        let compiled = self.get(run.batch.shape.rows, 1, params)?;
+        let Compiled { rows, masks, gradients, workers, .. } = compiled;
+        let Some(worker) = workers.first_mut() else { return Err("there is no worker".into()) };
+        if !worker.moves {
+            let tensors = params.tensors().iter().zip(gradients.iter());
+            let updates: Vec<_> = tensors
+                .map(|(tensor, gradient)| (tensor.name.as_str(), gradient.as_str(), tensor.range.clone()))
+                .collect();
+            worker.runner.bind_updates(&updates)?;
+            worker.moves = true;
+        }
+        worker.write(run, 0..*rows, masks)?;
+        worker.runner.run_updating(&mut params.values, &mut |range, values, grads| {
+            step.apply(range, values, grads);
+        })?;
+        Ok(f64::from(worker.runner.read::<f32>("loss")?[0]))
     }
 
     /// The program for parts of a size, with so many workers.
@@ -296,7 +347,7 @@ impl Compiled {
             .map(|(tensor, name)| (name.as_str(), tensor.range.clone()))
             .collect();
         runner.bind(&inputs, &outputs)?;
-        self.workers.push(Worker { runner, failed: None });
+        self.workers.push(Worker { runner, failed: None, moves: false });
         Ok(())
     }
 
@@ -305,6 +356,7 @@ impl Compiled {
     fn run(
         &mut self,
         run: &Run<'_>,
+        values: &[f32],
         grads: Option<&mut [f32]>,
         begin: usize,
         count: usize,
@@ -312,7 +364,8 @@ impl Compiled {
         let Compiled { rows, masks, workers, .. } = self;
         let work = |part: usize, worker: &mut Worker, grads: Option<&mut [f32]>| {
             let begin = begin + part * *rows;
-            worker.failed = worker.run(run, grads, begin..begin + *rows, masks).err();
+            let written = worker.write(run, begin..begin + *rows, masks);
+            worker.failed = written.and_then(|()| worker.runner.run_bound(values, grads)).err();
         };
         let workers = &mut workers[..count];
         if let [first, others @ ..] = &mut *workers {
@@ -340,13 +393,8 @@ impl Compiled {
 }
 
 impl Worker {
-    fn run(
-        &mut self,
-        run: &Run<'_>,
-        grads: Option<&mut [f32]>,
-        rows: Range<usize>,
-        masks: &[Mask],
-    ) -> Result<(), ProgramError> {
+    /// Gives the program some windows of a batch, and draws what it drops.
+    fn write(&mut self, run: &Run<'_>, rows: Range<usize>, masks: &[Mask]) -> Result<(), ProgramError> {
         write_rows(&mut self.runner, run.batch, rows.clone())?;
         self.runner.write(WEIGHT, &[rows.len() as f32 / run.batch.shape.rows as f32])?;
         for (site, mask) in masks.iter().enumerate() {
@@ -355,7 +403,7 @@ impl Worker {
                 draw_mask(run, site, row, mask.rate, numbers);
             }
         }
-        self.runner.run_bound(&run.params.values, grads)
+        Ok(())
     }
 }
 
@@ -443,9 +491,9 @@ mod tests {
 
     #[test]
     fn masks_drop_their_share_keep_the_mean_and_differ_by_row_place_and_update() {
-        let (batch, params) = (Batch::default(), Params::new());
+        let batch = Batch::default();
         let draw = |update, site, row| {
-            let run = Run { batch: &batch, params: &params, seed: 1, update };
+            let run = Run { batch: &batch, seed: 1, update };
             let mut numbers = vec![f32::NAN; 10_001];
             draw_mask(&run, site, row, 0.3, &mut numbers);
             numbers
@@ -457,6 +505,36 @@ mod tests {
         assert!((mean - 1.0).abs() < 0.03, "{mean}");
         assert_eq!(mask, draw(1, 2, 3));
         assert!([draw(2, 2, 3), draw(1, 1, 3), draw(1, 2, 4)].iter().all(|other| *other != mask));
+    }
+
+    #[test]
+    fn parameters_that_move_on_the_way_end_where_they_would_at_the_end() {
+        let optimizer = Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.01 };
+        for model in [
+            Model::DLinear(DLinear::default()),
+            toml::from_str("kind = 'nhits'\nwidth = 24").unwrap(),
+            toml::from_str("kind = 'gru'\nhidden = 12").unwrap(),
+            toml::from_str("kind = 'transformer'\nwidth = 16\nheads = 2\ndropout = 0.1").unwrap(),
+        ] {
+            let specification = Specification { model, ..specification() };
+            let task = || ForecastTask::new(&specification, Signal::new(&specification, 32), 1).unwrap();
+            let [mut at_end, mut at_once] = [task(), task()];
+            let [mut state, mut other] = [0; 2].map(|_| optimizer.state(at_end.params().len()));
+            for update in 1..5 {
+                let losses = at_end.step(update).unwrap();
+                let Params { values, grads, .. } = at_end.params_mut();
+                optimizer.step(&mut state, values, grads, 0.01, None);
+                let mut step = optimizer.begin(&mut other, 0.01, None).unwrap();
+                assert_eq!(at_once.step_and_move(update, &mut step).unwrap(), losses);
+                assert!(step.is_taken());
+                assert_eq!(at_once.params().values, at_end.params().values, "{}", specification.model.name());
+            }
+            assert_eq!(state, other);
+            // Gradients of several parts are added up first.
+            let mut step = optimizer.begin(&mut other, 0.01, None).unwrap();
+            task().with_part(8).step_and_move(1, &mut step).unwrap();
+            assert!(!step.is_taken());
+        }
     }
 
     #[test]

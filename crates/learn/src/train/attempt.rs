@@ -112,7 +112,19 @@ impl Attempt {
     pub fn advance(&mut self, task: &mut impl Task, settings: &Settings) -> Result<(), TrainError> {
         let seed = self.seed;
         let failed = |source| TrainError::Task { seed, source };
-        let losses = task.step(self.update).map_err(failed)?;
+        let rate = settings.rate.at(self.update, settings.updates) as f32;
+        let is_last = self.update + 1 >= settings.updates;
+        // The optimiser moves each parameter while it is at hand, if the task can do that and nothing speaks against it.
+        let mut step = match settings.optimizer.begin(&mut self.optimizer, rate, settings.clip) {
+            Some(step) if !is_last && self.streak == 0 => Some(step),
+            _ => None,
+        };
+        let losses = match &mut step {
+            Some(step) => task.step_and_move(self.update, step),
+            None => task.step(self.update),
+        };
+        let losses = losses.map_err(failed)?;
+        let is_moved = step.is_some_and(|step| step.is_taken());
         if !losses.soft.is_finite() {
             return Err(TrainError::NotFinite { seed: self.seed, update: self.update, loss: losses.soft });
         }
@@ -126,8 +138,7 @@ impl Attempt {
             self.outcome = Outcome::Stopped;
         } else if self.update >= settings.updates {
             self.outcome = Outcome::Exhausted;
-        } else {
-            let rate = settings.rate.at(self.update - 1, settings.updates) as f32;
+        } else if !is_moved {
             let params = task.params_mut();
             let (values, grads) = (&mut params.values, &params.grads);
             settings.optimizer.step(&mut self.optimizer, values, grads, rate, settings.clip);

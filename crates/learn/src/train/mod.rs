@@ -13,6 +13,7 @@ pub use checkpoint::CheckpointError;
 pub use seeds::{Observer, Options, Quiet, run};
 
 use crate::files::FileError;
+use crate::optim::Step;
 use crate::params::Params;
 
 /// What a task may fail with.
@@ -29,6 +30,13 @@ pub trait Task {
     /// The losses of an update at the present parameters, and their gradients in the arena. The same update of
     /// the same seed draws the same random numbers.
     fn step(&mut self, update: u64) -> Result<Losses, TaskError>;
+
+    /// The losses of an update like [`Task::step`], after which either `step` has moved all parameters, or their gradients
+    /// are in the arena. An update that looks at the hard loss moves nothing: its parameters may be the best.
+    fn step_and_move(&mut self, update: u64, step: &mut Step<'_>) -> Result<Losses, TaskError> {
+        let _ = step;
+        self.step(update)
+    }
 
     /// A thorough check of the present parameters on data that training has not seen, drawn anew for every update.
     fn passes(&mut self, update: u64) -> Result<bool, TaskError>;

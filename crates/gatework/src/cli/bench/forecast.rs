@@ -190,10 +190,17 @@ impl ForecastBench {
         let mut state = ADAM.state(task.params().len());
         let mut update = 0;
         let mut step = || {
-            task.step(update).map_err(|error| anyhow::anyhow!("{error}"))?;
+            let mut step = ADAM.begin(&mut state, 1e-4, None);
+            let losses = match &mut step {
+                Some(step) => task.step_and_move(update, step),
+                None => task.step(update),
+            };
+            losses.map_err(|error| anyhow::anyhow!("{error}"))?;
             update += 1;
-            let params = task.params_mut();
-            ADAM.step(&mut state, &mut params.values, &params.grads, 1e-4, None);
+            if !step.is_some_and(|step| step.is_taken()) {
+                let params = task.params_mut();
+                ADAM.step(&mut state, &mut params.values, &params.grads, 1e-4, None);
+            }
             Ok(())
         };
         step()?;
