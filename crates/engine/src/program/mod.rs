@@ -52,6 +52,7 @@ use moves::Placed;
 use packed::Weights;
 use products::Products;
 pub use timing::Timings;
+pub use updates::Update;
 use updates::Updates;
 
 /// A compiled graph.

@@ -14,6 +14,9 @@ use super::bound::{Bindings, ordered};
 use super::memory::Stored;
 use super::{Instruction, ProgramError, Runner, check, execute, find};
 
+/// What changes a parameter: it gets its place among all, its elements and its gradient.
+pub type Update<'a> = &'a mut dyn FnMut(Range<usize>, &mut [f32], &[f32]);
+
 /// When and where parameters are handed over.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Updates {
@@ -127,11 +130,7 @@ impl Runner {
     /// Computes the outputs like [`Runner::run`] with the parameters that [`Runner::bind_updates`] names, and hands each of
     /// them over with its gradient, and where it lies, as soon as nothing else needs it: `update` may change it. Their
     /// gradients cannot be read afterwards.
-    pub fn run_updating(
-        &mut self,
-        parameters: &mut [f32],
-        update: &mut dyn FnMut(Range<usize>, &mut [f32], &[f32]),
-    ) -> Result<(), ProgramError> {
+    pub fn run_updating(&mut self, parameters: &mut [f32], update: Update<'_>) -> Result<(), ProgramError> {
         let Runner { program, memory, scratch, updates, .. } = self;
         let Updates { bindings, due, gradients } = updates;
         let (wanted, found) = (bindings.lengths[0], parameters.len());

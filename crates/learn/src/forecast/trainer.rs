@@ -144,17 +144,15 @@ impl<W: Windows> ForecastTask<W> {
         check_batch(&self.specification, &self.batch, true)?;
         let run = Run { batch: &self.batch, seed: self.seed, update };
         let is_one = self.batch.shape.rows <= self.training.part;
-        let soft = match step.filter(|_| is_one && hard.is_none()) {
-            Some(step) => self.training.run_and_move(&run, &mut self.params, step)?,
-            None => {
-                // The gradients leave the arena while its values are read.
-                let mut grads = std::mem::take(&mut self.params.grads);
-                let soft = self.training.run(&run, &self.params, Some(&mut grads));
-                self.params.grads = grads;
-                soft?
-            }
-        };
-        Ok(Losses { soft, hard })
+        if let Some(step) = step.filter(|_| is_one && hard.is_none()) {
+            let soft = self.training.run_and_move(&run, &mut self.params, step)?;
+            return Ok(Losses { soft, hard });
+        }
+        // The gradients leave the arena while its values are read.
+        let mut grads = std::mem::take(&mut self.params.grads);
+        let soft = self.training.run(&run, &self.params, Some(&mut grads));
+        self.params.grads = grads;
+        Ok(Losses { soft: soft?, hard })
     }
 }
 

@@ -243,8 +243,8 @@ fn gaps_are_treated_as_asked() {
 #[test]
 fn changes_that_are_lost_in_rounding_are_told() {
     let rounded = |values: [&str; 4]| {
-        let rows: String = values.iter().enumerate().map(|(i, value)| format!("{i},{value}\n")).collect();
-        read(&format!("ds,y\n{rows}"), "missing = \"drop\"").report.rounded_series
+        let [a, b, c, d] = values;
+        read(&format!("ds,y\n1,{a}\n2,{b}\n3,{c}\n4,{d}\n"), "missing = \"drop\"").report.rounded_series
     };
     assert_eq!(rounded(["1700000000", "1700000010", "", "1700000020"]), 1);
     assert_eq!(rounded(["1700000000", "1800000010", "", "1700000020"]), 0);
