@@ -38,7 +38,8 @@ fn repeat_last(name: &str, rows: usize, horizon: usize) -> Option<f64> {
             break;
         }
         for (past, target) in batch.past.chunks(336).zip(batch.target.chunks(horizon)) {
-            sum += metrics::mse(target, &vec![past[335]; horizon]);
+            let squares: f64 = target.iter().map(|y| f64::from(y - past[335]).powi(2)).sum();
+            sum += squares / horizon as f64;
             count += 1;
         }
     }

@@ -229,16 +229,36 @@ fn to_csv(table: &Table, predictions: &[Prediction], names: [&str; 2]) -> String
     }
     text.push('\n');
     for (series, prediction) in table.series.iter().zip(predictions) {
-        let id = field(&series.id);
+        let (id, range) = (field(&series.id), range(&series.values));
         for (step, value) in prediction.values.iter().enumerate() {
-            let _ = write!(text, "{id},{},{value}", table.time(series, series.values.len() + step));
+            let time = table.time(series, series.values.len() + step);
+            let _ = write!(text, "{id},{time},{}", number(*value, range));
             for interval in &prediction.intervals {
-                let _ = write!(text, ",{},{}", interval.low[step], interval.high[step]);
+                let [low, high] = [&interval.low, &interval.high].map(|bound| number(bound[step], range));
+                let _ = write!(text, ",{low},{high}");
             }
             text.push('\n');
         }
     }
     text
+}
+
+/// From the least to the greatest value that is known; 1 if there is nothing between them.
+fn range(values: &[f64]) -> f64 {
+    let known = values.iter().filter(|value| !value.is_nan());
+    let (low, high) = known.fold((f64::MAX, f64::MIN), |(low, high), x| (low.min(*x), high.max(*x)));
+    if high > low { high - low } else { 1.0 }
+}
+
+/// A forecast of a series of this range: in the seven digits that a model works with or, where they do not show a
+/// millionth of the range, with as many after the point as do.
+fn number(value: f64, range: f64) -> String {
+    let (rounded, error) = (value as f32, 1e-6 * range);
+    if (f64::from(rounded) - value).abs() <= error {
+        return rounded.to_string();
+    }
+    let digits = -error.log10().floor().min(0.0) as usize;
+    format!("{value:.digits$}")
 }
 
 /// A field of CSV, in quotes if it needs them.
@@ -256,5 +276,18 @@ mod tests {
     #[test]
     fn fields_are_quoted_where_they_must_be() {
         assert_eq!([field("a"), field("a,b"), field("a\"b")], ["a", "\"a,b\"", "\"a\"\"b\""]);
+    }
+
+    #[test]
+    fn numbers_have_the_digits_that_mean_something() {
+        let range = range(&[f64::NAN, 104.0, 622.0, 300.0]);
+        assert_eq!(range, 518.0);
+        assert_eq!(number(448.350_738_123_456, range), "448.35074");
+        assert_eq!(number(200_000_004.312_345_7, 12.0), "200000004.31235");
+        assert_eq!(number(-5e7 - 10.0 / 3.0, 6000.0), "-50000003.333");
+        assert_eq!(number(1e12 + 1.0 / 3.0, 1e10), "1000000000000");
+        assert_eq!(number(0.1, super::range(&[0.1; 3])), "0.1");
+        // Beyond what 32 bits hold.
+        assert_eq!(number(1e39, 1e33), format!("{:.0}", 1e39));
     }
 }

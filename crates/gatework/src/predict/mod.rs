@@ -8,7 +8,7 @@
 //! use gatework::predict::{Service, Settings};
 //!
 //! let service = Service::open("runs/airpassengers".as_ref(), &Settings::default())?;
-//! let history: Vec<f32> = (0..144).map(|month| 100.0 + month as f32).collect();
+//! let history: Vec<f64> = (0..144).map(|month| 100.0 + f64::from(month)).collect();
 //! let prediction = service.predict("Passengers", &history)?;
 //! println!("{:?}, then {:?}", prediction.values, service.statistics());
 //! # Ok::<(), gatework::predict::ServiceError>(())

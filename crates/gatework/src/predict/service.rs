@@ -63,7 +63,7 @@ pub enum ServiceError {
         /// Where it is, from 0.
         place: usize,
         /// The value.
-        value: f32,
+        value: f64,
     },
     /// The model needs columns, and only values were given.
     #[error("the model reads columns beside the values: give it a table with them")]
@@ -181,14 +181,13 @@ impl Service {
     }
 
     /// Forecasts what comes after the values of a series. Waits for its turn; may be called from any thread.
-    pub fn predict(&self, id: &str, history: &[f32]) -> Result<Prediction, ServiceError> {
+    pub fn predict(&self, id: &str, history: &[f64]) -> Result<Prediction, ServiceError> {
         self.check_values_alone()?;
         let fit = self.fit(id, history)?;
         self.check(id, history)?;
         let mut window = history[history.len() - self.needed()..].to_vec();
         fit.apply(self.scaling(), &mut window);
-        window.drain(..self.scaling().difference);
-        self.restore(id, &fit, window, history)
+        self.restore(id, &fit, seen(&window[self.scaling().difference..]), history)
     }
 
     /// Forecasts what comes after every series of a table, which may have columns beside the values.
@@ -236,14 +235,14 @@ impl Service {
         id: &str,
         fit: &Fit,
         window: Vec<f32>,
-        history: &[f32],
+        history: &[f64],
     ) -> Result<Prediction, ServiceError> {
         let forecast = self.ask(window)?.wait()?;
         Ok(self.context.restore(id, fit, &forecast, 0, history).checked(id)?)
     }
 
     /// How a series is scaled.
-    pub(super) fn fit(&self, id: &str, history: &[f32]) -> Result<Fit, ServiceError> {
+    pub(super) fn fit(&self, id: &str, history: &[f64]) -> Result<Fit, ServiceError> {
         match self.context.scaler.of(id) {
             Some(fit) => Ok(*fit),
             None if self.settings.new_series => Ok(self.context.scaler.learn_one(history)),
@@ -251,7 +250,7 @@ impl Service {
         }
     }
 
-    pub(super) fn check(&self, id: &str, history: &[f32]) -> Result<(), ServiceError> {
+    pub(super) fn check(&self, id: &str, history: &[f64]) -> Result<(), ServiceError> {
         let (found, needed) = (history.len(), self.needed());
         if found < needed {
             return Err(ServiceError::TooShort { id: id.to_string(), found, needed });
@@ -309,6 +308,11 @@ impl Drop for Service {
             let _ = thread.join();
         }
     }
+}
+
+/// Scaled values as the model sees them.
+pub(super) fn seen(scaled: &[f64]) -> Vec<f32> {
+    scaled.iter().map(|value| *value as f32).collect()
 }
 
 /// The key of a window.

@@ -7,7 +7,7 @@ use gatework_learn::data::time::Kind;
 use gatework_learn::forecast::Specification;
 use gatework_learn::forecast::context::Prediction;
 
-use super::service::{Service, ServiceError};
+use super::service::{Service, ServiceError, seen};
 
 /// Rows that move on by one, in place.
 ///
@@ -21,19 +21,20 @@ struct Sliding {
 }
 
 impl Sliding {
-    /// The last so many of some numbers.
-    fn new(numbers: &[f32], length: usize) -> Sliding {
-        let mut values = numbers[numbers.len() - length..].to_vec();
+    /// The last so many of some scaled numbers.
+    fn new(numbers: &[f64], length: usize) -> Sliding {
+        let mut values = seen(&numbers[numbers.len() - length..]);
         values.resize(2 * length, 0.0);
         Sliding { length, values, end: length }
     }
 
-    fn push(&mut self, row: &[f32]) {
+    fn push(&mut self, row: &[f64]) {
         if self.end + row.len() > self.values.len() {
             self.values.copy_within(self.end - self.length..self.end, 0);
             self.end = self.length;
         }
-        self.values[self.end..][..row.len()].copy_from_slice(row);
+        let free = self.values[self.end..].iter_mut();
+        free.zip(row).for_each(|(to, number)| *to = *number as f32);
         self.end += row.len();
     }
 
@@ -48,7 +49,7 @@ pub struct Stream<'a> {
     id: String,
     fit: Fit,
     /// The last values as they came, and how many there were before.
-    history: Vec<f32>,
+    history: Vec<f64>,
     before: usize,
     /// Values, past columns and columns known in advance, as the model sees them.
     windows: [Sliding; 3],
@@ -62,7 +63,7 @@ pub struct Stream<'a> {
 
 impl<'a> Stream<'a> {
     /// A series with what is known of it so far, for a model that reads values alone.
-    pub fn new(service: &'a Service, id: &str, history: &[f32]) -> Result<Stream<'a>, ServiceError> {
+    pub fn new(service: &'a Service, id: &str, history: &[f64]) -> Result<Stream<'a>, ServiceError> {
         service.check_values_alone()?;
         service.check(id, history)?;
         let fit = service.fit(id, history)?;
@@ -100,7 +101,7 @@ impl<'a> Stream<'a> {
                 Sliding::new(&scaled.past, input * past_columns),
                 Sliding::new(&scaled.future[..ahead], (input + horizon) * future_columns),
             ],
-            fixed: scaled.fixed.clone(),
+            fixed: seen(&scaled.fixed),
             frequency: table.frequency,
             origin: series.origin,
             first: table.frequency.steps(series.origin, series.start).unwrap_or(0),
@@ -118,13 +119,13 @@ impl<'a> Stream<'a> {
     }
 
     /// Takes in a new observation of a series without columns of its own.
-    pub fn push(&mut self, value: f32) -> Result<(), ServiceError> {
+    pub fn push(&mut self, value: f64) -> Result<(), ServiceError> {
         self.push_row(value, &[], &[])
     }
 
     /// Takes in a new observation: its value, its past columns, and the columns known in advance of the time that is a
     /// horizon later. Columns of the calendar are added to them. What is refused changes nothing.
-    pub fn push_row(&mut self, value: f32, past: &[f32], future: &[f32]) -> Result<(), ServiceError> {
+    pub fn push_row(&mut self, value: f64, past: &[f64], future: &[f64]) -> Result<(), ServiceError> {
         let context = self.service.context();
         for (kind, found, needed) in [
             ("past", past.len(), context.columns.past.len()),
@@ -134,7 +135,7 @@ impl<'a> Stream<'a> {
                 return Err(ServiceError::Columns { kind, found, needed });
             }
         }
-        let not_finite = |numbers: &[f32]| numbers.iter().copied().find(|number| !number.is_finite());
+        let not_finite = |numbers: &[f64]| numbers.iter().copied().find(|number| !number.is_finite());
         if let Some(value) = not_finite(&[value]).or(not_finite(past)).or(not_finite(future)) {
             let place = self.before + self.history.len();
             return Err(ServiceError::NotFinite { id: self.id.clone(), place, value });
@@ -228,7 +229,7 @@ mod tests {
             message.contains("0 past columns were given with an observation, but the model reads 1"),
             "{message}"
         );
-        assert!(stream.push_row(1.0, &[f32::NAN], &[0.0]).is_err());
+        assert!(stream.push_row(1.0, &[f64::NAN], &[0.0]).is_err());
         assert_eq!(stream.forecast().unwrap(), before);
         let (_, two) = with_columns();
         assert!(matches!(Stream::of_table(&service, &two), Err(ServiceError::NotOneSeries(2))));
@@ -242,7 +243,7 @@ mod tests {
         let service = Service::new(predictor, &Settings::default()).unwrap();
         let mut stream = Stream::new(&service, "Passengers", values).unwrap();
         let before = stream.forecast().unwrap();
-        assert!(stream.push(f32::NAN).unwrap_err().to_string().contains("value 144 of the history is NaN"));
+        assert!(stream.push(f64::NAN).unwrap_err().to_string().contains("value 144 of the history is NaN"));
         assert_eq!(stream.forecast().unwrap(), before);
         assert!(Stream::new(&service, "Passengers", &values[..3]).is_err());
     }

@@ -172,6 +172,17 @@ pub(super) fn measured(value: f64) -> String {
     }
 }
 
+/// A measured number on an axis of this range: in about three digits, or in as many as tell it from its neighbours.
+pub(super) fn measured_within(value: f64, range: f64) -> String {
+    if range > value.abs() * 0.1 {
+        return measured(value);
+    }
+    let decimals = (1.0 - range.log10().floor()).max(0.0) as usize;
+    let text = format!("{value:.decimals$}");
+    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
+    group_thousands(whole) + rest
+}
+
 /// Without zeros at the end of a decimal fraction.
 fn trim_zeros(number: &str) -> String {
     if number.contains('.') {
@@ -262,5 +273,8 @@ mod tests {
         let written = [0.0, 0.0123, 4.5, 999.6, 1234.0, 3.21e-7, 9.99e-4, 2.5e12].map(measured);
         assert_eq!(written, ["0", "0.0123", "4.5", "1,000", "1,234", "3.2·10⁻⁷", "10⁻³", "2.5·10¹²"]);
         assert_eq!(group_thousands("-123456"), "-123,456");
+        let written =
+            [(4.5, 10.0), (199_999_994.4, 12.0), (1234.56, 3.0)].map(|(x, range)| measured_within(x, range));
+        assert_eq!(written, ["4.5", "199,999,994", "1,234.6"]);
     }
 }

@@ -1,6 +1,6 @@
 //! A forecast with its intervals against history: as SVG, and as a few lines of text for the terminal.
 
-use super::axis::measured;
+use super::axis::measured_within;
 use super::svg::Svg;
 
 /// What is drawn.
@@ -15,16 +15,16 @@ pub struct ForecastPlot {
     /// Time of the last forecast.
     pub last: String,
     /// Values before the forecast. NaN leaves a gap.
-    pub history: Vec<f32>,
+    pub history: Vec<f64>,
     /// What came, as far as it is known.
-    pub actual: Vec<f32>,
+    pub actual: Vec<f64>,
     /// The forecast.
-    pub forecast: Vec<f32>,
+    pub forecast: Vec<f64>,
     /// Share, lower and upper bounds.
-    pub intervals: Vec<(f64, Vec<f32>, Vec<f32>)>,
+    pub intervals: Vec<(f64, Vec<f64>, Vec<f64>)>,
 }
 
-/// Size of the picture in pixels, and the plot area in it.
+/// Size of the picture in pixels, and the plot area in it, which begins further right if numbers are long.
 const SIZE: (f64, f64) = (820.0, 420.0);
 const X: (f64, f64) = (72.0, 790.0);
 const Y: (f64, f64) = (76.0, 366.0);
@@ -39,7 +39,7 @@ impl ForecastPlot {
     fn range(&self) -> Option<(f64, f64)> {
         let bounds = self.intervals.iter().flat_map(|(_, low, high)| low.iter().chain(high));
         let all = self.history.iter().chain(&self.actual).chain(&self.forecast).chain(bounds);
-        let finite = all.filter(|value| value.is_finite()).map(|value| f64::from(*value));
+        let finite = all.copied().filter(|value| value.is_finite());
         let range = finite.fold(None, |range: Option<(f64, f64)>, x| {
             Some(range.map_or((x, x), |(low, high)| (low.min(x), high.max(x))))
         })?;
@@ -57,13 +57,13 @@ pub fn forecast_plot(plot: &ForecastPlot) -> String {
         return svg.finish();
     };
     let steps = plot.steps().saturating_sub(1).max(1) as f64;
-    let place = |step: usize, value: f32| {
-        let (x, y) = (step as f64 / steps, (f64::from(value) - low) / (high - low));
-        (X.0 + x * (X.1 - X.0), Y.1 + y * (Y.0 - Y.1))
+    let left = draw_axes(&mut svg, plot, low, high);
+    let place = |step: usize, value: f64| {
+        let (x, y) = (step as f64 / steps, (value - low) / (high - low));
+        (left + x * (X.1 - left), Y.1 + y * (Y.0 - Y.1))
     };
-    draw_axes(&mut svg, plot, low, high);
     let begin = plot.history.len();
-    let ahead = |values: &[f32]| -> Vec<(f64, f64)> {
+    let ahead = |values: &[f64]| -> Vec<(f64, f64)> {
         values.iter().enumerate().map(|(step, value)| place(begin + step, *value)).collect()
     };
     // The widest first, so that the narrower ones lie over it.
@@ -72,7 +72,7 @@ pub fn forecast_plot(plot: &ForecastPlot) -> String {
     for (_, low, high) in &intervals {
         svg.area("soft-fill", 0.18, &ahead(low), &ahead(high));
     }
-    let known = |values: &[f32], begin: usize| -> Vec<Vec<(f64, f64)>> {
+    let known = |values: &[f64], begin: usize| -> Vec<Vec<(f64, f64)>> {
         let mut strokes = vec![Vec::new()];
         for (step, value) in values.iter().enumerate() {
             match strokes.last_mut() {
@@ -90,25 +90,30 @@ pub fn forecast_plot(plot: &ForecastPlot) -> String {
     svg.finish()
 }
 
-fn draw_axes(svg: &mut Svg, plot: &ForecastPlot, low: f64, high: f64) {
-    for i in 0..=4 {
-        let share = f64::from(i) / 4.0;
+/// Draws the axes. The plot area begins at the place that is returned.
+fn draw_axes(svg: &mut Svg, plot: &ForecastPlot, low: f64, high: f64) -> f64 {
+    let shares = [0.0, 0.25, 0.5, 0.75, 1.0];
+    let labels = shares.map(|share| label(low + share * (high - low), high - low));
+    let longest = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0);
+    let left = X.0.max(20.0 + 7.0 * longest as f64);
+    for (share, label) in shares.iter().zip(&labels) {
         let y = Y.1 + share * (Y.0 - Y.1);
-        svg.line("grid", (X.0, y), (X.1, y));
-        svg.text("muted end", X.0 - 10.0, y + 4.0, &label(low + share * (high - low)));
+        svg.line("grid", (left, y), (X.1, y));
+        svg.text("muted end", left - 10.0, y + 4.0, label);
     }
-    svg.line("frame", (X.0, Y.1), (X.1, Y.1));
+    svg.line("frame", (left, Y.1), (X.1, Y.1));
     let steps = plot.steps().saturating_sub(1).max(1) as f64;
-    let origin = X.0 + plot.history.len() as f64 / steps * (X.1 - X.0);
+    let origin = left + plot.history.len() as f64 / steps * (X.1 - left);
     svg.line("guide", (origin, Y.0), (origin, Y.1));
-    svg.text("muted", X.0, Y.1 + 20.0, &plot.first);
+    svg.text("muted", left, Y.1 + 20.0, &plot.first);
     svg.text("muted middle", origin, Y.1 + 20.0, &plot.origin);
     if origin < X.1 - 130.0 {
         svg.text("muted end", X.1, Y.1 + 20.0, &plot.last);
     }
+    left
 }
 
-fn draw_legend(svg: &mut Svg, plot: &ForecastPlot, intervals: &[&(f64, Vec<f32>, Vec<f32>)]) {
+fn draw_legend(svg: &mut Svg, plot: &ForecastPlot, intervals: &[&(f64, Vec<f64>, Vec<f64>)]) {
     let mut entries = vec![("soft-fill", "forecast".to_string())];
     if !plot.actual.is_empty() {
         entries.push(("hard-fill", "what came".to_string()));
@@ -125,9 +130,10 @@ fn draw_legend(svg: &mut Svg, plot: &ForecastPlot, intervals: &[&(f64, Vec<f32>,
     }
 }
 
-/// A number beside the axis.
-fn label(value: f64) -> String {
-    if value < 0.0 { format!("-{}", measured(-value)) } else { measured(value) }
+/// A number beside an axis of this range.
+fn label(value: f64, range: f64) -> String {
+    let size = measured_within(value.abs(), range);
+    if value < 0.0 { format!("-{size}") } else { size }
 }
 
 /// Height of the plot in lines.
@@ -147,7 +153,7 @@ pub fn terminal_plot(plot: &ForecastPlot, columns: usize) -> String {
     let begin = plot.history.len();
     if let Some((_, low, high)) = plot.intervals.iter().max_by(|a, b| a.0.total_cmp(&b.0)) {
         for (step, (low, high)) in low.iter().zip(high).enumerate() {
-            let [from, to] = [high.max(*low), high.min(*low)].map(|bound| line(f64::from(bound)));
+            let [from, to] = [high.max(*low), high.min(*low)].map(line);
             for row in cells[from..=to].iter_mut().filter(|_| low.is_finite() && high.is_finite()) {
                 row[column(begin + step)] = '░';
             }
@@ -157,19 +163,20 @@ pub fn terminal_plot(plot: &ForecastPlot, columns: usize) -> String {
         [(&plot.history, 0, '·'), (&plot.actual, begin, 'o'), (&plot.forecast, begin, '*')]
     {
         for (step, value) in values.iter().enumerate().filter(|(_, value)| value.is_finite()) {
-            cells[line(f64::from(*value))][column(begin + step)] = mark;
+            cells[line(*value)][column(begin + step)] = mark;
         }
     }
+    let [top, bottom] = [high, low].map(|value| label(value, high - low));
+    let width = top.chars().count().max(bottom.chars().count()).max(10);
     let labels = |row: usize| match row {
-        0 => label(high),
-        row if row == LINES - 1 => label(low),
-        _ => String::new(),
+        0 => top.as_str(),
+        row if row == LINES - 1 => bottom.as_str(),
+        _ => "",
     };
-    let rows = cells
-        .iter()
-        .enumerate()
-        .map(|(row, cells)| format!("{:>10} {}\n", labels(row), cells.iter().collect::<String>().trim_end()));
-    format!("{}{:>10} {} to {}\n", rows.collect::<String>(), "", plot.first, plot.last)
+    let rows = cells.iter().enumerate().map(|(row, cells)| {
+        format!("{:>width$} {}\n", labels(row), cells.iter().collect::<String>().trim_end())
+    });
+    format!("{}{:>width$} {} to {}\n", rows.collect::<String>(), "", plot.first, plot.last)
 }
 
 #[cfg(test)]
@@ -182,7 +189,7 @@ mod tests {
             first: "2024-01".into(),
             origin: "2024-09".into(),
             last: "2024-10".into(),
-            history: vec![1.0, 2.0, f32::NAN, 4.0, 3.0, 2.0, 1.0, 2.0],
+            history: vec![1.0, 2.0, f64::NAN, 4.0, 3.0, 2.0, 1.0, 2.0],
             actual: vec![3.0],
             forecast: vec![3.5, 4.5],
             intervals: vec![(0.8, vec![3.0, 4.0], vec![4.0, 5.0]), (0.95, vec![2.0, 3.0], vec![5.0, 6.0])],
@@ -192,9 +199,9 @@ mod tests {
     #[test]
     fn intervals_that_cross_or_are_no_numbers_are_drawn_somehow() {
         let mut plot = plot();
-        plot.intervals = vec![(0.8, vec![5.0, f32::NAN], vec![3.0, f32::INFINITY])];
+        plot.intervals = vec![(0.8, vec![5.0, f64::NAN], vec![3.0, f64::INFINITY])];
         assert!(terminal_plot(&plot, 40).contains('░'));
-        plot.intervals = vec![(0.8, vec![f32::NAN; 2], vec![f32::NAN; 2])];
+        plot.intervals = vec![(0.8, vec![f64::NAN; 2], vec![f64::NAN; 2])];
         assert!(!terminal_plot(&plot, 40).contains('░'));
     }
 
@@ -212,9 +219,17 @@ mod tests {
         assert!(forecast_plot(&ForecastPlot::default()).ends_with("</svg>\n"));
         let constant = ForecastPlot { history: vec![7.0; 3], forecast: vec![7.0], ..ForecastPlot::default() };
         assert!(!forecast_plot(&constant).contains("NaN"));
-        let empty = ForecastPlot { history: vec![f32::NAN], ..ForecastPlot::default() };
+        let empty = ForecastPlot { history: vec![f64::NAN], ..ForecastPlot::default() };
         assert!(forecast_plot(&empty).contains("no values"));
         assert_eq!(terminal_plot(&empty, 72), "");
+    }
+
+    #[test]
+    fn small_changes_of_large_values_are_drawn_and_told_apart() {
+        let values = |step: i32| 2e8 + 5.0 * f64::from(step % 2);
+        let large = ForecastPlot { history: (0..40).map(values).collect(), forecast: vec![2e8; 4], ..plot() };
+        let svg = forecast_plot(&ForecastPlot { intervals: Vec::new(), actual: Vec::new(), ..large.clone() });
+        assert!(svg.contains(">199,999,999.8<") && svg.contains(">200,000,005.2<"), "{svg}");
     }
 
     #[test]

@@ -120,13 +120,13 @@ impl Calendar {
     }
 
     /// Appends the columns of one time.
-    pub fn add_row(&self, frequency: &Frequency, tick: i64, row: &mut Vec<f32>) {
-        row.extend(self.cycles.iter().map(|cycle| cycle.at(tick) as f32));
+    pub fn add_row(&self, frequency: &Frequency, tick: i64, row: &mut Vec<f64>) {
+        row.extend(self.cycles.iter().map(|cycle| cycle.at(tick)));
         let position = position(frequency, tick);
         for f in &self.fourier {
             for k in 1..=f.order {
                 let angle = (position * k as f64 / f.period).rem_euclid(1.0) * std::f64::consts::TAU;
-                row.extend([angle.sin() as f32, angle.cos() as f32]);
+                row.extend([angle.sin(), angle.cos()]);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Collects observations as a reader finds them, row by row, and puts them on a grid.
 //!
-//! A row costs 16 bytes and 4 for each further column, whatever the length of its id: ten million rows take a few
+//! A row costs 20 bytes and 8 for each further column, whatever the length of its id: ten million rows take a few
 //! hundred megabytes. Series that are in order keep the memory their values were read into.
 
 use std::borrow::Cow;
@@ -16,25 +16,18 @@ use super::time::{self, Kind};
 /// A problem and the line it is at.
 pub type Located = (Option<u64>, Problem);
 
-/// Share of the range of a series that its values may be rounded by without a word.
-const COARSE: f64 = 1e-3;
-
 /// Rows of one series as they were read.
 #[derive(Debug, Default)]
 pub struct Rows {
     pub id: String,
     pub ticks: Vec<i64>,
     pub lines: Vec<u32>,
-    pub values: Vec<f32>,
-    /// The least and the largest value, and the most that one was rounded by.
-    least: f64,
-    largest: f64,
-    rounding: f64,
+    pub values: Vec<f64>,
     /// `[rows, past columns]`.
-    pub past: Vec<f32>,
+    pub past: Vec<f64>,
     /// `[rows, future columns]`.
-    pub future: Vec<f32>,
-    pub fixed: Vec<f32>,
+    pub future: Vec<f64>,
+    pub fixed: Vec<f64>,
 }
 
 /// One observation.
@@ -43,9 +36,9 @@ pub struct Observation<'a> {
     pub line: u64,
     pub tick: i64,
     pub value: f64,
-    pub past: &'a [f32],
-    pub future: &'a [f32],
-    pub fixed: &'a [f32],
+    pub past: &'a [f64],
+    pub future: &'a [f64],
+    pub fixed: &'a [f64],
 }
 
 /// Collects observations.
@@ -87,8 +80,7 @@ impl Collector {
             *found
         } else {
             self.ids.insert(name.as_ref().into(), self.series.len());
-            let (least, largest) = (f64::INFINITY, f64::NEG_INFINITY);
-            self.series.push(Rows { id: name.into_owned(), least, largest, ..Rows::default() });
+            self.series.push(Rows { id: name.into_owned(), ..Rows::default() });
             self.series.len() - 1
         };
         self.last
@@ -135,11 +127,7 @@ impl Collector {
         }
         rows.ticks.push(row.tick);
         rows.lines.push(u32::try_from(row.line).unwrap_or(u32::MAX));
-        let value = row.value as f32;
-        rows.values.push(value);
-        // Missing values are NaN, which these leave out.
-        rows.rounding = rows.rounding.max((f64::from(value) - row.value).abs());
-        (rows.least, rows.largest) = (rows.least.min(row.value), rows.largest.max(row.value));
+        rows.values.push(row.value);
         rows.past.extend_from_slice(row.past);
         rows.future.extend_from_slice(row.future);
         self.report.rows += 1;
@@ -153,7 +141,6 @@ impl Collector {
         for rows in &mut self.series {
             self.report.unsorted_series += u64::from(rows.sort());
             rows.check_duplicates(kind)?;
-            self.report.rounded_series += u64::from(rows.is_coarse());
         }
         let frequency = self.frequency(schema, kind).map_err(|problem| (None, problem))?;
         let mut series: Vec<Series> = Vec::with_capacity(self.series.len());
@@ -239,7 +226,7 @@ impl Rows {
         let mut order: Vec<u32> = (0..self.ticks.len() as u32).collect();
         order.sort_by_key(|&row| self.ticks[row as usize]);
         let rows = self.ticks.len();
-        let take = |values: &[f32]| -> Vec<f32> {
+        let take = |values: &[f64]| -> Vec<f64> {
             let width = values.len() / rows;
             order.iter().flat_map(|&row| &values[row as usize * width..][..width]).copied().collect()
         };
@@ -249,12 +236,6 @@ impl Rows {
         self.lines = order.iter().map(|&row| self.lines[row as usize]).collect();
         self.ticks.sort_unstable();
         true
-    }
-
-    /// Whether the values change, but so little that much of it is lost in rounding.
-    fn is_coarse(&self) -> bool {
-        let range = self.largest - self.least;
-        range > 0.0 && self.rounding > COARSE * range
     }
 
     fn check_duplicates(&self, kind: Kind) -> Result<(), Located> {

@@ -110,7 +110,7 @@ fn find_all(names: &[String], header: &[String]) -> Result<Vec<usize>, Problem> 
     names.iter().map(|name| find(name, header)).collect()
 }
 
-/// A number; NaN if it is missing.
+/// A number; NaN if it is missing. One that the model could not see without scaling is an error.
 fn number(field: &[u8], column: impl Fn() -> String) -> Result<f64, Problem> {
     let text = field.trim_ascii();
     let text = || String::from_utf8_lossy(text).into_owned();
@@ -131,11 +131,11 @@ fn numbers(
     record: &ByteRecord,
     columns: &[usize],
     header: &[String],
-    into: &mut Vec<f32>,
+    into: &mut Vec<f64>,
 ) -> Result<(), Problem> {
     into.clear();
     for &column in columns {
-        into.push(number(&record[column], || header[column].clone())? as f32);
+        into.push(number(&record[column], || header[column].clone())?);
     }
     Ok(())
 }
@@ -194,7 +194,7 @@ impl<'a> Long<'a> {
 struct Exogenous<'a> {
     header: &'a [String],
     columns: [Vec<usize>; 3],
-    read: [Vec<f32>; 3],
+    read: [Vec<f64>; 3],
 }
 
 impl<'a> Exogenous<'a> {

@@ -94,7 +94,7 @@ impl<'a> Gaps<'a> {
         self.note_missing(&rows.future, &schema.future);
     }
 
-    fn note_missing(&mut self, values: &[f32], names: &[String]) {
+    fn note_missing(&mut self, values: &[f64], names: &[String]) {
         let count = values.iter().filter(|value| value.is_nan()).count();
         self.missing_values += count as u64;
         if count > 0 && self.first_value.is_none() {
@@ -187,7 +187,7 @@ fn fill(rows: Rows, frequency: &Frequency, schema: &Schema, gaps: &Gaps<'_>) -> 
         .collect();
     let observed = known.partition_point(|&row| row < gaps.observed);
     let grid = Grid { frequency: *frequency, origin: gaps.origin, missing: schema.missing };
-    let column = |values: &[f32], width: usize, c: usize, rows_used: &[usize], name: &str| {
+    let column = |values: &[f64], width: usize, c: usize, rows_used: &[usize], name: &str| {
         let filled = grid.column(&rows.ticks, rows_used, |row| values[row * width + c]);
         filled.ok_or_else(|| {
             let problem = Problem::NoValues { id: rows.id.clone(), column: name.to_string() };
@@ -199,7 +199,7 @@ fn fill(rows: Rows, frequency: &Frequency, schema: &Schema, gaps: &Gaps<'_>) -> 
     if schema.missing == Missing::Drop || schema.future.is_empty() {
         trim_end(&mut values);
     }
-    let part = |all: &[f32], names: &[String], rows_used: &[usize]| {
+    let part = |all: &[f64], names: &[String], rows_used: &[usize]| {
         let mut columns = Vec::with_capacity(names.len());
         for (c, name) in names.iter().enumerate() {
             columns.push(column(all, names.len(), c, rows_used, name)?);
@@ -224,16 +224,16 @@ fn fill(rows: Rows, frequency: &Frequency, schema: &Schema, gaps: &Gaps<'_>) -> 
 
 /// Columns side by side from one point of the grid on. Outside of what is known, a column keeps its first or last
 /// value; with `Drop`, nothing is made up.
-fn interleave(columns: &[Column], start: i64, length: usize, missing: Missing) -> Vec<f32> {
+fn interleave(columns: &[Column], start: i64, length: usize, missing: Missing) -> Vec<f64> {
     let at = |Column { first, values, .. }: &Column, row: usize| {
         let position = start + row as i64 - first;
         let inside = position.clamp(0, values.len() as i64 - 1);
-        if inside != position && missing == Missing::Drop { f32::NAN } else { values[inside as usize] }
+        if inside != position && missing == Missing::Drop { f64::NAN } else { values[inside as usize] }
     };
     (0..length).flat_map(|row| columns.iter().map(move |column| at(column, row))).collect()
 }
 
-fn trim_end(values: &mut Vec<f32>) {
+fn trim_end(values: &mut Vec<f64>) {
     let length = values.iter().rposition(|value| !value.is_nan()).map_or(0, |last| last + 1);
     values.truncate(length);
 }
@@ -241,7 +241,7 @@ fn trim_end(values: &mut Vec<f32>) {
 /// Values from one point of the grid on.
 struct Column {
     first: i64,
-    values: Vec<f32>,
+    values: Vec<f64>,
     /// Points whose values were made with a later one.
     foreseen: BTreeSet<i64>,
 }
@@ -255,8 +255,8 @@ struct Grid {
 
 impl Grid {
     /// Values of a column from the first point where one is known to that of the last row. `None` if there is no value.
-    fn column(&self, ticks: &[i64], rows: &[usize], value: impl Fn(usize) -> f32) -> Option<Column> {
-        let known: Vec<(i64, f32)> =
+    fn column(&self, ticks: &[i64], rows: &[usize], value: impl Fn(usize) -> f64) -> Option<Column> {
+        let known: Vec<(i64, f64)> =
             rows.iter().map(|&row| (ticks[row], value(row))).filter(|(_, value)| !value.is_nan()).collect();
         let (first_tick, last_tick) = (known.first()?.0, ticks[*rows.last()?]);
         let floor = self.frequency.floor(self.origin, first_tick)?;
@@ -283,16 +283,16 @@ impl Grid {
     }
 
     /// The value at a time between two that are known.
-    fn value(&self, tick: i64, before: Option<(i64, f32)>, after: Option<(i64, f32)>) -> f32 {
-        let Some((earlier, left)) = before else { return f32::NAN };
+    fn value(&self, tick: i64, before: Option<(i64, f64)>, after: Option<(i64, f64)>) -> f64 {
+        let Some((earlier, left)) = before else { return f64::NAN };
         if earlier == tick {
             return left;
         }
         match (self.missing, after) {
-            (Missing::Error | Missing::Drop, _) => f32::NAN,
+            (Missing::Error | Missing::Drop, _) => f64::NAN,
             (Missing::Interpolate, Some((later, right))) => {
                 let share = (tick - earlier) as f64 / (later - earlier) as f64;
-                (f64::from(left) + share * (f64::from(right) - f64::from(left))) as f32
+                left + share * (right - left)
             }
             (Missing::ForwardFill | Missing::Interpolate, _) => left,
         }

@@ -112,16 +112,16 @@ pub struct Series {
     /// which the first value may lack.
     pub origin: i64,
     /// Its values, one a step of the grid. NaN where nothing is known.
-    pub values: Vec<f32>,
+    pub values: Vec<f64>,
     /// Positions, in their order, where a value or one of a past column was filled in with knowledge of a later one: nobody
     /// stood there and knew it, so no window has its present there.
     pub foreseen: Vec<usize>,
     /// `[values, past columns]`.
-    pub past: Vec<f32>,
+    pub past: Vec<f64>,
     /// `[values or more, future columns]`: rows after the last value are known in advance.
-    pub future: Vec<f32>,
+    pub future: Vec<f64>,
     /// One number for each static column.
-    pub fixed: Vec<f32>,
+    pub fixed: Vec<f64>,
 }
 
 impl Series {
@@ -219,8 +219,6 @@ pub struct Report {
     pub irregular_times: u64,
     /// Series whose rows were not in the order of time.
     pub unsorted_series: u64,
-    /// Series that change so little beside their size that the seven digits of a value do not show it well.
-    pub rounded_series: u64,
 }
 
 impl Report {
@@ -241,11 +239,6 @@ impl Report {
             (self.missing_times, "missing times", done),
             (self.irregular_times, "times off the grid", irregular),
             (self.unsorted_series, "series out of order", ": sorted"),
-            (
-                self.rounded_series,
-                "series that change little beside their size",
-                ": the seven digits of a value do not show it well; take a constant off, or use differences instead",
-            ),
         ]
         .iter()
         .filter(|(count, ..)| *count > 0)

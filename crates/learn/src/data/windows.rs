@@ -275,7 +275,7 @@ impl Windows {
 
 /// Whether a row of a series has all its numbers.
 fn is_known(series: &Series, past: usize, future: usize, row: usize) -> bool {
-    let all = |values: &[f32]| values.iter().all(|value| !value.is_nan());
+    let all = |values: &[f64]| values.iter().all(|value| !value.is_nan());
     all(&series.values[row..=row])
         && all(&series.past[row * past..][..past])
         && all(&series.future[row * future..][..future])
@@ -300,21 +300,23 @@ fn known_in_advance(series: &Series, width: usize, horizon: usize) -> usize {
     rows.take_while(|row| row.iter().all(|value| !value.is_nan())).count()
 }
 
-/// Copies one window into a row of a batch.
+/// Copies one window into a row of a batch, in the 32 bits that models work with.
 fn copy(series: &Series, origin: usize, row: usize, batch: &mut Batch) {
     let BatchShape { input, horizon, past_columns, future_columns, static_columns, .. } = batch.shape;
     let begin = origin - input;
-    batch.past[row * input..][..input].copy_from_slice(&series.values[begin..origin]);
+    let round =
+        |to: &mut [f32], from: &[f64]| to.iter_mut().zip(from).for_each(|(to, from)| *to = *from as f32);
+    round(&mut batch.past[row * input..][..input], &series.values[begin..origin]);
     let target = &mut batch.target[row * horizon..][..horizon];
     let known = &series.values[origin..series.values.len().min(origin + horizon)];
-    target[..known.len()].copy_from_slice(known);
+    round(&mut target[..known.len()], known);
     target[known.len()..].fill(0.0);
     let place = |width: usize, rows: usize| (row * rows * width, begin * width, rows * width);
     let (to, from, length) = place(past_columns, input);
-    batch.past_columns[to..][..length].copy_from_slice(&series.past[from..][..length]);
+    round(&mut batch.past_columns[to..][..length], &series.past[from..][..length]);
     let (to, from, length) = place(future_columns, input + horizon);
-    batch.future_columns[to..][..length].copy_from_slice(&series.future[from..][..length]);
-    batch.static_columns[row * static_columns..][..static_columns].copy_from_slice(&series.fixed);
+    round(&mut batch.future_columns[to..][..length], &series.future[from..][..length]);
+    round(&mut batch.static_columns[row * static_columns..][..static_columns], &series.fixed);
 }
 
 #[cfg(test)]
@@ -326,14 +328,14 @@ mod tests {
     use crate::data::time::Kind;
     use proptest::prelude::*;
 
-    fn table(series: Vec<Vec<f32>>) -> Arc<Table> {
+    fn table(series: Vec<Vec<f64>>) -> Arc<Table> {
         let series = series.into_iter().enumerate().map(|(i, values)| Series {
             id: format!("s{i}"),
             start: 0,
             origin: 0,
             past: values.iter().map(|x| x + 0.25).collect(),
             future: values.iter().flat_map(|x| [x + 0.5, x + 0.75]).chain([7.0; 4]).collect(),
-            fixed: vec![i as f32],
+            fixed: vec![i as f64],
             foreseen: Vec::new(),
             values,
         });
@@ -348,7 +350,7 @@ mod tests {
     }
 
     fn counting(lengths: &[usize]) -> Arc<Table> {
-        table(lengths.iter().map(|n| (0..*n).map(|i| i as f32).collect()).collect())
+        table(lengths.iter().map(|n| (0..*n).map(|i| i as f64).collect()).collect())
     }
 
     fn steps(train: usize, validation: usize, test: usize) -> Split {
@@ -421,8 +423,8 @@ mod tests {
 
     #[test]
     fn gaps_that_are_too_close_are_named() {
-        let value = |gap: usize| move |i: usize| if i % gap == gap - 1 { f32::NAN } else { 1.0 };
-        let message = |values: Vec<f32>, stride: usize| {
+        let value = |gap: usize| move |i: usize| if i % gap == gap - 1 { f64::NAN } else { 1.0 };
+        let message = |values: Vec<f64>, stride: usize| {
             let (table, split) = (table(vec![values]), steps(47, 0, 0));
             let sizes = Sizes { input: 6, horizon: 3, stride };
             Windows::new(&table, sizes, &split, Part::Train).check(&split, false).unwrap_err().to_string()
@@ -435,7 +437,7 @@ mod tests {
         let short = message((0..8).map(value(9)).collect(), 1);
         assert!(short.contains("has 8 values for training, but a window needs 9"), "{short}");
         // Nine in a row, from 1 to 9, but windows of this stride begin at 0 and 20.
-        let mut passed = vec![f32::NAN; 12];
+        let mut passed = vec![f64::NAN; 12];
         passed[1..10].fill(1.0);
         let passed = message(passed, 20);
         assert!(passed.contains("no more than 9 in a row without a gap, and a window needs 28"), "{passed}");
@@ -450,10 +452,10 @@ mod tests {
             train in 0usize..40,
             foreseen in prop::collection::btree_set(0usize..40, 0..4),
         ) {
-            let mut all: Vec<Vec<f32>> = lengths.iter().map(|n| (0..*n).map(|i| i as f32).collect()).collect();
+            let mut all: Vec<Vec<f64>> = lengths.iter().map(|n| (0..*n).map(|i| i as f64).collect()).collect();
             for (series, row) in gaps {
                 if let Some(value) = all.get_mut(series).and_then(|values| values.get_mut(row)) {
-                    *value = f32::NAN;
+                    *value = f64::NAN;
                 }
             }
             let mut table = table(all.clone());

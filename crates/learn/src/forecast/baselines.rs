@@ -4,6 +4,8 @@
 //! Naive2 and Theta are those of the M4 competition: a series that is seasonal by a test of its autocorrelation is
 //! divided by classical multiplicative seasonal indices, forecast, and multiplied again.
 
+use crate::data::scale::mean;
+
 /// A baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Baseline {
@@ -36,7 +38,7 @@ impl Baseline {
     }
 
     /// Forecasts what comes after a history, which has no gaps. Of an empty history, the forecast is 0.
-    pub fn forecast(self, history: &[f32], season: usize, horizon: usize) -> Vec<f32> {
+    pub fn forecast(self, history: &[f64], season: usize, horizon: usize) -> Vec<f64> {
         let Some(&last) = history.last() else { return vec![0.0; horizon] };
         let season = season.max(1);
         match self {
@@ -47,8 +49,8 @@ impl Baseline {
                 (0..horizon).map(|step| cycle[step % season]).collect()
             }
             Baseline::Drift => {
-                let slope = (f64::from(last) - f64::from(history[0])) / (history.len() - 1).max(1) as f64;
-                (1..=horizon).map(|step| (f64::from(last) + slope * step as f64) as f32).collect()
+                let slope = (last - history[0]) / (history.len() - 1).max(1) as f64;
+                (1..=horizon).map(|step| last + slope * step as f64).collect()
             }
             Baseline::Naive2 => adjusted(history, season, horizon, |level, horizon| {
                 vec![level.last().copied().unwrap_or(0.0); horizon]
@@ -60,18 +62,17 @@ impl Baseline {
 
 /// Forecasts the seasonally adjusted series.
 fn adjusted(
-    history: &[f32],
+    values: &[f64],
     season: usize,
     horizon: usize,
     forecast: impl Fn(&[f64], usize) -> Vec<f64>,
-) -> Vec<f32> {
-    let values: Vec<f64> = history.iter().map(|x| f64::from(*x)).collect();
-    let indices = if is_seasonal(&values, season) { seasonal_indices(&values, season) } else { None };
+) -> Vec<f64> {
+    let indices = if is_seasonal(values, season) { seasonal_indices(values, season) } else { None };
     let indices = indices.unwrap_or_else(|| vec![1.0]);
     let index = |place: usize| indices[place % indices.len()];
     let level: Vec<f64> = values.iter().enumerate().map(|(i, x)| x / index(i)).collect();
     let ahead = forecast(&level, horizon).into_iter().enumerate();
-    ahead.map(|(step, x)| (x * index(values.len() + step)) as f32).collect()
+    ahead.map(|(step, x)| x * index(values.len() + step)).collect()
 }
 
 /// The M4 competition's test of seasonality: the autocorrelation at the season, against 90 % limits.
@@ -79,8 +80,7 @@ fn is_seasonal(values: &[f64], season: usize) -> bool {
     if season < 2 || values.len() < 3 * season {
         return false;
     }
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
+    let (n, mean) = (values.len() as f64, mean(values));
     let centred: Vec<f64> = values.iter().map(|x| x - mean).collect();
     let at = |lag: usize| centred[lag..].iter().zip(&centred).map(|(a, b)| a * b).sum::<f64>();
     let variance = at(0);
@@ -124,8 +124,7 @@ fn theta(values: &[f64], horizon: usize) -> Vec<f64> {
 
 /// The line of least squares: its value at 0, and its slope.
 fn regression(values: &[f64]) -> (f64, f64) {
-    let n = values.len() as f64;
-    let (mean_place, mean) = ((n - 1.0) / 2.0, values.iter().sum::<f64>() / n);
+    let (mean_place, mean) = ((values.len() as f64 - 1.0) / 2.0, mean(values));
     let (mut covariance, mut variance) = (0.0, 0.0);
     for (i, x) in values.iter().enumerate() {
         covariance += (i as f64 - mean_place) * (x - mean);
@@ -139,8 +138,11 @@ fn regression(values: &[f64]) -> (f64, f64) {
 fn smoothed_level(values: &[f64]) -> f64 {
     // The error is smooth but may have several minima: a grid first, then a golden section around the best of it.
     const GRID: usize = 50;
+    // Around their mean, so that the squares of errors are not lost beside those of the values.
+    let mean = mean(values);
+    let values: Vec<f64> = values.iter().map(|x| x - mean).collect();
     let rate = |i: usize| 1e-4 + (0.9999 - 1e-4) * i as f64 / GRID as f64;
-    let error = |alpha: f64| smooth(values, alpha).0;
+    let error = |alpha: f64| smooth(&values, alpha).0;
     let best = (0..=GRID).min_by(|a, b| error(rate(*a)).total_cmp(&error(rate(*b)))).unwrap_or(0);
     let (mut low, mut high) = (rate(best.saturating_sub(1)), rate((best + 1).min(GRID)));
     let golden = (5f64.sqrt() - 1.0) / 2.0;
@@ -148,7 +150,7 @@ fn smoothed_level(values: &[f64]) -> f64 {
         let (a, b) = (high - golden * (high - low), low + golden * (high - low));
         if error(a) < error(b) { high = b } else { low = a }
     }
-    smooth(values, f64::midpoint(low, high)).1
+    mean + smooth(&values, f64::midpoint(low, high)).1
 }
 
 /// Sum of squared errors of one step ahead, and the last level, for the first level that makes the sum least.
@@ -185,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_line_is_continued_by_half_of_its_slope() {
-        let history: Vec<f32> = (0..40).map(|i| 3.0 + 2.0 * i as f32).collect();
+        let history: Vec<f64> = (0..40).map(|i| 3.0 + 2.0 * i as f64).collect();
         let forecast = Baseline::Theta.forecast(&history, 1, 2);
         // The doubled curvature of a line is the line: smoothing follows it, half the slope goes on.
         assert!((forecast[1] - forecast[0] - 1.0).abs() < 1e-3, "{forecast:?}");
@@ -195,7 +197,7 @@ mod tests {
     #[test]
     fn a_season_is_found_and_continued() {
         let season = [0.5, 1.0, 1.5, 1.0];
-        let history: Vec<f32> = (0..80).map(|i| 100.0 * season[i % 4]).collect();
+        let history: Vec<f64> = (0..80).map(|i| 100.0 * season[i % 4]).collect();
         for baseline in [Baseline::Naive2, Baseline::Theta] {
             let forecast = baseline.forecast(&history, 4, 5);
             for (step, value) in forecast.iter().enumerate() {
@@ -205,6 +207,19 @@ mod tests {
         // Of fewer than three seasons nothing can be said.
         let short = &history[..11];
         assert_eq!(Baseline::Naive2.forecast(short, 4, 2), Baseline::Naive.forecast(short, 4, 2));
+    }
+
+    #[test]
+    fn a_level_far_from_0_changes_nothing_but_the_level() {
+        let waves = |level: f64| -> Vec<f64> {
+            (0..60).map(|i| level + f64::from(i * 7 % 13) + 0.2 * f64::from(i)).collect()
+        };
+        for baseline in [Baseline::Naive, Baseline::SeasonalNaive, Baseline::Drift, Baseline::Theta] {
+            let forecast = |level: f64| baseline.forecast(&waves(level), 5, 4);
+            for (far, near) in forecast(2e8).iter().zip(forecast(1e3)) {
+                assert!((far - 2e8 - (near - 1e3)).abs() < 1e-5, "{}", baseline.name());
+            }
+        }
     }
 
     #[test]
@@ -229,7 +244,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_baseline_forecasts_any_history(
-            history in prop::collection::vec(-1e3f32..1e3, 0..60),
+            history in prop::collection::vec(-1e3f64..1e3, 0..60),
             season in 0usize..20,
             horizon in 0usize..30,
         ) {

@@ -20,7 +20,7 @@ pub struct Conformal {
     /// Windows that it was learned from.
     windows: usize,
     /// For each share, one width for each step of the horizon, in units of the series.
-    widths: Vec<(f64, Vec<f32>)>,
+    widths: Vec<(f64, Vec<f64>)>,
     /// The units of the series, in the order of their names.
     #[serde(default)]
     units: Vec<(String, f64)>,
@@ -31,20 +31,20 @@ pub struct Conformal {
 pub struct Errors {
     season: usize,
     /// For each step of the horizon.
-    steps: Vec<Vec<f32>>,
+    steps: Vec<Vec<f64>>,
     units: BTreeMap<String, f64>,
 }
 
 /// The unit of a series: how much it changes from season to season, or from step to step if it is too short to tell or the
 /// seasons are all alike; none if it never changes.
-fn unit(history: &[f32], season: usize) -> Option<f64> {
+fn unit(history: &[f64], season: usize) -> Option<f64> {
     let known = known_end(history);
     let scales = [season, 1].map(|lag| seasonal_scale(known, lag));
     scales.into_iter().find(|scale| scale.is_finite() && *scale > 0.0)
 }
 
 /// The values after the last gap.
-pub fn known_end(history: &[f32]) -> &[f32] {
+pub fn known_end(history: &[f64]) -> &[f64] {
     let begin = history.iter().rposition(|value| value.is_nan()).map_or(0, |gap| gap + 1);
     &history[begin..]
 }
@@ -56,26 +56,26 @@ impl Errors {
     }
 
     /// Adds the errors of one window of a series. The first one says what its unit is.
-    pub fn add(&mut self, id: &str, history: &[f32], actual: &[f32], forecast: &[f32]) {
+    pub fn add(&mut self, id: &str, history: &[f64], actual: &[f64], forecast: &[f64]) {
         let known = self.units.get(id).copied();
         let unit = known.unwrap_or_else(|| unit(history, self.season).unwrap_or(1.0));
         if known.is_none() {
             self.units.insert(id.to_string(), unit);
         }
         for ((errors, y), f) in self.steps.iter_mut().zip(actual).zip(forecast) {
-            let error = (f64::from(*y) - f64::from(*f)).abs() / unit;
-            errors.push(error.min(f64::from(f32::MAX)) as f32);
+            let error = (y - f).abs() / unit;
+            errors.push(error.min(f64::MAX));
         }
     }
 
     /// The widths that hold these shares.
     pub fn calibrate(mut self, shares: &[f64]) -> Conformal {
         let windows = self.steps.first().map_or(0, Vec::len);
-        let mut pooled: Vec<f32> = self.steps.concat();
+        let mut pooled: Vec<f64> = self.steps.concat();
         for errors in self.steps.iter_mut().chain([&mut pooled]) {
-            errors.sort_by(f32::total_cmp);
+            errors.sort_by(f64::total_cmp);
         }
-        let width = |errors: &[f32], share: f64| {
+        let width = |errors: &[f64], share: f64| {
             // Too few windows for one step by itself: all steps together.
             let own = rank(errors.len(), share).map(|rank| errors[rank]);
             let all = || rank(pooled.len(), share).map(|rank| pooled[rank]);
@@ -84,7 +84,7 @@ impl Errors {
         // A larger share is never narrower, even if it is that of all steps together and the smaller one is not.
         let widths = |share: f64| {
             let smaller = || shares.iter().copied().filter(move |&other| other <= share);
-            let widest = |errors: &Vec<f32>| smaller().map(|share| width(errors, share)).fold(0.0, f32::max);
+            let widest = |errors: &Vec<f64>| smaller().map(|share| width(errors, share)).fold(0.0, f64::max);
             self.steps.iter().map(widest).collect()
         };
         Conformal {
@@ -116,13 +116,13 @@ impl Conformal {
 
     /// Makes all intervals so many times as wide.
     #[cfg(test)]
-    pub(super) fn scale(&mut self, factor: f32) {
+    pub(super) fn scale(&mut self, factor: f64) {
         self.widths.iter_mut().flat_map(|(_, widths)| widths).for_each(|width| *width *= factor);
     }
 
     /// The unit of a series. That of one that was not there in training comes from what is known of it or, if that says
     /// nothing, is the median of those that were.
-    fn unit(&self, id: &str, history: &[f32]) -> f64 {
+    fn unit(&self, id: &str, history: &[f64]) -> f64 {
         if let Ok(place) = self.units.binary_search_by(|(known, _)| known.as_str().cmp(id)) {
             return self.units[place].1;
         }
@@ -135,11 +135,11 @@ impl Conformal {
     }
 
     /// The interval of a share around the forecast of a series: lower and upper bounds.
-    pub fn interval(&self, share: f64, id: &str, history: &[f32], forecast: &[f32]) -> Option<[Vec<f32>; 2]> {
+    pub fn interval(&self, share: f64, id: &str, history: &[f64], forecast: &[f64]) -> Option<[Vec<f64>; 2]> {
         let (_, widths) = self.widths.iter().find(|(known, _)| *known == share)?;
         let unit = self.unit(id, history);
         let bound = |sign: f64| {
-            let at = |(f, width): (&f32, &f32)| (f64::from(*f) + sign * f64::from(*width) * unit) as f32;
+            let at = |(f, width): (&f64, &f64)| f + sign * width * unit;
             forecast.iter().zip(widths).map(at).collect()
         };
         Some([bound(-1.0), bound(1.0)])
@@ -151,12 +151,12 @@ mod tests {
     use super::*;
     use crate::random::{Purpose, Random};
 
-    const HISTORY: [f32; 3] = [1.0, 2.0, 1.0];
+    const HISTORY: [f64; 3] = [1.0, 2.0, 1.0];
 
     #[test]
     fn intervals_hold_their_share_of_new_values_whatever_the_errors_look_like() {
         let mut random = Random::new(3, Purpose::Check, 0);
-        let mut skewed = || random.uniform().powi(3) * 10.0;
+        let mut skewed = || f64::from(random.uniform()).powi(3) * 10.0;
         let mut errors = Errors::new(1, 1);
         (0..2000).for_each(|_| errors.add("a", &HISTORY, &[skewed()], &[0.0]));
         let conformal = errors.calibrate(&[0.5, 0.9]);
@@ -170,9 +170,9 @@ mod tests {
     #[test]
     fn the_spread_of_the_forecast_plays_no_part() {
         let mut errors = Errors::new(3, 1);
-        (0..50).for_each(|i| errors.add("a", &HISTORY, &[i as f32, 1.0, 2.0], &[0.0; 3]));
+        (0..50).for_each(|i| errors.add("a", &HISTORY, &[i as f64, 1.0, 2.0], &[0.0; 3]));
         let conformal = errors.calibrate(&[0.8]);
-        let width = |forecast: &[f32]| {
+        let width = |forecast: &[f64]| {
             let [low, high] = conformal.interval(0.8, "a", &HISTORY, forecast).unwrap();
             low.iter().zip(&high).map(|(low, high)| (high - low).round()).collect::<Vec<_>>()
         };
@@ -183,9 +183,9 @@ mod tests {
     #[test]
     fn widths_follow_the_size_of_a_series() {
         let mut errors = Errors::new(1, 1);
-        (0..50).for_each(|i| errors.add("a", &HISTORY, &[i as f32], &[0.0]));
+        (0..50).for_each(|i| errors.add("a", &HISTORY, &[i as f64], &[0.0]));
         let conformal = errors.calibrate(&[0.8]);
-        let width = |id: &str, history: &[f32]| {
+        let width = |id: &str, history: &[f64]| {
             let [low, high] = conformal.interval(0.8, id, history, &[0.0]).unwrap();
             high[0] - low[0]
         };
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn how_much_of_a_series_is_at_hand_changes_nothing() {
-        let history: Vec<f32> = (0..40).map(|i| (i * 7 % 13) as f32 * 100.0).collect();
+        let history: Vec<f64> = (0..40).map(|i| (i * 7 % 13) as f64 * 100.0).collect();
         let mut errors = Errors::new(1, 12);
         (30..40).for_each(|end| errors.add("a", &history[..end], &[50.0], &[0.0]));
         let conformal = errors.calibrate(&[0.8]);
@@ -211,7 +211,7 @@ mod tests {
     fn a_larger_share_is_never_narrower() {
         let mut errors = Errors::new(2, 1);
         // One step is hard and the other easy; there are windows enough for 80 % of a step, not for 95 %.
-        (0..10).for_each(|i| errors.add("a", &HISTORY, &[100.0 + i as f32, 0.1], &[0.0; 2]));
+        (0..10).for_each(|i| errors.add("a", &HISTORY, &[100.0 + i as f64, 0.1], &[0.0; 2]));
         let conformal = errors.calibrate(&[0.95, 0.5, 0.8]);
         let width = |share| conformal.interval(share, "a", &HISTORY, &[0.0; 2]).unwrap()[1].clone();
         for step in 0..2 {
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn few_windows_share_what_is_known_of_all_steps() {
         let mut errors = Errors::new(4, 1);
-        (0..3).for_each(|i| errors.add("a", &HISTORY, &[i as f32; 4], &[0.0; 4]));
+        (0..3).for_each(|i| errors.add("a", &HISTORY, &[i as f64; 4], &[0.0; 4]));
         let conformal = errors.calibrate(&[0.9]);
         let [low, _] = conformal.interval(0.9, "a", &HISTORY, &[0.0; 4]).unwrap();
         assert_eq!(low, [-2.0; 4]);

@@ -70,7 +70,7 @@ pub struct Prepared {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
     /// The course that is expected.
-    pub values: Vec<f32>,
+    pub values: Vec<f64>,
     /// Intervals, in the order of the shares they hold.
     pub intervals: Vec<Interval>,
 }
@@ -91,7 +91,7 @@ impl Prediction {
     /// The prediction, if all of its numbers are finite.
     pub fn checked(self, id: &str) -> Result<Prediction, NotFinite> {
         let bounds = self.intervals.iter().flat_map(|interval| [&interval.low, &interval.high]);
-        let wrong = |values: &Vec<f32>| values.iter().position(|value| !value.is_finite());
+        let wrong = |values: &Vec<f64>| values.iter().position(|value| !value.is_finite());
         match [&self.values].into_iter().chain(bounds).filter_map(wrong).min() {
             Some(step) => Err(NotFinite { id: id.to_string(), step: step + 1 }),
             None => Ok(self),
@@ -105,9 +105,9 @@ pub struct Interval {
     /// The share.
     pub share: f64,
     /// Lower bounds.
-    pub low: Vec<f32>,
+    pub low: Vec<f64>,
     /// Upper bounds.
-    pub high: Vec<f32>,
+    pub high: Vec<f64>,
 }
 
 impl Context {
@@ -139,18 +139,17 @@ impl Context {
         fit: &Fit,
         forecast: &Forecast,
         row: usize,
-        history: &[f32],
+        history: &[f64],
     ) -> Prediction {
         let scaling = &self.scaler.scaling;
-        let invert = |mut values: Vec<f32>| {
+        let invert = |mut values: Vec<f64>| {
             fit.invert(scaling, history, &mut values);
             values
         };
         let steps = 0..forecast.horizon;
-        let values = invert(steps.clone().map(|step| forecast.point(row, step) as f32).collect());
+        let values = invert(steps.clone().map(|step| forecast.point(row, step)).collect());
         let quantile = |level: f64| {
-            let at = |step| forecast.quantile(row, step, level).map(|value| value as f32);
-            steps.clone().map(at).collect::<Option<Vec<f32>>>()
+            steps.clone().map(|step| forecast.quantile(row, step, level)).collect::<Option<Vec<f64>>>()
         };
         let own = |share: f64| {
             // Quantiles of differences do not add up: the errors of the past decide then.
@@ -211,7 +210,7 @@ mod tests {
 
     #[test]
     fn intervals_hold_those_of_smaller_shares() {
-        let interval = |share, low: f32, high: f32| Interval { share, low: vec![low], high: vec![high] };
+        let interval = |share, low: f64, high: f64| Interval { share, low: vec![low], high: vec![high] };
         let mut intervals = [interval(0.95, 2.0, 5.0), interval(0.5, 3.0, 4.0), interval(0.8, 1.0, 4.5)];
         nest(&mut intervals);
         assert_eq!(intervals, [interval(0.95, 1.0, 5.0), interval(0.5, 3.0, 4.0), interval(0.8, 1.0, 4.5)]);
@@ -224,7 +223,7 @@ mod tests {
         context.scaler.scaling.difference = 40;
         let mut table = Table::clone(&dataset.table);
         let end = table.series[0].values.len();
-        table.series[0].values[end - 35] = f32::NAN;
+        table.series[0].values[end - 35] = f64::NAN;
         let message = context.prepare(predictor.specification(), table).unwrap_err().to_string();
         assert!(message.contains("34") && message.contains("40"), "{message}");
     }

@@ -36,7 +36,7 @@ pub enum DatasetError {
         /// The series.
         id: String,
         /// The value.
-        value: f32,
+        value: f64,
         /// Its time.
         time: String,
         /// What it is instead.
@@ -113,7 +113,7 @@ pub fn read_file_or_built_in(path: &Path, schema: &Schema) -> Result<Table, Data
 /// An error at the first value that is no count. Gaps are none either, but no window touches them.
 fn check_counts(table: &Table) -> Result<(), DatasetError> {
     for series in &table.series {
-        let is_other = |value: &f32| *value < 0.0 || (value.is_finite() && value.fract() != 0.0);
+        let is_other = |value: &f64| *value < 0.0 || (value.is_finite() && value.fract() != 0.0);
         if let Some(place) = series.values.iter().position(is_other) {
             let value = series.values[place];
             return Err(DatasetError::NotCounts {
@@ -211,7 +211,7 @@ mod tests {
         let dataset = built_in(str::to_string).unwrap();
         assert_eq!((dataset.table.values(), dataset.season), (144, 12));
         let train = &dataset.scaled.series[0].values[..108];
-        assert!(train.iter().sum::<f32>().abs() < 1e-3);
+        assert!(train.iter().sum::<f64>().abs() < 1e-3);
         assert_eq!(dataset.windows(Part::Train, 1).len(), 108 - 24 - 12 + 1);
         assert_eq!(dataset.windows(Part::Validation, 1).len(), 13);
         assert_eq!(dataset.windows(Part::Test, 1).len(), 1);

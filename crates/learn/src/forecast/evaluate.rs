@@ -77,7 +77,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn add(&mut self, history: &[f32], season: usize, actual: &[f32], forecast: &[f32]) {
+    fn add(&mut self, history: &[f64], season: usize, actual: &[f64], forecast: &[f64]) {
         self.windows += 1.0;
         let values = [
             metrics::mse(actual, forecast),
@@ -89,11 +89,11 @@ impl Sums {
         self.means.iter_mut().zip(values).for_each(|(mean, value)| mean.add(value));
     }
 
-    fn add_intervals(&mut self, actual: &[f32], forecast: &Prediction) {
+    fn add_intervals(&mut self, actual: &[f64], forecast: &Prediction) {
         if forecast.intervals.is_empty() {
             return;
         }
-        let mut levels: Vec<(f64, &[f32])> = vec![(0.5, &forecast.values)];
+        let mut levels: Vec<(f64, &[f64])> = vec![(0.5, &forecast.values)];
         for (place, interval) in forecast.intervals.iter().enumerate() {
             let held = metrics::coverage(actual, &interval.low, &interval.high);
             match self.score.coverage.get_mut(place) {
@@ -192,9 +192,10 @@ pub fn scaled_errors(predictor: &mut Predictor, windows: &Windows) -> Result<Sca
         windows.fill(numbers, &mut batch)?;
         let forecast = forecaster.predict(&batch)?;
         for (row, target) in batch.target.chunks(horizon).enumerate() {
-            let values: Vec<f32> = (0..horizon).map(|step| forecast.point(row, step) as f32).collect();
-            squares += metrics::mse(target, &values);
-            distances += metrics::mae(target, &values);
+            let target: Vec<f64> = target.iter().copied().map(f64::from).collect();
+            let values: Vec<f64> = (0..horizon).map(|step| forecast.point(row, step)).collect();
+            squares += metrics::mse(&target, &values);
+            distances += metrics::mae(&target, &values);
         }
     }
     let count = windows.len() as f64;
@@ -219,7 +220,7 @@ pub fn calibrate(
 fn each(
     members: &mut [Member<'_>],
     table: &Table,
-    mut see: impl FnMut(&str, &[f32], &[f32], &Prediction),
+    mut see: impl FnMut(&str, &[f64], &[f64], &Prediction),
 ) -> Result<(), PredictError> {
     let count = members.first().map_or(0, |member| member.windows.len());
     let numbers: Vec<u32> = (0..count as u32).collect();
@@ -248,9 +249,9 @@ fn median(forecasts: &[&Prediction]) -> Prediction {
     }
     let horizon = forecasts.first().map_or(0, |forecast| forecast.values.len());
     let middle = |step: usize| {
-        let mut values: Vec<f32> = forecasts.iter().map(|forecast| forecast.values[step]).collect();
-        values.sort_by(f32::total_cmp);
-        f32::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2])
+        let mut values: Vec<f64> = forecasts.iter().map(|forecast| forecast.values[step]).collect();
+        values.sort_by(f64::total_cmp);
+        f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2])
     };
     Prediction { values: (0..horizon).map(middle).collect(), intervals: Vec::new() }
 }
@@ -258,9 +259,13 @@ fn median(forecasts: &[&Prediction]) -> Prediction {
 #[cfg(test)]
 mod tests {
     use super::super::context::Context;
+    use super::super::dataset::Dataset;
+    use super::super::experiment::Loaded;
     use super::super::predictor::tests::untrained;
+    use super::super::trainer::ForecastTask;
     use super::*;
     use crate::data::Part;
+    use crate::train::{Attempt, Outcome, Task as _};
 
     fn one(predictor: &mut Predictor, windows: &Windows, table: &Table) -> Evaluation {
         evaluate(&mut [Member { predictor, windows }], table).unwrap()
@@ -279,9 +284,9 @@ mod tests {
         let values = &table.series[0].values;
         let error: f64 = (0..12)
             .map(|step| {
-                let mut at: Vec<f32> = forecasts.iter().map(|forecast| forecast.values[step]).collect();
-                at.sort_by(f32::total_cmp);
-                f64::from((at[1] - values[132 + step]).abs()) / 12.0
+                let mut at: Vec<f64> = forecasts.iter().map(|forecast| forecast.values[step]).collect();
+                at.sort_by(f64::total_cmp);
+                (at[1] - values[132 + step]).abs() / 12.0
             })
             .sum();
         let mut members: Vec<Member<'_>> =
@@ -353,6 +358,38 @@ mod tests {
         let mean = (108..=120).map(error).sum::<f64>() / 13.0;
         assert!((evaluation.scores[2].mae - mean).abs() < 1e-9);
         assert_eq!(evaluation.scores[0].coverage.len(), 2);
+    }
+
+    /// A model of a file of values, trained.
+    fn trained(values: impl Iterator<Item = f64>) -> (Predictor, Dataset) {
+        let rows: Vec<String> = values.enumerate().map(|(t, value)| format!("{t},{value}\n")).collect();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("x.csv"), format!("ds,y\n{}", rows.concat())).unwrap();
+        let text = "name = 'x'\ntask = 'forecaster'\ndata = 'x.csv'\nmodel = 'nlinear'
+            horizon = 7\ninput = 14\nseason = 7\n[training]\nepochs = 60\nlearning_rate = 0.005";
+        let loaded = Loaded::parse(text, "x", folder.path()).unwrap();
+        let (experiment, dataset) = (&loaded.experiment, Dataset::load(&loaded).unwrap());
+        let loader = dataset.loader(experiment, 1);
+        let settings = experiment.training.settings(loader.updates_per_epoch());
+        let mut task = ForecastTask::new(&experiment.specification(), loader, 1).unwrap();
+        let mut attempt = Attempt::new(1, &settings, task.params().len());
+        while attempt.outcome == Outcome::Running {
+            attempt.advance(&mut task, &settings).unwrap();
+        }
+        let forecaster = task.forecaster(&attempt.best.unwrap().values).unwrap();
+        (Predictor::new(forecaster, dataset.context(experiment)), dataset)
+    }
+
+    #[test]
+    fn small_changes_of_large_values_are_learned() {
+        let wave = |t: i32| 5.0 * (f64::from(t) * std::f64::consts::TAU / 7.0).sin();
+        let (mut predictor, dataset) = trained((0..300).map(|t| 2e8 + 0.1 * f64::from(t) + wave(t)));
+        let evaluation = one(&mut predictor, &dataset.windows(Part::Test, 1), &dataset.table);
+        let [model, naive, seasonal, ..] = &evaluation.scores[..] else { unreachable!("six scores") };
+        assert!(naive.mae > 3.0 && model.mae < 0.1 * naive.mae, "{} beside {}", model.mae, naive.mae);
+        // From one season to the next the values rise by 0.7.
+        assert!((seasonal.mae - 0.7).abs() < 1e-6 && (seasonal.mase - 1.0).abs() < 1e-6, "{seasonal:?}");
+        assert!((model.mase - model.mae / 0.7).abs() < 1e-6, "{model:?}");
     }
 
     #[test]

@@ -1,39 +1,37 @@
-//! How far forecasts are from what came. Sums are in 64 bits; slices of different lengths are compared up to the
-//! shorter; of nothing, an error is NaN.
+//! How far forecasts are from what came. Slices of different lengths are compared up to the shorter; of nothing, an error
+//! is NaN.
 
 /// Mean of a function over pairs.
-fn mean(actual: &[f32], forecast: &[f32], of: impl Fn(f64, f64) -> f64) -> f64 {
+fn mean(actual: &[f64], forecast: &[f64], of: impl Fn(f64, f64) -> f64) -> f64 {
     let count = actual.len().min(forecast.len()) as f64;
-    actual.iter().zip(forecast).map(|(y, f)| of(f64::from(*y), f64::from(*f))).sum::<f64>() / count
+    actual.iter().zip(forecast).map(|(y, f)| of(*y, *f)).sum::<f64>() / count
 }
 
 /// Mean absolute error.
-pub fn mae(actual: &[f32], forecast: &[f32]) -> f64 {
+pub fn mae(actual: &[f64], forecast: &[f64]) -> f64 {
     mean(actual, forecast, |y, f| (y - f).abs())
 }
 
 /// Mean squared error.
-pub fn mse(actual: &[f32], forecast: &[f32]) -> f64 {
+pub fn mse(actual: &[f64], forecast: &[f64]) -> f64 {
     mean(actual, forecast, |y, f| (y - f) * (y - f))
 }
 
 /// Root of the mean squared error.
-pub fn rmse(actual: &[f32], forecast: &[f32]) -> f64 {
+pub fn rmse(actual: &[f64], forecast: &[f64]) -> f64 {
     mse(actual, forecast).sqrt()
 }
 
 /// Mean absolute error in percent of what came. Where that is 0 there is no percentage, and the place is left out.
-pub fn mape(actual: &[f32], forecast: &[f32]) -> f64 {
+pub fn mape(actual: &[f64], forecast: &[f64]) -> f64 {
     let pairs = actual.iter().zip(forecast).filter(|(y, _)| **y != 0.0);
-    let (sum, count) = pairs.fold((0.0, 0.0), |(sum, count), (y, f)| {
-        let (y, f) = (f64::from(*y), f64::from(*f));
-        (sum + ((y - f) / y).abs(), count + 1.0)
-    });
+    let (sum, count) =
+        pairs.fold((0.0, 0.0), |(sum, count), (y, f)| (sum + ((y - f) / y).abs(), count + 1.0));
     100.0 * sum / count
 }
 
 /// Symmetric mean absolute percentage error as in the M4 competition: 200 |y - f| / (|y| + |f|), 0 where both are 0.
-pub fn smape(actual: &[f32], forecast: &[f32]) -> f64 {
+pub fn smape(actual: &[f64], forecast: &[f64]) -> f64 {
     mean(actual, forecast, |y, f| {
         let size = y.abs() + f.abs();
         if size == 0.0 { 0.0 } else { 200.0 * (y - f).abs() / size }
@@ -42,13 +40,13 @@ pub fn smape(actual: &[f32], forecast: &[f32]) -> f64 {
 
 /// Mean absolute error of the seasonal naive forecast inside a history: what MASE divides by. NaN for a history that
 /// is not longer than a season.
-pub fn seasonal_scale(history: &[f32], season: usize) -> f64 {
+pub fn seasonal_scale(history: &[f64], season: usize) -> f64 {
     let season = season.max(1);
     mae(history.get(season..).unwrap_or_default(), history)
 }
 
 /// Mean absolute scaled error (Hyndman and Koehler 2006): relative to the seasonal naive forecast inside the history.
-pub fn mase(history: &[f32], season: usize, actual: &[f32], forecast: &[f32]) -> f64 {
+pub fn mase(history: &[f64], season: usize, actual: &[f64], forecast: &[f64]) -> f64 {
     mae(actual, forecast) / seasonal_scale(history, season)
 }
 
@@ -58,33 +56,32 @@ pub fn owa(smape: f64, mase: f64, naive2_smape: f64, naive2_mase: f64) -> f64 {
 }
 
 /// Share of what came that lies between two bounds.
-pub fn coverage(actual: &[f32], low: &[f32], high: &[f32]) -> f64 {
+pub fn coverage(actual: &[f64], low: &[f64], high: &[f64]) -> f64 {
     let inside =
         actual.iter().zip(low).zip(high).filter(|((y, low), high)| (*low..=*high).contains(y)).count();
     inside as f64 / actual.len().min(low.len()).min(high.len()) as f64
 }
 
 /// Mean pinball loss of a quantile.
-pub fn pinball(actual: &[f32], forecast: &[f32], level: f64) -> f64 {
+pub fn pinball(actual: &[f64], forecast: &[f64], level: f64) -> f64 {
     mean(actual, forecast, |y, f| if y >= f { level * (y - f) } else { (1.0 - level) * (f - y) })
 }
 
 /// Continuous ranked probability score from forecasts of several levels: twice the mean of their pinball losses, which
 /// becomes the score as the levels fill the interval evenly.
-pub fn crps_of_quantiles(actual: &[f32], forecasts: &[(f64, &[f32])]) -> f64 {
+pub fn crps_of_quantiles(actual: &[f64], forecasts: &[(f64, &[f64])]) -> f64 {
     let sum: f64 = forecasts.iter().map(|(level, forecast)| pinball(actual, forecast, *level)).sum();
     2.0 * sum / forecasts.len() as f64
 }
 
 /// Continuous ranked probability score of one value from samples: mean |x - y| - half the mean |x - x'| (Gneiting and
 /// Raftery 2007). The samples are sorted in place.
-pub fn crps_of_samples(actual: f32, samples: &mut [f32]) -> f64 {
-    samples.sort_by(f32::total_cmp);
+pub fn crps_of_samples(actual: f64, samples: &mut [f64]) -> f64 {
+    samples.sort_by(f64::total_cmp);
     let n = samples.len() as f64;
-    let away = samples.iter().map(|x| (f64::from(*x) - f64::from(actual)).abs()).sum::<f64>() / n;
+    let away = samples.iter().map(|x| (x - actual).abs()).sum::<f64>() / n;
     // Sorted, the sum over all pairs is one pass: the i-th is the larger of i pairs and the smaller of the others.
-    let spread: f64 =
-        samples.iter().enumerate().map(|(i, x)| f64::from(*x) * (2.0 * i as f64 + 1.0 - n)).sum();
+    let spread: f64 = samples.iter().enumerate().map(|(i, x)| x * (2.0 * i as f64 + 1.0 - n)).sum();
     away - spread / (n * n)
 }
 
@@ -117,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_seasonal_naive_forecast_of_its_own_history_has_mase_1() {
-        let history: Vec<f32> = (0..50).map(|i| (i * i % 17) as f32).collect();
+        let history: Vec<f64> = (0..50).map(|i| (i * i % 17) as f64).collect();
         let forecast = &history[..43];
         assert!((mase(&history, 7, &history[7..], forecast) - 1.0).abs() < 1e-12);
     }
@@ -144,14 +141,14 @@ mod tests {
                 let cdf = 0.5 + sum * (-x * x / 2.0).exp() / std::f64::consts::TAU.sqrt();
                 if cdf < p { low = x } else { high = x }
             }
-            low as f32
+            low
         };
         let n = 400;
         let levels: Vec<f64> = (0..n).map(|i| (f64::from(i) + 0.5) / f64::from(n)).collect();
-        let mut samples: Vec<f32> = levels.iter().map(|p| quantile(*p)).collect();
-        let by_quantile: Vec<[f32; 1]> = samples.iter().map(|x| [*x]).collect();
-        let pairs: Vec<(f64, &[f32])> =
-            levels.iter().copied().zip(by_quantile.iter().map(<[f32; 1]>::as_slice)).collect();
+        let mut samples: Vec<f64> = levels.iter().map(|p| quantile(*p)).collect();
+        let by_quantile: Vec<[f64; 1]> = samples.iter().map(|x| [*x]).collect();
+        let pairs: Vec<(f64, &[f64])> =
+            levels.iter().copied().zip(by_quantile.iter().map(<[f64; 1]>::as_slice)).collect();
         assert!((crps_of_quantiles(&[0.0], &pairs) - 0.233_695).abs() < 1e-3);
         assert!((crps_of_samples(0.0, &mut samples) - 0.233_695).abs() < 2e-3);
     }
@@ -159,19 +156,19 @@ mod tests {
     proptest! {
         #[test]
         fn the_score_of_samples_is_that_of_all_pairs(
-            y in -10f32..10.0,
-            mut samples in prop::collection::vec(-10f32..10.0, 1..20),
+            y in -10f64..10.0,
+            mut samples in prop::collection::vec(-10f64..10.0, 1..20),
         ) {
             let n = samples.len() as f64;
-            let away: f64 = samples.iter().map(|x| f64::from((x - y).abs())).sum::<f64>() / n;
-            let pairs: f64 = samples.iter().flat_map(|a| samples.iter().map(move |b| f64::from((a - b).abs()))).sum();
+            let away: f64 = samples.iter().map(|x| (x - y).abs()).sum::<f64>() / n;
+            let pairs: f64 = samples.iter().flat_map(|a| samples.iter().map(move |b| (a - b).abs())).sum();
             let twin = away - pairs / (2.0 * n * n);
             prop_assert!((crps_of_samples(y, &mut samples) - twin).abs() < 1e-5);
         }
 
         #[test]
-        fn a_perfect_forecast_has_no_error(y in prop::collection::vec(-100f32..100.0, 1..20)) {
-            let levels: [(f64, &[f32]); 2] = [(0.1, &y), (0.9, &y)];
+        fn a_perfect_forecast_has_no_error(y in prop::collection::vec(-100f64..100.0, 1..20)) {
+            let levels: [(f64, &[f64]); 2] = [(0.1, &y), (0.9, &y)];
             prop_assert_eq!([mae(&y, &y), rmse(&y, &y), smape(&y, &y), crps_of_quantiles(&y, &levels)], [0.0; 4]);
         }
     }

@@ -147,7 +147,7 @@ pub(super) mod tests {
 
     impl Predictor {
         /// Makes all intervals that were calibrated so many times as wide.
-        pub fn scale_conformal(&mut self, factor: f32) {
+        pub fn scale_conformal(&mut self, factor: f64) {
             self.context.conformal.scale(factor);
         }
     }

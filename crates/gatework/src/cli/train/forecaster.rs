@@ -150,7 +150,7 @@ fn tell_data(experiment: &Experiment, dataset: &Dataset) {
 }
 
 /// Whether all values that are known are the same.
-fn is_constant(values: &[f32]) -> bool {
+fn is_constant(values: &[f64]) -> bool {
     let mut known = values.iter().filter(|value| !value.is_nan());
     let first = known.next();
     known.all(|value| Some(value) == first)

@@ -23,7 +23,7 @@ pub fn untrained(change: impl Fn(String) -> String) -> (Predictor, Dataset) {
     (Predictor::new(Forecaster::new(specification, params).unwrap(), context), dataset)
 }
 
-fn service(settings: &Settings) -> (Service, Vec<f32>) {
+fn service(settings: &Settings) -> (Service, Vec<f64>) {
     let (predictor, dataset) = untrained(|text| text);
     (Service::new(predictor, settings).unwrap(), dataset.table.series[0].values.clone())
 }
@@ -94,7 +94,7 @@ fn those_who_wait_go_together() {
     let answers: Vec<_> = (0..5)
         .map(|i| {
             let (answer, answered) = sync_channel(1);
-            let window = dataset.scaled.series[0].values[i..i + 24].to_vec();
+            let window = seen(&dataset.scaled.series[0].values[i..i + 24]);
             requests.send(Request { window, answer }).unwrap();
             answered
         })
@@ -113,7 +113,7 @@ fn bad_requests_are_named() {
     assert!(unknown.contains("series \"Pasengers\" was not there in training"), "{unknown}");
     let short = message(service.predict("Passengers", &values[..23]));
     assert!(short.contains("23 values were given, but the model reads 24"), "{short}");
-    values[130] = f32::NAN;
+    values[130] = f64::NAN;
     let missing = message(service.predict("Passengers", &values));
     assert!(missing.contains("value 130 of the history is NaN"), "{missing}");
     assert!(service.predict("Passengers", &values[..130]).is_ok());

@@ -241,16 +241,13 @@ fn gaps_are_treated_as_asked() {
 }
 
 #[test]
-fn changes_that_are_lost_in_rounding_are_told() {
-    let rounded = |values: [&str; 4]| {
-        let [a, b, c, d] = values;
-        read(&format!("ds,y\n1,{a}\n2,{b}\n3,{c}\n4,{d}\n"), "missing = \"drop\"").report.rounded_series
-    };
-    assert_eq!(rounded(["1700000000", "1700000010", "", "1700000020"]), 1);
-    assert_eq!(rounded(["1700000000", "1800000010", "", "1700000020"]), 0);
-    assert_eq!(rounded(["0.1", "0.2", "0.1", "0.3"]), 0);
-    // What never changes is rounded in the same way everywhere.
-    assert_eq!(rounded(["0.1", "0.1", "0.1", "0.1"]), 0);
+fn small_changes_of_large_values_are_kept() {
+    let table = read(
+        "ds,y,p\n1,1700000000.5,1e15\n2,1700000000.75,1000000000000001\n",
+        "past = [\"p\"]\nfrequency = \"1\"",
+    );
+    assert_eq!(table.series[0].values, [1_700_000_000.5, 1_700_000_000.75]);
+    assert_eq!(table.series[0].past, [1e15, 1e15 + 1.0]);
 }
 
 #[test]
@@ -307,7 +304,7 @@ proptest! {
         let table = read(&text, "frequency = \"h\"");
         for (s, length) in lengths.iter().enumerate() {
             let series = table.find(&format!("s{s}")).unwrap();
-            let expected: Vec<f32> = (0..*length).map(|i| (s * 1000 + i) as f32).collect();
+            let expected: Vec<f64> = (0..*length).map(|i| (s * 1000 + i) as f64).collect();
             prop_assert_eq!(&series.values, &expected);
             prop_assert_eq!(series.start, hours * 3600 * time::SECOND);
         }
@@ -340,12 +337,12 @@ proptest! {
         let table = read_csv(text.as_bytes(), "a", &options).unwrap();
         let value = |i: usize| f64::from(present[i].unwrap());
         let (first, last) = (known[0], known[known.len() - 1]);
-        let twin: Vec<f32> = (first..=last).map(|i| {
+        let twin: Vec<f64> = (first..=last).map(|i| {
             let before = known.iter().copied().filter(|k| *k <= i).max().unwrap();
             let after = known.iter().copied().filter(|k| *k >= i).min().unwrap();
-            if forward || before == after { return value(before) as f32 }
+            if forward || before == after { return value(before) }
             let share = (i - before) as f64 / (after - before) as f64;
-            (value(before) + share * (value(after) - value(before))) as f32
+            value(before) + share * (value(after) - value(before))
         }).collect();
         prop_assert_eq!(&table.series[0].values, &twin);
     }
