@@ -56,7 +56,12 @@ impl Loaded {
                 line: Some(line),
                 message: format!("the task is {task:?}; there are \"automaton\" and \"forecaster\""),
             }),
-            // Without a task, the automaton's reader says what is wrong.
+            // What is no TOML has no task either: the automaton's reader says what is wrong with it.
+            None if toml::de::DeTable::parse(text).is_ok() => Err(ExperimentError::Invalid {
+                origin: origin.to_string(),
+                line: None,
+                message: "there is no task; write task = \"automaton\" or task = \"forecaster\"".into(),
+            }),
             _ => Ok(Loaded::Automaton(Box::new(automata::Loaded::parse(text, origin, folder)?))),
         }
     }
@@ -90,6 +95,8 @@ mod tests {
         let error = Loaded::parse("name = \"x\"\ntask = \"automata\"", "x.toml", Path::new(".")).unwrap_err();
         let right = "x.toml:2: the task is \"automata\"; there are \"automaton\" and \"forecaster\"";
         assert_eq!(error.to_string(), right);
+        let error = Loaded::parse("name = \"x\"\ndata = \"y.csv\"", "x.toml", Path::new(".")).unwrap_err();
+        assert!(error.to_string().contains("there is no task; write task = "), "{error}");
     }
 
     /// `docs/experiments.md`: its example can be trained, and no key is missing.
@@ -118,6 +125,28 @@ mod tests {
         for key in keys {
             let named = [format!("`{key}`"), format!("[{key}]"), format!("{key} = ")];
             assert!(named.iter().any(|name| text.contains(name)), "{key} is not in docs/experiments.md");
+        }
+    }
+
+    /// `docs/forecasting.md` explains every key of a forecaster, of all models and losses.
+    #[test]
+    fn the_documentation_of_forecasters_is_complete() {
+        use crate::forecast::models::Model;
+        let text = include_str!("../../../docs/forecasting.md");
+        let mut keys = Vec::new();
+        for model in Model::NAMES {
+            keys.push((*model).to_string());
+            let toml = format!(
+                "name = 'x'\ntask = 'forecaster'\ndata = 'x.csv'\nhorizon = 12\nmodel = '{model}'\nloss = 'gaussian'"
+            );
+            let loaded = forecast::Loaded::parse(&toml, "x", Path::new(".")).unwrap();
+            collect(&toml::Value::try_from(&loaded.experiment).unwrap(), &mut keys);
+        }
+        let for_people =
+            ["name", "task", "about", "expected", "kind", "beta1", "beta2", "epsilon", "weight_decay"];
+        for key in keys.iter().filter(|key| !for_people.contains(&key.as_str())) {
+            let named = [format!("`{key}`"), format!("[{key}]"), format!("{key} = "), format!("\"{key}\"")];
+            assert!(named.iter().any(|name| text.contains(name)), "{key} is not in docs/forecasting.md");
         }
     }
 

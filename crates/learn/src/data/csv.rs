@@ -110,7 +110,7 @@ fn find_all(names: &[String], header: &[String]) -> Result<Vec<usize>, Problem> 
     names.iter().map(|name| find(name, header)).collect()
 }
 
-/// A number; NaN if it is missing. One that the model could not see without scaling is an error.
+/// A number; NaN if it is missing. One beyond the range of 32 bits, in which models work, is an error.
 fn number(field: &[u8], column: impl Fn() -> String) -> Result<f64, Problem> {
     let text = field.trim_ascii();
     let text = || String::from_utf8_lossy(text).into_owned();
