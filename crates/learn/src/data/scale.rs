@@ -401,6 +401,21 @@ mod tests {
         assert!(scaler.with_new_series(&other).apply(&other).is_ok());
     }
 
+    #[test]
+    fn columns_far_from_0_keep_their_changes_and_constant_ones_become_0() {
+        let columns = |level: f64| {
+            let rows = (0..50).map(|i| format!("{i},{i},{},0.1\n", level + f64::from(i * i % 7)));
+            let text = format!("ds,y,p,q\n{}", rows.collect::<String>());
+            let schema: Schema = toml::from_str("past = [\"p\", \"q\"]").unwrap();
+            let table = read_csv(text.as_bytes(), "a", &schema).unwrap();
+            let scaled = Scaler::fit(&Scaling::default(), &table, &all()).apply(&table).unwrap();
+            scaled.series[0].past.clone()
+        };
+        let (near, far) = (columns(0.0), columns(1.7e9));
+        assert!(near.iter().zip(&far).all(|(near, far)| (near - far).abs() < 1e-6));
+        assert!(near.iter().skip(1).step_by(2).all(|constant| *constant == 0.0));
+    }
+
     proptest! {
         #[test]
         fn forecasts_come_back(
