@@ -178,7 +178,7 @@ impl Collector {
         for tick in self.series.iter_mut().flat_map(|rows| &mut rows.ticks) {
             *tick = time::date_of_number(*tick).unwrap_or(*tick);
         }
-        self.form.is_number = true;
+        self.form = Form::NUMBER;
         Kind::Date
     }
 

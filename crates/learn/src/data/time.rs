@@ -258,10 +258,8 @@ pub fn format(tick: i64, kind: Kind) -> String {
 /// How times are written, beyond their kind: forecasts are written in the form of the data they come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Form {
-    /// `1949/01/31`.
-    slashes: bool,
-    /// `19490131`.
-    pub is_number: bool,
+    /// Between the parts of a date where that is no dash: `1949/01/31`, or nothing: `19490131`.
+    separator: Option<&'static str>,
     /// `1949Q1`, or `1949-Q1`.
     quarter: Option<&'static str>,
     /// `1949-01-31T13:00`.
@@ -271,14 +269,17 @@ pub struct Form {
 }
 
 impl Form {
+    /// Dates that are numbers.
+    pub const NUMBER: Form =
+        Form { separator: Some(""), quarter: None, letter: false, without_seconds: false };
+
     /// The form of a time that can be read.
     pub fn of(text: &str) -> Form {
         let text = text.trim();
         let clock = text.split_once(['T', ' ']).map_or("", |(_, clock)| clock);
         let clock = clock.split(['+', '-', 'Z', 'z']).next().unwrap_or_default();
         Form {
-            slashes: text.contains('/'),
-            is_number: false,
+            separator: text.contains('/').then_some("/"),
             quarter: parse_quarter(text).map(|_| if text.contains('-') { "-Q" } else { "Q" }),
             letter: text.get(10..11) == Some("T"),
             without_seconds: clock.matches(':').count() == 1,
@@ -300,9 +301,9 @@ impl Form {
                 text.replace_range(10..11, "T");
             }
         }
-        if kind != Kind::Integer && (self.slashes || self.is_number) {
+        if let Some(separator) = self.separator.filter(|_| kind != Kind::Integer) {
             let date = text.len().min(10);
-            let written = text[..date].replace('-', if self.slashes { "/" } else { "" });
+            let written = text[..date].replace('-', separator);
             text.replace_range(..date, &written);
         }
         text
@@ -347,8 +348,7 @@ mod tests {
             let (tick, kind, offset) = parse_zoned(text).unwrap();
             assert_eq!(Form::of(text).format(tick, kind, offset), text);
         }
-        let number = Form { is_number: true, ..Form::default() };
-        assert_eq!(number.format(date_of_number(19_490_131).unwrap(), Kind::Date, None), "19490131");
+        assert_eq!(Form::NUMBER.format(date_of_number(19_490_131).unwrap(), Kind::Date, None), "19490131");
         // What does not fit the form is not lost.
         let tick = parse("1949-01-31 13:00:30").unwrap().0;
         assert_eq!(Form::of("1949-01-31 13:00").format(tick, Kind::DateTime, None), "1949-01-31 13:00:30");
