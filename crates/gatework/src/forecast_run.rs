@@ -178,10 +178,8 @@ pub fn plot(table: &Table, series: usize, origin: usize, prediction: &Prediction
     let end = series.values.len().min(origin + horizon);
     let widest = prediction.intervals.iter().map(|i| (i.share, i.low.clone(), i.high.clone())).collect();
     ForecastPlot {
-        title: format!("{}, {horizon} steps ahead", series.id),
-        first: table.time(series, begin),
-        origin: table.time(series, origin),
-        last: table.time(series, origin + horizon - 1),
+        title: format!("{}, {horizon} steps from {}", series.id, table.time(series, origin)),
+        times: (begin..origin + horizon).map(|step| table.time(series, step)).collect(),
         history: series.values[begin..origin].to_vec(),
         actual: series.values[origin..end].to_vec(),
         forecast: prediction.values.clone(),

@@ -2,8 +2,9 @@
 //! a band at its foot for exact zeros, because a hard loss of 0 is what training is for. Long runs are thinned column
 //! by column to their least and greatest values, so that no spike and no zero is lost.
 
-use super::axis::{Linear, Log, Tick, group_thousands, measured};
+use super::axis::{Linear, Log, Tick};
 use super::svg::Svg;
+use crate::number::{group_thousands, measured};
 
 /// The losses of one update.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,7 +92,7 @@ impl Frame {
         let positive = || losses().filter(|&loss| loss > 0.0);
         let (min, max) = (positive().fold(f64::INFINITY, f64::min), positive().fold(0.0, f64::max));
         let losses = if max > 0.0 { Log::new(min, max) } else { Log::new(1.0, 10.0) };
-        any.then_some(Self { updates: Linear::new(first, last), losses, zeros, search_from })
+        any.then_some(Self { updates: Linear::of_updates(first, last), losses, zeros, search_from })
     }
 
     /// The pixel column of an update.
