@@ -56,7 +56,12 @@ impl Loaded {
                 line: Some(line),
                 message: format!("the task is {task:?}; there are \"automaton\" and \"forecaster\""),
             }),
-            // Without a task, the automaton's reader says what is wrong.
+            // What is no TOML has no task either: the automaton's reader says what is wrong with it.
+            None if toml::de::DeTable::parse(text).is_ok() => Err(ExperimentError::Invalid {
+                origin: origin.to_string(),
+                line: None,
+                message: "there is no task; write task = \"automaton\" or task = \"forecaster\"".into(),
+            }),
             _ => Ok(Loaded::Automaton(Box::new(automata::Loaded::parse(text, origin, folder)?))),
         }
     }
@@ -90,6 +95,8 @@ mod tests {
         let error = Loaded::parse("name = \"x\"\ntask = \"automata\"", "x.toml", Path::new(".")).unwrap_err();
         let right = "x.toml:2: the task is \"automata\"; there are \"automaton\" and \"forecaster\"";
         assert_eq!(error.to_string(), right);
+        let error = Loaded::parse("name = \"x\"\ndata = \"y.csv\"", "x.toml", Path::new(".")).unwrap_err();
+        assert!(error.to_string().contains("there is no task; write task = "), "{error}");
     }
 
     /// `docs/experiments.md`: its example can be trained, and no key is missing.

@@ -2,7 +2,7 @@
 //! is in [`gatework_engine::kernel::optim`]; here are the settings, their defaults and their limits.
 //!
 //! ```toml
-//! optimizer = { kind = "adamw", beta2 = 0.99, weight_decay = 0.01 }
+//! optimizer = "adam"                  # or { kind = "adamw", beta2 = 0.99, weight_decay = 0.01 }
 //! clip = { value = 100.0 }
 //! ```
 //!
@@ -11,9 +11,12 @@
 use std::ops::Range;
 
 use gatework_engine::kernel::optim as kernel;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// An optimiser and its settings. A setting that the file leaves out has the usual value.
+use crate::kinds::{Kinds, name_or_table};
+
+/// An optimiser and its settings. A setting that the file leaves out has the usual value; the name alone will do if all
+/// have.
 ///
 /// ```
 /// use gatework_learn::optim::{Clip, Optimizer};
@@ -26,7 +29,7 @@ use serde::{Deserialize, Serialize};
 /// assert_eq!(state.step, 1);
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(remote = "Self", tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Optimizer {
     /// Adam with decoupled weight decay: `p -= lr * (m_hat / (sqrt(v_hat) + epsilon) + weight_decay * p)`.
     Adamw {
@@ -85,6 +88,26 @@ pub enum Optimizer {
         #[serde(default)]
         weight_decay: f64,
     },
+}
+
+impl Serialize for Optimizer {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Optimizer {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        name_or_table(deserializer)
+    }
+}
+
+impl Kinds for Optimizer {
+    const EXPECTED: &str = "the name of an optimiser, or a table with its `kind` and settings";
+
+    fn from_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(deserializer)
+    }
 }
 
 /// The values that a setting has when the file does not name it: those of PyTorch.
@@ -607,6 +630,8 @@ mod tests {
         let file = parse("optimizer = { kind = 'adamw', beta2 = 0.99 }\nclip = { value = 100.0 }").unwrap();
         let optimizer = Optimizer::Adamw { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 0.01 };
         assert_eq!(file, File { optimizer, clip: Some(Clip::Value(100.0)) });
+        let short = parse("optimizer = 'adam'").unwrap();
+        assert_eq!(short, parse("optimizer = { kind = 'adam' }").unwrap());
         let file = parse("clip = { norm = 1 }\n[optimizer]\nkind = 'sgd'").unwrap();
         assert_eq!(file, File { optimizer: SGD, clip: Some(Clip::Norm(1.0)) });
         assert_eq!(parse("optimizer = { kind = 'adam' }").unwrap(), File { optimizer: ADAM, clip: None });

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use gatework_learn::data::{Schema, Table};
+use gatework_learn::data::{DataError, Missing, Schema, Table};
 use gatework_learn::files;
 use gatework_learn::forecast::context::{Interval, Prediction};
 use gatework_learn::forecast::dataset::read_file_or_built_in;
@@ -37,9 +37,12 @@ pub struct Predict {
     /// A CSV file, plain or gzip
     #[arg(value_name = "DATA")]
     data: PathBuf,
-    /// Where the forecasts go, not the file of DATA [default: stdout]
+    /// Where the forecasts go, a CSV file, not that of DATA; - is stdout [default: -]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// What is done about gaps in DATA [default: as in training]
+    #[arg(long, value_enum, value_name = "POLICY")]
+    missing: Option<Gaps>,
     /// Forecast series that were not there in training too, scaled by their own values
     #[arg(long)]
     new_series: bool,
@@ -66,17 +69,47 @@ enum Format {
     Int8,
 }
 
+/// What is done about gaps.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Gaps {
+    /// They are an error
+    Error,
+    /// They stay gaps; the forecast needs enough values after the last one
+    Drop,
+    /// Filled with the value before
+    ForwardFill,
+    /// Filled on the line between the values before and after
+    Interpolate,
+}
+
+/// The files of a run folder, which forecasts do not replace.
+const RUN_FILES: [&str; 6] =
+    ["model.safetensors", "experiment.toml", "metrics.csv", "summary.json", "forecast.svg", "loss.svg"];
+
 impl Predict {
     pub fn run(&self) -> anyhow::Result<()> {
         let begin = Instant::now();
-        self.spare_data()?;
+        self.check_outputs()?;
         let Some(mut run) = ForecastRun::open(&self.run)? else {
             let message = format!("{} is not the run folder of a forecaster", self.run.display());
             return Err(Usage(message).into());
         };
         let context = run.predictor.context();
-        let columns = Schema { expected: Some(context.frequency.clone()), ..context.columns.clone() };
-        let table = read_file_or_built_in(&self.data, &columns)?;
+        let missing = match self.missing {
+            None => context.columns.missing,
+            Some(Gaps::Error) => Missing::Error,
+            Some(Gaps::Drop) => Missing::Drop,
+            Some(Gaps::ForwardFill) => Missing::ForwardFill,
+            Some(Gaps::Interpolate) => Missing::Interpolate,
+        };
+        let expected = Some(context.frequency.clone());
+        let columns = Schema { expected, missing, ..context.columns.clone() };
+        let table = read_file_or_built_in(&self.data, &columns).map_err(|error| match &error {
+            DataError::Content { problem, .. } if problem.is_gap() => {
+                anyhow::anyhow!("{error}; here it is an option: --missing drop")
+            }
+            _ => error.into(),
+        })?;
         for line in table.report.lines(columns.missing) {
             eprintln!("{}: {line}", self.data.display());
         }
@@ -94,7 +127,7 @@ impl Predict {
         let seconds = forecast.elapsed().as_secs_f64();
         let id = columns.id.as_deref().unwrap_or("unique_id");
         let text = to_csv(&prepared.table, &predictions, [id, &columns.time]);
-        match &self.output {
+        match self.output.as_ref().filter(|path| path.as_os_str() != "-") {
             Some(path) => files::write_whole(path, text.as_bytes())?,
             None => crate::output::write(text.as_bytes())?,
         }
@@ -116,17 +149,34 @@ impl Predict {
         Ok(())
     }
 
-    /// An error if a file that is to be written is the one that is read, under whatever name.
-    fn spare_data(&self) -> anyhow::Result<()> {
-        for (option, path) in [("--output", &self.output), ("--plot", &self.plot)] {
-            if let Some(path) = path.as_ref().filter(|path| is_same_file(path, &self.data)) {
+    /// An error if a file that is to be written is one that is needed, under whatever name, or its name promises another
+    /// format.
+    fn check_outputs(&self) -> anyhow::Result<()> {
+        let outputs = [("--output", &self.output, &["csv", "txt"][..]), ("--plot", &self.plot, &["svg"])];
+        for (option, path, formats) in outputs {
+            let Some(path) = path else { continue };
+            let name = path.display();
+            let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+            if let Some(ending) = ending.filter(|ending| !formats.contains(&ending.as_str())) {
+                let format = formats[0];
+                let message = format!("{option} {name}: only .{format} can be written, not .{ending}");
+                return Err(Usage(message).into());
+            }
+            let run_files = RUN_FILES.iter().map(|file| self.run.join(file));
+            let needed = run_files.chain([self.data.clone()]).find(|needed| is_same_file(path, needed));
+            if let Some(needed) = needed {
                 let message = format!(
-                    "{option} {} would replace {}, which is read; name another file",
-                    path.display(),
-                    self.data.display()
+                    "{option} {name} would replace {}, which is needed; name another file",
+                    needed.display()
                 );
                 return Err(Usage(message).into());
             }
+        }
+        if self.output.is_some() && self.output == self.plot {
+            return Err(Usage("--output and --plot are one file; name two".into()).into());
+        }
+        if self.json && self.output.as_ref().is_some_and(|path| path.as_os_str() == "-") {
+            return Err(Usage("--json and --output - both go to stdout; name a file".into()).into());
         }
         Ok(())
     }

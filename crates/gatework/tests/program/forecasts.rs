@@ -129,6 +129,33 @@ fn a_run_does_not_go_on_with_other_data() {
 }
 
 #[test]
+fn forecasts_replace_nothing_that_is_needed() {
+    let place = trained();
+    let predict = |more: &[&str]| place.refused(2, &[&["predict", "run", "sales.csv"], more].concat());
+    assert_says(&predict(&["-o", "run/../run/metrics.csv"]), &["would replace run/metrics.csv"]);
+    assert_says(
+        &predict(&["-o", "f.csv", "--plot", "run/forecast.svg"]),
+        &["would replace run/forecast.svg"],
+    );
+    assert_says(&predict(&["-o", "model.parquet"]), &["only .csv can be written, not .parquet"]);
+    assert_says(&predict(&["--plot", "x.png"]), &["only .svg can be written, not .png"]);
+    assert_says(&predict(&["-o", "x", "--plot", "x"]), &["are one file"]);
+    let both =
+        place.gatework(&["predict", "run", "sales.csv", "-o", "-"]).assert().success().get_output().clone();
+    assert!(both.stdout.starts_with(b"unique_id,ds,forecast"));
+    assert!(!place.path("-").exists());
+}
+
+#[test]
+fn gaps_in_new_data_are_filled_if_asked_for() {
+    let place = trained();
+    place.write("new.csv", &sales().replace("\"north\",70,170\n", ""));
+    let refused = place.refused(1, &["predict", "run", "new.csv"]);
+    assert_says(&refused, &["1 of its times before 71 are missing", "--missing drop"]);
+    place.gatework(&["predict", "run", "new.csv", "--missing", "forward-fill"]).assert().success();
+}
+
+#[test]
 fn evaluate_inspect_and_list_know_forecasters() {
     let place = trained();
     let scores = place.json(&["evaluate", "run", "--part", "validation", "--step", "7"]);
@@ -409,11 +436,9 @@ fn the_table_that_is_read_is_not_overwritten() {
         std::os::unix::fs::symlink(place.path("sales.csv"), place.path("soft.csv")).unwrap();
         names.push("soft.csv");
     }
-    for (option, name) in
-        ["-o", "--plot"].into_iter().flat_map(|option| names.iter().map(move |n| (option, n)))
-    {
-        let message = place.refused(2, &["predict", "run", "sales.csv", option, name]);
-        assert!(message.contains("would replace sales.csv, which is read"), "{message}");
+    for name in names {
+        let message = place.refused(2, &["predict", "run", "sales.csv", "-o", name]);
+        assert!(message.contains("would replace sales.csv, which is needed"), "{message}");
         assert_eq!(place.read("sales.csv"), sales().into_bytes(), "{name}");
     }
     // A file of another content is replaced.

@@ -200,6 +200,14 @@ pub enum Problem {
 }
 
 impl Problem {
+    /// Whether a policy for gaps would allow it.
+    pub fn is_gap(&self) -> bool {
+        matches!(
+            self,
+            Problem::MissingValue { .. } | Problem::MissingTimes { .. } | Problem::Irregular { .. }
+        )
+    }
+
     /// The error, in a file.
     pub fn at(self, origin: &str, line: Option<u64>) -> DataError {
         DataError::Content { origin: origin.to_string(), line, problem: Box::new(self) }

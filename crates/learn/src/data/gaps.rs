@@ -185,7 +185,9 @@ fn fill(rows: Rows, frequency: &Frequency, schema: &Schema, gaps: &Gaps<'_>) -> 
             schema.missing != Missing::Drop || frequency.steps(gaps.origin, rows.ticks[row]).is_some()
         })
         .collect();
-    let observed = known.partition_point(|&row| row < gaps.observed);
+    // What is not known yet is not made up: the forecast begins behind the last value.
+    let end = rows.values.iter().rposition(|value| !value.is_nan()).map_or(0, |last| last + 1);
+    let observed = known.partition_point(|&row| row < end);
     let grid = Grid { frequency: *frequency, origin: gaps.origin, missing: schema.missing };
     let column = |values: &[f32], width: usize, c: usize, rows_used: &[usize], name: &str| {
         let filled = grid.column(&rows.ticks, rows_used, |row| values[row * width + c]);
@@ -196,9 +198,7 @@ fn fill(rows: Rows, frequency: &Frequency, schema: &Schema, gaps: &Gaps<'_>) -> 
     };
     let used = &known[..observed];
     let Column { first: start, mut values, mut foreseen } = column(&rows.values, 1, 0, used, target(schema))?;
-    if schema.missing == Missing::Drop || schema.future.is_empty() {
-        trim_end(&mut values);
-    }
+    trim_end(&mut values);
     let part = |all: &[f32], names: &[String], rows_used: &[usize]| {
         let mut columns = Vec::with_capacity(names.len());
         for (c, name) in names.iter().enumerate() {

@@ -21,7 +21,7 @@ use super::training::Training;
 use crate::automata::experiment::{ExperimentError, line_at, line_of};
 use crate::data::calendar::Calendar;
 use crate::data::scale::{Method, Scaling};
-use crate::data::{DataError, Layout, Length, Problem as DataProblem, Schema, Split};
+use crate::data::{DataError, Layout, Length, Problem as DataProblem, Schema, Split, Target};
 use crate::files;
 
 /// The built-in experiments: name and TOML.
@@ -255,6 +255,11 @@ impl Experiment {
         if let Some(share) = self.intervals.iter().find(|share| !(**share > 0.0 && **share < 1.0)) {
             return problem(&["intervals"], format!("an interval is to hold {share}, not between 0 and 1"));
         }
+        let twice = |(i, share): (usize, &f64)| self.intervals[..i].contains(share);
+        if let Some(share) = self.intervals.iter().enumerate().find(|place| twice(*place)).map(|(_, s)| s) {
+            return problem(&["intervals"], format!("the interval of {share} is there twice"));
+        }
+        self.check_columns()?;
         if self.test_data.is_some() && self.columns.layout != Layout::Rows {
             return problem(
                 &["test_data"],
@@ -285,6 +290,7 @@ impl Experiment {
             let key: Key = match () {
                 () if message.contains("horizon is") => &["horizon"],
                 () if message.contains("input is") => &["input"],
+                () if message.contains("of the loss") => &["loss"],
                 () => &["model"],
             };
             Problem { key, message }
@@ -304,6 +310,36 @@ impl Experiment {
         )
     }
 
+    /// A column has one use: values that were known in advance would forecast themselves.
+    fn check_columns(&self) -> Result<(), Problem> {
+        let Schema { id, time, target, past, future, fixed, .. } = &self.columns;
+        let targets = match target {
+            Target::One(name) => std::slice::from_ref(name),
+            Target::Several(names) => names,
+        };
+        let mut seen: Vec<(&str, &str)> = vec![("time", time)];
+        seen.extend(id.iter().map(|name| ("id", name.as_str())));
+        let lists: [(Key, &[String]); 4] = [
+            (&["columns", "target"], targets),
+            (&["columns", "past"], past),
+            (&["columns", "future"], future),
+            (&["columns", "static"], fixed),
+        ];
+        for (key, names) in lists {
+            for name in names {
+                if let Some((before, _)) = seen.iter().find(|(_, known)| known == name) {
+                    let (there, here) = (before, key[1]);
+                    return problem(
+                        key,
+                        format!("columns: {name:?} is used twice, as {there} and as {here}"),
+                    );
+                }
+                seen.push((key[1], name));
+            }
+        }
+        Ok(())
+    }
+
     fn check_split(&self) -> Result<(), Problem> {
         let lengths: [(Key, Option<Length>); 3] = [
             (&["split", "train"], self.split.train),
@@ -315,7 +351,21 @@ impl Experiment {
                 let name = key.join(".");
                 problem(key, format!("{name} is neither a number of steps nor a share below 1"))
             }
-            None => Ok(()),
+            None => {
+                let shares = lengths.iter().filter_map(|(_, length)| match length {
+                    Some(Length::Share(share)) => Some(*share),
+                    _ => None,
+                });
+                let sum: f64 = shares.sum();
+                // What is left is for training, unless that has a share of its own.
+                if sum > 1.0 || sum == 1.0 && self.split.train.is_none() {
+                    return problem(
+                        &["split"],
+                        format!("split: the shares sum to {sum}, which leaves nothing"),
+                    );
+                }
+                Ok(())
+            }
         }
     }
 }
@@ -400,6 +450,22 @@ mod tests {
             ("model = \"dlinear\"", "model = \"oracle\"", "x.toml:8: unknown variant `oracle`"),
             ("loss = \"mse\"", "loss = \"rmse\"", "x.toml:9: unknown variant `rmse`"),
             ("seed = 1", "intervals = [1.5]", "x.toml:10: an interval is to hold 1.5"),
+            ("seed = 1", "intervals = [0.8, 0.9, 0.8]", "x.toml:10: the interval of 0.8 is there twice"),
+            (
+                "loss = \"mse\"",
+                "loss = { kind = \"quantiles\", levels = [0.9, 0.1] }",
+                "x.toml:9: model dlinear: ",
+            ),
+            (
+                "time = ",
+                "future = [\"Passengers\"]\ntime = ",
+                "x.toml:13: columns: \"Passengers\" is used twice, as target and as future",
+            ),
+            (
+                "validation = 24\ntest = 12",
+                "validation = 0.6\ntest = 0.6",
+                "x.toml:16: split: the shares sum to 1.2, which leaves nothing",
+            ),
             ("seed = 1", "stride = 0", "x.toml:10: stride is 0"),
             ("time = ", "tine = ", "x.toml:13: unknown field `tine`"),
             ("validation = 24", "validation = 1.5", "x.toml:17: split.validation is neither"),

@@ -15,12 +15,19 @@ use crate::optim::{Clip, Optimizer};
 use crate::schedule::{LearningRate, Schedule};
 use crate::train::Settings;
 
+/// Updates of a training whose epochs are not given, at least: with few windows, ten epochs are next to nothing.
+pub const LEAST_UPDATES: u64 = 1000;
+
+/// Epochs of a training that does not name them, at least.
+const FEWEST_EPOCHS: u64 = 10;
+
 /// How a forecaster is trained.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Training {
-    /// Times that every window is seen, at most.
-    pub epochs: u64,
+    /// Times that every window is seen, at most. If not given: ten, or as many as make [`LEAST_UPDATES`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epochs: Option<u64>,
     /// Windows of an update.
     pub batch: usize,
     /// Whether the windows of all series at one time follow each other: a batch of 7 x 32 is then 32 times with all of
@@ -55,7 +62,7 @@ pub struct Training {
 
 /// A fall of the learning rate from epoch to epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table with a factor, { factor = 0.5 }")]
 pub struct Decay {
     /// Factor from one epoch to the next.
     pub factor: f64,
@@ -67,7 +74,7 @@ pub struct Decay {
 impl Default for Training {
     fn default() -> Training {
         Training {
-            epochs: 10,
+            epochs: None,
             batch: 32,
             together: false,
             patience: None,
@@ -87,7 +94,7 @@ impl Training {
     /// Whether every setting is in its range; the error names the first one that is not.
     pub fn validate(&self) -> Result<(), String> {
         let at_least_one = [
-            ("epochs", self.epochs),
+            ("epochs", self.epochs.unwrap_or(1)),
             ("batch", self.batch as u64),
             ("patience", self.patience.unwrap_or(1)),
             ("first_look", self.first_look.unwrap_or(1)),
@@ -96,8 +103,10 @@ impl Training {
         if let Some((name, _)) = at_least_one.iter().find(|(_, value)| *value == 0) {
             return Err(format!("training.{name} is 0, but must be at least 1"));
         }
-        if let Some(first) = self.first_look.filter(|&first| first > self.epochs) {
-            return Err(format!("training.first_look is {first}, but there are {} epochs", self.epochs));
+        if let (Some(first), Some(epochs)) = (self.first_look, self.epochs)
+            && first > epochs
+        {
+            return Err(format!("training.first_look is {first}, but there are {epochs} epochs"));
         }
         if self.decay.is_some() && self.schedule != Schedule::Constant {
             return Err("training has a schedule and a decay, but one of them has to do".into());
@@ -106,6 +115,12 @@ impl Training {
         rate.validate().map_err(|problem| format!("training.learning_rate: {problem}"))?;
         self.optimizer.validate().map_err(|problem| format!("training.optimizer: {problem}"))?;
         self.clip.map_or(Ok(()), |clip| clip.validate().map_err(|problem| format!("training: {problem}")))
+    }
+
+    /// Times that every window is seen, at most, for epochs of so many updates.
+    pub fn epochs(&self, updates_per_epoch: u64) -> u64 {
+        let usual = || LEAST_UPDATES.div_ceil(updates_per_epoch.max(1)).max(FEWEST_EPOCHS);
+        self.epochs.unwrap_or_else(usual).max(self.first_look.unwrap_or(1))
     }
 
     /// The settings of the trainer, for epochs of so many updates. There is one update more than the epochs have: at its
@@ -119,7 +134,7 @@ impl Training {
             None => self.schedule.clone(),
         };
         Settings {
-            updates: self.epochs.saturating_mul(epoch).saturating_add(1),
+            updates: self.epochs(epoch).saturating_mul(epoch).saturating_add(1),
             rate: LearningRate { base: self.learning_rate, schedule, warmup: self.warmup },
             optimizer: self.optimizer.clone(),
             clip: self.clip,
@@ -142,6 +157,13 @@ mod tests {
         assert_eq!((settings.updates, settings.patience), (401, Some(3)));
         let rates = [0, 99, 100, 200, 300].map(|update| settings.rate.at(update, settings.updates));
         assert_eq!(rates, [0.005, 0.005, 0.005, 0.0025, 0.00125]);
+    }
+
+    #[test]
+    fn few_windows_are_seen_more_often() {
+        let usual = Training::default();
+        assert_eq!([1, 3, 100, 5000].map(|epoch| usual.epochs(epoch)), [1000, 334, 10, 10]);
+        assert_eq!(Training { epochs: Some(4), ..usual }.epochs(3), 4);
     }
 
     #[test]

@@ -43,7 +43,8 @@ pub fn train(verb: &Train, mut loaded: Loaded) -> anyhow::Result<()> {
     experiment.seed = verb.seed.unwrap_or(experiment.seed);
     let training = &mut experiment.training;
     if let Some(epochs) = verb.updates {
-        (training.epochs, training.first_look) = (epochs, training.first_look.map(|first| first.min(epochs)));
+        training.epochs = Some(epochs);
+        training.first_look = training.first_look.map(|first| first.min(epochs));
     }
     experiment.horizon = verb.horizon.unwrap_or(experiment.horizon);
     let seeds = verb.seeds.map_or_else(|| vec![experiment.seed], |count| (1..=count).collect());
@@ -141,6 +142,13 @@ fn tell_data(experiment: &Experiment, dataset: &Dataset) {
     let short = dataset.windows(Part::Train, experiment.stride).without();
     if !short.is_empty() {
         eprintln!("  {} series are too short and left out of training", short.len());
+    }
+    let longest = table.series.iter().map(|series| series.values.len()).max().unwrap_or(0);
+    if dataset.season >= longest {
+        let season = dataset.season;
+        eprintln!(
+            "  a season of {season} is longer than the data: there is no MASE; season = N names another"
+        );
     }
     let mut constant = table.series.iter().filter(|series| is_constant(&series.values));
     if let Some(series) = constant.next() {
@@ -240,8 +248,11 @@ impl Job<'_> {
 
     /// The trainer's settings.
     fn settings(&self) -> Settings {
-        let epoch = self.dataset.loader(self.experiment, 0).updates_per_epoch();
-        self.experiment.training.settings(epoch)
+        self.experiment.training.settings(self.updates_per_epoch())
+    }
+
+    fn updates_per_epoch(&self) -> u64 {
+        self.dataset.loader(self.experiment, 0).updates_per_epoch()
     }
 
     /// The best model, with intervals.
@@ -307,7 +318,7 @@ impl Job<'_> {
             "horizon": predictor.specification().horizon,
             "seed": attempt.seed,
             "updates": attempt.update,
-            "epochs": self.experiment.training.epochs,
+            "epochs": self.experiment.training.epochs(self.updates_per_epoch()),
             "best_update": attempt.best.as_ref().map(|best| best.update),
             "seconds": attempt.seconds,
             "training_loss": attempt.best.as_ref().map(|best| best.soft),
@@ -345,13 +356,45 @@ impl Job<'_> {
 
     fn tell(&self, evaluation: &Evaluation, picture: &ForecastPlot, part: Part) {
         eprintln!("\n{}", heading(part, usual_step(self.dataset, part)));
+        if part != Part::Test {
+            let horizon = self.experiment.horizon;
+            eprintln!(
+                "  The test part is shorter than the horizon of {horizon}: training has looked at these values."
+            );
+        }
         print_scores(evaluation);
+        if let Some(better) = better_baseline(evaluation) {
+            eprintln!(
+                "The {better} forecast, which learns nothing, is closer here; more epochs, a longer input or another model \
+                 may help."
+            );
+        }
         eprintln!("\n{}\n{}", picture.title, report::terminal_plot(picture, 72));
         let run = self.folder.path().display();
         eprintln!("Run folder: {run}");
         eprintln!("  {run}/forecast.svg    the last forecast against what came");
         eprintln!("  {run}/loss.svg        training and validation loss");
-        eprintln!("Next: gatework predict {run} {} -o forecast.csv", self.experiment.data);
+        // What is known in advance ends with the data that were trained on.
+        let data = if self.experiment.columns.future.is_empty() { &self.experiment.data } else { "NEW.csv" };
+        eprintln!("Next: gatework predict {} {} -o forecast.csv", quoted(&run.to_string()), quoted(data));
+    }
+}
+
+/// The best of the simple baselines, if it is better than the model.
+fn better_baseline(evaluation: &Evaluation) -> Option<&str> {
+    let (model, baselines) = evaluation.scores.split_first()?;
+    let naive = baselines.iter().filter(|score| ["naive", "seasonal naive"].contains(&score.name.as_str()));
+    let best = naive.min_by(|a, b| a.mae.total_cmp(&b.mae))?;
+    (best.mae < model.mae).then_some(best.name.as_str())
+}
+
+/// An argument as a shell reads it.
+fn quoted(argument: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
+    if argument.chars().all(is_plain) {
+        argument.into()
+    } else {
+        format!("'{}'", argument.replace('\'', "'\\''"))
     }
 }
 

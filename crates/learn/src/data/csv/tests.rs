@@ -241,6 +241,16 @@ fn gaps_are_treated_as_asked() {
 }
 
 #[test]
+fn values_that_are_not_known_yet_are_not_made_up() {
+    let text = "ds,y\n1,10\n2,\n3,30\n4,\n5,\n";
+    for policy in ["forward-fill", "interpolate", "drop"] {
+        let table = read(text, &format!("missing = \"{policy}\""));
+        assert_eq!(table.series[0].values.len(), 3, "{policy}");
+        assert_eq!(table.report.missing_values, 3);
+    }
+}
+
+#[test]
 fn changes_that_are_lost_in_rounding_are_told() {
     let rounded = |values: [&str; 4]| {
         let [a, b, c, d] = values;
