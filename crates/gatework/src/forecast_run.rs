@@ -156,8 +156,11 @@ pub fn print_scores(evaluation: &Evaluation) {
     }
 }
 
-/// The errors of a table of scores; NaN where there is none.
-const ERRORS: [(&str, fn(&Score) -> f64); 7] = [
+/// One of the errors of a score; NaN where there is none.
+type Error = fn(&Score) -> f64;
+
+/// Those that a table of scores has.
+const ERRORS: [(&str, Error); 7] = [
     ("MAE", |score| score.mae),
     ("RMSE", |score| score.rmse),
     ("MAPE", |score| score.mape),
