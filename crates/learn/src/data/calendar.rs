@@ -24,6 +24,12 @@ pub enum Cycle {
     Month,
 }
 
+impl Cycle {
+    fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+}
+
 /// Sines and cosines of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,7 +54,7 @@ pub struct Calendar {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CalendarError {
     /// Integers have no months.
-    #[error("times are plain numbers: they have no {0:?}")]
+    #[error("times are plain numbers, which have no {}; leave it out of the calendar, or write dates", .0.name())]
     NoCalendar(Cycle),
     /// A period or order that makes no sense.
     #[error(
@@ -100,7 +106,7 @@ impl Calendar {
     }
 
     fn names(&self) -> Vec<String> {
-        let cycles = self.cycles.iter().map(|cycle| format!("{cycle:?}").to_lowercase());
+        let cycles = self.cycles.iter().map(|cycle| cycle.name());
         let fourier = self.fourier.iter().flat_map(|f| {
             (1..=f.order).flat_map(move |k| ["sin", "cos"].map(|name| format!("{name} {k}/{}", f.period)))
         });

@@ -118,8 +118,9 @@ impl Context {
             return Err(ContextError::Frequency { found, wanted: self.frequency.clone() });
         }
         // A forecast of differences is added to the values that it is the difference to.
-        let needed = self.scaler.scaling.difference;
-        for series in &table.series {
+        let lag = self.scaler.scaling.difference;
+        let needed = lag + specification.input;
+        for series in table.series.iter().filter(|_| lag > 0) {
             let length = known_end(&series.values).len();
             if length < needed {
                 let id = series.id.clone();
@@ -226,7 +227,7 @@ mod tests {
         let end = table.series[0].values.len();
         table.series[0].values[end - 35] = f32::NAN;
         let message = context.prepare(predictor.specification(), table).unwrap_err().to_string();
-        assert!(message.contains("34") && message.contains("40"), "{message}");
+        assert!(message.contains("34") && message.contains("64"), "{message}");
     }
 
     #[test]

@@ -346,27 +346,21 @@ impl Experiment {
             (&["split", "validation"], Some(self.split.validation)),
             (&["split", "test"], Some(self.split.test)),
         ];
-        match lengths.iter().find(|(_, length)| length.is_some_and(|length| !length.is_valid())) {
-            Some((key, _)) => {
-                let name = key.join(".");
-                problem(key, format!("{name} is neither a number of steps nor a share below 1"))
-            }
-            None => {
-                let shares = lengths.iter().filter_map(|(_, length)| match length {
-                    Some(Length::Share(share)) => Some(*share),
-                    _ => None,
-                });
-                let sum: f64 = shares.sum();
-                // What is left is for training, unless that has a share of its own.
-                if sum > 1.0 || sum == 1.0 && self.split.train.is_none() {
-                    return problem(
-                        &["split"],
-                        format!("split: the shares sum to {sum}, which leaves nothing"),
-                    );
-                }
-                Ok(())
-            }
+        let wrong = lengths.iter().find(|(_, length)| length.is_some_and(|length| !length.is_valid()));
+        if let Some((key, _)) = wrong {
+            let name = key.join(".");
+            return problem(key, format!("{name} is neither a number of steps nor a share below 1"));
         }
+        let shares = lengths.iter().filter_map(|(_, length)| match length {
+            Some(Length::Share(share)) => Some(*share),
+            _ => None,
+        });
+        let sum: f64 = shares.sum();
+        // What is left is for training, unless that has a share of its own.
+        if sum > 1.0 || sum == 1.0 && self.split.train.is_none() {
+            return problem(&["split"], format!("split: the shares sum to {sum}, which leaves nothing"));
+        }
+        Ok(())
     }
 }
 

@@ -78,6 +78,9 @@ pub enum SpecificationError {
 /// The longest window, the longest horizon and the most columns.
 const MOST: usize = 10_000;
 
+/// The most parameters: values, gradients, two moments and the best so far of as many take 10 GB.
+const MOST_PARAMETERS: f64 = 0.5e9;
+
 /// Name of the input that the loss of a network is multiplied with.
 pub(super) const WEIGHT: &str = "weight";
 
@@ -178,6 +181,16 @@ impl Specification {
     /// The parameters, with the start values of a seed.
     pub fn params(&self, seed: u64) -> Result<Params, SpecificationError> {
         let (_, parts) = self.network(1, Use::Evaluation)?;
+        let sizes = parts.parameters.iter().map(|p| p.shape.iter().map(|&size| size as f64).product::<f64>());
+        let count: f64 = sizes.sum();
+        if count > MOST_PARAMETERS {
+            let problem = format!(
+                "its settings make {:.1} billion parameters, and training takes 20 bytes for each; the limit is {:.1} billion",
+                count / 1e9,
+                MOST_PARAMETERS / 1e9
+            );
+            return Err(SpecificationError::Setting { model: self.model.name(), problem });
+        }
         let mut params = Params::new();
         for (index, parameter) in parts.parameters.iter().enumerate() {
             add_parameter(&mut params, parameter, Random::new(seed, Purpose::Parameters, index as u64));

@@ -319,6 +319,8 @@ fn the_usual_settings_build_and_a_name_is_enough() {
         assert_eq!(file, again);
         let specification = Specification { input: 48, horizon: 24, ..specification(file.model) };
         assert_eq!(specification.check(), Ok(()), "{name}");
+        let short = Specification { input: 3, horizon: 1, ..specification.clone() };
+        assert!(short.params(1).is_ok(), "{name}: {:?}", short.params(1).err());
         let unknown = toml::from_str::<File>(&format!("model = {{ kind = '{name}', heds = 3 }}"));
         assert!(unknown.unwrap_err().to_string().contains("heds"), "{name}");
     }
@@ -334,7 +336,9 @@ fn settings_that_do_not_fit_are_named() {
     refused(Model::Nhits(Nhits { pooling: vec![2], ..Nhits::default() }), "downsampling has 3");
     refused(Model::Nhits(Nhits { pooling: vec![25, 1, 1], ..Nhits::default() }), "pooling is 25");
     refused(Model::Transformer(Transformer { width: 20, ..Transformer::default() }), "16 heads cannot share");
-    refused(Model::Transformer(Transformer { patch: 25, ..Transformer::default() }), "patch is 25");
+    refused(Model::Transformer(Transformer { patch: 4, ..Transformer::default() }), "stride is 8");
+    let huge = specification(Model::Nhits(Nhits { width: 65_536, ..Nhits::default() }));
+    assert!(huge.params(1).unwrap_err().to_string().contains("billion parameters"));
     refused(Model::Gru(Gru { dropout: 1.0, ..Gru::default() }), "dropout is 1");
     refused(Model::Tcn(Tcn { channels: vec![], ..Tcn::default() }), "blocks");
     let deepar = Specification { loss: Loss::Mse, ..specification(Model::DeepAr(DeepAr::default())) };

@@ -16,9 +16,9 @@ use crate::forecast::network::{Start, Tensor};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Transformer {
-    /// Steps of a patch.
+    /// Steps of a patch; all of the window if that has fewer.
     pub patch: usize,
-    /// From one patch to the next.
+    /// From one patch to the next; at most a patch.
     pub stride: usize,
     /// Numbers of a token.
     pub width: usize,
@@ -49,6 +49,9 @@ impl Default for Transformer {
     }
 }
 
+/// The longest patch.
+const MOST_STEPS: usize = 10_000;
+
 /// Bound of the start values of positions, as in the paper's code.
 const POSITION: f64 = 0.02;
 
@@ -70,18 +73,24 @@ impl Transformer {
     /// Overlapping patches of the window, which goes on with its last value for one stride.
     fn patches<'n>(&self, x: &Inputs<'n>) -> Tensor<'n> {
         let BatchShape { rows, input, .. } = x.shape;
-        let window = Window { size: self.patch, stride: self.stride, dilation: 1 };
-        if self.patch == 1 {
+        let window = self.window(input);
+        if window.size == 1 {
             return x.past.unfold(window);
         }
-        let last = x.past.slice(1, input - 1, input).expand(&[rows, self.stride]);
+        let last = x.past.slice(1, input - 1, input).expand(&[rows, window.stride]);
         x.network.concat(&[x.past, last], 1).unfold(window)
     }
 
     /// Patches of a window of so many steps.
     pub fn tokens(&self, input: usize) -> usize {
-        let continued = if self.patch == 1 { input } else { input + self.stride };
-        Window { size: self.patch, stride: self.stride, dilation: 1 }.count(continued)
+        let window = self.window(input);
+        window.count(if window.size == 1 { input } else { input + window.stride })
+    }
+
+    /// Patches of a window of so many steps: the settings are those of the paper, whose windows are long.
+    fn window(&self, input: usize) -> Window {
+        let size = self.patch.min(input);
+        Window { size, stride: self.stride.min(size), dilation: 1 }
     }
 
     /// Attention and two linear maps, each beside what went in.
@@ -94,8 +103,8 @@ impl Transformer {
     }
 
     /// Whether the settings fit windows of these sizes.
-    pub fn check(&self, shape: &BatchShape) -> Check {
-        in_range("patch", self.patch, 1..=shape.input)?;
+    pub fn check(&self, _: &BatchShape) -> Check {
+        in_range("patch", self.patch, 1..=MOST_STEPS)?;
         in_range("stride", self.stride, 1..=self.patch)?;
         in_range("width", self.width, 1..=16_384)?;
         in_range("heads", self.heads, 1..=self.width)?;
