@@ -31,9 +31,6 @@ const Y: (f64, f64) = (82.0, 372.0);
 const LEGEND: (f64, f64) = (24.0, 796.0);
 /// Distance between lines of the legend.
 const LEGEND_LINE: f64 = 18.0;
-/// How opaque an interval is. It lies over the wider ones, which shine through.
-const SHADE: f64 = 0.18;
-
 impl ForecastPlot {
     /// Steps from left to right.
     fn steps(&self) -> usize {
@@ -65,6 +62,11 @@ impl ForecastPlot {
         intervals.sort_by(|a, b| b.0.total_cmp(&a.0));
         intervals
     }
+
+    /// How opaque an interval is. It lies over the wider ones, which shine through; the lines stay visible over many.
+    fn shade(&self) -> f64 {
+        (0.6 / self.intervals.len() as f64).min(0.18)
+    }
 }
 
 /// Least and greatest of the values that are finite.
@@ -95,7 +97,7 @@ pub fn forecast_plot(plot: &ForecastPlot) -> String {
     let origin = plot.history.len();
     for (_, low, high) in plot.nested() {
         let [low, high] = [low, high].map(|bound| frame.strokes(bound, origin).concat());
-        svg.area("soft-fill", SHADE, &low, &high);
+        svg.area("soft-fill", plot.shade(), &low, &high);
     }
     svg.strokes("past", 1.5, &frame.strokes(&plot.history, 0));
     svg.strokes("hard", 1.5, &frame.strokes(&plot.actual, origin));
@@ -179,7 +181,7 @@ fn draw_legend(svg: &mut Svg, plot: &ForecastPlot) -> usize {
     let drawn = lines.into_iter().filter(|(.., values)| !values.is_empty());
     let mut entries: Vec<_> = drawn.map(|(class, name, _)| (class, None, name.to_owned())).collect();
     for (wider, (share, ..)) in plot.nested().into_iter().enumerate().rev() {
-        let shade = 1.0 - (1.0 - SHADE).powi(wider as i32 + 1);
+        let shade = 1.0 - (1.0 - plot.shade()).powi(wider as i32 + 1);
         entries.push(("soft-fill", Some(shade), format!("{} % interval", percent(*share))));
     }
     let (mut x, mut y, mut lines) = (LEGEND.0, 55.0, 1);
@@ -297,6 +299,7 @@ mod tests {
             let numbers: Vec<f64> = line.split('"').filter_map(|part| part.parse().ok()).collect();
             assert!(numbers[0] + text_width(&assert_well_formed(line)) < SIZE.0, "{line}");
         }
+        assert!(svg.contains("opacity=\"0.46\"") && !svg.contains("opacity=\"0.5"), "too dark for the lines");
         assert!(texts(&svg, "muted").contains(&"53.125 % interval".to_string()));
     }
 
