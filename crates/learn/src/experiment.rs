@@ -128,6 +128,28 @@ mod tests {
         }
     }
 
+    /// `docs/forecasting.md` explains every key of a forecaster, of all models and losses.
+    #[test]
+    fn the_documentation_of_forecasters_is_complete() {
+        use crate::forecast::models::Model;
+        let text = include_str!("../../../docs/forecasting.md");
+        let mut keys = Vec::new();
+        for model in Model::NAMES {
+            keys.push((*model).to_string());
+            let toml = format!(
+                "name = 'x'\ntask = 'forecaster'\ndata = 'x.csv'\nhorizon = 12\nmodel = '{model}'\nloss = 'gaussian'"
+            );
+            let loaded = forecast::Loaded::parse(&toml, "x", Path::new(".")).unwrap();
+            collect(&toml::Value::try_from(&loaded.experiment).unwrap(), &mut keys);
+        }
+        let for_people =
+            ["name", "task", "about", "expected", "kind", "beta1", "beta2", "epsilon", "weight_decay"];
+        for key in keys.iter().filter(|key| !for_people.contains(&key.as_str())) {
+            let named = [format!("`{key}`"), format!("[{key}]"), format!("{key} = "), format!("\"{key}\"")];
+            assert!(named.iter().any(|name| text.contains(name)), "{key} is not in docs/forecasting.md");
+        }
+    }
+
     /// All keys of a table and those inside it.
     fn collect(value: &toml::Value, keys: &mut Vec<String>) {
         match value {
