@@ -7,7 +7,7 @@ use std::time::Instant;
 use clap::Args;
 use gatework_learn::data::{DataError, Missing, Schema, Table};
 use gatework_learn::files;
-use gatework_learn::forecast::context::Prediction;
+use gatework_learn::forecast::context::{Interval, Prediction};
 use gatework_learn::forecast::dataset::read_file_or_built_in;
 use gatework_learn::forecast::metrics;
 use gatework_learn::forecast::predictor::Predictor;
@@ -15,6 +15,7 @@ use gatework_learn::forecast::weights::Weights;
 use serde_json::{Value, json};
 
 use crate::forecast_run::{ForecastRun, plot};
+use crate::number;
 use crate::report;
 use crate::usage::Usage;
 
@@ -235,8 +236,9 @@ fn round_weights(predictor: &mut Predictor, format: Format, table: &Table) -> an
     };
     match errors {
         Some((full, rounded)) => eprintln!(
-            "{size}; mean absolute error on the last {} values of each series: {rounded:.6} instead of {full:.6}",
-            predictor.specification().horizon
+            "{size}; mean absolute error on the last {} values of each series: {}",
+            predictor.specification().horizon,
+            number::column(&[rounded, full], 6).join(" instead of ")
         ),
         None => {
             eprintln!(
@@ -272,12 +274,7 @@ fn held_back(predictor: &mut Predictor, table: &Table) -> anyhow::Result<Option<
 
 /// The forecasts of all series, one a row: id, time, value, bounds of the intervals.
 fn to_csv(table: &Table, predictions: &[Prediction], names: [&str; 2]) -> String {
-    let mut text = format!("{},{},forecast", field(names[0]), field(names[1]));
-    for interval in predictions.first().map_or(&[][..], |prediction| &prediction.intervals) {
-        let share = (interval.share * 1000.0).round() / 10.0;
-        let _ = write!(text, ",low_{share},high_{share}");
-    }
-    text.push('\n');
+    let mut text = header(names, predictions.first().map_or(&[], |prediction| &prediction.intervals));
     for (series, prediction) in table.series.iter().zip(predictions) {
         let id = field(&series.id);
         for (step, value) in prediction.values.iter().enumerate() {
@@ -288,6 +285,16 @@ fn to_csv(table: &Table, predictions: &[Prediction], names: [&str; 2]) -> String
             text.push('\n');
         }
     }
+    text
+}
+
+/// The names of the columns.
+fn header(names: [&str; 2], intervals: &[Interval]) -> String {
+    let mut text = format!("{},{},forecast", field(names[0]), field(names[1]));
+    for share in intervals.iter().map(|interval| number::percent(interval.share)) {
+        let _ = write!(text, ",low_{share},high_{share}");
+    }
+    text.push('\n');
     text
 }
 
@@ -302,6 +309,13 @@ fn field(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_of_bounds_have_the_names_of_their_shares() {
+        let interval = |share| Interval { share, low: vec![], high: vec![] };
+        let header = header(["id", "t"], &[0.8, 0.9999, 0.99995].map(interval));
+        assert_eq!(header, "id,t,forecast,low_80,high_80,low_99.99,high_99.99,low_99.995,high_99.995\n");
+    }
 
     #[test]
     fn fields_are_quoted_where_they_must_be() {
