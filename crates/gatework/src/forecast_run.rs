@@ -1,5 +1,6 @@
 //! The run folder of a forecaster, opened: its experiment, its model, its data.
 
+use std::iter;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -13,6 +14,7 @@ use gatework_learn::forecast::experiment::Loaded;
 use gatework_learn::forecast::predictor::Predictor;
 
 use crate::folder::RunFolder;
+use crate::number;
 use crate::output::answer;
 use crate::report::ForecastPlot;
 use crate::usage::Usage;
@@ -147,27 +149,55 @@ pub fn scaled_score(
     Ok(Some(scaled))
 }
 
-/// The scores as a table for people.
+/// Prints the scores as a table for people.
 pub fn print_scores(evaluation: &Evaluation) {
-    let origins = format!("{} origins", evaluation.windows);
-    let names = ["MAE", "RMSE", "MAPE", "sMAPE", "MASE", "OWA", "CRPS"].map(str::to_string);
-    let held = evaluation.scores[0].coverage.iter().map(|(share, _)| format!("held {:.0} %", share * 100.0));
-    answer!("{}", row(&origins, names.into_iter().chain(held)));
-    for score in &evaluation.scores {
-        answer!("{}", row(&score.name, cells(score)));
+    for line in table(evaluation) {
+        answer!("{line}");
     }
 }
 
-fn cells(score: &Score) -> impl Iterator<Item = String> {
-    let Score { mae, rmse, mape, smape, mase, owa, crps, .. } = score;
-    let errors = [mae, rmse, mape, smape, mase, owa].map(|error| format!("{error:.3}"));
-    let crps = crps.map_or_else(|| "-".into(), |crps| format!("{crps:.3}"));
-    let held = score.coverage.iter().map(|(_, held)| format!("{:.1} %", held * 100.0));
-    errors.into_iter().chain([crps]).chain(held)
-}
+/// One of the errors of a score; NaN where there is none.
+type Error = fn(&Score) -> f64;
 
-fn row(name: &str, cells: impl Iterator<Item = String>) -> String {
-    cells.fold(format!("{name:<15}"), |row, cell| format!("{row} {cell:>10}"))
+/// Those that a table of scores has.
+const ERRORS: [(&str, Error); 7] = [
+    ("MAE", |score| score.mae),
+    ("RMSE", |score| score.rmse),
+    ("MAPE", |score| score.mape),
+    ("sMAPE", |score| score.smape),
+    ("MASE", |score| score.mase),
+    ("OWA", |score| score.owa),
+    ("CRPS", |score| score.crps.unwrap_or(f64::NAN)),
+];
+
+/// The lines of a table of scores.
+fn table(Evaluation { windows, scores }: &Evaluation) -> Vec<String> {
+    let names = scores.iter().map(|score| score.name.clone());
+    let mut lines: Vec<String> =
+        iter::once(format!("{windows} origins")).chain(names).map(|name| format!("{name:<15}")).collect();
+    let mut add = |head: String, cells: Vec<String>| {
+        let width = cells.iter().chain([&head]).map(|cell| cell.chars().count()).fold(10, usize::max);
+        for (line, cell) in lines.iter_mut().zip(iter::once(head).chain(cells)) {
+            *line = format!("{line} {cell:>width$}");
+        }
+    };
+    for (name, error) in ERRORS {
+        let errors: Vec<f64> = scores.iter().map(error).collect();
+        add(name.to_string(), number::column(&errors, 3));
+    }
+    for (place, (share, _)) in scores.first().map_or(&[][..], |score| &score.coverage).iter().enumerate() {
+        let share = number::percent(*share);
+        // A digit more than the share has: 99.96 % of the values are not 100.0 %.
+        let decimals = share.split_once('.').map_or(1, |(_, decimals)| decimals.len() + 1);
+        let held = |score: &Score| {
+            score
+                .coverage
+                .get(place)
+                .map_or(String::new(), |(_, held)| format!("{:.decimals$} %", held * 100.0))
+        };
+        add(format!("held {share} %"), scores.iter().map(held).collect());
+    }
+    lines.iter().map(|line| line.trim_end().to_string()).collect()
 }
 
 /// The picture of a forecast of a series from a place on: as much of the history as is readable.
@@ -178,13 +208,60 @@ pub fn plot(table: &Table, series: usize, origin: usize, prediction: &Prediction
     let end = series.values.len().min(origin + horizon);
     let widest = prediction.intervals.iter().map(|i| (i.share, i.low.clone(), i.high.clone())).collect();
     ForecastPlot {
-        title: format!("{}, {horizon} steps ahead", series.id),
-        first: table.time(series, begin),
-        origin: table.time(series, origin),
-        last: table.time(series, origin + horizon - 1),
+        title: format!("{}, {horizon} steps from {}", series.id, table.time(series, origin)),
+        times: (begin..origin + horizon).map(|step| table.time(series, step)).collect(),
         history: series.values[begin..origin].to_vec(),
         actual: series.values[origin..end].to_vec(),
         forecast: prediction.values.clone(),
         intervals: widest,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A model and a baseline, with errors around `size`.
+    fn evaluation(size: f64, share: f64) -> Evaluation {
+        let score = Score { mae: 1.25 * size, rmse: 2.5 * size, smape: 3.0, mape: 12.5, ..Score::default() };
+        let model = Score {
+            name: "dlinear".into(),
+            coverage: vec![(share, 0.9996)],
+            crps: Some(size),
+            ..score.clone()
+        };
+        Evaluation {
+            windows: 7,
+            scores: vec![model, Score { name: "naive".into(), mase: f64::NAN, ..score }],
+        }
+    }
+
+    #[test]
+    fn scores_of_ordinary_size_have_three_decimals() {
+        let lines = table(&evaluation(10.0, 0.8));
+        let expected = [
+            "7 origins              MAE       RMSE       MAPE      sMAPE       MASE        OWA       CRPS  held 80 %",
+            "dlinear             12.500     25.000     12.500      3.000      0.000      0.000     10.000    100.0 %",
+            "naive               12.500     25.000     12.500      3.000          -      0.000          -",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn scores_of_any_size_keep_their_digits_and_their_columns() {
+        for size in [1e-30, 1e-9, 1e-4, 1.0, 1e6, 1e7, 1e30] {
+            let lines = table(&evaluation(size, 0.999));
+            let ends: Vec<usize> = lines.iter().map(|line| line.chars().count()).collect();
+            assert_eq!(ends[0], ends[1], "{lines:#?}");
+            let mae = lines[1].split_whitespace().nth(1).and_then(|mae| mae.parse::<f64>().ok());
+            assert!(mae.is_some_and(|mae| (mae / size - 1.25).abs() < 1e-9), "{lines:#?}");
+            assert!(ends[0] <= 120, "{lines:#?}");
+        }
+    }
+
+    #[test]
+    fn shares_are_not_rounded() {
+        let lines = table(&evaluation(1.0, 0.999));
+        assert!(lines[0].ends_with("held 99.9 %") && lines[1].ends_with(" 99.96 %"), "{lines:#?}");
     }
 }

@@ -3,6 +3,7 @@
 mod cli;
 mod folder;
 mod forecast_run;
+mod number;
 mod output;
 mod progress;
 mod report;

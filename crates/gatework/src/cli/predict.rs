@@ -7,7 +7,7 @@ use std::time::Instant;
 use clap::Args;
 use gatework_learn::data::{DataError, Missing, Schema, Table};
 use gatework_learn::files;
-use gatework_learn::forecast::context::Prediction;
+use gatework_learn::forecast::context::{Interval, Prediction};
 use gatework_learn::forecast::dataset::read_file_or_built_in;
 use gatework_learn::forecast::metrics;
 use gatework_learn::forecast::predictor::Predictor;
@@ -15,6 +15,7 @@ use gatework_learn::forecast::weights::Weights;
 use serde_json::{Value, json};
 
 use crate::forecast_run::{ForecastRun, plot};
+use crate::number;
 use crate::report;
 use crate::usage::Usage;
 
@@ -235,8 +236,9 @@ fn round_weights(predictor: &mut Predictor, format: Format, table: &Table) -> an
     };
     match errors {
         Some((full, rounded)) => eprintln!(
-            "{size}; mean absolute error on the last {} values of each series: {rounded:.6} instead of {full:.6}",
-            predictor.specification().horizon
+            "{size}; mean absolute error on the last {} values of each series: {}",
+            predictor.specification().horizon,
+            number::column(&[rounded, full], 6).join(" instead of ")
         ),
         None => {
             eprintln!(
@@ -272,19 +274,15 @@ fn held_back(predictor: &mut Predictor, table: &Table) -> anyhow::Result<Option<
 
 /// The forecasts of all series, one a row: id, time, value, bounds of the intervals.
 fn to_csv(table: &Table, predictions: &[Prediction], names: [&str; 2]) -> String {
-    let mut text = format!("{},{},forecast", field(names[0]), field(names[1]));
-    for interval in predictions.first().map_or(&[][..], |prediction| &prediction.intervals) {
-        let share = (interval.share * 1000.0).round() / 10.0;
-        let _ = write!(text, ",low_{share},high_{share}");
-    }
-    text.push('\n');
+    let mut text = header(names, predictions.first().map_or(&[], |prediction| &prediction.intervals));
     for (series, prediction) in table.series.iter().zip(predictions) {
         let (id, range) = (field(&series.id), range(&series.values));
         for (step, value) in prediction.values.iter().enumerate() {
             let time = table.time(series, series.values.len() + step);
-            let _ = write!(text, "{id},{time},{}", number(*value, range));
+            let _ = write!(text, "{id},{time},{}", number::within(*value, range));
             for interval in &prediction.intervals {
-                let [low, high] = [&interval.low, &interval.high].map(|bound| number(bound[step], range));
+                let [low, high] =
+                    [&interval.low, &interval.high].map(|bound| number::within(bound[step], range));
                 let _ = write!(text, ",{low},{high}");
             }
             text.push('\n');
@@ -300,15 +298,14 @@ fn range(values: &[f64]) -> f64 {
     if high > low { high - low } else { 1.0 }
 }
 
-/// A forecast of a series of this range: in the seven digits that a model works with or, where they do not show a
-/// millionth of the range, with as many after the point as do.
-fn number(value: f64, range: f64) -> String {
-    let (rounded, error) = (value as f32, 1e-6 * range);
-    if (f64::from(rounded) - value).abs() <= error {
-        return rounded.to_string();
+/// The names of the columns.
+fn header(names: [&str; 2], intervals: &[Interval]) -> String {
+    let mut text = format!("{},{},forecast", field(names[0]), field(names[1]));
+    for share in intervals.iter().map(|interval| number::percent(interval.share)) {
+        let _ = write!(text, ",low_{share},high_{share}");
     }
-    let digits = -error.log10().floor().min(0.0) as usize;
-    format!("{value:.digits$}")
+    text.push('\n');
+    text
 }
 
 /// A field of CSV, in quotes if it needs them.
@@ -324,20 +321,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_quoted_where_they_must_be() {
-        assert_eq!([field("a"), field("a,b"), field("a\"b")], ["a", "\"a,b\"", "\"a\"\"b\""]);
+    fn columns_of_bounds_have_the_names_of_their_shares() {
+        let interval = |share| Interval { share, low: vec![], high: vec![] };
+        let header = header(["id", "t"], &[0.8, 0.9999, 0.99995].map(interval));
+        assert_eq!(header, "id,t,forecast,low_80,high_80,low_99.99,high_99.99,low_99.995,high_99.995\n");
     }
 
     #[test]
-    fn numbers_have_the_digits_that_mean_something() {
-        let range = range(&[f64::NAN, 104.0, 622.0, 300.0]);
-        assert_eq!(range, 518.0);
-        assert_eq!(number(448.350_738_123_456, range), "448.35074");
-        assert_eq!(number(200_000_004.312_345_7, 12.0), "200000004.31235");
-        assert_eq!(number(-5e7 - 10.0 / 3.0, 6000.0), "-50000003.333");
-        assert_eq!(number(1e12 + 1.0 / 3.0, 1e10), "1000000000000");
-        assert_eq!(number(0.1, super::range(&[0.1; 3])), "0.1");
-        // Beyond what 32 bits hold.
-        assert_eq!(number(1e39, 1e33), format!("{:.0}", 1e39));
+    fn the_range_is_that_of_what_is_known() {
+        assert_eq!(range(&[f64::NAN, 104.0, 622.0, 300.0]), 518.0);
+        assert_eq!([range(&[7.0; 3]), range(&[])], [1.0; 2]);
+    }
+
+    #[test]
+    fn fields_are_quoted_where_they_must_be() {
+        assert_eq!([field("a"), field("a,b"), field("a\"b")], ["a", "\"a,b\"", "\"a\"\"b\""]);
     }
 }

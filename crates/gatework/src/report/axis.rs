@@ -1,5 +1,7 @@
-//! Axes: where the ticks go (at 1, 2 or 5 times a power of ten) and how numbers are written beside them. Logarithmic
-//! axes are counted in whole ticks, so that no range of numbers, however wide or narrow, makes the arithmetic fail.
+//! Axes: where the ticks go (at 1, 2 or 5 times a power of ten) and what stands beside them. Logarithmic axes are
+//! counted in whole ticks, so that no range of numbers, however wide or narrow, makes the arithmetic fail.
+
+use crate::number::{beside_axis, group_thousands, superscript};
 
 /// The decimal logarithms of the three ticks in a decade: 1, 2 and 5.
 const IN_DECADE: [f64; 3] = [0.0, std::f64::consts::LOG10_2, 1.0 - std::f64::consts::LOG10_2];
@@ -13,19 +15,22 @@ pub(super) struct Tick {
     pub(super) label: String,
 }
 
-/// A linear axis of update counts.
+/// A linear axis.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Linear {
     /// The number at the low end.
     low: f64,
     /// The number at the high end, greater than `low`.
     high: f64,
+    /// The distance from tick to tick.
+    step: f64,
 }
 
 impl Linear {
     /// An axis that holds the updates from `first` to `last`, starts at 0 if that is near, and ends at a tick if one
-    /// follows closely (a run of 500 updates ends at 499).
-    pub(super) fn new(first: u64, last: u64) -> Self {
+    /// follows closely (a run of 500 updates ends at 499). Its four to eight ticks are whole numbers, fewer if there are
+    /// fewer.
+    pub(super) fn of_updates(first: u64, last: u64) -> Self {
         let (mut low, mut high) = (first as f64, last as f64);
         if low <= high * 0.1 {
             low = 0.0;
@@ -34,9 +39,17 @@ impl Linear {
             let room = (low * 0.1).max(1.0);
             (low, high) = ((low - room).max(0.0), low + room);
         }
-        let axis = Self { low, high };
-        let end = ((high / axis.step()).ceil() * axis.step()).max(high);
-        if end - high <= (high - low) * 0.02 { Self { low, high: end } } else { axis }
+        let step = round_step(((high - low) / 8.0).max(1.0));
+        let end = ((high / step).ceil() * step).max(high);
+        if end - high <= (high - low) * 0.02 {
+            high = end;
+        }
+        Self { low, high, step }
+    }
+
+    /// An axis from `low` to `high` with three to six ticks between.
+    pub(super) fn of_values(low: f64, high: f64) -> Self {
+        Self { low, high, step: round_step((high - low) / 6.0) }
     }
 
     /// The place of a number, from 0 to 1 within the axis.
@@ -44,25 +57,23 @@ impl Linear {
         (value - self.low) / (self.high - self.low)
     }
 
-    /// The distance from tick to tick: at least 1, so that there are about four to eight.
-    fn step(self) -> f64 {
-        let rough = ((self.high - self.low) / 8.0).max(1.0);
-        let tick = tick_at_or_below(rough.log10());
-        let exact = log10_of(tick) >= rough.log10() - 1e-9;
-        10f64.powf(log10_of(if exact { tick } else { tick + 1 })).round()
-    }
-
-    /// Four to eight ticks at whole numbers, fewer if there are fewer.
+    /// The multiples of the step.
     pub(super) fn ticks(self) -> Vec<Tick> {
-        let step = self.step();
-        let (from, to) = ((self.low / step).ceil(), (self.high / step).floor());
+        let (from, to) = ((self.low / self.step).ceil(), (self.high / self.step).floor());
         let count = (to - from).clamp(0.0, 20.0) as usize;
-        (0..=count)
-            .map(|i| (from + i as f64) * step)
-            .map(|value| Tick { at: self.at(value), label: axis_number(value, self.high) })
-            .filter(|tick| (0.0..=1.0).contains(&tick.at))
-            .collect()
+        let mut values: Vec<f64> = (0..=count).map(|i| (from + i as f64) * self.step).collect();
+        values.retain(|value| (0.0..=1.0).contains(&self.at(*value)));
+        let labels = beside_axis(&values, self.step);
+        values.into_iter().zip(labels).map(|(value, label)| Tick { at: self.at(value), label }).collect()
     }
+}
+
+/// 1, 2 or 5 times a power of ten: the first that is not below `rough`, but for rounding.
+fn round_step(rough: f64) -> f64 {
+    let tick = tick_at_or_below(rough.log10());
+    let is_exact = log10_of(tick) >= rough.log10() - 1e-9;
+    let tick = if is_exact { tick } else { tick + 1 };
+    [1.0, 2.0, 5.0][tick.rem_euclid(3) as usize] * 10f64.powi(tick.div_euclid(3))
 }
 
 /// A logarithmic axis. Its ends are ticks, counted in thirds of a decade: tick 0 is 1, tick 1 is 2, tick 2 is 5,
@@ -140,84 +151,6 @@ fn tick_label(tick: i32) -> String {
     }
 }
 
-/// A whole number on an axis that ends at `high`: all digits if the longest number is not too long.
-pub(super) fn axis_number(value: f64, high: f64) -> String {
-    if high < 1e7 { group_thousands(&format!("{value:.0}")) } else { measured(value) }
-}
-
-/// A measured number in about three digits: 0, 0.0123, 4.56, 1,234, 3.2·10⁻⁷.
-pub(super) fn measured(value: f64) -> String {
-    let size = value.abs();
-    if !value.is_finite() {
-        return "not finite".to_owned();
-    }
-    if size == 0.0 {
-        return "0".to_owned();
-    }
-    if (999.5..999_999.5).contains(&size) {
-        return group_thousands(&format!("{value:.0}"));
-    }
-    if (1e-3..999.5).contains(&size) {
-        let decimals = (2 - size.log10().floor() as i32).max(0) as usize;
-        return trim_zeros(&format!("{value:.decimals$}"));
-    }
-    // Rust's own scientific format rounds the mantissa and the exponent together: 9.99e-7 becomes 1.0e-6.
-    let scientific = format!("{value:.1e}");
-    match scientific.split_once('e') {
-        Some((mantissa, exponent)) => {
-            let factor = if mantissa == "1.0" { String::new() } else { trim_zeros(mantissa) + "·" };
-            format!("{factor}10{}", superscript(exponent.parse().unwrap_or(0)))
-        }
-        None => scientific,
-    }
-}
-
-/// A measured number on an axis of this range: in about three digits, or in as many as tell it from its neighbours.
-pub(super) fn measured_within(value: f64, range: f64) -> String {
-    if range > value.abs() * 0.1 {
-        return measured(value);
-    }
-    let decimals = (1.0 - range.log10().floor()).max(0.0) as usize;
-    let text = format!("{value:.decimals$}");
-    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
-    group_thousands(whole) + rest
-}
-
-/// Without zeros at the end of a decimal fraction.
-fn trim_zeros(number: &str) -> String {
-    if number.contains('.') {
-        number.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        number.to_owned()
-    }
-}
-
-/// 1,234,567. Expects an optional sign and digits.
-pub(super) fn group_thousands(number: &str) -> String {
-    let (sign, digits) = number.split_at(usize::from(number.starts_with('-')));
-    let mut grouped = sign.to_owned();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-/// An exponent in raised digits: ⁻¹².
-fn superscript(exponent: i32) -> String {
-    let raise = |c: char| match c {
-        '-' => '⁻',
-        '1' => '¹',
-        '2' => '²',
-        '3' => '³',
-        // '⁰' and '⁴' to '⁹' follow one another in Unicode.
-        digit => char::from_u32(0x2070 + digit.to_digit(10).unwrap_or(0)).unwrap_or(digit),
-    };
-    exponent.to_string().chars().map(raise).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,12 +162,33 @@ mod tests {
     #[test]
     fn update_ticks_are_round_numbers() {
         assert_eq!(
-            labels(&Linear::new(1, 2999).ticks()),
+            labels(&Linear::of_updates(1, 2999).ticks()),
             ["0", "500", "1,000", "1,500", "2,000", "2,500", "3,000"]
         );
-        assert_eq!(labels(&Linear::new(0, 1).ticks()), ["0", "1"]);
-        assert_eq!(labels(&Linear::new(7, 7).ticks()), ["6", "7", "8"]);
-        assert_eq!(labels(&Linear::new(0, 1_000_000).ticks())[1], "200,000");
+        assert_eq!(labels(&Linear::of_updates(0, 1).ticks()), ["0", "1"]);
+        assert_eq!(labels(&Linear::of_updates(7, 7).ticks()), ["6", "7", "8"]);
+        assert_eq!(labels(&Linear::of_updates(0, 1_000_000).ticks())[1], "200,000");
+    }
+
+    #[test]
+    fn ticks_of_values_are_round_and_told_apart() {
+        assert_eq!(
+            labels(&Linear::of_values(85.0, 642.0).ticks()),
+            ["100", "200", "300", "400", "500", "600"]
+        );
+        assert_eq!(labels(&Linear::of_values(4.5, 5.5).ticks()), ["4.6", "4.8", "5.0", "5.2", "5.4"]);
+        assert_eq!(
+            labels(&Linear::of_values(1.689e9, 1.711e9).ticks()),
+            ["1.690·10⁹", "1.695·10⁹", "1.700·10⁹", "1.705·10⁹", "1.710·10⁹"]
+        );
+        for (low, high) in [(-1.0, 1.0), (1e15, 1e15 + 2.0), (-3e-9, 1e-9), (0.0, 1e30), (-1e7, 12.0)] {
+            let ticks = Linear::of_values(low, high).ticks();
+            let mut labels = labels(&ticks);
+            assert!((3..=7).contains(&labels.len()), "{labels:?}");
+            labels.dedup();
+            assert_eq!(labels.len(), ticks.len(), "{labels:?}");
+        }
+        assert!(Linear::of_values(0.0, 1e-322).ticks().len() < 30);
     }
 
     #[test]
@@ -260,21 +214,11 @@ mod tests {
             }
         }
         for (first, last) in [(0, 0), (0, u64::MAX), (u64::MAX, u64::MAX), (u64::MAX - 1, u64::MAX), (5, 6)] {
-            let axis = Linear::new(first, last);
+            let axis = Linear::of_updates(first, last);
             assert!(
                 (0.0..=1.0).contains(&axis.at(first as f64)) && (0.0..=1.0).contains(&axis.at(last as f64))
             );
             assert!(axis.ticks().len() <= 21);
         }
-    }
-
-    #[test]
-    fn numbers_are_short() {
-        let written = [0.0, 0.0123, 4.5, 999.6, 1234.0, 3.21e-7, 9.99e-4, 2.5e12].map(measured);
-        assert_eq!(written, ["0", "0.0123", "4.5", "1,000", "1,234", "3.2·10⁻⁷", "10⁻³", "2.5·10¹²"]);
-        assert_eq!(group_thousands("-123456"), "-123,456");
-        let written =
-            [(4.5, 10.0), (199_999_994.4, 12.0), (1234.56, 3.0)].map(|(x, range)| measured_within(x, range));
-        assert_eq!(written, ["4.5", "199,999,994", "1,234.6"]);
     }
 }

@@ -1,19 +1,16 @@
 //! A forecast with its intervals against history: as SVG, and as a few lines of text for the terminal.
 
-use super::axis::measured_within;
-use super::svg::Svg;
+use super::axis::{Linear, Tick};
+use super::svg::{Svg, text_width};
+use crate::number::percent;
 
 /// What is drawn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ForecastPlot {
     /// Above the picture.
     pub title: String,
-    /// Time of the first value.
-    pub first: String,
-    /// Time of the first forecast.
-    pub origin: String,
-    /// Time of the last forecast.
-    pub last: String,
+    /// The time of each step, from the first value of the history to the last forecast.
+    pub times: Vec<String>,
     /// Values before the forecast. NaN leaves a gap.
     pub history: Vec<f64>,
     /// What came, as far as it is known.
@@ -24,116 +21,184 @@ pub struct ForecastPlot {
     pub intervals: Vec<(f64, Vec<f64>, Vec<f64>)>,
 }
 
-/// Size of the picture in pixels, and the plot area in it, which begins further right if numbers are long.
+/// Size of the picture in pixels.
 const SIZE: (f64, f64) = (820.0, 420.0);
-const X: (f64, f64) = (72.0, 790.0);
-const Y: (f64, f64) = (76.0, 366.0);
-
+/// Left and right end of the plot area. The left end gives way to long labels.
+const X: (f64, f64) = (72.0, 796.0);
+/// Top and bottom of the plot area. The top gives way to a long legend.
+const Y: (f64, f64) = (82.0, 372.0);
+/// Left and right end of the legend.
+const LEGEND: (f64, f64) = (24.0, 796.0);
+/// Distance between lines of the legend.
+const LEGEND_LINE: f64 = 18.0;
 impl ForecastPlot {
     /// Steps from left to right.
     fn steps(&self) -> usize {
         self.history.len() + self.forecast.len().max(self.actual.len())
     }
 
-    /// Least and greatest value; `None` if there is none.
-    fn range(&self) -> Option<(f64, f64)> {
+    /// The axis of the values, with some room above and below; `None` if there are none.
+    fn values(&self) -> Option<Linear> {
+        let known = self.history.iter().chain(&self.actual);
         let bounds = self.intervals.iter().flat_map(|(_, low, high)| low.iter().chain(high));
-        let all = self.history.iter().chain(&self.actual).chain(&self.forecast).chain(bounds);
-        let finite = all.copied().filter(|value| value.is_finite());
-        let range = finite.fold(None, |range: Option<(f64, f64)>, x| {
-            Some(range.map_or((x, x), |(low, high)| (low.min(x), high.max(x))))
-        })?;
-        let room = if range.1 > range.0 { (range.1 - range.0) * 0.04 } else { range.1.abs().max(1.0) * 0.1 };
-        Some((range.0 - room, range.1 + room))
+        let (low, high) = range(known.clone().chain(&self.forecast).chain(bounds))?;
+        let size = low.abs().max(high.abs());
+        // Of a series that never changes, the rounding errors of a forecast should not fill the picture.
+        let changes = range(known).is_some_and(|(low, high)| high - low > size * 1e-12);
+        let least = if changes {
+            0.0
+        } else if size > 0.0 {
+            size * 0.1
+        } else {
+            1.0
+        };
+        let room = ((high - low) * 0.04).max(least);
+        Some(Linear::of_values(low - room, high + room))
     }
+
+    /// The intervals, the widest first, so that narrower ones are drawn over it.
+    fn nested(&self) -> Vec<&(f64, Vec<f64>, Vec<f64>)> {
+        let mut intervals: Vec<_> = self.intervals.iter().collect();
+        intervals.sort_by(|a, b| b.0.total_cmp(&a.0));
+        intervals
+    }
+
+    /// How opaque an interval is. It lies over the wider ones, which shine through; the lines stay visible over many.
+    fn shade(&self) -> f64 {
+        (0.6 / self.intervals.len() as f64).min(0.18)
+    }
+}
+
+/// Least and greatest of the values that are finite.
+fn range<'a>(values: impl Iterator<Item = &'a f64>) -> Option<(f64, f64)> {
+    let finite = values.copied().filter(|value| value.is_finite());
+    finite.fold(None, |range, x| {
+        Some(range.map_or((x, x), |(low, high): (f64, f64)| (low.min(x), high.max(x))))
+    })
 }
 
 /// Draws a forecast as SVG.
 #[must_use]
 pub fn forecast_plot(plot: &ForecastPlot) -> String {
     let mut svg = Svg::new(SIZE.0, SIZE.1, &plot.title);
-    let Some((low, high)) = plot.range() else {
+    let Some(values) = plot.values() else {
         svg.text("muted middle", SIZE.0 / 2.0, SIZE.1 / 2.0, "no values");
         return svg.finish();
     };
-    let steps = plot.steps().saturating_sub(1).max(1) as f64;
-    let left = draw_axes(&mut svg, plot, low, high);
-    let place = |step: usize, value: f64| {
-        let (x, y) = (step as f64 / steps, (value - low) / (high - low));
-        (left + x * (X.1 - left), Y.1 + y * (Y.0 - Y.1))
+    let lines = draw_legend(&mut svg, plot);
+    let widest = values.ticks().iter().map(|tick| text_width(&tick.label)).fold(0.0, f64::max);
+    let frame = Frame {
+        left: X.0.max(widest + 26.0),
+        top: Y.0 + (lines - 1) as f64 * LEGEND_LINE,
+        values,
+        last: plot.steps().saturating_sub(1).max(1) as f64,
     };
-    let begin = plot.history.len();
-    let ahead = |values: &[f64]| -> Vec<(f64, f64)> {
-        values.iter().enumerate().map(|(step, value)| place(begin + step, *value)).collect()
-    };
-    // The widest first, so that the narrower ones lie over it.
-    let mut intervals: Vec<_> = plot.intervals.iter().collect();
-    intervals.sort_by(|a, b| b.0.total_cmp(&a.0));
-    for (_, low, high) in &intervals {
-        svg.area("soft-fill", 0.18, &ahead(low), &ahead(high));
+    frame.draw_axes(&mut svg, plot);
+    let origin = plot.history.len();
+    for (_, low, high) in plot.nested() {
+        let [low, high] = [low, high].map(|bound| frame.strokes(bound, origin).concat());
+        svg.area("soft-fill", plot.shade(), &low, &high);
     }
-    let known = |values: &[f64], begin: usize| -> Vec<Vec<(f64, f64)>> {
-        let mut strokes = vec![Vec::new()];
-        for (step, value) in values.iter().enumerate() {
-            match strokes.last_mut() {
-                Some(stroke) if value.is_finite() => stroke.push(place(begin + step, *value)),
-                _ => strokes.push(Vec::new()),
-            }
-        }
-        strokes.retain(|stroke| !stroke.is_empty());
-        strokes
-    };
-    svg.strokes("frame", 1.5, &known(&plot.history, 0));
-    svg.strokes("hard", 1.5, &known(&plot.actual, begin));
-    svg.strokes("soft", 2.0, &[ahead(&plot.forecast)]);
-    draw_legend(&mut svg, plot, &intervals);
+    svg.strokes("past", 1.5, &frame.strokes(&plot.history, 0));
+    svg.strokes("hard", 1.5, &frame.strokes(&plot.actual, origin));
+    svg.strokes("soft", 2.0, &frame.strokes(&plot.forecast, origin));
     svg.finish()
 }
 
-/// Draws the axes. The plot area begins at the place that is returned.
-fn draw_axes(svg: &mut Svg, plot: &ForecastPlot, low: f64, high: f64) -> f64 {
-    let shares = [0.0, 0.25, 0.5, 0.75, 1.0];
-    let labels = shares.map(|share| label(low + share * (high - low), high - low));
-    let longest = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0);
-    let left = X.0.max(20.0 + 7.0 * longest as f64);
-    for (share, label) in shares.iter().zip(&labels) {
-        let y = Y.1 + share * (Y.0 - Y.1);
-        svg.line("grid", (left, y), (X.1, y));
-        svg.text("muted end", left - 10.0, y + 4.0, label);
-    }
-    svg.line("frame", (left, Y.1), (X.1, Y.1));
-    let steps = plot.steps().saturating_sub(1).max(1) as f64;
-    let origin = left + plot.history.len() as f64 / steps * (X.1 - left);
-    svg.line("guide", (origin, Y.0), (origin, Y.1));
-    svg.text("muted", left, Y.1 + 20.0, &plot.first);
-    svg.text("muted middle", origin, Y.1 + 20.0, &plot.origin);
-    if origin < X.1 - 130.0 {
-        svg.text("muted end", X.1, Y.1 + 20.0, &plot.last);
-    }
-    left
+/// The plot area: what the labels of the values and the legend leave of the picture.
+struct Frame {
+    left: f64,
+    top: f64,
+    /// From bottom to top.
+    values: Linear,
+    /// The number of the step at the right end.
+    last: f64,
 }
 
-fn draw_legend(svg: &mut Svg, plot: &ForecastPlot, intervals: &[&(f64, Vec<f64>, Vec<f64>)]) {
-    let mut entries = vec![("soft-fill", "forecast".to_string())];
-    if !plot.actual.is_empty() {
-        entries.push(("hard-fill", "what came".to_string()));
+impl Frame {
+    fn x(&self, step: usize) -> f64 {
+        self.left + step as f64 / self.last * (X.1 - self.left)
     }
-    let mut x = X.0;
-    for (class, name) in entries {
-        svg.dot(class, (x, 55.0), 4.0);
-        svg.text("muted", x + 9.0, 59.0, &name);
-        x += 100.0;
+
+    /// The pixel row of a place on the axis of the values.
+    fn y(&self, at: f64) -> f64 {
+        Y.1 + at * (self.top - Y.1)
     }
-    if !intervals.is_empty() {
-        let shares: Vec<String> = intervals.iter().rev().map(|i| format!("{:.0} %", i.0 * 100.0)).collect();
-        svg.text("muted", x, 59.0, &format!("intervals for {}", shares.join(", ")));
+
+    /// Lines through values from a step on; those that are not finite leave a gap.
+    fn strokes(&self, values: &[f64], begin: usize) -> Vec<Vec<(f64, f64)>> {
+        let place = |(step, value): (usize, &f64)| {
+            let at = self.values.at(*value);
+            value.is_finite().then(|| (self.x(begin + step), self.y(at)))
+        };
+        let places: Vec<_> = values.iter().enumerate().map(place).collect();
+        let strokes = places.split(Option::is_none).map(|stroke| stroke.iter().copied().flatten().collect());
+        strokes.filter(|stroke: &Vec<_>| !stroke.is_empty()).collect()
+    }
+
+    fn draw_axes(&self, svg: &mut Svg, plot: &ForecastPlot) {
+        for Tick { at, label } in self.values.ticks() {
+            svg.line("grid", (self.left, self.y(at)), (X.1, self.y(at)));
+            svg.text("muted end", self.left - 10.0, self.y(at) + 4.0, &label);
+        }
+        svg.line("frame", (self.left, Y.1), (X.1, Y.1));
+        let origin = self.x(plot.history.len());
+        svg.line("guide", (origin, self.top), (origin, Y.1));
+        for step in self.dated(&plot.times) {
+            let x = self.x(step);
+            let class = match step {
+                0 => "muted",
+                step if step + 1 == plot.times.len() => "muted end",
+                _ => "muted middle",
+            };
+            svg.line("frame", (x, Y.1), (x, Y.1 + 5.0));
+            svg.text(class, x, Y.1 + 21.0, &plot.times[step]);
+        }
+    }
+
+    /// The steps with a date: the first, the last, and up to four between, as far as there is room.
+    fn dated(&self, times: &[String]) -> Vec<usize> {
+        let last = times.len().saturating_sub(1);
+        // The outermost dates stand beside their steps, the others around them.
+        let room = times.iter().map(|time| text_width(time)).fold(0.0, f64::max) * 1.5 + 8.0;
+        let spread =
+            |count: usize| -> Vec<usize> { (0..=count).map(|i| (i * last + count / 2) / count).collect() };
+        let fits =
+            |steps: &Vec<usize>| steps.windows(2).all(|pair| self.x(pair[1]) - self.x(pair[0]) >= room);
+        let mut steps = (2..=5).rev().map(spread).find(fits).unwrap_or_else(|| vec![0, last]);
+        steps.truncate(times.len());
+        steps
     }
 }
 
-/// A number beside an axis of this range.
-fn label(value: f64, range: f64) -> String {
-    let size = measured_within(value.abs(), range);
-    if value < 0.0 { format!("-{size}") } else { size }
+/// Names everything in the picture, with what it looks like. Returns the number of lines that takes.
+fn draw_legend(svg: &mut Svg, plot: &ForecastPlot) -> usize {
+    let lines = [
+        ("past", "history", &plot.history),
+        ("hard", "what came", &plot.actual),
+        ("soft", "forecast", &plot.forecast),
+    ];
+    let drawn = lines.into_iter().filter(|(.., values)| !values.is_empty());
+    let mut entries: Vec<_> = drawn.map(|(class, name, _)| (class, None, name.to_owned())).collect();
+    for (wider, (share, ..)) in plot.nested().into_iter().enumerate().rev() {
+        let shade = 1.0 - (1.0 - plot.shade()).powi(wider as i32 + 1);
+        entries.push(("soft-fill", Some(shade), format!("{} % interval", percent(*share))));
+    }
+    let (mut x, mut y, mut lines) = (LEGEND.0, 55.0, 1);
+    for (class, shade, name) in entries {
+        let width = 22.0 + text_width(&name);
+        if x > LEGEND.0 && x + width > LEGEND.1 {
+            (x, y, lines) = (LEGEND.0, y + LEGEND_LINE, lines + 1);
+        }
+        let row = |y: f64| [(x, y), (x + 16.0, y)];
+        match shade {
+            Some(shade) => svg.area(class, shade, &row(y + 5.0), &row(y - 5.0)),
+            None => svg.strokes(class, 2.0, &[row(y).to_vec()]),
+        }
+        svg.text("muted", x + 22.0, y + 4.0, &name);
+        x += width + 14.0;
+    }
+    lines
 }
 
 /// Height of the plot in lines.
@@ -142,16 +207,19 @@ const LINES: usize = 12;
 /// Draws a forecast with characters: `·` history, `o` what came, `*` forecast, `░` the widest interval.
 #[must_use]
 pub fn terminal_plot(plot: &ForecastPlot, columns: usize) -> String {
-    let (Some((low, high)), steps) = (plot.range(), plot.steps()) else { return String::new() };
-    let columns = columns.clamp(20, steps.max(20));
+    let (Some(values), steps) = (plot.values(), plot.steps()) else { return String::new() };
+    let line = |at: f64| LINES - 1 - (at.clamp(0.0, 1.0) * (LINES - 1) as f64).round() as usize;
+    let mut labels = vec![String::new(); LINES];
+    for Tick { at, label } in values.ticks() {
+        labels[line(at)] = label;
+    }
+    let margin = labels.iter().map(|label| label.chars().count()).fold(10, usize::max);
+    let columns = (columns + 10).saturating_sub(margin).clamp(20, steps.max(20));
     let mut cells = vec![vec![' '; columns]; LINES];
-    let line = |value: f64| {
-        let share = ((value - low) / (high - low)).clamp(0.0, 1.0);
-        LINES - 1 - (share * (LINES - 1) as f64).round() as usize
-    };
+    let line = |value: f64| line(values.at(value));
     let column = |step: usize| step * (columns - 1) / steps.saturating_sub(1).max(1);
     let begin = plot.history.len();
-    if let Some((_, low, high)) = plot.intervals.iter().max_by(|a, b| a.0.total_cmp(&b.0)) {
+    if let Some((_, low, high)) = plot.nested().first() {
         for (step, (low, high)) in low.iter().zip(high).enumerate() {
             let [from, to] = [high.max(*low), high.min(*low)].map(line);
             for row in cells[from..=to].iter_mut().filter(|_| low.is_finite() && high.is_finite()) {
@@ -166,29 +234,24 @@ pub fn terminal_plot(plot: &ForecastPlot, columns: usize) -> String {
             cells[line(*value)][column(begin + step)] = mark;
         }
     }
-    let [top, bottom] = [high, low].map(|value| label(value, high - low));
-    let width = top.chars().count().max(bottom.chars().count()).max(10);
-    let labels = |row: usize| match row {
-        0 => top.as_str(),
-        row if row == LINES - 1 => bottom.as_str(),
-        _ => "",
+    let row = |(label, cells): (&String, &Vec<char>)| {
+        let line = format!("{label:>margin$} {}", cells.iter().collect::<String>());
+        format!("{}\n", line.trim_end())
     };
-    let rows = cells.iter().enumerate().map(|(row, cells)| {
-        format!("{:>width$} {}\n", labels(row), cells.iter().collect::<String>().trim_end())
-    });
-    format!("{}{:>width$} {} to {}\n", rows.collect::<String>(), "", plot.first, plot.last)
+    let rows: String = labels.iter().zip(&cells).map(row).collect();
+    let [first, last] = [plot.times.first(), plot.times.last()].map(|time| time.map_or("", String::as_str));
+    format!("{rows}{:>margin$} {first} to {last}\n", "")
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::svg::assert_well_formed;
     use super::*;
 
     fn plot() -> ForecastPlot {
         ForecastPlot {
             title: "sales & more".into(),
-            first: "2024-01".into(),
-            origin: "2024-09".into(),
-            last: "2024-10".into(),
+            times: (1..=10).map(|month| format!("2024-{month:02}")).collect(),
             history: vec![1.0, 2.0, f64::NAN, 4.0, 3.0, 2.0, 1.0, 2.0],
             actual: vec![3.0],
             forecast: vec![3.5, 4.5],
@@ -205,13 +268,77 @@ mod tests {
         assert!(!terminal_plot(&plot, 40).contains('░'));
     }
 
+    /// The texts of one class of labels.
+    fn texts(svg: &str, class: &str) -> Vec<String> {
+        let start = format!("<text class=\"{class}\"");
+        svg.lines().filter(|line| line.starts_with(&start)).map(assert_well_formed).collect()
+    }
+
     #[test]
-    fn the_picture_has_the_line_its_intervals_and_what_came() {
+    fn the_legend_names_everything_with_its_looks() {
         let svg = forecast_plot(&plot());
-        assert_eq!(svg.matches("opacity=\"0.18\"").count(), 2);
-        assert!(svg.contains("intervals for 80 %, 95 %") && svg.contains("what came"));
-        assert!(svg.contains("sales &amp; more") && svg.contains("2024-09"));
-        assert!(!svg.contains("NaN"));
+        assert_well_formed(&svg);
+        let legend = ["history", "what came", "forecast", "80 % interval", "95 % interval"];
+        assert_eq!(texts(&svg, "muted")[..5], legend);
+        // Each line and each area is there once, and once in the legend, where the narrower interval is darker.
+        for class in ["past", "hard", "soft"] {
+            assert!(svg.matches(&format!("class=\"line {class}\"")).count() >= 1, "{class}");
+        }
+        assert_eq!(svg.matches("opacity=\"0.18\"").count(), 3);
+        assert_eq!(svg.matches("opacity=\"0.33\"").count(), 1);
+        assert!(svg.contains("sales &amp; more"));
+    }
+
+    #[test]
+    fn a_long_legend_takes_more_lines_and_stays_in_the_picture() {
+        let mut plot = plot();
+        let share = |i: usize| 0.5 + i as f64 * 0.031_25;
+        plot.intervals = (0..12).map(|i| (share(i), vec![3.0; 2], vec![4.0; 2])).collect();
+        let svg = forecast_plot(&plot);
+        for line in svg.lines().filter(|line| line.contains("% interval")) {
+            let numbers: Vec<f64> = line.split('"').filter_map(|part| part.parse().ok()).collect();
+            assert!(numbers[0] + text_width(&assert_well_formed(line)) < SIZE.0, "{line}");
+        }
+        assert!(svg.contains("opacity=\"0.46\"") && !svg.contains("opacity=\"0.5"), "too dark for the lines");
+        assert!(texts(&svg, "muted").contains(&"53.125 % interval".to_string()));
+    }
+
+    #[test]
+    fn dates_go_from_the_first_to_the_last_without_overlap() {
+        for (length, steps, count) in
+            [(7, 72, 6), (10, 100, 6), (19, 1000, 4), (25, 50, 3), (10, 2, 2), (10, 1, 1), (19, 7, 4)]
+        {
+            let times: Vec<String> = (0..steps).map(|step| format!("{step:0length$}")).collect();
+            let last = (steps.max(2) - 1) as f64;
+            let frame = Frame { left: X.0, top: Y.0, values: Linear::of_values(0.0, 1.0), last };
+            let dated = frame.dated(&times);
+            assert_eq!((dated[0], dated[dated.len() - 1], dated.len()), (0, steps - 1, count));
+            let width = text_width(&times[0]);
+            for pair in dated.windows(2).filter(|_| steps > 2) {
+                assert!(frame.x(pair[1]) - frame.x(pair[0]) > width * 1.5, "{dated:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn labels_of_values_are_told_apart() {
+        let large: Vec<f64> = (0..10u8).map(|i| 1.7e9 + (f64::from(i) - 5.0) * 2e6).collect();
+        let waves: Vec<f64> = (0..10u8).map(|i| 2e8 + f64::from(i % 3)).collect();
+        for (history, forecast) in [(large, 1.7e9), (waves, 2e8), (vec![5.0; 9], 5.000_000_5)] {
+            let plot = ForecastPlot { history, forecast: vec![forecast], ..ForecastPlot::default() };
+            let labels = texts(&forecast_plot(&plot), "muted end");
+            assert!(labels.len() >= 3, "{labels:?}");
+            for (i, label) in labels.iter().enumerate() {
+                assert!(!labels[..i].contains(label), "{labels:?}");
+                assert!(terminal_plot(&plot, 72).contains(label.as_str()), "{label}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_constant_series_is_in_the_middle_of_round_numbers() {
+        let plot = ForecastPlot { history: vec![5.0; 9], forecast: vec![5.0], ..ForecastPlot::default() };
+        assert_eq!(texts(&forecast_plot(&plot), "muted end"), ["4.6", "4.8", "5.0", "5.2", "5.4"]);
     }
 
     #[test]
@@ -222,14 +349,6 @@ mod tests {
         let empty = ForecastPlot { history: vec![f64::NAN], ..ForecastPlot::default() };
         assert!(forecast_plot(&empty).contains("no values"));
         assert_eq!(terminal_plot(&empty, 72), "");
-    }
-
-    #[test]
-    fn small_changes_of_large_values_are_drawn_and_told_apart() {
-        let values = |step: i32| 2e8 + 5.0 * f64::from(step % 2);
-        let large = ForecastPlot { history: (0..40).map(values).collect(), forecast: vec![2e8; 4], ..plot() };
-        let svg = forecast_plot(&ForecastPlot { intervals: Vec::new(), actual: Vec::new(), ..large.clone() });
-        assert!(svg.contains(">199,999,999.8<") && svg.contains(">200,000,005.2<"), "{svg}");
     }
 
     #[test]

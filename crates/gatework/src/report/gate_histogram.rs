@@ -2,8 +2,8 @@
 //! thousands of them beside tens of the others, so lengths grow with the logarithm of the count (of 1 + count, which
 //! gives 0 no length and 1 a visible one), and every bar carries its number.
 
-use super::axis::{axis_number, group_thousands};
 use super::svg::{Svg, shorten};
+use crate::number::{self, group_thousands};
 
 /// Width of the picture in pixels.
 const WIDTH: f64 = 820.0;
@@ -77,7 +77,7 @@ fn summary(bars: &[(String, usize)]) -> String {
 
 /// 1,234 (56.7 %), and 1 (< 0.1 %) for the rare ones.
 fn count_label(count: usize, total: u128) -> String {
-    let number = axis_number(count as f64, count as f64);
+    let number = number::count(count as f64, count as f64);
     let percent = count as f64 * 100.0 / (total as f64).max(1.0);
     match count {
         0 => number,
@@ -112,7 +112,7 @@ impl Scale {
         for count in shown.step_by(step) {
             let x = self.x(count);
             svg.line("grid", (x, TOP), (x, bottom));
-            svg.text("muted middle", x, bottom + 17.0, &axis_number(count as f64, self.max as f64));
+            svg.text("muted middle", x, bottom + 17.0, &number::count(count as f64, self.max as f64));
         }
         svg.line("frame", (self.left, TOP), (self.left, bottom));
         svg.text("muted middle", self.left, bottom + 17.0, "0");

@@ -2,8 +2,9 @@
 //! a band at its foot for exact zeros, because a hard loss of 0 is what training is for. Long runs are thinned column
 //! by column to their least and greatest values, so that no spike and no zero is lost.
 
-use super::axis::{Linear, Log, Tick, group_thousands, measured};
-use super::svg::Svg;
+use super::axis::{Linear, Log, Tick};
+use super::svg::{Svg, text_width};
+use crate::number::{group_thousands, measured};
 
 /// The losses of one update.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,9 +20,12 @@ pub struct LossPoint {
 /// Which of the two losses a line shows.
 type Line = fn(&LossPoint) -> f64;
 
+/// Their classes, in the order of their names.
+const SERIES: [(&str, Line); 2] = [("hard", |point| point.hard), ("soft", |point| point.soft)];
+
 /// Size of the picture in pixels.
 const SIZE: (f64, f64) = (820.0, 420.0);
-/// Left and right end of the update axis.
+/// Left and right end of the update axis. The right end gives way to long labels.
 const X: (f64, f64) = (72.0, 702.0);
 /// Top and bottom of the plot area.
 const Y: (f64, f64) = (76.0, 366.0);
@@ -31,6 +35,8 @@ const BAND: f64 = 26.0;
 const COLUMNS: usize = 400;
 /// Least distance between two labels at the right, in pixels.
 const LABEL_HEIGHT: f64 = 17.0;
+/// From the right end of the update axis to the labels.
+const LABEL_GAP: f64 = 21.0;
 
 /// Draws the losses of a run as SVG. If a search began after some updates, points behind those are its moves. Points may
 /// come in any order; values that are not finite or below 0 leave a gap.
@@ -54,9 +60,9 @@ fn plot(title: &str, points: &[LossPoint], names: [&str; 2], search_from: Option
     let mut points = points.to_vec();
     points.sort_by_key(|point| point.update);
     let mut svg = Svg::new(SIZE.0, SIZE.1, title);
-    if let Some(frame) = Frame::new(&points, search_from) {
+    if let Some(frame) = Frame::new(&points, names, search_from) {
         frame.draw(&mut svg, &points, names);
-        svg.text("muted middle", f64::midpoint(X.0, X.1), Y.1 + 40.0, axis);
+        svg.text("muted middle", f64::midpoint(X.0, frame.right), Y.1 + 40.0, axis);
     } else {
         svg.rect("band", (24.0, 56.0), (SIZE.0 - 48.0, SIZE.1 - 80.0), 4.0);
         svg.text("muted middle", SIZE.0 / 2.0, SIZE.1 / 2.0 + 20.0, "no losses yet");
@@ -73,6 +79,8 @@ fn is_loss(value: f64) -> bool {
 struct Frame {
     /// From left to right.
     updates: Linear,
+    /// The right end of the updates in pixels.
+    right: f64,
     /// From bottom to top, above the band for zeros.
     losses: Log,
     /// Whether some loss is exactly 0, so that the axis needs its band.
@@ -83,7 +91,7 @@ struct Frame {
 
 impl Frame {
     /// Axes for points in order of updates; none if there is no loss to show.
-    fn new(points: &[LossPoint], search_from: Option<u64>) -> Option<Self> {
+    fn new(points: &[LossPoint], names: [&str; 2], search_from: Option<u64>) -> Option<Self> {
         let (first, last) = (points.first()?.update, points.last()?.update);
         let losses =
             || points.iter().flat_map(|point| [point.soft, point.hard]).filter(|&loss| is_loss(loss));
@@ -91,12 +99,16 @@ impl Frame {
         let positive = || losses().filter(|&loss| loss > 0.0);
         let (min, max) = (positive().fold(f64::INFINITY, f64::min), positive().fold(0.0, f64::max));
         let losses = if max > 0.0 { Log::new(min, max) } else { Log::new(1.0, 10.0) };
-        any.then_some(Self { updates: Linear::new(first, last), losses, zeros, search_from })
+        let labels = last_losses(points).map(|last| last.map_or(0.0, |last| text_width(&measured(last))));
+        let widest =
+            labels.iter().zip(names).map(|(value, name)| value + text_width(name)).fold(0.0, f64::max);
+        let right = X.1.min(SIZE.0 - widest - LABEL_GAP - 16.0);
+        any.then_some(Self { updates: Linear::of_updates(first, last), right, losses, zeros, search_from })
     }
 
     /// The pixel column of an update.
     fn x(&self, update: f64) -> f64 {
-        X.0 + self.updates.at(update) * (X.1 - X.0)
+        X.0 + self.updates.at(update) * (self.right - X.0)
     }
 
     /// The pixel row of a loss that [`is_loss`].
@@ -126,16 +138,14 @@ impl Frame {
             let x = self.x(point.update as f64);
             svg.line("guide", (x, Y.0), (x, self.y(0.0)));
         }
-        let series: [(&str, Line); 2] = [("hard", |point| point.hard), ("soft", |point| point.soft)];
-        for (name, loss) in series {
+        for (name, loss) in SERIES {
             let places: Vec<_> = points.iter().map(|point| self.place(point, loss(point))).collect();
             svg.strokes(name, if name == "soft" { 1.75 } else { 1.25 }, &thin(&places));
         }
         if let Some(point) = first_zero {
             self.draw_first_zero(svg, point.update);
         }
-        let last = series.map(|(class, loss)| (class, last_loss(points, loss)));
-        self.draw_names(svg, last, names);
+        self.draw_names(svg, last_losses(points), names);
     }
 
     /// Where a loss goes; no height if it is none.
@@ -147,19 +157,19 @@ impl Frame {
     fn draw_axes(&self, svg: &mut Svg) {
         for Tick { at, label } in self.losses.ticks() {
             let y = self.y_at(at);
-            svg.line(if label.is_empty() { "minor" } else { "grid" }, (X.0, y), (X.1, y));
+            svg.line(if label.is_empty() { "minor" } else { "grid" }, (X.0, y), (self.right, y));
             svg.text("muted end", X.0 - 10.0, y + 4.0, &label);
         }
         if self.zeros {
-            svg.rect("band", (X.0, Y.1 - BAND), (X.1 - X.0, BAND), 0.0);
+            svg.rect("band", (X.0, Y.1 - BAND), (self.right - X.0, BAND), 0.0);
             svg.text("muted end", X.0 - 10.0, self.y(0.0) + 4.0, "0");
         }
         for Tick { at, label } in self.updates.ticks() {
-            let x = X.0 + at * (X.1 - X.0);
+            let x = X.0 + at * (self.right - X.0);
             svg.line("frame", (x, Y.1), (x, Y.1 + 5.0));
             svg.text("muted middle", x, Y.1 + 20.0, &label);
         }
-        svg.line("frame", (X.0, Y.1), (X.1, Y.1));
+        svg.line("frame", (X.0, Y.1), (self.right, Y.1));
     }
 
     /// Marks the first update whose hard loss is 0.
@@ -174,14 +184,17 @@ impl Frame {
             }
             None => format!("first hard loss 0 at update {}", number(update)),
         };
-        let (class, x) = if x > f64::midpoint(X.0, X.1) { ("halo end", x - 8.0) } else { ("halo", x + 8.0) };
+        let (class, x) =
+            if x > f64::midpoint(X.0, self.right) { ("halo end", x - 8.0) } else { ("halo", x + 8.0) };
         svg.text(class, x, Y.0 + 12.0, &label);
     }
 
     /// Names each line at its right end, with its last value.
-    fn draw_names(&self, svg: &mut Svg, lines: [(&str, Option<f64>); 2], names: [&str; 2]) {
-        let line = |((class, last), name): ((_, Option<f64>), _)| Some(((class, name), last?, self.y(last?)));
-        let mut labels: Vec<_> = lines.into_iter().zip(names).filter_map(line).collect();
+    fn draw_names(&self, svg: &mut Svg, last: [Option<f64>; 2], names: [&str; 2]) {
+        let label =
+            |((last, (class, _)), name): ((Option<f64>, _), _)| Some(((class, name), last?, self.y(last?)));
+        let mut labels: Vec<(_, _, f64)> =
+            last.into_iter().zip(SERIES).zip(names).filter_map(label).collect();
         if let [a, b] = labels.as_mut_slice() {
             let (upper, lower) = if b.2 < a.2 { (b, a) } else { (a, b) };
             let overlap = (LABEL_HEIGHT - (lower.2 - upper.2)).max(0.0);
@@ -189,15 +202,15 @@ impl Frame {
             upper.2 = (upper.2 - overlap / 2.0).min(lower.2 - LABEL_HEIGHT);
         }
         for ((class, name), last, y) in labels {
-            svg.dot(&format!("{class}-fill"), (X.1 + 12.0, y), 3.5);
-            svg.name_and_value(X.1 + 21.0, y + 4.0, name, &measured(last));
+            svg.dot(&format!("{class}-fill"), (self.right + 12.0, y), 3.5);
+            svg.name_and_value(self.right + LABEL_GAP, y + 4.0, name, &measured(last));
         }
     }
 }
 
-/// The last value of a line that has a place on the axis.
-fn last_loss(points: &[LossPoint], loss: Line) -> Option<f64> {
-    points.iter().rev().map(loss).find(|&loss| is_loss(loss))
+/// The last value of each line that has a place on the axis.
+fn last_losses(points: &[LossPoint]) -> [Option<f64>; 2] {
+    SERIES.map(|(_, loss)| points.iter().rev().map(loss).find(|&loss| is_loss(loss)))
 }
 
 /// What a column of pixels keeps of the points in it.
@@ -294,6 +307,20 @@ mod tests {
         assert!(searched.contains("hard loss 0 after 1,000 updates and 234 moves"));
         let never = loss_plot("run", &[point(0, 0.0, 1.0), point(1, 0.0, 2.0)], None);
         assert!(!never.contains("hard loss 0"));
+    }
+
+    #[test]
+    fn names_and_numbers_at_the_right_fit_the_picture() {
+        for loss in [0.0159, 1234.0, 3.21e-7, 2.5e-300] {
+            let svg = forecaster_loss_plot("run", &[point(0, 1.0, 1.0), point(9, loss, loss)]);
+            let labels: Vec<&str> = svg.lines().filter(|line| line.contains("<tspan")).collect();
+            assert_eq!(labels.len(), 2);
+            for label in labels {
+                let x: f64 = label.split('"').nth(1).and_then(|x| x.parse().ok()).expect("no place");
+                let text = assert_well_formed(label);
+                assert!(x + text_width(&text) + 6.0 < SIZE.0, "{text} at {x}");
+            }
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! | `ratio_chart` | ratios as bars to both sides of 1, as SVG |
 //! | `scaling_plot` | time and memory against size on logarithmic axes, as SVG |
 //! | `page` | an automaton as a web page that carries its rule as WebAssembly |
-//! | `axis` | ticks and number labels for the plots |
+//! | `axis` | ticks for the plots |
 //! | `svg` | the look that the plots share: colours, text, escaping |
 
 mod axis;

@@ -1,8 +1,9 @@
 //! Ratios as horizontal bars on a logarithmic axis: bars grow from the line at 1, to the right where the ratio is above it
 //! and to the left where it is below, so that twice as fast and half as fast are equally long.
 
-use super::axis::{Log, measured};
+use super::axis::Log;
 use super::svg::{Svg, shorten};
+use crate::number::measured;
 
 /// Width of the picture in pixels.
 const WIDTH: f64 = 820.0;

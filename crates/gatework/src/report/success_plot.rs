@@ -36,7 +36,7 @@ pub fn success_plot(title: &str, unit: &str, curves: &[Curve]) -> String {
     let mut svg = Svg::new(WIDTH, height, title);
     svg.text("muted", 24.0, 54.0, "share of the seeds that have learned, with 95 % intervals");
     let longest = curves.iter().map(|curve| curve.longest).fold(1.0, f64::max);
-    let axis = Linear::new(0, longest.ceil() as u64);
+    let axis = Linear::of_updates(0, longest.ceil() as u64);
     draw_axes(&mut svg, axis, unit);
     let lines: Vec<Line> = curves.iter().map(|curve| Line::new(curve, axis)).collect();
     for (line, class) in lines.iter().zip(SERIES.iter().cycle()) {
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn a_line_rises_with_every_success_to_its_share() {
         let curve = Curve { name: "a".into(), runs: 4, successes: vec![30.0, 10.0], longest: 100.0 };
-        let line = Line::new(&curve, Linear::new(0, 100));
+        let line = Line::new(&curve, Linear::of_updates(0, 100));
         let heights: Vec<f64> = line.share.iter().map(|point| point.1).collect();
         let expected = [0.0, 0.0, 0.25, 0.25, 0.5, 0.5].map(y);
         assert_eq!(heights, expected);

@@ -19,6 +19,8 @@ font-variant-numeric:tabular-nums}\
 .minor{stroke:#f3f2f6;fill:none}\
 .frame{stroke:#b9bac6;fill:none}\
 .guide{stroke:#6b6f85;stroke-dasharray:2 3;fill:none}\
+.past{stroke:#8d90a3}\
+.past-fill{fill:#8d90a3}\
 .line{fill:none;stroke-linejoin:round;stroke-linecap:round}\
 .soft{stroke:#3566c8}\
 .hard{stroke:#d9622b}\
@@ -44,6 +46,8 @@ text{fill:#e8e8ee}\
 .minor{stroke:#1f212a}\
 .frame{stroke:#4a4d5e}\
 .guide{stroke:#9a9db0}\
+.past{stroke:#7f8296}\
+.past-fill{fill:#7f8296}\
 .soft{stroke:#7ea6ff}\
 .hard{stroke:#ff9560}\
 .soft-fill{fill:#7ea6ff}\
@@ -170,6 +174,12 @@ impl Svg {
 fn number(value: f64) -> String {
     let tenths = if value.is_finite() { (value * 10.0).round() } else { 0.0 };
     if tenths % 10.0 == 0.0 { format!("{:.0}", tenths / 10.0 + 0.0) } else { format!("{:.1}", tenths / 10.0) }
+}
+
+/// How many pixels a text is wide, rather more than less: the reader's font decides, and digits of the widest common
+/// one have 7.6.
+pub(super) fn text_width(text: &str) -> f64 {
+    text.chars().count() as f64 * 7.7
 }
 
 /// At most `most` characters of `text`, the last an ellipsis if some were left out.

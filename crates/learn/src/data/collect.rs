@@ -11,7 +11,7 @@ use super::error::Problem;
 use super::frequency::Frequency;
 use super::gaps::regularise;
 use super::table::{Columns, Report, Schema, Series, Table};
-use super::time::{self, Kind};
+use super::time::{self, Form, Kind};
 
 /// A problem and the line it is at.
 pub type Located = (Option<u64>, Problem);
@@ -48,6 +48,8 @@ pub struct Collector {
     kind: Option<Kind>,
     /// Minutes ahead of UTC, if times have a zone; 0 if they have several.
     offset: Option<i64>,
+    /// That of the first time.
+    form: Form,
     ids: FxHashMap<Box<str>, usize>,
     /// The series of the row before: rows of a series mostly come together.
     last: usize,
@@ -63,6 +65,7 @@ impl Collector {
             columns,
             kind: None,
             offset: None,
+            form: Form::default(),
             ids: FxHashMap::default(),
             last: usize::MAX,
             series: Vec::new(),
@@ -91,7 +94,7 @@ impl Collector {
         let read = time::parse_zoned(text).ok_or_else(|| Problem::Time { text: text.to_string() })?;
         let (tick, kind, offset) = read;
         if self.kind.is_none() {
-            self.offset = offset;
+            (self.offset, self.form) = (offset, Form::of(text));
         }
         self.kind_of(kind).ok_or_else(|| Problem::MixedTimes { text: text.to_string() })?;
         self.zone_of(offset).ok_or_else(|| Problem::MixedZones { text: text.to_string() })?;
@@ -147,7 +150,8 @@ impl Collector {
         for rows in self.series {
             series.push(regularise(rows, &frequency, schema, &mut self.report)?);
         }
-        Ok(Table { frequency, offset: self.offset, columns: self.columns, series, report: self.report })
+        let Collector { offset, form, columns, report, .. } = self;
+        Ok(Table { frequency, offset, form, columns, series, report })
     }
 
     /// Reads numbers as dates if all of them are: 20230131. Not if the frequency is a number. The kind they have then.
@@ -161,6 +165,7 @@ impl Collector {
         for tick in self.series.iter_mut().flat_map(|rows| &mut rows.ticks) {
             *tick = time::date_of_number(*tick).unwrap_or(*tick);
         }
+        self.form = Form::NUMBER;
         Kind::Date
     }
 

@@ -116,6 +116,8 @@ fn number(field: &[u8], column: impl Fn() -> String) -> Result<f64, Problem> {
     let text = || String::from_utf8_lossy(text).into_owned();
     let parsed = std::str::from_utf8(field.trim_ascii()).ok().and_then(|text| match text {
         "" | "NA" | "N/A" | "na" | "null" | "NULL" | "None" | "-" | "." => Some(f64::NAN),
+        "True" | "true" | "TRUE" => Some(1.0),
+        "False" | "false" | "FALSE" => Some(0.0),
         text => text.parse().ok(),
     });
     match parsed {

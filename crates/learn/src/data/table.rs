@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::Problem;
 use super::frequency::Frequency;
-use super::time;
+use super::time::Form;
 
 /// How the series are laid out in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -151,6 +151,8 @@ pub struct Table {
     /// Minutes ahead of UTC that times are written with: the zone of all of them, or 0 if they have several. `None` if
     /// they have none.
     pub offset: Option<i64>,
+    /// How times are written.
+    pub form: Form,
     /// Names of the columns.
     pub columns: Columns,
     /// The series, in the order of their first rows.
@@ -163,7 +165,7 @@ impl Table {
     /// The time of a value of a series, as text. Empty out of range.
     pub fn time(&self, series: &Series, position: usize) -> String {
         let tick = series.time(&self.frequency, position);
-        tick.map_or_else(String::new, |tick| time::format_zoned(tick, self.frequency.kind, self.offset))
+        tick.map_or_else(String::new, |tick| self.form.format(tick, self.frequency.kind, self.offset))
     }
 
     /// The series of a name.

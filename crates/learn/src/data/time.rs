@@ -255,6 +255,61 @@ pub fn format(tick: i64, kind: Kind) -> String {
     }
 }
 
+/// How times are written, beyond their kind: forecasts are written in the form of the data they come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Form {
+    /// Between the parts of a date where that is no dash: `1949/01/31`, or nothing: `19490131`.
+    separator: Option<&'static str>,
+    /// `1949Q1`, or `1949-Q1`.
+    quarter: Option<&'static str>,
+    /// `1949-01-31T13:00`.
+    letter: bool,
+    /// `13:00`.
+    without_seconds: bool,
+}
+
+impl Form {
+    /// Dates that are numbers.
+    pub const NUMBER: Form =
+        Form { separator: Some(""), quarter: None, letter: false, without_seconds: false };
+
+    /// The form of a time that can be read.
+    pub fn of(text: &str) -> Form {
+        let text = text.trim();
+        let clock = text.split_once(['T', ' ']).map_or("", |(_, clock)| clock);
+        let clock = clock.split(['+', '-', 'Z', 'z']).next().unwrap_or_default();
+        Form {
+            separator: text.contains('/').then_some("/"),
+            quarter: parse_quarter(text).map(|_| if text.contains('-') { "-Q" } else { "Q" }),
+            letter: text.get(10..11) == Some("T"),
+            without_seconds: clock.matches(':').count() == 1,
+        }
+    }
+
+    /// Writes a point in time like [`format_zoned`], in this form.
+    pub fn format(self, tick: i64, kind: Kind, offset: Option<i64>) -> String {
+        let Civil { year, month, .. } = Civil::of_tick(tick);
+        if let Some(quarter) = self.quarter.filter(|_| kind == Kind::Month && month % 3 == 1) {
+            return format!("{year:04}{quarter}{}", month.div_ceil(3));
+        }
+        let mut text = format_zoned(tick, kind, offset);
+        if kind == Kind::DateTime {
+            if self.without_seconds && text.get(16..19) == Some(":00") && text.get(19..20) != Some(".") {
+                text.replace_range(16..19, "");
+            }
+            if self.letter {
+                text.replace_range(10..11, "T");
+            }
+        }
+        if let Some(separator) = self.separator.filter(|_| kind != Kind::Integer) {
+            let date = text.len().min(10);
+            let written = text[..date].replace('-', separator);
+            text.replace_range(..date, &written);
+        }
+        text
+    }
+}
+
 /// Writes a point in time in a zone so many minutes ahead of UTC, with `Z` or `+01:00` after it.
 pub fn format_zoned(tick: i64, kind: Kind, offset: Option<i64>) -> String {
     let Some(offset) = offset.filter(|_| kind == Kind::DateTime) else { return format(tick, kind) };
@@ -270,6 +325,35 @@ pub fn format_zoned(tick: i64, kind: Kind, offset: Option<i64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_written_in_the_form_they_were_read_in() {
+        for text in [
+            "17",
+            "1949-01",
+            "1949/01",
+            "1949Q1",
+            "1949-Q3",
+            "1949-01-31",
+            "1949/01/31",
+            "1949-01-31 13:00:00",
+            "1949-01-31 13:00",
+            "1949/01/31 13:05",
+            "1949-01-31T13:00:00",
+            "1949-01-31T13:00:00.250000",
+            "1949-01-31T13:00Z",
+            "1949-01-31T13:00:00+01:00",
+            "1949-01-31 13:00-05:30",
+        ] {
+            let (tick, kind, offset) = parse_zoned(text).unwrap();
+            assert_eq!(Form::of(text).format(tick, kind, offset), text);
+        }
+        assert_eq!(Form::NUMBER.format(date_of_number(19_490_131).unwrap(), Kind::Date, None), "19490131");
+        // What does not fit the form is not lost.
+        let tick = parse("1949-01-31 13:00:30").unwrap().0;
+        assert_eq!(Form::of("1949-01-31 13:00").format(tick, Kind::DateTime, None), "1949-01-31 13:00:30");
+        assert_eq!(Form::of("1949Q1").format(parse("1949-02").unwrap().0, Kind::Month, None), "1949-02");
+    }
     use proptest::prelude::*;
 
     #[test]

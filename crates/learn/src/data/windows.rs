@@ -325,7 +325,7 @@ mod tests {
     use crate::data::frequency::{Frequency, Step};
     use crate::data::split::Length;
     use crate::data::table::{Columns, Report};
-    use crate::data::time::Kind;
+    use crate::data::time::{Form, Kind};
     use proptest::prelude::*;
 
     fn table(series: Vec<Vec<f64>>) -> Arc<Table> {
@@ -343,6 +343,7 @@ mod tests {
         Arc::new(Table {
             frequency: Frequency { kind: Kind::Integer, step: Step::Ticks(1) },
             offset: None,
+            form: Form::default(),
             columns: Columns { past: names(1), future: names(2), fixed: names(1) },
             series: series.collect(),
             report: Report::default(),

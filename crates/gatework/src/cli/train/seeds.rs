@@ -5,6 +5,8 @@ use gatework_learn::forecast::predictor::Predictor;
 use gatework_learn::train::Attempt;
 use serde_json::{Value, json};
 
+use crate::number;
+
 /// A seed that was trained, and how good it is.
 pub struct Scored {
     /// Its training.
@@ -75,11 +77,12 @@ impl Seeds {
         eprintln!();
         for (name, values) in &self.figures {
             let (mean, spread) = mean_and_spread(values);
-            eprint!("{name:<16} {mean:>10.4} {spread:>10.4}");
-            for value in values {
-                eprint!(" {value:>10.4}");
-            }
-            eprintln!();
+            let mut cells = number::column(&[&[mean], &values[..]].concat(), 4);
+            cells.splice(1..1, number::column(&[spread], 4));
+            eprintln!(
+                "{name:<16}{}",
+                cells.iter().fold(String::new(), |row, cell| format!("{row} {cell:>10}"))
+            );
         }
     }
 
