@@ -6,12 +6,13 @@
 //! | `target.txt`, `target.png` | the picture that it refers to |
 //! | `metrics.csv` | losses of every update, then those of the search, its moves counted on from the updates |
 //! | `checkpoint/seed-N.safetensors` | where each seed stands |
+//! | `checkpoint/data.txt` | which data a forecaster has seen |
 //! | `model.safetensors` | wires and logits of the best model |
 //! | `circuit.json` | its hard circuit |
-//! | `loss.svg`, `gates.svg`, `rollout.gif` | pictures |
+//! | `loss.svg`, `gates.svg`, `rollout.gif`, `forecast.svg` | pictures |
 //! | `summary.json` | what came out; written last |
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
@@ -34,6 +35,13 @@ pub struct RunFolder {
 
 /// A summary that is not yet in its place, because the experiment may not name its seed yet.
 const NEXT_SUMMARY: &str = "summary.json.next";
+
+/// An argument as a shell reads it.
+pub fn quoted(argument: impl Display) -> String {
+    let argument = argument.to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
+    if argument.chars().all(is_plain) { argument } else { format!("'{}'", argument.replace('\'', "'\\''")) }
+}
 
 /// Where runs go unless `--out` says otherwise.
 const RUNS: &str = "runs";
@@ -92,10 +100,25 @@ impl RunFolder {
         &self.path
     }
 
+    /// The files of a run of a forecaster that are there.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let names = [
+            "model.safetensors",
+            "experiment.toml",
+            "metrics.csv",
+            "summary.json",
+            "forecast.svg",
+            "loss.svg",
+        ];
+        let checkpoints = std::fs::read_dir(self.checkpoints()).into_iter().flatten().flatten();
+        let files = names.iter().map(|name| self.path.join(name)).chain(checkpoints.map(|file| file.path()));
+        files.filter(|path| path.exists()).collect()
+    }
+
     /// The command that goes on with this run. The folder's own copy of the experiment has the settings of the run.
     pub fn resume_command(&self) -> String {
-        let path = self.path.display();
-        format!("gatework train {path}/experiment.toml --resume --out {path}")
+        let (path, experiment) = (&self.path, self.path.join("experiment.toml"));
+        format!("gatework train {} --resume --out {}", quoted(experiment.display()), quoted(path.display()))
     }
 
     /// Where the checkpoints are.

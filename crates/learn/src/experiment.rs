@@ -72,7 +72,8 @@ fn task(text: &str) -> Option<(String, usize)> {
     let document = toml::de::DeTable::parse(text).ok()?;
     let (_, value) = document.get_ref().iter().find(|(key, _)| key.get_ref().as_ref() == "task")?;
     let line = automata::line_at(text, value.span().start);
-    value.get_ref().as_str().map(|task| (task.to_string(), line))
+    let task = value.get_ref().as_str().map_or_else(|| text[value.span()].to_string(), str::to_string);
+    Some((task, line))
 }
 
 #[cfg(test)]

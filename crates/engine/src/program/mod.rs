@@ -132,6 +132,14 @@ pub enum ProgramError {
         /// Elements that there are.
         found: usize,
     },
+    /// Two parameters that are, or share, one thing.
+    #[error("{first:?} and {second:?} have a name, a gradient or a place in common")]
+    Twice {
+        /// The first parameter.
+        first: String,
+        /// The second.
+        second: String,
+    },
 }
 
 impl Program {

@@ -1,9 +1,10 @@
 //! Parameters that change as soon as they can.
 //!
 //! The optimiser reads and writes every parameter of a network, and reads every gradient. After a whole backward pass these
-//! come from memory again. Here each parameter is handed over right behind the last kernel that needs it or adds to its
-//! gradient, when both are in the caches, and gradients of products share a little memory: the next one is written where
-//! one lay that nobody needs any more.
+//! come from memory again. Here each parameter whose gradient only products write, as weights are, is handed over right
+//! behind the last kernel that needs it or adds to its gradient, when both are in the caches, and these gradients share a
+//! little memory: the next one is written where one lay that nobody needs any more. The others, which are small, come at the
+//! end.
 
 use std::ops::Range;
 
@@ -92,8 +93,15 @@ impl Runner {
         let (mut bindings, mut due) = (Bindings::default(), Vec::new());
         let mut lives: Vec<Life> = Vec::new();
         let end = program.kernels.len();
-        for (parameter, gradient, range) in updates {
+        for (i, (parameter, gradient, range)) in updates.iter().enumerate() {
             let range = ordered(range);
+            let meets = |(w, d, other): &&(&str, &str, Range<usize>)| {
+                w == parameter || d == gradient || (other.start < range.end && range.start < other.end)
+            };
+            if let Some((other, ..)) = updates[..i].iter().find(meets) {
+                let [first, second] = [other, parameter].map(|name| (*name).to_string());
+                return Err(ProgramError::Twice { first, second });
+            }
             let (_, parameter) = find("input", &program.inputs, parameter)?;
             let (_, gradient) = find("output", &program.outputs, gradient)?;
             check::<f32>(parameter, range.len())?;
@@ -128,7 +136,7 @@ impl Runner {
     }
 
     /// Computes the outputs like [`Runner::run`] with the parameters that [`Runner::bind_updates`] names, and hands each of
-    /// them over with its gradient, and where it lies, as soon as nothing else needs it: `update` may change it. Their
+    /// them over with its gradient, and where it lies, when nothing else needs it any more: `update` may change it. The
     /// gradients cannot be read afterwards.
     pub fn run_updating(&mut self, parameters: &mut [f32], update: Update<'_>) -> Result<(), ProgramError> {
         let Runner { program, memory, scratch, updates, .. } = self;
@@ -273,6 +281,10 @@ mod tests {
         let mut runner = Program::new(&g).unwrap().runner();
         assert!(runner.bind_updates(&[("w0", "dw0", 0..5)]).is_err());
         assert!(runner.bind_updates(&[("w0", "dw9", 0..6)]).is_err());
+        for second in [("w0", "db0", 6..9), ("b0", "dw0", 6..9), ("b0", "db0", 5..8)] {
+            let error = runner.bind_updates(&[("w0", "dw0", 0..6), second]).unwrap_err();
+            assert!(matches!(error, ProgramError::Twice { .. }), "{error}");
+        }
         runner.bind_updates(&[("w0", "dw0", 2..8)]).unwrap();
         let error = runner.run_updating(&mut [0.0; 7], &mut |_, _, _| {}).unwrap_err().to_string();
         assert_eq!(error, "the bound inputs or outputs need 8 elements, but the slice has 7");

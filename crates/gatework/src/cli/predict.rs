@@ -14,6 +14,7 @@ use gatework_learn::forecast::predictor::Predictor;
 use gatework_learn::forecast::weights::Weights;
 use serde_json::{Value, json};
 
+use crate::folder::RunFolder;
 use crate::forecast_run::{ForecastRun, plot};
 use crate::number;
 use crate::report;
@@ -82,10 +83,6 @@ enum Gaps {
     Interpolate,
 }
 
-/// The files of a run folder, which forecasts do not replace.
-const RUN_FILES: [&str; 6] =
-    ["model.safetensors", "experiment.toml", "metrics.csv", "summary.json", "forecast.svg", "loss.svg"];
-
 impl Predict {
     pub fn run(&self) -> anyhow::Result<()> {
         let begin = Instant::now();
@@ -152,18 +149,17 @@ impl Predict {
     /// An error if a file that is to be written is one that is needed, under whatever name, or its name promises another
     /// format.
     fn check_outputs(&self) -> anyhow::Result<()> {
-        let outputs = [("--output", &self.output, &["csv", "txt"][..]), ("--plot", &self.plot, &["svg"])];
+        let outputs = [("--output", &self.output, &["csv", "txt", ""][..]), ("--plot", &self.plot, &["svg"])];
         for (option, path, formats) in outputs {
             let Some(path) = path else { continue };
             let name = path.display();
-            let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-            if let Some(ending) = ending.filter(|ending| !formats.contains(&ending.as_str())) {
-                let format = formats[0];
-                let message = format!("{option} {name}: only .{format} can be written, not .{ending}");
+            let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+            if !formats.contains(&ending.as_str()) {
+                let message = format!("{option} {name}: name a file that ends in .{}", formats[0]);
                 return Err(Usage(message).into());
             }
-            let run_files = RUN_FILES.iter().map(|file| self.run.join(file));
-            let needed = run_files.chain([self.data.clone()]).find(|needed| is_same_file(path, needed));
+            let of_run = RunFolder::at(&self.run).files().into_iter();
+            let needed = of_run.chain([self.data.clone()]).find(|needed| is_same_file(path, needed));
             if let Some(needed) = needed {
                 let message = format!(
                     "{option} {name} would replace {}, which is needed; name another file",
@@ -171,9 +167,6 @@ impl Predict {
                 );
                 return Err(Usage(message).into());
             }
-        }
-        if self.output.is_some() && self.output == self.plot {
-            return Err(Usage("--output and --plot are one file; name two".into()).into());
         }
         if self.json && self.output.as_ref().is_some_and(|path| path.as_os_str() == "-") {
             return Err(Usage("--json and --output - both go to stdout; name a file".into()).into());

@@ -31,6 +31,7 @@ const Y: (f64, f64) = (82.0, 372.0);
 const LEGEND: (f64, f64) = (24.0, 796.0);
 /// Distance between lines of the legend.
 const LEGEND_LINE: f64 = 18.0;
+
 impl ForecastPlot {
     /// Steps from left to right.
     fn steps(&self) -> usize {
@@ -276,13 +277,13 @@ mod tests {
 
     #[test]
     fn the_legend_names_everything_with_its_looks() {
-        let svg = forecast_plot(&plot());
+        let svg = forecast_plot(&ForecastPlot { actual: vec![3.0, 4.0], ..plot() });
         assert_well_formed(&svg);
         let legend = ["history", "what came", "forecast", "80 % interval", "95 % interval"];
         assert_eq!(texts(&svg, "muted")[..5], legend);
         // Each line and each area is there once, and once in the legend, where the narrower interval is darker.
         for class in ["past", "hard", "soft"] {
-            assert!(svg.matches(&format!("class=\"line {class}\"")).count() >= 1, "{class}");
+            assert!(svg.matches(&format!("class=\"line {class}\"")).count() >= 2, "{class}");
         }
         assert_eq!(svg.matches("opacity=\"0.18\"").count(), 3);
         assert_eq!(svg.matches("opacity=\"0.33\"").count(), 1);

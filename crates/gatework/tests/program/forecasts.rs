@@ -137,9 +137,10 @@ fn forecasts_replace_nothing_that_is_needed() {
         &predict(&["-o", "f.csv", "--plot", "run/forecast.svg"]),
         &["would replace run/forecast.svg"],
     );
-    assert_says(&predict(&["-o", "model.parquet"]), &["only .csv can be written, not .parquet"]);
-    assert_says(&predict(&["--plot", "x.png"]), &["only .svg can be written, not .png"]);
-    assert_says(&predict(&["-o", "x", "--plot", "x"]), &["are one file"]);
+    assert_says(&predict(&["-o", "model.parquet"]), &["name a file that ends in .csv"]);
+    assert_says(&predict(&["--plot", "x.png"]), &["name a file that ends in .svg"]);
+    assert_says(&predict(&["--plot", "-"]), &["name a file that ends in .svg"]);
+    assert_says(&predict(&["-o", "run/checkpoint/data.txt"]), &["would replace run/checkpoint/data.txt"]);
     let both =
         place.gatework(&["predict", "run", "sales.csv", "-o", "-"]).assert().success().get_output().clone();
     assert!(both.stdout.starts_with(b"unique_id,ds,forecast"));

@@ -150,7 +150,9 @@ impl Collector {
         for rows in self.series {
             series.push(regularise(rows, &frequency, schema, &mut self.report)?);
         }
-        let Collector { offset, form, columns, report, .. } = self;
+        let Collector { offset, mut form, columns, report, .. } = self;
+        // A grid of single months has times that are no quarter.
+        form.quarter = form.quarter.filter(|_| frequency.is_of_quarters());
         Ok(Table { frequency, offset, form, columns, series, report })
     }
 
@@ -165,7 +167,7 @@ impl Collector {
         for tick in self.series.iter_mut().flat_map(|rows| &mut rows.ticks) {
             *tick = time::date_of_number(*tick).unwrap_or(*tick);
         }
-        self.form = Form::NUMBER;
+        self.form = Form::number();
         Kind::Date
     }
 

@@ -163,6 +163,11 @@ pub enum Problem {
         /// The column.
         column: String,
     },
+    /// Values are missing where series should go on.
+    #[error(
+        "the series cannot go on: values are missing at the end of the data before, or at the begin of these"
+    )]
+    NotJoined,
     /// A series of test data that the data before do not have.
     #[error("series {id:?} goes on, but does not begin: the data before have no such series")]
     NoHistory {

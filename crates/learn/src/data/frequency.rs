@@ -33,6 +33,11 @@ pub struct Frequency {
 const SAMPLE: usize = 4096;
 
 impl Frequency {
+    /// Whether all times of a grid that begins with a quarter do.
+    pub fn is_of_quarters(&self) -> bool {
+        matches!(self.step, Step::Months { count, .. } if count % 3 == 0)
+    }
+
     /// The frequency of times in ascending order, none equal: the most common difference. Three are needed.
     pub fn detect(ticks: &[i64], kind: Kind) -> Option<Frequency> {
         if ticks.len() < 3 {

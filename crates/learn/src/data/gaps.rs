@@ -21,6 +21,7 @@ pub fn regularise(
 ) -> Result<Series, Located> {
     let gaps = Gaps::find(&rows, frequency, schema)?;
     report.missing_values += gaps.missing_values;
+    report.not_yet_known += gaps.not_yet_known;
     report.missing_times += gaps.missing_times;
     report.irregular_times += gaps.irregular;
     if schema.missing == Missing::Error {
@@ -53,6 +54,8 @@ struct Gaps<'a> {
     /// Rows up to the last value. Those after it are known in advance, or have nothing.
     observed: usize,
     missing_values: u64,
+    /// Rows without a value behind the last one.
+    not_yet_known: u64,
     missing_times: u64,
     irregular: u64,
     /// The first row of each kind.
@@ -75,6 +78,7 @@ impl<'a> Gaps<'a> {
             origin: origin(&rows.ticks, frequency),
             observed,
             missing_values: 0,
+            not_yet_known: (observed - last - 1) as u64,
             missing_times: 0,
             irregular: 0,
             first_value: None,
@@ -90,6 +94,7 @@ impl<'a> Gaps<'a> {
         let schema = self.schema;
         let name = target(schema).to_string();
         self.note_missing(&rows.values[..self.observed], std::slice::from_ref(&name));
+        self.missing_values -= self.not_yet_known;
         self.note_missing(&rows.past[..self.observed * schema.past.len()], &schema.past);
         self.note_missing(&rows.future, &schema.future);
     }
@@ -134,7 +139,7 @@ impl<'a> Gaps<'a> {
     }
 
     fn none(&self) -> bool {
-        self.missing_values == 0 && self.missing_times == 0 && self.irregular == 0
+        self.missing_values == 0 && self.not_yet_known == 0 && self.missing_times == 0 && self.irregular == 0
     }
 
     /// The first gap, as an error.
@@ -207,7 +212,11 @@ fn fill(rows: Rows, frequency: &Frequency, schema: &Schema, gaps: &Gaps<'_>) -> 
         Ok(columns)
     };
     let past = part(&rows.past, &schema.past, used)?;
-    foreseen.extend(past.iter().flat_map(|column| &column.foreseen));
+    for column in &past {
+        foreseen.extend(&column.foreseen);
+        // Before its first value a column has that one.
+        foreseen.extend((start..column.first).filter(|_| schema.missing != Missing::Drop));
+    }
     let past = interleave(&past, start, values.len(), schema.missing);
     let future = part(&rows.future, &schema.future, &known)?;
     let ends = future.iter().map(|column| (column.first + column.values.len() as i64 - start) as usize);

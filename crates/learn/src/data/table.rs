@@ -201,9 +201,18 @@ impl Table {
             self.series.iter().enumerate().map(|(place, series)| (series.id.as_str(), place)).collect();
         let place = |id: &str| places.get(id).copied().ok_or_else(|| Problem::NoHistory { id: id.into() });
         let found = after.series.iter().map(|series| place(&series.id)).collect::<Result<Vec<_>, _>>()?;
-        for (place, series) in found.into_iter().zip(after.series) {
-            self.series[place].values.extend(series.values);
+        // Missing values at the ends were cut: what goes on would go on too early.
+        let begins_late = after.series.iter().any(|series| series.start != 1);
+        if begins_late || self.report.not_yet_known > 0 {
+            return Err(Problem::NotJoined);
         }
+        for (place, series) in found.into_iter().zip(after.series) {
+            let values = &mut self.series[place].values;
+            let before = values.len();
+            values.extend(series.values);
+            self.series[place].foreseen.extend(series.foreseen.iter().map(|row| before + row));
+        }
+        self.report.add(&after.report);
         Ok(())
     }
 }
@@ -215,6 +224,8 @@ pub struct Report {
     pub rows: u64,
     /// Values that were empty or not a number.
     pub missing_values: u64,
+    /// Rows without a value behind the last one.
+    pub not_yet_known: u64,
     /// Points of the grid that had no row.
     pub missing_times: u64,
     /// Rows at times between two points of the grid.
@@ -224,6 +235,18 @@ pub struct Report {
 }
 
 impl Report {
+    /// Adds what was found in another file.
+    fn add(&mut self, other: &Report) {
+        let Report { rows, missing_values, not_yet_known, missing_times, irregular_times, unsorted_series } =
+            other;
+        self.rows += rows;
+        self.missing_values += missing_values;
+        self.not_yet_known += not_yet_known;
+        self.missing_times += missing_times;
+        self.irregular_times += irregular_times;
+        self.unsorted_series += unsorted_series;
+    }
+
     /// One line for each thing that was found; none if the data are in order.
     pub fn lines(&self, missing: Missing) -> Vec<String> {
         let done = match missing {
@@ -238,6 +261,7 @@ impl Report {
         };
         [
             (self.missing_values, "missing values", done),
+            (self.not_yet_known, "values after the last one are missing", ": the series end before them"),
             (self.missing_times, "missing times", done),
             (self.irregular_times, "times off the grid", irregular),
             (self.unsorted_series, "series out of order", ": sorted"),
@@ -279,6 +303,12 @@ mod tests {
         assert_eq!(table.series[1].values, [4., 5., 6., 7., 8., 9.]);
         let message = |text: &str| table.clone().go_on_with(read(text)).unwrap_err().to_string();
         assert!(message("id,1,2,3\na,1,1,1\n").contains("series \"b\": the row has no value"));
+        let late = crate::data::read_csv(
+            "id,1,2,3\nb,NA,8,9\na,1,1,1\n".as_bytes(),
+            "x",
+            &toml::from_str("layout = \"rows\"\nmissing = \"drop\"").unwrap(),
+        );
+        assert_eq!(table.clone().go_on_with(late.unwrap()), Err(Problem::NotJoined));
         let unknown = message("id,1,2,3\na,1,1,1\nb,1,1,1\nc,1,1,1\n");
         assert!(unknown.contains("series \"c\" goes on, but does not begin"), "{unknown}");
     }

@@ -260,29 +260,32 @@ pub fn format(tick: i64, kind: Kind) -> String {
 pub struct Form {
     /// Between the parts of a date where that is no dash: `1949/01/31`, or nothing: `19490131`.
     separator: Option<&'static str>,
-    /// `1949Q1`, or `1949-Q1`.
-    quarter: Option<&'static str>,
-    /// `1949-01-31T13:00`.
-    letter: bool,
+    /// Between year and number of a quarter: `1949Q1`, or `1949-Q1`.
+    pub quarter: Option<&'static str>,
+    /// Between date and time, where that is no blank: `1949-01-31T13:00:00`.
+    letter: Option<&'static str>,
     /// `13:00`.
     without_seconds: bool,
+    /// `+00:00`, not `Z`.
+    zone_in_digits: bool,
 }
 
 impl Form {
     /// Dates that are numbers.
-    pub const NUMBER: Form =
-        Form { separator: Some(""), quarter: None, letter: false, without_seconds: false };
+    pub fn number() -> Form {
+        Form { separator: Some(""), ..Form::default() }
+    }
 
     /// The form of a time that can be read.
     pub fn of(text: &str) -> Form {
         let text = text.trim();
-        let clock = text.split_once(['T', ' ']).map_or("", |(_, clock)| clock);
-        let clock = clock.split(['+', '-', 'Z', 'z']).next().unwrap_or_default();
+        let (date, clock) = text.split_once(['T', ' ']).unwrap_or((text, ""));
         Form {
-            separator: text.contains('/').then_some("/"),
+            separator: date.contains('/').then_some("/"),
             quarter: parse_quarter(text).map(|_| if text.contains('-') { "-Q" } else { "Q" }),
-            letter: text.get(10..11) == Some("T"),
-            without_seconds: clock.matches(':').count() == 1,
+            letter: text[date.len()..].starts_with('T').then_some("T"),
+            without_seconds: clock.split(['+', '-']).next().unwrap_or_default().matches(':').count() == 1,
+            zone_in_digits: clock.contains(['+', '-']),
         }
     }
 
@@ -292,21 +295,19 @@ impl Form {
         if let Some(quarter) = self.quarter.filter(|_| kind == Kind::Month && month % 3 == 1) {
             return format!("{year:04}{quarter}{}", month.div_ceil(3));
         }
-        let mut text = format_zoned(tick, kind, offset);
-        if kind == Kind::DateTime {
-            if self.without_seconds && text.get(16..19) == Some(":00") && text.get(19..20) != Some(".") {
-                text.replace_range(16..19, "");
-            }
-            if self.letter {
-                text.replace_range(10..11, "T");
-            }
+        let text = format_zoned(tick, kind, offset);
+        if kind == Kind::Integer {
+            return text;
         }
-        if let Some(separator) = self.separator.filter(|_| kind != Kind::Integer) {
-            let date = text.len().min(10);
-            let written = text[..date].replace('-', separator);
-            text.replace_range(..date, &written);
+        let (date, clock) = text.split_once(' ').unwrap_or((&text, ""));
+        let date = self.separator.map_or_else(|| date.into(), |separator| date.replace('-', separator));
+        if clock.is_empty() {
+            return date;
         }
-        text
+        let (time, zone) = clock.split_at(clock.find(['Z', '+', '-']).unwrap_or(clock.len()));
+        let short = time.strip_suffix(":00").filter(|_| self.without_seconds);
+        let zone = if self.zone_in_digits && zone == "Z" { "+00:00" } else { zone };
+        format!("{date}{}{}{zone}", self.letter.unwrap_or(" "), short.unwrap_or(time))
     }
 }
 
@@ -344,11 +345,15 @@ mod tests {
             "1949-01-31T13:00Z",
             "1949-01-31T13:00:00+01:00",
             "1949-01-31 13:00-05:30",
+            "1949-01-31 13:00:00+00:00",
+            "1949/01/31T13:00",
         ] {
             let (tick, kind, offset) = parse_zoned(text).unwrap();
             assert_eq!(Form::of(text).format(tick, kind, offset), text);
         }
-        assert_eq!(Form::NUMBER.format(date_of_number(19_490_131).unwrap(), Kind::Date, None), "19490131");
+        let far = parse("9999-12-31T13:00").unwrap().0 + DAY;
+        assert_eq!(Form::of("9999-12-31T13:00").format(far, Kind::DateTime, None), "10000-01-01T13:00");
+        assert_eq!(Form::number().format(date_of_number(19_490_131).unwrap(), Kind::Date, None), "19490131");
         // What does not fit the form is not lost.
         let tick = parse("1949-01-31 13:00:30").unwrap().0;
         assert_eq!(Form::of("1949-01-31 13:00").format(tick, Kind::DateTime, None), "1949-01-31 13:00:30");

@@ -51,6 +51,18 @@ pub enum WindowError {
         /// Input and horizon together, and what the stride may pass over after a gap.
         needed: usize,
     },
+    /// A series has no window because values were interpolated where forecasts would begin.
+    #[error(
+        "series {id:?} has {length} values for training, but no forecast can begin where they were interpolated, which is everywhere a window of {needed} could be; take missing = \"forward-fill\", a stride of 1, or leave out short series"
+    )]
+    Foreseen {
+        /// The series.
+        id: String,
+        /// Its values.
+        length: usize,
+        /// Input and horizon together.
+        needed: usize,
+    },
     /// No series has a window.
     #[error("no series has the {needed} values in a row that a window needs")]
     None {
@@ -220,7 +232,10 @@ impl Windows {
         let (id, length, needed) = (series.id.clone(), range.len(), input + horizon);
         let columns = &self.table.columns;
         let longest = longest_run(series, columns.past.len(), columns.future.len(), range);
-        if longest == length || length < needed {
+        if longest == length && length >= needed {
+            return WindowError::Foreseen { id, length, needed };
+        }
+        if length < needed {
             return WindowError::TooShort { id, length, needed };
         }
         let needed = if longest < needed { needed } else { needed + stride - 1 };

@@ -47,7 +47,7 @@ pub enum DatasetError {
     Windows(#[from] WindowError),
     /// There is nothing to choose the best parameters by.
     #[error(
-        "the validation part has no window: it needs at least the {horizon} steps of the horizon (split.validation)"
+        "the validation part has no window: it needs at least the {horizon} steps of the horizon, without gaps and from a value that was not interpolated (split.validation)"
     )]
     NoValidation {
         /// The horizon.

@@ -312,14 +312,16 @@ impl Experiment {
 
     /// A column has one use: values that were known in advance would forecast themselves.
     fn check_columns(&self) -> Result<(), Problem> {
-        let Schema { id, time, target, past, future, fixed, .. } = &self.columns;
+        let Schema { layout, id, time, target, past, future, fixed, .. } = &self.columns;
         let targets = match target {
+            // In other layouts than the long one this is what a file that says nothing has: all columns, or none.
+            Target::One(name) if name == "y" && *layout != Layout::Long => &[],
             Target::One(name) => std::slice::from_ref(name),
             Target::Several(names) => names,
         };
         let mut seen: Vec<(&str, &str)> = vec![("time", time)];
-        seen.extend(id.iter().map(|name| ("id", name.as_str())));
-        let lists: [(Key, &[String]); 4] = [
+        let lists: [(Key, &[String]); 5] = [
+            (&["columns", "id"], id.as_slice()),
             (&["columns", "target"], targets),
             (&["columns", "past"], past),
             (&["columns", "future"], future),
@@ -351,14 +353,13 @@ impl Experiment {
             let name = key.join(".");
             return problem(key, format!("{name} is neither a number of steps nor a share below 1"));
         }
-        let shares = lengths.iter().filter_map(|(_, length)| match length {
-            Some(Length::Share(share)) => Some(*share),
-            _ => None,
-        });
-        let sum: f64 = shares.sum();
-        // What is left is for training, unless that has a share of its own.
-        if sum > 1.0 || sum == 1.0 && self.split.train.is_none() {
-            return problem(&["split"], format!("split: the shares sum to {sum}, which leaves nothing"));
+        // With a share of its own, training has that; else it has what the others leave.
+        if let (None, Length::Share(validation), Length::Share(test)) =
+            (self.split.train, self.split.validation, self.split.test)
+            && validation + test > 1.0 - 1e-9
+        {
+            let message = "split: validation and test are the whole, and nothing is left for training";
+            return problem(&["split"], message);
         }
         Ok(())
     }
@@ -416,6 +417,25 @@ mod tests {
     }
 
     #[test]
+    fn what_a_file_leaves_unsaid_is_no_mistake() {
+        let parse = |more: &str| {
+            let text = "name = 'x'\ntask = 'forecaster'\ndata = 'x.csv'\nmodel = 'nlinear'\nhorizon = 3";
+            Loaded::parse(&format!("{text}\n{more}"), "x.toml", Path::new("."))
+        };
+        // In a wide file all columns are series, whatever the time is called; parts that do not fit are shorter.
+        for more in [
+            "[columns]\nlayout = 'wide'\ntime = 'y'",
+            "[split]\ntrain = 0.85",
+            "[split]\nvalidation = 0.9\ntest = 7",
+        ] {
+            assert!(parse(more).is_ok(), "{more}");
+        }
+        for more in ["[columns]\ntime = 'y'", "[columns]\nid = 'ds'", "[split]\nvalidation = 0.9"] {
+            assert!(parse(more).is_err(), "{more}");
+        }
+    }
+
+    #[test]
     fn counts_are_not_scaled() {
         let text = |scaling: &str| {
             format!(
@@ -458,7 +478,7 @@ mod tests {
             (
                 "validation = 24\ntest = 12",
                 "validation = 0.6\ntest = 0.6",
-                "x.toml:16: split: the shares sum to 1.2, which leaves nothing",
+                "x.toml:16: split: validation and test are the whole",
             ),
             ("seed = 1", "stride = 0", "x.toml:10: stride is 0"),
             ("time = ", "tine = ", "x.toml:13: unknown field `tine`"),

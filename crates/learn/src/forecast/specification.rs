@@ -178,21 +178,27 @@ impl Specification {
         (forecast.slice(1, steps - self.horizon, steps), loss)
     }
 
-    /// The parameters, with the start values of a seed.
-    pub fn params(&self, seed: u64) -> Result<Params, SpecificationError> {
+    /// The parameters; an error if they are too many for training.
+    pub fn parameters(&self) -> Result<Vec<Parameter>, SpecificationError> {
         let (_, parts) = self.network(1, Use::Evaluation)?;
         let sizes = parts.parameters.iter().map(|p| p.shape.iter().map(|&size| size as f64).product::<f64>());
         let count: f64 = sizes.sum();
         if count > MOST_PARAMETERS {
             let problem = format!(
-                "its settings make {:.1} billion parameters, and training takes 20 bytes for each; the limit is {:.1} billion",
-                count / 1e9,
-                MOST_PARAMETERS / 1e9
+                "its settings make {:.0} million parameters, and training takes 20 bytes for each; the limit is {:.0} million",
+                count / 1e6,
+                MOST_PARAMETERS / 1e6
             );
             return Err(SpecificationError::Setting { model: self.model.name(), problem });
         }
+        Ok(parts.parameters)
+    }
+
+    /// The parameters, with the start values of a seed.
+    pub fn params(&self, seed: u64) -> Result<Params, SpecificationError> {
+        let parameters = self.parameters()?;
         let mut params = Params::new();
-        for (index, parameter) in parts.parameters.iter().enumerate() {
+        for (index, parameter) in parameters.iter().enumerate() {
             add_parameter(&mut params, parameter, Random::new(seed, Purpose::Parameters, index as u64));
         }
         Ok(params)

@@ -114,17 +114,14 @@ impl Attempt {
         let failed = |source| TrainError::Task { seed, source };
         let rate = settings.rate.at(self.update, settings.updates) as f32;
         let is_last = self.update + 1 >= settings.updates;
-        // The optimiser moves each parameter while it is at hand, if the task can do that and nothing speaks against it.
-        let mut step = match settings.optimizer.begin(&mut self.optimizer, rate, settings.clip) {
-            Some(step) if !is_last && self.streak == 0 => Some(step),
-            _ => None,
+        // A model that may be finished stays as it is until that is known.
+        let (losses, is_moved) = if is_last || self.streak > 0 {
+            (task.step(self.update).map_err(failed)?, false)
+        } else {
+            let Settings { optimizer, clip, .. } = settings;
+            super::step_and_move(task, self.update, optimizer, &mut self.optimizer, rate, *clip)
+                .map_err(failed)?
         };
-        let losses = match &mut step {
-            Some(step) => task.step_and_move(self.update, step),
-            None => task.step(self.update),
-        };
-        let losses = losses.map_err(failed)?;
-        let is_moved = step.is_some_and(|step| step.is_taken());
         if !losses.soft.is_finite() {
             return Err(TrainError::NotFinite { seed: self.seed, update: self.update, loss: losses.soft });
         }
@@ -195,7 +192,8 @@ impl Attempt {
         let update = self.update;
         self.update += 1;
         self.metrics.push(Metric { soft: losses.soft, hard: losses.hard });
-        let hard = losses.hard?;
+        // A loss that is no number is worse than any that is one.
+        let hard = losses.hard.map(|hard| if hard.is_nan() { f64::INFINITY } else { hard })?;
         if hard == 0.0 {
             self.streak += 1;
             self.first_perfect = self.first_perfect.or(Some(update));
@@ -227,6 +225,7 @@ fn mean(numbers: impl ExactSizeIterator<Item = f64>) -> f64 {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::optim::Step;
     use crate::params::Params;
     use crate::train::TaskError;
 
@@ -294,6 +293,62 @@ pub(super) mod tests {
         assert_eq!(attempt.first_perfect, Some(attempt.update - 5));
         let best = attempt.best.unwrap();
         assert_eq!((best.update, &best.values), (attempt.update - 1, &task.params().values));
+    }
+
+    /// The same, seen without its hard loss but in every third update, and moved at once in between.
+    struct AtOnce(Threes, bool);
+
+    impl Task for AtOnce {
+        fn params(&self) -> &Params {
+            &self.0.params
+        }
+
+        fn params_mut(&mut self) -> &mut Params {
+            &mut self.0.params
+        }
+
+        fn step(&mut self, update: u64) -> Result<Losses, TaskError> {
+            let losses = self.0.step(update)?;
+            Ok(Losses { hard: losses.hard.filter(|_| update.is_multiple_of(3)), ..losses })
+        }
+
+        fn step_and_move(&mut self, update: u64, step: &mut Step<'_>) -> Result<Losses, TaskError> {
+            let losses = self.step(update)?;
+            if self.1 && losses.hard.is_none() {
+                let Params { values, grads, .. } = &mut self.0.params;
+                step.apply(0..3, values, grads);
+                grads.fill(f32::NAN);
+            }
+            Ok(losses)
+        }
+
+        fn passes(&mut self, update: u64) -> Result<bool, TaskError> {
+            self.0.passes(update)
+        }
+    }
+
+    #[test]
+    fn parameters_that_move_at_once_change_nothing() {
+        for (clip, patience, updates) in
+            [(None, None, 40), (Some(Clip::Norm(1.0)), None, 40), (None, Some(2), 200), (None, None, 7)]
+        {
+            let settings = Settings { clip, patience, updates, stable: 2, ..settings() };
+            let run = |at_once: bool| {
+                let mut task = AtOnce(Threes::new(9), at_once);
+                let mut attempt = Attempt::new(1, &settings, 3);
+                while attempt.outcome == Outcome::Running {
+                    attempt.advance(&mut task, &settings).unwrap();
+                }
+                (attempt, task.0.params.values)
+            };
+            assert_eq!(run(true), run(false), "{clip:?} {patience:?} {updates}");
+        }
+    }
+
+    #[test]
+    fn a_loss_that_is_no_number_is_never_the_best() {
+        let (attempt, _) = after([(1.0, f64::NAN), (1.0, 5.0), (1.0, f64::NAN)]);
+        assert_eq!((attempt.best.map(|best| best.hard), attempt.stale), (Some(5.0), 1));
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub use checkpoint::CheckpointError;
 pub use seeds::{Observer, Options, Quiet, run};
 
 use crate::files::FileError;
-use crate::optim::Step;
+use crate::optim::{Clip, Optimizer, OptimizerState, Step};
 use crate::params::Params;
 
 /// What a task may fail with.
@@ -52,6 +52,25 @@ pub trait Task {
     fn finish(&mut self, best: &[f32], stop: &dyn Fn(f64) -> bool) -> Result<Option<Finished>, TaskError> {
         let _ = (best, stop);
         Ok(None)
+    }
+}
+
+/// The losses of an update, and whether the optimiser has moved the parameters already; if not, their gradients are in the
+/// arena.
+pub fn step_and_move(
+    task: &mut impl Task,
+    update: u64,
+    optimizer: &Optimizer,
+    state: &mut OptimizerState,
+    rate: f32,
+    clip: Option<Clip>,
+) -> Result<(Losses, bool), TaskError> {
+    match optimizer.begin(state, rate, clip) {
+        Some(mut step) => {
+            let losses = task.step_and_move(update, &mut step)?;
+            Ok((losses, step.is_taken()))
+        }
+        None => Ok((task.step(update)?, false)),
     }
 }
 

@@ -15,7 +15,7 @@ use gatework_learn::data::Batch;
 use gatework_learn::forecast::specification::Use;
 use gatework_learn::forecast::{ForecastTask, Forecaster, Specification, Windows};
 use gatework_learn::optim::Optimizer;
-use gatework_learn::train::{Task, TaskError};
+use gatework_learn::train::{self, Task, TaskError};
 use serde_json::{Value, json};
 
 use super::memory;
@@ -23,6 +23,9 @@ use crate::cli;
 use crate::output::answer;
 
 /// How models are trained here.
+/// Its learning rate.
+const RATE: f32 = 1e-4;
+
 const ADAM: Optimizer = Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 };
 
 /// The models: name, windows of a sample (one for each column), settings.
@@ -190,16 +193,12 @@ impl ForecastBench {
         let mut state = ADAM.state(task.params().len());
         let mut update = 0;
         let mut step = || {
-            let mut step = ADAM.begin(&mut state, 1e-4, None);
-            let losses = match &mut step {
-                Some(step) => task.step_and_move(update, step),
-                None => task.step(update),
-            };
-            losses.map_err(|error| anyhow::anyhow!("{error}"))?;
+            let step = train::step_and_move(&mut task, update, &ADAM, &mut state, RATE, None);
+            let (_, is_moved) = step.map_err(|error| anyhow::anyhow!("{error}"))?;
             update += 1;
-            if !step.is_some_and(|step| step.is_taken()) {
+            if !is_moved {
                 let params = task.params_mut();
-                ADAM.step(&mut state, &mut params.values, &params.grads, 1e-4, None);
+                ADAM.step(&mut state, &mut params.values, &params.grads, RATE, None);
             }
             Ok(())
         };

@@ -22,7 +22,7 @@ use super::seeds::{Scored, Seeds};
 use super::{Train, stop_on_interrupt};
 use crate::cli;
 use crate::cli::evaluate::heading;
-use crate::folder::RunFolder;
+use crate::folder::{RunFolder, quoted};
 use crate::forecast_run::{ForecastRun, plot, print_scores, scaled_score, score, usual_step};
 use crate::progress::Progress;
 use crate::report::{self, ForecastPlot, LossPoint};
@@ -53,6 +53,7 @@ pub fn train(verb: &Train, mut loaded: Loaded) -> anyhow::Result<()> {
     if verb.resume && is_finished(verb, &loaded.experiment)? {
         return Ok(());
     }
+    loaded.experiment.specification().parameters()?;
     let dataset = Dataset::load(&loaded)?;
     // Only now: data that cannot be used leave no folder behind.
     let folder = verb.folder(&loaded.experiment.name)?;
@@ -141,7 +142,10 @@ fn tell_data(experiment: &Experiment, dataset: &Dataset) {
     }
     let short = dataset.windows(Part::Train, experiment.stride).without();
     if !short.is_empty() {
-        eprintln!("  {} series are too short and left out of training", short.len());
+        eprintln!(
+            "  {} series have no window, too short or with too many gaps, and are left out of training",
+            short.len()
+        );
     }
     let longest = table.series.iter().map(|series| series.values.len()).max().unwrap_or(0);
     if dataset.season >= longest {
@@ -185,9 +189,9 @@ impl Job<'_> {
     pub fn run(&self) -> anyhow::Result<Value> {
         let begin = Instant::now();
         tell_data(self.experiment, self.dataset);
-        self.folder.write("experiment.toml", self.experiment.to_toml().as_bytes())?;
         files::make_folder(&self.folder.checkpoints())?;
         self.check_data()?;
+        self.folder.write("experiment.toml", self.experiment.to_toml().as_bytes())?;
         let attempts = self.train()?;
         let mut summary = self.report(attempts)?;
         summary["total_seconds"] = json!(begin.elapsed().as_secs_f64());
@@ -376,7 +380,7 @@ impl Job<'_> {
         eprintln!("  {run}/loss.svg        training and validation loss");
         // What is known in advance ends with the data that were trained on.
         let data = if self.experiment.columns.future.is_empty() { &self.experiment.data } else { "NEW.csv" };
-        eprintln!("Next: gatework predict {} {} -o forecast.csv", quoted(&run.to_string()), quoted(data));
+        eprintln!("Next: gatework predict {} {} -o forecast.csv", quoted(&run), quoted(data));
     }
 }
 
@@ -386,16 +390,6 @@ fn better_baseline(evaluation: &Evaluation) -> Option<&str> {
     let naive = baselines.iter().filter(|score| ["naive", "seasonal naive"].contains(&score.name.as_str()));
     let best = naive.min_by(|a, b| a.mae.total_cmp(&b.mae))?;
     (best.mae < model.mae).then_some(best.name.as_str())
-}
-
-/// An argument as a shell reads it.
-fn quoted(argument: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
-    if argument.chars().all(is_plain) {
-        argument.into()
-    } else {
-        format!("'{}'", argument.replace('\'', "'\\''"))
-    }
 }
 
 /// The losses for the plot: the validation loss stays as it is until the next look.

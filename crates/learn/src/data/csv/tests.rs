@@ -211,7 +211,7 @@ fn times_are_written_in_the_zone_they_are_read_in() {
         (["+02:00"; 3], "2024-01-13T13:00:00+02:00"),
         (["-03:30"; 3], "2024-01-13T13:00:00-03:30"),
         // Of several zones, none is that of the next time.
-        (["+02:00", "+01:00", "Z"], "2024-01-13T13:00:00Z"),
+        (["+02:00", "+01:00", "Z"], "2024-01-13T13:00:00+00:00"),
     ] {
         let table = read(&text(zones), "missing = \"drop\"\nfrequency = \"h\"");
         let series = &table.series[0];
@@ -246,7 +246,7 @@ fn values_that_are_not_known_yet_are_not_made_up() {
     for policy in ["forward-fill", "interpolate", "drop"] {
         let table = read(text, &format!("missing = \"{policy}\""));
         assert_eq!(table.series[0].values.len(), 3, "{policy}");
-        assert_eq!(table.report.missing_values, 3);
+        assert_eq!((table.report.missing_values, table.report.not_yet_known), (1, 2));
     }
 }
 
@@ -258,6 +258,15 @@ fn small_changes_of_large_values_are_kept() {
     );
     assert_eq!(table.series[0].values, [1_700_000_000.5, 1_700_000_000.75]);
     assert_eq!(table.series[0].past, [1e15, 1e15 + 1.0]);
+}
+
+#[test]
+fn a_past_column_that_begins_late_is_foreseen_before() {
+    let text = "ds,y,p\n1,10,\n2,20,\n3,30,3\n4,40,4\n";
+    for (policy, foreseen) in [("forward-fill", &[0, 1][..]), ("interpolate", &[0, 1]), ("drop", &[])] {
+        let table = read(text, &format!("missing = \"{policy}\"\npast = [\"p\"]"));
+        assert_eq!(table.series[0].foreseen, foreseen, "{policy}");
+    }
 }
 
 #[test]

@@ -338,7 +338,7 @@ fn settings_that_do_not_fit_are_named() {
     refused(Model::Transformer(Transformer { width: 20, ..Transformer::default() }), "16 heads cannot share");
     refused(Model::Transformer(Transformer { patch: 4, ..Transformer::default() }), "stride is 8");
     let huge = specification(Model::Nhits(Nhits { width: 65_536, ..Nhits::default() }));
-    assert!(huge.params(1).unwrap_err().to_string().contains("billion parameters"));
+    assert!(huge.params(1).unwrap_err().to_string().contains("million parameters"));
     refused(Model::Gru(Gru { dropout: 1.0, ..Gru::default() }), "dropout is 1");
     refused(Model::Tcn(Tcn { channels: vec![], ..Tcn::default() }), "blocks");
     let deepar = Specification { loss: Loss::Mse, ..specification(Model::DeepAr(DeepAr::default())) };
