@@ -389,7 +389,7 @@ fn options_that_do_not_fit_are_refused() {
         (&["train", "sales.toml", "--out", "x", "--hidden"], "--hidden is for automata"),
         (&["predict", "run", "sales.csv", "-o", "x", "--series", "north"], "--plot <FILE>"),
         (
-            &["predict", "run", "sales.csv", "-o", "x", "--plot", "y", "--series", "east"],
+            &["predict", "run", "sales.csv", "-o", "x", "--plot", "y.svg", "--series", "east"],
             "sales.csv has no series \"east\"; its first is \"north\"",
         ),
     ] {
@@ -397,7 +397,7 @@ fn options_that_do_not_fit_are_refused() {
         assert!(message.contains(part), "{message}");
         assert!(!place.path("x").exists() && !place.path("y").exists(), "{arguments:?}");
     }
-    let small = ["-o", "x", "--plot", "y", "--series", "south, small"];
+    let small = ["-o", "x", "--plot", "y.svg", "--series", "south, small"];
     place.gatework(&["predict", "run", "sales.csv"]).args(small).assert().success();
     assert!(String::from_utf8(place.read("y")).unwrap().contains("south, small"));
 }
