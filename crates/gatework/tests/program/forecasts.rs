@@ -395,11 +395,11 @@ fn options_that_do_not_fit_are_refused() {
     ] {
         let message = place.refused(2, arguments);
         assert!(message.contains(part), "{message}");
-        assert!(!place.path("x").exists() && !place.path("y").exists(), "{arguments:?}");
+        assert!(!place.path("x").exists() && !place.path("y.svg").exists(), "{arguments:?}");
     }
     let small = ["-o", "x", "--plot", "y.svg", "--series", "south, small"];
     place.gatework(&["predict", "run", "sales.csv"]).args(small).assert().success();
-    assert!(String::from_utf8(place.read("y")).unwrap().contains("south, small"));
+    assert!(String::from_utf8(place.read("y.svg")).unwrap().contains("south, small"));
 }
 
 #[test]
