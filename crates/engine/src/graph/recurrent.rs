@@ -203,6 +203,7 @@ impl Graph {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Program;
     use crate::arbitrary::{self, assert_close};
     use crate::dtype::DType;
     use crate::interpret::Value;
@@ -305,6 +306,28 @@ mod tests {
                 let right = run(&graph(cell, dtype, sizes, false));
                 assert_close(&run(&graph(cell, dtype, sizes, true)), &right, tolerance);
             }
+        }
+    }
+
+    #[test]
+    fn without_a_gradient_the_gates_are_not_kept_and_the_states_are_the_same() {
+        for cell in [Cell::Gru, Cell::Lstm] {
+            let mut g = Graph::new();
+            let x = g.input("x", DType::F32, &[13, 4, 3]).unwrap();
+            let rows = cell.gates() * 9;
+            let shapes: [&[usize]; 4] = [&[rows, 3], &[rows, 9], &[rows], &[rows]];
+            let weights = [0, 1, 2, 3].map(|i| g.input(&format!("w{i}"), DType::F32, shapes[i]).unwrap());
+            let states = g.cell(cell, x, weights).unwrap();
+            g.output("states", states).unwrap();
+            let with_gradient = graph(cell, DType::F32, [13, 4, 3, 9], true);
+            assert_eq!(run(&g)[0], run(&with_gradient)[0]);
+            let bytes = |g: &Graph| {
+                let program = Program::new(g).unwrap();
+                let name = format!("{cell:?} f32").to_lowercase();
+                let place = program.kernels().iter().position(|kernel| kernel.starts_with(&name));
+                program.traffic()[place.unwrap()]
+            };
+            assert!(bytes(&g) < bytes(&with_gradient));
         }
     }
 

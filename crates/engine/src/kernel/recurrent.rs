@@ -55,6 +55,8 @@ pub struct Steps {
     pub bias: usize,
     /// The tape, [parts, time, batch, hidden].
     pub tape: usize,
+    /// Forward: whether the gates are kept on the tape; without a gradient nobody reads them.
+    pub keeps: bool,
     /// Backward: the gradients before the functions of the gates, [time, batch, 4 * hidden].
     pub out: usize,
     /// [`Steps::scratch_len`] elements of which nothing is expected.
@@ -76,7 +78,8 @@ impl Steps {
 
     /// Elements that are read and written.
     pub fn traffic(&self) -> usize {
-        let step = self.batch * self.hidden * (self.cell.gates() + self.cell.parts() + 1);
+        let parts = if self.keeps { self.cell.parts() } else { 1 + usize::from(self.cell == Cell::Lstm) };
+        let step = self.batch * self.hidden * (self.cell.gates() + parts + 1);
         self.time * step + self.hidden * self.width()
     }
 
@@ -146,6 +149,7 @@ pub fn forward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
                 let part = |part| shared.write(steps.part(part, t, first), rows * hidden);
                 Forward {
                     hidden,
+                    keeps: steps.keeps,
                     inputs: shared.read(steps.inputs + (t * steps.batch + first) * width, rows * width),
                     products: (t > 0).then(|| shared.read(products, rows * width)),
                     bias: shared.read(steps.bias, width),
@@ -171,6 +175,7 @@ pub fn forward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
 /// One step of one share, after the product.
 struct Forward<'a, T> {
     hidden: usize,
+    keeps: bool,
     inputs: &'a [T],
     products: Option<&'a [T]>,
     bias: &'a [T],
@@ -256,10 +261,12 @@ impl<T: Real> Forward<'_, T> {
                 // (1 - update) * fresh + update * state
                 let state = fresh + update * (load_or_zero::<S, T>(simd, self.before, place, end) - fresh);
                 store::<S, T>(self.parts[0], place, end, state);
-                store::<S, T>(self.parts[1], place, end, reset);
-                store::<S, T>(self.parts[2], place, end, update);
-                store::<S, T>(self.parts[3], place, end, fresh);
-                store::<S, T>(self.parts[4], place, end, remembered);
+                if self.keeps {
+                    store::<S, T>(self.parts[1], place, end, reset);
+                    store::<S, T>(self.parts[2], place, end, update);
+                    store::<S, T>(self.parts[3], place, end, fresh);
+                    store::<S, T>(self.parts[4], place, end, remembered);
+                }
             }
         }
     }
@@ -278,10 +285,12 @@ impl<T: Real> Forward<'_, T> {
                 let output = show * math::tanh::<S, T>(simd, memory);
                 store::<S, T>(self.parts[0], place, end, output);
                 store::<S, T>(self.parts[1], place, end, memory);
-                store::<S, T>(self.parts[2], place, end, write);
-                store::<S, T>(self.parts[3], place, end, keep);
-                store::<S, T>(self.parts[4], place, end, fresh);
-                store::<S, T>(self.last, place, end, show);
+                if self.keeps {
+                    store::<S, T>(self.parts[2], place, end, write);
+                    store::<S, T>(self.parts[3], place, end, keep);
+                    store::<S, T>(self.parts[4], place, end, fresh);
+                    store::<S, T>(self.last, place, end, show);
+                }
             }
         }
     }

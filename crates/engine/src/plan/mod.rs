@@ -23,7 +23,7 @@ mod view;
 use std::sync::Arc;
 
 use crate::dtype::DType;
-use crate::graph::{Cell, Graph, Id, Op, Scalar};
+use crate::graph::{Cell, Graph, Id, Node, Op, Scalar};
 use crate::kernel::norm::LayerNorm;
 use crate::kernel::recurrent::Steps;
 use crate::ops::{Binary, Reduction, Unary};
@@ -184,6 +184,8 @@ pub(crate) struct Attention {
 pub(crate) struct Recurrent {
     pub cell: Cell,
     pub backward: bool,
+    /// Whether more of the tape is read than its states.
+    pub tape: bool,
     /// Steps, rows and width of the state.
     pub sizes: [usize; 3],
     /// The operands, in the order of the graph.
@@ -475,9 +477,19 @@ impl<'a> Planner<'a> {
         let scratch = Steps::scratch_len(cell, batch, hidden);
         let scratch = self.buffer(dtype, scratch, BufferKind::Value { output: false });
         let out = self.value(id);
-        let sizes = [time, batch, hidden];
-        self.push(dtype, Kernel::Recurrent(Recurrent { cell, backward, sizes, args, out, scratch }), out);
+        let (sizes, tape) = ([time, batch, hidden], backward || !self.reads_first_part_only(id));
+        let kernel = Recurrent { cell, backward, tape, sizes, args, out, scratch };
+        self.push(dtype, Kernel::Recurrent(kernel), out);
         View::whole(out, &shape)
+    }
+
+    /// Whether nothing of a node is read but the first index of its first axis.
+    fn reads_first_part_only(&self, id: Id) -> bool {
+        let is_output = self.graph.outputs().iter().any(|(_, output)| *output == id);
+        let mut readers = self.graph.nodes().iter().filter(|node| node.args.contains(&id));
+        let is_first =
+            |node: &Node| matches!(node.op, Op::Slice { axis: 0, begin: 0, .. }) && node.shape[0] == 1;
+        !is_output && readers.all(is_first)
     }
 
     /// A buffer of zeros for a node.

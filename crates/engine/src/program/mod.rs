@@ -326,7 +326,7 @@ fn compile_attention(attention: &plan::Attention, begin: impl Fn(usize) -> usize
 }
 
 fn compile_steps(recurrent: &Recurrent, begin: impl Fn(usize) -> usize) -> Steps {
-    let &Recurrent { cell, backward, sizes: [time, batch, hidden], ref args, out, scratch } = recurrent;
+    let &Recurrent { cell, backward, tape, sizes: [time, batch, hidden], ref args, out, scratch } = recurrent;
     let place = |view: &View| begin(view.buffer) + view.offset;
     let weights = &args[if backward { 2 } else { 1 }];
     Steps {
@@ -338,6 +338,7 @@ fn compile_steps(recurrent: &Recurrent, begin: impl Fn(usize) -> usize) -> Steps
         weights: (place(weights), [weights.strides[0], weights.strides[1]]),
         bias: place(&args[2]),
         tape: if backward { place(&args[1]) } else { begin(out) },
+        keeps: tape,
         out: begin(out),
         scratch: begin(scratch),
     }

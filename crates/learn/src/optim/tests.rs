@@ -15,12 +15,8 @@ const ADAMW: Optimizer = Optimizer::Adamw {
     weight_decay: usual::decoupled_decay(),
 };
 const SGD: Optimizer = Optimizer::Sgd { momentum: 0.0, nesterov: false, weight_decay: 0.0 };
-const RMSPROP: Optimizer = Optimizer::Rmsprop {
-    alpha: usual::alpha(),
-    epsilon: usual::epsilon(),
-    momentum: 0.0,
-    weight_decay: 0.0,
-};
+const RMSPROP: Optimizer =
+    Optimizer::Rmsprop { alpha: usual::alpha(), epsilon: usual::epsilon(), momentum: 0.0, weight_decay: 0.0 };
 const MOMENTUM: Optimizer = Optimizer::Sgd { momentum: 0.9, nesterov: false, weight_decay: 0.0 };
 
 fn golden_file() -> Vec<u8> {
@@ -127,8 +123,7 @@ proptest! {
 #[test]
 fn a_clip_by_value_limits_each_element() {
     let mut values = [0.0; 4];
-    let norm =
-        SGD.step(&mut SGD.state(4), &mut values, &[0.5, -0.5, 3.0, -3.0], 1.0, Some(Clip::Value(2.0)));
+    let norm = SGD.step(&mut SGD.state(4), &mut values, &[0.5, -0.5, 3.0, -3.0], 1.0, Some(Clip::Value(2.0)));
     assert_eq!(values, [-0.5, 0.5, -2.0, 2.0]);
     assert_eq!(norm, None);
 }
@@ -253,10 +248,7 @@ fn a_file_names_an_optimiser_and_what_is_unusual() {
     let file = parse("clip = { norm = 1 }\n[optimizer]\nkind = 'sgd'").unwrap();
     assert_eq!(file, File { optimizer: SGD, clip: Some(Clip::Norm(1.0)) });
     assert_eq!(parse("optimizer = { kind = 'adam' }").unwrap(), File { optimizer: ADAM, clip: None });
-    assert_eq!(
-        parse("optimizer = { kind = 'rmsprop' }").unwrap(),
-        File { optimizer: RMSPROP, clip: None }
-    );
+    assert_eq!(parse("optimizer = { kind = 'rmsprop' }").unwrap(), File { optimizer: RMSPROP, clip: None });
 }
 
 #[test]
