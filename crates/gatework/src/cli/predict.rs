@@ -7,10 +7,11 @@ use std::time::Instant;
 use clap::Args;
 use gatework_learn::data::{DataError, Missing, Schema, Table};
 use gatework_learn::files;
-use gatework_learn::forecast::context::{Interval, Prediction};
+use gatework_learn::forecast::context::{Context, Interval, Prediction};
 use gatework_learn::forecast::dataset::read_file_or_built_in;
 use gatework_learn::forecast::metrics;
 use gatework_learn::forecast::predictor::Predictor;
+use gatework_learn::forecast::specification::Specification;
 use gatework_learn::forecast::weights::Weights;
 use serde_json::{Value, json};
 
@@ -47,6 +48,9 @@ pub struct Predict {
     /// Forecast series that were not there in training too, scaled by their own values
     #[arg(long)]
     new_series: bool,
+    /// Forecast the others if series are too short for the model
+    #[arg(long)]
+    leave_out_short: bool,
     /// Round the weights of the model to fewer bits, and say what that costs
     #[arg(long, value_enum)]
     weights: Option<Format>,
@@ -91,27 +95,9 @@ impl Predict {
             let message = format!("{} is not the run folder of a forecaster", self.run.display());
             return Err(Usage(message).into());
         };
-        let context = run.predictor.context();
-        let missing = match self.missing {
-            None => context.columns.missing,
-            Some(Gaps::Error) => Missing::Error,
-            Some(Gaps::Drop) => Missing::Drop,
-            Some(Gaps::ForwardFill) => Missing::ForwardFill,
-            Some(Gaps::Interpolate) => Missing::Interpolate,
-        };
-        let expected = Some(context.frequency.clone());
-        let columns = Schema { expected, missing, ..context.columns.clone() };
-        let table = read_file_or_built_in(&self.data, &columns).map_err(|error| match &error {
-            DataError::Content { problem, .. } if problem.is_gap() => {
-                anyhow::anyhow!("{error}; here it is an option: --missing drop")
-            }
-            _ => error.into(),
-        })?;
-        for line in table.report.lines(columns.missing) {
-            eprintln!("{}: {line}", self.data.display());
-        }
-        let drawn = self.drawn(&table)?;
         let specification = run.predictor.specification().clone();
+        let table = self.read(run.predictor.context(), &specification)?;
+        let drawn = self.drawn(&table)?;
         if self.new_series {
             run.predictor.learn_new_series(&table);
         }
@@ -122,6 +108,7 @@ impl Predict {
         let forecast = Instant::now();
         let predictions = run.predictor.predict_windows(&prepared.windows, &numbers, &prepared.table)?;
         let seconds = forecast.elapsed().as_secs_f64();
+        let columns = &run.predictor.context().columns;
         let id = columns.id.as_deref().unwrap_or("unique_id");
         let text = to_csv(&prepared.table, &predictions, [id, &columns.time]);
         match self.output.as_ref().filter(|path| path.as_os_str() != "-") {
@@ -144,6 +131,42 @@ impl Predict {
             }))?;
         }
         Ok(())
+    }
+
+    /// Reads the data as the model needs them.
+    fn read(&self, context: &Context, specification: &Specification) -> anyhow::Result<Table> {
+        let missing = match self.missing {
+            None => context.columns.missing,
+            Some(Gaps::Error) => Missing::Error,
+            Some(Gaps::Drop) => Missing::Drop,
+            Some(Gaps::ForwardFill) => Missing::ForwardFill,
+            Some(Gaps::Interpolate) => Missing::Interpolate,
+        };
+        let expected = Some(context.frequency.clone());
+        let columns = Schema { expected, missing, ..context.columns.clone() };
+        let mut table = read_file_or_built_in(&self.data, &columns).map_err(|error| match &error {
+            DataError::Content { problem, .. } if problem.is_gap() => {
+                anyhow::anyhow!("{error}; here it is an option: --missing drop")
+            }
+            _ => error.into(),
+        })?;
+        let data = self.data.display();
+        for line in table.report.lines(missing) {
+            eprintln!("{data}: {line}");
+        }
+        if self.leave_out_short {
+            let short = context.leave_out_short(specification, &mut table);
+            if let Some(first) = short.first() {
+                let (count, needed) = (short.len(), context.needed(specification));
+                eprintln!(
+                    "{data}: {count} series have fewer than {needed} values and are left out, first {first:?}"
+                );
+            }
+            if table.series.is_empty() {
+                return Err(Usage(format!("{data}: every series is too short for the model")).into());
+            }
+        }
+        Ok(table)
     }
 
     /// An error if a file that is to be written is one that is needed, under whatever name, or its name promises another

@@ -173,7 +173,7 @@ impl Service {
 
     /// Values that a forecast needs: the input, and those that differences are taken to.
     pub fn needed(&self) -> usize {
-        self.specification.input + self.scaling().difference
+        self.context.needed(&self.specification)
     }
 
     fn scaling(&self) -> &Scaling {

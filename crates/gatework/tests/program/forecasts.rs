@@ -148,6 +148,22 @@ fn forecasts_replace_nothing_that_is_needed() {
 }
 
 #[test]
+fn series_that_are_too_short_are_left_out_if_asked_for() {
+    let place = trained();
+    let short = "\"south, small\",0,20\n\"south, small\",1,21\n";
+    let all = sales();
+    let north = &all[..all.find("\"south").unwrap()];
+    place.write("new.csv", &format!("{north}{short}"));
+    let predict = ["predict", "run", "new.csv", "-o", "f.csv"];
+    assert_says(&place.refused(1, &predict), &["\"south, small\" has 2 values", "reads 14"]);
+    let said = place.json(&[&predict[..], &["--leave-out-short"]].concat());
+    assert_eq!(said["series"], 1);
+    place.write("new.csv", &format!("unique_id,ds,y\n{short}"));
+    let none = place.refused(2, &["predict", "run", "new.csv", "--leave-out-short"]);
+    assert_says(&none, &["every series is too short"]);
+}
+
+#[test]
 fn gaps_in_new_data_are_filled_if_asked_for() {
     let place = trained();
     place.write("new.csv", &sales().replace("\"north\",70,170\n", ""));

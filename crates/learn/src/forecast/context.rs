@@ -10,7 +10,7 @@ use super::forecaster::Forecast;
 use super::specification::Specification;
 use crate::data::calendar::{Calendar, CalendarError};
 use crate::data::scale::{Fit, Scaler, UnknownSeries};
-use crate::data::{Schema, Table, WindowError, Windows};
+use crate::data::{Schema, Series, Table, WindowError, Windows};
 
 /// What a trained model needs beside its network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,6 +111,18 @@ pub struct Interval {
 }
 
 impl Context {
+    /// Values that a forecast needs: the input, and those that differences are taken to.
+    pub fn needed(&self, specification: &Specification) -> usize {
+        specification.input + self.scaler.scaling.difference
+    }
+
+    /// Takes the series out of new data that are too short to be forecast; their names.
+    pub fn leave_out_short(&self, specification: &Specification, table: &mut Table) -> Vec<String> {
+        let needed = self.needed(specification);
+        let is_short = |series: &mut Series| known_end(&series.values).len() < needed;
+        table.series.extract_if(.., is_short).map(|series| series.id).collect()
+    }
+
     /// Scales new data and finds the window at the end of every series. Series without a known scale are an error.
     pub fn prepare(&self, specification: &Specification, mut table: Table) -> Result<Prepared, ContextError> {
         let found = table.frequency.to_string();
@@ -118,9 +130,8 @@ impl Context {
             return Err(ContextError::Frequency { found, wanted: self.frequency.clone() });
         }
         // A forecast of differences is added to the values that it is the difference to.
-        let lag = self.scaler.scaling.difference;
-        let needed = lag + specification.input;
-        for series in table.series.iter().filter(|_| lag > 0) {
+        let needed = self.needed(specification);
+        for series in table.series.iter().filter(|_| needed > specification.input) {
             let length = known_end(&series.values).len();
             if length < needed {
                 let id = series.id.clone();
