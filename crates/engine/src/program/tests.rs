@@ -343,7 +343,7 @@ fn mistakes_are_named() {
     assert!(runner.read::<i32>("y").is_err());
 }
 
-/// The program and the interpreter on a graph with the inputs "x", "k" of some numbers; they must agree closely.
+/// The program and the interpreter on a graph of one input with some numbers; they must agree closely.
 fn agrees(build: impl Fn(&mut Graph, Id) -> Id, shape: &[usize], x: &[f32]) {
     let mut g = Graph::new();
     let input = g.input("x", DType::F32, shape).unwrap();

@@ -22,10 +22,10 @@ use super::memory;
 use crate::cli;
 use crate::output::answer;
 
-/// How models are trained here.
-/// Its learning rate.
+/// The learning rate of training steps.
 const RATE: f32 = 1e-4;
 
+/// How models are trained here.
 const ADAM: Optimizer = Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 };
 
 /// The models: name, windows of a sample (one for each column), settings.

@@ -363,7 +363,7 @@ impl Job<'_> {
         if part != Part::Test {
             let horizon = self.experiment.horizon;
             eprintln!(
-                "  The test part is shorter than the horizon of {horizon}: training has looked at these values."
+                "  The test part has no window with a horizon of {horizon}: training has looked at these values."
             );
         }
         print_scores(evaluation);
