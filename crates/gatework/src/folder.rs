@@ -253,7 +253,7 @@ fn set_aside(path: &Path) -> anyhow::Result<()> {
     let aside = aside(path);
     let failed = || format!("cannot set {} aside as {}", path.display(), aside.display());
     std::fs::rename(path, &aside).with_context(failed)?;
-    eprintln!("The run that was in {} is in {} now", path.display(), aside.display());
+    say!("The run that was in {} is in {} now", path.display(), aside.display());
     Ok(())
 }
 

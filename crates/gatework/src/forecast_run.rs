@@ -15,7 +15,6 @@ use gatework_learn::forecast::predictor::Predictor;
 
 use crate::folder::RunFolder;
 use crate::number;
-use crate::output::answer;
 use crate::report::ForecastPlot;
 use crate::usage::Usage;
 
@@ -70,7 +69,7 @@ impl ForecastRun {
             .with_context(|| format!("the data of {path} cannot be used any more"))?;
         let (then, now) = (context.values, dataset.table.values());
         if then != 0 && then != now {
-            eprintln!(
+            say!(
                 "warning: {path} was trained on {then} values and its data now have {now}: the parts are those of \
                  the data as they are now, and may hold what was trained on"
             );

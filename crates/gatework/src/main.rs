@@ -1,10 +1,13 @@
 //! Gatework: learn circuits on a CPU, look at them, run them.
 
+// First, because the others use its macros.
+#[macro_use]
+mod output;
+
 mod cli;
 mod folder;
 mod forecast_run;
 mod number;
-mod output;
 mod progress;
 mod report;
 mod subject;

@@ -20,16 +20,32 @@ pub fn keep_for_programs() {
     IS_FOR_PROGRAMS.store(true, Ordering::Relaxed);
 }
 
+/// Says a line on the way, on stderr. Who does not listen any more, as `head` does, does not end the work: std's own macro
+/// would panic.
+macro_rules! say {
+    () => { $crate::output::note(format_args!("\n")) };
+    ($($text:tt)*) => { $crate::output::note(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+/// The same without the end of the line.
+macro_rules! say_part {
+    ($($text:tt)*) => { $crate::output::note(format_args!($($text)*)) };
+}
+
+/// Writes to stderr, if it can be written to.
+pub fn note(text: Arguments<'_>) {
+    let _ = io::stderr().write_fmt(text);
+}
+
 /// Prints a line of an answer.
 macro_rules! answer {
     ($($text:tt)*) => { $crate::output::line(format_args!($($text)*)) };
 }
-pub(crate) use answer;
 
 /// Prints a line of an answer; [`finish`] tells what went wrong.
 pub fn line(text: Arguments<'_>) {
     if IS_FOR_PROGRAMS.load(Ordering::Relaxed) {
-        eprintln!("{text}");
+        say!("{text}");
         return;
     }
     if let Err(error) = writeln!(io::stdout(), "{text}") {

@@ -74,7 +74,7 @@ impl Observer for Progress {
             shown.bar.set_message(message(attempt, shown, self.hard));
         } else if shown.line.elapsed() >= LINE_INTERVAL {
             shown.line = Instant::now();
-            eprintln!(
+            say!(
                 "seed {}: {}/{} {}",
                 attempt.seed,
                 attempt.update,
@@ -91,7 +91,7 @@ impl Observer for Progress {
             shown.bar.set_message(format!("search: {hard} wrong"));
         } else if shown.line.elapsed() >= LINE_INTERVAL {
             shown.line = Instant::now();
-            eprintln!("seed {}: search: {hard} wrong", attempt.seed);
+            say!("seed {}: search: {hard} wrong", attempt.seed);
         }
     }
 
@@ -117,7 +117,7 @@ impl Observer for Progress {
             Some(bars) => {
                 let _ = bars.println(text);
             }
-            None => eprintln!("{text}"),
+            None => say!("{text}"),
         }
     }
 }

@@ -8,7 +8,6 @@ use gatework_learn::data;
 use serde_json::json;
 
 use crate::forecast_run::{self, ForecastRun};
-use crate::output::answer;
 use crate::subject::Subject;
 use crate::usage::Usage;
 

@@ -87,7 +87,7 @@ impl Export {
         };
         let Some(path) = &self.output else { return crate::output::write(&bytes) };
         files::write_whole(path, &bytes)?;
-        eprintln!("Wrote {} ({name}, {} bytes)", path.display(), bytes.len());
+        say!("Wrote {} ({name}, {} bytes)", path.display(), bytes.len());
         if self.json {
             super::print_json(&json!({ "file": path, "format": name, "bytes": bytes.len() }))?;
         }

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use super::simulate::histogram;
 use crate::folder::RunFolder;
 use crate::forecast_run::ForecastRun;
-use crate::output::answer;
 use crate::report;
 use crate::subject::Subject;
 use crate::usage::Usage;
@@ -60,7 +59,7 @@ impl Inspect {
         if let Some(path) = &self.svg {
             let title = self.subject.display().to_string();
             files::write_whole(path, report::gate_histogram(&title, &bars).as_bytes())?;
-            eprintln!("Wrote {}", path.display());
+            say!("Wrote {}", path.display());
         }
         if self.json {
             super::print_json(&facts)?;

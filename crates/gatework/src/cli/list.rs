@@ -1,6 +1,5 @@
 //! `gatework list`: what can be trained out of the box.
 
-use crate::output::answer;
 use clap::Args;
 use gatework_learn::experiment::{Loaded, built_in};
 use serde_json::json;
@@ -51,8 +50,8 @@ impl List {
         for (name, expected, about) in rows {
             answer!("{name:<19} {expected:<14} {about}");
         }
-        eprintln!("\nTrain one:        gatework train checkerboard");
-        eprintln!("Make your own:    gatework list checkerboard > my.toml; edit it; gatework train my.toml");
+        say!("\nTrain one:        gatework train checkerboard");
+        say!("Make your own:    gatework list checkerboard > my.toml; edit it; gatework train my.toml");
         Ok(())
     }
 }

@@ -13,7 +13,6 @@ use gatework_logic::prove::{self, Verdict};
 use gatework_logic::{Automaton, Circuit, Document};
 use serde_json::json;
 
-use crate::output::answer;
 use crate::subject::Subject;
 use crate::usage::Usage;
 
@@ -103,9 +102,9 @@ impl Minimize {
                 let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
                 let options = formats::Options { name, grid: None };
                 files::write_whole(path, &formats::write(&smaller.document, format, &options)?)?;
-                eprintln!("Wrote {}", path.display());
+                say!("Wrote {}", path.display());
             }
-            None => eprintln!("Nothing is written; -o names a file"),
+            None => say!("Nothing is written; -o names a file"),
         }
         tell(&subject, &smaller);
         if self.json {

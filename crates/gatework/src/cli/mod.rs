@@ -75,7 +75,7 @@ pub fn main() -> ExitCode {
         Verb::Bench(verb) => verb.run(),
     };
     let Err(error) = result.and_then(|()| output::finish()) else { return ExitCode::SUCCESS };
-    eprintln!("error: {}", printable(&format!("{error:#}")));
+    say!("error: {}", printable(&format!("{error:#}")));
     let asked_wrongly = error.chain().any(|cause| cause.is::<Usage>() || cause.is::<ExperimentError>());
     ExitCode::from(if asked_wrongly { 2 } else { 1 })
 }

@@ -116,7 +116,7 @@ impl Predict {
             None => crate::output::write(text.as_bytes())?,
         }
         self.draw(&prepared.table, drawn, &predictions)?;
-        eprintln!(
+        say!(
             "{} series, {} steps ahead, forecast in {:.2} ms, {:.1} ms in all",
             predictions.len(),
             specification.horizon,
@@ -152,13 +152,13 @@ impl Predict {
         })?;
         let data = self.data.display();
         for line in table.report.lines(missing) {
-            eprintln!("{data}: {line}");
+            say!("{data}: {line}");
         }
         if self.leave_out_short {
             let short = context.leave_out_short(specification, &mut table);
             if let Some(first) = short.first() {
                 let (count, needed) = (short.len(), context.needed(specification));
-                eprintln!(
+                say!(
                     "{data}: {count} series have fewer than {needed} values and are left out, first {first:?}"
                 );
             }
@@ -211,7 +211,7 @@ impl Predict {
         let (Some(path), Some(prediction)) = (&self.plot, predictions.get(place)) else { return Ok(()) };
         let picture = plot(table, place, table.series[place].values.len(), prediction);
         files::write_whole(path, report::forecast_plot(&picture).as_bytes())?;
-        eprint!("{}", report::terminal_plot(&picture, 72));
+        say_part!("{}", report::terminal_plot(&picture, 72));
         Ok(())
     }
 }
@@ -251,15 +251,13 @@ fn round_weights(predictor: &mut Predictor, format: Format, table: &Table) -> an
         None => None,
     };
     match errors {
-        Some((full, rounded)) => eprintln!(
+        Some((full, rounded)) => say!(
             "{size}; mean absolute error on the last {} values of each series: {}",
             predictor.specification().horizon,
             number::column(&[rounded, full], 6).join(" instead of ")
         ),
         None => {
-            eprintln!(
-                "{size}; the series are too short, or have gaps at their ends, to tell what that costs"
-            );
+            say!("{size}; the series are too short, or have gaps at their ends, to tell what that costs");
         }
     }
     *predictor = rounded;

@@ -15,7 +15,6 @@ use gatework_logic::prove::{Verdict, equivalent_within};
 use gatework_logic::{Automaton, Gate, Grid};
 use serde_json::json;
 
-use crate::output::answer;
 use crate::report::{self, Animation, Colouring, Picture};
 use crate::subject::Subject;
 use crate::usage::Usage;
@@ -112,7 +111,7 @@ impl Simulate {
         let wrong = target.map(|target| run.wrong_but_damaged(&target)).transpose()?;
         if let (Some(path), Some(film)) = (&self.gif, film) {
             files::write_whole(path, &film.gif()?)?;
-            eprintln!("Wrote {}", path.display());
+            say!("Wrote {}", path.display());
         }
         let alive: Vec<usize> =
             (0..subject.observed).map(|channel| run.grid().count_ones(0, channel)).collect();

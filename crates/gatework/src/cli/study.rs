@@ -12,7 +12,6 @@ use gatework_learn::files;
 use serde_json::json;
 
 use super::train::stop_on_interrupt;
-use crate::output::answer;
 use crate::report::{self, Curve};
 
 /// Compare settings of an experiment over many seeds
@@ -109,19 +108,17 @@ impl Progress<'_> {
 impl StudyObserver for Progress<'_> {
     fn started(&self, known: usize, runs: usize) {
         if known > 0 {
-            eprintln!("{known} runs are finished already, {runs} are left");
+            say!("{known} runs are finished already, {runs} are left");
         }
     }
 
     fn finished(&self, row: &Row, rows: &[Row], left: usize) {
         let Row { setting, seed, updates, moves, seconds, hard_loss, .. } = row;
         let end = if row.success { "learned".into() } else { format!("{hard_loss} wrong") };
-        eprintln!(
-            "{setting}, seed {seed}: {end}, {updates} updates, {moves} moves, {seconds:.1} s ({left} left)"
-        );
+        say!("{setting}, seed {seed}: {end}, {updates} updates, {moves} moves, {seconds:.1} s ({left} left)");
         if let Err(error) = self.write(rows) {
             // The last write says so too, and ends the program.
-            eprintln!("{error}");
+            say!("{error}");
         }
     }
 }

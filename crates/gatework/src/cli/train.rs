@@ -119,7 +119,7 @@ impl Train {
         // A run whose files are damaged is brought to its end again, from its checkpoints.
         let summary = match folder.summary_if_whole().filter(|_| is_whole(folder.path())) {
             Some(summary) => {
-                eprintln!("{} is finished; --force starts it anew", folder.path().display());
+                say!("{} is finished; --force starts it anew", folder.path().display());
                 summary
             }
             None => self.train(&loaded, &folder)?,
@@ -334,7 +334,7 @@ impl Report<'_> {
         self.folder.write("gates.svg", report::gate_histogram(&title, &histogram).as_bytes())?;
         match gif {
             Ok(gif) => self.folder.write("rollout.gif", &gif)?,
-            Err(error) => eprintln!("no rollout.gif: {error:#}"),
+            Err(error) => say!("no rollout.gif: {error:#}"),
         }
 
         let seconds: f64 = self.attempts.iter().map(|a| a.seconds).sum();
@@ -382,9 +382,9 @@ impl Report<'_> {
         if all_seeds {
             let won: Vec<&Attempt> =
                 self.attempts.iter().filter(|a| a.outcome == Outcome::Succeeded).collect();
-            eprintln!("\n{} of {} seeds succeeded", won.len(), self.attempts.len());
+            say!("\n{} of {} seeds succeeded", won.len(), self.attempts.len());
             for a in &won {
-                eprintln!("  seed {:<4} {:>7.1} s, {}", a.seed, a.seconds, work(a));
+                say!("  seed {:<4} {:>7.1} s, {}", a.seed, a.seconds, work(a));
             }
         } else if kept.outcome == Outcome::Succeeded {
             let seconds: f64 = self.attempts.iter().map(|a| a.seconds).sum();
@@ -392,7 +392,7 @@ impl Report<'_> {
                 1 => String::new(),
                 n => format!(", number {n} of those tried"),
             };
-            eprintln!(
+            say!(
                 "\nLearned: seed {}{tried}, after {}; {seconds:.1} s of training in all",
                 kept.seed,
                 work(kept)
@@ -402,28 +402,27 @@ impl Report<'_> {
                 1 => format!("seed {}", kept.seed),
                 n => format!("{n} seeds"),
             };
-            eprintln!(
-                "\nNot learned with {count}; the best hard loss is {} (seed {}).",
-                best.hard, kept.seed
-            );
+            say!("\nNot learned with {count}; the best hard loss is {} (seed {}).", best.hard, kept.seed);
             if best.hard == 0.0 {
-                eprintln!("No bit was wrong, but not for long enough, or not on fresh start states.");
+                say!("No bit was wrong, but not for long enough, or not on fresh start states.");
             }
-            eprintln!(
+            say!(
                 "Try another --seed, more --updates, or more training.restarts in a copy of the experiment."
             );
         }
-        eprintln!(
+        say!(
             "Gates: {} in all, {} active, {} reachable",
-            gates["total"], gates["active"], gates["reachable"]
+            gates["total"],
+            gates["active"],
+            gates["reachable"]
         );
-        eprintln!("Run folder: {run}");
-        eprintln!("  {run}/rollout.gif     the rule at work");
-        eprintln!("  {run}/loss.svg        soft and hard loss");
+        say!("Run folder: {run}");
+        say!("  {run}/rollout.gif     the rule at work");
+        say!("  {run}/loss.svg        soft and hard loss");
         let Experiment { automaton, start, .. } = &self.loaded.experiment;
         // A pattern that comes from noise should stay; a picture is there at its step and then goes on.
         let steps = if *start == Start::Random { (automaton.steps * 4).max(100) } else { automaton.steps };
-        eprintln!("Next: gatework evaluate {run}");
-        eprintln!("      gatework simulate {run} --size 64x64 --steps {steps} --gif big.gif");
+        say!("Next: gatework evaluate {run}");
+        say!("      gatework simulate {run} --size 64x64 --steps {steps} --gif big.gif");
     }
 }

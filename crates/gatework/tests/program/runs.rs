@@ -371,3 +371,19 @@ fn every_run_that_was_set_aside_is_kept() {
     let kept = ["run.old", "run.old-2", "run"].map(|run| place.read(&format!("{run}/model.safetensors")));
     assert_eq!(kept, models);
 }
+
+/// `gatework train ... 2>&1 | head -1`: who has heard enough does not end the training.
+#[test]
+fn a_reader_that_goes_away_does_not_end_the_training() {
+    let place = Place::new();
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin("gatework"))
+        .current_dir(place.path("."))
+        .args(["train", "airpassengers", "--out", "run"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stderr.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(!place.read("run/summary.json").is_empty());
+}

@@ -23,7 +23,6 @@ use crate::cli::train::forecaster::{Job, check_same, prepare};
 use crate::cli::{self, train};
 use crate::folder::RunFolder;
 use crate::forecast_run::{ForecastRun, score_together};
-use crate::output::answer;
 use crate::usage::Usage;
 
 /// Forecasters by the protocols of the literature, beside its figures
@@ -130,7 +129,7 @@ impl Accuracy {
         if self.tables {
             return Ok(None);
         }
-        eprintln!("\n{}", planned.folder.display());
+        say!("\n{}", planned.folder.display());
         files::make_folder(&planned.folder)?;
         let experiment = &planned.loaded.experiment;
         let dataset = Dataset::load(&planned.loaded)?;

@@ -28,7 +28,6 @@ use serde_json::{Value, json};
 use self::machine::Machine;
 use self::rows::{Comparison, Table};
 use crate::cli;
-use crate::output::answer;
 use crate::report::ratio_chart;
 use crate::usage::Usage;
 
@@ -130,7 +129,7 @@ impl All {
             answer!("{comparison}");
         }
         for (name, reason) in &outcome.missing {
-            eprintln!("missing: {name}: {reason}");
+            say!("missing: {name}: {reason}");
         }
         let result = json!({
             "bench": "all", "machine": machine.json(), "rounds": self.rounds, "peers": outcome.peers,
@@ -157,7 +156,7 @@ impl All {
             outcome.peers.insert(format!("{bench}: {rival}"), json!({ "version": "", "how": how }));
         }
         for round in 1..=self.rounds {
-            eprintln!("{bench}: round {round} of {}", self.rounds);
+            say!("{bench}: round {round} of {}", self.rounds);
             for contestant in &ours {
                 let output =
                     contestant.measure().map_err(anyhow::Error::msg).context(contestant.name.clone())?;
@@ -291,7 +290,7 @@ impl All {
         let text = markdown::report(&facts, &outcome.table, comparisons, &charts);
         files::write_whole(path, text.as_bytes())?;
         files::write_whole(&path.with_extension("json"), format!("{result:#}\n").as_bytes())?;
-        eprintln!("wrote {}", path.display());
+        say!("wrote {}", path.display());
         Ok(())
     }
 }

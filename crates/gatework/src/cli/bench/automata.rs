@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 pub(super) use self::network::GateNetwork;
 use super::memory;
 use crate::cli;
-use crate::output::answer;
 
 #[derive(Debug, Args)]
 pub struct Automata {

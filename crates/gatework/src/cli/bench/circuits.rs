@@ -27,7 +27,6 @@ use serde_json::{Value, json};
 pub(super) use self::networks::random_network;
 
 use crate::cli;
-use crate::output::answer;
 use crate::usage::Usage;
 
 /// What all random numbers here follow from.

@@ -32,7 +32,6 @@ use serde_json::json;
 
 use self::check::{Finding, Row, Table};
 use self::operations::{Operation, Plain, Run};
-use crate::output::answer;
 
 /// Lengths that are measured.
 const LENGTHS: [usize; 8] = [256, 1024, 3072, 4096, 16_384, 262_144, 1 << 20, 1 << 24];

@@ -20,7 +20,6 @@ use serde_json::{Value, json};
 
 use super::memory;
 use crate::cli;
-use crate::output::answer;
 
 /// The learning rate of training steps.
 const RATE: f32 = 1e-4;

@@ -22,7 +22,6 @@ use self::fit::exponent;
 use self::work::{DIMENSIONS, Dimension};
 use super::memory;
 use crate::cli;
-use crate::output::answer;
 use crate::report::{ScalingLine, scaling_plot};
 use crate::usage::Usage;
 
@@ -222,7 +221,7 @@ fn write_report(path: &Path, all: &[Series], result: &Value) -> anyhow::Result<(
     }
     files::write_whole(path, text.as_bytes())?;
     files::write_whole(&path.with_extension("json"), format!("{result:#}\n").as_bytes())?;
-    eprintln!("wrote {}", path.display());
+    say!("wrote {}", path.display());
     Ok(())
 }
 

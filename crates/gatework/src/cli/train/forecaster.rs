@@ -97,7 +97,7 @@ fn is_finished(verb: &Train, experiment: &Experiment) -> anyhow::Result<bool> {
     if verb.seeds.is_some_and(|asked| asked > seeds) {
         return Ok(false);
     }
-    eprintln!("{} is finished; --force starts it anew", folder.path().display());
+    say!("{} is finished; --force starts it anew", folder.path().display());
     if verb.json {
         cli::print_json(&summary)?;
     }
@@ -129,7 +129,7 @@ fn what_counts(experiment: &Experiment) -> Experiment {
 
 fn tell_data(experiment: &Experiment, dataset: &Dataset) {
     let table = &dataset.table;
-    eprintln!(
+    say!(
         "Data: {} series, {} values, frequency {}, season {}; {} windows to train on",
         table.series.len(),
         table.values(),
@@ -138,11 +138,11 @@ fn tell_data(experiment: &Experiment, dataset: &Dataset) {
         dataset.windows(Part::Train, experiment.stride).len()
     );
     for line in table.report.lines(experiment.columns.missing) {
-        eprintln!("  {line}");
+        say!("  {line}");
     }
     let short = dataset.windows(Part::Train, experiment.stride).without();
     if !short.is_empty() {
-        eprintln!(
+        say!(
             "  {} series have no window, too short or with too many gaps, and are left out of training",
             short.len()
         );
@@ -150,14 +150,12 @@ fn tell_data(experiment: &Experiment, dataset: &Dataset) {
     let longest = table.series.iter().map(|series| series.values.len()).max().unwrap_or(0);
     if dataset.season >= longest {
         let season = dataset.season;
-        eprintln!(
-            "  a season of {season} is longer than the data: there is no MASE; season = N names another"
-        );
+        say!("  a season of {season} is longer than the data: there is no MASE; season = N names another");
     }
     let mut constant = table.series.iter().filter(|series| is_constant(&series.values));
     if let Some(series) = constant.next() {
         let others = constant.count();
-        eprintln!("  series {:?} and {others} others never change: they have no MASE", series.id);
+        say!("  series {:?} and {others} others never change: they have no MASE", series.id);
     }
 }
 
@@ -359,28 +357,28 @@ impl Job<'_> {
     }
 
     fn tell(&self, evaluation: &Evaluation, picture: &ForecastPlot, part: Part) {
-        eprintln!("\n{}", heading(part, usual_step(self.dataset, part)));
+        say!("\n{}", heading(part, usual_step(self.dataset, part)));
         if part != Part::Test {
             let horizon = self.experiment.horizon;
-            eprintln!(
+            say!(
                 "  The test part has no window with a horizon of {horizon}: training has looked at these values."
             );
         }
         print_scores(evaluation);
         if let Some(better) = better_baseline(evaluation) {
-            eprintln!(
+            say!(
                 "The {better} forecast, which learns nothing, is closer here; more epochs, a longer input or another model \
                  may help."
             );
         }
-        eprintln!("\n{}\n{}", picture.title, report::terminal_plot(picture, 72));
+        say!("\n{}\n{}", picture.title, report::terminal_plot(picture, 72));
         let run = self.folder.path().display();
-        eprintln!("Run folder: {run}");
-        eprintln!("  {run}/forecast.svg    the last forecast against what came");
-        eprintln!("  {run}/loss.svg        training and validation loss");
+        say!("Run folder: {run}");
+        say!("  {run}/forecast.svg    the last forecast against what came");
+        say!("  {run}/loss.svg        training and validation loss");
         // What is known in advance ends with the data that were trained on.
         let data = if self.experiment.columns.future.is_empty() { &self.experiment.data } else { "NEW.csv" };
-        eprintln!("Next: gatework predict {} {} -o forecast.csv", quoted(&run), quoted(data));
+        say!("Next: gatework predict {} {} -o forecast.csv", quoted(&run), quoted(data));
     }
 }
 

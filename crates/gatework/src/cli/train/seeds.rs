@@ -70,19 +70,16 @@ impl Seeds {
 
     /// Shows a row for each figure: mean, spread, and each seed.
     pub fn tell(&self) {
-        eprint!("\n{:<16} {:>10} {:>10}", "", "mean", "spread");
+        say_part!("\n{:<16} {:>10} {:>10}", "", "mean", "spread");
         for seed in &self.seeds {
-            eprint!(" {:>10}", format!("seed {seed}"));
+            say_part!(" {:>10}", format!("seed {seed}"));
         }
-        eprintln!();
+        say!();
         for (name, values) in &self.figures {
             let (mean, spread) = mean_and_spread(values);
             let mut cells = number::column(&[&[mean], &values[..]].concat(), 4);
             cells.splice(1..1, number::column(&[spread], 4));
-            eprintln!(
-                "{name:<16}{}",
-                cells.iter().fold(String::new(), |row, cell| format!("{row} {cell:>10}"))
-            );
+            say!("{name:<16}{}", cells.iter().fold(String::new(), |row, cell| format!("{row} {cell:>10}")));
         }
     }
 

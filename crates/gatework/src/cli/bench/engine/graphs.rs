@@ -4,7 +4,6 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use crate::output::answer;
 use gatework_engine::buffer::Buffer;
 use gatework_engine::graph::{Conv1d, Gru, Lstm};
 use gatework_engine::interpret::Value as Tensor;
