@@ -83,16 +83,24 @@ use fearless_simd::Level;
 
 /// Asks for the cache lines of a slice, which is read soon. Where the processor cannot be asked, nothing happens.
 #[inline(always)]
-#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "an address is handed to the processor"))]
 pub(crate) fn prefetch<T>(soon: &[T]) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
     for line in soon.chunks((crate::buffer::ALIGNMENT / size_of::<T>().max(1)).max(1)) {
+        prefetch_line(line.as_ptr());
+    }
+}
+
+/// Asks for one cache line, wherever it is.
+#[inline(always)]
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "an address is handed to the processor"))]
+pub(crate) fn prefetch_line<T>(at: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a hint, which reads nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
     }
     #[cfg(any(not(target_arch = "x86_64"), miri))]
-    let _ = soon;
+    let _ = at;
 }
 
 /// The instruction set to use.

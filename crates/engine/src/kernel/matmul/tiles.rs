@@ -7,7 +7,8 @@
 //!             for each tile of up to 6 rows                one broadcast and two multiply-adds a row and depth
 //! ```
 //!
-//! The first operand is read where it lies if its rows are contiguous, and packed otherwise. Rows are shared evenly among
+//! The first operand is read where it lies if its rows or its columns are contiguous, and packed otherwise; a tile asks for
+//! what the next one reads. Rows are shared evenly among
 //! tiles (32 are 6 + 6 + 5 + 5 + 5 + 5), because a tile of few rows waits for its own sums. Every element of the result is
 //! summed in the same order whatever the blocks of rows and columns are, so parts of a product can be computed by
 //! different threads with the same bits.
@@ -19,6 +20,7 @@ use fearless_simd::{Select, Simd, f32x8, prelude::*};
 
 use super::sparse::Lists;
 use crate::buffer::Buffer;
+use crate::kernel::prefetch_line;
 use crate::kernel::transpose::{BLOCK, transpose_block};
 use crate::parallel;
 
@@ -33,6 +35,9 @@ pub(super) const ROWS: usize = 96;
 
 /// Columns of a block.
 pub(super) const COLUMNS: usize = 512;
+
+/// Elements of a cache line.
+const LINE: usize = 16;
 
 /// Columns of a panel on the widest instruction set; packed matrices have a multiple of it.
 pub(super) const WIDEST_PANEL: usize = 32;
@@ -254,7 +259,7 @@ impl<S: Simd> Product<S> {
     #[inline(always)]
     unsafe fn rows(&self, block: Block, packed: &mut [f32]) -> Rows {
         let source = self.a.offset(block.row, block.from);
-        if source.strides[1] == 1 {
+        if source.strides[1] == 1 || source.strides[0] == 1 {
             return Rows::Plain(source);
         }
         let packed = &mut packed[..block.rows * block.depth];
@@ -480,18 +485,33 @@ unsafe fn tile_of<S: Simd, const M: usize>(
     let mut sums = [[S::f32s::splat(simd, 0.0); 2]; M];
     let [by_row, by_depth] = rows.strides;
     let (mut a, mut b) = (rows.at, panel);
-    for _ in 0..depth {
-        // SAFETY: a row of the panel, and elements of the rows.
-        unsafe {
-            let (low, high) = (load(simd, b), load(simd, b.add(lanes)));
-            for (i, [left, right]) in sums.iter_mut().enumerate() {
-                let x = S::f32s::splat(simd, *a.add(i * by_row));
-                *left = x.mul_add(low, *left);
-                *right = x.mul_add(high, *right);
+    let mut left = depth;
+    while left > 0 {
+        let here = left.min(LINE);
+        left -= here;
+        // What the next tile reads: the next rows, which lie beside these if the matrix is a transposed one.
+        if by_depth == 1 {
+            for i in 0..M {
+                prefetch_line(a.wrapping_add((M + i) * by_row));
+            }
+        } else {
+            for i in 0..here {
+                prefetch_line(a.wrapping_add(i * by_depth + LINE));
             }
         }
-        a = a.wrapping_add(by_depth);
-        b = b.wrapping_add(2 * lanes);
+        for _ in 0..here {
+            // SAFETY: a row of the panel, and elements of the rows.
+            unsafe {
+                let (low, high) = (load(simd, b), load(simd, b.add(lanes)));
+                for (i, [left, right]) in sums.iter_mut().enumerate() {
+                    let x = S::f32s::splat(simd, *a.add(i * by_row));
+                    *left = x.mul_add(low, *left);
+                    *right = x.mul_add(high, *right);
+                }
+            }
+            a = a.wrapping_add(by_depth);
+            b = b.wrapping_add(2 * lanes);
+        }
     }
     // SAFETY: rows of the tile.
     unsafe {
