@@ -574,7 +574,9 @@ impl Graph {
             (Op::AttentionGradient { heads }, &[dy, q, k, v]) => {
                 self.attention_gradient_op(*heads, [dy, q, k, v])
             }
-            (Op::Recurrent(cell), &[inputs, weights, bias]) => self.recurrent(*cell, inputs, weights, bias),
+            (Op::Recurrent(cell), &[x, input, hidden, input_bias, bias]) => {
+                self.recurrent(*cell, [x, input, hidden, input_bias, bias])
+            }
             (Op::RecurrentGradient(cell), &[gradients, tape, weights]) => {
                 self.recurrent_gradient(*cell, gradients, tape, weights)
             }

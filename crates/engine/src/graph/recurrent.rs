@@ -1,5 +1,5 @@
-//! Recurrent cells over time. The products with the inputs are one product for all steps; the rest of a cell, and the rest
-//! of its gradient, is one node each.
+//! Recurrent cells over time. A cell is one node, and so is its gradient as far as it goes from step to step; what is left
+//! of that are products and a sum over all steps.
 
 use super::{Graph, GraphError, Id, Op};
 use crate::shape::Shape;
@@ -77,7 +77,7 @@ impl Graph {
         self.cell(Cell::Lstm, x, [cell.input, cell.hidden, cell.input_bias, cell.hidden_bias])
     }
 
-    /// Checks the sizes of a cell, multiplies the inputs of all steps and runs the cell.
+    /// Checks the sizes of a cell and runs it.
     fn cell(&mut self, cell: Cell, x: Id, weights: [Id; 4]) -> Result<Id, GraphError> {
         let [input, hidden, input_bias, hidden_bias] = weights;
         let args = [x, input, hidden, input_bias, hidden_bias];
@@ -96,41 +96,30 @@ impl Graph {
         }
         // Step after step, so that what a step reads and writes lies together.
         let by_step = self.permute(x, &[1, 0, 2])?;
-        let matrix = self.transpose(input)?;
-        let product = self.matmul(by_step, matrix)?;
-        let product = self.add(product, input_bias)?;
-        let weights = self.transpose(hidden)?;
-        let tape = self.recurrent(cell, product, weights, hidden_bias)?;
+        let (input, hidden) = (self.transpose(input)?, self.transpose(hidden)?);
+        let tape = self.recurrent(cell, [by_step, input, hidden, input_bias, hidden_bias])?;
         let states = self.slice(tape, 0, 0, 1)?;
         let states = self.reshape(states, &[time, batch, state])?;
         self.permute(states, &[1, 0, 2])
     }
 
     /// The node of a cell; see [`Op::Recurrent`].
-    pub(super) fn recurrent(
-        &mut self,
-        cell: Cell,
-        inputs: Id,
-        weights: Id,
-        bias: Id,
-    ) -> Result<Id, GraphError> {
-        let args = [inputs, weights, bias];
+    pub(super) fn recurrent(&mut self, cell: Cell, args: [Id; 5]) -> Result<Id, GraphError> {
         self.known(cell.name(), &args)?;
-        let dtype = self.dtype(inputs);
+        let [x, input, hidden, biases @ ..] = args;
+        let dtype = self.dtype(x);
         let one_type = dtype.is_float() && args.iter().all(|&arg| self.dtype(arg) == dtype);
-        match (&*self.shape(inputs), &*self.shape(weights), &*self.shape(bias)) {
-            (&[time, batch, width], &[hidden, columns], &[length])
-                if one_type && width == cell.gates() * hidden && columns == width && length == width =>
-            {
-                let shape = Shape::new(&[cell.parts(), time, batch, hidden])?;
-                Ok(self.intern(Op::Recurrent(cell), args.to_vec(), shape, dtype))
+        if let (&[time, batch, features], &[state, width]) = (&*self.shape(x), &*self.shape(hidden)) {
+            let fits = width == cell.gates() * state
+                && *self.shape(input) == [features, width]
+                && biases.iter().all(|&bias| *self.shape(bias) == [width]);
+            if one_type && fits {
+                let shape = Shape::new(&[cell.parts(), time, batch, state])?;
+                return Ok(self.intern(Op::Recurrent(cell), args.to_vec(), shape, dtype));
             }
-            _ => self.error(
-                cell.name(),
-                &args,
-                "needs [time, batch, gates], [hidden, gates], [gates] of one type",
-            ),
         }
+        let needs = "needs [time, batch, features], [features, gates], [hidden, gates] and two of [gates], of one type";
+        self.error(cell.name(), &args, needs)
     }
 
     /// The node of the gradients of a cell; see [`Op::RecurrentGradient`].
@@ -168,8 +157,9 @@ impl Graph {
         tape: Id,
         dy: Id,
     ) -> Result<Vec<Option<Id>>, GraphError> {
-        let weights = self.node(tape).args[1];
+        let [x, input, weights] = [0, 1, 2].map(|arg| self.node(tape).args[arg]);
         let &[_, time, batch, hidden] = &*self.shape(tape) else { unreachable!("the tape has four axes") };
+        let (features, width) = (self.shape(x)[2], cell.gates() * hidden);
         let of_states = self.slice(dy, 0, 0, 1)?;
         let of_states = self.reshape(of_states, &[time, batch, hidden])?;
         let gradients = self.recurrent_gradient(cell, of_states, tape, weights)?;
@@ -184,19 +174,26 @@ impl Graph {
             Cell::Gru => &[[0, 2], [3, 4]],
             Cell::Lstm => &[[0, 4]],
         };
+        let sum = self.sum(gradients, &[0, 1])?;
+        let sum = self.reshape(sum, &[4 * hidden])?;
         let (mut of_weights, mut of_bias) = (Vec::new(), Vec::new());
         for [begin, end] in columns {
+            of_bias.push(self.slice(sum, 0, begin * hidden, end * hidden)?);
             let part = self.slice(rows, 1, begin * hidden, end * hidden)?;
-            // The same sum as that of the bias beside the inputs.
-            let by_step = self.slice(gradients, 2, begin * hidden, end * hidden)?;
-            let sum = self.sum(by_step, &[0, 1])?;
-            of_bias.push(self.reshape(sum, &[(end - begin) * hidden])?);
             let later = self.slice(part, 0, batch, time * batch)?;
             of_weights.push(self.matmul(before, later)?);
         }
-        let of_inputs = self.slice(gradients, 2, 0, cell.gates() * hidden)?;
         let (of_weights, of_bias) = (self.concat(&of_weights, 1)?, self.concat(&of_bias, 0)?);
-        Ok(vec![Some(of_inputs), Some(of_weights), Some(of_bias)])
+        // The inputs meet the first columns.
+        let rows = self.slice(rows, 1, 0, width)?;
+        let inputs = self.reshape(x, &[time * batch, features])?;
+        let inputs = self.transpose(inputs)?;
+        let of_input_weights = self.matmul(inputs, rows)?;
+        let input = self.transpose(input)?;
+        let of_inputs = self.matmul(rows, input)?;
+        let of_inputs = self.reshape(of_inputs, &[time, batch, features])?;
+        let of_input_bias = self.slice(sum, 0, 0, width)?;
+        Ok([of_inputs, of_input_weights, of_weights, of_input_bias, of_bias].map(Some).to_vec())
     }
 }
 

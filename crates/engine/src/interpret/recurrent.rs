@@ -20,8 +20,9 @@ impl Table<'_> {
 
 /// The states and what the gradient has to know; see [`Op::Recurrent`](crate::graph::Op::Recurrent).
 pub(super) fn forward(cell: Cell, args: &[&Value], shape: Shape, dtype: DType) -> Value {
-    let [inputs, weights, bias] = [0, 1, 2].map(|arg| args[arg].to_f64());
+    let [inputs, input_weights, weights, input_bias, bias] = [0, 1, 2, 3, 4].map(|arg| args[arg].to_f64());
     let (time, batch, hidden, width) = (shape[1], shape[2], shape[3], cell.gates() * shape[3]);
+    let features = args[0].shape[2];
     let mut elements = vec![0.0; shape.elements()];
     let mut tape = Table { shape, elements: &mut elements };
     for (t, row, unit) in steps(time, batch, hidden) {
@@ -31,7 +32,11 @@ pub(super) fn forward(cell: Cell, args: &[&Value], shape: Shape, dtype: DType) -
             let column = gate * hidden + unit;
             bias[column] + (0..hidden).map(|k| before(0, k) * weights[k * width + column]).sum::<f64>()
         };
-        let from_input = |gate: usize| inputs[(t * batch + row) * width + gate * hidden + unit];
+        let from_input = |gate: usize| -> f64 {
+            let (column, first) = (gate * hidden + unit, (t * batch + row) * features);
+            let product = |k: usize| inputs[first + k] * input_weights[k * width + column];
+            input_bias[column] + (0..features).map(product).sum::<f64>()
+        };
         let parts = match cell {
             Cell::Gru => {
                 let reset = sigmoid(from_input(0) + from_state(0));

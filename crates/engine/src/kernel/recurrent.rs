@@ -1,16 +1,18 @@
-//! Recurrent cells over time: a product with the state and one pass over the gates for each step.
+//! Recurrent cells over time: two products and one pass over the gates for each step.
 //!
 //! ```text
-//! forward   for each share of the batch:            inputs [time, batch, gates * hidden]
-//!               for each step:                      weights [hidden, gates * hidden]
-//!                   products = state * weights      tape [parts, time, batch, hidden]
-//!                   gates, state                    in one pass
+//! forward   for each share of the batch:                       inputs [time, batch, features]
+//!               for each step:
+//!                   from_input = input * input weights         [features, gates * hidden]
+//!                   from_state = state * weights               [hidden, gates * hidden]
+//!                   gates, state                               in one pass, to the tape [parts, time, batch, hidden]
 //! backward  the same from the last step to the first; the gradient of the state is carried along
 //! ```
 //!
 //! The weights are packed once. Rows of the batch have nothing to do with each other, so a share of them goes through all
-//! steps while the weights stay in the cache, and shares run on any number of threads with the same results. The tape is
-//! what the backward pass has to know: the state, and the gates after their functions.
+//! steps while the weights stay in the cache, and shares run on any number of threads with the same results. Products are
+//! made where they are needed, because those of all steps would not stay in a cache; a batch of few rows takes the inputs
+//! of several steps at once. The tape is what the backward pass has to know: the state, and the gates after their functions.
 //!
 //! | cell | parts of the tape | rows of the gradients |
 //! |---|---|---|
@@ -46,9 +48,14 @@ pub struct Steps {
     pub batch: usize,
     /// Width of the state.
     pub hidden: usize,
-    /// Forward: the products with the inputs, [time, batch, gates * hidden]. Backward: the gradients of the states, [time,
-    /// batch, hidden].
+    /// Forward: width of the inputs.
+    pub features: usize,
+    /// Forward: the inputs, [time, batch, features]. Backward: the gradients of the states, [time, batch, hidden].
     pub inputs: usize,
+    /// Forward: the weights of the inputs, [features, gates * hidden], and their strides.
+    pub input_weights: (usize, [usize; 2]),
+    /// Forward: the bias beside the inputs, [gates * hidden].
+    pub input_bias: usize,
     /// The weights of the state, [hidden, gates * hidden], and their strides.
     pub weights: (usize, [usize; 2]),
     /// Forward: the bias beside the state, [gates * hidden].
@@ -65,22 +72,27 @@ pub struct Steps {
 
 impl Steps {
     /// Elements of scratch memory.
-    pub fn scratch_len(cell: Cell, batch: usize, hidden: usize) -> usize {
+    pub fn scratch_len(cell: Cell, [batch, hidden, features]: [usize; 3], backward: bool) -> usize {
         let width = cell.gates() * hidden;
-        let packed = f32::packed_len(hidden, width).max(f32::packed_len(width, hidden));
-        (batch * hidden * (cell.gates() + 2)).next_multiple_of(LINE) + packed
+        let packed = if backward {
+            f32::packed_len(width, hidden)
+        } else {
+            f32::packed_len(hidden, width) + f32::packed_len(features, width)
+        };
+        shares_len(cell, batch, hidden, backward) + packed
     }
 
-    /// Where the packed weights begin: behind what the shares of the batch have in the scratch memory.
-    fn packed(&self) -> usize {
-        self.scratch + (self.batch * self.hidden * (self.cell.gates() + 2)).next_multiple_of(LINE)
+    /// Where the packed weights of the state begin: behind what the shares of the batch have in the scratch memory.
+    fn packed(&self, backward: bool) -> usize {
+        self.scratch + shares_len(self.cell, self.batch, self.hidden, backward)
     }
 
     /// Elements that are read and written.
     pub fn traffic(&self) -> usize {
         let parts = if self.keeps { self.cell.parts() } else { 1 + usize::from(self.cell == Cell::Lstm) };
-        let step = self.batch * self.hidden * (self.cell.gates() + parts + 1);
-        self.time * step + self.hidden * self.width()
+        // Backward, there are no features, and the gradients of the gates are written.
+        let rest = if self.features > 0 { self.features } else { 5 * self.hidden };
+        self.time * self.batch * (self.hidden * parts + rest) + (self.hidden + self.features) * self.width()
     }
 
     fn width(&self) -> usize {
@@ -98,12 +110,27 @@ impl Steps {
         let (w, strides) = self.weights;
         let weights =
             w + self.hidden.saturating_sub(1) * strides[0] + width.saturating_sub(1) * strides[1] + 1;
-        let inputs = self.inputs + steps * if backward { self.hidden } else { width };
+        let inputs = self.inputs + steps * if backward { self.hidden } else { self.features };
         let tape = self.tape + self.cell.parts() * steps * self.hidden;
-        let scratch = self.scratch + Steps::scratch_len(self.cell, self.batch, self.hidden);
-        let rest = if backward { self.out + steps * 4 * self.hidden } else { self.bias + width };
+        let sizes = [self.batch, self.hidden, self.features];
+        let scratch = self.scratch + Steps::scratch_len(self.cell, sizes, backward);
+        let rest = if backward {
+            self.out + steps * 4 * self.hidden
+        } else {
+            let (w, strides) = self.input_weights;
+            let last = self.features.saturating_sub(1) * strides[0] + width.saturating_sub(1) * strides[1];
+            (w + last + 1).max(self.bias + width).max(self.input_bias + width)
+        };
         [weights, inputs, tape, scratch, rest].into_iter().max().unwrap_or(0)
     }
+}
+
+/// Elements of the scratch memory that shares of the batch have: forward, products with the state and with the inputs;
+/// backward, two gradients that are carried along and those of the gates.
+fn shares_len(cell: Cell, batch: usize, hidden: usize, backward: bool) -> usize {
+    let width = cell.gates() * hidden;
+    let len = if backward { batch * (2 * hidden + width) } else { (batch + batch.max(ROWS)) * width };
+    len.next_multiple_of(LINE)
 }
 
 /// Runs `work` on the shares of the batch: the first row and how many there are.
@@ -124,25 +151,36 @@ fn for_shares<T: Product>(steps: &Steps, work: impl Fn(usize, usize) + Sync + Se
 /// If something reaches beyond the memory.
 pub fn forward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
     assert!(steps.end(false) <= memory.len(), "everything lies in the memory");
-    let (hidden, width, packed) = (steps.hidden, steps.width(), steps.packed());
+    let Steps { time, batch, hidden, features, .. } = *steps;
+    let (width, packed) = (steps.width(), steps.packed(false));
+    let packed_inputs = packed + T::packed_len(hidden, width);
     let shared = Shared(memory.as_mut_ptr());
     // SAFETY: everything lies in the memory (asserted above), the packed weights in the scratch memory.
-    unsafe { T::pack(shared.0, [hidden, width], steps.weights, packed) };
+    unsafe {
+        T::pack(shared.0, [hidden, width], steps.weights, packed);
+        T::pack(shared.0, [features, width], steps.input_weights, packed_inputs);
+    }
     for_shares::<T>(steps, move |first, rows| {
         let shared = shared;
-        let products = steps.scratch + first * width;
-        for t in 0..steps.time {
+        let (from_state, from_input) =
+            (steps.scratch + first * width, steps.scratch + (batch + first) * width);
+        // The inputs of a whole batch lie behind each other, step after step.
+        let at_once = if rows == batch { (ROWS / rows).max(1) } else { 1 };
+        let multiply = |rows: usize, depth: usize, a: usize, b: (usize, [usize; 2]), packed, out: usize| {
+            let (a, out) = ((a, [depth, 1]), (out, [width, 1]));
+            let shapes = Shapes { sizes: [rows, width, depth], a, b, out, accumulate: false };
+            // SAFETY: everything lies in the memory (asserted above); the products are rows of this share in the scratch
+            // memory, which the plan keeps apart from the rest.
+            unsafe { T::multiply_packed(shared.0, &shapes, packed) };
+        };
+        for t in 0..time {
+            if t % at_once == 0 {
+                let (rows, inputs) =
+                    (rows * at_once.min(time - t), steps.inputs + (t * batch + first) * features);
+                multiply(rows, features, inputs, steps.input_weights, packed_inputs, from_input);
+            }
             if t > 0 {
-                let shapes = Shapes {
-                    sizes: [rows, width, hidden],
-                    a: (steps.part(0, t - 1, first), [hidden, 1]),
-                    b: steps.weights,
-                    out: (products, [width, 1]),
-                    accumulate: false,
-                };
-                // SAFETY: everything lies in the memory (asserted above); the products are rows of this share in the
-                // scratch memory, which the plan keeps apart from the rest.
-                unsafe { T::multiply_packed(shared.0, &shapes, packed) };
+                multiply(rows, hidden, steps.part(0, t - 1, first), steps.weights, packed, from_state);
             }
             // SAFETY: rows of this share only, inside the memory; the tensors are apart from each other by the plan.
             let mut pass = unsafe {
@@ -150,8 +188,9 @@ pub fn forward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
                 Forward {
                     hidden,
                     keeps: steps.keeps,
-                    inputs: shared.read(steps.inputs + (t * steps.batch + first) * width, rows * width),
-                    products: (t > 0).then(|| shared.read(products, rows * width)),
+                    from_input: shared.read(from_input + t % at_once * rows * width, rows * width),
+                    from_state: (t > 0).then(|| shared.read(from_state, rows * width)),
+                    input_bias: shared.read(steps.input_bias, width),
                     bias: shared.read(steps.bias, width),
                     // The state, or the memory of an LSTM.
                     before: (t > 0).then(|| {
@@ -172,12 +211,13 @@ pub fn forward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
     });
 }
 
-/// One step of one share, after the product.
+/// One step of one share, after the products.
 struct Forward<'a, T> {
     hidden: usize,
     keeps: bool,
-    inputs: &'a [T],
-    products: Option<&'a [T]>,
+    from_input: &'a [T],
+    from_state: Option<&'a [T]>,
+    input_bias: &'a [T],
     bias: &'a [T],
     before: Option<&'a [T]>,
     parts: [&'a mut [T]; 5],
@@ -226,7 +266,7 @@ impl<T: Real> Forward<'_, T> {
     fn state_share<S: Simd>(&self, simd: S, row: usize, gate: usize, at: usize) -> Vector<S, T> {
         let begin = gate * self.hidden;
         let bias = load::<S, T>(simd, self.bias, begin + at, begin + self.hidden);
-        match self.products {
+        match self.from_state {
             Some(products) => {
                 let row = row * self.bias.len() + begin;
                 load::<S, T>(simd, products, row + at, row + self.hidden) + bias
@@ -235,10 +275,13 @@ impl<T: Real> Forward<'_, T> {
         }
     }
 
+    /// The share of the input and its bias.
     #[inline(always)]
     fn input_share<S: Simd>(&self, simd: S, row: usize, gate: usize, at: usize) -> Vector<S, T> {
-        let row = row * self.bias.len() + gate * self.hidden;
-        load::<S, T>(simd, self.inputs, row + at, row + self.hidden)
+        let begin = gate * self.hidden;
+        let bias = load::<S, T>(simd, self.input_bias, begin + at, begin + self.hidden);
+        let row = row * self.bias.len() + begin;
+        load::<S, T>(simd, self.from_input, row + at, row + self.hidden) + bias
     }
 
     /// Both shares of a gate.
@@ -249,7 +292,7 @@ impl<T: Real> Forward<'_, T> {
 
     #[inline(always)]
     fn gru<S: Simd>(&mut self, simd: S) {
-        for row in 0..self.inputs.len() / self.bias.len().max(1) {
+        for row in 0..self.from_input.len() / self.bias.len().max(1) {
             let (begin, end) = (row * self.hidden, (row + 1) * self.hidden);
             for at in (0..self.hidden).step_by(Vector::<S, T>::LEN) {
                 let place = begin + at;
@@ -273,7 +316,7 @@ impl<T: Real> Forward<'_, T> {
 
     #[inline(always)]
     fn lstm<S: Simd>(&mut self, simd: S) {
-        for row in 0..self.inputs.len() / self.bias.len().max(1) {
+        for row in 0..self.from_input.len() / self.bias.len().max(1) {
             let (begin, end) = (row * self.hidden, (row + 1) * self.hidden);
             for at in (0..self.hidden).step_by(Vector::<S, T>::LEN) {
                 let place = begin + at;
@@ -302,7 +345,7 @@ impl<T: Real> Forward<'_, T> {
 /// If something reaches beyond the memory.
 pub fn backward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
     assert!(steps.end(true) <= memory.len(), "everything lies in the memory");
-    let (hidden, width, batch, packed) = (steps.hidden, steps.width(), steps.batch, steps.packed());
+    let (hidden, width, batch, packed) = (steps.hidden, steps.width(), steps.batch, steps.packed(true));
     let (weights, [by_row, by_column]) = steps.weights;
     let weights = (weights, [by_column, by_row]);
     let shared = Shared(memory.as_mut_ptr());

@@ -186,10 +186,10 @@ pub(crate) struct Recurrent {
     pub backward: bool,
     /// Whether more of the tape is read than its states.
     pub tape: bool,
-    /// Steps, rows and width of the state.
-    pub sizes: [usize; 3],
+    /// Steps, rows, width of the state, and width of the inputs (backward 0).
+    pub sizes: [usize; 4],
     /// The operands, in the order of the graph.
-    pub args: [View; 3],
+    pub args: Vec<View>,
     pub out: usize,
     pub scratch: usize,
 }
@@ -465,19 +465,21 @@ impl<'a> Planner<'a> {
     fn recurrent(&mut self, id: Id, cell: Cell, backward: bool) -> View {
         let node = self.graph.node(id);
         let (shape, dtype) = (node.shape, node.dtype);
-        let (first, weights) = (node.args[0], node.args[if backward { 2 } else { 1 }]);
-        let [time, batch] = [self.graph.shape(first)[0], self.graph.shape(first)[1]];
-        let hidden = self.graph.shape(weights)[0];
+        let &[time, batch, last] = &*self.graph.shape(node.args[0]) else { unreachable!("three axes") };
+        let hidden = self.graph.shape(node.args[2])[0];
+        let features = if backward { 0 } else { last };
         // Weights of `f32` are packed, and the gradient takes them as they are; else they would be turned at every step.
-        let args = [0, 1, 2].map(|i| {
-            let arg = node.args[i];
-            let as_it_is = arg == weights && (backward || dtype == DType::F32);
+        let views = |(i, &arg): (usize, &Id)| {
+            let is_weights = i == 2 || i == 1 && !backward;
+            let as_it_is = is_weights && (backward || dtype == DType::F32);
             if as_it_is { self.view(arg) } else { self.dense(arg) }
-        });
-        let scratch = Steps::scratch_len(cell, batch, hidden);
+        };
+        let args = node.args.iter().enumerate().map(views).collect();
+        let scratch = Steps::scratch_len(cell, [batch, hidden, features], backward);
         let scratch = self.buffer(dtype, scratch, BufferKind::Value { output: false });
         let out = self.value(id);
-        let (sizes, tape) = ([time, batch, hidden], backward || !self.reads_first_part_only(id));
+        let sizes = [time, batch, hidden, features];
+        let tape = backward || !self.reads_first_part_only(id);
         let kernel = Recurrent { cell, backward, tape, sizes, args, out, scratch };
         self.push(dtype, Kernel::Recurrent(kernel), out);
         View::whole(out, &shape)

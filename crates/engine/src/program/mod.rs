@@ -326,17 +326,22 @@ fn compile_attention(attention: &plan::Attention, begin: impl Fn(usize) -> usize
 }
 
 fn compile_steps(recurrent: &Recurrent, begin: impl Fn(usize) -> usize) -> Steps {
-    let &Recurrent { cell, backward, tape, sizes: [time, batch, hidden], ref args, out, scratch } = recurrent;
+    let &Recurrent { cell, backward, tape, sizes, ref args, out, scratch } = recurrent;
+    let [time, batch, hidden, features] = sizes;
     let place = |view: &View| begin(view.buffer) + view.offset;
-    let weights = &args[if backward { 2 } else { 1 }];
+    let matrix = |view: &View| (place(view), [view.strides[0], view.strides[1]]);
     Steps {
         cell,
         time,
         batch,
         hidden,
+        features,
         inputs: place(&args[0]),
-        weights: (place(weights), [weights.strides[0], weights.strides[1]]),
-        bias: place(&args[2]),
+        // Backward, what is not read may be anything.
+        input_weights: if backward { (0, [0, 0]) } else { matrix(&args[1]) },
+        input_bias: if backward { 0 } else { place(&args[3]) },
+        weights: matrix(&args[2]),
+        bias: if backward { 0 } else { place(&args[4]) },
         tape: if backward { place(&args[1]) } else { begin(out) },
         keeps: tape,
         out: begin(out),
@@ -376,7 +381,7 @@ fn describe(dtype: DType, instruction: &Instruction) -> String {
             if *backward { " gradient" } else { "" },
             steps.time,
             steps.batch,
-            steps.hidden,
+            steps.features + steps.hidden,
             steps.cell.gates() * steps.hidden
         ),
     }
