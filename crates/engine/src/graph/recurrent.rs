@@ -37,6 +37,15 @@ impl Cell {
             Cell::Lstm => 6,
         }
     }
+
+    /// Where the gradients of the products with the state are among the four columns of the gradient, in their order: first
+    /// column and the one behind the last.
+    pub const fn columns(self) -> &'static [[usize; 2]] {
+        match self {
+            Cell::Gru => &[[0, 2], [3, 4]],
+            Cell::Lstm => &[[0, 4]],
+        }
+    }
 }
 
 /// Weights of a gated recurrent unit (Cho et al. 2014), with the gates in the order reset, update, new.
@@ -168,22 +177,18 @@ impl Graph {
         let states = self.slice(tape, 0, 0, 1)?;
         let states = self.reshape(states, &[time * batch, hidden])?;
         let before = self.slice(states, 0, 0, (time - 1) * batch)?;
-        let before = self.transpose(before)?;
-        // The gates of the products with the state, among the columns.
-        let columns: &[[usize; 2]] = match cell {
-            Cell::Gru => &[[0, 2], [3, 4]],
-            Cell::Lstm => &[[0, 4]],
-        };
         let sum = self.sum(gradients, &[0, 1])?;
         let sum = self.reshape(sum, &[4 * hidden])?;
         let (mut of_weights, mut of_bias) = (Vec::new(), Vec::new());
-        for [begin, end] in columns {
+        for [begin, end] in cell.columns() {
             of_bias.push(self.slice(sum, 0, begin * hidden, end * hidden)?);
             let part = self.slice(rows, 1, begin * hidden, end * hidden)?;
             let later = self.slice(part, 0, batch, time * batch)?;
-            of_weights.push(self.matmul(before, later)?);
+            let later = self.transpose(later)?;
+            of_weights.push(self.matmul(later, before)?);
         }
-        let (of_weights, of_bias) = (self.concat(&of_weights, 1)?, self.concat(&of_bias, 0)?);
+        let (of_weights, of_bias) = (self.concat(&of_weights, 0)?, self.concat(&of_bias, 0)?);
+        let of_weights = self.transpose(of_weights)?;
         // The inputs meet the first columns.
         let rows = self.slice(rows, 1, 0, width)?;
         let inputs = self.reshape(x, &[time * batch, features])?;

@@ -75,7 +75,7 @@ impl Steps {
     pub fn scratch_len(cell: Cell, [batch, hidden, features]: [usize; 3], backward: bool) -> usize {
         let width = cell.gates() * hidden;
         let packed = if backward {
-            f32::packed_len(width, hidden)
+            cell.columns().iter().map(|[begin, end]| f32::packed_len((end - begin) * hidden, hidden)).sum()
         } else {
             f32::packed_len(hidden, width) + f32::packed_len(features, width)
         };
@@ -126,10 +126,10 @@ impl Steps {
 }
 
 /// Elements of the scratch memory that shares of the batch have: forward, products with the state and with the inputs;
-/// backward, two gradients that are carried along and those of the gates.
+/// backward, two gradients that are carried along.
 fn shares_len(cell: Cell, batch: usize, hidden: usize, backward: bool) -> usize {
-    let width = cell.gates() * hidden;
-    let len = if backward { batch * (2 * hidden + width) } else { (batch + batch.max(ROWS)) * width };
+    let columns = cell.gates() * hidden;
+    let len = if backward { batch * 2 * hidden } else { (batch + batch.max(ROWS)) * columns };
     len.next_multiple_of(LINE)
 }
 
@@ -345,21 +345,21 @@ impl<T: Real> Forward<'_, T> {
 /// If something reaches beyond the memory.
 pub fn backward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
     assert!(steps.end(true) <= memory.len(), "everything lies in the memory");
-    let (hidden, width, batch, packed) = (steps.hidden, steps.width(), steps.batch, steps.packed(true));
-    let (weights, [by_row, by_column]) = steps.weights;
-    let weights = (weights, [by_column, by_row]);
+    let (hidden, batch) = (steps.hidden, steps.batch);
     let shared = Shared(memory.as_mut_ptr());
-    // SAFETY: everything lies in the memory (asserted above), the packed weights in the scratch memory.
-    unsafe { T::pack(shared.0, [width, hidden], weights, packed) };
+    let parts = || parts_of_weights::<T>(steps);
+    for part in parts() {
+        // SAFETY: everything lies in the memory (asserted above), the packed weights in the scratch memory.
+        unsafe { T::pack(shared.0, [part.depth, hidden], part.weights, part.packed) };
+    }
     for_shares::<T>(steps, move |first, rows| {
         let shared = shared;
         let carry = steps.scratch + first * hidden;
         let second = steps.scratch + (batch + first) * hidden;
-        let gates = steps.scratch + 2 * batch * hidden + first * width;
         for t in (0..steps.time).rev() {
             let rows_out = steps.out + (t * batch + first) * 4 * hidden;
             // SAFETY: rows of this share only, inside the memory (asserted above); the tensors are apart from each other by
-            // the plan, and so are the three parts of the scratch memory.
+            // the plan, and so are the two parts of the scratch memory.
             let mut pass = unsafe {
                 let part = |part| shared.read(steps.part(part, t, first), rows * hidden);
                 Backward {
@@ -376,7 +376,6 @@ pub fn backward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
                     }),
                     carry: shared.write(carry, rows * hidden),
                     memory: shared.write(second, rows * hidden),
-                    gates: shared.write(gates, rows * width),
                     out: shared.write(rows_out, rows * 4 * hidden),
                 }
             };
@@ -387,19 +386,42 @@ pub fn backward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
             if t == 0 {
                 break;
             }
-            let shapes = Shapes {
-                sizes: [rows, hidden, width],
-                // The gates of an LSTM are its rows of the result.
-                a: if steps.cell == Cell::Gru { (gates, [width, 1]) } else { (rows_out, [width, 1]) },
-                b: weights,
-                out: (carry, [hidden, 1]),
-                // What a GRU keeps of its state is there already.
-                accumulate: steps.cell == Cell::Gru,
-            };
-            // SAFETY: everything lies in the memory; what is written are rows of this share in the scratch memory.
-            unsafe { T::multiply_packed(shared.0, &shapes, packed) };
+            for part in parts() {
+                let shapes = Shapes {
+                    sizes: [rows, hidden, part.depth],
+                    a: (rows_out + part.column, [4 * hidden, 1]),
+                    b: part.weights,
+                    out: (carry, [hidden, 1]),
+                    // What a GRU keeps of its state is there already.
+                    accumulate: steps.cell == Cell::Gru,
+                };
+                // SAFETY: everything lies in the memory; what is written are rows of this share in the scratch memory.
+                unsafe { T::multiply_packed(shared.0, &shapes, part.packed) };
+            }
         }
     });
+}
+
+/// Weights of the state that meet columns of the gradients which lie side by side.
+struct PartOfWeights {
+    column: usize,
+    depth: usize,
+    /// Turned, [depth, hidden].
+    weights: (usize, [usize; 2]),
+    packed: usize,
+}
+
+fn parts_of_weights<T: Product>(steps: &Steps) -> impl Iterator<Item = PartOfWeights> {
+    let (hidden, (weights, [by_row, by_column])) = (steps.hidden, steps.weights);
+    let (mut row, mut packed) = (0, steps.packed(true));
+    steps.cell.columns().iter().map(move |[begin, end]| {
+        let depth = (end - begin) * hidden;
+        let weights = (weights + row * by_column, [by_column, by_row]);
+        let part = PartOfWeights { column: begin * hidden, depth, weights, packed };
+        row += depth;
+        packed += T::packed_len(depth, hidden);
+        part
+    })
 }
 
 /// One step of one share, before the product.
@@ -414,8 +436,6 @@ struct Backward<'a, T> {
     carry: &'a mut [T],
     /// The same of the memory of an LSTM.
     memory: &'a mut [T],
-    /// The gradients of the products with the state of a GRU.
-    gates: &'a mut [T],
     out: &'a mut [T],
 }
 
@@ -442,9 +462,6 @@ impl<T: Real> Backward<'_, T> {
                 let d_remembered = d_fresh * reset;
                 let d_reset = d_fresh * remembered * reset * (one - reset);
                 store::<S, T>(self.carry, place, end, state * update);
-                store_gate::<S, T>(self.gates, hidden, row * 3, at, d_reset);
-                store_gate::<S, T>(self.gates, hidden, row * 3 + 1, at, d_update);
-                store_gate::<S, T>(self.gates, hidden, row * 3 + 2, at, d_remembered);
                 store_gate::<S, T>(self.out, hidden, row * 4, at, d_reset);
                 store_gate::<S, T>(self.out, hidden, row * 4 + 1, at, d_update);
                 store_gate::<S, T>(self.out, hidden, row * 4 + 2, at, d_fresh);
