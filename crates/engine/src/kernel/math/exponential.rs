@@ -36,13 +36,13 @@ impl<S: Simd, T: Real> Scaled<S, T> {
     }
 }
 
-/// The integer n (in the form of `EXPONENT_SHIFTER`) nearest to `x / ln 2`, and `high - n ln 2`, where `x` is about `high`.
+/// The integer n (in the form of `EXPONENT_SHIFTER`) nearest to `x / ln 2`, and `x - n ln 2`.
 #[inline(always)]
-fn reduce<S: Simd, T: Real>(x: Vector<S, T>, high: Vector<S, T>) -> (Bits<S, T>, Vector<S, T>) {
-    let simd = high.token();
+fn reduce<S: Simd, T: Real>(x: Vector<S, T>) -> (Bits<S, T>, Vector<S, T>) {
+    let simd = x.token();
     let shifted = x.mul_add(splat::<S, T>(simd, T::LOG2_E), splat::<S, T>(simd, T::EXPONENT_SHIFTER));
     let n = shifted - splat::<S, T>(simd, T::EXPONENT_SHIFTER);
-    let r = n.mul_add(splat::<S, T>(simd, -T::LN_2_HIGH), high);
+    let r = n.mul_add(splat::<S, T>(simd, -T::LN_2_HIGH), x);
     (bits(shifted), n.mul_add(splat::<S, T>(simd, -T::LN_2_LOW), r))
 }
 
@@ -55,19 +55,14 @@ fn expm1_reduced<S: Simd, T: Real>(simd: S, r: Vector<S, T>) -> Vector<S, T> {
 /// `e^x`, for `x` within `EXP_RANGE` or some way below it.
 #[inline(always)]
 pub(super) fn exp_scaled<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Scaled<S, T> {
-    let (n, r) = reduce::<S, T>(x, x);
+    let (n, r) = reduce::<S, T>(x);
     Scaled { fraction: expm1_reduced::<S, T>(simd, r), powers: powers::<S, T>(n) }
 }
 
-/// `e^(high + low)`, for sums within `EXP_RANGE` or some way below it; `x` is what rounding leaves of the sum.
+/// `e^(high + low)`, where `low` is what rounding to `high` left, for sums within `EXP_RANGE` or some way below it.
 #[inline(always)]
-pub(super) fn exp_of_sum<S: Simd, T: Real>(
-    simd: S,
-    x: Vector<S, T>,
-    high: Vector<S, T>,
-    low: Vector<S, T>,
-) -> Scaled<S, T> {
-    let (n, r) = reduce::<S, T>(x, high);
+pub(super) fn exp_of_sum<S: Simd, T: Real>(simd: S, high: Vector<S, T>, low: Vector<S, T>) -> Scaled<S, T> {
+    let (n, r) = reduce::<S, T>(high);
     Scaled { fraction: expm1_reduced::<S, T>(simd, r + low), powers: powers::<S, T>(n) }
 }
 
@@ -104,7 +99,7 @@ pub fn exp<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
 /// `e^x - 1` for `x` from `EXPM1_MIN` to the upper end of `EXP_RANGE`, where the sign of a zero does not matter.
 #[inline(always)]
 fn expm1_bounded<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
-    let (n, r) = reduce::<S, T>(x, x);
+    let (n, r) = reduce::<S, T>(x);
     // 2^(n - 1), which is finite where 2^n is not.
     let half = power::<S, T>(n - T::HALF_EXPONENTS);
     let value = expm1_reduced::<S, T>(simd, r).mul_add(half, half - T::HALF);

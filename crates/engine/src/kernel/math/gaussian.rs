@@ -2,13 +2,14 @@
 //!
 //! Near 0, erf is x times a polynomial in x^2. Everything else comes from the probability that a standard normal variable
 //! is beyond a >= 0, `e^(-a^2/2) E(a)`, where E falls slowly and is a quotient of two polynomials without a negative
-//! coefficient, so that nothing cancels. The exponent is carried as a sum of two numbers: the tails, which vanish quickly,
-//! are as accurate as the rest.
+//! coefficient, so that nothing cancels. The exponent is carried as a sum of two numbers, the second of which comes from a
+//! fused multiplication: the tails, which vanish quickly, are as accurate as the rest.
 
 use fearless_simd::{Select, Simd, prelude::*};
 
 use super::exponential::{Scaled, exp_of_sum, exp_scaled, exp2_scaled, gated};
-use super::{Real, Vector, bits, from_bits, polynomial, splat};
+use super::real::{two_product, two_sum};
+use super::{Real, Vector, polynomial, splat};
 
 /// `E(a)` with `e^(-a^2/2) E(a)` the probability beyond `a`, for `a >= 0`, as a numerator and a denominator.
 #[inline(always)]
@@ -20,11 +21,8 @@ fn beyond<S: Simd, T: Real>(simd: S, a: Vector<S, T>) -> [Vector<S, T>; 2] {
 /// `e^(-a^2/2)`.
 #[inline(always)]
 fn density<S: Simd, T: Real>(simd: S, a: Vector<S, T>) -> Scaled<S, T> {
-    // A number with an exact square, and a small rest.
-    let upper: Vector<S, T> = from_bits(bits(a) & T::UPPER_HALF);
-    let half = splat::<S, T>(simd, -T::HALF);
-    let rest = (a - upper) * half;
-    exp_of_sum::<S, T>(simd, a * half * a, upper * half * upper, (a + upper) * rest)
+    let (high, low) = two_product(a * -T::HALF, a);
+    exp_of_sum::<S, T>(simd, high, low)
 }
 
 /// erf for |x| <= 1.
@@ -49,7 +47,7 @@ pub fn erf<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
 /// `x (1 + erf(x / sqrt 2)) / 2`: x times the probability that a standard normal variable is below x. Error at most 7 ULP in both widths. Minus infinity gives -0, infinity infinity, -0 gives -0.
 #[inline(always)]
 pub fn gelu<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
-    let a = x.abs().clamp(T::NIL, T::GELU_MAX);
+    let a = x.abs().min(splat::<S, T>(simd, T::GELU_MAX));
     let [above, below] = beyond::<S, T>(simd, a);
     let density = density::<S, T>(simd, a);
     let lost = density.times(above * a / below);
@@ -76,6 +74,22 @@ const SLOPE: [f64; 2] = [-2.302_208_198_144_324_8, -1.313_282_604_076_971_2e-16]
 /// -sqrt(8/pi) log2 e times 0.044715, likewise.
 const CUBE: [f64; 2] = [-0.102_943_239_580_023_5, 5.978_177_400_718_744e-18];
 
+/// `SLOPE x + CUBE x^3` as a value and what that leaves.
+#[inline(always)]
+fn cubic<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> [Vector<S, T>; 2] {
+    let parts = |[high, low]: [f64; 2]| {
+        let first = T::from_f64(high);
+        [splat::<S, T>(simd, first), splat::<S, T>(simd, T::from_f64(high - first.to_f64() + low))]
+    };
+    let ([a, a_low], [b, b_low]) = (parts(SLOPE), parts(CUBE));
+    let (square, square_low) = two_product(x, x);
+    let (cube, cube_low) = two_product(square, b);
+    let (sum, sum_low) = two_sum(a, cube);
+    let low = square_low.mul_add(b, square.mul_add(b_low, a_low)) + cube_low + sum_low;
+    let (high, high_low) = two_product(sum, x);
+    [high, low.mul_add(x, high_low)]
+}
+
 /// `x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2`, an approximation of [`gelu`] (D. Hendrycks, K. Gimpel, "Gaussian
 /// error linear units", 2016). Error at most 3.5 ULP in both widths. Minus infinity gives -0, infinity infinity,
 /// -0 gives -0.
@@ -83,6 +97,6 @@ const CUBE: [f64; 2] = [-0.102_943_239_580_023_5, 5.978_177_400_718_744e-18];
 pub fn gelu_tanh<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     // (1 + tanh(y/2)) / 2 = sigmoid(y)
     let bounded = x.clamp(-T::GELU_TANH_MAX, T::GELU_TANH_MAX);
-    let [high, low] = T::cubic(simd, SLOPE, CUBE, bounded.abs());
+    let [high, low] = cubic::<S, T>(simd, bounded.abs());
     gated::<S, T>(x, bounded, exp2_scaled::<S, T>(simd, high, low))
 }

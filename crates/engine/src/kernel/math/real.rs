@@ -12,8 +12,8 @@
 
 use fearless_simd::{Simd, SimdFloatElement, prelude::*};
 
+use super::bits;
 use super::quarter::{Quarter, reduce_large};
-use super::{bits, from_bits};
 use crate::dtype::Element;
 
 /// A floating-point type and what the functions of [`math`](super) have to know about it.
@@ -31,8 +31,6 @@ pub trait Real: Element + SimdFloatElement<Bits: From<u8>> {
     const MANTISSA: u32;
     /// The bias of the exponent, plus one: 128 or 1024.
     const HALF_EXPONENTS: Self::Bits;
-    /// The bits without the lower half of the mantissa: what remains has an exact square.
-    const UPPER_HALF: Self::Bits;
     /// 1.5 x 2^MANTISSA + twice the bias. Adding it rounds to an integer n and leaves n + twice the bias in the lowest
     /// bits.
     const EXPONENT_SHIFTER: Self;
@@ -105,10 +103,6 @@ pub trait Real: Element + SimdFloatElement<Bits: From<u8>> {
 
     /// `x` as quarter turns and a rest, for `x >= 0`.
     fn quarter_turns<S: Simd>(simd: S, x: Self::Native<S>) -> Quarter<S, Self>;
-
-    /// `a x + b x^3` as a value and what that leaves, so that an exponential of it keeps its relative accuracy. `a` and `b`
-    /// are such sums themselves.
-    fn cubic<S: Simd>(simd: S, a: [f64; 2], b: [f64; 2], x: Self::Native<S>) -> [Self::Native<S>; 2];
 }
 
 /// 2/pi.
@@ -133,7 +127,6 @@ impl Real for f32 {
 
     const MANTISSA: u32 = 23;
     const HALF_EXPONENTS: u32 = 128;
-    const UPPER_HALF: u32 = !0xfff;
     const EXPONENT_SHIFTER: Self = 12_582_912.0 + 254.0;
     const INTEGER_SHIFTER: Self = 12_582_912.0;
     const INTEGER_BITS: u32 = 0x4b00_0000;
@@ -196,36 +189,6 @@ impl Real for f32 {
         let quarter = Quarter { turns: bits(shifted), high, low };
         if x.simd_lt(LIMIT).all_true() { quarter } else { reduce_large(simd, x, LIMIT, quarter) }
     }
-
-    #[inline(always)]
-    fn cubic<S: Simd>(simd: S, [a, _]: [f64; 2], [b, _]: [f64; 2], x: S::f32s) -> [S::f32s; 2] {
-        // Upper halves are numbers of 12 bits, whose products are exact.
-        let ([a_high, a_low], [b_high, b_low]) = (split(simd, a), split(simd, b));
-        let x_high = upper::<S>(x);
-        let x_low = x - x_high;
-        // The square of x.
-        let high = upper::<S>(x * x);
-        let low = (x + x_high).mul_add(x_low, x_high * x_high - high);
-        // a + b times the square: the sum of the upper halves loses nothing that is not found again.
-        let product = high * b_high;
-        let sum_high = upper::<S>(product + a_high);
-        let rest = low.mul_add(b as Self, high.mul_add(b_low, a_low));
-        let sum_low = (a_high - sum_high) + product + rest;
-        [x_high * sum_high, sum_low.mul_add(x, sum_high * x_low)]
-    }
-}
-
-/// The number without the lower half of its mantissa.
-#[inline(always)]
-fn upper<S: Simd>(x: S::f32s) -> S::f32s {
-    from_bits(bits(x) & f32::UPPER_HALF)
-}
-
-/// A number as its upper half in `f32` and the rest, in all lanes.
-#[inline(always)]
-fn split<S: Simd>(simd: S, x: f64) -> [S::f32s; 2] {
-    let high = f32::from_bits((x as f32).to_bits() & f32::UPPER_HALF);
-    [S::f32s::splat(simd, high), S::f32s::splat(simd, (x - f64::from(high)) as f32)]
 }
 
 impl Real for f64 {
@@ -244,7 +207,6 @@ impl Real for f64 {
 
     const MANTISSA: u32 = 52;
     const HALF_EXPONENTS: u64 = 1024;
-    const UPPER_HALF: u64 = !0x7ff_ffff;
     const EXPONENT_SHIFTER: Self = 6_755_399_441_055_744.0 + 2046.0;
     const INTEGER_SHIFTER: Self = 6_755_399_441_055_744.0;
     const INTEGER_BITS: u64 = 0x4330_0000_0000_0000;
@@ -392,16 +354,6 @@ impl Real for f64 {
         let quarter = Quarter { turns: bits(shifted), high, low: third - high + errors };
         if x.simd_lt(LIMIT).all_true() { quarter } else { reduce_large(simd, x, LIMIT, quarter) }
     }
-
-    #[inline(always)]
-    fn cubic<S: Simd>(simd: S, [a, a_low]: [f64; 2], [b, b_low]: [f64; 2], x: S::f64s) -> [S::f64s; 2] {
-        let (square, square_error) = two_product::<S>(x, x);
-        let (cube, cube_error) = two_product::<S>(square, S::f64s::splat(simd, b));
-        let (sum, sum_error) = two_sum(S::f64s::splat(simd, a), cube);
-        let error = sum_error + cube_error + (square_error * b + square * b_low + a_low);
-        let (high, high_error) = two_product::<S>(sum, x);
-        [high, high_error + error * x]
-    }
 }
 
 /// Two halves of a vector as `f32`, and what that rounding left.
@@ -414,18 +366,15 @@ fn narrow<S: Simd>(_: S, first: S::f64s, second: S::f64s) -> [S::f32s; 2] {
 
 /// `a + b` and the error of that sum.
 #[inline(always)]
-fn two_sum<S: Simd, V: SimdFloat<S>>(a: V, b: V) -> (V, V) {
+pub(super) fn two_sum<S: Simd, V: SimdFloat<S>>(a: V, b: V) -> (V, V) {
     let sum = a + b;
     let part = sum - a;
     (sum, (a - (sum - part)) + (b - part))
 }
 
-/// `a * b` and the error of that product, without need of a fused multiplication.
+/// `a * b` and the error of that product.
 #[inline(always)]
-fn two_product<S: Simd>(a: S::f64s, b: S::f64s) -> (S::f64s, S::f64s) {
-    let a1 = from_bits::<S, S::f64s>(bits(a) & f64::UPPER_HALF);
-    let b1 = from_bits::<S, S::f64s>(bits(b) & f64::UPPER_HALF);
-    let (a2, b2) = (a - a1, b - b1);
+pub(super) fn two_product<S: Simd, V: SimdFloat<S>>(a: V, b: V) -> (V, V) {
     let product = a * b;
-    (product, ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2)
+    (product, a.mul_sub_precise(b, product))
 }
