@@ -103,6 +103,37 @@ pub(crate) fn prefetch_line<T>(at: *const T) {
     let _ = at;
 }
 
+/// Copies vectors to memory past the caches, where that is possible: `to` begins at a multiple of 16 bytes and is as long as
+/// `from`. Other threads may see it after [`settle_streams`].
+#[inline(always)]
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "an instruction without a safe name"))]
+pub(crate) fn stream<T: Copy>(from: &[T], to: &mut [T]) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+        let (bytes, to) = (size_of_val(from), &mut to[..from.len()]);
+        debug_assert!(bytes.is_multiple_of(16) && to.as_ptr().addr().is_multiple_of(16));
+        let (from, to) = (from.as_ptr().cast::<__m128i>(), to.as_mut_ptr().cast::<__m128i>());
+        for i in 0..bytes / 16 {
+            // SAFETY: both have as many bytes, and `to` is aligned.
+            unsafe { _mm_stream_si128(to.add(i), _mm_loadu_si128(from.add(i))) };
+        }
+    }
+    #[cfg(any(not(target_arch = "x86_64"), miri))]
+    to.copy_from_slice(from);
+}
+
+/// Waits until what was streamed by this thread can be seen by others.
+#[inline(always)]
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "an instruction without a safe name"))]
+pub(crate) fn settle_streams() {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: it orders stores, and does nothing else.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+}
+
 /// The instruction set to use.
 #[inline(always)]
 pub(crate) fn level() -> Level {

@@ -68,13 +68,16 @@ macro_rules! binary {
                 $(
                     fn $name<T: Number>(a: &[T], b: &[T], out: &mut [T]) {
                         #[inline(always)]
-                        fn pass<S: Simd, T: Number>(simd: S, a: &[T], b: &[T], out: &mut [T]) {
-                            walk::zip::<S, T::Vector<S>>(simd, a, b, out, #[inline(always)] |$a, $b| {
+                        fn pass<S: Simd, T: Number, const PAST: bool>(simd: S, a: &[T], b: &[T], out: &mut [T]) {
+                            walk::zip::<S, T::Vector<S>, PAST>(simd, a, b, out, #[inline(always)] |$a, $b| {
                                 let $simd = simd;
                                 $body
                             });
                         }
-                        walk::shared3(a, b, out, |a, b, out| dispatch!(level(), simd => pass(simd, a, b, out)));
+                        walk::past3(a, b, out, [
+                            |a, b, out| dispatch!(level(), simd => pass::<_, T, false>(simd, a, b, out)),
+                            |a, b, out| dispatch!(level(), simd => pass::<_, T, true>(simd, a, b, out)),
+                        ]);
                     }
 
                     fn $in_place<T: Number>(a: &mut [T], b: &[T]) {
@@ -144,13 +147,16 @@ macro_rules! unary {
                 $(
                     fn $name<T: Number>(x: &[T], out: &mut [T]) {
                         #[inline(always)]
-                        fn pass<S: Simd, T: Number>(simd: S, x: &[T], out: &mut [T]) {
-                            walk::map::<S, T::Vector<S>, { walk::CHEAP }>(simd, x, out, #[inline(always)] |$x| {
+                        fn pass<S: Simd, T: Number, const PAST: bool>(simd: S, x: &[T], out: &mut [T]) {
+                            walk::map::<S, T::Vector<S>, { walk::CHEAP }, PAST>(simd, x, out, #[inline(always)] |$x| {
                                 let $simd = simd;
                                 $body
                             });
                         }
-                        walk::shared2(x, out, (), |x, out, ()| dispatch!(level(), simd => pass(simd, x, out)));
+                        walk::past2(x, out, [
+                            |x, out| dispatch!(level(), simd => pass::<_, T, false>(simd, x, out)),
+                            |x, out| dispatch!(level(), simd => pass::<_, T, true>(simd, x, out)),
+                        ]);
                     }
 
                     fn $in_place<T: Number>(x: &mut [T]) {
@@ -357,5 +363,46 @@ mod tests {
         assert!(out.iter().zip(&x).all(|(&out, &x)| out == 5 + 2 * x));
         pool.install(|| copy(&x, &mut out)).unwrap();
         assert_eq!(out, x);
+    }
+
+    /// What goes past the caches, from any place on, is what stays in them.
+    fn go_past_caches<T: Number>(integer: fn(i16) -> T) {
+        let guard = integer(77);
+        let len = 3 * walk::PIECE + 29;
+        let number = |i: usize| integer((i * 7919 % 1013) as i16 - 500);
+        let (a, b): (Vec<T>, Vec<T>) = (0..len).map(|i| (number(i), number(i + 3))).unzip();
+        let mut memory = vec![T::ZERO; len + 20];
+        for (begin, threads) in [(0, 1), (1, 2), (9, 1), (18, 3)] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let mut check = |name: &str, run: &(dyn Fn(&mut [T]) + Sync), right: &[T]| {
+                memory.fill(guard);
+                pool.install(|| run(&mut memory[begin..begin + len]));
+                assert!(memory[begin..begin + len] == *right, "{name} {} {begin}", T::DTYPE);
+                let (before, after) = (&memory[..begin], &memory[begin + len..]);
+                assert!(before.iter().chain(after).all(|&x| x == guard), "{name} {} {begin}", T::DTYPE);
+            };
+            for op in binary::<T>() {
+                let mut right = a.clone();
+                (op.run_in_place)(&mut right, &b).unwrap();
+                // Nothing is equal to NaN.
+                if right.iter().all(|&x| x == x) {
+                    check(op.name, &|out| (op.run)(&a, &b, out).unwrap(), &right);
+                }
+            }
+            for op in unary::<T>() {
+                let mut right = a.clone();
+                (op.run_in_place)(&mut right);
+                check(op.name, &|out| (op.run)(&a, out).unwrap(), &right);
+            }
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "too long")]
+    fn what_goes_past_the_caches_is_what_stays_in_them() {
+        go_past_caches(f32::from);
+        go_past_caches(f64::from);
+        go_past_caches(i32::from);
+        go_past_caches(i64::from);
     }
 }

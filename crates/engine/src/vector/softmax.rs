@@ -95,7 +95,7 @@ pub(super) fn normalise_of<T: RealNumber>(x: &[T], out: &mut [T]) {
     }
     #[inline(always)]
     fn scale<S: Simd, T: RealNumber>(simd: S, x: &[T], mean: T, factor: T, out: &mut [T]) {
-        walk::map::<S, T::Native<S>, { walk::CHEAP }>(
+        walk::map::<S, T::Native<S>, { walk::CHEAP }, false>(
             simd,
             x,
             out,
@@ -123,7 +123,7 @@ pub(super) fn normalise_of<T: RealNumber>(x: &[T], out: &mut [T]) {
 /// `out[i] = e^(x[i] - most)`, and the sum of it.
 #[inline(always)]
 fn exponentials<S: Simd, T: RealNumber>(simd: S, x: &[T], most: T, out: &mut [T]) -> T {
-    walk::map::<S, T::Native<S>, { walk::COSTLY }>(
+    walk::map::<S, T::Native<S>, { walk::COSTLY }, false>(
         simd,
         x,
         out,
@@ -152,7 +152,7 @@ fn scale_in_place<S: Simd, T: RealNumber>(simd: S, x: &mut [T], factor: T) {
 /// `out[i] = x[i] - a - b`.
 #[inline(always)]
 fn subtract<S: Simd, T: RealNumber>(simd: S, x: &[T], a: T, b: T, out: &mut [T]) {
-    walk::map::<S, T::Native<S>, { walk::CHEAP }>(
+    walk::map::<S, T::Native<S>, { walk::CHEAP }, false>(
         simd,
         x,
         out,

@@ -2,13 +2,17 @@
 //!
 //! [`map`], [`zip`] and their in-place forms apply a function of vectors to whole slices, on one instruction set. A tail
 //! shorter than a vector goes through a padded vector and the same function, so that a result never depends on where an
-//! element lies. [`shared`], [`shared2`] and the like cut long slices into pieces for several threads.
+//! element lies. [`shared`], [`shared2`] and the like cut long slices into pieces for several threads; results of [`past2`]
+//! and [`past3`] that no cache holds go past them.
 
 use std::ops::Range;
 
 use fearless_simd::{Simd, prelude::*};
 
-use crate::{dtype::Element, parallel};
+use crate::buffer::ALIGNMENT;
+use crate::dtype::Element;
+use crate::kernel::{settle_streams, stream};
+use crate::parallel;
 
 /// Elements of a piece. Slices of two pieces are worth a second thread: the cheapest operation takes some 20 us on them,
 /// and waking a thread takes a few.
@@ -19,9 +23,19 @@ pub(super) const CHEAP: usize = 4;
 /// The same for functions, which keep the processor busy on their own.
 pub(super) const COSTLY: usize = 1;
 
-/// `out[i] = f(x[i])`, for slices of the same length, `TURN` vectors a turn.
+/// Bytes of a result from which on it goes to memory past the caches, if the operation only writes it: a cache would read
+/// every line from memory first, and would not hold the result until somebody reads it.
+const FAR: usize = if cfg!(test) { 1 << 19 } else { 16 << 20 };
+
+/// Stores a vector, in a cache or past it.
 #[inline(always)]
-pub(super) fn map<S: Simd, V: SimdBase<S>, const TURN: usize>(
+fn store<S: Simd, V: SimdBase<S>, const PAST: bool>(value: V, out: &mut [V::Element]) {
+    if PAST { stream(value.as_slice(), out) } else { value.store_slice(out) }
+}
+
+/// `out[i] = f(x[i])`, for slices of the same length, `TURN` vectors a turn, in a cache or past it.
+#[inline(always)]
+pub(super) fn map<S: Simd, V: SimdBase<S>, const TURN: usize, const PAST: bool>(
     simd: S,
     x: &[V::Element],
     out: &mut [V::Element],
@@ -34,7 +48,7 @@ pub(super) fn map<S: Simd, V: SimdBase<S>, const TURN: usize>(
     for (x, out) in x.by_ref().zip(out.by_ref()) {
         for k in 0..TURN {
             let lanes = k * V::LEN..(k + 1) * V::LEN;
-            f(V::from_slice(simd, &x[lanes.clone()])).store_slice(&mut out[lanes]);
+            store::<S, V, PAST>(f(V::from_slice(simd, &x[lanes.clone()])), &mut out[lanes]);
         }
     }
     let mut x = x.remainder().chunks_exact(V::LEN);
@@ -68,9 +82,9 @@ pub(super) fn map_in_place<S: Simd, V: SimdBase<S>>(simd: S, x: &mut [V::Element
     }
 }
 
-/// `out[i] = f(a[i], b[i])`, for slices of the same length.
+/// `out[i] = f(a[i], b[i])`, for slices of the same length, in a cache or past it.
 #[inline(always)]
-pub(super) fn zip<S: Simd, V: SimdBase<S>>(
+pub(super) fn zip<S: Simd, V: SimdBase<S>, const PAST: bool>(
     simd: S,
     a: &[V::Element],
     b: &[V::Element],
@@ -85,7 +99,7 @@ pub(super) fn zip<S: Simd, V: SimdBase<S>>(
         for k in 0..CHEAP {
             let lanes = k * V::LEN..(k + 1) * V::LEN;
             let (a, b) = (V::from_slice(simd, &a[lanes.clone()]), V::from_slice(simd, &b[lanes.clone()]));
-            f(a, b).store_slice(&mut out[lanes]);
+            store::<S, V, PAST>(f(a, b), &mut out[lanes]);
         }
     }
     let mut a = a.remainder().chunks_exact(V::LEN);
@@ -191,21 +205,61 @@ fn share2<T: Element, W: Copy + Sync + Send>(x: &[T], out: &mut [T], with: W, wo
     }
 }
 
-/// Runs `work` on the three slices of the same length, or on pieces of them at the same time.
+/// As [`shared2`], for an operation that only writes `out`: it comes in two forms, the second of which writes past the caches
+/// to an `out` that begins with a cache line.
 #[inline(always)]
-pub(super) fn shared3<T: Element>(a: &[T], b: &[T], out: &mut [T], work: fn(&[T], &[T], &mut [T])) {
-    if is_long(out.len()) { share3(a, b, out, work) } else { work(a, b, out) }
+pub(super) fn past2<T: Element>(x: &[T], out: &mut [T], work: [fn(&[T], &mut [T]); 2]) {
+    if is_long(out.len()) { share_past2(x, out, work) } else { work[0](x, out) }
 }
 
 #[cold]
 #[inline(never)]
-fn share3<T: Element>(a: &[T], b: &[T], out: &mut [T], work: fn(&[T], &[T], &mut [T])) {
-    if rayon::current_num_threads() > 1 {
-        let pieces = a.chunks(PIECE).zip(b.chunks(PIECE)).zip(out.chunks_mut(PIECE)).collect();
-        parallel::for_each(pieces, |((a, b), out)| work(a, b, out));
-    } else {
+fn share_past2<T: Element>(x: &[T], out: &mut [T], [near, past]: [fn(&[T], &mut [T]); 2]) {
+    let begin = before_lines(out);
+    let ((x_begin, x), (out_begin, out)) = (x.split_at(begin), out.split_at_mut(begin));
+    near(x_begin, out_begin);
+    let work = if is_far(out) { past } else { near };
+    run_all(x.chunks(PIECE).zip(out.chunks_mut(PIECE)), |(x, out)| {
+        work(x, out);
+        settle_streams();
+    });
+}
+
+/// An operation of two slices into a third, in a cache or past it.
+type Work3<T> = [fn(&[T], &[T], &mut [T]); 2];
+
+/// As [`past2`], for two operands.
+#[inline(always)]
+pub(super) fn past3<T: Element>(a: &[T], b: &[T], out: &mut [T], work: Work3<T>) {
+    if is_long(out.len()) { share_past3(a, b, out, work) } else { work[0](a, b, out) }
+}
+
+#[cold]
+#[inline(never)]
+fn share_past3<T: Element>(a: &[T], b: &[T], out: &mut [T], [near, past]: Work3<T>) {
+    let begin = before_lines(out);
+    let ((a_begin, a), (b_begin, b)) = (a.split_at(begin), b.split_at(begin));
+    let (out_begin, out) = out.split_at_mut(begin);
+    near(a_begin, b_begin, out_begin);
+    let work = if is_far(out) { past } else { near };
+    run_all(a.chunks(PIECE).zip(b.chunks(PIECE)).zip(out.chunks_mut(PIECE)), |((a, b), out)| {
         work(a, b, out);
-    }
+        settle_streams();
+    });
+}
+
+/// Runs `work` on all pieces, at the same time if there are threads. One thread allocates nothing.
+fn run_all<P: Send>(pieces: impl Iterator<Item = P>, work: impl Fn(P) + Sync + Send) {
+    if parallel::threads() > 1 { parallel::for_each(pieces.collect(), work) } else { pieces.for_each(work) }
+}
+
+fn is_far<T>(out: &[T]) -> bool {
+    size_of_val(out) >= FAR
+}
+
+/// Elements before the first one that begins a cache line, if the result goes past the caches.
+fn before_lines<T>(out: &[T]) -> usize {
+    if is_far(out) { out.as_ptr().align_offset(ALIGNMENT).min(out.len()) } else { 0 }
 }
 
 /// Elements that [`in_place`] copies at a time.
