@@ -184,6 +184,8 @@ struct Tiled {
     out: Target,
     /// Whether the rows are so few that nothing is packed.
     few: bool,
+    /// Whether it is known that all elements of a second operand that is not packed are finite.
+    is_finite: bool,
 }
 
 // SAFETY: threads compute parts of the result that lie apart, and nothing else is written.
@@ -209,7 +211,8 @@ impl Tiled {
         let few = sizes[0] <= rows::MOST_ROWS;
         // One row with a matrix that lies in columns is dot products, and so is one column.
         let is_dot = sizes[0] == 1 && b.strides[1] != 1 || sizes[1] == 1;
-        (!is_dot).then_some(Tiled { sizes, a, b: Right::Plain(b), out, few: few && b.strides[1] == 1 })
+        let few = few && b.strides[1] == 1;
+        (!is_dot).then_some(Tiled { sizes, a, b: Right::Plain(b), out, few, is_finite: false })
     }
 
     /// A part of the result: some columns, or some rows if they are more.
@@ -249,7 +252,7 @@ impl Tiled {
         unsafe {
             match self.b {
                 Right::Plain(b) if self.few => {
-                    rows::multiply(self.sizes, self.a, b, self.out);
+                    rows::multiply(self.sizes, self.a, b, self.out, self.is_finite);
                     finish_at(
                         self.out.at,
                         [self.sizes[0], self.sizes[1]],
@@ -263,31 +266,39 @@ impl Tiled {
     }
 }
 
-/// The second operand of a product, packed once for many.
+/// The second operand of a product, packed once for many, or at least looked through for numbers that are not finite.
 #[derive(Clone, Debug)]
 pub struct Panels {
     /// What is summed over, and columns.
     sizes: [usize; 2],
+    /// Whether it is read as it lies.
+    as_it_lies: bool,
     elements: Option<Buffer<f32>>,
     is_finite: bool,
 }
 
 impl Panels {
-    /// For the second operand of a product; none if that would be read as it lies, or the result lies in columns.
+    /// For the second operand of a product; none if nothing is to be gained, or the result lies in columns.
     pub fn of(shapes: &Shapes) -> Option<Panels> {
         let [m, n, k] = shapes.sizes;
-        let fits = m > rows::MOST_ROWS && n > 1 && k > 0 && shapes.out.1[1] == 1;
-        fits.then_some(Panels { sizes: [k, n], elements: None, is_finite: false })
+        let as_it_lies = m == 1 && shapes.b.1[1] == 1;
+        let fits = (m > rows::MOST_ROWS || as_it_lies) && n > 1 && k > 0 && shapes.out.1[1] == 1;
+        fits.then_some(Panels { sizes: [k, n], as_it_lies, elements: None, is_finite: false })
     }
 
-    /// Packs the second operand.
+    /// Packs the second operand, or looks it through.
     ///
     /// # Panics
     /// If it has another size, or reaches beyond the slice.
     pub fn pack(&mut self, memory: &[f32], shapes: &Shapes) {
         let [_, n, k] = shapes.sizes;
         assert_eq!(self.sizes, [k, n], "the sizes are those that the panels were made for");
-        assert!(shapes.operands()[1].1 <= memory.len(), "the matrix lies in the slice");
+        let (begin, end) = shapes.operands()[1];
+        assert!(end <= memory.len(), "the matrix lies in the slice");
+        if self.as_it_lies {
+            self.is_finite = memory[begin..end].iter().all(|x| x.is_finite());
+            return;
+        }
         let source = Source { at: memory.as_ptr().wrapping_add(shapes.b.0), strides: shapes.b.1 };
         let elements = self.elements.get_or_insert_with(|| Buffer::zeroed(tiles::packed_len(k, n)));
         // SAFETY: the matrix lies in the slice, and the panels have room for it.
@@ -300,22 +311,31 @@ impl Panels {
 /// # Panics
 /// As [`multiply_outside`], and if the panels were made for other sizes.
 pub fn multiply_panels(memory: &mut [f32], shapes: &Shapes, epilogue: Option<Epilogue>, panels: &Panels) {
-    let Shapes { sizes: [m, n, k], a, out, accumulate, .. } = *shapes;
+    let Shapes { sizes: [m, n, k], a, b, out, accumulate } = *shapes;
     check_one(memory.len(), shapes, epilogue);
     assert!(panels.sizes == [k, n] && out.1[1] == 1, "the sizes are those that the panels were made for");
-    let elements = panels.elements.as_ref().expect("the second operand was packed");
     if m == 0 {
         return;
     }
     let base = memory.as_mut_ptr();
     let bias = epilogue.map(|epilogue| base.wrapping_add(epilogue.bias).cast_const());
     let finish = Finish { bias, relu: epilogue.is_some_and(|epilogue| epilogue.relu) };
+    let source = |(at, strides): (usize, [usize; 2])| Source { at: base.wrapping_add(at), strides };
+    let Panels { as_it_lies, is_finite, ref elements, .. } = *panels;
+    let right = if as_it_lies {
+        assert!(m == 1 && b.1[1] == 1, "the matrix is read as it lies");
+        Right::Plain(source(b))
+    } else {
+        let elements = elements.as_ref().expect("the second operand was packed");
+        Right::Packed(Packed { at: elements.as_ptr(), columns: n, first: 0, is_finite })
+    };
     let product = Tiled {
         sizes: [m, n, k],
-        a: Source { at: base.wrapping_add(a.0), strides: a.1 },
-        b: Right::Packed(Packed { at: elements.as_ptr(), columns: n, first: 0, is_finite: panels.is_finite }),
+        a: source(a),
+        b: right,
         out: Target { at: base.wrapping_add(out.0), stride: out.1[0], accumulate, finish },
-        few: false,
+        few: as_it_lies,
+        is_finite,
     };
     // SAFETY: the matrices lie in the slice, which is borrowed exclusively, the result overlaps neither an operand nor
     // itself nor the bias, as was checked; the panels hold all of the second operand.

@@ -366,3 +366,33 @@ fn strides_that_are_not_used_may_be_any_number() {
     multiply(&mut memory, &shapes);
     assert_eq!(memory[6..], [4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 12.0, 15.0, 18.0]);
 }
+
+proptest! {
+    #![proptest_config(cases(64))]
+
+    /// A single row with a matrix that was looked through: the same bits as without, whatever is in it.
+    #[test]
+    fn rows_of_a_matrix_that_meet_a_zero_are_not_missed(
+        columns in 2usize..80, depth in 1usize..600, percent in 0usize..101, gap in 0usize..3, accumulate: bool,
+        wild in prop::option::of((0usize..1000, prop::sample::select(vec![f32::NAN, f32::INFINITY]))),
+        seed: usize,
+    ) {
+        let shapes = shapes([1, columns, depth], [false; 3], gap, accumulate);
+        let mut numbers = whole_numbers(&shapes);
+        numbers[..depth].copy_from_slice(&partly_zero(depth, percent, seed));
+        if let Some((place, value)) = wild {
+            numbers[shapes.b.0 + place % depth * (columns + gap) + place % columns] = value;
+        }
+        on_every_level(|| {
+            let mut right = numbers.clone();
+            multiply(&mut right, &shapes);
+            let mut ours = numbers.clone();
+            let mut panels = Panels::of(&shapes).unwrap();
+            panels.pack(&ours, &shapes);
+            assert_eq!(panels.is_finite, wild.is_none());
+            multiply_panels(&mut ours, &shapes, None, &panels);
+            let same = |(x, y): (&f32, &f32)| x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan();
+            assert!(ours.iter().zip(&right).all(same), "{shapes:?}");
+        });
+    }
+}
