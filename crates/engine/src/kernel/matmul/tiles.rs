@@ -36,6 +36,9 @@ pub(super) const ROWS: usize = 96;
 /// Columns of a block.
 pub(super) const COLUMNS: usize = 512;
 
+/// Panels that a single row is multiplied with together.
+const PANELS: usize = 4;
+
 /// Elements of a cache line.
 const LINE: usize = 16;
 
@@ -245,7 +248,20 @@ impl<S: Simd> Product<S> {
     pub unsafe fn run_block(&self, block: Block, columns: Range<usize>, scratch: &mut Scratch) {
         // SAFETY: as the caller promises; the scratch memory has room for the rows of a block.
         let a = unsafe { self.rows(block, &mut scratch.rows) };
-        for column in columns.clone().step_by(Self::PANEL) {
+        let mut rest = columns.start;
+        while block.rows == 1 && rest + PANELS * Self::PANEL <= columns.end {
+            let mut first = std::ptr::null();
+            for (i, column) in (rest..).step_by(Self::PANEL).take(PANELS).enumerate() {
+                // SAFETY: as below.
+                let panel =
+                    unsafe { self.panel(block, columns.start, column, Self::PANEL, &mut scratch.panels) };
+                first = if i == 0 { panel } else { first };
+            }
+            // SAFETY: as below; panels lie behind each other.
+            unsafe { self.wide_row(block, a, first, rest) };
+            rest += PANELS * Self::PANEL;
+        }
+        for column in (rest..columns.end).step_by(Self::PANEL) {
             let width = Self::PANEL.min(columns.end - column);
             // SAFETY: likewise for its columns; the rows are those that were made ready.
             unsafe {
@@ -311,6 +327,35 @@ impl<S: Simd> Product<S> {
                 b.at.wrapping_add(block.from * padded + (b.first + column) * block.depth)
             }
             Right::Plain(_) => panels[(column - first) * block.depth..].as_ptr(),
+        }
+    }
+
+    /// The only row of a block, in several panels.
+    ///
+    /// # Safety
+    /// As for [`Product::column`], of all those panels.
+    #[inline(always)]
+    unsafe fn wide_row(&self, block: Block, a: Rows, panels: *const f32, column: usize) {
+        let row = match a {
+            Rows::Plain(source) => source,
+            Rows::Packed(at) => Source { at, strides: [1, 1] },
+        };
+        let out = Target {
+            at: self.out.at.wrapping_add(block.row * self.out.stride + column),
+            accumulate: self.out.accumulate || block.from > 0,
+            finish: self.out.finish.at_column(column),
+            ..self.out
+        };
+        // SAFETY: the row and the panels are as deep as the block, and the columns are columns of the result.
+        unsafe {
+            row_of_panels(self.simd, block.depth, row, panels, out);
+            for panel in 0..PANELS {
+                let at = panel * Self::PANEL;
+                let out = Target { at: out.at.add(at), finish: out.finish.at_column(at), ..out };
+                if block.from + block.depth == self.sizes[2] {
+                    finish_rows(self.simd, 1, out, Self::PANEL);
+                }
+            }
         }
     }
 
@@ -525,6 +570,40 @@ unsafe fn tile_of<S: Simd, const M: usize>(
             let row = out.at.add(i * out.stride);
             store(simd, row, sums[0]);
             store(simd, row.add(lanes), sums[1]);
+        }
+    }
+}
+
+/// One row of several panels: as many sums as a tile has, so that none waits for itself.
+///
+/// # Safety
+/// The row and the panels, all of that depth, may be read, and as many columns of the result be written.
+#[inline(always)]
+unsafe fn row_of_panels<S: Simd>(simd: S, depth: usize, row: Source, panels: *const f32, out: Target) {
+    let lanes = S::f32s::LEN;
+    let mut sums = [[S::f32s::splat(simd, 0.0); 2]; PANELS];
+    for k in 0..depth {
+        // SAFETY: an element of the row, and rows of the panels.
+        unsafe {
+            let x = S::f32s::splat(simd, *row.at.add(k * row.strides[1]));
+            for (i, [left, right]) in sums.iter_mut().enumerate() {
+                let b = panels.add((i * depth + k) * 2 * lanes);
+                *left = x.mul_add(load(simd, b), *left);
+                *right = x.mul_add(load(simd, b.add(lanes)), *right);
+            }
+        }
+    }
+    for (i, [left, right]) in sums.into_iter().enumerate() {
+        // SAFETY: columns of the result.
+        unsafe {
+            let to = out.at.add(2 * i * lanes);
+            let [left, right] = if out.accumulate {
+                [load(simd, to) + left, load(simd, to.add(lanes)) + right]
+            } else {
+                [left, right]
+            };
+            store(simd, to, left);
+            store(simd, to.add(lanes), right);
         }
     }
 }
