@@ -205,16 +205,19 @@ fn share2<T: Element, W: Copy + Sync + Send>(x: &[T], out: &mut [T], with: W, wo
     }
 }
 
+/// An operation of a slice into another, in a cache or past it.
+type Work2<T> = [fn(&[T], &mut [T]); 2];
+
 /// As [`shared2`], for an operation that only writes `out`: it comes in two forms, the second of which writes past the caches
 /// to an `out` that begins with a cache line.
 #[inline(always)]
-pub(super) fn past2<T: Element>(x: &[T], out: &mut [T], work: [fn(&[T], &mut [T]); 2]) {
+pub(super) fn past2<T: Element>(x: &[T], out: &mut [T], work: Work2<T>) {
     if is_long(out.len()) { share_past2(x, out, work) } else { work[0](x, out) }
 }
 
 #[cold]
 #[inline(never)]
-fn share_past2<T: Element>(x: &[T], out: &mut [T], [near, past]: [fn(&[T], &mut [T]); 2]) {
+fn share_past2<T: Element>(x: &[T], out: &mut [T], [near, past]: Work2<T>) {
     let begin = before_lines(out);
     let ((x_begin, x), (out_begin, out)) = (x.split_at(begin), out.split_at_mut(begin));
     near(x_begin, out_begin);
@@ -225,7 +228,7 @@ fn share_past2<T: Element>(x: &[T], out: &mut [T], [near, past]: [fn(&[T], &mut 
     });
 }
 
-/// An operation of two slices into a third, in a cache or past it.
+/// The same of two slices into a third.
 type Work3<T> = [fn(&[T], &[T], &mut [T]); 2];
 
 /// As [`past2`], for two operands.
