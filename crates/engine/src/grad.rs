@@ -5,7 +5,7 @@
 //! rewritten and planned together with the graph it belongs to.
 
 use crate::dtype::DType;
-use crate::graph::{Graph, GraphError, Id, Op};
+use crate::graph::{Graph, GraphError, Id, Node, Op};
 use crate::ops::{Binaries, Reduction, Unaries};
 
 impl Graph {
@@ -99,7 +99,14 @@ impl Graph {
             Op::Permute(ref order) => {
                 let mut inverse = vec![0; order.len()];
                 order.iter().enumerate().for_each(|(to, &from)| inverse[from] = to);
-                vec![Some(self.permute(dy, &inverse)?)]
+                vec![Some(match self.node(dy).clone() {
+                    // The gradient of a slice is zeros for the most part: they are written in the order of what is sliced.
+                    Node { op: Op::Pad { axis, before, after }, args, .. } => {
+                        let inside = self.permute(args[0], &inverse)?;
+                        self.pad(inside, order[axis], before, after)?
+                    }
+                    _ => self.permute(dy, &inverse)?,
+                })]
             }
             Op::Slice { axis, begin, step } => {
                 let (size, count) = (shape(self, 0)[axis], node.shape[axis]);

@@ -111,7 +111,6 @@ const RULES: &[Rule] = &[
     exact("slice(slice x) = slice x", join_slices),
     exact("slice(pad x) = slice x", slice_padded),
     exact("slice(pad x + pad y) = slice x + slice y", slice_sum),
-    exact("permute(pad x) = pad(permute x)", permute_padded),
     exact("transpose(a b) = transpose(b) transpose(a)", transpose_product),
     exact("reduce over axes of size 1 = x, sum = x + 0", drop_unit_axes),
     exact("max(max x) = max x over both axes", |g, n| {
@@ -417,18 +416,6 @@ fn slice_sum(g: &mut Graph, n: &Node) -> Outcome {
     let mut slice = |x| g.slice_by(x, axis, begin, n.shape[axis], step);
     let (a, b) = (slice(a)?, slice(b)?);
     g.add(a, b).map(Some)
-}
-
-/// Padding is memory, and the order of axes a way to read it: so it lies in the order in which it is read.
-fn permute_padded(g: &mut Graph, n: &Node) -> Outcome {
-    let (Op::Permute(order), Some(Node { op: Op::Pad { axis, before, after }, args, .. })) =
-        (&n.op, inner(g, n))
-    else {
-        return Ok(None);
-    };
-    let x = g.permute(args[0], order)?;
-    let axis = order.iter().position(|&from| from == axis).expect("the order names every axis");
-    g.pad(x, axis, before, after).map(Some)
 }
 
 fn transpose_product(g: &mut Graph, n: &Node) -> Outcome {

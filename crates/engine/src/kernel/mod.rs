@@ -3,7 +3,7 @@
 //! A plain `cargo build --release` carries SSE2, AVX2 and AVX-512 versions of each kernel on x86-64 (NEON on AArch64);
 //! the first call looks at the processor and takes the widest. Vectors come from `fearless_simd`. `unsafe` code is found in
 //! the tiles of [`gates`] (rows without bounds checks), in products, attention, norms and recurrent cells (results that
-//! several threads write) and in [`int8`] (an instruction that the vectors do not have). Attention, norms and recurrent cells
+//! several threads write), in [`int8`] and here (instructions that the vectors do not have). Attention, norms and recurrent cells
 //! rely on the plan of a program to keep what they read and what they write apart, so only programs can call them.
 //!
 //! | module | what it does |
@@ -103,8 +103,10 @@ pub(crate) fn prefetch_line<T>(at: *const T) {
     let _ = at;
 }
 
-/// Copies vectors to memory past the caches, where that is possible: `to` begins at a multiple of 16 bytes and is as long as
-/// `from`. Other threads may see it after [`settle_streams`].
+/// Copies a vector to memory past the caches, where that is possible. Other threads may see it after [`settle_streams`].
+///
+/// # Panics
+/// If it has no multiple of 16 bytes, or `to` does not begin at one.
 #[inline(always)]
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "an instruction without a safe name"))]
 pub(crate) fn stream<T: Copy>(from: &[T], to: &mut [T]) {
@@ -112,7 +114,7 @@ pub(crate) fn stream<T: Copy>(from: &[T], to: &mut [T]) {
     {
         use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
         let (bytes, to) = (size_of_val(from), &mut to[..from.len()]);
-        debug_assert!(bytes.is_multiple_of(16) && to.as_ptr().addr().is_multiple_of(16));
+        assert!(bytes.is_multiple_of(16) && to.as_ptr().addr().is_multiple_of(16), "whole parts of lines");
         let (from, to) = (from.as_ptr().cast::<__m128i>(), to.as_mut_ptr().cast::<__m128i>());
         for i in 0..bytes / 16 {
             // SAFETY: both have as many bytes, and `to` is aligned.
@@ -120,7 +122,7 @@ pub(crate) fn stream<T: Copy>(from: &[T], to: &mut [T]) {
         }
     }
     #[cfg(any(not(target_arch = "x86_64"), miri))]
-    to.copy_from_slice(from);
+    to[..from.len()].copy_from_slice(from);
 }
 
 /// Waits until what was streamed by this thread can be seen by others.

@@ -24,7 +24,7 @@
 use fearless_simd::{Simd, prelude::*};
 
 use super::math::{self, Real, Vector};
-use super::matmul::{Product, Shapes};
+use super::matmul::{Product, Shapes, span};
 use super::shared::Shared;
 use crate::graph::Cell;
 use crate::parallel;
@@ -42,13 +42,15 @@ const LINE: usize = 16;
 pub struct Steps {
     /// The cell.
     pub cell: Cell,
+    /// Whether this is its gradient.
+    pub backward: bool,
     /// Steps.
     pub time: usize,
     /// Rows.
     pub batch: usize,
     /// Width of the state.
     pub hidden: usize,
-    /// Forward: width of the inputs.
+    /// Forward: width of the inputs. Backward: 0.
     pub features: usize,
     /// Forward: the inputs, [time, batch, features]. Backward: the gradients of the states, [time, batch, hidden].
     pub inputs: usize,
@@ -72,26 +74,30 @@ pub struct Steps {
 
 impl Steps {
     /// Elements of scratch memory.
-    pub fn scratch_len(cell: Cell, [batch, hidden, features]: [usize; 3], backward: bool) -> usize {
+    pub fn scratch_len<T: Product>(
+        cell: Cell,
+        [batch, hidden, features]: [usize; 3],
+        backward: bool,
+    ) -> usize {
         let width = cell.gates() * hidden;
         let packed = if backward {
-            cell.columns().iter().map(|[begin, end]| f32::packed_len((end - begin) * hidden, hidden)).sum()
+            cell.columns().iter().map(|[begin, end]| T::packed_len((end - begin) * hidden, hidden)).sum()
         } else {
-            f32::packed_len(hidden, width) + f32::packed_len(features, width)
+            T::packed_len(hidden, width) + T::packed_len(features, width)
         };
         shares_len(cell, batch, hidden, backward) + packed
     }
 
     /// Where the packed weights of the state begin: behind what the shares of the batch have in the scratch memory.
-    fn packed(&self, backward: bool) -> usize {
-        self.scratch + shares_len(self.cell, self.batch, self.hidden, backward)
+    fn packed(&self) -> usize {
+        self.scratch + shares_len(self.cell, self.batch, self.hidden, self.backward)
     }
 
     /// Elements that are read and written.
     pub fn traffic(&self) -> usize {
         let parts = if self.keeps { self.cell.parts() } else { 1 + usize::from(self.cell == Cell::Lstm) };
-        // Backward, there are no features, and the gradients of the gates are written.
-        let rest = if self.features > 0 { self.features } else { 5 * self.hidden };
+        // Backward: the gradients of the states, and those of the gates.
+        let rest = if self.backward { 5 * self.hidden } else { self.features };
         self.time * self.batch * (self.hidden * parts + rest) + (self.hidden + self.features) * self.width()
     }
 
@@ -105,23 +111,19 @@ impl Steps {
     }
 
     /// The elements behind the last one of everything.
-    fn end(&self, backward: bool) -> usize {
-        let (steps, width) = (self.time * self.batch, self.width());
-        let (w, strides) = self.weights;
-        let weights =
-            w + self.hidden.saturating_sub(1) * strides[0] + width.saturating_sub(1) * strides[1] + 1;
-        let inputs = self.inputs + steps * if backward { self.hidden } else { self.features };
-        let tape = self.tape + self.cell.parts() * steps * self.hidden;
-        let sizes = [self.batch, self.hidden, self.features];
-        let scratch = self.scratch + Steps::scratch_len(self.cell, sizes, backward);
+    fn end<T: Product>(&self) -> usize {
+        let Steps { batch, hidden, features, backward, .. } = *self;
+        let (steps, width) = (self.time * batch, self.width());
+        let matrix = |rows: usize, (at, strides): (usize, [usize; 2])| at + span(rows, width, strides);
+        let inputs = self.inputs + steps * if backward { hidden } else { features };
+        let tape = self.tape + self.cell.parts() * steps * hidden;
+        let scratch = self.scratch + Steps::scratch_len::<T>(self.cell, [batch, hidden, features], backward);
         let rest = if backward {
-            self.out + steps * 4 * self.hidden
+            self.out + steps * 4 * hidden
         } else {
-            let (w, strides) = self.input_weights;
-            let last = self.features.saturating_sub(1) * strides[0] + width.saturating_sub(1) * strides[1];
-            (w + last + 1).max(self.bias + width).max(self.input_bias + width)
+            matrix(features, self.input_weights).max(self.bias + width).max(self.input_bias + width)
         };
-        [weights, inputs, tape, scratch, rest].into_iter().max().unwrap_or(0)
+        [matrix(hidden, self.weights), inputs, tape, scratch, rest].into_iter().max().unwrap_or(0)
     }
 }
 
@@ -150,9 +152,9 @@ fn for_shares<T: Product>(steps: &Steps, work: impl Fn(usize, usize) + Sync + Se
 /// # Panics
 /// If something reaches beyond the memory.
 pub fn forward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
-    assert!(steps.end(false) <= memory.len(), "everything lies in the memory");
+    assert!(steps.end::<T>() <= memory.len(), "everything lies in the memory");
     let Steps { time, batch, hidden, features, .. } = *steps;
-    let (width, packed) = (steps.width(), steps.packed(false));
+    let (width, packed) = (steps.width(), steps.packed());
     let packed_inputs = packed + T::packed_len(hidden, width);
     let shared = Shared(memory.as_mut_ptr());
     // SAFETY: everything lies in the memory (asserted above), the packed weights in the scratch memory.
@@ -344,7 +346,7 @@ impl<T: Real> Forward<'_, T> {
 /// # Panics
 /// If something reaches beyond the memory.
 pub fn backward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
-    assert!(steps.end(true) <= memory.len(), "everything lies in the memory");
+    assert!(steps.end::<T>() <= memory.len(), "everything lies in the memory");
     let (hidden, batch) = (steps.hidden, steps.batch);
     let shared = Shared(memory.as_mut_ptr());
     let parts = || parts_of_weights::<T>(steps);
@@ -413,7 +415,7 @@ struct PartOfWeights {
 
 fn parts_of_weights<T: Product>(steps: &Steps) -> impl Iterator<Item = PartOfWeights> {
     let (hidden, (weights, [by_row, by_column])) = (steps.hidden, steps.weights);
-    let (mut row, mut packed) = (0, steps.packed(true));
+    let (mut row, mut packed) = (0, steps.packed());
     steps.cell.columns().iter().map(move |[begin, end]| {
         let depth = (end - begin) * hidden;
         let weights = (weights + row * by_column, [by_column, by_row]);

@@ -475,7 +475,11 @@ impl<'a> Planner<'a> {
             if as_it_is { self.view(arg) } else { self.dense(arg) }
         };
         let args = node.args.iter().enumerate().map(views).collect();
-        let scratch = Steps::scratch_len(cell, [batch, hidden, features], backward);
+        let scratch_len = match dtype {
+            DType::F32 => Steps::scratch_len::<f32>,
+            _ => Steps::scratch_len::<f64>,
+        };
+        let scratch = scratch_len(cell, [batch, hidden, features], backward);
         let scratch = self.buffer(dtype, scratch, BufferKind::Value { output: false });
         let out = self.value(id);
         let sizes = [time, batch, hidden, features];

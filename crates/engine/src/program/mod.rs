@@ -90,7 +90,7 @@ enum Instruction {
     CumSum { x: Placed, reverse: bool, out: usize },
     ArgReduce { x: Placed, axis: usize, largest: bool, out: usize },
     Softmax { x: usize, out: usize, rows: usize, row: usize, log: bool },
-    Recurrent { steps: Steps, backward: bool },
+    Recurrent(Steps),
     Attention(Attention),
     LayerNorm(LayerNorm),
 }
@@ -299,9 +299,7 @@ fn compile(plan: &Plan, kernel: &Kernel) -> Instruction {
             })
         }
         Kernel::Attention(attention) => Instruction::Attention(compile_attention(attention, begin)),
-        Kernel::Recurrent(cell) => {
-            Instruction::Recurrent { steps: compile_steps(cell, begin), backward: cell.backward }
-        }
+        Kernel::Recurrent(cell) => Instruction::Recurrent(compile_steps(cell, begin)),
     }
 }
 
@@ -332,6 +330,7 @@ fn compile_steps(recurrent: &Recurrent, begin: impl Fn(usize) -> usize) -> Steps
     let matrix = |view: &View| (place(view), [view.strides[0], view.strides[1]]);
     Steps {
         cell,
+        backward,
         time,
         batch,
         hidden,
@@ -375,10 +374,10 @@ fn describe(dtype: DType, instruction: &Instruction) -> String {
             attention.keys,
             attention.width
         ),
-        Instruction::Recurrent { steps, backward } => format!(
+        Instruction::Recurrent(steps) => format!(
             "{}{} {dtype}: {} steps of {}x{}x{}",
             steps.cell.name(),
-            if *backward { " gradient" } else { "" },
+            if steps.backward { " gradient" } else { "" },
             steps.time,
             steps.batch,
             steps.features + steps.hidden,
@@ -403,7 +402,7 @@ fn traffic(instruction: &Instruction) -> usize {
         Instruction::Softmax { rows, row, .. } => 2 * rows * row,
         Instruction::LayerNorm(norm) => norm.traffic(),
         Instruction::Attention(attention) => attention.traffic(),
-        Instruction::Recurrent { steps, .. } => steps.traffic(),
+        Instruction::Recurrent(steps) => steps.traffic(),
     }
 }
 
@@ -560,7 +559,7 @@ fn execute((dtype, instruction): &(DType, Instruction), memory: &mut Memory, scr
             (_, None) => attention::forward(f64::arena_mut(memory), attention),
             (_, Some(_)) => attention::backward(f64::arena_mut(memory), attention),
         },
-        Instruction::Recurrent { steps, backward } => match (dtype, backward) {
+        Instruction::Recurrent(steps) => match (dtype, steps.backward) {
             (DType::F32, false) => recurrent::forward(f32::arena_mut(memory), steps),
             (DType::F32, true) => recurrent::backward(f32::arena_mut(memory), steps),
             (_, false) => recurrent::forward(f64::arena_mut(memory), steps),

@@ -221,10 +221,14 @@ fn share_past2<T: Element>(x: &[T], out: &mut [T], [near, past]: Work2<T>) {
     let begin = before_lines(out);
     let ((x_begin, x), (out_begin, out)) = (x.split_at(begin), out.split_at_mut(begin));
     near(x_begin, out_begin);
-    let work = if is_far(out) { past } else { near };
+    let is_far = is_far(out);
     run_all(x.chunks(PIECE).zip(out.chunks_mut(PIECE)), |(x, out)| {
-        work(x, out);
-        settle_streams();
+        if is_far {
+            past(x, out);
+            settle_streams();
+        } else {
+            near(x, out);
+        }
     });
 }
 
@@ -244,10 +248,14 @@ fn share_past3<T: Element>(a: &[T], b: &[T], out: &mut [T], [near, past]: Work3<
     let ((a_begin, a), (b_begin, b)) = (a.split_at(begin), b.split_at(begin));
     let (out_begin, out) = out.split_at_mut(begin);
     near(a_begin, b_begin, out_begin);
-    let work = if is_far(out) { past } else { near };
+    let is_far = is_far(out);
     run_all(a.chunks(PIECE).zip(b.chunks(PIECE)).zip(out.chunks_mut(PIECE)), |((a, b), out)| {
-        work(a, b, out);
-        settle_streams();
+        if is_far {
+            past(a, b, out);
+            settle_streams();
+        } else {
+            near(a, b, out);
+        }
     });
 }
 

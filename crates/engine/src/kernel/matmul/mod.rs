@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `f32`, result in rows or columns | `tiles`, packed where that pays |
 //! | the same, where many elements of the first matrix are 0 | `sparse`, which leaves them out |
-//! | `f32`, up to three rows | `rows`, one pass over the matrix |
+//! | `f32`, up to three rows | `rows`, one pass over the matrix, or over what a single row does not multiply with 0 |
 //! | `f64`, dot products, strides of another kind | the `gemm` crate |
 
 #![expect(unsafe_code, reason = "the product is called with pointers; its bounds are checked here")]
@@ -286,6 +286,16 @@ impl Panels {
         fits.then_some(Panels { sizes: [k, n], as_it_lies, elements: None, is_finite: false })
     }
 
+    /// Whether nothing is packed.
+    pub fn is_as_it_lies(&self) -> bool {
+        self.as_it_lies
+    }
+
+    /// Takes note that the second operand may have changed, without a look at it; only if it is read as it lies.
+    pub fn forget(&mut self) {
+        self.is_finite = false;
+    }
+
     /// Packs the second operand, or looks it through.
     ///
     /// # Panics
@@ -296,7 +306,10 @@ impl Panels {
         let (begin, end) = shapes.operands()[1];
         assert!(end <= memory.len(), "the matrix lies in the slice");
         if self.as_it_lies {
-            self.is_finite = memory[begin..end].iter().all(|x| x.is_finite());
+            let is_finite = |x: &f32| x.to_bits() << 1 < f32::INFINITY.to_bits() << 1;
+            // Without an end before the end of a piece: so it is done in vectors.
+            let all = |piece: &[f32]| piece.iter().fold(true, |all, x| all & is_finite(x));
+            self.is_finite = memory[begin..end].chunks(1024).all(all);
             return;
         }
         let source = Source { at: memory.as_ptr().wrapping_add(shapes.b.0), strides: shapes.b.1 };
@@ -309,7 +322,7 @@ impl Panels {
 /// As [`multiply`], with a second operand that was packed, and an epilogue.
 ///
 /// # Panics
-/// As [`multiply_outside`], and if the panels were made for other sizes.
+/// As [`multiply_outside`], and if the panels were made for other sizes or strides, or not packed.
 pub fn multiply_panels(memory: &mut [f32], shapes: &Shapes, epilogue: Option<Epilogue>, panels: &Panels) {
     let Shapes { sizes: [m, n, k], a, b, out, accumulate } = *shapes;
     check_one(memory.len(), shapes, epilogue);
@@ -347,7 +360,7 @@ impl Product for f64 {
 }
 
 /// Elements from the begin of a matrix to behind its last one.
-fn span(rows: usize, columns: usize, [by_row, by_column]: [usize; 2]) -> usize {
+pub(super) fn span(rows: usize, columns: usize, [by_row, by_column]: [usize; 2]) -> usize {
     // A span that is too large for a number is too large for any slice too.
     let last = |count: usize, stride: usize| (count - 1).saturating_mul(stride);
     if rows == 0 || columns == 0 {

@@ -16,7 +16,7 @@ const LOOK: usize = 256;
 
 /// Multiplies `a` [rows, depth] with `b` [depth, columns], whose rows are contiguous. If all elements of `b` are known to be
 /// finite, those rows of it are not read that a single row of `a` multiplies with 0; the bits are the same, but for a sum
-/// that has come down to -0 (as in `sparse`).
+/// that is -0, which nothing is added to (as in `sparse`).
 ///
 /// # Safety
 /// The elements of all three matrices lie in memory that may be read, and the result in memory that may be written and that

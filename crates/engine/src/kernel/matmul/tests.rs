@@ -122,9 +122,13 @@ fn products_of_several_blocks_equal_the_textbook() {
 #[cfg_attr(miri, ignore = "too long")]
 fn products_have_the_same_bits_on_any_number_of_threads() {
     // As many rows as columns, more rows, and so few rows that nothing is packed; one product and several.
-    for ([m, n, k], batch) in
-        [([150, 140, 130], 1), ([150, 140, 130], 5), ([900, 45, 70], 1), ([2, 1100, 1000], 1)]
-    {
+    for ([m, n, k], batch) in [
+        ([150, 140, 130], 1),
+        ([150, 140, 130], 5),
+        ([900, 45, 70], 1),
+        ([2, 1100, 1000], 1),
+        ([1, 1100, 2000], 1),
+    ] {
         let (b, out) = (batch * m * k, batch * (m * k + k * n));
         let shapes: Vec<Shapes> = (0..batch)
             .map(|i| Shapes {
@@ -372,27 +376,54 @@ proptest! {
 
     /// A single row with a matrix that was looked through: the same bits as without, whatever is in it.
     #[test]
-    fn rows_of_a_matrix_that_meet_a_zero_are_not_missed(
+    fn a_single_row_has_the_same_bits_without_its_zeros(
         columns in 2usize..80, depth in 1usize..600, percent in 0usize..101, gap in 0usize..3, accumulate: bool,
+        relu in prop::option::of(any::<bool>()),
         wild in prop::option::of((0usize..1000, prop::sample::select(vec![f32::NAN, f32::INFINITY]))),
         seed: usize,
     ) {
         let shapes = shapes([1, columns, depth], [false; 3], gap, accumulate);
-        let mut numbers = whole_numbers(&shapes);
+        let bias = shapes.end_of_result();
+        let mut numbers = [whole_numbers(&shapes), (0..columns).map(|j| j as f32 * 3.0 - 20.0).collect()].concat();
         numbers[..depth].copy_from_slice(&partly_zero(depth, percent, seed));
         if let Some((place, value)) = wild {
             numbers[shapes.b.0 + place % depth * (columns + gap) + place % columns] = value;
         }
+        let epilogue = relu.map(|relu| Epilogue { bias, relu });
         on_every_level(|| {
             let mut right = numbers.clone();
-            multiply(&mut right, &shapes);
+            let outside = Outside { from: &[], to: &mut [], elsewhere: [None; 3] };
+            multiply_outside(&mut right, &[shapes], epilogue, outside);
             let mut ours = numbers.clone();
             let mut panels = Panels::of(&shapes).unwrap();
             panels.pack(&ours, &shapes);
             assert_eq!(panels.is_finite, wild.is_none());
-            multiply_panels(&mut ours, &shapes, None, &panels);
+            multiply_panels(&mut ours, &shapes, epilogue, &panels);
             let same = |(x, y): (&f32, &f32)| x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan();
             assert!(ours.iter().zip(&right).all(same), "{shapes:?}");
+        });
+    }
+}
+
+/// One row, and one row behind a block of rows, with a matrix of several panels that is packed.
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn single_rows_with_packed_panels_equal_the_textbook() {
+    for (rows, accumulate) in [(1, false), (1, true), (97, false), (97, true)] {
+        let sizes = [rows, 300, 401];
+        let shapes = shapes(sizes, [false; 3], 0, accumulate);
+        let mut right = whole_numbers(&shapes);
+        naive(&mut right, &shapes);
+        on_every_level(|| {
+            let mut ours = whole_numbers(&shapes);
+            let packed = ours.len();
+            ours.resize(packed + f32::packed_len(sizes[2], sizes[1]), f32::NAN);
+            // SAFETY: the matrices lie in the memory one after another, and what is packed behind them.
+            unsafe {
+                f32::pack(ours.as_mut_ptr(), [sizes[2], sizes[1]], shapes.b, packed);
+                f32::multiply_packed(ours.as_mut_ptr(), &shapes, packed);
+            }
+            assert!(ours[..packed] == right, "{shapes:?}");
         });
     }
 }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The first operand is read where it lies if its rows or its columns are contiguous, and packed otherwise; a tile asks for
-//! what the next one reads. Rows are shared evenly among
+//! what the next one reads. A single row takes four panels at a time. Rows are shared evenly among
 //! tiles (32 are 6 + 6 + 5 + 5 + 5 + 5), because a tile of few rows waits for its own sums. Every element of the result is
 //! summed in the same order whatever the blocks of rows and columns are, so parts of a product can be computed by
 //! different threads with the same bits.
@@ -250,16 +250,16 @@ impl<S: Simd> Product<S> {
         let a = unsafe { self.rows(block, &mut scratch.rows) };
         let mut rest = columns.start;
         while block.rows == 1 && rest + PANELS * Self::PANEL <= columns.end {
-            let mut first = std::ptr::null();
-            for (i, column) in (rest..).step_by(Self::PANEL).take(PANELS).enumerate() {
-                // SAFETY: as below.
-                let panel =
-                    unsafe { self.panel(block, columns.start, column, Self::PANEL, &mut scratch.panels) };
-                first = if i == 0 { panel } else { first };
+            let end = rest + PANELS * Self::PANEL;
+            // SAFETY: as below; the panels lie behind each other.
+            unsafe {
+                for column in (rest..end).step_by(Self::PANEL) {
+                    self.panel(block, columns.start, column, Self::PANEL, &mut scratch.panels);
+                }
+                let panels = self.packed_panel(block, columns.start, rest, &scratch.panels);
+                self.wide_row(block, a, panels, rest);
             }
-            // SAFETY: as below; panels lie behind each other.
-            unsafe { self.wide_row(block, a, first, rest) };
-            rest += PANELS * Self::PANEL;
+            rest = end;
         }
         for column in (rest..columns.end).step_by(Self::PANEL) {
             let width = Self::PANEL.min(columns.end - column);
@@ -308,14 +308,13 @@ impl<S: Simd> Product<S> {
         width: usize,
         panels: &mut [f32],
     ) -> *const f32 {
-        let packed = self.packed_panel(block, first, column, panels);
         if let (Right::Plain(b), 0) = (self.b, block.row) {
             let source = b.offset(block.from, column);
             let panel = &mut panels[(column - first) * block.depth..][..Self::PANEL * block.depth];
             // SAFETY: the columns are columns of the operand, and the panel has room for them.
             unsafe { pack_panel(self.simd, source, block.depth, width, panel.as_mut_ptr()) };
         }
-        packed
+        self.packed_panel(block, first, column, panels)
     }
 
     /// Where a panel of the second operand is when it is packed.
@@ -333,7 +332,8 @@ impl<S: Simd> Product<S> {
     /// The only row of a block, in several panels.
     ///
     /// # Safety
-    /// As for [`Product::column`], of all those panels.
+    /// The rows are those of the block, [`PANELS`] panels from there on are as deep, and their columns are columns of the
+    /// result.
     #[inline(always)]
     unsafe fn wide_row(&self, block: Block, a: Rows, panels: *const f32, column: usize) {
         let row = match a {
@@ -407,13 +407,6 @@ enum Rows {
 /// `M` rows of as many columns as `to` has room for may be read.
 #[inline(always)]
 unsafe fn pack_rows<const M: usize>(source: Source, to: &mut [f32]) {
-    if source.strides[0] == 1 {
-        for (column, to) in to.as_chunks_mut::<M>().0.iter_mut().enumerate() {
-            // SAFETY: the elements of a column lie behind each other.
-            *to = unsafe { source.offset(0, column).at.cast::<[f32; M]>().read_unaligned() };
-        }
-        return;
-    }
     for (column, to) in to.as_chunks_mut::<M>().0.iter_mut().enumerate() {
         let at = source.offset(0, column).at;
         for (row, to) in to.iter_mut().enumerate() {
@@ -539,7 +532,7 @@ unsafe fn tile_of<S: Simd, const M: usize>(
             for i in 0..M {
                 prefetch_line(a.wrapping_add((M + i) * by_row));
             }
-        } else {
+        } else if by_depth >= LINE {
             for i in 0..here {
                 prefetch_line(a.wrapping_add(i * by_depth + LINE));
             }
@@ -574,10 +567,10 @@ unsafe fn tile_of<S: Simd, const M: usize>(
     }
 }
 
-/// One row of several panels: as many sums as a tile has, so that none waits for itself.
+/// One row of several panels: enough sums that none waits for itself.
 ///
 /// # Safety
-/// The row and the panels, all of that depth, may be read, and as many columns of the result be written.
+/// The row and the panels, all of that depth, may be read, and as many columns of the result be read and written.
 #[inline(always)]
 unsafe fn row_of_panels<S: Simd>(simd: S, depth: usize, row: Source, panels: *const f32, out: Target) {
     let lanes = S::f32s::LEN;
