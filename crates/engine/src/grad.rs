@@ -62,6 +62,18 @@ impl Graph {
         of.iter().map(|id| found(id).map_or_else(|| self.zeros_like(*id), Ok)).collect()
     }
 
+    /// The axes as they were before they were put in an order. The gradient of a slice is zeros for the most part: those are
+    /// put around it afterwards, so that they lie in the order in which they are read.
+    fn permute_back(&mut self, dy: Id, order: &[usize]) -> Result<Id, GraphError> {
+        let mut inverse = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(to, &from)| inverse[from] = to);
+        let Node { op: Op::Pad { axis, before, after }, args, .. } = self.node(dy).clone() else {
+            return self.permute(dy, &inverse);
+        };
+        let inside = self.permute(args[0], &inverse)?;
+        self.pad(inside, order[axis], before, after)
+    }
+
     /// What one node passes on to each of its operands.
     fn rule(&mut self, id: Id, dy: Id) -> Result<Vec<Option<Id>>, GraphError> {
         let node = self.node(id).clone();
@@ -96,18 +108,7 @@ impl Graph {
                     (0..from.axes()).filter(|&axis| from[axis] != node.shape[axis]).collect();
                 vec![Some(self.sum(dy, &axes)?)]
             }
-            Op::Permute(ref order) => {
-                let mut inverse = vec![0; order.len()];
-                order.iter().enumerate().for_each(|(to, &from)| inverse[from] = to);
-                vec![Some(match self.node(dy).clone() {
-                    // The gradient of a slice is zeros for the most part: they are written in the order of what is sliced.
-                    Node { op: Op::Pad { axis, before, after }, args, .. } => {
-                        let inside = self.permute(args[0], &inverse)?;
-                        self.pad(inside, order[axis], before, after)?
-                    }
-                    _ => self.permute(dy, &inverse)?,
-                })]
-            }
+            Op::Permute(ref order) => vec![Some(self.permute_back(dy, order)?)],
             Op::Slice { axis, begin, step } => {
                 let (size, count) = (shape(self, 0)[axis], node.shape[axis]);
                 vec![Some(if step == 1 {
