@@ -100,6 +100,22 @@ mod tests {
         assert!(error.to_string().contains("there is no task; write task = "), "{error}");
     }
 
+    #[test]
+    fn what_has_no_name_is_called_like_its_file() {
+        for (built_in, text) in
+            built_in().filter(|(name, _)| ["checkerboard", "airpassengers"].contains(name))
+        {
+            let line = format!("name = \"{built_in}\"\n");
+            assert!(text.contains(&line));
+            let found =
+                match Loaded::parse(&text.replacen(&line, "", 1), "some/my.toml", Path::new(".")).unwrap() {
+                    Loaded::Automaton(loaded) => loaded.experiment.name,
+                    Loaded::Forecaster(loaded) => loaded.experiment.name,
+                };
+            assert_eq!(found, "my");
+        }
+    }
+
     /// `docs/experiments.md`: its example can be trained, and no key is missing.
     #[test]
     fn the_documentation_of_experiments_is_true() {

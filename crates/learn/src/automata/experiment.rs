@@ -61,7 +61,8 @@ pub enum ExperimentError {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// Its name.
+    /// Its name; that of its file if there is none.
+    #[serde(default)]
     pub name: String,
     /// What kind of thing is learned.
     pub task: TaskKind,
@@ -314,10 +315,11 @@ impl Loaded {
     /// Reads an experiment from text. `origin` is what errors call it, `folder` where its files are.
     pub fn parse(text: &str, origin: &str, folder: &Path) -> Result<Loaded, ExperimentError> {
         let invalid = |line, message| ExperimentError::Invalid { origin: origin.to_string(), line, message };
-        let experiment: Experiment = toml::from_str(text).map_err(|error| {
+        let mut experiment: Experiment = toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| line_at(text, span.start));
             invalid(line, error.message().to_string())
         })?;
+        name_after(&mut experiment.name, origin);
         let at = |problem: Problem| invalid(line_of(text, &problem.key), problem.message);
         experiment.check().map_err(at)?;
         let target = Target::load(&experiment.target, folder)
@@ -391,6 +393,13 @@ impl Experiment {
     /// The experiment as TOML.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("an experiment holds nothing that TOML lacks")
+    }
+}
+
+/// Names what has no name after the file that it comes from.
+pub(crate) fn name_after(name: &mut String, origin: &str) {
+    if let ("", Some(stem)) = (name.as_str(), Path::new(origin).file_stem()) {
+        *name = stem.to_string_lossy().into_owned();
     }
 }
 

@@ -18,7 +18,7 @@ use super::models::Model;
 use super::normalize::Normalization;
 use super::specification::Specification;
 use super::training::Training;
-use crate::automata::experiment::{ExperimentError, line_at, line_of};
+use crate::automata::experiment::{ExperimentError, line_at, line_of, name_after};
 use crate::data::calendar::Calendar;
 use crate::data::scale::{Method, Scaling};
 use crate::data::{DataError, Layout, Length, Problem as DataProblem, Schema, Split, Target};
@@ -39,7 +39,8 @@ const DATA_FOLDER: &str = "$GATEWORK_DATA";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// Its name.
+    /// Its name; that of its file if there is none.
+    #[serde(default)]
     pub name: String,
     /// What kind of thing is learned.
     pub task: Task,
@@ -186,10 +187,11 @@ impl Loaded {
     /// Reads an experiment from text. `origin` is what errors call it, `folder` where its files are.
     pub fn parse(text: &str, origin: &str, folder: &Path) -> Result<Loaded, ExperimentError> {
         let invalid = |line, message| ExperimentError::Invalid { origin: origin.to_string(), line, message };
-        let experiment: Experiment = toml::from_str(text).map_err(|error| {
+        let mut experiment: Experiment = toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| line_at(text, span.start));
             invalid(line, error.message().to_string())
         })?;
+        name_after(&mut experiment.name, origin);
         experiment.check().map_err(|problem| invalid(line_of(text, problem.key), problem.message))?;
         Ok(Loaded { experiment, folder: folder.to_path_buf() })
     }
