@@ -192,6 +192,7 @@ impl Loaded {
             invalid(line, error.message().to_string())
         })?;
         name_after(&mut experiment.name, origin);
+        experiment.name_built_in_columns();
         experiment.check().map_err(|problem| invalid(line_of(text, problem.key), problem.message))?;
         Ok(Loaded { experiment, folder: folder.to_path_buf() })
     }
@@ -242,6 +243,20 @@ impl Experiment {
     /// The experiment as TOML.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("an experiment holds nothing that TOML lacks")
+    }
+
+    /// The columns of data that ship with the project need not be named.
+    fn name_built_in_columns(&mut self) {
+        let Some((_, text)) = BUILT_IN_DATA.iter().find(|(name, _)| *name == self.data) else { return };
+        let (usual, header) = (Schema::default(), text.lines().next().unwrap_or(""));
+        let Some((time, target)) = header.split_once(',') else { return };
+        let bare = |name: &str| name.trim_matches('"').to_string();
+        if self.columns.time == usual.time {
+            self.columns.time = bare(time);
+        }
+        if self.columns.target == usual.target {
+            self.columns.target = Target::One(bare(target));
+        }
     }
 
     fn check(&self) -> Result<(), Problem> {
@@ -384,6 +399,15 @@ mod tests {
             assert_eq!((loaded.experiment.name.as_str(), loaded.data_file().unwrap()), (name, None));
             let again = Loaded::parse(&loaded.experiment.to_toml(), name, Path::new(".")).unwrap();
             assert_eq!(again.experiment, loaded.experiment);
+        }
+    }
+
+    #[test]
+    fn columns_of_data_that_ship_with_the_project_need_not_be_named() {
+        for (name, _) in BUILT_IN_DATA {
+            let text = format!("task = \"forecaster\"\ndata = {name:?}\nmodel = \"dlinear\"\nhorizon = 3");
+            let loaded = Loaded::parse(&text, "x.toml", Path::new(".")).unwrap();
+            assert!(!crate::forecast::dataset::read(&loaded).unwrap().series.is_empty());
         }
     }
 
