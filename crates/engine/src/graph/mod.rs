@@ -182,8 +182,9 @@ pub enum Op {
         heads: usize,
     },
     /// A recurrent cell over time. Operands: inputs `[time, batch, features]`, weights of the inputs `[features, gates *
-    /// hidden]` and of the state `[hidden, gates * hidden]`, biases beside the inputs and beside the state. The result `[parts, time, batch, hidden]` has the states as
-    /// its first part; the others are for the gradient (see `kernel::recurrent`).
+    /// hidden]` and of the state `[hidden, gates * hidden]`, biases beside the inputs and beside the state. The result
+    /// `[parts, time, batch, hidden]` has the states as its first part; the others are for the gradient (see
+    /// `kernel::recurrent`).
     Recurrent(Cell),
     /// The gradients of a [`Op::Recurrent`] before the functions of its gates, `[time, batch, 4 * hidden]`. Operands: the
     /// gradients of the states `[time, batch, hidden]`, the result of the forward pass, the weights of the state.

@@ -10,6 +10,7 @@
 #![expect(unsafe_code, reason = "the product is called with pointers; its bounds are checked here")]
 
 mod lists;
+mod packing;
 mod rows;
 mod sparse;
 mod tiles;
@@ -150,13 +151,13 @@ impl Product for f32 {
     }
 
     fn packed_len(rows: usize, columns: usize) -> usize {
-        tiles::packed_len(rows, columns)
+        packing::packed_len(rows, columns)
     }
 
     unsafe fn pack(memory: *mut f32, [rows, columns]: [usize; 2], matrix: (usize, [usize; 2]), to: usize) {
         let source = Source { at: memory.wrapping_add(matrix.0), strides: matrix.1 };
         // SAFETY: as the caller promises.
-        unsafe { tiles::pack(source, rows, columns, memory.add(to)) };
+        unsafe { packing::pack(source, rows, columns, memory.add(to)) };
     }
 
     unsafe fn multiply_packed(memory: *mut f32, shapes: &Shapes, packed: usize) {
@@ -313,9 +314,9 @@ impl Panels {
             return;
         }
         let source = Source { at: memory.as_ptr().wrapping_add(shapes.b.0), strides: shapes.b.1 };
-        let elements = self.elements.get_or_insert_with(|| Buffer::zeroed(tiles::packed_len(k, n)));
+        let elements = self.elements.get_or_insert_with(|| Buffer::zeroed(packing::packed_len(k, n)));
         // SAFETY: the matrix lies in the slice, and the panels have room for it.
-        self.is_finite = unsafe { tiles::pack(source, k, n, elements.as_mut_ptr()) };
+        self.is_finite = unsafe { packing::pack(source, k, n, elements.as_mut_ptr()) };
     }
 }
 

@@ -21,9 +21,10 @@ use std::ops::Range;
 use fearless_simd::{Simd, f32x8, prelude::*};
 
 use super::lists::List;
+use super::packing::is_finite;
 use super::tiles::{
-    Block, COLUMNS, DEPTH, Product, ROWS, Right, Scratch, Source, Target, WIDEST_PANEL, finish_rows,
-    is_finite, load, store,
+    Block, COLUMNS, DEPTH, Product, ROWS, Right, Scratch, Source, Target, WIDEST_PANEL, finish_rows, load,
+    store,
 };
 use crate::buffer::Buffer;
 use crate::kernel::transpose::{BLOCK, transpose_block};

@@ -41,6 +41,21 @@ fn check_against_textbook(shapes: &Shapes) {
     assert!(ours == right, "{shapes:?}");
 }
 
+/// The memory after a product with a second operand that was packed.
+fn multiplied_packed(shapes: &Shapes) -> Vec<f32> {
+    let mut memory = whole_numbers(shapes);
+    let ([_, columns, depth], packed) = (shapes.sizes, memory.len());
+    memory.resize(packed + f32::packed_len(depth, columns), f32::NAN);
+    let at = memory.as_mut_ptr();
+    // SAFETY: the matrices lie in the memory one after another, and what is packed behind them.
+    unsafe {
+        f32::pack(at, [depth, columns], shapes.b, packed);
+        f32::multiply_packed(at, shapes, packed);
+    }
+    memory.truncate(packed);
+    memory
+}
+
 /// Strides of a matrix, row by row or column by column, with gaps.
 fn strides(rows: usize, columns: usize, transposed: bool, gap: usize) -> [usize; 2] {
     if transposed { [1, rows + gap] } else { [columns + gap, 1] }
@@ -81,16 +96,7 @@ proptest! {
         let mut right = whole_numbers(&shapes);
         naive(&mut right, &shapes);
         on_every_level(|| {
-            let mut ours = whole_numbers(&shapes);
-            let packed = ours.len();
-            ours.resize(packed + f32::packed_len(sizes[2], sizes[1]), f32::NAN);
-            let memory = ours.as_mut_ptr();
-            // SAFETY: the matrices lie in the memory one after another, and what is packed behind them.
-            unsafe {
-                f32::pack(memory, [sizes[2], sizes[1]], shapes.b, packed);
-                f32::multiply_packed(memory, &shapes, packed);
-            }
-            assert!(ours[..packed] == right, "{shapes:?}");
+            assert!(multiplied_packed(&shapes) == right, "{shapes:?}");
             let Some(mut panels) = Panels::of(&shapes) else { return };
             let mut ours = whole_numbers(&shapes);
             panels.pack(&ours, &shapes);
@@ -275,14 +281,14 @@ fn bits(shapes: &Shapes, memory: &[f32], by_lists: bool) -> Vec<u32> {
         accumulate: shapes.accumulate,
         finish: Finish { bias: Some(base.wrapping_add(shapes.b.0)), relu: k % 2 == 0 },
     };
-    let mut packed = vec![0.0; tiles::packed_len(k, n)];
+    let mut packed = vec![0.0; packing::packed_len(k, n)];
     // SAFETY: the matrices lie in the memory one after another; the bias is a row of the second or, if it has columns
     // only, elements of it. What is packed is the second operand.
     unsafe {
         let right = if n % 2 == 0 {
             Right::Plain(source(shapes.b))
         } else {
-            let is_finite = tiles::pack(source(shapes.b), k, n, packed.as_mut_ptr());
+            let is_finite = packing::pack(source(shapes.b), k, n, packed.as_mut_ptr());
             Right::Packed(Packed { at: packed.as_ptr(), columns: n, first: 0, is_finite })
         };
         tiles::multiply(shapes.sizes, source(shapes.a), right, out, by_lists);
@@ -410,20 +416,9 @@ proptest! {
 #[cfg_attr(miri, ignore = "too long")]
 fn single_rows_with_packed_panels_equal_the_textbook() {
     for (rows, accumulate) in [(1, false), (1, true), (97, false), (97, true)] {
-        let sizes = [rows, 300, 401];
-        let shapes = shapes(sizes, [false; 3], 0, accumulate);
+        let shapes = shapes([rows, 300, 401], [false; 3], 0, accumulate);
         let mut right = whole_numbers(&shapes);
         naive(&mut right, &shapes);
-        on_every_level(|| {
-            let mut ours = whole_numbers(&shapes);
-            let packed = ours.len();
-            ours.resize(packed + f32::packed_len(sizes[2], sizes[1]), f32::NAN);
-            // SAFETY: the matrices lie in the memory one after another, and what is packed behind them.
-            unsafe {
-                f32::pack(ours.as_mut_ptr(), [sizes[2], sizes[1]], shapes.b, packed);
-                f32::multiply_packed(ours.as_mut_ptr(), &shapes, packed);
-            }
-            assert!(ours[..packed] == right, "{shapes:?}");
-        });
+        on_every_level(|| assert!(multiplied_packed(&shapes) == right, "{shapes:?}"));
     }
 }
