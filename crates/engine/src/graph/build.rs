@@ -577,8 +577,8 @@ impl Graph {
             (Op::Recurrent(cell), &[x, input, hidden, input_bias, bias]) => {
                 self.recurrent(*cell, [x, input, hidden, input_bias, bias])
             }
-            (Op::RecurrentGradient(cell), &[gradients, tape, weights]) => {
-                self.recurrent_gradient(*cell, gradients, tape, weights)
+            (Op::RecurrentGradient(cell), &[gradients, tape, x, input, hidden]) => {
+                self.recurrent_gradient(*cell, [gradients, tape, x, input, hidden])
             }
             _ => self.error(&op.to_string(), args, "has another number of operands"),
         }

@@ -186,8 +186,9 @@ pub enum Op {
     /// `[parts, time, batch, hidden]` has the states as its first part; the others are for the gradient (see
     /// `kernel::recurrent`).
     Recurrent(Cell),
-    /// The gradients of a [`Op::Recurrent`] before the functions of its gates, `[time, batch, 4 * hidden]`. Operands: the
-    /// gradients of the states `[time, batch, hidden]`, the result of the forward pass, the weights of the state.
+    /// The gradients of the operands of a [`Op::Recurrent`] in its order, those of the weights turned, behind each other in
+    /// one axis. Operands: the gradients of the states `[time, batch, hidden]`, the result of the forward pass, the inputs,
+    /// the weights of the inputs and of the state.
     RecurrentGradient(Cell),
 }
 

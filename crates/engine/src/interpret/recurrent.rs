@@ -62,14 +62,44 @@ fn steps(time: usize, batch: usize, hidden: usize) -> impl Iterator<Item = (usiz
     (0..time * batch * hidden).map(move |i| (i / hidden / batch, i / hidden % batch, i % hidden))
 }
 
-/// The gradients of the gates; see [`Op::RecurrentGradient`](crate::graph::Op::RecurrentGradient).
+/// The gradients of the operands; see [`Op::RecurrentGradient`](crate::graph::Op::RecurrentGradient).
 pub(super) fn backward(cell: Cell, args: &[&Value], shape: Shape, dtype: DType) -> Value {
-    let [gradients, mut kept, weights] = [0, 1, 2].map(|arg| args[arg].to_f64());
-    let (time, batch, hidden) = (shape[0], shape[1], shape[2] / 4);
+    let [tape, inputs, input_weights] = [1, 2, 3].map(|arg| args[arg].to_f64());
+    let gates = gate_gradients(cell, args);
+    let &[time, batch, hidden] = &*args[0].shape else { unreachable!("three axes") };
+    let (features, width) = (args[2].shape[2], cell.gates() * hidden);
+    // Columns that meet the inputs, and those that meet the state.
+    let of_input: Vec<usize> = (0..width).collect();
+    let of_state: Vec<usize> =
+        cell.columns().iter().flat_map(|[begin, end]| begin * hidden..end * hidden).collect();
+    let gate = |row: usize, column: usize| gates[row * 4 * hidden + column];
+    let rows = time * batch;
+    let over_rows = |value: &dyn Fn(usize) -> f64| (0..rows).map(value).sum::<f64>();
+    let mut all = Vec::with_capacity(shape.elements());
+    for (row, k) in (0..rows).flat_map(|row| (0..features).map(move |k| (row, k))) {
+        all.push((0..width).map(|column| gate(row, column) * input_weights[k * width + column]).sum());
+    }
+    for (&column, k) in of_input.iter().flat_map(|column| (0..features).map(move |k| (column, k))) {
+        all.push(over_rows(&|row| gate(row, column) * inputs[row * features + k]));
+    }
+    for (&column, k) in of_state.iter().flat_map(|column| (0..hidden).map(move |k| (column, k))) {
+        // The states before each step but the first, which begins with zeros; they are the first part of the tape.
+        let before = |row: usize| if row < batch { 0.0 } else { tape[(row - batch) * hidden + k] };
+        all.push(over_rows(&|row| gate(row, column) * before(row)));
+    }
+    for &column in of_input.iter().chain(&of_state) {
+        all.push(over_rows(&|row| gate(row, column)));
+    }
+    Value::float(dtype, shape, all)
+}
+
+/// The gradients before the functions of the gates, `[time, batch, 4 * hidden]`.
+fn gate_gradients(cell: Cell, args: &[&Value]) -> Vec<f64> {
+    let [gradients, mut kept, weights] = [0, 1, 4].map(|arg| args[arg].to_f64());
+    let &[time, batch, hidden] = &*args[0].shape else { unreachable!("three axes") };
     let width = cell.gates() * hidden;
     let mut tape = Table { shape: args[1].shape, elements: &mut kept };
-    let mut elements = vec![0.0; shape.elements()];
-    let mut out = Table { shape, elements: &mut elements };
+    let mut elements = vec![0.0; time * batch * 4 * hidden];
     // Of the state and of the memory, from the next step.
     let (mut of_state, mut of_memory) = (vec![0.0; batch * hidden], vec![0.0; batch * hidden]);
     for (t, row) in (0..time).rev().flat_map(|t| (0..batch).map(move |row| (t, row))) {
@@ -107,7 +137,8 @@ pub(super) fn backward(cell: Cell, args: &[&Value], shape: Shape, dtype: DType) 
                     (rows.clone(), rows)
                 }
             };
-            rows.iter().enumerate().for_each(|(i, &value)| *out.at(&[t, row, i * hidden + unit]) = value);
+            let first = (t * batch + row) * 4 * hidden + unit;
+            rows.iter().enumerate().for_each(|(i, &value)| elements[first + i * hidden] = value);
             for (gate, value) in products.iter().enumerate() {
                 for (k, next) in next.iter_mut().enumerate() {
                     *next += value * weights[k * width + gate * hidden + unit];
@@ -116,5 +147,5 @@ pub(super) fn backward(cell: Cell, args: &[&Value], shape: Shape, dtype: DType) 
         }
         of_state[row * hidden..][..hidden].copy_from_slice(&next);
     }
-    Value::float(dtype, shape, elements)
+    elements
 }

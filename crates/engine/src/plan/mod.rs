@@ -184,9 +184,9 @@ pub(crate) struct Attention {
 pub(crate) struct Recurrent {
     pub cell: Cell,
     pub backward: bool,
-    /// Whether more of the tape is read than its states.
-    pub tape: bool,
-    /// Steps, rows, width of the state, and width of the inputs (backward 0).
+    /// Forward: whether more of the tape is read than its states. Backward: whether the gradient of the inputs is read.
+    pub all: bool,
+    /// Steps, rows, width of the state, and width of the inputs.
     pub sizes: [usize; 4],
     /// The operands, in the order of the graph.
     pub args: Vec<View>,
@@ -465,37 +465,42 @@ impl<'a> Planner<'a> {
     fn recurrent(&mut self, id: Id, cell: Cell, backward: bool) -> View {
         let node = self.graph.node(id);
         let (shape, dtype) = (node.shape, node.dtype);
-        let &[time, batch, last] = &*self.graph.shape(node.args[0]) else { unreachable!("three axes") };
-        let hidden = self.graph.shape(node.args[2])[0];
-        let features = if backward { 0 } else { last };
-        // Weights of `f32` are packed, and the gradient takes them as they are; else they would be turned at every step.
-        let views = |(i, &arg): (usize, &Id)| {
-            let is_weights = i == 2 || i == 1 && !backward;
-            let as_it_is = is_weights && (backward || dtype == DType::F32);
-            if as_it_is { self.view(arg) } else { self.dense(arg) }
+        let [inputs, weights] = if backward { [2, 4] } else { [0, 2] };
+        let &[time, batch, features] = &*self.graph.shape(node.args[inputs]) else {
+            unreachable!("three axes")
         };
-        let args = node.args.iter().enumerate().map(views).collect();
+        let hidden = self.graph.shape(node.args[weights])[0];
+        let sizes = [time, batch, hidden, features];
+        // Weights are packed, as they are.
+        let is_weights = |i: usize| i == weights || i + 1 == weights;
+        let view = |(i, &arg): (usize, &Id)| if is_weights(i) { self.view(arg) } else { self.dense(arg) };
+        let args = node.args.iter().enumerate().map(view).collect();
         let scratch_len = match dtype {
             DType::F32 => Steps::scratch_len::<f32>,
             _ => Steps::scratch_len::<f64>,
         };
-        let scratch = scratch_len(cell, [batch, hidden, features], backward);
+        let scratch = scratch_len(cell, sizes, backward);
         let scratch = self.buffer(dtype, scratch, BufferKind::Value { output: false });
         let out = self.value(id);
-        let sizes = [time, batch, hidden, features];
-        let tape = backward || !self.reads_first_part_only(id);
-        let kernel = Recurrent { cell, backward, tape, sizes, args, out, scratch };
+        let all = if backward {
+            self.is_read(id, |begin| begin < time * batch * features)
+        } else {
+            self.is_read(id, |begin| begin > 0)
+        };
+        let kernel = Recurrent { cell, backward, all, sizes, args, out, scratch };
         self.push(dtype, Kernel::Recurrent(kernel), out);
         View::whole(out, &shape)
     }
 
-    /// Whether nothing of a node is read but the first index of its first axis.
-    fn reads_first_part_only(&self, id: Id) -> bool {
+    /// Whether something of a node is read that is not a slice along its first axis, or one whose begin or end is `asked` for.
+    fn is_read(&self, id: Id, asked: impl Fn(usize) -> bool) -> bool {
         let is_output = self.graph.outputs().iter().any(|(_, output)| *output == id);
         let mut readers = self.graph.nodes().iter().filter(|node| node.args.contains(&id));
-        let is_first =
-            |node: &Node| matches!(node.op, Op::Slice { axis: 0, begin: 0, .. }) && node.shape[0] == 1;
-        !is_output && readers.all(is_first)
+        let is_asked = |node: &Node| match node.op {
+            Op::Slice { axis: 0, begin, .. } => asked(begin) || asked(begin + node.shape[0].max(1) - 1),
+            _ => true,
+        };
+        is_output || readers.any(is_asked)
     }
 
     /// A buffer of zeros for a node.

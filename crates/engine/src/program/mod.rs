@@ -40,7 +40,7 @@ use crate::kernel::attention::{self, Attention, Tokens};
 use crate::kernel::half::Half;
 use crate::kernel::matmul::Epilogue;
 use crate::kernel::norm::{self, LayerNorm};
-use crate::kernel::recurrent::{self, Steps};
+use crate::kernel::recurrent::{self, Pass, Steps};
 use crate::plan::{self, BufferKind, Kernel, Plan, Recurrent, View};
 use crate::shape::Shape;
 
@@ -324,27 +324,27 @@ fn compile_attention(attention: &plan::Attention, begin: impl Fn(usize) -> usize
 }
 
 fn compile_steps(recurrent: &Recurrent, begin: impl Fn(usize) -> usize) -> Steps {
-    let &Recurrent { cell, backward, tape, sizes, ref args, out, scratch } = recurrent;
-    let [time, batch, hidden, features] = sizes;
-    let place = |view: &View| begin(view.buffer) + view.offset;
-    let matrix = |view: &View| (place(view), [view.strides[0], view.strides[1]]);
+    let &Recurrent { cell, backward, all, sizes: [time, batch, hidden, features], ref args, out, scratch } =
+        recurrent;
+    let place = |arg: usize| begin(args[arg].buffer) + args[arg].offset;
+    let matrix = |arg: usize| (place(arg), [args[arg].strides[0], args[arg].strides[1]]);
+    let (inputs, tape, pass) = if backward {
+        (2, place(1), Pass::Backward { gradients: place(0), out: begin(out), of_inputs: all })
+    } else {
+        (0, begin(out), Pass::Forward { biases: [place(3), place(4)], keeps: all })
+    };
     Steps {
         cell,
-        backward,
         time,
         batch,
         hidden,
         features,
-        inputs: place(&args[0]),
-        // Backward, what is not read may be anything.
-        input_weights: if backward { (0, [0, 0]) } else { matrix(&args[1]) },
-        input_bias: if backward { 0 } else { place(&args[3]) },
-        weights: matrix(&args[2]),
-        bias: if backward { 0 } else { place(&args[4]) },
-        tape: if backward { place(&args[1]) } else { begin(out) },
-        keeps: tape,
-        out: begin(out),
+        inputs: place(inputs),
+        input_weights: matrix(inputs + 1),
+        weights: matrix(inputs + 2),
+        tape,
         scratch: begin(scratch),
+        pass,
     }
 }
 
@@ -377,7 +377,7 @@ fn describe(dtype: DType, instruction: &Instruction) -> String {
         Instruction::Recurrent(steps) => format!(
             "{}{} {dtype}: {} steps of {}x{}x{}",
             steps.cell.name(),
-            if steps.backward { " gradient" } else { "" },
+            if steps.is_backward() { " gradient" } else { "" },
             steps.time,
             steps.batch,
             steps.features + steps.hidden,
@@ -559,7 +559,7 @@ fn execute((dtype, instruction): &(DType, Instruction), memory: &mut Memory, scr
             (_, None) => attention::forward(f64::arena_mut(memory), attention),
             (_, Some(_)) => attention::backward(f64::arena_mut(memory), attention),
         },
-        Instruction::Recurrent(steps) => match (dtype, steps.backward) {
+        Instruction::Recurrent(steps) => match (dtype, steps.is_backward()) {
             (DType::F32, false) => recurrent::forward(f32::arena_mut(memory), steps),
             (DType::F32, true) => recurrent::backward(f32::arena_mut(memory), steps),
             (_, false) => recurrent::forward(f64::arena_mut(memory), steps),

@@ -63,6 +63,16 @@ pub trait Product: Copy + Send + Sync + PartialOrd + std::ops::Add<Output = Self
     /// The matrix may be read, and [`Product::packed_len`] elements from `to` on be written.
     unsafe fn pack(_memory: *mut Self, _sizes: [usize; 2], _matrix: (usize, [usize; 2]), _to: usize) {}
 
+    /// Multiplies matrices of one memory, on several threads if it is worth it.
+    ///
+    /// # Safety
+    /// As for `multiply_at`.
+    unsafe fn multiply_within(memory: *mut Self, shapes: &Shapes) {
+        let threads = is_large(shapes.sizes.iter().product());
+        // SAFETY: as the caller promises.
+        unsafe { multiply_at(Bases::one(memory), shapes, Finish::NONE, threads) }
+    }
+
     /// Multiplies with a second operand that is packed at a place, if such numbers are packed, and with the one that the
     /// shapes name otherwise.
     ///

@@ -1,0 +1,404 @@
+//! From gradients of the states to those of the operands, in blocks of steps: what the steps of a block leave for the
+//! weights is added up while it lies in the second cache. Sums over rows and steps are taken by products over a whole
+//! block, whose order does not depend on the shares of the batch.
+
+use std::ops::Range;
+
+use fearless_simd::{Simd, prelude::*};
+
+use super::{FEW_ROWS, Pass, ROWS, Steps, for_shares, gradient_parts, load, load_or_zero, store};
+use crate::graph::Cell;
+use crate::kernel::math::{self, Real, Vector};
+use crate::kernel::matmul::{Product, Shapes};
+use crate::kernel::shared::Shared;
+
+/// Rows of the gradients of a block: 128 of four times 128 units take a quarter of a megabyte.
+const BLOCK_ROWS: usize = 128;
+
+/// Elements of a cache line.
+const LINE: usize = 16;
+
+/// Where everything is in the scratch memory, from its begin.
+#[derive(Clone, Copy)]
+pub(super) struct Scratch {
+    /// The gradient of the state that comes from the next step, [batch, hidden].
+    carry: usize,
+    /// The same of the memory of an LSTM.
+    memory: usize,
+    /// The sums of the gradients of the gates, [4 * hidden].
+    sums: usize,
+    /// The gradients of the gates, [steps of a block, batch, 4 * hidden].
+    gates: usize,
+    /// Packed weights of the state, and of the inputs, both turned.
+    weights: usize,
+    input_weights: usize,
+    pub len: usize,
+}
+
+impl Scratch {
+    pub fn new<T: Product>(cell: Cell, sizes: [usize; 4]) -> Scratch {
+        let [_, batch, hidden, features] = sizes;
+        let mut len = 0;
+        let mut place = |elements: usize| {
+            let begin = len;
+            len += elements.next_multiple_of(LINE);
+            begin
+        };
+        let [carry, memory] = [0, 1].map(|_| place(batch * hidden));
+        let sums = place(4 * hidden);
+        let gates = place(block_steps(sizes) * batch * 4 * hidden);
+        let packed = |[begin, end]: &[usize; 2]| T::packed_len((end - begin) * hidden, hidden);
+        let weights = place(cell.columns().iter().map(packed).sum());
+        let input_weights = place(T::packed_len(cell.gates() * hidden, features));
+        Scratch { carry, memory, sums, gates, weights, input_weights, len }
+    }
+}
+
+/// Steps of a block.
+fn block_steps([time, batch, ..]: [usize; 4]) -> usize {
+    (BLOCK_ROWS / batch.max(1)).clamp(1, time.max(1))
+}
+
+/// The gradients of all operands, from those of the states and the tape.
+///
+/// # Panics
+/// If something reaches beyond the memory.
+pub fn backward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
+    assert!(steps.end::<T>() <= memory.len(), "everything lies in the memory");
+    let Pass::Backward { gradients, out, of_inputs } = steps.pass else {
+        unreachable!("the other direction")
+    };
+    let scratch = Scratch::new::<T>(steps.cell, steps.sizes());
+    let shared = Shared(memory.as_mut_ptr());
+    let all = Backward { steps: *steps, shared, gradients, out, of_inputs, scratch };
+    // Products of our own give a row the same bits whatever rows it is with; others may not.
+    let is_ours = T::packed_len(1, 1) > 0;
+    let least = if is_ours { FEW_ROWS } else { ROWS };
+    // SAFETY: everything lies in the memory (asserted above), and the tensors apart from each other by the plan; shares have
+    // rows of their own, and what is added up over all rows is added up when the shares are done.
+    unsafe {
+        all.pack();
+        let block = block_steps(steps.sizes());
+        let mut end = steps.time;
+        while end > 0 {
+            let begin = end.saturating_sub(block);
+            for_shares(steps.batch, least, |first, rows| all.steps(begin..end, first, rows));
+            all.add_up(begin..end);
+            end = begin;
+        }
+        all.finish();
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Backward<T> {
+    steps: Steps,
+    shared: Shared<T>,
+    gradients: usize,
+    out: usize,
+    of_inputs: bool,
+    scratch: Scratch,
+}
+
+impl<T: Real + Product> Backward<T> {
+    /// Where something begins that is in the scratch memory.
+    fn place(&self, of: impl Fn(&Scratch) -> usize) -> usize {
+        self.steps.scratch + of(&self.scratch)
+    }
+
+    /// Where the parts of the result begin.
+    fn parts(&self) -> [usize; 5] {
+        let mut begin = self.out;
+        gradient_parts(self.steps.cell, self.steps.sizes()).map(|len| {
+            begin += len;
+            begin - len
+        })
+    }
+
+    /// Packs the weights, and clears the sums.
+    ///
+    /// # Safety
+    /// Everything lies in the memory, and nothing else uses the scratch memory.
+    unsafe fn pack(&self) {
+        let Steps { hidden, features, input_weights: (at, [by_row, by_column]), .. } = self.steps;
+        // SAFETY: as the caller promises; there is room for what is packed.
+        unsafe {
+            self.shared.write(self.place(|scratch| scratch.sums), 4 * hidden).fill(T::NIL);
+            for part in self.parts_of_weights() {
+                T::pack(self.shared.0, [part.depth, hidden], part.weights, part.packed);
+            }
+            if self.of_inputs {
+                let turned = (at, [by_column, by_row]);
+                let to = self.place(|scratch| scratch.input_weights);
+                T::pack(self.shared.0, [self.steps.width(), features], turned, to);
+            }
+        }
+    }
+
+    /// Goes back through the steps of a block with a share of the batch.
+    ///
+    /// # Safety
+    /// Everything lies in the memory and is packed; the rows of this share are used by nothing else.
+    unsafe fn steps(&self, block: Range<usize>, first: usize, rows: usize) {
+        let Steps { cell, time, batch, hidden, features, .. } = self.steps;
+        let shared = self.shared;
+        let carry = self.place(|scratch| scratch.carry) + first * hidden;
+        let memory = self.place(|scratch| scratch.memory) + first * hidden;
+        for t in block.clone().rev() {
+            let gates = self.gates(t - block.start) + first * 4 * hidden;
+            // SAFETY: rows of this share only, inside the memory; the tensors are apart from each other by the plan, and so
+            // are the parts of the scratch memory.
+            let mut pass = unsafe {
+                let part = |part| shared.read(self.steps.part(part, t, first), rows * hidden);
+                let carried = usize::from(cell == Cell::Lstm);
+                Step {
+                    hidden,
+                    is_last: t + 1 == time,
+                    gradients: shared.read(self.gradients + (t * batch + first) * hidden, rows * hidden),
+                    parts: [0, 1, 2, 3, 4].map(part),
+                    show: if cell == Cell::Lstm { part(5) } else { &[] },
+                    before: (t > 0)
+                        .then(|| shared.read(self.steps.part(carried, t - 1, first), rows * hidden)),
+                    carry: shared.write(carry, rows * hidden),
+                    memory: shared.write(memory, rows * hidden),
+                    out: shared.write(gates, rows * 4 * hidden),
+                }
+            };
+            match cell {
+                Cell::Gru => dispatch!(crate::kernel::level(), simd => pass.gru(simd)),
+                Cell::Lstm => dispatch!(crate::kernel::level(), simd => pass.lstm(simd)),
+            }
+            if self.of_inputs {
+                let (at, [by_row, by_column]) = self.steps.input_weights;
+                let shapes = Shapes {
+                    sizes: [rows, features, self.steps.width()],
+                    a: (gates, [4 * hidden, 1]),
+                    b: (at, [by_column, by_row]),
+                    out: (self.parts()[0] + (t * batch + first) * features, [features, 1]),
+                    accumulate: false,
+                };
+                // SAFETY: everything lies in the memory; what is written are rows of this share.
+                unsafe {
+                    T::multiply_packed(shared.0, &shapes, self.place(|scratch| scratch.input_weights));
+                }
+            }
+            if t == 0 {
+                break;
+            }
+            for part in self.parts_of_weights() {
+                let shapes = Shapes {
+                    sizes: [rows, hidden, part.depth],
+                    a: (gates + part.column, [4 * hidden, 1]),
+                    b: part.weights,
+                    out: (carry, [hidden, 1]),
+                    // What a GRU keeps of its state is there already.
+                    accumulate: cell == Cell::Gru,
+                };
+                // SAFETY: everything lies in the memory; what is written are rows of this share in the scratch memory.
+                unsafe { T::multiply_packed(shared.0, &shapes, part.packed) };
+            }
+        }
+    }
+
+    /// Where the gradients of the gates of a step of a block begin.
+    fn gates(&self, step: usize) -> usize {
+        self.place(|scratch| scratch.gates) + step * self.steps.batch * 4 * self.steps.hidden
+    }
+
+    /// Adds what the steps of a block have left for weights and biases.
+    ///
+    /// # Safety
+    /// Everything lies in the memory, the gradients of the gates of the block are complete, and nothing else uses the result.
+    unsafe fn add_up(&self, block: Range<usize>) {
+        let Steps { time, batch, hidden, features, .. } = self.steps;
+        let (rows, width) = (block.len() * batch, self.steps.width());
+        let gates = self.gates(0);
+        let accumulate = block.end < time;
+        let [_, of_input_weights, of_weights, ..] = self.parts();
+        let product = |sizes, a, b, out| {
+            // SAFETY: the matrices lie in the memory; the result is a part of what this kernel writes.
+            unsafe { T::multiply_within(self.shared.0, &Shapes { sizes, a, b, out, accumulate }) };
+        };
+        let inputs = (self.steps.inputs + block.start * batch * features, [1, features]);
+        product([features, width, rows], inputs, (gates, [4 * hidden, 1]), (of_input_weights, [1, features]));
+        // The first step begins with zeros.
+        let without = usize::from(block.start == 0);
+        let before = (self.steps.part(0, (block.start + without).max(1) - 1, 0), [hidden, 1]);
+        let gates = gates + without * batch * 4 * hidden;
+        for part in self.parts_of_weights() {
+            let turned = (gates + part.column, [1, 4 * hidden]);
+            let out = (of_weights + part.first * hidden, [hidden, 1]);
+            product([part.depth, hidden, rows - without * batch], turned, before, out);
+        }
+        // SAFETY: the gradients of the gates, and their sums.
+        let (gates, sums) = unsafe {
+            let sums = self.place(|scratch| scratch.sums);
+            (self.shared.read(self.gates(0), rows * 4 * hidden), self.shared.write(sums, 4 * hidden))
+        };
+        dispatch!(crate::kernel::level(), simd => add_rows::<_, T>(simd, gates, sums));
+    }
+
+    /// Writes the gradients of the biases.
+    ///
+    /// # Safety
+    /// As for [`Backward::add_up`].
+    unsafe fn finish(&self) {
+        let Steps { hidden, .. } = self.steps;
+        let [.., of_input_bias, of_bias] = self.parts();
+        // SAFETY: the sums, and the last parts of the result.
+        let (sums, of_input_bias, of_bias) = unsafe {
+            let sums = self.shared.read(self.place(|scratch| scratch.sums), 4 * hidden);
+            let [input, state] = [of_input_bias, of_bias].map(|at| self.shared.write(at, self.steps.width()));
+            (sums, input, state)
+        };
+        of_input_bias.copy_from_slice(&sums[..self.steps.width()]);
+        for part in self.parts_of_weights() {
+            of_bias[part.first..][..part.depth].copy_from_slice(&sums[part.column..][..part.depth]);
+        }
+    }
+
+    fn parts_of_weights(&self) -> impl Iterator<Item = PartOfWeights> {
+        let (hidden, (weights, [by_row, by_column])) = (self.steps.hidden, self.steps.weights);
+        let (mut first, mut packed) = (0, self.place(|scratch| scratch.weights));
+        self.steps.cell.columns().iter().map(move |[begin, end]| {
+            let depth = (end - begin) * hidden;
+            let weights = (weights + first * by_column, [by_column, by_row]);
+            let part = PartOfWeights { column: begin * hidden, first, depth, weights, packed };
+            first += depth;
+            packed += T::packed_len(depth, hidden);
+            part
+        })
+    }
+}
+
+/// Weights of the state that meet columns of the gradients which lie side by side.
+struct PartOfWeights {
+    /// The first column of the gradients, and of the weights.
+    column: usize,
+    first: usize,
+    depth: usize,
+    /// Turned, [depth, hidden].
+    weights: (usize, [usize; 2]),
+    packed: usize,
+}
+
+/// Adds all rows to `sums`, which is as long as a row.
+#[inline(always)]
+fn add_rows<S: Simd, T: Real>(simd: S, rows: &[T], sums: &mut [T]) {
+    let (lanes, width) = (Vector::<S, T>::LEN, sums.len());
+    let mut column = 0;
+    while column < width {
+        let mut own = [Vector::<S, T>::splat(simd, T::NIL); 4];
+        let end = width.min(column + own.len() * lanes);
+        for row in rows.chunks_exact(width) {
+            for (i, own) in own.iter_mut().enumerate() {
+                let at = column + i * lanes;
+                if at < end {
+                    *own += load::<S, T>(simd, row, at, end);
+                }
+            }
+        }
+        for (i, own) in own.into_iter().enumerate() {
+            let at = column + i * lanes;
+            if at < end {
+                let sum = load::<S, T>(simd, sums, at, end) + own;
+                store::<S, T>(sums, at, end, sum);
+            }
+        }
+        column = end;
+    }
+}
+
+/// One step of one share, before the products.
+struct Step<'a, T> {
+    hidden: usize,
+    is_last: bool,
+    gradients: &'a [T],
+    parts: [&'a [T]; 5],
+    show: &'a [T],
+    before: Option<&'a [T]>,
+    /// The gradient of the state that comes from the next step.
+    carry: &'a mut [T],
+    /// The same of the memory of an LSTM.
+    memory: &'a mut [T],
+    out: &'a mut [T],
+}
+
+/// Stores the lanes of one gate of one row.
+#[inline(always)]
+fn store_gate<S: Simd, T: Real>(to: &mut [T], hidden: usize, gate: usize, at: usize, value: Vector<S, T>) {
+    store::<S, T>(to, gate * hidden + at, (gate + 1) * hidden, value);
+}
+impl<T: Real> Step<'_, T> {
+    #[inline(always)]
+    fn gru<S: Simd>(&mut self, simd: S) {
+        let one = Vector::<S, T>::splat(simd, T::ONE);
+        let hidden = self.hidden;
+        for row in 0..self.gradients.len() / hidden.max(1) {
+            let (begin, end) = (row * hidden, (row + 1) * hidden);
+            for at in (0..hidden).step_by(Vector::<S, T>::LEN) {
+                let place = begin + at;
+                let reset = load::<S, T>(simd, self.parts[1], place, end);
+                let update = load::<S, T>(simd, self.parts[2], place, end);
+                let fresh = load::<S, T>(simd, self.parts[3], place, end);
+                let remembered = load::<S, T>(simd, self.parts[4], place, end);
+                let carried = (!self.is_last).then_some(&*self.carry);
+                let state = load::<S, T>(simd, self.gradients, place, end)
+                    + load_or_zero::<S, T>(simd, carried, place, end);
+                // state = fresh + update * (before - fresh)
+                let before = load_or_zero::<S, T>(simd, self.before, place, end);
+                let d_update = state * (before - fresh) * update * (one - update);
+                let d_fresh = state * (one - update) * (one - fresh * fresh);
+                let d_remembered = d_fresh * reset;
+                let d_reset = d_fresh * remembered * reset * (one - reset);
+                store::<S, T>(self.carry, place, end, state * update);
+                store_gate::<S, T>(self.out, hidden, row * 4, at, d_reset);
+                store_gate::<S, T>(self.out, hidden, row * 4 + 1, at, d_update);
+                store_gate::<S, T>(self.out, hidden, row * 4 + 2, at, d_fresh);
+                store_gate::<S, T>(self.out, hidden, row * 4 + 3, at, d_remembered);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn lstm<S: Simd>(&mut self, simd: S) {
+        let one = Vector::<S, T>::splat(simd, T::ONE);
+        let hidden = self.hidden;
+        for row in 0..self.gradients.len() / hidden.max(1) {
+            let (begin, end) = (row * hidden, (row + 1) * hidden);
+            for at in (0..hidden).step_by(Vector::<S, T>::LEN) {
+                let place = begin + at;
+                let memory = load::<S, T>(simd, self.parts[1], place, end);
+                let write = load::<S, T>(simd, self.parts[2], place, end);
+                let keep = load::<S, T>(simd, self.parts[3], place, end);
+                let fresh = load::<S, T>(simd, self.parts[4], place, end);
+                let show = load::<S, T>(simd, self.show, place, end);
+                let carried = (!self.is_last).then_some(&*self.carry);
+                let output = load::<S, T>(simd, self.gradients, place, end)
+                    + load_or_zero::<S, T>(simd, carried, place, end);
+                let seen = math::tanh::<S, T>(simd, memory);
+                let carried = (!self.is_last).then_some(&*self.memory);
+                let d_memory =
+                    load_or_zero::<S, T>(simd, carried, place, end) + output * show * (one - seen * seen);
+                let before = load_or_zero::<S, T>(simd, self.before, place, end);
+                store::<S, T>(self.memory, place, end, d_memory * keep);
+                store_gate::<S, T>(self.out, hidden, row * 4, at, d_memory * fresh * write * (one - write));
+                store_gate::<S, T>(
+                    self.out,
+                    hidden,
+                    row * 4 + 1,
+                    at,
+                    d_memory * before * keep * (one - keep),
+                );
+                store_gate::<S, T>(
+                    self.out,
+                    hidden,
+                    row * 4 + 2,
+                    at,
+                    d_memory * write * (one - fresh * fresh),
+                );
+                store_gate::<S, T>(self.out, hidden, row * 4 + 3, at, output * seen * show * (one - show));
+            }
+        }
+    }
+}
