@@ -7,6 +7,7 @@
 use crate::dtype::DType;
 use crate::graph::{Graph, GraphError, Id, Node, Op};
 use crate::ops::{Binaries, Reduction, Unaries};
+use crate::shape::Shape;
 
 impl Graph {
     /// The gradients of a scalar with respect to some nodes, as new nodes of the same graph.
@@ -72,6 +73,17 @@ impl Graph {
         };
         let inside = self.permute(args[0], &inverse)?;
         self.pad(inside, order[axis], before, after)
+    }
+
+    /// Gradients of these shapes that lie behind each other in one axis.
+    pub(crate) fn parts(&mut self, all: Id, shapes: &[Shape]) -> Result<Vec<Option<Id>>, GraphError> {
+        let mut begin = 0;
+        let part = |shape: &Shape| {
+            let part = self.slice(all, 0, begin, begin + shape.elements())?;
+            begin += shape.elements();
+            Ok(Some(self.reshape(part, shape)?))
+        };
+        shapes.iter().map(part).collect()
     }
 
     /// What one node passes on to each of its operands.

@@ -122,14 +122,8 @@ impl Graph {
             unreachable!("attention has three operands")
         };
         let all = self.attention_gradient_op(heads, [dy, q, k, v])?;
-        let (mut begin, mut parts) = (0, Vec::new());
-        for operand in [q, k, v] {
-            let shape = self.shape(operand);
-            let part = self.slice(all, 0, begin, begin + shape.elements())?;
-            parts.push(Some(self.reshape(part, &shape)?));
-            begin += shape.elements();
-        }
-        Ok(parts)
+        let shapes = [q, k, v].map(|operand| self.shape(operand));
+        self.parts(all, &shapes)
     }
 }
 

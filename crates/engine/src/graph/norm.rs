@@ -91,14 +91,8 @@ impl Graph {
             unreachable!("layer norm has three operands")
         };
         let all = self.layer_norm_gradient_op(epsilon, dy, x, gain)?;
-        let (mut begin, mut parts) = (0, Vec::new());
-        for operand in [x, gain, bias] {
-            let shape = self.shape(operand);
-            let part = self.slice(all, 0, begin, begin + shape.elements())?;
-            parts.push(Some(self.reshape(part, &shape)?));
-            begin += shape.elements();
-        }
-        Ok(parts)
+        let shapes = [x, gain, bias].map(|operand| self.shape(operand));
+        self.parts(all, &shapes)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Recurrent cells over time. A cell is one node, and so are the gradients of its operands.
 
 use super::{Graph, GraphError, Id, Op};
-use crate::kernel::recurrent::gradient_parts;
 use crate::shape::Shape;
 
 /// A recurrent cell.
@@ -36,6 +35,14 @@ impl Cell {
             Cell::Gru => 5,
             Cell::Lstm => 6,
         }
+    }
+
+    /// Lengths of the gradients of the operands, from steps, rows, width of the state and of the inputs: of the inputs [time,
+    /// batch, features], of the weights of the inputs [gates * hidden, features] and of the state [gates * hidden, hidden]
+    /// (both turned), and of the biases beside them [gates * hidden].
+    pub(crate) const fn gradient_lengths(self, [time, batch, hidden, features]: [usize; 4]) -> [usize; 5] {
+        let width = self.gates() * hidden;
+        [time * batch * features, width * features, width * hidden, width, width]
     }
 
     /// Where the gradients of the products with the state are among the four columns of the gradient, in their order: first
@@ -146,7 +153,7 @@ impl Graph {
                 && *self.shape(input_weights) == [features, width]
                 && *self.shape(weights) == [hidden, width];
             if one_type && fits {
-                let parts = gradient_parts(cell, [time, batch, hidden, features]);
+                let parts = cell.gradient_lengths([time, batch, hidden, features]);
                 let shape = Shape::new(&[parts.iter().sum()])?;
                 return Ok(self.intern(Op::RecurrentGradient(cell), args.to_vec(), shape, dtype));
             }
@@ -163,18 +170,15 @@ impl Graph {
     ) -> Result<Vec<Option<Id>>, GraphError> {
         let [inputs, input_weights, weights] = [0, 1, 2].map(|arg| self.node(tape).args[arg]);
         let &[_, time, batch, hidden] = &*self.shape(tape) else { unreachable!("the tape has four axes") };
-        let (features, width) = (self.shape(inputs)[2], cell.gates() * hidden);
+        let features = self.shape(inputs)[2];
         let of_states = self.slice(dy, 0, 0, 1)?;
         let of_states = self.reshape(of_states, &[time, batch, hidden])?;
         let all = self.recurrent_gradient(cell, [of_states, tape, inputs, input_weights, weights])?;
+        let width = cell.gates() * hidden;
         let shapes: [&[usize]; 5] =
             [&[time, batch, features], &[width, features], &[width, hidden], &[width], &[width]];
-        let (mut begin, mut parts) = (0, Vec::new());
-        for (shape, len) in shapes.iter().zip(gradient_parts(cell, [time, batch, hidden, features])) {
-            let part = self.slice(all, 0, begin, begin + len)?;
-            parts.push(Some(self.reshape(part, shape)?));
-            begin += len;
-        }
+        let shapes: Vec<Shape> = shapes.iter().map(|sizes| Shape::new(sizes)).collect::<Result<_, _>>()?;
+        let mut parts = self.parts(all, &shapes)?;
         // Those of the weights are turned.
         for part in parts[1..3].iter_mut().flatten() {
             *part = self.transpose(*part)?;

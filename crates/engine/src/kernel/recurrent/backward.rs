@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use fearless_simd::{Simd, prelude::*};
 
-use super::{FEW_ROWS, Pass, ROWS, Steps, for_shares, gradient_parts, load, load_or_zero, store};
+use super::{FEW_ROWS, Pass, ROWS, Steps, for_shares, load, load_or_zero, store};
 use crate::graph::Cell;
 use crate::kernel::math::{self, Real, Vector};
 use crate::kernel::matmul::{Product, Shapes};
@@ -109,7 +109,7 @@ impl<T: Real + Product> Backward<T> {
     /// Where the parts of the result begin.
     fn parts(&self) -> [usize; 5] {
         let mut begin = self.out;
-        gradient_parts(self.steps.cell, self.steps.sizes()).map(|len| {
+        self.steps.cell.gradient_lengths(self.steps.sizes()).map(|len| {
             begin += len;
             begin - len
         })

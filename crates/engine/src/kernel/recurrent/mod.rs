@@ -86,18 +86,11 @@ pub enum Pass {
     Backward {
         /// The gradients of the states, [time, batch, hidden].
         gradients: usize,
-        /// The gradients of the operands behind each other, see [`gradient_parts`].
+        /// The gradients of the operands behind each other, see [`Cell::gradient_lengths`].
         out: usize,
         /// Whether those of the inputs are asked for.
         of_inputs: bool,
     },
-}
-
-/// Lengths of the parts of a gradient: of the inputs [time, batch, features], of the weights of the inputs [gates * hidden,
-/// features] and of the state [gates * hidden, hidden] (both turned), and of the biases beside them [gates * hidden].
-pub fn gradient_parts(cell: Cell, [time, batch, hidden, features]: [usize; 4]) -> [usize; 5] {
-    let width = cell.gates() * hidden;
-    [time * batch * features, width * features, width * hidden, width, width]
 }
 
 impl Steps {
@@ -151,7 +144,7 @@ impl Steps {
         let rest = match self.pass {
             Pass::Forward { biases, .. } => biases[0].max(biases[1]) + width,
             Pass::Backward { gradients, out, .. } => {
-                let parts = gradient_parts(self.cell, self.sizes());
+                let parts = self.cell.gradient_lengths(self.sizes());
                 (gradients + rows * self.hidden).max(out + parts.iter().sum::<usize>())
             }
         };
