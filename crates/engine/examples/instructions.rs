@@ -10,7 +10,7 @@
 use std::process::ExitCode;
 
 use gatework_engine::graph::{Conv1d, Gru};
-use gatework_engine::kernel::int8::Weights;
+use gatework_engine::kernel::int8::{Activations, Weights};
 use gatework_engine::{DType, Graph, GraphError, Id, Program, vector};
 
 /// Elements of the operands of vector operations.
@@ -71,8 +71,8 @@ const KERNELS: [(&str, Prepare); 14] = [
     }),
     ("int8", || {
         let weights = Weights::quantize(&numbers(64 * 256), 64, 256).expect("64 x 256 finite weights");
-        let (x, mut row, mut out) = (numbers(4 * 256), Vec::new(), vec![0.0; 4 * 64]);
-        Box::new(move || weights.multiply(&x, &mut row, &mut out).expect("lengths fit"))
+        let (x, mut rows, mut out) = (numbers(4 * 256), Activations::default(), vec![0.0; 4 * 64]);
+        Box::new(move || weights.multiply(&x, &mut rows, &mut out).expect("lengths fit"))
     }),
 ];
 

@@ -67,11 +67,20 @@ pub struct Predict {
 
 /// A format of weights.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Format {
+pub(super) enum Format {
     /// Half precision
     F16,
     /// Whole numbers of 8 bits, with a scale for each output
     Int8,
+}
+
+impl Format {
+    pub fn weights(self) -> Weights {
+        match self {
+            Format::F16 => Weights::F16,
+            Format::Int8 => Weights::Int8,
+        }
+    }
 }
 
 /// What is done about gaps.
@@ -239,10 +248,7 @@ fn is_hard_link(_: &Path, _: &Path) -> bool {
 /// Rounds the weights of a model, and tells what it costs: how far its forecasts of the last values of the data, which are
 /// held back, are from what came, with and without.
 fn round_weights(predictor: &mut Predictor, format: Format, table: &Table) -> anyhow::Result<Value> {
-    let weights = match format {
-        Format::F16 => Weights::F16,
-        Format::Int8 => Weights::Int8,
-    };
+    let weights = format.weights();
     let (mut rounded, bytes) = predictor.with_weights(weights)?;
     let before = 4 * predictor.parameters();
     let size = format!("{} weights take {bytes} bytes instead of {before}", weights.name());

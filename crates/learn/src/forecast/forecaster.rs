@@ -29,6 +29,7 @@ use super::models::Model;
 use super::sampling::Sampler;
 use super::specification::{Specification, SpecificationError, Use};
 use super::trainer::{check_batch, write_padded};
+use super::weights::Weights;
 use crate::data::Batch;
 use crate::files;
 use crate::params::Params;
@@ -40,6 +41,7 @@ const MOST_ROWS: usize = 256;
 pub struct Forecaster {
     specification: Specification,
     params: Params,
+    pub(super) weights: Weights,
     /// What its forecasts are, and numbers of a step.
     kind: Kind,
     outputs: usize,
@@ -142,6 +144,7 @@ impl Forecaster {
         Ok(Forecaster {
             specification,
             params,
+            weights: Weights::F32,
             kind,
             outputs,
             attached,
@@ -221,6 +224,9 @@ impl Forecaster {
         if self.runners[place].is_none() {
             let (graph, _) = self.specification.network(1 << place, Use::Prediction)?;
             let mut runner = Program::new(&graph)?.runner();
+            if self.weights == Weights::Int8 {
+                runner.quantize();
+            }
             write_parameters(&mut runner, &self.params)?;
             self.runners[place] = Some(runner);
         }

@@ -1,5 +1,5 @@
-//! Weights in fewer bits: every parameter is rounded to what 16 or 8 bits can hold. The model computes in 32 bits as
-//! before, so what is lost is the rounding alone, and what is won is the size of what has to be stored or sent.
+//! Weights in fewer bits: every parameter is rounded to what 16 or 8 bits can hold. With 16 bits the model computes in 32 as
+//! before; with 8, dense layers multiply integers: their inputs are rounded to 8 bits too, and forecasts take less time.
 
 use gatework_engine::kernel::half::Half;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,8 @@ pub enum Weights {
     F32,
     /// Half precision: 11 bits of precision, up to 65504.
     F16,
-    /// Matrices as whole numbers from -127 to 127, with a scale for each output; vectors stay as they are.
+    /// Matrices as whole numbers from -127 to 127, with a scale for each output; vectors stay as they are. Dense layers are
+    /// products of integers.
     Int8,
 }
 
@@ -92,6 +93,7 @@ impl Forecaster {
         }
         let mut forecaster = Forecaster::new(self.specification().clone(), params)?;
         forecaster.attached = self.attached.clone();
+        forecaster.weights = weights;
         Ok((forecaster, bytes))
     }
 }
@@ -99,6 +101,7 @@ impl Forecaster {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::Batch;
     use proptest::prelude::*;
 
     fn params(shape: &[usize], values: &[f32]) -> Params {
@@ -130,6 +133,32 @@ mod tests {
         assert_eq!(message, "a weight is too large for f16");
         // Eight rows of two weights and a bias; the large one would spoil all of its column, but only one other of its row.
         assert_eq!(forecaster.with_weights(Weights::Int8).unwrap().1, 16 + 4 * 8 + 4 * 2);
+    }
+
+    #[test]
+    fn dense_layers_of_eight_bits_multiply_integers() {
+        let text = "model = 'nhits'\ninput = 48\nhorizon = 12";
+        let specification: super::super::Specification = toml::from_str(text).unwrap();
+        let params = specification.params(1).unwrap();
+        let mut exact = Forecaster::new(specification.clone(), params.clone()).unwrap();
+        let (mut integers, _) = exact.with_weights(Weights::Int8).unwrap();
+        let mut rounded = Forecaster::new(specification.clone(), integers.params().clone()).unwrap();
+        for rows in [1, 3, 40] {
+            let mut batch = Batch::new(specification.shape(rows));
+            batch
+                .past
+                .iter_mut()
+                .enumerate()
+                .for_each(|(i, x)| *x = (i as f32 * 0.37).sin() + 0.1 * i as f32);
+            let mut forecast = |forecaster: &mut Forecaster| forecaster.predict(&batch).unwrap().values;
+            let [exact, rounded, integers] = [&mut exact, &mut rounded, &mut integers].map(&mut forecast);
+            let size = exact.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+            let distance = |other: &[f32]| {
+                exact.iter().zip(other).fold(0.0f32, |most, (a, b)| most.max((a - b).abs())) / size
+            };
+            assert_ne!(rounded, integers, "activations are rounded too");
+            assert!(distance(&integers) < 0.03, "{rows}: {}, {}", distance(&integers), distance(&rounded));
+        }
     }
 
     proptest! {

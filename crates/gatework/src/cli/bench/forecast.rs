@@ -19,7 +19,7 @@ use gatework_learn::train::{self, Task, TaskError};
 use serde_json::{Value, json};
 
 use super::memory;
-use crate::cli;
+use crate::cli::{self, predict::Format};
 
 /// The learning rate of training steps.
 const RATE: f32 = 1e-4;
@@ -57,6 +57,9 @@ pub struct ForecastBench {
     /// Threads
     #[arg(long, value_name = "N", default_value = "1", value_parser = cli::parse_threads)]
     threads: usize,
+    /// Forecast with weights of fewer bits; training stays as it is
+    #[arg(long, value_enum)]
+    weights: Option<Format>,
     /// Show what the training program of a batch of 32 consists of, and where its time goes
     #[arg(long)]
     kernels: bool,
@@ -145,7 +148,8 @@ impl ForecastBench {
         }
         if self.json {
             cli::print_json(&json!({
-                "bench": "forecast", "simd": kernel::simd_name(), "threads": self.threads, "results": results,
+                "bench": "forecast", "simd": kernel::simd_name(), "threads": self.threads,
+                "weights": self.weights.map_or("f32", |format| format.weights().name()), "results": results,
             }))?;
         }
         Ok(())
@@ -159,6 +163,9 @@ impl ForecastBench {
         let params = specification.params(1)?;
         let count = params.len();
         let mut forecaster = Forecaster::new(specification.clone(), params)?;
+        if let Some(format) = self.weights {
+            (forecaster, _) = forecaster.with_weights(format.weights())?;
+        }
         let mut predict = |samples: usize| {
             let batch = Wave::new(specification, samples * columns).0;
             let mut forecast = forecaster.predict(&batch)?;

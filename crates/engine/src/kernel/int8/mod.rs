@@ -6,21 +6,23 @@
 //! product      sum of w x = scale[o] * scale * (sum of q u - zero * sum of q)
 //! ```
 //!
-//! The sums of `q u` are exact: pairs of products of 16 bits are added in 32 bits, nothing saturates, and an input of less
-//! than 2^16 elements cannot overflow. What is lost is the rounding of weights (half a step) and of activations (half a
-//! step, and another for the zero), so an element is wrong by at most
+//! The sums of `q u` are exact: nothing saturates, and an input of less than 2^16 elements cannot overflow. What is lost is
+//! the rounding of weights (half a step) and of activations (half a step, and another for the zero), so an element is wrong
+//! by at most
 //!
 //! ```text
 //! sum over i of  |x[i]| scale[o] / 2  +  |w[i]| scale  +  scale[o] scale
 //! ```
+//!
+//! Weights lie in panels of 16 outputs, [inputs / 4][output][4 inputs]: a vector of 512 bits meets four activations that are
+//! the same for all outputs (`tiles`).
 
-#![expect(unsafe_code, reason = "the instructions of the processor for 16-bit products")]
+mod tiles;
+
+use tiles::{GROUP, PANEL};
 
 /// Elements of an input at most.
 pub const MOST_INPUTS: usize = 1 << 16;
-
-/// Rows are padded with zeros to a multiple of this.
-const STEP: usize = 16;
 
 /// What does not fit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,12 +59,24 @@ pub enum Int8Error {
 pub struct Weights {
     outputs: usize,
     inputs: usize,
-    /// Rows, padded.
+    /// Panels; what is behind the last output and the last input is 0.
     values: Vec<i8>,
     scales: Vec<f32>,
-    /// The sum of each row.
+    /// The sum of each output, padded to whole panels.
     sums: Vec<i32>,
 }
+
+/// Rows of activations as 8-bit integers: memory that products can share, so that they allocate nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Activations {
+    /// Rows, padded with zeros to a multiple of [`GROUP`].
+    values: Vec<u8>,
+    /// Scale and zero of each row.
+    scales: Vec<(f32, u8)>,
+}
+
+/// Rows of a product at most that are quantised and multiplied together, so that their activations stay in the caches.
+pub const ROWS: usize = 64;
 
 impl Weights {
     /// Quantises a matrix that lies row by row.
@@ -71,23 +85,34 @@ impl Weights {
         if weights.len() != needed {
             return Err(Int8Error::Length { what: "weights", found: weights.len(), needed, outputs, inputs });
         }
+        Weights::quantize_by(outputs, inputs, |output, input| weights[output * inputs + input])
+    }
+
+    /// Quantises a matrix of which `weight` gives the elements by output and input.
+    pub fn quantize_by(
+        outputs: usize,
+        inputs: usize,
+        weight: impl Fn(usize, usize) -> f32,
+    ) -> Result<Weights, Int8Error> {
         if inputs > MOST_INPUTS {
             return Err(Int8Error::Inputs(inputs));
         }
-        let width = inputs.next_multiple_of(STEP);
-        let (mut values, mut scales, mut sums) = (vec![0; outputs * width], Vec::new(), Vec::new());
+        let (depth, padded) = (inputs.next_multiple_of(GROUP), outputs.next_multiple_of(PANEL));
+        let (mut values, mut sums) = (vec![0; padded * depth], vec![0; padded]);
+        let mut scales = Vec::with_capacity(outputs);
         for output in 0..outputs {
-            let row = &weights[output * inputs..][..inputs];
-            if let Some(input) = row.iter().position(|x| !x.is_finite()) {
+            if let Some(input) = (0..inputs).find(|&input| !weight(output, input).is_finite()) {
                 return Err(Int8Error::Weight { output, input });
             }
-            let most = row.iter().fold(0.0, |most: f32, x| most.max(x.abs()));
+            let most = (0..inputs).fold(0.0, |most: f32, input| most.max(weight(output, input).abs()));
             let scale = most / 127.0;
-            let to = &mut values[output * width..][..inputs];
             // A scale that underflows would make the factor infinite.
             let factor = if scale > f32::MIN_POSITIVE { 1.0 / f64::from(scale) } else { 0.0 };
-            to.iter_mut().zip(row).for_each(|(to, &x)| *to = (f64::from(x) * factor).round() as i8);
-            sums.push(to.iter().map(|&q| i32::from(q)).sum());
+            for input in 0..inputs {
+                let value = (f64::from(weight(output, input)) * factor).round() as i8;
+                values[tiles::place(output, input, depth)] = value;
+                sums[output] += i32::from(value);
+            }
             scales.push(scale);
         }
         Ok(Weights { outputs, inputs, values, scales, sums })
@@ -104,8 +129,13 @@ impl Weights {
     }
 
     /// `out[r, o] = sum over i of weights[o, i] * x[r, i]` for any number of rows of `x`. NaN counts as 0, and a row with
-    /// infinity gives NaN. `row` is memory that calls can share, so that they allocate nothing.
-    pub fn multiply(&self, x: &[f32], row: &mut Vec<u8>, out: &mut [f32]) -> Result<(), Int8Error> {
+    /// infinity gives NaN.
+    pub fn multiply(
+        &self,
+        x: &[f32],
+        activations: &mut Activations,
+        out: &mut [f32],
+    ) -> Result<(), Int8Error> {
         let &Weights { outputs, inputs, .. } = self;
         let rows = x.len().checked_div(inputs).unwrap_or(0);
         let length = |what, found, needed| Int8Error::Length { what, found, needed, outputs, inputs };
@@ -115,27 +145,101 @@ impl Weights {
         if out.len() != rows * outputs {
             return Err(length("out", out.len(), rows * outputs));
         }
-        if inputs == 0 || outputs == 0 {
+        if outputs == 0 {
             return Ok(());
         }
-        let width = inputs.next_multiple_of(STEP);
-        row.clear();
-        row.resize(width, 0);
-        for (x, out) in x.chunks_exact(inputs).zip(out.chunks_exact_mut(outputs)) {
-            let (scale, zero) = quantize_row(x, &mut row[..inputs]);
-            for (o, out) in out.iter_mut().enumerate() {
-                let sum = dot(row, &self.values[o * width..][..width]);
-                let sum = i64::from(sum) - i64::from(zero) * i64::from(self.sums[o]);
-                *out = sum as f32 * (self.scales[o] * scale);
-            }
+        for (x, out) in x.chunks(ROWS * inputs.max(1)).zip(out.chunks_mut(ROWS * outputs)) {
+            activations.clear();
+            x.chunks_exact(inputs).for_each(|row| activations.push(row));
+            self.multiply_quantized(activations, None, false, out, outputs);
         }
         Ok(())
     }
+
+    /// As [`Weights::multiply`], with rows that are quantised already, to rows that lie `stride` apart. A bias is added, and
+    /// what is below 0 becomes 0 if the rectifier is asked for.
+    ///
+    /// # Panics
+    /// If the rows have another length, or the result or the bias is too short.
+    pub fn multiply_quantized(
+        &self,
+        activations: &Activations,
+        bias: Option<&[f32]>,
+        relu: bool,
+        out: &mut [f32],
+        stride: usize,
+    ) {
+        let &Weights { outputs, inputs, .. } = self;
+        let depth = inputs.next_multiple_of(GROUP);
+        assert_eq!(activations.values.len(), activations.scales.len() * depth, "rows of that length");
+        let finish = |row: usize, panel: usize, sums: &[i32; PANEL], out: &mut [f32]| {
+            let first = panel * PANEL;
+            let count = PANEL.min(outputs - first);
+            let (scale, zero) = activations.scales[row];
+            let (scales, totals) = (&self.scales[first..first + count], &self.sums[first..first + count]);
+            let out = &mut out[row * stride + first..][..count];
+            for (((out, &sum), &own), &total) in out.iter_mut().zip(sums).zip(scales).zip(totals) {
+                // The difference fits into 32 bits, if not the product.
+                *out = sum.wrapping_sub(i32::from(zero).wrapping_mul(total)) as f32 * (own * scale);
+            }
+            if let Some(bias) = bias {
+                out.iter_mut().zip(&bias[first..first + count]).for_each(|(out, bias)| *out += bias);
+            }
+            if relu {
+                for out in &mut *out {
+                    *out = if *out < 0.0 { 0.0 } else { *out };
+                }
+            }
+        };
+        if depth == 0 {
+            let none = [0; PANEL];
+            for row in 0..activations.scales.len() {
+                (0..outputs.div_ceil(PANEL)).for_each(|panel| finish(row, panel, &none, out));
+            }
+            return;
+        }
+        tiles::add_up(&activations.values, &self.values, depth, |row, count, panel, sums| {
+            sums.iter().take(count).enumerate().for_each(|(i, sums)| finish(row + i, panel, sums, out));
+        });
+    }
 }
 
-/// Quantises a row; returns its scale and its zero. Behind the row there are zeros, whose weights are zeros too.
+impl Activations {
+    /// Forgets all rows.
+    pub fn clear(&mut self) {
+        self.values.clear();
+        self.scales.clear();
+    }
+
+    /// Quantises a row.
+    pub fn push(&mut self, row: &[f32]) {
+        let begin = self.values.len();
+        self.values.resize(begin + row.len().next_multiple_of(GROUP), 0);
+        let to = &mut self.values[begin..begin + row.len()];
+        self.scales.push(dispatch!(super::level(), _ => quantize_row(row, to)));
+    }
+}
+
+/// Least and largest number, and 0; NaN counts as 0. In lanes, so that it is done in vectors.
+#[inline(always)]
+fn range(x: &[f32]) -> (f32, f32) {
+    let (mut low, mut high) = ([0.0f32; 16], [0.0f32; 16]);
+    let (whole, rest) = x.as_chunks::<16>();
+    for x in whole {
+        for i in 0..16 {
+            low[i] = if x[i] < low[i] { x[i] } else { low[i] };
+            high[i] = if x[i] > high[i] { x[i] } else { high[i] };
+        }
+    }
+    let least = low.iter().chain(rest).fold(0.0, |low: f32, &x| if x < low { x } else { low });
+    let largest = high.iter().chain(rest).fold(0.0, |high: f32, &x| if x > high { x } else { high });
+    (least, largest)
+}
+
+/// Quantises a row; returns its scale and its zero.
+#[inline(always)]
 fn quantize_row(x: &[f32], to: &mut [u8]) -> (f32, u8) {
-    let (low, high) = x.iter().fold((0.0f32, 0.0f32), |(low, high), &x| (low.min(x), high.max(x)));
+    let (low, high) = range(x);
     let scale = high / 255.0 - low / 255.0;
     if scale.is_infinite() || scale < f32::MIN_POSITIVE {
         to.fill(0);
@@ -143,45 +247,13 @@ fn quantize_row(x: &[f32], to: &mut [u8]) -> (f32, u8) {
     }
     let factor = 1.0 / scale;
     let zero = (-low * factor).round();
-    let known = |x: f32| if x.is_nan() { 0.0 } else { x };
-    to.iter_mut().zip(x).for_each(|(to, &x)| *to = (known(x) * factor + zero).round() as u8);
+    // Adding it leaves a number rounded to an integer in the lowest bits.
+    let shifter = 12_582_912.0f32;
+    for (to, &x) in to.iter_mut().zip(x) {
+        let x = if x.is_nan() { 0.0 } else { x };
+        *to = ((x * factor + zero).clamp(0.0, 255.0) + shifter).to_bits() as u8;
+    }
     (scale, zero as u8)
-}
-
-/// The sum of products, exactly. Both have one length, a multiple of [`STEP`].
-fn dot(a: &[u8], b: &[i8]) -> i32 {
-    #[cfg(target_arch = "x86_64")]
-    if super::level().as_avx2().is_some() {
-        // SAFETY: the level says that the processor has AVX2.
-        return unsafe { dot_avx2(a, b) };
-    }
-    dot_plain(a, b)
-}
-
-fn dot_plain(a: &[u8], b: &[i8]) -> i32 {
-    a.iter().zip(b).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum()
-}
-
-/// Sixteen products at a time, widened to 16 bits; pairs are added in 32 bits.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn dot_avx2(a: &[u8], b: &[i8]) -> i32 {
-    use std::arch::x86_64::{
-        __m128i, _mm256_add_epi32, _mm256_cvtepi8_epi16, _mm256_cvtepu8_epi16, _mm256_madd_epi16,
-        _mm256_setzero_si256,
-    };
-    let mut sums = [_mm256_setzero_si256(); 2];
-    for (i, (a, b)) in a.as_chunks::<STEP>().0.iter().zip(b.as_chunks::<STEP>().0).enumerate() {
-        // SAFETY: both arrays are 128 bits, and every pattern of bits is a vector.
-        let (a, b) = unsafe {
-            (std::mem::transmute::<[u8; STEP], __m128i>(*a), std::mem::transmute::<[i8; STEP], __m128i>(*b))
-        };
-        let products = _mm256_madd_epi16(_mm256_cvtepu8_epi16(a), _mm256_cvtepi8_epi16(b));
-        sums[i % 2] = _mm256_add_epi32(sums[i % 2], products);
-    }
-    // SAFETY: a vector of 256 bits is eight integers of 32.
-    let lanes: [i32; 8] = unsafe { std::mem::transmute(_mm256_add_epi32(sums[0], sums[1])) };
-    lanes.iter().sum()
 }
 
 #[cfg(test)]
@@ -203,7 +275,7 @@ mod tests {
             let x: Vec<f32> = (0..rows * inputs).map(|i| ((i * 37 + seed) % 101) as f32 * 0.07 - 2.0).collect();
             let quantized = Weights::quantize(&weights, outputs, inputs).unwrap();
             let mut out = vec![0.0; rows * outputs];
-            quantized.multiply(&x, &mut Vec::new(), &mut out).unwrap();
+            quantized.multiply(&x, &mut Activations::default(), &mut out).unwrap();
             for (r, x) in x.chunks(inputs).enumerate() {
                 let range = x.iter().fold((0.0f32, 0.0f32), |(low, high), &x| (low.min(x), high.max(x)));
                 let scale = f64::from(range.1 - range.0) / 255.0;
@@ -219,21 +291,6 @@ mod tests {
                 }
             }
         }
-
-        #[test]
-        fn sums_are_exact(pairs in prop::collection::vec((any::<u8>(), any::<i8>()), 0..20)) {
-            let (mut a, mut b): (Vec<u8>, Vec<i8>) = pairs.into_iter().unzip();
-            a.resize(32, 255);
-            b.resize(32, -128);
-            crate::kernel::tests::on_every_level(|| assert_eq!(dot(&a, &b), dot_plain(&a, &b)));
-        }
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "too long")]
-    fn the_largest_sums_do_not_saturate() {
-        let (a, b) = (vec![255; MOST_INPUTS], vec![-127; MOST_INPUTS]);
-        assert_eq!(dot(&a, &b), -255 * 127 * MOST_INPUTS as i32);
     }
 
     #[test]
@@ -241,7 +298,7 @@ mod tests {
         let weights = Weights::quantize(&[1.0, -2.0, 0.0, 0.0], 2, 2).unwrap();
         let run = |x: &[f32]| {
             let mut out = vec![7.0; x.len() / 2 * 2];
-            weights.multiply(x, &mut Vec::new(), &mut out).unwrap();
+            weights.multiply(x, &mut Activations::default(), &mut out).unwrap();
             out
         };
         assert_eq!(run(&[0.0, 0.0]), [0.0, 0.0]);
@@ -260,7 +317,7 @@ mod tests {
         assert_eq!(error, "weight 1 of output 0 is not finite");
         assert!(Weights::quantize(&[], 0, MOST_INPUTS + 1).is_err());
         let weights = Weights::quantize(&[1.0; 6], 2, 3).unwrap();
-        assert!(weights.multiply(&[0.0; 4], &mut Vec::new(), &mut [0.0; 2]).is_err());
-        assert!(weights.multiply(&[0.0; 3], &mut Vec::new(), &mut [0.0; 3]).is_err());
+        assert!(weights.multiply(&[0.0; 4], &mut Activations::default(), &mut [0.0; 2]).is_err());
+        assert!(weights.multiply(&[0.0; 3], &mut Activations::default(), &mut [0.0; 3]).is_err());
     }
 }

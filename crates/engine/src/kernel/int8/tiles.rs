@@ -1,0 +1,327 @@
+//! Sums of products of 8-bit integers: some rows of activations with some panels of weights at a time.
+//!
+//! | instructions | at a time |
+//! |---|---|
+//! | AVX-512 VNNI | four activations with 16 outputs: 64 products and their sums are one instruction |
+//! | AVX2 | four activations with 4 outputs, widened to 16 bits: the products of pairs are added in 32 bits |
+//! | any | one activation with one output, the slow twin |
+
+#![expect(unsafe_code, reason = "the instructions of the processor for products of integers")]
+
+/// Outputs of a panel.
+pub(super) const PANEL: usize = 16;
+
+/// Inputs that lie together: four bytes.
+pub(super) const GROUP: usize = 4;
+
+/// Rows, and panels for a single row, that are multiplied together at most.
+const MOST_ROWS: usize = 8;
+const MOST_PANELS: usize = 4;
+
+/// Where the weight of an input for an output lies among panels of that depth.
+pub(super) fn place(output: usize, input: usize, depth: usize) -> usize {
+    let (panel, column) = (output / PANEL, output % PANEL);
+    (panel * depth + input / GROUP * GROUP) * PANEL + column * GROUP + input % GROUP
+}
+
+/// The sums of rows with a panel, for [`add_up`].
+pub(super) type Sums = [[i32; PANEL]; MOST_ROWS];
+
+/// Adds up all rows, `depth` bytes each, with all panels of that depth, and hands over the sums of some rows with a panel:
+/// the first row, how many there are, the panel, and the sums.
+pub(super) fn add_up(
+    rows: &[u8],
+    panels: &[i8],
+    depth: usize,
+    mut take: impl FnMut(usize, usize, usize, &Sums),
+) {
+    assert!(depth > 0 && depth.is_multiple_of(GROUP), "whole groups");
+    let (rows, panels) = (Matrix { bytes: rows, depth }, Matrix { bytes: panels, depth: PANEL * depth });
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        let level = crate::kernel::level();
+        if level.as_avx512().is_some() && is_x86_feature_detected!("avx512vnni") {
+            // SAFETY: the processor has been asked.
+            return unsafe { x86::by_vnni(rows, panels, &mut take) };
+        }
+        if level.as_avx2().is_some() {
+            // SAFETY: the level says that the processor has AVX2.
+            return unsafe { x86::by_avx2(rows, panels, &mut take) };
+        }
+    }
+    walk::<Plain>(rows, panels, &mut take);
+}
+
+/// Rows or panels, `depth` bytes each.
+#[derive(Clone, Copy)]
+struct Matrix<'a, T> {
+    bytes: &'a [T],
+    depth: usize,
+}
+
+impl<'a, T> Matrix<'a, T> {
+    fn len(&self) -> usize {
+        self.bytes.len() / self.depth
+    }
+
+    #[inline(always)]
+    fn part(&self, first: usize, count: usize) -> &'a [T] {
+        &self.bytes[first * self.depth..][..count * self.depth]
+    }
+}
+
+/// How sums are computed.
+trait Dot {
+    /// The sums of `R` rows with `P` panels.
+    fn tile<const R: usize, const P: usize>(
+        rows: &[u8],
+        panels: &[i8],
+        depth: usize,
+    ) -> [[[i32; PANEL]; P]; R];
+}
+
+/// Goes through rows and panels in tiles.
+#[inline(always)]
+fn walk<D: Dot>(
+    rows: Matrix<'_, u8>,
+    panels: Matrix<'_, i8>,
+    take: &mut impl FnMut(usize, usize, usize, &Sums),
+) {
+    let count = rows.len();
+    let mut panel = 0;
+    while panel < panels.len() {
+        let together = match (panels.len() - panel, count) {
+            (MOST_PANELS.., 1) => MOST_PANELS,
+            (2.., 2..) => 2,
+            _ => 1,
+        };
+        let part = panels.part(panel, together);
+        let mut row = 0;
+        while row < count {
+            row += match (count - row, together) {
+                (MOST_ROWS.., 2) => tile::<D, MOST_ROWS, 2>(rows, row, part, panel, take),
+                (MOST_ROWS.., _) => tile::<D, MOST_ROWS, 1>(rows, row, part, panel, take),
+                (4.., 2) => tile::<D, 4, 2>(rows, row, part, panel, take),
+                (4.., _) => tile::<D, 4, 1>(rows, row, part, panel, take),
+                (_, 2) => tile::<D, 1, 2>(rows, row, part, panel, take),
+                (_, MOST_PANELS) => tile::<D, 1, MOST_PANELS>(rows, row, part, panel, take),
+                _ => tile::<D, 1, 1>(rows, row, part, panel, take),
+            };
+        }
+        panel += together;
+    }
+}
+
+/// One tile; the number of its rows.
+#[inline(always)]
+fn tile<D: Dot, const R: usize, const P: usize>(
+    rows: Matrix<'_, u8>,
+    row: usize,
+    part: &[i8],
+    panel: usize,
+    take: &mut impl FnMut(usize, usize, usize, &Sums),
+) -> usize {
+    let all = D::tile::<R, P>(rows.part(row, R), part, rows.depth);
+    for i in 0..P {
+        let mut sums = [[0; PANEL]; MOST_ROWS];
+        for (sums, all) in sums.iter_mut().zip(&all) {
+            *sums = all[i];
+        }
+        take(row, R, panel + i, &sums);
+    }
+    R
+}
+
+/// One product after the other.
+struct Plain;
+
+impl Dot for Plain {
+    fn tile<const R: usize, const P: usize>(
+        rows: &[u8],
+        panels: &[i8],
+        depth: usize,
+    ) -> [[[i32; PANEL]; P]; R] {
+        let mut sums = [[[0; PANEL]; P]; R];
+        for (sums, row) in sums.iter_mut().zip(rows.chunks_exact(depth)) {
+            for (sums, panel) in sums.iter_mut().zip(panels.chunks_exact(PANEL * depth)) {
+                for (output, sum) in sums.iter_mut().enumerate() {
+                    let product = |(input, &x): (usize, &u8)| {
+                        i32::from(x) * i32::from(panel[place(output, input, depth)])
+                    };
+                    *sum = row.iter().enumerate().map(product).sum();
+                }
+            }
+        }
+        sums
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod x86 {
+    use std::arch::x86_64::{
+        __m128i, __m256i, __m512i, _mm_loadu_si128, _mm_set1_epi32, _mm256_add_epi32, _mm256_cvtepi8_epi16,
+        _mm256_cvtepu8_epi16, _mm256_madd_epi16, _mm256_setzero_si256, _mm512_dpbusd_epi32,
+        _mm512_loadu_si512, _mm512_set1_epi32, _mm512_setzero_si512,
+    };
+
+    use super::{Dot, GROUP, Matrix, PANEL, Sums, walk};
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
+    pub fn by_vnni(
+        rows: Matrix<'_, u8>,
+        panels: Matrix<'_, i8>,
+        take: &mut impl FnMut(usize, usize, usize, &Sums),
+    ) {
+        walk::<Vnni>(rows, panels, take);
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub fn by_avx2(
+        rows: Matrix<'_, u8>,
+        panels: Matrix<'_, i8>,
+        take: &mut impl FnMut(usize, usize, usize, &Sums),
+    ) {
+        walk::<Avx2>(rows, panels, take);
+    }
+
+    /// Four activations as one number.
+    ///
+    /// # Safety
+    /// So many bytes may be read there.
+    #[inline(always)]
+    unsafe fn group(at: *const u8) -> i32 {
+        // SAFETY: as the caller promises.
+        i32::from_ne_bytes(unsafe { at.cast::<[u8; GROUP]>().read() })
+    }
+
+    struct Vnni;
+
+    impl Dot for Vnni {
+        #[inline(always)]
+        fn tile<const R: usize, const P: usize>(
+            rows: &[u8],
+            panels: &[i8],
+            depth: usize,
+        ) -> [[[i32; PANEL]; P]; R] {
+            assert!(rows.len() == R * depth && panels.len() == P * PANEL * depth, "a tile");
+            let (rows, panels) = (rows.as_ptr(), panels.as_ptr());
+            // SAFETY: only `by_vnni` comes here; groups of the rows and of the panels, and a vector is 16 integers.
+            unsafe {
+                let mut sums = [[_mm512_setzero_si512(); P]; R];
+                for input in (0..depth).step_by(GROUP) {
+                    let mut weights = [_mm512_setzero_si512(); P];
+                    for (i, weights) in weights.iter_mut().enumerate() {
+                        *weights = _mm512_loadu_si512(panels.add((i * depth + input) * PANEL).cast());
+                    }
+                    for (i, sums) in sums.iter_mut().enumerate() {
+                        let x = _mm512_set1_epi32(group(rows.add(i * depth + input)));
+                        for (sum, weights) in sums.iter_mut().zip(weights) {
+                            *sum = _mm512_dpbusd_epi32(*sum, x, weights);
+                        }
+                    }
+                }
+                let mut out = [[[0; PANEL]; P]; R];
+                for (out, sums) in out.iter_mut().flatten().zip(sums.into_iter().flatten()) {
+                    *out = std::mem::transmute::<__m512i, [i32; PANEL]>(sums);
+                }
+                out
+            }
+        }
+    }
+
+    struct Avx2;
+
+    impl Dot for Avx2 {
+        #[inline(always)]
+        fn tile<const R: usize, const P: usize>(
+            rows: &[u8],
+            panels: &[i8],
+            depth: usize,
+        ) -> [[[i32; PANEL]; P]; R] {
+            assert!(rows.len() == R * depth && panels.len() == P * PANEL * depth, "a tile");
+            let mut out = [[[0; PANEL]; P]; R];
+            for (out, row) in out.iter_mut().zip(rows.chunks_exact(depth)) {
+                for (out, panel) in out.iter_mut().zip(panels.chunks_exact(PANEL * depth)) {
+                    // SAFETY: only `by_avx2` comes here, with a row and a panel of that depth.
+                    *out = unsafe { panel_avx2(row.as_ptr(), panel.as_ptr(), depth) };
+                }
+            }
+            out
+        }
+    }
+
+    /// One row with one panel.
+    ///
+    /// # Safety
+    /// The processor has AVX2; `depth` bytes of the row and 16 times as many of the panel may be read.
+    #[inline(always)]
+    #[expect(clippy::cast_ptr_alignment, reason = "the load asks for none")]
+    unsafe fn panel_avx2(row: *const u8, panel: *const i8, depth: usize) -> [i32; PANEL] {
+        let mut out = [0; PANEL];
+        // SAFETY: groups of the row and of the panel; a vector is eight integers.
+        unsafe {
+            let mut sums = [_mm256_setzero_si256(); 4];
+            for input in (0..depth).step_by(GROUP) {
+                let x = _mm256_cvtepu8_epi16(_mm_set1_epi32(group(row.add(input))));
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    let weights = _mm_loadu_si128(panel.add(input * PANEL + 16 * i).cast::<__m128i>());
+                    let products = _mm256_madd_epi16(x, _mm256_cvtepi8_epi16(weights));
+                    *sum = _mm256_add_epi32(*sum, products);
+                }
+            }
+            for (out, sum) in out.chunks_exact_mut(4).zip(sums) {
+                let halves = std::mem::transmute::<__m256i, [i32; 8]>(sum);
+                out.iter_mut().zip(halves.chunks_exact(2)).for_each(|(out, half)| *out = half[0] + half[1]);
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::kernel::tests::{cases, on_every_level};
+
+    /// All sums, [rows][outputs].
+    fn all(rows: &[u8], panels: &[i8], depth: usize) -> Vec<i32> {
+        let width = panels.len() / depth;
+        let mut out = vec![i32::MIN; rows.len() / depth * width];
+        add_up(rows, panels, depth, |row, count, panel, sums| {
+            for (i, sums) in sums.iter().take(count).enumerate() {
+                out[(row + i) * width + panel * PANEL..][..PANEL].copy_from_slice(sums);
+            }
+        });
+        out
+    }
+
+    proptest! {
+        #![proptest_config(cases(64))]
+
+        #[test]
+        fn sums_are_exact_on_every_instruction_set(
+            rows in 1usize..20, panels in 1usize..6, groups in 1usize..9, seed in 0usize..1000,
+        ) {
+            let depth = groups * GROUP;
+            let x: Vec<u8> = (0..rows * depth).map(|i| ((i * 7919 + seed * 31) % 256) as u8).collect();
+            let w: Vec<i8> =
+                (0..panels * PANEL * depth).map(|i| ((i * 6151 + seed * 17) % 255) as u8 as i8).collect();
+            let right = |row: usize, output: usize| -> i32 {
+                (0..depth).map(|i| i32::from(x[row * depth + i]) * i32::from(w[place(output, i, depth)])).sum()
+            };
+            let right: Vec<i32> =
+                (0..rows * panels * PANEL).map(|i| right(i / (panels * PANEL), i % (panels * PANEL))).collect();
+            on_every_level(|| assert_eq!(all(&x, &w, depth), right));
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "too long")]
+    fn the_largest_sums_do_not_saturate() {
+        let depth = super::super::MOST_INPUTS;
+        let (x, w) = (vec![255; depth], vec![-127; PANEL * depth]);
+        on_every_level(|| assert_eq!(all(&x, &w, depth), [-255 * 127 * depth as i32; PANEL]));
+    }
+}
