@@ -18,7 +18,7 @@ use crate::ops::{Binary, Unary};
 use crate::parallel;
 use crate::plan::{Loop, Operand, Step, View};
 
-use super::math::Math;
+use super::math::{Math, Pair};
 use super::memory::Memory;
 use pieces::{Piece, Pieces, Rows};
 use reduce::{CompiledReduce, Total};
@@ -41,10 +41,24 @@ pub(super) struct Compiled {
     steps: Vec<Step>,
     stores: Vec<(usize, Strided)>,
     reduce: Option<CompiledReduce>,
+    /// For each step the store that its result can be written to at once.
+    homes: Vec<Option<usize>>,
+    actions: Vec<Action>,
     /// Rows that make a tile together.
     rows: usize,
     /// What threads share.
     pieces: Pieces,
+}
+
+/// What is done for a step.
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    /// What it says.
+    Step,
+    /// It, and the one before it, in one pass.
+    Pair(Pair, [Operand; 3]),
+    /// A later one does it.
+    Nothing,
 }
 
 /// What loops of one type need to run, kept from one run to the next.
@@ -85,9 +99,9 @@ impl Compiled {
         if last_stays {
             order.push(axes - 1);
         }
-        let strided = |view: &View| Strided {
-            offset: place(view.buffer) + view.offset,
-            strides: order.iter().map(|&axis| view.strides[axis]).collect(),
+        let strided = |view: &View| {
+            let strides = order.iter().map(|&axis| view.strides[axis]).collect();
+            Strided::new(place(view.buffer) + view.offset, strides)
         };
         let mut compiled = Compiled {
             sizes: order.iter().map(|&axis| body.sizes[axis]).collect(),
@@ -96,6 +110,8 @@ impl Compiled {
             steps: body.steps.clone(),
             stores: body.stores.iter().map(|(slot, view)| (*slot, strided(view))).collect(),
             reduce: None,
+            homes: Vec::new(),
+            actions: Vec::new(),
             rows: 1,
             pieces: Pieces::uncut([1; 3]),
         };
@@ -117,8 +133,48 @@ impl Compiled {
             rows: if across { reduced_count } else { (reduced_count / row.max(1)).max(1) },
             along: !across,
         });
+        let sizes = compiled.sizes.clone();
+        compiled.tensors().for_each(|tensor| tensor.settle(&sizes));
         compiled.pieces = compiled.cut(dtype);
+        let is_apart = compiled.is_apart();
+        let home = |slot| compiled.home(slot).filter(|_| is_apart);
+        compiled.homes = (0..compiled.steps.len()).map(home).collect();
+        compiled.actions = compiled.pair_up();
         compiled
+    }
+
+    /// The store that the result of a step can be written to at once: one that nothing is loaded from.
+    fn home(&self, slot: usize) -> Option<usize> {
+        let store = self.stores.iter().position(|(stored, _)| *stored == slot)?;
+        (!self.loads.contains(&self.stores[store].1)).then_some(store)
+    }
+
+    /// What is done for each step: two cheap ones of which only the second reads the first are one pass.
+    fn pair_up(&self) -> Vec<Action> {
+        let mut readers = vec![0; self.steps.len()];
+        let mut count = |operand: &Operand| {
+            if let Operand::Slot(slot) = operand {
+                readers[*slot] += 1;
+            }
+        };
+        self.steps.iter().for_each(|step| operands(step).iter().for_each(&mut count));
+        self.stores.iter().for_each(|(slot, _)| count(&Operand::Slot(*slot)));
+        self.reduce.iter().for_each(|reduce| count(&reduce.from));
+        let mut actions = vec![Action::Step; self.steps.len()];
+        for (slot, step) in self.steps.iter().enumerate() {
+            let &Step::Binary(second, [a, b]) = step else { continue };
+            let turned = matches!(second, Binary::Add | Binary::Mul).then_some((b, a));
+            for (inner, other) in [(a, b)].into_iter().chain(turned) {
+                let Operand::Slot(inner) = inner else { continue };
+                let Step::Binary(first, [x, y]) = self.steps[inner] else { continue };
+                let is_free = readers[inner] == 1 && matches!(actions[inner], Action::Step);
+                if let Some(pair) = Pair::of(first, second).filter(|_| is_free) {
+                    (actions[inner], actions[slot]) = (Action::Nothing, Action::Pair(pair, [x, y, other]));
+                    break;
+                }
+            }
+        }
+        actions
     }
 
     /// The pieces that threads share.
@@ -137,6 +193,9 @@ impl Compiled {
     /// Whether an element that is stored is read, if at all, for the same element only, and stored once: pieces of the loop
     /// then do not meet in memory.
     fn is_apart(&self) -> bool {
+        if self.sizes.contains(&0) {
+            return true;
+        }
         let range = |tensor: &Strided| tensor.offset..tensor.offset + tensor.span(&self.sizes);
         let mut written: Vec<_> =
             self.stores.iter().map(|(_, tensor)| (Some(tensor), range(tensor))).collect();
@@ -306,6 +365,14 @@ impl Compiled {
         let stores = self.stores.iter().map(|(_, tensor)| tensor);
         let reduced = self.reduce.as_ref().map_or(0, |reduce| reduce.length);
         self.loads.iter().chain(stores).map(elements).sum::<usize>() + reduced
+    }
+}
+
+fn operands(step: &Step) -> &[Operand] {
+    match step {
+        Step::Unary(_, x) | Step::Copy(x) => std::slice::from_ref(x),
+        Step::Binary(_, operands) => operands,
+        Step::Select(operands) => operands,
     }
 }
 

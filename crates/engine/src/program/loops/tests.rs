@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::Compiled;
+use super::{Action, Compiled};
 use crate::DType;
 use crate::arbitrary;
 use crate::graph::{Graph, GraphError, Id, Window};
@@ -248,4 +248,46 @@ fn a_loop_that_reads_what_it_writes_elsewhere_is_not_cut() {
     compiled.loads.clear();
     compiled.stores[0].1.strides.fill(0);
     assert!(!compiled.is_apart(), "many elements in one place");
+}
+
+/// For the steps of the first loop of a graph whether they are a pass of their own, one with another, or none.
+fn passes(build: impl Fn(&mut Graph, [Id; 3]) -> Result<Vec<Id>, GraphError>) -> Vec<char> {
+    let mut g = Graph::new();
+    let inputs = ["a", "b", "c"].map(|name| g.input(name, DType::F32, &[40]).unwrap());
+    for (i, output) in build(&mut g, inputs).unwrap().into_iter().enumerate() {
+        g.output(&format!("y{i}"), output).unwrap();
+    }
+    let program = Program::new(&g).unwrap();
+    let letter = |action: &Action| match action {
+        Action::Step => 'o',
+        Action::Pair(..) => '2',
+        Action::Nothing => '-',
+    };
+    loops(&program).next().unwrap().actions.iter().map(letter).collect()
+}
+
+#[test]
+fn two_cheap_operations_are_one_pass_unless_the_first_is_read_again() {
+    let affine = passes(|g, [a, b, c]| {
+        let product = g.mul(a, b)?;
+        let sum = g.add(c, product)?;
+        Ok(vec![g.exp(sum)?])
+    });
+    assert_eq!(affine, ['-', '2', 'o']);
+    let three = passes(|g, [a, b, c]| {
+        let difference = g.sub(a, b)?;
+        let product = g.mul(difference, c)?;
+        Ok(vec![g.add(product, a)?])
+    });
+    assert_eq!(three, ['-', '2', 'o']);
+    let stored = passes(|g, [a, b, c]| {
+        let product = g.mul(a, b)?;
+        Ok(vec![g.add(product, c)?, product])
+    });
+    assert_eq!(stored, ['o', 'o']);
+    let twice = passes(|g, [a, b, _]| {
+        let product = g.mul(a, b)?;
+        Ok(vec![g.add(product, product)?])
+    });
+    assert!(!twice.contains(&'2'), "{twice:?}");
 }

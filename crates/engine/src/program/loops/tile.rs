@@ -5,7 +5,7 @@ use crate::dtype::Element;
 use crate::kernel::Divided;
 use crate::plan::{Operand, Step};
 
-use super::Compiled;
+use super::{Action, Compiled};
 use crate::program::math::Math;
 
 /// Elements of a tile.
@@ -27,10 +27,13 @@ impl Tile {
 }
 
 /// A tensor of a loop: its place in the arena and a stride for each axis.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Strided {
     pub offset: usize,
     pub strides: Vec<usize>,
+    /// Whether the elements of a row lie behind each other, and whether its rows do too.
+    dense: bool,
+    rows_follow: bool,
 }
 
 /// What one thread needs to run a loop.
@@ -39,7 +42,7 @@ pub(super) struct Worker<T: Element> {
     /// Tiles behind each other: constants, what is loaded from places that do not lie behind each other, and the results
     /// of the operations. An operation reads only what lies before its result.
     tiles: Buffer<T>,
-    /// Where everything that is not copied begins, of each load.
+    /// Where everything that is not copied begins: what is loaded, and results that are written where they are stored.
     direct: Vec<Option<usize>>,
     /// Sums of a block of rows, and how many rows they hold.
     pub block: Vec<T>,
@@ -60,7 +63,8 @@ impl<T: Math> Worker<T> {
         for (tile, &bits) in self.tiles.chunks_exact_mut(TILE).zip(&compiled.constants) {
             tile.fill(T::from_bits(bits));
         }
-        self.direct.resize(self.direct.len().max(compiled.loads.len()), None);
+        let operands = compiled.loads.len() + compiled.steps.len();
+        self.direct.resize(self.direct.len().max(operands), None);
         if let Some(reduce) = compiled.reduce.as_ref().filter(|reduce| !reduce.along) {
             let row = compiled.pieces.widest();
             self.block.resize(self.block.len().max(row), T::ZERO);
@@ -90,15 +94,15 @@ fn read<'a, T: Math>(
     operand: Operand,
     size: usize,
 ) -> &'a [T] {
-    let tile = match operand {
-        Operand::Constant(constant) => constant,
-        Operand::Load(load) => match direct[load] {
-            Some(place) => return arena.read(place, size),
-            None => compiled.constants.len() + load,
-        },
-        Operand::Slot(slot) => compiled.first_slot() + slot,
+    let number = match operand {
+        Operand::Constant(constant) => return &tiles[constant * TILE..][..size],
+        Operand::Load(load) => load,
+        Operand::Slot(slot) => compiled.loads.len() + slot,
     };
-    &tiles[tile * TILE..][..size]
+    match direct[number] {
+        Some(place) => arena.read(place, size),
+        None => &tiles[(compiled.constants.len() + number) * TILE..][..size],
+    }
 }
 
 impl Compiled {
@@ -112,26 +116,38 @@ impl Compiled {
         let size = tile.size();
         let Worker { tiles, direct, .. } = worker;
         let gathered = tiles[self.constants.len() * TILE..].chunks_exact_mut(TILE);
-        for ((load, gathered), direct) in self.loads.iter().zip(gathered).zip(direct.iter_mut()) {
+        let (loaded, results) = direct.split_at_mut(self.loads.len());
+        for ((load, gathered), direct) in self.loads.iter().zip(gathered).zip(loaded.iter_mut()) {
             *direct = load.contiguous(&self.sizes, tile);
             if direct.is_none() {
                 load.gather(arena, &self.sizes, tile, &mut gathered[..size]);
             }
         }
+        for (result, home) in results.iter_mut().zip(&self.homes) {
+            *result = home.and_then(|store| self.stores[store].1.contiguous(&self.sizes, tile));
+        }
         for (slot, step) in self.steps.iter().enumerate() {
             let (before, behind) = tiles.split_at_mut((self.first_slot() + slot) * TILE);
             let read = |operand: Operand| read(before, direct, self, arena, operand, size);
-            let out = &mut behind[..size];
-            match *step {
-                Step::Unary(op, x) => T::unary(op, read(x), out),
-                Step::Binary(op, [a, b]) => T::binary(op, read(a), read(b), out),
-                Step::Select([condition, a, b]) => T::select(read(condition), read(a), read(b), out),
-                Step::Copy(x) => out.copy_from_slice(read(x)),
+            let out = match direct[self.loads.len() + slot] {
+                Some(place) => arena.write(place, size),
+                None => &mut behind[..size],
+            };
+            match (self.actions[slot], *step) {
+                (Action::Nothing, _) => {}
+                (Action::Pair(pair, [a, b, c]), _) => T::pair(pair, [read(a), read(b), read(c)], out),
+                (_, Step::Unary(op, x)) => T::unary(op, read(x), out),
+                (_, Step::Binary(op, [a, b])) => T::binary(op, read(a), read(b), out),
+                (_, Step::Select([condition, a, b])) => T::select(read(condition), read(a), read(b), out),
+                (_, Step::Copy(x)) => out.copy_from_slice(read(x)),
             }
         }
-        for (slot, store) in &self.stores {
-            let from = worker.read(self, arena, Operand::Slot(*slot), size);
-            store.scatter(arena, &self.sizes, tile, from);
+        for (number, (slot, store)) in self.stores.iter().enumerate() {
+            let is_there = self.homes[*slot] == Some(number) && direct[self.loads.len() + slot].is_some();
+            if !is_there {
+                let from = read(tiles, direct, self, arena, Operand::Slot(*slot), size);
+                store.scatter(arena, &self.sizes, tile, from);
+            }
         }
     }
 
@@ -145,30 +161,36 @@ impl Compiled {
 }
 
 impl Strided {
+    pub fn new(offset: usize, strides: Vec<usize>) -> Strided {
+        Strided { offset, strides, ..Strided::default() }
+    }
+
+    /// Looks at how the elements lie, when the axes are settled.
+    pub fn settle(&mut self, sizes: &[usize]) {
+        let mut expected = sizes[sizes.len() - 1];
+        self.dense = self.strides[sizes.len() - 1] == 1 || expected == 1;
+        self.rows_follow = (0..sizes.len() - 1).rev().all(|axis| {
+            let follows = sizes[axis] == 1 || self.strides[axis] == expected;
+            expected *= sizes[axis];
+            follows
+        });
+    }
+
     /// Where the elements of a tile begin, if they lie behind each other.
     fn contiguous(&self, sizes: &[usize], tile: &Tile) -> Option<usize> {
-        let last = sizes.len() - 1;
-        let dense = self.strides[last] == 1 || sizes[last] == 1;
-        let rows_follow = tile.count == 1
-            || (0..last)
-                .rev()
-                .scan(sizes[last], |expected, axis| {
-                    let fits = sizes[axis] == 1 || self.strides[axis] == *expected;
-                    *expected *= sizes[axis];
-                    Some(fits)
-                })
-                .all(|fits| fits);
-        (dense && rows_follow).then(|| self.row(sizes, tile.first) + tile.begin * self.strides[last])
+        let is_contiguous = self.dense && (tile.count == 1 || self.rows_follow);
+        is_contiguous.then(|| self.row(sizes, tile.first) + tile.begin * self.strides[sizes.len() - 1])
     }
 
     /// Where a row begins.
     fn row(&self, sizes: &[usize], mut row: usize) -> usize {
         let mut place = self.offset;
-        for axis in (0..sizes.len() - 1).rev() {
+        for axis in (1..sizes.len() - 1).rev() {
             place += row % sizes[axis] * self.strides[axis];
             row /= sizes[axis];
         }
-        place
+        // The first axis needs no division; if it is the last one too, there is one row.
+        if sizes.len() > 1 { place + row * self.strides[0] } else { place }
     }
 
     /// Copies the elements of a tile together.
