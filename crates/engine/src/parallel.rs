@@ -3,6 +3,8 @@
 //! A result that is summed part by part, in the order of the parts, has the same bits with 1, 2 or 64
 //! threads. [`parts`] says how many parts some work is worth, [`for_each`] runs them.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 /// Units of work (tiles, for example) that are not worth a second thread: waking it takes longer.
 const FEW: usize = 16;
 
@@ -54,9 +56,44 @@ pub fn for_each_index(count: usize, work: impl Fn(usize) + Sync + Send) {
     }
 }
 
+/// Runs `work` on every index below `count`, on a thread for each of the workers: one that is free takes the next index. What
+/// a worker keeps is its own, and which indices it has seen before is not known. One worker allocates nothing.
+pub fn for_each_with<W: Send>(workers: &mut [W], count: usize, work: impl Fn(&mut W, usize) + Sync + Send) {
+    use rayon::prelude::*;
+    if let [worker] = workers {
+        (0..count).for_each(|index| work(worker, index));
+        return;
+    }
+    let next = AtomicUsize::new(0);
+    workers.par_iter_mut().with_max_len(1).for_each(|worker| {
+        let indices = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        indices.take_while(|&index| index < count).for_each(|index| work(worker, index));
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn workers_take_every_index_once_and_work_at_the_same_time() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        let meeting = std::sync::Barrier::new(3);
+        let mut workers = [const { Vec::new() }; 3];
+        pool.install(|| {
+            for_each_with(&mut workers, 100, |seen, index| {
+                // Nobody comes past the first three indices before all workers have one.
+                if index < 3 {
+                    meeting.wait();
+                }
+                seen.push(index);
+            });
+        });
+        assert!(workers.iter().all(|seen| !seen.is_empty()));
+        let mut seen = workers.concat();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..100).collect::<Vec<_>>());
+    }
 
     #[test]
     fn shares_cover_all_units_once() {

@@ -42,6 +42,21 @@ fn with_products(g: &mut Graph) -> Result<(), GraphError> {
     outputs(g, attended, &[x, kernel, cell.input, cell.hidden, cell.input_bias, cell.hidden_bias])
 }
 
+/// Loops that threads share, with and without parts of results that are put together.
+fn large_loops(g: &mut Graph) -> Result<(), GraphError> {
+    let x = g.input("x", DType::F32, &[4, 6, 12])?;
+    let wide = g.reshape(x, &[1, 288])?;
+    let wide = g.expand(wide, &[1500, 288])?;
+    let other = g.input("other", DType::F32, &[1500, 288])?;
+    let product = g.mul(wide, other)?;
+    let y = g.tanh(product)?;
+    let (columns, rows) = (g.sum(y, &[0])?, g.sum(product, &[1])?);
+    g.output("y", y)?;
+    g.output("columns", columns)?;
+    g.output("rows", rows)?;
+    outputs(g, y, &[x])
+}
+
 /// The mean as a loss, and its gradients.
 fn outputs(g: &mut Graph, y: Id, of: &[Id]) -> Result<(), GraphError> {
     let loss = g.mean_all(y)?;
@@ -80,5 +95,10 @@ fn a_step_allocates_nothing() {
         assert_eq!(allocations(without_products, &kinds), 0);
         let kinds = ["matmul", "gru", "gru gradient", "attention", "attention gradient"];
         assert_eq!(allocations(with_products, &kinds), 0);
+        assert_eq!(allocations(large_loops, &["loop"]), 0);
     });
+    // Threads that are woken may allocate a little; tiles, totals and rows of results are kept for each.
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    let on_two_threads = pool.install(|| allocations(large_loops, &["loop"]));
+    assert!(on_two_threads < 4, "{on_two_threads}");
 }

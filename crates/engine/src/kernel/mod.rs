@@ -3,8 +3,9 @@
 //! A plain `cargo build --release` carries SSE2, AVX2 and AVX-512 versions of each kernel on x86-64 (NEON on AArch64);
 //! the first call looks at the processor and takes the widest. Vectors come from `fearless_simd`. `unsafe` code is found in
 //! the tiles of [`gates`] (rows without bounds checks), in products, attention, norms and recurrent cells (results that
-//! several threads write), in [`int8`] and here (instructions that the vectors do not have). Attention, norms and recurrent cells
-//! rely on the plan of a program to keep what they read and what they write apart, so only programs can call them.
+//! several threads write), in `shared` (memory that pieces of a loop share), in [`int8`] and here (instructions that the vectors do
+//! not have). Attention, norms, recurrent cells and `shared` rely on the plan of a program to keep what they read and what they
+//! write apart, so only programs can call them.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -81,15 +82,9 @@ pub mod transpose;
 
 use fearless_simd::Level;
 
-/// Asks for the cache lines of a slice, which is read soon. Where the processor cannot be asked, nothing happens.
-#[inline(always)]
-pub(crate) fn prefetch<T>(soon: &[T]) {
-    for line in soon.chunks((crate::buffer::ALIGNMENT / size_of::<T>().max(1)).max(1)) {
-        prefetch_line(line.as_ptr());
-    }
-}
+pub(crate) use shared::Divided;
 
-/// Asks for one cache line, wherever it is.
+/// Asks for one cache line, wherever it is. Where the processor cannot be asked, nothing happens.
 #[inline(always)]
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "an address is handed to the processor"))]
 pub(crate) fn prefetch_line<T>(at: *const T) {

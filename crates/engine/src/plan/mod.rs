@@ -65,7 +65,7 @@ pub(crate) enum Operand {
 }
 
 /// One operation of a loop; its result is the slot of its number.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Unary(Unary, Operand),
     Binary(Binary, [Operand; 2]),

@@ -5,6 +5,30 @@ use crate::vector;
 
 use super::memory::Stored;
 
+/// Two cheap operations in one pass over their three operands; each rounds on its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pair {
+    MulAdd,
+    MulSub,
+    MulMul,
+    AddMul,
+    SubMul,
+}
+
+impl Pair {
+    /// The second operation on the result of the first and a third operand.
+    pub fn of(first: Binary, second: Binary) -> Option<Pair> {
+        Some(match (first, second) {
+            (Binary::Mul, Binary::Add) => Pair::MulAdd,
+            (Binary::Mul, Binary::Sub) => Pair::MulSub,
+            (Binary::Mul, Binary::Mul) => Pair::MulMul,
+            (Binary::Add, Binary::Mul) => Pair::AddMul,
+            (Binary::Sub, Binary::Mul) => Pair::SubMul,
+            _ => return None,
+        })
+    }
+}
+
 /// The operations of loops on slices.
 pub(crate) trait Math: Stored {
     /// One operand.
@@ -31,6 +55,17 @@ pub(crate) trait Math: Stored {
             Binary::Equal => return compare(out, |a, b| a == b),
         };
         done.expect("tiles have one length");
+    }
+
+    /// Two operations on three operands of the length of the result.
+    fn pair(pair: Pair, operands: [&[Self]; 3], out: &mut [Self]) {
+        match pair {
+            Pair::MulAdd => vector::mul_then_add(operands, out),
+            Pair::MulSub => vector::mul_then_sub(operands, out),
+            Pair::MulMul => vector::mul_then_mul(operands, out),
+            Pair::AddMul => vector::add_then_mul(operands, out),
+            Pair::SubMul => vector::sub_then_mul(operands, out),
+        }
     }
 
     /// The second operand where the first is not 0, else the third.

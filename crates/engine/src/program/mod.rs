@@ -176,7 +176,11 @@ impl Program {
             matrices: bound::matrices(&plan, *buffer),
         };
         Program {
-            kernels: plan.kernels.iter().map(|(dtype, kernel)| (*dtype, compile(&plan, kernel))).collect(),
+            kernels: plan
+                .kernels
+                .iter()
+                .map(|(dtype, kernel)| (*dtype, compile(&plan, *dtype, kernel)))
+                .collect(),
             inputs,
             outputs: plan.outputs.iter().map(output).collect(),
             data,
@@ -254,12 +258,12 @@ impl fmt::Display for Program {
     }
 }
 
-fn compile(plan: &Plan, kernel: &Kernel) -> Instruction {
+fn compile(plan: &Plan, dtype: DType, kernel: &Kernel) -> Instruction {
     let begin = |buffer: usize| plan.buffers[buffer].offset;
     let length = |buffer: usize| plan.buffers[buffer].elements;
     let placed = |view: &View| Placed::new(view, begin(view.buffer));
     match kernel {
-        Kernel::Loop(body) => Instruction::Loop(Compiled::new(body, begin, length)),
+        Kernel::Loop(body) => Instruction::Loop(Compiled::new(dtype, body, begin, length)),
         Kernel::Zero { buffer } => Instruction::Zero { begin: begin(*buffer), length: length(*buffer) },
         Kernel::MatMul { a, b, out, accumulate, bias } => {
             let place = |(bias, relu): &(View, bool)| Epilogue { bias: placed(bias).offset, relu: *relu };

@@ -21,7 +21,7 @@ fn run(graph: &Graph, values: &[(String, Value)]) -> Vec<Vec<f64>> {
     graph.outputs().iter().map(|(name, id)| read(&runner, name, graph.dtype(*id))).collect()
 }
 
-fn write(runner: &mut Runner, name: &str, value: &Value) {
+pub(super) fn write(runner: &mut Runner, name: &str, value: &Value) {
     let numbers = value.to_f64();
     match (value.dtype, &value.elements) {
         (DType::F32, _) => runner.write(name, &numbers.iter().map(|&x| x as f32).collect::<Vec<_>>()),
@@ -35,7 +35,7 @@ fn write(runner: &mut Runner, name: &str, value: &Value) {
     .unwrap();
 }
 
-fn read(runner: &Runner, name: &str, dtype: DType) -> Vec<f64> {
+pub(super) fn read(runner: &Runner, name: &str, dtype: DType) -> Vec<f64> {
     match dtype {
         DType::F32 => runner.read::<f32>(name).unwrap().iter().map(|&x| x.into()).collect(),
         DType::F64 => runner.read::<f64>(name).unwrap().to_vec(),

@@ -7,6 +7,7 @@
 use super::arithmetic::{CompiledBinary, CompiledUnary, scaled_add_of};
 use super::function::CompiledFunctions;
 use super::loss::CompiledLosses;
+use super::pair::CompiledPairs;
 use super::softmax::{log_softmax_of, log_sum_exp_of, normalise_of, softmax_of};
 use super::{VectorError, reduce};
 use crate::dtype::Element;
@@ -23,6 +24,7 @@ type ScaledAdd<T> = fn(T, &[T], &mut [T]) -> Result<(), VectorError>;
 pub struct Compiled<T> {
     pub(super) binary: CompiledBinary<T>,
     pub(super) unary: CompiledUnary<T>,
+    pub(super) pair: CompiledPairs<T>,
     pub(super) scaled_add: ScaledAdd<T>,
     pub(super) sum: fn(&[T]) -> T,
     pub(super) dot: fn(&[T], &[T]) -> T,
@@ -68,6 +70,7 @@ impl<T: Number> Compiled<T> {
         Self {
             binary: CompiledBinary::new(),
             unary: CompiledUnary::new(),
+            pair: CompiledPairs::new(),
             scaled_add: scaled_add_of,
             sum: reduce::sum_of_slice,
             dot: reduce::dot_of_slices,

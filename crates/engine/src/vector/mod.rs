@@ -30,6 +30,7 @@ pub mod arithmetic;
 mod compiled;
 pub mod function;
 pub mod loss;
+mod pair;
 pub mod reduce;
 pub mod softmax;
 mod walk;
@@ -41,6 +42,7 @@ pub use arithmetic::*;
 pub use compiled::{Compiled, CompiledReal, Number, RealNumber};
 pub use function::*;
 pub use loss::*;
+pub(crate) use pair::*;
 pub use reduce::*;
 pub use softmax::*;
 

@@ -114,6 +114,27 @@ pub(super) fn zip<S: Simd, V: SimdBase<S>, const PAST: bool>(
     }
 }
 
+/// `out[i] = f(a[i], b[i], c[i])`, for slices of the same length.
+#[inline(always)]
+pub(super) fn zip3<S: Simd, V: SimdBase<S>>(
+    simd: S,
+    [a, b, c]: [&[V::Element]; 3],
+    out: &mut [V::Element],
+    f: impl Fn(V, V, V) -> V,
+) {
+    let (a, b, c) = (&a[..out.len()], &b[..out.len()], &c[..out.len()]);
+    let whole = out.len() - out.len() % V::LEN;
+    let vectors = a.chunks_exact(V::LEN).zip(b.chunks_exact(V::LEN)).zip(c.chunks_exact(V::LEN));
+    for (((a, b), c), out) in vectors.zip(out.chunks_exact_mut(V::LEN)) {
+        f(V::from_slice(simd, a), V::from_slice(simd, b), V::from_slice(simd, c)).store_slice(out);
+    }
+    let (a, b, c, out) = (&a[whole..], &b[whole..], &c[whole..], &mut out[whole..]);
+    if !out.is_empty() {
+        let [a, b, c] = [padded::<S, V>(simd, a), padded::<S, V>(simd, b), padded::<S, V>(simd, c)];
+        store_tail(f(a, b, c), out);
+    }
+}
+
 /// `a[i] = f(a[i], b[i])`, for slices of the same length.
 #[inline(always)]
 pub(super) fn zip_in_place<S: Simd, V: SimdBase<S>>(

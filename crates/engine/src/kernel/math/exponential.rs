@@ -59,13 +59,6 @@ pub(super) fn exp_scaled<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Scaled<S
     Scaled { fraction: expm1_reduced::<S, T>(simd, r), powers: powers::<S, T>(n) }
 }
 
-/// `e^(high + low)`, where `low` is what rounding to `high` left, for sums within `EXP_RANGE` or some way below it.
-#[inline(always)]
-pub(super) fn exp_of_sum<S: Simd, T: Real>(simd: S, high: Vector<S, T>, low: Vector<S, T>) -> Scaled<S, T> {
-    let (n, r) = reduce::<S, T>(high);
-    Scaled { fraction: expm1_reduced::<S, T>(simd, r + low), powers: powers::<S, T>(n) }
-}
-
 /// `2^(high + low)`, where `low` is what rounding to `high` left, for sums within `EXP_RANGE` times log2 e or some way below
 /// it.
 #[inline(always)]
@@ -85,7 +78,7 @@ fn powers<S: Simd, T: Real>(n: Bits<S, T>) -> [Vector<S, T>; 2] {
 
 /// The power of two whose exponent, with its bias, is in the lowest bits.
 #[inline(always)]
-fn power<S: Simd, T: Real>(exponent: Bits<S, T>) -> Vector<S, T> {
+pub(super) fn power<S: Simd, T: Real>(exponent: Bits<S, T>) -> Vector<S, T> {
     from_bits(exponent << T::MANTISSA)
 }
 

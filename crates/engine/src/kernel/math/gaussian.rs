@@ -2,27 +2,47 @@
 //!
 //! Near 0, erf is x times a polynomial in x^2. Everything else comes from the probability that a standard normal variable
 //! is beyond a >= 0, `e^(-a^2/2) E(a)`, where E falls slowly and is a quotient of two polynomials without a negative
-//! coefficient, so that nothing cancels. The exponent is carried as a sum of two numbers, the second of which comes from a
-//! fused multiplication: the tails, which vanish quickly, are as accurate as the rest.
+//! coefficient, so that nothing cancels. The last coefficients of both are 1, which saves two multiplications; what that
+//! leaves out is a factor of the exponential. The exponent is reduced before it is rounded, by a fused multiplication: the
+//! tails, which vanish quickly, are as accurate as the rest.
 
 use fearless_simd::{Select, Simd, prelude::*};
 
-use super::exponential::{Scaled, exp_of_sum, exp_scaled, exp2_scaled, gated};
+use super::exponential::{exp_scaled, exp2_scaled, gated, power};
 use super::real::{two_product, two_sum};
-use super::{Real, Vector, polynomial, splat};
+use super::{Real, Vector, bits, polynomial, splat};
 
-/// `E(a)` with `e^(-a^2/2) E(a)` the probability beyond `a`, for `a >= 0`, as a numerator and a denominator.
+/// `E(a)` with `e^(-a^2/2) E(a)` the probability beyond `a`, for `a >= 0`, as a numerator and a denominator, over
+/// `BELL_FACTOR`.
 #[inline(always)]
 fn beyond<S: Simd, T: Real>(simd: S, a: Vector<S, T>) -> [Vector<S, T>; 2] {
     let [above, below] = T::BEYOND;
-    [polynomial::<S, T>(simd, a, above), polynomial::<S, T>(simd, a, below)]
+    [monic::<S, T>(simd, a, above), monic::<S, T>(simd, a, below)]
 }
 
-/// `e^(-a^2/2)`.
+/// The value of a polynomial that has a coefficient of 1 behind those given.
 #[inline(always)]
-fn density<S: Simd, T: Real>(simd: S, a: Vector<S, T>) -> Scaled<S, T> {
-    let (high, low) = two_product(a * -T::HALF, a);
-    exp_of_sum::<S, T>(simd, high, low)
+fn monic<S: Simd, T: Real>(simd: S, x: Vector<S, T>, coefficients: &[T]) -> Vector<S, T> {
+    let mut sum = splat::<S, T>(simd, T::ONE);
+    for (i, &c) in coefficients.iter().rev().enumerate() {
+        let c = splat::<S, T>(simd, c);
+        sum = if i == 0 { x + c } else { sum.mul_add(x, c) };
+    }
+    sum
+}
+
+/// `BELL_FACTOR` times `e^(-a^2/2)`, for `a` from 0 to `GELU_MAX`.
+///
+/// `a^2 = r - 2 n ln 2` with an integer n; the product with the upper part of ln 2 is exact, and a^2 is not rounded before
+/// it is added. 2^n may be too small for a power of two, so part of it comes with the coefficients.
+#[inline(always)]
+fn bell<S: Simd, T: Real>(simd: S, a: Vector<S, T>) -> Vector<S, T> {
+    let shifter = splat::<S, T>(simd, T::BELL_SHIFTER);
+    let shifted = (a * a).mul_add(splat::<S, T>(simd, -T::HALF * T::LOG2_E), shifter);
+    let n = shifted - shifter;
+    let r = a.mul_add_precise(a, n * (T::TWO * T::LN_2_HIGH));
+    let r = n.mul_add(splat::<S, T>(simd, T::TWO * T::LN_2_LOW), r);
+    polynomial::<S, T>(simd, r, T::BELL) * power::<S, T>(bits(shifted))
 }
 
 /// erf for |x| <= 1.
@@ -39,7 +59,7 @@ pub fn erf<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     let bounded = size.clamp(T::NIL, T::ERF_MAX);
     let [above, below] = beyond::<S, T>(simd, bounded * T::from_f64(std::f64::consts::SQRT_2));
     let power = exp_scaled::<S, T>(simd, -(bounded * bounded));
-    let complement = power.times((above + above) / below) * power.scale();
+    let complement = power.times(above * (T::TWO * T::BELL_FACTOR) / below) * power.scale();
     let large = (splat::<S, T>(simd, T::ONE) - complement).copysign(x);
     size.simd_lt(T::ONE).select(small, large)
 }
@@ -49,11 +69,10 @@ pub fn erf<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
 pub fn gelu<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     let a = x.abs().min(splat::<S, T>(simd, T::GELU_MAX));
     let [above, below] = beyond::<S, T>(simd, a);
-    let density = density::<S, T>(simd, a);
-    let lost = density.times(above * a / below);
+    let lost = above * a / below;
     // -0 minus a number is its negative, 0 included.
     let most = x.simd_lt(T::NIL).select(splat::<S, T>(simd, -T::NIL), x);
-    (-lost).mul_add(density.scale(), most)
+    (-lost).mul_add(bell::<S, T>(simd, a), most)
 }
 
 /// The slope of [`gelu`]: the probability below x, plus x times the density at x. It passes through 0, so the error of
@@ -62,11 +81,12 @@ pub fn gelu<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
 pub fn gelu_slope<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     let a = x.abs().clamp(T::NIL, T::GELU_MAX);
     let [above, below] = beyond::<S, T>(simd, a);
-    let density = density::<S, T>(simd, a);
-    let root = T::from_f64(std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2 / 2.0);
-    let left = density.times(above / below - a * root);
-    let right = (-left).mul_add(density.scale(), splat::<S, T>(simd, T::ONE));
-    x.simd_lt(T::NIL).select(left * density.scale(), right)
+    let bell = bell::<S, T>(simd, a);
+    let root = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2 / 2.0;
+    let root = splat::<S, T>(simd, T::from_f64(-root / T::BELL_FACTOR.to_f64()));
+    let left = a.mul_add(root, above / below);
+    let right = (-left).mul_add(bell, splat::<S, T>(simd, T::ONE));
+    x.simd_lt(T::NIL).select(left * bell, right)
 }
 
 /// -sqrt(8/pi) log2 e, as a sum of two numbers.

@@ -98,8 +98,15 @@ pub trait Real: Element + SimdFloatElement<Bits: From<u8>> {
     const COS: &'static [Self];
     /// erf(x)/x - 1 in x^2, for |x| <= 1.
     const ERF: &'static [Self];
-    /// e^(a^2/2) erfc(a/sqrt(2)) / 2 as a numerator and a denominator, for a from 0 to 15 (f32) or 39 (f64).
+    /// e^(a^2/2) erfc(a/sqrt(2)) / 2 over `BELL_FACTOR`, as a numerator and a denominator whose last coefficients are 1 and
+    /// not listed, for a from 0 to 15 (f32) or 39 (f64).
     const BEYOND: [&'static [Self]; 2];
+    /// What the quotient of `BEYOND` lacks, about 1/sqrt(2 pi).
+    const BELL_FACTOR: Self;
+    /// `BELL_FACTOR` times 2^-40 (f32) or 2^-100 (f64) times e^(-r/2), for |r| <= ln 2.
+    const BELL: &'static [Self];
+    /// Adding it rounds to an integer n and leaves n + 40 (n + 100), with the bias of the exponent, in the lowest bits.
+    const BELL_SHIFTER: Self;
 
     /// `x` as quarter turns and a rest, for `x >= 0`.
     fn quarter_turns<S: Simd>(simd: S, x: Self::Native<S>) -> Quarter<S, Self>;
@@ -170,11 +177,23 @@ impl Real for f32 {
     // 2^-29.6
     const ERF: &'static [Self] =
         &[0.12837917, -0.37612626, 0.11283585, -0.026853805, 0.005188316, -0.00080100907, 7.853508e-5];
-    // 2^-26.4, the error of the rounded coefficients, which were searched around those of the fit.
+    // 2^-25.7, the error of the rounded coefficients and the factor below, which were searched around those of the fit.
     const BEYOND: [&'static [Self]; 2] = [
-        &[0.4348135, 0.38189834, 0.15982671, 0.035476275, 0.0035942863],
-        &[0.869627, 1.4576589, 1.0478803, 0.40951344, 0.08893094, 0.009009448],
+        &[120.973541, 106.251511, 44.4668732, 9.87018871],
+        &[96.5238953, 161.792252, 116.309021, 45.4537773, 9.87085342],
     ];
+    const BELL_FACTOR: Self = 0.3989463150501251;
+    // 2^-27.5; the first one is exact.
+    const BELL: &'static [Self] = &[
+        3.6283956e-13,
+        -1.8141978e-13,
+        4.5354945e-14,
+        -7.5590838e-15,
+        9.44890134e-16,
+        -9.48959731e-17,
+        7.89951943e-18,
+    ];
+    const BELL_SHIFTER: Self = 12_582_912.0 + 127.0 + 40.0;
 
     #[inline(always)]
     fn quarter_turns<S: Simd>(simd: S, x: S::f32s) -> Quarter<S, Self> {
@@ -312,33 +331,48 @@ impl Real for f64 {
     // 2^-58.9
     const BEYOND: [&'static [Self]; 2] = [
         &[
-            0.5,
-            0.8259528671630987,
-            0.6764837791359918,
-            0.35489894259066385,
-            0.13082958636470643,
-            0.0352477107555054,
-            0.007018781397865171,
-            0.0010211910300461364,
-            0.00010427906278138465,
-            6.794937947516794e-6,
-            2.1710978018077958e-7,
+            2302982.3879130078,
+            3804309.812645737,
+            3115860.4581180443,
+            1634652.028550497,
+            602596.4664317254,
+            162349.71416836168,
+            32328.259887789864,
+            4703.569913781991,
+            480.3056900272074,
+            31.29724484018588,
         ],
         &[
-            1.0,
-            2.4497902951290627,
-            2.8076174119601554,
-            1.991018843528764,
-            0.9730036134975399,
-            0.34501727294084467,
-            0.09087859025366932,
-            0.017853776315726728,
-            0.002576778693520087,
-            0.00026193306073005873,
-            1.7032383583641747e-5,
-            5.442135136999206e-7,
+            1837514.0911171862,
+            4501524.187581783,
+            5159036.556942752,
+            3658525.180663948,
+            1787907.85050967,
+            633974.1007076263,
+            166990.69017198237,
+            32806.56555980215,
+            4734.8671590336935,
+            481.30569002093665,
+            31.29724484025475,
         ],
     ];
+    const BELL_FACTOR: Self = 0.3989422804015373;
+    // 2^-58.1
+    const BELL: &'static [Self] = &[
+        3.147099684484914e-31,
+        -1.573549842242457e-31,
+        3.9338746056061575e-32,
+        -6.556457676010244e-33,
+        8.195572094977646e-34,
+        -8.195572094999281e-35,
+        6.829643443718079e-36,
+        -4.878316735221834e-37,
+        3.048935429995891e-38,
+        -1.6938551582319513e-39,
+        8.492453023315214e-41,
+        -3.8585853481389394e-42,
+    ];
+    const BELL_SHIFTER: Self = 6_755_399_441_055_744.0 + 1023.0 + 100.0;
 
     #[inline(always)]
     fn quarter_turns<S: Simd>(simd: S, x: S::f64s) -> Quarter<S, Self> {

@@ -1,0 +1,293 @@
+//! Loops that threads share give what they give on one thread, and keep apart.
+
+use proptest::prelude::*;
+
+use super::{Action, Compiled};
+use crate::DType;
+use crate::arbitrary;
+use crate::graph::{Graph, GraphError, Id, Window};
+use crate::interpret::Value;
+use crate::kernel::tests::cases;
+use crate::ops::Reduction;
+use crate::program::tests::{read, write};
+use crate::program::{Instruction, Program};
+
+/// How the operands of a loop lie in memory.
+#[derive(Clone, Copy, Debug)]
+enum Layout {
+    Dense,
+    Turned,
+    EverySecond,
+    RowRepeats,
+    ColumnRepeats,
+    Overlapping,
+}
+
+const LAYOUTS: [Layout; 6] = [
+    Layout::Dense,
+    Layout::Turned,
+    Layout::EverySecond,
+    Layout::RowRepeats,
+    Layout::ColumnRepeats,
+    Layout::Overlapping,
+];
+
+/// An operand of `[blocks, rows, columns]`.
+fn operand(
+    g: &mut Graph,
+    name: &str,
+    dtype: DType,
+    sizes: [usize; 3],
+    layout: Layout,
+) -> Result<Id, GraphError> {
+    let [blocks, rows, columns] = sizes;
+    match layout {
+        Layout::Dense => g.input(name, dtype, &sizes),
+        Layout::Turned => {
+            let x = g.input(name, dtype, &[columns, blocks, rows])?;
+            g.permute(x, &[1, 2, 0])
+        }
+        Layout::EverySecond => {
+            let x = g.input(name, dtype, &[blocks, rows, 2 * columns])?;
+            g.slice_by(x, 2, 1, columns, 2)
+        }
+        Layout::RowRepeats => {
+            let x = g.input(name, dtype, &[columns])?;
+            g.expand(x, &sizes)
+        }
+        Layout::ColumnRepeats => {
+            let x = g.input(name, dtype, &[blocks, rows, 1])?;
+            g.expand(x, &sizes)
+        }
+        Layout::Overlapping => {
+            let x = g.input(name, dtype, &[blocks, rows + columns - 1])?;
+            g.unfold(x, Window { size: columns, stride: 1, dilation: 1 })
+        }
+    }
+}
+
+/// `x y + y` stored, reduced, both, or folded.
+fn looped(
+    dtype: DType,
+    sizes: [usize; 3],
+    layouts: [Layout; 2],
+    end: &End,
+    stored: bool,
+) -> Result<Graph, GraphError> {
+    let mut g = Graph::new();
+    let x = operand(&mut g, "x", dtype, sizes, layouts[0])?;
+    let y = operand(&mut g, "y", dtype, sizes, layouts[1])?;
+    let product = g.mul(x, y)?;
+    let z = g.add(product, y)?;
+    let result = match end {
+        End::Store => z,
+        End::Reduce(op, axes) => g.reduce(*op, z, axes)?,
+        End::Fold => {
+            let length = sizes[2] + 2 * (sizes[1] - 1);
+            g.fold(z, Window { size: sizes[2], stride: 2, dilation: 1 }, length)?
+        }
+    };
+    g.output("result", result)?;
+    if stored {
+        g.output("stored", z)?;
+    }
+    Ok(g)
+}
+
+#[derive(Clone, Debug)]
+enum End {
+    Store,
+    Reduce(Reduction, Vec<usize>),
+    Fold,
+}
+
+fn ends() -> impl Strategy<Value = End> {
+    let op = prop::sample::select(vec![Reduction::Sum, Reduction::Sum, Reduction::Max, Reduction::Min]);
+    let axes = prop::sample::select(vec![&[0, 1, 2][..], &[2], &[1, 2], &[0], &[0, 1], &[1], &[0, 2]]);
+    prop_oneof![
+        2 => Just(End::Store),
+        6 => (op, axes).prop_map(|(op, axes)| End::Reduce(op, axes.to_vec())),
+        1 => Just(End::Fold),
+    ]
+}
+
+/// Sizes from far below to far above what is worth a second thread, and of all proportions.
+fn sizes() -> impl Strategy<Value = [usize; 3]> {
+    prop_oneof![
+        [1usize..4, 1usize..40, 1usize..1500],
+        [1usize..4, 1usize..1500, 1usize..30],
+        [1usize..300, 1usize..20, 1usize..40],
+        [1usize..3, 1usize..3, 4000usize..30_000],
+    ]
+}
+
+/// The results on so many threads, and on how many a loop was shared.
+fn on_threads(graph: &Graph, values: &[(String, Value)], threads: usize) -> (Vec<Vec<u64>>, usize) {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+    pool.install(|| {
+        let mut runner = Program::new(graph).unwrap().runner();
+        for (name, value) in values {
+            write(&mut runner, name, value);
+        }
+        // Twice, so that what the first run leaves behind shows.
+        runner.run();
+        runner.run();
+        let bits = |(name, id): &(String, Id)| {
+            read(&runner, name, graph.dtype(*id)).iter().map(|x| x.to_bits()).collect()
+        };
+        let scratch = &runner.scratch;
+        let workers = [
+            scratch.f32s.workers.len(),
+            scratch.f64s.workers.len(),
+            scratch.i32s.workers.len(),
+            scratch.i64s.workers.len(),
+        ];
+        (graph.outputs().iter().map(bits).collect(), workers.into_iter().max().unwrap_or(0))
+    })
+}
+
+fn loops(program: &Program) -> impl Iterator<Item = &Compiled> {
+    program.kernels.iter().filter_map(|(_, instruction)| match instruction {
+        Instruction::Loop(compiled) => Some(compiled),
+        _ => None,
+    })
+}
+
+/// For every element of the arena, how many pieces write it.
+fn writers(compiled: &Compiled) -> Vec<usize> {
+    let mut writers: Vec<usize> = Vec::new();
+    for number in 0..compiled.pieces.count() {
+        let piece = compiled.pieces.piece(number);
+        let elements = piece.rows.flat_map(|row| piece.columns.clone().map(move |column| (row, column)));
+        for ((row, column), (_, store)) in elements.flat_map(|e| compiled.stores.iter().map(move |s| (e, s)))
+        {
+            let mut place = store.offset + column * store.strides[compiled.sizes.len() - 1];
+            let mut rest = row;
+            for axis in (0..compiled.sizes.len() - 1).rev() {
+                place += rest % compiled.sizes[axis] * store.strides[axis];
+                rest /= compiled.sizes[axis];
+            }
+            writers.resize(writers.len().max(place + 1), 0);
+            writers[place] += 1;
+        }
+    }
+    writers
+}
+
+proptest! {
+    #![proptest_config(cases(200))]
+
+    #[test]
+    fn a_loop_has_the_same_bits_on_any_number_of_threads(
+        dtype in prop::sample::select(vec![DType::F32, DType::F32, DType::F64, DType::I32]),
+        sizes in sizes(),
+        layouts in [prop::sample::select(&LAYOUTS[..]), prop::sample::select(&LAYOUTS[..])],
+        end in ends(),
+        stored: bool,
+        seed: u64,
+    ) {
+        // So many loops, one for each element of a window, are no larger for it.
+        let sizes = if matches!(end, End::Fold) { [sizes[0], sizes[1], sizes[2].min(9)] } else { sizes };
+        let graph = looped(dtype, sizes, layouts, &end, stored).unwrap();
+        let values = arbitrary::values(&graph, seed);
+        let (one, alone) = on_threads(&graph, &values, 1);
+        prop_assert_eq!(alone, 1);
+        let program = Program::new(&graph).unwrap();
+        let pieces = loops(&program).map(|compiled| compiled.pieces.count()).max().unwrap_or(0);
+        for threads in [2, 3, 7] {
+            let (more, workers) = on_threads(&graph, &values, threads);
+            prop_assert_eq!(workers, threads.min(pieces));
+            prop_assert_eq!(&more, &one, "{} threads\n{}", threads, program);
+        }
+        let right = graph.interpret(&arbitrary::named(&values)).unwrap();
+        for (ours, right) in one.iter().zip(&right) {
+            let right = right.to_f64();
+            let scale = right.iter().fold(1.0, |most: f64, x| most.max(x.abs()));
+            for (ours, right) in ours.iter().zip(right) {
+                let ours = f64::from_bits(*ours);
+                prop_assert!((ours - right).abs() <= 1e-4 * scale, "{} for {}\n{}", ours, right, program);
+            }
+        }
+        prop_assert!(loops(&program).all(|compiled| writers(compiled).iter().all(|&writers| writers < 2)));
+    }
+
+    /// What is read and what is written lies apart in every plan, so that every loop of some size is shared.
+    #[test]
+    fn every_loop_may_be_cut(graph in arbitrary::graph(&[DType::F32, DType::I64], 25)) {
+        let program = Program::new(&graph).unwrap();
+        prop_assert!(loops(&program).all(|compiled| compiled.sizes.contains(&0) || compiled.is_apart()));
+    }
+}
+
+#[test]
+fn large_loops_are_cut_and_small_ones_are_not() {
+    let pieces = |sizes: [usize; 3], end: End| {
+        let graph = looped(DType::F32, sizes, [Layout::Dense; 2], &end, false).unwrap();
+        let program = Program::new(&graph).unwrap();
+        loops(&program).map(|compiled| compiled.pieces.count()).collect::<Vec<_>>()
+    };
+    let sum = |axes: &[usize]| End::Reduce(Reduction::Sum, axes.to_vec());
+    for end in [End::Store, sum(&[0, 1, 2]), sum(&[2]), sum(&[0]), sum(&[1]), sum(&[0, 1])] {
+        assert_eq!(pieces([2, 3, 50], end.clone()), [1], "{end:?}");
+        let cut = pieces([256, 128, 64], end.clone());
+        assert!(cut.iter().all(|&pieces| pieces >= 16), "{end:?}: {cut:?}");
+    }
+}
+
+#[test]
+fn a_loop_that_reads_what_it_writes_elsewhere_is_not_cut() {
+    let graph = looped(DType::F32, [64, 64, 64], [Layout::Dense; 2], &End::Store, false).unwrap();
+    let program = Program::new(&graph).unwrap();
+    let mut compiled = loops(&program).next().unwrap().clone();
+    assert!(compiled.is_apart());
+    compiled.loads[0].offset = compiled.stores[0].1.offset;
+    assert!(compiled.is_apart(), "element for element");
+    compiled.loads[0].offset += 1;
+    assert!(!compiled.is_apart());
+    assert_eq!(compiled.cut(DType::F32).count(), 1);
+    compiled.loads.clear();
+    compiled.stores[0].1.strides.fill(0);
+    assert!(!compiled.is_apart(), "many elements in one place");
+}
+
+/// For the steps of the first loop of a graph whether they are a pass of their own, one with another, or none.
+fn passes(build: impl Fn(&mut Graph, [Id; 3]) -> Result<Vec<Id>, GraphError>) -> Vec<char> {
+    let mut g = Graph::new();
+    let inputs = ["a", "b", "c"].map(|name| g.input(name, DType::F32, &[40]).unwrap());
+    for (i, output) in build(&mut g, inputs).unwrap().into_iter().enumerate() {
+        g.output(&format!("y{i}"), output).unwrap();
+    }
+    let program = Program::new(&g).unwrap();
+    let letter = |action: &Action| match action {
+        Action::Step => 'o',
+        Action::Pair(..) => '2',
+        Action::Nothing => '-',
+    };
+    loops(&program).next().unwrap().actions.iter().map(letter).collect()
+}
+
+#[test]
+fn two_cheap_operations_are_one_pass_unless_the_first_is_read_again() {
+    let affine = passes(|g, [a, b, c]| {
+        let product = g.mul(a, b)?;
+        let sum = g.add(c, product)?;
+        Ok(vec![g.exp(sum)?])
+    });
+    assert_eq!(affine, ['-', '2', 'o']);
+    let three = passes(|g, [a, b, c]| {
+        let difference = g.sub(a, b)?;
+        let product = g.mul(difference, c)?;
+        Ok(vec![g.add(product, a)?])
+    });
+    assert_eq!(three, ['-', '2', 'o']);
+    let stored = passes(|g, [a, b, c]| {
+        let product = g.mul(a, b)?;
+        Ok(vec![g.add(product, c)?, product])
+    });
+    assert_eq!(stored, ['o', 'o']);
+    let twice = passes(|g, [a, b, _]| {
+        let product = g.mul(a, b)?;
+        Ok(vec![g.add(product, product)?])
+    });
+    assert!(!twice.contains(&'2'), "{twice:?}");
+}
