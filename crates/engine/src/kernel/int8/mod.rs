@@ -19,7 +19,7 @@
 
 mod tiles;
 
-use tiles::{GROUP, PANEL};
+use tiles::{GROUP, PANEL, Take};
 
 /// Elements of an input at most.
 pub const MOST_INPUTS: usize = 1 << 16;
@@ -172,36 +172,60 @@ impl Weights {
         let &Weights { outputs, inputs, .. } = self;
         let depth = inputs.next_multiple_of(GROUP);
         assert_eq!(activations.values.len(), activations.scales.len() * depth, "rows of that length");
-        let finish = |row: usize, panel: usize, sums: &[i32; PANEL], out: &mut [f32]| {
-            let first = panel * PANEL;
-            let count = PANEL.min(outputs - first);
-            let (scale, zero) = activations.scales[row];
-            let (scales, totals) = (&self.scales[first..first + count], &self.sums[first..first + count]);
-            let out = &mut out[row * stride + first..][..count];
-            for (((out, &sum), &own), &total) in out.iter_mut().zip(sums).zip(scales).zip(totals) {
-                // The difference fits into 32 bits, if not the product.
-                *out = sum.wrapping_sub(i32::from(zero).wrapping_mul(total)) as f32 * (own * scale);
-            }
-            if let Some(bias) = bias {
-                out.iter_mut().zip(&bias[first..first + count]).for_each(|(out, bias)| *out += bias);
-            }
-            if relu {
-                for out in &mut *out {
-                    *out = if *out < 0.0 { 0.0 } else { *out };
-                }
-            }
-        };
-        if depth == 0 {
-            let none = [0; PANEL];
-            for row in 0..activations.scales.len() {
-                (0..outputs.div_ceil(PANEL)).for_each(|panel| finish(row, panel, &none, out));
-            }
+        let mut finish = Finish { weights: self, activations, bias, relu, out, stride };
+        if depth > 0 {
+            tiles::add_up(&activations.values, &self.values, depth, &mut finish);
             return;
         }
-        tiles::add_up(&activations.values, &self.values, depth, |row, count, panel, sums| {
-            sums.iter().take(count).enumerate().for_each(|(i, sums)| finish(row + i, panel, sums, out));
-        });
+        for row in 0..activations.scales.len() {
+            (0..outputs.div_ceil(PANEL)).for_each(|panel| finish.take(row, panel, &[0; PANEL]));
+        }
     }
+}
+
+/// Makes results of sums.
+struct Finish<'a> {
+    weights: &'a Weights,
+    activations: &'a Activations,
+    bias: Option<&'a [f32]>,
+    relu: bool,
+    out: &'a mut [f32],
+    stride: usize,
+}
+
+impl Take for Finish<'_> {
+    #[inline(always)]
+    fn take(&mut self, row: usize, panel: usize, sums: &[i32; PANEL]) {
+        let first = panel * PANEL;
+        let count = PANEL.min(self.weights.outputs - first);
+        let (scale, zero) = self.activations.scales[row];
+        let scales = padded(&self.weights.scales[first..first + count]);
+        let totals = padded(&self.weights.sums[first..first + count]);
+        let bias = self.bias.map_or([0.0; PANEL], |bias| padded(&bias[first..first + count]));
+        let mut values = [0.0; PANEL];
+        for i in 0..PANEL {
+            // The difference fits into 32 bits, if not the product.
+            let sum = sums[i].wrapping_sub(i32::from(zero).wrapping_mul(totals[i]));
+            let value = sum as f32 * (scales[i] * scale) + bias[i];
+            values[i] = if self.relu && value < 0.0 { 0.0 } else { value };
+        }
+        let out = &mut self.out[row * self.stride + first..][..count];
+        match out.as_chunks_mut::<PANEL>().0 {
+            [out] => *out = values,
+            _ => out.copy_from_slice(&values[..count]),
+        }
+    }
+}
+
+/// The numbers of a panel; behind the last output there is nothing.
+#[inline(always)]
+fn padded<T: Copy + Default>(numbers: &[T]) -> [T; PANEL] {
+    if let [all] = numbers.as_chunks::<PANEL>().0 {
+        return *all;
+    }
+    let mut all = [T::default(); PANEL];
+    all[..numbers.len()].copy_from_slice(numbers);
+    all
 }
 
 impl Activations {

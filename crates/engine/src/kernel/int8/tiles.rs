@@ -24,17 +24,14 @@ pub(super) fn place(output: usize, input: usize, depth: usize) -> usize {
     (panel * depth + input / GROUP * GROUP) * PANEL + column * GROUP + input % GROUP
 }
 
-/// The sums of rows with a panel, for [`add_up`].
-pub(super) type Sums = [[i32; PANEL]; MOST_ROWS];
+/// What becomes of sums. To be inlined: then it is compiled for the instructions that made them.
+pub(super) trait Take {
+    /// Takes the sums of a row with a panel.
+    fn take(&mut self, row: usize, panel: usize, sums: &[i32; PANEL]);
+}
 
-/// Adds up all rows, `depth` bytes each, with all panels of that depth, and hands over the sums of some rows with a panel:
-/// the first row, how many there are, the panel, and the sums.
-pub(super) fn add_up(
-    rows: &[u8],
-    panels: &[i8],
-    depth: usize,
-    mut take: impl FnMut(usize, usize, usize, &Sums),
-) {
+/// Adds up all rows, `depth` bytes each, with all panels of that depth.
+pub(super) fn add_up(rows: &[u8], panels: &[i8], depth: usize, take: &mut impl Take) {
     assert!(depth > 0 && depth.is_multiple_of(GROUP), "whole groups");
     let (rows, panels) = (Matrix { bytes: rows, depth }, Matrix { bytes: panels, depth: PANEL * depth });
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -42,14 +39,14 @@ pub(super) fn add_up(
         let level = crate::kernel::level();
         if level.as_avx512().is_some() && is_x86_feature_detected!("avx512vnni") {
             // SAFETY: the processor has been asked.
-            return unsafe { x86::by_vnni(rows, panels, &mut take) };
+            return unsafe { x86::by_vnni(rows, panels, take) };
         }
         if level.as_avx2().is_some() {
             // SAFETY: the level says that the processor has AVX2.
-            return unsafe { x86::by_avx2(rows, panels, &mut take) };
+            return unsafe { x86::by_avx2(rows, panels, take) };
         }
     }
-    walk::<Plain>(rows, panels, &mut take);
+    walk::<Plain>(rows, panels, take);
 }
 
 /// Rows or panels, `depth` bytes each.
@@ -82,11 +79,7 @@ trait Dot {
 
 /// Goes through rows and panels in tiles.
 #[inline(always)]
-fn walk<D: Dot>(
-    rows: Matrix<'_, u8>,
-    panels: Matrix<'_, i8>,
-    take: &mut impl FnMut(usize, usize, usize, &Sums),
-) {
+fn walk<D: Dot>(rows: Matrix<'_, u8>, panels: Matrix<'_, i8>, take: &mut impl Take) {
     let count = rows.len();
     let mut panel = 0;
     while panel < panels.len() {
@@ -119,15 +112,13 @@ fn tile<D: Dot, const R: usize, const P: usize>(
     row: usize,
     part: &[i8],
     panel: usize,
-    take: &mut impl FnMut(usize, usize, usize, &Sums),
+    take: &mut impl Take,
 ) -> usize {
     let all = D::tile::<R, P>(rows.part(row, R), part, rows.depth);
-    for i in 0..P {
-        let mut sums = [[0; PANEL]; MOST_ROWS];
-        for (sums, all) in sums.iter_mut().zip(&all) {
-            *sums = all[i];
+    for (i, all) in all.iter().enumerate() {
+        for (j, sums) in all.iter().enumerate() {
+            take.take(row + i, panel + j, sums);
         }
-        take(row, R, panel + i, &sums);
     }
     R
 }
@@ -164,23 +155,15 @@ mod x86 {
         _mm512_loadu_si512, _mm512_set1_epi32, _mm512_setzero_si512,
     };
 
-    use super::{Dot, GROUP, Matrix, PANEL, Sums, walk};
+    use super::{Dot, GROUP, Matrix, PANEL, Take, walk};
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-    pub fn by_vnni(
-        rows: Matrix<'_, u8>,
-        panels: Matrix<'_, i8>,
-        take: &mut impl FnMut(usize, usize, usize, &Sums),
-    ) {
+    pub fn by_vnni(rows: Matrix<'_, u8>, panels: Matrix<'_, i8>, take: &mut impl Take) {
         walk::<Vnni>(rows, panels, take);
     }
 
     #[target_feature(enable = "avx2")]
-    pub fn by_avx2(
-        rows: Matrix<'_, u8>,
-        panels: Matrix<'_, i8>,
-        take: &mut impl FnMut(usize, usize, usize, &Sums),
-    ) {
+    pub fn by_avx2(rows: Matrix<'_, u8>, panels: Matrix<'_, i8>, take: &mut impl Take) {
         walk::<Avx2>(rows, panels, take);
     }
 
@@ -286,15 +269,22 @@ mod tests {
     use crate::kernel::tests::{cases, on_every_level};
 
     /// All sums, [rows][outputs].
+    struct All {
+        width: usize,
+        sums: Vec<i32>,
+    }
+
+    impl Take for All {
+        fn take(&mut self, row: usize, panel: usize, sums: &[i32; PANEL]) {
+            self.sums[row * self.width + panel * PANEL..][..PANEL].copy_from_slice(sums);
+        }
+    }
+
     fn all(rows: &[u8], panels: &[i8], depth: usize) -> Vec<i32> {
         let width = panels.len() / depth;
-        let mut out = vec![i32::MIN; rows.len() / depth * width];
-        add_up(rows, panels, depth, |row, count, panel, sums| {
-            for (i, sums) in sums.iter().take(count).enumerate() {
-                out[(row + i) * width + panel * PANEL..][..PANEL].copy_from_slice(sums);
-            }
-        });
-        out
+        let mut all = All { width, sums: vec![i32::MIN; rows.len() / depth * width] };
+        add_up(rows, panels, depth, &mut all);
+        all.sums
     }
 
     proptest! {
