@@ -60,6 +60,7 @@ pub fn for_each_index(count: usize, work: impl Fn(usize) + Sync + Send) {
 /// a worker keeps is its own, and which indices it has seen before is not known. One worker allocates nothing.
 pub fn for_each_with<W: Send>(workers: &mut [W], count: usize, work: impl Fn(&mut W, usize) + Sync + Send) {
     use rayon::prelude::*;
+    assert!(!workers.is_empty() || count == 0, "there is a worker");
     if let [worker] = workers {
         (0..count).for_each(|index| work(worker, index));
         return;
@@ -69,6 +70,30 @@ pub fn for_each_with<W: Send>(workers: &mut [W], count: usize, work: impl Fn(&mu
         let indices = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
         indices.take_while(|&index| index < count).for_each(|index| work(worker, index));
     });
+}
+
+/// Runs `work` on parts of `size` elements of a slice, each with its number and an item of its own, on the threads of the
+/// current pool. The last part may be shorter.
+///
+/// # Panics
+/// If there are fewer items than parts.
+pub fn for_each_chunk<T: Send, W: Send>(
+    slice: &mut [T],
+    size: usize,
+    items: &mut [W],
+    work: impl Fn(usize, &mut [T], &mut W) + Sync + Send,
+) {
+    use rayon::prelude::*;
+    let size = size.max(1);
+    let count = slice.len().div_ceil(size);
+    let items = &mut items[..count];
+    if count < 2 || threads() < 2 {
+        let parts = slice.chunks_mut(size).zip(items).enumerate();
+        parts.for_each(|(number, (part, item))| work(number, part, item));
+    } else {
+        let parts = slice.par_chunks_mut(size).zip(items).with_max_len(1).enumerate();
+        parts.for_each(|(number, (part, item))| work(number, part, item));
+    }
 }
 
 #[cfg(test)]

@@ -318,9 +318,13 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "too long")]
     fn a_cell_equals_itself_written_out_on_every_instruction_set() {
-        for (cell, sizes) in [(Cell::Gru, [7, 41, 2, 37]), (Cell::Lstm, [8, 37, 1, 21])] {
+        let sizes = [[7, 41, 2, 37], [8, 37, 1, 21], [1, 35, 2, 40], [3, 13, 0, 17], [0, 3, 2, 5]];
+        for (cell, sizes) in sizes.into_iter().flat_map(|sizes| [(Cell::Gru, sizes), (Cell::Lstm, sizes)]) {
             let right = run(&graph(cell, DType::F64, sizes, false));
-            on_every_level(|| assert_close(&run(&graph(cell, DType::F32, sizes, true)), &right, 1e-4));
+            on_every_level(|| {
+                assert_close(&run(&graph(cell, DType::F32, sizes, true)), &right, 1e-4);
+                assert_close(&run(&graph(cell, DType::F64, sizes, true)), &right, 1e-12);
+            });
         }
     }
 
@@ -404,11 +408,18 @@ mod tests {
 
     #[test]
     fn a_cell_has_the_same_bits_on_any_number_of_threads() {
-        let cases = [(Cell::Gru, 130), (Cell::Lstm, 50), (Cell::Gru, 21), (Cell::Lstm, 9)];
-        for ((cell, batch), dtype) in
+        // The last one has products that are shared among threads by themselves.
+        let cases = [
+            (Cell::Gru, 130, 9),
+            (Cell::Lstm, 50, 9),
+            (Cell::Gru, 21, 9),
+            (Cell::Lstm, 9, 9),
+            (Cell::Lstm, 300, 48),
+        ];
+        for ((cell, batch, width), dtype) in
             cases.into_iter().flat_map(|case| [(case, DType::F32), (case, DType::F64)])
         {
-            let g = graph(cell, dtype, [batch, 3, 2, 9], true);
+            let g = graph(cell, dtype, [batch, 3, 2, width], true);
             let [one, more @ ..] = [1, 2, 3, 7].map(|threads| {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
                 pool.install(|| run(&g))

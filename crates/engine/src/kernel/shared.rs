@@ -29,9 +29,8 @@ impl<T> Shared<T> {
     }
 }
 
-/// Memory that the pieces of one piece of work read and write at the same time. Every access is checked against its end.
-/// What cannot be checked here is up to those who cut the work (`program::loops`): no piece writes an element that another
-/// reads or writes, and none keeps a slice of what it writes next.
+/// Memory that the pieces of one piece of work read and write at the same time. Every access is checked against its end; what
+/// cannot be checked is promised when it is made.
 pub(crate) struct Divided<'a, T> {
     begin: Shared<T>,
     len: usize,
@@ -39,7 +38,9 @@ pub(crate) struct Divided<'a, T> {
 }
 
 impl<'a, T: Copy> Divided<'a, T> {
-    pub fn new(memory: &'a mut [T]) -> Divided<'a, T> {
+    /// # Safety
+    /// No piece of the work writes an element that another reads or writes, and none keeps a slice of what it writes next.
+    pub unsafe fn new(memory: &'a mut [T]) -> Divided<'a, T> {
         Divided { begin: Shared(memory.as_mut_ptr()), len: memory.len(), life: PhantomData }
     }
 

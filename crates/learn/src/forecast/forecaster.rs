@@ -218,6 +218,15 @@ impl Forecaster {
         Ok(self.sampler.as_mut())
     }
 
+    /// Parameters that are matrices of dense layers, which products of integers can take; none of models that draw samples.
+    pub(super) fn dense_weights(&self) -> Result<Vec<String>, ForecasterError> {
+        if self.kind == Kind::Samples {
+            return Ok(Vec::new());
+        }
+        let (graph, _) = self.specification.network(1, Use::Prediction)?;
+        Ok(Program::new(&graph)?.runner().quantize())
+    }
+
     /// Compiles the program for at least so many windows, if it is not there, and says where it is.
     fn compile(&mut self, rows: usize) -> Result<usize, ForecasterError> {
         let place = rows.clamp(1, MOST_ROWS).next_power_of_two().ilog2() as usize;

@@ -6,13 +6,15 @@
 //! product      sum of w x = scale[o] * scale * (sum of q u - zero * sum of q)
 //! ```
 //!
-//! The sums of `q u` are exact: nothing saturates, and an input of less than 2^16 elements cannot overflow. What is lost is
+//! The sums of `q u` are exact: nothing saturates, and an input of up to 2^16 elements cannot overflow. What is lost is
 //! the rounding of weights (half a step) and of activations (half a step, and another for the zero), so an element is wrong
 //! by at most
 //!
 //! ```text
 //! sum over i of  |x[i]| scale[o] / 2  +  |w[i]| scale  +  scale[o] scale
 //! ```
+//!
+//! unless a scale underflows: rows of weights or activations below 1e-36 count as 0.
 //!
 //! Weights lie in panels of 16 outputs, [inputs / 4][output][4 inputs]: a vector of 512 bits meets four activations that are
 //! the same for all outputs (`tiles`).
@@ -23,6 +25,9 @@ use tiles::{GROUP, PANEL, Take};
 
 /// Elements of an input at most.
 pub const MOST_INPUTS: usize = 1 << 16;
+
+/// Outputs at most.
+pub const MOST_OUTPUTS: usize = 1 << 24;
 
 /// What does not fit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,6 +49,9 @@ pub enum Int8Error {
     /// Sums could overflow.
     #[error("{0} inputs are more than 2^16: sums could overflow")]
     Inputs(usize),
+    /// More than anybody means.
+    #[error("{0} outputs are more than 2^24")]
+    Outputs(usize),
     /// NaN or infinity among the weights.
     #[error("weight {input} of output {output} is not finite")]
     Weight {
@@ -52,6 +60,11 @@ pub enum Int8Error {
         /// The column.
         input: usize,
     },
+}
+
+/// Whether the processor has instructions for such products. Without, they take longer than those of `f32`.
+pub fn is_fast() -> bool {
+    tiles::is_fast()
 }
 
 /// A matrix of weights, [outputs, inputs], as 8-bit integers with a scale for each output.
@@ -69,10 +82,14 @@ pub struct Weights {
 /// Rows of activations as 8-bit integers: memory that products can share, so that they allocate nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Activations {
+    /// Elements of a row.
+    inputs: usize,
     /// Rows, padded with zeros to a multiple of [`GROUP`].
     values: Vec<u8>,
     /// Scale and zero of each row.
     scales: Vec<(f32, u8)>,
+    /// A row whose elements do not lie behind each other.
+    gathered: Vec<f32>,
 }
 
 /// Rows of a product at most that are quantised and multiplied together, so that their activations stay in the caches.
@@ -97,19 +114,22 @@ impl Weights {
         if inputs > MOST_INPUTS {
             return Err(Int8Error::Inputs(inputs));
         }
+        if outputs > MOST_OUTPUTS {
+            return Err(Int8Error::Outputs(outputs));
+        }
         let (depth, padded) = (inputs.next_multiple_of(GROUP), outputs.next_multiple_of(PANEL));
         let (mut values, mut sums) = (vec![0; padded * depth], vec![0; padded]);
-        let mut scales = Vec::with_capacity(outputs);
+        let (mut scales, mut row) = (Vec::with_capacity(outputs), vec![0.0; inputs]);
         for output in 0..outputs {
-            if let Some(input) = (0..inputs).find(|&input| !weight(output, input).is_finite()) {
+            row.iter_mut().enumerate().for_each(|(input, to)| *to = weight(output, input));
+            if let Some(input) = row.iter().position(|x| !x.is_finite()) {
                 return Err(Int8Error::Weight { output, input });
             }
-            let most = (0..inputs).fold(0.0, |most: f32, input| most.max(weight(output, input).abs()));
-            let scale = most / 127.0;
+            let scale = row.iter().fold(0.0, |most: f32, x| most.max(x.abs())) / 127.0;
             // A scale that underflows would make the factor infinite.
             let factor = if scale > f32::MIN_POSITIVE { 1.0 / f64::from(scale) } else { 0.0 };
-            for input in 0..inputs {
-                let value = (f64::from(weight(output, input)) * factor).round() as i8;
+            for (input, x) in row.iter().enumerate() {
+                let value = (f64::from(*x) * factor).round() as i8;
                 values[tiles::place(output, input, depth)] = value;
                 sums[output] += i32::from(value);
             }
@@ -128,8 +148,8 @@ impl Weights {
         &self.scales
     }
 
-    /// `out[r, o] = sum over i of weights[o, i] * x[r, i]` for any number of rows of `x`. NaN counts as 0, and a row with
-    /// infinity gives NaN.
+    /// `out[r, o] = sum over i of weights[o, i] * x[r, i]` for any number of rows of `x`. A row with NaN or infinity
+    /// gives NaN.
     pub fn multiply(
         &self,
         x: &[f32],
@@ -149,7 +169,7 @@ impl Weights {
             return Ok(());
         }
         for (x, out) in x.chunks(ROWS * inputs.max(1)).zip(out.chunks_mut(ROWS * outputs)) {
-            activations.clear();
+            activations.clear(inputs);
             x.chunks_exact(inputs).for_each(|row| activations.push(row));
             self.multiply_quantized(activations, None, false, out, outputs);
         }
@@ -171,7 +191,7 @@ impl Weights {
     ) {
         let &Weights { outputs, inputs, .. } = self;
         let depth = inputs.next_multiple_of(GROUP);
-        assert_eq!(activations.values.len(), activations.scales.len() * depth, "rows of that length");
+        assert_eq!(activations.inputs, inputs, "rows of that length");
         let mut finish = Finish { weights: self, activations, bias, relu, out, stride };
         if depth > 0 {
             tiles::add_up(&activations.values, &self.values, depth, &mut finish);
@@ -204,9 +224,8 @@ impl Take for Finish<'_> {
         let bias = self.bias.map_or([0.0; PANEL], |bias| padded(&bias[first..first + count]));
         let mut values = [0.0; PANEL];
         for i in 0..PANEL {
-            // The difference fits into 32 bits, if not the product.
-            let sum = sums[i].wrapping_sub(i32::from(zero).wrapping_mul(totals[i]));
-            let value = sum as f32 * (scales[i] * scale) + bias[i];
+            // Products and difference are below 255 * 127 * 2^16, which is less than 2^31.
+            let value = (sums[i] - i32::from(zero) * totals[i]) as f32 * scales[i] * scale + bias[i];
             values[i] = if self.relu && value < 0.0 { 0.0 } else { value };
         }
         let out = &mut self.out[row * self.stride + first..][..count];
@@ -229,52 +248,67 @@ fn padded<T: Copy + Default>(numbers: &[T]) -> [T; PANEL] {
 }
 
 impl Activations {
-    /// Forgets all rows.
-    pub fn clear(&mut self) {
+    /// Forgets all rows; the next ones have so many elements.
+    pub fn clear(&mut self, inputs: usize) {
+        self.inputs = inputs;
         self.values.clear();
         self.scales.clear();
     }
 
     /// Quantises a row.
+    ///
+    /// # Panics
+    /// If it has another length than [`Activations::clear`] was told.
     pub fn push(&mut self, row: &[f32]) {
+        assert_eq!(row.len(), self.inputs, "a row of that length");
         let begin = self.values.len();
         self.values.resize(begin + row.len().next_multiple_of(GROUP), 0);
         let to = &mut self.values[begin..begin + row.len()];
         self.scales.push(dispatch!(super::level(), _ => quantize_row(row, to)));
     }
+
+    /// The same of a row that has every `stride`-th element of a slice.
+    pub fn push_strided(&mut self, from: &[f32], stride: usize) {
+        let mut gathered = std::mem::take(&mut self.gathered);
+        gathered.clear();
+        gathered.extend(from.iter().step_by(stride.max(1)).take(self.inputs));
+        self.push(&gathered);
+        self.gathered = gathered;
+    }
 }
 
-/// Least and largest number, and 0; NaN counts as 0. In lanes, so that it is done in vectors.
+/// Least and largest number, and 0; none if a number is not finite. In lanes, so that it is done in vectors.
 #[inline(always)]
-fn range(x: &[f32]) -> (f32, f32) {
-    let (mut low, mut high) = ([0.0f32; 16], [0.0f32; 16]);
+fn range(x: &[f32]) -> Option<(f32, f32)> {
+    let (mut low, mut high, mut nothing) = ([0.0f32; 16], [0.0f32; 16], [0.0f32; 16]);
     let (whole, rest) = x.as_chunks::<16>();
     for x in whole {
         for i in 0..16 {
             low[i] = if x[i] < low[i] { x[i] } else { low[i] };
             high[i] = if x[i] > high[i] { x[i] } else { high[i] };
+            // NaN for what is not finite, and stays so.
+            nothing[i] += x[i] * 0.0;
         }
     }
     let least = low.iter().chain(rest).fold(0.0, |low: f32, &x| if x < low { x } else { low });
     let largest = high.iter().chain(rest).fold(0.0, |high: f32, &x| if x > high { x } else { high });
-    (least, largest)
+    let is_finite = nothing.iter().all(|x| *x == 0.0) && rest.iter().all(|x| x.is_finite());
+    is_finite.then_some((least, largest))
 }
 
 /// Quantises a row; returns its scale and its zero.
 #[inline(always)]
 fn quantize_row(x: &[f32], to: &mut [u8]) -> (f32, u8) {
-    let (low, high) = range(x);
+    let Some((low, high)) = range(x) else { return (f32::NAN, 0) };
     let scale = high / 255.0 - low / 255.0;
-    if scale.is_infinite() || scale < f32::MIN_POSITIVE {
-        to.fill(0);
-        return (if scale.is_infinite() { f32::NAN } else { 0.0 }, 0);
+    if scale < f32::MIN_POSITIVE {
+        return (0.0, 0);
     }
     let factor = 1.0 / scale;
     let zero = (-low * factor).round();
     // Adding it leaves a number rounded to an integer in the lowest bits.
     let shifter = 12_582_912.0f32;
     for (to, &x) in to.iter_mut().zip(x) {
-        let x = if x.is_nan() { 0.0 } else { x };
         *to = ((x * factor + zero).clamp(0.0, 255.0) + shifter).to_bits() as u8;
     }
     (scale, zero as u8)
@@ -283,7 +317,7 @@ fn quantize_row(x: &[f32], to: &mut [u8]) -> (f32, u8) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::tests::cases;
+    use crate::kernel::tests::{cases, on_every_level};
     use proptest::prelude::*;
 
     proptest! {
@@ -317,6 +351,56 @@ mod tests {
         }
     }
 
+    /// The formula, number by number.
+    fn slow(weights: &Weights, rows: &Activations, bias: Option<&[f32]>, relu: bool) -> Vec<f32> {
+        let depth = weights.inputs.next_multiple_of(GROUP);
+        let result = |(row, output): (usize, usize)| {
+            let (scale, zero) = rows.scales[row];
+            let sum: i64 = (0..weights.inputs)
+                .map(|i| {
+                    let q = i64::from(weights.values[tiles::place(output, i, depth)]);
+                    q * (i64::from(rows.values[row * depth + i]) - i64::from(zero))
+                })
+                .sum();
+            let value = sum as f32 * weights.scales[output] * scale + bias.map_or(0.0, |bias| bias[output]);
+            if relu { value.max(0.0) } else { value }
+        };
+        let (count, outputs) = (rows.scales.len(), weights.outputs);
+        (0..count).flat_map(|row| (0..outputs).map(move |output| (row, output))).map(result).collect()
+    }
+
+    proptest! {
+        #![proptest_config(cases(48))]
+
+        #[test]
+        fn a_product_is_the_formula_on_every_instruction_set(
+            outputs in 1usize..70, inputs in 1usize..40, rows in 1usize..ROWS, gap in 0usize..3, relu: bool,
+            has_bias: bool,
+        ) {
+            let number = |i: usize| (i * 7919 % 1013) as f32 / 506.5 - 1.0;
+            let weights = Weights::quantize_by(outputs, inputs, |o, i| number(o * inputs + i)).unwrap();
+            let bias: Vec<f32> = (0..outputs).map(number).collect();
+            let bias = has_bias.then_some(&bias[..]);
+            on_every_level(|| {
+                let mut activations = Activations::default();
+                activations.clear(inputs);
+                for row in 0..rows {
+                    let row: Vec<f32> = (0..inputs).map(|i| number(row * 31 + i * 7 + 5)).collect();
+                    activations.push(&row);
+                }
+                let stride = outputs + gap;
+                let mut out = vec![7.0; rows * stride];
+                weights.multiply_quantized(&activations, bias, relu, &mut out, stride);
+                let right = slow(&weights, &activations, bias, relu);
+                for (out, right) in out.chunks(stride).zip(right.chunks(outputs)) {
+                    // A result that is added to a bias may be rounded once or twice.
+                    assert!(out.iter().zip(right).all(|(a, b)| (a - b).abs() <= 1e-6 * b.abs().max(1.0)));
+                    assert!(out[outputs..].iter().all(|&x| x == 7.0), "what lies between rows stays");
+                }
+            });
+        }
+    }
+
     #[test]
     fn special_rows_have_the_documented_values() {
         let weights = Weights::quantize(&[1.0, -2.0, 0.0, 0.0], 2, 2).unwrap();
@@ -326,11 +410,22 @@ mod tests {
             out
         };
         assert_eq!(run(&[0.0, 0.0]), [0.0, 0.0]);
-        assert!(run(&[f32::INFINITY, 1.0]).iter().all(|y| y.is_nan()));
-        assert!((run(&[f32::NAN, 1.0])[0] + 2.0).abs() < 0.02);
-        assert!((run(&[f32::NAN, -1.0])[0] - 2.0).abs() < 0.02, "NaN counts as 0 beside negative numbers");
+        for bad in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+            assert!(run(&[bad, 1.0]).iter().chain(&run(&[-1.0, bad])).all(|y| y.is_nan()));
+            let mut long = [0.5; 34];
+            for place in [0, 15, 16, 33] {
+                long[place] = bad;
+                assert_eq!(range(&long), None);
+                long[place] = 0.5;
+            }
+            assert_eq!(range(&long), Some((0.0, 0.5)));
+        }
         assert!((run(&[1e38, -1e38])[0] / 3e38 - 1.0).abs() < 0.02, "a wide row is finite");
         assert!(run(&[]).is_empty());
+        let large = Weights::quantize(&[1e32, 0.0], 1, 2).unwrap();
+        let mut out = [7.0];
+        large.multiply(&[0.0, 1e32], &mut Activations::default(), &mut out).unwrap();
+        assert_eq!(out, [0.0], "scales whose product overflows");
     }
 
     #[test]
@@ -340,6 +435,7 @@ mod tests {
         let error = Weights::quantize(&[1.0, f32::NAN], 1, 2).unwrap_err().to_string();
         assert_eq!(error, "weight 1 of output 0 is not finite");
         assert!(Weights::quantize(&[], 0, MOST_INPUTS + 1).is_err());
+        assert!(Weights::quantize(&[], usize::MAX, 0).is_err());
         let weights = Weights::quantize(&[1.0; 6], 2, 3).unwrap();
         assert!(weights.multiply(&[0.0; 4], &mut Activations::default(), &mut [0.0; 2]).is_err());
         assert!(weights.multiply(&[0.0; 3], &mut Activations::default(), &mut [0.0; 3]).is_err());

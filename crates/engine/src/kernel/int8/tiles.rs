@@ -30,6 +30,14 @@ pub(super) trait Take {
     fn take(&mut self, row: usize, panel: usize, sums: &[i32; PANEL]);
 }
 
+/// Whether there are instructions for it here: without, it takes longer than products of `f32`.
+pub(super) fn is_fast() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return crate::kernel::level().as_avx2().is_some();
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 /// Adds up all rows, `depth` bytes each, with all panels of that depth.
 pub(super) fn add_up(rows: &[u8], panels: &[i8], depth: usize, take: &mut impl Take) {
     assert!(depth > 0 && depth.is_multiple_of(GROUP), "whole groups");
@@ -46,7 +54,8 @@ pub(super) fn add_up(rows: &[u8], panels: &[i8], depth: usize, take: &mut impl T
             return unsafe { x86::by_avx2(rows, panels, take) };
         }
     }
-    walk::<Plain>(rows, panels, take);
+    // SAFETY: any processor has these.
+    unsafe { walk::<Plain>(rows, panels, take) };
 }
 
 /// Rows or panels, `depth` bytes each.
@@ -70,7 +79,10 @@ impl<'a, T> Matrix<'a, T> {
 /// How sums are computed.
 trait Dot {
     /// The sums of `R` rows with `P` panels.
-    fn tile<const R: usize, const P: usize>(
+    ///
+    /// # Safety
+    /// The processor has the instructions.
+    unsafe fn tile<const R: usize, const P: usize>(
         rows: &[u8],
         panels: &[i8],
         depth: usize,
@@ -78,8 +90,11 @@ trait Dot {
 }
 
 /// Goes through rows and panels in tiles.
+///
+/// # Safety
+/// As for [`Dot::tile`].
 #[inline(always)]
-fn walk<D: Dot>(rows: Matrix<'_, u8>, panels: Matrix<'_, i8>, take: &mut impl Take) {
+unsafe fn walk<D: Dot>(rows: Matrix<'_, u8>, panels: Matrix<'_, i8>, take: &mut impl Take) {
     let count = rows.len();
     let mut panel = 0;
     while panel < panels.len() {
@@ -91,14 +106,17 @@ fn walk<D: Dot>(rows: Matrix<'_, u8>, panels: Matrix<'_, i8>, take: &mut impl Ta
         let part = panels.part(panel, together);
         let mut row = 0;
         while row < count {
-            row += match (count - row, together) {
-                (MOST_ROWS.., 2) => tile::<D, MOST_ROWS, 2>(rows, row, part, panel, take),
-                (MOST_ROWS.., _) => tile::<D, MOST_ROWS, 1>(rows, row, part, panel, take),
-                (4.., 2) => tile::<D, 4, 2>(rows, row, part, panel, take),
-                (4.., _) => tile::<D, 4, 1>(rows, row, part, panel, take),
-                (_, 2) => tile::<D, 1, 2>(rows, row, part, panel, take),
-                (_, MOST_PANELS) => tile::<D, 1, MOST_PANELS>(rows, row, part, panel, take),
-                _ => tile::<D, 1, 1>(rows, row, part, panel, take),
+            // SAFETY: as the caller promises.
+            row += unsafe {
+                match (count - row, together) {
+                    (MOST_ROWS.., 2) => tile::<D, MOST_ROWS, 2>(rows, row, part, panel, take),
+                    (MOST_ROWS.., _) => tile::<D, MOST_ROWS, 1>(rows, row, part, panel, take),
+                    (4.., 2) => tile::<D, 4, 2>(rows, row, part, panel, take),
+                    (4.., _) => tile::<D, 4, 1>(rows, row, part, panel, take),
+                    (_, 2) => tile::<D, 1, 2>(rows, row, part, panel, take),
+                    (_, MOST_PANELS) => tile::<D, 1, MOST_PANELS>(rows, row, part, panel, take),
+                    _ => tile::<D, 1, 1>(rows, row, part, panel, take),
+                }
             };
         }
         panel += together;
@@ -106,15 +124,19 @@ fn walk<D: Dot>(rows: Matrix<'_, u8>, panels: Matrix<'_, i8>, take: &mut impl Ta
 }
 
 /// One tile; the number of its rows.
+///
+/// # Safety
+/// As for [`Dot::tile`].
 #[inline(always)]
-fn tile<D: Dot, const R: usize, const P: usize>(
+unsafe fn tile<D: Dot, const R: usize, const P: usize>(
     rows: Matrix<'_, u8>,
     row: usize,
     part: &[i8],
     panel: usize,
     take: &mut impl Take,
 ) -> usize {
-    let all = D::tile::<R, P>(rows.part(row, R), part, rows.depth);
+    // SAFETY: as the caller promises.
+    let all = unsafe { D::tile::<R, P>(rows.part(row, R), part, rows.depth) };
     for (i, all) in all.iter().enumerate() {
         for (j, sums) in all.iter().enumerate() {
             take.take(row + i, panel + j, sums);
@@ -127,7 +149,7 @@ fn tile<D: Dot, const R: usize, const P: usize>(
 struct Plain;
 
 impl Dot for Plain {
-    fn tile<const R: usize, const P: usize>(
+    unsafe fn tile<const R: usize, const P: usize>(
         rows: &[u8],
         panels: &[i8],
         depth: usize,
@@ -159,12 +181,14 @@ mod x86 {
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
     pub fn by_vnni(rows: Matrix<'_, u8>, panels: Matrix<'_, i8>, take: &mut impl Take) {
-        walk::<Vnni>(rows, panels, take);
+        // SAFETY: the instructions are those of this function.
+        unsafe { walk::<Vnni>(rows, panels, take) };
     }
 
     #[target_feature(enable = "avx2")]
     pub fn by_avx2(rows: Matrix<'_, u8>, panels: Matrix<'_, i8>, take: &mut impl Take) {
-        walk::<Avx2>(rows, panels, take);
+        // SAFETY: the instructions are those of this function.
+        unsafe { walk::<Avx2>(rows, panels, take) };
     }
 
     /// Four activations as one number.
@@ -181,14 +205,14 @@ mod x86 {
 
     impl Dot for Vnni {
         #[inline(always)]
-        fn tile<const R: usize, const P: usize>(
+        unsafe fn tile<const R: usize, const P: usize>(
             rows: &[u8],
             panels: &[i8],
             depth: usize,
         ) -> [[[i32; PANEL]; P]; R] {
             assert!(rows.len() == R * depth && panels.len() == P * PANEL * depth, "a tile");
             let (rows, panels) = (rows.as_ptr(), panels.as_ptr());
-            // SAFETY: only `by_vnni` comes here; groups of the rows and of the panels, and a vector is 16 integers.
+            // SAFETY: as the caller promises; groups of the rows and of the panels, and a vector is 16 integers.
             unsafe {
                 let mut sums = [[_mm512_setzero_si512(); P]; R];
                 for input in (0..depth).step_by(GROUP) {
@@ -216,45 +240,66 @@ mod x86 {
 
     impl Dot for Avx2 {
         #[inline(always)]
-        fn tile<const R: usize, const P: usize>(
+        unsafe fn tile<const R: usize, const P: usize>(
             rows: &[u8],
             panels: &[i8],
             depth: usize,
         ) -> [[[i32; PANEL]; P]; R] {
             assert!(rows.len() == R * depth && panels.len() == P * PANEL * depth, "a tile");
             let mut out = [[[0; PANEL]; P]; R];
-            for (out, row) in out.iter_mut().zip(rows.chunks_exact(depth)) {
-                for (out, panel) in out.iter_mut().zip(panels.chunks_exact(PANEL * depth)) {
-                    // SAFETY: only `by_avx2` comes here, with a row and a panel of that depth.
-                    *out = unsafe { panel_avx2(row.as_ptr(), panel.as_ptr(), depth) };
+            for (i, panel) in panels.chunks_exact(PANEL * depth).enumerate() {
+                let mut row = 0;
+                // SAFETY: as the caller promises; rows and a panel of that depth.
+                unsafe {
+                    while row + 2 <= R {
+                        let sums = panel_avx2::<2>(rows[row * depth..].as_ptr(), panel.as_ptr(), depth);
+                        (out[row][i], out[row + 1][i]) = (sums[0], sums[1]);
+                        row += 2;
+                    }
+                    if row < R {
+                        [out[row][i]] = panel_avx2::<1>(rows[row * depth..].as_ptr(), panel.as_ptr(), depth);
+                    }
                 }
             }
             out
         }
     }
 
-    /// One row with one panel.
+    /// Some rows with one panel.
     ///
     /// # Safety
-    /// The processor has AVX2; `depth` bytes of the row and 16 times as many of the panel may be read.
+    /// The processor has AVX2; `R` rows of `depth` bytes, and 16 times as many of the panel, may be read.
     #[inline(always)]
     #[expect(clippy::cast_ptr_alignment, reason = "the load asks for none")]
-    unsafe fn panel_avx2(row: *const u8, panel: *const i8, depth: usize) -> [i32; PANEL] {
-        let mut out = [0; PANEL];
-        // SAFETY: groups of the row and of the panel; a vector is eight integers.
+    unsafe fn panel_avx2<const R: usize>(
+        rows: *const u8,
+        panel: *const i8,
+        depth: usize,
+    ) -> [[i32; PANEL]; R] {
+        let mut out = [[0; PANEL]; R];
+        // SAFETY: groups of the rows and of the panel; a vector is eight integers.
         unsafe {
-            let mut sums = [_mm256_setzero_si256(); 4];
+            let mut sums = [[_mm256_setzero_si256(); 4]; R];
             for input in (0..depth).step_by(GROUP) {
-                let x = _mm256_cvtepu8_epi16(_mm_set1_epi32(group(row.add(input))));
-                for (i, sum) in sums.iter_mut().enumerate() {
-                    let weights = _mm_loadu_si128(panel.add(input * PANEL + 16 * i).cast::<__m128i>());
-                    let products = _mm256_madd_epi16(x, _mm256_cvtepi8_epi16(weights));
-                    *sum = _mm256_add_epi32(*sum, products);
+                let mut x = [_mm256_setzero_si256(); R];
+                for (i, x) in x.iter_mut().enumerate() {
+                    *x = _mm256_cvtepu8_epi16(_mm_set1_epi32(group(rows.add(i * depth + input))));
+                }
+                for part in 0..4 {
+                    let weights = _mm_loadu_si128(panel.add(input * PANEL + 16 * part).cast::<__m128i>());
+                    let weights = _mm256_cvtepi8_epi16(weights);
+                    for (sums, &x) in sums.iter_mut().zip(&x) {
+                        sums[part] = _mm256_add_epi32(sums[part], _mm256_madd_epi16(x, weights));
+                    }
                 }
             }
-            for (out, sum) in out.chunks_exact_mut(4).zip(sums) {
-                let halves = std::mem::transmute::<__m256i, [i32; 8]>(sum);
-                out.iter_mut().zip(halves.chunks_exact(2)).for_each(|(out, half)| *out = half[0] + half[1]);
+            for (out, sums) in out.iter_mut().zip(sums) {
+                for (out, sum) in out.chunks_exact_mut(4).zip(sums) {
+                    let halves = std::mem::transmute::<__m256i, [i32; 8]>(sum);
+                    out.iter_mut()
+                        .zip(halves.chunks_exact(2))
+                        .for_each(|(out, half)| *out = half[0] + half[1]);
+                }
             }
         }
         out

@@ -371,7 +371,7 @@ impl Product for f64 {
 }
 
 /// Elements from the begin of a matrix to behind its last one.
-pub(super) fn span(rows: usize, columns: usize, [by_row, by_column]: [usize; 2]) -> usize {
+pub(crate) fn span(rows: usize, columns: usize, [by_row, by_column]: [usize; 2]) -> usize {
     // A span that is too large for a number is too large for any slice too.
     let last = |count: usize, stride: usize| (count - 1).saturating_mul(stride);
     if rows == 0 || columns == 0 {

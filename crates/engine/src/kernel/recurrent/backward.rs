@@ -1,5 +1,5 @@
 //! From gradients of the states to those of the operands, in blocks of steps: what the steps of a block leave for the
-//! weights is added up while it lies in the second cache. Sums over rows and steps are taken by products over a whole
+//! weights is added up while it lies in the caches, if a step of the batch is no larger than these. Sums over rows and steps are taken by products over a whole
 //! block, whose order does not depend on the shares of the batch.
 
 use std::ops::Range;
@@ -15,8 +15,11 @@ use crate::kernel::shared::Shared;
 /// Rows of the gradients of a block: 128 of four times 128 units take a quarter of a megabyte.
 const BLOCK_ROWS: usize = 128;
 
-/// Elements of a cache line.
+/// Parts of the scratch memory begin at a multiple of so many elements: at a cache line, if they are of 32 bits.
 const LINE: usize = 16;
+
+/// Rows that are added up before they are added to a sum: an addend goes through few additions even if there are many rows.
+const SUMMED: usize = 64;
 
 /// Where everything is in the scratch memory, from its begin.
 #[derive(Clone, Copy)]
@@ -288,19 +291,15 @@ fn add_rows<S: Simd, T: Real>(simd: S, rows: &[T], sums: &mut [T]) {
     let (lanes, width) = (Vector::<S, T>::LEN, sums.len());
     let mut column = 0;
     while column < width {
-        let mut own = [Vector::<S, T>::splat(simd, T::NIL); 4];
-        let end = width.min(column + own.len() * lanes);
-        for row in rows.chunks_exact(width) {
-            for (i, own) in own.iter_mut().enumerate() {
-                let at = column + i * lanes;
-                if at < end {
+        let end = width.min(column + 4 * lanes);
+        for rows in rows.chunks(SUMMED * width) {
+            let mut own = [Vector::<S, T>::splat(simd, T::NIL); 4];
+            for row in rows.chunks_exact(width) {
+                for (own, at) in own.iter_mut().zip((column..end).step_by(lanes)) {
                     *own += load::<S, T>(simd, row, at, end);
                 }
             }
-        }
-        for (i, own) in own.into_iter().enumerate() {
-            let at = column + i * lanes;
-            if at < end {
+            for (own, at) in own.into_iter().zip((column..end).step_by(lanes)) {
                 let sum = load::<S, T>(simd, sums, at, end) + own;
                 store::<S, T>(sums, at, end, sum);
             }

@@ -313,7 +313,7 @@ fn tiles(rows: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     (0..tiles).map(move |tile| parallel::share(rows, tile, tiles))
 }
 
-/// What the gates of a GRU make of their sums: the parts of the tape.
+/// What the gates of a GRU make of their sums: the five parts of its tape, and one more that nobody stores.
 #[inline(always)]
 fn gru<S: Simd, T: Real>(simd: S, sums: [Vector<S, T>; SUMS], before: Vector<S, T>) -> [Vector<S, T>; 6] {
     let [reset, update, input, remembered] = sums;
@@ -371,6 +371,9 @@ unsafe fn add_up<S: Simd, T: Real, const GRU: bool>(
 }
 
 /// The sums of `R` rows.
+///
+/// # Safety
+/// As for [`add_up`].
 #[inline(always)]
 unsafe fn tile_of<S: Simd, T: Real, const R: usize, const GRU: bool>(
     simd: S,
@@ -405,6 +408,9 @@ unsafe fn tile_of<S: Simd, T: Real, const R: usize, const GRU: bool>(
 }
 
 /// Adds the products of `R` rows with a panel of `G` gates to the sums that `slots` name.
+///
+/// # Safety
+/// The rows and the panel may be read.
 #[inline(always)]
 unsafe fn multiply<S: Simd, T: Real, const R: usize, const G: usize>(
     simd: S,

@@ -17,8 +17,8 @@
 //!
 //! Rows of the batch have nothing to do with each other, so a share of them goes through all steps while the weights stay in
 //! the cache, and shares run on any number of threads with the same results. The gradients of the gates, which all other
-//! gradients are made from, are never stored as a whole: those of a block of steps are used while they lie in the second
-//! cache. The tape is what the backward pass has to know: the state, and the gates after their functions.
+//! gradients are made from, are never stored as a whole: those of a block of steps are used while they lie in the
+//! caches. The tape is what the backward pass has to know: the state, and the gates after their functions.
 //!
 //! | cell | parts of the tape | columns of the gradients of the gates |
 //! |---|---|---|

@@ -275,6 +275,7 @@ impl Compiled {
     }
 
     /// Runs the loop.
+    #[expect(unsafe_code, reason = "what makes pieces lie apart was found out when they were cut")]
     pub fn run<T: Math>(&self, memory: &mut Memory, scratch: &mut Scratch<T>) {
         let arena = T::arena_mut(memory);
         if self.sizes.contains(&0) {
@@ -285,10 +286,14 @@ impl Compiled {
         }
         let workers = parallel::threads().min(self.pieces.count());
         scratch.prepare(self, workers);
-        let common = Common {
-            arena: Divided::new(arena),
-            totals: Divided::new(&mut scratch.totals),
-            rows: Divided::new(&mut scratch.rows),
+        // SAFETY: a loop is cut only if its pieces do not meet in memory (`is_apart`); totals and rows of results that are not
+        // complete belong to one piece each.
+        let common = unsafe {
+            Common {
+                arena: Divided::new(arena),
+                totals: Divided::new(&mut scratch.totals),
+                rows: Divided::new(&mut scratch.rows),
+            }
         };
         parallel::for_each_with(&mut scratch.workers[..workers], self.pieces.count(), |worker, number| {
             self.run_piece(&common, worker, &self.pieces.piece(number));

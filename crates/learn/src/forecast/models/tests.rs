@@ -305,6 +305,21 @@ fn every_model_has_every_kind_of_output() {
 }
 
 #[test]
+fn which_weights_are_integers_does_not_depend_on_the_batch() {
+    let quantized = |specification: &Specification, rows: usize| {
+        let (graph, _) = specification.network(rows, Use::Prediction).unwrap();
+        Program::new(&graph).unwrap().runner().quantize()
+    };
+    for model in every_model().into_iter().filter(|model| !matches!(model, Model::DeepAr(_))) {
+        let specification = specification(model);
+        let one = quantized(&specification, 1);
+        for rows in [2, 3, 8, 64] {
+            assert_eq!(quantized(&specification, rows), one, "{} {rows}", specification.model.name());
+        }
+    }
+}
+
+#[test]
 fn the_usual_settings_build_and_a_name_is_enough() {
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct File {
