@@ -57,6 +57,25 @@ fn large_loops(g: &mut Graph) -> Result<(), GraphError> {
     outputs(g, y, &[x])
 }
 
+/// Allocations of a run with dense layers of 8-bit weights, after the first.
+fn allocations_with_quantized_weights() -> usize {
+    let mut g = Graph::new();
+    let x = g.input("x", DType::F32, &[80, 40]).unwrap();
+    let w = g.input("w", DType::F32, &[40, 30]).unwrap();
+    let b = g.input("b", DType::F32, &[30]).unwrap();
+    let product = g.matmul(x, w).unwrap();
+    let sum = g.add(product, b).unwrap();
+    let y = g.relu(sum).unwrap();
+    g.output("y", y).unwrap();
+    let mut runner = Program::new(&g).unwrap().runner();
+    runner.quantize();
+    runner.run();
+    let before = counting::allocations();
+    runner.write("x", &[0.5f32; 80 * 40]).unwrap();
+    runner.run();
+    counting::allocations() - before
+}
+
 /// The mean as a loss, and its gradients.
 fn outputs(g: &mut Graph, y: Id, of: &[Id]) -> Result<(), GraphError> {
     let loss = g.mean_all(y)?;
@@ -96,6 +115,7 @@ fn a_step_allocates_nothing() {
         let kinds = ["matmul", "gru", "gru gradient", "attention", "attention gradient"];
         assert_eq!(allocations(with_products, &kinds), 0);
         assert_eq!(allocations(large_loops, &["loop"]), 0);
+        assert_eq!(allocations_with_quantized_weights(), 0);
     });
     // Threads that are woken may allocate a little; tiles, totals and rows of results are kept for each.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
