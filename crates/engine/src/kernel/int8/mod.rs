@@ -16,7 +16,7 @@
 //!
 //! unless a scale underflows: rows of weights or activations below 1e-36 count as 0.
 //!
-//! Weights lie in panels of 16 outputs, [inputs / 4][output][4 inputs]: a vector of 512 bits meets four activations that are
+//! Weights lie in panels of 16 outputs, `[inputs / 4][output][4 inputs]`: a vector of 512 bits meets four activations that are
 //! the same for all outputs (`tiles`).
 
 mod tiles;
