@@ -1,6 +1,7 @@
 //! Recurrent cells over time. A cell is one node, and so are the gradients of its operands.
 
 use super::{Graph, GraphError, Id, Op};
+use crate::dtype::DType;
 use crate::shape::Shape;
 
 /// A recurrent cell.
@@ -43,6 +44,15 @@ impl Cell {
     pub(crate) const fn gradient_lengths(self, [time, batch, hidden, features]: [usize; 4]) -> [usize; 5] {
         let width = self.gates() * hidden;
         [time * batch * features, width * features, width * hidden, width, width]
+    }
+
+    /// Gradients of a state that are smaller are dropped on their way back through the steps: no optimiser can tell, and they
+    /// would become subnormal, with which many processors calculate a hundred times slower.
+    pub(crate) const fn least_gradient(dtype: DType) -> f64 {
+        match dtype {
+            DType::F32 => 1e-20,
+            _ => 1e-200,
+        }
     }
 
     /// Where the gradients of the products with the state are among the four columns of the gradient, in their order: first
@@ -192,7 +202,6 @@ mod tests {
     use super::*;
     use crate::Program;
     use crate::arbitrary::{self, assert_close};
-    use crate::dtype::DType;
     use crate::interpret::Value;
     use crate::kernel::tests::on_every_level;
     use proptest::prelude::*;
@@ -403,6 +412,95 @@ mod tests {
             let named: Vec<_> = inputs.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
             let right: Vec<Vec<f64>> = g.interpret(&named).unwrap().iter().map(Value::to_f64).collect();
             assert_close(&run(&g), &right, 1e-13);
+        }
+    }
+
+    /// The gradients of a weighted sum of the last states of a cell whose gradients fade by 0.1 or so in a step: compiled, and
+    /// interpreted. `wild` goes into the last weight of the inputs, and `wild_input` into the first input.
+    fn faded(
+        cell: Cell,
+        dtype: DType,
+        batch: usize,
+        [wild, wild_input]: [Option<f64>; 2],
+    ) -> [Vec<Vec<f64>>; 2] {
+        let [time, inputs, width] = [90, 3, 6];
+        let mut g = Graph::new();
+        let x = g.input("x", dtype, &[batch, time, inputs]).unwrap();
+        let rows = cell.gates() * width;
+        let shapes: [&[usize]; 4] = [&[rows, inputs], &[rows, width], &[rows], &[rows]];
+        let weights = [0, 1, 2, 3].map(|i| g.input(&format!("w{i}"), dtype, shapes[i]).unwrap());
+        let states = g.cell(cell, x, weights).unwrap();
+        let last = g.slice(states, 1, time - 1, time).unwrap();
+        let loss = g.sum_all(last).unwrap();
+        let of = [x, weights[0], weights[1], weights[2], weights[3]];
+        for (i, id) in g.gradients(loss, &of).unwrap().into_iter().enumerate() {
+            g.output(&format!("d{i}"), id).unwrap();
+        }
+        let value = |(name, id): (&str, Id)| {
+            let shape = g.shape(id);
+            let mut numbers: Vec<f64> = (0..shape.elements()).map(|i| number(i) * 0.3).collect();
+            if name == "w3" {
+                // The gate that keeps the state is nearly closed.
+                numbers[width..2 * width].fill(-2.5);
+            }
+            let last = numbers.len() - 1;
+            let wild = match name {
+                "w0" => wild.map(|wild| (last, wild)),
+                "x" => wild_input.map(|wild| (0, wild)),
+                _ => None,
+            };
+            wild.into_iter().for_each(|(place, wild)| numbers[place] = wild);
+            (name.to_string(), Value::float(dtype, shape, numbers))
+        };
+        let inputs: Vec<_> = g.inputs().map(value).collect();
+        let named: Vec<_> = inputs.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+        let right = g.interpret(&named).unwrap().iter().map(Value::to_f64).collect();
+        [arbitrary::run(&g, &inputs), right]
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "too long")]
+    fn gradients_that_have_faded_are_dropped_and_nothing_else_is() {
+        for (cell, dtype) in
+            [Cell::Gru, Cell::Lstm].into_iter().flat_map(|cell| [(cell, DType::F32), (cell, DType::F64)])
+        {
+            let check = |batch: usize| {
+                let [ours, right] = faded(cell, dtype, batch, [None; 2]);
+                assert_close(&ours, &right, if dtype == DType::F32 { 1e-5 } else { 1e-13 });
+                // Those of the inputs of each step by themselves, however small.
+                let of_inputs =
+                    |t: usize| (0..batch).flat_map(move |row| (0..3).map(move |k| (row * 90 + t) * 3 + k));
+                for t in 0..90 {
+                    let most = of_inputs(t).map(|i| right[0][i].abs()).fold(0.0, f64::max);
+                    let tolerance = (most * 1e-4).max(100.0 * Cell::least_gradient(dtype));
+                    let wrong = of_inputs(t).map(|i| (ours[0][i] - right[0][i]).abs()).fold(0.0, f64::max);
+                    assert!(wrong <= tolerance, "{cell:?} {dtype}, step {t}: {wrong} of {most}");
+                }
+                assert!(of_inputs(89).all(|i| ours[0][i] != 0.0), "{cell:?} {dtype}");
+                let dropped = of_inputs(0).all(|i| ours[0][i] == 0.0);
+                assert_eq!(dropped, dtype == DType::F32, "{cell:?}");
+            };
+            check(70);
+            // Rows for one thread, for the others do not know what is asked for.
+            on_every_level(|| check(7));
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "too long")]
+    fn what_is_not_finite_reaches_the_gradients_though_they_have_faded() {
+        let is_nan = |all: &[Vec<f64>]| all.iter().map(|x| x.iter().map(|x| x.is_nan()).collect()).collect();
+        for (cell, wild) in [Cell::Gru, Cell::Lstm].into_iter().flat_map(|cell| {
+            [f64::INFINITY, f64::NEG_INFINITY, f64::NAN].into_iter().map(move |wild| (cell, wild))
+        }) {
+            for (weight, input) in [(Some(wild), None), (None, Some(wild))] {
+                let [ours, right] = faded(cell, DType::F32, 70, [weight, input]);
+                let [ours, right]: [Vec<Vec<bool>>; 2] = [&ours, &right].map(|all| is_nan(all));
+                assert!(right.iter().flatten().any(|&is_nan| is_nan), "{cell:?} {weight:?} {input:?}");
+                for (i, (ours, right)) in ours.iter().zip(&right).enumerate() {
+                    assert_eq!(ours, right, "{cell:?} {weight:?} {input:?} {i}");
+                }
+            }
         }
     }
 

@@ -30,7 +30,9 @@ pub(super) fn forward(cell: Cell, args: &[&Value], shape: Shape, dtype: DType) -
             |part: usize, unit: usize| if t == 0 { 0.0 } else { *tape.at(&[part, t - 1, row, unit]) };
         let mut from_state = |gate: usize| -> f64 {
             let column = gate * hidden + unit;
-            bias[column] + (0..hidden).map(|k| before(0, k) * weights[k * width + column]).sum::<f64>()
+            // Before the first step there is no state, and nothing is multiplied.
+            let states = if t == 0 { 0 } else { hidden };
+            bias[column] + (0..states).map(|k| before(0, k) * weights[k * width + column]).sum::<f64>()
         };
         let from_input = |gate: usize| -> f64 {
             let (column, first) = (gate * hidden + unit, (t * batch + row) * features);
@@ -83,9 +85,9 @@ pub(super) fn backward(cell: Cell, args: &[&Value], shape: Shape, dtype: DType) 
         all.push(over_rows(&|row| gate(row, column) * inputs[row * features + k]));
     }
     for (&column, k) in of_state.iter().flat_map(|column| (0..hidden).map(move |k| (column, k))) {
-        // The states before each step but the first, which begins with zeros; they are the first part of the tape.
-        let before = |row: usize| if row < batch { 0.0 } else { tape[(row - batch) * hidden + k] };
-        all.push(over_rows(&|row| gate(row, column) * before(row)));
+        // The states before each step but the first, which has none; they are the first part of the tape.
+        let product = |row: usize| gate(row, column) * tape[(row - batch) * hidden + k];
+        all.push((batch..rows).map(product).sum());
     }
     for &column in of_input.iter().chain(&of_state) {
         all.push(over_rows(&|row| gate(row, column)));
@@ -98,6 +100,8 @@ fn gate_gradients(cell: Cell, args: &[&Value]) -> Vec<f64> {
     let [gradients, mut kept, weights] = [0, 1, 4].map(|arg| args[arg].to_f64());
     let &[time, batch, hidden] = &*args[0].shape else { unreachable!("three axes") };
     let width = cell.gates() * hidden;
+    let least = Cell::least_gradient(args[0].dtype);
+    let drop_least = |gradient: f64| if gradient.abs() < least { 0.0 } else { gradient };
     let mut tape = Table { shape: args[1].shape, elements: &mut kept };
     let mut elements = vec![0.0; time * batch * 4 * hidden];
     // Of the state and of the memory, from the next step.
@@ -106,7 +110,7 @@ fn gate_gradients(cell: Cell, args: &[&Value]) -> Vec<f64> {
         let mut next = vec![0.0; hidden];
         for unit in 0..hidden {
             let at = row * hidden + unit;
-            let state = gradients[t * batch * hidden + at] + of_state[at];
+            let state = drop_least(gradients[t * batch * hidden + at] + of_state[at]);
             let mut part = |part: usize| *tape.at(&[part, t, row, unit]);
             let parts = [0, 1, 2, 3, 4].map(&mut part);
             let slope = |gate: f64| gate * (1.0 - gate);
@@ -126,7 +130,7 @@ fn gate_gradients(cell: Cell, args: &[&Value]) -> Vec<f64> {
                     let before = if t == 0 { 0.0 } else { *tape.at(&[1, t - 1, row, unit]) };
                     let [_, memory, write, keep, fresh] = parts;
                     let seen = memory.tanh();
-                    let d_memory = of_memory[at] + state * show * (1.0 - seen * seen);
+                    let d_memory = drop_least(of_memory[at] + state * show * (1.0 - seen * seen));
                     of_memory[at] = d_memory * keep;
                     let rows = vec![
                         d_memory * fresh * slope(write),

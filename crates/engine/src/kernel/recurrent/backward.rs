@@ -1,8 +1,12 @@
 //! From gradients of the states to those of the operands, in blocks of steps: what the steps of a block leave for the
-//! weights is added up while it lies in the caches, if a step of the batch is no larger than these. Sums over rows and steps are taken by products over a whole
-//! block, whose order does not depend on the shares of the batch.
+//! weights is added up while it lies in the caches, if a step of the batch is no larger than these. Sums over rows and steps
+//! are taken by products over a whole block, whose order does not depend on the shares of the batch.
+//!
+//! Going back, a gradient fades. What is left of it below [`Cell::least_gradient`] is dropped, and from the step on where a
+//! share of the batch has nothing left, nothing is multiplied.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fearless_simd::{Simd, prelude::*};
 
@@ -73,20 +77,25 @@ pub fn backward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
     };
     let scratch = Scratch::new::<T>(steps.cell, steps.sizes());
     let shared = Shared(memory.as_mut_ptr());
-    let all = Backward { steps: *steps, shared, gradients, out, of_inputs, scratch };
+    let mut all = Backward { steps: *steps, shared, gradients, out, of_inputs, scratch, is_finite: false };
     // Products of our own give a row the same bits whatever rows it is with; others may not.
     let is_ours = T::packed_len(1, 1) > 0;
     let least = if is_ours { FEW_ROWS } else { ROWS };
     // SAFETY: everything lies in the memory (asserted above), and the tensors apart from each other by the plan; shares have
     // rows of their own, and what is added up over all rows is added up when the shares are done.
     unsafe {
-        all.pack();
+        all.is_finite = all.pack();
         let block = block_steps(steps.sizes());
         let mut end = steps.time;
         while end > 0 {
             let begin = end.saturating_sub(block);
-            for_shares(steps.batch, least, |first, rows| all.steps(begin..end, first, rows));
-            all.add_up(begin..end);
+            let is_left = AtomicBool::new(false);
+            for_shares(steps.batch, least, |first, rows| {
+                if all.steps(begin..end, first, rows) {
+                    is_left.store(true, Ordering::Relaxed);
+                }
+            });
+            all.add_up(begin..end, is_left.into_inner());
             end = begin;
         }
         all.finish();
@@ -101,6 +110,8 @@ struct Backward<T> {
     out: usize,
     of_inputs: bool,
     scratch: Scratch,
+    /// Whether all weights are known to be finite: what is multiplied with zeros is 0 then.
+    is_finite: bool,
 }
 
 impl<T: Real + Product> Backward<T> {
@@ -118,35 +129,38 @@ impl<T: Real + Product> Backward<T> {
         })
     }
 
-    /// Packs the weights, and clears the sums.
+    /// Packs the weights, and clears the sums. Whether all weights are known to be finite.
     ///
     /// # Safety
     /// Everything lies in the memory, and nothing else uses the scratch memory.
-    unsafe fn pack(&self) {
+    unsafe fn pack(&self) -> bool {
+        let mut is_finite = true;
         let Steps { hidden, features, input_weights: (at, [by_row, by_column]), .. } = self.steps;
         // SAFETY: as the caller promises; there is room for what is packed.
         unsafe {
             self.shared.write(self.place(|scratch| scratch.sums), 4 * hidden).fill(T::NIL);
             for part in self.parts_of_weights() {
-                T::pack(self.shared.0, [part.depth, hidden], part.weights, part.packed);
+                is_finite &= T::pack(self.shared.0, [part.depth, hidden], part.weights, part.packed);
             }
             if self.of_inputs {
                 let turned = (at, [by_column, by_row]);
                 let to = self.place(|scratch| scratch.input_weights);
-                T::pack(self.shared.0, [self.steps.width(), features], turned, to);
+                is_finite &= T::pack(self.shared.0, [self.steps.width(), features], turned, to);
             }
         }
+        is_finite
     }
 
-    /// Goes back through the steps of a block with a share of the batch.
+    /// Goes back through the steps of a block with a share of the batch. Whether any gradient of a gate is not 0.
     ///
     /// # Safety
     /// Everything lies in the memory and is packed; the rows of this share are used by nothing else.
-    unsafe fn steps(&self, block: Range<usize>, first: usize, rows: usize) {
+    unsafe fn steps(&self, block: Range<usize>, first: usize, rows: usize) -> bool {
         let Steps { cell, time, batch, hidden, features, .. } = self.steps;
         let shared = self.shared;
         let carry = self.place(|scratch| scratch.carry) + first * hidden;
         let memory = self.place(|scratch| scratch.memory) + first * hidden;
+        let mut is_left = false;
         for t in block.clone().rev() {
             let gates = self.gates(t - block.start) + first * 4 * hidden;
             // SAFETY: rows of this share only, inside the memory; the tensors are apart from each other by the plan, and so
@@ -167,9 +181,21 @@ impl<T: Real + Product> Backward<T> {
                     out: shared.write(gates, rows * 4 * hidden),
                 }
             };
-            match cell {
+            let is_left_here = match cell {
                 Cell::Gru => dispatch!(crate::kernel::level(), simd => pass.gru(simd)),
                 Cell::Lstm => dispatch!(crate::kernel::level(), simd => pass.lstm(simd)),
+            };
+            is_left |= is_left_here;
+            let of_inputs = (self.parts()[0] + (t * batch + first) * features, [features, 1]);
+            if !is_left_here && self.is_finite {
+                // SAFETY: rows of this share only, inside the memory.
+                unsafe {
+                    shared.write(carry, rows * hidden).fill(T::NIL);
+                    if self.of_inputs {
+                        shared.write(of_inputs.0, rows * features).fill(T::NIL);
+                    }
+                }
+                continue;
             }
             if self.of_inputs {
                 let (at, [by_row, by_column]) = self.steps.input_weights;
@@ -177,7 +203,7 @@ impl<T: Real + Product> Backward<T> {
                     sizes: [rows, features, self.steps.width()],
                     a: (gates, [4 * hidden, 1]),
                     b: (at, [by_column, by_row]),
-                    out: (self.parts()[0] + (t * batch + first) * features, [features, 1]),
+                    out: of_inputs,
                     accumulate: false,
                 };
                 // SAFETY: everything lies in the memory; what is written are rows of this share.
@@ -201,6 +227,7 @@ impl<T: Real + Product> Backward<T> {
                 unsafe { T::multiply_packed(shared.0, &shapes, part.packed) };
             }
         }
+        is_left
     }
 
     /// Where the gradients of the gates of a step of a block begin.
@@ -208,13 +235,19 @@ impl<T: Real + Product> Backward<T> {
         self.place(|scratch| scratch.gates) + step * self.steps.batch * 4 * self.steps.hidden
     }
 
-    /// Adds what the steps of a block have left for weights and biases.
+    /// Adds what the steps of a block have left for weights and biases. `is_left`: whether any gradient of a gate is not 0.
     ///
     /// # Safety
     /// Everything lies in the memory, the gradients of the gates of the block are complete, and nothing else uses the result.
-    unsafe fn add_up(&self, block: Range<usize>) {
+    unsafe fn add_up(&self, block: Range<usize>, is_left: bool) {
         let Steps { time, batch, hidden, features, .. } = self.steps;
         let (rows, width) = (block.len() * batch, self.steps.width());
+        let inputs = self.steps.inputs + block.start * batch * features;
+        // The states are finite where the gradients are.
+        // SAFETY: the inputs of the block, which nothing writes.
+        if !is_left && block.end < time && is_finite(unsafe { self.shared.read(inputs, rows * features) }) {
+            return;
+        }
         let gates = self.gates(0);
         let accumulate = block.end < time;
         let [_, of_input_weights, of_weights, ..] = self.parts();
@@ -222,8 +255,12 @@ impl<T: Real + Product> Backward<T> {
             // SAFETY: the matrices lie in the memory; the result is a part of what this kernel writes.
             unsafe { T::multiply_within(self.shared.0, &Shapes { sizes, a, b, out, accumulate }) };
         };
-        let inputs = (self.steps.inputs + block.start * batch * features, [1, features]);
-        product([features, width, rows], inputs, (gates, [4 * hidden, 1]), (of_input_weights, [1, features]));
+        product(
+            [features, width, rows],
+            (inputs, [1, features]),
+            (gates, [4 * hidden, 1]),
+            (of_input_weights, [1, features]),
+        );
         // The first step begins with zeros.
         let without = usize::from(block.start == 0);
         let before = (self.steps.part(0, (block.start + without).max(1) - 1, 0), [hidden, 1]);
@@ -285,6 +322,13 @@ struct PartOfWeights {
     packed: usize,
 }
 
+/// Whether all numbers are finite.
+fn is_finite<T: Real>(numbers: &[T]) -> bool {
+    // Without an end before the end of a piece: so it is done in vectors.
+    let all = |piece: &[T]| piece.iter().fold(true, |all, &x| all & (x - x == T::NIL));
+    numbers.chunks(1024).all(all)
+}
+
 /// Adds all rows to `sums`, which is as long as a row.
 #[inline(always)]
 fn add_rows<S: Simd, T: Real>(simd: S, rows: &[T], sums: &mut [T]) {
@@ -328,10 +372,20 @@ struct Step<'a, T> {
 fn store_gate<S: Simd, T: Real>(to: &mut [T], hidden: usize, gate: usize, at: usize, value: Vector<S, T>) {
     store::<S, T>(to, gate * hidden + at, (gate + 1) * hidden, value);
 }
+
+/// A gradient, or 0 if next to nothing is left of it.
+#[inline(always)]
+fn drop_least<S: Simd, T: Real>(simd: S, gradient: Vector<S, T>) -> Vector<S, T> {
+    let least = Vector::<S, T>::splat(simd, T::from_f64(Cell::least_gradient(T::DTYPE)));
+    gradient.abs().simd_lt(least).select(Vector::<S, T>::splat(simd, T::NIL), gradient)
+}
+
+/// Both directions return whether any gradient of a gate is not 0.
 impl<T: Real> Step<'_, T> {
     #[inline(always)]
-    fn gru<S: Simd>(&mut self, simd: S) {
-        let one = Vector::<S, T>::splat(simd, T::ONE);
+    fn gru<S: Simd>(&mut self, simd: S) -> bool {
+        let [one, zero] = [T::ONE, T::NIL].map(|x| Vector::<S, T>::splat(simd, x));
+        let mut left = zero;
         let hidden = self.hidden;
         for row in 0..self.gradients.len() / hidden.max(1) {
             let (begin, end) = (row * hidden, (row + 1) * hidden);
@@ -344,6 +398,7 @@ impl<T: Real> Step<'_, T> {
                 let carried = (!self.is_last).then_some(&*self.carry);
                 let state = load::<S, T>(simd, self.gradients, place, end)
                     + load_or_zero::<S, T>(simd, carried, place, end);
+                let state = drop_least::<S, T>(simd, state);
                 // state = fresh + update * (before - fresh)
                 let before = load_or_zero::<S, T>(simd, self.before, place, end);
                 let d_update = state * (before - fresh) * update * (one - update);
@@ -355,13 +410,16 @@ impl<T: Real> Step<'_, T> {
                 store_gate::<S, T>(self.out, hidden, row * 4 + 1, at, d_update);
                 store_gate::<S, T>(self.out, hidden, row * 4 + 2, at, d_fresh);
                 store_gate::<S, T>(self.out, hidden, row * 4 + 3, at, d_remembered);
+                left += d_reset.abs() + d_update.abs() + d_fresh.abs();
             }
         }
+        !left.simd_eq(zero).all_true()
     }
 
     #[inline(always)]
-    fn lstm<S: Simd>(&mut self, simd: S) {
-        let one = Vector::<S, T>::splat(simd, T::ONE);
+    fn lstm<S: Simd>(&mut self, simd: S) -> bool {
+        let [one, zero] = [T::ONE, T::NIL].map(|x| Vector::<S, T>::splat(simd, x));
+        let mut left = zero;
         let hidden = self.hidden;
         for row in 0..self.gradients.len() / hidden.max(1) {
             let (begin, end) = (row * hidden, (row + 1) * hidden);
@@ -375,29 +433,25 @@ impl<T: Real> Step<'_, T> {
                 let carried = (!self.is_last).then_some(&*self.carry);
                 let output = load::<S, T>(simd, self.gradients, place, end)
                     + load_or_zero::<S, T>(simd, carried, place, end);
+                let output = drop_least::<S, T>(simd, output);
                 let seen = math::tanh::<S, T>(simd, memory);
                 let carried = (!self.is_last).then_some(&*self.memory);
                 let d_memory =
                     load_or_zero::<S, T>(simd, carried, place, end) + output * show * (one - seen * seen);
+                let d_memory = drop_least::<S, T>(simd, d_memory);
                 let before = load_or_zero::<S, T>(simd, self.before, place, end);
+                let d_write = d_memory * fresh * write * (one - write);
+                let d_keep = d_memory * before * keep * (one - keep);
+                let d_fresh = d_memory * write * (one - fresh * fresh);
+                let d_show = output * seen * show * (one - show);
                 store::<S, T>(self.memory, place, end, d_memory * keep);
-                store_gate::<S, T>(self.out, hidden, row * 4, at, d_memory * fresh * write * (one - write));
-                store_gate::<S, T>(
-                    self.out,
-                    hidden,
-                    row * 4 + 1,
-                    at,
-                    d_memory * before * keep * (one - keep),
-                );
-                store_gate::<S, T>(
-                    self.out,
-                    hidden,
-                    row * 4 + 2,
-                    at,
-                    d_memory * write * (one - fresh * fresh),
-                );
-                store_gate::<S, T>(self.out, hidden, row * 4 + 3, at, output * seen * show * (one - show));
+                store_gate::<S, T>(self.out, hidden, row * 4, at, d_write);
+                store_gate::<S, T>(self.out, hidden, row * 4 + 1, at, d_keep);
+                store_gate::<S, T>(self.out, hidden, row * 4 + 2, at, d_fresh);
+                store_gate::<S, T>(self.out, hidden, row * 4 + 3, at, d_show);
+                left += (d_write.abs() + d_keep.abs()) + (d_fresh.abs() + d_show.abs());
             }
         }
+        !left.simd_eq(zero).all_true()
     }
 }
