@@ -7,6 +7,7 @@
 
 use fearless_simd::{Select, Simd, prelude::*};
 
+use super::scale::scale;
 use super::{Bits, Real, Vector, bits, from_bits, polynomial, splat};
 
 /// A power of e that is still to be put together: `(1 + fraction) * powers[0] * powers[1]`, where the powers are those
@@ -14,16 +15,22 @@ use super::{Bits, Real, Vector, bits, from_bits, polynomial, splat};
 #[derive(Clone, Copy)]
 pub(super) struct Scaled<S: Simd, T: Real> {
     fraction: Vector<S, T>,
+    /// The exponent of both powers together.
+    exponent: Vector<S, T>,
     powers: [Vector<S, T>; 2],
 }
 
 impl<S: Simd, T: Real> Scaled<S, T> {
     #[inline(always)]
     pub(super) fn value(self) -> Vector<S, T> {
-        (self.fraction + T::ONE) * self.powers[0] * self.powers[1]
+        let value = self.fraction + T::ONE;
+        scale::<S, T>(value.token(), value, self.exponent).unwrap_or_else(
+            #[inline(always)]
+            || value * self.powers[0] * self.powers[1],
+        )
     }
 
-    /// The power times `factor`, except for [`scale`](Self::scale).
+    /// The power times `factor`, except for [`last_power`](Self::last_power).
     #[inline(always)]
     pub(super) fn times(self, factor: Vector<S, T>) -> Vector<S, T> {
         let factor = factor * self.powers[0];
@@ -31,19 +38,19 @@ impl<S: Simd, T: Real> Scaled<S, T> {
     }
 
     #[inline(always)]
-    pub(super) fn scale(self) -> Vector<S, T> {
+    pub(super) fn last_power(self) -> Vector<S, T> {
         self.powers[1]
     }
 }
 
-/// The integer n (in the form of `EXPONENT_SHIFTER`) nearest to `x / ln 2`, and `x - n ln 2`.
+/// The integer n nearest to `x / ln 2`, as a number and in the form of `EXPONENT_SHIFTER`, and `x - n ln 2`.
 #[inline(always)]
-fn reduce<S: Simd, T: Real>(x: Vector<S, T>) -> (Bits<S, T>, Vector<S, T>) {
+fn reduce<S: Simd, T: Real>(x: Vector<S, T>) -> (Vector<S, T>, Bits<S, T>, Vector<S, T>) {
     let simd = x.token();
     let shifted = x.mul_add(splat::<S, T>(simd, T::LOG2_E), splat::<S, T>(simd, T::EXPONENT_SHIFTER));
     let n = shifted - splat::<S, T>(simd, T::EXPONENT_SHIFTER);
     let r = n.mul_add(splat::<S, T>(simd, -T::LN_2_HIGH), x);
-    (bits(shifted), n.mul_add(splat::<S, T>(simd, -T::LN_2_LOW), r))
+    (n, bits(shifted), n.mul_add(splat::<S, T>(simd, -T::LN_2_LOW), r))
 }
 
 /// `e^r - 1` for |r| <= ln(2)/2.
@@ -55,8 +62,8 @@ fn expm1_reduced<S: Simd, T: Real>(simd: S, r: Vector<S, T>) -> Vector<S, T> {
 /// `e^x`, for `x` within `EXP_RANGE` or some way below it.
 #[inline(always)]
 pub(super) fn exp_scaled<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Scaled<S, T> {
-    let (n, r) = reduce::<S, T>(x);
-    Scaled { fraction: expm1_reduced::<S, T>(simd, r), powers: powers::<S, T>(n) }
+    let (exponent, n, r) = reduce::<S, T>(x);
+    Scaled { fraction: expm1_reduced::<S, T>(simd, r), exponent, powers: powers::<S, T>(n) }
 }
 
 /// `2^(high + low)`, where `low` is what rounding to `high` left, for sums within `EXP_RANGE` times log2 e or some way below
@@ -65,8 +72,10 @@ pub(super) fn exp_scaled<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Scaled<S
 pub(super) fn exp2_scaled<S: Simd, T: Real>(simd: S, high: Vector<S, T>, low: Vector<S, T>) -> Scaled<S, T> {
     let shifter = splat::<S, T>(simd, T::EXPONENT_SHIFTER);
     let shifted = high + shifter;
-    let r = (high - (shifted - shifter)) + low;
-    Scaled { fraction: polynomial::<S, T>(simd, r, T::EXP2) * r, powers: powers::<S, T>(bits(shifted)) }
+    let exponent = shifted - shifter;
+    let r = (high - exponent) + low;
+    let fraction = polynomial::<S, T>(simd, r, T::EXP2) * r;
+    Scaled { fraction, exponent, powers: powers::<S, T>(bits(shifted)) }
 }
 
 /// Two powers of two whose product is 2^n. What is given stands for n + twice the bias: each half carries the bias once.
@@ -92,7 +101,7 @@ pub fn exp<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
 /// `e^x - 1` for `x` from `EXPM1_MIN` to the upper end of `EXP_RANGE`, where the sign of a zero does not matter.
 #[inline(always)]
 fn expm1_bounded<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
-    let (n, r) = reduce::<S, T>(x);
+    let (_, n, r) = reduce::<S, T>(x);
     // 2^(n - 1), which is finite where 2^n is not.
     let half = power::<S, T>(n - T::HALF_EXPONENTS);
     let value = expm1_reduced::<S, T>(simd, r).mul_add(half, half - T::HALF);
@@ -141,6 +150,6 @@ pub(super) fn gated<S: Simd, T: Real>(
 ) -> Vector<S, T> {
     let negative = x.simd_lt(T::NIL);
     let dividend = negative.select(power.times(bounded), x);
-    let scale = negative.select(power.scale(), splat::<S, T>(x.token(), T::ONE));
+    let scale = negative.select(power.last_power(), splat::<S, T>(x.token(), T::ONE));
     dividend / (power.value() + T::ONE) * scale
 }

@@ -59,7 +59,7 @@ pub fn erf<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     let bounded = size.clamp(T::NIL, T::ERF_MAX);
     let [above, below] = beyond::<S, T>(simd, bounded * T::from_f64(std::f64::consts::SQRT_2));
     let power = exp_scaled::<S, T>(simd, -(bounded * bounded));
-    let complement = power.times(above * (T::TWO * T::BELL_FACTOR) / below) * power.scale();
+    let complement = power.times(above * (T::TWO * T::BELL_FACTOR) / below) * power.last_power();
     let large = (splat::<S, T>(simd, T::ONE) - complement).copysign(x);
     size.simd_lt(T::ONE).select(small, large)
 }

@@ -37,6 +37,7 @@ mod logarithm;
 pub mod naive;
 mod quarter;
 mod real;
+mod scale;
 mod trigonometric;
 
 use fearless_simd::{Simd, SimdFloatElement, prelude::*};

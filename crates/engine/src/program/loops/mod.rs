@@ -28,6 +28,9 @@ use tile::{Strided, TILE, Tile, Worker};
 /// the caches.
 const FAR: usize = 1 << 16;
 
+/// The weight of a step that takes long.
+const LONG: usize = 6;
+
 /// Elements that go into one result at most if rows run across the results: these few are added up plainly.
 const SHORT: usize = 16;
 
@@ -44,6 +47,8 @@ pub(super) struct Compiled {
     /// For each step the store that its result can be written to at once.
     homes: Vec<Option<usize>>,
     actions: Vec<Action>,
+    /// The first step that takes long: what the next tile reads is asked for while it computes.
+    long: Option<usize>,
     /// Rows that make a tile together.
     rows: usize,
     /// What threads share.
@@ -112,6 +117,7 @@ impl Compiled {
             reduce: None,
             homes: Vec::new(),
             actions: Vec::new(),
+            long: body.steps.iter().position(|step| weight(step) >= LONG),
             rows: 1,
             pieces: Pieces::uncut([1; 3]),
         };
@@ -315,10 +321,8 @@ impl Compiled {
                 let in_row = begin + tile.length < piece.columns.end;
                 let next =
                     if in_row { (first, begin + tile.length) } else { (first + count, piece.columns.start) };
-                if is_far && next.0 < piece.rows.end {
-                    self.ask_for(&common.arena, next, tile.size());
-                }
-                self.tile(&common.arena, worker, &tile);
+                let next = Some(next).filter(|next| is_far && next.0 < piece.rows.end);
+                self.tile(&common.arena, worker, &tile, next);
                 self.fold(common, worker, &mut current, (piece, &tile));
             }
             first += count;
@@ -387,7 +391,7 @@ fn weight(step: &Step) -> usize {
     match step {
         Step::Unary(Neg | Abs | Square | Relu | Sign | Floor, _) => 1,
         Step::Unary(Sqrt | Recip | Rsqrt, _) | Step::Binary(Binary::Div, _) => 2,
-        Step::Unary(..) => 6,
+        Step::Unary(..) => LONG,
         Step::Binary(..) | Step::Select(_) | Step::Copy(_) => 1,
     }
 }

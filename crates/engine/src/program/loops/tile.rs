@@ -3,6 +3,7 @@
 use crate::buffer::Buffer;
 use crate::dtype::Element;
 use crate::kernel::Divided;
+use crate::ops::Unary;
 use crate::plan::{Operand, Step};
 
 use super::{Action, Compiled};
@@ -10,6 +11,10 @@ use crate::program::math::Math;
 
 /// Elements of a tile.
 pub(super) const TILE: usize = 512;
+
+/// Elements of a step that takes long between two requests for what the next tile reads. More lines at once than a core waits
+/// for at a time would make it wait; with fewer, calls take longer than what they compute.
+const AT_ONCE: usize = 128;
 
 /// A part of a loop: `count` rows from `first` on, the elements `begin..begin + length` of each.
 #[derive(Clone, Copy, Debug)]
@@ -111,9 +116,18 @@ impl Compiled {
         self.constants.len() + self.loads.len()
     }
 
-    /// The operations on a tile.
-    pub(super) fn tile<T: Math>(&self, arena: &Divided<'_, T>, worker: &mut Worker<T>, tile: &Tile) {
+    /// The operations on a tile. `next`: the row and the element that the next one begins with, if it is far away.
+    pub(super) fn tile<T: Math>(
+        &self,
+        arena: &Divided<'_, T>,
+        worker: &mut Worker<T>,
+        tile: &Tile,
+        next: Option<(usize, usize)>,
+    ) {
         let size = tile.size();
+        if let Some(next) = next.filter(|_| self.long.is_none()) {
+            self.ask_for(arena, next, size);
+        }
         let Worker { tiles, direct, .. } = worker;
         let gathered = tiles[self.constants.len() * TILE..].chunks_exact_mut(TILE);
         let (loaded, results) = direct.split_at_mut(self.loads.len());
@@ -133,10 +147,11 @@ impl Compiled {
                 Some(place) => arena.write(place, size),
                 None => &mut behind[..size],
             };
+            let next = next.filter(|_| self.long == Some(slot));
             match (self.actions[slot], *step) {
                 (Action::Nothing, _) => {}
                 (Action::Pair(pair, [a, b, c]), _) => T::pair(pair, [read(a), read(b), read(c)], out),
-                (_, Step::Unary(op, x)) => T::unary(op, read(x), out),
+                (_, Step::Unary(op, x)) => self.unary(arena, next, op, (read(x), out)),
                 (_, Step::Binary(op, [a, b])) => T::binary(op, read(a), read(b), out),
                 (_, Step::Select([condition, a, b])) => T::select(read(condition), read(a), read(b), out),
                 (_, Step::Copy(x)) => out.copy_from_slice(read(x)),
@@ -148,6 +163,21 @@ impl Compiled {
                 let from = read(tiles, direct, self, arena, Operand::Slot(*slot), size);
                 store.scatter(arena, &self.sizes, tile, from);
             }
+        }
+    }
+
+    /// A function of a tile; meanwhile the next tile, if one is given, is asked for.
+    fn unary<T: Math>(
+        &self,
+        arena: &Divided<'_, T>,
+        next: Option<(usize, usize)>,
+        op: Unary,
+        (x, out): (&[T], &mut [T]),
+    ) {
+        let Some((row, begin)) = next else { return T::unary(op, x, out) };
+        for (part, (x, out)) in x.chunks(AT_ONCE).zip(out.chunks_mut(AT_ONCE)).enumerate() {
+            self.ask_for(arena, (row, begin + part * AT_ONCE), x.len());
+            T::unary(op, x, out);
         }
     }
 

@@ -117,6 +117,7 @@ impl All {
                 Usage(format!("no benchmark is called {name}; there are {}", BENCHES.join(", "))).into()
             );
         }
+        self.report.as_deref().map_or(Ok(()), super::prepare_report)?;
         let machine = Machine::look();
         let mut outcome = Outcome::default();
         for bench in BENCHES {

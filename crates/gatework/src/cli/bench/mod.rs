@@ -10,7 +10,13 @@ mod memory;
 mod processor;
 mod scaling;
 
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
+
+use crate::usage::Usage;
 
 /// Measure how fast Gatework is on this machine, and how well it forecasts
 #[derive(Debug, Args)]
@@ -55,4 +61,17 @@ impl Bench {
 fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds: Option<f64> = text.parse().ok().filter(|s| *s > 0.0 && *s <= 3600.0);
     seconds.ok_or_else(|| "a number of seconds above 0 and at most 3600".into())
+}
+
+/// Makes the folder of a report before anything is measured: a path that cannot be written should not cost an hour.
+fn prepare_report(path: &Path) -> anyhow::Result<()> {
+    if path.file_name().is_none() || path.is_dir() {
+        return Err(Usage(format!("--report needs the name of a file, not {}", path.display())).into());
+    }
+    match path.parent() {
+        Some(folder) => {
+            fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))
+        }
+        None => Ok(()),
+    }
 }

@@ -82,6 +82,7 @@ impl Scaling {
             cli::print_json(&self.measure(dimension, size)?)?;
             return Ok(());
         }
+        self.report.as_deref().map_or(Ok(()), super::prepare_report)?;
         let mut all = Vec::new();
         for dimension in wanted() {
             for threads in if self.threads > 1 { vec![1, self.threads] } else { vec![1] } {
