@@ -3,8 +3,8 @@
 //! A plain `cargo build --release` carries SSE2, AVX2 and AVX-512 versions of each kernel on x86-64 (NEON on AArch64);
 //! the first call looks at the processor and takes the widest. Vectors come from `fearless_simd`. `unsafe` code is found in
 //! the tiles of [`gates`] (rows without bounds checks), in products, attention, norms and recurrent cells (results that
-//! several threads write), in `shared` (memory that pieces of a loop share), in [`int8`] and here (instructions that the vectors do
-//! not have). Attention, norms, recurrent cells and `shared` rely on the plan of a program to keep what they read and what they
+//! several threads write), in `shared` (memory that pieces of a loop share), in [`int8`], in `math::scale` and here (instructions that the
+//! vectors do not have). Attention, norms, recurrent cells and `shared` rely on the plan of a program to keep what they read and what they
 //! write apart, so only programs can call them.
 //!
 //! | module | what it does |

@@ -1,5 +1,7 @@
 //! Bad input of every kind: the right exit status, one clear message, nothing lost.
 
+use std::fs;
+
 use crate::{Place, SMALL, assert_says, is_clean};
 
 #[test]
@@ -68,6 +70,19 @@ fn bad_options_are_refused() {
     assert_says(&place.refused(2, &["simulate", "run", "--async", "1.5"]), &["above 0 and at most 1"]);
     assert_says(&place.refused(2, &["simulate", "run", "--gif", "a.png"]), &["ends in .gif"]);
     assert_says(&place.refused(2, &["bench", "automata", "--only", "chess"]), &["no experiment \"chess\""]);
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_refused_before_anything_is_measured() {
+    let place = Place::new();
+    fs::create_dir(place.path("folder")).unwrap();
+    fs::write(place.path("file"), "").unwrap();
+    for bench in ["all", "scaling"] {
+        let said = place.refused(2, &["bench", bench, "--report", "folder"]);
+        assert_says(&said, &["--report needs the name of a file", "folder"]);
+        let said = place.refused(1, &["bench", bench, "--report", "file/below/report.md"]);
+        assert_says(&said, &["cannot make the folder file/below"]);
+    }
 }
 
 #[test]

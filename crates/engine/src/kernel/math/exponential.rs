@@ -2,8 +2,8 @@
 //!
 //! `x = n ln 2 + r` with an integer n and |r| <= ln(2)/2, so `e^x = 2^n e^r`. n comes from an addition that pushes the
 //! fraction out of the mantissa and leaves n in its lowest bits, ln 2 is subtracted in two parts, and e^r is
-//! `1 + r + r^2 P(r)`. The factor 2^n is applied as two powers of about half of n, so that overflow and subnormal results
-//! need no case of their own.
+//! `1 + r + r^2 P(r)`. The factor 2^n is applied by one instruction, or as two powers of about half of n, so that overflow
+//! and subnormal results need no case of their own.
 
 use fearless_simd::{Select, Simd, prelude::*};
 

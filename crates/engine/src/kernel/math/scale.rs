@@ -6,7 +6,9 @@
     expect(unsafe_code, reason = "an instruction without a safe name")
 )]
 
-use fearless_simd::{Simd, prelude::*};
+use fearless_simd::Simd;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use fearless_simd::prelude::*;
 
 use super::{Real, Vector};
 
@@ -34,4 +36,43 @@ pub(super) fn scale<S: Simd, T: Real>(simd: S, x: Vector<S, T>, n: Vector<S, T>)
     }
     let _ = (simd, x, n);
     None
+}
+
+#[cfg(all(test, target_arch = "x86_64", not(miri)))]
+mod tests {
+    use fearless_simd::Level;
+
+    use super::*;
+
+    /// What the instruction gives for the same lane in all places, if there is one.
+    #[inline(always)]
+    fn scaled<S: Simd, T: Real>(simd: S, x: T, n: f64) -> Option<T> {
+        let [x, n] = [x, T::from_f64(n)].map(|x| Vector::<S, T>::splat(simd, x));
+        scale::<S, T>(simd, x, n).map(|scaled| scaled.as_slice()[Vector::<S, T>::LEN - 1])
+    }
+
+    #[test]
+    fn the_instruction_rounds_as_products_with_powers_of_two_do() {
+        let fractions = (0..2000).map(|i| 0.7 + f64::from(i) * 0.000_361_7);
+        let wild = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0];
+        for x in fractions.chain(wild) {
+            let (narrow, wide) = (x as f32, x);
+            for n in -170..=135 {
+                // Exact in 64 bits, so that it is rounded once.
+                let right = (f64::from(narrow) * 2f64.powi(n)) as f32;
+                let ours = dispatch!(Level::new(), simd => scaled(simd, narrow, n.into()));
+                let same = ours
+                    .is_none_or(|ours| ours.to_bits() == right.to_bits() || ours.is_nan() && right.is_nan());
+                assert!(same, "{narrow} 2^{n}: {ours:?} for {right}");
+            }
+            for n in (-1150..=-960).chain(1000..=1030) {
+                let half = n / 2;
+                let right = wide * 2f64.powi(half) * 2f64.powi(n - half);
+                let ours = dispatch!(Level::new(), simd => scaled(simd, wide, n.into()));
+                let same = ours
+                    .is_none_or(|ours| ours.to_bits() == right.to_bits() || ours.is_nan() && right.is_nan());
+                assert!(same, "{wide} 2^{n}: {ours:?} for {right}");
+            }
+        }
+    }
 }

@@ -57,13 +57,11 @@ pub trait Product: Copy + Send + Sync + PartialOrd + std::ops::Add<Output = Self
         0
     }
 
-    /// Packs a matrix of so many rows and columns for `multiply_packed`. Whether all its numbers are known to be finite.
+    /// Packs a matrix of so many rows and columns for `multiply_packed`.
     ///
     /// # Safety
     /// The matrix may be read, and [`Product::packed_len`] elements from `to` on be written.
-    unsafe fn pack(_memory: *mut Self, _sizes: [usize; 2], _matrix: (usize, [usize; 2]), _to: usize) -> bool {
-        false
-    }
+    unsafe fn pack(_memory: *mut Self, _sizes: [usize; 2], _matrix: (usize, [usize; 2]), _to: usize) {}
 
     /// Multiplies matrices of one memory, on several threads if it is worth it.
     ///
@@ -166,15 +164,10 @@ impl Product for f32 {
         packing::packed_len(rows, columns)
     }
 
-    unsafe fn pack(
-        memory: *mut f32,
-        [rows, columns]: [usize; 2],
-        matrix: (usize, [usize; 2]),
-        to: usize,
-    ) -> bool {
+    unsafe fn pack(memory: *mut f32, [rows, columns]: [usize; 2], matrix: (usize, [usize; 2]), to: usize) {
         let source = Source { at: memory.wrapping_add(matrix.0), strides: matrix.1 };
         // SAFETY: as the caller promises.
-        unsafe { packing::pack(source, rows, columns, memory.add(to)) }
+        unsafe { packing::pack(source, rows, columns, memory.add(to)) };
     }
 
     unsafe fn multiply_packed(memory: *mut f32, shapes: &Shapes, packed: usize) {

@@ -2,8 +2,8 @@
 //! weights is added up while it lies in the caches, if a step of the batch is no larger than these. Sums over rows and steps
 //! are taken by products over a whole block, whose order does not depend on the shares of the batch.
 //!
-//! Going back, a gradient fades. What is left of it below [`Cell::least_gradient`] is dropped, and from the step on where a
-//! share of the batch has nothing left, nothing is multiplied.
+//! Going back, a gradient fades. What is below [`Cell::least_gradient`] is dropped, and a share of the batch whose gates have
+//! no gradient at a step multiplies nothing there.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use fearless_simd::{Simd, prelude::*};
 use super::{FEW_ROWS, Pass, ROWS, Steps, for_shares, load, load_or_zero, store};
 use crate::graph::Cell;
 use crate::kernel::math::{self, Real, Vector};
-use crate::kernel::matmul::{Product, Shapes};
+use crate::kernel::matmul::{Product, Shapes, span};
 use crate::kernel::shared::Shared;
 
 /// Rows of the gradients of a block: 128 of four times 128 units take a quarter of a megabyte.
@@ -84,7 +84,8 @@ pub fn backward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
     // SAFETY: everything lies in the memory (asserted above), and the tensors apart from each other by the plan; shares have
     // rows of their own, and what is added up over all rows is added up when the shares are done.
     unsafe {
-        all.is_finite = all.pack();
+        all.is_finite = all.has_finite_weights();
+        all.pack();
         let block = block_steps(steps.sizes());
         let mut end = steps.time;
         while end > 0 {
@@ -110,7 +111,7 @@ struct Backward<T> {
     out: usize,
     of_inputs: bool,
     scratch: Scratch,
-    /// Whether all weights are known to be finite: what is multiplied with zeros is 0 then.
+    /// Whether all weights are finite: zeros that are multiplied with them stay zeros then.
     is_finite: bool,
 }
 
@@ -129,26 +130,36 @@ impl<T: Real + Product> Backward<T> {
         })
     }
 
-    /// Packs the weights, and clears the sums. Whether all weights are known to be finite.
+    /// Packs the weights, and clears the sums.
     ///
     /// # Safety
     /// Everything lies in the memory, and nothing else uses the scratch memory.
-    unsafe fn pack(&self) -> bool {
-        let mut is_finite = true;
+    unsafe fn pack(&self) {
         let Steps { hidden, features, input_weights: (at, [by_row, by_column]), .. } = self.steps;
         // SAFETY: as the caller promises; there is room for what is packed.
         unsafe {
             self.shared.write(self.place(|scratch| scratch.sums), 4 * hidden).fill(T::NIL);
             for part in self.parts_of_weights() {
-                is_finite &= T::pack(self.shared.0, [part.depth, hidden], part.weights, part.packed);
+                T::pack(self.shared.0, [part.depth, hidden], part.weights, part.packed);
             }
             if self.of_inputs {
                 let turned = (at, [by_column, by_row]);
                 let to = self.place(|scratch| scratch.input_weights);
-                is_finite &= T::pack(self.shared.0, [self.steps.width(), features], turned, to);
+                T::pack(self.shared.0, [self.steps.width(), features], turned, to);
             }
         }
-        is_finite
+    }
+
+    /// Whether all weights are finite.
+    ///
+    /// # Safety
+    /// They lie in the memory, and nothing writes to them.
+    unsafe fn has_finite_weights(&self) -> bool {
+        let Steps { hidden, features, input_weights, weights, .. } = self.steps;
+        [(hidden, weights), (features, input_weights)].into_iter().all(|(rows, (at, strides))| {
+            // SAFETY: as the caller promises; what lies between rows is looked at, too, and does no harm.
+            is_finite(unsafe { self.shared.read(at, span(rows, self.steps.width(), strides)) })
+        })
     }
 
     /// Goes back through the steps of a block with a share of the batch. Whether any gradient of a gate is not 0.
@@ -186,13 +197,16 @@ impl<T: Real + Product> Backward<T> {
                 Cell::Lstm => dispatch!(crate::kernel::level(), simd => pass.lstm(simd)),
             };
             is_left |= is_left_here;
-            let of_inputs = (self.parts()[0] + (t * batch + first) * features, [features, 1]);
+            let input_gradients = (self.parts()[0] + (t * batch + first) * features, [features, 1]);
             if !is_left_here && self.is_finite {
                 // SAFETY: rows of this share only, inside the memory.
                 unsafe {
-                    shared.write(carry, rows * hidden).fill(T::NIL);
+                    // That of a GRU holds what went past the gates.
+                    if cell == Cell::Lstm {
+                        shared.write(carry, rows * hidden).fill(T::NIL);
+                    }
                     if self.of_inputs {
-                        shared.write(of_inputs.0, rows * features).fill(T::NIL);
+                        shared.write(input_gradients.0, rows * features).fill(T::NIL);
                     }
                 }
                 continue;
@@ -203,7 +217,7 @@ impl<T: Real + Product> Backward<T> {
                     sizes: [rows, features, self.steps.width()],
                     a: (gates, [4 * hidden, 1]),
                     b: (at, [by_column, by_row]),
-                    out: of_inputs,
+                    out: input_gradients,
                     accumulate: false,
                 };
                 // SAFETY: everything lies in the memory; what is written are rows of this share.
@@ -325,7 +339,7 @@ struct PartOfWeights {
 /// Whether all numbers are finite.
 fn is_finite<T: Real>(numbers: &[T]) -> bool {
     // Without an end before the end of a piece: so it is done in vectors.
-    let all = |piece: &[T]| piece.iter().fold(true, |all, &x| all & (x - x == T::NIL));
+    let all = |piece: &[T]| piece.iter().fold(true, |all, x| all & x.to_f64().is_finite());
     numbers.chunks(1024).all(all)
 }
 
@@ -380,7 +394,7 @@ fn drop_least<S: Simd, T: Real>(simd: S, gradient: Vector<S, T>) -> Vector<S, T>
     gradient.abs().simd_lt(least).select(Vector::<S, T>::splat(simd, T::NIL), gradient)
 }
 
-/// Both directions return whether any gradient of a gate is not 0.
+/// Both cells return whether any gradient of a gate is not 0.
 impl<T: Real> Step<'_, T> {
     #[inline(always)]
     fn gru<S: Simd>(&mut self, simd: S) -> bool {

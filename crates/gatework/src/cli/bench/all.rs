@@ -117,7 +117,9 @@ impl All {
                 Usage(format!("no benchmark is called {name}; there are {}", BENCHES.join(", "))).into()
             );
         }
-        self.report.as_deref().map_or(Ok(()), super::prepare_report)?;
+        if let Some(path) = &self.report {
+            super::prepare_report(path)?;
+        }
         let machine = Machine::look();
         let mut outcome = Outcome::default();
         for bench in BENCHES {

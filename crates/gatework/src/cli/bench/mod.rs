@@ -63,7 +63,7 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| "a number of seconds above 0 and at most 3600".into())
 }
 
-/// Makes the folder of a report before anything is measured: a path that cannot be written should not cost an hour.
+/// Makes the folder of a report before anything is measured: a wrong path should not cost an hour.
 fn prepare_report(path: &Path) -> anyhow::Result<()> {
     if path.file_name().is_none() || path.is_dir() {
         return Err(Usage(format!("--report needs the name of a file, not {}", path.display())).into());

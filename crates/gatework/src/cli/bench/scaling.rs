@@ -82,7 +82,9 @@ impl Scaling {
             cli::print_json(&self.measure(dimension, size)?)?;
             return Ok(());
         }
-        self.report.as_deref().map_or(Ok(()), super::prepare_report)?;
+        if let Some(path) = &self.report {
+            super::prepare_report(path)?;
+        }
         let mut all = Vec::new();
         for dimension in wanted() {
             for threads in if self.threads > 1 { vec![1, self.threads] } else { vec![1] } {
@@ -201,9 +203,6 @@ impl Series {
 
 /// Markdown with a table and a plot for each dimension; JSON.
 fn write_report(path: &Path, all: &[Series], result: &Value) -> anyhow::Result<()> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    }
     let stem =
         path.file_stem().context("the report needs the name of a file")?.to_string_lossy().into_owned();
     let mut text = "# Scaling\n\nMade by `gatework bench scaling`: time (the median) and peak memory against size, every point in a \
