@@ -95,7 +95,7 @@ fn an_existing_folder_is_not_overwritten_without_a_word() {
     place.gatework(&train).arg("--force").assert().success();
     assert_ne!(place.read("run/model.safetensors"), before);
     // A folder with something else in it is not even forced.
-    std::fs::create_dir(place.path("mine")).unwrap();
+    fs::create_dir(place.path("mine")).unwrap();
     place.write("mine/letter.txt", "dear");
     let said = place.refused(2, &["train", "small.toml", "--out", "mine", "--force"]);
     assert_says(&said, &["mine exists and is no run folder"]);
@@ -125,14 +125,14 @@ fn damaged_run_folders_are_named_not_used() {
             assert_says(&place.refused(status, look), parts);
         }
     };
-    std::fs::write(place.path("run/model.safetensors"), &model[..model.len() / 2]).unwrap();
+    fs::write(place.path("run/model.safetensors"), &model[..model.len() / 2]).unwrap();
     all(1, &["model.safetensors", "not a complete safetensors file"]);
-    std::fs::write(place.path("run/model.safetensors"), b"\x02\0\0\0\0\0\0\0{}").unwrap();
+    fs::write(place.path("run/model.safetensors"), b"\x02\0\0\0\0\0\0\0{}").unwrap();
     all(1, &["model.safetensors", "no Gatework automaton"]);
-    std::fs::remove_file(place.path("run/model.safetensors")).unwrap();
+    fs::remove_file(place.path("run/model.safetensors")).unwrap();
     all(2, &["has no model.safetensors", "--resume"]);
-    std::fs::write(place.path("run/model.safetensors"), &model).unwrap();
-    std::fs::rename(place.path("run/experiment.toml"), place.path("run/saved.toml")).unwrap();
+    fs::write(place.path("run/model.safetensors"), &model).unwrap();
+    fs::rename(place.path("run/experiment.toml"), place.path("run/saved.toml")).unwrap();
     all(2, &["experiment.toml is missing"]);
     place.write(
         "run/experiment.toml",
@@ -149,10 +149,10 @@ fn damaged_run_folders_are_named_not_used() {
 #[test]
 fn a_damaged_checkpoint_stops_a_resumption_and_is_kept() {
     let place = Place::new().trained();
-    std::fs::remove_file(place.path("run/summary.json")).unwrap();
+    fs::remove_file(place.path("run/summary.json")).unwrap();
     let checkpoint = "run/checkpoint/seed-1.safetensors";
     let bytes = place.read(checkpoint);
-    std::fs::write(place.path(checkpoint), &bytes[..200]).unwrap();
+    fs::write(place.path(checkpoint), &bytes[..200]).unwrap();
     let said = place.refused(1, &["train", "small.toml", "--seed", "1", "--resume", "--out", "run"]);
     assert_says(&said, &["seed-1.safetensors", "not a complete checkpoint"]);
     assert_eq!(place.read(checkpoint), bytes[..200]);
