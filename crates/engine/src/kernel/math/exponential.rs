@@ -98,21 +98,21 @@ pub fn exp<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     exp_scaled::<S, T>(simd, x.clamp(least, most)).value()
 }
 
-/// `e^x - 1` for `x` from `EXPM1_MIN` to the upper end of `EXP_RANGE`, where the sign of a zero does not matter.
+/// `(e^x - 1) / 2` for `x` from `EXPM1_MIN` to the upper end of `EXP_RANGE`, where the sign of a zero does not matter.
 #[inline(always)]
-fn expm1_bounded<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
+fn half_expm1<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     let (_, n, r) = reduce::<S, T>(x);
     // 2^(n - 1), which is finite where 2^n is not.
     let half = power::<S, T>(n - T::HALF_EXPONENTS);
-    let value = expm1_reduced::<S, T>(simd, r).mul_add(half, half - T::HALF);
-    value + value
+    expm1_reduced::<S, T>(simd, r).mul_add(half, half - T::HALF)
 }
 
 /// `e^x - 1`, accurate for small `x` too. Error at most 2.5 ULP in both widths. Minus infinity gives -1,
 /// infinity infinity, -0 gives -0.
 #[inline(always)]
 pub fn expm1<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
-    expm1_bounded::<S, T>(simd, x.clamp(T::EXPM1_MIN, T::EXP_RANGE[1])).copysign(x)
+    let value = half_expm1::<S, T>(simd, x.clamp(T::EXPM1_MIN, T::EXP_RANGE[1]));
+    (value + value).copysign(x)
 }
 
 /// `(e^2x - 1) / (e^2x + 1)`. Error at most 3 ULP in both widths. Minus infinity gives -1, infinity 1, -0
@@ -120,8 +120,8 @@ pub fn expm1<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
 #[inline(always)]
 pub fn tanh<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     let size = x.abs().clamp(T::NIL, T::TANH_MAX);
-    let power = expm1_bounded::<S, T>(simd, size + size);
-    (power / (power + T::TWO)).copysign(x)
+    let half = half_expm1::<S, T>(simd, size + size);
+    (half / (half + T::ONE)).copysign(x)
 }
 
 /// `1 / (1 + e^-x)`. Error at most 2.5 ULP in both widths. Minus infinity gives 0, infinity 1.

@@ -398,7 +398,7 @@ fn drop_least<S: Simd, T: Real>(simd: S, gradient: Vector<S, T>) -> Vector<S, T>
 impl<T: Real> Step<'_, T> {
     #[inline(always)]
     fn gru<S: Simd>(&mut self, simd: S) -> bool {
-        let [one, zero] = [T::ONE, T::NIL].map(|x| Vector::<S, T>::splat(simd, x));
+        let (one, zero) = (Vector::<S, T>::splat(simd, T::ONE), Vector::<S, T>::splat(simd, T::NIL));
         let mut left = zero;
         let hidden = self.hidden;
         for row in 0..self.gradients.len() / hidden.max(1) {
@@ -432,7 +432,7 @@ impl<T: Real> Step<'_, T> {
 
     #[inline(always)]
     fn lstm<S: Simd>(&mut self, simd: S) -> bool {
-        let [one, zero] = [T::ONE, T::NIL].map(|x| Vector::<S, T>::splat(simd, x));
+        let (one, zero) = (Vector::<S, T>::splat(simd, T::ONE), Vector::<S, T>::splat(simd, T::NIL));
         let mut left = zero;
         let hidden = self.hidden;
         for row in 0..self.gradients.len() / hidden.max(1) {
