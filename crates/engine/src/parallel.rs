@@ -3,10 +3,13 @@
 //! A result that is summed part by part, in the order of the parts, has the same bits with 1, 2 or 64
 //! threads. [`parts`] says how many parts some work is worth, [`for_each`] runs them.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Units of work (tiles, for example) that are not worth a second thread: waking it takes longer.
 const FEW: usize = 16;
+
+/// Multiplications from which on threads stay awake for all of some work: about a millisecond of one.
+const MANY: usize = 1 << 26;
 
 /// Parts at most: each has sums of its own, and they are added one after another.
 const MOST_PARTS: usize = 64;
@@ -34,6 +37,39 @@ pub fn share(units: usize, part: usize, parts: usize) -> std::ops::Range<usize> 
 /// Threads of the current pool.
 pub fn threads() -> usize {
     rayon::current_num_threads().max(1)
+}
+
+/// Runs `work` of so many multiplications. If they are many, the other threads of the pool stay awake meanwhile and look for
+/// what it shares with them: a thread that has gone to sleep takes longer to wake than a short kernel takes, and of a hundred
+/// kernels in a row one after another would be over before anybody comes to help.
+pub fn attended<R>(multiplications: usize, work: impl FnOnce() -> R) -> R {
+    /// Lets the others go, also if the work panics.
+    struct End<'a>(&'a AtomicBool);
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let others = threads() - 1;
+    if others == 0 || multiplications < MANY {
+        return work();
+    }
+    let ended = AtomicBool::new(false);
+    rayon::in_place_scope(|scope| {
+        let end = End(&ended);
+        for _ in 0..others {
+            scope.spawn(|_| {
+                while !ended.load(Ordering::Relaxed) {
+                    if rayon::yield_now() != Some(rayon::Yield::Executed) {
+                        std::hint::spin_loop();
+                    }
+                }
+            });
+        }
+        let result = work();
+        drop(end);
+        result
+    })
 }
 
 /// Runs `work` on every item, on the threads of the current pool.
@@ -99,6 +135,28 @@ pub fn for_each_chunk<T: Send, W: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn attended_work_is_shared_and_those_who_wait_for_it_go_when_it_ends() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        pool.install(|| {
+            for round in 0..20 {
+                let meeting = std::sync::Barrier::new(3);
+                // Nobody comes past the meeting unless all three threads take an index.
+                let result = attended(MANY, || {
+                    for_each_index(3, |_| _ = meeting.wait());
+                    round
+                });
+                assert_eq!(result, round);
+            }
+            let nested = attended(MANY, || attended(MANY, || 7));
+            assert_eq!(nested, 7);
+            let panics = std::panic::catch_unwind(|| attended(MANY, || panic!("as it should")));
+            assert!(panics.is_err());
+        });
+        // From a thread that is none of a pool, too.
+        assert_eq!(attended(MANY, || 5), 5);
+    }
 
     #[test]
     fn workers_take_every_index_once_and_work_at_the_same_time() {

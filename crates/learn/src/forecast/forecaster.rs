@@ -20,7 +20,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gatework_engine::{Program, Runner, program::ProgramError};
+use gatework_engine::{Program, Runner, parallel, program::ProgramError};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde::{Deserialize, Serialize};
 
@@ -192,7 +192,7 @@ impl Forecaster {
             let place = self.compile(count)?;
             let Some(runner) = &mut self.runners[place] else { continue };
             write_padded(runner, batch, begin..begin + count, 1 << place, &mut self.padded)?;
-            runner.run();
+            parallel::attended(self.params.values.len().saturating_mul(count), || runner.run());
             values.copy_from_slice(&runner.read::<f32>("forecast")?[..values.len()]);
         }
         Ok(())

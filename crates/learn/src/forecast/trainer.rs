@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use gatework_engine::{Program, Runner, program::ProgramError};
+use gatework_engine::{Program, Runner, parallel, program::ProgramError};
 use rayon::prelude::*;
 
 use super::forecaster::{Forecaster, ForecasterError};
@@ -300,8 +300,12 @@ impl Programs {
             worker.moves = true;
         }
         worker.write(run, 0..*rows, masks)?;
-        worker.runner.run_updating(&mut params.values, &mut |range, values, grads| {
-            step.apply(range, values, grads);
+        // Forward, and back to the parameters and to what they were multiplied with.
+        let multiplications = params.values.len().saturating_mul(3 * *rows);
+        parallel::attended(multiplications, || {
+            worker.runner.run_updating(&mut params.values, &mut |range, values, grads| {
+                step.apply(range, values, grads);
+            })
         })?;
         Ok(f64::from(worker.runner.read::<f32>("loss")?[0]))
     }
