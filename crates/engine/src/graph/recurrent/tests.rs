@@ -1,0 +1,404 @@
+//! Cells beside themselves written out step by step, the interpreter, and other numbers of threads.
+
+use super::*;
+use crate::Program;
+use crate::arbitrary::{self, assert_close};
+use crate::interpret::Value;
+use crate::kernel::tests::on_every_level;
+use proptest::prelude::*;
+
+/// A cell written out step by step, of nothing but elementary operations.
+fn unrolled(g: &mut Graph, cell: Cell, x: Id, weights: [Id; 4]) -> Result<Id, GraphError> {
+    let [input, hidden, input_bias, hidden_bias] = weights;
+    let &[batch, time, inputs] = &*g.shape(x) else { unreachable!() };
+    let width = g.shape(hidden)[1];
+    let zero = g.constant(g.dtype(x), 0.0);
+    let mut state = g.expand(zero, &[batch, width])?;
+    let (mut memory, mut states) = (state, Vec::new());
+    for t in 0..time {
+        let now = g.slice(x, 1, t, t + 1)?;
+        let now = g.reshape(now, &[batch, inputs])?;
+        let linear = |g: &mut Graph, x: Id, matrix: Id, bias: Id| {
+            let matrix = g.transpose(matrix)?;
+            let product = g.matmul(x, matrix)?;
+            g.add(product, bias)
+        };
+        let from_input = linear(g, now, input, input_bias)?;
+        let from_state = linear(g, state, hidden, hidden_bias)?;
+        let both = g.add(from_input, from_state)?;
+        let part = |g: &mut Graph, x: Id, gate: usize| g.slice(x, 1, gate * width, (gate + 1) * width);
+        let open = |g: &mut Graph, gate: usize| {
+            let part = part(g, both, gate)?;
+            g.sigmoid(part)
+        };
+        if cell == Cell::Gru {
+            let (reset, update) = (open(g, 0)?, open(g, 1)?);
+            let remembered = part(g, from_state, 2)?;
+            let remembered = g.mul(reset, remembered)?;
+            let fresh = part(g, from_input, 2)?;
+            let fresh = g.add(fresh, remembered)?;
+            let fresh = g.tanh(fresh)?;
+            let change = g.sub(state, fresh)?;
+            let change = g.mul(update, change)?;
+            state = g.add(fresh, change)?;
+        } else {
+            let (write, keep, show) = (open(g, 0)?, open(g, 1)?, open(g, 3)?);
+            let fresh = part(g, both, 2)?;
+            let fresh = g.tanh(fresh)?;
+            let (kept, written) = (g.mul(keep, memory)?, g.mul(write, fresh)?);
+            memory = g.add(kept, written)?;
+            let seen = g.tanh(memory)?;
+            state = g.mul(show, seen)?;
+        }
+        states.push(g.reshape(state, &[batch, 1, width])?);
+    }
+    g.concat(&states, 1)
+}
+
+/// A weighted sum of the states and its gradients, as outputs.
+fn graph(cell: Cell, dtype: DType, [batch, time, inputs, width]: [usize; 4], fused: bool) -> Graph {
+    let mut g = Graph::new();
+    let x = g.input("x", dtype, &[batch, time, inputs]).unwrap();
+    let rows = cell.gates() * width;
+    let shapes: [&[usize]; 4] = [&[rows, inputs], &[rows, width], &[rows], &[rows]];
+    let mut parameter = |i: usize| g.input(&format!("w{i}"), dtype, shapes[i]).unwrap();
+    let weights = [0, 1, 2, 3].map(&mut parameter);
+    let states = if fused { g.cell(cell, x, weights) } else { unrolled(&mut g, cell, x, weights) }.unwrap();
+    let factors = (0..batch * time * width).map(|i| (i % 7) as f64 - 3.0).collect::<Vec<_>>();
+    let factors = g.data(dtype, &[batch, time, width], &factors).unwrap();
+    let weighted = g.mul(states, factors).unwrap();
+    let loss = g.sum_all(weighted).unwrap();
+    let of = [x, weights[0], weights[1], weights[2], weights[3]];
+    let gradients = g.gradients(loss, &of).unwrap();
+    g.output("states", states).unwrap();
+    gradients.iter().enumerate().for_each(|(i, &id)| g.output(&format!("d{i}"), id).unwrap());
+    g
+}
+
+fn number(i: usize) -> f64 {
+    (i * 7919 % 1013) as f64 / 1013.0 - 0.5
+}
+
+/// The outputs for inputs that are numbers by their place.
+fn run(g: &Graph) -> Vec<Vec<f64>> {
+    let value = |id| {
+        let shape = g.shape(id);
+        Value::float(g.dtype(id), shape, (0..shape.elements()).map(number).collect())
+    };
+    let inputs: Vec<(String, Value)> = g.inputs().map(|(name, id)| (name.to_string(), value(id))).collect();
+    arbitrary::run(g, &inputs)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn a_cell_equals_itself_written_out_step_by_step(
+        batch in 1usize..40, time in 1usize..5, inputs in 0usize..4, width in 1usize..11, lstm: bool,
+    ) {
+        let cell = if lstm { Cell::Lstm } else { Cell::Gru };
+        let sizes = [batch, time, inputs, width];
+        for (dtype, tolerance) in [(DType::F32, 1e-5), (DType::F64, 1e-13)] {
+            let right = run(&graph(cell, dtype, sizes, false));
+            assert_close(&run(&graph(cell, dtype, sizes, true)), &right, tolerance);
+        }
+    }
+}
+
+/// Few rows: the inputs of several steps are multiplied at once, more than one such piece and the rest of one. And gates
+/// of several panels.
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn a_cell_of_few_rows_equals_itself_written_out_step_by_step() {
+    for (cell, sizes) in [
+        (Cell::Gru, [1, 67, 3, 5]),
+        (Cell::Lstm, [3, 23, 2, 7]),
+        (Cell::Lstm, [1, 35, 2, 40]),
+        (Cell::Gru, [8, 9, 0, 6]),
+    ] {
+        let right = run(&graph(cell, DType::F32, sizes, false));
+        assert_close(&run(&graph(cell, DType::F32, sizes, true)), &right, 1e-4);
+    }
+}
+
+/// Units of several vectors and the rest of one, tiles of some heights, several blocks of steps and the rest of one; rows
+/// for one thread, for the others do not know what is asked for.
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn a_cell_equals_itself_written_out_on_every_instruction_set() {
+    let sizes = [[7, 41, 2, 37], [8, 37, 1, 21], [1, 35, 2, 40], [3, 13, 0, 17], [0, 3, 2, 5]];
+    for (cell, sizes) in sizes.into_iter().flat_map(|sizes| [(Cell::Gru, sizes), (Cell::Lstm, sizes)]) {
+        let right = run(&graph(cell, DType::F64, sizes, false));
+        on_every_level(|| {
+            assert_close(&run(&graph(cell, DType::F32, sizes, true)), &right, 1e-4);
+            assert_close(&run(&graph(cell, DType::F64, sizes, true)), &right, 1e-12);
+        });
+    }
+}
+
+#[test]
+fn a_row_has_the_same_bits_in_any_batch() {
+    let (time, inputs, width) = (35, 3, 19);
+    for (cell, dtype) in [(Cell::Gru, DType::F32), (Cell::Lstm, DType::F32), (Cell::Gru, DType::F64)] {
+        let states = |batch: usize| {
+            let mut g = Graph::new();
+            let x = g.input("x", dtype, &[batch, time, inputs]).unwrap();
+            let rows = cell.gates() * width;
+            let shapes: [&[usize]; 4] = [&[rows, inputs], &[rows, width], &[rows], &[rows]];
+            let weights = [0, 1, 2, 3].map(|i| g.input(&format!("w{i}"), dtype, shapes[i]).unwrap());
+            let states = g.cell(cell, x, weights).unwrap();
+            g.output("states", states).unwrap();
+            run(&g).remove(0)
+        };
+        let all = states(23);
+        for batch in [1, 3, 4, 5, 8, 14] {
+            assert_eq!(states(batch), all[..batch * time * width], "{cell:?} {dtype} {batch}");
+        }
+    }
+}
+
+#[test]
+fn the_gradient_of_the_inputs_is_not_computed_unless_it_is_read() {
+    let bytes = |of_inputs: bool| {
+        let mut g = Graph::new();
+        let x = g.input("x", DType::F32, &[9, 4, 3]).unwrap();
+        let shapes: [&[usize]; 4] = [&[20, 3], &[20, 5], &[20], &[20]];
+        let w = [0, 1, 2, 3].map(|i| g.input(&format!("w{i}"), DType::F32, shapes[i]).unwrap());
+        let states = g.cell(Cell::Lstm, x, w).unwrap();
+        let loss = g.sum_all(states).unwrap();
+        let of = if of_inputs { vec![x, w[0]] } else { vec![w[0]] };
+        for (i, id) in g.gradients(loss, &of).unwrap().into_iter().enumerate() {
+            g.output(&format!("d{i}"), id).unwrap();
+        }
+        let program = Program::new(&g).unwrap();
+        let place = program.kernels().iter().position(|kernel| kernel.starts_with("lstm gradient"));
+        program.traffic()[place.unwrap()]
+    };
+    assert_eq!(bytes(true) - bytes(false), 4 * 9 * 4 * 3);
+}
+
+#[test]
+fn without_a_gradient_the_gates_are_not_kept_and_the_states_are_the_same() {
+    for cell in [Cell::Gru, Cell::Lstm] {
+        let mut g = Graph::new();
+        let x = g.input("x", DType::F32, &[13, 4, 3]).unwrap();
+        let rows = cell.gates() * 9;
+        let shapes: [&[usize]; 4] = [&[rows, 3], &[rows, 9], &[rows], &[rows]];
+        let weights = [0, 1, 2, 3].map(|i| g.input(&format!("w{i}"), DType::F32, shapes[i]).unwrap());
+        let states = g.cell(cell, x, weights).unwrap();
+        g.output("states", states).unwrap();
+        let with_gradient = graph(cell, DType::F32, [13, 4, 3, 9], true);
+        assert_eq!(run(&g)[0], run(&with_gradient)[0]);
+        let bytes = |g: &Graph| {
+            let program = Program::new(g).unwrap();
+            let name = format!("{cell:?} f32").to_lowercase();
+            let place = program.kernels().iter().position(|kernel| kernel.starts_with(&name));
+            program.traffic()[place.unwrap()]
+        };
+        assert!(bytes(&g) < bytes(&with_gradient));
+    }
+}
+
+#[test]
+fn the_interpreter_agrees() {
+    for cell in [Cell::Gru, Cell::Lstm] {
+        let g = graph(cell, DType::F64, [3, 4, 2, 5], true);
+        let value = |(name, id): (&str, Id)| {
+            let numbers = (0..g.shape(id).elements()).map(number).collect();
+            (name.to_string(), Value::float(DType::F64, g.shape(id), numbers))
+        };
+        let inputs: Vec<_> = g.inputs().map(value).collect();
+        assert_close(&run(&g), &interpreted(&g, &inputs), 1e-13);
+    }
+}
+
+/// Steps, inputs and units of a cell whose gradients fade to about a tenth in a step.
+const FADING: [usize; 3] = [90, 3, 6];
+
+/// The gradients of the sum of the last states of such a cell, times `factor`, and numbers for its inputs, which `change`
+/// may change.
+fn of_last_states(
+    cell: Cell,
+    dtype: DType,
+    batch: usize,
+    factor: f64,
+    change: &dyn Fn(&str, &mut [f64]),
+) -> (Graph, Vec<(String, Value)>) {
+    let [time, inputs, width] = FADING;
+    let mut g = Graph::new();
+    let x = g.input("x", dtype, &[batch, time, inputs]).unwrap();
+    let rows = cell.gates() * width;
+    let shapes: [&[usize]; 4] = [&[rows, inputs], &[rows, width], &[rows], &[rows]];
+    let weights = [0, 1, 2, 3].map(|i| g.input(&format!("w{i}"), dtype, shapes[i]).unwrap());
+    let states = g.cell(cell, x, weights).unwrap();
+    let last = g.slice(states, 1, time - 1, time).unwrap();
+    let sum = g.sum_all(last).unwrap();
+    let factor = g.constant(dtype, factor);
+    let loss = g.mul(sum, factor).unwrap();
+    let of = [x, weights[0], weights[1], weights[2], weights[3]];
+    for (i, id) in g.gradients(loss, &of).unwrap().into_iter().enumerate() {
+        g.output(&format!("d{i}"), id).unwrap();
+    }
+    let value = |(name, id): (&str, Id)| {
+        let mut numbers: Vec<f64> = (0..g.shape(id).elements()).map(|i| number(i) * 0.3).collect();
+        if name == "w3" {
+            // The gate that keeps the state is nearly closed.
+            numbers[width..2 * width].fill(-2.5);
+        }
+        change(name, &mut numbers);
+        (name.to_string(), Value::float(dtype, g.shape(id), numbers))
+    };
+    let values = g.inputs().map(value).collect();
+    (g, values)
+}
+
+fn interpreted(g: &Graph, inputs: &[(String, Value)]) -> Vec<Vec<f64>> {
+    let named: Vec<_> = inputs.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+    g.interpret(&named).unwrap().iter().map(Value::to_f64).collect()
+}
+
+/// Whether the gradients of the inputs agree at each step by itself, as far as they are not below `least`.
+fn assert_steps_agree(ours: &[f64], right: &[f64], batch: usize, least: f64) {
+    let [time, inputs, _] = FADING;
+    for t in 0..time {
+        let places = (0..batch * inputs).map(|i| (i / inputs * time + t) * inputs + i % inputs);
+        let most = places.clone().map(|i| right[i].abs()).fold(0.0, f64::max);
+        let wrong = places.map(|i| (ours[i] - right[i]).abs()).fold(0.0, f64::max);
+        assert!(wrong <= (most * 1e-3).max(least), "step {t}: {wrong} of {most}");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn gradients_that_have_faded_are_dropped_and_nothing_else_is() {
+    let first_inputs = |of_inputs: &[f64], batch: usize| -> Vec<f64> {
+        let [time, inputs, _] = FADING;
+        (0..batch).flat_map(|row| of_inputs[row * time * inputs..][..inputs].to_vec()).collect()
+    };
+    for cell in [Cell::Gru, Cell::Lstm] {
+        let check = |batch: usize| {
+            // In 64 bits nothing of this is small enough to be dropped.
+            let (wide, inputs) = of_last_states(cell, DType::F64, batch, 1.0, &|_, _| {});
+            let right = interpreted(&wide, &inputs);
+            let ours = arbitrary::run(&wide, &inputs);
+            assert_close(&ours, &right, 1e-13);
+            assert_steps_agree(&ours[0], &right[0], batch, 0.0);
+            assert!(first_inputs(&ours[0], batch).iter().any(|&x| x != 0.0), "{cell:?}");
+            let (narrow, inputs) = of_last_states(cell, DType::F32, batch, 1.0, &|_, _| {});
+            let ours = arbitrary::run(&narrow, &inputs);
+            assert_close(&ours, &right, 1e-5);
+            assert_steps_agree(&ours[0], &right[0], batch, 1e-18);
+            assert!(first_inputs(&ours[0], batch).iter().all(|&x| x == 0.0), "{cell:?}");
+            let (small, inputs) = of_last_states(cell, DType::F64, batch, 1e-150, &|_, _| {});
+            let ours = arbitrary::run(&small, &inputs);
+            assert!(first_inputs(&ours[0], batch).iter().all(|&x| x == 0.0), "{cell:?}");
+        };
+        check(70);
+        // Rows for one thread, for the others do not know what is asked for.
+        on_every_level(|| check(7));
+    }
+}
+
+/// With an update gate that is 1 a GRU keeps its state: nothing reaches the gates, and everything what came before.
+fn keeping(dtype: DType) -> (Graph, Vec<(String, Value)>) {
+    let [time, inputs, width] = FADING;
+    of_last_states(Cell::Gru, dtype, 20, 1.0, &move |name, numbers| match name {
+        "w0" => (width..2 * width).for_each(|row| numbers[row * inputs] = 1.0),
+        // In the second half of the steps, for the first rows.
+        "x" => {
+            for (i, number) in numbers.iter_mut().enumerate().filter(|(i, _)| i % inputs == 0) {
+                let (row, step) = (i / inputs / time, i / inputs % time);
+                *number = if row < 9 && step >= time / 2 { 100.0 } else { 0.0 };
+            }
+        }
+        _ => {}
+    })
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn a_gradient_goes_past_gates_that_have_none() {
+    let (g, inputs) = keeping(DType::F64);
+    let right = interpreted(&g, &inputs);
+    assert!(
+        right[0][..FADING[0] / 2 * FADING[1]].iter().any(|x| x.abs() > 1e-3),
+        "some reach the first half"
+    );
+    let (g, inputs) = keeping(DType::F32);
+    let ours = arbitrary::run(&g, &inputs);
+    assert_close(&ours, &right, 1e-5);
+    assert_steps_agree(&ours[0], &right[0], 20, 1e-18);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn what_is_left_out_does_not_depend_on_the_number_of_threads() {
+    let graphs = [Cell::Gru, Cell::Lstm].map(|cell| of_last_states(cell, DType::F32, 70, 1.0, &|_, _| {}));
+    for (g, inputs) in graphs.into_iter().chain([keeping(DType::F32)]) {
+        let [one, more @ ..] = [1, 2, 3, 7].map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let bits = |x: &f64| x.to_bits();
+            pool.install(|| arbitrary::run(&g, &inputs).concat().iter().map(bits).collect::<Vec<_>>())
+        });
+        assert!(more.iter().all(|more| *more == one));
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn what_is_not_finite_reaches_the_gradients_though_they_have_faded() {
+    let is_nan = |all: &[Vec<f64>]| -> Vec<bool> { all.iter().flatten().map(|x| x.is_nan()).collect() };
+    for cell in [Cell::Gru, Cell::Lstm] {
+        for wild in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
+            // The first input, which is that of a first step, and the last weights.
+            for place in ["x", "w0", "w1"] {
+                let (g, inputs) = of_last_states(cell, DType::F32, 20, 1.0, &|name, numbers| {
+                    let at = if name == "x" { 0 } else { numbers.len() - 1 };
+                    numbers[at] = if name == place { wild } else { numbers[at] };
+                });
+                let right = is_nan(&interpreted(&g, &inputs));
+                assert!(right.contains(&true), "{cell:?} {place} {wild}");
+                assert!(is_nan(&arbitrary::run(&g, &inputs)) == right, "{cell:?} {place} {wild}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cell_has_the_same_bits_on_any_number_of_threads() {
+    // The last one has products that are shared among threads by themselves.
+    let cases = [
+        (Cell::Gru, 130, 9),
+        (Cell::Lstm, 50, 9),
+        (Cell::Gru, 21, 9),
+        (Cell::Lstm, 9, 9),
+        (Cell::Lstm, 300, 48),
+    ];
+    for ((cell, batch, width), dtype) in
+        cases.into_iter().flat_map(|case| [(case, DType::F32), (case, DType::F64)])
+    {
+        let g = graph(cell, dtype, [batch, 3, 2, width], true);
+        let [one, more @ ..] = [1, 2, 3, 7].map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| run(&g))
+        });
+        assert!(more.iter().all(|more| *more == one), "{cell:?} {dtype} {batch}");
+    }
+}
+
+#[test]
+fn sizes_that_do_not_fit_and_second_gradients_are_refused() {
+    let mut g = Graph::new();
+    let x = g.input("x", DType::F32, &[2, 3, 4]).unwrap();
+    let (w, b) = (g.input("w", DType::F32, &[9, 4]).unwrap(), g.input("b", DType::F32, &[9]).unwrap());
+    let error =
+        g.gru(x, &Gru { input: w, hidden: w, input_bias: b, hidden_bias: b }).unwrap_err().to_string();
+    assert!(error.contains("gru(") && error.contains("[9, 4]"), "{error}");
+    let hidden = g.input("h", DType::F32, &[9, 3]).unwrap();
+    let y = g.gru(x, &Gru { input: w, hidden, input_bias: b, hidden_bias: b }).unwrap();
+    let sum = g.sum_all(y).unwrap();
+    let gradient = g.gradients(sum, &[x]).unwrap()[0];
+    let sum = g.sum_all(gradient).unwrap();
+    let error = g.gradients(sum, &[x]).unwrap_err().to_string();
+    assert!(error.contains("gradient of a recurrent cell"), "{error}");
+}
