@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Units of work (tiles, for example) that are not worth a second thread: waking it takes longer.
 const FEW: usize = 16;
 
-/// Multiplications from which on threads stay awake for all of some work: about a millisecond of one.
+/// Multiplications from which on threads stay awake for all of some work: about a millisecond of one thread.
 const MANY: usize = 1 << 26;
 
 /// Parts at most: each has sums of its own, and they are added one after another.
@@ -42,6 +42,9 @@ pub fn threads() -> usize {
 /// Runs `work` of so many multiplications. If they are many, the other threads of the pool stay awake meanwhile and look for
 /// what it shares with them: a thread that has gone to sleep takes longer to wake than a short kernel takes, and of a hundred
 /// kernels in a row one after another would be over before anybody comes to help.
+///
+/// For work that has its pool to itself: a thread that waits for work of its own may come to attend to another's until that
+/// ends.
 pub fn attended<R>(multiplications: usize, work: impl FnOnce() -> R) -> R {
     /// Lets the others go, also if the work panics.
     struct End<'a>(&'a AtomicBool);

@@ -55,14 +55,23 @@ fn unrolled(g: &mut Graph, cell: Cell, x: Id, weights: [Id; 4]) -> Result<Id, Gr
     g.concat(&states, 1)
 }
 
-/// A weighted sum of the states and its gradients, as outputs.
-fn graph(cell: Cell, dtype: DType, [batch, time, inputs, width]: [usize; 4], fused: bool) -> Graph {
-    let mut g = Graph::new();
+/// What goes into a cell, and its weights and biases, as inputs of a graph.
+fn inputs_of(
+    g: &mut Graph,
+    cell: Cell,
+    dtype: DType,
+    [batch, time, inputs, width]: [usize; 4],
+) -> (Id, [Id; 4]) {
     let x = g.input("x", dtype, &[batch, time, inputs]).unwrap();
     let rows = cell.gates() * width;
     let shapes: [&[usize]; 4] = [&[rows, inputs], &[rows, width], &[rows], &[rows]];
-    let mut parameter = |i: usize| g.input(&format!("w{i}"), dtype, shapes[i]).unwrap();
-    let weights = [0, 1, 2, 3].map(&mut parameter);
+    (x, [0, 1, 2, 3].map(|i| g.input(&format!("w{i}"), dtype, shapes[i]).unwrap()))
+}
+
+/// A weighted sum of the states and its gradients, as outputs.
+fn graph(cell: Cell, dtype: DType, [batch, time, inputs, width]: [usize; 4], fused: bool) -> Graph {
+    let mut g = Graph::new();
+    let (x, weights) = inputs_of(&mut g, cell, dtype, [batch, time, inputs, width]);
     let states = if fused { g.cell(cell, x, weights) } else { unrolled(&mut g, cell, x, weights) }.unwrap();
     let factors = (0..batch * time * width).map(|i| (i % 7) as f64 - 3.0).collect::<Vec<_>>();
     let factors = g.data(dtype, &[batch, time, width], &factors).unwrap();
@@ -142,10 +151,7 @@ fn a_row_has_the_same_bits_in_any_batch() {
     for (cell, dtype) in [(Cell::Gru, DType::F32), (Cell::Lstm, DType::F32), (Cell::Gru, DType::F64)] {
         let states = |batch: usize| {
             let mut g = Graph::new();
-            let x = g.input("x", dtype, &[batch, time, inputs]).unwrap();
-            let rows = cell.gates() * width;
-            let shapes: [&[usize]; 4] = [&[rows, inputs], &[rows, width], &[rows], &[rows]];
-            let weights = [0, 1, 2, 3].map(|i| g.input(&format!("w{i}"), dtype, shapes[i]).unwrap());
+            let (x, weights) = inputs_of(&mut g, cell, dtype, [batch, time, inputs, width]);
             let states = g.cell(cell, x, weights).unwrap();
             g.output("states", states).unwrap();
             run(&g).remove(0)
@@ -181,10 +187,7 @@ fn the_gradient_of_the_inputs_is_not_computed_unless_it_is_read() {
 fn without_a_gradient_the_gates_are_not_kept_and_the_states_are_the_same() {
     for cell in [Cell::Gru, Cell::Lstm] {
         let mut g = Graph::new();
-        let x = g.input("x", DType::F32, &[13, 4, 3]).unwrap();
-        let rows = cell.gates() * 9;
-        let shapes: [&[usize]; 4] = [&[rows, 3], &[rows, 9], &[rows], &[rows]];
-        let weights = [0, 1, 2, 3].map(|i| g.input(&format!("w{i}"), DType::F32, shapes[i]).unwrap());
+        let (x, weights) = inputs_of(&mut g, cell, DType::F32, [13, 4, 3, 9]);
         let states = g.cell(cell, x, weights).unwrap();
         g.output("states", states).unwrap();
         let with_gradient = graph(cell, DType::F32, [13, 4, 3, 9], true);
@@ -226,10 +229,7 @@ fn of_last_states(
 ) -> (Graph, Vec<(String, Value)>) {
     let [time, inputs, width] = FADING;
     let mut g = Graph::new();
-    let x = g.input("x", dtype, &[batch, time, inputs]).unwrap();
-    let rows = cell.gates() * width;
-    let shapes: [&[usize]; 4] = [&[rows, inputs], &[rows, width], &[rows], &[rows]];
-    let weights = [0, 1, 2, 3].map(|i| g.input(&format!("w{i}"), dtype, shapes[i]).unwrap());
+    let (x, weights) = inputs_of(&mut g, cell, dtype, [batch, time, inputs, width]);
     let states = g.cell(cell, x, weights).unwrap();
     let last = g.slice(states, 1, time - 1, time).unwrap();
     let sum = g.sum_all(last).unwrap();
