@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{Place, assert_says, is_clean};
+use crate::{Place, assert_says, is_clean, wait_for};
 
 /// Two series of 80 days with a season of a week.
 fn sales() -> String {
@@ -101,11 +101,7 @@ fn a_run_that_was_interrupted_goes_on_and_ends_with_the_same_bits() {
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    let begin = std::time::Instant::now();
-    while !place.path("parts/checkpoint").exists() {
-        assert!(begin.elapsed().as_secs() < 60, "the run never began");
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+    wait_for(&mut child, || place.path("parts/checkpoint").exists());
     // Wherever it is by now, even at its end: what comes out is the same.
     std::thread::sleep(std::time::Duration::from_millis(50));
     std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();

@@ -116,6 +116,18 @@ fn is_clean(folder: &Path) -> bool {
     })
 }
 
+/// Waits until something has come about while a program runs.
+///
+/// # Panics
+/// If the program ends before that.
+fn wait_for(child: &mut std::process::Child, come_about: impl Fn() -> bool) {
+    while !come_about() {
+        let ended = child.try_wait().unwrap();
+        assert!(ended.is_none() || come_about(), "ended before what was waited for: {ended:?}");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
 /// Everything that a message has to have, and nothing of a panic.
 fn assert_says(said: &str, parts: &[&str]) {
     for part in parts {

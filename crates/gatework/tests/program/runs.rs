@@ -1,9 +1,9 @@
 //! Training as a person does it: the run folder, threads, interruption, resumption.
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
-use crate::{Place, SMALL, is_clean};
+use crate::{Place, SMALL, is_clean, wait_for};
 
 #[test]
 fn a_run_folder_holds_everything_and_the_summary_says_what_came_out() {
@@ -113,15 +113,13 @@ fn a_search_that_is_killed_and_resumed_equals_one_that_was_not() {
 fn said_when_interrupted(text: &str) -> String {
     let place = Place::new();
     place.write("long.toml", text);
-    let child = Command::new(assert_cmd::cargo::cargo_bin("gatework"))
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin("gatework"))
         .args(["train", "long.toml", "--seed", "1", "--out", "run"])
         .current_dir(place.folder.path())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    while !place.path("run/checkpoint/seed-1.safetensors").exists() {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for(&mut child, || place.path("run/checkpoint/seed-1.safetensors").exists());
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -161,21 +159,26 @@ fn an_interrupt_does_not_make_a_later_seed_the_winner() {
     let text = SMALL.replace("grid = [9, 10]", "grid = [5, 6]").replace("batch = 3", "batch = 1");
     place.write("long.toml", &text.replace("updates = 60", "updates = 1000000"));
     let checkpoints = ["run/checkpoint/seed-1.safetensors", "run/checkpoint/seed-2.safetensors"];
-    let written =
-        || checkpoints.map(|name| std::fs::metadata(place.path(name)).and_then(|m| m.modified()).ok());
+    // A program may write within the same tick of the file system's clock as the test before it, so what is there becomes old.
+    let grow_old = |name: &str| {
+        if let Ok(file) = std::fs::File::options().write(true).open(place.path(name)) {
+            file.set_modified(UNIX_EPOCH).unwrap();
+        }
+    };
+    let is_new = |name: &str| {
+        std::fs::metadata(place.path(name)).is_ok_and(|metadata| metadata.modified().unwrap() != UNIX_EPOCH)
+    };
     let interrupted = |resume: &[&str]| {
-        let before = written();
-        let child = Command::new(assert_cmd::cargo::cargo_bin("gatework"))
+        checkpoints.iter().for_each(|name| grow_old(name));
+        let mut child = Command::new(assert_cmd::cargo::cargo_bin("gatework"))
             .args(["train", "long.toml", "--threads", "2", "--out", "run"])
             .args(resume)
             .current_dir(place.folder.path())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // Both seeds have been written since: the second is at its end, the first in the midst of its updates.
-        while written().iter().zip(&before).any(|(now, before)| now == before) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        // Then the second seed is at its end, and the first in the midst of its updates.
+        wait_for(&mut child, || checkpoints.iter().all(|name| is_new(name)));
         Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
         child.wait_with_output().unwrap().status.code()
     };
