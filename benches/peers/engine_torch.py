@@ -12,6 +12,10 @@ torch.set_num_threads(options.threads)
 torch.set_grad_enabled(False)
 
 
+def gelu(a, form, out):
+    return torch.ops.aten.gelu.out(a, approximate=form, out=out)
+
+
 def operations(name, a, b):
     a, b = torch.from_numpy(a), torch.from_numpy(b)
     out = torch.empty_like(a)
@@ -21,6 +25,9 @@ def operations(name, a, b):
         "relu": lambda: torch.clamp_min(a, 0, out=out),
         "exp": lambda: torch.exp(a, out=out),
         "tanh": lambda: torch.tanh(a, out=out),
+        "sigmoid": lambda: torch.sigmoid(a, out=out),
+        "gelu": lambda: gelu(a, "none", out=out),
+        "gelu_tanh": lambda: gelu(a, "tanh", out=out),
         "sum": lambda: torch.sum(a),
         "dot": lambda: torch.dot(a, b),
         "softmax": lambda: torch.softmax(a, 0, out=out),

@@ -1,10 +1,10 @@
 //! The oracle: a graph evaluated node by node, element by element, as plainly as can be.
 //!
-//! Every value is computed in `f64` (or `i64`) and rounded to its type; sums are taken in `f64`. Slow on purpose: it is
-//! what compiled programs are compared with.
+//! Every value is computed in `f64` (or `i64`) and rounded to its type; sums are taken in `f64`. What has a kernel of its own
+//! (softmax, layer norm, attention, recurrent cells) is evaluated as what it is made of; so are the gradients of layer norm
+//! and attention, while that of a recurrent cell is a formula in `recurrent`.
+//! Slow on purpose: it is what compiled programs are compared with.
 
-mod attention;
-mod norm;
 mod recurrent;
 
 use crate::dtype::DType;
@@ -261,13 +261,13 @@ pub(crate) fn evaluate(node: &Node, args: &[&Value]) -> Value {
         }
         Op::CumSum { reverse } => cumsum(first(), *reverse),
         Op::MatMul => matmul(args[0], args[1], shape, dtype),
-        Op::Softmax { log } => softmax(first(), *log),
-        Op::LayerNorm { epsilon } => norm::forward(f64::from_bits(*epsilon), args, shape, dtype),
-        Op::LayerNormGradient { epsilon } => norm::backward(f64::from_bits(*epsilon), args, shape, dtype),
-        Op::Attention { heads } => attention::forward(*heads, args, shape, dtype),
-        Op::AttentionGradient { heads } => attention::backward(*heads, args, shape, dtype),
-        Op::Recurrent(cell) => recurrent::forward(*cell, args, shape, dtype),
-        Op::RecurrentGradient(cell) => recurrent::backward(*cell, args, shape, dtype),
+        Op::Softmax { .. }
+        | Op::LayerNorm { .. }
+        | Op::LayerNormGradient { .. }
+        | Op::Attention { .. }
+        | Op::AttentionGradient { .. }
+        | Op::Recurrent(_) => by_definition(node, args),
+        Op::RecurrentGradient(cell) => recurrent::gradient(*cell, args, shape, dtype),
     }
 }
 
@@ -286,17 +286,18 @@ fn window_source(window: &Window, index: &[usize]) -> Vec<usize> {
     [rest, &[last[0] * window.stride + last[1] * window.dilation]].concat()
 }
 
-fn softmax(x: &Value, log: bool) -> Value {
-    let length = x.shape.last().copied().unwrap_or(1).max(1);
-    let mut elements = Vec::new();
-    for row in x.to_f64().chunks(length) {
-        let most =
-            row.iter().copied().fold(f64::NEG_INFINITY, |a, b| if b > a || b.is_nan() { b } else { a });
-        let sum: f64 = row.iter().map(|x| (x - most).exp()).sum();
-        let entry = |x: &f64| if log { x - most - sum.ln() } else { (x - most).exp() / sum };
-        elements.extend(row.iter().map(entry));
-    }
-    Value::float(x.dtype, x.shape, elements)
+/// The value of a node that is made of elementary operations, which are evaluated in `f64`; it is rounded once.
+fn by_definition(node: &Node, args: &[&Value]) -> Value {
+    let names: Vec<String> = (0..args.len()).map(|arg| arg.to_string()).collect();
+    let wide = |arg: &Value| Value::float(DType::F64, arg.shape, arg.to_f64());
+    let inputs: Vec<(&str, Value)> =
+        names.iter().zip(args).map(|(name, arg)| (name.as_str(), wide(arg))).collect();
+    let shapes: Vec<Shape> = args.iter().map(|arg| arg.shape).collect();
+    let Ok(definition) = Graph::definition(&node.op, &shapes) else {
+        unreachable!("the operands were checked when the node was built")
+    };
+    let Ok(results) = definition.interpret(&inputs) else { unreachable!("every operand is an input") };
+    Value::float(node.dtype, node.shape, results[0].to_f64())
 }
 
 fn select(args: &[&Value], shape: Shape, dtype: DType) -> Value {

@@ -35,12 +35,18 @@ fn both(a: &[f32], b: &[f32], f: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     a.iter().zip(b).map(|(&a, &b)| f(a.into(), b.into())).collect()
 }
 
-const RIGHT: [(&str, Right); 8] = [
+const RIGHT: [(&str, Right); 11] = [
     ("add", |a, b| both(a, b, |a, b| a + b)),
     ("mul", |a, b| both(a, b, |a, b| a * b)),
     ("relu", |a, _| each(a, |a| a.max(0.0))),
     ("exp", |a, _| each(a, f64::exp)),
     ("tanh", |a, _| each(a, f64::tanh)),
+    ("sigmoid", |a, _| each(a, |a| 1.0 / (1.0 + (-a).exp()))),
+    ("gelu", |a, _| each(a, gelu)),
+    ("gelu_tanh", |a, _| {
+        let root = (2.0 / std::f64::consts::PI).sqrt();
+        each(a, |a| a / 2.0 * (1.0 + (root * (a + 0.044_715 * a * a * a)).tanh()))
+    }),
     ("sum", |a, _| vec![a.iter().map(|&a| f64::from(a)).sum()]),
     ("dot", |a, b| vec![both(a, b, |a, b| a * b).iter().sum()]),
     ("softmax", |a, _| {
@@ -50,6 +56,10 @@ const RIGHT: [(&str, Right); 8] = [
         exponentials.iter().map(|e| e / sum).collect()
     }),
 ];
+
+fn gelu(x: f64) -> f64 {
+    x / 2.0 * (1.0 + libm::erf(x / 2f64.sqrt()))
+}
 
 /// How far off an answer may be. The rounding errors of a sum are relative to the sum of the magnitudes, which cancel in
 /// the sum itself; of 16 million numbers they reach some 1e-4 of it where nothing is done against them.
@@ -106,7 +116,6 @@ fn product(library: &dyn Library, sizes: [usize; 3], seconds: f64) -> Result<Val
 fn chain(library: &dyn Library, seconds: f64) -> Result<Option<Value>, Failure> {
     let x: Vec<f32> = (0..1 << 20).map(|i| (i % 61) as f32 / 16.0 - 1.75).collect();
     let Some(mut call) = library.chain(&x)? else { return Ok(None) };
-    let gelu = |y: f64| y / 2.0 * (1.0 + libm::erf(y / 2f64.sqrt()));
     let right = each(&x, |x| gelu(x * x + x)).iter().sum();
     ensure(close(&(call.run)(), &[right], 1e-4, 0.0), CHAIN)?;
     Ok(Some(json!({ "name": CHAIN, "threads": 1, "ns": fastest(seconds, call.time) })))

@@ -147,20 +147,6 @@ mod tests {
         values: usize,
     }
 
-    /// Every head on its own, of nothing but other operations.
-    fn by_heads(g: &mut Graph, [q, k, v]: [Id; 3], heads: usize) -> Result<Id, GraphError> {
-        let mut split = |x: Id| {
-            let &[batch, rows, columns] = &*g.shape(x) else { unreachable!("operands have three axes") };
-            let apart = g.reshape(x, &[batch, rows, heads, columns / heads])?;
-            g.permute(apart, &[0, 2, 1, 3])
-        };
-        let (q, k, v) = (split(q)?, split(k)?, split(v)?);
-        let seen = g.composed_attention(q, k, v)?;
-        let &[batch, heads, rows, columns] = &*g.shape(seen) else { unreachable!("there are four axes") };
-        let together = g.permute(seen, &[0, 2, 1, 3])?;
-        g.reshape(together, &[batch, rows, heads * columns])
-    }
-
     /// The result and the gradients of a weighted sum of it, as outputs.
     fn graph(dtype: DType, sizes: Sizes, fused: bool) -> Graph {
         let Sizes { batch, heads, queries, keys, width, values } = sizes;
@@ -171,7 +157,7 @@ mod tests {
         let args = [input("q", queries, width), input("k", keys, width), input("v", keys, values)];
         let weights = input("weights", queries, values);
         let [q, k, v] = args;
-        let seen = if fused { g.multi_head_attention(q, k, v, heads) } else { by_heads(&mut g, args, heads) };
+        let seen = if fused { g.multi_head_attention(q, k, v, heads) } else { g.composed_heads(args, heads) };
         let seen = seen.unwrap();
         let weighted = g.mul(seen, weights).unwrap();
         let loss = g.sum_all(weighted).unwrap();
@@ -253,7 +239,7 @@ mod tests {
         let x = g.input("x", DType::F32, &[2, 5, 24]).unwrap();
         let [q, k, v] = [0, 8, 16].map(|begin| g.slice(x, 2, begin, begin + 8).unwrap());
         let seen = g.multi_head_attention(q, k, v, 2).unwrap();
-        let plain = by_heads(&mut g, [q, k, v], 2).unwrap();
+        let plain = g.composed_heads([q, k, v], 2).unwrap();
         g.output("seen", seen).unwrap();
         let kernels = Program::new(&g).unwrap().kernels();
         assert_eq!(kernels, ["attention f32: 2 of 2 heads, 5x5x4"]);

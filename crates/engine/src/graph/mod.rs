@@ -10,6 +10,7 @@
 //! | `layers` | what is made of other operations: softmax, convolution, losses |
 //! | `attention`, `norm` | attention of many heads, layer norm |
 //! | `recurrent` | GRU and LSTM over time |
+//! | `definition` | what softmax, attention, layer norm and recurrent cells are made of |
 //!
 //! ```
 //! use gatework_engine::{DType, Graph};
@@ -28,6 +29,7 @@
 
 mod attention;
 mod build;
+mod definition;
 mod layers;
 mod norm;
 mod recurrent;

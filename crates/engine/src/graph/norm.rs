@@ -25,7 +25,13 @@ impl Graph {
     }
 
     /// Layer norm, made of other operations: gain and bias of any shape that can be broadcast.
-    fn composed_layer_norm(&mut self, x: Id, gain: Id, bias: Id, epsilon: f64) -> Result<Id, GraphError> {
+    pub(super) fn composed_layer_norm(
+        &mut self,
+        x: Id,
+        gain: Id,
+        bias: Id,
+        epsilon: f64,
+    ) -> Result<Id, GraphError> {
         let axis = self.shape(x).axes() - 1;
         let mean = self.mean(x, &[axis])?;
         let centred = self.sub(x, mean)?;

@@ -1,9 +1,8 @@
-//! Recurrent cells, number by number.
+//! The gradients of recurrent cells, number by number, from what the forward pass kept.
 
 use super::Value;
 use crate::dtype::DType;
 use crate::graph::Cell;
-use crate::kernel::math::naive::sigmoid;
 use crate::shape::Shape;
 
 /// A tensor by its indices.
@@ -18,54 +17,8 @@ impl Table<'_> {
     }
 }
 
-/// The states and what the gradient has to know; see [`Op::Recurrent`](crate::graph::Op::Recurrent).
-pub(super) fn forward(cell: Cell, args: &[&Value], shape: Shape, dtype: DType) -> Value {
-    let [inputs, input_weights, weights, input_bias, bias] = [0, 1, 2, 3, 4].map(|arg| args[arg].to_f64());
-    let (time, batch, hidden, width) = (shape[1], shape[2], shape[3], cell.gates() * shape[3]);
-    let features = args[0].shape[2];
-    let mut elements = vec![0.0; shape.elements()];
-    let mut tape = Table { shape, elements: &mut elements };
-    for (t, row, unit) in steps(time, batch, hidden) {
-        let mut before =
-            |part: usize, unit: usize| if t == 0 { 0.0 } else { *tape.at(&[part, t - 1, row, unit]) };
-        let mut from_state = |gate: usize| -> f64 {
-            let column = gate * hidden + unit;
-            // Before the first step there is no state, and nothing is multiplied.
-            let states = if t == 0 { 0 } else { hidden };
-            bias[column] + (0..states).map(|k| before(0, k) * weights[k * width + column]).sum::<f64>()
-        };
-        let from_input = |gate: usize| -> f64 {
-            let (column, first) = (gate * hidden + unit, (t * batch + row) * features);
-            let product = |k: usize| inputs[first + k] * input_weights[k * width + column];
-            input_bias[column] + (0..features).map(product).sum::<f64>()
-        };
-        let parts = match cell {
-            Cell::Gru => {
-                let reset = sigmoid(from_input(0) + from_state(0));
-                let update = sigmoid(from_input(1) + from_state(1));
-                let remembered = from_state(2);
-                let fresh = (from_input(2) + reset * remembered).tanh();
-                vec![(1.0 - update) * fresh + update * before(0, unit), reset, update, fresh, remembered]
-            }
-            Cell::Lstm => {
-                let [write, keep, show] = [0, 1, 3].map(|gate| sigmoid(from_input(gate) + from_state(gate)));
-                let fresh = (from_input(2) + from_state(2)).tanh();
-                let memory = keep * before(1, unit) + write * fresh;
-                vec![show * memory.tanh(), memory, write, keep, fresh, show]
-            }
-        };
-        parts.into_iter().enumerate().for_each(|(part, value)| *tape.at(&[part, t, row, unit]) = value);
-    }
-    Value::float(dtype, shape, elements)
-}
-
-/// All steps, rows and units, in this order.
-fn steps(time: usize, batch: usize, hidden: usize) -> impl Iterator<Item = (usize, usize, usize)> {
-    (0..time * batch * hidden).map(move |i| (i / hidden / batch, i / hidden % batch, i % hidden))
-}
-
 /// The gradients of the operands; see [`Op::RecurrentGradient`](crate::graph::Op::RecurrentGradient).
-pub(super) fn backward(cell: Cell, args: &[&Value], shape: Shape, dtype: DType) -> Value {
+pub(super) fn gradient(cell: Cell, args: &[&Value], shape: Shape, dtype: DType) -> Value {
     let [tape, inputs, input_weights] = [1, 2, 3].map(|arg| args[arg].to_f64());
     let gates = gate_gradients(cell, args);
     let &[time, batch, hidden] = &*args[0].shape else { unreachable!("three axes") };

@@ -1,7 +1,8 @@
 //! What the operations of loops do on tiles, for each type.
 
+use crate::dtype::DType;
 use crate::ops::{Binary, Reduction, Unary};
-use crate::vector;
+use crate::vector::{self, RealNumber as _};
 
 use super::memory::Stored;
 
@@ -33,6 +34,10 @@ impl Pair {
 pub(crate) trait Math: Stored {
     /// One operand.
     fn unary(op: Unary, x: &[Self], out: &mut [Self]);
+
+    /// A function of `a b + c`, or of `a b - c`, without a pass of their own; both operations round. Only what
+    /// [`takes_affine`] is asked for.
+    fn unary_of_affine(op: Unary, operands: [&[Self]; 3], minus: bool, out: &mut [Self]);
 
     /// What a reduction of nothing gives.
     fn neutral(op: Reduction) -> Self;
@@ -96,32 +101,30 @@ pub(crate) trait Math: Stored {
     }
 }
 
+/// Whether an operation can be applied to `a b + c` in registers.
+pub(crate) fn takes_affine(dtype: DType, op: Unary) -> bool {
+    dtype.is_float() && is_function(op)
+}
+
 macro_rules! real_math {
-    ($type:ty) => {
+    ($($type:ident)*; $table:tt) => {
+        $(real_math!(@type $type $table);)*
+        real_math!(@names $table);
+    };
+    (@names { $($op:ident $function:ident,)* }) => {
+        fn is_function(op: Unary) -> bool {
+            matches!(op, $(Unary::$op)|*)
+        }
+    };
+    (@type $type:ident { $($op:ident $function:ident,)* }) => {
         impl Math for $type {
             fn unary(op: Unary, x: &[$type], out: &mut [$type]) {
                 let done = match op {
+                    $(Unary::$op => vector::$function(x, out),)*
                     Unary::Neg => vector::neg(x, out),
                     Unary::Abs => vector::abs(x, out),
                     Unary::Square => vector::square(x, out),
-                    Unary::Sqrt => vector::sqrt(x, out),
-                    Unary::Rsqrt => vector::rsqrt(x, out),
-                    Unary::Recip => vector::recip(x, out),
-                    Unary::Exp => vector::exp(x, out),
-                    Unary::Expm1 => vector::expm1(x, out),
-                    Unary::Log => vector::log(x, out),
-                    Unary::Log1p => vector::log1p(x, out),
-                    Unary::Sin => vector::sin(x, out),
-                    Unary::Cos => vector::cos(x, out),
-                    Unary::Erf => vector::erf(x, out),
                     Unary::Relu => vector::relu(x, out),
-                    Unary::Sigmoid => vector::sigmoid(x, out),
-                    Unary::Tanh => vector::tanh(x, out),
-                    Unary::Gelu => vector::gelu(x, out),
-                    Unary::GeluSlope => vector::gelu_slope(x, out),
-                    Unary::GeluTanh => vector::gelu_tanh(x, out),
-                    Unary::Silu => vector::silu(x, out),
-                    Unary::Softplus => vector::softplus(x, out),
                     Unary::Sign | Unary::Floor => {
                         let scalar = op.row().scalar;
                         out.iter_mut().zip(x).for_each(|(out, &x)| *out = scalar(x.into()) as $type);
@@ -129,6 +132,15 @@ macro_rules! real_math {
                     }
                 };
                 done.expect("tiles have one length");
+            }
+
+            fn unary_of_affine(op: Unary, operands: [&[$type]; 3], minus: bool, out: &mut [$type]) {
+                let functions = &$type::compiled_real().functions;
+                let function = match op {
+                    $(Unary::$op => functions.$function.of_affine,)*
+                    _ => unreachable!("{} is no function", op.row().name),
+                };
+                function(operands, minus, 0.0, out);
             }
 
             fn neutral(op: Reduction) -> $type {
@@ -142,8 +154,27 @@ macro_rules! real_math {
     };
 }
 
-real_math!(f32);
-real_math!(f64);
+real_math! {
+    f32 f64; {
+        Sqrt sqrt,
+        Rsqrt rsqrt,
+        Recip recip,
+        Exp exp,
+        Expm1 expm1,
+        Log log,
+        Log1p log1p,
+        Sin sin,
+        Cos cos,
+        Erf erf,
+        Sigmoid sigmoid,
+        Tanh tanh,
+        Gelu gelu,
+        GeluSlope gelu_slope,
+        GeluTanh gelu_tanh,
+        Silu silu,
+        Softplus softplus,
+    }
+}
 
 macro_rules! integer_math {
     ($type:ty) => {
@@ -151,6 +182,10 @@ macro_rules! integer_math {
             fn unary(op: Unary, x: &[$type], out: &mut [$type]) {
                 let function = op.row().integer.unwrap_or(|x| x);
                 out.iter_mut().zip(x).for_each(|(out, &x)| *out = function(i64::from(x)) as $type);
+            }
+
+            fn unary_of_affine(op: Unary, _: [&[$type]; 3], _: bool, _: &mut [$type]) {
+                unreachable!("{} is no function of integers", op.row().name)
             }
 
             fn neutral(op: Reduction) -> $type {
@@ -166,3 +201,48 @@ macro_rules! integer_math {
 
 integer_math!(i32);
 integer_math!(i64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::tests::on_every_level;
+
+    /// What a function of `a b + c` gives if that is stored first.
+    fn one_by_one<T: Math>(op: Unary, [a, b, c]: [&[T]; 3], minus: bool) -> Vec<T> {
+        let [mut product, mut sum, mut result] = [a.to_vec(), a.to_vec(), a.to_vec()];
+        T::binary(Binary::Mul, a, b, &mut product);
+        T::binary(if minus { Binary::Sub } else { Binary::Add }, &product, c, &mut sum);
+        T::unary(op, &sum, &mut result);
+        result
+    }
+
+    fn check<T: Math>(numbers: &[T], bits: fn(T) -> u64) {
+        let functions: Vec<Unary> =
+            Unary::ALL.iter().copied().filter(|&op| takes_affine(T::DTYPE, op)).collect();
+        assert!(functions.contains(&Unary::Gelu) && !functions.contains(&Unary::Relu));
+        on_every_level(|| {
+            for (&op, minus) in functions.iter().flat_map(|op| [(op, false), (op, true)]) {
+                for length in [0, 1, 7, 16, 33] {
+                    let operands = [&numbers[..length], &numbers[20..][..length], &numbers[31..][..length]];
+                    let mut ours = vec![T::ZERO; length];
+                    T::unary_of_affine(op, operands, minus, &mut ours);
+                    let right = one_by_one(op, operands, minus);
+                    let bits = |numbers: &[T]| numbers.iter().map(|&x| bits(x)).collect::<Vec<_>>();
+                    assert_eq!(bits(&ours), bits(&right), "{op:?}, minus: {minus}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_function_of_cheap_operations_has_the_bits_of_the_operations_one_by_one() {
+        let wild = [f64::NAN, f64::INFINITY, -0.0, 0.0, 1e-40, -3e38, 88.5, f64::NEG_INFINITY];
+        let usual = (0..64).map(|i| f64::from(i * 37 % 61) / 8.0 - 3.75);
+        let numbers: Vec<f64> =
+            usual.enumerate().map(|(i, x)| if i % 5 == 3 { wild[i / 5 % 8] } else { x }).collect();
+        // All NaN are the same here.
+        check(&numbers, |x| if x.is_nan() { u64::MAX } else { x.to_bits() });
+        let narrow: Vec<f32> = numbers.iter().map(|&x| x as f32).collect();
+        check(&narrow, |x| if x.is_nan() { u64::MAX } else { x.to_bits().into() });
+    }
+}

@@ -83,7 +83,7 @@ impl<T: Number> Compiled<T> {
 /// The operations of floating-point types.
 #[derive(Debug)]
 pub struct CompiledReal<T> {
-    pub(super) functions: CompiledFunctions<T>,
+    pub(crate) functions: CompiledFunctions<T>,
     pub(super) losses: CompiledLosses<T>,
     pub(super) softmax: fn(&[T], &mut [T]),
     pub(super) log_softmax: fn(&[T], &mut [T]),

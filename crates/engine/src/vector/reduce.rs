@@ -79,7 +79,7 @@ pub(super) fn pairwise<T: Number>(mut values: &mut [T]) -> T {
     values.first().copied().unwrap_or(T::ZERO)
 }
 
-/// The sum of `f(x[i])`, leaf by leaf.
+/// The sum of `f(x[i])`, leaf by leaf. A single leaf does not go through the tree, which lies in memory.
 #[inline(always)]
 pub(super) fn sum_of<S: Simd, V: SimdBase<S, Element: Element>>(
     simd: S,
@@ -87,7 +87,8 @@ pub(super) fn sum_of<S: Simd, V: SimdBase<S, Element: Element>>(
     f: impl Fn(V) -> V,
 ) -> V::Element {
     let mut tree = Tree::new();
-    for x in x.chunks(LEAF) {
+    let mut leaves = x.chunks(LEAF);
+    while let Some(x) = leaves.next() {
         let zero = V::splat(simd, V::Element::ZERO);
         let (mut sums, mut last) = ([zero; SUMS], zero);
         let mut groups = x.chunks_exact(SUMS * V::LEN);
@@ -103,7 +104,11 @@ pub(super) fn sum_of<S: Simd, V: SimdBase<S, Element: Element>>(
         if !tail.is_empty() {
             last += first_lanes(f(walk::padded(simd, tail)), tail.len());
         }
-        tree.push(total(sums, last));
+        let total = total(sums, last);
+        if tree.count == 0 && leaves.len() == 0 {
+            return total;
+        }
+        tree.push(total);
     }
     tree.total()
 }
@@ -117,7 +122,8 @@ pub(super) fn sum_of_pairs<S: Simd, V: SimdBase<S, Element: Element>>(
     f: impl Fn(V, V) -> V,
 ) -> V::Element {
     let mut tree = Tree::new();
-    for (a, b) in a.chunks(LEAF).zip(b.chunks(LEAF)) {
+    let mut leaves = a.chunks(LEAF).zip(b.chunks(LEAF));
+    while let Some((a, b)) = leaves.next() {
         let zero = V::splat(simd, V::Element::ZERO);
         let (mut sums, mut last) = ([zero; SUMS], zero);
         let (mut groups_a, mut groups_b) = (a.chunks_exact(SUMS * V::LEN), b.chunks_exact(SUMS * V::LEN));
@@ -137,7 +143,11 @@ pub(super) fn sum_of_pairs<S: Simd, V: SimdBase<S, Element: Element>>(
         if !a.is_empty() {
             last += first_lanes(f(walk::padded(simd, a), walk::padded(simd, b)), a.len());
         }
-        tree.push(total(sums, last));
+        let total = total(sums, last);
+        if tree.count == 0 && leaves.len() == 0 {
+            return total;
+        }
+        tree.push(total);
     }
     tree.total()
 }
@@ -265,6 +275,8 @@ pub(super) fn most<T: Number>(x: &[T]) -> Option<(T, usize)> {
 trait Order: Sync {
     /// The one of two that comes first.
     fn first<S: Simd, T: Number>(simd: S, a: T::Vector<S>, b: T::Vector<S>) -> T::Vector<S>;
+    /// The lane that comes first, if none is NaN; either of zeros with different signs.
+    fn quick<S: Simd, T: Number>(vector: T::Vector<S>) -> T;
     /// Whether `a` comes before `b`.
     fn before<T: Number>(a: T, b: T) -> bool;
 }
@@ -278,6 +290,10 @@ impl Order for Least {
         T::minimum(simd, a, b)
     }
     #[inline(always)]
+    fn quick<S: Simd, T: Number>(vector: T::Vector<S>) -> T {
+        vector.reduce_min()
+    }
+    #[inline(always)]
     fn before<T: Number>(a: T, b: T) -> bool {
         a < b
     }
@@ -287,6 +303,10 @@ impl Order for Most {
     #[inline(always)]
     fn first<S: Simd, T: Number>(simd: S, a: T::Vector<S>, b: T::Vector<S>) -> T::Vector<S> {
         T::maximum(simd, a, b)
+    }
+    #[inline(always)]
+    fn quick<S: Simd, T: Number>(vector: T::Vector<S>) -> T {
+        vector.reduce_max()
     }
     #[inline(always)]
     fn before<T: Number>(a: T, b: T) -> bool {
@@ -343,6 +363,12 @@ fn leaves<S: Simd, T: Number, O: Order>(simd: S, x: &[T]) -> Option<(T, usize)> 
 /// The extremum of the lanes.
 #[inline(always)]
 fn lane<S: Simd, T: Number, O: Order>(simd: S, vector: T::Vector<S>) -> T {
+    // Of vectors with NaN, or with zeros of both signs, the instructions may give either.
+    let quick = O::quick::<S, T>(vector);
+    let is_sure = quick != T::ZERO && vector.simd_eq(vector).all_true();
+    if is_sure || !T::DTYPE.is_float() {
+        return quick;
+    }
     let splat = T::Vector::<S>::splat;
     let mut first = vector;
     for &x in vector.as_slice() {

@@ -1,6 +1,6 @@
 //! Softmax, its logarithm, and normalisation: a reduction or two, then a pass that uses them.
 
-use fearless_simd::Simd;
+use fearless_simd::{Simd, prelude::*};
 
 use super::reduce::{max_value, mean, min_value, pairwise, sum_of};
 use super::{RealNumber, VectorError, check, walk};
@@ -24,7 +24,16 @@ pub fn softmax<T: RealNumber>(x: &[T], out: &mut [T]) -> Result<(), VectorError>
 }
 
 pub(super) fn softmax_of<T: RealNumber>(x: &[T], out: &mut [T]) {
-    let Some(most) = max_value(x) else { return };
+    #[inline(always)]
+    fn row<S: Simd, T: RealNumber>(simd: S, x: &[T], out: &mut [T]) {
+        let most = largest(simd, x);
+        let sum = exponentials(simd, x, most, out);
+        scale_in_place(simd, out, T::ONE / sum);
+    }
+    if x.len() <= walk::PIECE {
+        return dispatch!(level(), simd => row(simd, x, out));
+    }
+    let most = largest_of(x);
     let sum = walk::pieces_into(
         x,
         out,
@@ -34,6 +43,38 @@ pub(super) fn softmax_of<T: RealNumber>(x: &[T], out: &mut [T]) {
     );
     let factor = T::ONE / sum;
     walk::shared(out, factor, |out, factor| dispatch!(level(), simd => scale_in_place(simd, out, factor)));
+}
+
+/// The largest element of a slice, as [`largest`] finds it.
+fn largest_of<T: RealNumber>(x: &[T]) -> T {
+    let work = |x: &[T], ()| dispatch!(level(), simd => largest(simd, x));
+    let join =
+        |largest: &mut [T]| largest.iter().copied().fold(-T::INFINITY, |a, b| if a > b { a } else { b });
+    walk::pieces(x, (), work, join)
+}
+
+/// The largest element; anything if there is a NaN, whose exponential makes all results NaN whatever is subtracted, and
+/// either of zeros with different signs.
+#[inline(always)]
+fn largest<S: Simd, T: RealNumber>(simd: S, x: &[T]) -> T {
+    let least = T::Native::<S>::splat(simd, -T::INFINITY);
+    let (mut a, mut b, mut c, mut d) = (least, least, least, least);
+    let n = T::Native::<S>::LEN;
+    let mut groups = x.chunks_exact(4 * n);
+    for x in groups.by_ref() {
+        a = a.max(T::Native::<S>::from_slice(simd, &x[..n]));
+        b = b.max(T::Native::<S>::from_slice(simd, &x[n..2 * n]));
+        c = c.max(T::Native::<S>::from_slice(simd, &x[2 * n..3 * n]));
+        d = d.max(T::Native::<S>::from_slice(simd, &x[3 * n..]));
+    }
+    let mut rest = groups.remainder().chunks_exact(n);
+    for x in rest.by_ref() {
+        a = a.max(T::Native::<S>::from_slice(simd, x));
+    }
+    if !rest.remainder().is_empty() {
+        b = b.max(walk::padded::<S, T::Native<S>>(simd, rest.remainder()));
+    }
+    a.max(b).max(c.max(d)).reduce_max()
 }
 
 /// `out[i] = x[i] - ln(sum of e^x)`, which is not affected by overflow.
@@ -70,7 +111,10 @@ pub(super) fn log_sum_exp_of<T: RealNumber>(x: &[T]) -> Option<(T, T)> {
             |x| math::exp::<S, T>(simd, x - most),
         )
     }
-    let most = max_value(x)?;
+    if x.is_empty() {
+        return None;
+    }
+    let most = largest_of(x);
     let sum = walk::pieces(x, most, |x, most| dispatch!(level(), simd => pass(simd, x, most)), pairwise);
     Some((most, T::from_f64(sum.to_f64().ln())))
 }

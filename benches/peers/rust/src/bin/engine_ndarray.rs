@@ -113,6 +113,7 @@ impl Library for Ndarray {
             "relu" => self.elementwise(a, |a| a.max(0.0)),
             "exp" => self.elementwise(a, f32::exp),
             "tanh" => self.elementwise(a, f32::tanh),
+            "sigmoid" => self.elementwise(a, |a| 1.0 / (1.0 + (-a).exp())),
             "sum" => self.sum(a),
             "dot" => self.dot(a, b),
             "softmax" => self.softmax(a),

@@ -7,50 +7,24 @@ use crate::interpret::Value;
 use crate::kernel::tests::on_every_level;
 use proptest::prelude::*;
 
-/// A cell written out step by step, of nothing but elementary operations.
-fn unrolled(g: &mut Graph, cell: Cell, x: Id, weights: [Id; 4]) -> Result<Id, GraphError> {
+/// The states of a cell written out step by step, of nothing but elementary operations.
+fn written_out(g: &mut Graph, cell: Cell, x: Id, weights: [Id; 4]) -> Result<Id, GraphError> {
     let [input, hidden, input_bias, hidden_bias] = weights;
-    let &[batch, time, inputs] = &*g.shape(x) else { unreachable!() };
+    let &[batch, time, inputs] = &*g.shape(x) else { unreachable!("inputs have three axes") };
     let width = g.shape(hidden)[1];
-    let zero = g.constant(g.dtype(x), 0.0);
-    let mut state = g.expand(zero, &[batch, width])?;
-    let (mut memory, mut states) = (state, Vec::new());
+    let mut steps = Vec::new();
     for t in 0..time {
         let now = g.slice(x, 1, t, t + 1)?;
-        let now = g.reshape(now, &[batch, inputs])?;
-        let linear = |g: &mut Graph, x: Id, matrix: Id, bias: Id| {
-            let matrix = g.transpose(matrix)?;
-            let product = g.matmul(x, matrix)?;
-            g.add(product, bias)
-        };
-        let from_input = linear(g, now, input, input_bias)?;
-        let from_state = linear(g, state, hidden, hidden_bias)?;
-        let both = g.add(from_input, from_state)?;
-        let part = |g: &mut Graph, x: Id, gate: usize| g.slice(x, 1, gate * width, (gate + 1) * width);
-        let open = |g: &mut Graph, gate: usize| {
-            let part = part(g, both, gate)?;
-            g.sigmoid(part)
-        };
-        if cell == Cell::Gru {
-            let (reset, update) = (open(g, 0)?, open(g, 1)?);
-            let remembered = part(g, from_state, 2)?;
-            let remembered = g.mul(reset, remembered)?;
-            let fresh = part(g, from_input, 2)?;
-            let fresh = g.add(fresh, remembered)?;
-            let fresh = g.tanh(fresh)?;
-            let change = g.sub(state, fresh)?;
-            let change = g.mul(update, change)?;
-            state = g.add(fresh, change)?;
-        } else {
-            let (write, keep, show) = (open(g, 0)?, open(g, 1)?, open(g, 3)?);
-            let fresh = part(g, both, 2)?;
-            let fresh = g.tanh(fresh)?;
-            let (kept, written) = (g.mul(keep, memory)?, g.mul(write, fresh)?);
-            memory = g.add(kept, written)?;
-            let seen = g.tanh(memory)?;
-            state = g.mul(show, seen)?;
-        }
-        states.push(g.reshape(state, &[batch, 1, width])?);
+        steps.push(g.reshape(now, &[1, batch, inputs])?);
+    }
+    let by_step = g.concat(&steps, 0)?;
+    let [input, hidden] = [g.transpose(input)?, g.transpose(hidden)?];
+    let kept = g.composed_recurrent(cell, [by_step, input, hidden, input_bias, hidden_bias])?;
+    let mut states = Vec::new();
+    for t in 0..time {
+        let now = g.slice(kept, 1, t, t + 1)?;
+        let now = g.slice(now, 0, 0, 1)?;
+        states.push(g.reshape(now, &[batch, 1, width])?);
     }
     g.concat(&states, 1)
 }
@@ -72,7 +46,8 @@ fn inputs_of(
 fn graph(cell: Cell, dtype: DType, [batch, time, inputs, width]: [usize; 4], fused: bool) -> Graph {
     let mut g = Graph::new();
     let (x, weights) = inputs_of(&mut g, cell, dtype, [batch, time, inputs, width]);
-    let states = if fused { g.cell(cell, x, weights) } else { unrolled(&mut g, cell, x, weights) }.unwrap();
+    let states =
+        if fused { g.cell(cell, x, weights) } else { written_out(&mut g, cell, x, weights) }.unwrap();
     let factors = (0..batch * time * width).map(|i| (i % 7) as f64 - 3.0).collect::<Vec<_>>();
     let factors = g.data(dtype, &[batch, time, width], &factors).unwrap();
     let weighted = g.mul(states, factors).unwrap();

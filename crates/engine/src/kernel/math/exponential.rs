@@ -3,12 +3,13 @@
 //! `x = n ln 2 + r` with an integer n and |r| <= ln(2)/2, so `e^x = 2^n e^r`. n comes from an addition that pushes the
 //! fraction out of the mantissa and leaves n in its lowest bits, ln 2 is subtracted in two parts, and e^r is
 //! `1 + r + r^2 P(r)`. The factor 2^n is applied by one instruction, or as two powers of about half of n, so that overflow
-//! and subnormal results need no case of their own.
+//! and subnormal results need no case of their own. Where an instruction looks numbers up, n is a multiple of 1/16 (1/8 in
+//! f64), its fraction becomes a power from a table, and P is shorter.
 
 use fearless_simd::{Select, Simd, prelude::*};
 
-use super::scale::scale;
-use super::{Bits, Real, Vector, bits, from_bits, polynomial, splat};
+use super::scale::{look_up, scale};
+use super::{Bits, Real, Vector, at_least, at_most, bits, from_bits, polynomial, splat};
 
 /// A power of e that is still to be put together: `(1 + fraction) * powers[0] * powers[1]`, where the powers are those
 /// of two. A factor applied before the second one does not meet subnormal numbers.
@@ -43,14 +44,16 @@ impl<S: Simd, T: Real> Scaled<S, T> {
     }
 }
 
-/// The integer n nearest to `x / ln 2`, as a number and in the form of `EXPONENT_SHIFTER`, and `x - n ln 2`.
+/// The number n nearest to `x / ln 2`, as a number and in the lowest bits, and `x - n ln 2`. The shifter says which numbers
+/// there are to choose from, and what is added to n in the bits.
 #[inline(always)]
-fn reduce<S: Simd, T: Real>(x: Vector<S, T>) -> (Vector<S, T>, Bits<S, T>, Vector<S, T>) {
+fn reduce<S: Simd, T: Real>(x: Vector<S, T>, shifter: T) -> (Vector<S, T>, Vector<S, T>, Vector<S, T>) {
     let simd = x.token();
-    let shifted = x.mul_add(splat::<S, T>(simd, T::LOG2_E), splat::<S, T>(simd, T::EXPONENT_SHIFTER));
-    let n = shifted - splat::<S, T>(simd, T::EXPONENT_SHIFTER);
+    let shifter = splat::<S, T>(simd, shifter);
+    let shifted = x.mul_add(splat::<S, T>(simd, T::LOG2_E), shifter);
+    let n = shifted - shifter;
     let r = n.mul_add(splat::<S, T>(simd, -T::LN_2_HIGH), x);
-    (n, bits(shifted), n.mul_add(splat::<S, T>(simd, -T::LN_2_LOW), r))
+    (n, shifted, n.mul_add(splat::<S, T>(simd, -T::LN_2_LOW), r))
 }
 
 /// `e^r - 1` for |r| <= ln(2)/2.
@@ -62,8 +65,8 @@ fn expm1_reduced<S: Simd, T: Real>(simd: S, r: Vector<S, T>) -> Vector<S, T> {
 /// `e^x`, for `x` within `EXP_RANGE` or some way below it.
 #[inline(always)]
 pub(super) fn exp_scaled<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Scaled<S, T> {
-    let (exponent, n, r) = reduce::<S, T>(x);
-    Scaled { fraction: expm1_reduced::<S, T>(simd, r), exponent, powers: powers::<S, T>(n) }
+    let (exponent, n, r) = reduce::<S, T>(x, T::EXPONENT_SHIFTER);
+    Scaled { fraction: expm1_reduced::<S, T>(simd, r), exponent, powers: powers::<S, T>(bits(n)) }
 }
 
 /// `2^(high + low)`, where `low` is what rounding to `high` left, for sums within `EXP_RANGE` times log2 e or some way below
@@ -95,15 +98,27 @@ pub(super) fn power<S: Simd, T: Real>(exponent: Bits<S, T>) -> Vector<S, T> {
 #[inline(always)]
 pub fn exp<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     let [least, most] = T::EXP_RANGE;
-    exp_scaled::<S, T>(simd, x.clamp(least, most)).value()
+    let x = x.clamp(least, most);
+    exp_by_table::<S, T>(simd, x).unwrap_or_else(
+        #[inline(always)]
+        || exp_scaled::<S, T>(simd, x).value(),
+    )
 }
 
-/// `(e^x - 1) / 2` for `x` from `EXPM1_MIN` to the upper end of `EXP_RANGE`, where the sign of a zero does not matter.
+/// The same for `x` within `EXP_RANGE`, if there are instructions for it.
 #[inline(always)]
-fn half_expm1<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
-    let (_, n, r) = reduce::<S, T>(x);
+fn exp_by_table<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Option<Vector<S, T>> {
+    let (n, place, r) = reduce::<S, T>(x, T::TABLE_SHIFTER);
+    let power = look_up::<S, T>(simd, T::POWERS, place)?;
+    let fraction = polynomial::<S, T>(simd, r, T::EXP_NEAR).mul_add(r * r, r);
+    scale::<S, T>(simd, fraction.mul_add(power, power), n)
+}
+
+/// `(2^n e^r - 1) / 2`, where the sign of a zero does not matter; n has the form of `HALF_SHIFTER`.
+#[inline(always)]
+fn half_expm1<S: Simd, T: Real>(simd: S, n: Vector<S, T>, r: Vector<S, T>) -> Vector<S, T> {
     // 2^(n - 1), which is finite where 2^n is not.
-    let half = power::<S, T>(n - T::HALF_EXPONENTS);
+    let half = power::<S, T>(bits(n));
     expm1_reduced::<S, T>(simd, r).mul_add(half, half - T::HALF)
 }
 
@@ -111,7 +126,8 @@ fn half_expm1<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
 /// infinity infinity, -0 gives -0.
 #[inline(always)]
 pub fn expm1<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
-    let value = half_expm1::<S, T>(simd, x.clamp(T::EXPM1_MIN, T::EXP_RANGE[1]));
+    let (_, n, r) = reduce::<S, T>(x.clamp(T::EXPM1_MIN, T::EXP_RANGE[1]), T::HALF_SHIFTER);
+    let value = half_expm1::<S, T>(simd, n, r);
     (value + value).copysign(x)
 }
 
@@ -119,16 +135,28 @@ pub fn expm1<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
 /// gives -0.
 #[inline(always)]
 pub fn tanh<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
-    let size = x.abs().clamp(T::NIL, T::TANH_MAX);
-    let half = half_expm1::<S, T>(simd, size + size);
+    let size = at_most::<S, T>(x.abs(), T::TANH_MAX);
+    let twice = size + size;
+    let shifter = splat::<S, T>(simd, T::HALF_SHIFTER);
+    let n = twice.mul_add(splat::<S, T>(simd, T::LOG2_E), shifter);
+    // ln 2 in one part: where n is so large that what it lacks would count, tanh is flat.
+    let ln_2 = splat::<S, T>(simd, -(T::LN_2_HIGH + T::LN_2_LOW));
+    let half = half_expm1::<S, T>(simd, n, (n - shifter).mul_add(ln_2, twice));
     (half / (half + T::ONE)).copysign(x)
+}
+
+/// `e^-|x|`, for functions that go on from it: a power from the table, which is rounded once more than the polynomial, would not
+/// leave enough of their bounds.
+#[inline(always)]
+pub(super) fn falling<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
+    exp_scaled::<S, T>(simd, at_least::<S, T>(-x.abs(), T::EXP_RANGE[0])).value()
 }
 
 /// `1 / (1 + e^-x)`. Error at most 2.5 ULP in both widths. Minus infinity gives 0, infinity 1.
 #[inline(always)]
 pub fn sigmoid<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     // The power of the negative magnitude does not overflow, and keeps its accuracy in the tail.
-    let power = exp::<S, T>(simd, -x.abs());
+    let power = falling::<S, T>(simd, x);
     let one = splat::<S, T>(simd, T::ONE);
     x.simd_lt(T::NIL).select(power, one) / (power + one)
 }

@@ -10,7 +10,7 @@ use fearless_simd::{Select, Simd, prelude::*};
 
 use super::exponential::{exp_scaled, exp2_scaled, gated, power};
 use super::real::{two_product, two_sum};
-use super::{Real, Vector, bits, polynomial, splat};
+use super::{Real, Vector, at_most, bits, polynomial, splat};
 
 /// `E(a)` with `e^(-a^2/2) E(a)` the probability beyond `a`, for `a >= 0`, as a numerator and a denominator, over
 /// `BELL_FACTOR`.
@@ -56,7 +56,7 @@ fn erf_near_zero<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
 pub fn erf<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     let size = x.abs();
     let small = erf_near_zero::<S, T>(simd, x);
-    let bounded = size.clamp(T::NIL, T::ERF_MAX);
+    let bounded = at_most::<S, T>(size, T::ERF_MAX);
     let [above, below] = beyond::<S, T>(simd, bounded * T::from_f64(std::f64::consts::SQRT_2));
     let power = exp_scaled::<S, T>(simd, -(bounded * bounded));
     let complement = power.times(above * (T::TWO * T::BELL_FACTOR) / below) * power.last_power();
@@ -79,7 +79,7 @@ pub fn gelu<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
 /// small results is counted in ULP of 1/8: at most 6 in both widths. Minus infinity gives -0, infinity 1.
 #[inline(always)]
 pub fn gelu_slope<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
-    let a = x.abs().clamp(T::NIL, T::GELU_MAX);
+    let a = at_most::<S, T>(x.abs(), T::GELU_MAX);
     let [above, below] = beyond::<S, T>(simd, a);
     let bell = bell::<S, T>(simd, a);
     let root = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2 / 2.0;

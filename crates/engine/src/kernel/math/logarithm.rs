@@ -6,7 +6,7 @@
 
 use fearless_simd::{Select, Simd, prelude::*};
 
-use super::{Bits, Real, Vector, bits, exponential::exp, from_bits, polynomial, splat};
+use super::{Bits, Real, Vector, bits, exponential::falling, from_bits, polynomial, splat};
 
 /// n and 1 + f of a positive normal number.
 #[inline(always)]
@@ -71,7 +71,7 @@ pub fn log1p<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
 /// `ln(1 + e^x)`. Error at most 2 ULP in both widths. Minus infinity gives 0, infinity infinity.
 #[inline(always)]
 pub fn softplus<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
-    let power = exp::<S, T>(simd, -x.abs());
+    let power = falling::<S, T>(simd, x);
     let positive = x.simd_gt(T::NIL).select(x, splat::<S, T>(simd, T::NIL));
     positive + log1p_bounded::<S, T>(simd, power, power + T::ONE)
 }

@@ -1,12 +1,13 @@
 //! Vector maths: the functions of a real variable, a vector at a time, in `f32` and `f64`.
 //!
-//! Each is written once over the vector type and the constants of [`Real`], without branches and without tables:
-//! reduce the argument to a small interval, evaluate a polynomial there, put the result together. The polynomials are
+//! Each is written once over the vector type and the constants of [`Real`], without branches: reduce the argument to a small
+//! interval, evaluate a polynomial there, put the result together. (Where a register can be a table, exp uses it as one.) The polynomials are
 //! our own minimax fits; they stand beside the constants of [`Real`]. The comment of each function states its largest
 //! error in ULP (units in the last place of the result); `docs/numerics.md` has what was measured, and where. The command
 //! that measures `f32`, at all 2^32 arguments, is `cargo run --release -p gatework-engine --example exhaustive`.
-//! Multiplications and additions fuse where the processor can, so the last bit may differ between instruction sets; the
-//! bounds are meant for all, and tests try them on all.
+//! Multiplications and additions fuse where the processor can, and exp has two forms, so the last bit may differ between
+//! instruction sets; the bounds are meant for all, and tests try them on all. The scalar vectors of `fearless_simd`'s
+//! `Fallback` are none of them on x86-64: what is said of NaN does not hold there.
 //!
 //! Where nothing else is said, NaN gives NaN, 0 and -0 give what the formula gives, and subnormal arguments and results
 //! are exact to the same bounds.
@@ -40,7 +41,7 @@ mod real;
 mod scale;
 mod trigonometric;
 
-use fearless_simd::{Simd, SimdFloatElement, prelude::*};
+use fearless_simd::{Select, Simd, SimdFloatElement, prelude::*};
 
 use crate::dtype::{bits, from_bits};
 pub use exponential::{exp, expm1, sigmoid, silu, tanh};
@@ -59,6 +60,21 @@ type Bits<S, T> = <Vector<S, T> as SimdFloat<S>>::Bits;
 #[inline(always)]
 fn splat<S: Simd, T: Real>(simd: S, value: T) -> Vector<S, T> {
     Vector::<S, T>::splat(simd, value)
+}
+
+/// The smaller of x and a bound; NaN stays NaN.
+#[inline(always)]
+fn at_most<S: Simd, T: Real>(x: Vector<S, T>, most: T) -> Vector<S, T> {
+    let most = splat::<S, T>(x.token(), most);
+    // The instructions of x86 give their second operand where one is NaN.
+    if cfg!(target_arch = "x86_64") { most.min(x) } else { x.simd_gt(most).select(most, x) }
+}
+
+/// The larger of x and a bound; NaN stays NaN.
+#[inline(always)]
+fn at_least<S: Simd, T: Real>(x: Vector<S, T>, least: T) -> Vector<S, T> {
+    let least = splat::<S, T>(x.token(), least);
+    if cfg!(target_arch = "x86_64") { least.max(x) } else { x.simd_lt(least).select(least, x) }
 }
 
 /// The value of a polynomial whose coefficients begin with the constant one.

@@ -29,11 +29,13 @@ pub trait Real: Element + SimdFloatElement<Bits: From<u8>> {
 
     /// Bits of the mantissa that are stored.
     const MANTISSA: u32;
-    /// The bias of the exponent, plus one: 128 or 1024.
-    const HALF_EXPONENTS: Self::Bits;
     /// 1.5 x 2^MANTISSA + twice the bias. Adding it rounds to an integer n and leaves n + twice the bias in the lowest
     /// bits.
     const EXPONENT_SHIFTER: Self;
+    /// The same for n - 1 + the bias.
+    const HALF_SHIFTER: Self;
+    /// 1.5 x 2^(MANTISSA - 4), or - 3. Adding it rounds to a multiple of 1/16 (1/8), whose fraction is left in the lowest bits.
+    const TABLE_SHIFTER: Self;
     /// 1.5 x 2^MANTISSA. Adding it rounds to an integer, which is left in the lowest bits.
     const INTEGER_SHIFTER: Self;
     /// 2^MANTISSA as bits: combined with an integer by "or", it makes 2^MANTISSA + the integer.
@@ -88,6 +90,10 @@ pub trait Real: Element + SimdFloatElement<Bits: From<u8>> {
 
     /// (e^r - 1 - r) / r^2 for |r| <= ln(2)/2.
     const EXP: &'static [Self];
+    /// The same for |r| <= ln(2)/32 (f32) or ln(2)/16 (f64).
+    const EXP_NEAR: &'static [Self];
+    /// 2^(j/16) for j from 0 to 15 (f32), or 2^(j/8) from 0 to 7 (f64).
+    const POWERS: &'static [Self];
     /// (2^r - 1) / r for |r| <= 1/2.
     const EXP2: &'static [Self];
     /// (ln((1+s)/(1-s)) - 2s) / s^3 in s^2, for |s| <= 0.172.
@@ -133,8 +139,9 @@ impl Real for f32 {
     }
 
     const MANTISSA: u32 = 23;
-    const HALF_EXPONENTS: u32 = 128;
     const EXPONENT_SHIFTER: Self = 12_582_912.0 + 254.0;
+    const HALF_SHIFTER: Self = 12_582_912.0 + 126.0;
+    const TABLE_SHIFTER: Self = 786_432.0;
     const INTEGER_SHIFTER: Self = 12_582_912.0;
     const INTEGER_BITS: u32 = 0x4b00_0000;
     const INTEGER_BIAS: Self = 8_388_608.0 + 127.0;
@@ -165,6 +172,26 @@ impl Real for f32 {
 
     // 2^-28.3
     const EXP: &'static [Self] = &[0.49999994, 0.16666518, 0.04166836, 0.008368977, 0.0013818183];
+    // 2^-27.6
+    const EXP_NEAR: &'static [Self] = &[0.50000978, 0.16666862];
+    const POWERS: &'static [Self] = &[
+        1.0,
+        1.0442737,
+        1.0905077,
+        1.1387886,
+        1.1892071,
+        1.2418578,
+        1.2968396,
+        1.3542556,
+        std::f32::consts::SQRT_2,
+        1.4768262,
+        1.5422108,
+        1.6104903,
+        1.6817929,
+        1.7562522,
+        1.8340081,
+        1.9152066,
+    ];
     // 2^-26.5
     const EXP2: &'static [Self] =
         &[0.6931471879, 0.240226498, 0.05550357435, 0.009618237467, 0.001339073522, 0.000154035165];
@@ -225,8 +252,9 @@ impl Real for f64 {
     }
 
     const MANTISSA: u32 = 52;
-    const HALF_EXPONENTS: u64 = 1024;
     const EXPONENT_SHIFTER: Self = 6_755_399_441_055_744.0 + 2046.0;
+    const HALF_SHIFTER: Self = 6_755_399_441_055_744.0 + 1022.0;
+    const TABLE_SHIFTER: Self = 844_424_930_131_968.0;
     const INTEGER_SHIFTER: Self = 6_755_399_441_055_744.0;
     const INTEGER_BITS: u64 = 0x4330_0000_0000_0000;
     const INTEGER_BIAS: Self = 4_503_599_627_370_496.0 + 1023.0;
@@ -267,6 +295,25 @@ impl Real for f64 {
         2.7557223049804586e-6,
         2.763317784969714e-7,
         2.511672660435195e-8,
+    ];
+    // 2^-56.5
+    const EXP_NEAR: &'static [Self] = &[
+        0.5000000000000051,
+        0.16666666666666724,
+        0.0416666666173296,
+        0.008333333327851467,
+        0.0013889588505409305,
+        0.00019842047189636849,
+    ];
+    const POWERS: &'static [Self] = &[
+        1.0,
+        1.0905077326652577,
+        1.189207115002721,
+        1.2968395546510096,
+        std::f64::consts::SQRT_2,
+        1.5422108254079407,
+        1.681792830507429,
+        1.8340080864093424,
     ];
     // 2^-61.9
     const EXP2: &'static [Self] = &[

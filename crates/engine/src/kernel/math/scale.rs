@@ -1,5 +1,6 @@
-//! `x 2^n` in one instruction, where the processor has one: AVX-512 does. It rounds as a product with powers of two does, and
-//! takes the place of six operations that make these powers and multiply with them.
+//! Powers of two by single instructions, where the processor has them: AVX-512 does. One multiplies with 2^n and rounds as a
+//! product with powers of two does, in place of six operations that make these powers and multiply with them. Another looks
+//! up as many numbers as a register holds: the powers 2^(j/16) (2^(j/8) in f64), with which a short polynomial is enough.
 
 #![cfg_attr(
     all(target_arch = "x86_64", not(miri)),
@@ -12,7 +13,7 @@ use fearless_simd::prelude::*;
 
 use super::{Real, Vector};
 
-/// `x 2^n` for whole numbers n; `None` if there is no instruction for it.
+/// `x 2^floor(n)`; `None` if there is no instruction for it.
 #[inline(always)]
 pub(super) fn scale<S: Simd, T: Real>(simd: S, x: Vector<S, T>, n: Vector<S, T>) -> Option<Vector<S, T>> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -35,6 +36,38 @@ pub(super) fn scale<S: Simd, T: Real>(simd: S, x: Vector<S, T>, n: Vector<S, T>)
         return Some(out);
     }
     let _ = (simd, x, n);
+    None
+}
+
+/// The number of a table as large as a vector whose place is in the lowest bits; `None` if there is no instruction for it.
+#[inline(always)]
+pub(super) fn look_up<S: Simd, T: Real>(
+    simd: S,
+    table: &'static [T],
+    place: Vector<S, T>,
+) -> Option<Vector<S, T>> {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if let fearless_simd::Level::Avx512(_) = simd.level() {
+        use std::arch::x86_64 as arch;
+        let mut out = place;
+        let to = out.as_mut_slice();
+        assert!(size_of_val(to) == 64 && size_of_val(table) == 64, "vectors of 512 bits");
+        let (to, table) = (to.as_mut_ptr(), table.as_ptr());
+        // SAFETY: the processor has AVX-512, as there is such a level; both are vectors of it, of one of two types. Of a place
+        // only the bits count that name one of the numbers.
+        unsafe {
+            let place = arch::_mm512_loadu_si512(to.cast());
+            if size_of::<T>() == 4 {
+                let table = arch::_mm512_loadu_ps(table.cast());
+                arch::_mm512_storeu_ps(to.cast(), arch::_mm512_permutexvar_ps(place, table));
+            } else {
+                let table = arch::_mm512_loadu_pd(table.cast());
+                arch::_mm512_storeu_pd(to.cast(), arch::_mm512_permutexvar_pd(place, table));
+            }
+        }
+        return Some(out);
+    }
+    let _ = (simd, table, place);
     None
 }
 
@@ -73,6 +106,43 @@ mod tests {
                     .is_none_or(|ours| ours.to_bits() == right.to_bits() || ours.is_nan() && right.is_nan());
                 assert!(same, "{wide} 2^{n}: {ours:?} for {right}");
             }
+        }
+    }
+
+    #[inline(always)]
+    fn found<S: Simd, T: Real>(simd: S, place: T) -> Option<T> {
+        let place = Vector::<S, T>::splat(simd, place);
+        look_up::<S, T>(simd, T::POWERS, place).map(|found| found.as_slice()[Vector::<S, T>::LEN - 1])
+    }
+
+    #[test]
+    fn a_place_is_looked_up_by_its_lowest_bits() {
+        for j in 0..16u8 {
+            let place = f32::TABLE_SHIFTER + f32::from(j) / 16.0 - 5.0;
+            let ours = dispatch!(Level::new(), simd => found(simd, place));
+            assert!(ours.is_none_or(|ours| ours == f32::POWERS[usize::from(j)]), "{j}: {ours:?}");
+        }
+        for j in 0..8u8 {
+            let place = f64::TABLE_SHIFTER + f64::from(j) / 8.0 - 5.0;
+            let ours = dispatch!(Level::new(), simd => found(simd, place));
+            assert!(ours.is_none_or(|ours| ours == f64::POWERS[usize::from(j)]), "{j}: {ours:?}");
+        }
+    }
+
+    #[test]
+    fn the_table_holds_rounded_powers() {
+        let narrow = |j: usize| 2f64.powf(j as f64 / 16.0) as f32;
+        f32::POWERS.iter().enumerate().for_each(|(j, &x)| assert_eq!(x, narrow(j)));
+        for (j, &x) in f64::POWERS.iter().enumerate() {
+            // x^8 in twice the digits is 2^j times 1 + 8 times the relative error of x.
+            let (mut power, mut rest) = (x, 0.0);
+            for _ in 0..3 {
+                let square = power * power;
+                (power, rest) = (square, power.mul_add(power, -square) + 2.0 * power * rest);
+            }
+            let whole = f64::from(1u32 << j);
+            let error = ((power - whole) + rest) / whole / 8.0 * x;
+            assert!(error.abs() <= f64::EPSILON / 2.0 * 1.000_001, "{j}: {error}");
         }
     }
 }

@@ -510,9 +510,8 @@ fn is_independent(batch: &[Shapes]) -> bool {
 /// read, and the third in memory that may be written and that nothing else
 /// reads or writes meanwhile. The third overlaps neither of the others, and its elements lie apart.
 unsafe fn multiply_at<T: Product>(bases: Bases<T>, shapes: &Shapes, finish: Finish<T>, threads: bool) {
-    let Shapes { sizes: [m, n, k], a: (a, a_strides), b: (b, b_strides), out: (out, strides), accumulate } =
-        *shapes;
-    let [zero, one] = T::UNITS;
+    let Shapes { sizes: [m, n, k], out: (out, strides), accumulate, .. } = *shapes;
+    let [zero, _] = T::UNITS;
     if k == 0 && !accumulate {
         for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
             // SAFETY: the element is one of the result.
@@ -528,6 +527,36 @@ unsafe fn multiply_at<T: Product>(bases: Bases<T>, shapes: &Shapes, finish: Fini
     if unsafe { T::multiply_here(bases, shapes, finish, threads) } {
         return;
     }
+    // SAFETY: as the caller promises; no size is 0.
+    unsafe {
+        by_gemm(bases, shapes, threads);
+        finish_at(bases.out.wrapping_add(out), [m, n], strides, finish);
+    }
+}
+
+/// Multiplies two matrices of a slice as [`multiply`] does, by the `gemm` crate alone: what benchmarks compare ours with.
+///
+/// # Panics
+/// As [`multiply`].
+pub fn multiply_by_gemm<T: Product>(memory: &mut [T], shapes: &Shapes) {
+    check_one(memory.len(), shapes, None);
+    let work: usize = shapes.sizes.iter().product();
+    if work == 0 {
+        return multiply(memory, shapes);
+    }
+    // SAFETY: all three matrices lie in the slice, which is borrowed exclusively, and the result overlaps neither operand nor
+    // itself, as was checked; no size is 0.
+    unsafe { by_gemm(Bases::one(memory.as_mut_ptr()), shapes, is_large(work)) }
+}
+
+/// The product of the `gemm` crate.
+///
+/// # Safety
+/// As for [`multiply_at`]; no size is 0.
+unsafe fn by_gemm<T: Product>(bases: Bases<T>, shapes: &Shapes, threads: bool) {
+    let Shapes { sizes: [m, n, k], a: (a, a_strides), b: (b, b_strides), out: (out, strides), accumulate } =
+        *shapes;
+    let [zero, one] = T::UNITS;
     let threads = if threads { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
     // The stride of an axis of one element is not used, and may be any number.
     let used =
@@ -557,7 +586,6 @@ unsafe fn multiply_at<T: Product>(bases: Bases<T>, shapes: &Shapes, finish: Fini
             false,
             threads,
         );
-        finish_at(bases.out.wrapping_add(out), [m, n], strides, finish);
     }
 }
 

@@ -36,9 +36,12 @@ fn whole_numbers(shapes: &Shapes) -> Vec<f32> {
 fn check_against_textbook(shapes: &Shapes) {
     let mut right = whole_numbers(shapes);
     naive(&mut right, shapes);
-    let mut ours = whole_numbers(shapes);
-    multiply(&mut ours, shapes);
-    assert!(ours == right, "{shapes:?}");
+    let ways: [fn(&mut [f32], &Shapes); 2] = [multiply, multiply_by_gemm];
+    for multiply in ways {
+        let mut ours = whole_numbers(shapes);
+        multiply(&mut ours, shapes);
+        assert!(ours == right, "{shapes:?}");
+    }
 }
 
 /// The memory after a product with a second operand that was packed.

@@ -18,15 +18,21 @@ use crate::ops::{Binary, Unary};
 use crate::parallel;
 use crate::plan::{Loop, Operand, Step, View};
 
-use super::math::{Math, Pair};
+use super::math::{Math, Pair, takes_affine};
 use super::memory::Memory;
 use pieces::{Piece, Pieces, Rows};
-use reduce::{CompiledReduce, Total};
+use reduce::{BLOCK_ROWS, CompiledReduce, Total};
 use tile::{Strided, TILE, Tile, Worker};
 
 /// Elements of a loop from which on what a tile reads is asked for while the tile before is computed: less than that lies in
 /// the caches.
 const FAR: usize = 1 << 16;
+
+/// Bytes that what is read and kept of a tile may take in the first cache.
+const CACHED: usize = 16 << 10;
+
+/// Most units of [`TILE`] elements in a tile.
+const MOST_TILES: usize = 4;
 
 /// The weight of a step that takes long.
 const LONG: usize = 6;
@@ -47,9 +53,11 @@ pub(super) struct Compiled {
     /// For each step the store that its result can be written to at once.
     homes: Vec<Option<usize>>,
     actions: Vec<Action>,
-    /// The first step that takes long: what the next tile reads is asked for while it computes.
+    /// The first step that takes long: what the next tile reads is asked for while it computes, unless it reads its operands
+    /// itself while it does so (`Action::Affine`), where asking on top of that takes longer.
     long: Option<usize>,
-    /// Rows that make a tile together.
+    /// Most elements of a tile, and rows that make one together.
+    tile: usize,
     rows: usize,
     /// What threads share.
     pieces: Pieces,
@@ -62,6 +70,8 @@ enum Action {
     Step,
     /// It, and the one before it, in one pass.
     Pair(Pair, [Operand; 3]),
+    /// Its function of `a b + c`, or of `a b - c`, in one pass.
+    Affine([Operand; 3], bool),
     /// A later one does it.
     Nothing,
 }
@@ -118,6 +128,7 @@ impl Compiled {
             homes: Vec::new(),
             actions: Vec::new(),
             long: body.steps.iter().position(|step| weight(step) >= LONG),
+            tile: TILE,
             rows: 1,
             pieces: Pieces::uncut([1; 3]),
         };
@@ -130,7 +141,6 @@ impl Compiled {
         let from = body.reduce.as_ref().map_or(Operand::Slot(0), |reduce| compiled.operand_of(reduce.slot));
         let across = last_stays || !reduced.is_empty() && compiled.turn(reduced_count);
         let row = compiled.sizes[compiled.sizes.len() - 1];
-        compiled.rows = (TILE / row.max(1)).max(1);
         compiled.reduce = body.reduce.as_ref().map(|reduce| CompiledReduce {
             op: reduce.op,
             from,
@@ -145,8 +155,39 @@ impl Compiled {
         let is_apart = compiled.is_apart();
         let home = |slot| compiled.home(slot).filter(|_| is_apart);
         compiled.homes = (0..compiled.steps.len()).map(home).collect();
-        compiled.actions = compiled.pair_up();
+        if is_apart {
+            compiled.loads.iter_mut().for_each(|load| load.find_repeats(&sizes));
+        }
+        compiled.actions = compiled.pair_up(dtype);
+        compiled.tile = compiled.fitting_tile(dtype);
+        compiled.rows = compiled.fitting_rows();
         compiled
+    }
+
+    /// Elements of a tile, so that all that is read and kept of one fits into the first cache. The fewer tiles, the less time
+    /// goes into finding out where they lie.
+    fn fitting_tile(&self, dtype: DType) -> usize {
+        let results = self.actions.iter().zip(&self.homes);
+        let kept = results.filter(|(action, home)| !matches!(action, Action::Nothing) && home.is_none());
+        let tiles = kept.count() + self.loads.len() + self.constants.len();
+        let fitting = CACHED / dtype.size() / tiles.max(1);
+        // What lies in rows that do not follow each other would have to be copied for a tile of several.
+        let mut tensors = self.loads.iter().chain(self.stores.iter().map(|(_, store)| store));
+        let most = if tensors.any(Strided::is_direct_in_rows) { self.row() } else { fitting };
+        // Constants are written anew for every run.
+        let all = self.sizes.iter().product::<usize>().next_multiple_of(TILE);
+        fitting.min(most).clamp(TILE, (MOST_TILES * TILE).min(all).max(TILE)) / TILE * TILE
+    }
+
+    /// Rows of a tile, if it takes them whole.
+    fn fitting_rows(&self) -> usize {
+        let row = self.row().max(1);
+        let across = self.reduce.as_ref().is_some_and(|reduce| !reduce.along);
+        match self.tile / row {
+            _ if self.pieces.widest() < row => 1,
+            rows if across => rows.clamp(1, BLOCK_ROWS),
+            rows => rows.max(1),
+        }
     }
 
     /// The store that the result of a step can be written to at once: one that nothing is loaded from.
@@ -155,8 +196,9 @@ impl Compiled {
         (!self.loads.contains(&self.stores[store].1)).then_some(store)
     }
 
-    /// What is done for each step: two cheap ones of which only the second reads the first are one pass.
-    fn pair_up(&self) -> Vec<Action> {
+    /// What is done for each step: two cheap ones of which only the second reads the first are one pass, and so are a function
+    /// and the cheap ones that only it reads.
+    fn pair_up(&mut self, dtype: DType) -> Vec<Action> {
         let mut readers = vec![0; self.steps.len()];
         let mut count = |operand: &Operand| {
             if let Operand::Slot(slot) = operand {
@@ -167,8 +209,16 @@ impl Compiled {
         self.stores.iter().for_each(|(slot, _)| count(&Operand::Slot(*slot)));
         self.reduce.iter().for_each(|reduce| count(&reduce.from));
         let mut actions = vec![Action::Step; self.steps.len()];
-        for (slot, step) in self.steps.iter().enumerate() {
-            let &Step::Binary(second, [a, b]) = step else { continue };
+        for slot in 0..self.steps.len() {
+            let step = self.steps[slot];
+            if let Step::Unary(op, Operand::Slot(before)) = step
+                && takes_affine(dtype, op)
+                && readers[before] == 1
+                && let Some(affine) = self.affine(before, actions[before])
+            {
+                (actions[before], actions[slot]) = (Action::Nothing, affine);
+            }
+            let Step::Binary(second, [a, b]) = step else { continue };
             let turned = matches!(second, Binary::Add | Binary::Mul).then_some((b, a));
             for (inner, other) in [(a, b)].into_iter().chain(turned) {
                 let Operand::Slot(inner) = inner else { continue };
@@ -181,6 +231,35 @@ impl Compiled {
             }
         }
         actions
+    }
+
+    /// A cheap step as what a function is applied to, if it is one that can be. Sums and products become `a 1 + b` and
+    /// `a b + -0`, which are the same to the bit.
+    fn affine(&mut self, slot: usize, action: Action) -> Option<Action> {
+        match (action, self.steps[slot]) {
+            (Action::Pair(Pair::MulAdd, operands), _) => Some(Action::Affine(operands, false)),
+            (Action::Pair(Pair::MulSub, operands), _) => Some(Action::Affine(operands, true)),
+            (Action::Step, Step::Binary(Binary::Add, [a, b])) => {
+                Some(Action::Affine([a, self.constant(1.0), b], false))
+            }
+            (Action::Step, Step::Binary(Binary::Sub, [a, b])) => {
+                Some(Action::Affine([a, self.constant(1.0), b], true))
+            }
+            (Action::Step, Step::Binary(Binary::Mul, [a, b])) => {
+                Some(Action::Affine([a, b, self.constant(-0.0)], false))
+            }
+            _ => None,
+        }
+    }
+
+    /// A floating-point constant as an operand.
+    fn constant(&mut self, value: f64) -> Operand {
+        let bits = value.to_bits();
+        let known = self.constants.iter().position(|&constant| constant == bits);
+        Operand::Constant(known.unwrap_or_else(|| {
+            self.constants.push(bits);
+            self.constants.len() - 1
+        }))
     }
 
     /// The pieces that threads share.
@@ -316,8 +395,8 @@ impl Compiled {
         let mut first = piece.rows.start;
         while first < piece.rows.end {
             let count = self.rows.min(piece.rows.end - first).min(group - first % group);
-            for begin in piece.columns.clone().step_by(TILE) {
-                let tile = Tile { first, count, begin, length: TILE.min(piece.columns.end - begin) };
+            for begin in piece.columns.clone().step_by(self.tile) {
+                let tile = Tile { first, count, begin, length: self.tile.min(piece.columns.end - begin) };
                 let in_row = begin + tile.length < piece.columns.end;
                 let next =
                     if in_row { (first, begin + tile.length) } else { (first + count, piece.columns.start) };

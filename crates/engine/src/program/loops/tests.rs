@@ -66,19 +66,60 @@ fn operand(
     }
 }
 
-/// `x y + y` stored, reduced, both, or folded.
+/// What is computed of two operands: `x y + y`, or a function of that or of something as cheap.
+#[derive(Clone, Copy, Debug)]
+enum Body {
+    Affine,
+    TanhOfAffine,
+    TanhOfDifference,
+    TanhOfProductLess,
+    TanhOfSum,
+    TanhOfProduct,
+}
+
+const BODIES: [Body; 6] = [
+    Body::Affine,
+    Body::TanhOfAffine,
+    Body::TanhOfDifference,
+    Body::TanhOfProductLess,
+    Body::TanhOfSum,
+    Body::TanhOfProduct,
+];
+
+impl Body {
+    fn build(self, g: &mut Graph, x: Id, y: Id) -> Result<Id, GraphError> {
+        let cheap = match self {
+            Body::TanhOfDifference => g.sub(x, y)?,
+            Body::TanhOfSum => g.add(x, y)?,
+            _ => g.mul(x, y)?,
+        };
+        match self {
+            Body::Affine => g.add(cheap, y),
+            Body::TanhOfAffine => {
+                let sum = g.add(cheap, y)?;
+                g.tanh(sum)
+            }
+            Body::TanhOfProductLess => {
+                let less = g.sub(cheap, y)?;
+                g.tanh(less)
+            }
+            _ => g.tanh(cheap),
+        }
+    }
+}
+
+/// Two operands that become something which is stored, reduced, both, or folded.
 fn looped(
     dtype: DType,
     sizes: [usize; 3],
     layouts: [Layout; 2],
-    end: &End,
+    (body, end): (Body, &End),
     stored: bool,
 ) -> Result<Graph, GraphError> {
     let mut g = Graph::new();
     let x = operand(&mut g, "x", dtype, sizes, layouts[0])?;
     let y = operand(&mut g, "y", dtype, sizes, layouts[1])?;
-    let product = g.mul(x, y)?;
-    let z = g.add(product, y)?;
+    let z = body.build(&mut g, x, y)?;
     let result = match end {
         End::Store => z,
         End::Reduce(op, axes) => g.reduce(*op, z, axes)?,
@@ -182,13 +223,15 @@ proptest! {
         dtype in prop::sample::select(vec![DType::F32, DType::F32, DType::F64, DType::I32]),
         sizes in sizes(),
         layouts in [prop::sample::select(&LAYOUTS[..]), prop::sample::select(&LAYOUTS[..])],
+        body in prop::sample::select(&BODIES[..]),
         end in ends(),
         stored: bool,
         seed: u64,
     ) {
+        let body = if dtype.is_float() { body } else { Body::Affine };
         // So many loops, one for each element of a window, are no larger for it.
         let sizes = if matches!(end, End::Fold) { [sizes[0], sizes[1], sizes[2].min(9)] } else { sizes };
-        let graph = looped(dtype, sizes, layouts, &end, stored).unwrap();
+        let graph = looped(dtype, sizes, layouts, (body, &end), stored).unwrap();
         let values = arbitrary::values(&graph, seed);
         let (one, alone) = on_threads(&graph, &values, 1);
         prop_assert_eq!(alone, 1);
@@ -222,7 +265,7 @@ proptest! {
 #[test]
 fn large_loops_are_cut_and_small_ones_are_not() {
     let pieces = |sizes: [usize; 3], end: End| {
-        let graph = looped(DType::F32, sizes, [Layout::Dense; 2], &end, false).unwrap();
+        let graph = looped(DType::F32, sizes, [Layout::Dense; 2], (Body::Affine, &end), false).unwrap();
         let program = Program::new(&graph).unwrap();
         loops(&program).map(|compiled| compiled.pieces.count()).collect::<Vec<_>>()
     };
@@ -236,7 +279,8 @@ fn large_loops_are_cut_and_small_ones_are_not() {
 
 #[test]
 fn a_loop_that_reads_what_it_writes_elsewhere_is_not_cut() {
-    let graph = looped(DType::F32, [64, 64, 64], [Layout::Dense; 2], &End::Store, false).unwrap();
+    let graph =
+        looped(DType::F32, [64, 64, 64], [Layout::Dense; 2], (Body::Affine, &End::Store), false).unwrap();
     let program = Program::new(&graph).unwrap();
     let mut compiled = loops(&program).next().unwrap().clone();
     assert!(compiled.is_apart());
@@ -261,19 +305,36 @@ fn passes(build: impl Fn(&mut Graph, [Id; 3]) -> Result<Vec<Id>, GraphError>) ->
     let letter = |action: &Action| match action {
         Action::Step => 'o',
         Action::Pair(..) => '2',
+        Action::Affine(..) => 'f',
         Action::Nothing => '-',
     };
     loops(&program).next().unwrap().actions.iter().map(letter).collect()
 }
 
 #[test]
-fn two_cheap_operations_are_one_pass_unless_the_first_is_read_again() {
+fn cheap_operations_are_one_pass_with_what_reads_them_unless_they_are_read_again() {
     let affine = passes(|g, [a, b, c]| {
         let product = g.mul(a, b)?;
         let sum = g.add(c, product)?;
         Ok(vec![g.exp(sum)?])
     });
-    assert_eq!(affine, ['-', '2', 'o']);
+    assert_eq!(affine, ['-', '-', 'f']);
+    let stored_too = passes(|g, [a, b, c]| {
+        let product = g.mul(a, b)?;
+        let sum = g.add(c, product)?;
+        Ok(vec![g.exp(sum)?, sum])
+    });
+    assert_eq!(stored_too, ['-', '2', 'o']);
+    let one = passes(|g, [a, b, _]| {
+        let difference = g.sub(a, b)?;
+        Ok(vec![g.tanh(difference)?])
+    });
+    assert_eq!(one, ['-', 'f']);
+    let costly = passes(|g, [a, b, _]| {
+        let ratio = g.div(a, b)?;
+        Ok(vec![g.tanh(ratio)?])
+    });
+    assert_eq!(costly, ['o', 'o']);
     let three = passes(|g, [a, b, c]| {
         let difference = g.sub(a, b)?;
         let product = g.mul(difference, c)?;
@@ -290,4 +351,39 @@ fn two_cheap_operations_are_one_pass_unless_the_first_is_read_again() {
         Ok(vec![g.add(product, product)?])
     });
     assert!(!twice.contains(&'2'), "{twice:?}");
+}
+
+/// A row that repeats is copied once for all tiles of a run, and no longer than that.
+#[test]
+fn a_row_that_repeats_is_read_anew_in_every_run() {
+    let mut g = Graph::new();
+    let x = g.input("x", DType::F32, &[300, 7]).unwrap();
+    let row = g.input("row", DType::F32, &[7]).unwrap();
+    let scale = g.input("scale", DType::F32, &[]).unwrap();
+    let sum = g.add(x, row).unwrap();
+    let y = g.mul(sum, scale).unwrap();
+    g.output("y", y).unwrap();
+    let mut runner = Program::new(&g).unwrap().runner();
+    let x: Vec<f32> = (0..2100u16).map(f32::from).collect();
+    runner.write("x", &x).unwrap();
+    for factor in [2.0, 3.0] {
+        let row: Vec<f32> = (0..7u8).map(|i| factor * f32::from(i)).collect();
+        runner.write("row", &row).unwrap();
+        runner.write("scale", &[factor]).unwrap();
+        runner.run();
+        let right: Vec<f32> = x.iter().enumerate().map(|(i, x)| (x + row[i % 7]) * factor).collect();
+        assert_eq!(runner.read::<f32>("y").unwrap(), right);
+    }
+}
+
+#[test]
+fn rows_that_are_added_up_are_not_more_in_a_tile_than_in_a_block() {
+    for (columns, rows) in [(2, 64), (9, 64), (40, 12), (700, 1)] {
+        let end = End::Reduce(Reduction::Sum, vec![0, 1]);
+        let layouts = [Layout::Dense; 2];
+        let graph = looped(DType::F32, [3, 500, columns], layouts, (Body::Affine, &end), false).unwrap();
+        let program = Program::new(&graph).unwrap();
+        let most = loops(&program).map(|compiled| compiled.rows).max().unwrap();
+        assert!(most <= rows.max(2048 / columns).min(64), "{columns} columns: {most}");
+    }
 }

@@ -9,7 +9,7 @@ use crate::plan::{Operand, Step};
 use super::{Action, Compiled};
 use crate::program::math::Math;
 
-/// Elements of a tile.
+/// Elements of the smallest tile; threads share whole ones.
 pub(super) const TILE: usize = 512;
 
 /// Elements of a step that takes long between two requests for what the next tile reads. More lines at once than a core waits
@@ -39,6 +39,8 @@ pub(super) struct Strided {
     /// Whether the elements of a row lie behind each other, and whether its rows do too.
     dense: bool,
     rows_follow: bool,
+    /// Whether all rows are the same, and stay the same while the loop runs.
+    repeats: bool,
 }
 
 /// What one thread needs to run a loop.
@@ -49,6 +51,8 @@ pub(super) struct Worker<T: Element> {
     tiles: Buffer<T>,
     /// Where everything that is not copied begins: what is loaded, and results that are written where they are stored.
     direct: Vec<Option<usize>>,
+    /// What was copied together of the loads: first element and length of rows, and how many of them.
+    copied: Vec<[usize; 3]>,
     /// Sums of a block of rows, and how many rows they hold.
     pub block: Vec<T>,
     pub block_rows: usize,
@@ -56,20 +60,28 @@ pub(super) struct Worker<T: Element> {
 
 impl<T: Math> Worker<T> {
     pub fn new() -> Worker<T> {
-        Worker { tiles: Buffer::zeroed(0), direct: Vec::new(), block: Vec::new(), block_rows: 0 }
+        Worker {
+            tiles: Buffer::zeroed(0),
+            direct: Vec::new(),
+            copied: Vec::new(),
+            block: Vec::new(),
+            block_rows: 0,
+        }
     }
 
     /// Makes room for a loop and fills in its constants.
     pub fn prepare(&mut self, compiled: &Compiled) {
         let tiles = compiled.constants.len() + compiled.loads.len() + compiled.steps.len();
-        if self.tiles.len() < tiles * TILE {
-            self.tiles = Buffer::zeroed(tiles * TILE);
+        if self.tiles.len() < tiles * compiled.tile {
+            self.tiles = Buffer::zeroed(tiles * compiled.tile);
         }
-        for (tile, &bits) in self.tiles.chunks_exact_mut(TILE).zip(&compiled.constants) {
+        for (tile, &bits) in self.tiles.chunks_exact_mut(compiled.tile).zip(&compiled.constants) {
             tile.fill(T::from_bits(bits));
         }
         let operands = compiled.loads.len() + compiled.steps.len();
         self.direct.resize(self.direct.len().max(operands), None);
+        self.copied.clear();
+        self.copied.resize(compiled.loads.len(), [0; 3]);
         if let Some(reduce) = compiled.reduce.as_ref().filter(|reduce| !reduce.along) {
             let row = compiled.pieces.widest();
             self.block.resize(self.block.len().max(row), T::ZERO);
@@ -100,13 +112,13 @@ fn read<'a, T: Math>(
     size: usize,
 ) -> &'a [T] {
     let number = match operand {
-        Operand::Constant(constant) => return &tiles[constant * TILE..][..size],
+        Operand::Constant(constant) => return &tiles[constant * compiled.tile..][..size],
         Operand::Load(load) => load,
         Operand::Slot(slot) => compiled.loads.len() + slot,
     };
     match direct[number] {
         Some(place) => arena.read(place, size),
-        None => &tiles[(compiled.constants.len() + number) * TILE..][..size],
+        None => &tiles[(compiled.constants.len() + number) * compiled.tile..][..size],
     }
 }
 
@@ -126,22 +138,25 @@ impl Compiled {
     ) {
         let size = tile.size();
         if let Some(next) = next.filter(|_| self.long.is_none()) {
-            self.ask_for(arena, next, size);
+            // The processor goes on by itself.
+            self.ask_for(arena, next, size.min(TILE));
         }
-        let Worker { tiles, direct, .. } = worker;
-        let gathered = tiles[self.constants.len() * TILE..].chunks_exact_mut(TILE);
+        let Worker { tiles, direct, copied, .. } = worker;
+        let gathered = tiles[self.constants.len() * self.tile..].chunks_exact_mut(self.tile);
         let (loaded, results) = direct.split_at_mut(self.loads.len());
-        for ((load, gathered), direct) in self.loads.iter().zip(gathered).zip(loaded.iter_mut()) {
+        let places = loaded.iter_mut().zip(copied.iter_mut());
+        for ((load, gathered), (direct, copied)) in self.loads.iter().zip(gathered).zip(places) {
             *direct = load.contiguous(&self.sizes, tile);
-            if direct.is_none() {
+            if direct.is_none() && !load.is_there(copied, tile) {
                 load.gather(arena, &self.sizes, tile, &mut gathered[..size]);
+                *copied = [tile.begin, tile.length, tile.count];
             }
         }
         for (result, home) in results.iter_mut().zip(&self.homes) {
             *result = home.and_then(|store| self.stores[store].1.contiguous(&self.sizes, tile));
         }
         for (slot, step) in self.steps.iter().enumerate() {
-            let (before, behind) = tiles.split_at_mut((self.first_slot() + slot) * TILE);
+            let (before, behind) = tiles.split_at_mut((self.first_slot() + slot) * self.tile);
             let read = |operand: Operand| read(before, direct, self, arena, operand, size);
             let out = match direct[self.loads.len() + slot] {
                 Some(place) => arena.write(place, size),
@@ -151,6 +166,9 @@ impl Compiled {
             match (self.actions[slot], *step) {
                 (Action::Nothing, _) => {}
                 (Action::Pair(pair, [a, b, c]), _) => T::pair(pair, [read(a), read(b), read(c)], out),
+                (Action::Affine([a, b, c], minus), Step::Unary(op, _)) => {
+                    T::unary_of_affine(op, [read(a), read(b), read(c)], minus, out);
+                }
                 (_, Step::Unary(op, x)) => self.unary(arena, next, op, (read(x), out)),
                 (_, Step::Binary(op, [a, b])) => T::binary(op, read(a), read(b), out),
                 (_, Step::Select([condition, a, b])) => T::select(read(condition), read(a), read(b), out),
@@ -195,6 +213,17 @@ impl Strided {
         Strided { offset, strides, ..Strided::default() }
     }
 
+    /// Remembers that all of several rows are the same, if they are; nothing of them may be written while the loop runs.
+    pub fn find_repeats(&mut self, sizes: &[usize]) {
+        let mut outer = self.strides.iter().zip(&sizes[..sizes.len() - 1]).filter(|&(_, &size)| size > 1);
+        self.repeats = outer.clone().count() > 0 && outer.all(|(&stride, _)| stride == 0);
+    }
+
+    /// Whether a tile was copied already: the same parts of rows that are all the same.
+    fn is_there(&self, &[begin, length, count]: &[usize; 3], tile: &Tile) -> bool {
+        self.repeats && begin == tile.begin && length == tile.length && count >= tile.count
+    }
+
     /// Looks at how the elements lie, when the axes are settled.
     pub fn settle(&mut self, sizes: &[usize]) {
         let mut expected = sizes[sizes.len() - 1];
@@ -204,6 +233,11 @@ impl Strided {
             expected *= sizes[axis];
             follows
         });
+    }
+
+    /// Whether the elements of a row lie behind each other, but those of several have to be copied for every tile.
+    pub fn is_direct_in_rows(&self) -> bool {
+        self.dense && !self.rows_follow && !self.repeats
     }
 
     /// Where the elements of a tile begin, if they lie behind each other.

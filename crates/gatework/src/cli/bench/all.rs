@@ -35,7 +35,8 @@ use crate::usage::Usage;
 const BENCHES: [&str; 4] = ["automata", "circuits", "engine", "forecast"];
 
 /// Operations of the engine that peers have too.
-const OPERATIONS: [&str; 9] = ["add", "mul", "relu", "exp", "tanh", "sum", "dot", "softmax", "graphs"];
+const OPERATIONS: [&str; 12] =
+    ["add", "mul", "relu", "exp", "tanh", "sigmoid", "gelu", "gelu_tanh", "sum", "dot", "softmax", "graphs"];
 
 /// Rows of the automata: all experiments, and what peers have.
 const AUTOMATA: [&str; 6] =

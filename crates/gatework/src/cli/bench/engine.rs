@@ -141,11 +141,13 @@ impl Engine {
         self.measure_type(operations::arithmetic(), &pools, &|i| (i % 1000) as i32 - 500, &mut table)?;
         self.measure_type(operations::arithmetic(), &pools, &|i| (i % 1000) as i64 - 500, &mut table)?;
 
-        let graphs = if self.only.is_empty() || self.only.iter().any(|name| name == "graphs") {
-            pools[0].install(|| graphs::measure(if self.quick { 0.002 } else { 0.1 }))?
-        } else {
-            Vec::new()
-        };
+        let mut graphs = Vec::new();
+        if self.only.is_empty() || self.only.iter().any(|name| name == "graphs") {
+            let seconds = if self.quick { 0.002 } else { 0.1 };
+            for pool in &pools {
+                graphs.extend(pool.install(|| graphs::measure(seconds))?);
+            }
+        }
         if let Some(share) = huge {
             answer!("{:.0} % of the longest slices lie in huge pages", 100.0 * share);
         }
