@@ -5,8 +5,7 @@
 //! ```
 //!
 //! `--step N` looks at every Nth argument only. The exit status is 1 if an error is above the bound of the function's row.
-//! To measure another instruction set than the best one, leave the better ones out of the dispatch:
-//! `RUSTFLAGS="--cfg disable_dispatch_avx2 --cfg disable_dispatch_avx512"`.
+//! `RUSTFLAGS='--cfg gatework_simd="avx2"'` (or `"sse2"`) measures another instruction set than the best one.
 
 use std::process::ExitCode;
 
@@ -39,6 +38,7 @@ fn main() -> ExitCode {
             names.push(argument);
         }
     }
+    println!("instruction set: {}", gatework_engine::kernel::simd_name());
     let mut kept = true;
     for function in functions::<f32>() {
         if names.is_empty() || names.iter().any(|name| name == function.name) {

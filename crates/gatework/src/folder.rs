@@ -43,6 +43,11 @@ pub fn quoted(argument: impl Display) -> String {
     if argument.chars().all(is_plain) { argument } else { format!("'{}'", argument.replace('\'', "'\\''")) }
 }
 
+/// How this program is called again: as it was called now, for it may not be where the shell looks.
+pub fn program() -> String {
+    std::env::args_os().next().map_or("gatework".into(), |name| quoted(name.to_string_lossy()))
+}
+
 /// Where runs go unless `--out` says otherwise.
 const RUNS: &str = "runs";
 
@@ -118,7 +123,8 @@ impl RunFolder {
     /// The command that goes on with this run. The folder's own copy of the experiment has the settings of the run.
     pub fn resume_command(&self) -> String {
         let (path, experiment) = (&self.path, self.path.join("experiment.toml"));
-        format!("gatework train {} --resume --out {}", quoted(experiment.display()), quoted(path.display()))
+        let (program, experiment) = (program(), quoted(experiment.display()));
+        format!("{program} train {experiment} --resume --out {}", quoted(path.display()))
     }
 
     /// Where the checkpoints are.

@@ -37,9 +37,13 @@ impl Subject {
             return Subject::open_run(path);
         }
         if !path.exists() {
-            let message =
-                format!("{} does not exist; a run folder, a model or a circuit is needed", path.display());
-            return Err(Usage(message).into());
+            let run = Path::new("runs").join(path);
+            let hint = if run.is_dir() {
+                format!("did you mean {}?", run.display())
+            } else {
+                "a run folder, a model or a circuit is needed".into()
+            };
+            return Err(Usage(format!("{} does not exist; {hint}", path.display())).into());
         }
         match path.extension().and_then(|e| e.to_str()) {
             Some("safetensors") => {

@@ -131,19 +131,32 @@ pub(crate) fn settle_streams() {
     }
 }
 
-/// The instruction set to use.
+/// The instruction set to use: the best there is. `RUSTFLAGS='--cfg gatework_simd="avx2"'` (or `"sse2"`) makes it a lesser one, to
+/// measure its errors and its speed.
 #[inline(always)]
 pub(crate) fn level() -> Level {
     #[cfg(test)]
     if let Some(level) = tests::LEVEL.get() {
         return level;
     }
+    #[cfg(target_arch = "x86_64")]
+    if cfg!(gatework_simd = "avx2")
+        && let Some(avx2) = Level::new().as_avx2()
+    {
+        return Level::Avx2(avx2);
+    }
+    #[cfg(target_arch = "x86_64")]
+    if cfg!(gatework_simd = "sse2")
+        && let Some(sse2) = Level::new().as_sse2()
+    {
+        return Level::Sse2(sse2);
+    }
     Level::new()
 }
 
 /// Name of the instruction set that the kernels use on this machine, as benchmarks report it.
 pub fn simd_name() -> &'static str {
-    let level = Level::new();
+    let level = level();
     #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
     {
         if level.as_avx512().is_some() {

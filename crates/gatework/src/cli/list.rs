@@ -4,6 +4,8 @@ use clap::Args;
 use gatework_learn::experiment::{Loaded, built_in};
 use serde_json::json;
 
+use crate::folder::program;
+
 /// Show what can be trained out of the box
 #[derive(Debug, Args)]
 pub struct List {
@@ -50,8 +52,9 @@ impl List {
         for (name, expected, about) in rows {
             answer!("{name:<19} {expected:<14} {about}");
         }
-        say!("\nTrain one:        gatework train checkerboard");
-        say!("Make your own:    gatework list checkerboard > my.toml; edit it; gatework train my.toml");
+        let program = program();
+        say!("\nTrain one:        {program} train checkerboard");
+        say!("Make your own:    {program} list checkerboard > my.toml; edit it; {program} train my.toml");
         Ok(())
     }
 }

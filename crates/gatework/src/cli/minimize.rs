@@ -13,6 +13,7 @@ use gatework_logic::prove::{self, Verdict};
 use gatework_logic::{Automaton, Circuit, Document};
 use serde_json::json;
 
+use crate::folder::program;
 use crate::subject::Subject;
 use crate::usage::Usage;
 
@@ -83,7 +84,7 @@ impl Minimize {
             self.output.as_deref().filter(|path| path.extension().is_some_and(|e| e == "html"))
         {
             let command =
-                format!("gatework export {} --minimize -o {}", self.subject.display(), path.display());
+                format!("{} export {} --minimize -o {}", program(), self.subject.display(), path.display());
             return Err(Usage(format!("a page is no circuit; {command} writes it")).into());
         }
         let format = self.output.as_deref().map(Format::of_path).transpose();

@@ -36,7 +36,7 @@ pub struct Predict {
     /// The run folder of a forecaster
     #[arg(value_name = "RUN")]
     run: PathBuf,
-    /// A CSV file, plain or gzip
+    /// A CSV file, plain or gzip, or a table that ships with Gatework (airpassengers)
     #[arg(value_name = "DATA")]
     data: PathBuf,
     /// Where the forecasts go, a CSV file, not that of DATA; - is stdout [default: -]
@@ -121,7 +121,10 @@ impl Predict {
         let id = columns.id.as_deref().unwrap_or("unique_id");
         let text = to_csv(&prepared.table, &predictions, [id, &columns.time]);
         match self.output.as_ref().filter(|path| path.as_os_str() != "-") {
-            Some(path) => files::write_whole(path, text.as_bytes())?,
+            Some(path) => {
+                files::write_whole(path, text.as_bytes())?;
+                say!("Wrote {}", path.display());
+            }
             None => crate::output::write(text.as_bytes())?,
         }
         self.draw(&prepared.table, drawn, &predictions)?;
@@ -157,6 +160,7 @@ impl Predict {
             DataError::Content { problem, .. } if problem.is_gap() => {
                 anyhow::anyhow!("{error}; here it is an option: --missing drop")
             }
+            DataError::File(_) if !self.data.exists() => Usage(error.to_string()).into(),
             _ => error.into(),
         })?;
         let data = self.data.display();
@@ -221,6 +225,7 @@ impl Predict {
         let picture = plot(table, place, table.series[place].values.len(), prediction);
         files::write_whole(path, report::forecast_plot(&picture).as_bytes())?;
         say_part!("{}", report::terminal_plot(&picture, 72));
+        say!("Wrote {}", path.display());
         Ok(())
     }
 }

@@ -118,16 +118,27 @@ impl Simulate {
         answer!(
             "{height}x{width} cells, {steps} steps in {seconds:.3} s; ones in the learned channels: {alive:?}"
         );
-        if let Some(wrong) = wrong {
-            let bits = height * width * subject.observed;
-            let but =
-                if self.damage.is_some() { " (cells damaged in the last step are not counted)" } else { "" };
-            answer!("{wrong} of {bits} bits differ from the target{but}");
+        let compared = (height * width - run.damaged_cells()) * subject.observed;
+        match wrong {
+            Some(_) if compared == 0 => {
+                answer!(
+                    "every cell was damaged in the last step: nothing is left to compare with the target"
+                );
+            }
+            Some(wrong) => {
+                let but = if run.damaged_cells() > 0 {
+                    " (cells damaged in the last step are not counted)"
+                } else {
+                    ""
+                };
+                answer!("{wrong} of {compared} bits differ from the target{but}");
+            }
+            None => {}
         }
         if self.json {
             super::print_json(&json!({
                 "height": height, "width": width, "steps": steps, "seconds": seconds, "ones": alive,
-                "wrong": wrong, "gif": self.gif,
+                "wrong": wrong, "compared": wrong.map(|_| compared), "gif": self.gif,
             }))?;
         }
         Ok(())

@@ -23,7 +23,7 @@ use gatework_logic::{Document, from_json, to_json};
 use serde_json::json;
 
 use super::simulate;
-use crate::folder::RunFolder;
+use crate::folder::{RunFolder, program};
 use crate::progress::{Progress, work};
 use crate::report::{self, LossPoint};
 use crate::subject::Subject;
@@ -422,7 +422,8 @@ impl Report<'_> {
         let Experiment { automaton, start, .. } = &self.loaded.experiment;
         // A pattern that comes from noise should stay; a picture is there at its step and then goes on.
         let steps = if *start == Start::Random { (automaton.steps * 4).max(100) } else { automaton.steps };
-        say!("Next: gatework evaluate {run}");
-        say!("      gatework simulate {run} --size 64x64 --steps {steps} --gif big.gif");
+        let program = program();
+        say!("Next: {program} evaluate {run}");
+        say!("      {program} simulate {run} --size 64x64 --steps {steps} --gif big.gif");
     }
 }

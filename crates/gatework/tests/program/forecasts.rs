@@ -125,6 +125,16 @@ fn a_run_does_not_go_on_with_other_data() {
 }
 
 #[test]
+fn a_forecast_says_what_it_wrote_and_which_table_is_not_there() {
+    let place = trained();
+    let predict = ["predict", "run", "sales.csv", "-o", "next.csv", "--plot", "next.svg"];
+    let output = place.gatework(&predict).assert().success().get_output().clone();
+    assert_says(&String::from_utf8(output.stderr).unwrap(), &["Wrote next.csv", "Wrote next.svg"]);
+    let missing = place.refused(2, &["predict", "run", "other.csv"]);
+    assert_says(&missing, &["cannot read other.csv"]);
+}
+
+#[test]
 fn forecasts_replace_nothing_that_is_needed() {
     let place = trained();
     let predict = |more: &[&str]| place.refused(2, &[&["predict", "run", "sales.csv"], more].concat());

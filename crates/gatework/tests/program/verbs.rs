@@ -2,7 +2,7 @@
 
 use predicates::prelude::*;
 
-use crate::Place;
+use crate::{Place, assert_says};
 
 #[test]
 fn help_is_there_for_every_verb() {
@@ -35,6 +35,31 @@ fn list_shows_the_experiments_and_their_toml() {
     assert_eq!(place.json(&["list", "small.toml"])["name"], "small");
     let own = place.gatework(&["list", "small.toml"]).assert().success().get_output().stdout.clone();
     assert!(String::from_utf8(own).unwrap().contains("recipe = \"paper\""));
+}
+
+#[test]
+fn cells_that_were_just_damaged_are_not_compared() {
+    let place = Place::new().trained();
+    let compared = |damage: &str| {
+        let simulate = ["simulate", "run", "--size", "16x16", "--steps", "5", "--damage", damage];
+        place.json(&simulate)["compared"].as_u64().unwrap()
+    };
+    assert_eq!(compared("centre:4"), 256 - 16);
+    assert_eq!(compared("centre:4:3"), 256);
+    let all = place.gatework(&["simulate", "run", "--size", "16x16", "--damage", "centre:20"]);
+    let said = String::from_utf8({ all }.assert().success().get_output().stdout.clone()).unwrap();
+    assert_says(&said, &["nothing is left to compare"]);
+}
+
+#[test]
+fn the_name_of_a_run_without_its_folder_is_understood() {
+    let place = Place::new();
+    place.gatework(&["train", "small.toml", "--seed", "1", "--updates", "3"]).assert().success();
+    assert_says(
+        &place.refused(2, &["evaluate", "small"]),
+        &["small does not exist; did you mean runs/small?"],
+    );
+    assert_says(&place.refused(2, &["evaluate", "other"]), &["other does not exist; a run folder"]);
 }
 
 #[test]

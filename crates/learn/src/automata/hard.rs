@@ -193,6 +193,11 @@ impl HardRun {
         self.grid.difference(target, target.channels())
     }
 
+    /// Cells of a board that the last step's damage has just zeroed.
+    pub fn damaged_cells(&self) -> usize {
+        self.damaged.as_ref().map_or(0, |square| square.rows.len() * square.columns.len())
+    }
+
     /// Wrong bits, not counting cells that the last step's damage has just zeroed.
     pub fn wrong_but_damaged(&self, target: &Grid) -> Result<usize, GridError> {
         let wrong = self.wrong(target)?;
@@ -250,6 +255,7 @@ mod tests {
         let mut run = HardRun::new(&still(), 1, target.clone(), conditions, 1).unwrap();
         run.step().unwrap();
         assert_eq!((run.wrong(&target).unwrap(), run.wrong_but_damaged(&target).unwrap()), (32, 0));
+        assert_eq!(run.damaged_cells(), 16);
         assert!(!run.grid().get(0, 0, 3, 2) && run.grid().get(0, 0, 2, 2));
         run.step().unwrap();
         run.step().unwrap();

@@ -105,14 +105,20 @@ pub trait Real: Element + SimdFloatElement<Bits: From<u8>> {
     /// erf(x)/x - 1 in x^2, for |x| <= 1.
     const ERF: &'static [Self];
     /// e^(a^2/2) erfc(a/sqrt(2)) / 2 over `BELL_FACTOR`, as a numerator and a denominator whose last coefficients are 1 and
-    /// not listed, for a from 0 to 15 (f32) or 39 (f64).
+    /// not listed, for a from 0 to 15 (f32) or 39 (f64). In f32 it makes up for what `BELL_LN_2_LOW` lacks: at 15 it is 3e-7 less.
     const BEYOND: [&'static [Self]; 2];
     /// What the quotient of `BEYOND` lacks, about 1/sqrt(2 pi).
     const BELL_FACTOR: Self;
+    /// What twice `LN_2_HIGH` lacks of 2 ln 2. In f32 the sum of both is a single number.
+    const BELL_LN_2_LOW: Self;
     /// `BELL_FACTOR` times 2^-40 (f32) or 2^-100 (f64) times e^(-r/2), for |r| <= ln 2.
     const BELL: &'static [Self];
     /// Adding it rounds to an integer n and leaves n + 40 (n + 100), with the bias of the exponent, in the lowest bits.
     const BELL_SHIFTER: Self;
+    /// The same as `BELL` for |r| <= ln(2)/32, where it can be used.
+    const BELL_NEAR: &'static [Self];
+    /// The same as `BELL_SHIFTER` for n in 32nds.
+    const BELL_NEAR_SHIFTER: Self;
 
     /// `x` as quarter turns and a rest, for `x >= 0`.
     fn quarter_turns<S: Simd>(simd: S, x: Self::Native<S>) -> Quarter<S, Self>;
@@ -123,6 +129,42 @@ const TURNS: f64 = std::f64::consts::FRAC_2_PI;
 /// pi/2 in parts of 33 bits, whose products with an integer of 20 bits are exact, and the rest.
 const QUARTER_PARTS: [f64; 4] =
     [1.5707963267341256, 6.077100506303966e-11, 2.0222662487111665e-21, 8.4784276603689e-32];
+
+/// 2^(j/32) for j from 0 to 31, rounded.
+pub(super) const POWERS_OF_32NDS: [f32; 32] = [
+    1.0,
+    1.0218972,
+    1.0442737,
+    1.0671405,
+    1.0905077,
+    1.1143868,
+    1.1387886,
+    1.1637249,
+    1.1892071,
+    1.2152474,
+    1.2418578,
+    1.269051,
+    1.2968396,
+    1.3252367,
+    1.3542556,
+    1.38391,
+    std::f32::consts::SQRT_2,
+    1.4451808,
+    1.4768262,
+    1.5091645,
+    1.5422108,
+    1.5759809,
+    1.6104903,
+    1.6457555,
+    1.6817929,
+    1.7186193,
+    1.7562522,
+    1.7947091,
+    1.8340081,
+    1.8741677,
+    1.9152066,
+    1.9571441,
+];
 
 impl Real for f32 {
     #[inline(always)]
@@ -174,24 +216,15 @@ impl Real for f32 {
     const EXP: &'static [Self] = &[0.49999994, 0.16666518, 0.04166836, 0.008368977, 0.0013818183];
     // 2^-27.6
     const EXP_NEAR: &'static [Self] = &[0.50000978, 0.16666862];
-    const POWERS: &'static [Self] = &[
-        1.0,
-        1.0442737,
-        1.0905077,
-        1.1387886,
-        1.1892071,
-        1.2418578,
-        1.2968396,
-        1.3542556,
-        std::f32::consts::SQRT_2,
-        1.4768262,
-        1.5422108,
-        1.6104903,
-        1.6817929,
-        1.7562522,
-        1.8340081,
-        1.9152066,
-    ];
+    const POWERS: &'static [Self] = &{
+        let mut powers = [0.0; 16];
+        let mut j = 0;
+        while j < 16 {
+            powers[j] = POWERS_OF_32NDS[2 * j];
+            j += 1;
+        }
+        powers
+    };
     // 2^-26.5
     const EXP2: &'static [Self] =
         &[0.6931471879, 0.240226498, 0.05550357435, 0.009618237467, 0.001339073522, 0.000154035165];
@@ -204,23 +237,27 @@ impl Real for f32 {
     // 2^-29.6
     const ERF: &'static [Self] =
         &[0.12837917, -0.37612626, 0.11283585, -0.026853805, 0.005188316, -0.00080100907, 7.853508e-5];
-    // 2^-25.7, the error of the rounded coefficients and the factor below, which were searched around those of the fit.
+    // 2^-26.5, the error of the rounded coefficients and the factor below, which were searched around those of the fit.
     const BEYOND: [&'static [Self]; 2] = [
-        &[120.973541, 106.251511, 44.4668732, 9.87018871],
-        &[96.5238953, 161.792252, 116.309021, 45.4537773, 9.87085342],
+        &[118.724625, 104.705025, 43.971012, 9.80263],
+        &[94.72925, 159.12619, 114.68325, 44.95892, 9.803195],
     ];
-    const BELL_FACTOR: Self = 0.3989463150501251;
+    const BELL_FACTOR: Self = 0.39894524;
+    const BELL_LN_2_LOW: Self = 2.0 * (std::f32::consts::LN_2 - Self::LN_2_HIGH);
     // 2^-27.5; the first one is exact.
     const BELL: &'static [Self] = &[
-        3.6283956e-13,
-        -1.8141978e-13,
-        4.5354945e-14,
-        -7.5590838e-15,
-        9.44890134e-16,
-        -9.48959731e-17,
-        7.89951943e-18,
+        3.6283858e-13,
+        -1.8141929e-13,
+        4.5354823e-14,
+        -7.5590635e-15,
+        9.448876e-16,
+        -9.4895718e-17,
+        7.899498e-18,
     ];
     const BELL_SHIFTER: Self = 12_582_912.0 + 127.0 + 40.0;
+    // 2^-24.2
+    const BELL_NEAR: &'static [Self] = &[3.6283858e-13, -1.8142195e-13, 4.5354823e-14];
+    const BELL_NEAR_SHIFTER: Self = 393_216.0 + 127.0 + 40.0;
 
     #[inline(always)]
     fn quarter_turns<S: Simd>(simd: S, x: S::f32s) -> Quarter<S, Self> {
@@ -404,6 +441,7 @@ impl Real for f64 {
         ],
     ];
     const BELL_FACTOR: Self = 0.3989422804015373;
+    const BELL_LN_2_LOW: Self = 2.0 * Self::LN_2_LOW;
     // 2^-58.1
     const BELL: &'static [Self] = &[
         3.147099684484914e-31,
@@ -420,6 +458,9 @@ impl Real for f64 {
         -3.8585853481389394e-42,
     ];
     const BELL_SHIFTER: Self = 6_755_399_441_055_744.0 + 1023.0 + 100.0;
+    // There is no table of so many numbers of this width.
+    const BELL_NEAR: &'static [Self] = &[];
+    const BELL_NEAR_SHIFTER: Self = 0.0;
 
     #[inline(always)]
     fn quarter_turns<S: Simd>(simd: S, x: S::f64s) -> Quarter<S, Self> {

@@ -1,6 +1,7 @@
 //! Powers of two by single instructions, where the processor has them: AVX-512 does. One multiplies with 2^n and rounds as a
 //! product with powers of two does, in place of six operations that make these powers and multiply with them. Another looks
-//! up as many numbers as a register holds: the powers 2^(j/16) (2^(j/8) in f64), with which a short polynomial is enough.
+//! up as many numbers as a register holds, or as two do: the powers 2^(j/16) (2^(j/8) in f64) or 2^(j/32), with which a short
+//! polynomial is enough.
 
 #![cfg_attr(
     all(target_arch = "x86_64", not(miri)),
@@ -11,6 +12,8 @@ use fearless_simd::Simd;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use fearless_simd::prelude::*;
 
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use super::real::POWERS_OF_32NDS;
 use super::{Real, Vector};
 
 /// `x 2^floor(n)`; `None` if there is no instruction for it.
@@ -68,6 +71,48 @@ pub(super) fn look_up<S: Simd, T: Real>(
         return Some(out);
     }
     let _ = (simd, table, place);
+    None
+}
+
+/// What is to be added to `j << 18` to have the bits of 2^(j/32) without the bias of the exponent. With n of 32 in front of j,
+/// the sum has that exponent.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const BENDS: [u32; 32] = {
+    let mut bends = [0; 32];
+    let mut j = 0;
+    while j < 32 {
+        bends[j] = POWERS_OF_32NDS[j].to_bits() - 1f32.to_bits();
+        bends[j] = bends[j].wrapping_sub((j as u32) << 18);
+        j += 1;
+    }
+    bends
+};
+
+/// 2^n for f32, where n plus the bias of the exponent is in the lowest bits of a place, in 32nds; `None` if there is no
+/// instruction to look it up, or for another type.
+#[inline(always)]
+pub(super) fn power_of_32nds<S: Simd, T: Real>(simd: S, place: Vector<S, T>) -> Option<Vector<S, T>> {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if let fearless_simd::Level::Avx512(_) = simd.level()
+        && size_of::<T>() == 4
+    {
+        use std::arch::x86_64 as arch;
+        let mut out = place;
+        let to = out.as_mut_slice();
+        assert!(size_of_val(to) == 64, "a vector of 512 bits");
+        let to = to.as_mut_ptr();
+        // SAFETY: the processor has AVX-512, as there is such a level; this is a vector of it, of numbers of 32 bits. Of a place
+        // only the bits count that name one of the 32 numbers.
+        unsafe {
+            let place = arch::_mm512_loadu_si512(to.cast());
+            let [low, high] = [0, 16].map(|first| arch::_mm512_loadu_si512(BENDS[first..].as_ptr().cast()));
+            let bend = arch::_mm512_permutex2var_epi32(low, place, high);
+            let power = arch::_mm512_add_epi32(arch::_mm512_slli_epi32::<18>(place), bend);
+            arch::_mm512_storeu_si512(to.cast(), power);
+        }
+        return Some(out);
+    }
+    let _ = (simd, place);
     None
 }
 
@@ -129,10 +174,28 @@ mod tests {
         }
     }
 
+    #[inline(always)]
+    fn powered<S: Simd, T: Real>(simd: S, place: T) -> Option<T> {
+        let place = Vector::<S, T>::splat(simd, place);
+        power_of_32nds::<S, T>(simd, place).map(|power| power.as_slice()[Vector::<S, T>::LEN - 1])
+    }
+
     #[test]
-    fn the_table_holds_rounded_powers() {
-        let narrow = |j: usize| 2f64.powf(j as f64 / 16.0) as f32;
-        f32::POWERS.iter().enumerate().for_each(|(j, &x)| assert_eq!(x, narrow(j)));
+    fn powers_of_32nds_are_those_of_the_table_and_of_two() {
+        for n in -126 * 32..128 * 32_i32 {
+            let place = 393_216.0 + 127.0 + n as f32 / 32.0;
+            let right = POWERS_OF_32NDS[n.rem_euclid(32) as usize] * 2f32.powi(n.div_euclid(32));
+            let ours = dispatch!(Level::new(), simd => powered(simd, place));
+            assert!(ours.is_none_or(|ours| ours == right), "{n}: {ours:?} for {right}");
+        }
+        assert_eq!(dispatch!(Level::new(), simd => powered(simd, 1f64)), None);
+    }
+
+    #[test]
+    fn the_tables_hold_rounded_powers() {
+        let narrow = |j: usize, n: f64| 2f64.powf(j as f64 / n) as f32;
+        f32::POWERS.iter().enumerate().for_each(|(j, &x)| assert_eq!(x, narrow(j, 16.0)));
+        POWERS_OF_32NDS.iter().enumerate().for_each(|(j, &x)| assert_eq!(x, narrow(j, 32.0)));
         for (j, &x) in f64::POWERS.iter().enumerate() {
             // x^8 in twice the digits is 2^j times 1 + 8 times the relative error of x.
             let (mut power, mut rest) = (x, 0.0);

@@ -22,7 +22,7 @@ use super::seeds::{Scored, Seeds};
 use super::{Train, stop_on_interrupt};
 use crate::cli;
 use crate::cli::evaluate::heading;
-use crate::folder::{RunFolder, quoted};
+use crate::folder::{RunFolder, program, quoted};
 use crate::forecast_run::{ForecastRun, plot, print_scores, scaled_score, score, usual_step};
 use crate::progress::Progress;
 use crate::report::{self, ForecastPlot, LossPoint};
@@ -378,7 +378,7 @@ impl Job<'_> {
         say!("  {run}/loss.svg        training and validation loss");
         // What is known in advance ends with the data that were trained on.
         let data = if self.experiment.columns.future.is_empty() { &self.experiment.data } else { "NEW.csv" };
-        say!("Next: gatework predict {} {} -o forecast.csv", quoted(&run), quoted(data));
+        say!("Next: {} predict {} {} -o forecast.csv", program(), quoted(&run), quoted(data));
     }
 }
 

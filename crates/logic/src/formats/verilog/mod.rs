@@ -4,7 +4,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `name_rule` | the circuit: `patch[c * 9 + k]` is channel `c` of neighbour `k`, `next[c]` the new bit |
+//! | `name_rule` | the circuit: `patch[k * channels + c]` is channel `c` of neighbour `k`, `next[c]` the new bit |
 //! | `name_cell` | a register with the rule: takes `start` if `load`, else the new bits if `enable` |
 //! | `name_grid` | `HEIGHT x WIDTH` cells; `TORUS` says what lies beyond the edge: the opposite edge, or zeros |
 //!
@@ -93,7 +93,7 @@ fn write(document: &Document, options: &Options) -> Result<String, FormatError> 
             testbench::write_circuit(&mut text, &name, &circuit, &ports)?;
         }
         Document::Automaton { automaton, .. } => {
-            write_rule(&mut text, &name, &circuit);
+            write_rule(&mut text, &name, &circuit, automaton.channels);
             write_grid(&mut text, &name, automaton, [height, width]);
             testbench::write_grid(&mut text, &name, automaton, [height, width])?;
         }
@@ -127,16 +127,19 @@ fn write_circuit(text: &mut String, name: &str, circuit: &Circuit, ports: &Ports
     text.push_str("endmodule\n\n");
 }
 
-/// The rule of an automaton, with vectors as ports.
-fn write_rule(text: &mut String, name: &str, circuit: &Circuit) {
+/// The rule of an automaton, with vectors as ports. The bits of a neighbour lie side by side, so that a grid joins the
+/// vectors of nine cells: bits that are wired one by one take simulators minutes.
+fn write_rule(text: &mut String, name: &str, circuit: &Circuit, channels: usize) {
     let (inputs, outputs) = (circuit.inputs(), circuit.outputs().len());
     let ports = Ports {
-        inputs: (0..inputs).map(|input| format!("patch[{input}]")).collect(),
+        inputs: (0..inputs)
+            .map(|input| format!("patch[{}]", input % NEIGHBOURS * channels + input / NEIGHBOURS))
+            .collect(),
         outputs: (0..outputs).map(|channel| format!("next[{channel}]")).collect(),
     };
     let _ = writeln!(
         text,
-        "// The rule: channel c of neighbour k (row by row, 4 is the cell itself) is patch[c * 9 + k].\n\
+        "// The rule: channel c of neighbour k (row by row, 4 is the cell itself) is patch[k * {channels} + c].\n\
          module {name}_rule (\n    input wire [{}:0] patch,\n    output wire [{}:0] next\n);",
         inputs - 1,
         outputs - 1
@@ -175,19 +178,17 @@ module @_grid #(
     input wire [HEIGHT*WIDTH*@CHANNELS-1:0] start,
     output wire [HEIGHT*WIDTH*@CHANNELS-1:0] state
 );
-    genvar y, x, k, c;
+    genvar y, x, k;
     generate
         for (y = 0; y < HEIGHT; y = y + 1) begin : row
             for (x = 0; x < WIDTH; x = x + 1) begin : column
                 wire [@PATCH:0] patch;
                 for (k = 0; k < 9; k = k + 1) begin : neighbour
-                    for (c = 0; c < @CHANNELS; c = c + 1) begin : channel
-                        if (TORUS != 0 || (y + k / 3 >= 1 && y + k / 3 <= HEIGHT && x + k % 3 >= 1 && x + k % 3 <= WIDTH))
-                            assign patch[c * 9 + k] = state[(((y + k / 3 + HEIGHT - 1) % HEIGHT) * WIDTH
-                                + (x + k % 3 + WIDTH - 1) % WIDTH) * @CHANNELS + c];
-                        else
-                            assign patch[c * 9 + k] = 1'b0;
-                    end
+                    if (TORUS != 0 || (y + k / 3 >= 1 && y + k / 3 <= HEIGHT && x + k % 3 >= 1 && x + k % 3 <= WIDTH))
+                        assign patch[k * @CHANNELS +: @CHANNELS] = state[(((y + k / 3 + HEIGHT - 1) % HEIGHT) * WIDTH
+                            + (x + k % 3 + WIDTH - 1) % WIDTH) * @CHANNELS +: @CHANNELS];
+                    else
+                        assign patch[k * @CHANNELS +: @CHANNELS] = {@CHANNELS{1'b0}};
                 end
                 @_cell cell_i (
                     .clk(clk),

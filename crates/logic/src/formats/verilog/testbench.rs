@@ -19,7 +19,7 @@ const MAX_EVALUATIONS: usize = 1 << 26;
 /// Steps of an automaton.
 const STEPS: usize = 8;
 /// Bits of the board that is tested, and gates evaluated in a step.
-const MAX_BOARD: usize = 1 << 14;
+const MAX_BOARD: usize = 1 << 12;
 const MAX_STEP: usize = 1 << 24;
 
 /// A sequence of scattered bits (splitmix64).
@@ -174,6 +174,6 @@ mod tests {
     fn large_grids_are_tested_at_a_smaller_size() {
         let life = rules::life(Boundary::Torus);
         assert_eq!(tested_size(&life, [8, 9]), [8, 9]);
-        assert_eq!(tested_size(&life, [1 << 12, 1 << 12]), [128, 128]);
+        assert_eq!(tested_size(&life, [1 << 12, 1 << 12]), [64, 64]);
     }
 }
