@@ -169,7 +169,9 @@ fn an_interrupt_does_not_make_a_later_seed_the_winner() {
         std::fs::metadata(place.path(name)).is_ok_and(|metadata| metadata.modified().unwrap() != UNIX_EPOCH)
     };
     let interrupted = |resume: &[&str]| {
-        checkpoints.iter().for_each(|name| grow_old(name));
+        for name in checkpoints {
+            grow_old(name);
+        }
         let mut child = Command::new(assert_cmd::cargo::cargo_bin("gatework"))
             .args(["train", "long.toml", "--threads", "2", "--out", "run"])
             .args(resume)
