@@ -49,7 +49,7 @@ pub fn program() -> String {
 }
 
 /// Where runs go unless `--out` says otherwise.
-const RUNS: &str = "runs";
+pub const RUNS: &str = "runs";
 
 impl RunFolder {
     /// Makes a new run folder. A folder that holds something is refused; with `force`, a run is set aside.

@@ -10,7 +10,7 @@ use gatework_learn::files;
 use gatework_logic::formats::{self, FORMATS, Format};
 use gatework_logic::{Automaton, Circuit, Document};
 
-use crate::folder::RunFolder;
+use crate::folder::{RUNS, RunFolder};
 use crate::usage::Usage;
 
 /// What was found under a name.
@@ -37,8 +37,8 @@ impl Subject {
             return Subject::open_run(path);
         }
         if !path.exists() {
-            let run = Path::new("runs").join(path);
-            let hint = if run.is_dir() {
+            let run = Path::new(RUNS).join(path);
+            let hint = if run.join("experiment.toml").exists() {
                 format!("did you mean {}?", run.display())
             } else {
                 "a run folder, a model or a circuit is needed".into()

@@ -248,6 +248,34 @@ mod tests {
         assert_close(&results[..1], &results[1..], 1e-5);
     }
 
+    /// What the kernel does not take: a batch that is repeated, and no keys at all.
+    #[test]
+    fn operands_of_other_batches_and_empty_ones_are_attended_to_as_well() {
+        for (batch, keys) in [([1, 1], 5), ([1, 3], 5), ([2, 1], 1), ([2, 3], 0)] {
+            let mut g = Graph::new();
+            let q = g.input("q", DType::F64, &[2, 3, 4, 6]).unwrap();
+            let k = g.input("k", DType::F64, &[batch[0], batch[1], keys, 6]).unwrap();
+            let v = g.input("v", DType::F64, &[batch[0], batch[1], keys, 2]).unwrap();
+            let seen = g.attention(q, k, v).unwrap();
+            assert_eq!(g.shape(seen)[..], [2, 3, 4, 2]);
+            let squares = g.square(seen).unwrap();
+            let loss = g.sum_all(squares).unwrap();
+            let gradients = g.gradients(loss, &[q, k, v]).unwrap();
+            g.output("seen", seen).unwrap();
+            gradients.iter().enumerate().for_each(|(i, &id)| g.output(&format!("d{i}"), id).unwrap());
+            let inputs = arbitrary::values(&g, 11);
+            let right = g.interpret(&arbitrary::named(&inputs)).unwrap();
+            let right: Vec<Vec<f64>> = right.iter().map(Value::to_f64).collect();
+            assert_close(&run(&g, &inputs), &right, 1e-12);
+            if keys == 1 {
+                // All weight is on the only key.
+                let values = inputs[2].1.to_f64();
+                let repeated = |i: usize| values[i / 24 * 2 + i % 2];
+                assert!(right[0].iter().enumerate().all(|(i, x)| (x - repeated(i)).abs() < 1e-14));
+            }
+        }
+    }
+
     #[test]
     fn a_score_that_is_no_number_spoils_its_query_alone() {
         let mut g = Graph::new();

@@ -98,26 +98,44 @@ pub(crate) fn prefetch_line<T>(at: *const T) {
     let _ = at;
 }
 
-/// Copies a vector to memory past the caches, where that is possible. Other threads may see it after [`settle_streams`].
+/// Copies a vector of some instruction set to memory past the caches, where that is possible. Other threads may see it after
+/// [`settle_streams`].
 ///
 /// # Panics
-/// If it has no multiple of 16 bytes, or `to` does not begin at one.
+/// If it has no multiple of 16 bytes, or `to` does not begin with a cache line or a multiple of the vector after it.
 #[inline(always)]
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "an instruction without a safe name"))]
-pub(crate) fn stream<T: Copy>(from: &[T], to: &mut [T]) {
+pub(crate) fn stream<T: Copy>(level: Level, from: &[T], to: &mut [T]) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+        use std::arch::x86_64 as arch;
         let (bytes, to) = (size_of_val(from), &mut to[..from.len()]);
-        assert!(bytes.is_multiple_of(16) && to.as_ptr().addr().is_multiple_of(16), "whole parts of lines");
-        let (from, to) = (from.as_ptr().cast::<__m128i>(), to.as_mut_ptr().cast::<__m128i>());
-        for i in 0..bytes / 16 {
-            // SAFETY: both have as many bytes, and `to` is aligned.
-            unsafe { _mm_stream_si128(to.add(i), _mm_loadu_si128(from.add(i))) };
+        let at_once = match level {
+            Level::Avx512(_) if bytes == 64 => 64,
+            Level::Avx2(_) if bytes == 32 => 32,
+            _ => 16,
+        };
+        let is_aligned = to.as_ptr().addr().is_multiple_of(at_once);
+        assert!(bytes.is_multiple_of(at_once) && is_aligned, "whole parts of lines");
+        let (from, to) = (from.as_ptr().cast::<u8>(), to.as_mut_ptr().cast::<u8>());
+        // SAFETY: both have as many bytes, `to` is aligned, and the processor has the instructions of the level.
+        unsafe {
+            match at_once {
+                64 => arch::_mm512_stream_si512(to.cast(), arch::_mm512_loadu_si512(from.cast())),
+                32 => arch::_mm256_stream_si256(to.cast(), arch::_mm256_loadu_si256(from.cast())),
+                _ => {
+                    for i in (0..bytes).step_by(16) {
+                        arch::_mm_stream_si128(to.add(i).cast(), arch::_mm_loadu_si128(from.add(i).cast()));
+                    }
+                }
+            }
         }
     }
     #[cfg(any(not(target_arch = "x86_64"), miri))]
-    to[..from.len()].copy_from_slice(from);
+    {
+        let _ = level;
+        to[..from.len()].copy_from_slice(from);
+    }
 }
 
 /// Waits until what was streamed by this thread can be seen by others.
@@ -131,8 +149,8 @@ pub(crate) fn settle_streams() {
     }
 }
 
-/// The instruction set to use: the best there is. `RUSTFLAGS='--cfg gatework_simd="avx2"'` (or `"sse2"`) makes it a lesser one, to
-/// measure its errors and its speed.
+/// The instruction set to use: the best there is. Built with `RUSTFLAGS='--cfg gatework_simd="avx2"'` (or `"sse2"`), the
+/// kernels of this crate use a lesser one, so that its errors and its speed can be measured.
 #[inline(always)]
 pub(crate) fn level() -> Level {
     #[cfg(test)]

@@ -4,9 +4,10 @@
 
 use std::ops::Range;
 
-use fearless_simd::{Level, Simd, f32x8, mask32x8, prelude::*};
+use fearless_simd::{Simd, f32x8, mask32x8, prelude::*};
 
 use super::gates::{LANES, Row};
+use super::level;
 
 /// Side of the blocks.
 pub const BLOCK: usize = 8;
@@ -54,7 +55,7 @@ pub fn gather(
     row: impl Fn(usize) -> usize + Copy,
 ) {
     check(stride, &channels);
-    dispatch!(Level::new(), simd => {
+    dispatch!(level(), simd => {
         for first in channels.clone().step_by(BLOCK) {
             let here = (channels.end - first).min(BLOCK);
             for lane in (0..LANES).step_by(BLOCK) {
@@ -83,7 +84,7 @@ pub fn scatter_add(
     stride: usize,
 ) {
     check(stride, &channels);
-    dispatch!(Level::new(), simd => {
+    dispatch!(level(), simd => {
         for first in channels.clone().step_by(BLOCK) {
             for lane in (0..LANES).step_by(BLOCK) {
                 let block = load_rows(simd, source, row, first..channels.end, lane);
@@ -101,7 +102,7 @@ pub fn scatter_add(
 /// `target`. Numbers from `channels` to `stride` are set to zero.
 pub fn spread(source: &[Row], channels: usize, target: &mut [f32], stride: usize) {
     check(stride, &(0..channels));
-    dispatch!(Level::new(), simd => {
+    dispatch!(level(), simd => {
         for first in (0..channels).step_by(BLOCK) {
             for lane in (0..LANES).step_by(BLOCK) {
                 let block = load_rows(simd, source, |c| c, first..channels, lane);
@@ -137,6 +138,8 @@ fn check(stride: usize, channels: &Range<usize>) {
 
 #[cfg(test)]
 mod tests {
+    use fearless_simd::Level;
+
     use super::*;
 
     #[test]

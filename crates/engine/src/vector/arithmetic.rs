@@ -153,9 +153,9 @@ macro_rules! unary {
                                 $body
                             });
                         }
-                        walk::past2(x, out, [
-                            |x, out| dispatch!(level(), simd => pass::<_, T, false>(simd, x, out)),
-                            |x, out| dispatch!(level(), simd => pass::<_, T, true>(simd, x, out)),
+                        walk::past2(x, out, (), [
+                            |x, out, ()| dispatch!(level(), simd => pass::<_, T, false>(simd, x, out)),
+                            |x, out, ()| dispatch!(level(), simd => pass::<_, T, true>(simd, x, out)),
                         ]);
                     }
 

@@ -248,6 +248,37 @@ mod tests {
         }
     }
 
+    /// The largest element is what is subtracted, wherever it lies: another would overflow, or leave nothing.
+    #[test]
+    fn the_largest_element_is_found_wherever_it_lies() {
+        fn find<T: RealNumber>(longest: usize, others: T, most: T) {
+            for len in (1..longest).step_by(if cfg!(miri) { 37 } else { 1 }) {
+                for place in (0..len).step_by(1 + len / 23) {
+                    let mut x = vec![others; len];
+                    x[place] = most;
+                    assert!(largest_of(&x) == most, "{place} of {len} {}", T::DTYPE);
+                }
+            }
+        }
+        on_every_level(|| {
+            find(200, 0f32, 500.0);
+            find(200, -500f32, -499.0);
+            find(120, 0f64, 5000.0);
+            find(120, f64::NEG_INFINITY, -3.0);
+        });
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "too long")]
+    fn the_largest_element_is_found_in_every_piece() {
+        let mut x = vec![-1f32; 5 * walk::PIECE + 3];
+        for place in [0, walk::PIECE - 1, walk::PIECE, 3 * walk::PIECE + 70, x.len() - 1] {
+            x[place] = 200.0;
+            assert_eq!(largest_of(&x), 200.0, "{place}");
+            x[place] = -1.0;
+        }
+    }
+
     #[test]
     #[cfg_attr(miri, ignore = "too long")]
     fn long_rows_have_the_same_bits_for_any_number_of_threads() {

@@ -30,7 +30,7 @@ const FAR: usize = if cfg!(test) { 1 << 19 } else { 16 << 20 };
 /// Stores a vector, in a cache or past it.
 #[inline(always)]
 fn store<S: Simd, V: SimdBase<S>, const PAST: bool>(value: V, out: &mut [V::Element]) {
-    if PAST { stream(value.as_slice(), out) } else { value.store_slice(out) }
+    if PAST { stream(value.token().level(), value.as_slice(), out) } else { value.store_slice(out) }
 }
 
 /// `out[i] = f(x[i])`, for slices of the same length, `TURN` vectors a turn, in a cache or past it.
@@ -227,28 +227,33 @@ fn share2<T: Element, W: Copy + Sync + Send>(x: &[T], out: &mut [T], with: W, wo
 }
 
 /// An operation of a slice into another, in a cache or past it.
-type Work2<T> = [fn(&[T], &mut [T]); 2];
+type Work2<T, W> = [fn(&[T], &mut [T], W); 2];
 
 /// As [`shared2`], for an operation that only writes `out`: it comes in two forms, the second of which writes past the caches
 /// to an `out` that begins with a cache line.
 #[inline(always)]
-pub(super) fn past2<T: Element>(x: &[T], out: &mut [T], work: Work2<T>) {
-    if is_long(out.len()) { share_past2(x, out, work) } else { work[0](x, out) }
+pub(super) fn past2<T: Element, W: Copy + Sync + Send>(x: &[T], out: &mut [T], with: W, work: Work2<T, W>) {
+    if is_long(out.len()) { share_past2(x, out, with, work) } else { work[0](x, out, with) }
 }
 
 #[cold]
 #[inline(never)]
-fn share_past2<T: Element>(x: &[T], out: &mut [T], [near, past]: Work2<T>) {
+fn share_past2<T: Element, W: Copy + Sync + Send>(
+    x: &[T],
+    out: &mut [T],
+    with: W,
+    [near, past]: Work2<T, W>,
+) {
     let begin = before_lines(out);
     let ((x_begin, x), (out_begin, out)) = (x.split_at(begin), out.split_at_mut(begin));
-    near(x_begin, out_begin);
+    near(x_begin, out_begin, with);
     let is_far = is_far(out);
     run_all(x.chunks(PIECE).zip(out.chunks_mut(PIECE)), |(x, out)| {
         if is_far {
-            past(x, out);
+            past(x, out, with);
             settle_streams();
         } else {
-            near(x, out);
+            near(x, out, with);
         }
     });
 }

@@ -9,7 +9,7 @@ use gatework_learn::forecast::predictor::MOST_ROWS;
 use serde_json::{Value, json};
 
 use super::simulate::histogram;
-use crate::folder::RunFolder;
+use crate::folder::{RunFolder, program};
 use crate::forecast_run::ForecastRun;
 use crate::report;
 use crate::subject::Subject;
@@ -43,8 +43,9 @@ impl Inspect {
         let subject = Subject::open(&self.subject)?;
         if self.program.is_some() {
             let message = format!(
-                "{} is no forecaster: --program has nothing to show; gatework export writes circuits as programs",
-                self.subject.display()
+                "{} is no forecaster: --program has nothing to show; {} export writes circuits as programs",
+                self.subject.display(),
+                program()
             );
             return Err(Usage(message).into());
         }

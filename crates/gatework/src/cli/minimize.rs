@@ -236,8 +236,9 @@ fn demand_equal(verdict: &Verdict, time: Duration) -> anyhow::Result<()> {
         Verdict::Equal => Ok(()),
         Verdict::Unknown => anyhow::bail!(
             "the proof that the smaller circuit is equal was given up after {:.1} s; nothing is written \
-             (gatework minimize --proof-seconds gives it longer)",
-            time.as_secs_f64()
+             ({} minimize --proof-seconds gives it longer)",
+            time.as_secs_f64(),
+            program()
         ),
         Verdict::Different { input, output } => {
             let bits: String = input.iter().map(|&bit| if bit { '1' } else { '0' }).collect();

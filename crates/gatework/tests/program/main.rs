@@ -119,11 +119,16 @@ fn is_clean(folder: &Path) -> bool {
 /// Waits until something has come about while a program runs.
 ///
 /// # Panics
-/// If the program ends before that.
+/// If the program ends before that, or does not get there in ten minutes.
 fn wait_for(child: &mut std::process::Child, come_about: impl Fn() -> bool) {
+    let begin = std::time::Instant::now();
     while !come_about() {
         let ended = child.try_wait().unwrap();
         assert!(ended.is_none() || come_about(), "ended before what was waited for: {ended:?}");
+        if begin.elapsed().as_secs() > 600 {
+            child.kill().unwrap();
+            panic!("what was waited for never came about");
+        }
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }

@@ -130,7 +130,9 @@ fn said_when_interrupted(text: &str) -> String {
 #[test]
 fn an_interrupt_leaves_a_checkpoint_and_says_how_to_go_on() {
     let said = said_when_interrupted(&SMALL.replace("updates = 60", "updates = 1000000"));
-    assert!(said.contains("gatework train run/experiment.toml --resume --out run"), "{said}");
+    let program = assert_cmd::cargo::cargo_bin("gatework");
+    let next = format!("{} train run/experiment.toml --resume --out run", program.display());
+    assert!(said.contains(&next), "as it was called: {said}");
     assert!(!said.contains("search"), "{said}");
     let searching = include_str!("../../../../experiments/checkerboard.toml")
         .replace("after = 10", "after = 500")

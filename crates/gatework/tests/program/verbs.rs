@@ -52,7 +52,7 @@ fn cells_that_were_just_damaged_are_not_compared() {
 }
 
 #[test]
-fn the_name_of_a_run_without_its_folder_is_understood() {
+fn the_name_of_a_run_without_its_folder_gets_a_hint() {
     let place = Place::new();
     place.gatework(&["train", "small.toml", "--seed", "1", "--updates", "3"]).assert().success();
     assert_says(

@@ -1,11 +1,11 @@
 //! Vector maths: the functions of a real variable, a vector at a time, in `f32` and `f64`.
 //!
 //! Each is written once over the vector type and the constants of [`Real`], without branches: reduce the argument to a small
-//! interval, evaluate a polynomial there, put the result together. (Where a register can be a table, exp uses it as one.) The polynomials are
-//! our own minimax fits; they stand beside the constants of [`Real`]. The comment of each function states its largest
+//! interval, evaluate a polynomial there, put the result together. (Where registers can be tables, exp and gelu use them as
+//! such.) The polynomials are our own minimax fits; they stand beside the constants of [`Real`]. The comment of each function states its largest
 //! error in ULP (units in the last place of the result); `docs/numerics.md` has what was measured, and where. The command
 //! that measures `f32`, at all 2^32 arguments, is `cargo run --release -p gatework-engine --example exhaustive`.
-//! Multiplications and additions fuse where the processor can, and exp has two forms, so the last bit may differ between
+//! Multiplications and additions fuse where the processor can, and exp, gelu and its slope have two forms, so the last bit may differ between
 //! instruction sets; the bounds are meant for all, and tests try them on all. The scalar vectors of `fearless_simd`'s
 //! `Fallback` are none of them on x86-64: what is said of NaN does not hold there.
 //!
@@ -66,7 +66,8 @@ fn splat<S: Simd, T: Real>(simd: S, value: T) -> Vector<S, T> {
 #[inline(always)]
 fn at_most<S: Simd, T: Real>(x: Vector<S, T>, most: T) -> Vector<S, T> {
     let most = splat::<S, T>(x.token(), most);
-    // The instructions of x86 give their second operand where one is NaN.
+    // The instructions of x86 give their second operand where one is NaN; fearless_simd 1.2 keeps the order of operands, and tests
+    // with NaN on every instruction set would notice if another version did not.
     if cfg!(target_arch = "x86_64") { most.min(x) } else { x.simd_gt(most).select(most, x) }
 }
 

@@ -244,7 +244,7 @@ impl Real for f32 {
     ];
     const BELL_FACTOR: Self = 0.39894524;
     const BELL_LN_2_LOW: Self = 2.0 * (std::f32::consts::LN_2 - Self::LN_2_HIGH);
-    // 2^-27.5; the first one is exact.
+    // 2^-26.5; the first one is exact.
     const BELL: &'static [Self] = &[
         3.6283858e-13,
         -1.8141929e-13,

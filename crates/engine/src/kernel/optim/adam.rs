@@ -57,7 +57,7 @@ pub struct Adam {
 /// assert!((values[0] - 0.5).abs() < 1e-6 && (values[1] - 1.5).abs() < 1e-6);
 /// ```
 pub fn adam(settings: &Adam, values: &mut [f32], grads: &[f32], first: &mut [f32], second: &mut [f32]) {
-    adam_on(Level::new(), settings, values, grads, [first, second]);
+    adam_on(crate::kernel::level(), settings, values, grads, [first, second]);
 }
 
 /// The constants of Adam after folding. With `c1 = 1 - beta1^step` and `c2 = 1 - beta2^step`,

@@ -9,7 +9,7 @@ use fearless_simd::{Level, Simd};
 /// assert_eq!(gatework_engine::kernel::optim::norm(&[3.0, -4.0]), 5.0);
 /// ```
 pub fn norm(grads: &[f32]) -> f64 {
-    norm_on(Level::new(), grads)
+    norm_on(crate::kernel::level(), grads)
 }
 
 /// Partial sums of [`norm`]; element `i` belongs to sum `i % SUMS`, whatever the vector width.

@@ -40,7 +40,7 @@ pub fn rmsprop(
     square: &mut [f32],
     buffer: &mut [f32],
 ) {
-    rmsprop_on(Level::new(), settings, values, grads, square, buffer);
+    rmsprop_on(crate::kernel::level(), settings, values, grads, square, buffer);
 }
 
 pub(super) fn rmsprop_on(

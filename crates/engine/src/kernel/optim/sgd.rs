@@ -32,7 +32,7 @@ pub struct Sgd {
 /// # Panics
 /// If the slices that are in use differ in length.
 pub fn sgd(settings: &Sgd, values: &mut [f32], grads: &[f32], buffer: &mut [f32]) {
-    sgd_on(Level::new(), settings, values, grads, buffer);
+    sgd_on(crate::kernel::level(), settings, values, grads, buffer);
 }
 
 pub(super) fn sgd_on(level: Level, settings: &Sgd, values: &mut [f32], grads: &[f32], buffer: &mut [f32]) {

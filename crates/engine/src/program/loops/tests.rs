@@ -378,12 +378,29 @@ fn a_row_that_repeats_is_read_anew_in_every_run() {
 
 #[test]
 fn rows_that_are_added_up_are_not_more_in_a_tile_than_in_a_block() {
-    for (columns, rows) in [(2, 64), (9, 64), (40, 12), (700, 1)] {
+    for (columns, rows) in [(2, 64), (9, 64), (40, 25), (700, 1)] {
         let end = End::Reduce(Reduction::Sum, vec![0, 1]);
         let layouts = [Layout::Dense; 2];
         let graph = looped(DType::F32, [3, 500, columns], layouts, (Body::Affine, &end), false).unwrap();
         let program = Program::new(&graph).unwrap();
         let most = loops(&program).map(|compiled| compiled.rows).max().unwrap();
-        assert!(most <= rows.max(2048 / columns).min(64), "{columns} columns: {most}");
+        assert_eq!(most, rows, "{columns} columns");
+    }
+}
+
+/// Rows that are longer than a tile do not share one, whatever else is done with them.
+#[test]
+fn rows_that_are_cut_are_added_up_one_by_one() {
+    for (sizes, stored) in [([1, 3, 911], true), ([2, 5, 2100], false), ([1, 4, 4097], true)] {
+        let end = End::Reduce(Reduction::Sum, vec![0, 1]);
+        let graph = looped(DType::F32, sizes, [Layout::Dense; 2], (Body::Affine, &end), stored).unwrap();
+        let values = arbitrary::values(&graph, 3);
+        let (ours, _) = on_threads(&graph, &values, 1);
+        let right = graph.interpret(&arbitrary::named(&values)).unwrap();
+        for (ours, right) in ours.iter().zip(&right) {
+            for (ours, right) in ours.iter().map(|&bits| f64::from_bits(bits)).zip(right.to_f64()) {
+                assert!((ours - right).abs() <= 1e-5 * right.abs().max(1.0), "{sizes:?}: {ours} for {right}");
+            }
+        }
     }
 }

@@ -92,14 +92,15 @@ fn bits(grid: &Grid) -> Vec<bool> {
     cells.flat_map(|(y, x)| (0..grid.channels()).map(move |c| grid.get(0, c, y, x))).collect()
 }
 
-/// The size of the board that is tested: the longer side is halved until it is small enough.
+/// The size of the board that is tested: the longer side is halved until it is small enough, but not below 3, where neighbours
+/// would be the same cell.
 fn tested_size(automaton: &Automaton, [mut height, mut width]: [usize; 2]) -> [usize; 2] {
     let gates = automaton.circuit.signals();
-    while height * width > 1
+    while height.max(width) > 3
         && (height * width * automaton.channels > MAX_BOARD || height * width * gates > MAX_STEP)
     {
         let longer = if height > width { &mut height } else { &mut width };
-        *longer = longer.div_ceil(2);
+        *longer = longer.div_ceil(2).max(3);
     }
     [height, width]
 }
@@ -175,5 +176,9 @@ mod tests {
         let life = rules::life(Boundary::Torus);
         assert_eq!(tested_size(&life, [8, 9]), [8, 9]);
         assert_eq!(tested_size(&life, [1 << 12, 1 << 12]), [64, 64]);
+        let wires = (0..1024).map(|channel| channel * 9 + 4).collect();
+        let wide = Automaton::new(1024, Boundary::Zeros, Circuit::new(9216, vec![], wires).unwrap()).unwrap();
+        assert_eq!(tested_size(&wide, [8, 8]), [3, 3], "the nine neighbours are different cells");
+        assert_eq!(tested_size(&wide, [2, 9]), [2, 3]);
     }
 }

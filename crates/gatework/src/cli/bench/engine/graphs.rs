@@ -115,7 +115,8 @@ fn describe(row: &Value) -> String {
         _ => format!("{:.1}x faster than {}", number("factor"), row["than"].as_str().unwrap_or_default()),
     };
     let name = row["name"].as_str().unwrap_or_default();
-    format!("{name:<38}{:>8}{:>11.1} us  {beside}", row["threads"], number("ns") / 1e3)
+    let threads = row["threads"].as_u64().unwrap_or(1);
+    format!("{name:<38}{threads:>8}{:>11.1} us  {beside}", number("ns") / 1e3)
 }
 
 /// The shortest times of some pieces of work that take turns, in ns. In its turn each runs once to bring its data into the
