@@ -1,10 +1,10 @@
 //! Any bytes as a checkpoint of a task with three parameters.
 #![no_main]
 
-use gatework_learn::optim::Optimizer;
-use gatework_learn::params::Params;
-use gatework_learn::schedule::LearningRate;
-use gatework_learn::train::{Attempt, Losses, Settings, Task, TaskError};
+use gatework_train::optim::Optimizer;
+use gatework_train::params::Params;
+use gatework_train::schedule::LearningRate;
+use gatework_train::trainer::{Attempt, Losses, Settings, Task, TaskError};
 use libfuzzer_sys::fuzz_target;
 
 struct Three(Params);

@@ -1,7 +1,7 @@
 //! Any bytes as the file of a forecaster; one that is accepted survives its own bytes.
 #![no_main]
 
-use gatework_learn::forecast::Forecaster;
+use gatework_forecast::Forecaster;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,7 +1,7 @@
 //! Any bytes as a model; one that is read can be hardened and written again.
 #![no_main]
 
-use gatework_learn::automata::model::Model;
+use gatework_gates::automata::model::Model;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

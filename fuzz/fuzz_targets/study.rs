@@ -1,10 +1,11 @@
 //! Any text as a study, and as its results.
 #![no_main]
 
-use gatework_learn::automata::study::{Study, rows_from_csv};
+use gatework_train::experiment::Source;
+use gatework_gates::automata::study::{Study, rows_from_csv};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    let _ = Study::parse(text, "fuzz.toml", std::path::Path::new("/nowhere"));
+    let _ = Study::from_source(&Source::new(text, "fuzz.toml", "/nowhere"));
     let _ = rows_from_csv(text);
 });

@@ -1,7 +1,7 @@
 //! Any bytes as a table of time series, in every layout and with every policy for gaps.
 #![no_main]
 
-use gatework_learn::data::{Layout, Missing, Schema, read_csv};
+use gatework_forecast::data::{Layout, Missing, Schema, read_csv};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u8, &[u8])| {

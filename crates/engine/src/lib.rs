@@ -11,11 +11,16 @@
 //! | [`program`] | what runs |
 //! | [`interpret`] | the oracle: slow, scalar, obvious |
 //! | [`kernel`] | everything that is fast; each routine has a slow twin that the tests compare it with |
+//! | [`simd`] | run-time selection of the instruction set |
 //! | [`parallel`] | the split of work between threads that never changes a result |
 //! | [`vector`] | operations on slices, to be called directly |
 //! | [`shape`], [`dtype`], [`buffer`] | the sizes and types of tensors, and memory for them |
 
 #![allow(clippy::inline_always, reason = "SIMD code must be inlined where its target features are enabled")]
+
+// First: the modules below use its macros.
+#[macro_use]
+pub mod simd;
 
 #[cfg(test)]
 mod arbitrary;

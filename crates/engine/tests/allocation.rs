@@ -1,12 +1,11 @@
 //! A step of a program allocates nothing.
 
-#![expect(unsafe_code, reason = "an allocator that counts")]
-
-#[path = "../../../tests/support/counting.rs"]
-mod counting;
-
 use gatework_engine::graph::{Conv1d, Gru};
 use gatework_engine::{DType, Graph, GraphError, Id, Program};
+
+#[global_allocator]
+static ALLOCATOR: gatework_test_support::counting::CountingAllocator =
+    gatework_test_support::counting::CountingAllocator;
 
 /// Every kind of kernel but products, with gradients.
 fn without_products(g: &mut Graph) -> Result<(), GraphError> {
@@ -70,10 +69,10 @@ fn allocations_with_quantized_weights() -> usize {
     let mut runner = Program::new(&g).unwrap().runner();
     runner.quantize();
     runner.run();
-    let before = counting::allocations();
+    let before = gatework_test_support::counting::allocations();
     runner.write("x", &[0.5f32; 80 * 40]).unwrap();
     runner.run();
-    counting::allocations() - before
+    gatework_test_support::counting::allocations() - before
 }
 
 /// The mean as a loss, and its gradients.
@@ -99,11 +98,11 @@ fn allocations(build: fn(&mut Graph) -> Result<(), GraphError>, kinds: &[&str]) 
     let mut runner = program.runner();
     let numbers: Vec<f32> = (0..288).map(|i| (i % 17) as f32 * 0.05 - 0.4).collect();
     runner.run();
-    let before = counting::allocations();
+    let before = gatework_test_support::counting::allocations();
     runner.write("x", &numbers).unwrap();
     runner.run();
     assert!(runner.read::<f32>("loss").unwrap()[0].is_finite());
-    counting::allocations() - before
+    gatework_test_support::counting::allocations() - before
 }
 
 #[test]

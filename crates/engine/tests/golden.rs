@@ -2,9 +2,6 @@
 //!
 //! `GATEWORK_GOLDEN` may name another folder with `torch/ops.safetensors`.
 
-#[path = "../../../tests/support/golden.rs"]
-mod golden;
-
 use gatework_engine::graph::{Conv1d, Gru, Lstm, Window};
 use gatework_engine::interpret::Value;
 use gatework_engine::ops::Reduction;
@@ -156,7 +153,7 @@ fn assert_close(what: &str, ours: &Value, theirs: &Value) {
 
 #[test]
 fn golden_operations_and_their_gradients_agree() {
-    let path = golden::folder("torch").join("ops.safetensors");
+    let path = gatework_test_support::golden!("torch", "ops.safetensors");
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let file = SafeTensors::deserialize(&bytes).unwrap();
     let mut cases: Vec<(String, String)> = file

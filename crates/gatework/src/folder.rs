@@ -17,11 +17,11 @@ use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use gatework_learn::automata::board::TargetSpec;
-use gatework_learn::automata::experiment::{Experiment, Loaded};
-use gatework_learn::files;
-use gatework_learn::schedule::LearningRate;
-use gatework_learn::train::Attempt;
+use gatework_gates::automata::board::TargetSpec;
+use gatework_gates::automata::experiment::{Experiment, Loaded};
+use gatework_train::files;
+use gatework_train::schedule::LearningRate;
+use gatework_train::trainer::Attempt;
 
 use crate::usage::Usage;
 

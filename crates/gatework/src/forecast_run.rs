@@ -3,15 +3,15 @@
 use std::iter;
 use std::path::Path;
 
+use crate::experiment;
 use anyhow::Context as _;
-use gatework_learn::data::{Part, Table, Windows};
-use gatework_learn::experiment;
-use gatework_learn::forecast::Model;
-use gatework_learn::forecast::context::Prediction;
-use gatework_learn::forecast::dataset::Dataset;
-use gatework_learn::forecast::evaluate::{Evaluation, Member, Scaled, Score, evaluate, scaled_errors};
-use gatework_learn::forecast::experiment::Loaded;
-use gatework_learn::forecast::predictor::Predictor;
+use gatework_forecast::Model;
+use gatework_forecast::context::Prediction;
+use gatework_forecast::data::{Part, Table, Windows};
+use gatework_forecast::dataset::Dataset;
+use gatework_forecast::evaluate::{Evaluation, Member, Scaled, Score, evaluate, scaled_errors};
+use gatework_forecast::experiment::Loaded;
+use gatework_forecast::predictor::Predictor;
 
 use crate::folder::RunFolder;
 use crate::number;

@@ -22,12 +22,16 @@ pub fn keep_for_programs() {
 
 /// Says a line on the way, on stderr. Who does not listen any more, as `head` does, does not end the work: std's own macro
 /// would panic.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! say {
     () => { $crate::output::note(format_args!("\n")) };
     ($($text:tt)*) => { $crate::output::note(format_args!("{}\n", format_args!($($text)*))) };
 }
 
 /// The same without the end of the line.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! say_part {
     ($($text:tt)*) => { $crate::output::note(format_args!($($text)*)) };
 }
@@ -38,6 +42,8 @@ pub fn note(text: Arguments<'_>) {
 }
 
 /// Prints a line of an answer.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! answer {
     ($($text:tt)*) => { $crate::output::line(format_args!($($text)*)) };
 }

@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use gatework_learn::train::{Attempt, Observer, Outcome};
+use gatework_train::trainer::{Attempt, Observer, Outcome};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 /// Time between lines when stderr is no terminal.

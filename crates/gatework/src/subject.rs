@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::experiment;
 use anyhow::Context as _;
-use gatework_learn::automata::experiment::Loaded;
-use gatework_learn::automata::model::Model;
-use gatework_learn::experiment;
-use gatework_learn::files;
+use gatework_gates::automata::experiment::Loaded;
+use gatework_gates::automata::model::Model;
 use gatework_logic::formats::{self, FORMATS, Format};
 use gatework_logic::{Automaton, Circuit, Document};
+use gatework_train::files;
 
 use crate::folder::{RUNS, RunFolder};
 use crate::usage::Usage;

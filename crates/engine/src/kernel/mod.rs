@@ -2,7 +2,7 @@
 //!
 //! A plain `cargo build --release` carries SSE2, AVX2 and AVX-512 versions of each kernel on x86-64 (NEON on AArch64);
 //! the first call looks at the processor and takes the widest. Vectors come from `fearless_simd`. `unsafe` code is found in
-//! the tiles of [`gates`] (rows without bounds checks), in products, attention, norms and recurrent cells (results that
+//! products, attention, norms and recurrent cells (results that
 //! several threads write), in `shared` (memory that pieces of a loop share), in [`int8`], in `math::scale` and here (instructions that the
 //! vectors do not have). Attention, norms, recurrent cells and `shared` rely on the plan of a program to keep what they read and what they
 //! write apart, so only programs can call them.
@@ -10,7 +10,6 @@
 //! | module | what it does |
 //! |---|---|
 //! | `attention` | attention of many heads, forward and backward |
-//! | [`gates`] | soft gate networks, forward and backward, 32 lanes at a time |
 //! | [`half`] | weights stored in 16 bits |
 //! | [`int8`] | products of quantised weights and activations |
 //! | [`math`] | exp, log, sin, tanh and the like, a vector at a time |
@@ -19,56 +18,8 @@
 //! | [`optim`] | optimiser steps, one pass over memory each |
 //! | [`random`] | random bits and the masks of dropout |
 //! | `recurrent` | GRU and LSTM over time, forward and backward |
-//! | [`transpose`] | cells x channels to channels x cells and back |
-
-/// Evaluates an expression with the vectors of an instruction set, compiled for it.
-///
-/// SSE4.2 alone runs the code of SSE2: processors without AVX2 are older than 2015, and every version of every kernel has
-/// to be compiled.
-macro_rules! dispatch {
-    ($level:expr, $simd:pat => $body:expr) => {{
-        #[cfg(target_arch = "x86_64")]
-        match $level {
-            fearless_simd::Level::Avx512(token) => $crate::kernel::with_vectors!(token, $simd => $body),
-            fearless_simd::Level::Avx2(token) => $crate::kernel::with_vectors!(token, $simd => $body),
-            lower => match lower.as_sse2() {
-                Some(token) => $crate::kernel::apart(|| $crate::kernel::with_vectors!(token, $simd => $body)),
-                None => unreachable!("SSE2 is part of x86-64"),
-            },
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        fearless_simd::dispatch!($level, $simd => $body)
-    }};
-}
-pub(crate) use dispatch;
-
-/// Evaluates an expression with the vectors of one instruction set.
-#[cfg(target_arch = "x86_64")]
-macro_rules! with_vectors {
-    ($token:expr, $simd:pat => $body:expr) => {{
-        let token = $token;
-        let $simd = token;
-        fearless_simd::Simd::vectorize(
-            token,
-            #[inline(always)]
-            || $body,
-        )
-    }};
-}
-#[cfg(target_arch = "x86_64")]
-pub(crate) use with_vectors;
-
-/// Calls a function that must not become part of its caller: the code for SSE2, which every function could hold, would
-/// make all others wait for its registers and its place on the stack.
-#[cfg(target_arch = "x86_64")]
-#[cold]
-#[inline(never)]
-pub(crate) fn apart<R>(work: impl FnOnce() -> R) -> R {
-    work()
-}
 
 pub(crate) mod attention;
-pub mod gates;
 pub mod half;
 pub mod int8;
 pub mod math;
@@ -78,10 +29,13 @@ pub mod optim;
 pub mod random;
 pub(crate) mod recurrent;
 mod shared;
-pub mod transpose;
 
 use fearless_simd::Level;
 
+pub(crate) use crate::simd::level;
+pub use crate::simd::simd_name;
+#[cfg(test)]
+pub(crate) use crate::simd::testing as tests;
 pub(crate) use shared::Divided;
 
 /// Asks for one cache line, wherever it is. Where the processor cannot be asked, nothing happens.
@@ -146,85 +100,5 @@ pub(crate) fn settle_streams() {
     // SAFETY: it orders stores, and does nothing else.
     unsafe {
         std::arch::x86_64::_mm_sfence();
-    }
-}
-
-/// The instruction set to use: the best there is. Built with `RUSTFLAGS='--cfg gatework_simd="avx2"'` (or `"sse2"`), the
-/// kernels of this crate use a lesser one, so that its errors and its speed can be measured.
-#[inline(always)]
-pub(crate) fn level() -> Level {
-    #[cfg(test)]
-    if let Some(level) = tests::LEVEL.get() {
-        return level;
-    }
-    #[cfg(target_arch = "x86_64")]
-    if cfg!(gatework_simd = "avx2")
-        && let Some(avx2) = Level::new().as_avx2()
-    {
-        return Level::Avx2(avx2);
-    }
-    #[cfg(target_arch = "x86_64")]
-    if cfg!(gatework_simd = "sse2")
-        && let Some(sse2) = Level::new().as_sse2()
-    {
-        return Level::Sse2(sse2);
-    }
-    Level::new()
-}
-
-/// Name of the instruction set that the kernels use on this machine, as benchmarks report it.
-pub fn simd_name() -> &'static str {
-    let level = level();
-    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
-    {
-        if level.as_avx512().is_some() {
-            return "avx512";
-        }
-        if level.as_avx2().is_some() {
-            return "avx2";
-        }
-    }
-    #[cfg(target_arch = "aarch64")]
-    if level.as_neon().is_some() {
-        return "neon";
-    }
-    if level.is_fallback() { "scalar" } else { "sse2" }
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use std::cell::Cell;
-
-    use proptest::test_runner::Config;
-
-    use super::*;
-
-    /// How a property is tried: so many times, or twice under Miri, which is some thousand times slower and has no files.
-    pub fn cases(count: u32) -> Config {
-        if cfg!(miri) {
-            Config { failure_persistence: None, ..Config::with_cases(2) }
-        } else {
-            Config::with_cases(count)
-        }
-    }
-
-    thread_local! {
-        /// The instruction set that tests on this thread ask for.
-        pub static LEVEL: Cell<Option<Level>> = const { Cell::new(None) };
-    }
-
-    /// Runs `test` on every instruction set of this machine.
-    pub fn on_every_level(test: impl Fn()) {
-        let mut levels = vec![Level::new()];
-        #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
-        {
-            levels.extend(Level::new().as_sse2().map(Level::Sse2));
-            levels.extend(Level::new().as_avx2().map(Level::Avx2));
-        }
-        for level in levels {
-            LEVEL.set(Some(level));
-            test();
-        }
-        LEVEL.set(None);
     }
 }

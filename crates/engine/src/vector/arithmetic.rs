@@ -5,7 +5,7 @@
 use fearless_simd::{Simd, prelude::*};
 
 use super::{Number, VectorError, check, walk};
-use crate::kernel::{dispatch, level};
+use crate::kernel::level;
 
 /// An operation of two slices into a third.
 type BinaryRun<T> = fn(&[T], &[T], &mut [T]) -> Result<(), VectorError>;

@@ -7,8 +7,8 @@ use fearless_simd::{Select, Simd, prelude::*};
 
 use super::{RealNumber, VectorError, check, walk};
 use crate::dtype::{bits, from_bits};
+use crate::kernel::level;
 use crate::kernel::math::{self, naive};
-use crate::kernel::{dispatch, level};
 
 /// A function, as tests and benchmarks go through them.
 #[derive(Clone, Copy, Debug)]

@@ -8,8 +8,8 @@ use super::function::parameter;
 use super::reduce::{pairwise, sum_of_pairs};
 use super::softmax::log_sum_exp;
 use super::{RealNumber, VectorError, check, walk};
+use crate::kernel::level;
 use crate::kernel::math;
-use crate::kernel::{dispatch, level};
 
 macro_rules! losses {
     ($(

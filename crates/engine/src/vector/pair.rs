@@ -3,7 +3,7 @@
 use fearless_simd::Simd;
 
 use super::{Number, walk};
-use crate::kernel::{dispatch, level};
+use crate::kernel::level;
 
 macro_rules! pairs {
     ($($(#[$doc:meta])* $name:ident: |$a:ident, $b:ident, $c:ident| $body:expr;)*) => {

@@ -9,7 +9,7 @@ use fearless_simd::{Simd, prelude::*};
 
 use super::{Number, RealNumber, VectorError, check, walk};
 use crate::dtype::Element;
-use crate::kernel::{dispatch, level};
+use crate::kernel::level;
 
 /// Elements of a leaf.
 pub(super) const LEAF: usize = 4096;

@@ -4,8 +4,8 @@ use fearless_simd::{Simd, prelude::*};
 
 use super::reduce::{max_value, mean, min_value, pairwise, sum_of};
 use super::{RealNumber, VectorError, check, walk};
+use crate::kernel::level;
 use crate::kernel::math;
-use crate::kernel::{dispatch, level};
 
 /// `out[i] = e^x[i] / sum of e^x`, which is not affected by overflow: the largest element is subtracted first.
 ///

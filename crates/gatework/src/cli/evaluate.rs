@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gatework_learn::automata::evaluate::{Score, score};
-use gatework_learn::data;
+use gatework_forecast::data;
+use gatework_gates::automata::evaluate::{Score, score};
 use serde_json::json;
 
 use crate::forecast_run::{self, ForecastRun};

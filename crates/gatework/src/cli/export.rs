@@ -4,10 +4,10 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use gatework_learn::automata::board::Start;
-use gatework_learn::files;
+use gatework_gates::automata::board::Start;
 use gatework_logic::Document;
 use gatework_logic::formats::{self, FORMATS, Format, FormatError, Options};
+use gatework_train::files;
 use serde_json::json;
 
 use super::minimize;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gatework_engine::{Program, kernel};
-use gatework_learn::files;
-use gatework_learn::forecast::predictor::MOST_ROWS;
+use gatework_forecast::predictor::MOST_ROWS;
+use gatework_train::files;
 use serde_json::{Value, json};
 
 use super::simulate::histogram;

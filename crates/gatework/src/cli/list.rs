@@ -1,7 +1,7 @@
 //! `gatework list`: what can be trained out of the box.
 
+use crate::experiment::{Loaded, built_in};
 use clap::Args;
-use gatework_learn::experiment::{Loaded, built_in};
 use serde_json::json;
 
 use crate::folder::program;

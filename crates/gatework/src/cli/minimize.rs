@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use gatework_learn::automata::board::Start as Boards;
-use gatework_learn::files;
+use gatework_gates::automata::board::Start as Boards;
 use gatework_logic::formats::{self, Format};
 pub use gatework_logic::minimize::Options;
 use gatework_logic::minimize::{self, Effort, Start, Statistics};
 use gatework_logic::prove::{self, Verdict};
 use gatework_logic::{Automaton, Circuit, Document};
+use gatework_train::files;
 use serde_json::json;
 
 use crate::folder::program;

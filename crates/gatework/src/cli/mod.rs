@@ -3,23 +3,23 @@
 //! Answers go to stdout, what is said on the way to stderr; with `--json` stdout has one JSON object. Exit status: 0 done,
 //! 1 it failed, 2 it was asked wrongly.
 
-mod bench;
-mod evaluate;
-mod export;
-mod inspect;
-mod list;
-mod minimize;
-mod predict;
-mod simulate;
-mod study;
-mod train;
+pub mod evaluate;
+pub mod export;
+pub mod inspect;
+pub mod list;
+pub mod minimize;
+pub mod predict;
+pub mod simulate;
+pub mod study;
+pub mod train;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use gatework_learn::automata::experiment::ExperimentError;
+use gatework_train::experiment::ExperimentError;
 
-use crate::output::{self, print_json};
+use crate::output;
+pub use crate::output::print_json;
 use crate::usage::Usage;
 
 /// Learn circuits on a CPU, look at them, run them.
@@ -52,17 +52,12 @@ enum Verb {
     Predict(predict::Predict),
     /// Compare settings of an experiment over many seeds
     Study(study::Study),
-    /// Measure how fast Gatework is on this machine, and how well it forecasts
-    Bench(bench::Bench),
 }
 
 /// Parses the command line and runs its verb.
 pub fn main() -> ExitCode {
     let verb = Cli::parse().verb;
-    if std::env::args_os().any(|argument| argument == "--json") {
-        output::keep_for_programs();
-    }
-    let result = match verb {
+    finish(|| match verb {
         Verb::List(verb) => verb.run(),
         Verb::Train(verb) => verb.run(),
         Verb::Simulate(verb) => verb.run(),
@@ -72,9 +67,15 @@ pub fn main() -> ExitCode {
         Verb::Evaluate(verb) => verb.run(),
         Verb::Predict(verb) => verb.run(),
         Verb::Study(verb) => verb.run(),
-        Verb::Bench(verb) => verb.run(),
-    };
-    let Err(error) = result.and_then(|()| output::finish()) else { return ExitCode::SUCCESS };
+    })
+}
+
+/// Runs the work of a command line, prints its error and returns the exit status.
+pub fn finish(work: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
+    if std::env::args_os().any(|argument| argument == "--json") {
+        output::keep_for_programs();
+    }
+    let Err(error) = work().and_then(|()| output::finish()) else { return ExitCode::SUCCESS };
     say!("error: {}", printable(&format!("{error:#}")));
     let asked_wrongly = error.chain().any(|cause| cause.is::<Usage>() || cause.is::<ExperimentError>());
     ExitCode::from(if asked_wrongly { 2 } else { 1 })
@@ -94,18 +95,18 @@ fn printable(message: &str) -> String {
 }
 
 /// The middle one of sorted numbers, or half-way between the middle two.
-fn median(sorted: &[f64]) -> Option<f64> {
+pub fn median(sorted: &[f64]) -> Option<f64> {
     let middle = sorted.get(sorted.len() / 2)?;
     Some(f64::midpoint(*middle, sorted[(sorted.len() - 1) / 2]))
 }
 
 /// Number of threads: what was asked for, or all there are.
-fn threads(asked: Option<usize>) -> usize {
+pub fn threads(asked: Option<usize>) -> usize {
     asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
 }
 
 /// Parses a number of threads.
-fn parse_threads(text: &str) -> Result<usize, String> {
+pub fn parse_threads(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) => Err("at least 1 thread is needed".into()),
         Ok(n) if n > 1024 => Err("at most 1024 threads".into()),
@@ -115,7 +116,7 @@ fn parse_threads(text: &str) -> Result<usize, String> {
 }
 
 /// Parses HEIGHTxWIDTH, or one number for a square.
-fn parse_size(text: &str) -> Result<[usize; 2], String> {
+pub fn parse_size(text: &str) -> Result<[usize; 2], String> {
     let wrong = || "a size is HEIGHTxWIDTH, for example 64x64, with sides of 1 to 65536".to_string();
     let (height, width) = text.split_once(['x', 'X']).unwrap_or((text, text));
     let side =
@@ -124,7 +125,7 @@ fn parse_size(text: &str) -> Result<[usize; 2], String> {
 }
 
 /// Parses a share of cells.
-fn parse_rate(text: &str) -> Result<f32, String> {
+pub fn parse_rate(text: &str) -> Result<f32, String> {
     let rate: Option<f32> = text.parse().ok().filter(|rate| *rate > 0.0 && *rate <= 1.0);
     rate.ok_or_else(|| "a rate is above 0 and at most 1, for example 0.6".into())
 }

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use gatework_learn::data::{DataError, Missing, Schema, Table};
-use gatework_learn::files;
-use gatework_learn::forecast::context::{Context, Interval, Prediction};
-use gatework_learn::forecast::dataset::read_file_or_built_in;
-use gatework_learn::forecast::metrics;
-use gatework_learn::forecast::predictor::Predictor;
-use gatework_learn::forecast::specification::Specification;
-use gatework_learn::forecast::weights::Weights;
+use gatework_forecast::context::{Context, Interval, Prediction};
+use gatework_forecast::data::{DataError, Missing, Schema, Table};
+use gatework_forecast::dataset::read_file_or_built_in;
+use gatework_forecast::metrics;
+use gatework_forecast::predictor::Predictor;
+use gatework_forecast::specification::Specification;
+use gatework_forecast::weights::Weights;
+use gatework_train::files;
 use serde_json::{Value, json};
 
 use crate::folder::RunFolder;
@@ -67,7 +67,7 @@ pub struct Predict {
 
 /// A format of weights.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub(super) enum Format {
+pub enum Format {
     /// Half precision
     F16,
     /// Whole numbers of 8 bits, with a scale for each output

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use gatework_learn::automata::board::{Start, Target};
-use gatework_learn::automata::experiment::Loaded;
-use gatework_learn::automata::hard::{Conditions, Damage, DamageKind, HardRun};
-use gatework_learn::files;
-use gatework_learn::random::{Purpose, Random};
+use gatework_gates::automata::board::{Start, Target};
+use gatework_gates::automata::experiment::Loaded;
+use gatework_gates::automata::hard::{Conditions, Damage, DamageKind, HardRun};
 use gatework_logic::minimize::{Effort, Options, minimize};
 use gatework_logic::prove::{Verdict, equivalent_within};
 use gatework_logic::{Automaton, Gate, Grid};
+use gatework_train::files;
+use gatework_train::random::{Purpose, Random};
 use serde_json::json;
 
 use crate::report::{self, Animation, Colouring, Picture};

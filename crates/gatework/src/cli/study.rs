@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 
 use anyhow::Context as _;
 use clap::Args;
-use gatework_learn::automata::study::{
+use gatework_gates::automata::study::{
     Row, Study as Settings, StudyObserver, rows_from_csv, rows_to_csv, success_rate,
 };
-use gatework_learn::files;
+use gatework_train::files;
 use serde_json::json;
 
 use super::train::stop_on_interrupt;

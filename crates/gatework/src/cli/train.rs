@@ -8,18 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::experiment;
 use anyhow::Context as _;
 use clap::Args;
-use gatework_engine::kernel::gates::LANES;
 use gatework_engine::parallel;
-use gatework_learn::automata::board::{Start, TargetSpec};
-use gatework_learn::automata::experiment::{Experiment, Loaded, MOST_MEMORY, Recipe};
-use gatework_learn::automata::model::Model;
-use gatework_learn::automata::task::AutomatonTask;
-use gatework_learn::experiment;
-use gatework_learn::files;
-use gatework_learn::train::{self, Attempt, Best, Options, Outcome};
+use gatework_gates::automata::board::{Start, TargetSpec};
+use gatework_gates::automata::experiment::{Experiment, Loaded, MOST_MEMORY, Recipe};
+use gatework_gates::automata::model::Model;
+use gatework_gates::automata::task::AutomatonTask;
+use gatework_gates::kernel::LANES;
 use gatework_logic::{Document, from_json, to_json};
+use gatework_train::files;
+use gatework_train::trainer::{self, Attempt, Best, Options, Outcome};
 use serde_json::json;
 
 use super::simulate;
@@ -169,7 +169,7 @@ impl Train {
             let stop = stop_on_interrupt()?;
             let progress = Progress::new(loaded.experiment.updates());
             let make = |seed| AutomatonTask::new(loaded, seed);
-            train::run(&options, make, &progress, &stop)?
+            trainer::run(&options, make, &progress, &stop)?
         };
         folder.write_metrics(&attempts, &options.settings.rate, options.settings.updates)?;
         if !options.are_met_by(&attempts) {

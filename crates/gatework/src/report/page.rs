@@ -5,8 +5,8 @@
 //! The page understands `#step=N` in its address (show step N of the start state, paused), `all` (the mosaic of all
 //! live channels) and `check` (write the observed channels as 0 and 1 into the document, which the tests read).
 
-use gatework_learn::automata::board::{Start, Target};
-use gatework_learn::automata::experiment::Loaded;
+use gatework_gates::automata::board::{Start, Target};
+use gatework_gates::automata::experiment::Loaded;
 use gatework_logic::formats::wasm::{WasmError, automaton_to_wasm};
 use gatework_logic::{Automaton, Simulator};
 use serde_json::{Value, json};
@@ -160,8 +160,8 @@ fn base64(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gatework_learn::random::{Purpose, Random};
     use gatework_logic::{Boundary, Circuit, Gate, Grid, Node, naive_step};
+    use gatework_train::random::{Purpose, Random};
     use std::io::Write as _;
     use std::path::Path;
     use std::process::Command;

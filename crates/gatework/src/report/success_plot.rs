@@ -1,6 +1,6 @@
 //! How many seeds have learned after so many updates or seconds, one line a setting, each with its 95 % interval.
 
-use gatework_learn::automata::study::success_rate;
+use gatework_gates::automata::study::success_rate;
 
 use super::axis::{Linear, Tick};
 use super::svg::{SERIES, Svg};

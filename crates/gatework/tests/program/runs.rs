@@ -102,7 +102,7 @@ fn a_run_that_is_killed_at_any_moment_and_resumed_equals_one_that_was_not() {
 
 #[test]
 fn a_search_that_is_killed_and_resumed_equals_one_that_was_not() {
-    let text = include_str!("../../../../experiments/checkerboard.toml")
+    let text = include_str!("../../../gates/experiments/checkerboard.toml")
         .replace("shrink = 2000", "shrink = 100")
         .replace("restarts = 29", "restarts = 29\ncheckpoint_seconds = 0.0");
     assert_a_kill_changes_nothing(&format!("seed = 1\n{text}"), [150, 500, 900]);
@@ -134,7 +134,7 @@ fn an_interrupt_leaves_a_checkpoint_and_says_how_to_go_on() {
     let next = format!("{} train run/experiment.toml --resume --out run", program.display());
     assert!(said.contains(&next), "as it was called: {said}");
     assert!(!said.contains("search"), "{said}");
-    let searching = include_str!("../../../../experiments/checkerboard.toml")
+    let searching = include_str!("../../../gates/experiments/checkerboard.toml")
         .replace("after = 10", "after = 500")
         .replace("restarts = 29", "restarts = 29\ncheckpoint_seconds = 0.0");
     let said = said_when_interrupted(&searching);

@@ -3,7 +3,7 @@
 use fearless_simd::{Simd, f32x8, prelude::*};
 
 use super::tiles::{DEPTH, Source, WIDEST_PANEL};
-use crate::kernel::transpose::{BLOCK, transpose_block};
+use crate::simd::transpose::{BLOCK, transpose_block};
 
 /// Elements of a packed matrix.
 pub(super) fn packed_len(depth: usize, columns: usize) -> usize {

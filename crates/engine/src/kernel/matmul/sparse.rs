@@ -27,7 +27,7 @@ use super::tiles::{
     store,
 };
 use crate::buffer::Buffer;
-use crate::kernel::transpose::{BLOCK, transpose_block};
+use crate::simd::transpose::{BLOCK, transpose_block};
 
 /// Panels that are multiplied together: two vectors of sums each.
 const TOGETHER: usize = 4;

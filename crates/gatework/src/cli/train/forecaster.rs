@@ -5,17 +5,18 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use crate::experiment::{self, ExperimentError};
 use anyhow::Context as _;
-use gatework_learn::data::{Part, Windows};
-use gatework_learn::experiment::{self, ExperimentError};
-use gatework_learn::files;
-use gatework_learn::forecast::context::Context;
-use gatework_learn::forecast::dataset::Dataset;
-use gatework_learn::forecast::evaluate::{Evaluation, calibrate};
-use gatework_learn::forecast::experiment::{Experiment, Loaded};
-use gatework_learn::forecast::predictor::Predictor;
-use gatework_learn::forecast::{ForecastTask, Forecaster};
-use gatework_learn::train::{self, Attempt, Best, Options, Settings};
+use gatework_forecast::context::Context;
+use gatework_forecast::data::{Part, Windows};
+use gatework_forecast::dataset::Dataset;
+use gatework_forecast::evaluate::{Evaluation, calibrate};
+use gatework_forecast::experiment::{Experiment, Loaded};
+use gatework_forecast::predictor::Predictor;
+use gatework_forecast::{ForecastTask, Forecaster};
+use gatework_train::experiment::Source;
+use gatework_train::files;
+use gatework_train::trainer::{self, Attempt, Best, Options, Settings};
 use serde_json::{Value, json};
 
 use super::seeds::{Scored, Seeds};
@@ -83,7 +84,7 @@ pub fn prepare(mut loaded: Loaded) -> anyhow::Result<Loaded> {
     }
     loaded.experiment.test_data = test.map(absolute).transpose()?;
     let text = loaded.experiment.to_toml();
-    Ok(Loaded::parse(&text, &loaded.experiment.name, &loaded.folder)?)
+    Ok(Loaded::from_source(&Source::new(&text, &loaded.experiment.name, &loaded.folder))?)
 }
 
 /// Whether the run to be resumed has come to its end. An error if it is another one.
@@ -233,7 +234,7 @@ impl Job<'_> {
         };
         let attempts = {
             let progress = Progress::of_forecaster(options.settings.updates);
-            train::run(&options, make, &progress, self.stop)?
+            trainer::run(&options, make, &progress, self.stop)?
         };
         if !options.are_met_by(&attempts) {
             anyhow::bail!("stopped; a checkpoint is written. Go on with: {}", self.resume_command());
@@ -393,7 +394,7 @@ fn better_baseline(evaluation: &Evaluation) -> Option<&str> {
 /// The losses for the plot: the validation loss stays as it is until the next look.
 fn losses(attempt: &Attempt) -> Vec<LossPoint> {
     let mut hard = f64::NAN;
-    let point = |(update, metric): (usize, &train::Metric)| {
+    let point = |(update, metric): (usize, &trainer::Metric)| {
         hard = metric.hard.unwrap_or(hard);
         LossPoint { update: update as u64, soft: metric.soft, hard }
     };

@@ -1,8 +1,8 @@
 //! Several seeds of a forecaster: what each has learned, their mean and their spread.
 
-use gatework_learn::forecast::evaluate::{Evaluation, Scaled, Score};
-use gatework_learn::forecast::predictor::Predictor;
-use gatework_learn::train::Attempt;
+use gatework_forecast::evaluate::{Evaluation, Scaled, Score};
+use gatework_forecast::predictor::Predictor;
+use gatework_train::trainer::Attempt;
 use serde_json::{Value, json};
 
 use crate::number;

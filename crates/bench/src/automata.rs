@@ -1,0 +1,224 @@
+//! `gatework bench automata`: one update of each built-in experiment, and of a network of gates alone.
+
+mod network;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::Args;
+use gatework_engine::kernel;
+use gatework_gates::automata::experiment::{BUILT_IN, Loaded};
+use gatework_gates::automata::task::{AutomatonTask, StepTimes};
+use gatework_train::files;
+use gatework_train::trainer::Task;
+use serde_json::{Value, json};
+
+pub(super) use self::network::GateNetwork;
+use super::memory;
+use gatework::cli;
+
+#[derive(Debug, Args)]
+pub struct Automata {
+    /// Only these experiments; "gate network" is one too: a network of gates on a batch of bits
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Seconds to measure each row
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = super::parse_seconds)]
+    seconds: f64,
+    /// Most threads to measure [default: all]
+    #[arg(long, value_name = "N", value_parser = cli::parse_threads)]
+    threads: Option<usize>,
+    /// Measure nothing, but write the gate network and its losses into DIR, for peers to compare theirs with
+    #[arg(long, value_name = "DIR")]
+    cases: Option<PathBuf>,
+    /// Print one JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+/// Updates before measuring: gates have left their start, caches and threads are warm.
+const WARM_UP: u64 = 10;
+
+impl Automata {
+    pub fn run(&self) -> anyhow::Result<()> {
+        if let Some(folder) = &self.cases {
+            return self.write_cases(folder);
+        }
+        let names = self.names();
+        // What is wrong with a name is said before anything is measured.
+        for name in names.iter().filter(|name| *name != network::NAME) {
+            Loaded::find(name)?;
+        }
+        answer!(
+            "{:<20} {:>7} {:>10} {:>10} {:>10} {:>10} {:>9} {:>12} {:>9}",
+            "experiment",
+            "threads",
+            "update ms",
+            "forward",
+            "backward",
+            "optimiser",
+            "hard ms",
+            "G gates/s",
+            "RSS MB"
+        );
+        let mut results = Vec::new();
+        for name in &names {
+            // A program of its own for each of several, so that the memory is that of one alone.
+            let rows = if names.len() > 1 { self.measure_apart(name)? } else { self.measure_here(name)? };
+            rows.iter().for_each(print_row);
+            results.extend(rows);
+        }
+        if self.json {
+            cli::print_json(
+                &json!({ "bench": "automata", "simd": kernel::simd_name(), "results": results }),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// What is measured.
+    fn names(&self) -> Vec<String> {
+        if self.only.is_empty() {
+            BUILT_IN.iter().map(|(name, _)| (*name).to_string()).collect()
+        } else {
+            self.only.clone()
+        }
+    }
+
+    /// The rows of one experiment, or of the gate network.
+    fn measure_here(&self, name: &str) -> anyhow::Result<Vec<Value>> {
+        let all = cli::threads(self.threads);
+        let thread_counts = if all > 1 { vec![1, all] } else { vec![1] };
+        let measure = |threads| match name {
+            network::NAME => self.measure_network(threads),
+            _ => self.measure(&Loaded::find(name)?, threads),
+        };
+        thread_counts.into_iter().map(measure).collect()
+    }
+
+    /// The same, measured by another run of this program.
+    fn measure_apart(&self, name: &str) -> anyhow::Result<Vec<Value>> {
+        let output = Command::new(std::env::current_exe()?)
+            .args(["bench", "automata", "--json", "--only", name, "--seconds", &self.seconds.to_string()])
+            .args(["--threads", &cli::threads(self.threads).to_string()])
+            .output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        anyhow::ensure!(output.status.success(), "{name}: {}", said.trim_end());
+        let mut result: Value = serde_json::from_slice(&output.stdout).with_context(|| name.to_string())?;
+        match result["results"].take() {
+            Value::Array(rows) => Ok(rows),
+            _ => anyhow::bail!("{name}: no rows came back"),
+        }
+    }
+
+    /// Writes what peers compare their answers with; experiments have golden files of their own.
+    fn write_cases(&self, folder: &Path) -> anyhow::Result<()> {
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        if self.only.is_empty() || self.only.iter().any(|name| name == network::NAME) {
+            let case = GateNetwork::new()?.case(4);
+            files::write_whole(&folder.join("automata.json"), case.to_string().as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// The median over updates of the gate network.
+    fn measure_network(&self, threads: usize) -> anyhow::Result<Value> {
+        memory::reset_peak();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+        let mut network = GateNetwork::new()?;
+        let mut times = Vec::new();
+        pool.install(|| {
+            (0..WARM_UP).for_each(|_| _ = network.update());
+            let begin = Instant::now();
+            while times.is_empty() || begin.elapsed().as_secs_f64() < self.seconds {
+                let start = Instant::now();
+                network.update();
+                times.push(start.elapsed().as_secs_f64() * 1e3);
+            }
+        });
+        times.sort_by(f64::total_cmp);
+        let update_ms = cli::median(&times).context("no update was measured")?;
+        Ok(json!({
+            "experiment": network::NAME,
+            "threads": threads,
+            "update_ms": update_ms,
+            "gate_evals_per_second": network.gate_evaluations() / (update_ms * 1e-3),
+            "peak_rss_mb": memory::peak(),
+            "updates": times.len(),
+        }))
+    }
+
+    /// Medians over updates.
+    fn measure(&self, loaded: &Loaded, threads: usize) -> anyhow::Result<Value> {
+        memory::reset_peak();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+        let samples = pool.install(|| {
+            let settings = loaded.experiment.trainer_settings();
+            let mut task = AutomatonTask::new(loaded, 1).map_err(|error| anyhow::anyhow!("{error}"))?;
+            let mut state = settings.optimizer.state(task.params().len());
+            let mut samples: Vec<Sample> = Vec::new();
+            let begin = Instant::now();
+            for update in 0.. {
+                let start = Instant::now();
+                task.step(update).map_err(|error| anyhow::anyhow!("{error}"))?;
+                let stepped = start.elapsed();
+                let params = task.params_mut();
+                let rate = settings.rate.at(update, settings.updates) as f32;
+                let optimizer = Instant::now();
+                settings.optimizer.step(&mut state, &mut params.values, &params.grads, rate, settings.clip);
+                if update >= WARM_UP {
+                    samples.push(Sample { stepped, times: task.times(), optimizer: optimizer.elapsed() });
+                    if begin.elapsed().as_secs_f64() > self.seconds {
+                        break;
+                    }
+                }
+            }
+            Ok::<_, anyhow::Error>((samples, task.gate_evaluations()))
+        });
+        let (samples, evaluations) = samples?;
+        let median = |of: fn(&Sample) -> Duration| {
+            let mut times: Vec<Duration> = samples.iter().map(of).collect();
+            times.sort_unstable();
+            times.get(times.len() / 2).map(|t| t.as_secs_f64() * 1e3).context("no update was measured")
+        };
+        let update_ms = median(|s| s.stepped.saturating_sub(s.times.hard) + s.optimizer)?;
+        Ok(json!({
+            "experiment": loaded.experiment.name,
+            "threads": threads,
+            "update_ms": update_ms,
+            "forward_ms": median(|s| s.times.soft.forward)?,
+            "backward_ms": median(|s| s.times.soft.backward)?,
+            "optimizer_ms": median(|s| s.optimizer)?,
+            "hard_ms": median(|s| s.times.hard)?,
+            "gate_evals_per_second": evaluations / (update_ms * 1e-3),
+            "peak_rss_mb": memory::peak(),
+            "updates": samples.len(),
+        }))
+    }
+}
+
+struct Sample {
+    stepped: Duration,
+    times: StepTimes,
+    optimizer: Duration,
+}
+
+fn print_row(row: &Value) {
+    let number = |key: &str, unit: f64| {
+        row[key].as_f64().map_or("-".to_string(), |value| format!("{:.3}", value / unit))
+    };
+    answer!(
+        "{:<20} {:>7} {:>10} {:>10} {:>10} {:>10} {:>9} {:>12} {:>9}",
+        row["experiment"].as_str().unwrap_or_default(),
+        row["threads"],
+        number("update_ms", 1.0),
+        number("forward_ms", 1.0),
+        number("backward_ms", 1.0),
+        number("optimizer_ms", 1.0),
+        number("hard_ms", 1.0),
+        number("gate_evals_per_second", 1e9),
+        number("peak_rss_mb", 1.0)
+    );
+}

@@ -1,0 +1,77 @@
+//! Rows of `gatework bench circuits` for minimising large random networks: time, memory, and how both grow.
+//!
+//! The networks with neighbours that read neighbours have something to save. In the layered ones, which are those of the
+//! rows `network-*`, there is next to nothing, and every operand is far away in memory: the worst case.
+
+use anyhow::ensure;
+use gatework_logic::Circuit;
+use gatework_logic::minimize::{self, Options};
+use gatework_logic::prove::{self, Verdict};
+use serde_json::{Value, json};
+
+use super::networks::{local_network, random_network};
+use super::{Circuits, push};
+use crate::memory;
+use crate::processor::Stopwatch;
+
+/// Networks of one kind, from small to large.
+struct Family {
+    names: [&'static str; 3],
+    make: fn(usize) -> anyhow::Result<Circuit>,
+    /// Whether the rows come only if they are asked for.
+    is_slow: bool,
+}
+
+const SIZES: [usize; 3] = [10_000, 100_000, 1_000_000];
+const FAMILIES: [Family; 2] = [
+    Family { names: ["minimize-10k", "minimize-100k", "minimize-1m"], make: local_network, is_slow: false },
+    Family {
+        names: ["minimize-layered-10k", "minimize-layered-100k", "minimize-layered-1m"],
+        make: random_network,
+        is_slow: true,
+    },
+];
+
+impl Circuits {
+    /// Minimises random networks on one thread and proves the results.
+    pub(super) fn minimize(&self, results: &mut Vec<Value>) -> anyhow::Result<()> {
+        for family in &FAMILIES {
+            if family.is_slow && self.only.is_empty() && !self.full {
+                continue;
+            }
+            let mut last: Option<f64> = None;
+            for (name, gates) in family.names.into_iter().zip(SIZES) {
+                if self.wants(name) {
+                    let row = minimize_one(name, &(family.make)(gates)?, last)?;
+                    last = row["microseconds_per_gate"].as_f64();
+                    push(results, row);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The row of a network; `last` is the time for a gate of the next smaller one.
+fn minimize_one(name: &str, circuit: &Circuit, last: Option<f64>) -> anyhow::Result<Value> {
+    memory::reset_peak();
+    let minimizing = Stopwatch::start();
+    let minimized = minimize::minimize(circuit, &Options::default());
+    let (seconds, processor) = (minimizing.seconds(), minimizing.processor_seconds());
+    let peak = memory::peak();
+    let proving = Stopwatch::start();
+    let verdict = prove::equivalent(circuit, &minimized.circuit)?;
+    ensure!(verdict == Verdict::Equal, "{name}: the minimised network is another function");
+    let gates = circuit.nodes().len();
+    let per_gate = processor / gates as f64 * 1e6;
+    Ok(json!({
+        "name": name, "threads": 1, "gates": gates,
+        "gates_before": minimized.statistics.gates_before,
+        "gates_after": minimized.statistics.gates_after,
+        "minimize_seconds": seconds, "minimize_processor_seconds": processor, "peak_rss_mb": peak,
+        "proved": true, "proved_seconds": proving.seconds(),
+        "proved_processor_seconds": proving.processor_seconds(),
+        "microseconds_per_gate": per_gate,
+        "ratio_to_smaller": last.map(|last| per_gate / last),
+    }))
+}

@@ -1,0 +1,305 @@
+//! `gatework bench forecast`: how fast forecasting models predict and train. For each model: one window at a time (half
+//! of the calls, and all but one in a hundred, are faster), batches of 32 and 256, and whole training steps: forward,
+//! backward, Adam.
+
+mod cases;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::Context;
+use clap::Args;
+use gatework_engine::{Program, kernel};
+use gatework_forecast::data::Batch;
+use gatework_forecast::specification::Use;
+use gatework_forecast::{ForecastTask, Forecaster, Specification, Windows};
+use gatework_train::optim::Optimizer;
+use gatework_train::trainer::{self, Task, TaskError};
+use serde_json::{Value, json};
+
+use super::memory;
+use gatework::cli::{self, predict::Format};
+
+/// The learning rate of training steps.
+const RATE: f32 = 1e-4;
+
+/// How models are trained here.
+const ADAM: Optimizer = Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 };
+
+/// The models: name, windows of a sample (one for each column), settings.
+fn models() -> [(&'static str, usize, Value); 8] {
+    let transformer = json!({
+        "kind": "transformer", "patch": 1, "stride": 1, "width": 64, "heads": 4, "layers": 2, "feed_forward": 256,
+        "dropout": 0.0,
+    });
+    [
+        ("nhits 4x512", 1, json!({ "kind": "nhits", "layers": 4, "downsampling": [24, 12, 1] })),
+        ("nhits 2x512", 1, json!({ "kind": "nhits", "downsampling": [24, 12, 1] })),
+        ("nbeats 3 blocks", 1, json!({ "kind": "nbeats", "stacks": [{ "blocks": 3 }] })),
+        ("gru 2x128", 1, json!({ "kind": "gru" })),
+        ("lstm 2x128", 1, json!({ "kind": "lstm", "attention": false })),
+        ("tcn 32,64,128", 1, json!({ "kind": "tcn", "dropout": 0.0 })),
+        ("transformer d64", 1, transformer),
+        ("dlinear 336-96, 7", 7, json!({ "kind": "dlinear" })),
+    ]
+}
+
+/// Forecasting models: prediction and training
+#[derive(Debug, Args)]
+pub struct ForecastBench {
+    /// Only models whose name contains this
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Seconds for each measurement
+    #[arg(long, default_value = "1", value_parser = super::parse_seconds)]
+    seconds: f64,
+    /// Threads
+    #[arg(long, value_name = "N", default_value = "1", value_parser = cli::parse_threads)]
+    threads: usize,
+    /// Forecast with weights of fewer bits; training stays as it is
+    #[arg(long, value_enum)]
+    weights: Option<Format>,
+    /// Show what the training program of a batch of 32 consists of, and where its time goes
+    #[arg(long)]
+    kernels: bool,
+    /// Measure nothing, but write parameters, windows, forecasts and losses into DIR, for peers to compare theirs with
+    #[arg(long, value_name = "DIR")]
+    cases: Option<PathBuf>,
+    /// Print one JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+fn specification(name: &str, model: &Value) -> anyhow::Result<Specification> {
+    let (input, horizon) = if name.starts_with("dlinear") { (336, 96) } else { (168, 24) };
+    let text = json!({ "model": model, "normalization": "none", "input": input, "horizon": horizon });
+    serde_json::from_value(text).with_context(|| format!("the specification of {name}"))
+}
+
+/// Windows of a wave with steps in it; every update sees the same ones.
+pub(super) struct Wave(Batch);
+
+impl Wave {
+    pub(super) fn new(specification: &Specification, rows: usize) -> Wave {
+        let mut batch = Batch::new(specification.shape(rows));
+        batch.past.iter_mut().enumerate().for_each(|(i, x)| *x = wave(i));
+        batch.target.iter_mut().enumerate().for_each(|(i, x)| *x = wave(i + 5));
+        Wave(batch)
+    }
+}
+
+fn wave(i: usize) -> f32 {
+    ((i * 37 % 101) as f32 * 0.01 + (i as f32 * 0.26).sin()) * 0.5
+}
+
+impl Windows for Wave {
+    fn updates_per_epoch(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn training(&mut self, _: u64, batch: &mut Batch) -> Result<(), TaskError> {
+        if batch.shape == self.0.shape {
+            batch.past.copy_from_slice(&self.0.past);
+            batch.target.copy_from_slice(&self.0.target);
+        } else {
+            *batch = self.0.clone();
+        }
+        Ok(())
+    }
+
+    fn validation(&mut self, _: u64, _: &mut Batch) -> Result<bool, TaskError> {
+        Ok(false)
+    }
+}
+
+impl ForecastBench {
+    pub fn run(&self) -> anyhow::Result<()> {
+        if let Some(folder) = &self.cases {
+            return self.write_cases(folder);
+        }
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads).build()?;
+        answer!(
+            "{:<18}{:>10}{:>9}{:>9}{:>11}{:>11}{:>11}{:>11}{:>10}{:>10}",
+            "model",
+            "params",
+            "p50 us",
+            "p99 us",
+            "32: ms",
+            "256: ms",
+            "train 32",
+            "train 256",
+            "MB (32)",
+            "MB (256)"
+        );
+        let mut results = Vec::new();
+        for (name, columns, model) in models() {
+            if !self.wants(name) {
+                continue;
+            }
+            let specification = specification(name, &model)?;
+            if self.kernels {
+                pool.install(|| print_kernels(name, &specification))?;
+                continue;
+            }
+            let row = pool.install(|| self.measure(name, columns, &specification))?;
+            print_row(&row);
+            results.push(row);
+        }
+        if self.json {
+            cli::print_json(&json!({
+                "bench": "forecast", "simd": kernel::simd_name(), "threads": self.threads,
+                "weights": self.weights.map_or("f32", |format| format.weights().name()), "results": results,
+            }))?;
+        }
+        Ok(())
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| name.contains(only.as_str()))
+    }
+
+    fn measure(&self, name: &str, columns: usize, specification: &Specification) -> anyhow::Result<Value> {
+        let params = specification.params(1)?;
+        let count = params.len();
+        let mut forecaster = Forecaster::new(specification.clone(), params)?;
+        if let Some(format) = self.weights {
+            (forecaster, _) = forecaster.with_weights(format.weights())?;
+        }
+        let mut predict = |samples: usize| {
+            let batch = Wave::new(specification, samples * columns).0;
+            let mut forecast = forecaster.predict(&batch)?;
+            self.times(|| Ok(forecaster.predict_into(&batch, &mut forecast)?))
+        };
+        let (one, some, many) = (predict(1)?, predict(32)?, predict(256)?);
+        drop(forecaster);
+        let mut row = json!({
+            "model": name,
+            "parameters": count,
+            "predict_p50_us": quantile(&one, 0.5) * 1e6,
+            "predict_p99_us": quantile(&one, 0.99) * 1e6,
+            "predict_32_ms": quantile(&some, 0.5) * 1e3,
+            "predict_256_ms": quantile(&many, 0.5) * 1e3,
+            "windows_per_second_32": (32 * columns) as f64 / quantile(&some, 0.5),
+            "windows_per_second_256": (256 * columns) as f64 / quantile(&many, 0.5),
+        });
+        for samples in [32, 256] {
+            memory::reset_peak();
+            let times = self.training(specification, samples * columns)?;
+            row[format!("train_{samples}_ms")] = json!(quantile(&times, 0.5) * 1e3);
+            row[format!("train_{samples}_least_ms")] = json!(times[0] * 1e3);
+            row[format!("train_{samples}_mb")] = json!(memory::peak());
+        }
+        Ok(row)
+    }
+
+    /// Sorted times of whole training steps.
+    fn training(&self, specification: &Specification, rows: usize) -> anyhow::Result<Vec<f64>> {
+        let mut task = ForecastTask::new(specification, Wave::new(specification, rows), 1)?;
+        let mut state = ADAM.state(task.params().len());
+        let mut update = 0;
+        let mut step = || {
+            let step = trainer::step_and_move(&mut task, update, &ADAM, &mut state, RATE, None);
+            let (_, is_moved) = step.map_err(|error| anyhow::anyhow!("{error}"))?;
+            update += 1;
+            if !is_moved {
+                let params = task.params_mut();
+                ADAM.step(&mut state, &mut params.values, &params.grads, RATE, None);
+            }
+            Ok(())
+        };
+        step()?;
+        self.times(step)
+    }
+
+    /// Sorted times of calls, in seconds; the first two do not count.
+    fn times(&self, mut call: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Vec<f64>> {
+        call()?;
+        call()?;
+        let (mut times, begin) = (Vec::new(), Instant::now());
+        while times.len() < 5 || begin.elapsed().as_secs_f64() < self.seconds {
+            let start = Instant::now();
+            call()?;
+            times.push(start.elapsed().as_secs_f64());
+        }
+        times.sort_by(f64::total_cmp);
+        Ok(times)
+    }
+}
+
+/// The time that a share of the calls is within.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    sorted[((sorted.len() - 1) as f64 * share).round() as usize]
+}
+
+/// The kernels of the training program with their times, those that are alike together.
+fn print_kernels(name: &str, specification: &Specification) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    let (graph, _) = specification.network(32, Use::Training)?;
+    let program = Program::new(&graph)?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let mut runner = program.runner();
+    // Values as in training: how long a product takes depends on how many of them are 0.
+    let params = specification.params(1)?;
+    for (name, _) in graph.inputs() {
+        let numbers = runner.input_mut::<f32>(name)?;
+        match params.tensors().iter().find(|tensor| tensor.name == name) {
+            Some(tensor) => numbers.copy_from_slice(&params.values[tensor.range.clone()]),
+            None => numbers.iter_mut().enumerate().for_each(|(i, x)| *x = wave(i + 1)),
+        }
+    }
+    let kernels = program.kernels();
+    // The least time of each kernel in a few runs.
+    let mut times = vec![f64::INFINITY; kernels.len()];
+    for _ in 0..7 {
+        let measured = runner.run_timed();
+        times.iter_mut().zip(measured).for_each(|(least, time)| *least = least.min(time.as_secs_f64()));
+    }
+    let mut groups: BTreeMap<&str, (usize, f64)> = BTreeMap::new();
+    for (kernel, time) in kernels.iter().zip(&times) {
+        let group = groups.entry(kernel).or_default();
+        *group = (group.0 + 1, group.1 + time);
+    }
+    let mut groups: Vec<(&str, (usize, f64))> = groups.into_iter().collect();
+    groups.sort_by(|(_, (_, a)), (_, (_, b))| b.total_cmp(a));
+    answer!(
+        "{name}: {} nodes, {} kernels, {:.1} MB, compiled in {seconds:.3} s, {:.3} ms",
+        graph.nodes().len(),
+        kernels.len(),
+        program.bytes() as f64 / 1e6,
+        times.iter().sum::<f64>() * 1e3,
+    );
+    for (kernel, (count, time)) in groups {
+        answer!("  {:>9.3} ms {count:>5} {kernel}", time * 1e3);
+    }
+    Ok(())
+}
+
+fn print_row(row: &Value) {
+    let number = |key: &str| row[key].as_f64().unwrap_or(f64::NAN);
+    answer!(
+        "{:<18}{:>10}{:>9.1}{:>9.1}{:>11.3}{:>11.3}{:>11.3}{:>11.3}{:>10.1}{:>10.1}",
+        row["model"].as_str().unwrap_or_default(),
+        number("parameters"),
+        number("predict_p50_us"),
+        number("predict_p99_us"),
+        number("predict_32_ms"),
+        number("predict_256_ms"),
+        number("train_32_ms"),
+        number("train_256_ms"),
+        number("train_32_mb"),
+        number("train_256_mb"),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_specification_of_the_benchmark_builds() {
+        for (name, _, model) in models() {
+            assert!(specification(name, &model).unwrap().check().is_ok(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What peers compare their answers with before they are timed: for each model the parameters of a seed, some windows, our
+//! forecast of them and our losses in a few training steps.
+//!
+//! `forecast.json` has an object for each model by name; its `file` is a model in the form of `gatework train`.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use gatework_forecast::{ForecastTask, Forecaster, Specification};
+use gatework_train::files;
+use gatework_train::trainer::Task;
+use serde_json::{Map, Value, json};
+
+use super::{ADAM, ForecastBench, Wave, models, specification};
+
+/// Windows of a case.
+const WINDOWS: usize = 3;
+/// Training steps of a case.
+const STEPS: u64 = 4;
+/// The learning rate: high enough that a wrong gradient shows in the losses.
+const RATE: f32 = 1e-3;
+
+impl ForecastBench {
+    /// Writes the cases of all models that are asked for.
+    pub(super) fn write_cases(&self, folder: &Path) -> anyhow::Result<()> {
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        let mut cases = Map::new();
+        for (name, _, model) in models() {
+            if self.wants(name) {
+                let case = case(name, &specification(name, &model)?, folder)?;
+                cases.insert(name.to_string(), case);
+            }
+        }
+        files::write_whole(&folder.join("forecast.json"), Value::Object(cases).to_string().as_bytes())?;
+        Ok(())
+    }
+}
+
+fn case(name: &str, specification: &Specification, folder: &Path) -> anyhow::Result<Value> {
+    let file = format!("{}.safetensors", name.replace([' ', ','], "-"));
+    let mut forecaster = Forecaster::new(specification.clone(), specification.params(1)?)?;
+    files::write_whole(&folder.join(&file), &forecaster.to_bytes())?;
+    let batch = Wave::new(specification, WINDOWS).0;
+    let forecast = forecaster.predict(&batch)?.values;
+    Ok(json!({
+        "file": file, "windows": WINDOWS, "past": batch.past, "target": batch.target, "forecast": forecast, "rate": RATE,
+        "losses": losses(specification)?,
+    }))
+}
+
+/// The loss before each training step.
+fn losses(specification: &Specification) -> anyhow::Result<Vec<f64>> {
+    let mut task = ForecastTask::new(specification, Wave::new(specification, WINDOWS), 1)?;
+    let mut state = ADAM.state(task.params().len());
+    let mut losses = Vec::new();
+    for update in 0..STEPS {
+        losses.push(task.step(update).map_err(|error| anyhow::anyhow!("{error}"))?.soft);
+        let params = task.params_mut();
+        ADAM.step(&mut state, &mut params.values, &params.grads, RATE, None);
+    }
+    Ok(losses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn training_lowers_the_losses_of_a_case_and_its_file_forecasts_the_same() -> anyhow::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let (name, _, model) = models().into_iter().last().context("no models")?;
+        let specification = specification(name, &model)?;
+        let case = case(name, &specification, folder.path())?;
+        let losses: Vec<f64> = serde_json::from_value(case["losses"].clone())?;
+        assert!(
+            losses.len() == STEPS as usize && losses.windows(2).all(|pair| pair[1] < pair[0]),
+            "{losses:?}"
+        );
+        let bytes = std::fs::read(folder.path().join(case["file"].as_str().context("no file")?))?;
+        let mut forecaster = Forecaster::from_bytes(&bytes).map_err(anyhow::Error::msg)?;
+        let forecast = forecaster.predict(&Wave::new(&specification, WINDOWS).0)?.values;
+        assert_eq!(json!(forecast), case["forecast"]);
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! DLinear (Zeng, Chen, Zhang, Xu: "Are transformers effective for time series forecasting?", AAAI 2023): the window is
+//! split into a moving average and the rest, and each is mapped to the horizon by a linear layer.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Check, in_range};
+use crate::data::BatchShape;
+use crate::inputs::Inputs;
+use crate::network::Tensor;
+
+/// Settings of DLinear.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DLinear {
+    /// Steps of the moving average; an odd number.
+    pub moving_average: usize,
+}
+
+impl Default for DLinear {
+    fn default() -> DLinear {
+        DLinear { moving_average: 25 }
+    }
+}
+
+impl DLinear {
+    /// The forecast, `[rows, horizon, outputs]`.
+    pub fn forward<'n>(&self, x: &Inputs<'n>) -> Tensor<'n> {
+        let trend = moving_average(x.past, self.moving_average);
+        let season = x.past - trend;
+        let forecast = x.forecast("season", season) + x.forecast("trend", trend);
+        x.columns_forecast("columns").map_or(forecast, |columns| forecast + columns)
+    }
+
+    /// Whether the settings fit windows of these sizes.
+    pub fn check(&self, _shape: &BatchShape) -> Check {
+        in_range("moving_average", self.moving_average, 1..=1000)?;
+        if self.moving_average.is_multiple_of(2) {
+            return Err(format!("moving_average is {}, but must be odd", self.moving_average));
+        }
+        Ok(())
+    }
+}
+
+/// The moving average of `[rows, time]` over an odd number of steps; beyond its ends a window goes on with its first
+/// and last value.
+fn moving_average(x: Tensor<'_>, steps: usize) -> Tensor<'_> {
+    let (rows, time, half) = (x.size(0), x.size(1), steps / 2);
+    if half == 0 {
+        return x;
+    }
+    let first = x.slice(1, 0, 1).expand(&[rows, half]);
+    let last = x.slice(1, time - 1, time).expand(&[rows, half]);
+    let padded = x.network().concat(&[first, x, last], 1);
+    // Sums of whole slices: many steps at once, where windows would be summed one by one.
+    let sum = (1..steps).fold(padded.slice(1, 0, time), |sum, k| sum + padded.slice(1, k, k + time));
+    sum / steps as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::Network;
+    use gatework_engine::Program;
+
+    #[test]
+    fn the_moving_average_repeats_the_ends() {
+        let network = Network::for_prediction();
+        let average = moving_average(network.input("x", &[1, 4]), 3);
+        let (graph, _) = network.finish(&[("average", average)]).unwrap();
+        let mut runner = Program::new(&graph).unwrap().runner();
+        runner.write("x", &[3.0f32, 6.0, 9.0, 0.0]).unwrap();
+        runner.run();
+        assert_eq!(runner.read::<f32>("average").unwrap(), [4.0, 6.0, 5.0, 3.0]);
+    }
+}

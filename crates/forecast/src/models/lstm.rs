@@ -1,0 +1,57 @@
+//! A long short-term memory (Hochreiter and Schmidhuber 1997) with attention (Luong, Pham, Manning: "Effective approaches
+//! to attention-based neural machine translation", EMNLP 2015): the last state asks, all states answer, and both are
+//! mapped to the whole horizon at once.
+
+use serde::{Deserialize, Serialize};
+
+use super::Check;
+use super::gru::check_recurrent;
+use crate::data::BatchShape;
+use crate::inputs::Inputs;
+use crate::network::Tensor;
+
+/// Settings of the LSTM.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Lstm {
+    /// Numbers of a state.
+    pub hidden: usize,
+    /// Layers above each other.
+    pub layers: usize,
+    /// Whether the last state looks back at all states.
+    pub attention: bool,
+    /// Share of the numbers between layers that are dropped in training.
+    pub dropout: f64,
+}
+
+impl Default for Lstm {
+    fn default() -> Lstm {
+        Lstm { hidden: 128, layers: 2, attention: true, dropout: 0.0 }
+    }
+}
+
+impl Lstm {
+    /// The forecast, `[rows, horizon, outputs]`.
+    pub fn forward<'n>(&self, x: &Inputs<'n>) -> Tensor<'n> {
+        let BatchShape { rows, input, .. } = x.shape;
+        let mut states = x.steps();
+        for layer in 0..self.layers {
+            let below = if layer == 0 { states } else { states.dropout(self.dropout) };
+            states = below.lstm(&format!("layer.{layer}"), self.hidden);
+        }
+        let last = states.slice(1, input - 1, input);
+        let mut seen = last.reshape(&[rows, self.hidden]);
+        if self.attention {
+            // score(last, state) = last' W state
+            let question = last.linear_without_bias("attention", self.hidden);
+            let context = question.matmul(states.transpose()).softmax(2).matmul(states);
+            seen = x.network.concat(&[seen, context.reshape(&[rows, self.hidden])], 1);
+        }
+        x.forecast("head", x.with_horizon(seen))
+    }
+
+    /// Whether the settings fit windows of these sizes.
+    pub fn check(&self, shape: &BatchShape) -> Check {
+        check_recurrent(self.hidden, self.layers, self.dropout, shape)
+    }
+}

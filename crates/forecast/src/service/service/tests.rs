@@ -1,0 +1,179 @@
+//! What holds for services.
+
+use super::*;
+use crate::Forecaster;
+use crate::conformal::Errors;
+use crate::data::Part;
+use crate::dataset::Dataset;
+use crate::experiment::{BUILT_IN, Loaded};
+use gatework_train::experiment::Source;
+use std::fmt::Write as _;
+
+/// The model of the built-in data with start values that were not trained, and the values of the series.
+pub fn untrained(change: impl Fn(String) -> String) -> (Predictor, Dataset) {
+    let text = change(BUILT_IN[0].1.to_string());
+    let loaded = Loaded::from_source(&Source::new(&text, "x", ".")).unwrap();
+    let dataset = Dataset::load(&loaded).unwrap();
+    let experiment = &loaded.experiment;
+    let mut errors = Errors::new(experiment.horizon, dataset.season);
+    errors.add("Passengers", &dataset.table.series[0].values, &[1.0; 12], &[0.0; 12]);
+    let conformal = errors.calibrate(&experiment.intervals);
+    let context = Context { conformal, ..dataset.context(experiment) };
+    let specification = experiment.specification();
+    let params = specification.params(1).unwrap();
+    (Predictor::new(Forecaster::new(specification, params).unwrap(), context), dataset)
+}
+
+fn service(settings: &Settings) -> (Service, Vec<f64>) {
+    let (predictor, dataset) = untrained(|text| text);
+    (Service::new(predictor, settings).unwrap(), dataset.table.series[0].values.clone())
+}
+
+fn near(a: &Prediction, b: &Prediction) -> bool {
+    let pairs = a.values.iter().zip(&b.values);
+    pairs.clone().count() == 12 && pairs.into_iter().all(|(a, b)| (a - b).abs() <= 1e-3 * b.abs())
+}
+
+#[test]
+fn a_window_is_forecast_as_that_of_a_table() {
+    for difference in ["", "\ndifference = 1", "\ndifference = 12"] {
+        let change = |text: String| text.replace("log = true", &format!("log = true{difference}"));
+        let (mut predictor, dataset) = untrained(change);
+        let windows = dataset.windows(Part::Test, 1);
+        let expected = predictor.predict_windows(&windows, &[0], &dataset.table).unwrap();
+        let service = Service::new(predictor, &Settings::default()).unwrap();
+        let found = service.predict("Passengers", &dataset.table.series[0].values[..132]).unwrap();
+        assert!(near(&found, &expected[0]), "{found:?} for {expected:?}");
+        assert_eq!(found.intervals.len(), 2);
+    }
+}
+
+#[test]
+fn what_comes_again_is_remembered_and_what_differs_is_not_mistaken() {
+    let (service, values) = service(&Settings::default());
+    let first = service.predict("Passengers", &values).unwrap();
+    for _ in 0..9 {
+        assert_eq!(service.predict("Passengers", &values).unwrap(), first);
+    }
+    assert_eq!(service.statistics(), Statistics { hits: 9, misses: 1, batches: 1 });
+    let mut other = values.clone();
+    let last = other.len() - 1;
+    other[last] += 1.0;
+    assert_ne!(service.predict("Passengers", &other).unwrap(), first);
+    assert_eq!(service.statistics().misses, 2);
+}
+
+#[test]
+fn concurrent_callers_get_their_own_forecasts_in_shared_batches() {
+    let (service, values) = service(&Settings { remembered: 0, ..Settings::default() });
+    let alone: Vec<Prediction> =
+        (0..8).map(|i| service.predict("Passengers", &values[..100 + i]).unwrap()).collect();
+    let before = service.statistics().batches;
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            for (i, expected) in alone.iter().enumerate() {
+                let (service, values) = (&service, &values);
+                scope.spawn(move || {
+                    for _ in 0..25 {
+                        let found = service.predict("Passengers", &values[..100 + i]).unwrap();
+                        assert!(near(&found, expected), "{i}");
+                    }
+                });
+            }
+        }
+    });
+    let batches = service.statistics().batches - before;
+    assert!(batches <= 800, "{batches} batches for 800 requests");
+}
+
+#[test]
+fn those_who_wait_go_together() {
+    let (predictor, dataset) = untrained(|text| text);
+    let (requests, received) = channel();
+    let shared = Shared { cache: Cache::new(16), statistics: Statistics::default() };
+    let shared = Arc::new(Mutex::new(shared));
+    let answers: Vec<_> = (0..5)
+        .map(|i| {
+            let (answer, answered) = sync_channel(1);
+            let window = seen(&dataset.scaled.series[0].values[i..i + 24]);
+            requests.send(Request { window, answer }).unwrap();
+            answered
+        })
+        .collect();
+    drop(requests);
+    Worker { predictor, most_rows: 4, shared: Arc::clone(&shared), received }.work();
+    assert!(answers.iter().all(|answer| answer.recv().unwrap().is_ok()));
+    assert_eq!(lock(&shared).statistics.batches, 2, "four, then one");
+}
+
+#[test]
+fn bad_requests_are_named() {
+    let (service, mut values) = service(&Settings::default());
+    let message = |result: Result<Prediction, ServiceError>| result.unwrap_err().to_string();
+    let unknown = message(service.predict("Pasengers", &values));
+    assert!(unknown.contains("series \"Pasengers\" was not there in training"), "{unknown}");
+    let short = message(service.predict("Passengers", &values[..23]));
+    assert!(short.contains("23 values were given, but the model reads 24"), "{short}");
+    values[130] = f64::NAN;
+    let missing = message(service.predict("Passengers", &values));
+    assert!(missing.contains("value 130 of the history is NaN"), "{missing}");
+    assert!(service.predict("Passengers", &values[..130]).is_ok());
+}
+
+#[test]
+fn tables_bring_their_columns() {
+    let (mut predictor, table) = with_columns();
+    let prepared = predictor.context().prepare(predictor.specification(), table.clone()).unwrap();
+    let expected = predictor.predict_windows(&prepared.windows, &[0, 1], &prepared.table).unwrap();
+    let service = Service::new(predictor, &Settings::default()).unwrap();
+    let found = service.predict_table(&table).unwrap();
+    assert_eq!(found.len(), 2);
+    for (found, expected) in found.iter().zip(&expected) {
+        assert!(found.values.iter().zip(&expected.values).all(|(a, b)| (a - b).abs() < 1e-3), "{found:?}");
+    }
+    assert_eq!(service.predict_table(&table).unwrap(), found);
+    assert_eq!((service.statistics().hits, service.statistics().misses), (2, 2));
+    // A column that changes is another question.
+    let mut other = table.clone();
+    other.series[1].future[42] += 1.0;
+    assert_ne!(service.predict_table(&other).unwrap()[1], found[1]);
+    let message = service.predict("a", &table.series[0].values).unwrap_err().to_string();
+    assert!(message.contains("give it a table"), "{message}");
+    let mut short = table.clone();
+    short.series[0].future.truncate(41);
+    let message = service.predict_table(&short).unwrap_err().to_string();
+    assert!(message.contains("known in advance have 1 rows"), "{message}");
+}
+
+/// A model with columns of every kind, not trained, and a table of two series.
+pub fn with_columns() -> (Predictor, Table) {
+    let mut text = String::from("unique_id,ds,y,price,holiday,size\n");
+    for id in ["a", "b"] {
+        for day in 0..44 {
+            let y = if day < 40 { (day % 7 + day).to_string() } else { String::new() };
+            let price = if day < 40 { (day % 5).to_string() } else { String::new() };
+            let size = id.len() + usize::from(id == "b");
+            let holiday = u32::from(day % 6 == 0);
+            let _ = writeln!(text, "{id},{day},{y},{price},{holiday},{size}");
+        }
+    }
+    let experiment =
+        "name = 'x'\ntask = 'forecaster'\ndata = 'x.csv'\nmodel = 'nlinear'\nhorizon = 4\ninput = 8
+        [columns]\npast = ['price']\nfuture = ['holiday']\nstatic = ['size']
+        [calendar]\nfourier = [{ period = 7, order = 1 }]";
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("x.csv"), text).unwrap();
+    let loaded = Loaded::from_source(&Source::new(experiment, "x", folder.path())).unwrap();
+    let dataset = Dataset::load(&loaded).unwrap();
+    let specification = loaded.experiment.specification();
+    let params = specification.params(1).unwrap();
+    let context = dataset.context(&loaded.experiment);
+    let table = crate::dataset::read(&loaded).unwrap();
+    (Predictor::new(Forecaster::new(specification, params).unwrap(), context), table)
+}
+
+#[test]
+fn new_series_are_scaled_by_themselves_if_that_is_wanted() {
+    let (service, values) = service(&Settings { new_series: true, ..Settings::default() });
+    assert!(service.predict("new", &values).is_ok());
+}

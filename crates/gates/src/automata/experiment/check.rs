@@ -1,0 +1,385 @@
+//! What can be wrong with an experiment, found before anything is allocated.
+
+use crate::kernel::LANES;
+use gatework_engine::parallel;
+
+use super::{Experiment, Loaded, MOST_MEMORY, Recipe};
+use crate::automata::board::{Target, TargetSpec};
+use crate::automata::cells::{Step, Tile};
+use crate::automata::model::{FirstLayer, MOST_CHANNELS, MOST_GATES, MOST_KERNELS};
+use crate::automata::rollout::KEPT_BYTES;
+use crate::automata::search;
+use crate::soft::Wiring;
+use gatework_train::experiment::{Problem, problem};
+
+/// Seeds after the first at most.
+const MOST_RESTARTS: u64 = 100_000;
+
+/// Boards of a check at most.
+const MOST_CHECKS: usize = 10_000;
+
+/// Seconds between checkpoints at most.
+const MOST_SECONDS: f64 = 1e9;
+
+impl Loaded {
+    /// Whether the target fits the automaton, and every grid the target and the starts.
+    pub(super) fn check_target(&self) -> Result<(), Problem> {
+        let (a, target) = (&self.experiment.automaton, &self.target);
+        let [height, width] = a.grid;
+        if let Err(error) = target.check_size(height, width) {
+            return problem(&["target"], format!("target: {error}"));
+        }
+        if target.channels() > a.channels {
+            let (needs, has) = (target.channels(), a.channels);
+            let message = format!("automaton.channels is {has}, but the target has {needs}");
+            return problem(&["automaton", "channels"], message);
+        }
+        for (index, protocol) in self.experiment.protocols.iter().enumerate() {
+            if let Err(message) = self.check_grid(protocol.grid) {
+                let key = ["evaluate", &index.to_string(), "grid"];
+                return problem(&key, format!("evaluate {:?}: {message}", protocol.name));
+            }
+        }
+        let searched = self.experiment.search.iter().flat_map(|search| &search.grids);
+        for (index, &grid) in searched.enumerate() {
+            if let Err(message) = self.check_grid(grid) {
+                return problem(&["search", "grids"], format!("search.grids[{index}]: {message}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a grid other than that of training has room for the picture and the start boards.
+    fn check_grid(&self, [height, width]: [usize; 2]) -> Result<(), String> {
+        let Experiment { automaton, start, .. } = &self.experiment;
+        // A picture is as large as the grid of training.
+        let [least_height, least_width] = automaton.grid;
+        if matches!(self.target, Target::Picture(_)) && (height < least_height || width < least_width) {
+            return Err(format!(
+                "the picture is {least_height}x{least_width} (height x width), but the grid is {height}x{width}"
+            ));
+        }
+        start.check([height, width], automaton.channels).map_err(|error| format!("start.{error}"))
+    }
+}
+
+impl Experiment {
+    /// Everything that can be known without reading other files.
+    pub(super) fn check(&self) -> Result<(), Problem> {
+        self.check_sizes()?;
+        self.check_perceive()?;
+        self.check_update()?;
+        self.check_training()?;
+        let (gates, most) = (self.model_shape().most_gates_per_cell(), MOST_GATES);
+        if gates > most {
+            let message = format!("layers and channels make up to {gates} gates a cell, more than {most}");
+            return problem(&["update", "layers"], message);
+        }
+        let bytes = self.memory();
+        if bytes > MOST_MEMORY {
+            let message = format!(
+                "grid, batch, steps and layers would need about {:.0} GB of memory; the limit is {:.0} GB",
+                bytes / 1e9,
+                MOST_MEMORY / 1e9
+            );
+            return problem(&["automaton"], message);
+        }
+        Ok(())
+    }
+
+    fn check_sizes(&self) -> Result<(), Problem> {
+        let a = &self.automaton;
+        if self.name.trim().is_empty() {
+            return problem(&["name"], "name is empty");
+        }
+        if !(1..=MOST_CHANNELS).contains(&a.channels) {
+            return problem(
+                &["automaton", "channels"],
+                format!("automaton.channels is {}, not 1 to {MOST_CHANNELS}", a.channels),
+            );
+        }
+        if a.grid.contains(&0) {
+            return problem(&["automaton", "grid"], format!("automaton.grid is {:?}: a side is 0", a.grid));
+        }
+        if a.steps == 0 {
+            return problem(&["automaton", "steps"], "automaton.steps is 0");
+        }
+        if let Some(rate) = a.fire_rate.filter(|rate| !(*rate > 0.0 && *rate <= 1.0)) {
+            let message = format!("automaton.fire_rate is {rate}, not above 0 and at most 1");
+            return problem(&["automaton", "fire_rate"], message);
+        }
+        if let Err(error) = self.start.check(a.grid, a.channels) {
+            return problem(&["start", "boards"], format!("start.{error}"));
+        }
+        if self.target == (TargetSpec::Checkerboard { square: 0 }) {
+            return problem(&["target", "square"], "target.square is 0");
+        }
+        Ok(())
+    }
+
+    fn check_perceive(&self) -> Result<(), Problem> {
+        const KEY: &[&str] = &["perceive", "layers"];
+        let layers = &self.perceive.layers;
+        if !(1..=MOST_KERNELS).contains(&self.perceive.kernels) {
+            let message = format!("perceive.kernels is {}, not 1 to {MOST_KERNELS}", self.perceive.kernels);
+            return problem(&["perceive", "kernels"], message);
+        }
+        if layers.first() != Some(&9) || layers.len() < 2 {
+            return problem(
+                KEY,
+                "perceive.layers begins with 9, the cells of a patch, and has a layer behind",
+            );
+        }
+        if self.perceive.first == FirstLayer::Moore && layers[1] != 8 {
+            let message = format!("perceive.layers[1] is {}, but a moore layer has 8 gates", layers[1]);
+            return problem(KEY, message);
+        }
+        // A moore layer has its own wires.
+        let skip = usize::from(self.perceive.first == FirstLayer::Moore);
+        check_layers("perceive", KEY, layers, self.update.wiring, skip)
+    }
+
+    fn check_update(&self) -> Result<(), Problem> {
+        const KEY: &[&str] = &["update", "layers"];
+        let (layers, channels, kernels) =
+            (&self.update.layers, self.automaton.channels, self.perceive.kernels);
+        if layers.len() < 2 {
+            return problem(KEY, "update.layers needs its inputs and at least one layer");
+        }
+        let outputs = self.perceive.layers.last().copied().unwrap_or(0);
+        let needed = channels.saturating_add(channels.saturating_mul(kernels).saturating_mul(outputs));
+        if layers[0] != needed {
+            let by = if outputs == 1 { String::new() } else { format!(" x {outputs} outputs") };
+            let message = format!(
+                "update.layers[0] is {}, but {kernels} kernels{by} x {channels} channels + {channels} need {needed}",
+                layers[0]
+            );
+            return problem(KEY, message);
+        }
+        let last = layers[layers.len() - 1];
+        if last != channels {
+            return problem(
+                KEY,
+                format!("the last of update.layers is {last}, but there are {channels} channels"),
+            );
+        }
+        check_layers("update", KEY, layers, self.update.wiring, 0)
+    }
+
+    fn check_training(&self) -> Result<(), Problem> {
+        let t = &self.training;
+        if t.updates == 0 || t.updates > 1 << 40 {
+            return problem(
+                &["training", "updates"],
+                format!("training.updates is {}, not 1 to 2^40", t.updates),
+            );
+        }
+        if t.batch == 0 {
+            return problem(&["training", "batch"], "training.batch is 0");
+        }
+        if !(t.learning_rate > 0.0 && t.learning_rate.is_finite()) {
+            let message = format!("training.learning_rate is {}, not a number above 0", t.learning_rate);
+            return problem(&["training", "learning_rate"], message);
+        }
+        if !(t.gate_price >= 0.0 && t.gate_price.is_finite()) {
+            let message = format!("training.gate_price is {}, not a number from 0 on", t.gate_price);
+            return problem(&["training", "gate_price"], message);
+        }
+        if let Some(seeds) = self.seeds.filter(|seeds| !(1..=MOST_RESTARTS).contains(seeds)) {
+            return problem(&["seeds"], format!("seeds is {seeds}, not 1 to {MOST_RESTARTS}"));
+        }
+        if t.restarts > MOST_RESTARTS {
+            let message = format!("training.restarts is {}, more than {MOST_RESTARTS}", t.restarts);
+            return problem(&["training", "restarts"], message);
+        }
+        if t.checks > MOST_CHECKS {
+            let message = format!("training.checks is {}, more than {MOST_CHECKS}", t.checks);
+            return problem(&["training", "checks"], message);
+        }
+        self.check_rollouts()?;
+        self.check_protocols()?;
+        self.check_search()?;
+        if t.stable == 0 || t.checks == 0 {
+            return problem(&["training"], "training.stable and training.checks are at least 1");
+        }
+        if !(0.0..=MOST_SECONDS).contains(&t.checkpoint_seconds) {
+            let message = format!(
+                "training.checkpoint_seconds is {:?}, not 0 to {MOST_SECONDS:e}",
+                t.checkpoint_seconds
+            );
+            return problem(&["training", "checkpoint_seconds"], message);
+        }
+        let wrap = |key: &[&str], result: Result<(), String>| result.or_else(|message| problem(key, message));
+        wrap(&["training", "optimizer"], t.optimizer().validate())?;
+        wrap(&["training", "schedule"], t.rate().validate())?;
+        wrap(&["gates"], self.gates.validate())?;
+        wrap(&["state"], self.state.validate())?;
+        wrap(&["training", "clip"], t.clip().validate())
+    }
+
+    /// What an update rolls out.
+    fn check_rollouts(&self) -> Result<(), Problem> {
+        let t = &self.training;
+        if let Some([least, most]) = t.steps.filter(|[least, most]| *least == 0 || least > most) {
+            let message =
+                format!("training.steps is [{least}, {most}], not a number from 1 on and one from it on");
+            return problem(&["training", "steps"], message);
+        }
+        if t.late == 0 {
+            return problem(&["training", "late"], "training.late is 0");
+        }
+        if !(0.0..=1.0).contains(&t.half_grown) {
+            let message = format!("training.half_grown is {}, not from 0 to 1", t.half_grown);
+            return problem(&["training", "half_grown"], message);
+        }
+        Ok(())
+    }
+
+    fn check_search(&self) -> Result<(), Problem> {
+        let Some(search) = &self.search else {
+            let message = "the recipe \"search\" needs a [search] table";
+            let missing = self.training.recipe == Recipe::Search;
+            return if missing { problem(&["training", "recipe"], message) } else { Ok(()) };
+        };
+        for (fits, message) in [
+            (search.after > 0, "search.after is 0"),
+            ((1..=1 << 40).contains(&search.moves), "search.moves is not 1 to 2^40"),
+            (
+                search.temperature.iter().all(|t| *t > 0.0 && t.is_finite()),
+                "search.temperature is not two numbers above 0",
+            ),
+            (search.grids.iter().flatten().all(|&side| side > 0), "a side in search.grids is 0"),
+            (search.ladder >= 1.0 && search.ladder <= 100.0, "search.ladder is not 1 to 100"),
+            (search.boards > 0, "search.boards is 0"),
+            ((1..=256).contains(&search.baths), "search.baths is not 1 to 256"),
+            ((1..=100_000).contains(&search.tries), "search.tries is not 1 to 100000"),
+            (search.active > 0.0 && search.active <= 1.0, "search.active is not above 0 and at most 1"),
+            (search.rewire >= 0.0 && search.rewire <= 1.0, "search.rewire is not from 0 to 1"),
+            ((0.0..=1.0).contains(&search.guided), "search.guided is not from 0 to 1"),
+            (search.retrain <= 1 << 40, "search.retrain is more than 2^40"),
+            (!search.redraw || search.retrain == 0, "search.redraw and search.retrain exclude each other"),
+            (search.shrink <= 1 << 40, "search.shrink is more than 2^40"),
+            (search.stay <= 1 << 20, "search.stay is more than 2^20"),
+        ] {
+            if !fits {
+                return problem(&["search"], message);
+            }
+        }
+        if self.search_memory(search) > MOST_MEMORY {
+            let (key, grid) = match &search.grids[..] {
+                [] => (["automaton", "grid"], "automaton.grid"),
+                _ => (["search", "grids"], "search.grids"),
+            };
+            let message =
+                format!("{grid} and search.boards would need more than 16 GB of memory for the search");
+            return problem(&key, message);
+        }
+        Ok(())
+    }
+
+    /// Bytes that a search will need, roughly.
+    fn search_memory(&self, search: &search::Settings) -> f64 {
+        let own = [self.automaton.grid];
+        let grids = if search.grids.is_empty() { &own[..] } else { &search.grids };
+        let cells: f64 = grids.iter().map(|[height, width]| (height + 2) as f64 * (width + 4) as f64).sum();
+        let masks = self.automaton.fire_rate.map_or(0, |_| self.automaton.steps + search.stay);
+        let planes = self.automaton.channels * 3 + 30 + masks;
+        // A cell of a plane has two words.
+        cells * search.boards as f64 * planes as f64 * 16.0 * search.baths as f64
+    }
+
+    fn check_protocols(&self) -> Result<(), Problem> {
+        for p in &self.protocols {
+            let rate = p.fire_rate.is_none_or(|rate| rate > 0.0 && rate <= 1.0);
+            let sides = p.grid.iter().all(|side| (1..=1 << 14).contains(side));
+            if !(rate && sides && p.steps > 0 && (1..=MOST_CHECKS).contains(&p.samples)) {
+                let message = format!(
+                    "evaluate {:?}: sides of 1 to {}, steps and samples of at least 1, a fire_rate above 0 and at most 1",
+                    p.name,
+                    1 << 14
+                );
+                return problem(&["evaluate"], message);
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that training one seed will need, roughly, and not less than half of it.
+    pub fn memory(&self) -> f64 {
+        let shape = self.model_shape();
+        let steps = self.training.steps.map_or(self.automaton.steps, |[_, most]| most) as f64;
+        let grid: f64 = self.automaton.grid.iter().map(|&n| n as f64).product();
+        let batch = self.training.batch as f64;
+        let cells = grid * batch;
+        // A state of a board has an entry more, for what lies outside, and may be a vector of its own.
+        let entry = self.automaton.channels.next_multiple_of(8) as f64 * 4.0;
+        let state = (cells + batch) * entry + batch * size_of::<Vec<f32>>() as f64;
+        // What a cell reads, for every step that differs from the one before: a tile at least.
+        let same = self.automaton.fire_rate.is_none() && !self.shares_cells();
+        let step = (cells / LANES as f64).ceil() * size_of::<Tile>() as f64
+            + (size_of::<Step>() + size_of::<usize>()) as f64;
+        let wires = step * if same { 2.0 } else { 1.0 + steps };
+        // Which cells fire in a step, as bits and one by one.
+        let fires = grid.max(64.0) * (1.0 + 1.0 / 8.0) + 2.0 * size_of::<Vec<u64>>() as f64;
+        let masks = self.automaton.fire_rate.map_or(0.0, |_| steps * fires);
+        // Logits, their gradients, two moments, the best so far, a file of it all; coefficients and programs.
+        let gates = shape.gates() as f64 * (16.0 * 4.0 * 8.0 + 256.0);
+        // Each part of the work has sums, rows of a tile, and the gradients of what it reads.
+        let tiles = (cells / LANES as f64).min(1e9) as usize;
+        let parts = parallel::parts(tiles, tiles.saturating_mul(self.automaton.steps)) as f64;
+        let parts = parts * (shape.gates() as f64 * 256.0 + shape.update[0] as f64 * 256.0) + 2.0 * state;
+        let circuit = shape.most_gates_per_cell() as f64 * 32.0;
+        state * (steps + 2.0) + KEPT_BYTES as f64 + wires + masks + gates + parts + circuit
+    }
+}
+
+fn check_layers(
+    name: &str,
+    key: &[&str],
+    layers: &[usize],
+    wiring: Wiring,
+    skip: usize,
+) -> Result<(), Problem> {
+    for (index, pair) in layers.windows(2).enumerate().skip(skip) {
+        if pair[1] == 0 || pair[1] > 1 << 24 {
+            return problem(key, format!("{name}.layers[{}] is {}, not 1 to 2^24", index + 1, pair[1]));
+        }
+        if let Err(error) = wiring.check(pair[0], pair[1]) {
+            return problem(key, format!("{name}.layers[{}]: {error}", index + 1));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::automata::cells::{Plan, Planner, Shape};
+
+    /// Bytes of a plan, as it lies in memory.
+    fn bytes(plan: &Plan) -> usize {
+        let of_step =
+            |step: &Step| step.tiles.capacity() * size_of::<Tile>() + step.kept.capacity() * size_of::<u32>();
+        let steps = plan.distinct.capacity() * size_of::<Step>() + plan.steps.capacity() * size_of::<usize>();
+        steps + plan.distinct.iter().map(of_step).sum::<usize>() + plan.last.capacity() * size_of::<u32>()
+    }
+
+    #[test]
+    fn the_estimate_of_memory_is_at_least_half_of_what_a_plan_takes() {
+        let mut experiment = Loaded::find("checkerboard").unwrap().experiment;
+        (experiment.automaton.fire_rate, experiment.training.batch) = (Some(0.5), 1);
+        for (grid, steps) in [([1, 1], 5000), ([1, 31], 2000), ([5, 13], 1000), ([40, 50], 30)] {
+            let [height, width] = grid;
+            let shape = Shape { samples: 1, height, width, boundary: experiment.automaton.boundary };
+            let masks = vec![vec![true; height * width]; steps];
+            let real = bytes(&Planner::new(shape).separate(steps, Some(&masks))) as f64;
+            experiment.automaton.grid = grid;
+            let mut estimate = |steps| {
+                experiment.automaton.steps = steps;
+                experiment.memory()
+            };
+            let estimated = estimate(steps + 1) - estimate(1);
+            assert!(estimated >= real / 2.0, "{grid:?}: {estimated} of {real} bytes");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What an experiment may say, and what is refused.
+
+use super::*;
+use gatework_train::experiment::Source;
+
+fn error(change: impl Fn(&str) -> String) -> String {
+    let text = change(BUILT_IN[1].1);
+    assert_ne!(text, BUILT_IN[1].1, "the change changed nothing");
+    Loaded::from_source(&Source::new(&text, "x.toml", ".")).unwrap_err().to_string()
+}
+
+fn replaced(from: &str, to: &str) -> String {
+    error(|text| text.replacen(from, to, 1))
+}
+
+#[test]
+fn built_in_experiments_are_valid_and_survive_their_own_toml() {
+    for (name, text) in BUILT_IN {
+        let loaded = Loaded::from_source(&Source::new(text, name, ".")).unwrap();
+        assert_eq!(loaded.experiment.name, name);
+        let again = Loaded::from_source(&Source::new(&loaded.experiment.to_toml(), name, ".")).unwrap();
+        assert_eq!(again.experiment, loaded.experiment);
+    }
+}
+
+#[test]
+fn unknown_names_get_a_hint() {
+    let message = Loaded::find("chekerboard").unwrap_err().to_string();
+    assert!(message.contains("did you mean checkerboard?") && message.contains("lizard"), "{message}");
+    assert!(!Loaded::find("xyzzy").unwrap_err().to_string().contains("did you mean"));
+    assert!(Loaded::find("none.toml").unwrap_err().to_string().contains("cannot read none.toml"));
+}
+
+#[test]
+fn mistakes_are_named_with_their_line() {
+    for (from, to, part) in [
+        ("channels = 8", "channels = \"eight\"", "x.toml:7: invalid type: string \"eight\""),
+        ("channels = 8", "chanels = 8", "unknown field `chanels`"),
+        ("channels = 8", "channels = 0", "x.toml:7: automaton.channels is 0, not 1 to 128"),
+        (
+            "channels = 8",
+            "channels = 9",
+            "update.layers[0] is 264, but 16 kernels x 2 outputs x 9 channels + 9 need 297",
+        ),
+        (
+            "[264, 256",
+            "[264, 100",
+            "update.layers[1]: 100 gates read at most 200 rows, but the layer before has 264",
+        ),
+        ("8, 8]", "8, 9]", "the last of update.layers is 9, but there are 8 channels"),
+        ("grid = [16, 16]", "grid = [0, 16]", "a side is 0"),
+        ("grid = [16, 16]", "grid = [1000000, 1000000]", "GB of memory"),
+        ("steps = 20", "steps = 0", "automaton.steps is 0"),
+        ("task =", "seeds = 0\ntask =", "seeds is 0, not 1 to 100000"),
+        (
+            "restarts = 29",
+            "restarts = 29\nschedule = { kind = \"cosine\", minimum = 1.0 }",
+            "schedule.minimum is 1",
+        ),
+        (
+            "kind = \"random\"",
+            "kind = \"boards\"\nboards = [\"#.\\n.#\", \"#.x\"]",
+            "x.toml:21: start.boards[1]: line 1: 'x' is none of # . R G B Y",
+        ),
+        ("kind = \"random\"", "kind = \"boards\"\nboards = []", "start.boards is empty"),
+        (
+            "kind = \"random\"",
+            "kind = \"boards\"\nboards = [\"#################\"]",
+            "start.boards[0]: the picture is 1x17 (height x width), but the grid is 16x16",
+        ),
+        ("batch = 2", "batch = 0", "training.batch is 0"),
+        (
+            "batch = 2",
+            "batch = 2\ncheckpoint_seconds = 1e300",
+            "x.toml:30: training.checkpoint_seconds is 1e300, not 0 to 1e9",
+        ),
+        ("updates = 500", "updates = 0", "training.updates is 0"),
+        ("learning_rate = 0.05", "learning_rate = -1.0", "training.learning_rate is -1"),
+        ("batch = 2", "batch = 2\ngate_price = -1.0", "training.gate_price is -1"),
+        ("batch = 2", "batch = 2\nsteps = [3, 2]", "x.toml:30: training.steps is [3, 2]"),
+        ("batch = 2", "batch = 2\nlate = 0", "training.late is 0"),
+        ("batch = 2", "batch = 2\nhalf_grown = 1.5", "training.half_grown is 1.5"),
+        ("[search]", "[gates]\ngumbel = -1.0\n[search]", "x.toml:33: gates.gumbel is not"),
+        ("[search]", "[state]\nflip = 2.0\n[search]", "x.toml:33: state.flip is not"),
+        ("[search]", "[state]\nround = \"up\"\n[search]", "unknown variant `up`"),
+        ("after = 10", "after = 0", "search.after is 0"),
+        ("temperature = [3.0, 1.0]", "temperature = [3.0, 0.0]", "search.temperature is not two numbers"),
+        ("boards = 4", "boards = 1000000000", "would need more than 16 GB"),
+        ("[search]", "[nothing]", "unknown field `nothing`"),
+        ("kernels = 16", "kernels = 0", "perceive.kernels is 0"),
+        ("[9, 8, 4, 2]", "[8, 8, 4, 2]", "perceive.layers begins with 9"),
+        ("[9, 8, 4, 2]", "[9, 7, 4, 2]", "a moore layer has 8 gates"),
+        (
+            "[9, 8, 4, 2]",
+            "[9, 4, 2, 1]\nfirst = \"wired\"",
+            "x.toml:14: perceive.layers[1]: 4 gates read at most 8 rows, but the layer before has 9",
+        ),
+        ("[9, 8, 4, 2]", "[9, 0, 1]\nfirst = \"wired\"", "perceive.layers[1] is 0, not 1 to 2^24"),
+        ("[9, 8, 4, 2]", "[9, 8, 3, 2]", "perceive.layers[2]: 3 gates read at most 6 rows"),
+        (
+            "kind = \"checkerboard\"\nsquare = 2",
+            "kind = \"built-in\"\nname = \"lizard\"",
+            "the picture is 20x20 (height x width), but the grid is 16x16",
+        ),
+        ("kind = \"random\"", "kind = \"rondom\"", "unknown variant `rondom`"),
+        ("task = \"automaton\"", "task = \"poem\"", "unknown variant `poem`"),
+    ] {
+        let message = replaced(from, to);
+        assert!(message.contains(part), "{from} -> {to}: {message}");
+    }
+    assert!(error(|text| format!("{text}\n= 3")).contains("x.toml:"));
+    // From 512 rows up to 16 million, nine layers of them, and down by halves.
+    let mut wide = vec![264, 256, 512, 130_000];
+    wide.extend([1 << 24; 9]);
+    wide.extend((1..=21).map(|k| (1 << 24) >> k));
+    let message = replaced("layers = [264, 256", &format!("layers = {wide:?} #"));
+    assert!(message.contains("gates a cell, more than"), "{message}");
+    assert!(error(|text| text[..40].to_string()).contains("missing field"));
+}
+
+#[test]
+fn grids_without_room_for_the_picture_or_the_start_are_named_with_their_line() {
+    let picture = "kind = \"built-in\"\nname = \"lizard\"";
+    let text = BUILT_IN[1]
+        .1
+        .replace("kind = \"checkerboard\"\nsquare = 2", picture)
+        .replace("grid = [16, 16]", "grid = [20, 20]");
+    let parse = |text: &str| Loaded::from_source(&Source::new(text, "x.toml", "."));
+    parse(&text).unwrap();
+    let line = |text: &str, part: &str| 1 + text.lines().position(|line| line == part).unwrap();
+    let small =
+        text.replacen("grid = [64, 64]\nsteps = 80\ndamage", "grid = [64, 19]\nsteps = 80\ndamage", 1);
+    let expected = format!(
+        "x.toml:{}: evaluate \"fault tolerance\": the picture is 20x20 (height x width), but the grid is 64x19",
+        line(&small, "grid = [64, 19]")
+    );
+    assert_eq!(parse(&small).unwrap_err().to_string(), expected);
+    let searched = text.replace("[search]", "[search]\ngrids = [[20, 20], [19, 30]]");
+    let expected = format!(
+        "x.toml:{}: search.grids[1]: the picture is 20x20 (height x width), but the grid is 19x30",
+        line(&searched, "grids = [[20, 20], [19, 30]]")
+    );
+    assert_eq!(parse(&searched).unwrap_err().to_string(), expected);
+    let board = BUILT_IN[1]
+        .1
+        .replacen("kind = \"random\"", "kind = \"boards\"\nboards = [\"#\\n#\"]", 1)
+        .replacen("grid = [64, 64]", "grid = [1, 64]", 1);
+    let said = parse(&board).unwrap_err().to_string();
+    let expected = format!(
+        "x.toml:{}: evaluate \"generalisation\": start.boards[0]: the picture is 2x1 (height x width), but the \
+         grid is 1x64",
+        line(&board, "grid = [1, 64]")
+    );
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn settings_that_were_changed_are_checked_again() {
+    let mut loaded = Loaded::find("checkerboard").unwrap();
+    loaded.check("checkerboard").unwrap();
+    loaded.experiment.training.updates = 2_000_000_000_000;
+    let said = loaded.check("checkerboard").unwrap_err().to_string();
+    assert_eq!(said, "checkerboard: training.updates is 2000000000000, not 1 to 2^40");
+}

@@ -1,0 +1,299 @@
+//! Hard roll-outs on bit planes: asynchronous updates, damage, and how far a board is from its target.
+
+use gatework_logic::simulate::Runner;
+use gatework_logic::{Automaton, AutomatonError, Grid, GridError, Simulator};
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use gatework_train::random::{Purpose, Random};
+
+/// Cells that are set to zero in all channels after a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Damage {
+    /// Where.
+    pub kind: DamageKind,
+    /// Side of the square, at most.
+    pub size: usize,
+    /// Number of steps with damage; without it, all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<usize>,
+}
+
+/// Where damage is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DamageKind {
+    /// A square in the middle, the same after every step.
+    Centre,
+    /// A square of random size and place, cut at the edge.
+    Random,
+}
+
+/// What happens to boards besides the rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Conditions {
+    /// Share of the cells that update in a step; without it, all do.
+    pub fire_rate: Option<f32>,
+    /// Damage.
+    pub damage: Option<Damage>,
+}
+
+/// The least cells of a board, and the least steps at a time, for which [`Runner`] is faster than [`Simulator`].
+///
+/// Bringing a board into the runner's layout and back takes as long as many steps: on 512x512 cells as long as 8
+/// steps of Life, 25 of a rule of 128 channels and 110 of one that has ten gates for eight channels; on 256x256
+/// cells 16, 35 and 500. On smaller boards the runner gains nothing.
+const RUNNER_CELLS: usize = 512 * 512;
+/// See [`RUNNER_CELLS`].
+const RUNNER_STEPS: usize = 64;
+/// The most words of all masks that are made at once.
+const MASK_WORDS: usize = 1 << 22;
+
+/// A hard automaton running on boards.
+#[derive(Debug)]
+pub struct HardRun {
+    simulator: Simulator,
+    /// For large boards.
+    runner: Option<Runner>,
+    grid: Grid,
+    conditions: Conditions,
+    seed: u64,
+    step: usize,
+    mask: Vec<u64>,
+    damaged: Option<Square>,
+}
+
+/// Rows and columns of a damaged square.
+#[derive(Clone, Debug)]
+struct Square {
+    rows: std::ops::Range<usize>,
+    columns: std::ops::Range<usize>,
+}
+
+impl HardRun {
+    /// Compiles the automaton as far as the first `observed` channels need it.
+    pub fn new(
+        automaton: &Automaton,
+        observed: usize,
+        grid: Grid,
+        conditions: Conditions,
+        seed: u64,
+    ) -> Result<HardRun, AutomatonError> {
+        let simulator = Simulator::new(automaton, observed)?;
+        let is_large = grid.cells() >= RUNNER_CELLS;
+        let runner = is_large.then(|| Runner::new(automaton, observed)).transpose()?;
+        let mask = vec![0; grid.words_per_sample()];
+        Ok(HardRun { simulator, runner, grid, conditions, seed, step: 0, mask, damaged: None })
+    }
+
+    /// The boards as they are now.
+    pub fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    /// Steps done.
+    pub fn steps(&self) -> usize {
+        self.step
+    }
+
+    /// A number of steps: faster than [`HardRun::step`] for many of them on large boards.
+    pub fn run(&mut self, steps: usize) -> Result<(), GridError> {
+        let end = self.step + steps;
+        while self.step < end {
+            let left = end - self.step;
+            if self.runner.is_some() && left >= RUNNER_STEPS && self.damage().is_none() {
+                self.run_undamaged(left)?;
+            } else {
+                self.step()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Steps without damage on a large board.
+    fn run_undamaged(&mut self, steps: usize) -> Result<(), GridError> {
+        let Some(runner) = &mut self.runner else { return Ok(()) };
+        let end = self.step + steps;
+        let Some(rate) = self.conditions.fire_rate else {
+            runner.run(&mut self.grid, steps)?;
+            (self.step, self.damaged) = (end, None);
+            return Ok(());
+        };
+        let (words, cells) = (self.grid.words_per_sample(), self.grid.cells());
+        let at_once = (MASK_WORDS / words).max(1);
+        while self.step < end {
+            let batch = self.step..end.min(self.step + at_once);
+            let mask = |step: usize| {
+                let mut mask = vec![0; words];
+                fill_mask(
+                    &mut mask,
+                    cells,
+                    rate,
+                    &mut Random::new(self.seed, Purpose::CheckFire, step as u64),
+                );
+                mask
+            };
+            let masks: Vec<Vec<u64>> = batch.clone().into_par_iter().map(mask).collect();
+            runner.run_masked(&mut self.grid, &masks)?;
+            (self.step, self.damaged) = (batch.end, None);
+        }
+        Ok(())
+    }
+
+    /// The damage that the next step does.
+    fn damage(&self) -> Option<Damage> {
+        self.conditions.damage.filter(|damage| damage.until.is_none_or(|until| self.step < until))
+    }
+
+    /// One step of the rule, then the damage.
+    pub fn step(&mut self) -> Result<(), GridError> {
+        if let Some(rate) = self.conditions.fire_rate {
+            let mut random = Random::new(self.seed, Purpose::CheckFire, self.step as u64);
+            fill_mask(&mut self.mask, self.grid.cells(), rate, &mut random);
+            self.simulator.step_masked(&mut self.grid, &self.mask)?;
+        } else {
+            self.simulator.step(&mut self.grid)?;
+        }
+        self.damaged = self.damage().map(|damage| self.square(damage));
+        if let Some(square) = self.damaged.clone() {
+            for sample in 0..self.grid.samples() {
+                for channel in 0..self.grid.channels() {
+                    for y in square.rows.clone() {
+                        for x in square.columns.clone() {
+                            self.grid.set(sample, channel, y, x, false);
+                        }
+                    }
+                }
+            }
+        }
+        self.step += 1;
+        Ok(())
+    }
+
+    fn square(&self, damage: Damage) -> Square {
+        let (height, width) = (self.grid.height(), self.grid.width());
+        let cut = |begin: usize, side: usize, size: usize| begin..(begin + side).min(size);
+        match damage.kind {
+            DamageKind::Centre => {
+                let middle = |size: usize| cut(size.saturating_sub(damage.size) / 2, damage.size, size);
+                Square { rows: middle(height), columns: middle(width) }
+            }
+            DamageKind::Random => {
+                let mut random = Random::new(self.seed, Purpose::Damage, self.step as u64);
+                let side = 1 + random.below(damage.size.max(1));
+                let (y, x) = (random.below(height), random.below(width));
+                Square { rows: cut(y, side, height), columns: cut(x, side, width) }
+            }
+        }
+    }
+
+    /// Wrong bits in the leading channels of all samples.
+    pub fn wrong(&self, target: &Grid) -> Result<usize, GridError> {
+        self.grid.difference(target, target.channels())
+    }
+
+    /// Cells of a board that the last step's damage has just zeroed.
+    pub fn damaged_cells(&self) -> usize {
+        self.damaged.as_ref().map_or(0, |square| square.rows.len() * square.columns.len())
+    }
+
+    /// Wrong bits, not counting cells that the last step's damage has just zeroed.
+    pub fn wrong_but_damaged(&self, target: &Grid) -> Result<usize, GridError> {
+        let wrong = self.wrong(target)?;
+        let Some(square) = &self.damaged else { return Ok(wrong) };
+        let mut excused = 0;
+        for sample in 0..self.grid.samples() {
+            for channel in 0..target.channels() {
+                for y in square.rows.clone() {
+                    let wrong = |x: &usize| {
+                        target.get(sample, channel, y, *x) != self.grid.get(sample, channel, y, *x)
+                    };
+                    excused += square.columns.clone().filter(wrong).count();
+                }
+            }
+        }
+        Ok(wrong - excused)
+    }
+}
+
+/// Sets the bit of every cell that fires.
+pub fn fill_mask(mask: &mut [u64], cells: usize, rate: f32, random: &mut Random) {
+    mask.fill(0);
+    for cell in 0..cells {
+        if random.uniform() <= rate {
+            mask[cell / 64] |= 1 << (cell % 64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gatework_logic::{Boundary, Circuit, rules};
+
+    use super::*;
+    use crate::automata::board::Start;
+
+    /// A rule that keeps every cell.
+    fn still() -> Automaton {
+        Automaton::new(1, Boundary::Torus, Circuit::new(9, vec![], vec![4]).unwrap()).unwrap()
+    }
+
+    fn ones(height: usize, width: usize) -> Grid {
+        let mut grid = Grid::new(2, height, width, 1).unwrap();
+        for i in 0..2 * height * width {
+            grid.set(i % 2, 0, i / 2 / width, i / 2 % width, true);
+        }
+        grid
+    }
+
+    #[test]
+    fn central_damage_is_done_until_its_time_and_excused() {
+        let damage = Some(Damage { kind: DamageKind::Centre, size: 4, until: Some(2) });
+        let conditions = Conditions { fire_rate: Some(0.5), damage };
+        let target = ones(10, 8);
+        let mut run = HardRun::new(&still(), 1, target.clone(), conditions, 1).unwrap();
+        run.step().unwrap();
+        assert_eq!((run.wrong(&target).unwrap(), run.wrong_but_damaged(&target).unwrap()), (32, 0));
+        assert_eq!(run.damaged_cells(), 16);
+        assert!(!run.grid().get(0, 0, 3, 2) && run.grid().get(0, 0, 2, 2));
+        run.step().unwrap();
+        run.step().unwrap();
+        assert_eq!(
+            run.wrong_but_damaged(&target).unwrap(),
+            32,
+            "damage is over, and this rule does not heal"
+        );
+    }
+
+    #[test]
+    fn many_steps_on_a_large_board_are_the_same_as_one_by_one() {
+        let life = rules::life(Boundary::Torus);
+        let mut start = Grid::new(1, RUNNER_CELLS / 512 + 3, 512, 1).unwrap();
+        Start::Random.fill(&mut start, &mut Random::new(1, Purpose::Check, 0)).unwrap();
+        let damage = Some(Damage { kind: DamageKind::Random, size: 90, until: Some(3) });
+        for (fire_rate, damage) in [(None, None), (None, damage), (Some(0.5), None), (Some(0.7), damage)] {
+            let run = || HardRun::new(&life, 1, start.clone(), Conditions { fire_rate, damage }, 4).unwrap();
+            let (mut slow, mut fast) = (run(), run());
+            assert!(fast.runner.is_some());
+            let steps = RUNNER_STEPS + 5;
+            (0..steps).for_each(|_| slow.step().unwrap());
+            fast.run(steps).unwrap();
+            assert!(fast.grid == slow.grid && fast.steps() == steps, "{fire_rate:?} {damage:?}");
+            let wrong = |run: &HardRun| run.wrong_but_damaged(&start).unwrap();
+            assert_eq!(wrong(&fast), wrong(&slow));
+        }
+    }
+
+    #[test]
+    fn random_damage_stays_inside_and_is_bounded() {
+        let damage = Some(Damage { kind: DamageKind::Random, size: 5, until: None });
+        for step in 0..50 {
+            let conditions = Conditions { fire_rate: None, damage };
+            let mut run = HardRun::new(&still(), 1, ones(7, 3), conditions, step).unwrap();
+            run.step().unwrap();
+            let wrong = run.wrong(&ones(7, 3)).unwrap();
+            assert!((2..=2 * 5 * 3).contains(&wrong), "{wrong}");
+        }
+    }
+}

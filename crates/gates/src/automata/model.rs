@@ -1,0 +1,475 @@
+//! A soft automaton: its shape, its wires and its logits.
+
+use crate::kernel::{FUNCTIONS, Layer, Wires};
+use gatework_logic::automaton::CENTRE;
+use gatework_logic::circuit::MAX_SIGNALS;
+use gatework_logic::{Automaton, Boundary, Circuit, Gate, Node};
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use serde::{Deserialize, Serialize};
+
+use super::cells::NEIGHBOURS;
+use crate::soft::{self, Wiring, WiringError};
+use gatework_train::params::Params;
+use gatework_train::random::{Purpose, Random};
+use gatework_train::trainer::{Best, TaskError};
+
+/// What kind of first layer the perception has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FirstLayer {
+    /// Each neighbour with the centre.
+    #[default]
+    Moore,
+    /// Wired as the layers behind it.
+    Wired,
+}
+
+/// Channels of a cell at most.
+pub const MOST_CHANNELS: usize = 128;
+
+/// Gates of the circuit of one cell at most: what a circuit holds, less the inputs.
+pub const MOST_GATES: usize = MAX_SIGNALS - MOST_CHANNELS * NEIGHBOURS;
+
+/// Perception kernels at most.
+pub const MOST_KERNELS: usize = 4096;
+
+/// The shape of a model: everything but the wires and the numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelShape {
+    /// Channels of a cell.
+    pub channels: usize,
+    /// What lies outside the grid.
+    pub boundary: Boundary,
+    /// Perception networks; all have the same wires.
+    pub kernels: usize,
+    /// Layer sizes of the perception, beginning with the 9 inputs.
+    pub perceive: Vec<usize>,
+    /// First layer of the perception.
+    pub first: FirstLayer,
+    /// Layer sizes of the update, beginning with its inputs.
+    pub update: Vec<usize>,
+    /// How layers are wired.
+    pub wiring: Wiring,
+}
+
+impl ModelShape {
+    /// Inputs that the update needs: the cell itself and what the kernels perceive of each channel.
+    pub fn update_inputs(&self) -> usize {
+        self.channels + self.channels * self.kernels * self.perceive.last().copied().unwrap_or(0)
+    }
+
+    /// Gates that are learned, as far as 64 bits can count them.
+    pub fn gates(&self) -> usize {
+        let count = |layers: &[usize]| layers.iter().skip(1).fold(0usize, |sum, &n| sum.saturating_add(n));
+        count(&self.perceive).saturating_mul(self.kernels).saturating_add(count(&self.update))
+    }
+
+    /// Gates of the circuit of one cell at most: each channel has a perception of its own.
+    pub fn most_gates_per_cell(&self) -> usize {
+        self.gates().saturating_mul(self.channels)
+    }
+}
+
+/// A soft automaton.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// Its shape.
+    pub shape: ModelShape,
+    /// Wires of one perception kernel.
+    pub perceive: Wires,
+    /// Wires of the update.
+    pub update: Wires,
+    /// Logits: `perceive.I` [kernels, gates, 16] for each layer, then `update.I` [gates, 16].
+    pub params: Params,
+}
+
+/// Numbers of learned gates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct GateCounts {
+    /// All of them.
+    pub total: usize,
+    /// Those that are neither A nor B.
+    pub active: usize,
+    /// Active ones that the observed channels depend on, through any number of steps.
+    pub reachable: usize,
+}
+
+/// A file that holds no model, or another one.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// Not a safetensors file, or cut off.
+    #[error("not a complete safetensors file ({0})")]
+    Format(#[from] safetensors::SafeTensorError),
+    /// No description of a Gatework automaton in it.
+    #[error("no Gatework automaton: {0}")]
+    Foreign(String),
+    /// A tensor is missing or has the wrong type or size.
+    #[error("tensor {name}: {problem}")]
+    Tensor {
+        /// The tensor.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The wires do not form a network.
+    #[error("{network} wires: {problem}")]
+    Wires {
+        /// `perceive` or `update`.
+        network: &'static str,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A number that is no number.
+    #[error("tensor {name} holds a value that is not finite")]
+    NotFinite {
+        /// The tensor.
+        name: String,
+    },
+}
+
+/// Key of the description in a model file. One key only: several would have no fixed order.
+const DESCRIPTION: &str = "gatework-automaton";
+
+impl Model {
+    /// Draws wires for a seed; all gates pass their first operand through.
+    pub fn new(shape: &ModelShape, seed: u64) -> Result<Model, WiringError> {
+        let mut random = Random::new(seed, Purpose::Wiring, 0);
+        let first = (shape.first == FirstLayer::Moore).then(|| soft::moore(&mut random));
+        let perceive = soft::network(&shape.perceive, shape.wiring, first, &mut random)?;
+        let update = soft::network(&shape.update, shape.wiring, None, &mut random)?;
+        Ok(Model::with_wires(shape.clone(), perceive, update))
+    }
+
+    /// A model with given wires at the start of training.
+    pub fn with_wires(shape: ModelShape, perceive: Wires, update: Wires) -> Model {
+        let mut params = Params::new();
+        for (i, layer) in perceive.layers.iter().enumerate() {
+            let sizes = [shape.kernels, layer.len(), FUNCTIONS];
+            params.add(&format!("perceive.{i}"), &sizes, soft::start_logit);
+        }
+        for (i, layer) in update.layers.iter().enumerate() {
+            params.add(&format!("update.{i}"), &[layer.len(), FUNCTIONS], soft::start_logit);
+        }
+        Model { shape, perceive, update, params }
+    }
+
+    /// Gates of all perception kernels together.
+    pub fn perceive_gates(&self) -> usize {
+        self.shape.kernels * self.perceive.gates()
+    }
+
+    /// Gates in all: what is learned.
+    pub fn gates(&self) -> usize {
+        self.perceive_gates() + self.update.gates()
+    }
+
+    /// Soft gate evaluations for one cell and one step.
+    pub fn gates_per_cell(&self) -> usize {
+        self.shape.channels * self.perceive_gates() + self.update.gates()
+    }
+
+    /// The perception kernels as one network: layer after layer, kernel after kernel, as the logits lie.
+    pub fn merged_perception(&self) -> Wires {
+        let kernels = self.shape.kernels as u32;
+        let mut before = 0;
+        let mut layers = Vec::new();
+        for layer in &self.perceive.layers {
+            let spread = |wires: &[u32]| {
+                (0..kernels).flat_map(|k| wires.iter().map(move |w| k * before + w)).collect()
+            };
+            layers.push(Layer { a: spread(&layer.a), b: spread(&layer.b) });
+            before = layer.len() as u32;
+        }
+        Wires { inputs: NEIGHBOURS, layers }
+    }
+
+    /// Rows of the merged perception's outputs among one channel's update inputs: output, then kernel.
+    pub fn perception_rows(&self) -> Vec<u32> {
+        let (kernels, outputs) = (self.shape.kernels as u32, self.perceive.outputs() as u32);
+        (0..kernels).flat_map(|k| (0..outputs).map(move |s| s * kernels + k)).collect()
+    }
+
+    /// The most likely function of every gate, as the logits lie.
+    pub fn functions(&self) -> Vec<Gate> {
+        let gate = |index| Gate::from_index(index).unwrap_or(Gate::A);
+        soft::arg_max(&self.params.values).into_iter().map(gate).collect()
+    }
+
+    /// The signals of the hard circuit that the update reads: the centre of each channel, then what is perceived.
+    pub fn update_rows(&self) -> Vec<u32> {
+        let (channels, kernels, outputs) = (self.shape.channels, self.shape.kernels, self.perceive.outputs());
+        let mut rows: Vec<u32> = (0..channels).map(|c| (c * NEIGHBOURS + CENTRE) as u32).collect();
+        for channel in 0..channels {
+            let end = channels * NEIGHBOURS + (channel + 1) * self.perceive_gates();
+            let output = |k: usize, s: usize| (end - (kernels - k) * outputs + s) as u32;
+            rows.extend((0..outputs).flat_map(|s| (0..kernels).map(move |k| output(k, s))));
+        }
+        rows
+    }
+
+    /// The automaton that the most likely functions make.
+    pub fn harden(&self) -> Automaton {
+        let functions = self.functions();
+        let channels = self.shape.channels;
+        let inputs = channels * NEIGHBOURS;
+        let mut nodes: Vec<Node> = Vec::with_capacity(self.gates_per_cell());
+        let perception = self.merged_perception();
+        for channel in 0..channels {
+            let patch = (0..NEIGHBOURS).map(|n| (channel * NEIGHBOURS + n) as u32).collect();
+            append(&perception, &functions, patch, inputs, &mut nodes);
+        }
+        let rows = self.update_rows();
+        let outputs = append(&self.update, &functions[self.perceive_gates()..], rows, inputs, &mut nodes);
+        let circuit =
+            Circuit::new(inputs, nodes, outputs).expect("wires were checked when the model was made");
+        Automaton { channels, boundary: self.shape.boundary, circuit }
+    }
+
+    /// The learned gate that a node of the hard circuit is an instance of.
+    pub fn gate_of_node(&self, node: usize) -> usize {
+        let (perceive, instances) = (self.perceive_gates(), self.perceive_gates() * self.shape.channels);
+        if node < instances { node % perceive } else { node - instances + perceive }
+    }
+
+    /// Counts the learned gates. A kernel's gate counts once, however many channels it is applied to.
+    pub fn gate_counts(&self, observed: usize) -> GateCounts {
+        let functions = self.functions();
+        let automaton = self.harden();
+        let circuit = &automaton.circuit;
+        let live = automaton.observe(observed).unwrap_or_default();
+        // Backwards through the nodes: what an output of a live channel depends on.
+        let mut needed = vec![false; circuit.signals()];
+        for (&output, _) in circuit.outputs().iter().zip(live).filter(|(_, live)| *live) {
+            needed[output as usize] = true;
+        }
+        for (i, node) in circuit.nodes().iter().enumerate().rev() {
+            if needed[circuit.inputs() + i] {
+                node.dependencies().for_each(|signal| needed[signal as usize] = true);
+            }
+        }
+        let mut reachable = vec![false; functions.len()];
+        for (i, needed) in needed[circuit.inputs()..].iter().enumerate() {
+            reachable[self.gate_of_node(i)] |= needed;
+        }
+        let active = |i: &usize| !functions[*i].is_wire();
+        GateCounts {
+            total: functions.len(),
+            active: (0..functions.len()).filter(active).count(),
+            reachable: (0..functions.len()).filter(active).filter(|&i| reachable[i]).count(),
+        }
+    }
+
+    /// The model as a safetensors file. The same model has the same bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let description = serde_json::to_string(&self.shape).expect("a shape has no keys that JSON lacks");
+        let mut tensors: Vec<(String, Dtype, Vec<usize>, Vec<u8>)> = Vec::new();
+        for (network, wires) in [("perceive", &self.perceive), ("update", &self.update)] {
+            for (i, layer) in wires.layers.iter().enumerate() {
+                for (operand, wires) in [("a", &layer.a), ("b", &layer.b)] {
+                    let name = format!("wires.{network}.{i}.{operand}");
+                    tensors.push((name, Dtype::U32, vec![wires.len()], bytes(wires, u32::to_le_bytes)));
+                }
+            }
+        }
+        for tensor in self.params.tensors() {
+            let values = &self.params.values[tensor.range.clone()];
+            let data = bytes(values, f32::to_le_bytes);
+            tensors.push((format!("params.{}", tensor.name), Dtype::F32, tensor.shape.clone(), data));
+        }
+        let views = tensors.iter().map(|(name, dtype, shape, data)| {
+            (name, TensorView::new(*dtype, shape.clone(), data).expect("as many bytes as the shape says"))
+        });
+        let metadata = [(DESCRIPTION.to_string(), description)].into();
+        safetensors::serialize(views, Some(metadata)).expect("names and shapes are valid")
+    }
+
+    /// The best model of a seed's training: its best parameters, or what was made of them after the last update.
+    pub fn of_best(shape: &ModelShape, seed: u64, best: &Best) -> Result<Model, TaskError> {
+        if let Some(model) = &best.finished {
+            return Ok(Model::from_bytes(model)?);
+        }
+        let mut model = Model::new(shape, seed)?;
+        model.set(&best.values);
+        Ok(model)
+    }
+
+    /// Takes over what was learned: the logits, or truth tables in their place.
+    pub fn set(&mut self, learned: &[f32]) {
+        if learned.len() == self.params.len() {
+            self.params.values.copy_from_slice(learned);
+        } else {
+            soft::expand(learned, &mut self.params.values);
+        }
+    }
+
+    /// Reads a model file; everything in it is checked.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Model, ModelError> {
+        let (_, header) = SafeTensors::read_metadata(bytes)?;
+        let file = SafeTensors::deserialize(bytes)?;
+        let description = header.metadata().as_ref().and_then(|m| m.get(DESCRIPTION));
+        let description =
+            description.ok_or_else(|| ModelError::Foreign("it has no description of one".into()))?;
+        let shape: ModelShape =
+            serde_json::from_str(description).map_err(|e| ModelError::Foreign(e.to_string()))?;
+        let perceive = read_wires(&file, "perceive", &shape.perceive)?;
+        let update = read_wires(&file, "update", &shape.update)?;
+        // Bounded before they are multiplied, and before anything of their size is allocated.
+        let fits = (1..=MOST_CHANNELS).contains(&shape.channels)
+            && (1..=MOST_KERNELS).contains(&shape.kernels)
+            && shape.gates() <= bytes.len() / (FUNCTIONS * size_of::<f32>())
+            && shape.most_gates_per_cell() <= MOST_GATES
+            && perceive.inputs == NEIGHBOURS
+            && Some(shape.update_inputs()) == shape.update.first().copied()
+            && update.outputs() == shape.channels;
+        if !fits {
+            return Err(ModelError::Foreign("channels, kernels and layer sizes do not fit together".into()));
+        }
+        let mut model = Model::with_wires(shape, perceive, update);
+        model.read_params(&file, "params.")?;
+        Ok(model)
+    }
+
+    /// Takes the logits from a file that holds them under names with a prefix.
+    pub fn read_params(&mut self, file: &SafeTensors<'_>, prefix: &str) -> Result<(), ModelError> {
+        for tensor in self.params.tensors().to_vec() {
+            let name = format!("{prefix}{}", tensor.name);
+            let values = read_f32(file, &name, Some(&tensor.shape))?;
+            if values.iter().any(|v| !v.is_finite()) {
+                return Err(ModelError::NotFinite { name });
+            }
+            self.params.values[tensor.range.clone()].copy_from_slice(&values);
+        }
+        Ok(())
+    }
+}
+
+/// Adds the gates of a network that reads the given signals; returns its outputs' signals.
+fn append(
+    wires: &Wires,
+    functions: &[Gate],
+    mut rows: Vec<u32>,
+    inputs: usize,
+    nodes: &mut Vec<Node>,
+) -> Vec<u32> {
+    let mut functions = functions.iter();
+    for layer in &wires.layers {
+        let first = (inputs + nodes.len()) as u32;
+        for ((&a, &b), &gate) in layer.a.iter().zip(&layer.b).zip(&mut functions) {
+            nodes.push(Node { gate, a: rows[a as usize], b: rows[b as usize] });
+        }
+        rows = (first..first + layer.len() as u32).collect();
+    }
+    rows
+}
+
+fn bytes<T: Copy, const N: usize>(values: &[T], to_bytes: impl Fn(T) -> [u8; N]) -> Vec<u8> {
+    values.iter().flat_map(|&value| to_bytes(value)).collect()
+}
+
+fn read_wires(file: &SafeTensors<'_>, network: &'static str, sizes: &[usize]) -> Result<Wires, ModelError> {
+    let mut layers = Vec::new();
+    for (i, &size) in sizes.iter().skip(1).enumerate() {
+        let read = |operand| -> Result<Vec<u32>, ModelError> {
+            let name = format!("wires.{network}.{i}.{operand}");
+            let data = read_tensor(file, &name, Dtype::U32, Some(&[size]))?;
+            Ok(data.as_chunks().0.iter().map(|&b| u32::from_le_bytes(b)).collect())
+        };
+        layers.push(Layer { a: read("a")?, b: read("b")? });
+    }
+    let wires = Wires { inputs: sizes.first().copied().unwrap_or(0), layers };
+    wires.check().map_err(|e| ModelError::Wires { network, problem: e.to_string() })?;
+    Ok(wires)
+}
+
+/// Reads a tensor of f32; with a shape, it must have that one.
+pub(crate) fn read_f32(
+    file: &SafeTensors<'_>,
+    name: &str,
+    shape: Option<&[usize]>,
+) -> Result<Vec<f32>, ModelError> {
+    let data = read_tensor(file, name, Dtype::F32, shape)?;
+    Ok(data.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)).collect())
+}
+
+fn read_tensor<'a>(
+    file: &SafeTensors<'a>,
+    name: &str,
+    dtype: Dtype,
+    shape: Option<&[usize]>,
+) -> Result<&'a [u8], ModelError> {
+    let problem = |problem: String| ModelError::Tensor { name: name.to_string(), problem };
+    let tensor = file.tensor(name).map_err(|_| problem("missing".into()))?;
+    if tensor.dtype() != dtype || shape.is_some_and(|shape| tensor.shape() != shape) {
+        let wanted = shape.map_or(String::new(), |shape| format!(" {shape:?}"));
+        let found = format!("{:?} {:?}", tensor.dtype(), tensor.shape());
+        return Err(problem(format!("is {found}, expected {dtype:?}{wanted}")));
+    }
+    Ok(tensor.data())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape() -> ModelShape {
+        ModelShape {
+            channels: 2,
+            boundary: Boundary::Zeros,
+            kernels: 3,
+            perceive: vec![9, 8, 4, 2],
+            first: FirstLayer::Moore,
+            update: vec![14, 16, 8, 4, 2],
+            wiring: Wiring::Unique,
+        }
+    }
+
+    #[test]
+    fn a_new_model_passes_through_and_hardens_to_wires() {
+        let model = Model::new(&shape(), 1).unwrap();
+        assert_eq!(model.gates(), 3 * 14 + 30);
+        assert_eq!(model.gates_per_cell(), 2 * 3 * 14 + 30);
+        let automaton = model.harden();
+        assert_eq!(automaton.check(), Ok(()));
+        assert_eq!(automaton.circuit.active(), 0);
+        assert_eq!(automaton.circuit.nodes().len(), model.gates_per_cell());
+        assert_eq!(model.gate_counts(1), GateCounts { total: 72, active: 0, reachable: 0 });
+    }
+
+    #[test]
+    fn gates_are_reachable_if_an_observed_channel_depends_on_them() {
+        let mut model = Model::new(&shape(), 1).unwrap();
+        let last = model.params.get("update.3").unwrap().range.clone();
+        for gate in [0, 1] {
+            model.params.values[last.start + gate * 16 + 6] = 20.0;
+        }
+        assert_eq!(model.gate_counts(2), GateCounts { total: 72, active: 2, reachable: 2 });
+        // Channel 0 is constant: nothing else matters to it.
+        model.params.values[last.start] = 30.0;
+        assert_eq!(model.gate_counts(1), GateCounts { total: 72, active: 2, reachable: 1 });
+    }
+
+    #[test]
+    fn a_model_survives_its_file_and_damaged_files_are_refused() {
+        let model = Model::new(&shape(), 7).unwrap();
+        let bytes = model.to_bytes();
+        assert_eq!(bytes, model.to_bytes());
+        let read = Model::from_bytes(&bytes).unwrap();
+        assert_eq!(
+            (&read.shape, &read.update, &read.perceive),
+            (&model.shape, &model.update, &model.perceive)
+        );
+        assert_eq!(read.params.values, model.params.values);
+        for cut in [0, 5, 100, bytes.len() / 2, bytes.len() - 1] {
+            assert!(Model::from_bytes(&bytes[..cut]).is_err(), "cut at {cut}");
+        }
+        let mut broken = model.clone();
+        broken.params.values[17] = f32::NAN;
+        assert!(matches!(Model::from_bytes(&broken.to_bytes()), Err(ModelError::NotFinite { .. })));
+        assert!(matches!(Model::from_bytes(&safetensors_of_nothing()), Err(ModelError::Foreign(_))));
+    }
+
+    fn safetensors_of_nothing() -> Vec<u8> {
+        let none: Vec<(String, TensorView<'_>)> = Vec::new();
+        safetensors::serialize(none, None).unwrap()
+    }
+}

@@ -1,0 +1,580 @@
+//! The soft roll-out of an automaton: all steps forward, the loss after the last one, and back.
+//!
+//! ```text
+//! forward, step t:   for each tile of 32 cells:
+//!                      patch  [9 x channels] rows   from state t, eight channels at a time
+//!                      inputs [centre, perception]  kept for the way back, if there is room
+//!                      state t+1                    from the update network
+//! last step:           as above, the loss of its outputs, and back at once
+//! backward, step t:  for each tile: the gradient of state t+1 through update and perception, added to that
+//!                    of state t; what happens between is computed again
+//! ```
+//!
+//! Only the states and the update's inputs are kept. Groups of boards roll independently of each other; within a
+//! group the tiles of a step are shared out among parts. How many groups and parts there are depends on the work
+//! only; each part has its own sums, and they are added in order, so the result has the same bits on any number of
+//! threads.
+
+mod disturb;
+mod goal;
+mod part;
+
+use std::time::{Duration, Instant};
+
+use crate::kernel::transpose;
+use crate::kernel::{GateTable, Kernels, LANES, Program, Row, WireError};
+use gatework_engine::parallel;
+
+use super::cells::{Plan, Step};
+use super::model::Model;
+use part::{Job, Network, Networks, Part, add};
+
+pub use disturb::{Disturbance, Disturbed, Rounding};
+use goal::GRADIENT_SCALE;
+pub use goal::Goal;
+
+/// Memory for the update's inputs of all steps. Beyond it they are computed again on the way back.
+pub(super) const KEPT_BYTES: usize = 24 << 20;
+
+/// How long the two passes of a roll-out took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Times {
+    /// Forward, without the last step.
+    pub forward: Duration,
+    /// Backward, with the last step's forward.
+    pub backward: Duration,
+}
+
+/// A group of boards to be rolled out: which cells to compute, what they start from, what they should become.
+#[derive(Clone, Copy, Debug)]
+pub struct Boards<'a> {
+    /// The cells to compute.
+    pub plan: &'a Plan,
+    /// Entries of the start state behind entry 0, [`Rollout::stride`] numbers each.
+    pub start: &'a [f32],
+    /// The target.
+    pub goal: &'a Goal,
+    /// Targets of states before the last one: of the one before it, of the one before that, and so on.
+    pub late: &'a [Goal],
+    /// What is done to the states between two steps.
+    pub disturbed: Option<Disturbed<'a>>,
+}
+
+impl<'a> Boards<'a> {
+    /// Boards with a target of the last state, and nothing else.
+    pub fn new(plan: &'a Plan, start: &'a [f32], goal: &'a Goal) -> Boards<'a> {
+        Boards { plan, start, goal, late: &[], disturbed: None }
+    }
+}
+
+/// Everything that roll-outs need, made once for a model.
+#[derive(Debug)]
+pub struct Rollout {
+    shared: Shared,
+    rolls: Vec<Roll>,
+    perceive_grads: Vec<[f32; 4]>,
+    update_grads: Vec<[f32; 4]>,
+}
+
+/// What all groups of boards have in common.
+#[derive(Debug)]
+struct Shared {
+    networks: Networks,
+    stride: usize,
+    kept_bytes: usize,
+}
+
+/// The roll-out of one group of boards.
+#[derive(Debug, Default)]
+struct Roll {
+    parts: Vec<Part>,
+    states: Vec<Vec<f32>>,
+    kept: Vec<Row>,
+    /// Gradient of the state after the step that is next on the way back.
+    grads: Vec<f32>,
+    /// Becomes the gradient of the state before it.
+    grads_before: Vec<f32>,
+    loss: f64,
+    times: Times,
+}
+
+impl Rollout {
+    /// Compiles a model's networks.
+    pub fn new(model: &Model, loss_channels: usize) -> Result<Rollout, WireError> {
+        let networks = Networks {
+            channels: model.shape.channels,
+            loss_channels,
+            perceive: Network::new(Kernels::new(&model.perceive, model.shape.kernels, model.shape.channels)?),
+            update: Network::new(Program::new(&model.update)?),
+            last: Network::new(Program::leading(&model.update, loss_channels)?),
+            perceive_table: GateTable::new(model.perceive_gates()),
+            update_table: GateTable::new(model.update.gates()),
+        };
+        let stride = model.shape.channels.next_multiple_of(transpose::BLOCK);
+        Ok(Rollout {
+            shared: Shared { networks, stride, kept_bytes: KEPT_BYTES },
+            rolls: Vec::new(),
+            perceive_grads: vec![[0.0; 4]; model.perceive_gates()],
+            update_grads: vec![[0.0; 4]; model.update.gates()],
+        })
+    }
+
+    /// Numbers from one entry of a state to the next: the channels, and zeros up to a multiple of 8.
+    pub fn stride(&self) -> usize {
+        self.shared.stride
+    }
+
+    /// Takes over the logits. To be called whenever they have changed.
+    pub fn set_logits(&mut self, logits: &[f32]) {
+        let n = &mut self.shared.networks;
+        let (perceive, update) = logits.split_at(self.perceive_grads.len() * 16);
+        n.perceive_table.update(perceive);
+        n.update_table.update(update);
+        n.perceive.coefficients.gather(&n.perceive.program, &n.perceive_table);
+        n.update.coefficients.gather(&n.update.program, &n.update_table);
+        n.last.coefficients.gather(&n.last.program, &n.update_table);
+    }
+
+    /// Runs all steps and returns the last state, entry by entry. `start` holds the entries of the start state
+    /// behind entry 0, [`stride`](Self::stride) numbers each.
+    pub fn forward(&mut self, plan: &Plan, start: &[f32]) -> &[f32] {
+        self.rolls.resize_with(1, Roll::default);
+        self.rolls[0].forward(&self.shared, plan, start)
+    }
+
+    /// Loss after the last step, summed over the groups; adds its gradient to `grads`, which lie as the logits do.
+    pub fn gradient(&mut self, groups: &[Boards<'_>], grads: &mut [f32]) -> (f64, Times) {
+        let begin = Instant::now();
+        self.rolls.resize_with(groups.len(), Roll::default);
+        let shared = &self.shared;
+        let jobs = self.rolls.iter_mut().zip(groups).collect();
+        parallel::for_each(jobs, |(roll, boards): (&mut Roll, _)| {
+            roll.gradient(shared, boards, groups.len());
+        });
+        self.add_gradients(grads);
+        let loss = self.rolls.iter().map(|roll| roll.loss).sum();
+        // Groups may run side by side: the passes share the time that went by.
+        let (forward, backward) = self.rolls.iter().fold((0.0, 0.0), |(forward, backward), roll| {
+            (forward + roll.times.forward.as_secs_f64(), backward + roll.times.backward.as_secs_f64())
+        });
+        let whole = begin.elapsed();
+        let forward = whole.mul_f64(forward / (forward + backward).max(1e-9));
+        (loss, Times { forward, backward: whole.saturating_sub(forward) })
+    }
+
+    /// From the parts' sums to the gradients of the logits.
+    fn add_gradients(&mut self, grads: &mut [f32]) {
+        let n = &self.shared.networks;
+        self.perceive_grads.fill([0.0; 4]);
+        self.update_grads.fill([0.0; 4]);
+        for part in self.rolls.iter().flat_map(|roll| &roll.parts) {
+            part.perceive.add_to(&n.perceive.program, &n.perceive_table, &mut self.perceive_grads);
+            part.update.add_to(&n.update.program, &n.update_table, &mut self.update_grads);
+            part.last.add_to(&n.last.program, &n.update_table, &mut self.update_grads);
+        }
+        for grad in self.perceive_grads.iter_mut().chain(&mut self.update_grads).flatten() {
+            *grad *= 1.0 / GRADIENT_SCALE;
+        }
+        let (perceive, update) = grads.split_at_mut(self.perceive_grads.len() * 16);
+        n.perceive_table.logit_gradients(&self.perceive_grads, perceive);
+        n.update_table.logit_gradients(&self.update_grads, update);
+    }
+}
+
+impl Roll {
+    fn forward(&mut self, shared: &Shared, plan: &Plan, start: &[f32]) -> &[f32] {
+        self.prepare(shared, plan, start, 0, 1);
+        for t in 0..plan.steps.len() {
+            self.forward_step(shared, plan, t, None);
+        }
+        &self.states[plan.steps.len()]
+    }
+
+    /// Loss, sums of the gradients and times of one group out of `groups`.
+    fn gradient(&mut self, shared: &Shared, boards: &Boards<'_>, groups: usize) {
+        let begin = Instant::now();
+        let Boards { plan, start, goal, .. } = *boards;
+        let steps = plan.steps.len();
+        let inputs = shared.networks.update.program.inputs();
+        // Where the kept inputs of each step begin; the last step needs none.
+        let mut offsets = vec![0];
+        for step in plan.iter().take(steps - 1) {
+            offsets.push(offsets[offsets.len() - 1] + step.tiles.len() * inputs);
+        }
+        let rows = offsets[steps - 1];
+        let keep = rows * size_of::<Row>() * groups <= shared.kept_bytes;
+        self.prepare(shared, plan, start, if keep { rows } else { 0 }, groups);
+        for (t, &offset) in offsets.iter().enumerate().take(steps - 1) {
+            self.forward_step(shared, plan, t, keep.then_some(offset));
+            if let Some(disturbed) = &boards.disturbed {
+                let (state, stride) = (&mut self.states[t + 1], shared.stride);
+                disturbed.apply(t, &mut state[stride..], stride, shared.networks.channels);
+            }
+        }
+        let middle = Instant::now();
+
+        self.loss = goal.remainder;
+        self.last_step(shared, plan, goal);
+        for (t, &offset) in offsets.iter().enumerate().take(steps - 1).rev() {
+            self.between_steps(shared, boards, t);
+            self.backward_step(shared, plan, t, keep.then_some(offset));
+        }
+        self.loss += self.parts.iter().map(|part| part.loss).sum::<f64>();
+        self.times = Times { forward: middle - begin, backward: middle.elapsed() };
+    }
+
+    /// Makes room for a plan's states and sets everything that is summed to zero.
+    fn prepare(&mut self, shared: &Shared, plan: &Plan, start: &[f32], kept: usize, groups: usize) {
+        let units = plan.iter().map(|step| step.tiles.len()).max().unwrap_or(0);
+        let total: usize = plan.iter().map(|step| step.tiles.len()).sum();
+        let parts = (parallel::parts(units * groups, total * groups) / groups).max(1);
+        self.parts.truncate(parts);
+        while self.parts.len() < parts {
+            self.parts.push(Part::new(&shared.networks));
+        }
+        for part in &mut self.parts {
+            part.loss = 0.0;
+            part.perceive.clear();
+            part.update.clear();
+            part.last.clear();
+        }
+        self.states.resize_with(plan.steps.len() + 1, Vec::new);
+        let entries = std::iter::once(plan.start_entries).chain(plan.iter().map(Step::entries));
+        for (state, entries) in self.states.iter_mut().zip(entries) {
+            state.resize(entries * shared.stride, 0.0);
+        }
+        self.states[0][shared.stride..].copy_from_slice(start);
+        self.kept.resize(kept, Row::ZERO);
+    }
+
+    fn forward_step(&mut self, shared: &Shared, plan: &Plan, t: usize, kept: Option<usize>) {
+        let step = &plan.distinct[plan.steps[t]];
+        let (networks, stride) = (&shared.networks, shared.stride);
+        let (before, after) = self.states.split_at_mut(t + 1);
+        let (before, after) = (&before[t][..], &mut after[0][..]);
+        let (computed, keep) = after[stride..].split_at_mut(step.computed * stride);
+        for (&from, to) in step.kept.iter().zip(keep.chunks_exact_mut(stride)) {
+            to.copy_from_slice(&before[from as usize * stride..][..stride]);
+        }
+        let kept = kept.map(|at| &mut self.kept[at..]);
+        let jobs =
+            Job::split(step, &mut self.parts, computed, kept, stride, networks.update.program.inputs());
+        parallel::for_each(jobs, |job| {
+            let mut kept = job.kept.map(|rows| rows.chunks_exact_mut(networks.update.program.inputs()));
+            for (tile, after) in job.tiles.iter().zip(job.after.chunks_mut(LANES * stride)) {
+                let Part { work, kernel_work, patch, inputs, grads, .. } = &mut *job.part;
+                networks.perceive(before, stride, tile, patch, inputs, kernel_work);
+                if let Some(kept) = kept.as_mut().and_then(Iterator::next) {
+                    // The rows come in leaps, and memory likes them one after the other.
+                    kept.copy_from_slice(inputs);
+                }
+                networks.update.program.infer(&networks.update.coefficients, inputs, grads, work);
+                transpose::spread(grads, networks.channels, after, stride);
+            }
+        });
+    }
+
+    /// Forward, loss and backward of the last step. Leaves the gradient of the state before it.
+    fn last_step(&mut self, shared: &Shared, plan: &Plan, goal: &Goal) {
+        let t = plan.steps.len() - 1;
+        let step = &plan.distinct[plan.steps[t]];
+        let (networks, stride) = (&shared.networks, shared.stride);
+        let before = &self.states[t][..];
+        let jobs = Job::split(step, &mut self.parts, &mut [], None, stride, 0);
+        parallel::for_each(jobs, |job| {
+            let part = &mut *job.part;
+            part.open_window(job.tiles, stride);
+            for (tile, number) in job.tiles.iter().zip(job.first..) {
+                let Part { work, kernel_work, patch, inputs, last, loss, .. } = &mut *part;
+                networks.perceive(before, stride, tile, patch, inputs, kernel_work);
+                let first = 1 + number * LANES;
+                let lanes = (step.computed + 1 - first).min(LANES);
+                let seed = |rows: &mut [Row]| {
+                    for (channel, row) in rows.iter_mut().enumerate() {
+                        for (lane, value) in row.0.iter_mut().enumerate().take(lanes) {
+                            *loss += goal.charge(first + lane, channel, value);
+                        }
+                        row.0[lanes..].fill(0.0);
+                    }
+                };
+                networks.last.program.gradient_of(&networks.last.coefficients, inputs, seed, last, work);
+                part.perception_gradient(networks, before, stride, tile, t == 0);
+            }
+        });
+        // The gradient of entries that are only kept goes straight to the state before.
+        self.grads.clear();
+        self.grads.resize(step.entries() * stride, 0.0);
+        for (entry, &from) in (1 + step.computed..).zip(&step.kept) {
+            for channel in 0..networks.loss_channels {
+                let mut value = before[from as usize * stride + channel];
+                self.parts[0].loss += goal.charge(entry, channel, &mut value);
+                self.grads[entry * stride + channel] = value;
+            }
+        }
+        self.collect(shared, plan, t);
+    }
+
+    fn backward_step(&mut self, shared: &Shared, plan: &Plan, t: usize, kept: Option<usize>) {
+        let step = &plan.distinct[plan.steps[t]];
+        let (networks, stride) = (&shared.networks, shared.stride);
+        let (before, after) = (&self.states[t][..], &self.grads[..]);
+        let kept = kept.map(|at| &mut self.kept[at..]);
+        let jobs = Job::split(step, &mut self.parts, &mut [], kept, stride, networks.update.program.inputs());
+        parallel::for_each(jobs, |job| {
+            let part = &mut *job.part;
+            part.open_window(job.tiles, stride);
+            let mut kept = job.kept.map(|rows| rows.chunks_exact(networks.update.program.inputs()));
+            for (tile, number) in job.tiles.iter().zip(job.first..) {
+                let Part { work, kernel_work, patch, inputs, grads, update, .. } = &mut *part;
+                if let Some(kept) = kept.as_mut().and_then(Iterator::next) {
+                    // A copy, because the gradients that replace the inputs stay in the cache: written to where
+                    // the inputs are kept, they would go to memory as well.
+                    inputs.copy_from_slice(kept);
+                } else {
+                    networks.perceive(before, stride, tile, patch, inputs, kernel_work);
+                }
+                // Entry 0 has no gradient: unused lanes read it.
+                let first = 1 + number * LANES;
+                let lane_entry = |lane| if first + lane <= step.computed { (first + lane) as u32 } else { 0 };
+                let entries = std::array::from_fn(lane_entry);
+                transpose::gather(after, stride, &entries, 0..networks.channels, grads, |c| c);
+                goal::drop_negligible(grads);
+                networks.update.program.gradient(&networks.update.coefficients, inputs, grads, update, work);
+                part.perception_gradient(networks, before, stride, tile, t == 0);
+            }
+        });
+        self.collect(shared, plan, t);
+    }
+
+    /// The way back from step `t + 1` to step `t`: the state between them may have a target and may be disturbed.
+    fn between_steps(&mut self, shared: &Shared, boards: &Boards<'_>, t: usize) {
+        let stride = shared.stride;
+        let state = &self.states[t + 1][stride..];
+        let grads = &mut self.grads[stride..];
+        if let Some(goal) = boards.late.get(boards.plan.steps.len() - 2 - t) {
+            self.loss += goal.remainder;
+            let entries = state.chunks_exact(stride).zip(grads.chunks_exact_mut(stride)).zip(1..);
+            for ((state, grads), entry) in entries {
+                for channel in 0..shared.networks.loss_channels {
+                    let mut value = state[channel];
+                    self.loss += goal.charge(entry, channel, &mut value);
+                    grads[channel] += value;
+                }
+            }
+        }
+        if let Some(disturbed) = &boards.disturbed {
+            disturbed.pull_back(t, state, grads, stride, shared.networks.channels);
+        }
+    }
+
+    /// Adds up the parts' gradients of the state before step `t`.
+    fn collect(&mut self, shared: &Shared, plan: &Plan, t: usize) {
+        if t == 0 {
+            return;
+        }
+        let step = &plan.distinct[plan.steps[t]];
+        let stride = shared.stride;
+        let mut grads = std::mem::take(&mut self.grads_before);
+        grads.clear();
+        grads.resize(self.states[t].len(), 0.0);
+        for (entry, &from) in (1 + step.computed..).zip(&step.kept) {
+            add(&mut grads[from as usize * stride..][..stride], &self.grads[entry * stride..][..stride]);
+        }
+        for part in &self.parts {
+            // The first entry of a window stands for the outside.
+            let Some(window) = part.window.get(stride..) else { continue };
+            let begin = (part.window_begin + 1) * stride;
+            add(&mut grads[begin..begin + window.len()], window);
+        }
+        self.grads_before = std::mem::replace(&mut self.grads, grads);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gatework_logic::Boundary;
+    use proptest::prelude::*;
+
+    use super::super::cells::{Planner, Shape};
+    use super::super::model::{FirstLayer, ModelShape};
+    use super::super::naive::Naive;
+    use super::*;
+    use crate::soft::Wiring;
+    use gatework_train::random::{Purpose, Random};
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// Grids of any size, both boundaries, any number of channels, with and without masks, samples together
+        /// or apart.
+        #[test]
+        fn the_rollout_agrees_with_the_naive_twin(
+            samples in 1usize..3, height in 1usize..8, width in 1usize..8, steps in 1usize..4,
+            channels in 3usize..10, kernels in 1usize..3, torus: bool, asynchronous: bool, random_wiring: bool, apart: bool, seed: u64,
+        ) {
+            let mut random = Random::new(seed, Purpose::Check, 0);
+            let boundary = if torus { Boundary::Torus } else { Boundary::Zeros };
+            let wiring = if random_wiring { Wiring::Random } else { Wiring::Unique };
+            let inputs = channels + channels * kernels * 2;
+            let shape = ModelShape {
+                channels,
+                boundary,
+                kernels,
+                perceive: vec![9, 8, 4, 2],
+                first: FirstLayer::Moore,
+                update: std::iter::successors(Some(inputs), |&n| (n > channels).then(|| (n / 2 + 1).max(channels))).collect(),
+                wiring,
+            };
+            let mut model = Model::new(&shape, 1).unwrap();
+            for value in &mut model.params.values {
+                *value = 4.0 * random.uniform() - 2.0;
+            }
+            let shape = Shape { samples, height, width, boundary };
+            let masks: Option<Vec<Vec<bool>>> = asynchronous.then(|| {
+                (0..steps).map(|_| (0..shape.cells()).map(|_| random.uniform() < 0.6).collect()).collect()
+            });
+            let loss_channels = 1 + random.below(channels);
+            let start: Vec<f32> = (0..shape.total() * channels).map(|_| random.uniform()).collect();
+            let target: Vec<f32> = (0..shape.total() * loss_channels).map(|_| random.uniform()).collect();
+
+            let groups = if apart { samples } else { 1 };
+            let group = Shape { samples: samples / groups, ..shape };
+            let plan = Planner::new(group).separate(steps, masks.as_deref());
+            let mut rollout = Rollout::new(&model, loss_channels).unwrap();
+            rollout.set_logits(&model.params.values);
+            let stride = rollout.stride();
+            let mut padded = vec![0.0; shape.total() * stride];
+            for (to, from) in padded.chunks_exact_mut(stride).zip(start.chunks_exact(channels)) {
+                to[..channels].copy_from_slice(from);
+            }
+            let targets = target.chunks_exact(group.total() * loss_channels);
+            let goals: Vec<Goal> = targets.map(|target| Goal::new(&plan, loss_channels, target)).collect();
+            let starts = padded.chunks_exact(group.total() * stride);
+            let boards: Vec<Boards<'_>> =
+                starts.zip(&goals).map(|(start, goal)| Boards::new(&plan, start, goal)).collect();
+            let mut grads = vec![0.0; model.params.len()];
+            let (loss, _) = rollout.gradient(&boards, &mut grads);
+
+            let naive = Naive { model: &model, shape, steps, masks: masks.as_deref() };
+            let wide = |v: &[f32]| v.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
+            let (expected, expected_grads) = naive.gradient(&wide(&start), &wide(&target), loss_channels);
+            prop_assert!((loss - expected).abs() <= 1e-5 * expected.max(1.0), "loss {loss} {expected}");
+            let largest = expected_grads.iter().fold(0.0f64, |most, g| most.max(g.abs()));
+            for (ours, theirs) in grads.iter().zip(&expected_grads) {
+                prop_assert!((f64::from(*ours) - theirs).abs() <= 1e-4 * largest, "{ours} {theirs}");
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// Boards of few kinds of cells, with and without masks, with targets for several states.
+        #[test]
+        fn cells_that_share_an_entry_count_as_often_as_there_are_of_them(
+            samples in 1usize..3, height in 1usize..9, width in 1usize..9, steps in 1usize..5,
+            torus: bool, asynchronous: bool, late in 1usize..4, seed: u64,
+        ) {
+            let mut random = Random::new(seed, Purpose::Check, 0);
+            let boundary = if torus { Boundary::Torus } else { Boundary::Zeros };
+            let channels = 4;
+            let model_shape = ModelShape {
+                channels,
+                boundary,
+                kernels: 2,
+                perceive: vec![9, 8, 4, 2],
+                first: FirstLayer::Moore,
+                update: vec![20, 12, 6, 4],
+                wiring: Wiring::Random,
+            };
+            let mut model = Model::new(&model_shape, 1).unwrap();
+            model.params.values.fill_with(|| 4.0 * random.uniform() - 2.0);
+            let shape = Shape { samples, height, width, boundary };
+            let masks: Option<Vec<Vec<bool>>> = asynchronous.then(|| {
+                (0..steps).map(|_| (0..shape.cells()).map(|_| random.uniform() < 0.6).collect()).collect()
+            });
+            let target: Vec<f32> = (0..shape.total() * 2).map(|_| random.uniform()).collect();
+            let mut rollout = Rollout::new(&model, 2).unwrap();
+            rollout.set_logits(&model.params.values);
+            let stride = rollout.stride();
+            let kinds: Vec<f32> =
+                (0..2 * stride).map(|i| if i % stride < channels { random.uniform() } else { 0.0 }).collect();
+            // One cell in eight is of the second kind.
+            let entries: Vec<u32> = (0..shape.total()).map(|_| 1 + u32::from(random.below(8) == 0)).collect();
+            let apart: Vec<f32> =
+                entries.iter().flat_map(|&kind| &kinds[(kind as usize - 1) * stride..][..stride]).copied().collect();
+            let seen = entries.iter().max().map_or(1, |&most| most as usize);
+
+            let planner = Planner::new(shape);
+            let mut run = |merged: bool, start: &[f32]| {
+                let plan = |steps: usize| {
+                    let masks = masks.as_deref().map(|masks| &masks[..steps]);
+                    if merged { planner.merged(entries.clone(), steps, masks) } else { planner.separate(steps, masks) }
+                };
+                let goal = |before: usize| Goal::new(&plan(steps - before), 2, &target);
+                let late: Vec<Goal> = (1..late.min(steps)).map(goal).collect();
+                let (plan, goal) = (plan(steps), goal(0));
+                let boards = Boards { late: &late, ..Boards::new(&plan, start, &goal) };
+                let mut grads = vec![0.0; model.params.len()];
+                let (loss, _) = rollout.gradient(&[boards], &mut grads);
+                (loss, grads, plan.computed())
+            };
+            let (loss, grads, computed) = run(true, &kinds[..seen * stride]);
+            let (expected, expected_grads, of_all) = run(false, &apart);
+            prop_assert!(computed <= of_all);
+            prop_assert!((loss - expected).abs() <= 1e-5 * expected.max(1.0), "loss {loss} {expected}");
+            let largest = expected_grads.iter().fold(0.0f32, |most, g| most.max(g.abs()));
+            for (ours, theirs) in grads.iter().zip(&expected_grads) {
+                prop_assert!((ours - theirs).abs() <= 1e-4 * largest, "{ours} {theirs}");
+            }
+        }
+    }
+
+    /// Loss and gradient of a small model on grids that make several parts, the last tile partly used.
+    fn gradient_in_parts(threads: usize, kept_bytes: usize) -> (u64, Vec<u32>) {
+        let mut random = Random::new(5, Purpose::Check, 0);
+        let model_shape = ModelShape {
+            channels: 9,
+            boundary: Boundary::Zeros,
+            kernels: 2,
+            perceive: vec![9, 8, 4, 2],
+            first: FirstLayer::Moore,
+            update: vec![45, 30, 20, 10, 9],
+            wiring: Wiring::Random,
+        };
+        let mut model = Model::new(&model_shape, 1).unwrap();
+        for value in &mut model.params.values {
+            *value = 4.0 * random.uniform() - 2.0;
+        }
+        let shape = Shape { samples: 2, height: 12, width: 13, boundary: Boundary::Zeros };
+        let plan = Planner::new(shape).separate(3, None);
+        let mut rollout = Rollout::new(&model, 2).unwrap();
+        rollout.shared.kept_bytes = kept_bytes;
+        rollout.set_logits(&model.params.values);
+        let start: Vec<f32> = (0..shape.total() * rollout.stride())
+            .map(|i| if i % rollout.stride() < model_shape.channels { random.uniform() } else { 0.0 })
+            .collect();
+        let target: Vec<f32> = (0..shape.total() * 2).map(|_| random.uniform()).collect();
+        let goal = Goal::new(&plan, 2, &target);
+        let mut grads = vec![0.0; model.params.len()];
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        // Twice the same boards: two groups of two parts each.
+        let boards = Boards::new(&plan, &start, &goal);
+        let (loss, _) = pool.install(|| rollout.gradient(&[boards, boards], &mut grads));
+        assert!(rollout.rolls.len() == 2 && rollout.rolls.iter().all(|roll| roll.parts.len() == 2));
+        assert!(rollout.rolls.iter().all(|roll| roll.kept.is_empty() == (kept_bytes == 0)));
+        (loss.to_bits(), grads.iter().map(|g| g.to_bits()).collect())
+    }
+
+    #[test]
+    fn any_number_of_threads_gives_the_same_bits() {
+        let alone = gradient_in_parts(1, KEPT_BYTES);
+        assert!(gradient_in_parts(2, KEPT_BYTES) == alone);
+        assert!(gradient_in_parts(3, KEPT_BYTES) == alone);
+    }
+
+    #[test]
+    fn kept_inputs_change_no_bits() {
+        assert!(gradient_in_parts(1, 0) == gradient_in_parts(1, KEPT_BYTES));
+    }
+}

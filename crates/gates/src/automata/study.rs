@@ -1,0 +1,492 @@
+//! Studies: which settings of an experiment learn, how often and how soon.
+//!
+//! A study names an experiment, settings that change it, and a number of seeds:
+//!
+//! ```toml
+//! experiment = "checkerboard"       # built-in, or a file beside the study
+//! seeds = 20
+//!
+//! [settings.paper.training]         # a setting changes what it names
+//! recipe = "paper"
+//!
+//! [settings.search]                 # or nothing
+//!
+//! [grid]                            # every setting is tried with all combinations of these
+//! "search.after" = [50, 150]
+//! ```
+//!
+//! Every setting runs with every seed. A run is a [`Row`]; a row that is known already, with the same settings, is not run
+//! again, so a study that was stopped goes on where it was.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use super::experiment::{BUILT_IN, Loaded, MOST_MEMORY};
+use super::model::Model;
+use super::task::AutomatonTask;
+use gatework_train::experiment::{ExperimentError, Source};
+use gatework_train::trainer::{self, Options, Outcome, Quiet, TrainError};
+
+/// Seeds of a setting at most.
+const MOST_SEEDS: u64 = 100_000;
+
+/// Settings of a study at most.
+const MOST_SETTINGS: usize = 1000;
+
+/// A study as its file says it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    experiment: String,
+    seeds: u64,
+    #[serde(default)]
+    settings: Table,
+    #[serde(default)]
+    grid: Table,
+}
+
+/// An experiment with some of its settings changed.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// What it is called.
+    pub name: String,
+    /// The experiment as it is run.
+    pub loaded: Loaded,
+    /// A fingerprint of the experiment: rows with another one are of other settings.
+    pub fingerprint: String,
+}
+
+/// Settings, each to be run with the seeds from 1 on.
+#[derive(Clone, Debug)]
+pub struct Study {
+    /// The name of the experiment.
+    pub experiment: String,
+    /// How many seeds.
+    pub seeds: u64,
+    /// The settings, in the order of their names.
+    pub settings: Vec<Setting>,
+}
+
+/// What came out of one seed of one setting.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The setting.
+    pub setting: String,
+    /// The seed.
+    pub seed: u64,
+    /// Whether it learned what it should.
+    pub success: bool,
+    /// Updates of gradient descent.
+    pub updates: u64,
+    /// Moves of the search after it.
+    pub moves: u64,
+    /// Seconds on one thread.
+    pub seconds: f64,
+    /// The lowest hard loss.
+    pub hard_loss: f64,
+    /// Learned gates that the observed channels depend on, without wires. A kernel's gate counts once.
+    pub gates: usize,
+    /// Of the experiment.
+    pub fingerprint: String,
+}
+
+impl Study {
+    /// Reads a study from a file.
+    pub fn read(path: &Path) -> Result<Study, ExperimentError> {
+        Study::from_source(&Source::read(path)?)
+    }
+
+    /// Reads a study and the experiment that it refers to.
+    pub fn from_source(source: &Source) -> Result<Study, ExperimentError> {
+        let invalid = |message: String| source.invalid(None, message);
+        let file: File = source.parse()?;
+        if !(1..=MOST_SEEDS).contains(&file.seeds) {
+            return Err(invalid(format!("seeds is {}, not 1 to {MOST_SEEDS}", file.seeds)));
+        }
+        let is_path = file.experiment.contains(['.', '/', '\\']);
+        let base = if is_path {
+            Source::read(&source.folder().join(&file.experiment))?
+        } else {
+            Source::find(&file.experiment, &BUILT_IN)?
+        };
+        let experiment = Loaded::from_source(&base)?.experiment.name;
+        let folder = base.folder();
+        let base: Table = base.parse()?;
+        let changes = changes(&file).map_err(invalid)?;
+        let setting = |(name, change): (String, Table)| {
+            let mut table = base.clone();
+            merge(&mut table, change);
+            let text = table.to_string();
+            let loaded =
+                Loaded::from_source(&Source::new(text, "", folder)).map_err(|error| match error {
+                    // Lines of the merged text would mislead.
+                    ExperimentError::Invalid { message, .. } => invalid(format!("setting {name}: {message}")),
+                    other => other,
+                })?;
+            let fingerprint = fingerprint(&loaded.experiment.to_toml());
+            Ok(Setting { name, loaded, fingerprint })
+        };
+        let settings = changes.into_iter().map(setting).collect::<Result<_, ExperimentError>>()?;
+        Ok(Study { experiment, seeds: file.seeds, settings })
+    }
+
+    /// Whether a row is of this study, with the settings that it has now.
+    pub fn has(&self, row: &Row) -> bool {
+        let same = |setting: &Setting| setting.name == row.setting && setting.fingerprint == row.fingerprint;
+        (1..=self.seeds).contains(&row.seed) && self.settings.iter().any(same)
+    }
+
+    /// Runs what `known` rows do not hold, `threads` runs at a time, one thread each, and tells the observer all
+    /// rows of the study whenever there is a new one. Returns them, in the order of settings and seeds.
+    pub fn run(
+        &self,
+        known: &[Row],
+        threads: usize,
+        observer: &impl StudyObserver,
+        stop: &AtomicBool,
+    ) -> Result<Vec<Row>, TrainError> {
+        let mut rows: Vec<Row> = known.iter().filter(|row| self.has(row)).cloned().collect();
+        self.sort(&mut rows);
+        rows.dedup_by(|a, b| (&a.setting, a.seed) == (&b.setting, b.seed));
+        let rows = Mutex::new(rows);
+        let is_known = |setting: &Setting, seed| {
+            let rows = rows.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            rows.iter().any(|row| row.setting == setting.name && row.seed == seed)
+        };
+        let all = (1..=self.seeds).flat_map(|seed| self.settings.iter().map(move |setting| (setting, seed)));
+        let jobs: Vec<(&Setting, u64)> = all.filter(|&(setting, seed)| !is_known(setting, seed)).collect();
+        let runs = self.settings.len() * self.seeds as usize;
+        observer.started(runs - jobs.len(), jobs.len());
+        let next = AtomicUsize::new(0);
+        let failed = AtomicBool::new(false);
+        let work = || -> Result<(), TrainError> {
+            while let Some(&(setting, seed)) = jobs.get(next.fetch_add(1, Ordering::SeqCst)) {
+                if stop.load(Ordering::SeqCst) || failed.load(Ordering::SeqCst) {
+                    break;
+                }
+                let row = setting.run(seed, stop).inspect_err(|_| failed.store(true, Ordering::SeqCst))?;
+                let Some(row) = row else { break };
+                let mut rows = rows.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                rows.push(row.clone());
+                self.sort(&mut rows);
+                observer.finished(&row, &rows, runs - rows.len());
+            }
+            Ok(())
+        };
+        let memory =
+            self.settings.iter().map(|setting| setting.loaded.experiment.memory()).fold(1.0, f64::max);
+        let threads = threads.min((MOST_MEMORY / memory) as usize);
+        std::thread::scope(|scope| {
+            let workers: Vec<_> =
+                (0..threads.clamp(1, jobs.len().max(1))).map(|_| scope.spawn(work)).collect();
+            workers
+                .into_iter()
+                .try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })?;
+        let mut rows = rows.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        self.sort(&mut rows);
+        Ok(rows)
+    }
+
+    fn sort(&self, rows: &mut [Row]) {
+        let place = |row: &Row| self.settings.iter().position(|setting| setting.name == row.setting);
+        rows.sort_by_key(|row| (place(row), row.seed));
+    }
+}
+
+/// Is told how a study goes; from several threads, one after the other.
+pub trait StudyObserver: Sync {
+    /// At the beginning: so many runs are known, so many are to be made.
+    fn started(&self, _known: usize, _runs: usize) {}
+
+    /// After every run, with all rows so far and the number of runs that are not finished.
+    fn finished(&self, row: &Row, rows: &[Row], left: usize);
+}
+
+impl Setting {
+    /// Runs one seed to its end or to success; `None` if it was stopped.
+    fn run(&self, seed: u64, stop: &AtomicBool) -> Result<Option<Row>, TrainError> {
+        let experiment = &self.loaded.experiment;
+        let options = Options {
+            settings: experiment.trainer_settings(),
+            seeds: vec![seed],
+            until_success: false,
+            side_by_side: 1,
+            threads_each: 1,
+            checkpoints: None,
+            interval: Duration::MAX,
+        };
+        let make = |seed| AutomatonTask::new(&self.loaded, seed);
+        let begin = Instant::now();
+        let attempts = match trainer::run(&options, make, &Quiet, stop) {
+            // A setting that makes training diverge is a result, too.
+            Err(TrainError::NotFinite { update, .. }) => {
+                return Ok(Some(Row {
+                    setting: self.name.clone(),
+                    seed,
+                    success: false,
+                    updates: update,
+                    moves: 0,
+                    seconds: begin.elapsed().as_secs_f64(),
+                    hard_loss: f64::INFINITY,
+                    gates: 0,
+                    fingerprint: self.fingerprint.clone(),
+                }));
+            }
+            attempts => attempts?,
+        };
+        let Some(attempt) = attempts.into_iter().find(|attempt| attempt.outcome != Outcome::Running) else {
+            return Ok(None);
+        };
+        let gates = |best| -> Result<usize, TrainError> {
+            let model = Model::of_best(&experiment.model_shape(), seed, best)
+                .map_err(|source| TrainError::Task { seed, source })?;
+            Ok(model.gate_counts(self.loaded.target.channels()).reachable)
+        };
+        let gates = attempt.best.as_ref().map(gates).transpose()?.unwrap_or(0);
+        Ok(Some(Row {
+            setting: self.name.clone(),
+            seed,
+            success: attempt.outcome == Outcome::Succeeded,
+            updates: attempt.update,
+            moves: attempt.moves,
+            seconds: attempt.seconds,
+            hard_loss: attempt.best.as_ref().map_or(f64::INFINITY, |best| best.hard),
+            gates,
+            fingerprint: self.fingerprint.clone(),
+        }))
+    }
+}
+
+/// The rows of a CSV file, and the message for one that cannot be read.
+pub fn rows_from_csv(text: &str) -> Result<Vec<Row>, String> {
+    csv::Reader::from_reader(text.as_bytes())
+        .deserialize()
+        .collect::<Result<_, _>>()
+        .map_err(|e| e.to_string())
+}
+
+/// Rows as a CSV file.
+pub fn rows_to_csv(rows: &[Row]) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in rows {
+        writer.serialize(row).expect("memory takes every row");
+    }
+    String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
+}
+
+/// The settings of a file: names and what they change. Without any, one that changes nothing.
+fn changes(file: &File) -> Result<Vec<(String, Table)>, String> {
+    let mut all = Vec::new();
+    for (name, change) in &file.settings {
+        let Value::Table(change) = change else { return Err(format!("settings.{name} is no table")) };
+        all.push((name.clone(), change.clone()));
+    }
+    if all.is_empty() {
+        all.push((String::new(), Table::new()));
+    }
+    for (key, values) in &file.grid {
+        let Value::Array(values) = values else { return Err(format!("grid: {key} is no list")) };
+        let with = |(name, change): &(String, Table)| {
+            let with_value = |value: &Value| {
+                let mut change = change.clone();
+                merge(&mut change, nested(key, value));
+                let last = key.rsplit('.').next().unwrap_or(key);
+                let name = [name.as_str(), &format!("{last} {value}")].join(" ").trim().to_string();
+                (name, change)
+            };
+            values.iter().map(with_value).collect::<Vec<_>>()
+        };
+        let count = all.len().saturating_mul(values.len());
+        if !(1..=MOST_SETTINGS).contains(&count) {
+            return Err(format!("{count} settings, not 1 to {MOST_SETTINGS}"));
+        }
+        all = all.iter().flat_map(with).collect();
+    }
+    if let Some((name, _)) = all.iter().enumerate().find_map(|(i, a)| all[..i].iter().find(|b| a.0 == b.0)) {
+        return Err(format!("two settings are called {name}"));
+    }
+    if let [(name, _)] = &mut all[..]
+        && name.is_empty()
+    {
+        *name = "as it is".into();
+    }
+    Ok(all)
+}
+
+/// `a.b.c` and a value as a table of tables.
+fn nested(key: &str, value: &Value) -> Table {
+    let mut value = value.clone();
+    let mut names = key.rsplit('.');
+    let last = names.next().unwrap_or(key);
+    let mut table = Table::from_iter([(last.to_string(), value)]);
+    for name in names {
+        value = Value::Table(table);
+        table = Table::from_iter([(name.to_string(), value)]);
+    }
+    table
+}
+
+/// Puts a change into a table: tables are merged, everything else is replaced.
+fn merge(table: &mut Table, change: Table) {
+    for (key, value) in change {
+        match (table.get_mut(&key), value) {
+            (Some(Value::Table(inner)), Value::Table(change)) => merge(inner, change),
+            (_, value) => {
+                table.insert(key, value);
+            }
+        }
+    }
+}
+
+/// Sixteen hexadecimal digits that almost surely differ for different texts and versions of the program.
+fn fingerprint(text: &str) -> String {
+    use std::hash::Hasher as _;
+    let mut hasher = rustc_hash::FxHasher::default();
+    hasher.write(env!("CARGO_PKG_VERSION").as_bytes());
+    hasher.write(text.as_bytes());
+    format!("{:016x}", hasher.finish())
+}
+
+/// The share of successes and its 95 % interval (Wilson's), each from 0 to 1.
+pub fn success_rate(successes: usize, runs: usize) -> [f64; 3] {
+    if runs == 0 {
+        return [0.0, 0.0, 1.0];
+    }
+    let (n, share, z) = (runs as f64, successes as f64 / runs as f64, 1.959_964);
+    let middle = share + z * z / (2.0 * n);
+    let width = z * (share * (1.0 - share) / n + z * z / (4.0 * n * n)).sqrt();
+    let scale = 1.0 + z * z / n;
+    [share, ((middle - width) / scale).max(0.0), ((middle + width) / scale).min(1.0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two settings of a small Game of Life, and a grid of two values.
+    const STUDY: &str = "
+        experiment = \"game-of-life\"
+        seeds = 2
+        [settings.paper.training]
+        recipe = \"paper\"
+        updates = 3
+        [settings.paper.update]
+        layers = [17, 16, 8, 4, 2, 1]
+        [settings.search.search]
+        after = 2
+        moves = 2
+        tries = 1
+        [settings.search.update]
+        layers = [17, 16, 8, 4, 2, 1]
+        [grid]
+        \"training.learning_rate\" = [0.05, 0.1]
+    ";
+
+    fn study() -> Study {
+        Study::from_source(&Source::new(STUDY, "x.toml", "")).unwrap()
+    }
+
+    struct Count(AtomicUsize);
+
+    impl StudyObserver for Count {
+        fn finished(&self, _: &Row, _: &[Row], _: usize) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_run_that_diverges_is_a_row_of_its_own() {
+        let text = STUDY.replace("[0.05, 0.1]", "[1e38]");
+        let study = Study::from_source(&Source::new(&text, "x.toml", "")).unwrap();
+        let count = Count(AtomicUsize::new(0));
+        let rows = study.run(&[], 1, &count, &AtomicBool::new(false)).unwrap();
+        assert_eq!((rows.len(), count.0.into_inner()), (4, 4));
+        let diverged =
+            rows.iter().filter(|row| row.hard_loss.is_infinite() && !row.success && row.updates > 0);
+        assert!(diverged.count() > 0, "{rows:?}");
+        assert_eq!(rows_from_csv(&rows_to_csv(&rows)).unwrap(), rows);
+    }
+
+    fn run(known: &[Row], threads: usize) -> (Vec<Row>, usize) {
+        let count = Count(AtomicUsize::new(0));
+        let rows = study().run(known, threads, &count, &AtomicBool::new(false)).unwrap();
+        let timeless = rows.into_iter().map(|row| Row { seconds: 0.0, ..row }).collect();
+        (timeless, count.0.into_inner())
+    }
+
+    #[test]
+    fn every_setting_runs_with_every_seed_and_known_rows_are_not_run_again() {
+        let names: Vec<String> = study().settings.into_iter().map(|setting| setting.name).collect();
+        let expected = [
+            "paper learning_rate 0.05",
+            "paper learning_rate 0.1",
+            "search learning_rate 0.05",
+            "search learning_rate 0.1",
+        ];
+        assert_eq!(names, expected);
+        let (rows, runs) = run(&[], 1);
+        assert_eq!((rows.len(), runs), (8, 8));
+        assert!(rows.iter().all(|row| row.setting.starts_with("paper") == (row.moves == 0)));
+        let read = rows_from_csv(&rows_to_csv(&rows)).unwrap();
+        assert_eq!(read, rows);
+        // One row is missing, another one is of other settings.
+        let mut known = read[1..].to_vec();
+        known[3].fingerprint = "other".into();
+        assert_eq!(run(&known, 2), (rows, 2));
+    }
+
+    #[test]
+    fn the_studies_of_the_project_can_be_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("studies");
+        let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(files.len() >= 5);
+        for file in files {
+            assert!(!Study::read(&file).unwrap().settings.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_study_that_is_stopped_keeps_what_is_finished() {
+        let stopped = study().run(&[], 1, &Count(AtomicUsize::new(0)), &AtomicBool::new(true)).unwrap();
+        assert!(stopped.is_empty());
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let error = |from: &str, to: &str| {
+            let text = STUDY.replacen(from, to, 1);
+            assert_ne!(text, STUDY, "the change changed nothing");
+            Study::from_source(&Source::new(&text, "x.toml", "")).unwrap_err().to_string()
+        };
+        for (from, to, part) in [
+            ("seeds = 2", "seeds = 0", "x.toml: seeds is 0"),
+            ("seeds = 2", "sedes = 2", "unknown field `sedes`"),
+            ("game-of-life", "game-of-live", "did you mean game-of-life?"),
+            ("game-of-life", "none.toml", "cannot read none.toml"),
+            ("updates = 3", "updates = 0", "setting paper learning_rate 0.05: training.updates is 0"),
+            ("updates = 3", "update = 3", "unknown field `update`"),
+            ("[0.05, 0.1]", "[]", "0 settings"),
+            ("[0.05, 0.1]", "0.05", "grid: training.learning_rate is no list"),
+            ("[0.05, 0.1]", "[0.05, 0.05]", "two settings are called paper learning_rate 0.05"),
+        ] {
+            let message = error(from, to);
+            assert!(message.contains(part), "{from} -> {to}: {message}");
+        }
+        assert!(rows_from_csv("setting,seed\nx,y\n").is_err());
+    }
+
+    #[test]
+    fn intervals_are_those_of_wilson() {
+        // Values from Wilson (1927) as R's prop.test gives them without continuity correction.
+        let close = |a: [f64; 3], b: [f64; 3]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 5e-4);
+        assert!(close(success_rate(20, 20), [1.0, 0.8389, 1.0]), "{:?}", success_rate(20, 20));
+        assert!(close(success_rate(3, 10), [0.3, 0.1078, 0.6032]), "{:?}", success_rate(3, 10));
+        assert_eq!(success_rate(0, 0), [0.0, 0.0, 1.0]);
+    }
+}

@@ -1,0 +1,175 @@
+//! Experiments of every kind: found by name or file, and read as what their `task` says.
+
+use std::path::Path;
+
+use gatework_forecast::experiment as forecast;
+use gatework_gates::automata::experiment as automata;
+use gatework_train::experiment::Source;
+
+pub use gatework_train::experiment::ExperimentError;
+
+/// An experiment of any kind, read and checked.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Loaded {
+    /// A cellular automaton.
+    Automaton(Box<automata::Loaded>),
+    /// A forecaster.
+    Forecaster(Box<forecast::Loaded>),
+}
+
+/// Returns the names and TOML texts of the built-in experiments.
+pub fn built_in() -> impl Iterator<Item = (&'static str, &'static str)> {
+    automata::BUILT_IN.into_iter().chain(forecast::BUILT_IN)
+}
+
+impl Loaded {
+    /// Finds a built-in experiment, or reads a file if the name has a dot or a slash in it.
+    pub fn find(name: &str) -> Result<Loaded, ExperimentError> {
+        let built_in: Vec<_> = built_in().collect();
+        Loaded::from_source(&Source::find(name, &built_in)?)
+    }
+
+    /// Reads an experiment from a file.
+    pub fn read(path: &Path) -> Result<Loaded, ExperimentError> {
+        Loaded::from_source(&Source::read(path)?)
+    }
+
+    /// Reads an experiment as the kind that its `task` names.
+    pub fn from_source(source: &Source) -> Result<Loaded, ExperimentError> {
+        match source.top_level("task") {
+            Some((task, _)) if task == "forecaster" => {
+                Ok(Loaded::Forecaster(Box::new(forecast::Loaded::from_source(source)?)))
+            }
+            Some((task, line)) if task != "automaton" => {
+                let message = format!("the task is {task:?}; there are \"automaton\" and \"forecaster\"");
+                Err(source.invalid(Some(line), message))
+            }
+            None if source.parse::<toml::Table>().is_ok() => {
+                let message = "there is no task; write task = \"automaton\" or task = \"forecaster\"";
+                Err(source.invalid(None, message))
+            }
+            _ => Ok(Loaded::Automaton(Box::new(automata::Loaded::from_source(source)?))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_built_in_experiment_is_found_by_its_name() {
+        for (name, _) in built_in() {
+            let found = match Loaded::find(name).unwrap() {
+                Loaded::Automaton(loaded) => loaded.experiment.name,
+                Loaded::Forecaster(loaded) => loaded.experiment.name,
+            };
+            assert_eq!(found, name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_task_is_named_beside_those_there_are() {
+        let error = Loaded::from_source(&Source::new("name = \"x\"\ntask = \"automata\"", "x.toml", "."))
+            .unwrap_err();
+        let right = "x.toml:2: the task is \"automata\"; there are \"automaton\" and \"forecaster\"";
+        assert_eq!(error.to_string(), right);
+        let error =
+            Loaded::from_source(&Source::new("name = \"x\"\ndata = \"y.csv\"", "x.toml", ".")).unwrap_err();
+        assert!(error.to_string().contains("there is no task; write task = "), "{error}");
+    }
+
+    #[test]
+    fn what_has_no_name_is_called_like_its_file() {
+        for (built_in, text) in
+            built_in().filter(|(name, _)| ["checkerboard", "airpassengers"].contains(name))
+        {
+            let line = format!("name = \"{built_in}\"\n");
+            assert!(text.contains(&line));
+            let found =
+                match Loaded::from_source(&Source::new(&text.replacen(&line, "", 1), "some/my.toml", "."))
+                    .unwrap()
+                {
+                    Loaded::Automaton(loaded) => loaded.experiment.name,
+                    Loaded::Forecaster(loaded) => loaded.experiment.name,
+                };
+            assert_eq!(found, "my");
+        }
+    }
+
+    /// `docs/experiments.md`: its example can be trained, and no key is missing.
+    #[test]
+    fn the_documentation_of_experiments_is_true() {
+        let text = include_str!("../../../docs/experiments.md");
+        let folder = tempfile::tempdir().unwrap();
+        let picture: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("    "))
+            .filter(|line| line.starts_with('.'))
+            .collect();
+        std::fs::write(folder.path().join("face.txt"), picture.join("\n")).unwrap();
+        let example = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        let Loaded::Automaton(_) =
+            Loaded::from_source(&Source::new(example, "face.toml", folder.path())).unwrap()
+        else {
+            panic!("the example is an automaton");
+        };
+        let mut keys = Vec::new();
+        for (_, text) in automata::BUILT_IN {
+            let loaded = automata::Loaded::from_source(&Source::new(text, "x", ".")).unwrap();
+            collect(&toml::Value::try_from(&loaded.experiment).unwrap(), &mut keys);
+            collect(&toml::Value::try_from(&loaded.experiment.gates).unwrap(), &mut keys);
+            collect(&toml::Value::try_from(&loaded.experiment.state).unwrap(), &mut keys);
+        }
+        assert!(keys.len() > 50);
+        for key in keys {
+            let named = [format!("`{key}`"), format!("[{key}]"), format!("{key} = ")];
+            assert!(named.iter().any(|name| text.contains(name)), "{key} is not in docs/experiments.md");
+        }
+    }
+
+    /// `docs/forecasting.md` explains every key of a forecaster, of all models and losses.
+    #[test]
+    fn the_documentation_of_forecasters_is_complete() {
+        use crate::forecast::models::Model;
+        let text = include_str!("../../../docs/forecasting.md");
+        let mut keys = Vec::new();
+        for model in Model::NAMES {
+            keys.push((*model).to_string());
+            let toml = format!(
+                "name = 'x'\ntask = 'forecaster'\ndata = 'x.csv'\nhorizon = 12\nmodel = '{model}'\nloss = 'gaussian'"
+            );
+            let loaded = forecast::Loaded::from_source(&Source::new(&toml, "x", ".")).unwrap();
+            collect(&toml::Value::try_from(&loaded.experiment).unwrap(), &mut keys);
+        }
+        let for_people =
+            ["name", "task", "about", "expected", "kind", "beta1", "beta2", "epsilon", "weight_decay"];
+        for key in keys.iter().filter(|key| !for_people.contains(&key.as_str())) {
+            let named = [format!("`{key}`"), format!("[{key}]"), format!("{key} = "), format!("\"{key}\"")];
+            assert!(named.iter().any(|name| text.contains(name)), "{key} is not in docs/forecasting.md");
+        }
+    }
+
+    /// All keys of a table and those inside it.
+    fn collect(value: &toml::Value, keys: &mut Vec<String>) {
+        match value {
+            toml::Value::Table(table) => table.iter().for_each(|(key, value)| {
+                keys.push(key.clone());
+                collect(value, keys);
+            }),
+            toml::Value::Array(values) => values.iter().for_each(|value| collect(value, keys)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn the_task_decides_who_reads() {
+        let text = "task = \"forecaster\"\nname = \"x\"\nhorison = 3";
+        let message = Loaded::from_source(&Source::new(text, "x.toml", ".")).unwrap_err().to_string();
+        assert!(message.starts_with("x.toml:3: unknown field `horison`"), "{message}");
+        assert!(
+            Loaded::find("airpasengers").unwrap_err().to_string().contains("did you mean airpassengers?")
+        );
+    }
+}

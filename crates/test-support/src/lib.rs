@@ -1,0 +1,4 @@
+//! Helpers for the tests of several crates.
+
+pub mod counting;
+pub mod golden;

@@ -1,0 +1,202 @@
+//! The loader of experiment files: TOML text with its origin, and errors that name file and line.
+//!
+//! A [`Source`] is the text of a built-in experiment or of a file. It deserialises into the typed experiment of a learner,
+//! whose own checks return a [`Problem`]: a message and the key that it is about. [`Source::locate`] turns the key into a
+//! line by the spans of the TOML document.
+
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use toml::de::{DeTable, DeValue};
+
+use crate::files;
+
+/// An experiment that cannot be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExperimentError {
+    /// No built-in experiment has this name, and no such file exists.
+    #[error("no experiment {name:?}{}; there are {known}", hint.as_ref().map_or(String::new(), |h| format!(" (did you mean {h}?)")))]
+    Unknown {
+        /// The requested name.
+        name: String,
+        /// The most similar built-in name.
+        hint: Option<String>,
+        /// All built-in names, joined by commas.
+        known: String,
+    },
+    /// The file cannot be read.
+    #[error(transparent)]
+    File(#[from] files::FileError),
+    /// The text is not a valid experiment.
+    #[error("{origin}:{}{message}", line.map_or_else(|| " ".to_string(), |line| format!("{line}: ")))]
+    Invalid {
+        /// The file, or the name of a built-in experiment.
+        origin: String,
+        /// The line, counted from 1, where it is known.
+        line: Option<usize>,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+/// A problem of a setting, and the key of the setting. A number in the key stands for an element of an array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The path of the key, outermost table first.
+    pub key: Vec<String>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Problem {
+    /// Describes a problem of the setting at `key`.
+    pub fn new(key: &[&str], message: impl Into<String>) -> Problem {
+        Problem { key: key.iter().map(ToString::to_string).collect(), message: message.into() }
+    }
+}
+
+/// Returns a [`Problem`] as an error.
+pub fn problem<T>(key: &[&str], message: impl Into<String>) -> Result<T, Problem> {
+    Err(Problem::new(key, message))
+}
+
+/// The text of an experiment and its origin.
+#[derive(Clone, Debug)]
+pub struct Source {
+    text: String,
+    origin: String,
+    folder: PathBuf,
+}
+
+impl Source {
+    /// Wraps a text. Errors call it `origin`; relative paths in it are relative to `folder`.
+    pub fn new(text: impl Into<String>, origin: impl Into<String>, folder: impl Into<PathBuf>) -> Source {
+        Source { text: text.into(), origin: origin.into(), folder: folder.into() }
+    }
+
+    /// Reads a file.
+    pub fn read(path: &Path) -> Result<Source, ExperimentError> {
+        let folder = path.parent().map_or_else(PathBuf::new, Path::to_path_buf);
+        Ok(Source::new(files::read_text(path)?, path.display().to_string(), folder))
+    }
+
+    /// Finds a built-in experiment by name, or reads the file if the name is a path.
+    pub fn find(name: &str, built_in: &[(&str, &str)]) -> Result<Source, ExperimentError> {
+        if let Some((_, text)) = built_in.iter().find(|(known, _)| *known == name) {
+            return Ok(Source::new(*text, name, "."));
+        }
+        if name.contains(['.', '/', '\\']) || Path::new(name).is_file() {
+            return Source::read(Path::new(name));
+        }
+        let names: Vec<&str> = built_in.iter().map(|(name, _)| *name).collect();
+        let nearest = names.iter().map(|known| (strsim::levenshtein(name, known), known)).min();
+        let hint = nearest.filter(|(d, known)| *d <= known.len() / 2).map(|(_, known)| (*known).to_string());
+        Err(ExperimentError::Unknown { name: name.to_string(), hint, known: names.join(", ") })
+    }
+
+    /// Returns the text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the folder that relative paths in the text refer to.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns what errors call the text: a path, or the name of a built-in experiment.
+    pub fn origin(&self) -> &str {
+        &self.origin
+    }
+
+    /// Returns the name of an experiment without a `name` of its own: the stem of its file.
+    pub fn default_name(&self) -> Option<String> {
+        Path::new(&self.origin).file_stem().map(|stem| stem.to_string_lossy().into_owned())
+    }
+
+    /// Deserialises the text.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ExperimentError> {
+        toml::from_str(&self.text).map_err(|error| {
+            let line = error.span().map(|span| self.line_at(span.start));
+            self.invalid(line, error.message())
+        })
+    }
+
+    /// Returns the value of a top-level key as text, and its line; `None` if the key is missing or the text is not TOML.
+    pub fn top_level(&self, key: &str) -> Option<(String, usize)> {
+        let document = DeTable::parse(&self.text).ok()?;
+        let (_, value) = document.get_ref().iter().find(|(known, _)| known.get_ref() == key)?;
+        let line = self.line_at(value.span().start);
+        let text =
+            value.get_ref().as_str().map_or_else(|| self.text[value.span()].to_string(), str::to_string);
+        Some((text, line))
+    }
+
+    /// Returns the error for a problem, with the line of its key or of the innermost enclosing table.
+    pub fn locate(&self, problem: Problem) -> ExperimentError {
+        self.invalid(self.line_of(&problem.key), problem.message)
+    }
+
+    /// Returns an error about this text.
+    pub fn invalid(&self, line: Option<usize>, message: impl Into<String>) -> ExperimentError {
+        ExperimentError::Invalid { origin: self.origin.clone(), line, message: message.into() }
+    }
+
+    fn line_at(&self, byte: usize) -> usize {
+        1 + self.text.bytes().take(byte).filter(|&b| b == b'\n').count()
+    }
+
+    fn line_of(&self, key: &[String]) -> Option<usize> {
+        let document = DeTable::parse(&self.text).ok()?;
+        let (first, rest) = key.split_first()?;
+        let (found, mut value) = document.get_ref().iter().find(|(k, _)| k.get_ref() == first)?;
+        let mut start = found.span().start;
+        for name in rest {
+            let inner = match value.get_ref() {
+                DeValue::Table(table) => table
+                    .iter()
+                    .find(|(k, _)| k.get_ref() == name)
+                    .map(|(found, value)| (found.span().start, value)),
+                DeValue::Array(array) => name
+                    .parse()
+                    .ok()
+                    .and_then(|index: usize| array.get(index))
+                    .map(|value| (value.span().start, value)),
+                _ => None,
+            };
+            let Some(inner) = inner else { break };
+            (start, value) = inner;
+        }
+        Some(self.line_at(start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_located_by_its_span_or_that_of_its_table() {
+        let text = "a = 1\n[b]\nc = 2\nd = [1,\n 2]\n[[e]]\nf = 1\n[[e]]\nf = 2\n";
+        let source = Source::new(text, "x.toml", "");
+        for (key, line) in [
+            (&["a"][..], 1),
+            (&["b", "c"], 3),
+            (&["b", "x"], 2),
+            (&["b", "d", "1"], 5),
+            (&["e", "1", "f"], 9),
+        ] {
+            let error = source.locate(Problem::new(key, "wrong")).to_string();
+            assert_eq!(error, format!("x.toml:{line}: wrong"), "{key:?}");
+        }
+        assert_eq!(source.locate(Problem::new(&["z"], "wrong")).to_string(), "x.toml: wrong");
+    }
+
+    #[test]
+    fn a_name_without_a_match_gets_the_nearest_one_as_a_hint() {
+        let error = Source::find("lizzard", &[("lizard", ""), ("checkerboard", "")]).unwrap_err();
+        let right = "no experiment \"lizzard\" (did you mean lizard?); there are lizard, checkerboard";
+        assert_eq!(error.to_string(), right);
+    }
+}

@@ -1,0 +1,382 @@
+//! The optimisers an experiment can choose, as its file writes them, and their state between steps. The arithmetic
+//! is in [`gatework_engine::kernel::optim`]; here are the settings, their defaults and their limits.
+//!
+//! ```toml
+//! optimizer = "adam"                  # or { kind = "adamw", beta2 = 0.99, weight_decay = 0.01 }
+//! clip = { value = 100.0 }
+//! ```
+//!
+//! The formulas are those of PyTorch, whose numbers the tests compare with.
+
+use std::ops::Range;
+
+use gatework_engine::kernel::optim as kernel;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::kinds::{Kinds, name_or_table};
+
+/// An optimiser and its settings. A setting that the file leaves out has the usual value; the name alone will do if all
+/// have.
+///
+/// ```
+/// use gatework_train::optim::{Clip, Optimizer};
+///
+/// let optimizer = Optimizer::Sgd { momentum: 0.0, nesterov: false, weight_decay: 0.0 };
+/// let mut values = [1.0, 2.0];
+/// let mut state = optimizer.state(values.len());
+/// optimizer.step(&mut state, &mut values, &[0.5, -8.0], 0.5, Some(Clip::Value(1.0)));
+/// assert_eq!(values, [0.75, 2.5]);
+/// assert_eq!(state.step, 1);
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self", tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Optimizer {
+    /// Adam with decoupled weight decay: `p -= lr * (m_hat / (sqrt(v_hat) + epsilon) + weight_decay * p)`.
+    Adamw {
+        /// Decay of the mean of the gradient.
+        #[serde(default = "usual::beta1")]
+        beta1: f64,
+        /// Decay of the mean square of the gradient.
+        #[serde(default = "usual::beta2")]
+        beta2: f64,
+        /// Keeps the division finite where there is no gradient.
+        #[serde(default = "usual::epsilon")]
+        epsilon: f64,
+        /// Share of each parameter that is taken away, times the learning rate.
+        #[serde(default = "usual::decoupled_decay")]
+        weight_decay: f64,
+    },
+    /// Adam: `p -= lr * m_hat / (sqrt(v_hat) + epsilon)`.
+    Adam {
+        /// Decay of the mean of the gradient.
+        #[serde(default = "usual::beta1")]
+        beta1: f64,
+        /// Decay of the mean square of the gradient.
+        #[serde(default = "usual::beta2")]
+        beta2: f64,
+        /// Keeps the division finite where there is no gradient.
+        #[serde(default = "usual::epsilon")]
+        epsilon: f64,
+        /// `weight_decay * p` is added to the gradient.
+        #[serde(default)]
+        weight_decay: f64,
+    },
+    /// Stochastic gradient descent: `b = momentum * b + g`, then `p -= lr * b`.
+    Sgd {
+        /// Share of the momentum that stays from step to step.
+        #[serde(default)]
+        momentum: f64,
+        /// Look ahead along the momentum: `p -= lr * (g + momentum * b)`.
+        #[serde(default)]
+        nesterov: bool,
+        /// `weight_decay * p` is added to the gradient.
+        #[serde(default)]
+        weight_decay: f64,
+    },
+    /// RMSprop: `b = momentum * b + g / (sqrt(mean square of g) + epsilon)`, then `p -= lr * b`.
+    Rmsprop {
+        /// Decay of the mean square of the gradient.
+        #[serde(default = "usual::alpha")]
+        alpha: f64,
+        /// Keeps the division finite where there is no gradient.
+        #[serde(default = "usual::epsilon")]
+        epsilon: f64,
+        /// Share of the momentum that stays from step to step.
+        #[serde(default)]
+        momentum: f64,
+        /// `weight_decay * p` is added to the gradient.
+        #[serde(default)]
+        weight_decay: f64,
+    },
+}
+
+impl Serialize for Optimizer {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Optimizer {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        name_or_table(deserializer)
+    }
+}
+
+impl Kinds for Optimizer {
+    const EXPECTED: &str = "the name of an optimiser, or a table with its `kind` and settings";
+
+    fn from_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(deserializer)
+    }
+}
+
+/// The values that a setting has when the file does not name it: those of PyTorch.
+mod usual {
+    pub const fn beta1() -> f64 {
+        0.9
+    }
+    pub const fn beta2() -> f64 {
+        0.999
+    }
+    pub const fn epsilon() -> f64 {
+        1e-8
+    }
+    pub const fn decoupled_decay() -> f64 {
+        0.01
+    }
+    pub const fn alpha() -> f64 {
+        0.99
+    }
+}
+
+/// Smallest epsilon: small enough for anything, and large enough not to vanish in the bias correction.
+const MIN_EPSILON: f64 = 1e-30;
+
+/// A limit on the gradient, applied before the weight decay is added. NaN is never hidden: it reaches the
+/// parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Clip {
+    /// Each element is limited to this magnitude: `clip = { value = 100.0 }`.
+    Value(f32),
+    /// The whole gradient is scaled down to this Euclidean norm if it is longer: `clip = { norm = 1.0 }`. If the
+    /// norm is NaN, so is the scale, and with it every parameter; this is what PyTorch does too.
+    Norm(f32),
+}
+
+impl Clip {
+    /// Whether the limit makes sense; the error says what would.
+    pub fn validate(&self) -> Result<(), String> {
+        let (name, limit) = match *self {
+            Self::Value(limit) => ("value", limit),
+            Self::Norm(limit) => ("norm", limit),
+        };
+        if limit > 0.0 && limit.is_finite() {
+            Ok(())
+        } else {
+            Err(format!("clip.{name} is {limit}, but must be a number above 0"))
+        }
+    }
+}
+
+/// What an optimiser remembers between steps. A slot that it does not use is empty.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OptimizerState {
+    /// Number of steps done.
+    pub step: u64,
+    /// Mean of the gradient, or momentum.
+    pub first: Vec<f32>,
+    /// Mean square of the gradient.
+    pub second: Vec<f32>,
+}
+
+impl Optimizer {
+    /// Whether every setting is in its range; the error names the first one that is not, and the range.
+    pub fn validate(&self) -> Result<(), String> {
+        match *self {
+            Self::Adamw { beta1, beta2, epsilon, weight_decay }
+            | Self::Adam { beta1, beta2, epsilon, weight_decay } => {
+                check_share("beta1", beta1)?;
+                check_share("beta2", beta2)?;
+                check_epsilon(epsilon)?;
+                check_decay(weight_decay)
+            }
+            Self::Sgd { momentum, nesterov, weight_decay } => {
+                check_share("momentum", momentum)?;
+                if nesterov && momentum == 0.0 {
+                    return Err("nesterov is true, but momentum is 0: nesterov needs a momentum".to_owned());
+                }
+                check_decay(weight_decay)
+            }
+            Self::Rmsprop { alpha, epsilon, momentum, weight_decay } => {
+                check_share("alpha", alpha)?;
+                check_epsilon(epsilon)?;
+                check_share("momentum", momentum)?;
+                check_decay(weight_decay)
+            }
+        }
+    }
+
+    /// The state before the first step, for `n` parameters.
+    pub fn state(&self, n: usize) -> OptimizerState {
+        let (first, second) = self.slot_lengths(n);
+        OptimizerState { step: 0, first: vec![0.0; first], second: vec![0.0; second] }
+    }
+
+    /// Whether a state, read from a checkpoint, say, belongs to this optimiser and `n` parameters.
+    pub fn check_state(&self, state: &OptimizerState, n: usize) -> Result<(), String> {
+        let found = (state.first.len(), state.second.len());
+        let wanted = self.slot_lengths(n);
+        if found == wanted {
+            return Ok(());
+        }
+        Err(format!(
+            "the optimiser state has {} and {} elements in its two slots, but {self:?} on {n} parameters needs \
+             {} and {}",
+            found.0, found.1, wanted.0, wanted.1
+        ))
+    }
+
+    /// Lengths of the first and the second slot.
+    fn slot_lengths(&self, n: usize) -> (usize, usize) {
+        match *self {
+            Self::Adamw { .. } | Self::Adam { .. } => (n, n),
+            Self::Sgd { momentum, .. } => (if momentum == 0.0 { 0 } else { n }, 0),
+            Self::Rmsprop { momentum, .. } => (if momentum == 0.0 { 0 } else { n }, n),
+        }
+    }
+
+    /// Moves `values` one step against `grads`, in one pass over memory (a clip by norm reads the gradient once
+    /// more, beforehand). Returns the norm of the gradient before clipping, if the clip needed it;
+    /// [`Optimizer::gradient_norm`] computes it in any case.
+    ///
+    /// # Panics
+    /// If `values`, `grads` and the state differ in length; see [`Optimizer::check_state`].
+    pub fn step(
+        &self,
+        state: &mut OptimizerState,
+        values: &mut [f32],
+        grads: &[f32],
+        learning_rate: f32,
+        clip: Option<Clip>,
+    ) -> Option<f64> {
+        let (clipping, norm) = prepare(clip, grads);
+        state.step = state.step.saturating_add(1);
+        self.apply(state, 0..values.len(), values, grads, learning_rate, clipping);
+        norm
+    }
+
+    /// Begins a step that moves the parameters part by part, to the same bits as [`Optimizer::step`]. `None` if the clip has
+    /// to know the whole gradient first.
+    pub fn begin<'a>(
+        &'a self,
+        state: &'a mut OptimizerState,
+        learning_rate: f32,
+        clip: Option<Clip>,
+    ) -> Option<Step<'a>> {
+        if matches!(clip, Some(Clip::Norm(_))) {
+            return None;
+        }
+        let (clipping, _) = prepare(clip, &[]);
+        Some(Step { optimizer: self, state, learning_rate, clipping, is_taken: false })
+    }
+
+    /// Moves some of the parameters; the state is that of all.
+    fn apply(
+        &self,
+        state: &mut OptimizerState,
+        range: Range<usize>,
+        values: &mut [f32],
+        grads: &[f32],
+        learning_rate: f32,
+        clipping: kernel::Clipping,
+    ) {
+        let learning_rate = f64::from(learning_rate);
+        let step = state.step;
+        let [first, second] = [&mut state.first, &mut state.second]
+            .map(|slot| if slot.is_empty() { &mut [] } else { &mut slot[range.clone()] });
+        match *self {
+            Self::Adamw { beta1, beta2, epsilon, weight_decay }
+            | Self::Adam { beta1, beta2, epsilon, weight_decay } => {
+                let decoupled = matches!(self, Self::Adamw { .. });
+                let settings = kernel::Adam {
+                    learning_rate,
+                    beta1,
+                    beta2,
+                    epsilon,
+                    weight_decay,
+                    decoupled,
+                    step,
+                    clipping,
+                };
+                kernel::adam(&settings, values, grads, first, second);
+            }
+            Self::Sgd { momentum, nesterov, weight_decay } => {
+                let settings = kernel::Sgd { learning_rate, momentum, nesterov, weight_decay, clipping };
+                kernel::sgd(&settings, values, grads, first);
+            }
+            Self::Rmsprop { alpha, epsilon, momentum, weight_decay } => {
+                let settings =
+                    kernel::Rmsprop { learning_rate, alpha, epsilon, momentum, weight_decay, clipping };
+                kernel::rmsprop(&settings, values, grads, second, first);
+            }
+        }
+    }
+
+    /// The Euclidean norm of the whole gradient, the one that [`Clip::Norm`] limits.
+    pub fn gradient_norm(grads: &[f32]) -> f64 {
+        kernel::norm(grads)
+    }
+}
+
+/// A step that moves the parameters part by part.
+#[derive(Debug)]
+pub struct Step<'a> {
+    optimizer: &'a Optimizer,
+    state: &'a mut OptimizerState,
+    learning_rate: f32,
+    clipping: kernel::Clipping,
+    /// Whether a part was moved. If none is, no step was taken.
+    is_taken: bool,
+}
+
+impl Step<'_> {
+    /// Moves the parameters in a range of all. Each has its turn once.
+    ///
+    /// # Panics
+    /// If the range, its values and its gradients differ in length, or the state has fewer elements.
+    pub fn apply(&mut self, range: Range<usize>, values: &mut [f32], grads: &[f32]) {
+        if !self.is_taken {
+            self.state.step = self.state.step.saturating_add(1);
+            self.is_taken = true;
+        }
+        self.optimizer.apply(self.state, range, values, grads, self.learning_rate, self.clipping);
+    }
+
+    /// Whether a part was moved.
+    pub fn is_taken(&self) -> bool {
+        self.is_taken
+    }
+}
+
+/// The scale and the limit that a clip means for this gradient, and its norm if that was needed.
+fn prepare(clip: Option<Clip>, grads: &[f32]) -> (kernel::Clipping, Option<f64>) {
+    match clip {
+        None => (kernel::Clipping::NONE, None),
+        Some(Clip::Value(limit)) => (kernel::Clipping { limit, ..kernel::Clipping::NONE }, None),
+        Some(Clip::Norm(limit)) => {
+            let norm = Optimizer::gradient_norm(grads);
+            // Written so that a NaN norm gives a NaN scale.
+            let scale = if norm <= f64::from(limit) { 1.0 } else { f64::from(limit) / norm };
+            (kernel::Clipping { scale: scale as f32, ..kernel::Clipping::NONE }, Some(norm))
+        }
+    }
+}
+
+fn check_share(name: &str, value: f64) -> Result<(), String> {
+    // As the kernels see it: a share just below 1 rounds to 1, and would never forget.
+    if (0.0..1.0).contains(&(value as f32)) {
+        Ok(())
+    } else {
+        Err(format!("{name} is {value}, but must be at least 0 and below 1"))
+    }
+}
+
+fn check_epsilon(value: f64) -> Result<(), String> {
+    if value >= MIN_EPSILON && value.is_finite() {
+        Ok(())
+    } else {
+        Err(format!("epsilon is {value:e}, but must be a number of at least {MIN_EPSILON:e}"))
+    }
+}
+
+fn check_decay(value: f64) -> Result<(), String> {
+    if value >= 0.0 && value.is_finite() {
+        Ok(())
+    } else {
+        Err(format!("weight_decay is {value}, but must be a number of at least 0"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

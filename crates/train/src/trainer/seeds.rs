@@ -1,0 +1,412 @@
+//! Seeds and restarts: attempts one after another, or several side by side.
+//!
+//! An attempt that cannot succeed any more makes way for the next seed, if there is one.
+//!
+//! What comes out does not depend on the number of threads: a seed that succeeds, or fails with an error, stops those
+//! behind it, and waits for those before it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::attempt::{Attempt, Outcome, Settings};
+use super::{Task, TaskError, TrainError};
+
+/// How to run attempts.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How each trains.
+    pub settings: Settings,
+    /// The seeds, in the order in which they are tried.
+    pub seeds: Vec<u64>,
+    /// Leave the seeds behind the first success alone.
+    pub until_success: bool,
+    /// Attempts side by side.
+    pub side_by_side: usize,
+    /// Threads of each.
+    pub threads_each: usize,
+    /// Folder of the checkpoints; attempts found there go on. Without it, none are written.
+    pub checkpoints: Option<PathBuf>,
+    /// Time between checkpoints.
+    pub interval: Duration,
+}
+
+impl Options {
+    /// The checkpoint of a seed.
+    pub fn checkpoint(folder: &Path, seed: u64) -> PathBuf {
+        folder.join(format!("seed-{seed}.safetensors"))
+    }
+
+    /// True if nothing is left to do for the attempts that [`run`] returned: none before the winner can go on, and
+    /// without a winner no seed is left.
+    pub fn are_met_by(&self, attempts: &[Attempt]) -> bool {
+        let won = attempts.last().is_some_and(|last| self.is_won_by(last));
+        let ended = attempts.iter().all(|attempt| attempt.outcome != Outcome::Running);
+        ended && (won || attempts.len() == self.seeds.len())
+    }
+
+    /// True if no seed behind this attempt is wanted.
+    fn is_won_by(&self, attempt: &Attempt) -> bool {
+        self.until_success && attempt.outcome == Outcome::Succeeded
+    }
+}
+
+/// Is told how attempts go; from several threads, if several run side by side.
+pub trait Observer: Sync {
+    /// After every update, and once when an attempt is taken up.
+    fn updated(&self, _attempt: &Attempt) {}
+
+    /// While a task finishes what training left, with the hard loss now.
+    fn finishing(&self, _attempt: &Attempt, _hard: f64) {}
+
+    /// When an attempt has ended, with success or without.
+    fn finished(&self, _attempt: &Attempt) {}
+}
+
+/// An observer that looks away.
+#[derive(Clone, Copy, Debug)]
+pub struct Quiet;
+
+impl Observer for Quiet {}
+
+/// Makes attempts until one succeeds, all seeds are used, or `stop` is set. Returns those that were begun, in
+/// the order of their seeds and up to the winner; one that was stopped is still [`Outcome::Running`] and has a
+/// checkpoint. An error is returned if all seeds before it have ended without a winner.
+pub fn run<T: Task>(
+    options: &Options,
+    make: impl Fn(u64) -> Result<T, TaskError> + Sync,
+    observer: &impl Observer,
+    stop: &AtomicBool,
+) -> Result<Vec<Attempt>, TrainError> {
+    let next = AtomicUsize::new(0);
+    // The first seed with a success or an error: those behind it do not matter.
+    let end = AtomicUsize::new(usize::MAX);
+    let results: Vec<Mutex<Option<Result<Attempt, TrainError>>>> =
+        options.seeds.iter().map(|_| Mutex::new(None)).collect();
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::SeqCst);
+            let pointless = || end.load(Ordering::SeqCst) < index || stop.load(Ordering::SeqCst);
+            if index >= options.seeds.len() || pointless() {
+                return;
+            }
+            let another = options.until_success && index + 1 < options.seeds.len();
+            let result = attempt(options, options.seeds[index], another, &make, observer, &pointless);
+            if result.as_ref().map_or(true, |attempt| options.is_won_by(attempt)) {
+                end.fetch_min(index, Ordering::SeqCst);
+            }
+            *results[index].lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(result);
+        }
+    };
+    let pools: Vec<rayon::ThreadPool> = (0..options.side_by_side.clamp(1, options.seeds.len().max(1)))
+        .map(|_| rayon::ThreadPoolBuilder::new().num_threads(options.threads_each.max(1)).build())
+        .collect::<Result<_, _>>()
+        .map_err(|error| TrainError::Threads(error.to_string()))?;
+    std::thread::scope(|scope| {
+        for pool in &pools {
+            scope.spawn(|| pool.install(work));
+        }
+    });
+    let results =
+        results.into_iter().map(|r| r.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner));
+    in_order(options, results)
+}
+
+/// What one seed after another would have given: nothing behind a winner counts, and no error behind a seed that
+/// may still win.
+fn in_order(
+    options: &Options,
+    results: impl Iterator<Item = Option<Result<Attempt, TrainError>>>,
+) -> Result<Vec<Attempt>, TrainError> {
+    let mut attempts: Vec<Attempt> = Vec::new();
+    // A seed that was stopped before it was begun may leave a gap.
+    for result in results.map_while(|result| result) {
+        match result {
+            Err(_) if attempts.iter().any(|attempt| attempt.outcome == Outcome::Running) => break,
+            result => attempts.push(result?),
+        }
+        if attempts.last().is_some_and(|attempt| options.is_won_by(attempt)) {
+            break;
+        }
+    }
+    Ok(attempts)
+}
+
+/// Trains one seed to its end, or until it is pointless; with another seed to follow, until it is hopeless.
+fn attempt<T: Task>(
+    options: &Options,
+    seed: u64,
+    another: bool,
+    make: &impl Fn(u64) -> Result<T, TaskError>,
+    observer: &impl Observer,
+    pointless: &impl Fn() -> bool,
+) -> Result<Attempt, TrainError> {
+    let mut task = make(seed).map_err(|source| TrainError::Task { seed, source })?;
+    let path = options.checkpoints.as_ref().map(|folder| Options::checkpoint(folder, seed));
+    let save = |attempt: &Attempt, task: &T| path.as_ref().map_or(Ok(()), |path| attempt.save(task, path));
+    let mut attempt = match &path {
+        Some(path) if path.exists() => Attempt::load(path, seed, &options.settings, &mut task)?,
+        _ => Attempt::new(seed, &options.settings, task.params().len()),
+    };
+    observer.updated(&attempt);
+    let before = attempt.seconds;
+    let (begin, mut saved) = (Instant::now(), Instant::now());
+    while attempt.outcome == Outcome::Running && !pointless() {
+        if attempt.update >= options.settings.updates {
+            // Stopped between its last update and its end.
+            attempt.outcome = Outcome::Exhausted;
+            break;
+        }
+        attempt.advance(&mut task, &options.settings)?;
+        if another && !task.finishes() && attempt.is_hopeless(&options.settings) {
+            attempt.outcome = Outcome::Exhausted;
+        }
+        attempt.seconds = before + begin.elapsed().as_secs_f64();
+        observer.updated(&attempt);
+        if saved.elapsed() >= options.interval {
+            save(&attempt, &task)?;
+            saved = Instant::now();
+        }
+    }
+    if attempt.outcome == Outcome::Exhausted {
+        if task.finishes() {
+            // That may take long. If it is killed, it is done anew, but no update is.
+            save(&attempt, &task)?;
+        }
+        finish(&mut attempt, &mut task, observer, pointless)?;
+        attempt.seconds = before + begin.elapsed().as_secs_f64();
+    }
+    save(&attempt, &task)?;
+    if attempt.outcome != Outcome::Running {
+        observer.finished(&attempt);
+    }
+    Ok(attempt)
+}
+
+/// Lets the task do what is left to do after the last update, unless that is done.
+fn finish(
+    attempt: &mut Attempt,
+    task: &mut impl Task,
+    observer: &impl Observer,
+    pointless: &impl Fn() -> bool,
+) -> Result<(), TrainError> {
+    let Some(best) = attempt.best.as_ref().filter(|best| best.finished.is_none() && attempt.moves == 0)
+    else {
+        return Ok(());
+    };
+    let stop = |hard: f64| {
+        observer.finishing(attempt, hard);
+        pointless()
+    };
+    let failed = |source| TrainError::Task { seed: attempt.seed, source };
+    match task.finish(&best.values, &stop).map_err(failed)? {
+        Some(finished) => attempt.finish(finished),
+        None if pointless() => attempt.outcome = Outcome::Running,
+        None => {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::attempt::tests::{Threes, settings};
+    use super::*;
+    use crate::params::Params;
+    use crate::trainer::{Finished, Losses};
+
+    fn options(seeds: Vec<u64>) -> Options {
+        Options {
+            settings: Settings { updates: 40, ..settings() },
+            seeds,
+            until_success: true,
+            side_by_side: 1,
+            threads_each: 1,
+            checkpoints: None,
+            interval: Duration::ZERO,
+        }
+    }
+
+    // Seeds from 60 on start too far away to arrive within 40 updates.
+    fn outcomes(attempts: &[Attempt]) -> Vec<(u64, Outcome)> {
+        attempts.iter().map(|a| (a.seed, a.outcome)).collect()
+    }
+
+    #[test]
+    fn seeds_are_tried_until_one_succeeds_whatever_the_number_of_threads() {
+        for side_by_side in 1..4 {
+            let options = Options { side_by_side, ..options(vec![90, 80, 1, 70, 2]) };
+            let attempts =
+                run(&options, |seed| Ok(Threes::new(seed)), &Quiet, &AtomicBool::new(false)).unwrap();
+            let expected = [(90, Outcome::Exhausted), (80, Outcome::Exhausted), (1, Outcome::Succeeded)];
+            assert_eq!(outcomes(&attempts)[..3], expected);
+        }
+    }
+
+    #[test]
+    fn a_seed_without_a_chance_makes_way_for_the_next_but_the_last_runs_on() {
+        let options = options(vec![90, 80]);
+        let attempts = run(&options, |seed| Ok(Threes::new(seed)), &Quiet, &AtomicBool::new(false)).unwrap();
+        assert_eq!([attempts[0].update, attempts[1].update], [30, 40]);
+        assert!(attempts.iter().all(|a| a.outcome == Outcome::Exhausted && a.streak == 0));
+    }
+
+    #[test]
+    fn all_seeds_run_when_asked_for() {
+        let options = Options { until_success: false, side_by_side: 2, ..options(vec![1, 90, 2]) };
+        let attempts = run(&options, |seed| Ok(Threes::new(seed)), &Quiet, &AtomicBool::new(false)).unwrap();
+        let expected = [(1, Outcome::Succeeded), (90, Outcome::Exhausted), (2, Outcome::Succeeded)];
+        assert_eq!(outcomes(&attempts), expected);
+    }
+
+    #[test]
+    fn what_was_stopped_goes_on_from_its_checkpoint() {
+        struct StopAt<'a>(u64, &'a AtomicBool);
+        impl Observer for StopAt<'_> {
+            fn updated(&self, attempt: &Attempt) {
+                self.1.fetch_or(attempt.seed == 80 && attempt.update == self.0, Ordering::SeqCst);
+            }
+        }
+        let make = |seed| Ok(Threes::new(seed));
+        let whole = run(&options(vec![90, 80, 1]), make, &Quiet, &AtomicBool::new(false)).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options { checkpoints: Some(folder.path().to_path_buf()), ..options(vec![90, 80, 1]) };
+        let stop = AtomicBool::new(false);
+        let stopped = run(&options, make, &StopAt(7, &stop), &stop).unwrap();
+        assert_eq!(outcomes(&stopped), [(90, Outcome::Exhausted), (80, Outcome::Running)]);
+        let resumed = run(&options, make, &Quiet, &AtomicBool::new(false)).unwrap();
+        let timeless = |attempts: Vec<Attempt>| -> Vec<Attempt> {
+            attempts.into_iter().map(|a| Attempt { seconds: 0.0, ..a }).collect()
+        };
+        assert_eq!(timeless(resumed), timeless(whole));
+    }
+
+    /// Stops when seed 1 has succeeded, while seed 90 waits for that in the midst of its updates.
+    struct StopAfterSuccess<'a>(&'a AtomicBool);
+
+    impl Observer for StopAfterSuccess<'_> {
+        fn updated(&self, attempt: &Attempt) {
+            while attempt.seed == 90 && attempt.update == 5 && !self.0.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+        }
+
+        fn finished(&self, attempt: &Attempt) {
+            self.0.fetch_or(attempt.outcome == Outcome::Succeeded, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_success_settles_nothing_while_a_seed_before_it_can_go_on() {
+        let make = |seed| Ok(Threes::new(seed));
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = Some(folder.path().to_path_buf());
+        let options = Options { side_by_side: 2, checkpoints, ..options(vec![90, 1, 2]) };
+        let stop = AtomicBool::new(false);
+        let stopped = run(&options, make, &StopAfterSuccess(&stop), &stop).unwrap();
+        assert_eq!(outcomes(&stopped), [(90, Outcome::Running), (1, Outcome::Succeeded)]);
+        assert!(!options.are_met_by(&stopped) && !options.are_met_by(&[]));
+        let resumed = run(&options, make, &Quiet, &AtomicBool::new(false)).unwrap();
+        assert_eq!(outcomes(&resumed), [(90, Outcome::Exhausted), (1, Outcome::Succeeded)]);
+        assert!(options.are_met_by(&resumed));
+        let all = Options { until_success: false, ..options };
+        assert!(!all.are_met_by(&resumed), "seed 2 is left");
+    }
+
+    #[test]
+    fn an_error_ends_the_run() {
+        let make = |seed| Ok(Threes { poison: Some(2), ..Threes::new(seed) });
+        let error = run(&options(vec![5, 6]), make, &Quiet, &AtomicBool::new(false)).unwrap_err();
+        assert!(error.to_string().contains("seed 5, update 2"), "{error}");
+    }
+
+    /// Holds seed 1 until seed 2, which is about to fail, runs beside it.
+    struct Together {
+        side_by_side: usize,
+        begun: AtomicBool,
+    }
+
+    impl Observer for Together {
+        fn updated(&self, attempt: &Attempt) {
+            self.begun.fetch_or(attempt.seed == 2 && attempt.update == 2, Ordering::SeqCst);
+            let waits = self.side_by_side > 1 && attempt.seed == 1 && attempt.update == 5;
+            while waits && !self.begun.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_counts_only_if_no_seed_before_it_succeeds() {
+        for side_by_side in 1..=3 {
+            let poisoned = |poisoned: &'static [u64]| {
+                move |seed| Ok(Threes { poison: poisoned.contains(&seed).then_some(2), ..Threes::new(seed) })
+            };
+            let options = Options { side_by_side, ..options(vec![90, 1, 2, 3]) };
+            let stop = AtomicBool::new(false);
+            let together = Together { side_by_side, begun: AtomicBool::new(false) };
+            let attempts = run(&options, poisoned(&[2, 3]), &together, &stop).unwrap();
+            assert_eq!(outcomes(&attempts), [(90, Outcome::Exhausted), (1, Outcome::Succeeded)]);
+            let error = run(&options, poisoned(&[1, 2]), &Quiet, &stop).unwrap_err();
+            assert!(error.to_string().contains("seed 1, update 2"), "{side_by_side}: {error}");
+            let all = Options { until_success: false, ..options };
+            let error = run(&all, poisoned(&[2, 3]), &Quiet, &stop).unwrap_err();
+            assert!(error.to_string().contains("seed 2, update 2"), "{side_by_side}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_error_behind_a_seed_that_was_stopped_waits_for_it() {
+        let options = options(vec![90, 1]);
+        let attempt = |outcome| Attempt { outcome, ..Attempt::new(90, &options.settings, 3) };
+        let failed = || Err(TrainError::NotFinite { seed: 1, update: 2, loss: f64::NAN });
+        let stopped =
+            in_order(&options, [Some(Ok(attempt(Outcome::Running))), Some(failed())].into_iter()).unwrap();
+        assert_eq!(outcomes(&stopped), [(90, Outcome::Running)]);
+        assert!(!options.are_met_by(&stopped));
+        in_order(&options, [Some(Ok(attempt(Outcome::Exhausted))), Some(failed())].into_iter()).unwrap_err();
+        let nothing = in_order(&options, [None, Some(failed())].into_iter()).unwrap();
+        assert!(nothing.is_empty(), "seed 90 was not begun");
+    }
+
+    /// [`Threes`] with something to do after the last update, and killed there.
+    struct Killed(Threes);
+
+    impl Task for Killed {
+        fn params(&self) -> &Params {
+            self.0.params()
+        }
+
+        fn params_mut(&mut self) -> &mut Params {
+            self.0.params_mut()
+        }
+
+        fn step(&mut self, update: u64) -> Result<Losses, TaskError> {
+            self.0.step(update)
+        }
+
+        fn passes(&mut self, update: u64) -> Result<bool, TaskError> {
+            self.0.passes(update)
+        }
+
+        fn finishes(&self) -> bool {
+            true
+        }
+
+        fn finish(&mut self, _: &[f32], _: &dyn Fn(f64) -> bool) -> Result<Option<Finished>, TaskError> {
+            Err("killed".into())
+        }
+    }
+
+    #[test]
+    fn a_kill_after_the_last_update_loses_no_update() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoints = Some(folder.path().to_path_buf());
+        let options = Options { checkpoints, interval: Duration::MAX, ..options(vec![90]) };
+        let make = |seed| Ok(Killed(Threes::new(seed)));
+        run(&options, make, &Quiet, &AtomicBool::new(false)).unwrap_err();
+        let path = Options::checkpoint(folder.path(), 90);
+        let saved = Attempt::load(&path, 90, &options.settings, &mut Threes::new(90)).unwrap();
+        assert_eq!((saved.update, saved.outcome), (40, Outcome::Exhausted));
+    }
+}
