@@ -12,7 +12,7 @@
 //! | `ratio_chart` | ratios as bars to both sides of 1, as SVG |
 //! | `scaling_plot` | time and memory against size on logarithmic axes, as SVG |
 //! | `page` | an automaton as a web page that carries its rule as WebAssembly |
-//! | `axis` | ticks for the plots |
+//! | `plot`, `axis` | a plot area with two axes, shared by the charts; axes and their ticks |
 //! | `svg` | the look that the plots share: colours, text, escaping |
 
 mod axis;
@@ -22,6 +22,7 @@ mod gif;
 mod loss_plot;
 pub mod page;
 mod picture;
+mod plot;
 mod ratio_chart;
 mod scaling_plot;
 mod success_plot;
