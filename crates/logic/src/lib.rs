@@ -6,12 +6,14 @@
 //! | [`circuit`] | circuits: a flat list of gates in topological order |
 //! | [`Circuit::simplify`] | wires, constants and inverters disappear into the gates that read them |
 //! | [`automaton`] | a circuit as the rule of a cellular automaton |
-//! | `cone` | what the observed channels depend on through time |
+//! | `cone` | the fan-in cone of the observed channels, through time |
 //! | [`rules`] | automata that are known: Life |
 //! | [`grid`] | boards of cells as bit planes |
 //! | [`simulate`] | the bit-parallel simulator |
 //! | [`mod@minimize`] | the same function with fewer gates |
 //! | `network` | AND and XOR vertices with free inverters: what minimising and proving work on |
+//! | `literal` | vertices with an optional inverter, shared by all logic networks |
+//! | `straight_line` | circuits as straight-line programs, from which all back ends generate code |
 //! | [`prove`] | equivalence of circuits, by SAT |
 //! | [`naive`] | its naive twin, cell by cell |
 //! | [`formats`] | files: JSON, BLIF, AIGER, Verilog, C, Rust, WebAssembly, DOT, SVG |
@@ -51,6 +53,7 @@ mod cone;
 pub mod formats;
 pub mod gate;
 pub mod grid;
+mod literal;
 pub mod minimize;
 pub mod naive;
 mod network;
@@ -58,6 +61,7 @@ pub mod prove;
 pub mod rules;
 mod simplify;
 pub mod simulate;
+mod straight_line;
 mod truth;
 
 pub use automaton::{Automaton, AutomatonError, Boundary};

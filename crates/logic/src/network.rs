@@ -11,57 +11,8 @@
 
 use crate::circuit::{Circuit, CircuitError, Node};
 use crate::gate::{Gate, Unary};
+pub(crate) use crate::literal::Literal;
 use rustc_hash::FxHashMap;
-
-/// A vertex, possibly inverted: `vertex << 1 | inverted`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Literal(pub u32);
-
-impl Literal {
-    pub const FALSE: Literal = Literal(0);
-    pub const TRUE: Literal = Literal(1);
-
-    /// The literal of a vertex.
-    pub fn new(vertex: usize, inverted: bool) -> Literal {
-        Literal((vertex as u32) << 1 | u32::from(inverted))
-    }
-
-    /// The literal of an input.
-    pub fn input(input: usize) -> Literal {
-        Literal::new(input + 1, false)
-    }
-
-    pub fn vertex(self) -> usize {
-        (self.0 >> 1) as usize
-    }
-
-    pub fn is_inverted(self) -> bool {
-        self.0 & 1 == 1
-    }
-
-    pub fn not(self) -> Literal {
-        Literal(self.0 ^ 1)
-    }
-
-    /// The literal, inverted if `inverted`.
-    pub fn invert_if(self, inverted: bool) -> Literal {
-        Literal(self.0 ^ u32::from(inverted))
-    }
-
-    pub fn apply(self, function: Unary) -> Literal {
-        match function {
-            Unary::False => Literal::FALSE,
-            Unary::Wire => self,
-            Unary::Not => self.not(),
-            Unary::True => Literal::TRUE,
-        }
-    }
-
-    /// All ones if the literal is inverted, else 0: what a word of the vertex is XORed with.
-    pub fn mask(self) -> u64 {
-        u64::from(self.0 & 1).wrapping_neg()
-    }
-}
 
 /// What a vertex computes of its two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -16,61 +16,17 @@
 //! its circuit at every update.
 
 use crate::circuit::{Circuit, Node};
-use crate::gate::{Gate, Unary};
-
-/// A signal or a constant, possibly inverted: `signal << 1 | inverted`. The constants are the two literals of
-/// a signal that no circuit has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Literal(u32);
-
-impl Literal {
-    pub const FALSE: Literal = Literal(u32::MAX << 1);
-    pub const TRUE: Literal = Literal(u32::MAX);
-
-    /// The signal itself. Signals are below 2^30, see [`crate::circuit::MAX_SIGNALS`].
-    pub fn of(signal: u32) -> Literal {
-        Literal(signal << 1)
-    }
-
-    pub fn signal(self) -> u32 {
-        self.0 >> 1
-    }
-
-    pub fn is_inverted(self) -> bool {
-        self.0 & 1 == 1
-    }
-
-    pub fn is_constant(self) -> bool {
-        self.0 >= Literal::FALSE.0
-    }
-
-    pub fn not(self) -> Literal {
-        Literal(self.0 ^ 1)
-    }
-
-    /// The literal with another signal in place of its own; constants stay.
-    pub fn map_signal(self, rename: impl FnOnce(u32) -> u32) -> Literal {
-        if self.is_constant() { self } else { Literal(rename(self.signal()) << 1 | self.0 & 1) }
-    }
-
-    fn apply(self, function: Unary) -> Literal {
-        match function {
-            Unary::False => Literal::FALSE,
-            Unary::Wire => self,
-            Unary::Not => self.not(),
-            Unary::True => Literal::TRUE,
-        }
-    }
-}
+use crate::gate::Gate;
+use crate::literal::Literal;
 
 /// What a gate turns out to be once its operands are literals.
-pub(crate) enum Reduced {
+enum Reduced {
     Literal(Literal),
     Gate(Node),
 }
 
 /// Resolves a gate that reads two literals.
-pub(crate) fn reduce(gate: Gate, a: Literal, b: Literal) -> Reduced {
+fn reduce(gate: Gate, a: Literal, b: Literal) -> Reduced {
     if a.is_constant() {
         return Reduced::Literal(b.apply(gate.with_a(a == Literal::TRUE)));
     }
@@ -81,15 +37,15 @@ pub(crate) fn reduce(gate: Gate, a: Literal, b: Literal) -> Reduced {
     let gate = if b.is_inverted() { gate.not_b() } else { gate };
     let (a, b) = (a.signal(), b.signal());
     if a == b {
-        return Reduced::Literal(Literal::of(a).apply(gate.same_operand()));
+        return Reduced::Literal(Literal::from_signal(a).apply(gate.same_operand()));
     }
     Reduced::Literal(match gate {
         Gate::FALSE => Literal::FALSE,
         Gate::TRUE => Literal::TRUE,
-        Gate::A => Literal::of(a),
-        Gate::B => Literal::of(b),
-        Gate::NOT_A => Literal::of(a).not(),
-        Gate::NOT_B => Literal::of(b).not(),
+        Gate::A => Literal::from_signal(a),
+        Gate::B => Literal::from_signal(b),
+        Gate::NOT_A => Literal::from_signal(a).not(),
+        Gate::NOT_B => Literal::from_signal(b).not(),
         _ => return Reduced::Gate(Node::new(gate, a, b)),
     })
 }
@@ -99,7 +55,7 @@ fn resolve(circuit: &Circuit) -> (Vec<Node>, Vec<Literal>) {
     let inputs = circuit.inputs() as u32;
     let mut kept: Vec<Node> = Vec::new();
     let mut literals: Vec<Literal> = Vec::with_capacity(circuit.signals());
-    literals.extend((0..inputs).map(Literal::of));
+    literals.extend((0..inputs).map(Literal::from_signal));
     for node in circuit.nodes() {
         let literal = match node.gate {
             Gate::FALSE => Literal::FALSE,
@@ -110,7 +66,7 @@ fn resolve(circuit: &Circuit) -> (Vec<Node>, Vec<Literal>) {
                 Reduced::Literal(literal) => literal,
                 Reduced::Gate(node) => {
                     kept.push(node);
-                    Literal::of(inputs + kept.len() as u32 - 1)
+                    Literal::from_signal(inputs + kept.len() as u32 - 1)
                 }
             },
         };
@@ -149,7 +105,7 @@ fn drop_dead(inputs: usize, nodes: &mut Vec<Node>, outputs: &mut [Literal]) {
     nodes.truncate(alive);
     for literal in outputs.iter_mut().filter(|literal| !literal.is_constant()) {
         if let Some(i) = index(literal.signal()) {
-            *literal = Literal(place[i] << 1 | literal.0 & 1);
+            *literal = Literal::from_signal(place[i]).invert_if(literal.is_inverted());
         }
     }
 }

@@ -17,7 +17,7 @@
 //! constants for them, such as `adder_in_a`.
 
 use super::names::{Ports, Rule, Scope, identifier};
-use super::program::{Block, Language, Program, simple};
+use super::source::{FunctionBody, Language, SourceCode, simple};
 use super::{Document, Format, FormatError, Options};
 use crate::automaton::{Boundary, NEIGHBOURS};
 use std::fmt::Write;
@@ -51,7 +51,7 @@ const RULE: Rule = identifier(
 fn write(document: &Document, options: &Options) -> Result<String, FormatError> {
     let circuit = simple(document, LANGUAGE.format)?;
     let name = RULE.repair(options.title(document));
-    let program = Program::new(&circuit, &LANGUAGE);
+    let code = SourceCode::new(&circuit, &LANGUAGE);
     let (inputs, outputs, gates) = (circuit.inputs(), circuit.outputs().len(), circuit.nodes().len());
     let guard = format!("{}_H", name.to_uppercase());
     let mut text = format!(
@@ -61,9 +61,9 @@ fn write(document: &Document, options: &Options) -> Result<String, FormatError> 
     write_constants(&mut text, &name, document);
     let function =
         if matches!(document, Document::Automaton { .. }) { format!("{name}_rule") } else { name.clone() };
-    write_function(&mut text, &function, &program, [inputs, outputs]);
+    write_function(&mut text, &function, &code, [inputs, outputs]);
     if let Document::Automaton { automaton, .. } = document {
-        write_step(&mut text, &name, &program, automaton.channels, automaton.boundary);
+        write_step(&mut text, &name, &code, automaton.channels, automaton.boundary);
     }
     let _ = writeln!(text, "#endif");
     Ok(text)
@@ -85,12 +85,12 @@ fn write_constants(text: &mut String, name: &str, document: &Document) {
     }
 }
 
-fn write_function(text: &mut String, name: &str, program: &Program, [inputs, outputs]: [usize; 2]) {
-    if let [block] = &program.blocks[..] {
+fn write_function(text: &mut String, name: &str, code: &SourceCode, [inputs, outputs]: [usize; 2]) {
+    if let [body] = &code.functions[..] {
         let _ = writeln!(text, "/* Reads {inputs} words, writes {outputs}. */");
         let _ = writeln!(text, "static inline void {name}(const uint64_t *in, uint64_t *out)\n{{");
-        write_unused(text, block, false);
-        let _ = writeln!(text, "{}}}\n", block.text);
+        write_unused(text, body, false);
+        let _ = writeln!(text, "{}}}\n", body.text);
         return;
     }
     // A function that is called once is inlined, which would undo the parts.
@@ -100,27 +100,27 @@ fn write_function(text: &mut String, name: &str, program: &Program, [inputs, out
         "#if defined(__GNUC__)\n#define {apart} __attribute__((noinline))\n#elif defined(_MSC_VER)\n\
          #define {apart} __declspec(noinline)\n#else\n#define {apart}\n#endif\n"
     );
-    for (i, block) in program.blocks.iter().enumerate() {
+    for (i, body) in code.functions.iter().enumerate() {
         let _ = writeln!(
             text,
             "static {apart} void {name}_part{i}(const uint64_t *in, uint64_t *v, uint64_t *out)\n{{"
         );
-        write_unused(text, block, true);
-        let _ = writeln!(text, "{}}}\n", block.text);
+        write_unused(text, body, true);
+        let _ = writeln!(text, "{}}}\n", body.text);
     }
     let _ = writeln!(text, "/* Reads {inputs} words, writes {outputs}. */");
     let _ = writeln!(text, "static inline void {name}(const uint64_t *in, uint64_t *out)\n{{");
-    let _ = writeln!(text, "    uint64_t v[{}];", program.values.max(1));
-    for i in 0..program.blocks.len() {
+    let _ = writeln!(text, "    uint64_t v[{}];", code.values.max(1));
+    for i in 0..code.functions.len() {
         let _ = writeln!(text, "    {name}_part{i}(in, v, out);");
     }
     let _ = writeln!(text, "}}\n");
 }
 
 /// Says which parameters a function does not need, so that no compiler warns of them.
-fn write_unused(text: &mut String, block: &Block, has_values: bool) {
+fn write_unused(text: &mut String, body: &FunctionBody, has_values: bool) {
     let parameters =
-        [("in", block.reads_inputs), ("v", block.uses_values || !has_values), ("out", block.writes_outputs)];
+        [("in", body.reads_inputs), ("v", body.uses_values || !has_values), ("out", body.writes_outputs)];
     for (parameter, _) in parameters.iter().filter(|(_, used)| !used) {
         let _ = writeln!(text, "    (void){parameter};");
     }
@@ -193,9 +193,9 @@ static inline void @_step(const uint64_t *now, uint64_t *next, size_t height, si
 
 ";
 
-fn write_step(text: &mut String, name: &str, program: &Program, channels: usize, boundary: Boundary) {
+fn write_step(text: &mut String, name: &str, code: &SourceCode, channels: usize, boundary: Boundary) {
     let mut loads = String::new();
-    for input in (0..program.used.len()).filter(|&input| program.used[input]) {
+    for input in (0..code.used.len()).filter(|&input| code.used[input]) {
         let (channel, place) = (input / NEIGHBOURS, input % NEIGHBOURS);
         let at = |row: &str| format!("now + ({channel} * height + {row}) * words");
         let row = match place / 3 {

@@ -11,7 +11,7 @@
 //! | [`wasm`] | WebAssembly modules with SIMD | | yes |
 //! | [`dot`] | a graph for Graphviz | | yes |
 //! | [`svg`] | a drawing of a small circuit | | yes |
-//! | `program` | what the C and the Rust have in common: straight-line code | | |
+//! | `source` | the statements of a straight-line program in C and Rust | | |
 //! | [`names`] | how port names become legal and stay distinct | | |
 //! | [`sequential`] | circuits with latches, among them whole grids of an automaton | | |
 //!
@@ -42,9 +42,9 @@ pub mod dot;
 pub mod json;
 pub mod names;
 mod order;
-mod program;
 pub mod rust;
 pub mod sequential;
+mod source;
 pub mod svg;
 pub mod verilog;
 pub mod wasm;

@@ -13,7 +13,7 @@
 //! have names of their own, there are constants for them, such as `IN_A`.
 
 use super::names::{Ports, Rule, Scope, identifier};
-use super::program::{Language, Program, simple};
+use super::source::{Language, SourceCode, simple};
 use super::{Document, Format, FormatError, Options};
 use crate::automaton::{Boundary, NEIGHBOURS};
 use std::fmt::Write;
@@ -42,17 +42,17 @@ const RULE: Rule = identifier(
 fn write(document: &Document, options: &Options) -> Result<String, FormatError> {
     let circuit = simple(document, LANGUAGE.format)?;
     let name = RULE.repair(&options.title(document).to_lowercase());
-    let program = Program::new(&circuit, &LANGUAGE);
+    let code = SourceCode::new(&circuit, &LANGUAGE);
     let (inputs, outputs, gates) = (circuit.inputs(), circuit.outputs().len(), circuit.nodes().len());
     let mut text = format!(
         "//! {name}: {inputs} inputs, {outputs} outputs, {gates} gates; 64 samples a word. Written by Gatework.\n\n"
     );
     write_constants(&mut text, document);
     match document {
-        Document::Circuit(_) => write_function(&mut text, &name, &program, [inputs, outputs]),
+        Document::Circuit(_) => write_function(&mut text, &name, &code, [inputs, outputs]),
         Document::Automaton { automaton, .. } => {
-            write_function(&mut text, "rule", &program, [inputs, outputs]);
-            write_step(&mut text, &program, automaton.channels, automaton.boundary);
+            write_function(&mut text, "rule", &code, [inputs, outputs]);
+            write_step(&mut text, &code, automaton.channels, automaton.boundary);
         }
     }
     Ok(text)
@@ -76,17 +76,17 @@ fn write_constants(text: &mut String, document: &Document) {
     }
 }
 
-fn write_function(text: &mut String, name: &str, program: &Program, [inputs, outputs]: [usize; 2]) {
+fn write_function(text: &mut String, name: &str, code: &SourceCode, [inputs, outputs]: [usize; 2]) {
     let mut bodies = String::new();
-    let many = program.blocks.len() > 1;
-    for (i, block) in program.blocks.iter().enumerate() {
+    let many = code.functions.len() > 1;
+    for (i, body) in code.functions.iter().enumerate() {
         let unused = |used: bool| if used { "" } else { "_" };
-        let (input, values) = (unused(block.reads_inputs), unused(block.uses_values));
-        let output = unused(block.writes_outputs);
+        let (input, values) = (unused(body.reads_inputs), unused(body.uses_values));
+        let output = unused(body.writes_outputs);
         let (head, values) = if many {
             (
                 format!("#[inline(never)]\nfn {name}_part{i}"),
-                format!(" {values}v: &mut [u64; {}],", program.values),
+                format!(" {values}v: &mut [u64; {}],", code.values),
             )
         } else {
             let about = format!("/// Computes {outputs} words from {inputs}.\n#[inline]\n");
@@ -96,7 +96,7 @@ fn write_function(text: &mut String, name: &str, program: &Program, [inputs, out
             bodies,
             "{head}({input}input: &[u64; {inputs}],{values} {output}output: &mut [u64; {outputs}]) {{"
         );
-        bodies.push_str(&block.text.replace("in[", "input[").replace("out[", "output["));
+        bodies.push_str(&body.text.replace("in[", "input[").replace("out[", "output["));
         bodies.push_str("}\n\n");
     }
     if many {
@@ -105,9 +105,9 @@ fn write_function(text: &mut String, name: &str, program: &Program, [inputs, out
             "/// Computes {outputs} words from {inputs}.\n\
              pub fn {name}(input: &[u64; {inputs}], output: &mut [u64; {outputs}]) {{\n    \
              let mut v = [0u64; {}];",
-            program.values
+            code.values
         );
-        for i in 0..program.blocks.len() {
+        for i in 0..code.functions.len() {
             let _ = writeln!(text, "    {name}_part{i}(input, &mut v, output);");
         }
         text.push_str("}\n\n");
@@ -170,9 +170,9 @@ pub fn step(now: &[u64], next: &mut [u64], height: usize, width: usize, torus: b
 }
 ";
 
-fn write_step(text: &mut String, program: &Program, channels: usize, boundary: Boundary) {
+fn write_step(text: &mut String, code: &SourceCode, channels: usize, boundary: Boundary) {
     let mut loads = String::new();
-    for input in (0..program.used.len()).filter(|&input| program.used[input]) {
+    for input in (0..code.used.len()).filter(|&input| code.used[input]) {
         let (channel, place) = (input / NEIGHBOURS, input % NEIGHBOURS);
         let (dy, dx) = (place / 3, (place % 3) as i32 - 1);
         let _ = writeln!(loads, "            input[{input}] = cell({channel}, {dy}, {dx});");

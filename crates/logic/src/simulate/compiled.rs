@@ -12,9 +12,9 @@
 //! rule of an automaton along a row. It is native code where there is a generator for the machine, and
 //! interpreted elsewhere.
 
-use super::native::Native;
-use super::portable::Portable;
-use super::straight::Straight;
+use super::interpreter::BlockInterpreter;
+use super::native::NativeCode;
+use crate::straight_line::StraightLineProgram;
 
 /// 256 cells or samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Layout {
 
 /// A program that is ready to run.
 #[derive(Clone, Debug)]
-pub(super) struct Compiled {
+pub(super) struct CompiledProgram {
     backend: Backend,
     extents: Extents,
 }
@@ -84,8 +84,8 @@ impl Extents {
 
 #[derive(Clone, Debug)]
 enum Backend {
-    Native(Native),
-    Portable(Portable),
+    Native(NativeCode),
+    Interpreter(BlockInterpreter),
 }
 
 /// How a program is to be run.
@@ -97,27 +97,31 @@ pub(super) enum Mode {
     Portable,
 }
 
-impl Compiled {
-    pub fn new(program: &Straight, layout: &Layout, mode: Mode) -> Compiled {
-        let native = if mode == Mode::Native { Native::new(program, layout) } else { None };
+impl CompiledProgram {
+    pub fn new(program: &StraightLineProgram, layout: &Layout, mode: Mode) -> CompiledProgram {
+        let native = if mode == Mode::Native { NativeCode::new(program, layout) } else { None };
         let backend = match native {
             Some(native) => Backend::Native(native),
-            None => Backend::Portable(Portable::new(program, layout)),
+            None => Backend::Interpreter(BlockInterpreter::new(program, layout)),
         };
-        Compiled { backend, extents: Extents::of(layout) }
+        CompiledProgram { backend, extents: Extents::of(layout) }
     }
 
-    /// As [`Compiled::new`] by native code, in the memory of a program that is not needed any more.
-    pub fn in_place_of(old: Option<Compiled>, program: &Straight, layout: &Layout) -> Compiled {
+    /// As [`CompiledProgram::new`] by native code, in the memory of a program that is not needed any more.
+    pub fn in_place_of(
+        old: Option<CompiledProgram>,
+        program: &StraightLineProgram,
+        layout: &Layout,
+    ) -> CompiledProgram {
         let old = old.and_then(|old| match old.backend {
             Backend::Native(native) => Some(native),
-            Backend::Portable(_) => None,
+            Backend::Interpreter(_) => None,
         });
-        let backend = match Native::in_place_of(old, program, layout) {
+        let backend = match NativeCode::in_place_of(old, program, layout) {
             Some(native) => Backend::Native(native),
-            None => Backend::Portable(Portable::new(program, layout)),
+            None => Backend::Interpreter(BlockInterpreter::new(program, layout)),
         };
-        Compiled { backend, extents: Extents::of(layout) }
+        CompiledProgram { backend, extents: Extents::of(layout) }
     }
 
     /// Whether this is native code.
@@ -134,7 +138,7 @@ impl Compiled {
         self.extents.check(source, target, count);
         match &self.backend {
             Backend::Native(native) => native.run(source, target, count, scratch),
-            Backend::Portable(portable) => portable.run(source, target, count, scratch),
+            Backend::Interpreter(interpreter) => interpreter.run(source, target, count, scratch),
         }
     }
 }
@@ -161,7 +165,7 @@ mod tests {
         let source: Vec<Vector> = (0..inputs * (count + 2)).map(|_| vector()).collect();
         let filler = Vector([0xabcd; 4]);
         let mut target = vec![filler; outputs * (count + 1)];
-        let compiled = Compiled::new(&Straight::new(circuit), &layout, mode);
+        let compiled = CompiledProgram::new(&StraightLineProgram::new(circuit), &layout, mode);
         let mut scratch = Vec::new();
         compiled.run(&source, &mut target, count, &mut scratch);
         let bit = |vectors: &[Vector], word: usize, at: usize| {
@@ -201,8 +205,8 @@ mod tests {
 
     #[test]
     fn the_code_generator_is_used_where_it_can_be() {
-        let compiled = Compiled::new(
-            &Straight::new(&Circuit::new(1, vec![], vec![0]).unwrap()),
+        let compiled = CompiledProgram::new(
+            &StraightLineProgram::new(&Circuit::new(1, vec![], vec![0]).unwrap()),
             &Layout::at_vectors(0..1, 0..1),
             Mode::Native,
         );

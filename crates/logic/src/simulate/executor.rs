@@ -4,9 +4,9 @@
 //! its outputs are copied back; everything in between stays in the cache. Large batches are shared out among
 //! the threads of the current pool, block by block, so the result does not depend on their number.
 
-use super::compiled::{Compiled, Layout, Mode, Vector};
-use super::straight::Straight;
+use super::compiled::{CompiledProgram, Layout, Mode, Vector};
 use crate::circuit::Circuit;
+use crate::straight_line::StraightLineProgram;
 use rayon::prelude::*;
 use thiserror::Error;
 
@@ -39,7 +39,7 @@ pub struct Executor {
     inputs: usize,
     outputs: usize,
     operations: usize,
-    compiled: Compiled,
+    compiled: CompiledProgram,
     /// The vectors of a block.
     block: usize,
 }
@@ -77,8 +77,8 @@ impl Executor {
         let block = fitting.clamp(MIN_BLOCK, MAX_BLOCK);
         let vectors = |signals: usize| (0..signals).map(|signal| signal * block);
         let layout = Layout::at_vectors(vectors(inputs), vectors(outputs));
-        let program = Straight::new(circuit);
-        let compiled = Compiled::new(&program, &layout, mode);
+        let program = StraightLineProgram::new(circuit);
+        let compiled = CompiledProgram::new(&program, &layout, mode);
         Executor { inputs, outputs, operations: program.operations(), compiled, block }
     }
 

@@ -49,13 +49,13 @@ pub(super) fn split_at_samples(block: Range<usize>, words_per_sample: usize, seg
     }
 }
 
-/// Writes the new words of a block where the mask of its cells is 1.
-pub(super) fn store_masked(plane: &mut [u64], new: &[u64], mask: &[u64], segments: &[Segment]) {
+/// Writes the new words of a block, XORed with `flip`, where the mask of its cells is 1.
+pub(super) fn store_masked(plane: &mut [u64], new: &[u64], flip: u64, mask: &[u64], segments: &[Segment]) {
     for &segment in segments {
         let range = segment.in_block();
         let mask = &mask[segment.word..][..segment.len];
         for ((old, new), mask) in plane[range.clone()].iter_mut().zip(&new[range]).zip(mask) {
-            *old ^= (*old ^ new) & mask;
+            *old ^= (*old ^ new ^ flip) & mask;
         }
     }
 }

@@ -7,13 +7,14 @@
 //! rows share what they have in common, whatever the rule, and the depth-first order of the program makes
 //! shared values wait in registers for the row that needs them next.
 
-use super::compiled::{Compiled, Layout, Mode, Vector};
-use super::straight::{Builder, Straight};
+use super::compiled::{CompiledProgram, Layout, Mode, Vector};
+use super::reduction::ReducedXag;
 use super::strips::Strips;
 use crate::automaton::{Automaton, CENTRE, NEIGHBOURS};
 use crate::circuit::{Circuit, Node};
 use crate::gate::Gate;
-use crate::simplify::Literal;
+use crate::literal::Literal;
+use crate::straight_line::StraightLineProgram;
 
 /// The most rows of a tile: more, and there is little left to share.
 const MAX_ROWS: usize = 16;
@@ -74,12 +75,11 @@ impl Rule {
 
     /// The program of a tile. Its inputs are `[row][plane][left, here, right]` with a row above and a row
     /// below the tile, its outputs `[row][live channel]`.
-    fn program(&self, rows: usize) -> Straight {
+    fn program(&self, rows: usize) -> StraightLineProgram {
         let planes = self.planes();
-        let input = |row: usize, plane: usize, column: usize| {
-            Literal::of(((row * planes + plane) * 3 + column) as u32)
-        };
-        let mut builder = Builder::new((rows + 2) * planes * 3).merging_functions();
+        let input =
+            |row: usize, plane: usize, column: usize| Literal::input((row * planes + plane) * 3 + column);
+        let mut xag = ReducedXag::new((rows + 2) * planes * 3);
         let mut outputs = Vec::with_capacity(rows * self.channels.len());
         for row in 0..rows {
             // A live output reads live channels only.
@@ -92,20 +92,20 @@ impl Rule {
             }
             let old: Vec<Literal> =
                 self.channels.iter().map(|channel| patch[channel * NEIGHBOURS + CENTRE]).collect();
-            let new = builder.apply(&self.circuit, patch);
+            let new = xag.add_on(&self.circuit, patch);
             for (&channel, old) in self.channels.iter().zip(old) {
                 let new = new[channel];
                 outputs.push(if self.masked {
                     let mask = input(row + 1, planes - 1, 1);
-                    let changed = builder.gate(Gate::XOR, old, new);
-                    let changed = builder.gate(Gate::AND, changed, mask);
-                    builder.gate(Gate::XOR, old, changed)
+                    let changed = xag.gate(Gate::XOR, old, new);
+                    let changed = xag.gate(Gate::AND, changed, mask);
+                    xag.gate(Gate::XOR, old, changed)
                 } else {
                     new
                 });
             }
         }
-        builder.finish(&outputs)
+        xag.lower(&outputs)
     }
 
     /// The offsets of the inputs from the left edge of the row above a tile, and of the outputs from the left
@@ -123,7 +123,7 @@ impl Rule {
 pub(super) struct Tiles {
     strips: Strips,
     /// Programs by the rows of their tile, from many to 1.
-    compiled: Vec<(usize, Compiled)>,
+    compiled: Vec<(usize, CompiledProgram)>,
     /// Operations for a vector of cells, in the highest tile.
     pub operations: f64,
 }
@@ -133,7 +133,8 @@ impl Tiles {
         let mut rows = rule.rows;
         let mut compiled = Vec::new();
         loop {
-            compiled.push((rows, Compiled::new(&rule.program(rows), &rule.layout(rows, strips), mode)));
+            compiled
+                .push((rows, CompiledProgram::new(&rule.program(rows), &rule.layout(rows, strips), mode)));
             match rows {
                 1 => return Tiles { strips, compiled, operations: rule.operations },
                 2..=4 => rows = 1,

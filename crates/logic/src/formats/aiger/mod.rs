@@ -17,7 +17,7 @@
 //!
 //! | file | what is in it |
 //! |---|---|
-//! | `graph` | and-inverter graphs: a circuit as one, and a circuit from one |
+//! | `aig` | and-inverter graphs, from and to XAGs |
 //! | `write` | both formats |
 //! | `read` | both formats, told apart by their first word |
 //! | `cursor` | a place in a file: numbers and literals, and errors that say where |
@@ -29,8 +29,8 @@
 //! The symbol table keeps all names as they are but for control characters, which become `_`, and duplicates
 //! (see [`super::names`]).
 
+mod aig;
 mod cursor;
-mod graph;
 mod read;
 mod write;
 

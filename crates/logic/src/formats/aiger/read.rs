@@ -3,12 +3,13 @@
 //! Counts in the header are compared with the length of the file before anything of their size is made. Errors
 //! have the line and column in an ascii file, the byte in a binary one.
 
+use super::aig::{Aig, And};
 use super::cursor::Cursor;
-use super::graph::{And, Graph};
 use crate::circuit::MAX_INPUTS;
 use crate::formats::order::topological;
 use crate::formats::sequential::Sequential;
 use crate::formats::{self, FormatError};
+use crate::literal::Literal;
 use std::collections::HashMap;
 
 /// Inputs that a binary file may declare beyond its length: they take no bytes.
@@ -23,11 +24,10 @@ pub fn read_sequential(bytes: &[u8]) -> Result<Sequential, FormatError> {
     } else {
         Body::read_binary(&mut cursor, &header)?
     };
-    body.graph.outputs.append(&mut body.next);
+    body.aig.outputs.append(&mut body.next);
     let (inputs, latches, outputs) = (header.inputs, header.latches, header.outputs);
     let symbols = Symbols::read(&mut cursor, [inputs, latches, outputs])?;
-    let circuit = body.graph.circuit()?;
-    let circuit = symbols.name(circuit, &header)?;
+    let circuit = symbols.name(body.aig.to_circuit()?, &header)?;
     Ok(Sequential { circuit, latches: body.start })
 }
 
@@ -96,9 +96,9 @@ impl Header {
 /// What comes between the header and the symbols.
 struct Body {
     /// The graph, its outputs without the latches.
-    graph: Graph,
+    aig: Aig,
     /// The next values of the latches.
-    next: Vec<u32>,
+    next: Vec<Literal>,
     /// Their first values.
     start: Vec<Option<bool>>,
 }
@@ -122,13 +122,13 @@ impl Body {
         let inputs = header.inputs + header.latches;
         let (mut next, mut start) = (Vec::new(), Vec::new());
         for latch in 0..header.latches {
-            next.push(cursor.literal(header.variables)?);
+            next.push(Literal(cursor.literal(header.variables)?));
             start.push(reset(cursor, 2 * (header.inputs + 1 + latch) as u32)?);
             cursor.newline()?;
         }
         let mut outputs = Vec::new();
         for _ in 0..header.outputs {
-            outputs.push(cursor.literal(header.variables)?);
+            outputs.push(Literal(cursor.literal(header.variables)?));
             cursor.newline()?;
         }
         let mut ands: Vec<And> = Vec::new();
@@ -145,9 +145,9 @@ impl Body {
             if a == literal {
                 return Err(cursor.error_at(begin, format!("AND {i} reads itself")));
             }
-            ands.push([a, b]);
+            ands.push([Literal(a), Literal(b)]);
         }
-        Ok(Body { graph: Graph { inputs, ands, outputs }, next, start })
+        Ok(Body { aig: Aig { inputs, ands, outputs }, next, start })
     }
 
     fn read_ascii(cursor: &mut Cursor, header: &Header) -> Result<Body, FormatError> {
@@ -185,9 +185,9 @@ impl Body {
             Ok([resolve(a)?, resolve(b)?])
         });
         let ands = ands.collect::<Result<Vec<And>, FormatError>>()?;
-        let outputs = outputs.iter().map(resolve).collect::<Result<Vec<u32>, _>>()?;
-        let next = next.iter().map(resolve).collect::<Result<Vec<u32>, _>>()?;
-        Ok(Body { graph: Graph { inputs: header.inputs + header.latches, ands, outputs }, next, start })
+        let outputs = outputs.iter().map(resolve).collect::<Result<Vec<Literal>, _>>()?;
+        let next = next.iter().map(resolve).collect::<Result<Vec<Literal>, _>>()?;
+        Ok(Body { aig: Aig { inputs: header.inputs + header.latches, ands, outputs }, next, start })
     }
 }
 
@@ -257,14 +257,15 @@ impl Variables {
     }
 
     /// A literal in the numbering of the graph.
-    fn resolve(&self, cursor: &Cursor, place: Place, numbers: &[u32]) -> Result<u32, FormatError> {
+    fn resolve(&self, cursor: &Cursor, place: Place, numbers: &[u32]) -> Result<Literal, FormatError> {
         let Place { literal, at } = place;
         if literal < 2 {
-            return Ok(literal);
+            return Ok(Literal(literal));
         }
         let definition = self.definitions.get(&(literal >> 1));
         let undefined = || cursor.error_at(at, format!("the literal {literal} is read but not defined"));
-        Ok(2 * numbers[*definition.ok_or_else(undefined)? as usize] + (literal & 1))
+        let variable = numbers[*definition.ok_or_else(undefined)? as usize];
+        Ok(Literal::new(variable as usize, literal & 1 == 1))
     }
 }
 

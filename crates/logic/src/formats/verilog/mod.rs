@@ -24,10 +24,10 @@
 mod testbench;
 
 use super::names::{self, Ports, Rule, Scope, identifier};
-use super::program::formula;
 use super::{Document, Format, FormatError, Options};
 use crate::automaton::{Automaton, Boundary, NEIGHBOURS};
 use crate::circuit::Circuit;
+use crate::gate::Gate;
 use std::fmt::Write;
 
 /// The format.
@@ -101,6 +101,28 @@ fn write(document: &Document, options: &Options) -> Result<String, FormatError> 
     Ok(text)
 }
 
+/// The formula of a gate.
+fn formula(gate: Gate, a: &str, b: &str) -> String {
+    match gate {
+        Gate::AND => format!("{a} & {b}"),
+        Gate::A_AND_NOT_B => format!("{a} & ~{b}"),
+        Gate::A => a.into(),
+        Gate::NOT_A_AND_B => format!("~{a} & {b}"),
+        Gate::B => b.into(),
+        Gate::XOR => format!("{a} ^ {b}"),
+        Gate::OR => format!("{a} | {b}"),
+        Gate::NOR => format!("~({a} | {b})"),
+        Gate::XNOR => format!("~({a} ^ {b})"),
+        Gate::NOT_B => format!("~{b}"),
+        Gate::A_OR_NOT_B => format!("{a} | ~{b}"),
+        Gate::NOT_A => format!("~{a}"),
+        Gate::NOT_A_OR_B => format!("~{a} | {b}"),
+        Gate::NAND => format!("~({a} & {b})"),
+        Gate::TRUE => "~1'b0".into(),
+        _ => "1'b0".into(),
+    }
+}
+
 /// One assignment for each gate and each output.
 fn write_gates(text: &mut String, circuit: &Circuit, ports: &Ports, prefix: &str) {
     let operand = |signal: u32| match ports.inputs.get(signal as usize) {
@@ -108,7 +130,7 @@ fn write_gates(text: &mut String, circuit: &Circuit, ports: &Ports, prefix: &str
         None => format!("{prefix}{signal}"),
     };
     for (i, node) in circuit.nodes().iter().enumerate() {
-        let formula = formula(node.gate, &operand(node.a), &operand(node.b), '~', "1'b0");
+        let formula = formula(node.gate, &operand(node.a), &operand(node.b));
         // Writing to a string never fails, here and below.
         let _ = writeln!(text, "    wire {prefix}{} = {formula};", circuit.inputs() + i);
     }
@@ -226,7 +248,6 @@ mod tests {
     use super::*;
     use crate::circuit::Node;
     use crate::formats;
-    use crate::gate::Gate;
     use crate::rules;
 
     #[test]

@@ -19,8 +19,10 @@ use super::assembly::{Assembly, allocate};
 use super::body::{Part, Ports, at, compile};
 use super::fire;
 use crate::automaton::{Automaton, Boundary, CENTRE, NEIGHBOURS};
-use crate::circuit::Circuit;
-use crate::cone::{Cone, Event};
+use crate::cone::Cone;
+use crate::literal::Literal;
+use crate::network::Network;
+use crate::straight_line::StraightLineProgram;
 use wasm_encoder::{BlockType, InstructionSink, ValType};
 
 /// The parameters of the loop over the blocks of a row: 8 bytes before the block in the first plane, which cells
@@ -69,17 +71,16 @@ impl Globals {
 struct Planes {
     /// The number of the plane of each live channel.
     index: Vec<Option<u32>>,
-    count: u32,
+    /// The channel of each plane.
+    channels: Vec<usize>,
 }
 
 impl Planes {
     fn new(live: &[bool]) -> Planes {
-        let mut count = 0;
-        let number = |&live: &bool| {
-            count += u32::from(live);
-            live.then(|| count - 1)
-        };
-        Planes { index: live.iter().map(number).collect(), count }
+        let channels: Vec<usize> = (0..live.len()).filter(|&channel| live[channel]).collect();
+        let mut index = vec![None; live.len()];
+        channels.iter().zip(0..).for_each(|(&channel, plane)| index[channel] = Some(plane));
+        Planes { index, channels }
     }
 
     /// Pushes the address of the block in the plane of a channel, in the row above, the same or the row below.
@@ -117,12 +118,8 @@ impl Ports for Planes {
         }
     }
 
-    fn store(
-        &self,
-        code: &mut InstructionSink<'_>,
-        channel: usize,
-        value: &dyn Fn(&mut InstructionSink<'_>),
-    ) {
+    fn store(&self, code: &mut InstructionSink<'_>, output: usize, value: &dyn Fn(&mut InstructionSink<'_>)) {
+        let channel = self.channels[output];
         self.address(code, channel, 1);
         code.local_get(DELTA).i32_add();
         value(code);
@@ -134,16 +131,18 @@ impl Ports for Planes {
 /// The module of an automaton of which the first `observed` channels are looked at. Its circuit is simplified.
 pub(super) fn module(automaton: &Automaton, observed: usize) -> Vec<u8> {
     let circuit = &automaton.circuit;
-    let (live, events) = schedule(circuit, observed);
-    let planes = Planes::new(&live);
+    let planes = Planes::new(&Cone::new(circuit, observed).live);
+    let xag = Network::of(circuit);
+    let outputs: Vec<Literal> = planes.channels.iter().map(|&channel| xag.outputs()[channel]).collect();
+    let program = StraightLineProgram::lower(&xag, &outputs);
     let mut assembly = Assembly::default();
     let globals = Globals::new(&mut assembly);
 
     let table = planes.index.iter().flat_map(|plane| plane.map_or(0, |plane| plane + 1).to_le_bytes());
     assembly.data(TABLE, table.collect());
-    let passed = (TABLE + 4 * automaton.channels as u64).next_multiple_of(16);
-    let body = compile(circuit, &events, &planes, PARAMETERS.len() as u32, passed);
-    let base = passed + body.passed_bytes;
+    let spilled = (TABLE + 4 * automaton.channels as u64).next_multiple_of(16);
+    let body = compile(&program, &planes, PARAMETERS.len() as u32, spilled);
+    let base = spilled + body.spilled_bytes;
 
     let mix = fire::mix(&mut assembly);
     let mask = fire::mask(&mut assembly, globals.rate);
@@ -152,12 +151,12 @@ pub(super) fn module(automaton: &Automaton, observed: usize) -> Vec<u8> {
     let edges = edges(&mut assembly, &globals, automaton.boundary);
     let board = board_loop(&mut assembly, &globals, row, mix);
 
-    export_init(&mut assembly, &globals, planes.count, base);
+    export_init(&mut assembly, &globals, planes.channels.len() as u32, base);
     export_addresses(&mut assembly, &globals, automaton.channels);
     assembly.export("fire", &[ValType::I32, ValType::I32], &[], &[], |code| {
         code.local_get(0).global_set(globals.rate).local_get(1).global_set(globals.seed);
     });
-    let bordered = planes_with_neighbours(&planes, &events);
+    let bordered = planes_with_neighbours(&planes, &program);
     assembly.export("step", &[ValType::I32], &[], &[], |code| {
         code.block(BlockType::Empty).loop_(BlockType::Empty);
         code.local_get(0).i32_eqz().global_get(globals.height).i32_eqz().i32_or().br_if(1);
@@ -175,35 +174,11 @@ pub(super) fn module(automaton: &Automaton, observed: usize) -> Vec<u8> {
     assembly.finish(base)
 }
 
-/// The live channels and the events of a step. Channels that keep their value are copied.
-fn schedule(circuit: &Circuit, observed: usize) -> (Vec<bool>, Vec<Event>) {
-    let Cone { live, mut events } = Cone::new(circuit, observed);
-    let mut loaded = vec![false; circuit.inputs()];
-    for event in &events {
-        if let Event::Load { input } = *event {
-            loaded[input as usize] = true;
-        }
-    }
-    for (channel, &signal) in circuit.outputs().iter().enumerate() {
-        if live[channel] && signal as usize == channel * NEIGHBOURS + CENTRE {
-            if !loaded[signal as usize] {
-                events.push(Event::Load { input: signal });
-            }
-            events.push(Event::Store { signal, channel });
-        }
-    }
-    (live, events)
-}
-
 /// The planes in which cells read other cells than themselves.
-fn planes_with_neighbours(planes: &Planes, events: &[Event]) -> Vec<u32> {
-    let neighbours = events.iter().filter_map(|event| match *event {
-        Event::Load { input } if input as usize % NEIGHBOURS != CENTRE => {
-            planes.index[input as usize / NEIGHBOURS]
-        }
-        _ => None,
-    });
-    let mut list: Vec<u32> = neighbours.collect();
+fn planes_with_neighbours(planes: &Planes, program: &StraightLineProgram) -> Vec<u32> {
+    let values = program.instructions.iter().flat_map(|instruction| instruction.reads()).flatten();
+    let inputs = values.filter_map(|value| program.input(value)).filter(|input| input % NEIGHBOURS != CENTRE);
+    let mut list: Vec<u32> = inputs.filter_map(|input| planes.index[input / NEIGHBOURS]).collect();
     list.sort_unstable();
     list.dedup();
     list

@@ -3,7 +3,7 @@
 use super::assembly::{Assembly, allocate};
 use super::body::{Body, Part, Ports, at, compile};
 use crate::circuit::Circuit;
-use crate::cone::order;
+use crate::straight_line::StraightLineProgram;
 use wasm_encoder::{BlockType, InstructionSink, ValType};
 
 /// The parameters of the loop over blocks: the address of the block in the plane of input 0, the bytes of a
@@ -14,8 +14,8 @@ const PLANE: u32 = 1;
 const DELTA: u32 = 2;
 const BLOCKS: u32 = 3;
 
-/// Where passed values are.
-const PASSED: u64 = 16;
+/// The address of values that are live across parts.
+const SPILLED: u64 = 16;
 
 struct Planes;
 
@@ -36,8 +36,9 @@ impl Ports for Planes {
 /// The module of a circuit that is simplified.
 pub(super) fn module(circuit: &Circuit) -> Vec<u8> {
     let mut assembly = Assembly::default();
-    let body = compile(circuit, &order(circuit), &Planes, PARAMETERS.len() as u32, PASSED);
-    let base = PASSED + body.passed_bytes;
+    let program = StraightLineProgram::new(circuit);
+    let body = compile(&program, &Planes, PARAMETERS.len() as u32, SPILLED);
+    let base = SPILLED + body.spilled_bytes;
     let (inputs, outputs) = (circuit.inputs() as i64, circuit.outputs().len() as i64);
     let blocks = assembly.global(0);
 

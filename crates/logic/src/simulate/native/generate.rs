@@ -7,9 +7,9 @@
 //! number of instructions.
 
 use super::encode::{Assembler, Base, Opcode, Operand, Register, VPAND, VPANDN, VPOR, VPXOR};
-use crate::simplify::Literal;
+use crate::literal::Literal;
 use crate::simulate::compiled::{Layout, Vector};
-use crate::simulate::straight::{Instruction, NEVER, Operation, Step, Straight, Uses};
+use crate::straight_line::{BitwiseOp, Instruction, Liveness, NEVER, SlotAllocator, StraightLineProgram};
 
 /// Machine code, and the vectors of scratch memory that it needs.
 pub(super) struct Generated {
@@ -19,24 +19,26 @@ pub(super) struct Generated {
 
 /// Generates `extern "sysv64" fn(source, target, scratch, count)`, which runs the program `count` times (at
 /// least once), each time one vector further. `None` if an offset is too large for an instruction.
-pub(super) fn generate(program: &Straight, layout: &Layout) -> Option<Generated> {
+pub(super) fn generate(program: &StraightLineProgram, layout: &Layout) -> Option<Generated> {
     let last = layout.inputs.iter().chain(&layout.outputs).max().copied().unwrap_or(0);
     i32::try_from(
         (u64::from(last) * size_of::<u64>() as u64).max((program.values() * size_of::<Vector>()) as u64),
     )
     .ok()?;
-    let uses = Uses::new(program);
+    let liveness = Liveness::new(program);
     let mut generator = Generator::new(program, layout);
-    for (&instruction, &again) in program.instructions.iter().zip(&uses.again) {
+    for (&instruction, &again) in program.instructions.iter().zip(&liveness.next_use) {
         match instruction {
-            Instruction::Compute(step) => generator.compute(step, again, &uses.first),
+            Instruction::Compute { op, a, b } => {
+                generator.compute(op, [(a, again[0]), (b, again[1])], &liveness.first_use);
+            }
             Instruction::Store { literal, output } => {
                 generator.output(literal, layout.outputs[output as usize], again[0]);
             }
         }
     }
     generator.assembler.end_loop()?;
-    Some(Generated { code: generator.assembler.bytes, scratch: generator.slots as usize })
+    Some(Generated { code: generator.assembler.bytes, scratch: generator.slots.count() })
 }
 
 /// The byte that a word of the source or the target begins at.
@@ -63,14 +65,13 @@ struct Generator<'a> {
     /// The value in each register, or [`NONE`], and when it is used next.
     held: [u32; REGISTERS],
     next: [u32; REGISTERS],
-    free_slots: Vec<u32>,
-    slots: u32,
+    slots: SlotAllocator,
     /// The number of values so far.
     values: u32,
 }
 
 impl<'a> Generator<'a> {
-    fn new(program: &Straight, layout: &'a Layout) -> Generator<'a> {
+    fn new(program: &StraightLineProgram, layout: &'a Layout) -> Generator<'a> {
         // Most instructions take 4 to 8 bytes.
         let bytes = Vec::with_capacity(program.instructions.len() * 10 + 64);
         Generator {
@@ -80,18 +81,16 @@ impl<'a> Generator<'a> {
             slot: vec![NONE; program.values()],
             held: [NONE; REGISTERS],
             next: [NEVER; REGISTERS],
-            free_slots: Vec::new(),
-            slots: 0,
-            values: program.inputs as u32,
+            slots: SlotAllocator::default(),
+            values: program.inputs as u32 + 1,
         }
     }
 
-    fn compute(&mut self, step: Step, again: [u32; 2], first: &[u32]) {
-        let opcode = opcode(step.operation);
-        let [mut a, mut b] = [(step.a, again[0]), (step.b, again[1])];
+    /// Computes the next value from two operands and their next uses.
+    fn compute(&mut self, op: BitwiseOp, [mut a, mut b]: [(u32, u32); 2], first: &[u32]) {
         // The first operand must be in a register, the second one need not. Of two in memory, the one that is
         // used again sooner had better be in a register.
-        if step.operation != Operation::AndNot && self.rank(b) < self.rank(a) {
+        if op != BitwiseOp::AndNot && self.rank(b) < self.rank(a) {
             (a, b) = (b, a);
         }
         let left = self.in_register(a, b.0);
@@ -101,7 +100,7 @@ impl<'a> Generator<'a> {
         self.release_register(a);
         self.release_register(b);
         let out = self.take_register(NONE);
-        self.assembler.operate(opcode, out, left, right);
+        self.assembler.operate(opcode(op), out, left, right);
         self.release_slot(a);
         self.release_slot(b);
         let value = self.values;
@@ -118,7 +117,7 @@ impl<'a> Generator<'a> {
     fn output(&mut self, literal: Literal, offset: u32, again: u32) {
         let displacement = of_word(offset);
         if literal.is_constant() || literal.is_inverted() {
-            let keep = if literal.is_constant() { NONE } else { self.register[literal.signal() as usize] };
+            let keep = if literal.is_constant() { NONE } else { self.register[literal.vertex()] };
             let register = self.take_register(keep);
             if literal == Literal::FALSE {
                 self.assembler.zeros(register);
@@ -126,17 +125,17 @@ impl<'a> Generator<'a> {
                 self.assembler.ones(register);
             }
             if !literal.is_constant() {
-                let operand = self.location(literal.signal());
+                let operand = self.location(literal.vertex() as u32);
                 self.assembler.operate(VPXOR, register, register, operand);
-                self.release_register((literal.signal(), again));
-                self.release_slot((literal.signal(), again));
+                self.release_register((literal.vertex() as u32, again));
+                self.release_slot((literal.vertex() as u32, again));
             }
             self.assembler.store(Base::Target, displacement, register);
         } else {
-            let register = self.in_register((literal.signal(), again), NONE);
+            let register = self.in_register((literal.vertex() as u32, again), NONE);
             self.assembler.store(Base::Target, displacement, register);
-            self.release_register((literal.signal(), again));
-            self.release_slot((literal.signal(), again));
+            self.release_register((literal.vertex() as u32, again));
+            self.release_slot((literal.vertex() as u32, again));
         }
     }
 
@@ -179,7 +178,7 @@ impl<'a> Generator<'a> {
 
     /// The place of a value in memory.
     fn memory(&self, value: u32) -> Operand {
-        match self.layout.inputs.get(value as usize) {
+        match self.layout.inputs.get(value as usize - 1) {
             Some(&word) => Operand::Memory { base: Base::Source, displacement: of_word(word) },
             None => Operand::Memory { base: Base::Scratch, displacement: of_slot(self.slot[value as usize]) },
         }
@@ -207,7 +206,7 @@ impl<'a> Generator<'a> {
     fn release_slot(&mut self, (value, again): (u32, u32)) {
         let slot = self.slot[value as usize];
         if again == NEVER && slot != NONE {
-            self.free_slots.push(slot);
+            self.slots.release(slot);
         }
     }
 
@@ -229,12 +228,9 @@ impl<'a> Generator<'a> {
     /// Empties a register, after saving its value if it is nowhere else.
     fn evict(&mut self, register: Register) {
         let value = self.held[usize::from(register)];
-        let is_input = (value as usize) < self.layout.inputs.len();
+        let is_input = value as usize <= self.layout.inputs.len();
         if !is_input && self.slot[value as usize] == NONE {
-            let slot = self.free_slots.pop().unwrap_or_else(|| {
-                self.slots += 1;
-                self.slots - 1
-            });
+            let slot = self.slots.take();
             self.slot[value as usize] = slot;
             self.assembler.store(Base::Scratch, of_slot(slot), register);
         }
@@ -243,12 +239,12 @@ impl<'a> Generator<'a> {
     }
 }
 
-fn opcode(operation: Operation) -> Opcode {
-    match operation {
-        Operation::And => VPAND,
-        Operation::AndNot => VPANDN,
-        Operation::Or => VPOR,
-        Operation::Xor => VPXOR,
+fn opcode(op: BitwiseOp) -> Opcode {
+    match op {
+        BitwiseOp::And => VPAND,
+        BitwiseOp::AndNot => VPANDN,
+        BitwiseOp::Or => VPOR,
+        BitwiseOp::Xor => VPXOR,
     }
 }
 
@@ -261,7 +257,7 @@ mod tests {
     /// The code of a circuit whose signals lie side by side.
     fn code(circuit: &Circuit) -> Generated {
         let layout = Layout::at_vectors(0..circuit.inputs(), 0..circuit.outputs().len());
-        generate(&Straight::new(circuit), &layout).unwrap()
+        generate(&StraightLineProgram::new(circuit), &layout).unwrap()
     }
 
     /// The sum of all products of pairs of neighbours, with all products before all sums.
@@ -293,7 +289,7 @@ mod tests {
 
     #[test]
     fn offsets_beyond_32_bits_are_refused() {
-        let program = Straight::new(&Circuit::new(1, vec![], vec![0]).unwrap());
+        let program = StraightLineProgram::new(&Circuit::new(1, vec![], vec![0]).unwrap());
         let layout = Layout { inputs: vec![1 << 28], outputs: vec![0] };
         assert!(generate(&program, &layout).is_none());
     }

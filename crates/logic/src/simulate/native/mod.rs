@@ -1,4 +1,4 @@
-//! Native code: a program becomes x86-64 machine code in memory, without a compiler.
+//! NativeCode code: a program becomes x86-64 machine code in memory, without a compiler.
 //!
 //! | file | what is in it |
 //! |---|---|
@@ -17,26 +17,26 @@ mod generate;
 mod x86_64;
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86_64::Native;
+pub(super) use x86_64::NativeCode;
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) use elsewhere::Native;
+pub(super) use elsewhere::NativeCode;
 
 #[cfg(not(target_arch = "x86_64"))]
 mod elsewhere {
     use crate::simulate::compiled::{Layout, Vector};
-    use crate::simulate::straight::Straight;
+    use crate::straight_line::StraightLineProgram;
 
     /// There is no native code on this machine, and no value of this type.
     #[derive(Clone, Debug)]
-    pub enum Native {}
+    pub enum NativeCode {}
 
-    impl Native {
-        pub fn new(_: &Straight, _: &Layout) -> Option<Native> {
+    impl NativeCode {
+        pub fn new(_: &StraightLineProgram, _: &Layout) -> Option<NativeCode> {
             None
         }
 
-        pub fn in_place_of(_: Option<Native>, _: &Straight, _: &Layout) -> Option<Native> {
+        pub fn in_place_of(_: Option<NativeCode>, _: &StraightLineProgram, _: &Layout) -> Option<NativeCode> {
             None
         }
 

@@ -4,7 +4,7 @@
 
 use super::generate::{Generated, generate};
 use crate::simulate::compiled::{Extents, Layout, Vector};
-use crate::simulate::straight::Straight;
+use crate::straight_line::StraightLineProgram;
 use memmap2::{Mmap, MmapMut};
 use std::sync::Arc;
 
@@ -13,21 +13,25 @@ type Function = unsafe extern "sysv64" fn(*const Vector, *mut Vector, *mut Vecto
 
 /// A program as machine code.
 #[derive(Clone, Debug)]
-pub(in crate::simulate) struct Native {
+pub(in crate::simulate) struct NativeCode {
     code: Arc<Mmap>,
     /// The vectors of scratch memory that the code uses.
     scratch: usize,
     extents: Extents,
 }
 
-impl Native {
+impl NativeCode {
     /// Generates the code, where the machine has AVX2 and the system allows it.
-    pub fn new(program: &Straight, layout: &Layout) -> Option<Native> {
-        Native::in_place_of(None, program, layout)
+    pub fn new(program: &StraightLineProgram, layout: &Layout) -> Option<NativeCode> {
+        NativeCode::in_place_of(None, program, layout)
     }
 
     /// Generates the code in the memory of other code that is not needed any more, if it fits there.
-    pub fn in_place_of(old: Option<Native>, program: &Straight, layout: &Layout) -> Option<Native> {
+    pub fn in_place_of(
+        old: Option<NativeCode>,
+        program: &StraightLineProgram,
+        layout: &Layout,
+    ) -> Option<NativeCode> {
         if !std::is_x86_feature_detected!("avx2") {
             return None;
         }
@@ -38,10 +42,10 @@ impl Native {
             None => MmapMut::map_anon(code.len()).ok()?,
         };
         memory[..code.len()].copy_from_slice(&code);
-        Some(Native { code: Arc::new(memory.make_exec().ok()?), scratch, extents: Extents::of(layout) })
+        Some(NativeCode { code: Arc::new(memory.make_exec().ok()?), scratch, extents: Extents::of(layout) })
     }
 
-    /// Runs the code `count` times; see [`crate::simulate::compiled::Compiled::run`]. Panics if the slices are too
+    /// Runs the code `count` times; see [`crate::simulate::compiled::CompiledProgram::run`]. Panics if the slices are too
     /// short, as indexing does.
     pub fn run(&self, source: &[Vector], target: &mut [Vector], count: usize, scratch: &mut Vec<Vector>) {
         self.extents.check(source, target, count);

@@ -7,13 +7,14 @@
 use super::boards::{Boards, Frame};
 use super::rule::{Rule, Site};
 use super::{CELL, FUNCTIONS, LANES, TRIALS, Wrong};
-use crate::automaton::NEIGHBOURS;
+use crate::automaton::{CENTRE, NEIGHBOURS};
 use crate::circuit::Node;
 use crate::gate::Gate;
 use crate::grid::GridError;
-use crate::simplify::Literal;
-use crate::simulate::compiled::{Compiled, Vector};
-use crate::simulate::straight::Builder;
+use crate::literal::Literal;
+use crate::network::Network;
+use crate::simulate::compiled::{CompiledProgram, Vector};
+use crate::straight_line::StraightLineProgram;
 
 /// Planes beside the channels: four of truth tables, one for the bits of each trial, one for the cells that fire.
 pub(super) const EXTRA_PLANES: usize = 4 + TRIALS + 1;
@@ -45,7 +46,7 @@ pub struct Variants {
     frame: Frame,
     scratch: Vec<Vector>,
     /// The program of the last run, whose memory is used again.
-    old: Option<Compiled>,
+    old: Option<CompiledProgram>,
 }
 
 /// No site.
@@ -101,21 +102,21 @@ impl Variants {
             sites: &sites,
             next_site: &next_site,
             state: self,
-            builder: Builder::new(inputs + EXTRA_PLANES),
+            xag: Network::new(inputs + EXTRA_PLANES),
             live: vec![false; rule.channels],
             waiting: Vec::new(),
         };
-        let (builder, outputs, channels) = resolver.resolve(boards.observed(), boards.is_asynchronous());
-        let straight = builder.finish(&outputs);
-        self.operations = straight.operations();
+        let (outputs, channels) = resolver.resolve(boards.observed(), boards.is_asynchronous());
+        let program = StraightLineProgram::lower(&resolver.xag, &outputs);
+        self.operations = program.operations();
         let layout = boards.layout(rule.channels, &channels);
-        Program { compiled: Compiled::in_place_of(self.old.take(), &straight, &layout), channels }
+        Program { compiled: CompiledProgram::in_place_of(self.old.take(), &program, &layout), channels }
     }
 }
 
 /// A rule that is ready to run.
 pub(super) struct Program {
-    pub compiled: Compiled,
+    pub compiled: CompiledProgram,
     /// The channels that are computed.
     pub channels: Vec<usize>,
 }
@@ -126,15 +127,15 @@ struct Resolver<'a> {
     sites: &'a [Site],
     next_site: &'a [u32],
     state: &'a mut Variants,
-    builder: Builder,
+    xag: Network,
     live: Vec<bool>,
     /// Channels whose outputs are to be resolved.
     waiting: Vec<usize>,
 }
 
 impl Resolver<'_> {
-    /// The program so far, the outputs and the channels that they are.
-    fn resolve(&mut self, observed: usize, masked: bool) -> (Builder, Vec<Literal>, Vec<usize>) {
+    /// The outputs and the channels that they are.
+    fn resolve(&mut self, observed: usize, masked: bool) -> (Vec<Literal>, Vec<usize>) {
         (0..observed.min(self.rule.channels)).for_each(|channel| self.need(channel));
         let mut done = Vec::new();
         while let Some(channel) = self.waiting.pop() {
@@ -142,19 +143,18 @@ impl Resolver<'_> {
             done.push((channel, new));
         }
         done.sort_unstable_by_key(|&(channel, _)| channel);
-        let mut builder = std::mem::replace(&mut self.builder, Builder::new(0));
-        let fires = Literal::of((self.rule.inputs() + FIRE_PLANE) as u32);
+        let fires = Literal::input(self.rule.inputs() + FIRE_PLANE);
         let mut output = |(channel, new): (usize, Literal)| {
             if !masked {
                 return new;
             }
-            let old = Literal::of((channel * NEIGHBOURS + crate::automaton::CENTRE) as u32);
-            let changed = builder.gate(Gate::XOR, old, new);
-            let changed = builder.gate(Gate::AND, changed, fires);
-            builder.gate(Gate::XOR, old, changed)
+            let old = Literal::input(channel * NEIGHBOURS + CENTRE);
+            let changed = self.xag.gate(Gate::XOR, old, new);
+            let changed = self.xag.gate(Gate::AND, changed, fires);
+            self.xag.gate(Gate::XOR, old, changed)
         };
         let outputs = done.iter().map(|&done| output(done)).collect();
-        (builder, outputs, done.into_iter().map(|(channel, _)| channel).collect())
+        (outputs, done.into_iter().map(|(channel, _)| channel).collect())
     }
 
     fn need(&mut self, channel: usize) {
@@ -192,7 +192,7 @@ impl Resolver<'_> {
         let inputs = self.rule.inputs();
         let Some(index) = (signal as usize).checked_sub(inputs) else {
             self.need(signal as usize / NEIGHBOURS);
-            return Literal::of(signal);
+            return Literal::from_signal(signal);
         };
         let node = self.rule.nodes[index];
         let needs = [(node.gate.depends_on_a(), node.a), (node.gate.depends_on_b(), node.b)];
@@ -218,7 +218,7 @@ impl Resolver<'_> {
     /// The literal of a node whose operands are known.
     fn node(&mut self, index: usize, node: Node) -> Literal {
         self.state.visited.push(index as u32);
-        let mut value = self.builder.gate(node.gate, self.known(node.a), self.known(node.b));
+        let mut value = self.xag.gate(node.gate, self.known(node.a), self.known(node.b));
         let mut site = self.state.first_site[index];
         while site != NONE {
             value = self.choose(value, self.sites[site as usize]);
@@ -230,7 +230,7 @@ impl Resolver<'_> {
     /// `value`, but for the bits of a trial the sixteen functions of the operands that it tries.
     fn choose(&mut self, value: Literal, site: Site) -> Literal {
         let (a, b) = (self.known(site.a), self.known(site.b));
-        let plane = |i: usize| Literal::of((self.rule.inputs() + i) as u32);
+        let plane = |i: usize| Literal::input(self.rule.inputs() + i);
         let planes: [Literal; 4] = std::array::from_fn(plane);
         let trial = plane(TRIAL_PLANE + site.trial);
         // Row 0 of a truth table is for (1, 1), row 1 for (1, 0), row 2 for (0, 1), row 3 for (0, 0).
@@ -242,8 +242,8 @@ impl Resolver<'_> {
 
     /// `yes` where `condition` holds, else `no`.
     fn either(&mut self, condition: Literal, yes: Literal, no: Literal) -> Literal {
-        let differ = self.builder.gate(Gate::XOR, yes, no);
-        let change = self.builder.gate(Gate::AND, condition, differ);
-        self.builder.gate(Gate::XOR, no, change)
+        let differ = self.xag.gate(Gate::XOR, yes, no);
+        let change = self.xag.gate(Gate::AND, condition, differ);
+        self.xag.gate(Gate::XOR, no, change)
     }
 }
