@@ -53,12 +53,12 @@ pub mod gate;
 pub mod grid;
 pub mod minimize;
 pub mod naive;
-mod network;
 pub mod prove;
 pub mod rules;
 mod simplify;
 pub mod simulate;
 mod truth;
+mod xag;
 
 pub use automaton::{Automaton, AutomatonError, Boundary};
 pub use circuit::{Circuit, CircuitError, Node};
