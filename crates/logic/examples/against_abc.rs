@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use gatework_logic::formats::{self, Format};
-use gatework_logic::minimize::{Effort, Options, gates, minimize_automaton, observed_part};
+use gatework_logic::minimize::{Effort, Options, cone_of_influence, gates, minimize_automaton};
 use gatework_logic::prove::{Verdict, equivalent_automata};
 use gatework_logic::{Automaton, Document};
 
@@ -38,7 +38,7 @@ fn main() -> Result<(), Failure> {
         let observed = observed.unwrap_or(automaton.channels);
         let (normal, _) = proved(&automaton, observed, Effort::Normal)?;
         let (high, seconds) = proved(&automaton, observed, Effort::High)?;
-        let abc = abc(&observed_part(&automaton, observed)?)?;
+        let abc = abc(&cone_of_influence(&automaton, observed)?)?;
         let name = Path::new(&path).parent().and_then(Path::file_name).unwrap_or_default();
         println!(
             "| `{}` | {} -> {} | {} | {} | {} | {} | {seconds:.1} | {} |",
@@ -46,7 +46,7 @@ fn main() -> Result<(), Failure> {
             automaton.channels,
             high.channels,
             automaton.circuit.active(),
-            gates(&observed_part(&automaton, observed)?.circuit),
+            gates(&cone_of_influence(&automaton, observed)?.circuit),
             gates(&normal.circuit),
             gates(&high.circuit),
             abc.map_or_else(String::new, |area| area.to_string())

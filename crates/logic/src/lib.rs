@@ -11,7 +11,7 @@
 //! | [`grid`] | boards of cells as bit planes |
 //! | [`simulate`] | the bit-parallel simulator |
 //! | [`mod@minimize`] | the same function with fewer gates |
-//! | `network` | AND and XOR vertices with free inverters: what minimising and proving work on |
+//! | `xag` | XOR-AND graphs with structural hashing: the representation that is minimised, proved and compiled |
 //! | `literal` | vertices with an optional inverter, shared by all logic networks |
 //! | `straight_line` | circuits as straight-line programs, from which all back ends generate code |
 //! | [`prove`] | equivalence of circuits, by SAT |
@@ -56,13 +56,13 @@ pub mod grid;
 mod literal;
 pub mod minimize;
 pub mod naive;
-mod network;
 pub mod prove;
 pub mod rules;
 mod simplify;
 pub mod simulate;
 mod straight_line;
 mod truth;
+mod xag;
 
 pub use automaton::{Automaton, AutomatonError, Boundary};
 pub use circuit::{Circuit, CircuitError, Node};

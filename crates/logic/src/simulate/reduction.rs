@@ -8,7 +8,7 @@
 use crate::circuit::Circuit;
 use crate::gate::Gate;
 use crate::literal::Literal;
-use crate::network::{Network, Operation};
+use crate::xag::{Operation, Xag};
 use crate::straight_line::StraightLineProgram;
 use crate::truth::SIX_INPUTS as INPUTS;
 use rustc_hash::FxHashMap;
@@ -18,7 +18,7 @@ const MAX_INPUTS: usize = 6;
 
 /// An XAG under construction, with structural hashing and functional reduction.
 pub(super) struct ReducedXag {
-    xag: Network,
+    xag: Xag,
     /// The first literal that is equal to each vertex.
     representatives: Vec<Literal>,
     /// The function of each vertex, if its support is small, and whether the vertex is its inverse.
@@ -36,7 +36,7 @@ impl ReducedXag {
         });
         let literals = (0..=inputs).map(|vertex| Literal::new(vertex, false));
         ReducedXag {
-            xag: Network::new(inputs),
+            xag: Xag::new(inputs),
             representatives: literals.collect(),
             functions: leaves.collect(),
             literals: FxHashMap::default(),
@@ -71,15 +71,15 @@ impl ReducedXag {
     }
 
     /// Looks for an earlier literal that is equal to a new vertex.
-    fn find_representative(&mut self, number: usize) {
-        let vertex = self.xag.vertex(number);
-        let own = Literal::new(number, false);
+    fn find_representative(&mut self, index: usize) {
+        let vertex = self.xag.node(index);
+        let own = Literal::new(index, false);
         let operand = |literal: Literal| {
             let (function, inverse) = self.functions[literal.vertex()]?;
             Some((function, inverse != literal.is_inverted()))
         };
-        let [a, b] = vertex.operands().map(operand);
-        let function = a.zip(b).and_then(|(a, b)| Function::combine(vertex.operation(), a, b));
+        let [a, b] = node.fanins().map(operand);
+        let function = a.zip(b).and_then(|(a, b)| Function::combine(node.operation(), a, b));
         let representative = match function {
             None => own,
             Some((function, inverse)) => match function.as_leaf() {

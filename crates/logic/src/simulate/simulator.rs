@@ -10,7 +10,7 @@ use crate::automaton::{Automaton, AutomatonError, Boundary, CENTRE, NEIGHBOURS};
 use crate::cone::Cone;
 use crate::grid::{Grid, GridError};
 use crate::literal::Literal;
-use crate::network::Network;
+use crate::xag::Xag;
 use crate::straight_line::StraightLineProgram;
 use fearless_simd::{Level, Simd, dispatch};
 use std::ops::Range;
@@ -67,7 +67,7 @@ impl RuleProgram {
             |channel: usize| circuit.outputs()[channel] as usize == channel * NEIGHBOURS + CENTRE;
         let written: Vec<usize> =
             (0..live.len()).filter(|&channel| live[channel] && !keeps_value(channel)).collect();
-        let xag = Network::of(&circuit);
+        let xag = Xag::from_circuit(&circuit);
         let outputs: Vec<Literal> = written.iter().map(|&channel| xag.outputs()[channel]).collect();
         let program = StraightLineProgram::lower(&xag, &outputs);
         let mut is_read = vec![false; live.len()];

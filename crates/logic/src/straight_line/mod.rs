@@ -18,7 +18,7 @@ pub(crate) use liveness::{Liveness, NEVER, SlotAllocator, last_uses};
 
 use crate::circuit::Circuit;
 use crate::literal::Literal;
-use crate::network::{self, Network};
+use crate::xag::{self, Xag};
 
 /// A bitwise operation that vector units compute in one instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,12 +69,12 @@ pub(crate) struct StraightLineProgram {
 impl StraightLineProgram {
     /// Lowers a circuit.
     pub fn new(circuit: &Circuit) -> StraightLineProgram {
-        let xag = Network::of(circuit);
+        let xag = Xag::from_circuit(circuit);
         StraightLineProgram::lower(&xag, xag.outputs())
     }
 
     /// Lowers the fan-in cones of some literals of an XAG, which become the outputs.
-    pub fn lower(xag: &Network, outputs: &[Literal]) -> StraightLineProgram {
+    pub fn lower(xag: &Xag, outputs: &[Literal]) -> StraightLineProgram {
         let instructions = depth_first(xag.inputs(), &Operation::select(xag), outputs);
         StraightLineProgram { inputs: xag.inputs(), outputs: outputs.len(), instructions }
     }
@@ -107,26 +107,26 @@ struct Operation {
 
 impl Operation {
     /// The operation of every gate, in order.
-    fn select(xag: &Network) -> Vec<Operation> {
+    fn select(xag: &Xag) -> Vec<Operation> {
         let first = xag.inputs() + 1;
         let mut operations: Vec<Operation> = Vec::with_capacity(xag.gates());
-        for number in xag.gate_range() {
-            let vertex = xag.vertex(number);
+        for index in xag.gate_range() {
+            let node = xag.node(index);
             let stored = |literal: Literal| {
                 let inverse =
                     literal.vertex().checked_sub(first).is_some_and(|gate| operations[gate].inverted);
                 literal.invert_if(inverse)
             };
-            let [a, b] = vertex.operands().map(stored);
+            let [a, b] = node.fanins().map(stored);
             let [x, y] = [a.vertex() as u32, b.vertex() as u32];
             let symmetric = |op, inverted| Operation { op, a: x.min(y), b: x.max(y), inverted };
             let and_not = |a, b| Operation { op: BitwiseOp::AndNot, a, b, inverted: false };
-            operations.push(match (vertex.operation(), a.is_inverted(), b.is_inverted()) {
-                (network::Operation::Xor, not_a, not_b) => symmetric(BitwiseOp::Xor, not_a != not_b),
-                (network::Operation::And, false, false) => symmetric(BitwiseOp::And, false),
-                (network::Operation::And, true, false) => and_not(x, y),
-                (network::Operation::And, false, true) => and_not(y, x),
-                (network::Operation::And, true, true) => symmetric(BitwiseOp::Or, true),
+            operations.push(match (node.operation(), a.is_inverted(), b.is_inverted()) {
+                (xag::Operation::Xor, not_a, not_b) => symmetric(BitwiseOp::Xor, not_a != not_b),
+                (xag::Operation::And, false, false) => symmetric(BitwiseOp::And, false),
+                (xag::Operation::And, true, false) => and_not(x, y),
+                (xag::Operation::And, false, true) => and_not(y, x),
+                (xag::Operation::And, true, true) => symmetric(BitwiseOp::Or, true),
             });
         }
         operations

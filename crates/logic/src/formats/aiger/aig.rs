@@ -7,7 +7,7 @@ use crate::circuit::{Circuit, Node};
 use crate::formats::FormatError;
 use crate::formats::sequential::Sequential;
 use crate::literal::Literal;
-use crate::network::{Network, Operation};
+use crate::xag::{Operation, Xag};
 
 /// The largest literal that AIGER tools are sure to read.
 const MAX_LITERAL: usize = i32::MAX as usize;
@@ -33,20 +33,20 @@ impl Aig {
             let message = format!("{} gates may need literals beyond {MAX_LITERAL}", circuit.nodes().len());
             return Err(FormatError::TooLarge { format: "AIGER", message });
         }
-        Ok(Aig::from_xag(&Network::of(circuit).without_dead_gates()))
+        Ok(Aig::from_xag(&Xag::from_circuit(circuit).without_dead_gates()))
     }
 
-    fn from_xag(xag: &Network) -> Aig {
+    fn from_xag(xag: &Xag) -> Aig {
         let mut aig = Aig { inputs: xag.inputs(), ands: Vec::new(), outputs: Vec::new() };
         let mut literals: Vec<Literal> =
             (0..=xag.inputs()).map(|vertex| Literal::new(vertex, false)).collect();
         let map = |literals: &[Literal], literal: Literal| {
             literals[literal.vertex()].invert_if(literal.is_inverted())
         };
-        for number in xag.gate_range() {
-            let vertex = xag.vertex(number);
-            let [a, b] = vertex.operands().map(|operand| map(&literals, operand));
-            literals.push(match vertex.operation() {
+        for index in xag.gate_range() {
+            let node = xag.node(index);
+            let [a, b] = node.fanins().map(|operand| map(&literals, operand));
+            literals.push(match node.operation() {
                 Operation::And => aig.and(a, b),
                 Operation::Xor => {
                     let (both, neither) = (aig.and(a, b), aig.and(a.not(), b.not()));
@@ -75,8 +75,8 @@ impl Aig {
     }
 
     /// The XAG of the graph. Three ANDs that compute an XOR become one vertex.
-    fn to_xag(&self) -> Network {
-        let mut xag = Network::new(self.inputs);
+    fn to_xag(&self) -> Xag {
+        let mut xag = Xag::new(self.inputs);
         let mut literals: Vec<Literal> =
             (0..=self.inputs).map(|vertex| Literal::new(vertex, false)).collect();
         for &and in &self.ands {

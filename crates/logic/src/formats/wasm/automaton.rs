@@ -21,7 +21,7 @@ use super::fire;
 use crate::automaton::{Automaton, Boundary, CENTRE, NEIGHBOURS};
 use crate::cone::Cone;
 use crate::literal::Literal;
-use crate::network::Network;
+use crate::xag::Xag;
 use crate::straight_line::StraightLineProgram;
 use wasm_encoder::{BlockType, InstructionSink, ValType};
 
@@ -132,7 +132,7 @@ impl Ports for Planes {
 pub(super) fn module(automaton: &Automaton, observed: usize) -> Vec<u8> {
     let circuit = &automaton.circuit;
     let planes = Planes::new(&Cone::new(circuit, observed).live);
-    let xag = Network::of(circuit);
+    let xag = Xag::from_circuit(circuit);
     let outputs: Vec<Literal> = planes.channels.iter().map(|&channel| xag.outputs()[channel]).collect();
     let program = StraightLineProgram::lower(&xag, &outputs);
     let mut assembly = Assembly::default();

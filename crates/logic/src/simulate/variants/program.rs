@@ -12,7 +12,7 @@ use crate::circuit::Node;
 use crate::gate::Gate;
 use crate::grid::GridError;
 use crate::literal::Literal;
-use crate::network::Network;
+use crate::xag::Xag;
 use crate::simulate::compiled::{CompiledProgram, Vector};
 use crate::straight_line::StraightLineProgram;
 
@@ -102,7 +102,7 @@ impl Variants {
             sites: &sites,
             next_site: &next_site,
             state: self,
-            xag: Network::new(inputs + EXTRA_PLANES),
+            xag: Xag::new(inputs + EXTRA_PLANES),
             live: vec![false; rule.channels],
             waiting: Vec::new(),
         };
@@ -127,7 +127,7 @@ struct Resolver<'a> {
     sites: &'a [Site],
     next_site: &'a [u32],
     state: &'a mut Variants,
-    xag: Network,
+    xag: Xag,
     live: Vec<bool>,
     /// Channels whose outputs are to be resolved.
     waiting: Vec<usize>,
