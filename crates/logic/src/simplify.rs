@@ -1,7 +1,7 @@
-//! Simplification: wires, constants and inverters disappear into the gates that read them.
+//! Simplification: constant propagation, and removal of wires, inverters and dead gates.
 //!
-//! A trained circuit is mostly wires. One pass follows every signal to its origin, a *literal*: an input or a
-//! kept gate, possibly inverted, or a constant.
+//! A trained circuit is mostly wires. One forward pass maps every signal to a *literal*: an input or a remaining gate,
+//! possibly inverted, or a constant.
 //!
 //! ```text
 //! for each gate, in order:
@@ -12,20 +12,20 @@
 //!     otherwise:                                       keep the gate
 //! ```
 //!
-//! A backward pass then drops the gates that no output reads. Both use flat arrays only: training simplifies
-//! its circuit at every update.
+//! A backward pass then removes dead gates. Both passes use flat arrays only: training simplifies its circuit at every
+//! update.
 
 use crate::circuit::{Circuit, Node};
 use crate::gate::Gate;
 use crate::literal::Literal;
 
-/// What a gate turns out to be once its operands are literals.
+/// A gate whose operands are literals, after constant propagation.
 enum Reduced {
     Literal(Literal),
     Gate(Node),
 }
 
-/// Resolves a gate that reads two literals.
+/// Propagates constants and inverters through a gate that reads two literals.
 fn reduce(gate: Gate, a: Literal, b: Literal) -> Reduced {
     if a.is_constant() {
         return Reduced::Literal(b.apply(gate.with_a(a == Literal::TRUE)));
@@ -50,7 +50,7 @@ fn reduce(gate: Gate, a: Literal, b: Literal) -> Reduced {
     })
 }
 
-/// The gates that are not literals, with operands in their own numbering, and the literals of the outputs.
+/// Returns the remaining gates, which read inputs and each other, and the literals of the outputs.
 fn resolve(circuit: &Circuit) -> (Vec<Node>, Vec<Literal>) {
     let inputs = circuit.inputs() as u32;
     let mut kept: Vec<Node> = Vec::new();
@@ -76,9 +76,9 @@ fn resolve(circuit: &Circuit) -> (Vec<Node>, Vec<Literal>) {
     (kept, outputs)
 }
 
-/// Removes the gates that no output reads and renumbers the rest, in place.
+/// Removes dead gates and renumbers the others, in place.
 fn drop_dead(inputs: usize, nodes: &mut Vec<Node>, outputs: &mut [Literal]) {
-    // `place[i]` says first whether gate i is needed, then which signal it becomes.
+    // `place[i]` is first 1 if gate i is live, then its new signal.
     let mut place = vec![0u32; nodes.len()];
     let index = |signal: u32| (signal as usize).checked_sub(inputs);
     for literal in outputs.iter().filter(|literal| !literal.is_constant()) {
@@ -110,8 +110,7 @@ fn drop_dead(inputs: usize, nodes: &mut Vec<Node>, outputs: &mut [Literal]) {
     }
 }
 
-/// Turns output literals into signals, with one more gate for each inverted signal and each constant among
-/// them.
+/// Turns output literals into signals. Each inverted signal and each constant among them takes an additional gate.
 fn realise(inputs: usize, nodes: &mut Vec<Node>, outputs: &[Literal]) -> Vec<u32> {
     let mut inverters: Vec<Option<u32>> = Vec::new();
     let mut constants = [None; 2];
@@ -139,10 +138,10 @@ fn realise(inputs: usize, nodes: &mut Vec<Node>, outputs: &[Literal]) -> Vec<u32
 }
 
 impl Circuit {
-    /// The same function without wires, without constants and inverters inside, and without dead gates.
+    /// Returns the same function without wires, inner constants and inverters, and dead gates.
     ///
     /// Every gate of the result depends on both of its operands, except for inverters and constants that are
-    /// outputs. Linear in the number of gates. Equal gates are not merged.
+    /// outputs. The time is linear in the number of gates. Equal gates are not merged.
     ///
     /// ```
     /// use gatework_logic::{Circuit, Gate, Node};
@@ -189,13 +188,13 @@ mod tests {
     }
 
     #[test]
-    fn dead_gates_disappear() {
+    fn dead_gates_are_removed() {
         let simple = simplify(2, [(Gate::AND, 0, 1), (Gate::OR, 0, 1), (Gate::XOR, 2, 3)], vec![3]);
         assert_eq!((simple.nodes(), simple.outputs()), (&[Node::new(Gate::OR, 0, 1)][..], &[2][..]));
     }
 
     #[test]
-    fn names_stay() {
+    fn port_names_are_preserved() {
         let circuit = Circuit::new(1, vec![], vec![0]).unwrap();
         let named = circuit.with_names(vec!["in".into()], vec!["out".into()]).unwrap();
         assert_eq!(named.simplify(), named);
@@ -203,7 +202,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_function_stays_for_every_input(circuit in arbitrary::circuit(0..=6, 80)) {
+        fn the_function_is_preserved_for_every_input(circuit in arbitrary::circuit(0..=6, 80)) {
             let simple = circuit.simplify();
             for i in 0..1u32 << circuit.inputs() {
                 let bits: Vec<bool> = (0..circuit.inputs()).map(|k| i >> k & 1 == 1).collect();
@@ -212,7 +211,7 @@ mod tests {
         }
 
         #[test]
-        fn the_function_stays_for_many_inputs(
+        fn the_function_is_preserved_for_many_inputs(
             circuit in arbitrary::circuit(7..=100, 300),
             bits in prop::collection::vec(any::<bool>(), 400),
         ) {

@@ -1,22 +1,21 @@
-//! C: a circuit as one header without dependencies, 64 samples a word.
+//! C: a circuit as one header without dependencies, 64 samples per word.
 //!
 //! ```c
 //! static inline void adder(const uint64_t *in, uint64_t *out);
 //! ```
 //!
-//! Bit `k` of `in[i]` is input `i` of sample `k`. An automaton has `name_rule` with 9 words a channel, and
+//! Bit `k` of `in[i]` is input `i` of sample `k`. An automaton has `name_rule` with 9 words per channel, and
 //!
 //! ```c
 //! static inline void name_step(const uint64_t *now, uint64_t *next, size_t height, size_t width, int torus);
 //! ```
 //!
-//! on boards whose rows start at a word: cell (y, x) of channel c is bit `x % 64` of word
-//! `(c * height + y) * name_row_words(width) + x / 64`. The unused bits of a row are 0, and stay so.
+//! on grids whose rows are aligned to words: cell (y, x) of channel c is bit `x % 64` of word
+//! `(c * height + y) * name_row_words(width) + x / 64`. The unused bits of a row are 0, and remain 0.
 //!
-//! The header compiles as C99 and as C++ without a warning. If ports have names of their own, there are
-//! constants for them, such as `adder_in_a`.
+//! The header compiles as C99 and as C++ without warnings. Ports with names have constants, such as `adder_in_a`.
 
-use super::names::{Ports, Rule, Scope, identifier};
+use super::names::{Ports, NameRule, Scope, identifier};
 use super::source::{FunctionBody, Language, SourceCode, simple};
 use super::{Document, Format, FormatError, Options};
 use crate::automaton::{Boundary, NEIGHBOURS};
@@ -26,7 +25,7 @@ use std::fmt::Write;
 pub static FORMAT: Format = Format {
     name: "c",
     endings: &["h", "c"],
-    about: "one C header without dependencies, 64 samples a word",
+    about: "one C header without dependencies, 64 samples per word",
     text: true,
     grid: false,
     reader: None,
@@ -35,8 +34,8 @@ pub static FORMAT: Format = Format {
 
 const LANGUAGE: Language = Language { format: "C", not: '~', declare: "const uint64_t", zero: "(uint64_t)0" };
 
-/// The keywords of C and C++, and the names that the header uses itself.
-const RULE: Rule = identifier(
+/// The keywords of C and C++ and the names that every header defines.
+const RULE: NameRule = identifier(
     "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t \
      char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr \
      constinit continue decltype default delete do double dynamic_cast else enum explicit export extern \
@@ -55,7 +54,7 @@ fn write(document: &Document, options: &Options) -> Result<String, FormatError> 
     let (inputs, outputs, gates) = (circuit.inputs(), circuit.outputs().len(), circuit.nodes().len());
     let guard = format!("{}_H", name.to_uppercase());
     let mut text = format!(
-        "/* {name}: {inputs} inputs, {outputs} outputs, {gates} gates; 64 samples a word. Written by Gatework. */\n\
+        "/* {name}: {inputs} inputs, {outputs} outputs, {gates} gates; 64 samples per word. Written by Gatework. */\n\
          #ifndef {guard}\n#define {guard}\n\n#include <stddef.h>\n#include <stdint.h>\n\n"
     );
     write_constants(&mut text, &name, document);
@@ -69,14 +68,16 @@ fn write(document: &Document, options: &Options) -> Result<String, FormatError> 
     Ok(text)
 }
 
-/// Constants for the ports that have names of their own.
+/// Writes constants for the ports that have names.
 fn write_constants(text: &mut String, name: &str, document: &Document) {
     let circuit = document.circuit();
-    let wishes =
+    let prefixed =
         |names: &[String], kind: &str| names.iter().map(|port| format!("{name}_{kind}_{port}")).collect();
-    let wishes =
-        Ports { inputs: wishes(circuit.input_names(), "in"), outputs: wishes(circuit.output_names(), "out") };
-    let ports = wishes.admit(&mut Scope::new(&RULE));
+    let names = Ports {
+        inputs: prefixed(circuit.input_names(), "in"),
+        outputs: prefixed(circuit.output_names(), "out"),
+    };
+    let ports = names.admit(&mut Scope::new(&RULE));
     for names in [ports.inputs, ports.outputs].iter().filter(|names| !names.is_empty()) {
         let list: Vec<String> =
             names.iter().enumerate().map(|(i, name)| format!("    {name} = {i}")).collect();
@@ -93,7 +94,7 @@ fn write_function(text: &mut String, name: &str, code: &SourceCode, [inputs, out
         let _ = writeln!(text, "{}}}\n", body.text);
         return;
     }
-    // A function that is called once is inlined, which would undo the parts.
+    // Without this, compilers inline the parts into one long function.
     let apart = format!("{}_APART", name.to_uppercase());
     let _ = writeln!(
         text,
@@ -117,7 +118,7 @@ fn write_function(text: &mut String, name: &str, code: &SourceCode, [inputs, out
     let _ = writeln!(text, "}}\n");
 }
 
-/// Says which parameters a function does not need, so that no compiler warns of them.
+/// Marks unused parameters, so that compilers do not warn about them.
 fn write_unused(text: &mut String, body: &FunctionBody, has_values: bool) {
     let parameters =
         [("in", body.reads_inputs), ("v", body.uses_values || !has_values), ("out", body.writes_outputs)];
@@ -127,13 +128,13 @@ fn write_unused(text: &mut String, body: &FunctionBody, has_values: bool) {
 }
 
 const NEIGHBOUR: &str = "\
-/* Words of a row. */
+/* Words per row. */
 static inline size_t @_row_words(size_t width)
 {
     return (width + 63) / 64;
 }
 
-/* Word `w` of a row, moved by `dx` cells: each bit is the bit of its neighbour there. */
+/* Word `w` of a row, shifted by `dx` cells: each bit is that of the neighbour at `dx`. */
 static inline uint64_t @_shifted(const uint64_t *row, size_t w, size_t width, int torus, int dx)
 {
     const size_t words = @_row_words(width);
@@ -159,8 +160,8 @@ static inline uint64_t @_shifted(const uint64_t *row, size_t w, size_t width, in
 ";
 
 const STEP: &str = "\
-/* One step of a board of @CHANNELS channels. `next` is another board of the same size. `torus` says what lies
-   beyond the edge: the opposite edge, or zeros. The rule was learned with @BOUNDARY. */
+/* Makes one step of a grid of @CHANNELS channels. `next` is another grid of the same size. Beyond the edge is the
+   opposite edge if `torus` is not 0, else zeros. The rule was learned with @BOUNDARY. */
 static inline void @_step(const uint64_t *now, uint64_t *next, size_t height, size_t width, int torus)
 {
     const size_t words = @_row_words(width);

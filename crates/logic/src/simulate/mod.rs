@@ -12,7 +12,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `runner` | [`Runner`]: an automaton on large grids |
-//! | `board` | a grid in striped layout, and several steps in one pass over it |
+//! | `striped_grid` | a grid in striped layout, and several steps in one pass over it (temporal blocking) |
 //! | `tile` | the rule unrolled over several rows (unroll-and-jam), with common subexpressions shared |
 //! | `reduction` | functional reduction of the unrolled rule |
 //! | `strips` | the striped layout of a row, in which neighbours need no shifts |
@@ -28,7 +28,6 @@
 //! [`variants`] runs many automata that differ in a few gates, one per bit.
 
 mod bits;
-mod board;
 mod compiled;
 mod executor;
 mod interpreter;
@@ -37,6 +36,7 @@ mod neighbours;
 mod reduction;
 mod runner;
 mod simulator;
+mod striped_grid;
 mod strips;
 mod tile;
 pub mod variants;

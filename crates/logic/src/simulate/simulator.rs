@@ -216,11 +216,12 @@ mod tests {
     use super::*;
     use crate::arbitrary;
     use crate::automaton::Boundary;
-    use crate::circuit::Circuit;
+    use crate::circuit::{Circuit, Node};
+    use crate::gate::Gate;
     use crate::naive::naive_step_masked;
     use proptest::prelude::*;
 
-    /// Checks a few steps against the naive twin, with a mask of its own for each.
+    /// Compares a few steps with the reference implementation, each with its own mask.
     fn check(automaton: &Automaton, observed: usize, start: &Grid, masks: &[Vec<u64>], block: usize) {
         let mut simulator = Simulator::new(automaton, observed).unwrap();
         let (mut fast, mut slow) = (start.clone(), start.clone());
@@ -236,7 +237,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_step_is_the_naive_step(
+        fn a_step_equals_the_reference(
             (automaton, grid, masks) in arbitrary::situation(),
             observed in 0usize..5,
             block in 1usize..20,
@@ -285,10 +286,10 @@ mod tests {
     }
 
     #[test]
-    fn every_small_board_sees_every_neighbour() {
+    fn every_neighbour_is_read_on_small_grids() {
         for boundary in [Boundary::Torus, Boundary::Zeros] {
             for (height, width) in (1..6).flat_map(|height| (1..6).map(move |width| (height, width))) {
-                // One channel per neighbour, which becomes that neighbour.
+                // Each channel becomes one of the neighbours.
                 let circuit = Circuit::new(81, vec![], (0..9).map(|n| n * 9 + n).collect()).unwrap();
                 let automaton = Automaton::new(9, boundary, circuit).unwrap();
                 let grid = arbitrary::scattered(2, height, width, 9);
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn life_is_the_naive_life_on_several_blocks() {
+    fn life_on_several_blocks_equals_the_reference() {
         for (height, width) in [(150, 128), (130, 150)] {
             let grid = arbitrary::scattered(1, height, width, 1);
             let masks = vec![vec![u64::MAX; grid.words_per_sample()]; 3];
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn stray_bits_beyond_the_cells_are_not_read() {
+    fn bits_beyond_the_last_cell_are_not_read() {
         for boundary in [Boundary::Torus, Boundary::Zeros] {
             let mut simulator = Simulator::new(&crate::rules::life(boundary), 1).unwrap();
             for size in [3, 9] {
@@ -326,14 +327,14 @@ mod tests {
     }
 
     #[test]
-    fn a_glider_flies() {
+    fn a_glider_returns_after_36_steps_on_a_9x9_torus() {
         let mut simulator = Simulator::new(&crate::rules::life(Boundary::Torus), 1).unwrap();
         let mut grid = Grid::new(1, 9, 9, 1).unwrap();
         for (y, x) in [(0, 1), (1, 2), (2, 0), (2, 1), (2, 2)] {
             grid.set(0, 0, y, x, true);
         }
         let start = grid.clone();
-        // A glider moves one cell down and right in four steps, and around a board of nine in 36.
+        // A glider moves one cell down and right in four steps.
         for step in 1..=36 {
             simulator.step(&mut grid).unwrap();
             assert_eq!(grid == start, step == 36, "step {step}");
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn misfits_are_errors() {
+    fn grids_and_masks_of_other_sizes_are_errors() {
         let mut simulator = Simulator::new(&crate::rules::life(Boundary::Torus), 1).unwrap();
         let mut wide = Grid::new(1, 3, 3, 2).unwrap();
         assert_eq!(simulator.step(&mut wide), Err(GridError::Channels { automaton: 1, grid: 2 }));
@@ -350,5 +351,16 @@ mod tests {
         let mut broken = crate::rules::life(Boundary::Torus);
         broken.channels = 2;
         assert!(Simulator::new(&broken, 1).is_err());
+    }
+
+    #[test]
+    fn only_the_planes_of_the_cone_are_read() {
+        // Channel 0 is the AND of two neighbours in channel 1, which keeps its value; channel 2 reads everything.
+        let nodes = vec![Node::new(Gate::AND, 9, 10), Node::new(Gate::OR, 27, 5)];
+        let circuit = Circuit::new(27, nodes, vec![27, 13, 28]).unwrap();
+        let automaton = Automaton::new(3, Boundary::Torus, circuit).unwrap();
+        let rule = Simulator::new(&automaton, 1).unwrap().rule;
+        assert_eq!((rule.read, rule.written, rule.live), (vec![1], vec![0], vec![true, true, false]));
+        assert_eq!((rule.gates, rule.program.slots()), (1, 2));
     }
 }

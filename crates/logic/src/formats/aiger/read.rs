@@ -1,7 +1,7 @@
-//! Reads AIGER, ascii and binary.
+//! Reader of AIGER files, ASCII and binary.
 //!
-//! Counts in the header are compared with the length of the file before anything of their size is made. Errors
-//! have the line and column in an ascii file, the byte in a binary one.
+//! The counts in the header are compared with the length of the file before memory is allocated for them. Errors have the
+//! line and column in an ASCII file and the byte offset in a binary one.
 
 use super::aig::{Aig, And};
 use super::cursor::Cursor;
@@ -12,10 +12,10 @@ use crate::formats::{self, FormatError};
 use crate::literal::Literal;
 use std::collections::HashMap;
 
-/// Inputs that a binary file may declare beyond its length: they take no bytes.
+/// The number of inputs that a binary file may declare beyond its length in bytes: inputs take no bytes.
 const FREE_INPUTS: usize = 1 << 16;
 
-/// Reads an AIGER file, ascii or binary, with or without latches.
+/// Reads an AIGER file, ASCII or binary, with or without latches.
 pub fn read_sequential(bytes: &[u8]) -> Result<Sequential, FormatError> {
     let mut cursor = Cursor { bytes, at: 0, ascii: !bytes.starts_with(b"aig") };
     let header = Header::read(&mut cursor)?;
@@ -31,7 +31,7 @@ pub fn read_sequential(bytes: &[u8]) -> Result<Sequential, FormatError> {
     Ok(Sequential { circuit, latches: body.start })
 }
 
-/// The counts of a file.
+/// The counts in the header.
 struct Header {
     /// The largest variable.
     variables: usize,
@@ -79,7 +79,7 @@ impl Header {
             let message = format!("{inputs} inputs and {latches} latches are more than {MAX_INPUTS}");
             return Err(cursor.error(message));
         }
-        // The fewest bytes: "2\n" for a literal, two numbers of a byte for an AND; nothing for a binary input.
+        // The minimum is 2 bytes for a literal or an AND, and none for an input of a binary file.
         let lines = latches + outputs + if cursor.ascii { inputs } else { 0 };
         let length = cursor.bytes.len();
         let free = if cursor.ascii { 0 } else { inputs.saturating_sub(FREE_INPUTS) };
@@ -93,17 +93,17 @@ impl Header {
     }
 }
 
-/// What comes between the header and the symbols.
+/// The part of a file between the header and the symbols.
 struct Body {
-    /// The graph, its outputs without the latches.
+    /// The graph; its outputs do not include the latches.
     aig: Aig,
     /// The next values of the latches.
     next: Vec<Literal>,
-    /// Their first values.
+    /// The initial values of the latches.
     start: Vec<Option<bool>>,
 }
 
-/// The first value of a latch, after its next one.
+/// Reads the optional initial value of a latch.
 fn reset(cursor: &mut Cursor, latch: u32) -> Result<Option<bool>, FormatError> {
     if !cursor.skip(b' ') {
         return Ok(Some(false));
@@ -160,26 +160,26 @@ impl Body {
         for _ in 0..header.latches {
             let latch = variables.define(cursor, header)?;
             cursor.space()?;
-            next.push(Place::read(cursor, header)?);
+            next.push(LocatedLiteral::read(cursor, header)?);
             start.push(reset(cursor, latch)?);
             cursor.newline()?;
         }
         let mut outputs = Vec::new();
         for _ in 0..header.outputs {
-            outputs.push(Place::read(cursor, header)?);
+            outputs.push(LocatedLiteral::read(cursor, header)?);
             cursor.newline()?;
         }
         let mut operands = Vec::new();
         for _ in 0..header.ands {
             variables.define(cursor, header)?;
             cursor.space()?;
-            let a = Place::read(cursor, header)?;
+            let a = LocatedLiteral::read(cursor, header)?;
             cursor.space()?;
-            operands.push([a, Place::read(cursor, header)?]);
+            operands.push([a, LocatedLiteral::read(cursor, header)?]);
             cursor.newline()?;
         }
         let order = variables.sort(cursor, header, &operands)?;
-        let resolve = |place: &Place| variables.resolve(cursor, *place, &order.numbers);
+        let resolve = |place: &LocatedLiteral| variables.resolve(cursor, *place, &order.numbers);
         let ands = order.ands.iter().map(|&and| {
             let [a, b] = &operands[and];
             Ok([resolve(a)?, resolve(b)?])
@@ -191,24 +191,24 @@ impl Body {
     }
 }
 
-/// A literal of an ascii file and where it is.
+/// A literal of an ASCII file and its position.
 #[derive(Clone, Copy)]
-struct Place {
+struct LocatedLiteral {
     literal: u32,
     at: usize,
 }
 
-impl Place {
-    fn read(cursor: &mut Cursor, header: &Header) -> Result<Place, FormatError> {
+impl LocatedLiteral {
+    fn read(cursor: &mut Cursor, header: &Header) -> Result<LocatedLiteral, FormatError> {
         let at = cursor.at;
-        Ok(Place { literal: cursor.literal(header.variables)?, at })
+        Ok(LocatedLiteral { literal: cursor.literal(header.variables)?, at })
     }
 }
 
-/// The variables of an ascii file, which may be numbered and ordered in any way.
+/// The variables of an ASCII file, which may be numbered and ordered in any way.
 #[derive(Default)]
 struct Variables {
-    /// Which definition a variable is: inputs first, then latches, then ANDs.
+    /// The definition of each variable: inputs first, then latches, then ANDs.
     definitions: HashMap<u32, u32>,
     names: Vec<u32>,
 }
@@ -236,9 +236,9 @@ impl Variables {
         Ok(literal)
     }
 
-    fn sort(&self, cursor: &Cursor, header: &Header, operands: &[[Place; 2]]) -> Result<Sorted, FormatError> {
+    fn sort(&self, cursor: &Cursor, header: &Header, operands: &[[LocatedLiteral; 2]]) -> Result<Sorted, FormatError> {
         let inputs = header.inputs + header.latches;
-        let and = |place: &Place| {
+        let and = |place: &LocatedLiteral| {
             let definition = *self.definitions.get(&(place.literal >> 1))?;
             (definition as usize).checked_sub(inputs)
         };
@@ -256,9 +256,9 @@ impl Variables {
         Ok(Sorted { ands, numbers })
     }
 
-    /// A literal in the numbering of the graph.
-    fn resolve(&self, cursor: &Cursor, place: Place, numbers: &[u32]) -> Result<Literal, FormatError> {
-        let Place { literal, at } = place;
+    /// Renumbers a literal.
+    fn resolve(&self, cursor: &Cursor, place: LocatedLiteral, numbers: &[u32]) -> Result<Literal, FormatError> {
+        let LocatedLiteral { literal, at } = place;
         if literal < 2 {
             return Ok(Literal(literal));
         }
@@ -293,7 +293,6 @@ impl Symbols {
             let at = cursor.at;
             let name = std::str::from_utf8(cursor.line())
                 .map_err(|error| cursor.error_at(at + error.valid_up_to(), "the name is not UTF-8"))?;
-            // The counts were compared with the length of the file.
             if symbols[list].is_empty() {
                 symbols[list] = vec![None; counts[list]];
             }

@@ -1,4 +1,4 @@
-//! Writes AIGER, ascii and binary.
+//! Writer of AIGER files, ASCII and binary.
 
 use super::RULE;
 use super::aig::Aig;
@@ -8,7 +8,7 @@ use crate::formats::sequential::Sequential;
 use crate::literal::Literal;
 use std::io::Write;
 
-/// The ascii file of a circuit with latches, or without any.
+/// Writes a sequential circuit in the ASCII format.
 pub fn write_ascii(sequential: &Sequential) -> Result<Vec<u8>, FormatError> {
     let aig = Aig::new(sequential)?;
     let mut bytes = header("aag", sequential, &aig);
@@ -24,7 +24,7 @@ pub fn write_ascii(sequential: &Sequential) -> Result<Vec<u8>, FormatError> {
     Ok(bytes)
 }
 
-/// The binary file of a circuit with latches, or without any.
+/// Writes a sequential circuit in the binary format.
 pub fn write_binary(sequential: &Sequential) -> Result<Vec<u8>, FormatError> {
     let aig = Aig::new(sequential)?;
     let mut bytes = header("aig", sequential, &aig);
@@ -51,7 +51,7 @@ fn write_latches_and_outputs(bytes: &mut Vec<u8>, sequential: &Sequential, aig: 
         if ascii {
             let _ = write!(bytes, "{literal} ");
         }
-        // 0 is the default; a latch that may start with either names itself.
+        // 0 is the default; an undefined initial value is the literal of the latch itself.
         let _ = match start {
             Some(false) => writeln!(bytes, "{next}"),
             Some(true) => writeln!(bytes, "{next} 1"),
@@ -63,7 +63,7 @@ fn write_latches_and_outputs(bytes: &mut Vec<u8>, sequential: &Sequential, aig: 
     }
 }
 
-/// Seven bits a byte, the lowest first; the high bit says that more follow.
+/// Writes a number with seven bits per byte, the lowest first; the high bit is set in all bytes but the last.
 fn write_difference(bytes: &mut Vec<u8>, mut difference: u32) {
     while difference >= 0x80 {
         bytes.push(difference as u8 | 0x80);
@@ -74,11 +74,11 @@ fn write_difference(bytes: &mut Vec<u8>, mut difference: u32) {
 
 fn write_symbols(bytes: &mut Vec<u8>, sequential: &Sequential) {
     let circuit = &sequential.circuit;
-    let wishes = Ports {
+    let names = Ports {
         inputs: (0..circuit.inputs()).map(|input| circuit.input_name(input).into_owned()).collect(),
         outputs: (0..sequential.outputs()).map(|output| circuit.output_name(output).into_owned()).collect(),
     };
-    let ports = wishes.admit_linked(&mut Scope::new(&RULE), circuit.outputs());
+    let ports = names.admit_linked(&mut Scope::new(&RULE), circuit.outputs());
     let (inputs, latches) = ports.inputs.split_at(sequential.inputs());
     for (kind, names) in [('i', inputs), ('l', latches), ('o', &ports.outputs)] {
         for (i, name) in names.iter().enumerate() {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_take_seven_bits_a_byte() {
+    fn differences_take_seven_bits_per_byte() {
         let mut bytes = Vec::new();
         for difference in [0, 127, 128, 300] {
             write_difference(&mut bytes, difference);

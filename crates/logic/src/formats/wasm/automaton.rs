@@ -1,19 +1,18 @@
 //! The module of a cellular automaton.
 //!
-//! Every live channel has a plane of bits, and there are two copies of all planes: a step reads one and writes
-//! the other. A plane is `height + 2` rows. A row is 16 bytes of margin and then the cells, 8 in a byte, up to
-//! a multiple of 16 bytes. The neighbours beyond an edge are cells like any other:
+//! Every live channel has a plane of bits, and there are two copies of all planes: a step reads one and writes the other. A
+//! plane has `height + 2` rows. A row is 16 bytes of padding and then the cells, 8 per byte, padded to a multiple of 16
+//! bytes. The cells beyond the edges are stored as a halo:
 //!
 //! ```text
 //! byte      0 ....... 15 | 16 ........ 16 + width / 8 ....... | 0 of the next row
 //! bits                 L | cells 0 1 2 ... width - 1  R       |
 //! ```
 //!
-//! L and R are the last bit of the margin and the bit after the last cell (in the margin of the next row if the
-//! cells fill their bytes); the first and the last row of a plane lie above and below the board. Before a step
-//! they become 0 or, on a torus, copies of the cells on the opposite side. So a block of 128 cells needs no
-//! special case: its left neighbours are the same word shifted by one bit, and the bit that comes in is in
-//! the word that starts 8 bytes earlier.
+//! L and R are the last bit of the padding and the bit after the last cell (in the padding of the next row if the cells
+//! fill their bytes); the first and the last row of a plane are above and below the grid. Before a step they are set to 0
+//! or, on a torus, to the cells at the opposite edge. A block of 128 cells then needs no special case: its left neighbours
+//! are the same word shifted by one bit, and the bit that is shifted in is in the word 8 bytes before.
 
 use super::assembly::{Assembly, allocate};
 use super::body::{Part, Ports, at, compile};
@@ -25,9 +24,9 @@ use crate::xag::Xag;
 use crate::straight_line::StraightLineProgram;
 use wasm_encoder::{BlockType, InstructionSink, ValType};
 
-/// The parameters of the loop over the blocks of a row: 8 bytes before the block in the first plane, which cells
-/// update, the bytes of a row and of a plane, how far behind the old planes the new ones are, the number of
-/// blocks that are left and the counter of the random numbers.
+/// The parameters of the loop over the blocks of a row: the address 8 bytes before the block in the first plane, the mask
+/// of cells that update, the bytes of a row and of a plane, the offset from the old planes to the new ones, the number of
+/// remaining blocks and the counter of the random numbers.
 const PARAMETERS: [ValType; 7] =
     [ValType::I32, ValType::V128, ValType::I32, ValType::I32, ValType::I32, ValType::I32, ValType::I32];
 const CURSOR: u32 = 0;
@@ -38,14 +37,14 @@ const DELTA: u32 = 4;
 const BLOCKS: u32 = 5;
 const COUNTER: u32 = 6;
 
-/// The margin of a row in bytes.
+/// The padding of a row in bytes.
 const MARGIN: i32 = 16;
-/// The most rows and columns of a board.
-const MOST_CELLS: i32 = 1 << 15;
-/// Where the table of planes is: for each channel, 0 or one more than the number of its plane.
+/// The most rows and columns of a grid.
+const MAX_SIDE: i32 = 1 << 15;
+/// The address of the table of planes: for each channel, 0 or one more than the number of its plane.
 const TABLE: u64 = 16;
 
-/// The variables of a module.
+/// The global variables of a module.
 struct Globals {
     height: u32,
     width: u32,
@@ -128,7 +127,7 @@ impl Ports for Planes {
     }
 }
 
-/// The module of an automaton of which the first `observed` channels are looked at. Its circuit is simplified.
+/// Returns the module of an automaton with a simplified circuit, of which the first `observed` channels are observed.
 pub(super) fn module(automaton: &Automaton, observed: usize) -> Vec<u8> {
     let circuit = &automaton.circuit;
     let planes = Planes::new(&Cone::new(circuit, observed).live);
@@ -149,7 +148,7 @@ pub(super) fn module(automaton: &Automaton, observed: usize) -> Vec<u8> {
     let part = body.inline(&mut assembly, &PARAMETERS);
     let row = row_loop(&mut assembly, &globals, part, mask);
     let edges = edges(&mut assembly, &globals, automaton.boundary);
-    let board = board_loop(&mut assembly, &globals, row, mix);
+    let grid = grid_loop(&mut assembly, &globals, row, mix);
 
     export_init(&mut assembly, &globals, planes.channels.len() as u32, base);
     export_addresses(&mut assembly, &globals, automaton.channels);
@@ -164,7 +163,7 @@ pub(super) fn module(automaton: &Automaton, observed: usize) -> Vec<u8> {
             code.global_get(globals.plane).i32_const(plane as i32).i32_mul();
             code.global_get(globals.current).i32_add().call(edges);
         }
-        code.call(board);
+        code.call(grid);
         code.global_get(globals.current).global_get(globals.other);
         code.global_set(globals.current).global_set(globals.other);
         code.global_get(globals.time).i32_const(1).i32_add().global_set(globals.time);
@@ -174,7 +173,7 @@ pub(super) fn module(automaton: &Automaton, observed: usize) -> Vec<u8> {
     assembly.finish(base)
 }
 
-/// The planes in which cells read other cells than themselves.
+/// The planes of which cells read neighbours.
 fn planes_with_neighbours(planes: &Planes, program: &StraightLineProgram) -> Vec<u32> {
     let values = program.instructions.iter().flat_map(|instruction| instruction.reads()).flatten();
     let inputs = values.filter_map(|value| program.input(value)).filter(|input| input % NEIGHBOURS != CENTRE);
@@ -200,7 +199,7 @@ fn row_loop(assembly: &mut Assembly, globals: &Globals, part: Part, mask: u32) -
 }
 
 /// Adds the function that computes all rows.
-fn board_loop(assembly: &mut Assembly, globals: &Globals, row: u32, mix: u32) -> u32 {
+fn grid_loop(assembly: &mut Assembly, globals: &Globals, row: u32, mix: u32) -> u32 {
     const Y: u32 = 0;
     const CURSOR: u32 = 1;
     const KEY: u32 = 2;
@@ -219,7 +218,7 @@ fn board_loop(assembly: &mut Assembly, globals: &Globals, row: u32, mix: u32) ->
     })
 }
 
-/// Adds the function that fills in what lies beyond the edges of the plane at an address.
+/// Adds the function that updates the halo of the plane at an address.
 fn edges(assembly: &mut Assembly, globals: &Globals, boundary: Boundary) -> u32 {
     const PLANE: u32 = 0;
     const CELLS: u32 = 1;
@@ -237,7 +236,7 @@ fn edges(assembly: &mut Assembly, globals: &Globals, boundary: Boundary) -> u32 
         code.local_get(CELLS).global_get(globals.row).i32_add().local_tee(CELLS);
         code.local_get(END).i32_lt_u().br_if(0).end();
         if torus {
-            // From the last bits of the margin to the first bits behind the row: as many bytes as a row has.
+            // From the last bits of the padding to the first bits after the row: as many bytes as a row has.
             code.local_get(PLANE).i32_const(8).i32_add();
             code.local_get(END).global_get(globals.row).i32_sub().i32_const(8).i32_add();
             code.global_get(globals.row).memory_copy(0, 0);
@@ -289,10 +288,10 @@ fn export_init(assembly: &mut Assembly, globals: &Globals, planes: u32, base: u6
     const COPY: u32 = 3;
     let locals = [(2, ValType::I64)];
     assembly.export("init", &[ValType::I32; 2], &[ValType::I32], &locals, |code| {
-        // Until everything is there, there is no board.
+        // There is no grid before the allocation succeeds.
         code.i32_const(0).global_set(globals.height);
         for side in [HEIGHT, WIDTH] {
-            code.local_get(side).i32_const(1).i32_sub().i32_const(MOST_CELLS).i32_ge_u();
+            code.local_get(side).i32_const(1).i32_sub().i32_const(MAX_SIDE).i32_ge_u();
             code.if_(BlockType::Empty).i32_const(0).return_().end();
         }
         code.local_get(WIDTH).i32_const(255).i32_add().i32_const(7).i32_shr_u().i32_const(4).i32_shl();

@@ -1,25 +1,24 @@
-//! From a program to instructions: sixteen registers, and memory for what does not fit.
+//! Instruction selection and register allocation for straight-line programs.
 //!
-//! The program is straight-line code, so it is known when each value is used next. One pass over it keeps
-//! values in registers; when one is needed and all are taken, the value that is used furthest in the future
-//! makes room (Belady's rule), and is written to scratch memory unless it is in memory already. An operand
-//! that is only in memory is read from there by the instruction that needs it. The time is linear in the
-//! number of instructions.
+//! The next use of every value is known, so one forward pass allocates the sixteen registers. If all are taken, the value
+//! whose next use is furthest in the future is evicted (Belady's algorithm) and spilled to scratch memory, unless memory
+//! has a copy of it already. An operand that is only in memory becomes a memory operand of the instruction that uses it.
+//! The pass takes linear time.
 
 use super::encode::{Assembler, Base, Opcode, Operand, Register, VPAND, VPANDN, VPOR, VPXOR};
 use crate::literal::Literal;
 use crate::simulate::compiled::{Layout, Vector};
 use crate::straight_line::{BitwiseOp, Instruction, Liveness, NEVER, SlotAllocator, StraightLineProgram};
 
-/// Machine code, and the vectors of scratch memory that it needs.
-pub(super) struct Generated {
+/// Machine code, and the number of vectors of scratch memory that it needs.
+pub(super) struct MachineCode {
     pub code: Vec<u8>,
     pub scratch: usize,
 }
 
-/// Generates `extern "sysv64" fn(source, target, scratch, count)`, which runs the program `count` times (at
-/// least once), each time one vector further. `None` if an offset is too large for an instruction.
-pub(super) fn generate(program: &StraightLineProgram, layout: &Layout) -> Option<Generated> {
+/// Generates `extern "sysv64" fn(source, target, scratch, count)`, which runs `count` iterations of the program (at least
+/// one), each one vector after the one before. `None` if an offset does not fit a displacement.
+pub(super) fn generate(program: &StraightLineProgram, layout: &Layout) -> Option<MachineCode> {
     let last = layout.inputs.iter().chain(&layout.outputs).max().copied().unwrap_or(0);
     i32::try_from(
         (u64::from(last) * size_of::<u64>() as u64).max((program.values() * size_of::<Vector>()) as u64),
@@ -38,15 +37,15 @@ pub(super) fn generate(program: &StraightLineProgram, layout: &Layout) -> Option
         }
     }
     generator.assembler.end_loop()?;
-    Some(Generated { code: generator.assembler.bytes, scratch: generator.slots.count() })
+    Some(MachineCode { code: generator.assembler.bytes, scratch: generator.slots.count() })
 }
 
-/// The byte that a word of the source or the target begins at.
+/// The offset in bytes of a word of the source or the target.
 fn of_word(word: u32) -> i32 {
     (word as usize * size_of::<u64>()) as i32
 }
 
-/// The byte that a slot of the scratch memory begins at.
+/// The offset in bytes of a slot of the scratch memory.
 fn of_slot(slot: u32) -> i32 {
     (slot as usize * size_of::<Vector>()) as i32
 }
@@ -60,19 +59,19 @@ struct Generator<'a> {
     layout: &'a Layout,
     /// The register of each value, or [`NONE`].
     register: Vec<u32>,
-    /// The slot in scratch memory of each value, or [`NONE`]. Inputs are in the source.
+    /// The spill slot of each value, or [`NONE`]. Inputs are in the source.
     slot: Vec<u32>,
-    /// The value in each register, or [`NONE`], and when it is used next.
+    /// The value in each register, or [`NONE`], and its next use.
     held: [u32; REGISTERS],
     next: [u32; REGISTERS],
     slots: SlotAllocator,
-    /// The number of values so far.
+    /// The number of values that are defined so far.
     values: u32,
 }
 
 impl<'a> Generator<'a> {
     fn new(program: &StraightLineProgram, layout: &'a Layout) -> Generator<'a> {
-        // Most instructions take 4 to 8 bytes.
+        // Most instructions have 4 to 8 bytes.
         let bytes = Vec::with_capacity(program.instructions.len() * 10 + 64);
         Generator {
             assembler: Assembler { bytes },
@@ -88,15 +87,15 @@ impl<'a> Generator<'a> {
 
     /// Computes the next value from two operands and their next uses.
     fn compute(&mut self, op: BitwiseOp, [mut a, mut b]: [(u32, u32); 2], first: &[u32]) {
-        // The first operand must be in a register, the second one need not. Of two in memory, the one that is
-        // used again sooner had better be in a register.
+        // The first operand must be in a register, the second may be in memory. If both are in memory, the one with the
+        // earlier next use is loaded.
         if op != BitwiseOp::AndNot && self.rank(b) < self.rank(a) {
             (a, b) = (b, a);
         }
         let left = self.in_register(a, b.0);
         let right = self.operand(b);
-        // The result may take the register of an operand, and what makes room for it may be an operand too; but
-        // an operand's place in memory must not be overwritten before it is read.
+        // The result may take the register of an operand, and evict an operand; but the spill slot of an operand must
+        // not be reused before it is read.
         self.release_register(a);
         self.release_register(b);
         let out = self.take_register(NONE);
@@ -108,7 +107,7 @@ impl<'a> Generator<'a> {
         self.hold(out, value, first[value as usize]);
     }
 
-    /// Which operand should be the first one: lower is better.
+    /// The priority of an operand to be the first one: lower is better.
     fn rank(&self, (value, again): (u32, u32)) -> u64 {
         let in_memory = self.register[value as usize] == NONE;
         u64::from(in_memory) << 32 | u64::from(again)
@@ -139,7 +138,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// The register of a value, loaded if need be, without driving out `other`.
+    /// Returns the register of a value, loading it if necessary, without evicting `other`.
     fn in_register(&mut self, (value, again): (u32, u32), other: u32) -> Register {
         let register = self.register[value as usize];
         if register != NONE {
@@ -151,8 +150,8 @@ impl<'a> Generator<'a> {
         register
     }
 
-    /// A value as a second operand: its register, or memory. It is loaded if it is used again and a register
-    /// is free.
+    /// Returns a value as a second operand: its register, or memory. It is loaded if it is used again and a register is
+    /// free.
     fn operand(&mut self, (value, again): (u32, u32)) -> Operand {
         let wanted = self.register[value as usize] == NONE && again != NEVER;
         if let Some(register) = self.free_register().filter(|_| wanted) {
@@ -168,7 +167,7 @@ impl<'a> Generator<'a> {
         self.hold(register, value, next);
     }
 
-    /// Where a value is, a register if possible.
+    /// The register of a value, or its location in memory if it is in no register.
     fn location(&self, value: u32) -> Operand {
         match self.register[value as usize] {
             NONE => self.memory(value),
@@ -176,7 +175,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// The place of a value in memory.
+    /// The location of a value in memory.
     fn memory(&self, value: u32) -> Operand {
         match self.layout.inputs.get(value as usize - 1) {
             Some(&word) => Operand::Memory { base: Base::Source, displacement: of_word(word) },
@@ -190,7 +189,7 @@ impl<'a> Generator<'a> {
         self.register[value as usize] = u32::from(register);
     }
 
-    /// Notes a use: a value that is never used again gives up its register.
+    /// Updates the next use of a value after a use; frees its register if it is dead.
     fn release_register(&mut self, (value, again): (u32, u32)) {
         let register = self.register[value as usize];
         if register != NONE {
@@ -202,7 +201,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Notes a use: a value that is never used again gives up its slot.
+    /// Frees the spill slot of a value after its last use.
     fn release_slot(&mut self, (value, again): (u32, u32)) {
         let slot = self.slot[value as usize];
         if again == NEVER && slot != NONE {
@@ -214,7 +213,7 @@ impl<'a> Generator<'a> {
         self.held.iter().position(|&value| value == NONE).map(|register| register as Register)
     }
 
-    /// A register to write to, but not `keep`.
+    /// Returns a register to write to, evicting a value if necessary, but not from `keep`.
     fn take_register(&mut self, keep: u32) -> Register {
         if let Some(register) = self.free_register() {
             return register;
@@ -225,7 +224,7 @@ impl<'a> Generator<'a> {
         victim as Register
     }
 
-    /// Empties a register, after saving its value if it is nowhere else.
+    /// Frees a register, spilling its value unless memory has a copy of it.
     fn evict(&mut self, register: Register) {
         let value = self.held[usize::from(register)];
         let is_input = value as usize <= self.layout.inputs.len();
@@ -254,8 +253,8 @@ mod tests {
     use crate::circuit::{Circuit, Node};
     use crate::gate::Gate;
 
-    /// The code of a circuit whose signals lie side by side.
-    fn code(circuit: &Circuit) -> Generated {
+    /// The code of a circuit with contiguous inputs and outputs.
+    fn code(circuit: &Circuit) -> MachineCode {
         let layout = Layout::at_vectors(0..circuit.inputs(), 0..circuit.outputs().len());
         generate(&StraightLineProgram::new(circuit), &layout).unwrap()
     }
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_needs_no_scratch_memory() {
+    fn a_chain_needs_no_spill_slots() {
         let nodes = (0..1000).map(|i| Node::new(Gate::XOR, if i == 0 { 0 } else { 2 + i }, 1 + i % 2));
         let circuit = Circuit::new(3, nodes.collect(), vec![1002]).unwrap();
         let generated = code(&circuit);
@@ -281,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_in_registers_goes_to_scratch_memory() {
+    fn values_that_do_not_fit_in_registers_are_spilled() {
         assert_eq!(code(&sum_of_products(10)).scratch, 0);
         let scratch = code(&sum_of_products(100)).scratch;
         assert!((80..100).contains(&scratch), "{scratch} vectors");
