@@ -15,7 +15,7 @@
 //!
 //! The header compiles as C99 and as C++ without warnings. Ports with names have constants, such as `adder_in_a`.
 
-use super::names::{Ports, NameRule, Scope, identifier};
+use super::names::{NameRule, Ports, Scope, identifier};
 use super::source::{FunctionBody, Language, SourceCode, simple};
 use super::{Document, Format, FormatError, Options};
 use crate::automaton::{Boundary, NEIGHBOURS};

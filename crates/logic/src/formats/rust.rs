@@ -12,7 +12,7 @@
 //! The file is a module: `mod adder;`. It compiles without warnings, without `unsafe`, and in `no_std`. Ports with names
 //! have constants, such as `IN_A`.
 
-use super::names::{Ports, NameRule, Scope, identifier};
+use super::names::{NameRule, Ports, Scope, identifier};
 use super::source::{Language, SourceCode, simple};
 use super::{Document, Format, FormatError, Options};
 use crate::automaton::{Boundary, NEIGHBOURS};
@@ -91,7 +91,8 @@ fn write_function(text: &mut String, name: &str, code: &SourceCode, [inputs, out
                 format!(" {values}v: &mut [u64; {}],", code.values),
             )
         } else {
-            let about = format!("/// Computes {outputs} output words from {inputs} input words.\n#[inline]\n");
+            let about =
+                format!("/// Computes {outputs} output words from {inputs} input words.\n#[inline]\n");
             (format!("{about}pub fn {name}"), String::new())
         };
         let _ = writeln!(

@@ -181,7 +181,11 @@ struct BlockBuffers {
 impl BlockBuffers {
     fn new(executor: &Executor) -> BlockBuffers {
         let vectors = |signals| vec![Vector::ZERO; signals * executor.block];
-        BlockBuffers { source: vectors(executor.inputs), target: vectors(executor.outputs), scratch: Vec::new() }
+        BlockBuffers {
+            source: vectors(executor.inputs),
+            target: vectors(executor.outputs),
+            scratch: Vec::new(),
+        }
     }
 }
 

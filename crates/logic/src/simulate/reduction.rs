@@ -8,9 +8,9 @@
 use crate::circuit::Circuit;
 use crate::gate::Gate;
 use crate::literal::Literal;
-use crate::xag::{Operation, Xag};
 use crate::straight_line::StraightLineProgram;
 use crate::truth::SIX_INPUTS as INPUTS;
+use crate::xag::{Operation, Xag};
 use rustc_hash::FxHashMap;
 
 /// The most inputs of a function.
@@ -72,7 +72,7 @@ impl ReducedXag {
 
     /// Looks for an earlier literal that is equal to a new vertex.
     fn find_representative(&mut self, index: usize) {
-        let vertex = self.xag.node(index);
+        let node = self.xag.node(index);
         let own = Literal::new(index, false);
         let operand = |literal: Literal| {
             let (function, inverse) = self.functions[literal.vertex()]?;

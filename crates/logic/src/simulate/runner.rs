@@ -67,7 +67,8 @@ impl Runner {
 
     fn prepare(&self, masked: bool) -> &PreparedRule {
         let prepared = if masked { &self.masked } else { &self.plain };
-        prepared.get_or_init(|| PreparedRule::new(TileRule::new(&self.automaton, &self.live, masked), self.mode))
+        prepared
+            .get_or_init(|| PreparedRule::new(TileRule::new(&self.automaton, &self.live, masked), self.mode))
     }
 
     /// Whether each channel is live; the others keep their old content.

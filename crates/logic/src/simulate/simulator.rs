@@ -10,8 +10,8 @@ use crate::automaton::{Automaton, AutomatonError, Boundary, CENTRE, NEIGHBOURS};
 use crate::cone::Cone;
 use crate::grid::{Grid, GridError};
 use crate::literal::Literal;
-use crate::xag::Xag;
 use crate::straight_line::StraightLineProgram;
+use crate::xag::Xag;
 use fearless_simd::{Level, Simd, dispatch};
 use std::ops::Range;
 

@@ -196,7 +196,12 @@ mod tests {
         let rule = TileRule::new(&rules::life(Boundary::Torus), &[true], false);
         let transposed = rule.transposed();
         // Life adds whole rows; the columns of the neighbourhood share little.
-        assert!(transposed.operations > rule.operations + 5.0, "{} {}", transposed.operations, rule.operations);
+        assert!(
+            transposed.operations > rule.operations + 5.0,
+            "{} {}",
+            transposed.operations,
+            rule.operations
+        );
         assert_eq!(transposed.transposed().circuit, rule.circuit);
     }
 
@@ -204,7 +209,7 @@ mod tests {
     fn large_rules_have_tiles_of_few_rows() {
         let rule = TileRule::new(&crate::arbitrary::large(2, 20_000), &[true; 2], false);
         let tiles = CompiledTiles::new(&rule, Strips::new(256, 2), Mode::Interpreter);
-        let sizes: Vec<usize>= tiles.compiled.iter().map(|&(rows, _)| rows).collect();
+        let sizes: Vec<usize> = tiles.compiled.iter().map(|&(rows, _)| rows).collect();
         assert_eq!(sizes.last(), Some(&1));
         assert!(sizes.windows(2).all(|pair| pair[0] > pair[1]), "{sizes:?}");
     }

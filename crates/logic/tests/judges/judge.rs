@@ -13,8 +13,7 @@ impl Judge {
         let found = Command::new(name).arg(version).output().is_ok();
         if !found {
             // The test harness captures eprintln! and shows it for failures only.
-            let _ =
-                writeln!(std::io::stderr(), "skipped: {name} is not installed");
+            let _ = writeln!(std::io::stderr(), "skipped: {name} is not installed");
             let required = std::env::var("GATEWORK_JUDGES").is_ok_and(|value| value == "required");
             assert!(!required, "{name} is required but not installed");
         }

@@ -65,7 +65,8 @@ fn read(bytes: &[u8]) -> Result<Document, FormatError> {
 }
 
 /// Names of any characters on one line that do not begin with a space.
-const RULE: NameRule = NameRule { first: |c| !c.is_control() && c != ' ', rest: |c| !c.is_control(), keywords: "" };
+const RULE: NameRule =
+    NameRule { first: |c| !c.is_control() && c != ' ', rest: |c| !c.is_control(), keywords: "" };
 
 #[cfg(test)]
 mod tests {

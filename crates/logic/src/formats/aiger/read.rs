@@ -236,7 +236,12 @@ impl Variables {
         Ok(literal)
     }
 
-    fn sort(&self, cursor: &Cursor, header: &Header, operands: &[[LocatedLiteral; 2]]) -> Result<Sorted, FormatError> {
+    fn sort(
+        &self,
+        cursor: &Cursor,
+        header: &Header,
+        operands: &[[LocatedLiteral; 2]],
+    ) -> Result<Sorted, FormatError> {
         let inputs = header.inputs + header.latches;
         let and = |place: &LocatedLiteral| {
             let definition = *self.definitions.get(&(place.literal >> 1))?;
@@ -257,7 +262,12 @@ impl Variables {
     }
 
     /// Renumbers a literal.
-    fn resolve(&self, cursor: &Cursor, place: LocatedLiteral, numbers: &[u32]) -> Result<Literal, FormatError> {
+    fn resolve(
+        &self,
+        cursor: &Cursor,
+        place: LocatedLiteral,
+        numbers: &[u32],
+    ) -> Result<Literal, FormatError> {
         let LocatedLiteral { literal, at } = place;
         if literal < 2 {
             return Ok(Literal(literal));

@@ -23,7 +23,7 @@
 
 mod testbench;
 
-use super::names::{self, Ports, NameRule, Scope, identifier};
+use super::names::{self, NameRule, Ports, Scope, identifier};
 use super::{Document, Format, FormatError, Options};
 use crate::automaton::{Automaton, Boundary, NEIGHBOURS};
 use crate::circuit::Circuit;

@@ -20,8 +20,8 @@ use super::fire;
 use crate::automaton::{Automaton, Boundary, CENTRE, NEIGHBOURS};
 use crate::cone::Cone;
 use crate::literal::Literal;
-use crate::xag::Xag;
 use crate::straight_line::StraightLineProgram;
+use crate::xag::Xag;
 use wasm_encoder::{BlockType, InstructionSink, ValType};
 
 /// The parameters of the loop over the blocks of a row: the address 8 bytes before the block in the first plane, the mask

@@ -257,7 +257,12 @@ impl Grids {
     }
 
     /// Runs a program and counts the wrong bits of each automaton.
-    pub(super) fn run(&self, program: &TrialProgram, buffers: &mut PlaneBuffers, scratch: &mut Vec<Vector>) -> Wrong {
+    pub(super) fn run(
+        &self,
+        program: &TrialProgram,
+        buffers: &mut PlaneBuffers,
+        scratch: &mut Vec<Vector>,
+    ) -> Wrong {
         let plane = self.geometry.plane();
         let channels = self.channels();
         self.prepare(channels, buffers);

@@ -12,9 +12,9 @@ use crate::circuit::Node;
 use crate::gate::Gate;
 use crate::grid::GridError;
 use crate::literal::Literal;
-use crate::xag::Xag;
 use crate::simulate::compiled::{CompiledProgram, Vector};
 use crate::straight_line::StraightLineProgram;
+use crate::xag::Xag;
 
 /// The planes after those of the channels: four rows of truth tables, one mask for each trial, one mask of the cells that
 /// update.

@@ -111,8 +111,14 @@ fn buffers_are_reused_for_grids_and_rules_of_all_sizes() {
 fn a_trial_may_change_any_number_of_nodes() {
     let automaton = arbitrary::large(2, 600);
     let start = arbitrary::scattered(1, 6, 6, 2);
-    let task =
-        SimulationTask { start: &start, target: &start, boundary: automaton.boundary, steps: 2, stay: 0, fires: &[] };
+    let task = SimulationTask {
+        start: &start,
+        target: &start,
+        boundary: automaton.boundary,
+        steps: 2,
+        stay: 0,
+        fires: &[],
+    };
     let nodes = automaton.circuit.nodes();
     let site = |(node, trial)| Site { trial, node, a: nodes[node].a, b: nodes[node].b };
     let sites: Vec<Site> = (0..nodes.len()).zip((0..TRIALS).cycle()).map(site).collect();
@@ -136,8 +142,14 @@ fn operands_must_come_before_their_node() {
 #[test]
 fn grids_must_have_the_channels_of_the_rule() {
     let start = Grid::new(1, 3, 3, 2).unwrap();
-    let task =
-        SimulationTask { start: &start, target: &start, boundary: Boundary::Torus, steps: 1, stay: 0, fires: &[] };
+    let task = SimulationTask {
+        start: &start,
+        target: &start,
+        boundary: Boundary::Torus,
+        steps: 1,
+        stay: 0,
+        fires: &[],
+    };
     let rule = Rule::new(&crate::rules::life(Boundary::Torus));
     assert!(Variants::new().wrong(&rule, &[], &Grids::new(&task).unwrap()).is_err());
     let fires = [vec![0; 2]];
