@@ -390,7 +390,7 @@ mod tests {
         );
         assert_eq!(
             message(&RULE.replace("\"channels\":1", "\"channels\":2")),
-            "line 2, column 13: an automaton of 2 channels reads 9 inputs for each, but its circuit has 9 inputs"
+            "line 2, column 13: an automaton with 2 channels needs 9 inputs per channel, but its circuit has 9 inputs"
         );
     }
 
