@@ -1,27 +1,27 @@
-//! Minimised circuits beside what Berkeley ABC makes of the same input, as a Markdown table:
+//! Compares minimised automata with Berkeley ABC on the same input, as a Markdown table:
 //!
 //! ```text
 //! cargo run --release -p gatework-logic --example against_abc -- runs/*/circuit.json
 //! ```
 //!
-//! `docs/circuits-table` trains the circuits of the documentation and calls this.
+//! `docs/circuits-table` trains the circuits of the documentation and runs this example.
 //!
-//! ABC gets the channels that reach an observed one, and runs `compress2rs` three times, then `dch; map -a` with a
-//! library of all two-input gates at area 1 and inverters at area 0: what it counts is what Gatework counts. Where ABC is
-//! not installed its column stays empty.
+//! ABC gets the cone of influence of the observed channels. It runs `compress2rs` three times, then `dch; map -a` with a
+//! library of all two-input gates at area 1 and inverters at area 0, so both minimise the same cost. If ABC is not
+//! installed its column stays empty.
 
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
 use gatework_logic::formats::{self, Format};
-use gatework_logic::minimize::{Effort, Options, gates, minimize_automaton, observed_part};
+use gatework_logic::minimize::{Effort, Options, cone_of_influence, gates, minimize_automaton};
 use gatework_logic::prove::{Verdict, equivalent_automata};
 use gatework_logic::{Automaton, Document};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// ABC's `compress2rs`, written out by hand with long names: not every installation has the resource file that defines it.
+/// ABC's `compress2rs`, expanded, because not every installation has the resource file that defines it.
 const COMPRESS2RS: &str = "balance -l; resub -K 6 -l; rewrite -l; resub -K 6 -N 2 -l; refactor -l; resub -K 8 -l; \
     balance -l; resub -K 8 -N 2 -l; rewrite -l; resub -K 10 -l; rewrite -z -l; resub -K 10 -N 2 -l; balance -l; \
     resub -K 12 -l; refactor -z -l; resub -K 12 -N 2 -l; rewrite -z -l; balance -l";
@@ -33,12 +33,12 @@ fn main() -> Result<(), Failure> {
         let Document::Automaton { automaton, observed } =
             formats::read(&std::fs::read(&path)?, Format::of_path(Path::new(&path))?)?
         else {
-            return Err(format!("{path} is no automaton").into());
+            return Err(format!("{path} is not an automaton").into());
         };
         let observed = observed.unwrap_or(automaton.channels);
         let (normal, _) = proved(&automaton, observed, Effort::Normal)?;
         let (high, seconds) = proved(&automaton, observed, Effort::High)?;
-        let abc = abc(&observed_part(&automaton, observed)?)?;
+        let abc = abc(&cone_of_influence(&automaton, observed)?)?;
         let name = Path::new(&path).parent().and_then(Path::file_name).unwrap_or_default();
         println!(
             "| `{}` | {} -> {} | {} | {} | {} | {} | {seconds:.1} | {} |",
@@ -46,7 +46,7 @@ fn main() -> Result<(), Failure> {
             automaton.channels,
             high.channels,
             automaton.circuit.active(),
-            gates(&observed_part(&automaton, observed)?.circuit),
+            gates(&cone_of_influence(&automaton, observed)?.circuit),
             gates(&normal.circuit),
             gates(&high.circuit),
             abc.map_or_else(String::new, |area| area.to_string())
@@ -55,17 +55,17 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// A minimised automaton that was proved equal, and the time both took.
+/// Minimises an automaton and proves the result equivalent. Also returns the seconds that both took.
 fn proved(automaton: &Automaton, observed: usize, effort: Effort) -> Result<(Automaton, f64), Failure> {
-    let begin = Instant::now();
+    let start = Instant::now();
     let small = minimize_automaton(automaton, observed, &Options { effort, ..Options::default() })?;
     match equivalent_automata(automaton, &small.automaton, observed, &small.map)? {
-        Verdict::Equal => Ok((small.automaton, begin.elapsed().as_secs_f64())),
+        Verdict::Equal => Ok((small.automaton, start.elapsed().as_secs_f64())),
         verdict => Err(format!("not proved equal: {verdict:?}").into()),
     }
 }
 
-/// The number of two-input gates that ABC needs, if it is installed.
+/// Returns the number of two-input gates that ABC needs, if it is installed.
 fn abc(automaton: &Automaton) -> Result<Option<usize>, Failure> {
     let folder = tempfile::tempdir()?;
     let blif = formats::write(
@@ -86,10 +86,12 @@ fn abc(automaton: &Automaton) -> Result<Option<usize>, Failure> {
     // The last line of `print_stats` has "area =26.00".
     let area = output.rsplit("area =").next().and_then(|rest| rest.split_whitespace().next());
     let area: Option<f64> = area.and_then(|area| area.parse().ok());
-    Ok(Some(area.ok_or_else(|| format!("ABC said: {output}"))?.round() as usize))
+    Ok(Some(
+        area.ok_or_else(|| format!("cannot find the area in the output of ABC: {output}"))?.round() as usize
+    ))
 }
 
-/// All functions of two inputs at area 1, and an inverter and constants at area 0.
+/// Returns a genlib library: all functions of two inputs at area 1, inverters, buffers and constants at area 0.
 fn library() -> String {
     let gates = ["a*b", "a*!b", "!a*b", "!a*!b", "a+b", "a+!b", "!a+b", "!a+!b", "a*!b+!a*b", "a*b+!a*!b"];
     let row =

@@ -1,17 +1,18 @@
-//! Circuits, automata and grids for the tests: random ones of every shape.
+//! Random circuits, automata and grids for tests: proptest strategies and reproducible samples.
 
 use crate::automaton::{Automaton, Boundary};
 use crate::circuit::{Circuit, Node};
 use crate::gate::Gate;
 use crate::grid::Grid;
+use crate::prove::sweep::Random;
 use crate::prove::{Verdict, equivalent};
 use proptest::prelude::*;
 use std::ops::RangeInclusive;
 
-/// What a random gate is made from: an index and two numbers that choose its operands.
+/// A random gate: an index and two numbers that select the operands.
 type Draft = (u8, u32, u32);
 
-/// Turns drafts into gates. A `deep` circuit reads mostly the last few signals, so it has long chains.
+/// Turns drafts into gates. Gates of a `deep` circuit read mostly the last few signals, so it has long paths.
 fn nodes(inputs: usize, drafts: &[Draft], deep: bool) -> Vec<Node> {
     let build = |(i, &(index, a, b)): (usize, &Draft)| {
         let end = (inputs + i) as u32;
@@ -25,7 +26,7 @@ fn nodes(inputs: usize, drafts: &[Draft], deep: bool) -> Vec<Node> {
     drafts.iter().enumerate().map(build).collect()
 }
 
-/// Gates of all kinds in equal numbers, mostly wires as after training, or without constants.
+/// Generates gate indices: uniform, mostly wires as after training, or without constants.
 fn gate_index() -> BoxedStrategy<u8> {
     prop_oneof![0u8..16, prop_oneof![Just(3u8), Just(5), 0u8..16], 1u8..15].boxed()
 }
@@ -34,7 +35,7 @@ fn drafts(most: usize) -> impl Strategy<Value = Vec<Draft>> {
     prop::collection::vec((gate_index(), any::<u32>(), any::<u32>()), 0..=most)
 }
 
-/// Circuits with up to `gates` gates; some have no gates, no inputs or no outputs.
+/// Generates circuits with up to `gates` gates; some have no gates, no inputs or no outputs.
 pub(crate) fn circuit(inputs: RangeInclusive<usize>, gates: usize) -> impl Strategy<Value = Circuit> {
     let outputs = prop::collection::vec(any::<u32>(), 0..10);
     (inputs, drafts(gates), outputs, any::<bool>()).prop_map(|(inputs, drafts, outputs, deep)| {
@@ -49,14 +50,14 @@ pub(crate) fn boundary() -> impl Strategy<Value = Boundary> {
     prop_oneof![Just(Boundary::Torus), Just(Boundary::Zeros)]
 }
 
-/// Automata of up to four channels.
+/// Generates automata with up to four channels.
 pub(crate) fn automaton() -> impl Strategy<Value = Automaton> {
     let outputs = prop::collection::vec(any::<u32>(), 1..=4);
     (outputs, drafts(80), any::<bool>(), boundary()).prop_map(|(outputs, drafts, deep, boundary)| {
         let channels = outputs.len();
         let nodes = nodes(9 * channels, &drafts, deep);
         let signals = (9 * channels + nodes.len()) as u32;
-        // The last gates are where the long paths end.
+        // Most outputs are late gates, where long paths end.
         let end = |output: u32| {
             if output.is_multiple_of(3) { output % signals } else { signals - 1 - output % signals.min(8) }
         };
@@ -65,7 +66,7 @@ pub(crate) fn automaton() -> impl Strategy<Value = Automaton> {
     })
 }
 
-/// Height and width of boards: small ones, and strips around the width of a word.
+/// Generates the height and width of grids: small ones, and strips about as wide as one to three words.
 fn size() -> impl Strategy<Value = (usize, usize)> {
     let strip = (1usize..4, prop_oneof![60usize..70, 120usize..135, 190usize..194]);
     prop_oneof![
@@ -76,7 +77,7 @@ fn size() -> impl Strategy<Value = (usize, usize)> {
     ]
 }
 
-/// An automaton, a grid for it, and masks for a few steps.
+/// Generates an automaton, a grid for it, and masks for a few steps.
 pub(crate) fn situation() -> impl Strategy<Value = (Automaton, Grid, Vec<Vec<u64>>)> {
     (automaton(), 1usize..5, size()).prop_flat_map(|(automaton, samples, (height, width))| {
         let grid = Grid::new(samples, height, width, automaton.channels).unwrap();
@@ -88,7 +89,7 @@ pub(crate) fn situation() -> impl Strategy<Value = (Automaton, Grid, Vec<Vec<u64
     })
 }
 
-/// A grid with these words, as far as they are used.
+/// Fills a grid with words, clearing the unused bits.
 fn filled(mut grid: Grid, fill: &[u64]) -> Grid {
     let (words, tail) = (grid.words_per_sample(), grid.tail_mask());
     let plane_words = grid.samples() * words;
@@ -102,24 +103,20 @@ fn filled(mut grid: Grid, fill: &[u64]) -> Grid {
     grid
 }
 
-/// A sequence of scattered numbers (splitmix64).
+/// Returns a fixed sequence of pseudorandom numbers.
 pub(crate) fn numbers() -> impl Iterator<Item = u64> {
-    (1u64..).map(|i| {
-        let z = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    })
+    let mut random = Random(0);
+    std::iter::repeat_with(move || random.word())
 }
 
-/// A grid of scattered bits.
+/// Returns a pseudorandom grid.
 pub(crate) fn scattered(samples: usize, height: usize, width: usize, channels: usize) -> Grid {
     let grid = Grid::new(samples, height, width, channels).unwrap();
     let fill: Vec<u64> = numbers().take(samples * grid.words_per_sample() * channels).collect();
     filled(grid, &fill)
 }
 
-/// An automaton of scattered gates, half of them wires.
+/// Returns a pseudorandom automaton; half of its gates are wires.
 pub(crate) fn large(channels: usize, gates: usize) -> Automaton {
     let wires = |index: u64| if index < 16 { index as u8 } else { 3 };
     let drafts: Vec<Draft> = numbers()
@@ -132,7 +129,7 @@ pub(crate) fn large(channels: usize, gates: usize) -> Automaton {
     Automaton::new(channels, Boundary::Torus, Circuit::new(9 * channels, nodes, outputs).unwrap()).unwrap()
 }
 
-/// Compares two circuits on all inputs if there are few, on scattered ones otherwise.
+/// Asserts that two circuits agree on all assignments of few inputs, or on pseudorandom ones of many.
 pub(crate) fn assert_same_function(left: &Circuit, right: &Circuit) {
     assert_eq!((left.inputs(), left.outputs().len()), (right.inputs(), right.outputs().len()));
     let inputs = left.inputs();
@@ -149,7 +146,7 @@ pub(crate) fn assert_same_function(left: &Circuit, right: &Circuit) {
     }
 }
 
-/// Proves that two circuits compute the same for every input.
+/// Asserts that two circuits are proved equivalent.
 pub(crate) fn assert_proved_equal(left: &Circuit, right: &Circuit) {
     assert_eq!(equivalent(left, right).unwrap(), Verdict::Equal);
 }

@@ -1,7 +1,7 @@
-//! Cellular automata: one circuit, applied to the 3x3 patch of every cell.
+//! Cellular automata whose rule is a circuit, applied to the 3x3 neighbourhood of every cell.
 //!
-//! The circuit reads 9 bits per channel, input `channel * 9 + neighbour`, with the neighbours row by row: 0
-//! is up-left, 1 up, 4 the cell itself, 8 down-right. Its outputs are the new bits of the cell, one per
+//! The circuit has 9 inputs per channel. Input `channel * 9 + neighbour` is a bit of a neighbour, in row-major order: 0
+//! is up-left, 1 is up, 4 is the cell itself and 8 is down-right. Its outputs are the next state of the cell, one bit per
 //! channel.
 
 use crate::circuit::Circuit;
@@ -9,23 +9,24 @@ use crate::cone::Cone;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The cells of a 3x3 patch.
+/// The number of cells of the 3x3 neighbourhood, including the cell itself.
 pub const NEIGHBOURS: usize = 9;
-/// The neighbour that is the cell itself.
+/// The index of the cell itself in its neighbourhood.
 pub const CENTRE: usize = 4;
 
-/// What lies beyond the edge of a board.
+/// The boundary condition of a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Boundary {
-    /// The opposite edge.
+    /// Periodic: opposite edges are adjacent.
     Torus,
-    /// Cells that are always 0.
+    /// Cells beyond the edge are 0.
     Zeros,
 }
 
 impl Boundary {
-    /// The row (or column) before, at or behind one of `size`, for an offset of 0, 1 or 2; none if it lies outside.
+    /// Returns the row (or column) `at + offset - 1` of a grid with `size` rows, for an offset of 0, 1 or 2; `None` if it
+    /// is beyond the edge.
     pub fn neighbour(self, at: usize, offset: usize, size: usize) -> Option<usize> {
         match self {
             Boundary::Torus => Some((at + size + offset - 1) % size),
@@ -37,52 +38,53 @@ impl Boundary {
 /// A cellular automaton whose rule is a circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Automaton {
-    /// Bits of a cell.
+    /// The number of bits of a cell.
     pub channels: usize,
-    /// What lies beyond the edge of a board.
+    /// The boundary condition.
     pub boundary: Boundary,
     /// The rule: 9 inputs per channel, one output per channel.
     pub circuit: Circuit,
 }
 
-/// Why a circuit is not the rule of an automaton.
+/// A mismatch of the channels of an automaton and the ports of its circuit.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum AutomatonError {
-    /// An automaton without channels.
+    /// The automaton has no channels.
     #[error("an automaton needs at least one channel")]
     NoChannels,
-    /// The wrong number of inputs.
+    /// The circuit has the wrong number of inputs.
     #[error(
-        "an automaton of {channels} channels reads 9 inputs for each, but its circuit has {inputs} inputs"
+        "an automaton with {channels} channels needs 9 inputs per channel, but its circuit has {inputs} inputs"
     )]
     Inputs {
-        /// The channels of the automaton.
+        /// The number of channels of the automaton.
         channels: usize,
-        /// The inputs of the circuit.
+        /// The number of inputs of the circuit.
         inputs: usize,
     },
-    /// The wrong number of outputs.
+    /// The circuit has the wrong number of outputs.
     #[error(
-        "an automaton of {channels} channels writes one output each, but its circuit has {outputs} outputs"
+        "an automaton with {channels} channels needs one output per channel, but its circuit has {outputs} outputs"
     )]
     Outputs {
-        /// The channels of the automaton.
+        /// The number of channels of the automaton.
         channels: usize,
-        /// The outputs of the circuit.
+        /// The number of outputs of the circuit.
         outputs: usize,
     },
 }
 
 impl Automaton {
-    /// An automaton, checked: the circuit has 9 inputs and one output per channel.
+    /// Creates an automaton. The circuit must have 9 inputs and one output per channel.
     pub fn new(channels: usize, boundary: Boundary, circuit: Circuit) -> Result<Automaton, AutomatonError> {
         let automaton = Automaton { channels, boundary, circuit };
         automaton.check()?;
         Ok(automaton)
     }
 
-    /// Whether the ports of the circuit fit the channels. The fields are public, so whoever relies on it
-    /// checks.
+    /// Checks that the ports of the circuit match the channels. The fields are public, so functions that rely on it call
+    /// this first.
     pub fn check(&self) -> Result<(), AutomatonError> {
         let (channels, inputs, outputs) =
             (self.channels, self.circuit.inputs(), self.circuit.outputs().len());
@@ -97,10 +99,11 @@ impl Automaton {
         }
     }
 
-    /// The live channels: those that can reach one of the first `observed` channels, now or in a later step.
+    /// Returns which channels are live: those that can reach one of the first `observed` channels, now or in a later
+    /// step (their cone of influence).
     ///
-    /// The dependences are those of the simplified circuit. The observed channels themselves are live; all
-    /// channels are observed if `observed` is larger than their number.
+    /// Dependencies are those of the simplified circuit. The observed channels themselves are live. All channels are
+    /// observed if `observed` exceeds their number.
     pub fn observe(&self, observed: usize) -> Result<Vec<bool>, AutomatonError> {
         self.check()?;
         Ok(Cone::new(&self.circuit.simplify(), observed).live)
@@ -118,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_checked() {
+    fn ports_must_match_the_channels() {
         let circuit = |inputs, outputs| Circuit::new(inputs, vec![], vec![0; outputs]).unwrap();
         let new = |channels, inputs, outputs| {
             Automaton::new(channels, Boundary::Torus, circuit(inputs, outputs)).map(|_| ())
@@ -132,8 +135,8 @@ mod tests {
     }
 
     #[test]
-    fn live_channels_reach_the_observed_ones_through_time() {
-        // 0 reads 1, 1 reads 2, 2 reads itself; 3 reads 0 but nobody reads 3.
+    fn live_channels_reach_an_observed_one_in_later_steps() {
+        // Channel 0 reads 1, 1 reads 2, 2 reads itself, and 3 reads 0, but no channel reads 3.
         let outputs = vec![signal(1, 0), signal(2, 4), signal(2, 4), signal(0, 4)];
         let automaton =
             Automaton::new(4, Boundary::Zeros, Circuit::new(36, vec![], outputs).unwrap()).unwrap();
@@ -144,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dependence_that_simplifies_away_is_none() {
+    fn dependencies_are_those_of_the_simplified_circuit() {
         let gates =
             vec![Node::new(Gate::XOR, signal(1, 4), signal(1, 4)), Node::new(Gate::OR, 18, signal(0, 4))];
         let circuit = Circuit::new(18, gates, vec![19, signal(1, 4)]).unwrap();

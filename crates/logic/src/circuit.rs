@@ -1,23 +1,22 @@
-//! Circuits: a flat array of two-input gates in topological order.
+//! Combinational circuits: a flat array of two-input gates in topological order.
 //!
-//! A signal is a number: `0..inputs` are the inputs, `inputs + i` is the output of gate `i`. A gate reads
-//! only signals that come before it, so one pass over the array evaluates, measures or rewrites a circuit,
-//! and millions of gates are no trouble. [`Circuit::new`] checks this once; every other function relies on
-//! it.
+//! A signal is an index: signals `0..inputs` are the inputs, signal `inputs + i` is the output of gate `i`. A gate reads
+//! only earlier signals, so a single pass over the array evaluates or rewrites a circuit of millions of gates.
+//! [`Circuit::new`] checks this invariant; all other functions rely on it.
 
 use crate::gate::Gate;
 use std::borrow::Cow;
 use thiserror::Error;
 
-/// The most inputs a circuit may have.
+/// The maximum number of inputs of a circuit.
 pub const MAX_INPUTS: usize = 1 << 24;
-/// The most signals (inputs and gates together) a circuit may have.
+/// The maximum number of signals (inputs and gates) of a circuit.
 pub const MAX_SIGNALS: usize = 1 << 30;
 
-/// One gate of a circuit and the signals it reads.
+/// A gate of a circuit and the signals it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
-    /// What the gate computes.
+    /// The function of the gate.
     pub gate: Gate,
     /// The signal of the first operand.
     pub a: u32,
@@ -26,12 +25,12 @@ pub struct Node {
 }
 
 impl Node {
-    /// A gate that reads the signals `a` and `b`.
+    /// Creates a gate that reads the signals `a` and `b`.
     pub const fn new(gate: Gate, a: u32, b: u32) -> Node {
         Node { gate, a, b }
     }
 
-    /// The signals the gate really depends on: both, one for a wire or an inverter, none for a constant.
+    /// Returns the signals that the gate depends on: one for a wire or an inverter, none for a constant, both otherwise.
     pub fn dependencies(self) -> impl Iterator<Item = u32> {
         let a = self.gate.depends_on_a().then_some(self.a);
         let b = self.gate.depends_on_b().then_some(self.b);
@@ -58,17 +57,18 @@ pub struct Circuit {
     output_names: Vec<String>,
 }
 
-/// Why something is not a circuit, or cannot be asked of one.
+/// An error of building or evaluating a circuit.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum CircuitError {
-    /// More inputs than [`MAX_INPUTS`].
-    #[error("a circuit may have {MAX_INPUTS} inputs, but this one has {inputs}")]
+    /// There are more inputs than [`MAX_INPUTS`].
+    #[error("the circuit has {inputs} inputs, but the maximum is {MAX_INPUTS}")]
     TooManyInputs {
-        /// The number asked for.
+        /// The number of inputs.
         inputs: usize,
     },
-    /// More signals than [`MAX_SIGNALS`].
-    #[error("a circuit may have {MAX_SIGNALS} inputs and gates, but this one has {inputs} and {gates}")]
+    /// There are more signals than [`MAX_SIGNALS`].
+    #[error("the circuit has {inputs} inputs and {gates} gates, but the maximum is {MAX_SIGNALS} together")]
     TooManyGates {
         /// The number of inputs.
         inputs: usize,
@@ -78,7 +78,7 @@ pub enum CircuitError {
     /// A gate reads itself, a later gate, or a signal that does not exist.
     #[error("gate {gate} ({name}) reads signal {signal}, but only signals below {end} come before it")]
     Operand {
-        /// The number of the gate in the list of gates.
+        /// The index of the gate.
         gate: usize,
         /// The name of the gate.
         name: &'static str,
@@ -87,18 +87,18 @@ pub enum CircuitError {
         /// The number of signals before the gate.
         end: usize,
     },
-    /// An output is a signal that does not exist.
+    /// An output refers to a signal that does not exist.
     #[error("output {output} is signal {signal}, but there are only {end} signals")]
     Output {
-        /// The number of the output.
+        /// The index of the output.
         output: usize,
-        /// The signal it names.
+        /// The signal it refers to.
         signal: u32,
         /// The number of signals.
         end: usize,
     },
     /// A list of port names has the wrong length.
-    #[error("there are {names} {port} names for {ports} {port}s; give one name each, or none at all")]
+    #[error("there are {names} {port} names for {ports} {port}s; give one name per {port}, or none")]
     Names {
         /// `input` or `output`.
         port: &'static str,
@@ -107,20 +107,20 @@ pub enum CircuitError {
         /// The number of ports.
         ports: usize,
     },
-    /// An evaluation got the wrong number of input bits.
-    #[error("the circuit has {inputs} inputs, but was given {given} bits")]
+    /// The number of input bits is wrong.
+    #[error("the circuit has {inputs} inputs, but {given} bits were given")]
     InputCount {
-        /// The inputs of the circuit.
+        /// The number of inputs of the circuit.
         inputs: usize,
-        /// The bits it was given.
+        /// The number of bits.
         given: usize,
     },
 }
 
 impl Circuit {
-    /// A circuit from its parts, checked: every operand comes before its gate and every output exists.
+    /// Creates a circuit. Every operand must precede its gate, and every output must exist.
     ///
-    /// The operands of a constant are not read; they are not checked, and are stored as 0.
+    /// The operands of constants are ignored and stored as 0.
     pub fn new(inputs: usize, mut nodes: Vec<Node>, outputs: Vec<u32>) -> Result<Circuit, CircuitError> {
         if inputs > MAX_INPUTS {
             return Err(CircuitError::TooManyInputs { inputs });
@@ -144,7 +144,7 @@ impl Circuit {
         Ok(Circuit { inputs, nodes, outputs, input_names: Vec::new(), output_names: Vec::new() })
     }
 
-    /// The circuit with names for its ports; an empty list stands for the default names.
+    /// Names the ports; an empty list stands for the default names.
     pub fn with_names(
         mut self,
         input_names: Vec<String>,
@@ -161,60 +161,60 @@ impl Circuit {
         Ok(self)
     }
 
-    /// The circuit with other gates and outputs, but the same ports. The caller keeps the order topological
-    /// and the number of outputs.
+    /// Replaces the gates and outputs and keeps the port names. The caller guarantees the topological order and the
+    /// number of outputs.
     pub(crate) fn with_gates(&self, nodes: Vec<Node>, outputs: Vec<u32>) -> Circuit {
         let (input_names, output_names) = (self.input_names.clone(), self.output_names.clone());
         Circuit { inputs: self.inputs, nodes, outputs, input_names, output_names }
     }
 
-    /// The number of inputs.
+    /// Returns the number of inputs.
     pub fn inputs(&self) -> usize {
         self.inputs
     }
 
-    /// The gates, in topological order.
+    /// Returns the gates, in topological order.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// The signals of the outputs.
+    /// Returns the signals of the outputs.
     pub fn outputs(&self) -> &[u32] {
         &self.outputs
     }
 
-    /// The number of signals: inputs and gates.
+    /// Returns the number of signals: inputs and gates.
     pub fn signals(&self) -> usize {
         self.inputs + self.nodes.len()
     }
 
-    /// The names of the inputs; empty if they have the default names.
+    /// Returns the names of the inputs; empty for the default names.
     pub fn input_names(&self) -> &[String] {
         &self.input_names
     }
 
-    /// The names of the outputs; empty if they have the default names.
+    /// Returns the names of the outputs; empty for the default names.
     pub fn output_names(&self) -> &[String] {
         &self.output_names
     }
 
-    /// The name of an input; `x0`, `x1`, ... by default.
+    /// Returns the name of an input; `x0`, `x1`, ... by default.
     pub fn input_name(&self, input: usize) -> Cow<'_, str> {
         self.input_names.get(input).map_or_else(|| format!("x{input}").into(), |name| name.as_str().into())
     }
 
-    /// The name of an output; `y0`, `y1`, ... by default.
+    /// Returns the name of an output; `y0`, `y1`, ... by default.
     pub fn output_name(&self, output: usize) -> Cow<'_, str> {
         self.output_names.get(output).map_or_else(|| format!("y{output}").into(), |name| name.as_str().into())
     }
 
-    /// The gate behind a signal, or `None` for an input.
+    /// Returns the gate that drives a signal, or `None` for an input.
     pub fn node(&self, signal: u32) -> Option<Node> {
         self.nodes.get((signal as usize).checked_sub(self.inputs)?).copied()
     }
 
-    /// The outputs for one assignment of the inputs, gate by gate. This is the naive twin of every faster
-    /// evaluation.
+    /// Evaluates the circuit for one assignment of the inputs. This is the reference implementation that tests compare
+    /// faster evaluations with.
     pub fn eval(&self, inputs: &[bool]) -> Result<Vec<bool>, CircuitError> {
         if inputs.len() != self.inputs {
             return Err(CircuitError::InputCount { inputs: self.inputs, given: inputs.len() });
@@ -222,7 +222,7 @@ impl Circuit {
         let mut values = Vec::with_capacity(self.signals());
         values.extend_from_slice(inputs);
         for node in &self.nodes {
-            // A constant may stand before any signal.
+            // A constant may precede all signals, so its operands cannot be read.
             let value = match node.gate {
                 Gate::FALSE => false,
                 Gate::TRUE => true,
@@ -233,23 +233,23 @@ impl Circuit {
         Ok(self.outputs.iter().map(|&signal| values[signal as usize]).collect())
     }
 
-    /// The longest chain of active gates that ends in an output. Wires and constants have no length.
+    /// Returns the number of gates on the longest path to an output, without wires and constants.
     pub fn depth(&self) -> usize {
         let mut depths = vec![0u32; self.signals()];
         for (i, node) in self.nodes.iter().enumerate() {
             let before = node.dependencies().map(|signal| depths[signal as usize]).max().unwrap_or(0);
-            let length = !(node.gate.is_wire() || node.gate.is_constant());
-            depths[self.inputs + i] = before + u32::from(length);
+            let counts = !(node.gate.is_wire() || node.gate.is_constant());
+            depths[self.inputs + i] = before + u32::from(counts);
         }
         self.outputs.iter().map(|&signal| depths[signal as usize]).max().unwrap_or(0) as usize
     }
 
-    /// The number of active gates: those that are neither `A` nor `B`.
+    /// Returns the number of active gates: those that are not wires (`A` or `B`).
     pub fn active(&self) -> usize {
         self.nodes.iter().filter(|node| !node.gate.is_wire()).count()
     }
 
-    /// The number of active gates that an output depends on.
+    /// Returns the number of active gates in the fan-in cones of the outputs.
     pub fn reachable(&self) -> usize {
         let mut needed = vec![false; self.signals()];
         for &signal in &self.outputs {
@@ -267,7 +267,7 @@ impl Circuit {
         count
     }
 
-    /// How often each gate occurs, by index.
+    /// Returns the number of occurrences of each gate, by [`Gate::index`].
     pub fn histogram(&self) -> [usize; 16] {
         let mut counts = [0; 16];
         for node in &self.nodes {
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_adder_adds() {
+    fn a_full_adder_computes_sum_and_carry() {
         let gates = nodes([
             (Gate::XOR, 0, 1),
             (Gate::AND, 0, 1),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn operands_must_come_first() {
+    fn operands_must_precede_their_gate() {
         let error = Circuit::new(2, nodes([(Gate::A, 0, 1), (Gate::AND, 1, 3)]), vec![]).unwrap_err();
         assert_eq!(error, CircuitError::Operand { gate: 1, name: "AND", signal: 3, end: 3 });
         assert_eq!(error.to_string(), "gate 1 (AND) reads signal 3, but only signals below 3 come before it");
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_limited() {
+    fn the_number_of_inputs_is_limited() {
         let error = Circuit::new(usize::MAX, vec![], vec![]).unwrap_err();
         assert_eq!(error, CircuitError::TooManyInputs { inputs: usize::MAX });
     }
@@ -331,14 +331,14 @@ mod tests {
     }
 
     #[test]
-    fn evaluation_checks_the_number_of_bits() {
+    fn eval_checks_the_number_of_input_bits() {
         let circuit = Circuit::new(2, vec![], vec![1]).unwrap();
         assert_eq!(circuit.eval(&[true]), Err(CircuitError::InputCount { inputs: 2, given: 1 }));
     }
 
     #[test]
-    fn reachable_follows_real_dependence() {
-        // The AND is read by a wire that passes its other operand, and by a constant.
+    fn reachable_ignores_operands_that_do_not_matter() {
+        // The AND is an operand of a wire that passes its other operand, and of a constant.
         let gates = nodes([
             (Gate::AND, 0, 1),
             (Gate::NOT_A, 0, 0),
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_have_names() {
+    fn ports_have_default_or_given_names() {
         let circuit = Circuit::new(2, vec![], vec![1]).unwrap();
         assert_eq!((circuit.input_name(1), circuit.output_name(0)), ("x1".into(), "y0".into()));
         let named = circuit.clone().with_names(vec!["a".into(), "b".into()], vec![]).unwrap();
@@ -367,7 +367,7 @@ mod tests {
         let error = circuit.with_names(vec![], vec!["p".into(), "q".into()]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "there are 2 output names for 1 outputs; give one name each, or none at all"
+            "there are 2 output names for 1 outputs; give one name per output, or none"
         );
     }
 }

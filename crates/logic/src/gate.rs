@@ -1,9 +1,8 @@
 //! The sixteen two-input gates.
 //!
-//! A gate is its own truth table: bit 0 of the index is f(1,1), bit 1 is f(1,0), bit 2 is f(0,1) and bit 3 is
-//! f(0,0). This is the order of the differentiable-logic literature, so an arg-max over sixteen logits is a
-//! gate index. What a simplifier needs to know about gates (what is left when an operand is known, which gate
-//! absorbs an inverted operand) is a permutation or a selection of these four bits.
+//! The index of a gate is its truth table: bit 0 is f(1,1), bit 1 is f(1,0), bit 2 is f(0,1) and bit 3 is f(0,0). This is
+//! the order of the differentiable-logic literature, so an argmax over sixteen logits is a gate index. Cofactors and the
+//! absorption of inverters are selections or permutations of these four bits.
 
 use std::fmt;
 
@@ -19,7 +18,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Gate(u8);
 
-/// A function of one bit: what is left of a gate when one of its operands is known.
+/// A function of one bit, such as the cofactor of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unary {
     /// Always 0.
@@ -33,7 +32,7 @@ pub enum Unary {
 }
 
 impl Unary {
-    /// The function with these two values.
+    /// Returns the function with these two values.
     pub const fn from_values(at_0: bool, at_1: bool) -> Unary {
         match (at_0, at_1) {
             (false, false) => Unary::False,
@@ -43,7 +42,7 @@ impl Unary {
         }
     }
 
-    /// The value for one operand.
+    /// Evaluates the function.
     pub const fn eval(self, x: bool) -> bool {
         match self {
             Unary::False => false,
@@ -113,27 +112,27 @@ impl Gate {
         Gate::TRUE,
     ];
 
-    /// The gate with this index, if it is below 16.
+    /// Returns the gate with this index, if it is below 16.
     pub const fn from_index(index: u8) -> Option<Gate> {
         if index < 16 { Some(Gate(index)) } else { None }
     }
 
-    /// The index of the gate, below 16: its truth table.
+    /// Returns the index of the gate (its truth table), below 16.
     pub const fn index(self) -> u8 {
         self.0
     }
 
-    /// The formula of the gate, such as `A&!B`.
+    /// Returns the formula of the gate, such as `A&!B`.
     pub const fn name(self) -> &'static str {
         NAMES[(self.0 & 15) as usize]
     }
 
-    /// The output for two bits.
+    /// Evaluates the gate for two bits.
     pub const fn eval(self, a: bool, b: bool) -> bool {
         self.0 >> (3 - 2 * a as u8 - b as u8) & 1 == 1
     }
 
-    /// The outputs for 64 pairs of bits.
+    /// Evaluates the gate for 64 pairs of bits.
     pub const fn eval_word(self, a: u64, b: u64) -> u64 {
         // The sum of the minterms whose truth-table bit is set.
         minterm(self.0, 0) & a & b
@@ -142,68 +141,67 @@ impl Gate {
             | minterm(self.0, 3) & !a & !b
     }
 
-    /// The gate with its operands exchanged: `g.swap().eval(b, a) == g.eval(a, b)`.
+    /// Exchanges the operands: `g.swap().eval(b, a) == g.eval(a, b)`.
     #[must_use]
     pub const fn swap(self) -> Gate {
         Gate(self.0 & 0b1001 | (self.0 & 0b0010) << 1 | (self.0 & 0b0100) >> 1)
     }
 
-    /// The gate with its output inverted.
+    /// Inverts the output.
     #[must_use]
     pub const fn not(self) -> Gate {
         Gate(self.0 ^ 15)
     }
 
-    /// The gate that absorbs an inverter before its first operand: `g.not_a().eval(!a, b) == g.eval(a, b)`.
+    /// Absorbs an inverter at the first operand: `g.not_a().eval(!a, b) == g.eval(a, b)`.
     #[must_use]
     pub const fn not_a(self) -> Gate {
         Gate((self.0 & 0b0011) << 2 | self.0 >> 2)
     }
 
-    /// The gate that absorbs an inverter before its second operand: `g.not_b().eval(a, !b) == g.eval(a, b)`.
+    /// Absorbs an inverter at the second operand: `g.not_b().eval(a, !b) == g.eval(a, b)`.
     #[must_use]
     pub const fn not_b(self) -> Gate {
         Gate((self.0 & 0b0101) << 1 | (self.0 & 0b1010) >> 1)
     }
 
-    /// The function of the second operand that is left when the first one is known.
+    /// Returns the cofactor for a constant first operand, a function of the second.
     pub const fn with_a(self, a: bool) -> Unary {
         Unary::from_values(self.eval(a, false), self.eval(a, true))
     }
 
-    /// The function of the first operand that is left when the second one is known.
+    /// Returns the cofactor for a constant second operand, a function of the first.
     pub const fn with_b(self, b: bool) -> Unary {
         Unary::from_values(self.eval(false, b), self.eval(true, b))
     }
 
-    /// The function that is left when both operands are the same signal.
+    /// Returns the function of the gate if both operands are the same signal.
     pub const fn same_operand(self) -> Unary {
         Unary::from_values(self.eval(false, false), self.eval(true, true))
     }
 
-    /// Whether the output depends on the first operand.
+    /// Returns whether the output depends on the first operand.
     pub const fn depends_on_a(self) -> bool {
         self.0 != self.not_a().0
     }
 
-    /// Whether the output depends on the second operand.
+    /// Returns whether the output depends on the second operand.
     pub const fn depends_on_b(self) -> bool {
         self.0 != self.not_b().0
     }
 
-    /// Whether the gate is [`Gate::A`] or [`Gate::B`]: it passes an operand through and is "idle". All other
-    /// gates are active.
+    /// Returns whether the gate is a wire, [`Gate::A`] or [`Gate::B`]. All other gates are called active.
     pub const fn is_wire(self) -> bool {
         matches!(self, Gate::A | Gate::B)
     }
 
-    /// Whether the gate is [`Gate::FALSE`] or [`Gate::TRUE`].
+    /// Returns whether the gate is [`Gate::FALSE`] or [`Gate::TRUE`].
     pub const fn is_constant(self) -> bool {
         matches!(self, Gate::FALSE | Gate::TRUE)
     }
 }
 
-/// All ones if bit `i` of a truth table is set, else 0.
+/// Returns all ones if bit `i` of a truth table is set, else 0.
 const fn minterm(table: u8, i: u8) -> u64 {
     (((table >> i) & 1) as u64).wrapping_neg()
 }
@@ -226,7 +224,7 @@ mod tests {
 
     const BITS: [bool; 2] = [false, true];
 
-    /// Checks a claim for every gate and every pair of operands.
+    /// Asserts a claim for every gate and every pair of operands.
     fn for_all(claim: impl Fn(Gate, bool, bool) -> bool) {
         for gate in Gate::ALL {
             for a in BITS {
@@ -277,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_64_evaluations() {
+    fn eval_word_matches_64_single_evaluations() {
         let (a, b) = (0xf0f0_1234_5678_9abc, 0xcccc_dead_beef_0ff1);
         for gate in Gate::ALL {
             let word = gate.eval_word(a, b);
@@ -304,14 +302,14 @@ mod tests {
     }
 
     #[test]
-    fn a_known_operand_leaves_a_function_of_the_other() {
+    fn cofactors_agree_with_evaluation() {
         for_all(|gate, a, b| gate.with_a(a).eval(b) == gate.eval(a, b));
         for_all(|gate, a, b| gate.with_b(b).eval(a) == gate.eval(a, b));
         for_all(|gate, a, _| gate.same_operand().eval(a) == gate.eval(a, a));
     }
 
     #[test]
-    fn dependence_is_what_the_truth_table_says() {
+    fn dependence_agrees_with_the_truth_table() {
         for gate in Gate::ALL {
             let on_a = BITS.into_iter().any(|b| gate.eval(false, b) != gate.eval(true, b));
             let on_b = BITS.into_iter().any(|a| gate.eval(a, false) != gate.eval(a, true));

@@ -1,16 +1,16 @@
-//! Grids: the cells of cellular automata as bit planes.
+//! Grids: the states of cellular automata as bit planes.
 //!
-//! A grid holds `samples` boards of `height` x `width` cells with `channels` bits each. Every channel is a
-//! plane of 64-bit words. The cells of one sample are flattened row by row (cell (y, x) is bit y * width +
-//! x), and each sample starts at a fresh word, so the words are `planes[channel][sample][word]` and one word
-//! operation works on 64 cells. The unused bits at the end of a sample are always 0.
+//! A grid is a batch of `samples` states of `height` x `width` cells with `channels` bits each. Every channel is a plane
+//! of 64-bit words. The cells of a sample are in row-major order (cell (y, x) is bit y * width + x), and each sample
+//! starts at a word boundary. The layout is `planes[channel][sample][word]`, so a bitwise operation on a word updates 64
+//! cells. The unused bits at the end of a sample are always 0.
 
 use thiserror::Error;
 
-/// The most words a grid may have (2 GiB).
+/// The maximum number of words of a grid (2 GiB).
 pub const MAX_WORDS: usize = 1 << 28;
 
-/// Boards of cells as bit planes.
+/// A batch of automaton states as bit planes.
 ///
 /// ```
 /// use gatework_logic::Grid;
@@ -30,73 +30,72 @@ pub struct Grid {
     planes: Vec<u64>,
 }
 
-/// Why there is no such grid, or why it does not fit what it is used for.
+/// An error of creating or using a grid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum GridError {
-    /// A side of the grid is 0.
-    #[error(
-        "a grid has at least one of each: {samples} samples, {height}x{width} cells, {channels} channels"
-    )]
+    /// A dimension of the grid is 0.
+    #[error("a grid cannot be empty: {samples} samples, {height}x{width} cells, {channels} channels")]
     Empty {
-        /// The number of boards.
+        /// The number of samples.
         samples: usize,
-        /// Rows of a board.
+        /// The number of rows.
         height: usize,
-        /// Columns of a board.
+        /// The number of columns.
         width: usize,
-        /// Bits of a cell.
+        /// The number of bits of a cell.
         channels: usize,
     },
-    /// The grid would need more than [`MAX_WORDS`].
+    /// The grid has more words than [`MAX_WORDS`].
     #[error(
-        "{samples} samples of {height}x{width} cells with {channels} channels are more than {MAX_WORDS} words"
+        "a grid of {samples} samples, {height}x{width} cells and {channels} channels exceeds {MAX_WORDS} words"
     )]
     TooLarge {
-        /// The number of boards.
+        /// The number of samples.
         samples: usize,
-        /// Rows of a board.
+        /// The number of rows.
         height: usize,
-        /// Columns of a board.
+        /// The number of columns.
         width: usize,
-        /// Bits of a cell.
+        /// The number of bits of a cell.
         channels: usize,
     },
-    /// An automaton meets a grid with another number of channels.
+    /// The automaton and the grid have different numbers of channels.
     #[error("the automaton has {automaton} channels, but the grid has {grid}")]
     Channels {
-        /// The channels of the automaton.
+        /// The number of channels of the automaton.
         automaton: usize,
-        /// The channels of the grid.
+        /// The number of channels of the grid.
         grid: usize,
     },
-    /// A mask of cells does not have the words of one sample.
+    /// The mask of cells does not have the size of a sample.
     #[error("the mask has {mask} words, but a sample has {sample}")]
     Mask {
-        /// The words of the mask.
+        /// The number of words of the mask.
         mask: usize,
-        /// The words of a sample.
+        /// The number of words of a sample.
         sample: usize,
     },
-    /// Two grids cannot be compared.
-    #[error("the grids differ in shape: {left:?} and {right:?} samples, rows and columns")]
+    /// The grids to compare have different shapes.
+    #[error("cannot compare grids of {left:?} and {right:?} samples, rows and columns")]
     Shape {
         /// Samples, rows and columns of the first grid.
         left: [usize; 3],
         /// Samples, rows and columns of the second grid.
         right: [usize; 3],
     },
-    /// A comparison asks for channels that a grid does not have.
-    #[error("a comparison of {asked} channels needs that many in both grids, but one has {channels}")]
+    /// A grid to compare has too few channels.
+    #[error("cannot compare {asked} channels: a grid has only {channels}")]
     TooFewChannels {
-        /// The leading channels to compare.
+        /// The number of channels to compare.
         asked: usize,
-        /// The channels of the smaller grid.
+        /// The number of channels of the grid with fewer channels.
         channels: usize,
     },
 }
 
 impl Grid {
-    /// A grid of zeros. Every count is at least 1, and the whole at most [`MAX_WORDS`] words.
+    /// Creates a grid of zeros. Every dimension must be at least 1, and the size at most [`MAX_WORDS`] words.
     pub fn new(samples: usize, height: usize, width: usize, channels: usize) -> Result<Grid, GridError> {
         if [samples, height, width, channels].contains(&0) {
             return Err(GridError::Empty { samples, height, width, channels });
@@ -113,54 +112,54 @@ impl Grid {
         }
     }
 
-    /// The number of boards.
+    /// Returns the number of samples.
     pub fn samples(&self) -> usize {
         self.samples
     }
 
-    /// Rows of a board.
+    /// Returns the number of rows.
     pub fn height(&self) -> usize {
         self.height
     }
 
-    /// Columns of a board.
+    /// Returns the number of columns.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Bits of a cell.
+    /// Returns the number of bits of a cell.
     pub fn channels(&self) -> usize {
         self.channels
     }
 
-    /// Cells of a board.
+    /// Returns the number of cells of a sample.
     pub fn cells(&self) -> usize {
         self.height * self.width
     }
 
-    /// Words that one channel of one board takes; the length of a mask of cells.
+    /// Returns the number of words of one channel of one sample, which is also the length of a mask of cells.
     pub fn words_per_sample(&self) -> usize {
         self.words_per_sample
     }
 
-    /// The used bits of the last word of a sample.
+    /// Returns a mask of the used bits of the last word of a sample.
     pub fn tail_mask(&self) -> u64 {
         u64::MAX >> (self.cells().wrapping_neg() % 64)
     }
 
-    /// One bit of one cell. Panics outside of the grid, as indexing does.
+    /// Returns one bit of a cell. Panics outside of the grid, as indexing does.
     pub fn get(&self, sample: usize, channel: usize, y: usize, x: usize) -> bool {
         let (word, bit) = self.locate(sample, channel, y, x);
         self.planes[word] >> bit & 1 == 1
     }
 
-    /// Sets one bit of one cell. Panics outside of the grid, as indexing does.
+    /// Sets one bit of a cell. Panics outside of the grid, as indexing does.
     pub fn set(&mut self, sample: usize, channel: usize, y: usize, x: usize, value: bool) {
         let (word, bit) = self.locate(sample, channel, y, x);
         self.planes[word] = self.planes[word] & !(1 << bit) | u64::from(value) << bit;
     }
 
-    /// The word of a bit in `planes`, and its place there.
+    /// Returns the word of a bit in `planes`, and its position there.
     fn locate(&self, sample: usize, channel: usize, y: usize, x: usize) -> (usize, usize) {
         let inside = sample < self.samples && channel < self.channels && y < self.height && x < self.width;
         assert!(inside, "cell ({y}, {x}) of sample {sample}, channel {channel} is outside of the grid");
@@ -168,28 +167,28 @@ impl Grid {
         ((channel * self.samples + sample) * self.words_per_sample + cell / 64, cell % 64)
     }
 
-    /// The words of a channel, sample after sample. Panics if there is no such channel, as indexing does.
+    /// Returns the words of a channel, sample after sample. Panics if there is no such channel, as indexing does.
     pub fn plane(&self, channel: usize) -> &[u64] {
         let words = self.samples * self.words_per_sample;
         &self.planes[channel * words..][..words]
     }
 
-    /// The words of a channel, for writing; the unused bits of each sample must stay 0 (see
+    /// Returns the words of a channel for writing; the unused bits of each sample must stay 0 (see
     /// [`Grid::tail_mask`]). Panics if there is no such channel, as indexing does.
     pub fn plane_mut(&mut self, channel: usize) -> &mut [u64] {
         let words = self.samples * self.words_per_sample;
         &mut self.planes[channel * words..][..words]
     }
 
-    /// The number of cells of a board whose bit is 1. Panics outside of the grid, as indexing does.
+    /// Counts the ones of a channel of a sample. Panics outside of the grid, as indexing does.
     pub fn count_ones(&self, sample: usize, channel: usize) -> usize {
         let words = &self.plane(channel)[sample * self.words_per_sample..][..self.words_per_sample];
         words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// The number of bits that differ over the leading `channels`, in all samples.
+    /// Counts the bits that differ in the first `channels` channels of all samples.
     ///
-    /// The grids may have different numbers of channels, but both at least that many.
+    /// The grids may have different numbers of channels, but at least that many.
     pub fn difference(&self, other: &Grid, channels: usize) -> Result<usize, GridError> {
         let shape = |grid: &Grid| [grid.samples, grid.height, grid.width];
         if shape(self) != shape(other) {
@@ -210,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bit_that_was_set_is_the_only_one() {
+    fn setting_a_bit_changes_no_other_bit() {
         for (samples, height, width, channels) in [(1, 1, 1, 1), (3, 5, 13, 2), (2, 8, 8, 3), (1, 2, 100, 2)]
         {
             let mut grid = Grid::new(samples, height, width, channels).unwrap();
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_flattened_and_samples_start_at_a_word() {
+    fn samples_start_at_a_word_boundary() {
         let mut grid = Grid::new(2, 5, 13, 2).unwrap();
         assert_eq!(grid.words_per_sample(), 2);
         grid.set(1, 1, 4, 12, true);
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn difference_counts_the_leading_channels() {
+    fn difference_counts_the_first_channels() {
         let mut left = Grid::new(2, 3, 3, 3).unwrap();
         let mut right = Grid::new(2, 3, 3, 2).unwrap();
         left.set(0, 0, 1, 1, true);
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_sizes_are_errors() {
+    fn empty_and_oversized_grids_are_errors() {
         assert!(matches!(Grid::new(1, 0, 4, 1), Err(GridError::Empty { .. })));
         assert!(matches!(Grid::new(1, usize::MAX, 2, 1), Err(GridError::TooLarge { .. })));
         assert!(matches!(Grid::new(usize::MAX, 1, 1, usize::MAX), Err(GridError::TooLarge { .. })));

@@ -1,32 +1,54 @@
-//! Boolean circuits and the cellular automata they drive.
+//! Boolean circuits: minimisation, equivalence checking, bit-parallel simulation and export.
 //!
-//! | file | what is in it |
+//! A [`Circuit`] is a flat array of two-input gates. Build one gate by gate or read it from a file ([`formats`]), make it
+//! smaller ([`minimize()`]), prove that two circuits compute the same function ([`prove`]), run it ([`simulate`]) and write
+//! it as Verilog, BLIF, AIGER, C, Rust or WebAssembly. An [`Automaton`] is a cellular automaton whose rule is a circuit;
+//! it can be minimised, proved, simulated and exported as well.
+//!
+//! ```
+//! use gatework_logic::formats::{self, Format};
+//! use gatework_logic::minimize::{self, minimize};
+//! use gatework_logic::{Circuit, Gate, Node, prove};
+//!
+//! // (a & b) | (a & c): signals 0 to 2 are the inputs, 3 to 5 the gates.
+//! let gates = vec![Node::new(Gate::AND, 0, 1), Node::new(Gate::AND, 0, 2), Node::new(Gate::OR, 3, 4)];
+//! let circuit = Circuit::new(3, gates, vec![5])?;
+//!
+//! let small = minimize(&circuit, &minimize::Options::default()).circuit;
+//! assert_eq!(small.nodes().len(), 2);
+//! assert_eq!(prove::equivalent(&circuit, &small)?, prove::Verdict::Equal);
+//! let blif = formats::write(&small.into(), Format::named("blif")?, &formats::Options::default())?;
+//! assert!(blif.starts_with(b".model circuit"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Modules
+//!
+//! | module | content |
 //! |---|---|
 //! | [`gate`] | the sixteen two-input gates |
-//! | [`circuit`] | circuits: a flat list of gates in topological order |
-//! | [`Circuit::simplify`] | wires, constants and inverters disappear into the gates that read them |
-//! | [`automaton`] | a circuit as the rule of a cellular automaton |
-//! | `cone` | what the observed channels depend on through time |
-//! | [`rules`] | automata that are known: Life |
-//! | [`grid`] | boards of cells as bit planes |
-//! | [`simulate`] | the bit-parallel simulator |
-//! | [`mod@minimize`] | the same function with fewer gates |
-//! | `network` | AND and XOR vertices with free inverters: what minimising and proving work on |
-//! | [`prove`] | equivalence of circuits, by SAT |
-//! | [`naive`] | its naive twin, cell by cell |
-//! | [`formats`] | files: JSON, BLIF, AIGER, Verilog, C, Rust, WebAssembly, DOT, SVG |
-//! | `truth` | truth tables in words |
-//! | `arbitrary` | random circuits, automata and grids for the tests |
+//! | [`circuit`] | circuits; [`Circuit::simplify`] removes wires, constants, inverters and dead gates |
+//! | [`mod@minimize`] | logic minimisation of circuits and automata |
+//! | [`prove`] | equivalence checking of circuits and automata by SAT |
+//! | [`formats`] | JSON, BLIF, AIGER, Verilog, C, Rust, WebAssembly, DOT and SVG files |
+//! | [`automaton`] | cellular automata whose rule is a circuit |
+//! | [`grid`] | the states of automata, as bit planes |
+//! | [`simulate`] | bit-parallel simulation of circuits and automata |
+//! | [`naive`] | the reference implementation of the simulator |
+//! | [`rules`] | well-known automata |
 //!
-//! # Example
+//! Internal modules: `xag` (the XOR-AND graph that minimisation, proofs and compilation work on), `literal` (its edges),
+//! `straight_line` (the program from which simulators and exported code are generated), `simplify`, `cone` (the cone of
+//! influence of observed channels), `truth` (truth tables) and `arbitrary` (random circuits for tests).
 //!
-//! A rule of two gates: a cell becomes 1 if exactly one of its left, its right and its own bit is 1, or all
-//! three.
+//! # Cellular automata
+//!
+//! A rule of two gates, which is the parity of a cell and of its left and right neighbour:
 //!
 //! ```
 //! use gatework_logic::{Automaton, Boundary, Circuit, Gate, Grid, Node, Simulator};
 //!
-//! // One channel: the inputs 0..9 are the 3x3 patch, so 3 is the left, 4 the centre and 5 the right cell.
+//! // One channel: inputs 0..9 are the 3x3 neighbourhood; 3 is the left, 4 the centre and 5 the right cell.
 //! let gates = vec![Node::new(Gate::XOR, 3, 5), Node::new(Gate::XOR, 9, 4)];
 //! let circuit = Circuit::new(9, gates, vec![10])?;
 //! let automaton = Automaton::new(1, Boundary::Torus, circuit)?;
@@ -37,7 +59,7 @@
 //! for _ in 0..4 {
 //!     simulator.step(&mut grid)?;
 //! }
-//! // Four steps spread a single cell to three.
+//! // After four steps a single cell has become three.
 //! assert_eq!(grid.count_ones(0, 0), 3);
 //! assert!(grid.get(0, 0, 0, 31) && grid.get(0, 0, 0, 35) && grid.get(0, 0, 0, 39));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -51,14 +73,16 @@ mod cone;
 pub mod formats;
 pub mod gate;
 pub mod grid;
+mod literal;
 pub mod minimize;
 pub mod naive;
-mod network;
 pub mod prove;
 pub mod rules;
 mod simplify;
 pub mod simulate;
+mod straight_line;
 mod truth;
+mod xag;
 
 pub use automaton::{Automaton, AutomatonError, Boundary};
 pub use circuit::{Circuit, CircuitError, Node};
@@ -68,3 +92,7 @@ pub use grid::{Grid, GridError};
 pub use minimize::{Effort, Minimized, MinimizedAutomaton, minimize, minimize_automaton};
 pub use naive::{StepError, naive_step, naive_step_masked};
 pub use simulate::Simulator;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,19 +1,19 @@
-//! The naive twin of the simulator: cell by cell and bit by bit.
+//! Reference implementation of the simulator: cell by cell and bit by bit.
 //!
-//! Slow and plain on purpose; the tests compare [`crate::Simulator`] with it.
+//! The tests compare all faster simulators with it.
 
 use crate::automaton::{Automaton, AutomatonError, Boundary};
 use crate::circuit::CircuitError;
 use crate::grid::{Grid, GridError};
 use thiserror::Error;
 
-/// Why an automaton cannot step a grid.
+/// An automaton, a grid and a mask that do not fit together.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StepError {
-    /// The automaton is not one.
+    /// The automaton is not valid.
     #[error(transparent)]
     Automaton(#[from] AutomatonError),
-    /// The grid or the mask does not fit.
+    /// The grid or the mask has the wrong size.
     #[error(transparent)]
     Grid(#[from] GridError),
     /// The circuit cannot be evaluated.
@@ -21,14 +21,14 @@ pub enum StepError {
     Circuit(#[from] CircuitError),
 }
 
-/// The grid after one step in which every cell takes its new bits.
+/// Returns the grid after one step in which every cell takes its new bits.
 pub fn naive_step(automaton: &Automaton, grid: &Grid) -> Result<Grid, StepError> {
     naive_step_masked(automaton, grid, &vec![u64::MAX; grid.words_per_sample()])
 }
 
-/// The grid after one step in which the cells whose mask bit is 1 take their new bits.
+/// Returns the grid after one step in which the cells whose mask bit is 1 take their new bits.
 ///
-/// The mask has the words of one sample and holds for all samples.
+/// The mask has the words of one sample and applies to all samples.
 pub fn naive_step_masked(automaton: &Automaton, grid: &Grid, mask: &[u64]) -> Result<Grid, StepError> {
     automaton.check()?;
     if grid.channels() != automaton.channels {
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use crate::circuit::Circuit;
 
-    /// The rule "become your neighbour".
+    /// An automaton in which every cell takes the bit of one neighbour.
     fn copy_of(neighbour: u32, boundary: Boundary) -> Automaton {
         Automaton::new(1, boundary, Circuit::new(9, vec![], vec![neighbour]).unwrap()).unwrap()
     }
@@ -88,7 +88,7 @@ mod tests {
         let mut grid = Grid::new(1, 4, 5, 1).unwrap();
         grid.set(0, 0, 2, 2, true);
         for neighbour in 0..9 {
-            // Reading (dy, dx) moves the picture by (-dy, -dx).
+            // Reading (dy, dx) moves the content by (-dy, -dx).
             let (dy, dx) = (neighbour / 3, neighbour % 3);
             let next = naive_step(&copy_of(neighbour as u32, Boundary::Zeros), &grid).unwrap();
             assert!(next.get(0, 0, 3 - dy, 3 - dx) && next.count_ones(0, 0) == 1, "neighbour {neighbour}");
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn misfits_are_errors() {
+    fn grids_and_masks_of_other_sizes_are_errors() {
         let automaton = copy_of(4, Boundary::Torus);
         let wide = naive_step(&automaton, &Grid::new(1, 2, 2, 2).unwrap()).unwrap_err();
         assert_eq!(wide, StepError::Grid(GridError::Channels { automaton: 1, grid: 2 }));

@@ -1,7 +1,7 @@
-//! Simplification: wires, constants and inverters disappear into the gates that read them.
+//! Simplification: constant propagation, and removal of wires, inverters and dead gates.
 //!
-//! A trained circuit is mostly wires. One pass follows every signal to its origin, a *literal*: an input or a
-//! kept gate, possibly inverted, or a constant.
+//! A trained circuit is mostly wires. One forward pass maps every signal to a *literal*: an input or a remaining gate,
+//! possibly inverted, or a constant.
 //!
 //! ```text
 //! for each gate, in order:
@@ -12,65 +12,21 @@
 //!     otherwise:                                       keep the gate
 //! ```
 //!
-//! A backward pass then drops the gates that no output reads. Both use flat arrays only: training simplifies
-//! its circuit at every update.
+//! A backward pass then removes dead gates. Both passes use flat arrays only: training simplifies its circuit at every
+//! update.
 
 use crate::circuit::{Circuit, Node};
-use crate::gate::{Gate, Unary};
+use crate::gate::Gate;
+use crate::literal::Literal;
 
-/// A signal or a constant, possibly inverted: `signal << 1 | inverted`. The constants are the two literals of
-/// a signal that no circuit has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Literal(u32);
-
-impl Literal {
-    pub const FALSE: Literal = Literal(u32::MAX << 1);
-    pub const TRUE: Literal = Literal(u32::MAX);
-
-    /// The signal itself. Signals are below 2^30, see [`crate::circuit::MAX_SIGNALS`].
-    pub fn of(signal: u32) -> Literal {
-        Literal(signal << 1)
-    }
-
-    pub fn signal(self) -> u32 {
-        self.0 >> 1
-    }
-
-    pub fn is_inverted(self) -> bool {
-        self.0 & 1 == 1
-    }
-
-    pub fn is_constant(self) -> bool {
-        self.0 >= Literal::FALSE.0
-    }
-
-    pub fn not(self) -> Literal {
-        Literal(self.0 ^ 1)
-    }
-
-    /// The literal with another signal in place of its own; constants stay.
-    pub fn map_signal(self, rename: impl FnOnce(u32) -> u32) -> Literal {
-        if self.is_constant() { self } else { Literal(rename(self.signal()) << 1 | self.0 & 1) }
-    }
-
-    fn apply(self, function: Unary) -> Literal {
-        match function {
-            Unary::False => Literal::FALSE,
-            Unary::Wire => self,
-            Unary::Not => self.not(),
-            Unary::True => Literal::TRUE,
-        }
-    }
-}
-
-/// What a gate turns out to be once its operands are literals.
-pub(crate) enum Reduced {
+/// A gate whose operands are literals, after constant propagation.
+enum Reduced {
     Literal(Literal),
     Gate(Node),
 }
 
-/// Resolves a gate that reads two literals.
-pub(crate) fn reduce(gate: Gate, a: Literal, b: Literal) -> Reduced {
+/// Propagates constants and inverters through a gate that reads two literals.
+fn reduce(gate: Gate, a: Literal, b: Literal) -> Reduced {
     if a.is_constant() {
         return Reduced::Literal(b.apply(gate.with_a(a == Literal::TRUE)));
     }
@@ -81,25 +37,25 @@ pub(crate) fn reduce(gate: Gate, a: Literal, b: Literal) -> Reduced {
     let gate = if b.is_inverted() { gate.not_b() } else { gate };
     let (a, b) = (a.signal(), b.signal());
     if a == b {
-        return Reduced::Literal(Literal::of(a).apply(gate.same_operand()));
+        return Reduced::Literal(Literal::from_signal(a).apply(gate.same_operand()));
     }
     Reduced::Literal(match gate {
         Gate::FALSE => Literal::FALSE,
         Gate::TRUE => Literal::TRUE,
-        Gate::A => Literal::of(a),
-        Gate::B => Literal::of(b),
-        Gate::NOT_A => Literal::of(a).not(),
-        Gate::NOT_B => Literal::of(b).not(),
+        Gate::A => Literal::from_signal(a),
+        Gate::B => Literal::from_signal(b),
+        Gate::NOT_A => Literal::from_signal(a).not(),
+        Gate::NOT_B => Literal::from_signal(b).not(),
         _ => return Reduced::Gate(Node::new(gate, a, b)),
     })
 }
 
-/// The gates that are not literals, with operands in their own numbering, and the literals of the outputs.
+/// Returns the remaining gates, which read inputs and each other, and the literals of the outputs.
 fn resolve(circuit: &Circuit) -> (Vec<Node>, Vec<Literal>) {
     let inputs = circuit.inputs() as u32;
     let mut kept: Vec<Node> = Vec::new();
     let mut literals: Vec<Literal> = Vec::with_capacity(circuit.signals());
-    literals.extend((0..inputs).map(Literal::of));
+    literals.extend((0..inputs).map(Literal::from_signal));
     for node in circuit.nodes() {
         let literal = match node.gate {
             Gate::FALSE => Literal::FALSE,
@@ -110,7 +66,7 @@ fn resolve(circuit: &Circuit) -> (Vec<Node>, Vec<Literal>) {
                 Reduced::Literal(literal) => literal,
                 Reduced::Gate(node) => {
                     kept.push(node);
-                    Literal::of(inputs + kept.len() as u32 - 1)
+                    Literal::from_signal(inputs + kept.len() as u32 - 1)
                 }
             },
         };
@@ -120,9 +76,9 @@ fn resolve(circuit: &Circuit) -> (Vec<Node>, Vec<Literal>) {
     (kept, outputs)
 }
 
-/// Removes the gates that no output reads and renumbers the rest, in place.
+/// Removes dead gates and renumbers the others, in place.
 fn drop_dead(inputs: usize, nodes: &mut Vec<Node>, outputs: &mut [Literal]) {
-    // `place[i]` says first whether gate i is needed, then which signal it becomes.
+    // `place[i]` is first 1 if gate i is live, then its new signal.
     let mut place = vec![0u32; nodes.len()];
     let index = |signal: u32| (signal as usize).checked_sub(inputs);
     for literal in outputs.iter().filter(|literal| !literal.is_constant()) {
@@ -149,13 +105,12 @@ fn drop_dead(inputs: usize, nodes: &mut Vec<Node>, outputs: &mut [Literal]) {
     nodes.truncate(alive);
     for literal in outputs.iter_mut().filter(|literal| !literal.is_constant()) {
         if let Some(i) = index(literal.signal()) {
-            *literal = Literal(place[i] << 1 | literal.0 & 1);
+            *literal = Literal::from_signal(place[i]).invert_if(literal.is_inverted());
         }
     }
 }
 
-/// Turns output literals into signals, with one more gate for each inverted signal and each constant among
-/// them.
+/// Turns output literals into signals. Each inverted signal and each constant among them takes an additional gate.
 fn realise(inputs: usize, nodes: &mut Vec<Node>, outputs: &[Literal]) -> Vec<u32> {
     let mut inverters: Vec<Option<u32>> = Vec::new();
     let mut constants = [None; 2];
@@ -183,10 +138,10 @@ fn realise(inputs: usize, nodes: &mut Vec<Node>, outputs: &[Literal]) -> Vec<u32
 }
 
 impl Circuit {
-    /// The same function without wires, without constants and inverters inside, and without dead gates.
+    /// Returns the same function without wires, inner constants and inverters, and dead gates.
     ///
     /// Every gate of the result depends on both of its operands, except for inverters and constants that are
-    /// outputs. Linear in the number of gates. Equal gates are not merged.
+    /// outputs. The time is linear in the number of gates. Equal gates are not merged.
     ///
     /// ```
     /// use gatework_logic::{Circuit, Gate, Node};
@@ -233,13 +188,13 @@ mod tests {
     }
 
     #[test]
-    fn dead_gates_disappear() {
+    fn dead_gates_are_removed() {
         let simple = simplify(2, [(Gate::AND, 0, 1), (Gate::OR, 0, 1), (Gate::XOR, 2, 3)], vec![3]);
         assert_eq!((simple.nodes(), simple.outputs()), (&[Node::new(Gate::OR, 0, 1)][..], &[2][..]));
     }
 
     #[test]
-    fn names_stay() {
+    fn port_names_are_preserved() {
         let circuit = Circuit::new(1, vec![], vec![0]).unwrap();
         let named = circuit.with_names(vec!["in".into()], vec!["out".into()]).unwrap();
         assert_eq!(named.simplify(), named);
@@ -247,7 +202,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_function_stays_for_every_input(circuit in arbitrary::circuit(0..=6, 80)) {
+        fn the_function_is_preserved_for_every_input(circuit in arbitrary::circuit(0..=6, 80)) {
             let simple = circuit.simplify();
             for i in 0..1u32 << circuit.inputs() {
                 let bits: Vec<bool> = (0..circuit.inputs()).map(|k| i >> k & 1 == 1).collect();
@@ -256,7 +211,7 @@ mod tests {
         }
 
         #[test]
-        fn the_function_stays_for_many_inputs(
+        fn the_function_is_preserved_for_many_inputs(
             circuit in arbitrary::circuit(7..=100, 300),
             bits in prop::collection::vec(any::<bool>(), 400),
         ) {

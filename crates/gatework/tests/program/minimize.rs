@@ -75,7 +75,7 @@ fn what_cannot_be_minimised_is_refused_and_nothing_is_written() {
         (
             2,
             &["minimize", "waste.blif", "-o", "small.txt"][..],
-            "the ending of small.txt is that of no format",
+            "no format has the file extension of small.txt",
         ),
         (2, &["minimize", "nowhere"], "nowhere does not exist"),
         (

@@ -1,23 +1,22 @@
-//! C: a circuit as one header without dependencies, 64 samples a word.
+//! C: a circuit as one header without dependencies, 64 samples per word.
 //!
 //! ```c
 //! static inline void adder(const uint64_t *in, uint64_t *out);
 //! ```
 //!
-//! Bit `k` of `in[i]` is input `i` of sample `k`. An automaton has `name_rule` with 9 words a channel, and
+//! Bit `k` of `in[i]` is input `i` of sample `k`. An automaton has `name_rule` with 9 words per channel, and
 //!
 //! ```c
 //! static inline void name_step(const uint64_t *now, uint64_t *next, size_t height, size_t width, int torus);
 //! ```
 //!
-//! on boards whose rows start at a word: cell (y, x) of channel c is bit `x % 64` of word
-//! `(c * height + y) * name_row_words(width) + x / 64`. The unused bits of a row are 0, and stay so.
+//! on grids whose rows are aligned to words: cell (y, x) of channel c is bit `x % 64` of word
+//! `(c * height + y) * name_row_words(width) + x / 64`. The unused bits of a row are 0, and remain 0.
 //!
-//! The header compiles as C99 and as C++ without a warning. If ports have names of their own, there are
-//! constants for them, such as `adder_in_a`.
+//! The header compiles as C99 and as C++ without warnings. Ports with names have constants, such as `adder_in_a`.
 
-use super::names::{Ports, Rule, Scope, identifier};
-use super::program::{Block, Language, Program, simple};
+use super::names::{NameRule, Ports, Scope, identifier};
+use super::source::{FunctionBody, Language, SourceCode, simple};
 use super::{Document, Format, FormatError, Options};
 use crate::automaton::{Boundary, NEIGHBOURS};
 use std::fmt::Write;
@@ -26,7 +25,7 @@ use std::fmt::Write;
 pub static FORMAT: Format = Format {
     name: "c",
     endings: &["h", "c"],
-    about: "one C header without dependencies, 64 samples a word",
+    about: "one C header without dependencies, 64 samples per word",
     text: true,
     grid: false,
     reader: None,
@@ -35,8 +34,8 @@ pub static FORMAT: Format = Format {
 
 const LANGUAGE: Language = Language { format: "C", not: '~', declare: "const uint64_t", zero: "(uint64_t)0" };
 
-/// The keywords of C and C++, and the names that the header uses itself.
-const RULE: Rule = identifier(
+/// The keywords of C and C++ and the names that every header defines.
+const RULE: NameRule = identifier(
     "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t \
      char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr \
      constinit continue decltype default delete do double dynamic_cast else enum explicit export extern \
@@ -51,32 +50,34 @@ const RULE: Rule = identifier(
 fn write(document: &Document, options: &Options) -> Result<String, FormatError> {
     let circuit = simple(document, LANGUAGE.format)?;
     let name = RULE.repair(options.title(document));
-    let program = Program::new(&circuit, &LANGUAGE);
+    let code = SourceCode::new(&circuit, &LANGUAGE);
     let (inputs, outputs, gates) = (circuit.inputs(), circuit.outputs().len(), circuit.nodes().len());
     let guard = format!("{}_H", name.to_uppercase());
     let mut text = format!(
-        "/* {name}: {inputs} inputs, {outputs} outputs, {gates} gates; 64 samples a word. Written by Gatework. */\n\
+        "/* {name}: {inputs} inputs, {outputs} outputs, {gates} gates; 64 samples per word. Written by Gatework. */\n\
          #ifndef {guard}\n#define {guard}\n\n#include <stddef.h>\n#include <stdint.h>\n\n"
     );
     write_constants(&mut text, &name, document);
     let function =
         if matches!(document, Document::Automaton { .. }) { format!("{name}_rule") } else { name.clone() };
-    write_function(&mut text, &function, &program, [inputs, outputs]);
+    write_function(&mut text, &function, &code, [inputs, outputs]);
     if let Document::Automaton { automaton, .. } = document {
-        write_step(&mut text, &name, &program, automaton.channels, automaton.boundary);
+        write_step(&mut text, &name, &code, automaton.channels, automaton.boundary);
     }
     let _ = writeln!(text, "#endif");
     Ok(text)
 }
 
-/// Constants for the ports that have names of their own.
+/// Writes constants for the ports that have names.
 fn write_constants(text: &mut String, name: &str, document: &Document) {
     let circuit = document.circuit();
-    let wishes =
+    let prefixed =
         |names: &[String], kind: &str| names.iter().map(|port| format!("{name}_{kind}_{port}")).collect();
-    let wishes =
-        Ports { inputs: wishes(circuit.input_names(), "in"), outputs: wishes(circuit.output_names(), "out") };
-    let ports = wishes.admit(&mut Scope::new(&RULE));
+    let names = Ports {
+        inputs: prefixed(circuit.input_names(), "in"),
+        outputs: prefixed(circuit.output_names(), "out"),
+    };
+    let ports = names.admit(&mut Scope::new(&RULE));
     for names in [ports.inputs, ports.outputs].iter().filter(|names| !names.is_empty()) {
         let list: Vec<String> =
             names.iter().enumerate().map(|(i, name)| format!("    {name} = {i}")).collect();
@@ -85,55 +86,55 @@ fn write_constants(text: &mut String, name: &str, document: &Document) {
     }
 }
 
-fn write_function(text: &mut String, name: &str, program: &Program, [inputs, outputs]: [usize; 2]) {
-    if let [block] = &program.blocks[..] {
+fn write_function(text: &mut String, name: &str, code: &SourceCode, [inputs, outputs]: [usize; 2]) {
+    if let [body] = &code.functions[..] {
         let _ = writeln!(text, "/* Reads {inputs} words, writes {outputs}. */");
         let _ = writeln!(text, "static inline void {name}(const uint64_t *in, uint64_t *out)\n{{");
-        write_unused(text, block, false);
-        let _ = writeln!(text, "{}}}\n", block.text);
+        write_unused(text, body, false);
+        let _ = writeln!(text, "{}}}\n", body.text);
         return;
     }
-    // A function that is called once is inlined, which would undo the parts.
+    // Without this, compilers inline the parts into one long function.
     let apart = format!("{}_APART", name.to_uppercase());
     let _ = writeln!(
         text,
         "#if defined(__GNUC__)\n#define {apart} __attribute__((noinline))\n#elif defined(_MSC_VER)\n\
          #define {apart} __declspec(noinline)\n#else\n#define {apart}\n#endif\n"
     );
-    for (i, block) in program.blocks.iter().enumerate() {
+    for (i, body) in code.functions.iter().enumerate() {
         let _ = writeln!(
             text,
             "static {apart} void {name}_part{i}(const uint64_t *in, uint64_t *v, uint64_t *out)\n{{"
         );
-        write_unused(text, block, true);
-        let _ = writeln!(text, "{}}}\n", block.text);
+        write_unused(text, body, true);
+        let _ = writeln!(text, "{}}}\n", body.text);
     }
     let _ = writeln!(text, "/* Reads {inputs} words, writes {outputs}. */");
     let _ = writeln!(text, "static inline void {name}(const uint64_t *in, uint64_t *out)\n{{");
-    let _ = writeln!(text, "    uint64_t v[{}];", program.values.max(1));
-    for i in 0..program.blocks.len() {
+    let _ = writeln!(text, "    uint64_t v[{}];", code.values.max(1));
+    for i in 0..code.functions.len() {
         let _ = writeln!(text, "    {name}_part{i}(in, v, out);");
     }
     let _ = writeln!(text, "}}\n");
 }
 
-/// Says which parameters a function does not need, so that no compiler warns of them.
-fn write_unused(text: &mut String, block: &Block, has_values: bool) {
+/// Marks unused parameters, so that compilers do not warn about them.
+fn write_unused(text: &mut String, body: &FunctionBody, has_values: bool) {
     let parameters =
-        [("in", block.reads_inputs), ("v", block.uses_values || !has_values), ("out", block.writes_outputs)];
+        [("in", body.reads_inputs), ("v", body.uses_values || !has_values), ("out", body.writes_outputs)];
     for (parameter, _) in parameters.iter().filter(|(_, used)| !used) {
         let _ = writeln!(text, "    (void){parameter};");
     }
 }
 
 const NEIGHBOUR: &str = "\
-/* Words of a row. */
+/* Words per row. */
 static inline size_t @_row_words(size_t width)
 {
     return (width + 63) / 64;
 }
 
-/* Word `w` of a row, moved by `dx` cells: each bit is the bit of its neighbour there. */
+/* Word `w` of a row, shifted by `dx` cells: each bit is that of the neighbour at `dx`. */
 static inline uint64_t @_shifted(const uint64_t *row, size_t w, size_t width, int torus, int dx)
 {
     const size_t words = @_row_words(width);
@@ -159,8 +160,8 @@ static inline uint64_t @_shifted(const uint64_t *row, size_t w, size_t width, in
 ";
 
 const STEP: &str = "\
-/* One step of a board of @CHANNELS channels. `next` is another board of the same size. `torus` says what lies
-   beyond the edge: the opposite edge, or zeros. The rule was learned with @BOUNDARY. */
+/* Makes one step of a grid of @CHANNELS channels. `next` is another grid of the same size. Beyond the edge is the
+   opposite edge if `torus` is not 0, else zeros. The rule was learned with @BOUNDARY. */
 static inline void @_step(const uint64_t *now, uint64_t *next, size_t height, size_t width, int torus)
 {
     const size_t words = @_row_words(width);
@@ -193,9 +194,9 @@ static inline void @_step(const uint64_t *now, uint64_t *next, size_t height, si
 
 ";
 
-fn write_step(text: &mut String, name: &str, program: &Program, channels: usize, boundary: Boundary) {
+fn write_step(text: &mut String, name: &str, code: &SourceCode, channels: usize, boundary: Boundary) {
     let mut loads = String::new();
-    for input in (0..program.used.len()).filter(|&input| program.used[input]) {
+    for input in (0..code.used.len()).filter(|&input| code.used[input]) {
         let (channel, place) = (input / NEIGHBOURS, input % NEIGHBOURS);
         let at = |row: &str| format!("now + ({channel} * height + {row}) * words");
         let row = match place / 3 {

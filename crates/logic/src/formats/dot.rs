@@ -1,7 +1,7 @@
-//! DOT: the circuit as a graph for Graphviz.
+//! DOT: a circuit as a graph for Graphviz.
 //!
-//! Inputs on the left, outputs on the right; a gate is a box with its formula, in which `a` is the operand with
-//! the solid line and `b` the one with the dashed line. Names are quoted, so any name is allowed.
+//! Inputs are on the left, outputs on the right. A gate is a box with its formula, in which `a` is the operand with the
+//! solid line and `b` the one with the dashed line. Names are quoted, so every name is allowed.
 
 use super::names;
 use super::{Document, Format, FormatError, Options};
@@ -22,7 +22,7 @@ pub static FORMAT: Format = Format {
 /// The most gates that are drawn; Graphviz takes minutes for more.
 const MAX_GATES: usize = 10_000;
 
-/// A string in quotes, on one line.
+/// Quotes a string and removes line breaks.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
@@ -36,12 +36,12 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Whether the two operands of a gate may be exchanged.
+/// Whether a gate is symmetric in its operands.
 fn is_symmetric(gate: Gate) -> bool {
     gate == gate.swap()
 }
 
-/// What is written on a gate.
+/// The label of a gate.
 fn label(gate: Gate) -> String {
     gate.name().replace('A', if is_symmetric(gate) { "A" } else { "a" }).replace('B', "b")
 }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn large_circuits_are_refused() {
+    fn large_circuits_are_errors() {
         let nodes = (0..=MAX_GATES as u32).map(|i| Node::new(Gate::XOR, i, i + 1)).collect();
         let circuit = Circuit::new(2, nodes, vec![MAX_GATES as u32 + 2]).unwrap();
         assert!(write(&circuit.into(), &Options::default()).unwrap_err().to_string().contains("10001 gates"));

@@ -13,9 +13,9 @@
 //! ```
 //!
 //! A gate is `[index, a, b]`; a signal below `inputs` is an input, `inputs + i` is gate `i`. Optional are
-//! `automaton` (the file is then an automaton), `observed` (how many leading channels of the automaton are
-//! looked at, for example by the loss), `input_names` and `output_names`. Unknown fields are errors, for they
-//! are mostly misspelt.
+//! `automaton` (the file is then an automaton), `observed` (the number of leading channels of the
+//! automaton that are observed, for example by the loss), `input_names` and `output_names`. Unknown fields are errors, because
+//! most of them are misspelt.
 
 use crate::automaton::{Automaton, AutomatonError, Boundary};
 use crate::circuit::{Circuit, CircuitError, Node};
@@ -32,14 +32,14 @@ const VERSION: u64 = 1;
 pub static FORMAT: Format = Format {
     name: "json",
     endings: &["json"],
-    about: "Gatework's own, gate by gate, circuits and automata",
+    about: "the native format: circuits and automata, gate by gate",
     text: true,
     grid: false,
     reader: Some(|bytes| Ok(from_json(formats::text(bytes)?)?)),
     writer: Some(|document, _| Ok(to_json(document).into_bytes())),
 };
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Document {
     /// A circuit.
@@ -48,13 +48,13 @@ pub enum Document {
     Automaton {
         /// The automaton.
         automaton: Automaton,
-        /// How many of its leading channels are looked at, if the file says so.
+        /// The number of leading channels that are observed, if the file has it.
         observed: Option<usize>,
     },
 }
 
 impl Document {
-    /// The circuit, whatever it is used for.
+    /// The circuit, or the rule of the automaton.
     pub fn circuit(&self) -> &Circuit {
         match self {
             Document::Circuit(circuit) => circuit,
@@ -75,44 +75,44 @@ impl From<Automaton> for Document {
     }
 }
 
-/// Inputs that a file may declare beyond its length: those that no gate reads take no bytes.
+/// The number of inputs that a file may declare beyond its length in bytes: inputs that no gate reads take no bytes.
 const FREE_INPUTS: usize = 1 << 16;
 
-/// Why a text is not a `circuit.json`.
+/// A text that is not a valid `circuit.json`.
 #[derive(Debug, Error)]
 pub enum JsonError {
-    /// Not JSON, or not of this shape. The message ends in the line and the column.
+    /// The text is not JSON or does not have the right fields. The message ends with the line and the column.
     #[error("not a circuit.json: {0}")]
     Json(serde_json::Error),
-    /// More inputs than a file of this length can be about.
-    #[error("{inputs} inputs in a file of {bytes} bytes, most of which nothing reads")]
+    /// The file declares far more inputs than its gates can read.
+    #[error("`inputs` is {inputs}, but a file of {bytes} bytes cannot read so many")]
     Inputs {
-        /// The inputs that the file declares.
+        /// The number of inputs that the file declares.
         inputs: usize,
-        /// Its length.
+        /// The length of the file.
         bytes: usize,
     },
-    /// Another kind of file.
+    /// The file has another format.
     #[error("the format is \"{0}\", but a circuit.json has \"{KIND}\"")]
     Format(String),
-    /// A version that this program does not know.
+    /// The version of the format is unknown.
     #[error("this is version {0} of the format, but this program reads version {VERSION}; use a newer one")]
     Version(u64),
-    /// A gate index that is none.
+    /// The index of a gate is not below 16.
     #[error("gate {gate} has index {index}, but the sixteen gates have the indices 0 to 15")]
     Gate {
-        /// The number of the gate in the list.
+        /// The position of the gate in the list.
         gate: usize,
         /// Its index.
         index: u32,
     },
-    /// The parts do not make a circuit.
+    /// The gates and outputs are not a valid circuit.
     #[error(transparent)]
     Circuit(#[from] CircuitError),
-    /// The circuit does not make an automaton.
+    /// The circuit does not have the ports of an automaton.
     #[error(transparent)]
     Automaton(#[from] AutomatonError),
-    /// There are not so many channels to observe.
+    /// The number of observed channels is out of range.
     #[error("`observed` is {observed}, but must be 1 to {channels}, the channels of the automaton")]
     Observed {
         /// The number in the file.
@@ -120,23 +120,23 @@ pub enum JsonError {
         /// The channels of the automaton.
         channels: usize,
     },
-    /// There is nothing to observe.
+    /// There are observed channels, but no automaton.
     #[error("`observed` is {0}, but the file has no `automaton` to observe")]
     NoAutomaton(usize),
-    /// Something that is wrong at a place that is known.
+    /// Another error, with its location.
     #[error("line {line}, column {column}: {problem}")]
     At {
         /// The line, from 1.
         line: usize,
         /// The column in characters, from 1.
         column: usize,
-        /// What is wrong there.
+        /// The error.
         problem: Box<JsonError>,
     },
 }
 
 impl JsonError {
-    /// The key that is wrong, and which element of its list.
+    /// The key with the error, and the index of the element if its value is a list.
     fn place(&self) -> Option<(&'static str, Option<usize>)> {
         Some(match self {
             JsonError::Json(_) | JsonError::At { .. } => return None,
@@ -157,7 +157,7 @@ impl JsonError {
         })
     }
 
-    /// The error with its place in a text that is JSON.
+    /// Adds the location in a text that is valid JSON.
     fn locate(self, text: &str) -> JsonError {
         let Some(at) = self.place().and_then(|(key, element)| find(text, key, element)) else { return self };
         let before = &text[..at];
@@ -167,11 +167,11 @@ impl JsonError {
     }
 }
 
-/// Where the value of a key of the outermost object begins, or an element of the list that it is.
+/// Returns the offset of the value of a key of the outermost object, or of an element if the value is a list.
 fn find(text: &str, key: &str, element: Option<usize>) -> Option<usize> {
     let bytes = text.as_bytes();
     let (mut at, mut depth, mut commas) = (0, 0usize, 0);
-    // Whether the last string on the first level was the key, and a list of its is open.
+    // Whether the last string of the outermost object was the key, and whether its list is open.
     let (mut named, mut inside) = (false, false);
     while let Some(&byte) = bytes.get(at) {
         let begins = !matches!(byte, b':' | b',' | b']' | b'}') && !byte.is_ascii_whitespace();
@@ -203,7 +203,7 @@ fn find(text: &str, key: &str, element: Option<usize>) -> Option<usize> {
     None
 }
 
-/// Enough of a file to say what it is.
+/// The fields that identify the format.
 #[derive(Deserialize)]
 struct Header {
     format: String,
@@ -242,7 +242,7 @@ fn read_document(text: &str) -> Result<Document, JsonError> {
     let file: File = match serde_json::from_str(text) {
         Ok(file) => file,
         Err(error) => {
-            // That it is another kind of file says more than which field is missing.
+            // Another format or version explains more than a missing field.
             if let Ok(header) = serde_json::from_str::<Header>(text) {
                 check_header(header.format, header.version)?;
             }
@@ -282,7 +282,7 @@ fn check_header(format: String, version: u64) -> Result<(), JsonError> {
     }
 }
 
-/// The text of a circuit or an automaton, for [`from_json`].
+/// Writes a circuit or an automaton as text that [`from_json`] reads.
 ///
 /// ```
 /// use gatework_logic::{Circuit, Document, Gate, Node, from_json, to_json};
@@ -390,7 +390,7 @@ mod tests {
         );
         assert_eq!(
             message(&RULE.replace("\"channels\":1", "\"channels\":2")),
-            "line 2, column 13: an automaton of 2 channels reads 9 inputs for each, but its circuit has 9 inputs"
+            "line 2, column 13: an automaton with 2 channels needs 9 inputs per channel, but its circuit has 9 inputs"
         );
     }
 

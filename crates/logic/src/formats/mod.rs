@@ -1,8 +1,8 @@
-//! Files that hold circuits.
+//! File formats for circuits and automata.
 //!
 //! | file | format | read | write |
 //! |---|---|---|---|
-//! | [`json`] | `circuit.json`, Gatework's own: circuits and automata | yes | yes |
+//! | [`json`] | `circuit.json`, the native format: circuits and automata | yes | yes |
 //! | [`blif`] | BLIF, for ABC, Yosys, SIS | yes | yes |
 //! | [`aiger`] | AIGER, ascii and binary, for ABC and model checkers | yes | yes |
 //! | [`verilog`] | structural Verilog with its own testbench | | yes |
@@ -10,18 +10,18 @@
 //! | [`rust`] | one Rust file | | yes |
 //! | [`wasm`] | WebAssembly modules with SIMD | | yes |
 //! | [`dot`] | a graph for Graphviz | | yes |
-//! | [`svg`] | a drawing of a small circuit | | yes |
-//! | `program` | what the C and the Rust have in common: straight-line code | | |
-//! | [`names`] | how port names become legal and stay distinct | | |
-//! | [`sequential`] | circuits with latches, among them whole grids of an automaton | | |
+//! | [`svg`] | a schematic of a small circuit | | yes |
+//! | `source` | the statements of a straight-line program in C and Rust | | |
+//! | [`names`] | legal and distinct port names | | |
+//! | [`sequential`] | circuits with latches, and whole grids of an automaton | | |
 //!
-//! To add a format, write a file with a `FORMAT` in it and put that into [`FORMATS`].
+//! To add a format, write a module with a `FORMAT` and add it to [`FORMATS`].
 //!
-//! Only JSON keeps a circuit gate by gate. All other formats hold the same function: what is written and what
-//! is read goes through [`Circuit::simplify`], so wires, inner constants, inverters and dead gates are absent.
-//! The ports stay, in their order. An automaton is written as its rule, with ports named after the
-//! neighbours (`c0_nw`, `c0_n`, ... and `c0_next`, see [`names::ports`]) unless its circuit has names of its
-//! own; [`Options::grid`] asks for a whole grid instead. Read back, the rule is a plain circuit.
+//! Only JSON preserves a circuit gate by gate. All other formats preserve its function: circuits are simplified before
+//! they are written and after they are read, so wires, inner constants, inverters and dead gates are absent. The ports
+//! and their order are preserved. An automaton is written as its rule, with ports named after the
+//! neighbours (`c0_nw`, `c0_n`, ... and `c0_next`, see [`names::ports`]) unless its circuit has names;
+//! with [`Options::grid`], a whole grid is written instead. Reading the file back gives a plain circuit.
 //!
 //! ```
 //! use gatework_logic::formats::{self, Format, Options};
@@ -42,9 +42,9 @@ pub mod dot;
 pub mod json;
 pub mod names;
 mod order;
-mod program;
 pub mod rust;
 pub mod sequential;
+mod source;
 pub mod svg;
 pub mod verilog;
 pub mod wasm;
@@ -57,7 +57,7 @@ use json::{Document, JsonError};
 use std::path::Path;
 use thiserror::Error;
 
-/// Every format, in the order in which they are listed.
+/// All formats, in the order of listings.
 pub static FORMATS: &[&Format] = &[
     &json::FORMAT,
     &blif::FORMAT,
@@ -73,21 +73,21 @@ pub static FORMATS: &[&Format] = &[
 
 /// Reads the bytes of a file.
 pub(crate) type Reader = fn(&[u8]) -> Result<Document, FormatError>;
-/// Makes the bytes of a file.
+/// Writes the bytes of a file.
 pub(crate) type Writer = fn(&Document, &Options) -> Result<Vec<u8>, FormatError>;
 
 /// A file format for circuits.
 #[derive(Debug)]
 pub struct Format {
-    /// The name of the format, as people type it.
+    /// The name of the format on the command line.
     pub name: &'static str,
-    /// The endings of its files, the usual one first.
+    /// The file extensions, the usual one first.
     pub endings: &'static [&'static str],
-    /// What it is, in a line.
+    /// A description of one line.
     pub about: &'static str,
-    /// Whether its files are text.
+    /// Whether files are text.
     pub text: bool,
-    /// Whether it can hold a whole grid of an automaton, see [`Options::grid`].
+    /// Whether files can hold a whole grid of an automaton, see [`Options::grid`].
     pub grid: bool,
     /// Reads a file.
     pub(crate) reader: Option<Reader>,
@@ -96,13 +96,13 @@ pub struct Format {
 }
 
 impl Format {
-    /// The format with this name.
+    /// Returns the format with this name, ignoring case.
     pub fn named(name: &str) -> Result<&'static Format, FormatError> {
         let found = FORMATS.iter().find(|format| format.name.eq_ignore_ascii_case(name));
         found.copied().ok_or_else(|| FormatError::UnknownName(name.into()))
     }
 
-    /// The format that files with this ending have.
+    /// Returns the format with this file extension, ignoring case.
     pub fn of_path(path: &Path) -> Result<&'static Format, FormatError> {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or("");
         let fits = |known: &&str| known.eq_ignore_ascii_case(ending);
@@ -121,17 +121,17 @@ impl Format {
     }
 }
 
-/// How a circuit is to be written.
+/// Options for writing a circuit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// What the model, the module or the function is called; `circuit` or `automaton` by default.
+    /// The name of the model, the module or the function; `circuit` or `automaton` by default.
     pub name: Option<String>,
-    /// Height and width of a grid: the automaton is written as a sequential circuit of that many cells.
+    /// The height and width of a grid; if given, the automaton is written as a sequential circuit of so many cells.
     pub grid: Option<[usize; 2]>,
 }
 
 impl Options {
-    /// The name of what is written.
+    /// The name of the model, the module or the function.
     pub(crate) fn title<'a>(&'a self, document: &Document) -> &'a str {
         let default = match document {
             Document::Circuit(_) => "circuit",
@@ -141,66 +141,66 @@ impl Options {
     }
 }
 
-/// Why a file cannot be read or written.
+/// An error while reading or writing a file.
 #[derive(Debug, Error)]
 pub enum FormatError {
-    /// There is no format of this name.
-    #[error("there is no format \"{0}\"; there are {list}", list = list(|format| format.name.into()))]
+    /// No format has this name.
+    #[error("unknown format \"{0}\"; the formats are {list}", list = list(|format| format.name.into()))]
     UnknownName(String),
-    /// The ending of a file is no format's.
+    /// No format has this file extension.
     #[error(
-        "the ending of {0} is that of no format; there are {list}",
+        "no format has the file extension of {0}; the extensions are {list}",
         list = list(|format| format!(".{}", format.endings.join(", .")))
     )]
     UnknownEnding(String),
-    /// The format is only written.
+    /// The format has no reader.
     #[error(
-        "{0} files cannot be read, only written; those that can are {list}",
+        "{0} files can be written but not read; the formats that can be read are {list}",
         list = list_where(|format| format.name.into(), Format::can_read)
     )]
     CannotRead(&'static str),
-    /// The format is only read.
-    #[error("{0} files cannot be written, only read")]
+    /// The format has no writer.
+    #[error("{0} files can be read but not written")]
     CannotWrite(&'static str),
-    /// A text that is not of the format.
+    /// A text file violates the format.
     #[error("line {line}, column {column}: {message}")]
     Syntax {
         /// The line, from 1.
         line: usize,
         /// The column in characters, from 1.
         column: usize,
-        /// What is wrong there.
+        /// The description of the error.
         message: String,
     },
-    /// A binary file that is not of the format.
+    /// A binary file violates the format.
     #[error("byte {offset}: {message}")]
     Binary {
-        /// The number of bytes before the place.
+        /// The offset in bytes.
         offset: usize,
-        /// What is wrong there.
+        /// The description of the error.
         message: String,
     },
-    /// The file has latches, so it is no function of its inputs.
+    /// The file is a sequential circuit, but a combinational one is required.
     #[error("the file has {0} latches: it is a sequential circuit, not a function of its inputs")]
     Latches(usize),
-    /// The circuit is beyond what the format, or this writer, can hold.
+    /// The circuit exceeds a limit of the format or its writer.
     #[error("the circuit is too large for {format}: {message}")]
     TooLarge {
         /// The name of the format.
         format: &'static str,
-        /// What is too large, and the limit.
+        /// The size and the limit.
         message: String,
     },
-    /// A grid was asked of a format that has none.
+    /// The format cannot hold a grid.
     #[error(
-        "{0} files hold no grid; those that do are {list}",
+        "{0} files cannot hold a grid; the formats that can are {list}",
         list = list_where(|format| format.name.into(), |format| format.grid)
     )]
     NoGrid(&'static str),
-    /// A grid was asked of a plain circuit.
+    /// A grid of a plain circuit was requested.
     #[error("a grid needs an automaton, but this is a plain circuit")]
     NotAnAutomaton,
-    /// A grid without cells.
+    /// The requested grid has no cells.
     #[error("a grid of {height}x{width} cells has no cells")]
     EmptyGrid {
         /// Rows.
@@ -208,19 +208,19 @@ pub enum FormatError {
         /// Columns.
         width: usize,
     },
-    /// Not a `circuit.json`.
+    /// The file is not a valid `circuit.json`.
     #[error(transparent)]
     Json(#[from] JsonError),
-    /// The parts do not make a circuit.
+    /// The gates and outputs are not a valid circuit.
     #[error(transparent)]
     Circuit(#[from] CircuitError),
-    /// The circuit does not make an automaton.
+    /// The circuit does not have the ports of an automaton.
     #[error(transparent)]
     Automaton(#[from] AutomatonError),
-    /// There is no such grid.
+    /// The size of the grid is not valid.
     #[error(transparent)]
     Grid(#[from] GridError),
-    /// The automaton cannot step.
+    /// The automaton cannot be simulated.
     #[error(transparent)]
     Step(#[from] StepError),
 }
@@ -240,7 +240,7 @@ fn list_where(of: impl Fn(&Format) -> String, wanted: impl Fn(&Format) -> bool) 
     all.join(", ")
 }
 
-/// The file of a circuit or an automaton in a format.
+/// Writes a circuit or an automaton.
 pub fn write(document: &Document, format: &Format, options: &Options) -> Result<Vec<u8>, FormatError> {
     let writer = format.writer.ok_or(FormatError::CannotWrite(format.name))?;
     if let Document::Automaton { automaton, .. } = document {
@@ -256,12 +256,12 @@ pub fn write(document: &Document, format: &Format, options: &Options) -> Result<
     }
 }
 
-/// Reads the file of a circuit or an automaton in a format.
+/// Reads a circuit or an automaton.
 pub fn read(bytes: &[u8], format: &Format) -> Result<Document, FormatError> {
     format.reader.ok_or(FormatError::CannotRead(format.name))?(bytes)
 }
 
-/// The text of a file, or the place of the first byte that is none.
+/// Returns the text of a file, or the location of the first byte that is not UTF-8 as the error.
 fn text(bytes: &[u8]) -> Result<&str, FormatError> {
     std::str::from_utf8(bytes).map_err(|error| {
         let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
@@ -271,7 +271,7 @@ fn text(bytes: &[u8]) -> Result<&str, FormatError> {
     })
 }
 
-/// The names of ports as a circuit keeps them: none at all if they are the default ones.
+/// Returns the port names that a circuit stores: none if all are the default names.
 fn stored_names(names: Vec<String>, prefix: char) -> Vec<String> {
     let is_default = |(i, name): (usize, &String)| {
         name.strip_prefix(prefix).is_some_and(|number| *number == *i.to_string())
@@ -279,7 +279,7 @@ fn stored_names(names: Vec<String>, prefix: char) -> Vec<String> {
     if names.iter().enumerate().all(is_default) { Vec::new() } else { names }
 }
 
-/// The circuit with the names that a file gives its ports.
+/// Sets the port names of a circuit to those of a file.
 fn named(circuit: Circuit, inputs: Vec<String>, outputs: Vec<String>) -> Result<Circuit, FormatError> {
     Ok(circuit.with_names(stored_names(inputs, 'x'), stored_names(outputs, 'y'))?)
 }
@@ -291,7 +291,7 @@ mod tests {
     use crate::automaton::Boundary;
 
     #[test]
-    fn names_and_endings_are_distinct() {
+    fn names_and_extensions_are_distinct() {
         let names: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
         let endings: Vec<&str> = FORMATS.iter().flat_map(|format| format.endings).copied().collect();
         for list in [names, endings] {
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_format_is_found_by_its_name_and_its_ending() {
+    fn formats_are_found_by_name_and_by_extension() {
         for format in FORMATS {
             assert_eq!(Format::named(&format.name.to_uppercase()).unwrap().name, format.name);
             for ending in format.endings {
@@ -312,17 +312,17 @@ mod tests {
         }
         let error = Format::named("vhdl").unwrap_err().to_string();
         assert!(
-            error.starts_with("there is no format \"vhdl\"; there are json, blif, aag, aiger, verilog, c,")
+            error.starts_with("unknown format \"vhdl\"; the formats are json, blif, aag, aiger, verilog, c,")
         );
         let error = Format::of_path(Path::new("a/b")).unwrap_err().to_string();
         assert!(
-            error.starts_with("the ending of a/b is that of no format; there are .json, .blif,"),
+            error.starts_with("no format has the file extension of a/b; the extensions are .json, .blif,"),
             "{error}"
         );
     }
 
     #[test]
-    fn what_a_format_reads_and_writes_is_the_same_function() {
+    fn files_preserve_the_function() {
         let life = crate::rules::life(Boundary::Torus);
         for format in FORMATS.iter().filter(|format| format.can_write()) {
             let bytes = write(&life.clone().into(), format, &Options::default()).unwrap();
@@ -331,7 +331,7 @@ mod tests {
                 Err(error) => assert_eq!(
                     error.to_string(),
                     format!(
-                        "{} files cannot be read, only written; those that can are json, blif, aag, aiger",
+                        "{} files can be written but not read; the formats that can be read are json, blif, aag, aiger",
                         format.name
                     )
                 ),
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn grids_are_for_automata_and_formats_that_have_them() {
+    fn grids_need_an_automaton_and_a_format_that_can_hold_them() {
         let life = Document::from(crate::rules::life(Boundary::Zeros));
         let circuit = Document::Circuit(life.circuit().clone());
         let options = |height, width| Options { grid: Some([height, width]), ..Options::default() };

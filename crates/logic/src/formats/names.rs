@@ -1,34 +1,33 @@
-//! Names: how the ports of a circuit are called in a file.
+//! Names of ports in files: legal in the format, and distinct.
 //!
-//! A port may be called anything: `carry out`, `ß`, `module`, or the same as another port. A file allows less.
-//! The rule is the same for every format; a [`Rule`] says which names it allows.
+//! A port may have any name: `carry out`, `ß`, `module`, or the name of another port. A [`NameRule`] says which names a
+//! format allows; the algorithm is the same for every format:
 //!
 //! - A name that is allowed, and that no port before it has, is kept.
-//! - Of every other name, each character that is not allowed becomes `_`; `_` goes in front of a name that is
-//!   empty, a keyword, or begins with a character that may not come first.
-//! - If that name is taken, `_2`, `_3`, ... is appended, the first that is free.
+//! - In every other name, each character that is not allowed becomes `_`. A name that is empty, a keyword, or begins with
+//!   a character that may not come first gets a leading `_`.
+//! - If that name is taken, the first free suffix of `_2`, `_3`, ... is appended.
 //!
-//! Names that are kept are settled first, so a legal name never changes because of an illegal one. Inputs and
-//! outputs share one scope, as they share one name space in most formats; in BLIF and AIGER an output that is an
-//! input may have its name.
+//! Names that are kept are assigned first, so a legal name never changes because of an illegal one. Inputs and outputs
+//! share one scope, as in most formats; in BLIF and AIGER, an output that is an input may have its name.
 
 use crate::automaton::NEIGHBOURS;
 use crate::circuit::Circuit;
 use crate::formats::json::Document;
 use std::collections::{HashMap, HashSet};
 
-/// Which names a format allows.
+/// The names that a format allows.
 #[derive(Debug)]
-pub struct Rule {
+pub struct NameRule {
     /// Whether a name may begin with this character.
     pub first: fn(char) -> bool,
-    /// Whether a character may come later.
+    /// Whether a name may contain this character after the first.
     pub rest: fn(char) -> bool,
-    /// Words that are no names, with spaces between them.
+    /// The reserved words, separated by spaces.
     pub keywords: &'static str,
 }
 
-impl Rule {
+impl NameRule {
     /// Whether the format allows this name.
     pub fn allows(&self, name: &str) -> bool {
         let mut characters = name.chars();
@@ -37,7 +36,7 @@ impl Rule {
             && !self.keywords.split(' ').any(|keyword| keyword == name)
     }
 
-    /// The name, with what is not allowed replaced.
+    /// Returns the name with illegal characters replaced.
     pub fn repair(&self, name: &str) -> String {
         let mut repaired: String = name.chars().map(|c| if (self.rest)(c) { c } else { '_' }).collect();
         while !self.allows(&repaired) {
@@ -47,41 +46,41 @@ impl Rule {
     }
 }
 
-/// Letters, digits and `_`, as in most programming languages.
-pub(crate) const fn identifier(keywords: &'static str) -> Rule {
-    Rule {
+/// The rule for identifiers of letters, digits and `_`, as in most programming languages.
+pub(crate) const fn identifier(keywords: &'static str) -> NameRule {
+    NameRule {
         first: |c| c.is_ascii_alphabetic() || c == '_',
         rest: |c| c.is_ascii_alphanumeric() || c == '_',
         keywords,
     }
 }
 
-/// Names that are taken.
+/// The names that are in use.
 pub(crate) struct Scope<'r> {
-    rule: &'r Rule,
+    rule: &'r NameRule,
     taken: HashSet<String>,
-    /// The last number that was appended to a name.
+    /// The last suffix that was appended to each name.
     suffixes: HashMap<String, usize>,
 }
 
 impl<'r> Scope<'r> {
-    pub fn new(rule: &'r Rule) -> Scope<'r> {
+    pub fn new(rule: &'r NameRule) -> Scope<'r> {
         Scope { rule, taken: HashSet::new(), suffixes: HashMap::new() }
     }
 
-    /// Distinct names that the rule allows, for a list of wishes.
-    pub fn admit<'n>(&mut self, wishes: impl IntoIterator<Item = &'n str>) -> Vec<String> {
-        let keep = |wish: &'n str| {
-            let kept = self.rule.allows(wish) && self.taken.insert(wish.into());
-            (wish, kept)
+    /// Returns distinct legal names, as close as possible to those given.
+    pub fn admit<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) -> Vec<String> {
+        let keep = |name: &'n str| {
+            let kept = self.rule.allows(name) && self.taken.insert(name.into());
+            (name, kept)
         };
-        let settled: Vec<(&str, bool)> = wishes.into_iter().map(keep).collect();
-        settled.into_iter().map(|(wish, kept)| if kept { wish.into() } else { self.fresh(wish) }).collect()
+        let settled: Vec<(&str, bool)> = names.into_iter().map(keep).collect();
+        settled.into_iter().map(|(name, kept)| if kept { name.into() } else { self.fresh(name) }).collect()
     }
 
-    /// A name of its own for a wish.
-    fn fresh(&mut self, wish: &str) -> String {
-        let base = self.rule.repair(wish);
+    /// Returns an unused legal name.
+    fn fresh(&mut self, name: &str) -> String {
+        let base = self.rule.repair(name);
         if self.taken.insert(base.clone()) {
             return base;
         }
@@ -95,7 +94,7 @@ impl<'r> Scope<'r> {
         }
     }
 
-    /// The shortest of `n`, `n_`, `n__`, ... that makes names with any number after it free.
+    /// Returns the shortest of `n`, `n_`, `n__`, ... for which every name with a number after it is unused.
     pub fn prefix(&self, letter: char) -> String {
         let mut prefix = letter.to_string();
         let clashes = |prefix: &str| {
@@ -120,16 +119,16 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Distinct names that a rule allows.
+    /// Returns distinct legal names.
     pub(crate) fn admit(&self, scope: &mut Scope) -> Ports {
-        let wishes = self.inputs.iter().chain(&self.outputs).map(String::as_str);
-        let mut inputs = scope.admit(wishes);
+        let names = self.inputs.iter().chain(&self.outputs).map(String::as_str);
+        let mut inputs = scope.admit(names);
         let outputs = inputs.split_off(self.inputs.len());
         Ports { inputs, outputs }
     }
 
-    /// Likewise, for formats in which an output may be an input: if it is one of the same name, it keeps it. `signals`
-    /// are the signals of the outputs.
+    /// Returns distinct legal names for formats in which an output that is an input may have its name. `signals` are the
+    /// signals of the outputs.
     pub(crate) fn admit_linked(&self, scope: &mut Scope, signals: &[u32]) -> Ports {
         let mut ports = self.admit(scope);
         for (output, &signal) in signals.iter().enumerate().take(self.outputs.len()) {
@@ -141,11 +140,11 @@ impl Ports {
     }
 }
 
-/// Where the neighbours of a cell are, in the order of a circuit's inputs. The cell itself has no name.
+/// The suffixes of the neighbours of a cell, in the order of a circuit's inputs.
 const DIRECTIONS: [&str; NEIGHBOURS] = ["_nw", "_n", "_ne", "_w", "", "_e", "_sw", "_s", "_se"];
 
-/// The names of the ports of a circuit: its own, or `x0`, `x1`, ... and `y0`, `y1`, ...; for an automaton
-/// without names of its own the neighbours `c0_nw`, `c0_n`, `c0_ne`, `c0_w`, `c0`, `c0_e`, `c0_sw`, `c0_s`,
+/// Returns the names of the ports of a circuit, by default `x0`, `x1`, ... and `y0`, `y1`, .... The defaults of an
+/// automaton are the neighbours `c0_nw`, `c0_n`, `c0_ne`, `c0_w`, `c0`, `c0_e`, `c0_sw`, `c0_s`,
 /// `c0_se` of every channel, and `c0_next`.
 pub fn ports(document: &Document) -> Ports {
     let circuit = document.circuit();
@@ -156,7 +155,7 @@ pub fn ports(document: &Document) -> Ports {
     if let Document::Automaton { .. } = document { cell_ports(circuit) } else { own }
 }
 
-/// The names of the ports of a cell: those of the circuit, or the neighbours of every channel.
+/// Returns the names of the ports of a rule: those of the circuit, or the neighbours of every channel.
 pub(crate) fn cell_ports(circuit: &Circuit) -> Ports {
     let neighbour = |input: usize| format!("c{}{}", input / NEIGHBOURS, DIRECTIONS[input % NEIGHBOURS]);
     let inputs = if circuit.input_names().is_empty() {
@@ -179,14 +178,14 @@ mod tests {
     use crate::rules;
     use proptest::prelude::*;
 
-    const RULE: Rule = identifier("module _module");
+    const RULE: NameRule = identifier("module _module");
 
     fn admitted(names: &[&str]) -> Vec<String> {
         Scope::new(&RULE).admit(names.iter().copied())
     }
 
     #[test]
-    fn legal_names_stay() {
+    fn legal_names_are_kept() {
         assert_eq!(admitted(&["a", "b_2", "_"]), ["a", "b_2", "_"]);
     }
 
@@ -229,10 +228,11 @@ mod tests {
             let admitted = Scope::new(&RULE).admit(names.iter().map(String::as_str));
             let distinct: HashSet<&String> = admitted.iter().collect();
             prop_assert_eq!(distinct.len(), names.len());
-            for (name, wish) in admitted.iter().zip(&names) {
+            for (name, original) in admitted.iter().zip(&names) {
                 prop_assert!(RULE.allows(name), "{}", name);
-                let first = names.iter().find(|other| *other == wish);
-                prop_assert!(!RULE.allows(wish) || !std::ptr::eq(first.unwrap(), wish) || name == wish);
+                let first = names.iter().find(|other| *other == original);
+                let is_first = std::ptr::eq(first.unwrap(), original);
+                prop_assert!(!RULE.allows(original) || !is_first || name == original);
             }
         }
 

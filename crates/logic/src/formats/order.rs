@@ -1,6 +1,6 @@
-//! Topological order of definitions that a file gives in any order, and the cycle if there is none.
+//! Topological sorting of definitions that a file lists in any order.
 
-/// An order in which every definition comes after those it reads, or a cycle among them.
+/// Returns an order in which every definition comes after those it reads, or a cycle as the error.
 ///
 /// `reads(i)` lists the definitions that definition `i` reads. Depth first without recursion, linear in the
 /// number of definitions and reads.
@@ -16,7 +16,7 @@ where
     }
     let mut state = vec![State::New; count];
     let mut order = Vec::with_capacity(count);
-    // The open definitions with what they still have to visit: the path from a root.
+    // The path from a root: open definitions with their remaining reads.
     let mut path: Vec<(usize, D)> = Vec::new();
     for root in 0..count {
         if state[root] != State::New {
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn long_chains_need_no_stack() {
+    fn long_chains_do_not_overflow_the_stack() {
         let reads: Vec<Vec<usize>> =
             (0..200_000).map(|i| if i < 199_999 { vec![i + 1] } else { vec![] }).collect();
         assert_eq!(sort(&reads).unwrap()[0], 199_999);
@@ -71,7 +71,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_order_is_topological_and_a_cycle_is_one(
+        fn the_order_is_topological_or_the_cycle_is_one(
             reads in (1usize..12).prop_flat_map(|n| prop::collection::vec(prop::collection::vec(0..n, 0..3), n)),
         ) {
             match sort(&reads) {

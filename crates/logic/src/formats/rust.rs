@@ -1,19 +1,19 @@
-//! Rust: a circuit as one file without dependencies, 64 samples a word.
+//! Rust: a circuit as one file without dependencies, 64 samples per word.
 //!
 //! ```ignore
 //! pub fn adder(input: &[u64; 2], output: &mut [u64; 2]);
 //! ```
 //!
-//! Bit `k` of `input[i]` is input `i` of sample `k`. An automaton has `rule` with 9 words a channel, and
-//! `step(now, next, height, width, torus)` on boards whose rows start at a word: cell (y, x) of channel c is
+//! Bit `k` of `input[i]` is input `i` of sample `k`. An automaton has `rule` with 9 words per channel, and
+//! `step(now, next, height, width, torus)` on grids whose rows are aligned to words: cell (y, x) of channel c is
 //! bit `x % 64` of word `(c * height + y) * row_words(width) + x / 64`. The unused bits of a row are 0, and
-//! stay so.
+//! remain 0.
 //!
-//! The file is a module: `mod adder;`. It compiles without a warning, without `unsafe`, and in `no_std`. If ports
-//! have names of their own, there are constants for them, such as `IN_A`.
+//! The file is a module: `mod adder;`. It compiles without warnings, without `unsafe`, and in `no_std`. Ports with names
+//! have constants, such as `IN_A`.
 
-use super::names::{Ports, Rule, Scope, identifier};
-use super::program::{Language, Program, simple};
+use super::names::{NameRule, Ports, Scope, identifier};
+use super::source::{Language, SourceCode, simple};
 use super::{Document, Format, FormatError, Options};
 use crate::automaton::{Boundary, NEIGHBOURS};
 use std::fmt::Write;
@@ -22,7 +22,7 @@ use std::fmt::Write;
 pub static FORMAT: Format = Format {
     name: "rust",
     endings: &["rs"],
-    about: "one Rust file without dependencies, 64 samples a word",
+    about: "one Rust file without dependencies, 64 samples per word",
     text: true,
     grid: false,
     reader: None,
@@ -31,8 +31,8 @@ pub static FORMAT: Format = Format {
 
 const LANGUAGE: Language = Language { format: "Rust", not: '!', declare: "let", zero: "0u64" };
 
-/// The keywords of Rust, and the names that the file uses itself.
-const RULE: Rule = identifier(
+/// The keywords of Rust and the names that every file defines.
+const RULE: NameRule = identifier(
     "Self _ abstract as async await become box break const continue crate do dyn else enum extern false final \
      fn for gen if impl in let loop macro match mod move mut override priv pub ref return row_words rule self \
      shifted static step struct super trait true try type typeof unsafe unsized use virtual where while yield",
@@ -42,72 +42,75 @@ const RULE: Rule = identifier(
 fn write(document: &Document, options: &Options) -> Result<String, FormatError> {
     let circuit = simple(document, LANGUAGE.format)?;
     let name = RULE.repair(&options.title(document).to_lowercase());
-    let program = Program::new(&circuit, &LANGUAGE);
+    let code = SourceCode::new(&circuit, &LANGUAGE);
     let (inputs, outputs, gates) = (circuit.inputs(), circuit.outputs().len(), circuit.nodes().len());
     let mut text = format!(
-        "//! {name}: {inputs} inputs, {outputs} outputs, {gates} gates; 64 samples a word. Written by Gatework.\n\n"
+        "//! {name}: {inputs} inputs, {outputs} outputs, {gates} gates; 64 samples per word. Written by Gatework.\n\n"
     );
     write_constants(&mut text, document);
     match document {
-        Document::Circuit(_) => write_function(&mut text, &name, &program, [inputs, outputs]),
+        Document::Circuit(_) => write_function(&mut text, &name, &code, [inputs, outputs]),
         Document::Automaton { automaton, .. } => {
-            write_function(&mut text, "rule", &program, [inputs, outputs]);
-            write_step(&mut text, &program, automaton.channels, automaton.boundary);
+            write_function(&mut text, "rule", &code, [inputs, outputs]);
+            write_step(&mut text, &code, automaton.channels, automaton.boundary);
         }
     }
     Ok(text)
 }
 
-/// Constants for the ports that have names of their own.
+/// Writes constants for the ports that have names.
 fn write_constants(text: &mut String, document: &Document) {
     let circuit = document.circuit();
-    let wishes = |names: &[String], kind: &str| {
+    let uppercase = |names: &[String], kind: &str| {
         names.iter().map(|port| format!("{kind}_{port}").to_uppercase()).collect()
     };
-    let wishes =
-        Ports { inputs: wishes(circuit.input_names(), "IN"), outputs: wishes(circuit.output_names(), "OUT") };
-    let ports = wishes.admit(&mut Scope::new(&RULE));
+    let names = Ports {
+        inputs: uppercase(circuit.input_names(), "IN"),
+        outputs: uppercase(circuit.output_names(), "OUT"),
+    };
+    let ports = names.admit(&mut Scope::new(&RULE));
     for (kind, names) in [("input", &ports.inputs), ("output", &ports.outputs)] {
         for (i, name) in names.iter().enumerate() {
             // Writing to a string never fails, here and below.
-            let _ = writeln!(text, "/// The number of an {kind}.\npub const {name}: usize = {i};");
+            let _ = writeln!(text, "/// The index of an {kind}.\npub const {name}: usize = {i};");
         }
         text.push_str(if names.is_empty() { "" } else { "\n" });
     }
 }
 
-fn write_function(text: &mut String, name: &str, program: &Program, [inputs, outputs]: [usize; 2]) {
+fn write_function(text: &mut String, name: &str, code: &SourceCode, [inputs, outputs]: [usize; 2]) {
     let mut bodies = String::new();
-    let many = program.blocks.len() > 1;
-    for (i, block) in program.blocks.iter().enumerate() {
+    let many = code.functions.len() > 1;
+    for (i, body) in code.functions.iter().enumerate() {
         let unused = |used: bool| if used { "" } else { "_" };
-        let (input, values) = (unused(block.reads_inputs), unused(block.uses_values));
-        let output = unused(block.writes_outputs);
+        let (input, values) = (unused(body.reads_inputs), unused(body.uses_values));
+        let output = unused(body.writes_outputs);
         let (head, values) = if many {
             (
                 format!("#[inline(never)]\nfn {name}_part{i}"),
-                format!(" {values}v: &mut [u64; {}],", program.values),
+                format!(" {values}v: &mut [u64; {}],", code.values),
             )
         } else {
-            let about = format!("/// Computes {outputs} words from {inputs}.\n#[inline]\n");
+            let about =
+                format!("/// Computes {outputs} output words from {inputs} input words.\n#[inline]\n");
             (format!("{about}pub fn {name}"), String::new())
         };
         let _ = writeln!(
             bodies,
             "{head}({input}input: &[u64; {inputs}],{values} {output}output: &mut [u64; {outputs}]) {{"
         );
-        bodies.push_str(&block.text.replace("in[", "input[").replace("out[", "output["));
+        bodies.push_str(&body.text.replace("in[", "input[").replace("out[", "output["));
         bodies.push_str("}\n\n");
     }
     if many {
         let _ = writeln!(
             text,
-            "/// Computes {outputs} words from {inputs}.\n\
+            "/// Computes {outputs} output words from {inputs} input words.\n\
              pub fn {name}(input: &[u64; {inputs}], output: &mut [u64; {outputs}]) {{\n    \
              let mut v = [0u64; {}];",
-            program.values
+            code.values
         );
-        for i in 0..program.blocks.len() {
+        for i in 0..code.functions.len() {
             let _ = writeln!(text, "    {name}_part{i}(input, &mut v, output);");
         }
         text.push_str("}\n\n");
@@ -116,12 +119,12 @@ fn write_function(text: &mut String, name: &str, program: &Program, [inputs, out
 }
 
 const STEP: &str = "\
-/// Words of a row.
+/// Words per row.
 pub const fn row_words(width: usize) -> usize {
     width.div_ceil(64)
 }
 
-/// Word `w` of a row, moved by `dx` cells: each bit is the bit of its neighbour there.
+/// Word `w` of a row, shifted by `dx` cells: each bit is that of the neighbour at `dx`.
 #[inline]
 fn shifted(row: Option<&[u64]>, w: usize, width: usize, torus: bool, dx: i32) -> u64 {
     let Some(row) = row else { return 0 };
@@ -137,15 +140,15 @@ fn shifted(row: Option<&[u64]>, w: usize, width: usize, torus: bool, dx: i32) ->
     }
 }
 
-/// One step of a board of @CHANNELS channels. `torus` says what lies beyond the edge: the opposite edge, or
-/// zeros. The rule was learned with @BOUNDARY.
+/// Makes one step of a grid of @CHANNELS channels. Beyond the edge is the opposite edge if `torus`, else zeros. The rule
+/// was learned with @BOUNDARY.
 ///
 /// # Panics
 ///
-/// If a board does not have `@CHANNELS * height * row_words(width)` words.
+/// Panics if a grid does not have `@CHANNELS * height * row_words(width)` words.
 pub fn step(now: &[u64], next: &mut [u64], height: usize, width: usize, torus: bool) {
     let words = row_words(width);
-    assert!(now.len() == @CHANNELS * height * words && next.len() == now.len(), \"the board has another size\");
+    assert!(now.len() == @CHANNELS * height * words && next.len() == now.len(), \"the grid has another size\");
     if height == 0 || width == 0 {
         return;
     }
@@ -170,9 +173,9 @@ pub fn step(now: &[u64], next: &mut [u64], height: usize, width: usize, torus: b
 }
 ";
 
-fn write_step(text: &mut String, program: &Program, channels: usize, boundary: Boundary) {
+fn write_step(text: &mut String, code: &SourceCode, channels: usize, boundary: Boundary) {
     let mut loads = String::new();
-    for input in (0..program.used.len()).filter(|&input| program.used[input]) {
+    for input in (0..code.used.len()).filter(|&input| code.used[input]) {
         let (channel, place) = (input / NEIGHBOURS, input % NEIGHBOURS);
         let (dy, dx) = (place / 3, (place % 3) as i32 - 1);
         let _ = writeln!(loads, "            input[{input}] = cell({channel}, {dy}, {dx});");
@@ -202,14 +205,14 @@ mod tests {
     fn a_nand_in_rust() {
         let circuit = Circuit::new(2, vec![Node::new(Gate::NAND, 0, 1)], vec![2]).unwrap();
         let text = write(&circuit.into(), &Options { name: Some("mod".into()), grid: None }).unwrap();
-        let expected = "/// Computes 1 words from 2.\n#[inline]\n\
+        let expected = "/// Computes 1 output words from 2 input words.\n#[inline]\n\
                         pub fn _mod(input: &[u64; 2], output: &mut [u64; 1]) {\n    let x0 = input[0];\n    \
-                        let x1 = input[1];\n    let n2 = !(x0 & x1);\n    output[0] = n2;\n}\n";
+                        let x1 = input[1];\n    let n2 = x0 & x1;\n    output[0] = !n2;\n}\n";
         assert!(text.contains(expected), "{text}");
     }
 
     #[test]
-    fn constants_that_clash_get_numbers() {
+    fn constants_of_the_same_name_get_suffixes() {
         let circuit = Circuit::new(2, vec![], vec![]).unwrap();
         let names = ["a", "A"].map(String::from).to_vec();
         let text = write(&circuit.with_names(names, vec![]).unwrap().into(), &Options::default()).unwrap();

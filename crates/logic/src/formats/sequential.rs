@@ -1,7 +1,7 @@
-//! Sequential circuits: a circuit whose last ports are latches, and the grid of an automaton as one.
+//! Sequential circuits: a combinational circuit whose last ports are latches.
 //!
-//! A [`Sequential`] is what a BLIF or AIGER file with latches holds. A grid of an automaton becomes one by
-//! copying the rule once for every cell: the latches are the bits of the cells.
+//! BLIF and AIGER files with latches hold a [`Sequential`]. A whole grid of an automaton is one, with a copy of the rule
+//! for every cell and a latch for every bit of every cell.
 
 use crate::automaton::{Automaton, Boundary, NEIGHBOURS};
 use crate::circuit::{Circuit, Node};
@@ -9,45 +9,45 @@ use crate::formats::names::{self, Ports};
 use crate::formats::{FormatError, json::Document};
 use crate::gate::Gate;
 
-/// The most gates that a grid may be written with.
+/// The most latches and gates of a grid.
 pub const MAX_GRID_GATES: usize = 1 << 26;
 
 /// A circuit with latches.
 ///
-/// The last inputs of the circuit are the present values of the latches, its last outputs are their next
-/// values, both in the order of `latches`; what comes before are the inputs and outputs of the whole.
+/// The last inputs of the circuit are the present values of the latches, its last outputs are their next values, both in
+/// the order of `latches`. The ports before them are the inputs and outputs of the sequential circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sequential {
-    /// The function of inputs and present values.
+    /// The combinational circuit.
     pub circuit: Circuit,
-    /// The value that each latch starts with; `None` if it may be either.
+    /// The initial value of each latch; `None` if it is undefined.
     pub latches: Vec<Option<bool>>,
 }
 
 impl Sequential {
-    /// The inputs that are no latches.
+    /// The number of inputs that are not latches.
     pub fn inputs(&self) -> usize {
         self.circuit.inputs().saturating_sub(self.latches.len())
     }
 
-    /// The outputs that are no latches.
+    /// The number of outputs that are not latches.
     pub fn outputs(&self) -> usize {
         self.circuit.outputs().len().saturating_sub(self.latches.len())
     }
 
-    /// The circuit, if there are no latches.
+    /// Returns the circuit if there are no latches.
     pub fn combinational(self) -> Result<Circuit, FormatError> {
         if self.latches.is_empty() { Ok(self.circuit) } else { Err(FormatError::Latches(self.latches.len())) }
     }
 
-    /// The outputs for some inputs, and the next values of the latches for their present ones.
+    /// Returns the outputs and the next values of the latches.
     pub fn step(&self, inputs: &[bool], state: &[bool]) -> Result<(Vec<bool>, Vec<bool>), FormatError> {
         let mut outputs = self.circuit.eval(&[inputs, state].concat())?;
         let next = outputs.split_off(self.outputs());
         Ok((outputs, next))
     }
 
-    /// A grid of an automaton that starts from zeros, without inputs.
+    /// Returns a grid of an automaton that starts from zeros; it has no inputs.
     ///
     /// The latch `(y * width + x) * channels + c` is channel `c` of cell (y, x), named `cell_y_x_c`. The
     /// outputs are the present bits of the first `observed` channels of every cell, `out_y_x_c`.
@@ -63,12 +63,12 @@ impl Sequential {
         if size.is_none_or(|size| size > MAX_GRID_GATES) {
             let gates = rule.nodes().len();
             let message = format!(
-                "{height}x{width} cells with {channels} bits and {gates} gates each are more than {MAX_GRID_GATES}"
+                "{height}x{width} cells of {channels} bits and {gates} gates each exceed the limit of {MAX_GRID_GATES}"
             );
             return Err(FormatError::TooLarge { format: "a grid", message });
         }
         let latches = height * width * channels;
-        // The constant 0 is what lies beyond an edge of zeros.
+        // The constant 0 stands for the cells beyond an edge of zeros.
         let mut nodes = vec![Node::new(Gate::FALSE, 0, 0)];
         let mut next = Vec::with_capacity(latches);
         for cell in 0..height * width {
@@ -101,7 +101,7 @@ impl From<Circuit> for Sequential {
     }
 }
 
-/// The latch that an input of the rule reads at a cell; none beyond an edge of zeros.
+/// The latch that an input of the rule reads at a cell; `None` beyond an edge of zeros.
 fn neighbour(automaton: &Automaton, [height, width]: [usize; 2], cell: usize, input: usize) -> Option<usize> {
     let (channel, place) = (input / NEIGHBOURS, input % NEIGHBOURS);
     let along = |at: usize, offset: usize, side: usize| match automaton.boundary {
@@ -125,8 +125,7 @@ fn names_of_cells([height, width]: [usize; 2], channels: usize, observed: usize)
     Ports { outputs: outputs.collect(), inputs: bits.map(|bit| name("cell", "", bit)).collect() }
 }
 
-/// What a format with latches writes of a document: its circuit simplified and with names for all ports, or
-/// the grid that was asked for.
+/// Returns the simplified circuit of a document with names for all ports, or the grid of an automaton.
 pub(super) fn of_document(document: &Document, grid: Option<[usize; 2]>) -> Result<Sequential, FormatError> {
     match (document, grid) {
         (Document::Automaton { automaton, observed }, Some(size)) => {
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn grids_without_end_are_refused() {
+    fn grids_that_are_too_large_are_errors() {
         let life = rules::life(Boundary::Torus);
         let message = Sequential::grid(&life, [usize::MAX, 2], 1).unwrap_err().to_string();
         assert!(message.starts_with("the circuit is too large for a grid:"), "{message}");

@@ -1,42 +1,45 @@
-//! Minimising automata: fewer gates, and fewer channels where nobody can see the difference.
+//! Minimisation of automata: fewer gates, and fewer channels where the observed channels stay the same.
 //!
-//! A channel that never reaches an observed one, in this step or a later one, is removed. That is true for
-//! every start state. If something is said about the start, channels can also turn out to be constant or equal
-//! to others in every state that can be reached; the candidates are proved by induction (van Eijk's method):
+//! Channels outside of the cone of influence of the observed channels are removed; this is valid for every initial
+//! state. With assumptions about the initial state, channels can also be constant or equal to others in every reachable
+//! state. Candidates are proved by induction (signal correspondence, van Eijk's method):
 //!
 //! ```text
-//! classes: channels that are equal at the start, one class for those that are constant
-//! repeat: assume that the members of each class are equal in all nine cells of a patch
-//!         random patches, then the solver: members whose new bits differ leave their class
+//! classes: channels that are equal in the initial state, with one class for the constants
+//! repeat: assume that the members of each class are equal in all nine cells of the neighbourhood
+//!         simulate random neighbourhoods, then call the SAT solver:
+//!         members whose next-state functions differ leave their class
 //! until no class changes
 //! ```
 
-use super::{Minimized, Options, Start, minimize};
+use super::{Effort, Minimized, Options, Start, Statistics, minimize};
 use crate::automaton::{Automaton, Boundary, CENTRE, NEIGHBOURS};
 use crate::circuit::{Circuit, CircuitError};
+use crate::cone::Cone;
 use crate::formats::names::{self, Ports};
-use crate::network::{Literal, Network};
 use crate::prove::automaton::{AutomataError, Known, StateMap};
-use crate::prove::sat::{self, Answer, Bounds};
+use crate::prove::sat::{self, Answer, Limits};
 use crate::prove::sweep::Random;
+use crate::xag::{Literal, Xag};
 use rustc_hash::FxHashMap;
 
-/// A minimised automaton and how its channels correspond to those of the original.
+/// A minimised automaton and the correspondence of its channels to those of the original.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MinimizedAutomaton {
     /// The automaton. Its first channels are the observed ones.
     pub automaton: Automaton,
-    /// Which original channel each channel stands for, and what is known about the others. It holds for every
-    /// start state if no assumption about the start was given.
+    /// The original channel of each channel, and the invariants that hold for the original. Without assumptions about
+    /// the initial state the map is valid for every initial state.
     pub map: StateMap,
-    /// The assumptions that `map.known` rests on; empty if there are none.
+    /// The assumptions about the initial state; empty if there are none.
     pub start: Vec<Start>,
-    /// What the passes did to the circuit.
-    pub statistics: super::Statistics,
+    /// Sizes before and after.
+    pub statistics: Statistics,
 }
 
-/// An automaton that shows the same in its first `observed` channels, in every step from every start state (that
-/// `options.start` allows), with fewer gates and channels.
+/// Returns an automaton with fewer gates and channels whose first `observed` channels are the same in every step, for
+/// every initial state that `options.start` allows.
 ///
 /// [`crate::prove::equivalent_automata`] proves the result.
 pub fn minimize_automaton(
@@ -46,9 +49,10 @@ pub fn minimize_automaton(
 ) -> Result<MinimizedAutomaton, AutomataError> {
     automaton.check()?;
     let observed = observed.clamp(1, automaton.channels);
-    let known = Classes::new(automaton, &options.start).settle(automaton);
-    let assumed = substitute(&automaton.circuit, &known);
-    let Minimized { circuit, .. } = minimize(&keep_live(&assumed, observed), &options.fast());
+    let known = Classes::new(automaton, &options.start).prove(automaton);
+    let assumed = assume(&automaton.circuit, &known).to_circuit(&automaton.circuit);
+    let fast = Options { effort: Effort::Fast, ..Options::default() };
+    let Minimized { circuit, .. } = minimize(&without_unobservable(&assumed, observed), &fast);
     let channels = live_channels(&circuit, observed);
     let projected = project(&circuit, &channels)?;
     let Minimized { circuit, mut statistics } = minimize(&projected, options);
@@ -59,9 +63,9 @@ pub fn minimize_automaton(
     Ok(MinimizedAutomaton { automaton, map, start: options.start.clone(), statistics })
 }
 
-/// The automaton without the channels that never reach an observed one, in this step or a later one. Its gates are those
-/// of the original that are left.
-pub fn observed_part(automaton: &Automaton, observed: usize) -> Result<Automaton, AutomataError> {
+/// Returns the automaton reduced to the cone of influence of the first `observed` channels: the channels and gates that
+/// can reach an observed channel, now or in a later step.
+pub fn cone_of_influence(automaton: &Automaton, observed: usize) -> Result<Automaton, AutomataError> {
     automaton.check()?;
     let observed = observed.clamp(1, automaton.channels);
     let channels = live_channels(&automaton.circuit, observed);
@@ -69,83 +73,79 @@ pub fn observed_part(automaton: &Automaton, observed: usize) -> Result<Automaton
     Ok(Automaton::new(channels.len(), automaton.boundary, circuit)?)
 }
 
-/// The circuit with what is known in the place of the channels that it is known about.
-fn substitute(circuit: &Circuit, known: &[Option<Known>]) -> Circuit {
-    let network = assume(circuit, known);
-    network.to_circuit(circuit)
-}
-
-/// The network of a circuit, with what is known about its inputs.
-fn assume(circuit: &Circuit, known: &[Option<Known>]) -> Network {
-    let mut network = Network::new(circuit.inputs());
-    let place = |channel: usize, neighbour: usize| Literal::input(channel * NEIGHBOURS + neighbour);
-    let literal = |input: usize| {
-        let (channel, neighbour) = (input / NEIGHBOURS, input % NEIGHBOURS);
+/// Converts a circuit to an XAG, substituting known channels in its inputs.
+fn assume(circuit: &Circuit, known: &[Option<Known>]) -> Xag {
+    let mut xag = Xag::new(circuit.inputs());
+    let input = |channel: usize, neighbour: usize| Literal::input(channel * NEIGHBOURS + neighbour);
+    let literal = |index: usize| {
+        let (channel, neighbour) = (index / NEIGHBOURS, index % NEIGHBOURS);
         match known[channel] {
-            None => place(channel, neighbour),
+            None => input(channel, neighbour),
             Some(Known::Zero) => Literal::FALSE,
             Some(Known::One) => Literal::TRUE,
-            Some(Known::Same(other)) => place(other, neighbour),
-            Some(Known::Opposite(other)) => place(other, neighbour).not(),
+            Some(Known::Same(other)) => input(other, neighbour),
+            Some(Known::Opposite(other)) => input(other, neighbour).not(),
         }
     };
-    let outputs = network.add_on(circuit, (0..circuit.inputs()).map(literal).collect());
-    network.set_outputs(outputs);
-    network
+    let outputs = xag.add_circuit_on(circuit, (0..circuit.inputs()).map(literal).collect());
+    xag.set_outputs(outputs);
+    xag
 }
 
-/// The circuit with the outputs of channels that never reach an observed one set to what they were.
-fn keep_live(circuit: &Circuit, observed: usize) -> Circuit {
-    let live = crate::cone::Cone::new(&circuit.simplify(), observed).live;
-    let keep = |(channel, (&output, live)): (usize, (&u32, bool))| {
+/// Replaces the next-state functions of channels that never reach an observed one by the identity.
+fn without_unobservable(circuit: &Circuit, observed: usize) -> Circuit {
+    let live = Cone::new(&circuit.simplify(), observed).live;
+    let next = |(channel, (&output, live)): (usize, (&u32, bool))| {
         if live { output } else { (channel * NEIGHBOURS + CENTRE) as u32 }
     };
-    let outputs = circuit.outputs().iter().zip(live).enumerate().map(keep).collect();
+    let outputs = circuit.outputs().iter().zip(live).enumerate().map(next).collect();
     circuit.with_gates(circuit.nodes().to_vec(), outputs)
 }
 
-/// The observed channels and those that they depend on through time.
+/// Returns the observed channels and the channels that can reach them in a later step.
 fn live_channels(circuit: &Circuit, observed: usize) -> Vec<usize> {
-    let live = crate::cone::Cone::new(&circuit.simplify(), observed).live;
+    let live = Cone::new(&circuit.simplify(), observed).live;
     (0..live.len()).filter(|&channel| live[channel]).collect()
 }
 
-/// The circuit on the patches of some channels, which depend on no other channel.
+/// Restricts a circuit to some channels, which depend on no other channel.
 fn project(circuit: &Circuit, channels: &[usize]) -> Result<Circuit, CircuitError> {
-    let mut network = Network::new(channels.len() * NEIGHBOURS);
+    let mut xag = Xag::new(channels.len() * NEIGHBOURS);
     let mut inputs = vec![Literal::FALSE; circuit.inputs()];
     for (place, &channel) in channels.iter().enumerate() {
         for neighbour in 0..NEIGHBOURS {
             inputs[channel * NEIGHBOURS + neighbour] = Literal::input(place * NEIGHBOURS + neighbour);
         }
     }
-    let outputs = network.add_on(circuit, inputs);
-    network.set_outputs(channels.iter().map(|&channel| outputs[channel]).collect());
+    let outputs = xag.add_circuit_on(circuit, inputs);
+    xag.set_outputs(channels.iter().map(|&channel| outputs[channel]).collect());
     let names = port_names(circuit, channels);
-    network.without_dead_gates().to_named_circuit(names.inputs, names.outputs)
+    xag.without_dead_gates().to_named_circuit(names.inputs, names.outputs)
 }
 
-/// The names of the ports of some channels. Where channels are missing, the others keep the names they would have had.
+/// Returns the port names of some channels. If channels are removed, the others keep the default names of their
+/// original indices.
 fn port_names(circuit: &Circuit, channels: &[usize]) -> Ports {
     let all = if channels.len() * NEIGHBOURS == circuit.inputs() {
         Ports { inputs: circuit.input_names().to_vec(), outputs: circuit.output_names().to_vec() }
     } else {
         names::cell_ports(circuit)
     };
-    let patches = channels.iter().flat_map(|&c| (0..NEIGHBOURS).map(move |n| c * NEIGHBOURS + n));
+    let inputs = channels.iter().flat_map(|&c| (0..NEIGHBOURS).map(move |n| c * NEIGHBOURS + n));
     Ports {
-        inputs: patches.filter_map(|input| all.inputs.get(input).cloned()).collect(),
+        inputs: inputs.filter_map(|input| all.inputs.get(input).cloned()).collect(),
         outputs: channels.iter().filter_map(|&channel| all.outputs.get(channel).cloned()).collect(),
     }
 }
 
 impl MinimizedAutomaton {
-    /// Whether anything is assumed about the first state.
+    /// Returns whether the result is valid only under assumptions about the initial state.
     pub fn assumes_start(&self) -> bool {
         self.map.known.iter().any(Option::is_some)
     }
 
-    /// Whether what is known holds in every first state that the assumptions allow: where the induction begins.
+    /// Returns whether the invariants hold in every initial state that the assumptions allow: the base case of the
+    /// induction.
     pub fn holds_at_start(&self) -> bool {
         let start = |channel: usize| self.start.get(channel).copied().unwrap_or_default();
         let holds = |(channel, known): (usize, &Option<Known>)| match *known {
@@ -164,20 +164,24 @@ impl MinimizedAutomaton {
     }
 }
 
-/// Channels that may be equal or constant in every state.
+/// Equivalence classes of channels that may be equal or constant in every state.
 struct Classes {
-    /// The class of each channel; class 0 is that of the constants.
+    /// The class of each channel; class 0 holds the constants.
     class: Vec<usize>,
-    /// Whether each channel is the opposite of its class.
+    /// Whether each channel is the complement of its class.
     not: Vec<bool>,
     len: usize,
 }
 
-/// Words of random patches that candidates are tried on before the solver is asked.
-const TRIALS: usize = 64;
+/// The number of 64-bit words of random neighbourhoods that candidates are simulated on before a SAT query.
+const RANDOM_WORDS: usize = 64;
+
+/// Limits of a SAT query about two channels.
+const QUERY: Limits = Limits { conflicts: 100_000, ..Limits::NONE };
 
 impl Classes {
-    /// What is equal at the start. Cells beyond an edge of zeros are 0 in every channel, so nothing is 1 there.
+    /// Returns the classes of the initial state. Beyond a boundary of zeros all channels are 0, so no channel is
+    /// constant 1 there.
     fn new(automaton: &Automaton, start: &[Start]) -> Classes {
         let mut classes = Classes { class: vec![], not: vec![], len: 2 };
         for channel in 0..automaton.channels {
@@ -197,19 +201,19 @@ impl Classes {
         classes
     }
 
-    /// The first channel of each class.
-    fn firsts(&self) -> Vec<Option<usize>> {
-        let mut firsts = vec![None; self.len];
+    /// Returns the first channel of each class, its representative.
+    fn representatives(&self) -> Vec<Option<usize>> {
+        let mut representatives = vec![None; self.len];
         for (channel, &class) in self.class.iter().enumerate().rev() {
-            firsts[class] = Some(channel);
+            representatives[class] = Some(channel);
         }
-        firsts
+        representatives
     }
 
-    /// What the classes say about each channel.
+    /// Returns the invariant of each channel, if it has one.
     fn known(&self) -> Vec<Option<Known>> {
-        let firsts = self.firsts();
-        let of = |channel: usize| match (self.class[channel], firsts[self.class[channel]]) {
+        let representatives = self.representatives();
+        let of = |channel: usize| match (self.class[channel], representatives[self.class[channel]]) {
             (0, _) => Some(if self.not[channel] { Known::One } else { Known::Zero }),
             (_, Some(first)) if first != channel && self.not[first] == self.not[channel] => {
                 Some(Known::Same(first))
@@ -220,95 +224,89 @@ impl Classes {
         (0..self.class.len()).map(of).collect()
     }
 
-    /// Refines the classes until they are proved, and says what is known then.
-    fn settle(mut self, automaton: &Automaton) -> Vec<Option<Known>> {
+    /// Refines the classes until they are inductive and returns the proved invariants.
+    fn prove(mut self, automaton: &Automaton) -> Vec<Option<Known>> {
         let mut random = Random(3);
         loop {
             let known = self.known();
             if known.iter().all(Option::is_none) {
                 return known;
             }
-            let network = assume(&automaton.circuit, &known).without_dead_gates();
+            let xag = assume(&automaton.circuit, &known).without_dead_gates();
             let mut values = Vec::new();
             let mut is_split = false;
-            for _ in 0..TRIALS {
-                let inputs: Vec<u64> = (0..network.inputs()).map(|_| random.word()).collect();
-                network.eval_words(&inputs, &mut values);
-                is_split |= self.split(&network, &values);
+            for _ in 0..RANDOM_WORDS {
+                let inputs: Vec<u64> = (0..xag.inputs()).map(|_| random.word()).collect();
+                xag.eval_words(&inputs, &mut values);
+                is_split |= self.split(&xag, &values);
             }
-            if !is_split && !self.ask(&network, &mut values) {
+            if !is_split && !self.refute(&xag, &mut values) {
                 return known;
             }
         }
     }
 
-    /// Parts channels whose new bits differ from those of their class. Returns whether there are any.
-    fn split(&mut self, network: &Network, values: &[u64]) -> bool {
-        let firsts = self.firsts();
+    /// Splits off channels whose simulated next states differ from those of their class. Returns whether there are any.
+    fn split(&mut self, xag: &Xag, values: &[u64]) -> bool {
+        let representatives = self.representatives();
         let word = |classes: &Classes, channel: usize| {
-            let output = network.outputs()[channel];
+            let output = xag.outputs()[channel];
             values[output.vertex()] ^ output.mask() ^ u64::from(classes.not[channel]).wrapping_neg()
         };
-        let mut parted: FxHashMap<(usize, u64), usize> = FxHashMap::default();
+        let mut new_classes: FxHashMap<(usize, u64), usize> = FxHashMap::default();
         let mut moves = Vec::new();
         for channel in 0..self.class.len() {
             let class = self.class[channel];
-            let expected = match firsts[class] {
+            let expected = match representatives[class] {
                 Some(first) if class > 0 => word(self, first),
                 _ => 0,
             };
             let own = word(self, channel);
             if own != expected {
-                let next = self.len + parted.len();
-                moves.push((channel, *parted.entry((class, own)).or_insert(next)));
+                let next = self.len + new_classes.len();
+                moves.push((channel, *new_classes.entry((class, own)).or_insert(next)));
             }
         }
-        self.len += parted.len();
+        self.len += new_classes.len();
         for &(channel, class) in &moves {
             self.class[channel] = class;
         }
         !moves.is_empty()
     }
 
-    /// Asks the solver about every candidate; parts those that differ. Returns whether there are any.
-    fn ask(&mut self, network: &Network, values: &mut Vec<u64>) -> bool {
-        let firsts = self.firsts();
+    /// Queries the SAT solver until a candidate is not proved, and splits it off. Returns whether there was one.
+    fn refute(&mut self, xag: &Xag, values: &mut Vec<u64>) -> bool {
+        let representatives = self.representatives();
         let literal =
-            |classes: &Classes, channel: usize| network.outputs()[channel].invert_if(classes.not[channel]);
+            |classes: &Classes, channel: usize| xag.outputs()[channel].invert_if(classes.not[channel]);
         for channel in 0..self.class.len() {
             let class = self.class[channel];
-            let expected = match firsts[class] {
+            let expected = match representatives[class] {
                 Some(first) if class > 0 => literal(self, first),
                 _ if class == 0 => Literal::FALSE,
                 _ => continue,
             };
-            match sat::equal(network, literal(self, channel), expected, ASK) {
-                Answer::Equal => {}
+            let is_split = match sat::equal(xag, literal(self, channel), expected, QUERY) {
+                Answer::Equal => continue,
+                Answer::Unknown => false,
                 Answer::Different(pattern) => {
-                    let mut inputs = vec![0; network.inputs()];
+                    let mut inputs = vec![0; xag.inputs()];
                     for (input, bit) in pattern {
                         inputs[input] = u64::from(bit).wrapping_neg();
                     }
-                    network.eval_words(&inputs, values);
-                    if !self.split(network, values) {
-                        self.class[channel] = self.len;
-                        self.len += 1;
-                    }
-                    return true;
+                    xag.eval_words(&inputs, values);
+                    self.split(xag, values)
                 }
-                Answer::Unknown => {
-                    self.class[channel] = self.len;
-                    self.len += 1;
-                    return true;
-                }
+            };
+            if !is_split {
+                self.class[channel] = self.len;
+                self.len += 1;
             }
+            return true;
         }
         false
     }
 }
-
-/// Bounds of one question about two channels.
-const ASK: Bounds = Bounds { conflicts: 100_000, ..Bounds::NONE };
 
 #[cfg(test)]
 mod tests {
@@ -316,7 +314,7 @@ mod tests {
     use crate::arbitrary;
     use crate::circuit::Node;
     use crate::gate::Gate;
-    use crate::minimize::Effort;
+    use crate::grid::Grid;
     use crate::naive::naive_step;
     use crate::prove::{Verdict, equivalent_automata};
     use proptest::prelude::*;
@@ -326,8 +324,8 @@ mod tests {
     }
 
     #[test]
-    fn dead_channels_are_removed() {
-        // 0 reads 2, 2 reads itself; 1 reads 0, but nobody reads 1.
+    fn unobservable_channels_are_removed() {
+        // Channel 0 reads 2, 2 reads itself, and 1 reads 0, but no channel reads 1.
         let circuit = Circuit::new(27, vec![], vec![18, 0, 22]).unwrap();
         let automaton = Automaton::new(3, Boundary::Zeros, circuit).unwrap();
         let small = minimize_automaton(&automaton, 1, &options(vec![])).unwrap();
@@ -336,8 +334,8 @@ mod tests {
     }
 
     #[test]
-    fn equal_channels_stay_if_the_start_is_free() {
-        // Channel 0 is the XOR of two channels with the same rule: 0 after one step, but not in the first.
+    fn equal_channels_are_kept_if_the_initial_state_is_free() {
+        // Channel 0 is the XOR of two channels with the same rule, which may differ in the initial state only.
         let circuit = Circuit::new(27, vec![Node::new(Gate::XOR, 13, 22)], vec![27, 12, 12]).unwrap();
         let automaton = Automaton::new(3, Boundary::Zeros, circuit).unwrap();
         let free = minimize_automaton(&automaton, 1, &options(vec![])).unwrap();
@@ -349,8 +347,8 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_that_is_never_1_is_known() {
-        // Channel 1 becomes 1 only next to a 1; channel 0 shows it.
+    fn a_channel_that_stays_0_is_proved_constant() {
+        // Channel 1 becomes 1 only next to a 1. Channel 0 copies it.
         let gates = vec![Node::new(Gate::OR, 9, 10), Node::new(Gate::AND, 18, 4)];
         let circuit = Circuit::new(18, gates, vec![13, 19]).unwrap();
         let automaton = Automaton::new(2, Boundary::Torus, circuit).unwrap();
@@ -363,10 +361,24 @@ mod tests {
         prop_oneof![Just(Start::Free), Just(Start::Zero), Just(Start::One), Just(Start::Alike)]
     }
 
+    /// Steps both automata from the same initial state and compares channel 0.
+    fn assert_same_rollout(automaton: &Automaton, small: &MinimizedAutomaton, mut grid: Grid) {
+        let channels = small.automaton.channels;
+        let mut smaller = Grid::new(grid.samples(), grid.height(), grid.width(), channels).unwrap();
+        for (place, &channel) in small.map.channels.iter().enumerate() {
+            smaller.plane_mut(place).copy_from_slice(grid.plane(channel));
+        }
+        for _ in 0..4 {
+            grid = naive_step(automaton, &grid).unwrap();
+            smaller = naive_step(&small.automaton, &smaller).unwrap();
+            assert_eq!(grid.plane(0), smaller.plane(0));
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn results_are_proved(
+        fn minimized_automata_are_proved_equivalent(
             automaton in arbitrary::automaton(),
             observed in 1usize..4,
             start in prop::collection::vec(start(), 0..5),
@@ -378,7 +390,7 @@ mod tests {
         }
 
         #[test]
-        fn observed_channels_show_the_same_from_every_start_that_was_allowed(
+        fn observed_channels_are_equal_for_every_initial_state_that_is_allowed(
             (automaton, mut grid, _) in arbitrary::situation(),
             start in prop::collection::vec(start(), 4),
         ) {
@@ -398,33 +410,13 @@ mod tests {
                     Start::Alike => plane.copy_from_slice(&alike),
                 }
             }
-            let (samples, height, width) = (grid.samples(), grid.height(), grid.width());
-            let mut smaller = crate::Grid::new(samples, height, width, small.automaton.channels).unwrap();
-            for (place, &channel) in small.map.channels.iter().enumerate() {
-                smaller.plane_mut(place).copy_from_slice(grid.plane(channel));
-            }
-            for _ in 0..4 {
-                grid = naive_step(&automaton, &grid).unwrap();
-                smaller = naive_step(&small.automaton, &smaller).unwrap();
-                prop_assert_eq!(grid.plane(0), smaller.plane(0));
-            }
+            assert_same_rollout(&automaton, &small, grid);
         }
 
         #[test]
-        fn observed_channels_show_the_same_from_any_start((automaton, grid, _) in arbitrary::situation()) {
+        fn observed_channels_are_equal_for_every_initial_state((automaton, grid, _) in arbitrary::situation()) {
             let small = minimize_automaton(&automaton, 1, &options(vec![])).unwrap();
-            let (samples, height, width) = (grid.samples(), grid.height(), grid.width());
-            let channels = small.automaton.channels;
-            let mut smaller = crate::Grid::new(samples, height, width, channels).unwrap();
-            for (place, &channel) in small.map.channels.iter().enumerate() {
-                smaller.plane_mut(place).copy_from_slice(grid.plane(channel));
-            }
-            let mut grid = grid;
-            for _ in 0..3 {
-                grid = naive_step(&automaton, &grid).unwrap();
-                smaller = naive_step(&small.automaton, &smaller).unwrap();
-                prop_assert_eq!(grid.plane(0), smaller.plane(0));
-            }
+            assert_same_rollout(&automaton, &small, grid);
         }
     }
 }

@@ -1,14 +1,15 @@
-//! Cuts: sets of at most four vertices that a vertex is a function of, with that function.
+//! Cut enumeration: 4-feasible cuts with their functions.
 //!
-//! The cuts of a vertex are the unions of a cut of each operand that have at most four leaves. Only the best
-//! few are kept, so a pass over a network takes time in proportion to its size.
+//! A cut of a node is a set of nodes, its leaves, that determine the node. The cuts of a node are the unions of a cut
+//! of each fanin that have at most four leaves. Only a few cuts are kept per node (priority cuts), so enumeration takes
+//! linear time.
 
-use super::chains::INPUTS;
-use crate::network::{Operation, Vertex};
+use super::npn_library::INPUTS;
+use crate::xag::{Operation, XagNode};
 
-/// The most leaves of a cut.
+/// The maximum number of leaves of a cut.
 pub(super) const LEAVES: usize = 4;
-/// The most cuts that are kept for a vertex, not counting the vertex itself.
+/// The maximum number of cuts per node, without the trivial cut.
 const KEPT: usize = 8;
 
 /// A cut, with its leaves in increasing order.
@@ -16,27 +17,26 @@ const KEPT: usize = 8;
 pub(super) struct Cut {
     leaves: [u32; LEAVES],
     len: u8,
-    /// The vertex as a function of the leaves; of the inputs of the table, those behind the last leaf do not
-    /// matter.
+    /// The truth table of the node. Input i is leaf i; it does not depend on inputs without a leaf.
     pub function: u16,
 }
 
 impl Cut {
-    /// The vertex itself.
-    fn trivial(vertex: usize) -> Cut {
-        Cut { leaves: [vertex as u32, 0, 0, 0], len: 1, function: INPUTS[0] }
+    /// Returns the cut whose only leaf is the node itself.
+    fn trivial(node: usize) -> Cut {
+        Cut { leaves: [node as u32, 0, 0, 0], len: 1, function: INPUTS[0] }
     }
 
     pub fn leaves(&self) -> &[u32] {
         &self.leaves[..usize::from(self.len)]
     }
 
-    /// Whether all leaves are leaves of another cut.
-    fn is_within(&self, other: &Cut) -> bool {
+    /// Returns whether this cut dominates another: all its leaves are leaves of the other.
+    fn dominates(&self, other: &Cut) -> bool {
         self.len <= other.len && self.leaves().iter().all(|leaf| other.leaves().contains(leaf))
     }
 
-    /// The union of the leaves, if it is small enough.
+    /// Returns the union of the leaves, if it is 4-feasible.
     fn union(&self, other: &Cut) -> Option<Cut> {
         let (a, b) = (self.leaves(), other.leaves());
         let mut union = Cut::default();
@@ -55,7 +55,7 @@ impl Cut {
         Some(union)
     }
 
-    /// The function, with the leaves of a larger cut as inputs.
+    /// Returns the function in terms of the leaves of a larger cut.
     fn function_in(&self, larger: &Cut) -> u16 {
         let mut function = self.function;
         let mut place = usize::from(larger.len);
@@ -72,73 +72,73 @@ impl Cut {
     }
 }
 
-/// The function with the inputs `input` and `input + 1` exchanged.
+/// Exchanges the inputs `input` and `input + 1` of a function.
 fn exchange(function: u16, input: usize) -> u16 {
     let (low, high) = (INPUTS[input], INPUTS[input + 1]);
     let shift = 1 << input;
     function & !(low ^ high) | (function & low & !high) << shift | (function & high & !low) >> shift
 }
 
-/// The cuts of the vertices of a network.
+/// The cuts of all nodes of an XAG.
 pub(super) struct Cuts {
     cuts: Vec<[Cut; KEPT]>,
     lens: Vec<u8>,
 }
 
 impl Cuts {
-    /// Room for the cuts of a network.
-    pub fn new(vertices: usize) -> Cuts {
-        Cuts { cuts: vec![[Cut::default(); KEPT]; vertices], lens: vec![0; vertices] }
+    /// Creates empty cut sets for this number of nodes.
+    pub fn new(nodes: usize) -> Cuts {
+        Cuts { cuts: vec![[Cut::default(); KEPT]; nodes], lens: vec![0; nodes] }
     }
 
-    /// The cuts of a vertex, without the vertex itself. None if they were not computed.
-    pub fn of(&self, vertex: usize) -> &[Cut] {
-        self.lens.get(vertex).map_or(&[], |&len| &self.cuts[vertex][..usize::from(len)])
+    /// Returns the cuts of a node, without the trivial cut; empty for nodes that were not computed.
+    pub fn of(&self, node: usize) -> &[Cut] {
+        self.lens.get(node).map_or(&[], |&len| &self.cuts[node][..usize::from(len)])
     }
 
-    /// Computes the cuts of a gate from those of its operands.
-    pub fn compute(&mut self, number: usize, vertex: Vertex) {
-        if number >= self.lens.len() {
-            self.cuts.resize(number + 1, [Cut::default(); KEPT]);
-            self.lens.resize(number + 1, 0);
+    /// Computes the cuts of a gate from those of its fanins.
+    pub fn compute(&mut self, index: usize, node: XagNode) {
+        if index >= self.lens.len() {
+            self.cuts.resize(index + 1, [Cut::default(); KEPT]);
+            self.lens.resize(index + 1, 0);
         }
         let (mut kept, mut len) = ([Cut::default(); KEPT], 0);
-        let [trivial_a, trivial_b] = vertex.operands().map(|operand| Cut::trivial(operand.vertex()));
-        for a in self.of(vertex.a.vertex()).iter().chain([&trivial_a]) {
-            for b in self.of(vertex.b.vertex()).iter().chain([&trivial_b]) {
+        let [trivial_a, trivial_b] = node.fanins().map(|fanin| Cut::trivial(fanin.vertex()));
+        for a in self.of(node.a.vertex()).iter().chain([&trivial_a]) {
+            for b in self.of(node.b.vertex()).iter().chain([&trivial_b]) {
                 if let Some(mut cut) = a.union(b) {
-                    cut.function = combine(vertex, a.function_in(&cut), b.function_in(&cut));
-                    keep(&mut kept, &mut len, cut);
+                    cut.function = combine(node, a.function_in(&cut), b.function_in(&cut));
+                    insert(&mut kept, &mut len, cut);
                 }
             }
         }
-        self.cuts[number] = kept;
-        self.lens[number] = len as u8;
+        self.cuts[index] = kept;
+        self.lens[index] = len as u8;
     }
 }
 
-/// The function of a vertex, from those of its operands.
-fn combine(vertex: Vertex, a: u16, b: u16) -> u16 {
-    match vertex.operation() {
-        Operation::And => (a ^ vertex.a.mask() as u16) & (b ^ vertex.b.mask() as u16),
+/// Returns the function of a node, given those of its fanin nodes.
+fn combine(node: XagNode, a: u16, b: u16) -> u16 {
+    match node.operation() {
+        Operation::And => (a ^ node.a.mask() as u16) & (b ^ node.b.mask() as u16),
         Operation::Xor => a ^ b,
     }
 }
 
-/// Keeps a cut unless one that is kept lies within it; drops those that it lies within. With no room left, a
-/// cut of more leaves makes room.
-fn keep(kept: &mut [Cut; KEPT], len: &mut usize, cut: Cut) {
-    if kept[..*len].iter().any(|other| other.is_within(&cut)) {
+/// Inserts a cut unless a kept one dominates it, and removes the cuts that it dominates. If the set is full, the cut
+/// replaces one with more leaves.
+fn insert(kept: &mut [Cut; KEPT], len: &mut usize, cut: Cut) {
+    if kept[..*len].iter().any(|other| other.dominates(&cut)) {
         return;
     }
-    let mut left = 0;
+    let mut remaining = 0;
     for i in 0..*len {
-        if !cut.is_within(&kept[i]) {
-            kept[left] = kept[i];
-            left += 1;
+        if !cut.dominates(&kept[i]) {
+            kept[remaining] = kept[i];
+            remaining += 1;
         }
     }
-    *len = left;
+    *len = remaining;
     if *len < KEPT {
         kept[*len] = cut;
         *len += 1;
@@ -151,24 +151,24 @@ fn keep(kept: &mut [Cut; KEPT], len: &mut usize, cut: Cut) {
 mod tests {
     use super::*;
     use crate::arbitrary;
-    use crate::network::{Literal, Network};
+    use crate::xag::{Literal, Xag};
     use proptest::prelude::*;
 
-    fn all_cuts(network: &Network) -> Cuts {
-        let mut cuts = Cuts::new(network.len());
-        for number in network.gate_range() {
-            cuts.compute(number, network.vertex(number));
+    fn all_cuts(xag: &Xag) -> Cuts {
+        let mut cuts = Cuts::new(xag.len());
+        for index in xag.gate_range() {
+            cuts.compute(index, xag.node(index));
         }
         cuts
     }
 
     #[test]
-    fn a_full_adder_is_a_function_of_its_inputs() {
-        let mut network = Network::new(3);
+    fn the_sum_of_a_full_adder_has_a_cut_at_the_inputs() {
+        let mut xag = Xag::new(3);
         let [a, b, c] = [0, 1, 2].map(Literal::input);
-        let half = network.xor(a, b);
-        let sum = network.xor(half, c);
-        let cuts = all_cuts(&network);
+        let half = xag.xor(a, b);
+        let sum = xag.xor(half, c);
+        let cuts = all_cuts(&xag);
         let functions: Vec<_> =
             cuts.of(sum.vertex()).iter().map(|cut| (cut.leaves(), cut.function)).collect();
         assert_eq!(functions, [(&[1, 2, 3][..], 0x9696), (&[3, 4][..], 0x6666)]);
@@ -176,21 +176,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn functions_are_those_of_the_network(
+        fn functions_of_cuts_match_simulation(
             circuit in arbitrary::circuit(4..=8, 60),
             inputs in prop::collection::vec(any::<u64>(), 8),
         ) {
-            let network = Network::of(&circuit);
-            let cuts = all_cuts(&network);
+            let xag = Xag::from_circuit(&circuit);
+            let cuts = all_cuts(&xag);
             let mut values = Vec::new();
-            network.eval_words(&inputs[..network.inputs()], &mut values);
-            for number in network.gate_range() {
-                prop_assert!(!cuts.of(number).is_empty());
-                for cut in cuts.of(number) {
+            xag.eval_words(&inputs[..xag.inputs()], &mut values);
+            for index in xag.gate_range() {
+                prop_assert!(!cuts.of(index).is_empty());
+                for cut in cuts.of(index) {
                     for bit in 0..64 {
-                        let value = |vertex: usize| values[vertex] >> bit & 1;
+                        let value = |node: usize| values[node] >> bit & 1;
                         let digits = cut.leaves().iter().enumerate().map(|(i, &leaf)| value(leaf as usize) << i);
-                        prop_assert_eq!(u64::from(cut.function) >> digits.sum::<u64>() & 1, value(number));
+                        prop_assert_eq!(u64::from(cut.function) >> digits.sum::<u64>() & 1, value(index));
                     }
                 }
             }

@@ -1,120 +1,113 @@
-//! Minimising: the same function with fewer two-input gates.
+//! Logic minimisation: the same function with fewer two-input gates.
 //!
-//! The cost of a circuit is its number of two-input gates; inverters are absorbed into gates and are free, and
-//! an XOR costs as much as an AND. The passes work on a network of ANDs and XORs with free inverters, in which
-//! constants, wires, inverters and equal gates have disappeared. Each returns one that is not larger, and they
-//! are repeated until nothing improves.
+//! The cost of a circuit is its number of two-input gates. Inverters are free because gates absorb them, and an XOR
+//! costs as much as an AND. The passes work on a structurally hashed XOR-AND graph (XAG). Each pass returns an XAG that
+//! is not larger, and the passes are repeated until nothing improves.
 //!
-//! | file | what is in it |
+//! | module | content |
 //! |---|---|
-//! | `rewrite` | vertices built anew from the leaves of small cuts |
-//! | `cuts` | cuts of up to four leaves, with their functions |
-//! | `chains` | the smallest circuits of all functions of four inputs |
-//! | `editor` | a network that is changed in place |
-//! | `window` | resubstitution in windows of a large network |
-//! | `component` | parts that share no gate, searched one by one where they have few inputs |
-//! | `search` | resubstitution in a small network: descent and random walks |
-//! | `dense` | small networks with truth tables: what can replace a vertex, with all don't-cares |
-//! | `decompose` | small functions built anew from their truth tables |
-//! | `table` | truth tables |
-//! | `automaton` | automata: channels that nobody can see, or that are known |
+//! | `rewrite` | cut rewriting |
+//! | `cuts` | cut enumeration: 4-feasible cuts with their functions |
+//! | `npn_library` | optimal chains of all functions of four inputs, by NPN class |
+//! | `mutable_xag` | an XAG with in-place substitution and reference counts |
+//! | `window` | resubstitution in windows of a large XAG |
+//! | `components` | connected components, minimised one by one if they have few inputs |
+//! | `local_search` | greedy descent and random walks by resubstitution |
+//! | `resubstitution` | resubstitution with complete don't-cares, for XAGs with few inputs |
+//! | `resynthesis` | functions with few inputs, rebuilt from their truth tables |
+//! | `automaton` | automata: channels that are unobservable, constant or redundant |
 //!
-//! SAT sweeping, which merges equal and opposite vertices, is shared with [`crate::prove`]. Every pass is
-//! deterministic: the same circuit and options give the same result.
+//! Functional reduction (SAT sweeping) is shared with [`crate::prove`]. Every pass is deterministic: the same circuit
+//! and options give the same result.
 
 mod automaton;
-mod chains;
-mod component;
+mod components;
 mod cuts;
-mod decompose;
-mod dense;
-mod editor;
+mod local_search;
+mod mutable_xag;
+mod npn_library;
+mod resubstitution;
+mod resynthesis;
 mod rewrite;
-mod search;
-mod table;
 mod window;
 
-pub use automaton::{MinimizedAutomaton, minimize_automaton, observed_part};
+pub use automaton::{MinimizedAutomaton, cone_of_influence, minimize_automaton};
 
 use crate::circuit::Circuit;
-use crate::network::Network;
-use crate::prove::sat::Bounds;
+use crate::prove::sat::Limits;
 use crate::prove::sweep::sweep;
+use crate::xag::Xag;
 
-/// How much work a minimisation may be.
+/// The effort of a minimisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[non_exhaustive]
 pub enum Effort {
-    /// A few passes of cut rewriting: well under a minute for a million gates.
+    /// A few passes of cut rewriting and SAT sweeping: well under a minute for a million gates.
     Fast,
     /// All passes until nothing improves.
     #[default]
     Normal,
-    /// And long random walks.
+    /// All passes, with more rounds and long random walks.
     High,
 }
 
-/// What is known about a channel of an automaton in the first state.
+/// An assumption about one channel of the initial state of an automaton.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Start {
-    /// Nothing.
+    /// No assumption.
     #[default]
     Free,
-    /// It is 0 in all cells.
+    /// The channel is 0 in all cells.
     Zero,
-    /// It is 1 in all cells.
+    /// The channel is 1 in all cells.
     One,
-    /// In each cell it equals the other channels that are alike, as in a grid that grows from one cell that has
-    /// all bits set.
+    /// In each cell the channel equals all other `Alike` channels, as in a grid with a single seed cell whose bits are
+    /// all 1.
     Alike,
 }
 
-/// What a minimisation is asked for.
+/// Options of a minimisation.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Options {
-    /// How much work it may be.
+    /// The effort.
     pub effort: Effort,
-    /// For automata: what is known about the first state, by channel. Channels behind the end of the list are
-    /// free, so an empty list gives a result for every start state.
+    /// For automata: assumptions about the initial state, by channel. Missing channels are free, so with an empty list
+    /// the result is valid for every initial state.
     pub start: Vec<Start>,
 }
 
-impl Options {
-    fn fast(&self) -> Options {
-        Options { effort: Effort::Fast, start: self.start.clone() }
-    }
-}
-
-/// What a minimisation did.
+/// Sizes before and after a minimisation.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Statistics {
-    /// The two-input gates before, see [`gates`].
+    /// The number of two-input gates before, see [`gates`].
     pub gates_before: usize,
-    /// The two-input gates after.
+    /// The number of two-input gates after.
     pub gates_after: usize,
     /// The depth before.
     pub depth_before: usize,
     /// The depth after.
     pub depth_after: usize,
-    /// The passes that saved gates, with the gates that were left after each.
+    /// The passes that saved gates, each with the number of gates after it.
     pub passes: Vec<(&'static str, usize)>,
 }
 
 /// A minimised circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Minimized {
     /// The circuit, with the ports of the original.
     pub circuit: Circuit,
-    /// What the passes did.
+    /// Sizes before and after.
     pub statistics: Statistics,
 }
 
-/// The number of two-input gates of a circuit: gates that an output reads, without wires, inverters and
-/// constants, equal gates counted once.
+/// Returns the number of two-input gates of a circuit. Dead gates, wires, inverters and constants are not counted, and
+/// structurally equal gates are counted once.
 pub fn gates(circuit: &Circuit) -> usize {
-    Network::of(circuit).without_dead_gates().gates()
+    Xag::from_circuit(circuit).without_dead_gates().gates()
 }
 
-/// A circuit of the same function with fewer gates, or as many. Names of ports stay.
+/// Returns a circuit of the same function and ports that has no more gates, and usually fewer.
 ///
 /// ```
 /// use gatework_logic::minimize::{Options, minimize};
@@ -128,43 +121,43 @@ pub fn gates(circuit: &Circuit) -> usize {
 /// ```
 #[must_use]
 pub fn minimize(circuit: &Circuit, options: &Options) -> Minimized {
-    let mut work = Work::new(circuit);
-    // The search of small networks finds what the passes for large ones do, and more.
+    let mut optimizer = Optimizer::new(circuit);
+    // The search of small XAGs finds all that the passes for large ones find.
     let mut is_searched = false;
-    if options.effort > Effort::Fast && work.network.gates() <= LARGE {
-        work.repeat(Effort::Fast);
-        is_searched =
-            work.network.inputs() <= dense::MAX_INPUTS && work.network.gates() <= component::MAX_GATES;
-        work.search_components(options.effort);
+    if options.effort > Effort::Fast && optimizer.xag.gates() <= LARGE {
+        optimizer.repeat(Effort::Fast);
+        is_searched = optimizer.xag.inputs() <= resubstitution::MAX_INPUTS
+            && optimizer.xag.gates() <= components::MAX_GATES;
+        optimizer.minimize_components(options.effort);
     }
     if !is_searched {
-        work.repeat(options.effort);
+        optimizer.repeat(options.effort);
     }
-    let minimized = work.network.to_circuit(circuit);
-    work.statistics.gates_after = work.network.gates();
-    work.statistics.depth_after = minimized.depth();
-    Minimized { circuit: minimized, statistics: work.statistics }
+    let minimized = optimizer.xag.to_circuit(circuit);
+    optimizer.statistics.gates_after = optimizer.xag.gates();
+    optimizer.statistics.depth_after = minimized.depth();
+    Minimized { circuit: minimized, statistics: optimizer.statistics }
 }
 
-/// How far a sweep looks to find equal vertices.
-const SWEEP: Bounds = Bounds { gates: 300, conflicts: 100, deadline: None };
-/// Rounds without success after which nothing more is expected.
+/// Limits of each SAT query of a sweep.
+const SWEEP: Limits = Limits { gates: 300, conflicts: 100, deadline: None };
+/// The number of consecutive rounds without a gain that ends the repetition.
 const PATIENCE: usize = 3;
-/// In networks of more gates, windows are searched less thoroughly.
+/// Above this number of gates, fewer rounds are run and windows are searched with less effort.
 const LARGE: usize = 20_000;
-/// In networks of more gates, parts of few inputs are not searched by random walks at normal effort.
-const FEW: usize = 2_000;
+/// Above this number of gates, components are searched without random walks at normal effort.
+const MAX_WALK_GATES: usize = 2_000;
 
-/// A network on its way through the passes.
-struct Work {
-    network: Network,
+/// The state of a minimisation between two passes.
+struct Optimizer {
+    xag: Xag,
     statistics: Statistics,
 }
 
-impl Work {
-    fn new(circuit: &Circuit) -> Work {
-        let network = Network::of(circuit).without_dead_gates();
-        let gates = network.gates();
+impl Optimizer {
+    fn new(circuit: &Circuit) -> Optimizer {
+        let xag = Xag::from_circuit(circuit).without_dead_gates();
+        let gates = xag.gates();
         let statistics = Statistics {
             gates_before: gates,
             gates_after: gates,
@@ -172,70 +165,69 @@ impl Work {
             depth_after: 0,
             passes: Vec::new(),
         };
-        Work { network, statistics }
+        Optimizer { xag, statistics }
     }
 
     /// Takes the result of a pass unless it is larger.
-    fn take(&mut self, pass: &'static str, network: Network) {
-        if network.gates() < self.network.gates() {
-            self.statistics.passes.push((pass, network.gates()));
+    fn take(&mut self, pass: &'static str, xag: Xag) {
+        if xag.gates() < self.xag.gates() {
+            self.statistics.passes.push((pass, xag.gates()));
         }
-        if network.gates() <= self.network.gates() {
-            self.network = network;
+        if xag.gates() <= self.xag.gates() {
+            self.xag = xag;
         }
     }
 
-    fn rewrite(&mut self, turn: usize) {
-        self.take("rewrite", rewrite::rewrite(&self.network, false, turn));
+    fn rewrite(&mut self, zero_gain: bool, round: usize) {
+        self.take("rewrite", rewrite::rewrite(&self.xag, zero_gain, round));
     }
 
-    /// Rounds of all passes. A large network gets fewer: what they find is mostly found by the first.
+    /// Runs rounds of all passes. Large XAGs get fewer rounds, because the first ones save the most.
     fn repeat(&mut self, effort: Effort) {
-        let is_large = self.network.gates() > LARGE;
+        let is_large = self.xag.gates() > LARGE;
         let (rounds, patience) = match (effort, is_large) {
             (Effort::Fast, _) | (Effort::Normal, true) => (2, 1),
             (Effort::Normal, false) => (20, PATIENCE),
             (Effort::High, true) => (10, 1),
             (Effort::High, false) => (100, PATIENCE),
         };
-        let mut fruitless = 0;
+        let mut failures = 0;
         for round in 0..rounds {
-            let before = self.network.gates();
-            self.rewrite(round);
+            let before = self.xag.gates();
+            self.rewrite(false, round);
             if round == 0 || effort > Effort::Fast && !is_large {
-                self.take("sweep", sweep(&self.network, SWEEP).network.without_dead_gates());
+                self.take("sweep", sweep(&self.xag, SWEEP).without_dead_gates());
             }
             if effort > Effort::Fast {
-                self.take("rewrite", rewrite::rewrite(&self.network, true, round));
-                self.rewrite(round);
-                self.take(
-                    "resubstitute",
-                    window::resubstitute(&self.network, self.window(effort, round), round),
-                );
+                self.rewrite(true, round);
+                self.rewrite(false, round);
+                let options = self.window_options(effort, round);
+                self.take("resubstitute", window::resubstitute(&self.xag, options, round));
             }
-            fruitless = if self.network.gates() < before { 0 } else { fruitless + 1 };
-            if fruitless == patience || self.network.gates() == 0 {
+            failures = if self.xag.gates() < before { 0 } else { failures + 1 };
+            if failures == patience || self.xag.gates() == 0 {
                 break;
             }
         }
     }
 
-    /// The windows of a round.
-    fn window(&self, effort: Effort, round: usize) -> window::Size {
-        let depth = if self.network.gates() > LARGE { 1 } else { 2 };
-        let patience = if effort == Effort::High { 200 } else { 0 };
-        window::Size { leaves: 6 + 2 * (round % 3), gates: 24 + 8 * (round % 3), depth, patience }
+    fn window_options(&self, effort: Effort, round: usize) -> window::WindowOptions {
+        window::WindowOptions {
+            max_leaves: 6 + 2 * (round % 3),
+            max_gates: 24 + 8 * (round % 3),
+            replacement_gates: if self.xag.gates() > LARGE { 1 } else { 2 },
+            patience: if effort == Effort::High { 200 } else { 0 },
+        }
     }
 
-    /// Searches the parts that have few inputs. With very many of them there is no time for random walks.
-    fn search_components(&mut self, effort: Effort) {
+    fn minimize_components(&mut self, effort: Effort) {
         let (walks, patience) = match effort {
             Effort::High => (8, 5000),
-            _ if self.network.gates() > FEW => (0, 0),
+            _ if self.xag.gates() > MAX_WALK_GATES => (0, 0),
             _ => (2, 300),
         };
-        let thoroughness = component::Thoroughness { walks, patience };
-        self.take("search", component::search_components(&self.network, thoroughness));
+        let budget = components::Budget { walks, patience };
+        self.take("search", components::minimize_components(&self.xag, budget));
     }
 }
 
@@ -244,35 +236,35 @@ mod tests {
     use super::*;
     use crate::arbitrary;
     use crate::automaton::Boundary;
-    use crate::network::Literal;
     use crate::prove::{Verdict, equivalent};
+    use crate::xag::Literal;
     use proptest::prelude::*;
 
     fn with_effort(circuit: &Circuit, effort: Effort) -> Minimized {
         minimize(circuit, &Options { effort, ..Options::default() })
     }
 
-    /// Life as a sum of all patches that give a living cell: hundreds of gates without any adder.
-    fn life_from_its_patches() -> Circuit {
-        let mut network = Network::new(9);
+    /// Conway's Life as a sum of minterms: hundreds of gates without any adder.
+    fn life_as_sum_of_minterms() -> Circuit {
+        let mut xag = Xag::new(9);
         let mut alive = Literal::FALSE;
         for patch in 0..512u32 {
             let count = (patch & !16).count_ones();
             if count == 3 || count == 2 && patch & 16 != 0 {
                 let literal = |input: usize| Literal::input(input).invert_if(patch >> input & 1 == 0);
-                let this = (0..9).fold(Literal::TRUE, |all, input| network.and(all, literal(input)));
-                alive = network.or(alive, this);
+                let minterm = (0..9).fold(Literal::TRUE, |all, input| xag.and(all, literal(input)));
+                alive = xag.or(alive, minterm);
             }
         }
-        network.set_outputs(vec![alive]);
-        network.to_circuit(&Circuit::new(9, vec![], vec![0]).unwrap())
+        xag.set_outputs(vec![alive]);
+        xag.to_circuit(&Circuit::new(9, vec![], vec![0]).unwrap())
     }
 
     #[test]
-    fn life_needs_at_most_26_gates_from_any_circuit() {
-        let patches = life_from_its_patches();
-        assert!(gates(&patches) > 300);
-        for circuit in [patches, crate::rules::life(Boundary::Torus).circuit] {
+    fn life_is_minimized_to_at_most_26_gates() {
+        let minterms = life_as_sum_of_minterms();
+        assert!(gates(&minterms) > 300);
+        for circuit in [minterms, crate::rules::life(Boundary::Torus).circuit] {
             let small = with_effort(&circuit, Effort::Normal);
             assert!(small.statistics.gates_after <= 26, "{} gates", small.statistics.gates_after);
             assert_eq!(equivalent(&circuit, &small.circuit), Ok(Verdict::Equal));
@@ -280,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_empty_circuits_stay() {
+    fn names_and_empty_circuits_are_preserved() {
         let circuit = Circuit::new(1, vec![], vec![0]).unwrap();
         let named = circuit.with_names(vec!["in".into()], vec!["out".into()]).unwrap();
         assert_eq!(with_effort(&named, Effort::High).circuit, named);
@@ -288,8 +280,8 @@ mod tests {
         assert_eq!(with_effort(&nothing, Effort::High).circuit, nothing);
     }
 
-    /// Gates on scattered earlier signals, so that little is equal.
-    fn scattered(inputs: usize, gates: usize, outputs: usize) -> Circuit {
+    /// Returns a circuit of random gates on random earlier signals.
+    fn random(inputs: usize, gates: usize, outputs: usize) -> Circuit {
         let mut state = 7u64;
         let mut next = |end: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -305,9 +297,9 @@ mod tests {
     }
 
     #[test]
-    fn more_effort_is_never_worse_however_many_gates_have_few_inputs() {
+    fn normal_effort_is_not_worse_than_fast_with_many_gates_on_few_inputs() {
         for (inputs, gates, outputs) in [(8, 25_000, 3), (12, 4000, 2000)] {
-            let circuit = scattered(inputs, gates, outputs);
+            let circuit = random(inputs, gates, outputs);
             let [fast, normal] = [Effort::Fast, Effort::Normal]
                 .map(|effort| with_effort(&circuit, effort).statistics.gates_after);
             assert!(normal <= fast && fast < super::gates(&circuit), "{normal} {fast}");
@@ -317,7 +309,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
         #[test]
-        fn the_function_stays_and_the_result_is_repeatable(
+        fn minimization_preserves_the_function_and_is_deterministic(
             circuit in prop_oneof![arbitrary::circuit(0..=8, 60), arbitrary::circuit(13..=60, 250)],
             effort in prop_oneof![Just(Effort::Fast), Just(Effort::Normal)],
         ) {

@@ -1,303 +1,301 @@
-//! Resubstitution in windows: parts of a large network, small enough for truth tables.
+//! Windowed resubstitution: local search in small parts of a large XAG.
 //!
-//! A window has few leaves; what is inside is computed from them, and what is read outside are its outputs. As a
-//! network of its own it goes through the searches of `search`, which may use every vertex inside as a divisor
-//! and every don't-care at the outputs. Windows of one pass share no inside vertex.
+//! A window is a set of gates that are determined by a few leaves. Its outputs are the gates with fanouts outside of the
+//! window. Extracted as an XAG of its own, the window is small enough for truth tables, so `local_search` can use every
+//! node inside as a divisor and all don't-cares of the window. The windows of one pass share no gates.
 //!
-//! A smaller window is taken only if each of its outputs depends on no leaf that it did not depend on before.
-//! Then nothing in the network depends on more than before, so any number of windows can be exchanged at once
-//! without a cycle.
+//! A smaller window is accepted only if no output depends on a leaf that it did not depend on before. Then no node of
+//! the whole XAG gets a larger fan-in cone, so any number of windows can be replaced at once without creating a cycle.
 
-use super::search;
-use crate::network::{Literal, Network};
+use super::local_search;
+use crate::xag::{Literal, Xag};
 use rustc_hash::FxHashMap;
 
-/// How large windows are and how hard they are searched.
+/// The size of windows and the effort of their search.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Size {
-    /// The most leaves.
-    pub leaves: usize,
-    /// The most gates inside.
-    pub gates: usize,
-    /// The gates of the expressions that are tried.
-    pub depth: usize,
-    /// Steps without success before a random walk ends; 0 for no walk.
+pub(super) struct WindowOptions {
+    /// The maximum number of leaves.
+    pub max_leaves: usize,
+    /// The maximum number of gates.
+    pub max_gates: usize,
+    /// The maximum number of gates of a replacement.
+    pub replacement_gates: usize,
+    /// The number of consecutive steps without a gain that ends a random walk; 0 for no walk.
     pub patience: usize,
 }
 
-/// One pass over a network. `turn` shifts the windows.
-pub(super) fn resubstitute(network: &Network, size: Size, turn: usize) -> Network {
-    let mut pass = Pass::new(network, size);
-    let gates = network.gates();
-    // From the outputs to the inputs, from another place each turn.
+/// Runs one pass over an XAG. `round` shifts the positions of the windows.
+pub(super) fn resubstitute(xag: &Xag, options: WindowOptions, round: usize) -> Xag {
+    let mut pass = Pass::new(xag, options);
+    let gates = xag.gates();
+    // From the outputs to the inputs, with another first pivot in each round.
     for step in 0..gates {
-        let pivot = network.inputs() + 1 + (2 * gates - 1 - step - (turn * 7919) % gates) % gates;
-        if !pass.taken[pivot] {
-            pass.visit(pivot, turn);
+        let pivot = xag.inputs() + 1 + (2 * gates - 1 - step - (round * 7919) % gates) % gates;
+        if !pass.in_window[pivot] {
+            pass.visit(pivot, round);
         }
     }
     pass.finish()
 }
 
 struct Pass<'a> {
-    network: &'a Network,
-    size: Size,
-    references: Vec<u32>,
-    readers: Readers,
-    /// Whether a vertex is inside a window already.
-    taken: Vec<bool>,
-    /// The window that computes a vertex anew, and which of its outputs it is.
+    xag: &'a Xag,
+    options: WindowOptions,
+    fanout_counts: Vec<u32>,
+    fanouts: Fanouts,
+    /// Whether a node is a gate of an earlier window.
+    in_window: Vec<bool>,
+    /// For each output of a replaced window, the index of the window and of the output.
     replaced: FxHashMap<usize, (usize, usize)>,
-    windows: Vec<Exchange>,
+    windows: Vec<Replacement>,
 }
 
-/// A window that is exchanged: its leaves and its new inside.
-struct Exchange {
+/// The new content of a window.
+struct Replacement {
     leaves: Vec<usize>,
-    inside: Network,
+    xag: Xag,
 }
 
-/// The gates that read each vertex, in one array.
-struct Readers {
+/// The gates that read each node, as a compressed adjacency list.
+struct Fanouts {
     starts: Vec<u32>,
-    readers: Vec<u32>,
+    gates: Vec<u32>,
 }
 
-impl Readers {
-    fn new(network: &Network) -> Readers {
-        let mut starts = vec![0u32; network.len() + 1];
-        for number in network.gate_range() {
-            for operand in network.vertex(number).operands() {
-                starts[operand.vertex() + 1] += 1;
+impl Fanouts {
+    fn new(xag: &Xag) -> Fanouts {
+        let mut starts = vec![0u32; xag.len() + 1];
+        for index in xag.gate_range() {
+            for fanin in xag.node(index).fanins() {
+                starts[fanin.vertex() + 1] += 1;
             }
         }
-        for vertex in 0..network.len() {
-            starts[vertex + 1] += starts[vertex];
+        for node in 0..xag.len() {
+            starts[node + 1] += starts[node];
         }
         let mut ends = starts.clone();
-        let mut readers = vec![0; starts[network.len()] as usize];
-        for number in network.gate_range() {
-            for operand in network.vertex(number).operands() {
-                let end = &mut ends[operand.vertex()];
-                readers[*end as usize] = number as u32;
+        let mut gates = vec![0; starts[xag.len()] as usize];
+        for index in xag.gate_range() {
+            for fanin in xag.node(index).fanins() {
+                let end = &mut ends[fanin.vertex()];
+                gates[*end as usize] = index as u32;
                 *end += 1;
             }
         }
-        Readers { starts, readers }
+        Fanouts { starts, gates }
     }
 
-    fn of(&self, vertex: usize) -> &[u32] {
-        &self.readers[self.starts[vertex] as usize..self.starts[vertex + 1] as usize]
+    fn of(&self, node: usize) -> &[u32] {
+        &self.gates[self.starts[node] as usize..self.starts[node + 1] as usize]
     }
 }
 
-/// A window: sorted leaves, sorted inside vertices.
+/// The leaves and the gates of a window, both sorted once it is complete.
 struct Window {
     leaves: Vec<usize>,
-    inside: Vec<usize>,
+    gates: Vec<usize>,
 }
 
+/// The maximum number of fanouts of a node that are tried as gates of a window.
+const MAX_FANOUTS: usize = 16;
+
 impl<'a> Pass<'a> {
-    fn new(network: &'a Network, size: Size) -> Pass<'a> {
+    fn new(xag: &'a Xag, options: WindowOptions) -> Pass<'a> {
         Pass {
-            network,
-            size,
-            references: network.references(),
-            readers: Readers::new(network),
-            taken: vec![false; network.len()],
+            xag,
+            options,
+            fanout_counts: xag.fanout_counts(),
+            fanouts: Fanouts::new(xag),
+            in_window: vec![false; xag.len()],
             replaced: FxHashMap::default(),
             windows: Vec::new(),
         }
     }
 
-    fn visit(&mut self, pivot: usize, turn: usize) {
+    fn visit(&mut self, pivot: usize, round: usize) {
         let window = self.grow(pivot);
-        if window.inside.len() < 3 {
+        if window.gates.len() < 3 {
             return;
         }
-        let (inside, outputs) = self.extract(&window);
-        let mut smaller = search::descend(&inside, self.size.depth);
-        if self.size.patience > 0 {
-            smaller = search::walk(&smaller, self.size.patience, (pivot + turn) as u64);
+        let (original, outputs) = self.extract(&window);
+        let mut smaller = local_search::descend(&original, self.options.replacement_gates);
+        if self.options.patience > 0 {
+            smaller = local_search::walk(&smaller, self.options.patience, (pivot + round) as u64);
         }
-        for &vertex in &window.inside {
-            self.taken[vertex] = true;
+        for &node in &window.gates {
+            self.in_window[node] = true;
         }
-        if smaller.gates() < inside.gates() && depends_on_no_more(&smaller, &inside) {
+        if smaller.gates() < original.gates() && has_no_larger_support(&smaller, &original) {
             for (place, &output) in outputs.iter().enumerate() {
                 self.replaced.insert(output, (self.windows.len(), place));
             }
-            self.windows.push(Exchange { leaves: window.leaves, inside: smaller });
+            self.windows.push(Replacement { leaves: window.leaves, xag: smaller });
         }
     }
 
-    fn may_open(&self, vertex: usize) -> bool {
-        self.network.is_gate(vertex) && !self.taken[vertex]
-    }
-
-    /// Grows a window from a vertex: towards the inputs, opening the leaf that adds fewest leaves, then adds
-    /// what can be computed from what is there.
+    /// Grows a window around a pivot: towards the inputs, expanding the leaf that adds the fewest leaves, then by the
+    /// gates that the window determines.
     fn grow(&self, pivot: usize) -> Window {
-        let mut window = Window { leaves: vec![], inside: vec![] };
-        window.open(self.network, pivot);
-        while window.inside.len() < self.size.gates {
+        let mut window = Window { leaves: vec![], gates: vec![] };
+        window.expand(self.xag, pivot);
+        while window.gates.len() < self.options.max_gates {
             let added = |&leaf: &usize| {
-                let operands = self.network.vertex(leaf).operands();
-                operands.iter().filter(|operand| !window.contains(operand.vertex())).count()
+                let fanins = self.xag.node(leaf).fanins();
+                fanins.iter().filter(|fanin| !window.contains(fanin.vertex())).count()
             };
-            let candidates = window.leaves.iter().copied().filter(|&leaf| self.may_open(leaf));
-            // Of equals the latest vertex, so that a window has no holes.
+            let can_expand = |&leaf: &usize| self.xag.is_gate(leaf) && !self.in_window[leaf];
+            let candidates = window.leaves.iter().copied().filter(can_expand);
+            // Of equally good leaves the last, so that the window has no holes.
             let best = candidates.min_by_key(|leaf| (added(leaf), usize::MAX - leaf));
             match best {
-                Some(leaf) if window.leaves.len() + added(&leaf) - 1 <= self.size.leaves => {
-                    window.open(self.network, leaf);
+                Some(leaf) if window.leaves.len() + added(&leaf) - 1 <= self.options.max_leaves => {
+                    window.expand(self.xag, leaf);
                 }
                 _ => break,
             }
         }
-        self.add_readers(&mut window);
+        self.add_fanouts(&mut window);
         window.leaves.sort_unstable();
-        window.inside.sort_unstable();
+        window.gates.sort_unstable();
         window
     }
 
-    /// Adds gates that read nothing but the window.
-    fn add_readers(&self, window: &mut Window) {
-        let mut queue: Vec<usize> = window.leaves.iter().chain(&window.inside).copied().collect();
+    /// Adds gates whose fanins are both in the window.
+    fn add_fanouts(&self, window: &mut Window) {
+        let mut queue: Vec<usize> = window.leaves.iter().chain(&window.gates).copied().collect();
         let mut next = 0;
-        while next < queue.len() && window.inside.len() < self.size.gates {
-            let readers = self.readers.of(queue[next]);
+        while next < queue.len() && window.gates.len() < self.options.max_gates {
+            let fanouts = self.fanouts.of(queue[next]);
             next += 1;
-            // A vertex that everybody reads would take long and give little.
-            for &reader in readers.iter().take(16) {
-                let reader = reader as usize;
-                let fits = self.network.vertex(reader).operands().iter().all(|o| window.contains(o.vertex()));
-                if fits && !window.contains(reader) && !self.taken[reader] {
-                    window.inside.push(reader);
-                    queue.push(reader);
+            for &fanout in fanouts.iter().take(MAX_FANOUTS) {
+                let fanout = fanout as usize;
+                let mut fanins = self.xag.node(fanout).fanins().into_iter();
+                let is_determined = fanins.all(|fanin| window.contains(fanin.vertex()));
+                if is_determined && !window.contains(fanout) && !self.in_window[fanout] {
+                    window.gates.push(fanout);
+                    queue.push(fanout);
                 }
             }
         }
     }
 
-    /// The inside as a network on the leaves, and the vertices that are its outputs.
-    fn extract(&self, window: &Window) -> (Network, Vec<usize>) {
-        let mut inside = Network::new(window.leaves.len());
-        let mut moved: FxHashMap<usize, Literal> = FxHashMap::default();
-        moved.extend(window.leaves.iter().enumerate().map(|(i, &leaf)| (leaf, Literal::input(i))));
-        let mut readers: FxHashMap<usize, u32> = FxHashMap::default();
-        for &number in &window.inside {
-            let vertex = self.network.vertex(number);
-            let [a, b] = vertex.operands().map(|operand| {
-                *readers.entry(operand.vertex()).or_insert(0) += 1;
-                moved[&operand.vertex()].invert_if(operand.is_inverted())
+    /// Returns the window as an XAG on its leaves, and the nodes that are its outputs.
+    fn extract(&self, window: &Window) -> (Xag, Vec<usize>) {
+        let mut inside = Xag::new(window.leaves.len());
+        let mut old_to_new: FxHashMap<usize, Literal> = FxHashMap::default();
+        old_to_new.extend(window.leaves.iter().enumerate().map(|(i, &leaf)| (leaf, Literal::input(i))));
+        let mut fanouts_inside: FxHashMap<usize, u32> = FxHashMap::default();
+        for &index in &window.gates {
+            let node = self.xag.node(index);
+            let [a, b] = node.fanins().map(|fanin| {
+                *fanouts_inside.entry(fanin.vertex()).or_insert(0) += 1;
+                old_to_new[&fanin.vertex()].invert_if(fanin.is_inverted())
             });
-            moved.insert(number, inside.operation(vertex.operation(), a, b));
+            old_to_new.insert(index, inside.operation(node.operation(), a, b));
         }
-        let is_read_outside =
-            |vertex: &usize| self.references[*vertex] > readers.get(vertex).copied().unwrap_or(0);
-        let outputs: Vec<usize> = window.inside.iter().copied().filter(is_read_outside).collect();
-        inside.set_outputs(outputs.iter().map(|output| moved[output]).collect());
+        let has_fanout_outside =
+            |node: &usize| self.fanout_counts[*node] > fanouts_inside.get(node).copied().unwrap_or(0);
+        let outputs: Vec<usize> = window.gates.iter().copied().filter(has_fanout_outside).collect();
+        inside.set_outputs(outputs.iter().map(|output| old_to_new[output]).collect());
         (inside.without_dead_gates(), outputs)
     }
 
-    /// The network with all exchanges.
-    fn finish(&self) -> Network {
-        let mut fresh = Network::new(self.network.inputs());
-        let mut moved: Vec<Option<Literal>> = vec![None; self.network.len()];
-        for (vertex, literal) in moved.iter_mut().enumerate().take(self.network.inputs() + 1) {
-            *literal = Some(Literal::new(vertex, false));
+    /// Returns the XAG with all accepted windows replaced.
+    fn finish(&self) -> Xag {
+        let mut fresh = Xag::new(self.xag.inputs());
+        let mut old_to_new: Vec<Option<Literal>> = vec![None; self.xag.len()];
+        for (node, literal) in old_to_new.iter_mut().enumerate().take(self.xag.inputs() + 1) {
+            *literal = Some(Literal::new(node, false));
         }
         let mut stack: Vec<usize> = Vec::new();
-        for output in self.network.outputs() {
+        for output in self.xag.outputs() {
             stack.push(output.vertex());
-            while let Some(&vertex) = stack.last() {
-                if moved[vertex].is_some() {
+            while let Some(&node) = stack.last() {
+                if old_to_new[node].is_some() {
                     stack.pop();
-                } else if !self.build(vertex, &mut fresh, &mut moved) {
-                    let needed = self.needed(vertex);
-                    stack.extend(needed.into_iter().filter(|&vertex| moved[vertex].is_none()));
+                } else if !self.build(node, &mut fresh, &mut old_to_new) {
+                    let dependencies = self.dependencies(node);
+                    stack.extend(dependencies.into_iter().filter(|&node| old_to_new[node].is_none()));
                 }
             }
         }
-        let moved = |output: &Literal| moved[output.vertex()].unwrap_or(Literal::FALSE);
-        let outputs = self.network.outputs().iter().map(|o| moved(o).invert_if(o.is_inverted())).collect();
+        let outputs = self.xag.outputs().iter().map(|&output| translate_built(output, &old_to_new)).collect();
         fresh.set_outputs(outputs);
         fresh.without_dead_gates()
     }
 
-    /// What a vertex is built from: its operands, or the leaves that its new circuit reads.
-    fn needed(&self, vertex: usize) -> Vec<usize> {
-        let Some(&(window, place)) = self.replaced.get(&vertex) else {
-            return self.network.vertex(vertex).operands().map(Literal::vertex).to_vec();
+    /// Returns the nodes that a node is built from: its fanins, or the support of its replacement.
+    fn dependencies(&self, node: usize) -> Vec<usize> {
+        let Some(&(window, place)) = self.replaced.get(&node) else {
+            return self.xag.node(node).fanins().map(Literal::vertex).to_vec();
         };
-        let Exchange { leaves, inside } = &self.windows[window];
-        let support = supports(inside)[inside.outputs()[place].vertex()];
+        let Replacement { leaves, xag } = &self.windows[window];
+        let support = supports(xag)[xag.outputs()[place].vertex()];
         (0..leaves.len()).filter(|&leaf| support >> leaf & 1 == 1).map(|leaf| leaves[leaf]).collect()
     }
 
-    /// Builds a vertex if all that it needs is there.
-    fn build(&self, vertex: usize, fresh: &mut Network, moved: &mut [Option<Literal>]) -> bool {
-        if self.needed(vertex).iter().any(|&needed| moved[needed].is_none()) {
+    /// Builds a node if its dependencies are built. Returns whether it did.
+    fn build(&self, node: usize, fresh: &mut Xag, old_to_new: &mut [Option<Literal>]) -> bool {
+        if self.dependencies(node).iter().any(|&dependency| old_to_new[dependency].is_none()) {
             return false;
         }
-        let Some(&(window, place)) = self.replaced.get(&vertex) else {
-            let gate = self.network.vertex(vertex);
-            let [a, b] = gate.operands().map(|o| read(moved, o));
-            moved[vertex] = Some(fresh.operation(gate.operation(), a, b));
+        let Some(&(window, place)) = self.replaced.get(&node) else {
+            let gate = self.xag.node(node);
+            let [a, b] = gate.fanins().map(|fanin| translate_built(fanin, old_to_new));
+            old_to_new[node] = Some(fresh.operation(gate.operation(), a, b));
             return true;
         };
-        let Exchange { leaves, inside } = &self.windows[window];
-        let output = inside.outputs()[place];
+        let Replacement { leaves, xag } = &self.windows[window];
+        let output = xag.outputs()[place];
         let mut inner: Vec<Option<Literal>> = vec![Some(Literal::FALSE)];
-        inner.extend(leaves.iter().map(|&leaf| moved[leaf]));
-        for number in inside.gate_range() {
-            let gate = inside.vertex(number);
-            let [a, b] = gate.operands().map(|o| inner[o.vertex()].map(|l| l.invert_if(o.is_inverted())));
+        inner.extend(leaves.iter().map(|&leaf| old_to_new[leaf]));
+        for index in xag.gate_range() {
+            let gate = xag.node(index);
+            let [a, b] = gate.fanins().map(|f| inner[f.vertex()].map(|l| l.invert_if(f.is_inverted())));
             inner.push(a.zip(b).map(|(a, b)| fresh.operation(gate.operation(), a, b)));
         }
-        moved[vertex] = inner[output.vertex()].map(|literal| literal.invert_if(output.is_inverted()));
+        old_to_new[node] = inner[output.vertex()].map(|literal| literal.invert_if(output.is_inverted()));
         true
     }
 }
 
-/// What a literal has become.
-fn read(moved: &[Option<Literal>], literal: Literal) -> Literal {
-    moved[literal.vertex()].unwrap_or(Literal::FALSE).invert_if(literal.is_inverted())
+/// Translates a literal of a node that is built.
+fn translate_built(literal: Literal, old_to_new: &[Option<Literal>]) -> Literal {
+    old_to_new[literal.vertex()].unwrap_or(Literal::FALSE).invert_if(literal.is_inverted())
 }
 
 impl Window {
-    fn contains(&self, vertex: usize) -> bool {
-        self.inside.contains(&vertex) || self.leaves.contains(&vertex)
+    fn contains(&self, node: usize) -> bool {
+        self.gates.contains(&node) || self.leaves.contains(&node)
     }
 
-    /// Moves a vertex inside; its operands become leaves.
-    fn open(&mut self, network: &Network, vertex: usize) {
-        self.leaves.retain(|&leaf| leaf != vertex);
-        self.inside.push(vertex);
-        for operand in network.vertex(vertex).operands() {
-            if !self.contains(operand.vertex()) {
-                self.leaves.push(operand.vertex());
+    /// Makes a node a gate of the window; its fanins become leaves.
+    fn expand(&mut self, xag: &Xag, node: usize) {
+        self.leaves.retain(|&leaf| leaf != node);
+        self.gates.push(node);
+        for fanin in xag.node(node).fanins() {
+            if !self.contains(fanin.vertex()) {
+                self.leaves.push(fanin.vertex());
             }
         }
     }
 }
 
-/// The inputs that each vertex depends on, as bits.
-fn supports(network: &Network) -> Vec<u64> {
+/// Returns the structural support of each node, as a bit set of inputs.
+fn supports(xag: &Xag) -> Vec<u64> {
     let mut supports = vec![0];
-    supports.extend((0..network.inputs()).map(|input| 1 << input));
-    for number in network.gate_range() {
-        let [a, b] = network.vertex(number).operands().map(|operand| supports[operand.vertex()]);
+    supports.extend((0..xag.inputs()).map(|input| 1 << input));
+    for index in xag.gate_range() {
+        let [a, b] = xag.node(index).fanins().map(|fanin| supports[fanin.vertex()]);
         supports.push(a | b);
     }
     supports
 }
 
-/// Whether no output of a network depends on an input that it does not depend on in another one.
-fn depends_on_no_more(network: &Network, other: &Network) -> bool {
-    let (own, others) = (supports(network), supports(other));
-    let mut pairs = network.outputs().iter().zip(other.outputs());
+/// Returns whether the support of each output is contained in that of the same output of another XAG.
+fn has_no_larger_support(xag: &Xag, other: &Xag) -> bool {
+    let (own, others) = (supports(xag), supports(other));
+    let mut pairs = xag.outputs().iter().zip(other.outputs());
     pairs.all(|(a, b)| own[a.vertex()] & !others[b.vertex()] == 0)
 }
 
@@ -311,16 +309,17 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn the_function_stays_and_gates_do_not_grow(
+        fn resubstitution_preserves_the_function_and_adds_no_gates(
             circuit in arbitrary::circuit(5..=40, 300),
-            turn in 0usize..5,
-            leaves in 4usize..8,
+            round in 0usize..5,
+            max_leaves in 4usize..8,
         ) {
-            let network = Network::of(&circuit).without_dead_gates();
-            prop_assume!(network.gates() > 0);
-            let size = Size { leaves, gates: 20, depth: 1, patience: 10 * (turn % 2) };
-            let smaller = resubstitute(&network, size, turn);
-            prop_assert!(smaller.gates() <= network.gates());
+            let xag = Xag::from_circuit(&circuit).without_dead_gates();
+            prop_assume!(xag.gates() > 0);
+            let patience = 10 * (round % 2);
+            let options = WindowOptions { max_leaves, max_gates: 20, replacement_gates: 1, patience };
+            let smaller = resubstitute(&xag, options, round);
+            prop_assert!(smaller.gates() <= xag.gates());
             prop_assert_eq!(equivalent(&circuit, &smaller.to_circuit(&circuit)), Ok(Verdict::Equal));
         }
     }

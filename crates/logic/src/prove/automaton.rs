@@ -1,18 +1,18 @@
-//! Whether two automata show the same, for every start state and any number of steps.
+//! Sequential equivalence: whether the observed channels of two automata agree in every step.
 //!
-//! The second automaton may have fewer channels. A [`StateMap`] says which channel of the first one each of its
-//! channels stands for, and what is known about other channels of the first (such as: always equal to channel
-//! 3). The proof is by induction over the steps:
+//! The second automaton may have fewer channels. A [`StateMap`] gives the channel of the first automaton that each of
+//! its channels corresponds to, and invariants of the other channels of the first (such as: always equal to channel 3).
+//! The proof is by induction over the steps:
 //!
 //! ```text
-//! assume, for all cells:   channel k of the second = channel map(k) of the first, and what is known holds
-//! then, for one cell:      the new bit of channel k = the new bit of channel map(k), and what is known holds
+//! assume, for all cells:   channel k of the second = channel map(k) of the first, and the invariants hold
+//! prove, for one cell:     next state of channel k = next state of channel map(k), and the invariants hold
 //! ```
 //!
-//! The step is one equivalence of two circuits on the patch of the first automaton. It also holds for cells
-//! that are left out of a step, for a cell takes all of its new bits or none. That the start state agrees with
-//! the map is how the second automaton is started; that it agrees with what is known is an assumption of
-//! whoever states it.
+//! The induction step is one equivalence check of two circuits on the neighbourhood of the first automaton. It covers
+//! asynchronous updates too, because a cell updates all of its bits or none. The base case is not checked here: the
+//! caller initialises the second automaton according to the map and guarantees that the invariants hold in the initial
+//! state.
 
 use super::{ProveError, Verdict, decide};
 use crate::automaton::{Automaton, AutomatonError, Boundary, NEIGHBOURS};
@@ -21,76 +21,77 @@ use crate::gate::Gate;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// What is known about a channel in every state.
+/// An invariant of a channel, which holds in every state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Known {
-    /// It is 0 in all cells.
+    /// The channel is 0 in all cells.
     Zero,
-    /// It is 1 in all cells.
+    /// The channel is 1 in all cells.
     One,
-    /// It equals another channel in all cells.
+    /// The channel equals another channel in all cells.
     Same(usize),
-    /// It is the opposite of another channel in all cells.
+    /// The channel is the complement of another channel in all cells.
     Opposite(usize),
 }
 
-/// How the channels of two automata correspond.
+/// The correspondence of the channels of two automata.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct StateMap {
-    /// For each channel of the second automaton, the channel of the first that it stands for.
+    /// For each channel of the second automaton, the corresponding channel of the first.
     pub channels: Vec<usize>,
-    /// For each channel of the first automaton, what is known about it. A channel that another one is compared
-    /// with is itself unknown.
+    /// For each channel of the first automaton, its invariant, if it has one. A channel that an invariant refers to has
+    /// none itself.
     pub known: Vec<Option<Known>>,
 }
 
-/// Why two automata cannot be compared.
+/// An error of an equivalence check of automata.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum AutomataError {
-    /// One of them is not an automaton.
+    /// One of the automata is invalid.
     #[error(transparent)]
     Automaton(#[from] AutomatonError),
-    /// Different boundaries.
-    #[error("automata with different boundaries cannot be compared")]
+    /// The automata have different boundaries.
+    #[error("cannot compare automata with different boundaries")]
     Boundary,
-    /// The map does not fit the automata.
-    #[error("the state map is for {map} channels, but there are {channels}")]
+    /// The map has the wrong number of channels.
+    #[error("the state map has {map} channels, but the automaton has {channels}")]
     Map {
-        /// The channels of the map.
+        /// The number of channels of the map.
         map: usize,
-        /// The channels of the automaton.
+        /// The number of channels of the automaton.
         channels: usize,
     },
-    /// The map names a channel that is not there, or compares with a channel that is compared itself.
-    #[error("the state map refers to channel {0}, which does not exist or is itself known")]
+    /// The map refers to a channel that does not exist, or to one that has an invariant itself.
+    #[error("the state map refers to channel {0}, which does not exist or has an invariant itself")]
     Channel(usize),
-    /// An observed channel is missing.
-    #[error("channel {0} is observed, but the second automaton has another channel in its place")]
+    /// An observed channel is not mapped to itself.
+    #[error("observed channel {0} must be channel {0} of the second automaton")]
     Observed(usize),
-    /// Cells beyond the edge are 0 in all channels, which contradicts what the map says.
-    #[error("channel {0} is said to be 1 or the opposite of another, but cells beyond the edge are 0")]
+    /// An invariant contradicts the boundary, where all channels are 0.
+    #[error("channel {0} cannot be constant 1 or a complement: cells beyond the boundary are 0")]
     Edge(usize),
-    /// The circuits are too large.
+    /// The circuits of the induction step are too large.
     #[error(transparent)]
     Circuit(#[from] CircuitError),
-    /// The circuits cannot be compared.
+    /// The circuits of the induction step cannot be compared.
     #[error(transparent)]
     Prove(#[from] ProveError),
 }
 
-/// Whether the first `observed` channels of two automata are the same in every state that the map allows and
-/// after any number of steps, however long it takes. A difference is a patch of the first automaton.
+/// Checks whether the first `observed` channels of two automata agree after any number of steps, from every initial
+/// state that the map allows. There is no time limit. A counterexample is a neighbourhood of the first automaton.
 pub fn equivalent_automata(
     first: &Automaton,
     second: &Automaton,
     observed: usize,
     map: &StateMap,
 ) -> Result<Verdict, AutomataError> {
-    let (left, right) = step(first, second, observed, map)?;
+    let (left, right) = induction_step(first, second, observed, map)?;
     Ok(decide(&left, &right, None)?)
 }
 
-/// The same, or [`Verdict::Unknown`] after about this time.
+/// Checks like [`equivalent_automata`]; returns [`Verdict::Unknown`] after about this time.
 pub fn equivalent_automata_within(
     first: &Automaton,
     second: &Automaton,
@@ -99,12 +100,12 @@ pub fn equivalent_automata_within(
     time: Duration,
 ) -> Result<Verdict, AutomataError> {
     let deadline = Instant::now().checked_add(time);
-    let (left, right) = step(first, second, observed, map)?;
+    let (left, right) = induction_step(first, second, observed, map)?;
     Ok(decide(&left, &right, deadline)?)
 }
 
-/// The step of the induction: two circuits that are equal if it holds.
-fn step(
+/// Returns two circuits that are equal if the induction step holds.
+fn induction_step(
     first: &Automaton,
     second: &Automaton,
     observed: usize,
@@ -113,20 +114,20 @@ fn step(
     check(first, second, observed, map)?;
     let known: Vec<usize> = (0..first.channels).filter(|&channel| map.known[channel].is_some()).collect();
     let mut left = Builder::new(first.circuit.inputs());
-    let patch = left.known_patch(map);
-    let new_bits = left.add(&first.circuit, &patch);
-    let outputs = map.channels.iter().chain(&known).map(|&channel| new_bits[channel]).collect();
+    let inputs = left.substituted_inputs(map);
+    let next_state = left.add(&first.circuit, &inputs);
+    let outputs = map.channels.iter().chain(&known).map(|&channel| next_state[channel]).collect();
     let left = Circuit::new(left.inputs, left.nodes, outputs)?;
-    // The second automaton, and what is known about the new bits of the first.
+    // The second automaton, and the invariants applied to the next state of the first.
     let mut right = Builder::new(first.circuit.inputs());
-    let patch = right.known_patch(map);
-    let inputs: Vec<u32> =
-        map.channels.iter().flat_map(|&c| patch[c * NEIGHBOURS..][..NEIGHBOURS].to_vec()).collect();
-    let mut outputs = right.add(&second.circuit, &inputs);
-    let new_bits = right.add(&first.circuit, &patch);
+    let inputs = right.substituted_inputs(map);
+    let mapped: Vec<u32> =
+        map.channels.iter().flat_map(|&c| inputs[c * NEIGHBOURS..][..NEIGHBOURS].to_vec()).collect();
+    let mut outputs = right.add(&second.circuit, &mapped);
+    let next_state = right.add(&first.circuit, &inputs);
     for &channel in &known {
-        let signal = right.known(map.known[channel], |other| new_bits[other]);
-        outputs.push(signal.unwrap_or(new_bits[channel]));
+        let signal = right.known(map.known[channel], |other| next_state[other]);
+        outputs.push(signal.unwrap_or(next_state[channel]));
     }
     let right = Circuit::new(right.inputs, right.nodes, outputs)?;
     Ok((left, right))
@@ -149,8 +150,8 @@ fn check(
     if map.known.len() != first.channels {
         return Err(AutomataError::Map { map: map.known.len(), channels: first.channels });
     }
-    let mut named = map.channels.iter().copied();
-    if let Some(channel) = named.find(|&channel| channel >= first.channels) {
+    let mut mapped = map.channels.iter().copied();
+    if let Some(channel) = mapped.find(|&channel| channel >= first.channels) {
         return Err(AutomataError::Channel(channel));
     }
     if let Some(channel) = (0..observed.min(first.channels)).find(|&c| map.channels.get(c) != Some(&c)) {
@@ -162,15 +163,15 @@ fn check(
         {
             return Err(AutomataError::Channel(other));
         }
-        let is_1_somewhere = matches!(known, Some(Known::One | Known::Opposite(_)));
-        if is_1_somewhere && first.boundary == Boundary::Zeros {
+        let can_be_1 = matches!(known, Some(Known::One | Known::Opposite(_)));
+        if can_be_1 && first.boundary == Boundary::Zeros {
             return Err(AutomataError::Edge(channel));
         }
     }
     Ok(())
 }
 
-/// A circuit that is put together.
+/// Builds a circuit gate by gate.
 struct Builder {
     inputs: usize,
     nodes: Vec<Node>,
@@ -186,7 +187,7 @@ impl Builder {
         (self.inputs + self.nodes.len() - 1) as u32
     }
 
-    /// What is known, as a signal; `signal` gives the signals of other channels.
+    /// Returns the signal of a channel with an invariant. `signal` gives the signals of other channels.
     fn known(&mut self, known: Option<Known>, signal: impl Fn(usize) -> u32) -> Option<u32> {
         Some(match known? {
             Known::Zero => self.push(Node::new(Gate::FALSE, 0, 0)),
@@ -196,20 +197,20 @@ impl Builder {
         })
     }
 
-    /// The patch, with what is known in the place of the channels that it is known about.
-    fn known_patch(&mut self, map: &StateMap) -> Vec<u32> {
-        let place = |channel: usize, neighbour: usize| (channel * NEIGHBOURS + neighbour) as u32;
-        let mut patch = Vec::with_capacity(self.inputs);
+    /// Returns the inputs of the first automaton, with the invariants substituted.
+    fn substituted_inputs(&mut self, map: &StateMap) -> Vec<u32> {
+        let input = |channel: usize, neighbour: usize| (channel * NEIGHBOURS + neighbour) as u32;
+        let mut inputs = Vec::with_capacity(self.inputs);
         for (channel, &known) in map.known.iter().enumerate() {
             for neighbour in 0..NEIGHBOURS {
-                let signal = self.known(known, |other| place(other, neighbour));
-                patch.push(signal.unwrap_or(place(channel, neighbour)));
+                let signal = self.known(known, |other| input(other, neighbour));
+                inputs.push(signal.unwrap_or(input(channel, neighbour)));
             }
         }
-        patch
+        inputs
     }
 
-    /// Adds a circuit on these signals and returns the signals of its outputs.
+    /// Adds a circuit with these signals as its inputs and returns the signals of its outputs.
     fn add(&mut self, circuit: &Circuit, inputs: &[u32]) -> Vec<u32> {
         let mut signals = inputs.to_vec();
         for node in circuit.nodes() {
@@ -233,13 +234,13 @@ mod tests {
         Automaton::new(channels, boundary, Circuit::new(9 * channels, nodes, outputs).unwrap()).unwrap()
     }
 
-    /// Channel 0 is the XOR of channels 1 and 2, which both take the left neighbour of channel 1.
+    /// Channel 0 is the XOR of channels 1 and 2, whose next state is the left neighbour of channel 1.
     fn twins(boundary: Boundary) -> Automaton {
         automaton(boundary, vec![Node::new(Gate::XOR, 13, 22)], vec![27, 12, 12])
     }
 
     #[test]
-    fn equal_channels_must_be_known_to_be_equal() {
+    fn equality_of_channels_must_be_an_invariant() {
         // If the twins are equal, channel 0 is 0.
         let zero = automaton(Boundary::Torus, vec![Node::new(Gate::FALSE, 0, 0)], vec![9]);
         let mut map = StateMap { channels: vec![0], known: vec![None, None, Some(Known::Same(1))] };
@@ -248,14 +249,14 @@ mod tests {
         map.known[2] = None;
         let verdict = equivalent_automata(&twins, &zero, 1, &map);
         assert!(matches!(verdict, Ok(Verdict::Different { output: 0, .. })));
-        // What is claimed must stay true: here channel 2 does not stay 0.
+        // Invariants are checked: channel 2 does not stay 0.
         map.known[2] = Some(Known::Zero);
         let verdict = equivalent_automata(&twins, &zero, 1, &map);
         assert!(matches!(verdict, Ok(Verdict::Different { .. })));
     }
 
     #[test]
-    fn the_edge_is_zero() {
+    fn invariants_hold_beyond_the_boundary() {
         let mut map = StateMap { channels: vec![0, 1, 2], known: vec![None, None, Some(Known::Opposite(1))] };
         let zeros = twins(Boundary::Zeros);
         assert_eq!(equivalent_automata(&zeros, &zeros, 1, &map), Err(AutomataError::Edge(2)));
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_are_checked() {
+    fn state_maps_are_validated() {
         let twins = twins(Boundary::Torus);
         let try_map = |channels: Vec<usize>, known: Vec<Option<Known>>| {
             equivalent_automata(&twins, &twins, 1, &StateMap { channels, known })

@@ -1,22 +1,23 @@
-//! Proofs: whether two circuits compute the same.
+//! Equivalence checking: proves that two circuits, or two automata, compute the same function.
 //!
 //! ```text
-//! both circuits, gate by gate, on random inputs:  a difference is a counterexample
-//! both in one network:                            equal gates on equal operands are one
-//! SAT sweeping:                                   vertices that compute the same become one
-//! each pair of outputs that is still two:         the solver decides
+//! simulate both circuits on random inputs:   a difference is a counterexample
+//! add both to one XAG:                       structural hashing merges equal gates on equal operands
+//! SAT sweeping:                              merges equal nodes, from the inputs on
+//! each pair of outputs still different:      the SAT solver decides
 //! ```
 //!
-//! Circuits of up to 14 inputs are simply run on all of them. A proof knows nothing but the two circuits; it shares
-//! the network and the sweep with the minimiser, and none of the passes that change a circuit's structure. The first
-//! step and the last check of a counterexample run on the circuits themselves: a gate that was translated wrongly into
-//! the network would show there.
+//! Circuits with at most 14 inputs are simulated exhaustively instead.
 //!
-//! | file | what is in it |
+//! A proof relies on nothing but the two circuits. It shares the XAG and the sweeping with the minimiser, but none of
+//! the passes that restructure a circuit. The simulation and the final check of a counterexample evaluate the circuits
+//! themselves, so they would reveal an error in the conversion to an XAG.
+//!
+//! | module | content |
 //! |---|---|
-//! | `automaton` | the same for automata, by induction over the steps |
-//! | `sat` | one question to the solver: are two literals equal? |
-//! | `sweep` | all equal vertices of a network, from the inputs on |
+//! | `automaton` | sequential equivalence of automata, by induction over the steps |
+//! | `sat` | SAT queries: whether two literals are equal |
+//! | `sweep` | SAT sweeping |
 
 pub(crate) mod automaton;
 pub(crate) mod sat;
@@ -26,66 +27,69 @@ pub use automaton::{AutomataError, Known, StateMap, equivalent_automata, equival
 
 use crate::circuit::Circuit;
 use crate::gate::Gate;
-use crate::network::Network;
 use crate::truth::input_word;
-use sat::{Answer, Bounds};
+use crate::xag::Xag;
+use sat::{Answer, Limits};
 use std::time::{Duration, Instant};
 use sweep::Random;
 use thiserror::Error;
 
-/// What a proof says about two circuits.
+/// The result of an equivalence check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The circuits have the same outputs for every input.
+    /// The circuits have equal outputs for every input.
     Equal,
-    /// An input for which they differ.
+    /// The circuits differ for some input.
     Different {
-        /// The bits of the input.
+        /// The counterexample, one bit per input.
         input: Vec<bool>,
         /// The first output that differs.
         output: usize,
     },
-    /// The time was too short to decide.
+    /// The time limit was reached before a decision.
     Unknown,
 }
 
-/// Why two circuits cannot be compared.
+/// An error of an equivalence check.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ProveError {
-    /// Different numbers of inputs.
-    #[error("circuits with {left} and {right} inputs cannot be compared")]
+    /// The circuits have different numbers of inputs.
+    #[error("cannot compare circuits with {left} and {right} inputs")]
     Inputs {
         /// The inputs of the first circuit.
         left: usize,
         /// The inputs of the second circuit.
         right: usize,
     },
-    /// Different numbers of outputs.
-    #[error("circuits with {left} and {right} outputs cannot be compared")]
+    /// The circuits have different numbers of outputs.
+    #[error("cannot compare circuits with {left} and {right} outputs")]
     Outputs {
         /// The outputs of the first circuit.
         left: usize,
         /// The outputs of the second circuit.
         right: usize,
     },
-    /// The circuits and the network that stands for them disagree.
-    #[error("the solver finds a difference that the circuits do not show; this is a fault of Gatework")]
+    /// The solver found a counterexample that evaluation of the circuits does not confirm.
+    #[error(
+        "the SAT solver found a counterexample that the circuits do not confirm; this is a bug in Gatework"
+    )]
     Contradiction,
-    /// The two circuits together are larger than a circuit may be.
-    #[error("circuits of {gates} gates together are too large to compare")]
+    /// The two circuits together exceed [`MAX_SIGNALS`](crate::circuit::MAX_SIGNALS).
+    #[error("circuits with {gates} gates together are too large to compare")]
     TooLarge {
-        /// The gates of both.
+        /// The total number of gates.
         gates: usize,
     },
 }
 
-/// How far a question about inner vertices looks. Most equal vertices are equal for a near reason; what is
-/// not found here is left to the outputs.
-const INNER: Bounds = Bounds { gates: 1024, conflicts: 1000, deadline: None };
-/// 64-bit words of random inputs that both circuits are tried on first.
-const TRIALS: usize = 64;
+/// Limits of each SAT query about inner nodes. Most equal nodes are equal for local reasons; what is not found here is
+/// left to the queries about the outputs.
+const SWEEP: Limits = Limits { gates: 1024, conflicts: 1000, deadline: None };
+/// The number of 64-bit words of random inputs that both circuits are simulated on.
+const RANDOM_WORDS: usize = 64;
 
-/// Whether two circuits compute the same, however long it takes.
+/// Checks whether two circuits compute the same function, without a time limit.
 ///
 /// ```
 /// use gatework_logic::{Circuit, Gate, Node, prove};
@@ -100,29 +104,29 @@ pub fn equivalent(left: &Circuit, right: &Circuit) -> Result<Verdict, ProveError
     decide(left, right, None)
 }
 
-/// Whether two circuits compute the same, or [`Verdict::Unknown`] after about this time.
+/// Checks whether two circuits compute the same function; returns [`Verdict::Unknown`] after about this time.
 pub fn equivalent_within(left: &Circuit, right: &Circuit, time: Duration) -> Result<Verdict, ProveError> {
     decide(left, right, Instant::now().checked_add(time))
 }
 
 fn decide(left: &Circuit, right: &Circuit, deadline: Option<Instant>) -> Result<Verdict, ProveError> {
     check_ports(left, right)?;
-    if left.inputs() <= FEW_INPUTS {
-        return try_all_inputs(left, right);
+    if left.inputs() <= MAX_EXHAUSTIVE_INPUTS {
+        return simulate_all_inputs(left, right);
     }
-    if let Some(verdict) = try_random_inputs(left, right)? {
+    if let Some(verdict) = simulate_random_inputs(left, right)? {
         return Ok(verdict);
     }
-    let mut network = Network::new(left.inputs());
-    let mut outputs = network.add(left);
-    outputs.extend(network.add(right));
-    network.set_outputs(outputs);
-    let network = sweep::sweep(&network.without_dead_gates(), Bounds { deadline, ..INNER }).network;
-    let bounds = Bounds { deadline, ..Bounds::NONE };
-    let (lefts, rights) = network.outputs().split_at(left.outputs().len());
+    let mut xag = Xag::new(left.inputs());
+    let mut outputs = xag.add_circuit(left);
+    outputs.extend(xag.add_circuit(right));
+    xag.set_outputs(outputs);
+    let xag = sweep::sweep(&xag.without_dead_gates(), Limits { deadline, ..SWEEP });
+    let limits = Limits { deadline, ..Limits::NONE };
+    let (lefts, rights) = xag.outputs().split_at(left.outputs().len());
     let mut verdict = Verdict::Equal;
     for (&a, &b) in lefts.iter().zip(rights) {
-        match sat::equal(&network, a, b, bounds) {
+        match sat::equal(&xag, a, b, limits) {
             Answer::Equal => {}
             Answer::Unknown => verdict = Verdict::Unknown,
             Answer::Different(bits) => {
@@ -130,7 +134,7 @@ fn decide(left: &Circuit, right: &Circuit, deadline: Option<Instant>) -> Result<
                 for (place, bit) in bits {
                     input[place] = bit;
                 }
-                return first_difference(left, right, input);
+                return confirm_counterexample(left, right, input);
             }
         }
     }
@@ -150,29 +154,29 @@ fn check_ports(left: &Circuit, right: &Circuit) -> Result<(), ProveError> {
     }
 }
 
-/// The verdict for an input that makes a difference, checked on the circuits themselves.
-fn first_difference(left: &Circuit, right: &Circuit, input: Vec<bool>) -> Result<Verdict, ProveError> {
+/// Returns the verdict for a counterexample after evaluating the circuits on it.
+fn confirm_counterexample(left: &Circuit, right: &Circuit, input: Vec<bool>) -> Result<Verdict, ProveError> {
     let values = left.eval(&input).ok().zip(right.eval(&input).ok());
     let output = values.and_then(|(lefts, rights)| lefts.iter().zip(&rights).position(|(a, b)| a != b));
     output.map(|output| Verdict::Different { input, output }).ok_or(ProveError::Contradiction)
 }
 
-/// Inputs of which all assignments are tried: that is quicker than any argument, and needs none.
-const FEW_INPUTS: usize = 14;
+/// The maximum number of inputs for exhaustive simulation.
+const MAX_EXHAUSTIVE_INPUTS: usize = 14;
 
-/// Runs both circuits on all inputs, 64 at a time.
-fn try_all_inputs(left: &Circuit, right: &Circuit) -> Result<Verdict, ProveError> {
+/// Simulates both circuits on all inputs, 64 at a time.
+fn simulate_all_inputs(left: &Circuit, right: &Circuit) -> Result<Verdict, ProveError> {
     let mut values = [Vec::new(), Vec::new()];
     for block in 0..1usize << left.inputs().saturating_sub(6) {
         let inputs: Vec<u64> = (0..left.inputs()).map(|input| input_word(input, block)).collect();
         if let Some(input) = difference(left, right, &inputs, &mut values) {
-            return first_difference(left, right, input);
+            return confirm_counterexample(left, right, input);
         }
     }
     Ok(Verdict::Equal)
 }
 
-/// One of 64 inputs for which two circuits differ.
+/// Returns one of 64 inputs for which two circuits differ.
 fn difference(
     left: &Circuit,
     right: &Circuit,
@@ -188,24 +192,24 @@ fn difference(
     Some(inputs.iter().map(|input| input >> word.trailing_zeros() & 1 == 1).collect())
 }
 
-/// Runs both circuits on random inputs, with every density of ones.
-fn try_random_inputs(left: &Circuit, right: &Circuit) -> Result<Option<Verdict>, ProveError> {
+/// Simulates both circuits on random inputs, with several densities of ones.
+fn simulate_random_inputs(left: &Circuit, right: &Circuit) -> Result<Option<Verdict>, ProveError> {
     let mut random = Random(1);
     let mut inputs = vec![0; left.inputs()];
     let mut values = [Vec::new(), Vec::new()];
-    for trial in 0..TRIALS {
+    for trial in 0..RANDOM_WORDS {
         for word in &mut inputs {
             let (a, b, c) = (random.word(), random.word(), random.word());
             *word = [a, a & b, a | b, a & b & c, a | b | c][trial % 5];
         }
         if let Some(input) = difference(left, right, &inputs, &mut values) {
-            return first_difference(left, right, input).map(Some);
+            return confirm_counterexample(left, right, input).map(Some);
         }
     }
     Ok(None)
 }
 
-/// The values of all signals for 64 inputs, gate by gate.
+/// Computes the values of all signals for 64 assignments of the inputs.
 fn eval_words(circuit: &Circuit, inputs: &[u64], values: &mut Vec<u64>) {
     values.clear();
     values.extend_from_slice(inputs);
@@ -223,23 +227,23 @@ mod tests {
     use super::*;
     use crate::arbitrary;
     use crate::circuit::Node;
-    use crate::network::Literal;
+    use crate::xag::Literal;
     use proptest::prelude::*;
 
-    /// Whether an input makes the difference that a verdict claims.
+    /// Returns whether a verdict holds a valid counterexample.
     fn is_counterexample(left: &Circuit, right: &Circuit, verdict: &Verdict) -> bool {
         let Verdict::Different { input, output } = verdict else { return false };
         left.eval(input).unwrap()[*output] != right.eval(input).unwrap()[*output]
     }
 
-    fn same_for_all_inputs(left: &Circuit, right: &Circuit) -> bool {
+    fn equal_for_all_inputs(left: &Circuit, right: &Circuit) -> bool {
         (0..1u32 << left.inputs()).all(|i| {
             let bits: Vec<bool> = (0..left.inputs()).map(|k| i >> k & 1 == 1).collect();
             left.eval(&bits) == right.eval(&bits)
         })
     }
 
-    /// Whether all inputs have the bits of `pattern`, added to the first output of a circuit.
+    /// Inverts the first output of a circuit for the single input `pattern`.
     fn differ_at(circuit: &Circuit, pattern: &[bool]) -> Circuit {
         let mut nodes = circuit.nodes().to_vec();
         let mut push = |node| {
@@ -256,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_at_one_input_of_many_is_found() {
+    fn a_difference_at_a_single_assignment_is_found() {
         let circuit = arbitrary::large(8, 3000).circuit;
         let pattern: Vec<bool> = (0..72).map(|i| i % 3 == 0).collect();
         let mutant = differ_at(&circuit, &pattern);
@@ -265,36 +269,36 @@ mod tests {
     }
 
     #[test]
-    fn the_time_is_kept() {
-        // Multiplication from the left and from the right: nobody proves this in no time.
+    fn the_time_limit_is_kept() {
+        // Multipliers with exchanged factors are hard to prove equal.
         let (a, b) = (multiplier(10, false), multiplier(10, true));
         assert_eq!(equivalent_within(&a, &b, Duration::ZERO), Ok(Verdict::Unknown));
         let (a, b) = (multiplier(3, false), multiplier(3, true));
         assert_eq!(equivalent_within(&a, &b, Duration::from_secs(600)), Ok(Verdict::Equal));
     }
 
-    /// The product of two numbers: multiples of the first added up, or of the second.
+    /// Returns an array multiplier, with the factors exchanged if `exchange`.
     fn multiplier(bits: usize, exchange: bool) -> Circuit {
-        let mut network = Network::new(2 * bits);
+        let mut xag = Xag::new(2 * bits);
         let mut sum = vec![Literal::FALSE; 2 * bits];
         for row in 0..bits {
             let mut carry = Literal::FALSE;
             for (column, sum) in sum[row..].iter_mut().enumerate() {
                 let (x, y) = if exchange { (column, row) } else { (row, column) };
-                let term = network.and(Literal::input(x % bits), Literal::input(bits + y % bits));
+                let term = xag.and(Literal::input(x % bits), Literal::input(bits + y % bits));
                 let term = if column < bits { term } else { Literal::FALSE };
-                let half = network.xor(*sum, term);
-                let (c1, c2) = (network.and(*sum, term), network.and(half, carry));
-                *sum = network.xor(half, carry);
-                carry = network.or(c1, c2);
+                let half = xag.xor(*sum, term);
+                let (c1, c2) = (xag.and(*sum, term), xag.and(half, carry));
+                *sum = xag.xor(half, carry);
+                carry = xag.or(c1, c2);
             }
         }
-        network.set_outputs(sum);
-        network.to_circuit(&Circuit::new(2 * bits, vec![], vec![0; 2 * bits]).unwrap())
+        xag.set_outputs(sum);
+        xag.to_circuit(&Circuit::new(2 * bits, vec![], vec![0; 2 * bits]).unwrap())
     }
 
     #[test]
-    fn ports_must_fit() {
+    fn circuits_must_have_the_same_ports() {
         let circuit = |inputs, outputs| Circuit::new(inputs, vec![], vec![0; outputs]).unwrap();
         let compare = |left: (usize, usize), right: (usize, usize)| {
             equivalent(&circuit(left.0, left.1), &circuit(right.0, right.1))
@@ -306,7 +310,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn verdicts_are_those_of_all_inputs(
+        fn verdicts_match_exhaustive_evaluation(
             left in arbitrary::circuit(4..=4, 60),
             right in arbitrary::circuit(4..=4, 60),
         ) {
@@ -314,18 +318,18 @@ mod tests {
             let cut = |c: &Circuit| Circuit::new(4, c.nodes().to_vec(), c.outputs()[..ports].to_vec()).unwrap();
             let (left, right) = (cut(&left), cut(&right));
             match equivalent(&left, &right).unwrap() {
-                Verdict::Equal => prop_assert!(same_for_all_inputs(&left, &right)),
+                Verdict::Equal => prop_assert!(equal_for_all_inputs(&left, &right)),
                 verdict => prop_assert!(is_counterexample(&left, &right, &verdict)),
             }
         }
 
         #[test]
-        fn a_simplified_circuit_is_equal(circuit in arbitrary::circuit(0..=100, 300)) {
+        fn a_simplified_circuit_is_proved_equal(circuit in arbitrary::circuit(0..=100, 300)) {
             prop_assert_eq!(equivalent(&circuit, &circuit.simplify()), Ok(Verdict::Equal));
         }
 
         #[test]
-        fn a_changed_gate_is_found_if_it_shows(
+        fn a_changed_gate_is_found_if_it_is_observable(
             circuit in arbitrary::circuit(1..=8, 60),
             place in any::<prop::sample::Index>(),
             index in 0usize..16,
@@ -336,7 +340,7 @@ mod tests {
             nodes[place].gate = Gate::ALL[index];
             let mutant = Circuit::new(circuit.inputs(), nodes, circuit.outputs().to_vec()).unwrap();
             match equivalent(&circuit, &mutant).unwrap() {
-                Verdict::Equal => prop_assert!(same_for_all_inputs(&circuit, &mutant)),
+                Verdict::Equal => prop_assert!(equal_for_all_inputs(&circuit, &mutant)),
                 verdict => prop_assert!(is_counterexample(&circuit, &mutant, &verdict)),
             }
         }

@@ -1,130 +1,131 @@
-//! Whether two literals of a network are equal, asked of a SAT solver.
+//! SAT queries: whether two literals of an XAG are equal.
 //!
-//! Equal vertices of similar circuits are mostly equal for a local reason. So the question is asked with the
-//! nearest gates first: the cone of the two is opened vertex by vertex, latest first, up to a number of gates,
-//! and what lies beyond is a free variable. A "no difference" is then true for the whole network. A difference
-//! is one only if nothing but inputs lies beyond; otherwise a larger cone is asked.
+//! Equal nodes of similar circuits are mostly equal for local reasons. A query therefore starts with a part of the fan-in
+//! cone: gates are expanded in reverse topological order up to a maximum number, and the fanins at the border are free
+//! variables. If the literals are equal in the partial cone they are equal in the XAG. A difference is real only if all
+//! free variables are inputs; otherwise the query is repeated with a larger cone.
 
-use crate::network::{Literal, Network, Operation};
+use crate::xag::{Literal, Operation, Xag};
 use batsat::{Callbacks, ClauseKind, SolverInterface, SolverOpts, lbool};
 use rustc_hash::FxHashMap;
 use std::cell::Cell;
 use std::collections::BinaryHeap;
 use std::time::Instant;
 
-/// What a check found out.
+/// The result of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The literals are equal for every input.
     Equal,
-    /// They differ for these values of these inputs, whatever the other inputs are.
+    /// The literals differ for these values of these inputs, for any values of the others.
     Different(Vec<(usize, bool)>),
-    /// The bounds were too tight.
+    /// The limits were exceeded.
     Unknown,
 }
 
-/// Bounds of one check.
+/// Limits of a query.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    /// The most gates that are looked at.
+pub(crate) struct Limits {
+    /// The maximum number of gates of the cone.
     pub gates: usize,
-    /// The most conflicts of the solver, per cone.
+    /// The maximum number of conflicts of the solver, per cone.
     pub conflicts: u64,
-    /// When to give up.
+    /// The time at which the query ends.
     pub deadline: Option<Instant>,
 }
 
-impl Bounds {
-    pub const NONE: Bounds = Bounds { gates: usize::MAX, conflicts: u64::MAX, deadline: None };
+impl Limits {
+    pub const NONE: Limits = Limits { gates: usize::MAX, conflicts: u64::MAX, deadline: None };
 }
 
-/// The gates of the first cone that is tried; later ones are larger by [`GROWTH`].
+/// The maximum number of gates of the first cone.
 const FIRST_CONE: usize = 64;
+/// The factor by which the maximum grows when the query is repeated.
 const GROWTH: usize = 16;
 
-/// Whether two literals are equal.
-pub(crate) fn equal(network: &Network, a: Literal, b: Literal, bounds: Bounds) -> Answer {
+/// Decides whether two literals are equal.
+pub(crate) fn equal(xag: &Xag, a: Literal, b: Literal, limits: Limits) -> Answer {
     if a == b {
         return Answer::Equal;
     }
     let mut gates = FIRST_CONE;
     loop {
-        if bounds.is_late() {
+        if limits.is_past_deadline() {
             return Answer::Unknown;
         }
-        let cone = Cone::new(network, [a.vertex(), b.vertex()], gates.min(bounds.gates));
-        match cone.check(network, a, b, bounds) {
-            Answer::Different(_) if !cone.is_whole && gates < bounds.gates => {}
-            Answer::Different(_) if !cone.is_whole => return Answer::Unknown,
+        let cone = Cone::new(xag, [a.vertex(), b.vertex()], gates.min(limits.gates));
+        match cone.check(xag, a, b, limits) {
+            Answer::Different(_) if !cone.is_complete && gates < limits.gates => {}
+            Answer::Different(_) if !cone.is_complete => return Answer::Unknown,
             answer => return answer,
         }
         gates = gates.saturating_mul(GROWTH);
     }
 }
 
-/// The part of a network that a question is asked with.
+/// A partial fan-in cone.
 struct Cone {
-    /// Vertices that are opened, latest first.
-    opened: Vec<usize>,
-    /// Vertices that are free: inputs, and gates if the cone is not whole.
+    /// The gates, in reverse topological order.
+    gates: Vec<usize>,
+    /// The free variables: inputs, and gates if the cone is not complete.
     free: Vec<usize>,
-    /// Whether only inputs are free.
-    is_whole: bool,
+    /// Whether all free variables are inputs.
+    is_complete: bool,
 }
 
 impl Cone {
-    fn new(network: &Network, roots: [usize; 2], gates: usize) -> Cone {
+    fn new(xag: &Xag, roots: [usize; 2], max_gates: usize) -> Cone {
         let mut queue = BinaryHeap::from(roots);
-        let mut cone = Cone { opened: Vec::new(), free: Vec::new(), is_whole: true };
-        while let Some(vertex) = queue.pop() {
-            while queue.peek() == Some(&vertex) {
+        let mut cone = Cone { gates: Vec::new(), free: Vec::new(), is_complete: true };
+        while let Some(node) = queue.pop() {
+            while queue.peek() == Some(&node) {
                 queue.pop();
             }
-            if vertex == 0 {
+            if node == 0 {
                 break;
             }
-            if !network.is_gate(vertex) {
-                cone.free.push(vertex);
-            } else if cone.opened.len() == gates {
-                cone.free.push(vertex);
-                cone.is_whole = false;
+            if !xag.is_gate(node) {
+                cone.free.push(node);
+            } else if cone.gates.len() == max_gates {
+                cone.free.push(node);
+                cone.is_complete = false;
             } else {
-                cone.opened.push(vertex);
-                queue.extend(network.vertex(vertex).operands().map(Literal::vertex));
+                cone.gates.push(node);
+                queue.extend(xag.node(node).fanins().map(Literal::vertex));
             }
         }
         cone
     }
 
-    fn check(&self, network: &Network, a: Literal, b: Literal, bounds: Bounds) -> Answer {
-        let mut clauses = Clauses::new(bounds);
-        for &vertex in self.free.iter().chain(self.opened.iter().rev()) {
-            clauses.add_variable(vertex);
+    fn check(&self, xag: &Xag, a: Literal, b: Literal, limits: Limits) -> Answer {
+        let mut clauses = Clauses::new(limits);
+        for &node in self.free.iter().chain(self.gates.iter().rev()) {
+            clauses.add_variable(node);
         }
-        for &vertex in &self.opened {
-            clauses.add_gate(network, vertex);
+        for &node in &self.gates {
+            clauses.add_gate(xag, node);
         }
         let difference = [(a, b.not()), (a.not(), b)];
         for (a, b) in difference {
             match clauses.solve(&[a, b]) {
                 Some(false) => {}
-                Some(true) => return Answer::Different(self.inputs(network, &clauses)),
+                Some(true) => return Answer::Different(self.inputs(xag, &clauses)),
                 None => return Answer::Unknown,
             }
         }
         Answer::Equal
     }
 
-    /// The values of the inputs in the model that was found.
-    fn inputs(&self, network: &Network, clauses: &Clauses) -> Vec<(usize, bool)> {
-        let inputs = self.free.iter().filter(|&&vertex| !network.is_gate(vertex));
-        inputs.map(|&vertex| (vertex - 1, clauses.value(vertex))).collect()
+    /// Returns the values of the inputs in the model that was found.
+    fn inputs(&self, xag: &Xag, clauses: &Clauses) -> Vec<(usize, bool)> {
+        let inputs = self.free.iter().filter(|&&node| !xag.is_gate(node));
+        inputs.map(|&node| (node - 1, clauses.value(node))).collect()
     }
 }
 
-/// The bounds, as the solver asks for them.
+/// The limits of a query, as callbacks of the solver.
 struct Budget {
-    bounds: Bounds,
+    limits: Limits,
     conflicts: u64,
     calls: Cell<u32>,
 }
@@ -135,20 +136,20 @@ impl Callbacks for Budget {
     }
 
     fn stop(&self) -> bool {
-        // Looking at the clock every time would take longer than many decisions.
+        // Reading the clock each time would take longer than many decisions.
         self.calls.set(self.calls.get().wrapping_add(1));
-        let late = || self.calls.get().is_multiple_of(256) && self.bounds.is_late();
-        self.conflicts > self.bounds.conflicts || late()
+        let is_late = || self.calls.get().is_multiple_of(256) && self.limits.is_past_deadline();
+        self.conflicts > self.limits.conflicts || is_late()
     }
 }
 
-impl Bounds {
-    pub fn is_late(&self) -> bool {
+impl Limits {
+    pub fn is_past_deadline(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 }
 
-/// Vertices as clauses of a solver (Tseitin's encoding).
+/// The Tseitin encoding of a cone.
 struct Clauses {
     solver: batsat::Solver<Budget>,
     variables: FxHashMap<usize, batsat::Var>,
@@ -156,8 +157,8 @@ struct Clauses {
 }
 
 impl Clauses {
-    fn new(bounds: Bounds) -> Clauses {
-        let budget = Budget { bounds, conflicts: 0, calls: Cell::new(0) };
+    fn new(limits: Limits) -> Clauses {
+        let budget = Budget { limits, conflicts: 0, calls: Cell::new(0) };
         let solver = batsat::Solver::new(SolverOpts::default(), budget);
         let mut clauses = Clauses { solver, variables: FxHashMap::default(), clause: Vec::new() };
         clauses.add_variable(0);
@@ -165,9 +166,9 @@ impl Clauses {
         clauses
     }
 
-    fn add_variable(&mut self, vertex: usize) {
+    fn add_variable(&mut self, node: usize) {
         let variable = self.solver.new_var_default();
-        self.variables.insert(vertex, variable);
+        self.variables.insert(node, variable);
     }
 
     fn literal(&self, literal: Literal) -> batsat::Lit {
@@ -182,9 +183,9 @@ impl Clauses {
         self.clause = clause;
     }
 
-    fn add_gate(&mut self, network: &Network, vertex: usize) {
-        let gate = network.vertex(vertex);
-        let (y, a, b) = (Literal::new(vertex, false), gate.a, gate.b);
+    fn add_gate(&mut self, xag: &Xag, node: usize) {
+        let gate = xag.node(node);
+        let (y, a, b) = (Literal::new(node, false), gate.a, gate.b);
         match gate.operation() {
             Operation::And => {
                 self.add(&[y.not(), a]);
@@ -200,15 +201,15 @@ impl Clauses {
         }
     }
 
-    /// Whether the assumptions can hold, if it was found out.
+    /// Returns whether the formula is satisfiable under assumptions; `None` if the limits were exceeded.
     fn solve(&mut self, assumptions: &[Literal]) -> Option<bool> {
         let assumptions: Vec<batsat::Lit> = assumptions.iter().map(|&a| self.literal(a)).collect();
         let answer = self.solver.solve_limited(&assumptions);
         if answer == lbool::UNDEF { None } else { Some(answer == lbool::TRUE) }
     }
 
-    fn value(&self, vertex: usize) -> bool {
-        self.solver.value_var(self.variables[&vertex]) == lbool::TRUE
+    fn value(&self, node: usize) -> bool {
+        self.solver.value_var(self.variables[&node]) == lbool::TRUE
     }
 }
 
@@ -218,56 +219,56 @@ mod tests {
     use crate::arbitrary;
     use proptest::prelude::*;
 
-    /// A chain of `n` XORs, and one with the operands of each pair exchanged.
-    fn chains(n: usize) -> (Network, Literal, Literal) {
-        let mut network = Network::new(n);
+    /// Returns the parity of `n` inputs as two chains of XORs, from the first input on and from the last.
+    fn parities(n: usize) -> (Xag, Literal, Literal) {
+        let mut xag = Xag::new(n);
         let inputs: Vec<Literal> = (0..n).map(Literal::input).collect();
-        let forward = inputs.iter().fold(Literal::FALSE, |sum, &x| network.xor(sum, x));
-        let backward = inputs.iter().rev().fold(Literal::FALSE, |sum, &x| network.xor(sum, x));
-        (network, forward, backward)
+        let forward = inputs.iter().fold(Literal::FALSE, |sum, &x| xag.xor(sum, x));
+        let backward = inputs.iter().rev().fold(Literal::FALSE, |sum, &x| xag.xor(sum, x));
+        (xag, forward, backward)
     }
 
     #[test]
-    fn bounds_are_kept() {
-        let (network, a, b) = chains(60);
-        let few = Bounds { conflicts: 10, ..Bounds::NONE };
-        assert_eq!(equal(&network, a, b, few), Answer::Unknown);
-        let now = Bounds { deadline: Some(Instant::now()), ..Bounds::NONE };
-        assert_eq!(equal(&network, a, b, now), Answer::Unknown);
-        let small = Bounds { gates: 30, ..Bounds::NONE };
-        assert_eq!(equal(&network, a, b, small), Answer::Unknown);
+    fn limits_are_kept() {
+        let (xag, a, b) = parities(60);
+        let few = Limits { conflicts: 10, ..Limits::NONE };
+        assert_eq!(equal(&xag, a, b, few), Answer::Unknown);
+        let now = Limits { deadline: Some(Instant::now()), ..Limits::NONE };
+        assert_eq!(equal(&xag, a, b, now), Answer::Unknown);
+        let small = Limits { gates: 30, ..Limits::NONE };
+        assert_eq!(equal(&xag, a, b, small), Answer::Unknown);
     }
 
     #[test]
-    fn constants_can_be_asked() {
-        let mut network = Network::new(2);
+    fn literals_can_be_compared_with_constants() {
+        let mut xag = Xag::new(2);
         let (a, b) = (Literal::input(0), Literal::input(1));
-        let (both, neither) = (network.and(a, b), network.and(a.not(), b.not()));
-        let never = network.and(both, neither);
-        assert_eq!(equal(&network, never, Literal::FALSE, Bounds::NONE), Answer::Equal);
-        assert_eq!(equal(&network, Literal::TRUE, never.not(), Bounds::NONE), Answer::Equal);
-        let answer = equal(&network, Literal::TRUE, both, Bounds::NONE);
+        let (both, neither) = (xag.and(a, b), xag.and(a.not(), b.not()));
+        let never = xag.and(both, neither);
+        assert_eq!(equal(&xag, never, Literal::FALSE, Limits::NONE), Answer::Equal);
+        assert_eq!(equal(&xag, Literal::TRUE, never.not(), Limits::NONE), Answer::Equal);
+        let answer = equal(&xag, Literal::TRUE, both, Limits::NONE);
         assert!(matches!(answer, Answer::Different(inputs) if !inputs.is_empty()));
     }
 
     proptest! {
         #[test]
-        fn answers_are_those_of_all_inputs(circuit in arbitrary::circuit(6..=6, 80)) {
-            let network = Network::of(&circuit);
+        fn answers_match_exhaustive_simulation(circuit in arbitrary::circuit(6..=6, 80)) {
+            let xag = Xag::from_circuit(&circuit);
             let inputs: Vec<u64> = (0..6).map(|k| (0..64).fold(0, |w, i| w | (i >> k & 1) << i)).collect();
             let mut values = Vec::new();
-            network.eval_words(&inputs, &mut values);
+            xag.eval_words(&inputs, &mut values);
             let word = |literal: Literal| values[literal.vertex()] ^ literal.mask();
-            for pair in network.outputs().windows(2) {
+            for pair in xag.outputs().windows(2) {
                 let (a, b) = (pair[0], pair[1]);
-                match equal(&network, a, b, Bounds::NONE) {
+                match equal(&xag, a, b, Limits::NONE) {
                     Answer::Equal => prop_assert_eq!(word(a), word(b)),
                     Answer::Different(bits) => {
                         let fits = |&(input, bit): &(usize, bool)| inputs[input] ^ u64::from(!bit).wrapping_neg();
                         let places = bits.iter().map(fits).fold(u64::MAX, |all, word| all & word);
                         prop_assert!(places != 0 && (word(a) ^ word(b)) & places == places);
                     }
-                    Answer::Unknown => prop_assert!(false, "there were no bounds"),
+                    Answer::Unknown => prop_assert!(false, "there were no limits"),
                 }
             }
         }

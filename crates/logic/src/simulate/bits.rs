@@ -1,6 +1,6 @@
-//! Strings of bits in words: windows at any bit, and rows turned into columns.
+//! Bit strings in words: unaligned windows and bit-matrix transposition.
 
-/// The `len` bits (1 to 64) of a string from bit `start` on.
+/// Returns the `len` bits (1 to 64) of a string from bit `start` on.
 #[inline]
 pub(super) fn window(bits: &[u64], start: usize, len: usize) -> u64 {
     let (word, shift) = (start / 64, start % 64);
@@ -11,7 +11,7 @@ pub(super) fn window(bits: &[u64], start: usize, len: usize) -> u64 {
     window & u64::MAX >> (64 - len)
 }
 
-/// Sets `len` bits (1 to 64) of a string, which are 0, from bit `start` on.
+/// Writes `len` bits (1 to 64) of a string from bit `start` on, which must be 0 before.
 #[inline]
 pub(super) fn insert(bits: &mut [u64], start: usize, len: usize, value: u64) {
     let (word, shift) = (start / 64, start % 64);
@@ -22,8 +22,8 @@ pub(super) fn insert(bits: &mut [u64], start: usize, len: usize, value: u64) {
     }
 }
 
-/// Exchanges the rows and the columns of 64x64 bits: squares of half the size change places, then their
-/// halves, and so on.
+/// Transposes a 64x64 bit matrix: the off-diagonal blocks of size 32 are exchanged, then those of size 16 within each
+/// block, and so on (Hacker's Delight, 7-3).
 pub(super) fn transpose(block: &mut [u64; 64]) {
     let (mut size, mut mask) = (32, u64::MAX >> 32);
     while size > 0 {
@@ -40,9 +40,9 @@ pub(super) fn transpose(block: &mut [u64; 64]) {
     }
 }
 
-/// A board with its rows as columns: from `height * width` bits, row by row, to `width * height`.
-pub(super) fn turn(bits: &[u64], height: usize, width: usize) -> Vec<u64> {
-    let mut turned = vec![0; (height * width).div_ceil(64)];
+/// Transposes a bit matrix of any size, stored row by row.
+pub(super) fn transpose_grid(bits: &[u64], height: usize, width: usize) -> Vec<u64> {
+    let mut transposed = vec![0; (height * width).div_ceil(64)];
     for top in (0..height).step_by(64) {
         for left in (0..width).step_by(64) {
             let (rows, columns) = (64.min(height - top), 64.min(width - left));
@@ -52,11 +52,11 @@ pub(super) fn turn(bits: &[u64], height: usize, width: usize) -> Vec<u64> {
             }
             transpose(&mut block);
             for (column, &line) in block.iter().take(columns).enumerate() {
-                insert(&mut turned, (left + column) * height + top, rows, line);
+                insert(&mut transposed, (left + column) * height + top, rows, line);
             }
         }
     }
-    turned
+    transposed
 }
 
 #[cfg(test)]
@@ -78,11 +78,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_turned_board_has_rows_for_columns(height in 1usize..150, width in 1usize..150) {
+        fn a_transposed_grid_has_rows_for_columns(height in 1usize..150, width in 1usize..150) {
             let bits: Vec<u64> = arbitrary::numbers().take((height * width).div_ceil(64)).collect();
-            let turned = turn(&bits, height, width);
+            let transposed = transpose_grid(&bits, height, width);
             for (y, x) in (0..height).flat_map(|y| (0..width).map(move |x| (y, x))) {
-                prop_assert_eq!(window(&turned, x * height + y, 1), window(&bits, y * width + x, 1));
+                prop_assert_eq!(window(&transposed, x * height + y, 1), window(&bits, y * width + x, 1));
             }
         }
     }

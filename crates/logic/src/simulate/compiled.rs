@@ -1,22 +1,20 @@
-//! A straight-line program bound to memory: it reads its inputs and writes its outputs at fixed offsets, and
-//! then does the same one vector further, as often as it is told.
+//! Compiled programs: a straight-line program in a loop over vectors, with its inputs and outputs at fixed offsets.
 //!
 //! ```text
 //! for k in 0..count:
 //!     output[o] at target[outputs[o] + k] = program(input[i] at source[inputs[i] + k], ...)
 //! ```
 //!
-//! Offsets are given in words, not in vectors: an input may lie between two vectors, an output may not.
+//! Offsets are in words: inputs may be unaligned, outputs are aligned to vectors.
 //!
-//! With samples side by side this runs a circuit on a batch; with the rows of a board in memory it runs the
-//! rule of an automaton along a row. It is native code where there is a generator for the machine, and
-//! interpreted elsewhere.
+//! On a batch of samples this runs a circuit; on the rows of a grid it runs the rule of an automaton along a row. The
+//! program is native code where there is a code generator for the processor, and interpreted elsewhere.
 
-use super::native::Native;
-use super::portable::Portable;
-use super::straight::Straight;
+use super::interpreter::BlockInterpreter;
+use super::native::NativeCode;
+use crate::straight_line::StraightLineProgram;
 
-/// 256 cells or samples.
+/// A vector of 256 cells or samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C, align(32))]
 pub(super) struct Vector(pub [u64; 4]);
@@ -34,31 +32,31 @@ impl Vector {
     }
 }
 
-/// Where a program finds its inputs and puts its outputs.
+/// The offsets of the inputs and outputs of a program in memory.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
-    /// The word that each input begins at.
+    /// The first word of each input.
     pub inputs: Vec<u32>,
-    /// The word that each output begins at, the first one of a vector.
+    /// The first word of each output, aligned to a vector.
     pub outputs: Vec<u32>,
 }
 
 impl Layout {
-    /// Inputs and outputs at these vectors.
+    /// A layout with all inputs and outputs aligned, given by the index of their first vector.
     pub fn at_vectors(inputs: impl Iterator<Item = usize>, outputs: impl Iterator<Item = usize>) -> Layout {
         let word = |vector: usize| (vector * Vector::WORDS) as u32;
         Layout { inputs: inputs.map(word).collect(), outputs: outputs.map(word).collect() }
     }
 }
 
-/// A program that is ready to run.
+/// A straight-line program that is ready to run.
 #[derive(Clone, Debug)]
-pub(super) struct Compiled {
+pub(super) struct CompiledProgram {
     backend: Backend,
     extents: Extents,
 }
 
-/// The vectors that one turn of a program may touch.
+/// The number of vectors that one iteration of a program may access in its source and its target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extents {
     source: usize,
@@ -73,9 +71,9 @@ impl Extents {
         Extents { source: extent(&layout.inputs), target: extent(&layout.outputs) }
     }
 
-    /// Panics if `count` turns reach beyond the slices, as indexing does.
+    /// Panics if `count` iterations access vectors beyond the end of a slice.
     pub fn check(&self, source: &[Vector], target: &[Vector], count: usize) {
-        // A program without inputs, or without outputs, touches nothing on that side.
+        // A program without inputs does not access its source, one without outputs not its target.
         let fits = |extent: usize, len: usize| extent == 0 || extent + count.max(1) - 1 <= len;
         assert!(fits(self.source, source.len()), "the source is too short");
         assert!(fits(self.target, target.len()), "the target is too short");
@@ -84,40 +82,44 @@ impl Extents {
 
 #[derive(Clone, Debug)]
 enum Backend {
-    Native(Native),
-    Portable(Portable),
+    Native(NativeCode),
+    Interpreter(BlockInterpreter),
 }
 
-/// How a program is to be run.
+/// The back end of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// By native code, where the machine can.
+    /// Native code if there is a code generator for the processor, else the interpreter.
     Native,
-    /// By the interpreter.
-    Portable,
+    /// The interpreter.
+    Interpreter,
 }
 
-impl Compiled {
-    pub fn new(program: &Straight, layout: &Layout, mode: Mode) -> Compiled {
-        let native = if mode == Mode::Native { Native::new(program, layout) } else { None };
+impl CompiledProgram {
+    pub fn new(program: &StraightLineProgram, layout: &Layout, mode: Mode) -> CompiledProgram {
+        let native = if mode == Mode::Native { NativeCode::new(program, layout) } else { None };
         let backend = match native {
             Some(native) => Backend::Native(native),
-            None => Backend::Portable(Portable::new(program, layout)),
+            None => Backend::Interpreter(BlockInterpreter::new(program, layout)),
         };
-        Compiled { backend, extents: Extents::of(layout) }
+        CompiledProgram { backend, extents: Extents::of(layout) }
     }
 
-    /// As [`Compiled::new`] by native code, in the memory of a program that is not needed any more.
-    pub fn in_place_of(old: Option<Compiled>, program: &Straight, layout: &Layout) -> Compiled {
+    /// Compiles to native code if possible, reusing the memory of a program that is no longer needed.
+    pub fn reusing(
+        old: Option<CompiledProgram>,
+        program: &StraightLineProgram,
+        layout: &Layout,
+    ) -> CompiledProgram {
         let old = old.and_then(|old| match old.backend {
             Backend::Native(native) => Some(native),
-            Backend::Portable(_) => None,
+            Backend::Interpreter(_) => None,
         });
-        let backend = match Native::in_place_of(old, program, layout) {
+        let backend = match NativeCode::reusing(old, program, layout) {
             Some(native) => Backend::Native(native),
-            None => Backend::Portable(Portable::new(program, layout)),
+            None => Backend::Interpreter(BlockInterpreter::new(program, layout)),
         };
-        Compiled { backend, extents: Extents::of(layout) }
+        CompiledProgram { backend, extents: Extents::of(layout) }
     }
 
     /// Whether this is native code.
@@ -125,8 +127,7 @@ impl Compiled {
         matches!(self.backend, Backend::Native(_))
     }
 
-    /// Runs the program `count` times, each time one vector further. Panics if the slices are too short, as
-    /// indexing does.
+    /// Runs `count` iterations, each one vector after the one before. Panics if the slices are too short.
     pub fn run(&self, source: &[Vector], target: &mut [Vector], count: usize, scratch: &mut Vec<Vector>) {
         if count == 0 {
             return;
@@ -134,7 +135,7 @@ impl Compiled {
         self.extents.check(source, target, count);
         match &self.backend {
             Backend::Native(native) => native.run(source, target, count, scratch),
-            Backend::Portable(portable) => portable.run(source, target, count, scratch),
+            Backend::Interpreter(interpreter) => interpreter.run(source, target, count, scratch),
         }
     }
 }
@@ -147,8 +148,8 @@ mod tests {
     use crate::gate::Gate;
     use proptest::prelude::*;
 
-    /// Runs a circuit on scattered samples and compares every bit with the naive evaluation. Input i begins `shift * i`
-    /// words behind a vector.
+    /// Runs a circuit on random samples and compares some bits of every vector with [`Circuit::eval`]. Input i is
+    /// `shift * i % 5` words past an aligned vector.
     fn check(circuit: &Circuit, mode: Mode, count: usize, shift: usize) {
         let (inputs, outputs) = (circuit.inputs(), circuit.outputs().len());
         // A gap of two vectors between inputs, and of one between outputs.
@@ -161,7 +162,7 @@ mod tests {
         let source: Vec<Vector> = (0..inputs * (count + 2)).map(|_| vector()).collect();
         let filler = Vector([0xabcd; 4]);
         let mut target = vec![filler; outputs * (count + 1)];
-        let compiled = Compiled::new(&Straight::new(circuit), &layout, mode);
+        let compiled = CompiledProgram::new(&StraightLineProgram::new(circuit), &layout, mode);
         let mut scratch = Vec::new();
         compiled.run(&source, &mut target, count, &mut scratch);
         let bit = |vectors: &[Vector], word: usize, at: usize| {
@@ -177,12 +178,12 @@ mod tests {
                 assert!(results == circuit.eval(&bits).unwrap(), "vector {k}, bit {at}");
             }
         }
-        assert!((0..outputs).all(|i| target[i * (count + 1) + count] == filler), "wrote beyond its range");
+        assert!((0..outputs).all(|i| target[i * (count + 1) + count] == filler), "a store is out of range");
     }
 
     fn check_both(circuit: &Circuit, count: usize) {
         for shift in [0, 1] {
-            check(circuit, Mode::Portable, count, shift);
+            check(circuit, Mode::Interpreter, count, shift);
             check(circuit, Mode::Native, count, shift);
         }
     }
@@ -200,9 +201,9 @@ mod tests {
     }
 
     #[test]
-    fn the_code_generator_is_used_where_it_can_be() {
-        let compiled = Compiled::new(
-            &Straight::new(&Circuit::new(1, vec![], vec![0]).unwrap()),
+    fn native_code_is_used_on_processors_with_avx2() {
+        let compiled = CompiledProgram::new(
+            &StraightLineProgram::new(&Circuit::new(1, vec![], vec![0]).unwrap()),
             &Layout::at_vectors(0..1, 0..1),
             Mode::Native,
         );
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_shapes_run() {
+    fn circuits_without_gates_or_ports_run() {
         let circuit = |inputs, nodes, outputs| Circuit::new(inputs, nodes, outputs).unwrap();
         check_both(&circuit(0, vec![], vec![]), 3);
         check_both(&circuit(1, vec![], vec![0, 0]), 3);
@@ -232,8 +233,8 @@ mod tests {
     }
 
     #[test]
-    fn wide_networks_run() {
-        // More than 2^15 values are alive at a time, so displacements need 32 bits.
+    fn circuits_with_40_000_live_values_run() {
+        // More than 2^15 values are live at a time, so displacements need 32 bits.
         let width = 40_000;
         let gates = [Gate::XOR, Gate::NAND, Gate::OR, Gate::A_AND_NOT_B, Gate::XNOR, Gate::NOR];
         let mut nodes = Vec::new();

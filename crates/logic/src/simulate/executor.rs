@@ -1,27 +1,27 @@
-//! The executor: a circuit on a batch of samples, 256 of them per instruction.
+//! Bit-parallel evaluation of a circuit on a batch of samples, 256 samples per instruction.
 //!
-//! A batch is cut into blocks. The inputs of a block are copied side by side, the program runs on them, and
-//! its outputs are copied back; everything in between stays in the cache. Large batches are shared out among
-//! the threads of the current pool, block by block, so the result does not depend on their number.
+//! A batch is split into blocks. The inputs of a block are copied to a contiguous buffer, the program runs on it, and the
+//! outputs are copied back, so that all intermediate values stay in the cache. Large batches run in parallel, block by
+//! block; the result does not depend on the number of threads.
 
-use super::compiled::{Compiled, Layout, Mode, Vector};
-use super::straight::Straight;
+use super::compiled::{CompiledProgram, Layout, Mode, Vector};
 use crate::circuit::Circuit;
+use crate::straight_line::StraightLineProgram;
 use rayon::prelude::*;
 use thiserror::Error;
 
 /// The bytes that the inputs and outputs of a block should fit in.
 const BLOCK_BYTES: usize = 1 << 18;
-/// The least vectors of a block: the interpreter wants a few.
+/// The fewest vectors of a block, which amortise the overhead of the interpreter.
 const MIN_BLOCK: usize = 4;
 /// The most vectors of a block.
 const MAX_BLOCK: usize = 32;
-/// Operations on vectors that are worth a thread: a hundred microseconds or two.
+/// The vector operations of a chunk of parallel work: 100 to 200 microseconds.
 const THREAD_WORK: usize = 1 << 18;
 
-/// A circuit, ready to run on many samples at once.
+/// A circuit, compiled to run on many samples at once.
 ///
-/// Inputs and outputs are words of 64 samples, signal after signal: bit `s % 64` of word
+/// Inputs and outputs are bit-sliced, with 64 samples per word and signal after signal: bit `s % 64` of word
 /// `signal * words + s / 64` is the value of a signal in sample `s`, with `words = samples.div_ceil(64)`.
 ///
 /// ```
@@ -39,14 +39,14 @@ pub struct Executor {
     inputs: usize,
     outputs: usize,
     operations: usize,
-    compiled: Compiled,
-    /// The vectors of a block.
+    compiled: CompiledProgram,
+    /// Vectors per block.
     block: usize,
 }
 
-/// Why a batch does not fit a circuit.
+/// A batch whose size does not match the ports of the circuit.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{samples} samples of {signals} {port}s are {expected} words, but there are {given}")]
+#[error("{samples} samples of {signals} {port}s need {expected} words, but the slice has {given}")]
 pub struct BatchError {
     /// `input` or `output`.
     pub port: &'static str,
@@ -54,21 +54,21 @@ pub struct BatchError {
     pub samples: usize,
     /// The number of inputs or outputs.
     pub signals: usize,
-    /// The words that are needed.
+    /// The number of words that the batch needs.
     pub expected: usize,
-    /// The words that were given.
+    /// The number of words in the slice.
     pub given: usize,
 }
 
 impl Executor {
-    /// Compiles a circuit: to native code where that is possible.
+    /// Compiles a circuit to native code if the processor is supported, else for the interpreter.
     pub fn new(circuit: &Circuit) -> Executor {
         Executor::with_mode(circuit, Mode::Native)
     }
 
-    /// Compiles a circuit for the interpreter, which runs everywhere.
+    /// Compiles a circuit for the interpreter, which runs on every processor.
     pub fn portable(circuit: &Circuit) -> Executor {
-        Executor::with_mode(circuit, Mode::Portable)
+        Executor::with_mode(circuit, Mode::Interpreter)
     }
 
     fn with_mode(circuit: &Circuit, mode: Mode) -> Executor {
@@ -77,23 +77,22 @@ impl Executor {
         let block = fitting.clamp(MIN_BLOCK, MAX_BLOCK);
         let vectors = |signals: usize| (0..signals).map(|signal| signal * block);
         let layout = Layout::at_vectors(vectors(inputs), vectors(outputs));
-        let program = Straight::new(circuit);
-        let compiled = Compiled::new(&program, &layout, mode);
+        let program = StraightLineProgram::new(circuit);
+        let compiled = CompiledProgram::new(&program, &layout, mode);
         Executor { inputs, outputs, operations: program.operations(), compiled, block }
     }
 
-    /// Whether this is native code.
+    /// Whether the circuit is compiled to native code.
     pub fn is_native(&self) -> bool {
         self.compiled.is_native()
     }
 
-    /// The number of operations that are computed for each sample.
+    /// The number of bitwise operations per sample.
     pub fn operations(&self) -> usize {
         self.operations
     }
 
-    /// Runs a batch. The unused bits of the last words of the inputs do not matter; those of the outputs
-    /// become 0.
+    /// Runs a batch. The unused bits in the last words of the inputs are ignored; those of the outputs become 0.
     pub fn run(&self, samples: usize, inputs: &[u64], outputs: &mut [u64]) -> Result<(), BatchError> {
         let words = samples.div_ceil(64);
         check("input", samples, self.inputs, inputs.len())?;
@@ -103,49 +102,49 @@ impl Executor {
         }
         let batch = Batch { words, inputs, tail: u64::MAX >> (samples.wrapping_neg() % 64) };
         let block_words = self.block * Vector::WORDS;
-        let blocks_per_thread =
+        let blocks_per_chunk =
             THREAD_WORK.div_ceil(self.block * (self.operations + self.inputs + self.outputs));
-        let part_words = block_words * blocks_per_thread.max(1);
-        let mut parts: Vec<Vec<&mut [u64]>> = Vec::new();
-        parts.resize_with(words.div_ceil(part_words), || Vec::with_capacity(self.outputs));
+        let chunk_words = block_words * blocks_per_chunk.max(1);
+        let mut chunks: Vec<Vec<&mut [u64]>> = Vec::new();
+        chunks.resize_with(words.div_ceil(chunk_words), || Vec::with_capacity(self.outputs));
         for row in outputs.chunks_exact_mut(words) {
-            for (part, chunk) in parts.iter_mut().zip(row.chunks_mut(part_words)) {
-                part.push(chunk);
+            for (chunk, words) in chunks.iter_mut().zip(row.chunks_mut(chunk_words)) {
+                chunk.push(words);
             }
         }
         let run = |(index, mut rows): (usize, Vec<&mut [u64]>)| {
-            let mut frame = Frame::new(self);
-            for offset in (0..part_words.min(words - index * part_words)).step_by(block_words) {
-                self.run_block(&batch, index * part_words + offset, offset, &mut rows, &mut frame);
+            let mut buffers = BlockBuffers::new(self);
+            for offset in (0..chunk_words.min(words - index * chunk_words)).step_by(block_words) {
+                self.run_block(&batch, index * chunk_words + offset, offset, &mut rows, &mut buffers);
             }
         };
-        if parts.len() > 1 {
-            parts.into_par_iter().enumerate().for_each(run);
+        if chunks.len() > 1 {
+            chunks.into_par_iter().enumerate().for_each(run);
         } else {
-            parts.into_iter().enumerate().for_each(run);
+            chunks.into_iter().enumerate().for_each(run);
         }
         Ok(())
     }
 
-    /// Runs the block that begins at `start` in the batch and at `offset` in the rows of a part.
+    /// Runs the block that begins at word `start` of the batch and at word `offset` of the rows of a chunk.
     fn run_block(
         &self,
         batch: &Batch<'_>,
         start: usize,
         offset: usize,
         rows: &mut [&mut [u64]],
-        frame: &mut Frame,
+        buffers: &mut BlockBuffers,
     ) {
         let len = (self.block * Vector::WORDS).min(batch.words - start);
         let input_rows = batch.inputs.chunks_exact(batch.words);
-        for (row, vectors) in input_rows.zip(frame.source.chunks_exact_mut(self.block)) {
+        for (row, vectors) in input_rows.zip(buffers.source.chunks_exact_mut(self.block)) {
             for (words, vector) in row[start..start + len].chunks(Vector::WORDS).zip(vectors) {
                 vector.0[..words.len()].copy_from_slice(words);
             }
         }
         let count = len.div_ceil(Vector::WORDS);
-        self.compiled.run(&frame.source, &mut frame.target, count, &mut frame.scratch);
-        for (row, vectors) in rows.iter_mut().zip(frame.target.chunks_exact(self.block)) {
+        self.compiled.run(&buffers.source, &mut buffers.target, count, &mut buffers.scratch);
+        for (row, vectors) in rows.iter_mut().zip(buffers.target.chunks_exact(self.block)) {
             let row = &mut row[offset..offset + len];
             for (words, vector) in row.chunks_mut(Vector::WORDS).zip(vectors) {
                 words.copy_from_slice(&vector.0[..words.len()]);
@@ -157,32 +156,36 @@ impl Executor {
     }
 }
 
-/// Whether a slice has the words of a batch.
+/// Checks the length of a slice.
 fn check(port: &'static str, samples: usize, signals: usize, given: usize) -> Result<(), BatchError> {
     let expected = samples.div_ceil(64).saturating_mul(signals);
     if given == expected { Ok(()) } else { Err(BatchError { port, samples, signals, expected, given }) }
 }
 
-/// The samples to run on.
+/// The inputs of a batch.
 struct Batch<'a> {
-    /// The words of a signal.
+    /// Words per signal.
     words: usize,
     inputs: &'a [u64],
-    /// The used bits of the last word.
+    /// The mask of the used bits of the last word.
     tail: u64,
 }
 
-/// The memory of one block.
-struct Frame {
+/// The buffers of one block.
+struct BlockBuffers {
     source: Vec<Vector>,
     target: Vec<Vector>,
     scratch: Vec<Vector>,
 }
 
-impl Frame {
-    fn new(executor: &Executor) -> Frame {
+impl BlockBuffers {
+    fn new(executor: &Executor) -> BlockBuffers {
         let vectors = |signals| vec![Vector::ZERO; signals * executor.block];
-        Frame { source: vectors(executor.inputs), target: vectors(executor.outputs), scratch: Vec::new() }
+        BlockBuffers {
+            source: vectors(executor.inputs),
+            target: vectors(executor.outputs),
+            scratch: Vec::new(),
+        }
     }
 }
 
@@ -194,7 +197,7 @@ mod tests {
     use crate::gate::Gate;
     use proptest::prelude::*;
 
-    /// Compares a batch of scattered samples with the naive evaluation, at `stride` samples' distance.
+    /// Compares every `stride`th sample of a random batch with [`Circuit::eval`].
     fn check_batch(circuit: &Circuit, executor: &Executor, samples: usize, stride: usize) {
         let words = samples.div_ceil(64);
         let inputs: Vec<u64> = arbitrary::numbers().take(words * circuit.inputs()).collect();
@@ -217,7 +220,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn batches_of_any_length_are_the_naive_evaluation(
+        fn batches_of_any_length_equal_the_reference(
             circuit in arbitrary::circuit(0..=8, 60),
             samples in prop_oneof![0usize..3, 60usize..70, 250usize..260, 0usize..1100],
         ) {
@@ -228,22 +231,22 @@ mod tests {
     }
 
     #[test]
-    fn batches_of_many_parts_are_the_naive_evaluation() {
+    fn batches_of_many_chunks_equal_the_reference() {
         let gate = |i: u32| if i.is_multiple_of(3) { Gate::NAND } else { Gate::XOR };
         let nodes =
             (0..2000).map(|i| Node::new(gate(i), if i == 0 { 0 } else { 7 + i }, i * 5 % 8)).collect();
         let circuit = Circuit::new(8, nodes, vec![2007, 1500]).unwrap();
         for executor in both(&circuit) {
-            let part = THREAD_WORK / executor.operations() * 256;
-            check_batch(&circuit, &executor, 2 * part + 77, 9973);
+            let chunk = THREAD_WORK / executor.operations() * 256;
+            check_batch(&circuit, &executor, 2 * chunk + 77, 9973);
         }
     }
 
     #[test]
-    fn misfits_are_errors() {
+    fn slices_of_the_wrong_length_are_errors() {
         let executor = Executor::new(&Circuit::new(2, vec![], vec![1]).unwrap());
         let error = executor.run(65, &[0; 3], &mut [0; 2]).unwrap_err();
-        assert_eq!(error.to_string(), "65 samples of 2 inputs are 4 words, but there are 3");
+        assert_eq!(error.to_string(), "65 samples of 2 inputs need 4 words, but the slice has 3");
         let error = executor.run(64, &[0; 2], &mut []).unwrap_err();
         assert_eq!((error.port, error.expected, error.given), ("output", 1, 0));
         assert!(executor.run(usize::MAX, &[], &mut []).is_err());

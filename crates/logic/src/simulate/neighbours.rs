@@ -1,23 +1,21 @@
-//! The neighbours of all cells, by shifting bit strings.
+//! The planes of the neighbours of all cells, by shifting bit strings.
 //!
 //! The cells of a sample are one string of n = height * width bits. The neighbour (dy, dx) of cell p is the
-//! bit p + dy * width + dx, so a plane of neighbours is the string, shifted. Two things can go wrong at an
-//! edge:
+//! bit p + dy * width + dx, so a plane of neighbours is the shifted string. The edges need special cases:
 //!
-//! - The shift leaves the string. Each sample is therefore copied with a margin on both sides: zeros, or on a
-//!   torus the string repeated without end, for which a shift by whole rows is exactly a wrap from bottom to
-//!   top.
-//! - The shift crosses from the end of a row to the next one. This concerns one column only, the first for dx
-//!   = -1 and the last for dx = 1. Its bits are masked off for zeros; on a torus they come from a second
-//!   shift, which is one row shorter (dx = 1) or longer (dx = -1).
+//! - The shift reads beyond the ends of the string. Each sample is therefore copied with padding on both sides: zeros, or
+//!   on a torus the string repeated periodically, for which a shift by whole rows wraps around from bottom to top.
+//! - The shift crosses from the end of a row to the next one. This affects one column only, the first for dx = -1 and the
+//!   last for dx = 1. Its bits are masked off for zeros; on a torus they come from a second shift, which is one row
+//!   shorter (dx = 1) or longer (dx = -1).
 //!
-//! The second shift is at most 2 * width - 1 bits either way, hence the margin.
+//! The second shift is at most 2 * width - 1 bits in either direction, which determines the padding.
 
 use crate::automaton::{Boundary, NEIGHBOURS};
 use crate::grid::Grid;
 use std::ops::Range;
 
-/// A consecutive part of one sample that lies in a block.
+/// A contiguous part of one sample in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     /// The sample.
@@ -26,7 +24,7 @@ pub(super) struct Segment {
     word: usize,
     /// The words of the part.
     len: usize,
-    /// Where the part starts in the block.
+    /// The first word of the part, counted from the start of the block.
     at: usize,
 }
 
@@ -37,7 +35,7 @@ impl Segment {
     }
 }
 
-/// Cuts a block, given as a range of the words of a plane, at the borders of the samples.
+/// Splits a block, given as a range of the words of a plane, at the boundaries of the samples.
 pub(super) fn split_at_samples(block: Range<usize>, words_per_sample: usize, segments: &mut Vec<Segment>) {
     segments.clear();
     let mut at = block.start;
@@ -49,18 +47,18 @@ pub(super) fn split_at_samples(block: Range<usize>, words_per_sample: usize, seg
     }
 }
 
-/// Writes the new words of a block where the mask of its cells is 1.
-pub(super) fn store_masked(plane: &mut [u64], new: &[u64], mask: &[u64], segments: &[Segment]) {
+/// Writes the new words of a block, XORed with `flip`, where the mask of its cells is 1.
+pub(super) fn store_masked(plane: &mut [u64], new: &[u64], flip: u64, mask: &[u64], segments: &[Segment]) {
     for &segment in segments {
         let range = segment.in_block();
         let mask = &mask[segment.word..][..segment.len];
         for ((old, new), mask) in plane[range.clone()].iter_mut().zip(&new[range]).zip(mask) {
-            *old ^= (*old ^ new) & mask;
+            *old ^= (*old ^ new ^ flip) & mask;
         }
     }
 }
 
-/// A place in a padded bit string: words, and bits within a word.
+/// A position in a padded bit string: words, and bits within a word.
 #[derive(Clone, Copy, Debug)]
 struct Offset {
     words: usize,
@@ -72,9 +70,9 @@ struct Offset {
 struct Shift {
     /// The shift for all columns but one.
     near: Offset,
-    /// The shift for the column at the edge, if it is read from beyond the edge.
+    /// The shift for the column at the edge on a torus.
     far: Offset,
-    /// The column that lies at the edge.
+    /// The column at the edge.
     edge: Edge,
 }
 
@@ -86,23 +84,22 @@ enum Edge {
     Last,
 }
 
-/// What the shifts need to know about the size of a grid.
+/// The shifts and masks for grids of one size.
 #[derive(Clone, Debug)]
 pub(super) struct Geometry {
     boundary: Boundary,
     samples: usize,
     height: usize,
     width: usize,
-    /// The words of a sample.
+    /// Words per sample.
     words: usize,
-    /// The words of the margin on either side.
+    /// The words of padding on either side.
     margin: usize,
     tail_mask: u64,
     shifts: [Shift; NEIGHBOURS],
     first_column: Vec<u64>,
     last_column: Vec<u64>,
-    /// On a torus: the words of a padded string that are not just copied, and the bit of the string they
-    /// start at.
+    /// On a torus: the words of a padded string that repeat it, and the bit of the string that each starts at.
     repeats: Vec<(usize, usize)>,
 }
 
@@ -134,7 +131,7 @@ impl Geometry {
         }
     }
 
-    /// Whether a grid has the size that this was made for.
+    /// Whether a grid has this size.
     pub fn fits(&self, grid: &Grid) -> bool {
         (self.samples, self.height, self.width) == (grid.samples(), grid.height(), grid.width())
     }
@@ -143,12 +140,12 @@ impl Geometry {
         self.samples
     }
 
-    /// The words of a padded sample.
+    /// Words per padded sample.
     pub fn padded_words(&self) -> usize {
         self.words + 2 * self.margin
     }
 
-    /// Copies a plane, with margins around each sample.
+    /// Copies a plane, with padding around each sample.
     pub fn pad(&self, plane: &[u64], padded: &mut [u64]) {
         let cells = self.height * self.width;
         let samples = plane.chunks_exact(self.words);
@@ -191,7 +188,7 @@ impl Geometry {
         }
     }
 
-    /// Clears the unused bits of the samples that end in a block.
+    /// Clears the unused bits of samples that end in a block.
     pub fn clear_unused(&self, plane: &mut [u64], segments: &[Segment]) {
         if self.tail_mask != u64::MAX {
             for segment in segments.iter().filter(|segment| segment.word + segment.len == self.words) {
@@ -201,7 +198,7 @@ impl Geometry {
     }
 }
 
-/// A part of a padded bit string from any bit on: word i is `low[i] >> bits | high[i] << (64 - bits)`.
+/// A part of a padded bit string from any bit on. Word i is `low[i] >> bits | high[i] << (64 - bits)`.
 #[derive(Clone, Copy)]
 struct Shifted<'a> {
     low: &'a [u64],
@@ -218,7 +215,7 @@ impl<'a> Shifted<'a> {
 
     #[inline]
     fn word(self, i: usize) -> u64 {
-        // Two shifts, for `bits` may be 0.
+        // Two shifts, because `bits` may be 0.
         self.low[i] >> self.bits | self.high[i] << 1 << (63 - self.bits)
     }
 
@@ -253,7 +250,7 @@ impl<'a> Shifted<'a> {
     }
 }
 
-/// How the plane of a neighbour is read, in strings with a margin of so many words.
+/// The shift of a neighbour, in strings with `margin` words of padding on either side.
 fn shift(neighbour: usize, width: usize, margin: usize) -> Shift {
     let (dy, dx) = (neighbour as i64 / 3 - 1, neighbour as i64 % 3 - 1);
     let width = width as i64;
@@ -271,7 +268,7 @@ fn shift(neighbour: usize, width: usize, margin: usize) -> Shift {
     Shift { near: offset(near), far: offset(near - dx * width), edge }
 }
 
-/// The cells of one column.
+/// The mask of the cells of one column.
 fn column(grid: &Grid, x: usize) -> Vec<u64> {
     let mut words = vec![0; grid.words_per_sample()];
     for cell in (x..grid.cells()).step_by(grid.width()) {
@@ -280,7 +277,7 @@ fn column(grid: &Grid, x: usize) -> Vec<u64> {
     words
 }
 
-/// 64 bits, from `start` on, of a string of `bits` bits that is repeated without end.
+/// Returns 64 bits, from `start` on, of the periodic repetition of a string of `bits` bits.
 fn window(string: &[u64], bits: usize, start: usize) -> u64 {
     if bits < 64 {
         let mut repeated = u128::from(string[0] & ((1 << bits) - 1));
@@ -304,7 +301,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn blocks_are_cut_at_samples() {
+    fn blocks_are_split_at_samples() {
         let mut segments = Vec::new();
         split_at_samples(5..12, 4, &mut segments);
         let expected =

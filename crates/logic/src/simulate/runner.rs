@@ -1,27 +1,28 @@
-//! The runner: an automaton on large boards, many steps at a time.
+//! Simulation of an automaton on large grids, many steps at a time.
 
-use super::board::{Board, Variant, steps_for_threads};
 use super::compiled::Mode;
+use super::striped_grid::{OrientedRule, StripedGrid, steps_for_threads};
 use super::strips::Strips;
-use super::tile::{Rule, Tiles};
+use super::tile::{CompiledTiles, TileRule};
 use crate::automaton::{Automaton, AutomatonError};
 use crate::grid::{Grid, GridError};
 use std::sync::OnceLock;
 
-/// The steps of a pass, for rules that are cheap.
+/// The steps per pass of cheap rules.
 const STEPS_PER_PASS: usize = 8;
-/// How much less a turned board must cost to be worth the turning.
-const TURNING: f64 = 0.9;
-/// The operations that the edges of a row are worth.
+/// The cost of a transposed grid, relative to the original, below which it pays to transpose the grid.
+const TRANSPOSE_RATIO: f64 = 0.9;
+/// The cost of the edges of a row, in operations.
 const EDGE_COST: f64 = 16.0;
-/// A rule with more operations than this is slower than memory: one thread gains nothing by several steps per pass.
-const CHEAP: f64 = 64.0;
+/// The operations per cell up to which a rule is limited by memory bandwidth, so that several steps per pass pay off even
+/// for one thread.
+const MAX_CHEAP_OPERATIONS: f64 = 64.0;
 
-/// An automaton, ready to run on large boards.
+/// A cellular automaton, ready to run on large grids.
 ///
-/// It computes what [`Simulator`](super::Simulator) computes, on all threads of the current pool. Bringing a
-/// board into its own layout and back takes as long as some steps, and rows are processed 256 cells at a
-/// time: this pays for wide boards and many steps.
+/// The results are those of [`Simulator`](super::Simulator), computed on all threads of the current pool. Converting a
+/// grid to the striped layout and back takes as long as a few steps, and rows are processed 256 cells at a time, so this
+/// pays off for wide grids and many steps.
 ///
 /// ```
 /// use gatework_logic::{Boundary, Grid, rules, simulate::Runner};
@@ -40,22 +41,22 @@ pub struct Runner {
     automaton: Automaton,
     mode: Mode,
     live: Vec<bool>,
-    /// For steps of all cells, made when the first is asked for.
-    plain: OnceLock<Prepared>,
-    /// For asynchronous steps.
-    masked: OnceLock<Prepared>,
+    /// The rule for synchronous steps, prepared at the first one.
+    plain: OnceLock<PreparedRule>,
+    /// The rule for asynchronous steps.
+    masked: OnceLock<PreparedRule>,
 }
 
 impl Runner {
-    /// Prepares an automaton of which the first `observed` channels are looked at (all of them, if it has
-    /// fewer). It becomes native code where that is possible.
+    /// Prepares an automaton of which the first `observed` channels are observed (all of them, if it has fewer), with
+    /// native code if the processor is supported.
     pub fn new(automaton: &Automaton, observed: usize) -> Result<Runner, AutomatonError> {
         Runner::with_mode(automaton, observed, Mode::Native)
     }
 
-    /// Prepares an automaton for the interpreter, which runs everywhere.
+    /// Prepares an automaton for the interpreter, which runs on every processor.
     pub fn portable(automaton: &Automaton, observed: usize) -> Result<Runner, AutomatonError> {
-        Runner::with_mode(automaton, observed, Mode::Portable)
+        Runner::with_mode(automaton, observed, Mode::Interpreter)
     }
 
     fn with_mode(automaton: &Automaton, observed: usize, mode: Mode) -> Result<Runner, AutomatonError> {
@@ -64,9 +65,10 @@ impl Runner {
         Ok(Runner { automaton, mode, live, plain: OnceLock::new(), masked: OnceLock::new() })
     }
 
-    fn prepare(&self, masked: bool) -> &Prepared {
+    fn prepare(&self, masked: bool) -> &PreparedRule {
         let prepared = if masked { &self.masked } else { &self.plain };
-        prepared.get_or_init(|| Prepared::new(Rule::new(&self.automaton, &self.live, masked), self.mode))
+        prepared
+            .get_or_init(|| PreparedRule::new(TileRule::new(&self.automaton, &self.live, masked), self.mode))
     }
 
     /// Whether each channel is live; the others keep their old content.
@@ -74,11 +76,11 @@ impl Runner {
         &self.live
     }
 
-    /// The operations that are computed for each cell, on average: fewer than the gates of the rule if rows, or
-    /// columns, share what they have in common.
+    /// The average number of bitwise operations per cell. It is less than the number of gates if rows or columns have
+    /// common subexpressions.
     pub fn operations(&self) -> f64 {
-        let [upright, turned] = &self.prepare(false).rules;
-        upright.operations.min(turned.operations)
+        let [original, transposed] = &self.prepare(false).rules;
+        original.operations.min(transposed.operations)
     }
 
     /// Makes a number of steps in which every cell takes its new bits.
@@ -89,26 +91,26 @@ impl Runner {
         }
         self.prepare(false);
         let Some(prepared) = self.plain.get_mut() else { return Ok(()) };
-        let variant = prepared.variant(grid);
-        let per_pass = variant.steps_per_pass(grid).min(steps);
-        let mut board = Board::new(variant, self.automaton.boundary, grid, per_pass);
+        let rule = prepared.choose(grid);
+        let per_pass = rule.steps_per_pass(grid).min(steps);
+        let mut striped = StripedGrid::new(rule, self.automaton.boundary, grid, per_pass);
         for sample in 0..grid.samples() {
-            board.read(grid, sample);
+            striped.read(grid, sample);
             let mut left = steps;
             while left > 0 {
-                board.pass(per_pass.min(left));
+                striped.pass(per_pass.min(left));
                 left -= per_pass.min(left);
             }
-            board.write(grid, sample);
+            striped.write(grid, sample);
         }
         Ok(())
     }
 
-    /// Makes an asynchronous step for each mask: the cells whose mask bit is 1 take their new bits, the
-    /// others keep theirs.
+    /// Makes an asynchronous step for each mask: the cells whose mask bit is 1 take their new bits, the others keep
+    /// theirs.
     ///
     /// A mask has the words of one sample ([`Grid::words_per_sample`]), with bit y * width + x for cell (y,
-    /// x), and holds for all samples. Its unused bits do not matter.
+    /// x), and applies to all samples. Its unused bits are ignored.
     pub fn run_masked<M: AsRef<[u64]>>(&mut self, grid: &mut Grid, masks: &[M]) -> Result<(), GridError> {
         self.check(grid)?;
         let words = grid.words_per_sample();
@@ -120,15 +122,15 @@ impl Runner {
         }
         self.prepare(true);
         let Some(prepared) = self.masked.get_mut() else { return Ok(()) };
-        let variant = prepared.variant(grid);
-        let mut board = Board::new(variant, self.automaton.boundary, grid, 1);
+        let rule = prepared.choose(grid);
+        let mut striped = StripedGrid::new(rule, self.automaton.boundary, grid, 1);
         for sample in 0..grid.samples() {
-            board.read(grid, sample);
+            striped.read(grid, sample);
             for mask in masks {
-                board.read_plane(mask.as_ref(), variant.channels.len());
-                board.pass(1);
+                striped.read_plane(mask.as_ref(), rule.channels.len());
+                striped.pass(1);
             }
-            board.write(grid, sample);
+            striped.write(grid, sample);
         }
         Ok(())
     }
@@ -139,53 +141,52 @@ impl Runner {
     }
 }
 
-impl Variant<'_> {
+impl OrientedRule<'_> {
     fn steps_per_pass(&self, grid: &Grid) -> usize {
-        if self.tiles.operations <= CHEAP {
+        if self.tiles.operations <= MAX_CHEAP_OPERATIONS {
             return STEPS_PER_PASS;
         }
-        let height = if self.turned { grid.width() } else { grid.height() };
+        let height = if self.transposed { grid.width() } else { grid.height() };
         steps_for_threads(self.tiles.strips(), height).min(STEPS_PER_PASS)
     }
 }
 
-/// A rule upright and turned, and what was compiled for the last board.
+/// A rule for both orientations of a grid, and the tiles that were compiled for the last grid.
 ///
-/// Only rows share what they have in common. A rule that adds up columns shares more on a board with its rows
-/// as columns, and a narrow board fills more of a vector that way.
+/// Only rows share subexpressions. A rule that adds columns shares more on a transposed grid, and a narrow grid fills more
+/// of a vector if it is transposed.
 #[derive(Clone, Debug)]
-struct Prepared {
-    /// Upright and turned.
-    rules: [Rule; 2],
+struct PreparedRule {
+    /// The rule itself and its transposition.
+    rules: [TileRule; 2],
     mode: Mode,
-    /// What was compiled last, and whether it is turned.
-    tiles: Option<(bool, Tiles)>,
+    /// The tiles that were compiled last, and whether they are for a transposed grid.
+    tiles: Option<(bool, CompiledTiles)>,
 }
 
-impl Prepared {
-    fn new(rule: Rule, mode: Mode) -> Prepared {
-        let turned = rule.turned();
-        Prepared { rules: [rule, turned], mode, tiles: None }
+impl PreparedRule {
+    fn new(rule: TileRule, mode: Mode) -> PreparedRule {
+        let transposed = rule.transposed();
+        PreparedRule { rules: [rule, transposed], mode, tiles: None }
     }
 
-    /// The better way to apply the rule to a grid.
-    fn variant(&mut self, grid: &Grid) -> Variant<'_> {
-        let turned = self.cost(true, grid) < TURNING * self.cost(false, grid);
-        let rule = &self.rules[usize::from(turned)];
-        let strips = Strips::new(if turned { grid.height() } else { grid.width() }, rule.planes());
-        let last = self.tiles.take().filter(|(last, tiles)| *last == turned && tiles.strips() == strips);
-        let tiles = last.map_or_else(|| Tiles::new(rule, strips, self.mode), |(_, tiles)| tiles);
-        let (_, tiles) = self.tiles.insert((turned, tiles));
-        Variant { tiles, channels: &rule.channels, turned }
+    /// Chooses the cheaper orientation for a grid.
+    fn choose(&mut self, grid: &Grid) -> OrientedRule<'_> {
+        let transposed = self.cost(true, grid) < TRANSPOSE_RATIO * self.cost(false, grid);
+        let rule = &self.rules[usize::from(transposed)];
+        let strips = Strips::new(if transposed { grid.height() } else { grid.width() }, rule.planes());
+        let last = self.tiles.take().filter(|(last, tiles)| *last == transposed && tiles.strips() == strips);
+        let tiles = last.map_or_else(|| CompiledTiles::new(rule, strips, self.mode), |(_, tiles)| tiles);
+        let (_, tiles) = self.tiles.insert((transposed, tiles));
+        OrientedRule { tiles, channels: &rule.channels, transposed }
     }
 
-    /// The operations of a step.
-    fn cost(&self, turned: bool, grid: &Grid) -> f64 {
+    /// The cost of a step, in operations.
+    fn cost(&self, transposed: bool, grid: &Grid) -> f64 {
         let (rows, width) =
-            if turned { (grid.width(), grid.height()) } else { (grid.height(), grid.width()) };
+            if transposed { (grid.width(), grid.height()) } else { (grid.height(), grid.width()) };
         let strips = Strips::new(width, 1);
-        // The edges of a row cost a few operations too.
-        (self.rules[usize::from(turned)].operations + EDGE_COST / strips.vectors as f64)
+        (self.rules[usize::from(transposed)].operations + EDGE_COST / strips.vectors as f64)
             * (rows * strips.vectors) as f64
     }
 }
@@ -209,7 +210,7 @@ mod tests {
         }
     }
 
-    /// Checks some steps against the naive twin.
+    /// Compares some steps with the reference implementation.
     fn check(automaton: &Automaton, observed: usize, start: &Grid, steps: usize) {
         let expected = (0..steps).fold(start.clone(), |grid, _| naive_step(automaton, &grid).unwrap());
         for mut runner in both(automaton, observed) {
@@ -221,7 +222,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn steps_are_the_naive_steps(
+        fn steps_equal_the_reference(
             (automaton, grid, _) in arbitrary::situation(),
             observed in 0usize..5,
             steps in 0usize..12,
@@ -230,7 +231,7 @@ mod tests {
         }
 
         #[test]
-        fn masked_steps_are_the_naive_masked_steps(
+        fn masked_steps_equal_the_reference(
             (automaton, start, masks) in arbitrary::situation(),
             observed in 0usize..5,
         ) {
@@ -259,18 +260,18 @@ mod tests {
     }
 
     #[test]
-    fn narrow_boards_and_rules_of_columns_are_turned() {
+    fn narrow_grids_and_rules_that_add_columns_are_transposed() {
         let life = rules::life(Boundary::Torus);
-        let mut prepared = Prepared::new(Rule::new(&life, &[true], false), Mode::Portable);
-        assert!(!prepared.variant(&Grid::new(1, 512, 512, 1).unwrap()).turned);
-        assert!(prepared.variant(&Grid::new(1, 512, 60, 1).unwrap()).turned);
-        let mut turned = Prepared::new(prepared.rules[1].clone(), Mode::Portable);
-        assert!(turned.variant(&Grid::new(1, 512, 512, 1).unwrap()).turned);
+        let mut prepared = PreparedRule::new(TileRule::new(&life, &[true], false), Mode::Interpreter);
+        assert!(!prepared.choose(&Grid::new(1, 512, 512, 1).unwrap()).transposed);
+        assert!(prepared.choose(&Grid::new(1, 512, 60, 1).unwrap()).transposed);
+        let mut transposed = PreparedRule::new(prepared.rules[1].clone(), Mode::Interpreter);
+        assert!(transposed.choose(&Grid::new(1, 512, 512, 1).unwrap()).transposed);
         check(&life, 1, &arbitrary::scattered(2, 300, 20, 1), 10);
     }
 
     #[test]
-    fn life_is_the_naive_life_on_several_chunks() {
+    fn life_on_several_chunks_equals_the_reference() {
         for (height, width) in [(170, 256), (131, 270)] {
             for boundary in [Boundary::Torus, Boundary::Zeros] {
                 check(&rules::life(boundary), 1, &arbitrary::scattered(1, height, width, 1), 11);
@@ -279,8 +280,8 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_threads_does_not_matter() {
-        // Large enough to be worth threads, see `board::THREAD_WORK`.
+    fn the_result_does_not_depend_on_the_number_of_threads() {
+        // Large enough to run in parallel, see `striped_grid::THREAD_WORK`.
         let start = arbitrary::scattered(1, 2000, 2000, 1);
         let run = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -305,7 +306,7 @@ mod tests {
             let (mut runner, mut grid) = (Runner::new(&rule, 4).unwrap(), start.clone());
             let per_pass = pool.install(|| {
                 runner.run(&mut grid, 11).unwrap();
-                runner.plain.get_mut().unwrap().variant(&grid).steps_per_pass(&grid)
+                runner.plain.get_mut().unwrap().choose(&grid).steps_per_pass(&grid)
             });
             (per_pass, grid)
         };
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn misfits_are_errors() {
+    fn grids_and_masks_of_other_sizes_are_errors() {
         let mut runner = Runner::new(&rules::life(Boundary::Torus), 1).unwrap();
         let mut wide = Grid::new(1, 2, 2, 2).unwrap();
         assert_eq!(runner.run(&mut wide, 1), Err(GridError::Channels { automaton: 1, grid: 2 }));

@@ -1,8 +1,8 @@
-//! Boards in strips: a layout in which the cells beside 256 cells are 256 other cells, without a shift.
+//! The striped (transposed) layout of rows: the horizontal neighbours of a vector of cells are adjacent vectors.
 //!
-//! A row of `width` cells is cut into 256 strips of `n = width.div_ceil(256)` columns. Vector j of the row
-//! holds column j of every strip: its bit k is cell `k * n + j`. The cells to the left of vector j are
-//! vector j - 1, and those to the right are vector j + 1:
+//! A row of `width` cells is divided into 256 strips of `n = width.div_ceil(256)` columns, and this matrix of 256 x n bits
+//! is stored transposed (the layout of Farrar's striped Smith-Waterman). Vector j of the row holds column j of every strip:
+//! its bit k is cell `k * n + j`. The left neighbours of vector j are vector j - 1, the right neighbours are vector j + 1:
 //!
 //! ```text
 //!             bit 0   bit 1   bit 2  ...
@@ -14,8 +14,8 @@
 //! right edge      n      2n      3n         = vector 0, shifted by one bit
 //! ```
 //!
-//! Only the two edge vectors need a shift, once a row. A width that is no multiple of 256 leaves bits beyond
-//! the last cell; the first of them stands for the cell behind the last one, and nothing reads the others.
+//! Only the two edge vectors need a shift, once per row. If the width is not a multiple of 256, there are unused bits
+//! after the last cell; the first of them holds the right neighbour of the last cell, and the others are never read.
 
 #![expect(clippy::inline_always, reason = "the edges must be compiled for their instruction set")]
 
@@ -27,34 +27,33 @@ use std::ops::Range;
 
 /// The number of strips.
 const STRIPS: usize = 256;
-/// The vectors of the two edges.
+/// The number of edge vectors of a plane.
 const EDGES: usize = 2;
 
-/// The size of the rows of a board in strips. A row holds its planes one after the other, each with an edge
-/// vector on both sides.
+/// The layout of a row: its planes one after the other, each with an edge vector on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Strips {
     pub width: usize,
-    /// The vectors of a plane of a row, without its edges: the columns of a strip.
+    /// The vectors of a plane without its edges: the columns of a strip.
     pub vectors: usize,
-    /// The vectors from one row to the next.
+    /// The stride of rows, in vectors.
     pub stride: usize,
 }
 
 impl Strips {
     pub fn new(width: usize, planes: usize) -> Strips {
         let vectors = width.div_ceil(STRIPS);
-        // An odd number of cache lines, so that the rows of a tile are spread over the sets of the cache.
+        // An odd number of cache lines, so that the rows of a tile map to different cache sets.
         let lines = (planes * (vectors + EDGES)).div_ceil(2);
         Strips { width, vectors, stride: (lines | 1) * 2 }
     }
 
-    /// Where a plane begins in a row: its left edge.
+    /// The offset of a plane in a row: that of its left edge.
     pub fn plane(self, plane: usize) -> usize {
         plane * (self.vectors + EDGES)
     }
 
-    /// Where a plane with its edges is in a row.
+    /// The vectors of a plane in a row, with its edges.
     fn range(self, plane: usize) -> Range<usize> {
         self.plane(plane)..self.plane(plane + 1)
     }
@@ -67,7 +66,7 @@ impl Strips {
             if let Some(words) = self.whole_words(start) {
                 self.split(&bits[words], square, &mut block);
             } else {
-                self.for_each_line(square, |InSquare { line, shift }, columns| {
+                self.for_each_line(square, |StripPosition { line, shift }, columns| {
                     block[line] |= window(bits, start + columns.start, columns.len()) << shift;
                 });
             }
@@ -94,14 +93,14 @@ impl Strips {
             if let Some(words) = self.whole_words(start) {
                 self.join(&block, square, &mut bits[words]);
             } else {
-                self.for_each_line(square, |InSquare { line, shift }, columns| {
+                self.for_each_line(square, |StripPosition { line, shift }, columns| {
                     insert(bits, start + columns.start, columns.len(), block[line] >> shift);
                 });
             }
         }
     }
 
-    /// The squares of 64x64 bits that make up a row. Strips of few columns share a square.
+    /// The squares of 64x64 bits of a row. If strips have few columns, several groups of strips share a square.
     fn squares(self) -> impl Iterator<Item = Square> {
         let span = self.vectors.next_power_of_two().clamp(64 / Vector::WORDS, 64);
         let words = (0..Vector::WORDS).step_by(64 / span);
@@ -110,13 +109,13 @@ impl Strips {
         })
     }
 
-    /// The words of a row that begins at bit `start`, if a word is a number of whole strips.
+    /// The words of a row that begins at bit `start`, if every word consists of whole strips.
     fn whole_words(self, start: usize) -> Option<Range<usize>> {
         let whole = 64usize.is_multiple_of(self.vectors) && self.width == self.vectors * STRIPS;
         (whole && start.is_multiple_of(64)).then(|| start / 64..(start + self.width) / 64)
     }
 
-    /// What [`Strips::for_each_line`] does to read, for a row of whole words.
+    /// Reads the strips of a square from a row whose words consist of whole strips.
     fn split(self, row: &[u64], Square { word, span, .. }: Square, block: &mut [u64; 64]) {
         let (n, mask) = (self.vectors, u64::MAX >> (64 - self.vectors));
         // 64 strips are n words.
@@ -130,7 +129,7 @@ impl Strips {
         }
     }
 
-    /// What [`Strips::for_each_line`] does to write, for a row of whole words.
+    /// Writes the strips of a square to a row whose words consist of whole strips.
     fn join(self, block: &[u64; 64], Square { word, span, .. }: Square, row: &mut [u64]) {
         let (n, mask) = (self.vectors, u64::MAX >> (64 - self.vectors));
         let groups = row.chunks_exact_mut(n).skip(word);
@@ -142,12 +141,12 @@ impl Strips {
         }
     }
 
-    /// Visits the strips of a square: where each is in the square, and its columns on the board.
+    /// Visits the strips of a square: the position of each in the square, and its columns in the grid.
     #[inline(always)]
     fn for_each_line(
         self,
         Square { word, first, span }: Square,
-        mut visit: impl FnMut(InSquare, Range<usize>),
+        mut visit: impl FnMut(StripPosition, Range<usize>),
     ) {
         for group in 0..64 / span {
             for line in 0..64 {
@@ -156,14 +155,14 @@ impl Strips {
                 if start + first >= end {
                     return;
                 }
-                visit(InSquare { line, shift: group * span }, start + first..end);
+                visit(StripPosition { line, shift: group * span }, start + first..end);
             }
         }
     }
 
-    /// What [`Edges::set`] needs to know.
+    /// The edges of the rows of a grid with this boundary.
     pub fn edges(self, boundary: Boundary) -> Edges {
-        let place = |x: usize| Place {
+        let place = |x: usize| CellPosition {
             vector: 1 + x % self.vectors,
             word: x / self.vectors / 64,
             bit: x / self.vectors % 64,
@@ -172,7 +171,7 @@ impl Strips {
             vectors: self.vectors,
             torus: u64::from(boundary == Boundary::Torus),
             last: place(self.width - 1),
-            behind: (self.width < self.vectors * STRIPS).then(|| place(self.width)),
+            after: (self.width < self.vectors * STRIPS).then(|| place(self.width)),
         }
     }
 }
@@ -180,43 +179,42 @@ impl Strips {
 /// 64x64 bits of a row: `64 / span` groups of 64 strips, and `span` columns of each.
 #[derive(Clone, Copy)]
 struct Square {
-    /// The word of the vectors that holds the first group.
+    /// The word of each vector that holds the first group.
     word: usize,
     /// The first column.
     first: usize,
     span: usize,
 }
 
-/// Where a strip is in a square: in a line, from a bit on.
+/// The position of a strip in a square: a line, and the first bit in it.
 #[derive(Clone, Copy)]
-struct InSquare {
+struct StripPosition {
     line: usize,
     shift: usize,
 }
 
-/// Where the bit of a cell is in a plane of a row.
+/// The position of a cell in a plane of a row.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct CellPosition {
     vector: usize,
     word: usize,
     bit: usize,
 }
 
-/// The edges of the rows of a board.
+/// The edge vectors of the rows of a grid.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edges {
     vectors: usize,
     /// 1 on a torus, else 0.
     torus: u64,
     /// The last cell.
-    last: Place,
-    /// The bit behind the last cell, if there is one.
-    behind: Option<Place>,
+    last: CellPosition,
+    /// The bit after the last cell, if there is one.
+    after: Option<CellPosition>,
 }
 
 impl Edges {
-    /// Sets the edges of the first planes of every row, and the bits behind its last cells, after its cells
-    /// have changed.
+    /// Updates the edges of the first planes of every row, and the bits after its last cells, after its cells have changed.
     pub fn set_all(&self, strips: Strips, planes: usize, rows: &mut [Vector]) {
         dispatch!(Level::new(), simd => self.set_rows(simd, strips, planes, rows));
     }
@@ -230,14 +228,14 @@ impl Edges {
         }
     }
 
-    /// Sets the edges of a plane of a row.
+    /// Updates the edges of a plane of a row.
     #[inline(always)]
     pub fn set(&self, plane: &mut [Vector]) {
         let n = self.vectors;
         let plane = &mut plane[..n + EDGES];
         let mut first = plane[1].0[0] & self.torus;
         let last = plane[self.last.vector].0[self.last.word] >> self.last.bit & self.torus;
-        if let Some(Place { vector, word, bit }) = self.behind {
+        if let Some(CellPosition { vector, word, bit }) = self.after {
             let word = &mut plane[vector].0[word];
             *word = *word & !(1 << bit) | first << bit;
             first = 0;
@@ -263,7 +261,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_written_back(
+        fn a_row_that_is_read_and_written_is_unchanged(
             width in prop_oneof![1usize..600, 16_000usize..18_000, (0u32..8).prop_map(|n| 256 << n)],
             start in prop_oneof![0usize..130, Just(128)],
         ) {
@@ -285,7 +283,7 @@ mod tests {
         }
 
         #[test]
-        fn the_vectors_beside_a_vector_are_its_neighbours(width in 1usize..800, boundary in arbitrary::boundary()) {
+        fn adjacent_vectors_are_horizontal_neighbours(width in 1usize..800, boundary in arbitrary::boundary()) {
             let bits: Vec<u64> = arbitrary::numbers().take(width.div_ceil(64)).collect();
             let strips = Strips::new(width, 1);
             let mut row = vec![Vector::ZERO; strips.stride];

@@ -1,4 +1,4 @@
-//! ABC reads BLIF and AIGER, proves that they are one function, and writes what we read.
+//! ABC reads BLIF and AIGER files, proves them equivalent, and writes files that are read back.
 
 use crate::cases::{Numbers, automata, documents, life, written};
 use crate::judge::{Folder, Judge};
@@ -8,7 +8,7 @@ use gatework_logic::{Circuit, Grid, naive_step};
 use std::path::Path;
 
 #[test]
-fn abc_proves_that_blif_and_aiger_are_one_function() {
+fn abc_proves_blif_and_aiger_equivalent() {
     let Some(abc) = Judge::find("berkeley-abc", "-h") else { return };
     for (i, (name, document)) in documents().into_iter().enumerate() {
         let folder = Folder::new(&format!("abc-{i}"));
@@ -20,7 +20,7 @@ fn abc_proves_that_blif_and_aiger_are_one_function() {
 }
 
 #[test]
-fn abc_finds_a_circuit_that_was_changed() {
+fn abc_detects_a_changed_circuit() {
     let Some(abc) = Judge::find("berkeley-abc", "-h") else { return };
     let folder = Folder::new("abc-changed");
     let life = life().circuit;
@@ -34,14 +34,14 @@ fn abc_finds_a_circuit_that_was_changed() {
 }
 
 #[test]
-fn abc_writes_what_is_read_back_as_the_same_function() {
+fn files_that_abc_writes_are_read_as_the_same_function() {
     let Some(abc) = Judge::find("berkeley-abc", "-h") else { return };
     for (i, (name, document)) in documents().into_iter().enumerate() {
         let folder = Folder::new(&format!("abc-back-{i}"));
         folder.write("a.blif", written(&document, "blif"));
         abc.run(&folder.0, &["-q", "read a.blif; strash; write_aiger -s b.aig; collapse; write_blif c.blif"]);
         for file in ["b.aig", "c.blif"] {
-            // ABC does not collapse what gets too large.
+            // ABC does not collapse circuits whose BDDs get too large.
             let bytes = match std::fs::read(folder.0.join(file)) {
                 Err(_) if file == "c.blif" => continue,
                 bytes => bytes.unwrap_or_else(|error| panic!("{name}, {file}: {error}")),
@@ -55,7 +55,7 @@ fn abc_writes_what_is_read_back_as_the_same_function() {
 }
 
 #[test]
-fn abc_unrolls_the_latches_of_a_grid_as_the_automaton_steps() {
+fn abc_unrolls_the_latches_of_a_grid_to_the_steps_of_the_automaton() {
     let Some(abc) = Judge::find("berkeley-abc", "-h") else { return };
     for (i, (name, automaton)) in automata().into_iter().enumerate() {
         let folder = Folder::new(&format!("abc-grid-{i}"));
@@ -63,14 +63,14 @@ fn abc_unrolls_the_latches_of_a_grid_as_the_automaton_steps() {
         let grid = Sequential::grid(&automaton, size, automaton.channels).unwrap();
         folder.write("a.aig", aiger::write_binary(&grid).unwrap());
         folder.write("a.blif", blif::write_sequential(&grid, "grid"));
-        let mut board = Grid::new(1, size[0], size[1], automaton.channels).unwrap();
+        let mut cells = Grid::new(1, size[0], size[1], automaton.channels).unwrap();
         let mut expected = Vec::new();
         for _ in 0..steps {
             for cell in 0..size[0] * size[1] {
                 expected
-                    .extend((0..automaton.channels).map(|c| board.get(0, c, cell / size[1], cell % size[1])));
+                    .extend((0..automaton.channels).map(|c| cells.get(0, c, cell / size[1], cell % size[1])));
             }
-            board = naive_step(&automaton, &board).unwrap();
+            cells = naive_step(&automaton, &cells).unwrap();
         }
         for file in ["a.aig", "a.blif"] {
             let frames = format!("read {file}; strash; frames -i -F {steps}; write_aiger b.aig");

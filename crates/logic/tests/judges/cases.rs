@@ -1,9 +1,9 @@
-//! What is judged: circuits and automata of every shape.
+//! Test cases: circuits and automata of every shape.
 
 use gatework_logic::formats::{self, Format, Options};
 use gatework_logic::{Automaton, Boundary, Circuit, Document, Gate, Grid, Node};
 
-/// Scattered numbers (splitmix64).
+/// Pseudorandom numbers (splitmix64).
 pub struct Numbers(pub u64);
 
 impl Numbers {
@@ -19,7 +19,7 @@ impl Numbers {
     }
 }
 
-/// A circuit of random gates. A deep one reads mostly the last few signals.
+/// A circuit of random gates, which read mostly the last few signals if it is deep.
 pub fn circuit(numbers: &mut Numbers, inputs: usize, gates: usize, outputs: usize, deep: bool) -> Circuit {
     let mut nodes: Vec<Node> = Vec::new();
     for i in 0..gates {
@@ -39,7 +39,7 @@ pub fn circuit(numbers: &mut Numbers, inputs: usize, gates: usize, outputs: usiz
     Circuit::new(inputs, nodes, outputs).unwrap()
 }
 
-/// Circuits of every shape, each with a name for messages.
+/// Circuits of every shape, with names for messages.
 pub fn circuits() -> Vec<(String, Circuit)> {
     let mut numbers = Numbers(1);
     let mut list: Vec<(String, Circuit)> = Vec::new();
@@ -64,7 +64,7 @@ pub fn circuits() -> Vec<(String, Circuit)> {
     list
 }
 
-/// Automata with both boundaries, one without gates and one that is constant.
+/// Automata with both boundaries, including one without gates and one that is constant.
 pub fn automata() -> Vec<(String, Automaton)> {
     let mut numbers = Numbers(2);
     let mut list = vec![
@@ -130,7 +130,7 @@ pub fn documents() -> Vec<(String, Document)> {
     circuits.chain(automata().into_iter().map(|(name, automaton)| (name, automaton.into()))).collect()
 }
 
-/// A board of random bits.
+/// A grid of random bits.
 pub fn scattered(numbers: &mut Numbers, automaton: &Automaton, [height, width]: [usize; 2]) -> Grid {
     let mut grid = Grid::new(1, height, width, automaton.channels).unwrap();
     for place in 0..height * width * automaton.channels {
@@ -140,10 +140,10 @@ pub fn scattered(numbers: &mut Numbers, automaton: &Automaton, [height, width]: 
     grid
 }
 
-/// A circuit that is written as several functions.
+/// A circuit that is exported as several functions.
 pub fn long() -> (String, Document) {
     let circuit = circuit(&mut Numbers(6), 40, 12_000, 60, false);
-    // Every seventh gate is an output, so most are needed.
+    // Every seventh gate is an output, so most gates are live.
     let outputs = (40..circuit.signals() as u32).rev().step_by(7).collect();
     let circuit = Circuit::new(40, circuit.nodes().to_vec(), outputs).unwrap();
     ("long".into(), circuit.into())

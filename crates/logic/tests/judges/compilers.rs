@@ -1,4 +1,4 @@
-//! gcc, g++ and rustc compile the exported code, which computes the bits of the slow twins.
+//! gcc, g++ and rustc compile the exported code, which is compared with the reference implementations.
 
 use crate::cases::{Numbers, documents, long, scattered, written_as};
 use crate::judge::{Folder, Judge};
@@ -6,12 +6,12 @@ use gatework_logic::{Automaton, Boundary, Circuit, Document, Grid, naive_step};
 use std::fmt::Write as _;
 use std::process::Command;
 
-/// Words for each input, sample after sample, as a C or Rust array.
+/// Words as the elements of a C or Rust array.
 fn array(words: &[u64]) -> String {
     words.iter().map(|word| format!("0x{word:x}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Scattered words for the inputs, and the words of the outputs.
+/// Random input words, and the output words.
 fn samples(circuit: &Circuit) -> (Vec<u64>, Vec<u64>) {
     let mut numbers = Numbers(4);
     let inputs: Vec<u64> = (0..circuit.inputs()).map(|_| numbers.next()).collect();
@@ -25,25 +25,25 @@ fn samples(circuit: &Circuit) -> (Vec<u64>, Vec<u64>) {
     (inputs, outputs)
 }
 
-/// The sizes of boards that exported steps are tested on.
+/// The sizes of the test grids.
 const SIZES: [[usize; 2]; 8] = [[1, 1], [3, 2], [5, 63], [4, 64], [3, 65], [1, 130], [70, 3], [2, 128]];
 
-/// A board as the exported code lays it out: rows that start at a word.
+/// The words of a grid in the layout of the exported code: rows are aligned to words.
 fn rows(grid: &Grid) -> Vec<u64> {
-    let words = grid.width().div_ceil(64);
-    let mut board = vec![0; grid.channels() * grid.height() * words];
+    let row_words = grid.width().div_ceil(64);
+    let mut words = vec![0; grid.channels() * grid.height() * row_words];
     for c in 0..grid.channels() {
         for y in 0..grid.height() {
             for x in (0..grid.width()).filter(|&x| grid.get(0, c, y, x)) {
-                board[(c * grid.height() + y) * words + x / 64] |= 1 << (x % 64);
+                words[(c * grid.height() + y) * row_words + x / 64] |= 1 << (x % 64);
             }
         }
     }
-    board
+    words
 }
 
-/// A board before and after a step.
-struct Step {
+/// A grid before and after a step.
+struct GridStep {
     height: usize,
     width: usize,
     torus: bool,
@@ -51,8 +51,8 @@ struct Step {
     next: Vec<u64>,
 }
 
-/// Steps of boards of all sizes, with both boundaries.
-fn steps(automaton: &Automaton) -> Vec<Step> {
+/// Steps of grids of all sizes, with both boundaries.
+fn steps(automaton: &Automaton) -> Vec<GridStep> {
     let mut numbers = Numbers(5);
     let mut list = Vec::new();
     for [height, width] in SIZES {
@@ -60,13 +60,13 @@ fn steps(automaton: &Automaton) -> Vec<Step> {
             let grid = scattered(&mut numbers, automaton, [height, width]);
             let next = naive_step(&Automaton { boundary, ..automaton.clone() }, &grid).unwrap();
             let torus = boundary == Boundary::Torus;
-            list.push(Step { height, width, torus, now: rows(&grid), next: rows(&next) });
+            list.push(GridStep { height, width, torus, now: rows(&grid), next: rows(&next) });
         }
     }
     list
 }
 
-/// A C function that compares a header with the slow twins. Arrays have one word more, for some have none.
+/// A C function that compares a header with the reference. Arrays have an additional word, because C has no empty arrays.
 fn c_test(name: &str, document: &Document) -> String {
     let (inputs, outputs) = samples(document.circuit());
     let function = if matches!(document, Document::Automaton { .. }) { "_rule" } else { "" };
@@ -80,7 +80,7 @@ fn c_test(name: &str, document: &Document) -> String {
         outputs.len()
     );
     if let Document::Automaton { automaton, .. } = document {
-        for Step { height, width, torus, now, next } in steps(automaton) {
+        for GridStep { height, width, torus, now, next } in steps(automaton) {
             let _ = writeln!(
                 text,
                 "{{\nstatic const uint64_t now[] = {{{}}};\nstatic const uint64_t expected[] = {{{}}};\n\
@@ -96,7 +96,7 @@ fn c_test(name: &str, document: &Document) -> String {
     text + "return 0;\n}\n"
 }
 
-/// A C program that compares many headers with the slow twins, and the headers.
+/// Writes headers, and a C program that compares them with the reference.
 fn c_program(folder: &Folder, documents: &[(String, Document)]) {
     let mut text = String::from("#include <stdio.h>\n#include <string.h>\n");
     let mut main = String::from("int main(void)\n{\nint failed = 0;\n");
@@ -110,7 +110,7 @@ fn c_program(folder: &Folder, documents: &[(String, Document)]) {
 }
 
 #[test]
-fn the_c_compiles_without_a_warning_and_computes_the_same_bits() {
+fn c_headers_compile_without_warnings_and_compute_the_same_bits() {
     let Some(gcc) = Judge::find("gcc", "--version") else { return };
     let folder = Folder::new("c");
     c_program(&folder, &[documents(), vec![long()]].concat());
@@ -120,7 +120,7 @@ fn the_c_compiles_without_a_warning_and_computes_the_same_bits() {
 }
 
 #[test]
-fn the_c_is_cpp_too() {
+fn c_headers_are_valid_cpp() {
     let Some(cpp) = Judge::find("g++", "--version") else { return };
     let folder = Folder::new("cpp");
     c_program(&folder, &documents());
@@ -129,7 +129,7 @@ fn the_c_is_cpp_too() {
     cpp.run(&folder.0, &strict);
 }
 
-/// A Rust function that compares an exported module with the slow twins.
+/// A Rust function that compares an exported module with the reference.
 fn rust_test(name: &str, document: &Document) -> String {
     let (inputs, outputs) = samples(document.circuit());
     let function = if matches!(document, Document::Automaton { .. }) { "rule" } else { name };
@@ -142,7 +142,7 @@ fn rust_test(name: &str, document: &Document) -> String {
         count = outputs.len(),
     );
     if let Document::Automaton { automaton, .. } = document {
-        for Step { height, width, torus, now, next } in steps(automaton) {
+        for GridStep { height, width, torus, now, next } in steps(automaton) {
             let _ = writeln!(
                 text,
                 "    let mut next = [0u64; {}];\n    {name}::step(&[{}], &mut next, {height}, {width}, {torus});\n    \
@@ -157,7 +157,7 @@ fn rust_test(name: &str, document: &Document) -> String {
 }
 
 #[test]
-fn the_rust_compiles_without_a_warning_and_computes_the_same_bits() {
+fn rust_modules_compile_without_warnings_and_compute_the_same_bits() {
     let Some(rustc) = Judge::find("rustc", "--version") else { return };
     let folder = Folder::new("rust");
     let mut text = String::from("#![deny(warnings)]\n");

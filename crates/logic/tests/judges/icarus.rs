@@ -19,7 +19,7 @@ fn icarus_passes_every_testbench() {
 }
 
 #[test]
-fn a_testbench_fails_for_another_circuit() {
+fn testbenches_fail_for_a_changed_circuit() {
     let (Some(iverilog), Some(vvp)) = (Judge::find("iverilog", "-V"), Judge::find("vvp", "-V")) else {
         return;
     };

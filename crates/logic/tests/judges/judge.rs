@@ -1,27 +1,26 @@
-//! Programs that may be installed, and folders for their files.
+//! External programs, and temporary folders for their files.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A program that may be installed.
+/// An external program.
 pub struct Judge(&'static str);
 
 impl Judge {
-    /// Finds a program, or says that it is missing.
+    /// Finds a program, or prints that it is not installed.
     pub fn find(name: &'static str, version: &str) -> Option<Judge> {
         let found = Command::new(name).arg(version).output().is_ok();
         if !found {
-            // Not with eprintln!, which the test harness shows only for failures.
-            let _ =
-                writeln!(std::io::stderr(), "skipped: the judge {name} is not installed; nothing was judged");
+            // The test harness captures eprintln! and shows it for failures only.
+            let _ = writeln!(std::io::stderr(), "skipped: {name} is not installed");
             let required = std::env::var("GATEWORK_JUDGES").is_ok_and(|value| value == "required");
-            assert!(!required, "the judge {name} is required but not installed");
+            assert!(!required, "{name} is required but not installed");
         }
         found.then_some(Judge(name))
     }
 
-    /// Runs the program in a folder and returns what it prints; it must succeed.
+    /// Runs the program in a folder and returns its output; panics if it fails.
     pub fn run(&self, folder: &Path, arguments: &[&str]) -> String {
         let output = Command::new(self.0).args(arguments).current_dir(folder).output().unwrap();
         let text =
@@ -31,7 +30,7 @@ impl Judge {
     }
 }
 
-/// A folder that is removed again.
+/// A temporary folder.
 pub struct Folder(pub PathBuf);
 
 impl Folder {

@@ -1,16 +1,16 @@
-//! What is written, judged by others: ABC, Yosys, Icarus Verilog, a C compiler and rustc.
+//! Exported files, checked by external tools: ABC, Yosys, Icarus Verilog, gcc and rustc.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! |---|---|
 //! | `cases` | circuits and automata of every shape |
-//! | `judge` | programs that may be installed, and folders for their files |
-//! | `abc` | ABC reads BLIF and AIGER, and proves that they are one function |
+//! | `judge` | external programs and temporary folders |
+//! | `abc` | ABC reads BLIF and AIGER and proves them equivalent |
 //! | `icarus` | Icarus Verilog runs the testbenches |
 //! | `yosys` | Yosys synthesises the Verilog |
-//! | `compilers` | gcc, g++ and rustc compile the code |
+//! | `compilers` | gcc, g++ and rustc compile the C and Rust code |
 //!
-//! A judge that is not installed is named on stderr and its test passes: nothing was judged. `.ci/run` installs
-//! what it can. With `GATEWORK_JUDGES=required` a missing judge is a failure.
+//! A test whose tool is not installed passes with a message on stderr. `.ci/run` installs the tools it can. With
+//! `GATEWORK_JUDGES=required` a missing tool is a failure.
 
 mod abc;
 mod cases;

@@ -1,4 +1,4 @@
-//! Yosys reads the Verilog, the BLIF and the AIGER, and synthesises grids.
+//! Yosys reads Verilog, BLIF and AIGER files and synthesises grids.
 
 use crate::cases::{Numbers, automata, circuits, scattered, written};
 use crate::judge::{Folder, Judge};
@@ -8,7 +8,7 @@ use gatework_logic::{Grid, naive_step};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-/// The outputs by name, and the next values of the latches, for inputs by name: Yosys has its own order.
+/// The outputs by name and the next values of the latches, for inputs by name: Yosys reorders ports.
 fn step_by_name(
     sequential: &Sequential,
     input: impl Fn(&str) -> bool,
@@ -24,7 +24,7 @@ fn step_by_name(
 #[test]
 fn yosys_reads_the_verilog_the_blif_and_the_aiger_as_the_same_function() {
     let Some(yosys) = Judge::find("yosys", "-V") else { return };
-    // Yosys is slow to start: the shapes that differ most will do.
+    // A few different shapes, because Yosys is slow to start.
     let wanted = ["no gates", "constants", "every gate", "random 3"];
     for (i, (name, circuit)) in
         circuits().into_iter().filter(|(name, _)| wanted.contains(&&**name)).enumerate()
@@ -70,12 +70,12 @@ fn yosys_synthesises_a_grid_that_steps_like_the_automaton() {
         yosys.run(&folder.0, &["-q", "-p", script]);
         let sequential = aiger::read_sequential(&std::fs::read(folder.0.join("b.aag")).unwrap()).unwrap();
         assert_eq!(sequential.latches.len(), height * width * channels, "{name}");
-        let mut board = scattered(&mut Numbers(8), &automaton, [height, width]);
-        let bit = |board: &Grid, place: usize| {
+        let mut cells = scattered(&mut Numbers(8), &automaton, [height, width]);
+        let bit = |cells: &Grid, place: usize| {
             let cell = place / channels;
-            board.get(0, place % channels, cell / width, cell % width)
+            cells.get(0, place % channels, cell / width, cell % width)
         };
-        let start = board.clone();
+        let start = cells.clone();
         let mut state = vec![false; sequential.latches.len()];
         for step in 0..6 {
             let input = |name: &str| match name.strip_prefix("start[") {
@@ -87,11 +87,11 @@ fn yosys_synthesises_a_grid_that_steps_like_the_automaton() {
                 for place in 0..height * width * channels {
                     assert_eq!(
                         outputs[&format!("state[{place}]")],
-                        bit(&board, place),
+                        bit(&cells, place),
                         "{name}, step {step}"
                     );
                 }
-                board = naive_step(&automaton, &board).unwrap();
+                cells = naive_step(&automaton, &cells).unwrap();
             }
             state = next;
         }

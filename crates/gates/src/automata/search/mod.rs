@@ -18,7 +18,7 @@ mod correct;
 mod grow;
 mod shrink;
 
-use gatework_logic::simulate::variants::{Boards, Task};
+use gatework_logic::simulate::variants::{Grids as Boards, SimulationTask as Task};
 use gatework_logic::{Automaton, Boundary, Gate, Grid};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};

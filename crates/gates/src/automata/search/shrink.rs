@@ -3,7 +3,7 @@
 //! The bath goes on from the circuit that was found, so cold that no bit may become wrong, with gates at a high price. Wires
 //! may still move, which costs nothing and opens ways. A smaller circuit is kept when it passes every check.
 
-use gatework_logic::simulate::variants::Boards;
+use gatework_logic::simulate::variants::Grids as Boards;
 
 use super::bath::{Bath, Heat};
 use super::{MARGIN, Search};

@@ -1,22 +1,22 @@
-//! A place in an AIGER file: the bytes from here on as the words of the format, and errors that say where.
+//! Lexer for AIGER files, with errors that have their location.
 
 use crate::formats::FormatError;
 
-/// A place in a file.
+/// A position in a file.
 pub(super) struct Cursor<'b> {
     pub bytes: &'b [u8],
     pub at: usize,
-    /// Whether places are given as line and column.
+    /// Whether the file is text, so that locations are lines and columns.
     pub ascii: bool,
 }
 
 impl<'b> Cursor<'b> {
-    /// An error at this place.
+    /// Returns an error at this position.
     pub fn error(&self, message: impl Into<String>) -> FormatError {
         self.error_at(self.at, message)
     }
 
-    /// An error at another place.
+    /// Returns an error at another position.
     pub fn error_at(&self, at: usize, message: impl Into<String>) -> FormatError {
         let message = message.into();
         if !self.ascii {
@@ -28,36 +28,36 @@ impl<'b> Cursor<'b> {
         FormatError::Syntax { line, column, message }
     }
 
-    /// An error for something that is not there: the file is cut off, or something else is.
+    /// Returns an error for a missing token.
     pub fn missing(&self, what: &str) -> FormatError {
         let end = if self.at >= self.bytes.len() { ", but the file ends; it may be cut off" } else { "" };
         self.error(format!("{what} is expected here{end}"))
     }
 
-    /// The next byte.
+    /// Returns the next byte.
     pub fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
 
-    /// Takes the next byte if it is this one.
+    /// Consumes the next byte if it is this one, and returns whether it was.
     pub fn skip(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
         self.at += usize::from(found);
         found
     }
 
-    /// A space.
+    /// Consumes a space.
     pub fn space(&mut self) -> Result<(), FormatError> {
         if self.skip(b' ') { Ok(()) } else { Err(self.missing("a space")) }
     }
 
-    /// The end of a line, which may be that of another system.
+    /// Consumes a line break, LF or CRLF.
     pub fn newline(&mut self) -> Result<(), FormatError> {
         self.skip(b'\r');
         if self.skip(b'\n') { Ok(()) } else { Err(self.missing("the end of the line")) }
     }
 
-    /// A number below 2^32.
+    /// Consumes a number below 2^32.
     pub fn number(&mut self, what: &str) -> Result<usize, FormatError> {
         let begin = self.at;
         let mut value = 0usize;
@@ -71,7 +71,7 @@ impl<'b> Cursor<'b> {
         if self.at == begin { Err(self.missing(what)) } else { Ok(value) }
     }
 
-    /// A literal of one of the variables that the header allows.
+    /// Consumes a literal whose variable is at most the largest one of the header.
     pub fn literal(&mut self, variables: usize) -> Result<u32, FormatError> {
         let begin = self.at;
         let literal = self.number("a literal")?;
@@ -84,7 +84,7 @@ impl<'b> Cursor<'b> {
         Ok(literal as u32)
     }
 
-    /// A number as seven bits a byte.
+    /// Consumes a number of the binary format, seven bits per byte.
     pub fn difference(&mut self) -> Result<u32, FormatError> {
         let begin = self.at;
         let mut value = 0u64;
@@ -100,7 +100,7 @@ impl<'b> Cursor<'b> {
         Err(self.error_at(begin, "a difference beyond 32 bits"))
     }
 
-    /// The rest of a line. A last line need not end.
+    /// Consumes the rest of the line.
     pub fn line(&mut self) -> &'b [u8] {
         let rest = &self.bytes[self.at..];
         let length = rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len());

@@ -1,4 +1,4 @@
-//! AIGER, the format of and-inverter graphs: what ABC, model checkers and AIG tools read and write.
+//! AIGER, the format of and-inverter graphs, for ABC, model checkers and AIG tools.
 //!
 //! ```text
 //! aag 3 2 0 1 1      header: largest variable, inputs, latches, outputs, ANDs
@@ -11,39 +11,38 @@
 //! o0 nand
 //! ```
 //!
-//! The binary format leaves out what follows from the order, and writes each AND as two differences. Format:
-//! Armin Biere, "The AIGER And-Inverter Graph (AIG) Format", version 20071012, and the reset values of latches
-//! of "AIGER 1.9 And Beyond" (2011). Its properties (bad states, constraints, justice, fairness) are errors.
+//! The binary format omits what the order implies, and encodes each AND as two differences. Specification: Armin Biere, "The AIGER And-Inverter Graph (AIG) Format", version 20071012, and the reset values of latches
+//! of "AIGER 1.9 And Beyond" (2011). Properties (bad states, constraints, justice, fairness) are errors.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! |---|---|
-//! | `graph` | and-inverter graphs: a circuit as one, and a circuit from one |
-//! | `write` | both formats |
-//! | `read` | both formats, told apart by their first word |
-//! | `cursor` | a place in a file: numbers and literals, and errors that say where |
+//! | `aig` | and-inverter graphs, from and to XAGs |
+//! | `write` | writer of both formats |
+//! | `read` | reader of both formats, which it distinguishes by their first word |
+//! | `cursor` | lexer: numbers and literals, and errors with their location |
 //!
 //! An automaton is written as its combinational rule, or as a whole grid with a latch for every bit of every
-//! cell ([`super::Options::grid`]). Files with latches are read by [`read_sequential`]. XORs that a file spells
-//! out as three ANDs are XORs again after reading.
+//! cell ([`super::Options::grid`]). Files with latches are read by [`read_sequential`]. Three ANDs
+//! that compute an XOR are read as an XOR.
 //!
-//! The symbol table keeps all names as they are but for control characters, which become `_`, and duplicates
-//! (see [`super::names`]).
+//! The symbol table preserves all names except for duplicates and control characters, which become `_` (see
+//! [`super::names`]).
 
+mod aig;
 mod cursor;
-mod graph;
 mod read;
 mod write;
 
 pub use read::read_sequential;
 pub use write::{write_ascii, write_binary};
 
-use super::{Document, Format, FormatError, names::Rule, sequential};
+use super::{Document, Format, FormatError, names::NameRule, sequential};
 
-/// The ascii format.
+/// The ASCII format.
 pub static ASCII: Format = Format {
     name: "aag",
     endings: &["aag"],
-    about: "AIGER in ascii, and-inverter graphs for ABC and model checkers",
+    about: "AIGER in ASCII, and-inverter graphs for ABC and model checkers",
     text: true,
     grid: true,
     reader: Some(read),
@@ -65,8 +64,9 @@ fn read(bytes: &[u8]) -> Result<Document, FormatError> {
     Ok(Document::Circuit(read_sequential(bytes)?.combinational()?))
 }
 
-/// The names that are written: anything on one line that does not begin with a space.
-const RULE: Rule = Rule { first: |c| !c.is_control() && c != ' ', rest: |c| !c.is_control(), keywords: "" };
+/// Names of any characters on one line that do not begin with a space.
+const RULE: NameRule =
+    NameRule { first: |c| !c.is_control() && c != ' ', rest: |c| !c.is_control(), keywords: "" };
 
 #[cfg(test)]
 mod tests {
@@ -78,7 +78,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_with_spaces_and_unicode_survive() {
+    fn names_with_spaces_and_unicode_are_preserved() {
         let circuit = Circuit::new(2, vec![], vec![1, 0]).unwrap();
         let names = |list: [&str; 2]| list.map(String::from).to_vec();
         let named = circuit.with_names(names(["carry in", "\u{1f98e}"]), names(["a", "b"])).unwrap();
@@ -90,14 +90,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn circuits_survive(circuit in arbitrary::circuit(0..=20, 100)) {
+        fn circuits_are_preserved(circuit in arbitrary::circuit(0..=20, 100)) {
             for format in [&ASCII, &BINARY] {
                 let bytes = formats::write(&circuit.clone().into(), format, &Options::default()).unwrap();
                 let again = formats::read(&bytes, format).unwrap();
                 arbitrary::assert_same_function(again.circuit(), &circuit);
                 prop_assert_eq!(again.circuit().input_names(), circuit.input_names());
                 prop_assert!(again.circuit().nodes().len() <= circuit.simplify().nodes().len());
-                // ANDs that happen to make an XOR are one after reading, so the bytes may change, but it does not grow.
+                // ANDs that happen to compute an XOR are read as one, so the bytes may change, but the circuit does not grow.
                 let bytes = formats::write(&again, format, &Options::default()).unwrap();
                 let twice = formats::read(&bytes, format).unwrap();
                 arbitrary::assert_same_function(twice.circuit(), &circuit);
@@ -106,7 +106,7 @@ mod tests {
         }
 
         #[test]
-        fn grids_survive(automaton in arbitrary::automaton(), height in 1usize..4, width in 1usize..4) {
+        fn grids_are_preserved(automaton in arbitrary::automaton(), height in 1usize..4, width in 1usize..4) {
             let grid = Sequential::grid(&automaton, [height, width], 1).unwrap();
             for bytes in [write_ascii(&grid).unwrap(), write_binary(&grid).unwrap()] {
                 let again = read_sequential(&bytes).unwrap();

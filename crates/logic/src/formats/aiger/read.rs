@@ -1,20 +1,21 @@
-//! Reads AIGER, ascii and binary.
+//! Reader of AIGER files, ASCII and binary.
 //!
-//! Counts in the header are compared with the length of the file before anything of their size is made. Errors
-//! have the line and column in an ascii file, the byte in a binary one.
+//! The counts in the header are compared with the length of the file before memory is allocated for them. Errors have the
+//! line and column in an ASCII file and the byte offset in a binary one.
 
+use super::aig::{Aig, And};
 use super::cursor::Cursor;
-use super::graph::{And, Graph};
 use crate::circuit::MAX_INPUTS;
 use crate::formats::order::topological;
 use crate::formats::sequential::Sequential;
 use crate::formats::{self, FormatError};
+use crate::literal::Literal;
 use std::collections::HashMap;
 
-/// Inputs that a binary file may declare beyond its length: they take no bytes.
+/// The number of inputs that a binary file may declare beyond its length in bytes: inputs take no bytes.
 const FREE_INPUTS: usize = 1 << 16;
 
-/// Reads an AIGER file, ascii or binary, with or without latches.
+/// Reads an AIGER file, ASCII or binary, with or without latches.
 pub fn read_sequential(bytes: &[u8]) -> Result<Sequential, FormatError> {
     let mut cursor = Cursor { bytes, at: 0, ascii: !bytes.starts_with(b"aig") };
     let header = Header::read(&mut cursor)?;
@@ -23,15 +24,14 @@ pub fn read_sequential(bytes: &[u8]) -> Result<Sequential, FormatError> {
     } else {
         Body::read_binary(&mut cursor, &header)?
     };
-    body.graph.outputs.append(&mut body.next);
+    body.aig.outputs.append(&mut body.next);
     let (inputs, latches, outputs) = (header.inputs, header.latches, header.outputs);
     let symbols = Symbols::read(&mut cursor, [inputs, latches, outputs])?;
-    let circuit = body.graph.circuit()?;
-    let circuit = symbols.name(circuit, &header)?;
+    let circuit = symbols.name(body.aig.to_circuit()?, &header)?;
     Ok(Sequential { circuit, latches: body.start })
 }
 
-/// The counts of a file.
+/// The counts in the header.
 struct Header {
     /// The largest variable.
     variables: usize,
@@ -79,7 +79,7 @@ impl Header {
             let message = format!("{inputs} inputs and {latches} latches are more than {MAX_INPUTS}");
             return Err(cursor.error(message));
         }
-        // The fewest bytes: "2\n" for a literal, two numbers of a byte for an AND; nothing for a binary input.
+        // The minimum is 2 bytes for a literal or an AND, and none for an input of a binary file.
         let lines = latches + outputs + if cursor.ascii { inputs } else { 0 };
         let length = cursor.bytes.len();
         let free = if cursor.ascii { 0 } else { inputs.saturating_sub(FREE_INPUTS) };
@@ -93,17 +93,17 @@ impl Header {
     }
 }
 
-/// What comes between the header and the symbols.
+/// The part of a file between the header and the symbols.
 struct Body {
-    /// The graph, its outputs without the latches.
-    graph: Graph,
+    /// The graph; its outputs do not include the latches.
+    aig: Aig,
     /// The next values of the latches.
-    next: Vec<u32>,
-    /// Their first values.
+    next: Vec<Literal>,
+    /// The initial values of the latches.
     start: Vec<Option<bool>>,
 }
 
-/// The first value of a latch, after its next one.
+/// Reads the optional initial value of a latch.
 fn reset(cursor: &mut Cursor, latch: u32) -> Result<Option<bool>, FormatError> {
     if !cursor.skip(b' ') {
         return Ok(Some(false));
@@ -122,13 +122,13 @@ impl Body {
         let inputs = header.inputs + header.latches;
         let (mut next, mut start) = (Vec::new(), Vec::new());
         for latch in 0..header.latches {
-            next.push(cursor.literal(header.variables)?);
+            next.push(Literal(cursor.literal(header.variables)?));
             start.push(reset(cursor, 2 * (header.inputs + 1 + latch) as u32)?);
             cursor.newline()?;
         }
         let mut outputs = Vec::new();
         for _ in 0..header.outputs {
-            outputs.push(cursor.literal(header.variables)?);
+            outputs.push(Literal(cursor.literal(header.variables)?));
             cursor.newline()?;
         }
         let mut ands: Vec<And> = Vec::new();
@@ -145,9 +145,9 @@ impl Body {
             if a == literal {
                 return Err(cursor.error_at(begin, format!("AND {i} reads itself")));
             }
-            ands.push([a, b]);
+            ands.push([Literal(a), Literal(b)]);
         }
-        Ok(Body { graph: Graph { inputs, ands, outputs }, next, start })
+        Ok(Body { aig: Aig { inputs, ands, outputs }, next, start })
     }
 
     fn read_ascii(cursor: &mut Cursor, header: &Header) -> Result<Body, FormatError> {
@@ -160,55 +160,55 @@ impl Body {
         for _ in 0..header.latches {
             let latch = variables.define(cursor, header)?;
             cursor.space()?;
-            next.push(Place::read(cursor, header)?);
+            next.push(LocatedLiteral::read(cursor, header)?);
             start.push(reset(cursor, latch)?);
             cursor.newline()?;
         }
         let mut outputs = Vec::new();
         for _ in 0..header.outputs {
-            outputs.push(Place::read(cursor, header)?);
+            outputs.push(LocatedLiteral::read(cursor, header)?);
             cursor.newline()?;
         }
         let mut operands = Vec::new();
         for _ in 0..header.ands {
             variables.define(cursor, header)?;
             cursor.space()?;
-            let a = Place::read(cursor, header)?;
+            let a = LocatedLiteral::read(cursor, header)?;
             cursor.space()?;
-            operands.push([a, Place::read(cursor, header)?]);
+            operands.push([a, LocatedLiteral::read(cursor, header)?]);
             cursor.newline()?;
         }
         let order = variables.sort(cursor, header, &operands)?;
-        let resolve = |place: &Place| variables.resolve(cursor, *place, &order.numbers);
+        let resolve = |place: &LocatedLiteral| variables.resolve(cursor, *place, &order.numbers);
         let ands = order.ands.iter().map(|&and| {
             let [a, b] = &operands[and];
             Ok([resolve(a)?, resolve(b)?])
         });
         let ands = ands.collect::<Result<Vec<And>, FormatError>>()?;
-        let outputs = outputs.iter().map(resolve).collect::<Result<Vec<u32>, _>>()?;
-        let next = next.iter().map(resolve).collect::<Result<Vec<u32>, _>>()?;
-        Ok(Body { graph: Graph { inputs: header.inputs + header.latches, ands, outputs }, next, start })
+        let outputs = outputs.iter().map(resolve).collect::<Result<Vec<Literal>, _>>()?;
+        let next = next.iter().map(resolve).collect::<Result<Vec<Literal>, _>>()?;
+        Ok(Body { aig: Aig { inputs: header.inputs + header.latches, ands, outputs }, next, start })
     }
 }
 
-/// A literal of an ascii file and where it is.
+/// A literal of an ASCII file and its position.
 #[derive(Clone, Copy)]
-struct Place {
+struct LocatedLiteral {
     literal: u32,
     at: usize,
 }
 
-impl Place {
-    fn read(cursor: &mut Cursor, header: &Header) -> Result<Place, FormatError> {
+impl LocatedLiteral {
+    fn read(cursor: &mut Cursor, header: &Header) -> Result<LocatedLiteral, FormatError> {
         let at = cursor.at;
-        Ok(Place { literal: cursor.literal(header.variables)?, at })
+        Ok(LocatedLiteral { literal: cursor.literal(header.variables)?, at })
     }
 }
 
-/// The variables of an ascii file, which may be numbered and ordered in any way.
+/// The variables of an ASCII file, which may be numbered and ordered in any way.
 #[derive(Default)]
 struct Variables {
-    /// Which definition a variable is: inputs first, then latches, then ANDs.
+    /// The definition of each variable: inputs first, then latches, then ANDs.
     definitions: HashMap<u32, u32>,
     names: Vec<u32>,
 }
@@ -236,9 +236,14 @@ impl Variables {
         Ok(literal)
     }
 
-    fn sort(&self, cursor: &Cursor, header: &Header, operands: &[[Place; 2]]) -> Result<Sorted, FormatError> {
+    fn sort(
+        &self,
+        cursor: &Cursor,
+        header: &Header,
+        operands: &[[LocatedLiteral; 2]],
+    ) -> Result<Sorted, FormatError> {
         let inputs = header.inputs + header.latches;
-        let and = |place: &Place| {
+        let and = |place: &LocatedLiteral| {
             let definition = *self.definitions.get(&(place.literal >> 1))?;
             (definition as usize).checked_sub(inputs)
         };
@@ -256,15 +261,21 @@ impl Variables {
         Ok(Sorted { ands, numbers })
     }
 
-    /// A literal in the numbering of the graph.
-    fn resolve(&self, cursor: &Cursor, place: Place, numbers: &[u32]) -> Result<u32, FormatError> {
-        let Place { literal, at } = place;
+    /// Renumbers a literal.
+    fn resolve(
+        &self,
+        cursor: &Cursor,
+        place: LocatedLiteral,
+        numbers: &[u32],
+    ) -> Result<Literal, FormatError> {
+        let LocatedLiteral { literal, at } = place;
         if literal < 2 {
-            return Ok(literal);
+            return Ok(Literal(literal));
         }
         let definition = self.definitions.get(&(literal >> 1));
         let undefined = || cursor.error_at(at, format!("the literal {literal} is read but not defined"));
-        Ok(2 * numbers[*definition.ok_or_else(undefined)? as usize] + (literal & 1))
+        let variable = numbers[*definition.ok_or_else(undefined)? as usize];
+        Ok(Literal::new(variable as usize, literal & 1 == 1))
     }
 }
 
@@ -292,7 +303,6 @@ impl Symbols {
             let at = cursor.at;
             let name = std::str::from_utf8(cursor.line())
                 .map_err(|error| cursor.error_at(at + error.valid_up_to(), "the name is not UTF-8"))?;
-            // The counts were compared with the length of the file.
             if symbols[list].is_empty() {
                 symbols[list] = vec![None; counts[list]];
             }

@@ -1,68 +1,69 @@
-//! Writes AIGER, ascii and binary.
+//! Writer of AIGER files, ASCII and binary.
 
 use super::RULE;
-use super::graph::Graph;
+use super::aig::Aig;
 use crate::formats::FormatError;
 use crate::formats::names::{Ports, Scope};
 use crate::formats::sequential::Sequential;
+use crate::literal::Literal;
 use std::io::Write;
 
-/// The ascii file of a circuit with latches, or without any.
+/// Writes a sequential circuit in the ASCII format.
 pub fn write_ascii(sequential: &Sequential) -> Result<Vec<u8>, FormatError> {
-    let graph = Graph::of(sequential)?;
-    let mut bytes = header("aag", sequential, &graph);
+    let aig = Aig::new(sequential)?;
+    let mut bytes = header("aag", sequential, &aig);
     // Writing to a vector never fails, here and below.
     for input in 1..=sequential.inputs() {
         let _ = writeln!(bytes, "{}", 2 * input);
     }
-    write_latches_and_outputs(&mut bytes, sequential, &graph, true);
-    for (i, [a, b]) in graph.ands.iter().enumerate() {
-        let _ = writeln!(bytes, "{} {a} {b}", 2 * (graph.inputs + 1 + i));
+    write_latches_and_outputs(&mut bytes, sequential, &aig, true);
+    for (i, [a, b]) in aig.ands.iter().enumerate() {
+        let _ = writeln!(bytes, "{} {} {}", 2 * (aig.inputs + 1 + i), a.0, b.0);
     }
     write_symbols(&mut bytes, sequential);
     Ok(bytes)
 }
 
-/// The binary file of a circuit with latches, or without any.
+/// Writes a sequential circuit in the binary format.
 pub fn write_binary(sequential: &Sequential) -> Result<Vec<u8>, FormatError> {
-    let graph = Graph::of(sequential)?;
-    let mut bytes = header("aig", sequential, &graph);
-    write_latches_and_outputs(&mut bytes, sequential, &graph, false);
-    for (i, [a, b]) in graph.ands.iter().enumerate() {
-        let literal = 2 * (graph.inputs + 1 + i) as u32;
-        write_difference(&mut bytes, literal - a);
-        write_difference(&mut bytes, a - b);
+    let aig = Aig::new(sequential)?;
+    let mut bytes = header("aig", sequential, &aig);
+    write_latches_and_outputs(&mut bytes, sequential, &aig, false);
+    for (i, [a, b]) in aig.ands.iter().enumerate() {
+        let literal = 2 * (aig.inputs + 1 + i) as u32;
+        write_difference(&mut bytes, literal - a.0);
+        write_difference(&mut bytes, a.0 - b.0);
     }
     write_symbols(&mut bytes, sequential);
     Ok(bytes)
 }
 
-fn header(magic: &str, sequential: &Sequential, graph: &Graph) -> Vec<u8> {
+fn header(magic: &str, sequential: &Sequential, aig: &Aig) -> Vec<u8> {
     let (inputs, latches) = (sequential.inputs(), sequential.latches.len());
-    let (outputs, ands) = (sequential.outputs(), graph.ands.len());
-    format!("{magic} {} {inputs} {latches} {outputs} {ands}\n", graph.inputs + ands).into_bytes()
+    let (outputs, ands) = (sequential.outputs(), aig.ands.len());
+    format!("{magic} {} {inputs} {latches} {outputs} {ands}\n", aig.inputs + ands).into_bytes()
 }
 
-fn write_latches_and_outputs(bytes: &mut Vec<u8>, sequential: &Sequential, graph: &Graph, ascii: bool) {
-    let (outputs, next) = graph.outputs.split_at(sequential.outputs());
-    for (i, (next, start)) in next.iter().zip(&sequential.latches).enumerate() {
+fn write_latches_and_outputs(bytes: &mut Vec<u8>, sequential: &Sequential, aig: &Aig, ascii: bool) {
+    let (outputs, next) = aig.outputs.split_at(sequential.outputs());
+    for (i, (Literal(next), start)) in next.iter().zip(&sequential.latches).enumerate() {
         let literal = 2 * (sequential.inputs() + 1 + i);
         if ascii {
             let _ = write!(bytes, "{literal} ");
         }
-        // 0 is the default; a latch that may start with either names itself.
+        // 0 is the default; an undefined initial value is the literal of the latch itself.
         let _ = match start {
             Some(false) => writeln!(bytes, "{next}"),
             Some(true) => writeln!(bytes, "{next} 1"),
             None => writeln!(bytes, "{next} {literal}"),
         };
     }
-    for output in outputs {
+    for Literal(output) in outputs {
         let _ = writeln!(bytes, "{output}");
     }
 }
 
-/// Seven bits a byte, the lowest first; the high bit says that more follow.
+/// Writes a number with seven bits per byte, the lowest first; the high bit is set in all bytes but the last.
 fn write_difference(bytes: &mut Vec<u8>, mut difference: u32) {
     while difference >= 0x80 {
         bytes.push(difference as u8 | 0x80);
@@ -73,11 +74,11 @@ fn write_difference(bytes: &mut Vec<u8>, mut difference: u32) {
 
 fn write_symbols(bytes: &mut Vec<u8>, sequential: &Sequential) {
     let circuit = &sequential.circuit;
-    let wishes = Ports {
+    let names = Ports {
         inputs: (0..circuit.inputs()).map(|input| circuit.input_name(input).into_owned()).collect(),
         outputs: (0..sequential.outputs()).map(|output| circuit.output_name(output).into_owned()).collect(),
     };
-    let ports = wishes.admit_linked(&mut Scope::new(&RULE), circuit.outputs());
+    let ports = names.admit_linked(&mut Scope::new(&RULE), circuit.outputs());
     let (inputs, latches) = ports.inputs.split_at(sequential.inputs());
     for (kind, names) in [('i', inputs), ('l', latches), ('o', &ports.outputs)] {
         for (i, name) in names.iter().enumerate() {
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_take_seven_bits_a_byte() {
+    fn differences_take_seven_bits_per_byte() {
         let mut bytes = Vec::new();
         for difference in [0, 127, 128, 300] {
             write_difference(&mut bytes, difference);

@@ -1,7 +1,7 @@
-//! Gates from covers: the cubes of a `.names` as a tree of two-input gates.
+//! Synthesis of covers: the cubes of a `.names` as a tree of two-input gates.
 //!
-//! A cover of at most two inputs is one gate. Of a larger one, every cube is a balanced tree of ANDs over its
-//! literals, and the cover is a balanced tree of ORs over its cubes, so the depth is logarithmic.
+//! A cover of at most two inputs is one gate. In a larger one, every cube is a balanced tree of ANDs over its literals,
+//! and the cover is a balanced tree of ORs over its cubes, so the depth is logarithmic.
 
 use crate::circuit::Node;
 use crate::gate::Gate;
@@ -11,14 +11,14 @@ use crate::gate::Gate;
 pub(super) struct Cover<'t> {
     /// One character for each input: `0`, `1` or `-`.
     pub cubes: Vec<&'t str>,
-    /// Whether the cubes say where the function is 0.
+    /// Whether the cubes are the off-set of the function.
     pub complemented: bool,
 }
 
-/// A signal, possibly inverted.
-pub(super) type Literal = (u32, bool);
+/// A signal, and whether it is inverted.
+pub(super) type SignedSignal = (u32, bool);
 
-/// A growing list of gates.
+/// A list of gates under construction.
 #[derive(Debug)]
 pub(super) struct Gates {
     inputs: usize,
@@ -39,14 +39,14 @@ impl Gates {
         self.push(Node::new(if value { Gate::TRUE } else { Gate::FALSE }, 0, 0))
     }
 
-    /// A gate that reads literals; the inverters are absorbed.
-    fn gate(&mut self, gate: Gate, (a, not_a): Literal, (b, not_b): Literal) -> u32 {
+    /// Adds a gate, which absorbs the inverters of its operands.
+    fn gate(&mut self, gate: Gate, (a, not_a): SignedSignal, (b, not_b): SignedSignal) -> u32 {
         let gate = if not_a { gate.not_a() } else { gate };
         self.push(Node::new(if not_b { gate.not_b() } else { gate }, a, b))
     }
 
-    /// A balanced tree of a gate that is associative.
-    fn tree(&mut self, gate: Gate, mut literals: Vec<Literal>) -> Option<Literal> {
+    /// Adds a balanced tree of an associative gate.
+    fn tree(&mut self, gate: Gate, mut literals: Vec<SignedSignal>) -> Option<SignedSignal> {
         while literals.len() > 1 {
             let pairs = literals.chunks(2).map(|pair| match *pair {
                 [left, right] => (self.gate(gate, left, right), false),
@@ -57,7 +57,7 @@ impl Gates {
         literals.pop()
     }
 
-    /// The signal of a cover over some operands.
+    /// Adds the gates of a cover and returns its signal.
     pub fn cover(&mut self, cover: &Cover, operands: &[u32]) -> u32 {
         match *operands {
             [] => self.constant(cover.value(&[])),

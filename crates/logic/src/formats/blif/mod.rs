@@ -1,4 +1,4 @@
-//! BLIF, the Berkeley Logic Interchange Format: what ABC, SIS and Yosys read and write.
+//! BLIF, the Berkeley Logic Interchange Format, for ABC, SIS and Yosys.
 //!
 //! ```text
 //! .model adder
@@ -12,19 +12,17 @@
 //! .end
 //! ```
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! |---|---|
-//! | `write` | circuits and grids as one model of two-input `.names` |
-//! | `read` | one model of `.names` with any number of inputs, in any order, and `.latch` |
-//! | `cover` | gates from the cubes of a `.names` |
+//! | `write` | writer: circuits and grids as one model of two-input `.names` |
+//! | `read` | reader: one model of `.names` with any number of inputs, in any order, and `.latch` |
+//! | `cover` | gates of the cubes of a `.names` |
 //!
-//! An automaton is written as its combinational rule: one cell has no meaning of its own as a `.latch`, for
-//! its neighbours are other cells. A whole grid ([`super::Options::grid`]) is written with a `.latch` for
-//! every bit of every cell. Files with latches are read by [`read_sequential`].
+//! An automaton is written as its combinational rule, or as a whole grid with a `.latch` for every bit of every cell
+//! ([`super::Options::grid`]). Files with latches are read by [`read_sequential`].
 //!
-//! Names may hold every printable ASCII character but `#`, `\`, `=` and `"`, and do not begin with `.`; others
-//! are renamed (see [`super::names`]). A file must end with `.end`, so that one that was cut off is noticed.
-//! Hierarchy (`.subckt`, `.gate`, a second `.model`) and external don't-cares are errors.
+//! Names consist of printable ASCII characters other than `#`, `\`, `=` and `"`, and do not begin with `.`; others are
+//! renamed (see [`super::names`]). A file must end with `.end`, so that truncated files are errors. Hierarchy (`.subckt`, `.gate`, a second `.model`) and external don't-cares are errors.
 
 mod cover;
 mod read;
@@ -33,7 +31,7 @@ mod write;
 pub use read::read_sequential;
 pub use write::write_sequential;
 
-use super::{Document, Format, names::Rule, sequential};
+use super::{Document, Format, names::NameRule, sequential};
 
 /// The format.
 pub static FORMAT: Format = Format {
@@ -53,8 +51,8 @@ const fn is_allowed(c: char) -> bool {
     c.is_ascii_graphic() && !matches!(c, '#' | '\\' | '=' | '"')
 }
 
-/// The names that are written.
-const RULE: Rule = Rule { first: |c| is_allowed(c) && c != '.', rest: is_allowed, keywords: "" };
+/// The names that BLIF allows.
+const RULE: NameRule = NameRule { first: |c| is_allowed(c) && c != '.', rest: is_allowed, keywords: "" };
 
 #[cfg(test)]
 mod tests {
@@ -66,7 +64,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn circuits_survive(circuit in arbitrary::circuit(0..=20, 100)) {
+        fn circuits_are_preserved(circuit in arbitrary::circuit(0..=20, 100)) {
             let document = Document::Circuit(circuit.simplify());
             let bytes = formats::write(&circuit.into(), &FORMAT, &Options::default()).unwrap();
             let again = formats::read(&bytes, &FORMAT).unwrap();
@@ -76,7 +74,7 @@ mod tests {
         }
 
         #[test]
-        fn grids_survive(automaton in arbitrary::automaton(), height in 1usize..4, width in 1usize..4) {
+        fn grids_are_preserved(automaton in arbitrary::automaton(), height in 1usize..4, width in 1usize..4) {
             let grid = Sequential::grid(&automaton, [height, width], 1).unwrap();
             let again = read_sequential(write_sequential(&grid, "grid").as_bytes()).unwrap();
             prop_assert_eq!(&again.latches, &grid.latches);

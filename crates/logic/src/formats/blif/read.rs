@@ -1,9 +1,9 @@
-//! Reads BLIF: one model, its definitions in any order.
+//! Reader of BLIF files: one model, with its definitions in any order.
 //!
 //! ```text
-//! tokens    words with their line and column; comments and continued lines are gone
-//! model     the directives, with signals as numbers
-//! circuit   the definitions in topological order, a few gates for each cover
+//! tokens    words with their line and column, without comments and continuations
+//! model     the directives, with numbered signals
+//! circuit   the definitions in topological order, synthesised to gates
 //! ```
 
 use super::cover::{Cover, Gates};
@@ -13,7 +13,7 @@ use crate::formats::sequential::Sequential;
 use crate::formats::{self, FormatError};
 use std::collections::HashMap;
 
-/// A word of the file and where it is.
+/// A word of the file and its location.
 #[derive(Clone, Copy, Debug)]
 struct Word<'t> {
     text: &'t str,
@@ -32,7 +32,7 @@ fn words(line: &str, number: usize) -> impl Iterator<Item = Word<'_>> {
     let code = line.split('#').next().unwrap_or("");
     let (mut seen, mut column) = (0, 1);
     code.split_whitespace().map(move |text| {
-        // Both are parts of one line, so the distance of their beginnings is the place.
+        // Both are slices of one line, so the difference of their addresses is an offset in the line.
         let place = text.as_ptr() as usize - line.as_ptr() as usize;
         column += line[seen..place].chars().count();
         seen = place;
@@ -52,7 +52,7 @@ impl<'t> Lines<'t> {
         Lines { lines: text.lines().enumerate(), last: 1 }
     }
 
-    /// The next line that is not empty, into `list`.
+    /// Reads the next line that is not empty into `list`; returns whether there is one.
     fn next(&mut self, list: &mut Vec<Word<'t>>) -> bool {
         list.clear();
         for (i, line) in self.lines.by_ref() {
@@ -67,12 +67,12 @@ impl<'t> Lines<'t> {
     }
 }
 
-/// What gives a signal its value.
+/// The definition of a signal.
 #[derive(Clone, Copy, Debug)]
 enum Source {
-    /// An input or a latch, by its number among the inputs of the circuit.
+    /// An input or a latch, by its index among the inputs of the circuit.
     Input(u32),
-    /// A `.names`, by its number.
+    /// A `.names`, by its index.
     Names(u32),
 }
 
@@ -94,7 +94,7 @@ struct Latch<'t> {
 /// The model of a file.
 #[derive(Debug, Default)]
 struct Model<'t> {
-    /// The number of every name, and every signal's first mention.
+    /// The number of every name, and the first occurrence of every signal.
     numbers: HashMap<&'t str, u32>,
     mentions: Vec<Word<'t>>,
     sources: Vec<Option<Source>>,
@@ -114,7 +114,7 @@ impl<'t> Model<'t> {
     fn read(text: &'t str) -> Result<Model<'t>, FormatError> {
         let mut model = Model::default();
         let (mut lines, mut line) = (Lines::new(text), Vec::new());
-        // Cubes belong to the last `.names`, if nothing else came after it.
+        // Cubes belong to the `.names` directly before them.
         let mut in_names = false;
         let mut ended = false;
         while lines.next(&mut line) {
@@ -150,12 +150,12 @@ impl<'t> Model<'t> {
                 let message = format!("{} is not read; flatten the design to .names first", head.text);
                 return Err(head.error(message));
             }
-            other => return Err(head.error(format!("{other} is not known here"))),
+            other => return Err(head.error(format!("unknown directive {other}"))),
         }
         Ok(())
     }
 
-    /// The number of a signal.
+    /// Returns the number of a signal.
     fn signal(&mut self, word: Word<'t>) -> u32 {
         *self.numbers.entry(word.text).or_insert_with(|| {
             self.mentions.push(word);
@@ -164,11 +164,11 @@ impl<'t> Model<'t> {
         })
     }
 
-    /// Says what gives a signal its value.
+    /// Defines a signal.
     fn define(&mut self, word: Word<'t>, source: Source) -> Result<u32, FormatError> {
         let signal = self.signal(word);
         if self.sources[signal as usize].replace(source).is_some() {
-            return Err(word.error(format!("{} gets its value twice", word.text)));
+            return Err(word.error(format!("{} is defined twice", word.text)));
         }
         Ok(signal)
     }
@@ -209,7 +209,7 @@ impl<'t> Model<'t> {
         Ok(())
     }
 
-    /// The circuit, with the latches as its last inputs and outputs.
+    /// Returns the circuit, with the latches as its last inputs and outputs.
     fn circuit(mut self) -> Result<Sequential, FormatError> {
         let present: Vec<Word> = self.latches.iter().map(|latch| latch.present).collect();
         let inputs = [std::mem::take(&mut self.inputs), present].concat();
@@ -221,7 +221,7 @@ impl<'t> Model<'t> {
         wanted.extend(self.latches.iter().map(|latch| latch.next));
         if let Some(signal) = self.sources.iter().position(Option::is_none) {
             let word = self.mentions[signal];
-            return Err(word.error(format!("{} never gets a value", word.text)));
+            return Err(word.error(format!("{} is not defined", word.text)));
         }
         let (gates, values) = self.gates(inputs.len())?;
         let wanted = wanted.into_iter().map(|signal| values[signal as usize]).collect();
@@ -343,16 +343,16 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_place() {
+    fn errors_have_their_location() {
         for (body, expected) in [
             (".names a b y\n1 1", "line 5, column 1: a cube of 1 for 2 inputs"),
             (".names a b y\n 1x 1", "line 5, column 3: a cube consists of 0, 1 and -"),
             (".names a b y\n11 2", "line 5, column 4: the value of a cube is 0 or 1"),
             (".names a b y\n11 1\n00 0", "line 6, column 4: all cubes of a .names have the same value"),
             (".names a b y\n11 1 1", "line 5, column 1: a cube is followed by one value"),
-            (".names a q y\n11 1", "line 4, column 10: q never gets a value"),
-            (".names y\n.names a y", "line 5, column 10: y gets its value twice"),
-            (".names y\n.names a", "line 2, column 9: a gets its value twice"),
+            (".names a q y\n11 1", "line 4, column 10: q is not defined"),
+            (".names y\n.names a y", "line 5, column 10: y is defined twice"),
+            (".names y\n.names a", "line 2, column 9: a is defined twice"),
             ("11 1", "line 4, column 1: a cube, but no .names before it"),
             (".names", "line 4, column 1: .names needs a signal"),
             (
@@ -360,7 +360,7 @@ mod tests {
                 "line 4, column 1: .subckt is not read; flatten the design to .names first",
             ),
             (".model again", "line 4, column 1: a second .model; only one is read"),
-            (".kiss", "line 4, column 1: .kiss is not known here"),
+            (".kiss", "line 4, column 1: unknown directive .kiss"),
             (".latch a", "line 4, column 1: .latch needs an input and an output"),
             (".latch a y 7", "line 4, column 12: a latch starts with 0, 1, 2 or 3"),
             (".latch a y ah clk", "line 4, column 12: latches of type ah are not read, only re and fe"),
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_an_error_that_names_its_signals() {
+    fn cycles_are_errors_with_their_signals() {
         let text = model(".names a t y\n11 1\n.names y u t\n11 1\n.names b u\n1 1");
         assert_eq!(message(&text), "line 4, column 12: signals read each other in a cycle: y <- t <- y");
         let long: Vec<String> = (0..20).map(|i| format!(".names s{} s{i}\n1 1", (i + 1) % 20)).collect();
@@ -386,14 +386,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_text_is_refused_with_its_place() {
+    fn files_that_are_not_utf_8_are_errors_with_their_location() {
         let error = read_sequential(b".model m\n.inputs \xff").unwrap_err().to_string();
         assert_eq!(error, "line 2, column 9: the text is not UTF-8");
     }
 
     proptest! {
         #[test]
-        fn files_that_are_cut_off_are_errors(
+        fn truncated_files_are_errors(
             circuit in arbitrary::circuit(0..=8, 30),
             cut in any::<prop::sample::Index>(),
         ) {
@@ -402,7 +402,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read_or_refused(
+        fn any_text_is_read_or_an_error(
             words in prop::collection::vec(r"\.names|\.latch|\.inputs|\.end|[abc]|[01-]{0,3}|\n|\\\n|#|\PC", 0..80),
         ) {
             let _ = read(&words.join(" "));

@@ -1,4 +1,4 @@
-//! Writes BLIF: one model, one `.names` a gate.
+//! Writer of BLIF files: one model, one `.names` per gate.
 
 use super::RULE;
 use crate::circuit::Node;
@@ -10,10 +10,10 @@ use std::fmt::Write;
 /// The longest line of a list of names, unless a name is longer.
 const LINE: usize = 80;
 
-/// The names of all signals. Inner ones are numbered.
+/// The names of all signals. Inner signals are numbered.
 struct Signals {
     inputs: Vec<String>,
-    /// For each gate the output that it is, if any: the gate has that name.
+    /// The output of each gate that is one: the gate has its name.
     ports: Vec<Option<u32>>,
     outputs: Vec<String>,
     prefix: String,
@@ -23,12 +23,12 @@ impl Signals {
     fn new(sequential: &Sequential) -> Signals {
         let circuit = &sequential.circuit;
         let (inputs, outputs) = (circuit.inputs(), sequential.outputs());
-        let wishes = Ports {
+        let names = Ports {
             inputs: (0..inputs).map(|input| circuit.input_name(input).into_owned()).collect(),
             outputs: (0..outputs).map(|output| circuit.output_name(output).into_owned()).collect(),
         };
         let mut scope = Scope::new(&RULE);
-        let names = wishes.admit_linked(&mut scope, circuit.outputs());
+        let names = names.admit_linked(&mut scope, circuit.outputs());
         let mut ports = vec![None; circuit.nodes().len()];
         for (output, &signal) in circuit.outputs()[..outputs].iter().enumerate() {
             if let Some(gate) = (signal as usize).checked_sub(inputs) {
@@ -57,7 +57,7 @@ impl Signals {
     }
 }
 
-/// The text of a circuit with latches, or without any.
+/// Writes a sequential circuit.
 pub fn write_sequential(sequential: &Sequential, title: &str) -> String {
     let signals = Signals::new(sequential);
     let circuit = &sequential.circuit;
@@ -83,7 +83,7 @@ pub fn write_sequential(sequential: &Sequential, title: &str) -> String {
     text
 }
 
-/// A line of names, continued where it gets long.
+/// Writes a list of names, with a continuation where the line gets long.
 fn write_list(text: &mut String, directive: &str, names: &[String]) {
     text.push_str(directive);
     let mut column = directive.len();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn gates_that_are_outputs_have_their_names() {
+    fn gates_that_are_outputs_have_the_names_of_the_outputs() {
         let gates = vec![Node::new(Gate::XOR, 0, 1), Node::new(Gate::NAND, 0, 2)];
         let circuit = Circuit::new(2, gates, vec![3, 3, 0]).unwrap();
         assert_eq!(

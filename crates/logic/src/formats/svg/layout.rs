@@ -1,32 +1,32 @@
-//! A layered layout: every gate in a column right of its operands, lines with few crossings.
+//! Layered graph layout: every gate is in a column right of its operands, and lines have few crossings.
 //!
 //! ```text
-//! columns    the longest way from an input; outputs in the last column
-//! bends      a line over several columns gets a place in each, so nothing is drawn across a gate
-//! order      sweeps to the right and to the left: a column is sorted by the mean place of its neighbours
-//! rows       more sweeps: every item moves towards its neighbours, but keeps its distance from the next
+//! columns    the longest path from an input; outputs in the last column
+//! bends      a line over several columns has a dummy item in each, so it does not cross gates
+//! order      sweeps to the right and to the left: a column is sorted by the barycentre of its neighbours
+//! rows       more sweeps: every item moves towards its neighbours, without overlapping the next one
 //! ```
 //!
 //! This is the method of Sugiyama, Tagawa and Toda ("Methods for visual understanding of hierarchical system
-//! structures", 1981) in its simplest form.
+//! structures", 1981).
 
 use super::symbol;
 use crate::circuit::Circuit;
 use crate::gate::Gate;
 use std::collections::HashSet;
 
-/// What stands at a place.
+/// An item of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Item {
     Input(u32),
     Gate(u32),
     Output(usize),
-    /// A line passes.
+    /// A dummy item, through which a line passes.
     Bend,
 }
 
 impl Item {
-    /// Rows that an item needs.
+    /// The height, in rows.
     fn height(self) -> f64 {
         match self {
             Item::Gate(_) => 1.7,
@@ -36,7 +36,7 @@ impl Item {
     }
 }
 
-/// An item, its column and the row of its middle.
+/// An item, its column and the row of its centre.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
     pub item: Item,
@@ -57,12 +57,12 @@ pub(super) struct Line {
     pub points: Vec<Point>,
     /// The signal that the line carries.
     pub signal: u32,
-    /// For an operand: how far below the middle of the gate it enters, in pixels.
+    /// For an operand: the offset below the centre of the gate, in pixels.
     pub pin: Option<f64>,
 }
 
 impl Line {
-    /// The gate that the line comes from, if it is one.
+    /// The gate at the start of the line, if it is one.
     pub fn gate(&self, circuit: &Circuit) -> Option<Gate> {
         circuit.node(self.signal).map(|node| node.gate)
     }
@@ -72,7 +72,7 @@ impl Line {
 #[derive(Debug)]
 pub(super) struct Layout {
     pub items: Vec<Placed>,
-    /// The gates whose first operand enters below the second.
+    /// The gates whose first operand is below the second.
     pub swapped: HashSet<u32>,
     pub lines: Vec<Line>,
     pub columns: usize,
@@ -91,23 +91,22 @@ pub(super) fn used_inputs(circuit: &Circuit) -> Vec<u32> {
     (0..circuit.inputs() as u32).filter(|&input| used[input as usize]).collect()
 }
 
-/// The signal of a line, the items that it passes, and where it enters a gate.
+/// The signal of a line, the items on its way, and the offset at which it enters a gate.
 type Route = (u32, Vec<usize>, Option<f64>);
 
 /// The items of each column and the links between neighbouring columns.
 #[derive(Default)]
 struct Graph {
-    /// Items by their number.
     items: Vec<Placed>,
-    /// The numbers of the items of each column, from top to bottom.
+    /// The indices of the items of each column, from top to bottom.
     columns: Vec<Vec<usize>>,
-    /// For each item those to the left and to the right that it is linked with.
+    /// The neighbours of each item in the columns to the left and to the right.
     left: Vec<Vec<usize>>,
     right: Vec<Vec<usize>>,
     routes: Vec<Route>,
 }
 
-/// Sweeps over the columns, for the order and for the rows.
+/// The number of sweeps, each for the order and for the rows.
 const SWEEPS: usize = 24;
 
 impl Layout {
@@ -162,7 +161,7 @@ impl Graph {
         self.items.len() - 1
     }
 
-    /// A line between two items, through bends that the lines of one signal share.
+    /// Adds a line between two items, through bends that all lines of a signal share.
     fn link(&mut self, bends: &mut Bends, signal: u32, from: usize, to: usize, pin: Option<f64>) {
         let mut route = vec![from];
         let (begin, end) = (self.items[from].column, self.items[to].column);
@@ -184,7 +183,7 @@ impl Graph {
         self.routes.push((signal, route, pin));
     }
 
-    /// Sorts every column by the mean place of its neighbours on one side.
+    /// Sorts every column by the barycentre of its neighbours on one side.
     fn sort(&mut self, from_left: bool) {
         let count = self.columns.len();
         let order: Vec<usize> = if from_left { (0..count).collect() } else { (0..count).rev().collect() };
@@ -205,7 +204,7 @@ impl Graph {
         }
     }
 
-    /// Rows from the order alone, every column around the same middle.
+    /// Assigns rows by the order alone, with all columns centred.
     fn pack(&mut self) {
         for column in &self.columns {
             let height: f64 = column.iter().map(|&item| self.items[item].item.height()).sum();
@@ -223,18 +222,18 @@ impl Graph {
         let count = self.columns.len();
         let order: Vec<usize> = if from_left { (0..count).collect() } else { (0..count).rev().collect() };
         for column in order {
-            let wishes: Vec<f64> =
-                self.columns[column].iter().map(|&item| self.wish(item, from_left)).collect();
+            let preferred: Vec<f64> =
+                self.columns[column].iter().map(|&item| self.preferred_row(item, from_left)).collect();
             let heights: Vec<f64> =
                 self.columns[column].iter().map(|&item| self.items[item].item.height()).collect();
-            for (&item, row) in self.columns[column].iter().zip(spread(&wishes, &heights)) {
+            for (&item, row) in self.columns[column].iter().zip(spread(&preferred, &heights)) {
                 self.items[item].row = row;
             }
         }
     }
 
-    /// Where an item would like to be.
-    fn wish(&self, item: usize, from_left: bool) -> f64 {
+    /// The preferred row of an item.
+    fn preferred_row(&self, item: usize, from_left: bool) -> f64 {
         let row = |other: usize| self.items[other].row;
         let (left, right) = (mean(&self.left[item], row), mean(&self.right[item], row));
         let (first, second) = if from_left { (left, right) } else { (right, left) };
@@ -245,10 +244,10 @@ impl Graph {
         }
     }
 
-    /// The gates whose lines would cross at the gate, were its first operand on top. Swaps their pins.
+    /// Swaps the pins of gates whose lines would cross otherwise, and returns these gates.
     fn swap_pins(&mut self) -> HashSet<u32> {
         let mut swapped = HashSet::new();
-        // The lines to the two operands of a gate follow each other.
+        // The lines to the two operands of a gate are consecutive.
         for second in 1..self.routes.len() {
             let (before, after) = self.routes.split_at_mut(second);
             let (Some((_, a, pin_a @ Some(_))), Some((_, b, pin_b @ Some(_)))) =
@@ -266,7 +265,7 @@ impl Graph {
         swapped
     }
 
-    /// The layout, with row 0 at the top.
+    /// Returns the layout, with row 0 at the top.
     fn finish(mut self) -> Layout {
         let swapped = self.swap_pins();
         let top = self.items.iter().map(|item| item.row).fold(f64::INFINITY, f64::min);
@@ -295,25 +294,26 @@ fn mean(items: &[usize], value: impl Fn(usize) -> f64) -> Option<f64> {
     (!items.is_empty()).then(|| sum / items.len() as f64)
 }
 
-/// Rows as near to the wishes as the heights allow, in the same order (least squares).
+/// Returns the rows closest to the preferred ones (least squares) for which items do not overlap and keep their order.
 ///
-/// Items that want the same place form a group around the mean of their wishes; groups that overlap are joined.
-fn spread(wishes: &[f64], heights: &[f64]) -> Vec<f64> {
+/// Items that overlap form a group around the mean of their preferred rows; groups that overlap are joined (pool adjacent
+/// violators).
+fn spread(preferred: &[f64], heights: &[f64]) -> Vec<f64> {
     struct Group {
-        /// The sum over the items of the wish for the top of the group.
+        /// The sum over the items of the preferred top of the group.
         sum: f64,
         count: usize,
         height: f64,
     }
     let mut groups: Vec<Group> = Vec::new();
-    for (wish, &height) in wishes.iter().zip(heights) {
-        let mut group = Group { sum: wish - height / 2.0, count: 1, height };
+    for (row, &height) in preferred.iter().zip(heights) {
+        let mut group = Group { sum: row - height / 2.0, count: 1, height };
         while let Some(above) = groups.last() {
             let top = |group: &Group| group.sum / group.count as f64;
             if top(above) + above.height <= top(&group) {
                 break;
             }
-            // The items of the lower group want the top of the joined one higher by the height above them.
+            // The preferred top of the joined group is higher for the items of the lower one.
             group.sum += above.sum - above.height * group.count as f64;
             group.count += above.count;
             group.height += above.height;
@@ -321,7 +321,7 @@ fn spread(wishes: &[f64], heights: &[f64]) -> Vec<f64> {
         }
         groups.push(group);
     }
-    let mut rows = Vec::with_capacity(wishes.len());
+    let mut rows = Vec::with_capacity(preferred.len());
     let mut heights = heights.iter();
     for group in groups {
         let mut top = group.sum / group.count as f64;
@@ -340,7 +340,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn items_that_want_one_place_share_it_around_the_middle() {
+    fn items_with_equal_preferences_are_centred_on_them() {
         assert_eq!(spread(&[5.0, 5.0, 5.0], &[1.0, 1.0, 1.0]), [4.0, 5.0, 6.0]);
         assert_eq!(spread(&[0.0, 10.0], &[1.0, 1.0]), [0.0, 10.0]);
         assert_eq!(spread(&[3.0, 2.0], &[1.0, 3.0]), [1.5, 3.5]);
@@ -349,17 +349,17 @@ mod tests {
     proptest! {
         #[test]
         fn items_of_a_column_do_not_overlap(
-            wishes in prop::collection::vec((-10.0f64..10.0, 0.5f64..3.0), 0..20),
+            preferred in prop::collection::vec((-10.0f64..10.0, 0.5f64..3.0), 0..20),
         ) {
-            let (wishes, heights): (Vec<f64>, Vec<f64>) = wishes.into_iter().unzip();
-            let rows = spread(&wishes, &heights);
+            let (preferred, heights): (Vec<f64>, Vec<f64>) = preferred.into_iter().unzip();
+            let rows = spread(&preferred, &heights);
             for i in 1..rows.len() {
                 prop_assert!(rows[i] - rows[i - 1] >= f64::midpoint(heights[i], heights[i - 1]) - 1e-9);
             }
         }
 
         #[test]
-        fn every_item_has_its_place_and_every_line_goes_right(circuit in arbitrary::circuit(0..=12, 60)) {
+        fn every_gate_is_placed_and_every_line_goes_right(circuit in arbitrary::circuit(0..=12, 60)) {
             let simple = circuit.simplify();
             let layout = Layout::new(&simple);
             let gates = layout.items.iter().filter(|placed| matches!(placed.item, Item::Gate(_))).count();

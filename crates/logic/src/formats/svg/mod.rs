@@ -1,12 +1,12 @@
-//! SVG: a drawing of a small circuit with the symbols that engineers use.
+//! SVG: a schematic of a small circuit with the distinctive-shape gate symbols.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! |---|---|
-//! | `layout` | columns, the order in them, and the places of lines |
-//! | `symbol` | the shapes of gates |
+//! | `layout` | the layered layout: columns, the order in them, and the routes of lines |
+//! | `symbol` | the symbols of gates |
 //!
-//! Inputs are on the left, outputs on the right; a circle on a gate inverts. Inputs that nothing reads are left
-//! out. The drawing has a light and a dark set of colours and no dependencies.
+//! Inputs are on the left, outputs on the right; a circle on a gate is an inverter. Unused inputs are omitted. The drawing
+//! has light and dark colours and no dependencies.
 
 mod layout;
 mod symbol;
@@ -21,7 +21,7 @@ use std::fmt::Write;
 pub static FORMAT: Format = Format {
     name: "svg",
     endings: &["svg"],
-    about: "a drawing of a small circuit",
+    about: "a schematic of a small circuit",
     text: true,
     grid: false,
     reader: None,
@@ -31,7 +31,7 @@ pub static FORMAT: Format = Format {
 /// The most gates and the most ports that are drawn.
 const MAX_GATES: usize = 400;
 const MAX_PORTS: usize = 400;
-/// The longest name that is shown, in characters.
+/// The most characters of a name.
 const MAX_NAME: usize = 18;
 
 /// Pixels between columns and rows, and around the drawing.
@@ -39,7 +39,7 @@ const COLUMN: f64 = 112.0;
 const ROW: f64 = 26.0;
 const MARGIN: f64 = 28.0;
 const HEAD: f64 = 64.0;
-/// The room for names at both ends.
+/// The width of the names at both ends.
 const NAMES: f64 = 96.0;
 
 const STYLE: &str = "\
@@ -84,11 +84,12 @@ fn write(document: &Document, options: &Options) -> Result<String, FormatError> 
     Ok(draw(&circuit, &layout, &names::ports(document), title, &facts))
 }
 
-/// Where a column and a row are.
+/// The coordinate of a column.
 fn x(column: usize) -> f64 {
     MARGIN + NAMES + COLUMN * column as f64
 }
 
+/// The coordinate of a row.
 fn y(row: f64) -> f64 {
     HEAD + ROW * (row + 0.5)
 }
@@ -126,7 +127,7 @@ fn draw(circuit: &Circuit, layout: &Layout, ports: &names::Ports, title: &str, f
     text
 }
 
-/// A port: a dot and its name beside it.
+/// Draws a port: a dot and its name.
 fn draw_port(text: &mut String, class: &str, x: f64, y: f64, name: &str) {
     let (at, anchor) = if class == "in" { (x - 10.0, " class=\"end\"") } else { (x + 10.0, "") };
     // Writing to a string never fails, here and below.
@@ -139,7 +140,7 @@ fn draw_port(text: &mut String, class: &str, x: f64, y: f64, name: &str) {
     );
 }
 
-/// A line from a signal to an operand through its bends: straight in gates' columns, curved between them.
+/// Draws a line from a signal to an operand: straight in columns, curved between them.
 fn draw_line(text: &mut String, line: &Line, circuit: &Circuit) {
     let class = match line.points.first().map(|point| point.column) {
         Some(0) => " in",
@@ -152,10 +153,10 @@ fn draw_line(text: &mut String, line: &Line, circuit: &Circuit) {
         let is_last = i + 2 == line.points.len();
         let begin =
             x(from.column) + if i == 0 && from.column > 0 { symbol::tail(line.gate(circuit)) } else { 0.0 };
-        // Lines end under the symbol, for the back of an OR is a bow.
+        // Lines end under the symbol, because the back of an OR is curved.
         let end = x(to.column) - if is_last && line.pin.is_some() { reach - 6.0 } else { 0.0 };
         let (y0, y1) = (y(from.row), y(to.row) + if is_last { line.pin.unwrap_or(0.0) } else { 0.0 });
-        // Bends are passed on a straight piece, so that lines of one column stay apart.
+        // Lines pass bends straight, so that the lines of one column do not cross there.
         let (left, right) =
             (if i == 0 { begin } else { begin + reach }, if is_last { end } else { end - reach });
         let middle = f64::midpoint(left, right);
@@ -170,7 +171,7 @@ fn draw_line(text: &mut String, line: &Line, circuit: &Circuit) {
     let _ = writeln!(text, "<path class=\"wire{class}\" d=\"{path}\"/>");
 }
 
-/// A text without what would be markup or break a line.
+/// Escapes markup and replaces control characters.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -179,7 +180,7 @@ fn escape(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // XML has no other control characters and no non-characters.
+            // XML does not allow other control characters and noncharacters.
             c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => escaped.push(' '),
             c => escaped.push(c),
         }
@@ -187,7 +188,7 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-/// A text of at most so many characters.
+/// Truncates a text to at most `most` characters.
 fn shorten(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.into();
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn large_circuits_are_refused() {
+    fn large_circuits_are_errors() {
         let nodes = (0..401).map(|i| Node::new(Gate::XOR, i, i + 1)).collect();
         let circuit = Circuit::new(2, nodes, vec![402]).unwrap();
         let error = write(&circuit.into(), &Options::default()).unwrap_err().to_string();

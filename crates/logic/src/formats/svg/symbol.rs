@@ -1,26 +1,26 @@
-//! The shapes of gates: AND, OR and XOR as everyone draws them, a triangle for an inverter, a circle that inverts.
+//! Gate symbols: the distinctive shapes of AND, OR and XOR, a triangle for a buffer, a circle for an inverter.
 
 use crate::gate::Gate;
 use std::fmt::Write;
 
-/// Width and height of a gate without circles.
+/// The width and height of a gate without circles.
 pub(super) const WIDTH: f64 = 36.0;
 const HEIGHT: f64 = 28.0;
-/// The radius of a circle that inverts.
+/// The radius of an inverter circle.
 const CIRCLE: f64 = 3.5;
 
-/// Where operand `k` of `count` enters, below the middle of the gate.
+/// The vertical offset of operand `k` of `count` from the centre of the gate.
 pub(super) fn pin(k: usize, count: usize) -> f64 {
     if count == 1 { 0.0 } else { (k as f64 - 0.5) * HEIGHT / 2.0 }
 }
 
-/// How far right of the middle of its symbol a gate's line begins.
+/// The horizontal offset of the output of a gate from its centre.
 pub(super) fn tail(gate: Option<Gate>) -> f64 {
     let circle = gate.is_some_and(|gate| parts(gate).2);
     WIDTH / 2.0 + if circle { 2.0 * CIRCLE } else { 0.0 }
 }
 
-/// The shape of a gate's body.
+/// The body of a gate symbol.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Body {
     And,
@@ -30,7 +30,7 @@ enum Body {
     Constant(bool),
 }
 
-/// The body, which operands have a circle, and whether the output has one.
+/// The body, whether each operand has a circle, and whether the output has one.
 fn parts(gate: Gate) -> (Body, [bool; 2], bool) {
     match gate {
         Gate::AND => (Body::And, [false, false], false),
@@ -50,12 +50,12 @@ fn parts(gate: Gate) -> (Body, [bool; 2], bool) {
     }
 }
 
-/// Draws a gate around a middle.
+/// Draws a gate centred at a point.
 pub(super) fn draw(text: &mut String, gate: Gate, x: f64, y: f64) {
     let (body, circles, inverted) = parts(gate);
     let (left, right, top, bottom) = (x - WIDTH / 2.0, x + WIDTH / 2.0, y - HEIGHT / 2.0, y + HEIGHT / 2.0);
     let radius = HEIGHT / 2.0;
-    // Where the straight part of an AND ends.
+    // The end of the straight part of an AND.
     let middle = right - radius;
     let path = match body {
         Body::And => format!(
@@ -97,7 +97,7 @@ pub(super) fn draw(text: &mut String, gate: Gate, x: f64, y: f64) {
         draw_circle(text, right + CIRCLE, y);
     }
     for (k, _) in circles.iter().enumerate().filter(|(_, inverts)| **inverts) {
-        // The back of an OR is a bow; its circles stand where the line meets it.
+        // The back of an OR is curved; its circles are where the line meets it.
         let bow = if body == Body::And { 0.0 } else { 4.5 };
         draw_circle(text, left - CIRCLE + bow, y + pin(k, 2));
     }

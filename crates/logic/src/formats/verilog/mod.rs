@@ -1,33 +1,33 @@
-//! Structural Verilog: one assignment a gate, and a testbench that checks itself.
+//! Structural Verilog: one assignment per gate, and a self-checking testbench.
 //!
 //! A circuit is a combinational module with a port for each input and output. An automaton is three modules:
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
 //! | `name_rule` | the circuit: `patch[k * channels + c]` is channel `c` of neighbour `k`, `next[c]` the new bit |
 //! | `name_cell` | a register with the rule: takes `start` if `load`, else the new bits if `enable` |
-//! | `name_grid` | `HEIGHT x WIDTH` cells; `TORUS` says what lies beyond the edge: the opposite edge, or zeros |
+//! | `name_grid` | `HEIGHT x WIDTH` cells; beyond the edge is the opposite edge if `TORUS`, else zeros |
 //!
 //! In `start` and `state`, channel `c` of cell (y, x) is bit `(y * WIDTH + x) * channels + c`. The default size
-//! is 8x8, or what [`super::Options::grid`] asks for.
+//! is that of [`super::Options::grid`], or 8x8.
 //!
-//! The testbench is the last module of the file and exists only where `GATEWORK_TESTBENCH` is defined. Its
-//! vectors come from the slow twins ([`crate::Circuit::eval`], [`crate::naive_step`]); it prints `PASS`, or a
-//! line that begins with `FAIL` for every difference:
+//! The testbench is the last module of the file, compiled only if `GATEWORK_TESTBENCH` is defined. Its test vectors come
+//! from the reference implementations ([`crate::Circuit::eval`], [`crate::naive_step`]). It prints `PASS`, or a line that
+//! begins with `FAIL` for every difference:
 //!
 //! ```text
 //! iverilog -DGATEWORK_TESTBENCH -o test life.v && vvp test
 //! ```
 //!
-//! Names that are no identifiers, or keywords of Verilog or SystemVerilog, are renamed (see [`super::names`]).
+//! Names that are not identifiers, or are keywords of Verilog or SystemVerilog, are renamed (see [`super::names`]).
 
 mod testbench;
 
-use super::names::{self, Ports, Rule, Scope, identifier};
-use super::program::formula;
+use super::names::{self, NameRule, Ports, Scope, identifier};
 use super::{Document, Format, FormatError, Options};
 use crate::automaton::{Automaton, Boundary, NEIGHBOURS};
 use crate::circuit::Circuit;
+use crate::gate::Gate;
 use std::fmt::Write;
 
 /// The format.
@@ -45,11 +45,11 @@ pub static FORMAT: Format = Format {
 const MAX_GATES: usize = 1 << 24;
 /// The most cells of a grid.
 const MAX_CELLS: usize = 1 << 24;
-/// The size of a grid, unless another is asked for.
+/// The default size of a grid.
 const SIZE: [usize; 2] = [8, 8];
 
-/// The keywords of IEEE 1364-2005 and those of IEEE 1800 that are likely names.
-const RULE: Rule = identifier(
+/// The keywords of IEEE 1364-2005, and those of IEEE 1800 that are common names.
+const RULE: NameRule = identifier(
     "always and assert assign automatic begin bind bit break buf bufif0 bufif1 byte case casex casez cell \
      chandle checker class clocking cmos config const constraint context continue cover cross deassign \
      default defparam design disable dist do edge else end endcase endconfig endfunction endgenerate \
@@ -68,7 +68,7 @@ const RULE: Rule = identifier(
      wire with within wor xnor xor",
 );
 
-/// The file of a circuit or an automaton.
+/// Writes a circuit or an automaton.
 fn write(document: &Document, options: &Options) -> Result<String, FormatError> {
     let circuit = document.circuit().simplify();
     let gates = circuit.nodes().len();
@@ -101,14 +101,36 @@ fn write(document: &Document, options: &Options) -> Result<String, FormatError> 
     Ok(text)
 }
 
-/// One assignment for each gate and each output.
+/// The formula of a gate.
+fn formula(gate: Gate, a: &str, b: &str) -> String {
+    match gate {
+        Gate::AND => format!("{a} & {b}"),
+        Gate::A_AND_NOT_B => format!("{a} & ~{b}"),
+        Gate::A => a.into(),
+        Gate::NOT_A_AND_B => format!("~{a} & {b}"),
+        Gate::B => b.into(),
+        Gate::XOR => format!("{a} ^ {b}"),
+        Gate::OR => format!("{a} | {b}"),
+        Gate::NOR => format!("~({a} | {b})"),
+        Gate::XNOR => format!("~({a} ^ {b})"),
+        Gate::NOT_B => format!("~{b}"),
+        Gate::A_OR_NOT_B => format!("{a} | ~{b}"),
+        Gate::NOT_A => format!("~{a}"),
+        Gate::NOT_A_OR_B => format!("~{a} | {b}"),
+        Gate::NAND => format!("~({a} & {b})"),
+        Gate::TRUE => "~1'b0".into(),
+        _ => "1'b0".into(),
+    }
+}
+
+/// Writes an assignment for each gate and each output.
 fn write_gates(text: &mut String, circuit: &Circuit, ports: &Ports, prefix: &str) {
     let operand = |signal: u32| match ports.inputs.get(signal as usize) {
         Some(input) => input.clone(),
         None => format!("{prefix}{signal}"),
     };
     for (i, node) in circuit.nodes().iter().enumerate() {
-        let formula = formula(node.gate, &operand(node.a), &operand(node.b), '~', "1'b0");
+        let formula = formula(node.gate, &operand(node.a), &operand(node.b));
         // Writing to a string never fails, here and below.
         let _ = writeln!(text, "    wire {prefix}{} = {formula};", circuit.inputs() + i);
     }
@@ -117,7 +139,7 @@ fn write_gates(text: &mut String, circuit: &Circuit, ports: &Ports, prefix: &str
     }
 }
 
-/// A module with one port for each input and output.
+/// Writes a module with one port for each input and output.
 fn write_circuit(text: &mut String, name: &str, circuit: &Circuit, ports: &Ports, prefix: &str) {
     let inputs = ports.inputs.iter().map(|port| format!("    input wire {port}"));
     let outputs = ports.outputs.iter().map(|port| format!("    output wire {port}"));
@@ -127,8 +149,8 @@ fn write_circuit(text: &mut String, name: &str, circuit: &Circuit, ports: &Ports
     text.push_str("endmodule\n\n");
 }
 
-/// The rule of an automaton, with vectors as ports. The bits of a neighbour lie side by side, so that a grid joins the
-/// vectors of nine cells: bits that are wired one by one take simulators minutes.
+/// Writes the rule of an automaton, with vectors as ports. The bits of a neighbour are adjacent, so that a grid
+/// concatenates the vectors of nine cells: simulators take minutes for bits that are wired one by one.
 fn write_rule(text: &mut String, name: &str, circuit: &Circuit, channels: usize) {
     let (inputs, outputs) = (circuit.inputs(), circuit.outputs().len());
     let ports = Ports {
@@ -226,7 +248,6 @@ mod tests {
     use super::*;
     use crate::circuit::Node;
     use crate::formats;
-    use crate::gate::Gate;
     use crate::rules;
 
     #[test]
@@ -257,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn grids_without_end_are_refused() {
+    fn grids_that_are_too_large_are_errors() {
         let options = Options { name: None, grid: Some([1 << 20, 1 << 20]) };
         let error = write(&rules::life(Boundary::Zeros).into(), &options).unwrap_err().to_string();
         assert!(

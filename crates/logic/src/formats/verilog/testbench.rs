@@ -1,7 +1,7 @@
-//! Testbenches: modules that compare with vectors and print `PASS` or `FAIL`.
+//! Testbenches: modules that compare a circuit with test vectors and print `PASS` or `FAIL`.
 //!
-//! Circuits of few inputs are tested on all of them, others on scattered ones. An automaton runs a few steps from
-//! a scattered board; large grids are tested at a smaller size.
+//! Circuits of few inputs are tested exhaustively, others with pseudorandom vectors. An automaton makes a few steps from a
+//! pseudorandom state; large grids are tested at a smaller size.
 
 use crate::automaton::{Automaton, Boundary};
 use crate::circuit::Circuit;
@@ -11,19 +11,19 @@ use crate::grid::Grid;
 use crate::naive::naive_step;
 use std::fmt::Write;
 
-/// Vectors of a circuit.
+/// The number of test vectors of a circuit.
 const VECTORS: usize = 256;
-/// Bits of all vectors of a circuit, and gates evaluated for them: what large circuits are limited to.
+/// The limits of large circuits: bits of all test vectors, and gates evaluated for them.
 const MAX_BITS: usize = 1 << 20;
 const MAX_EVALUATIONS: usize = 1 << 26;
-/// Steps of an automaton.
+/// The number of steps of an automaton.
 const STEPS: usize = 8;
-/// Bits of the board that is tested, and gates evaluated in a step.
-const MAX_BOARD: usize = 1 << 12;
+/// The limits of the tested grid: its bits, and gates evaluated in a step.
+const MAX_GRID: usize = 1 << 12;
 const MAX_STEP: usize = 1 << 24;
 
-/// A sequence of scattered bits (splitmix64).
-fn scattered() -> impl Iterator<Item = bool> {
+/// A sequence of pseudorandom bits (splitmix64).
+fn pseudorandom_bits() -> impl Iterator<Item = bool> {
     (1u64..).map(|i| {
         let z = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -32,14 +32,14 @@ fn scattered() -> impl Iterator<Item = bool> {
     })
 }
 
-/// Bits as a Verilog constant, bit 0 first. No bits are a constant of one bit.
+/// Returns bits as a Verilog constant, bit 0 first; one bit if there are none.
 fn constant(bits: &[bool]) -> String {
     let digit = |bits: &[bool]| bits.iter().rev().fold(0, |digit, &bit| 2 * digit + u32::from(bit));
     let digits: String = bits.chunks(4).rev().filter_map(|bits| char::from_digit(digit(bits), 16)).collect();
     format!("{}'h{}", bits.len().max(1), if bits.is_empty() { "0" } else { &digits })
 }
 
-/// The inputs that a circuit is tested with.
+/// The test vectors of a circuit.
 fn vectors(circuit: &Circuit) -> Vec<Vec<bool>> {
     let inputs = circuit.inputs();
     if inputs <= VECTORS.ilog2() as usize {
@@ -47,12 +47,12 @@ fn vectors(circuit: &Circuit) -> Vec<Vec<bool>> {
     }
     let by_bits = MAX_BITS / (inputs + circuit.outputs().len());
     let by_gates = MAX_EVALUATIONS / circuit.signals();
-    let mut bits = scattered();
+    let mut bits = pseudorandom_bits();
     let count = VECTORS.min(by_bits).min(by_gates).max(1);
     (0..count).map(|_| bits.by_ref().take(inputs).collect()).collect()
 }
 
-/// The testbench of a circuit.
+/// Writes the testbench of a circuit.
 pub(super) fn write_circuit(
     text: &mut String,
     name: &str,
@@ -86,18 +86,18 @@ pub(super) fn write_circuit(
     Ok(())
 }
 
-/// The bits of a board in the order of the grid module.
+/// The bits of a grid in the order of the grid module.
 fn bits(grid: &Grid) -> Vec<bool> {
     let cells = (0..grid.height()).flat_map(|y| (0..grid.width()).map(move |x| (y, x)));
     cells.flat_map(|(y, x)| (0..grid.channels()).map(move |c| grid.get(0, c, y, x))).collect()
 }
 
-/// The size of the board that is tested: the longer side is halved until it is small enough, but not below 3, where neighbours
-/// would be the same cell.
+/// The size of the tested grid: the longer side is halved until the grid is small enough, but not below 3, where
+/// neighbours would be the same cell.
 fn tested_size(automaton: &Automaton, [mut height, mut width]: [usize; 2]) -> [usize; 2] {
     let gates = automaton.circuit.signals();
     while height.max(width) > 3
-        && (height * width * automaton.channels > MAX_BOARD || height * width * gates > MAX_STEP)
+        && (height * width * automaton.channels > MAX_GRID || height * width * gates > MAX_STEP)
     {
         let longer = if height > width { &mut height } else { &mut width };
         *longer = longer.div_ceil(2).max(3);
@@ -105,7 +105,7 @@ fn tested_size(automaton: &Automaton, [mut height, mut width]: [usize; 2]) -> [u
     [height, width]
 }
 
-/// The testbench of an automaton.
+/// Writes the testbench of an automaton.
 pub(super) fn write_grid(
     text: &mut String,
     name: &str,
@@ -114,7 +114,7 @@ pub(super) fn write_grid(
 ) -> Result<(), FormatError> {
     let [height, width] = tested_size(automaton, size);
     let mut grid = Grid::new(1, height, width, automaton.channels)?;
-    for (place, bit) in scattered().take(height * width * automaton.channels).enumerate() {
+    for (place, bit) in pseudorandom_bits().take(height * width * automaton.channels).enumerate() {
         let (cell, channel) = (place / automaton.channels, place % automaton.channels);
         grid.set(0, channel, cell / width, cell % width, bit);
     }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn few_inputs_are_tested_completely() {
+    fn few_inputs_are_tested_exhaustively() {
         let life = rules::life(Boundary::Torus).circuit;
         assert_eq!(vectors(&life).len(), VECTORS);
         let small = Circuit::new(3, vec![], vec![0]).unwrap();

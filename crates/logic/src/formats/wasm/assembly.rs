@@ -1,11 +1,11 @@
-//! A module under construction: one memory, functions with their types, globals of the type `i32`.
+//! A module under construction: one memory, functions and their types, globals of type `i32`.
 
 use wasm_encoder::{
     CodeSection, ConstExpr, DataSection, ExportKind, ExportSection, Function, FunctionSection, GlobalSection,
     GlobalType, InstructionSink, MemorySection, MemoryType, Module, TypeSection, ValType,
 };
 
-/// The bytes of a page of memory.
+/// Bytes per page of memory.
 pub(super) const PAGE: u64 = 65_536;
 
 /// A module under construction.
@@ -20,7 +20,7 @@ pub(super) struct Assembly {
 }
 
 impl Assembly {
-    /// Adds a function and returns its index. `emit` writes its code without the final `end`.
+    /// Adds a function and returns its index. `emit` writes its code, without the final `end`.
     pub fn function(
         &mut self,
         params: &[ValType],
@@ -33,7 +33,7 @@ impl Assembly {
         self.function_of(params, results, locals, code)
     }
 
-    /// Adds a function whose code is there already, but for the final `end`.
+    /// Adds a function with the given code, without the final `end`, and returns its index.
     pub fn function_of(
         &mut self,
         params: &[ValType],
@@ -50,7 +50,7 @@ impl Assembly {
         index
     }
 
-    /// Adds a function that others can call by its name.
+    /// Adds an exported function.
     pub fn export(
         &mut self,
         name: &str,
@@ -63,19 +63,19 @@ impl Assembly {
         self.exports.export(name, ExportKind::Func, index);
     }
 
-    /// Adds a variable with a start value and returns its index.
+    /// Adds a global variable and returns its index.
     pub fn global(&mut self, value: i32) -> u32 {
         let ty = GlobalType { val_type: ValType::I32, mutable: true, shared: false };
         self.globals.global(ty, &ConstExpr::i32_const(value));
         self.globals.len() - 1
     }
 
-    /// Adds bytes that are in the memory from the start.
+    /// Adds initial content of the memory.
     pub fn data(&mut self, address: u64, bytes: Vec<u8>) {
         self.data.active(0, &ConstExpr::i32_const(address as u32 as i32), bytes);
     }
 
-    /// The module, with a memory of at least `bytes` bytes.
+    /// Returns the module, with a memory of at least `bytes` bytes.
     pub fn finish(mut self, bytes: u64) -> Vec<u8> {
         let mut memories = MemorySection::new();
         memories.memory(MemoryType {
@@ -93,13 +93,13 @@ impl Assembly {
     }
 }
 
-/// Emits code that makes the memory large enough and fills it from `base` on with zeros; the function returns 0
-/// if there is no such memory. The local `bytes` (`i64`) is the end of the memory that is needed.
+/// Emits code that grows the memory and fills it with zeros from `base` on; the function returns 0 if the memory cannot
+/// grow. The local `bytes` (`i64`) is the end of the memory that is needed.
 pub(super) fn allocate(code: &mut InstructionSink<'_>, bytes: u32, base: u64) {
     use wasm_encoder::BlockType;
     code.local_get(bytes).i64_const(1 << 32).i64_ge_u();
     code.if_(BlockType::Empty).i32_const(0).return_().end();
-    // Grow by the pages that are missing.
+    // Grow by the number of missing pages.
     let pages = PAGE as i64;
     code.local_get(bytes).i64_const(pages - 1).i64_add().i64_const(pages).i64_div_u().i32_wrap_i64();
     code.memory_size(0).i32_gt_u().if_(BlockType::Empty);

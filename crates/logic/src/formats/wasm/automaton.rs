@@ -1,31 +1,32 @@
 //! The module of a cellular automaton.
 //!
-//! Every live channel has a plane of bits, and there are two copies of all planes: a step reads one and writes
-//! the other. A plane is `height + 2` rows. A row is 16 bytes of margin and then the cells, 8 in a byte, up to
-//! a multiple of 16 bytes. The neighbours beyond an edge are cells like any other:
+//! Every live channel has a plane of bits, and there are two copies of all planes: a step reads one and writes the other. A
+//! plane has `height + 2` rows. A row is 16 bytes of padding and then the cells, 8 per byte, padded to a multiple of 16
+//! bytes. The cells beyond the edges are stored as a halo:
 //!
 //! ```text
 //! byte      0 ....... 15 | 16 ........ 16 + width / 8 ....... | 0 of the next row
 //! bits                 L | cells 0 1 2 ... width - 1  R       |
 //! ```
 //!
-//! L and R are the last bit of the margin and the bit after the last cell (in the margin of the next row if the
-//! cells fill their bytes); the first and the last row of a plane lie above and below the board. Before a step
-//! they become 0 or, on a torus, copies of the cells on the opposite side. So a block of 128 cells needs no
-//! special case: its left neighbours are the same word shifted by one bit, and the bit that comes in is in
-//! the word that starts 8 bytes earlier.
+//! L and R are the last bit of the padding and the bit after the last cell (in the padding of the next row if the cells
+//! fill their bytes); the first and the last row of a plane are above and below the grid. Before a step they are set to 0
+//! or, on a torus, to the cells at the opposite edge. A block of 128 cells then needs no special case: its left neighbours
+//! are the same word shifted by one bit, and the bit that is shifted in is in the word 8 bytes before.
 
 use super::assembly::{Assembly, allocate};
 use super::body::{Part, Ports, at, compile};
 use super::fire;
 use crate::automaton::{Automaton, Boundary, CENTRE, NEIGHBOURS};
-use crate::circuit::Circuit;
-use crate::cone::{Cone, Event};
+use crate::cone::Cone;
+use crate::literal::Literal;
+use crate::straight_line::StraightLineProgram;
+use crate::xag::Xag;
 use wasm_encoder::{BlockType, InstructionSink, ValType};
 
-/// The parameters of the loop over the blocks of a row: 8 bytes before the block in the first plane, which cells
-/// update, the bytes of a row and of a plane, how far behind the old planes the new ones are, the number of
-/// blocks that are left and the counter of the random numbers.
+/// The parameters of the loop over the blocks of a row: the address 8 bytes before the block in the first plane, the mask
+/// of cells that update, the bytes of a row and of a plane, the offset from the old planes to the new ones, the number of
+/// remaining blocks and the counter of the random numbers.
 const PARAMETERS: [ValType; 7] =
     [ValType::I32, ValType::V128, ValType::I32, ValType::I32, ValType::I32, ValType::I32, ValType::I32];
 const CURSOR: u32 = 0;
@@ -36,14 +37,14 @@ const DELTA: u32 = 4;
 const BLOCKS: u32 = 5;
 const COUNTER: u32 = 6;
 
-/// The margin of a row in bytes.
+/// The padding of a row in bytes.
 const MARGIN: i32 = 16;
-/// The most rows and columns of a board.
-const MOST_CELLS: i32 = 1 << 15;
-/// Where the table of planes is: for each channel, 0 or one more than the number of its plane.
+/// The most rows and columns of a grid.
+const MAX_SIDE: i32 = 1 << 15;
+/// The address of the table of planes: for each channel, 0 or one more than the number of its plane.
 const TABLE: u64 = 16;
 
-/// The variables of a module.
+/// The global variables of a module.
 struct Globals {
     height: u32,
     width: u32,
@@ -69,17 +70,16 @@ impl Globals {
 struct Planes {
     /// The number of the plane of each live channel.
     index: Vec<Option<u32>>,
-    count: u32,
+    /// The channel of each plane.
+    channels: Vec<usize>,
 }
 
 impl Planes {
     fn new(live: &[bool]) -> Planes {
-        let mut count = 0;
-        let number = |&live: &bool| {
-            count += u32::from(live);
-            live.then(|| count - 1)
-        };
-        Planes { index: live.iter().map(number).collect(), count }
+        let channels: Vec<usize> = (0..live.len()).filter(|&channel| live[channel]).collect();
+        let mut index = vec![None; live.len()];
+        channels.iter().zip(0..).for_each(|(&channel, plane)| index[channel] = Some(plane));
+        Planes { index, channels }
     }
 
     /// Pushes the address of the block in the plane of a channel, in the row above, the same or the row below.
@@ -117,12 +117,8 @@ impl Ports for Planes {
         }
     }
 
-    fn store(
-        &self,
-        code: &mut InstructionSink<'_>,
-        channel: usize,
-        value: &dyn Fn(&mut InstructionSink<'_>),
-    ) {
+    fn store(&self, code: &mut InstructionSink<'_>, output: usize, value: &dyn Fn(&mut InstructionSink<'_>)) {
+        let channel = self.channels[output];
         self.address(code, channel, 1);
         code.local_get(DELTA).i32_add();
         value(code);
@@ -131,33 +127,35 @@ impl Ports for Planes {
     }
 }
 
-/// The module of an automaton of which the first `observed` channels are looked at. Its circuit is simplified.
+/// Returns the module of an automaton with a simplified circuit, of which the first `observed` channels are observed.
 pub(super) fn module(automaton: &Automaton, observed: usize) -> Vec<u8> {
     let circuit = &automaton.circuit;
-    let (live, events) = schedule(circuit, observed);
-    let planes = Planes::new(&live);
+    let planes = Planes::new(&Cone::new(circuit, observed).live);
+    let xag = Xag::from_circuit(circuit);
+    let outputs: Vec<Literal> = planes.channels.iter().map(|&channel| xag.outputs()[channel]).collect();
+    let program = StraightLineProgram::lower(&xag, &outputs);
     let mut assembly = Assembly::default();
     let globals = Globals::new(&mut assembly);
 
     let table = planes.index.iter().flat_map(|plane| plane.map_or(0, |plane| plane + 1).to_le_bytes());
     assembly.data(TABLE, table.collect());
-    let passed = (TABLE + 4 * automaton.channels as u64).next_multiple_of(16);
-    let body = compile(circuit, &events, &planes, PARAMETERS.len() as u32, passed);
-    let base = passed + body.passed_bytes;
+    let spilled = (TABLE + 4 * automaton.channels as u64).next_multiple_of(16);
+    let body = compile(&program, &planes, PARAMETERS.len() as u32, spilled);
+    let base = spilled + body.spilled_bytes;
 
     let mix = fire::mix(&mut assembly);
     let mask = fire::mask(&mut assembly, globals.rate);
     let part = body.inline(&mut assembly, &PARAMETERS);
     let row = row_loop(&mut assembly, &globals, part, mask);
     let edges = edges(&mut assembly, &globals, automaton.boundary);
-    let board = board_loop(&mut assembly, &globals, row, mix);
+    let grid = grid_loop(&mut assembly, &globals, row, mix);
 
-    export_init(&mut assembly, &globals, planes.count, base);
+    export_init(&mut assembly, &globals, planes.channels.len() as u32, base);
     export_addresses(&mut assembly, &globals, automaton.channels);
     assembly.export("fire", &[ValType::I32, ValType::I32], &[], &[], |code| {
         code.local_get(0).global_set(globals.rate).local_get(1).global_set(globals.seed);
     });
-    let bordered = planes_with_neighbours(&planes, &events);
+    let bordered = planes_with_neighbours(&planes, &program);
     assembly.export("step", &[ValType::I32], &[], &[], |code| {
         code.block(BlockType::Empty).loop_(BlockType::Empty);
         code.local_get(0).i32_eqz().global_get(globals.height).i32_eqz().i32_or().br_if(1);
@@ -165,7 +163,7 @@ pub(super) fn module(automaton: &Automaton, observed: usize) -> Vec<u8> {
             code.global_get(globals.plane).i32_const(plane as i32).i32_mul();
             code.global_get(globals.current).i32_add().call(edges);
         }
-        code.call(board);
+        code.call(grid);
         code.global_get(globals.current).global_get(globals.other);
         code.global_set(globals.current).global_set(globals.other);
         code.global_get(globals.time).i32_const(1).i32_add().global_set(globals.time);
@@ -175,35 +173,11 @@ pub(super) fn module(automaton: &Automaton, observed: usize) -> Vec<u8> {
     assembly.finish(base)
 }
 
-/// The live channels and the events of a step. Channels that keep their value are copied.
-fn schedule(circuit: &Circuit, observed: usize) -> (Vec<bool>, Vec<Event>) {
-    let Cone { live, mut events } = Cone::new(circuit, observed);
-    let mut loaded = vec![false; circuit.inputs()];
-    for event in &events {
-        if let Event::Load { input } = *event {
-            loaded[input as usize] = true;
-        }
-    }
-    for (channel, &signal) in circuit.outputs().iter().enumerate() {
-        if live[channel] && signal as usize == channel * NEIGHBOURS + CENTRE {
-            if !loaded[signal as usize] {
-                events.push(Event::Load { input: signal });
-            }
-            events.push(Event::Store { signal, channel });
-        }
-    }
-    (live, events)
-}
-
-/// The planes in which cells read other cells than themselves.
-fn planes_with_neighbours(planes: &Planes, events: &[Event]) -> Vec<u32> {
-    let neighbours = events.iter().filter_map(|event| match *event {
-        Event::Load { input } if input as usize % NEIGHBOURS != CENTRE => {
-            planes.index[input as usize / NEIGHBOURS]
-        }
-        _ => None,
-    });
-    let mut list: Vec<u32> = neighbours.collect();
+/// The planes of which cells read neighbours.
+fn planes_with_neighbours(planes: &Planes, program: &StraightLineProgram) -> Vec<u32> {
+    let values = program.instructions.iter().flat_map(|instruction| instruction.reads()).flatten();
+    let inputs = values.filter_map(|value| program.input(value)).filter(|input| input % NEIGHBOURS != CENTRE);
+    let mut list: Vec<u32> = inputs.filter_map(|input| planes.index[input / NEIGHBOURS]).collect();
     list.sort_unstable();
     list.dedup();
     list
@@ -225,7 +199,7 @@ fn row_loop(assembly: &mut Assembly, globals: &Globals, part: Part, mask: u32) -
 }
 
 /// Adds the function that computes all rows.
-fn board_loop(assembly: &mut Assembly, globals: &Globals, row: u32, mix: u32) -> u32 {
+fn grid_loop(assembly: &mut Assembly, globals: &Globals, row: u32, mix: u32) -> u32 {
     const Y: u32 = 0;
     const CURSOR: u32 = 1;
     const KEY: u32 = 2;
@@ -244,7 +218,7 @@ fn board_loop(assembly: &mut Assembly, globals: &Globals, row: u32, mix: u32) ->
     })
 }
 
-/// Adds the function that fills in what lies beyond the edges of the plane at an address.
+/// Adds the function that updates the halo of the plane at an address.
 fn edges(assembly: &mut Assembly, globals: &Globals, boundary: Boundary) -> u32 {
     const PLANE: u32 = 0;
     const CELLS: u32 = 1;
@@ -262,7 +236,7 @@ fn edges(assembly: &mut Assembly, globals: &Globals, boundary: Boundary) -> u32 
         code.local_get(CELLS).global_get(globals.row).i32_add().local_tee(CELLS);
         code.local_get(END).i32_lt_u().br_if(0).end();
         if torus {
-            // From the last bits of the margin to the first bits behind the row: as many bytes as a row has.
+            // From the last bits of the padding to the first bits after the row: as many bytes as a row has.
             code.local_get(PLANE).i32_const(8).i32_add();
             code.local_get(END).global_get(globals.row).i32_sub().i32_const(8).i32_add();
             code.global_get(globals.row).memory_copy(0, 0);
@@ -314,10 +288,10 @@ fn export_init(assembly: &mut Assembly, globals: &Globals, planes: u32, base: u6
     const COPY: u32 = 3;
     let locals = [(2, ValType::I64)];
     assembly.export("init", &[ValType::I32; 2], &[ValType::I32], &locals, |code| {
-        // Until everything is there, there is no board.
+        // There is no grid before the allocation succeeds.
         code.i32_const(0).global_set(globals.height);
         for side in [HEIGHT, WIDTH] {
-            code.local_get(side).i32_const(1).i32_sub().i32_const(MOST_CELLS).i32_ge_u();
+            code.local_get(side).i32_const(1).i32_sub().i32_const(MAX_SIDE).i32_ge_u();
             code.if_(BlockType::Empty).i32_const(0).return_().end();
         }
         code.local_get(WIDTH).i32_const(255).i32_add().i32_const(7).i32_shr_u().i32_const(4).i32_shl();

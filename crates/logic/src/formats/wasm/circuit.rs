@@ -3,19 +3,19 @@
 use super::assembly::{Assembly, allocate};
 use super::body::{Body, Part, Ports, at, compile};
 use crate::circuit::Circuit;
-use crate::cone::order;
+use crate::straight_line::StraightLineProgram;
 use wasm_encoder::{BlockType, InstructionSink, ValType};
 
-/// The parameters of the loop over blocks: the address of the block in the plane of input 0, the bytes of a
-/// plane, how far behind the inputs the outputs are, and the number of blocks that are left.
+/// The parameters of the loop over blocks: the address of the block in the plane of input 0, the bytes of a plane, the
+/// offset from the inputs to the outputs, and the number of remaining blocks.
 const PARAMETERS: [ValType; 4] = [ValType::I32; 4];
 const CURSOR: u32 = 0;
 const PLANE: u32 = 1;
 const DELTA: u32 = 2;
 const BLOCKS: u32 = 3;
 
-/// Where passed values are.
-const PASSED: u64 = 16;
+/// The address of values that are live across parts.
+const SPILLED: u64 = 16;
 
 struct Planes;
 
@@ -33,17 +33,18 @@ impl Ports for Planes {
     }
 }
 
-/// The module of a circuit that is simplified.
+/// Returns the module of a simplified circuit.
 pub(super) fn module(circuit: &Circuit) -> Vec<u8> {
     let mut assembly = Assembly::default();
-    let body = compile(circuit, &order(circuit), &Planes, PARAMETERS.len() as u32, PASSED);
-    let base = PASSED + body.passed_bytes;
+    let program = StraightLineProgram::new(circuit);
+    let body = compile(&program, &Planes, PARAMETERS.len() as u32, SPILLED);
+    let base = SPILLED + body.spilled_bytes;
     let (inputs, outputs) = (circuit.inputs() as i64, circuit.outputs().len() as i64);
     let blocks = assembly.global(0);
 
     let run = block_loop(&mut assembly, body);
     assembly.export("init", &[ValType::I32], &[ValType::I32], &[(1, ValType::I64)], |code| {
-        // Before there is memory, there are no blocks.
+        // Without memory there are no blocks.
         code.i32_const(0).global_set(blocks);
         code.local_get(0).i64_extend_i32_u().i64_const(127).i64_add().i64_const(7).i64_shr_u();
         code.i64_const(16 * (inputs + outputs)).i64_mul().i64_const(base as i64).i64_add().local_set(1);
@@ -68,7 +69,7 @@ pub(super) fn module(circuit: &Circuit) -> Vec<u8> {
     assembly.finish(base)
 }
 
-/// Adds the function that works through all blocks.
+/// Adds the function that computes all blocks.
 fn block_loop(assembly: &mut Assembly, body: Body) -> u32 {
     let Part { code: body, locals } = body.inline(assembly, &PARAMETERS);
     let mut bytes = Vec::new();

@@ -1,7 +1,7 @@
-//! Which cells update in an asynchronous step: a random generator without state, in the module.
+//! The mask of cells that update in an asynchronous step: a counter-based random number generator.
 //!
-//! A random word of 32 bits is a function of the seed, the step, the row and its place in the row, so nothing
-//! has to be stored or drawn in order:
+//! A random word of 32 bits is a function of the seed, the step, the row and the position in the row, so the generator has
+//! no state:
 //!
 //! ```text
 //! key(step, row)   = mix(mix(mix(seed) + step) + row)

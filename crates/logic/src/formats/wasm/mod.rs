@@ -1,31 +1,30 @@
-//! WebAssembly: a circuit or an automaton as a module that any browser or runtime can run.
+//! WebAssembly: a circuit or an automaton as a module for any browser or runtime.
 //!
-//! The modules use the 128-bit vectors of WebAssembly, which all current browsers and runtimes have, so one
-//! instruction computes a gate for 128 samples or cells. They import nothing. Numbers are `i32`; bits lie in
-//! memory eight in a byte, the lowest first.
+//! The modules use fixed-width SIMD, which all current browsers and runtimes support, so one instruction computes a gate
+//! for 128 samples or cells. They have no imports. Numbers are `i32`; memory holds eight bits per byte, the lowest first.
 //!
 //! **A circuit** ([`circuit_to_wasm`]) exports
 //!
-//! | export | what it does |
+//! | export | effect |
 //! |---|---|
 //! | `memory` | the memory |
-//! | `init(samples)` | makes room for so many samples, all inputs 0; 1, or 0 if there is not enough memory |
-//! | `input(i)`, `output(i)` | the address of the bits of a port, one per sample; 0 if there is no such port |
+//! | `init(samples)` | allocates memory for a number of samples, with all inputs 0; returns 1, or 0 if there is not enough memory |
+//! | `input(i)`, `output(i)` | returns the address of the bits of a port, one per sample; 0 if there is no such port |
 //! | `run()` | computes the outputs of all samples |
 //!
 //! **An automaton** ([`automaton_to_wasm`]) exports
 //!
-//! | export | what it does |
+//! | export | effect |
 //! |---|---|
 //! | `memory` | the memory |
-//! | `init(height, width)` | makes a board of zeros at step 0; 1, or 0 if a side is not 1 to 32768 or memory is short |
-//! | `plane(channel)` | the address of cell (0, 0) of a channel; 0 if the channel is not live. It changes with every step. |
-//! | `row_bytes()` | the bytes from one row to the next |
-//! | `fire(rate, seed)` | from now on, a cell updates in a step with a probability of rate / 65536; 65536 is all, the default |
+//! | `init(height, width)` | allocates a grid of zeros at step 0; returns 1, or 0 if a side is not 1 to 32768 or there is not enough memory |
+//! | `plane(channel)` | returns the address of cell (0, 0) of a channel; 0 if the channel is not live. It changes with every step. |
+//! | `row_bytes()` | returns the stride of rows in bytes |
+//! | `fire(rate, seed)` | sets the probability that a cell updates in a step to rate / 65536; the default is 65536, all cells |
 //! | `step(n)` | computes `n` steps |
 //!
-//! Cell (y, x) is bit `x % 8` of the byte `plane(channel) + y * row_bytes() + x / 8`. Bits beyond the width mean
-//! nothing. Live are the channels that can reach an observed one through time; the others are not computed.
+//! Cell (y, x) is bit `x % 8` of the byte `plane(channel) + y * row_bytes() + x / 8`. Bits beyond the width are
+//! undefined. A channel is live if an observed channel depends on it, now or in a later step; the others are not computed.
 //!
 //! In a browser or in Node:
 //!
@@ -37,12 +36,12 @@
 //! step(100);
 //! ```
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! |---|---|
-//! | `body` | the gates: locals, inverters, parts |
+//! | `body` | code generation from a straight-line program |
 //! | `circuit`, `automaton` | the two kinds of modules |
-//! | `fire` | the random generator of asynchronous steps |
-//! | `assembly` | sections of a module |
+//! | `fire` | the random number generator of asynchronous steps |
+//! | `assembly` | the sections of a module |
 
 mod assembly;
 mod automaton;
@@ -58,11 +57,11 @@ use crate::formats::json::Document;
 use crate::formats::{Format, FormatError, Options};
 use thiserror::Error;
 
-/// The most inputs, gates and outputs of a module together: engines refuse modules of more than 1 GiB, and each
-/// takes up to 64 bytes (a gate mostly 25).
+/// The most inputs, gates and outputs of a module together: engines reject modules of more than 1 GiB, and each takes up to
+/// 64 bytes (most gates take 25).
 pub const MAX_OPERATIONS: usize = 1 << 24;
 
-/// WebAssembly in the list of formats.
+/// The format.
 pub(crate) static FORMAT: Format = Format {
     name: "wasm",
     endings: &["wasm"],
@@ -86,10 +85,10 @@ fn write(document: &Document, _: &Options) -> Result<Vec<u8>, FormatError> {
     })
 }
 
-/// Why there is no module.
+/// A circuit or an automaton that cannot be a module.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WasmError {
-    /// More than [`MAX_OPERATIONS`].
+    /// The circuit exceeds [`MAX_OPERATIONS`].
     #[error(
         "a WebAssembly module may have {MAX_OPERATIONS} inputs, gates and outputs together, but the circuit has \
          {operations}; minimise it first"
@@ -98,20 +97,20 @@ pub enum WasmError {
         /// The inputs, gates and outputs of the simplified circuit.
         operations: usize,
     },
-    /// The automaton is not one.
+    /// The automaton is not valid.
     #[error(transparent)]
     Automaton(#[from] AutomatonError),
 }
 
-/// The module of a circuit; see the [module documentation](self) for what it exports.
+/// Returns the module of a circuit; see the [module documentation](self) for its exports.
 pub fn circuit_to_wasm(circuit: &Circuit) -> Result<Vec<u8>, WasmError> {
     let circuit = circuit.simplify();
     check_size(circuit.signals() + circuit.outputs().len())?;
     Ok(circuit::module(&circuit))
 }
 
-/// The module of an automaton of which the first `observed` channels are looked at (at least one, and at most all
-/// of them); see the [module documentation](self) for what it exports.
+/// Returns the module of an automaton of which the first `observed` channels are observed (at least one, and at most all);
+/// see the [module documentation](self) for its exports.
 pub fn automaton_to_wasm(automaton: &Automaton, observed: usize) -> Result<Vec<u8>, WasmError> {
     automaton.check()?;
     let circuit = automaton.circuit.simplify();

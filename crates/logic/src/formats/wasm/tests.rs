@@ -1,4 +1,4 @@
-//! The modules, run by an interpreter and compared with the naive twins.
+//! Modules, run by an interpreter and compared with the reference implementations.
 
 use super::*;
 use crate::arbitrary;
@@ -11,7 +11,7 @@ use crate::rules;
 use proptest::prelude::*;
 use wasmi::{Engine, Instance, Linker, Memory, Module, Store};
 
-/// A module that runs.
+/// An instance of a module.
 struct Machine {
     store: Store<()>,
     instance: Instance,
@@ -49,7 +49,7 @@ impl Machine {
         *byte = *byte & !(1 << (bit % 8)) | u8::from(value) << (bit % 8);
     }
 
-    /// Writes a board.
+    /// Writes a grid.
     fn write(&mut self, grid: &Grid) {
         let row_bytes = self.ask("row_bytes", ()) as usize;
         for channel in 0..grid.channels() {
@@ -61,7 +61,7 @@ impl Machine {
         }
     }
 
-    /// Where a board differs from a grid, in the leading channels.
+    /// The first cell (channel, row, column) of the leading channels that differs from a grid.
     fn difference(&mut self, grid: &Grid, channels: usize) -> Option<(usize, usize, usize)> {
         let row_bytes = self.ask("row_bytes", ()) as usize;
         for channel in 0..channels {
@@ -99,25 +99,25 @@ fn first_difference(circuit: &Circuit, samples: &[Vec<bool>]) -> Option<(usize, 
     None
 }
 
-/// A board of one sample with the first board of a grid.
-fn first_board(grid: &Grid) -> Grid {
-    let mut board = Grid::new(1, grid.height(), grid.width(), grid.channels()).unwrap();
+/// The first sample of a grid.
+fn first_sample(grid: &Grid) -> Grid {
+    let mut sample = Grid::new(1, grid.height(), grid.width(), grid.channels()).unwrap();
     for channel in 0..grid.channels() {
         let words = grid.words_per_sample();
-        board.plane_mut(channel).copy_from_slice(&grid.plane(channel)[..words]);
+        sample.plane_mut(channel).copy_from_slice(&grid.plane(channel)[..words]);
     }
-    board
+    sample
 }
 
-/// The naive twin of the random generator.
-mod twin {
+/// The reference implementation of the random number generator.
+mod reference {
     pub fn mix(mut x: u32) -> u32 {
         x = (x ^ x >> 16).wrapping_mul(0x85eb_ca6b);
         x = (x ^ x >> 13).wrapping_mul(0xc2b2_ae35);
         x ^ x >> 16
     }
 
-    /// Whether a cell updates: the number that its bits in sixteen random words make is below the rate.
+    /// Whether a cell updates: the number formed by its bits in sixteen random words is below the rate.
     pub fn fires(seed: u32, step: u32, rate: u32, y: usize, x: usize) -> bool {
         let key = mix(mix(mix(seed).wrapping_add(step)).wrapping_add(y as u32));
         let word = |bit: u32| mix(key.wrapping_add(16 * (x as u32 / 32) + bit));
@@ -129,14 +129,14 @@ mod twin {
 fn fire_mask(grid: &Grid, seed: u32, step: u32, rate: u32) -> Vec<u64> {
     let mut mask = vec![0; grid.words_per_sample()];
     for cell in 0..grid.cells() {
-        let fires = twin::fires(seed, step, rate, cell / grid.width(), cell % grid.width());
+        let fires = reference::fires(seed, step, rate, cell / grid.width(), cell % grid.width());
         mask[cell / 64] |= u64::from(fires) << (cell % 64);
     }
     mask
 }
 
 #[test]
-fn life_on_boards_around_the_width_of_a_block() {
+fn life_on_grids_around_the_width_of_a_block() {
     for boundary in [Boundary::Torus, Boundary::Zeros] {
         let life = rules::life(boundary);
         let mut machine = Machine::new(&automaton_to_wasm(&life, 1).unwrap());
@@ -156,8 +156,8 @@ fn life_on_boards_around_the_width_of_a_block() {
     }
 }
 
-/// An automaton of gates that each read the gate before and one from far back, so that all are needed, and many
-/// across the border of two parts.
+/// An automaton of gates that each read the gate before and one far before, so that all are live, and many across the end
+/// of a part.
 fn entangled(channels: usize, gates: usize) -> Automaton {
     let inputs = 9 * channels;
     let node = |i: usize| {
@@ -171,7 +171,7 @@ fn entangled(channels: usize, gates: usize) -> Automaton {
 }
 
 #[test]
-fn a_large_circuit_is_cut_into_parts() {
+fn a_large_circuit_is_split_into_parts() {
     let automaton = entangled(3, 3 * body::PART);
     let gates = automaton.circuit.simplify().nodes().len();
     assert!(gates > 2 * body::PART, "{gates} gates are too few for this test");
@@ -182,7 +182,7 @@ fn a_large_circuit_is_cut_into_parts() {
     for _ in 0..2 {
         grid = naive_step(&automaton, &grid).unwrap();
     }
-    assert!((0..3).all(|channel| (1..420).contains(&grid.count_ones(0, channel))), "a constant board");
+    assert!((0..3).all(|channel| (1..420).contains(&grid.count_ones(0, channel))), "a constant grid");
     machine.tell("step", 2);
     assert_eq!(machine.difference(&grid, 3), None);
 
@@ -197,14 +197,14 @@ fn dead_channels_have_no_plane() {
     let circuit = Circuit::new(27, vec![], vec![18, 10, 22]).unwrap();
     let automaton = Automaton::new(3, Boundary::Torus, circuit).unwrap();
     let mut machine = Machine::new(&automaton_to_wasm(&automaton, 1).unwrap());
-    assert_eq!(machine.ask("plane", 0), 0, "there is no board yet");
+    assert_eq!(machine.ask("plane", 0), 0, "there is no grid yet");
     assert_eq!(machine.ask("init", (5, 5)), 1);
     let planes = [0, 1, 2, 3, -1].map(|channel| machine.ask("plane", channel) != 0);
     assert_eq!(planes, [true, false, true, false, false]);
 }
 
 #[test]
-fn impossible_sizes_are_refused_and_leave_nothing_to_step() {
+fn impossible_sizes_are_errors_and_leave_no_grid() {
     let mut machine = Machine::new(&automaton_to_wasm(&rules::life(Boundary::Torus), 1).unwrap());
     for (height, width) in [(0, 5), (5, 0), (-1, 5), (5, 40_000), (i32::MIN, 1)] {
         assert_eq!(machine.ask("init", (height, width)), 0, "{height}x{width}");
@@ -219,7 +219,7 @@ fn impossible_sizes_are_refused_and_leave_nothing_to_step() {
 }
 
 #[test]
-fn the_rate_is_the_share_of_cells_that_update() {
+fn the_rate_is_the_fraction_of_cells_that_update() {
     // Every cell that updates becomes 1.
     let circuit = Circuit::new(9, vec![Node::new(Gate::TRUE, 0, 0)], vec![9]).unwrap();
     let automaton = Automaton::new(1, Boundary::Torus, circuit).unwrap();
@@ -237,7 +237,7 @@ fn the_rate_is_the_share_of_cells_that_update() {
 }
 
 #[test]
-fn what_has_no_module_is_an_error() {
+fn circuits_that_cannot_be_modules_are_errors() {
     assert_eq!(check_size(MAX_OPERATIONS), Ok(()));
     assert!(check_size(MAX_OPERATIONS + 1).unwrap_err().to_string().ends_with("minimise it first"));
     let wide = Circuit::new(1 << 24, vec![], vec![0]).unwrap();
@@ -257,19 +257,19 @@ fn circuit_and_samples() -> impl Strategy<Value = (Circuit, Vec<Vec<bool>>)> {
 
 proptest! {
     #[test]
-    fn circuits_equal_their_evaluation((circuit, samples) in circuit_and_samples()) {
+    fn circuits_equal_the_reference((circuit, samples) in circuit_and_samples()) {
         prop_assert_eq!(first_difference(&circuit, &samples), None);
     }
 
     #[test]
-    fn automata_equal_the_naive_twin(
+    fn automata_equal_the_reference(
         (automaton, grid, _) in arbitrary::situation(),
         observed in 1usize..5,
         rate in prop_oneof![Just(0x1_0000u32), 0u32..=0x1_0000],
         seed in any::<u32>(),
     ) {
         let observed = observed.min(automaton.channels);
-        let mut grid = first_board(&grid);
+        let mut grid = first_sample(&grid);
         let mut machine = Machine::new(&automaton_to_wasm(&automaton, observed).unwrap());
         prop_assert_eq!(machine.ask("init", (grid.height() as i32, grid.width() as i32)), 1);
         machine.write(&grid);

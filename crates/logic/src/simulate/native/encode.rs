@@ -1,23 +1,22 @@
-//! The bytes of the few AVX2 instructions that a program needs.
+//! An assembler for the few AVX2 instructions that straight-line programs need.
 //!
-//! They are encoded here rather than by an assembler library: it is one instruction format, and a million
-//! gates must be ready in well under two seconds (iced-x86 takes 100 ns an instruction with its encoder and
-//! 500 ns with its assembler; this takes a few). The tests have iced-x86 read the bytes back.
+//! It takes a few nanoseconds per instruction, so that a million gates compile in well under two seconds; iced-x86 takes
+//! 100 ns with its encoder and 500 ns with its assembler. The tests disassemble the bytes with iced-x86.
 //!
-//! The format (Intel SDM volume 2, 2.3): a VEX prefix of two bytes, or of three if the last operand is one of
-//! the registers 8 to 15; the opcode; a ModRM byte; for a memory operand a displacement of 0, 1 or 4 bytes.
+//! The encoding (Intel SDM volume 2, 2.3): a VEX prefix of two bytes, or of three if the last operand is one of the
+//! registers 8 to 15; the opcode; a ModRM byte; for a memory operand a displacement of 0, 1 or 4 bytes.
 
 /// One of the sixteen vector registers.
 pub(super) type Register = u8;
 
-/// What the last operand of an instruction is.
+/// The last operand of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operand {
     Register(Register),
     Memory { base: Base, displacement: i32 },
 }
 
-/// The registers that hold addresses; the value is the number of the register in ModRM.
+/// The registers that hold base addresses; the value is the register number in ModRM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Base {
     /// `rdi`.
@@ -28,7 +27,7 @@ pub(super) enum Base {
     Scratch = 2,
 }
 
-/// The instructions: the opcode and the bits for its mandatory prefix (1 is 66, 2 is F3).
+/// An opcode and the bits of its mandatory prefix (1 is 66, 2 is F3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Opcode(u8, u8);
 
@@ -40,7 +39,7 @@ const VPCMPEQD: Opcode = Opcode(0x76, 1);
 const LOAD: Opcode = Opcode(0x6f, 2);
 const STORE: Opcode = Opcode(0x7f, 2);
 
-/// Collects machine code.
+/// A buffer of machine code.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     pub bytes: Vec<u8>,
@@ -72,8 +71,8 @@ impl Assembler {
         self.instruction(VPCMPEQD, out, out, Operand::Register(out));
     }
 
-    /// The end of a loop that began at byte 0: the source and the target move on by one vector, and the code
-    /// is run again until the count in `rcx` is 0. Then the function returns. `None` if the loop is too long.
+    /// Ends a loop that began at byte 0: advances the source and the target by one vector and repeats the code until the
+    /// count in `rcx` is 0, then returns from the function. `None` if the loop is too long.
     pub fn end_loop(&mut self) -> Option<()> {
         self.bytes.extend([0x48, 0x83, 0xc7, 32]); // add rdi, 32
         self.bytes.extend([0x48, 0x83, 0xc6, 32]); // add rsi, 32
@@ -86,8 +85,8 @@ impl Assembler {
         Some(())
     }
 
-    /// An instruction on 256-bit registers in the opcode map 0F. Bits of register numbers are stored inverted
-    /// in the prefix; a source that is not used is 0.
+    /// Encodes an instruction on 256-bit registers in opcode map 0F. Register numbers are inverted in the prefix; an
+    /// unused source is 0.
     #[inline]
     fn instruction(&mut self, Opcode(opcode, prefix): Opcode, reg: Register, source: Register, rm: Operand) {
         const LENGTH_256: u8 = 1 << 2;
@@ -125,7 +124,7 @@ mod tests {
     use super::*;
     use iced_x86::{Decoder, DecoderOptions, Formatter as _, NasmFormatter};
 
-    /// The instructions in the bytes, as iced-x86 reads them.
+    /// Disassembles bytes with iced-x86.
     fn disassemble(bytes: &[u8]) -> Vec<String> {
         let mut formatter = NasmFormatter::new();
         let decoder = Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE);
@@ -137,7 +136,7 @@ mod tests {
         decoder.into_iter().map(text).collect()
     }
 
-    /// What one call assembles to.
+    /// Disassembles what one call assembles.
     fn assembled(assemble: impl FnOnce(&mut Assembler)) -> String {
         let mut assembler = Assembler::default();
         assemble(&mut assembler);
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loop_ends_where_it_began() {
+    fn the_loop_jumps_back_to_its_beginning() {
         let mut assembler = Assembler::default();
         assembler.load(1, Base::Source, 0);
         assembler.end_loop().unwrap();

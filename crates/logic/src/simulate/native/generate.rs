@@ -1,50 +1,51 @@
-//! From a program to instructions: sixteen registers, and memory for what does not fit.
+//! Instruction selection and register allocation for straight-line programs.
 //!
-//! The program is straight-line code, so it is known when each value is used next. One pass over it keeps
-//! values in registers; when one is needed and all are taken, the value that is used furthest in the future
-//! makes room (Belady's rule), and is written to scratch memory unless it is in memory already. An operand
-//! that is only in memory is read from there by the instruction that needs it. The time is linear in the
-//! number of instructions.
+//! The next use of every value is known, so one forward pass allocates the sixteen registers. If all are taken, the value
+//! whose next use is furthest in the future is evicted (Belady's algorithm) and spilled to scratch memory, unless memory
+//! has a copy of it already. An operand that is only in memory becomes a memory operand of the instruction that uses it.
+//! The pass takes linear time.
 
 use super::encode::{Assembler, Base, Opcode, Operand, Register, VPAND, VPANDN, VPOR, VPXOR};
-use crate::simplify::Literal;
+use crate::literal::Literal;
 use crate::simulate::compiled::{Layout, Vector};
-use crate::simulate::straight::{Instruction, NEVER, Operation, Step, Straight, Uses};
+use crate::straight_line::{BitwiseOp, Instruction, Liveness, NEVER, SlotAllocator, StraightLineProgram};
 
-/// Machine code, and the vectors of scratch memory that it needs.
-pub(super) struct Generated {
+/// Machine code, and the number of vectors of scratch memory that it needs.
+pub(super) struct MachineCode {
     pub code: Vec<u8>,
     pub scratch: usize,
 }
 
-/// Generates `extern "sysv64" fn(source, target, scratch, count)`, which runs the program `count` times (at
-/// least once), each time one vector further. `None` if an offset is too large for an instruction.
-pub(super) fn generate(program: &Straight, layout: &Layout) -> Option<Generated> {
+/// Generates `extern "sysv64" fn(source, target, scratch, count)`, which runs `count` iterations of the program (at least
+/// one), each one vector after the one before. `None` if an offset does not fit a displacement.
+pub(super) fn generate(program: &StraightLineProgram, layout: &Layout) -> Option<MachineCode> {
     let last = layout.inputs.iter().chain(&layout.outputs).max().copied().unwrap_or(0);
     i32::try_from(
         (u64::from(last) * size_of::<u64>() as u64).max((program.values() * size_of::<Vector>()) as u64),
     )
     .ok()?;
-    let uses = Uses::new(program);
+    let liveness = Liveness::new(program);
     let mut generator = Generator::new(program, layout);
-    for (&instruction, &again) in program.instructions.iter().zip(&uses.again) {
+    for (&instruction, &again) in program.instructions.iter().zip(&liveness.next_use) {
         match instruction {
-            Instruction::Compute(step) => generator.compute(step, again, &uses.first),
+            Instruction::Compute { op, a, b } => {
+                generator.compute(op, [(a, again[0]), (b, again[1])], &liveness.first_use);
+            }
             Instruction::Store { literal, output } => {
                 generator.output(literal, layout.outputs[output as usize], again[0]);
             }
         }
     }
     generator.assembler.end_loop()?;
-    Some(Generated { code: generator.assembler.bytes, scratch: generator.slots as usize })
+    Some(MachineCode { code: generator.assembler.bytes, scratch: generator.slots.count() })
 }
 
-/// The byte that a word of the source or the target begins at.
+/// The offset in bytes of a word of the source or the target.
 fn of_word(word: u32) -> i32 {
     (word as usize * size_of::<u64>()) as i32
 }
 
-/// The byte that a slot of the scratch memory begins at.
+/// The offset in bytes of a slot of the scratch memory.
 fn of_slot(slot: u32) -> i32 {
     (slot as usize * size_of::<Vector>()) as i32
 }
@@ -58,20 +59,19 @@ struct Generator<'a> {
     layout: &'a Layout,
     /// The register of each value, or [`NONE`].
     register: Vec<u32>,
-    /// The slot in scratch memory of each value, or [`NONE`]. Inputs are in the source.
+    /// The spill slot of each value, or [`NONE`]. Inputs are in the source.
     slot: Vec<u32>,
-    /// The value in each register, or [`NONE`], and when it is used next.
+    /// The value in each register, or [`NONE`], and its next use.
     held: [u32; REGISTERS],
     next: [u32; REGISTERS],
-    free_slots: Vec<u32>,
-    slots: u32,
-    /// The number of values so far.
+    slots: SlotAllocator,
+    /// The number of values that are defined so far.
     values: u32,
 }
 
 impl<'a> Generator<'a> {
-    fn new(program: &Straight, layout: &'a Layout) -> Generator<'a> {
-        // Most instructions take 4 to 8 bytes.
+    fn new(program: &StraightLineProgram, layout: &'a Layout) -> Generator<'a> {
+        // Most instructions have 4 to 8 bytes.
         let bytes = Vec::with_capacity(program.instructions.len() * 10 + 64);
         Generator {
             assembler: Assembler { bytes },
@@ -80,28 +80,26 @@ impl<'a> Generator<'a> {
             slot: vec![NONE; program.values()],
             held: [NONE; REGISTERS],
             next: [NEVER; REGISTERS],
-            free_slots: Vec::new(),
-            slots: 0,
-            values: program.inputs as u32,
+            slots: SlotAllocator::default(),
+            values: program.inputs as u32 + 1,
         }
     }
 
-    fn compute(&mut self, step: Step, again: [u32; 2], first: &[u32]) {
-        let opcode = opcode(step.operation);
-        let [mut a, mut b] = [(step.a, again[0]), (step.b, again[1])];
-        // The first operand must be in a register, the second one need not. Of two in memory, the one that is
-        // used again sooner had better be in a register.
-        if step.operation != Operation::AndNot && self.rank(b) < self.rank(a) {
+    /// Computes the next value from two operands and their next uses.
+    fn compute(&mut self, op: BitwiseOp, [mut a, mut b]: [(u32, u32); 2], first: &[u32]) {
+        // The first operand must be in a register, the second may be in memory. If both are in memory, the one with the
+        // earlier next use is loaded.
+        if op != BitwiseOp::AndNot && self.rank(b) < self.rank(a) {
             (a, b) = (b, a);
         }
         let left = self.in_register(a, b.0);
         let right = self.operand(b);
-        // The result may take the register of an operand, and what makes room for it may be an operand too; but
-        // an operand's place in memory must not be overwritten before it is read.
+        // The result may take the register of an operand, and evict an operand; but the spill slot of an operand must
+        // not be reused before it is read.
         self.release_register(a);
         self.release_register(b);
         let out = self.take_register(NONE);
-        self.assembler.operate(opcode, out, left, right);
+        self.assembler.operate(opcode(op), out, left, right);
         self.release_slot(a);
         self.release_slot(b);
         let value = self.values;
@@ -109,7 +107,7 @@ impl<'a> Generator<'a> {
         self.hold(out, value, first[value as usize]);
     }
 
-    /// Which operand should be the first one: lower is better.
+    /// The priority of an operand to be the first one: lower is better.
     fn rank(&self, (value, again): (u32, u32)) -> u64 {
         let in_memory = self.register[value as usize] == NONE;
         u64::from(in_memory) << 32 | u64::from(again)
@@ -118,7 +116,7 @@ impl<'a> Generator<'a> {
     fn output(&mut self, literal: Literal, offset: u32, again: u32) {
         let displacement = of_word(offset);
         if literal.is_constant() || literal.is_inverted() {
-            let keep = if literal.is_constant() { NONE } else { self.register[literal.signal() as usize] };
+            let keep = if literal.is_constant() { NONE } else { self.register[literal.vertex()] };
             let register = self.take_register(keep);
             if literal == Literal::FALSE {
                 self.assembler.zeros(register);
@@ -126,21 +124,21 @@ impl<'a> Generator<'a> {
                 self.assembler.ones(register);
             }
             if !literal.is_constant() {
-                let operand = self.location(literal.signal());
+                let operand = self.location(literal.vertex() as u32);
                 self.assembler.operate(VPXOR, register, register, operand);
-                self.release_register((literal.signal(), again));
-                self.release_slot((literal.signal(), again));
+                self.release_register((literal.vertex() as u32, again));
+                self.release_slot((literal.vertex() as u32, again));
             }
             self.assembler.store(Base::Target, displacement, register);
         } else {
-            let register = self.in_register((literal.signal(), again), NONE);
+            let register = self.in_register((literal.vertex() as u32, again), NONE);
             self.assembler.store(Base::Target, displacement, register);
-            self.release_register((literal.signal(), again));
-            self.release_slot((literal.signal(), again));
+            self.release_register((literal.vertex() as u32, again));
+            self.release_slot((literal.vertex() as u32, again));
         }
     }
 
-    /// The register of a value, loaded if need be, without driving out `other`.
+    /// Returns the register of a value, loading it if necessary, without evicting `other`.
     fn in_register(&mut self, (value, again): (u32, u32), other: u32) -> Register {
         let register = self.register[value as usize];
         if register != NONE {
@@ -152,8 +150,8 @@ impl<'a> Generator<'a> {
         register
     }
 
-    /// A value as a second operand: its register, or memory. It is loaded if it is used again and a register
-    /// is free.
+    /// Returns a value as a second operand: its register, or memory. It is loaded if it is used again and a register is
+    /// free.
     fn operand(&mut self, (value, again): (u32, u32)) -> Operand {
         let wanted = self.register[value as usize] == NONE && again != NEVER;
         if let Some(register) = self.free_register().filter(|_| wanted) {
@@ -169,7 +167,7 @@ impl<'a> Generator<'a> {
         self.hold(register, value, next);
     }
 
-    /// Where a value is, a register if possible.
+    /// The register of a value, or its location in memory if it is in no register.
     fn location(&self, value: u32) -> Operand {
         match self.register[value as usize] {
             NONE => self.memory(value),
@@ -177,9 +175,9 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// The place of a value in memory.
+    /// The location of a value in memory.
     fn memory(&self, value: u32) -> Operand {
-        match self.layout.inputs.get(value as usize) {
+        match self.layout.inputs.get(value as usize - 1) {
             Some(&word) => Operand::Memory { base: Base::Source, displacement: of_word(word) },
             None => Operand::Memory { base: Base::Scratch, displacement: of_slot(self.slot[value as usize]) },
         }
@@ -191,7 +189,7 @@ impl<'a> Generator<'a> {
         self.register[value as usize] = u32::from(register);
     }
 
-    /// Notes a use: a value that is never used again gives up its register.
+    /// Updates the next use of a value after a use; frees its register if it is dead.
     fn release_register(&mut self, (value, again): (u32, u32)) {
         let register = self.register[value as usize];
         if register != NONE {
@@ -203,11 +201,11 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Notes a use: a value that is never used again gives up its slot.
+    /// Frees the spill slot of a value after its last use.
     fn release_slot(&mut self, (value, again): (u32, u32)) {
         let slot = self.slot[value as usize];
         if again == NEVER && slot != NONE {
-            self.free_slots.push(slot);
+            self.slots.release(slot);
         }
     }
 
@@ -215,7 +213,7 @@ impl<'a> Generator<'a> {
         self.held.iter().position(|&value| value == NONE).map(|register| register as Register)
     }
 
-    /// A register to write to, but not `keep`.
+    /// Returns a register to write to, evicting a value if necessary, but not from `keep`.
     fn take_register(&mut self, keep: u32) -> Register {
         if let Some(register) = self.free_register() {
             return register;
@@ -226,15 +224,12 @@ impl<'a> Generator<'a> {
         victim as Register
     }
 
-    /// Empties a register, after saving its value if it is nowhere else.
+    /// Frees a register, spilling its value unless memory has a copy of it.
     fn evict(&mut self, register: Register) {
         let value = self.held[usize::from(register)];
-        let is_input = (value as usize) < self.layout.inputs.len();
+        let is_input = value as usize <= self.layout.inputs.len();
         if !is_input && self.slot[value as usize] == NONE {
-            let slot = self.free_slots.pop().unwrap_or_else(|| {
-                self.slots += 1;
-                self.slots - 1
-            });
+            let slot = self.slots.take();
             self.slot[value as usize] = slot;
             self.assembler.store(Base::Scratch, of_slot(slot), register);
         }
@@ -243,12 +238,12 @@ impl<'a> Generator<'a> {
     }
 }
 
-fn opcode(operation: Operation) -> Opcode {
-    match operation {
-        Operation::And => VPAND,
-        Operation::AndNot => VPANDN,
-        Operation::Or => VPOR,
-        Operation::Xor => VPXOR,
+fn opcode(op: BitwiseOp) -> Opcode {
+    match op {
+        BitwiseOp::And => VPAND,
+        BitwiseOp::AndNot => VPANDN,
+        BitwiseOp::Or => VPOR,
+        BitwiseOp::Xor => VPXOR,
     }
 }
 
@@ -258,10 +253,10 @@ mod tests {
     use crate::circuit::{Circuit, Node};
     use crate::gate::Gate;
 
-    /// The code of a circuit whose signals lie side by side.
-    fn code(circuit: &Circuit) -> Generated {
+    /// The code of a circuit with contiguous inputs and outputs.
+    fn code(circuit: &Circuit) -> MachineCode {
         let layout = Layout::at_vectors(0..circuit.inputs(), 0..circuit.outputs().len());
-        generate(&Straight::new(circuit), &layout).unwrap()
+        generate(&StraightLineProgram::new(circuit), &layout).unwrap()
     }
 
     /// The sum of all products of pairs of neighbours, with all products before all sums.
@@ -275,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_needs_no_scratch_memory() {
+    fn a_chain_needs_no_spill_slots() {
         let nodes = (0..1000).map(|i| Node::new(Gate::XOR, if i == 0 { 0 } else { 2 + i }, 1 + i % 2));
         let circuit = Circuit::new(3, nodes.collect(), vec![1002]).unwrap();
         let generated = code(&circuit);
@@ -285,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_in_registers_goes_to_scratch_memory() {
+    fn values_that_do_not_fit_in_registers_are_spilled() {
         assert_eq!(code(&sum_of_products(10)).scratch, 0);
         let scratch = code(&sum_of_products(100)).scratch;
         assert!((80..100).contains(&scratch), "{scratch} vectors");
@@ -293,7 +288,7 @@ mod tests {
 
     #[test]
     fn offsets_beyond_32_bits_are_refused() {
-        let program = Straight::new(&Circuit::new(1, vec![], vec![0]).unwrap());
+        let program = StraightLineProgram::new(&Circuit::new(1, vec![], vec![0]).unwrap());
         let layout = Layout { inputs: vec![1 << 28], outputs: vec![0] };
         assert!(generate(&program, &layout).is_none());
     }

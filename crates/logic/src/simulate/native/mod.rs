@@ -1,13 +1,14 @@
-//! Native code: a program becomes x86-64 machine code in memory, without a compiler.
+//! Just-in-time compilation of straight-line programs to x86-64 machine code.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! |---|---|
-//! | `encode` | the bytes of the few AVX2 instructions that are needed |
-//! | `generate` | from a program to instructions: registers, spills, memory operands |
+//! | `encode` | an assembler for the few AVX2 instructions that are needed |
+//! | `generate` | instruction selection and register allocation |
+//! | `x86_64` | executable memory, and the call into it |
 //!
-//! The code is one function with one loop. It is written to memory that can be written but not executed,
-//! which then becomes memory that can be executed but not written. Where there is no AVX2, or the system does
-//! not allow memory to become executable, there is no native code, and the interpreter takes over.
+//! The code is one function with one loop. It is written to memory that is writable but not executable and then made
+//! executable but not writable. Without AVX2, or if the system does not allow executable memory, there is no native code
+//! and programs are interpreted.
 
 #[cfg(target_arch = "x86_64")]
 mod encode;
@@ -17,26 +18,26 @@ mod generate;
 mod x86_64;
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86_64::Native;
+pub(super) use x86_64::NativeCode;
 
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) use elsewhere::Native;
+pub(super) use elsewhere::NativeCode;
 
 #[cfg(not(target_arch = "x86_64"))]
 mod elsewhere {
     use crate::simulate::compiled::{Layout, Vector};
-    use crate::simulate::straight::Straight;
+    use crate::straight_line::StraightLineProgram;
 
-    /// There is no native code on this machine, and no value of this type.
+    /// Native code does not exist for this architecture: the type has no values.
     #[derive(Clone, Debug)]
-    pub enum Native {}
+    pub enum NativeCode {}
 
-    impl Native {
-        pub fn new(_: &Straight, _: &Layout) -> Option<Native> {
+    impl NativeCode {
+        pub fn new(_: &StraightLineProgram, _: &Layout) -> Option<NativeCode> {
             None
         }
 
-        pub fn in_place_of(_: Option<Native>, _: &Straight, _: &Layout) -> Option<Native> {
+        pub fn reusing(_: Option<NativeCode>, _: &StraightLineProgram, _: &Layout) -> Option<NativeCode> {
             None
         }
 

@@ -1,11 +1,11 @@
-//! Counting bits of equal places in many words.
+//! Bit-sliced counters: the number of ones at each bit position of many words.
 
 use super::{CELL, LANES, Wrong};
 
-/// Binary digits of a count.
+/// The binary digits of a counter.
 const DIGITS: usize = 32;
 
-/// One counter for each bit of a cell, written as binary digits: digit d of 64 counters is one word.
+/// One counter for each bit of a cell, stored bit-sliced: digit d of 64 counters is one word.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counters {
     digits: [[u64; DIGITS]; CELL],
@@ -27,7 +27,7 @@ impl Counters {
         }
     }
 
-    /// The counts.
+    /// Returns the counts.
     pub fn counts(&self) -> Wrong {
         let count = |lane: usize| {
             let digits = self.digits[lane / 64].iter().enumerate();
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_count_the_bits_of_their_place() {
+    fn every_bit_position_has_its_own_counter() {
         let words: Vec<u64> = crate::arbitrary::numbers().take(300 * CELL).collect();
         let mut counters = Counters::new();
         words.iter().enumerate().for_each(|(i, &word)| counters.add(i, word));

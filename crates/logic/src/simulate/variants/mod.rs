@@ -1,35 +1,35 @@
-//! Many automata that differ in a few gates, run side by side.
+//! Bit-parallel simulation of many automata that differ in a few gates.
 //!
-//! Whoever searches for a circuit wants to know what would become of a board if this gate had another function, or other
-//! operands. A *trial* answers that for all 16 functions of a gate at once: a cell is a few words, and every bit of the
-//! wordss belongs to another automaton. A few trials of 16 functions each fill the bits of a cell.
+//! A search over circuits evaluates what a grid becomes if a gate has another function or other operands. A *trial* does
+//! this for all 16 functions of a gate at once: a cell is a few words, and every bit of the words belongs to another
+//! automaton. Several trials of 16 functions each fill the bits of a cell.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! |---|---|
-//! | `rule` | [`Rule`]: a circuit whose gates can be changed; [`Site`]: where a trial tries something else |
-//! | `program` | what the observed channels need, compiled with the trials in it |
-//! | `boards` | [`Boards`]: start states, steps and targets, laid out so that a neighbour is an offset |
-//! | `count` | wrong bits of each of the 64 automata |
+//! | `rule` | [`Rule`]: a circuit whose gates can be changed; [`Site`]: a gate that a trial changes |
+//! | `program` | [`Variants`]: the rule and its trials as a straight-line program |
+//! | `grids` | [`Grids`]: start states, steps and targets, laid out so that a neighbour is a constant offset |
+//! | `count` | the number of wrong bits of each automaton |
 
-mod boards;
 mod count;
+mod grids;
 mod program;
 mod rule;
 
-pub use boards::{Boards, Task};
+pub use grids::{Grids, SimulationTask};
 pub use program::Variants;
 pub use rule::{Rule, Site};
 
-/// Words of a cell. The more, the less it costs to compile a program, but the planes should stay in the cache.
+/// Words per cell. More words amortise the compilation of a program, but the planes should stay in the cache.
 const CELL: usize = 2;
-/// Automata that run side by side: the bits of a cell.
+/// The number of automata that are simulated at once: the bits of a cell.
 pub const LANES: usize = 64 * CELL;
-/// Functions of a gate.
+/// The number of functions of a gate.
 pub const FUNCTIONS: usize = 16;
-/// Trials that are run together.
+/// The number of trials that are simulated at once.
 pub const TRIALS: usize = LANES / FUNCTIONS;
 
-/// Wrong bits of each automaton: that of trial t with function f at `t * 16 + f`.
+/// The number of wrong bits of each automaton: trial t with function f is at `t * 16 + f`.
 pub type Wrong = [u32; LANES];
 
 #[cfg(test)]

@@ -1,26 +1,28 @@
-//! What the observed channels need of a rule, compiled with the trials in it.
+//! A rule and its trials as a straight-line program.
 //!
-//! The rule is resolved backwards from the observed channels, through time: a channel that is read is computed too.
-//! Wires, constants and inverters vanish on the way. At the site of a trial the gate becomes a table of its sixteen
-//! functions, one for each bit of the trial, beside the gate as it is for all other bits.
+//! The XAG is built backwards from the observed channels, through time: a channel that is read is computed too. At the
+//! site of a trial, the bits of the trial select one of the sixteen functions of the gate by a truth table, and all other
+//! bits keep the original gate.
 
-use super::boards::{Boards, Frame};
+use super::grids::{Grids, PlaneBuffers};
 use super::rule::{Rule, Site};
 use super::{CELL, FUNCTIONS, LANES, TRIALS, Wrong};
-use crate::automaton::NEIGHBOURS;
+use crate::automaton::{CENTRE, NEIGHBOURS};
 use crate::circuit::Node;
 use crate::gate::Gate;
 use crate::grid::GridError;
-use crate::simplify::Literal;
-use crate::simulate::compiled::{Compiled, Vector};
-use crate::simulate::straight::Builder;
+use crate::literal::Literal;
+use crate::simulate::compiled::{CompiledProgram, Vector};
+use crate::straight_line::StraightLineProgram;
+use crate::xag::Xag;
 
-/// Planes beside the channels: four of truth tables, one for the bits of each trial, one for the cells that fire.
+/// The planes after those of the channels: four rows of truth tables, one mask for each trial, one mask of the cells that
+/// update.
 pub(super) const EXTRA_PLANES: usize = 4 + TRIALS + 1;
 const TRIAL_PLANE: usize = 4;
-pub(super) const FIRE_PLANE: usize = EXTRA_PLANES - 1;
+pub(super) const UPDATE_PLANE: usize = EXTRA_PLANES - 1;
 
-/// The cells of the extra planes but the last.
+/// The content of every cell of the extra planes, except for the last one.
 pub(super) fn patterns() -> [[u64; CELL]; EXTRA_PLANES - 1] {
     let mut planes = [[0; CELL]; EXTRA_PLANES - 1];
     for lane in 0..LANES {
@@ -32,55 +34,55 @@ pub(super) fn patterns() -> [[u64; CELL]; EXTRA_PLANES - 1] {
     planes
 }
 
-/// Runs rules on boards, and remembers what it needs for the next time.
+/// Simulates rules on grids. It keeps its buffers from one simulation to the next.
 #[derive(Debug, Default)]
 pub struct Variants {
-    /// The literal of each signal, once it is known.
+    /// The literal of each signal that is visited.
     literals: Vec<Option<Literal>>,
     /// The first site of each node, and the next site of each site.
     first_site: Vec<u32>,
     stack: Vec<u32>,
     visited: Vec<u32>,
     operations: usize,
-    frame: Frame,
+    buffers: PlaneBuffers,
     scratch: Vec<Vector>,
-    /// The program of the last run, whose memory is used again.
-    old: Option<Compiled>,
+    /// The program of the last simulation, whose memory is reused.
+    old: Option<CompiledProgram>,
 }
 
 /// No site.
 const NONE: u32 = u32::MAX;
 
 impl Variants {
-    /// Nothing has been run yet.
+    /// Creates empty buffers.
     pub fn new() -> Variants {
         Variants::default()
     }
 
-    /// The nodes that the observed channels depended on in the last run, wires included.
+    /// The nodes in the fan-in cone of the observed channels in the last simulation, including wires.
     pub fn visited(&self) -> &[u32] {
         &self.visited
     }
 
-    /// The operations for each cell in the last run.
+    /// The operations per cell of the last simulation.
     pub fn operations(&self) -> usize {
         self.operations
     }
 
-    /// Wrong bits of all automata on the boards: the rule with the changes of the trials. Sites that do not fit the
-    /// rule are left out, and so are those of trials beyond [`TRIALS`]; boards with other channels than the rule are an
-    /// error.
-    pub fn wrong(&mut self, rule: &Rule, sites: &[Site], boards: &Boards) -> Result<Wrong, GridError> {
-        if rule.channels != boards.channels() {
-            return Err(GridError::Channels { automaton: rule.channels, grid: boards.channels() });
+    /// Counts the wrong bits of all automata on the grids: the rule with the changes of each trial. Sites with operands
+    /// that are not before their node, and trials beyond [`TRIALS`], are ignored. It is an error if the grids have another
+    /// number of channels than the rule.
+    pub fn wrong(&mut self, rule: &Rule, sites: &[Site], grids: &Grids) -> Result<Wrong, GridError> {
+        if rule.channels != grids.channels() {
+            return Err(GridError::Channels { automaton: rule.channels, grid: grids.channels() });
         }
-        let program = self.compile(rule, sites, boards);
-        let wrong = boards.run(&program, &mut self.frame, &mut self.scratch);
+        let program = self.compile(rule, sites, grids);
+        let wrong = grids.run(&program, &mut self.buffers, &mut self.scratch);
         self.old = Some(program.compiled);
         Ok(wrong)
     }
 
-    fn compile(&mut self, rule: &Rule, sites: &[Site], boards: &Boards) -> Program {
+    fn compile(&mut self, rule: &Rule, sites: &[Site], grids: &Grids) -> TrialProgram {
         let inputs = rule.inputs();
         let fits = |site: &&Site| {
             let before = (inputs + site.node) as u32;
@@ -96,45 +98,45 @@ impl Variants {
             next_site[i] = std::mem::replace(&mut self.first_site[site.node], i as u32);
         }
         self.visited.clear();
-        let mut resolver = Resolver {
+        let mut builder = XagBuilder {
             rule,
             sites: &sites,
             next_site: &next_site,
             state: self,
-            builder: Builder::new(inputs + EXTRA_PLANES),
+            xag: Xag::new(inputs + EXTRA_PLANES),
             live: vec![false; rule.channels],
             waiting: Vec::new(),
         };
-        let (builder, outputs, channels) = resolver.resolve(boards.observed(), boards.is_asynchronous());
-        let straight = builder.finish(&outputs);
-        self.operations = straight.operations();
-        let layout = boards.layout(rule.channels, &channels);
-        Program { compiled: Compiled::in_place_of(self.old.take(), &straight, &layout), channels }
+        let (outputs, channels) = builder.build(grids.observed(), grids.is_asynchronous());
+        let program = StraightLineProgram::lower(&builder.xag, &outputs);
+        self.operations = program.operations();
+        let layout = grids.layout(rule.channels, &channels);
+        TrialProgram { compiled: CompiledProgram::reusing(self.old.take(), &program, &layout), channels }
     }
 }
 
-/// A rule that is ready to run.
-pub(super) struct Program {
-    pub compiled: Compiled,
+/// A rule with its trials, compiled for some grids.
+pub(super) struct TrialProgram {
+    pub compiled: CompiledProgram,
     /// The channels that are computed.
     pub channels: Vec<usize>,
 }
 
-/// One pass from the observed channels to what they depend on.
-struct Resolver<'a> {
+/// The construction of the XAG from the observed channels backwards.
+struct XagBuilder<'a> {
     rule: &'a Rule,
     sites: &'a [Site],
     next_site: &'a [u32],
     state: &'a mut Variants,
-    builder: Builder,
+    xag: Xag,
     live: Vec<bool>,
-    /// Channels whose outputs are to be resolved.
+    /// Live channels whose outputs are not built yet.
     waiting: Vec<usize>,
 }
 
-impl Resolver<'_> {
-    /// The program so far, the outputs and the channels that they are.
-    fn resolve(&mut self, observed: usize, masked: bool) -> (Builder, Vec<Literal>, Vec<usize>) {
+impl XagBuilder<'_> {
+    /// Builds the XAG and returns its outputs and the channel of each.
+    fn build(&mut self, observed: usize, masked: bool) -> (Vec<Literal>, Vec<usize>) {
         (0..observed.min(self.rule.channels)).for_each(|channel| self.need(channel));
         let mut done = Vec::new();
         while let Some(channel) = self.waiting.pop() {
@@ -142,19 +144,18 @@ impl Resolver<'_> {
             done.push((channel, new));
         }
         done.sort_unstable_by_key(|&(channel, _)| channel);
-        let mut builder = std::mem::replace(&mut self.builder, Builder::new(0));
-        let fires = Literal::of((self.rule.inputs() + FIRE_PLANE) as u32);
+        let updates = Literal::input(self.rule.inputs() + UPDATE_PLANE);
         let mut output = |(channel, new): (usize, Literal)| {
             if !masked {
                 return new;
             }
-            let old = Literal::of((channel * NEIGHBOURS + crate::automaton::CENTRE) as u32);
-            let changed = builder.gate(Gate::XOR, old, new);
-            let changed = builder.gate(Gate::AND, changed, fires);
-            builder.gate(Gate::XOR, old, changed)
+            let old = Literal::input(channel * NEIGHBOURS + CENTRE);
+            let changed = self.xag.gate(Gate::XOR, old, new);
+            let changed = self.xag.gate(Gate::AND, changed, updates);
+            self.xag.gate(Gate::XOR, old, changed)
         };
         let outputs = done.iter().map(|&done| output(done)).collect();
-        (builder, outputs, done.into_iter().map(|(channel, _)| channel).collect())
+        (outputs, done.into_iter().map(|(channel, _)| channel).collect())
     }
 
     fn need(&mut self, channel: usize) {
@@ -163,7 +164,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The literal of a signal, after those of everything that it depends on.
+    /// Returns the literal of a signal, after building its fan-in cone.
     fn signal(&mut self, signal: u32) -> Literal {
         let mut stack = std::mem::take(&mut self.state.stack);
         stack.push(signal);
@@ -187,38 +188,38 @@ impl Resolver<'_> {
         self.state.literals[signal as usize].unwrap_or(Literal::FALSE)
     }
 
-    /// The literal of a signal, or more signals on the stack that must be known first.
+    /// Returns the literal of a signal, or pushes the signals that must be built first.
     fn try_signal(&mut self, signal: u32, stack: &mut Vec<u32>) -> Literal {
         let inputs = self.rule.inputs();
         let Some(index) = (signal as usize).checked_sub(inputs) else {
             self.need(signal as usize / NEIGHBOURS);
-            return Literal::of(signal);
+            return Literal::from_signal(signal);
         };
         let node = self.rule.nodes[index];
         let needs = [(node.gate.depends_on_a(), node.a), (node.gate.depends_on_b(), node.b)];
         for (_, operand) in needs.into_iter().filter(|(needed, _)| *needed) {
-            self.wait_for(operand, stack);
+            self.require(operand, stack);
         }
         let mut site = self.state.first_site[index];
         while site != NONE {
             let Site { a, b, .. } = self.sites[site as usize];
-            self.wait_for(a, stack);
-            self.wait_for(b, stack);
+            self.require(a, stack);
+            self.require(b, stack);
             site = self.next_site[site as usize];
         }
         if stack.last() == Some(&signal) { self.node(index, node) } else { Literal::FALSE }
     }
 
-    fn wait_for(&self, signal: u32, stack: &mut Vec<u32>) {
+    fn require(&self, signal: u32, stack: &mut Vec<u32>) {
         if self.state.literals[signal as usize].is_none() {
             stack.push(signal);
         }
     }
 
-    /// The literal of a node whose operands are known.
+    /// Builds a node whose operands are built.
     fn node(&mut self, index: usize, node: Node) -> Literal {
         self.state.visited.push(index as u32);
-        let mut value = self.builder.gate(node.gate, self.known(node.a), self.known(node.b));
+        let mut value = self.xag.gate(node.gate, self.known(node.a), self.known(node.b));
         let mut site = self.state.first_site[index];
         while site != NONE {
             value = self.choose(value, self.sites[site as usize]);
@@ -227,23 +228,23 @@ impl Resolver<'_> {
         value
     }
 
-    /// `value`, but for the bits of a trial the sixteen functions of the operands that it tries.
+    /// Selects, for the bits of a trial, the sixteen functions of the operands of a site, and `value` for all other bits.
     fn choose(&mut self, value: Literal, site: Site) -> Literal {
         let (a, b) = (self.known(site.a), self.known(site.b));
-        let plane = |i: usize| Literal::of((self.rule.inputs() + i) as u32);
+        let plane = |i: usize| Literal::input(self.rule.inputs() + i);
         let planes: [Literal; 4] = std::array::from_fn(plane);
         let trial = plane(TRIAL_PLANE + site.trial);
-        // Row 0 of a truth table is for (1, 1), row 1 for (1, 0), row 2 for (0, 1), row 3 for (0, 0).
-        let with_a = self.either(b, planes[0], planes[1]);
-        let without_a = self.either(b, planes[2], planes[3]);
-        let tried = self.either(a, with_a, without_a);
-        self.either(trial, tried, value)
+        // The rows of a truth table are the values at (1, 1), (1, 0), (0, 1) and (0, 0).
+        let with_a = self.mux(b, planes[0], planes[1]);
+        let without_a = self.mux(b, planes[2], planes[3]);
+        let tried = self.mux(a, with_a, without_a);
+        self.mux(trial, tried, value)
     }
 
-    /// `yes` where `condition` holds, else `no`.
-    fn either(&mut self, condition: Literal, yes: Literal, no: Literal) -> Literal {
-        let differ = self.builder.gate(Gate::XOR, yes, no);
-        let change = self.builder.gate(Gate::AND, condition, differ);
-        self.builder.gate(Gate::XOR, no, change)
+    /// A multiplexer: `yes` where `condition` is 1, else `no`.
+    fn mux(&mut self, condition: Literal, yes: Literal, no: Literal) -> Literal {
+        let differ = self.xag.gate(Gate::XOR, yes, no);
+        let change = self.xag.gate(Gate::AND, condition, differ);
+        self.xag.gate(Gate::XOR, no, change)
     }
 }

@@ -1,9 +1,9 @@
-//! A rule whose gates can be changed, and where to change them for a trial.
+//! A mutable rule, and the gates that trials change.
 
 use crate::automaton::{Automaton, NEIGHBOURS};
 use crate::circuit::Node;
 
-/// The rule of an automaton, open to changes. Signals are numbered as in a [`crate::Circuit`]: the inputs, nine of each
+/// A mutable copy of the rule of an automaton. Signals are numbered as in a [`crate::Circuit`]: the inputs, nine of each
 /// channel, then the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -12,12 +12,12 @@ pub struct Rule {
     pub(super) outputs: Vec<u32>,
 }
 
-/// A node that a trial changes: its gate to each of the sixteen, and its operands to these.
+/// A node that a trial changes: its gate to each of the sixteen functions, and its operands to those given here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// The trial.
+    /// The number of the trial, below [`TRIALS`](super::TRIALS).
     pub trial: usize,
-    /// The node.
+    /// The index of the node.
     pub node: usize,
     /// The signal of its first operand in the trial.
     pub a: u32,
@@ -26,7 +26,7 @@ pub struct Site {
 }
 
 impl Rule {
-    /// The rule of an automaton.
+    /// Copies the rule of an automaton.
     pub fn new(automaton: &Automaton) -> Rule {
         let circuit = &automaton.circuit;
         Rule {
@@ -36,12 +36,12 @@ impl Rule {
         }
     }
 
-    /// The inputs.
+    /// The number of inputs.
     pub fn inputs(&self) -> usize {
         self.channels * NEIGHBOURS
     }
 
-    /// The nodes.
+    /// The nodes, in topological order.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
@@ -51,7 +51,7 @@ impl Rule {
         &self.outputs
     }
 
-    /// Replaces a node. Its operands must be signals before it, or the change is not made and the answer is `false`.
+    /// Replaces a node. Returns `false` and changes nothing if an operand is not a signal before the node.
     pub fn set(&mut self, node: usize, new: Node) -> bool {
         let before = (self.inputs() + node) as u32;
         let fits = node < self.nodes.len() && new.a < before && new.b < before;

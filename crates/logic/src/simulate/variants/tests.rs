@@ -6,8 +6,8 @@ use crate::naive::naive_step_masked;
 use crate::{Automaton, Boundary, Grid};
 use proptest::prelude::*;
 
-/// Wrong bits of one automaton after steps, the slow way.
-fn naive_wrong(automaton: &Automaton, task: &Task<'_>) -> u32 {
+/// The number of wrong bits of one automaton, by the reference implementation.
+fn reference_wrong(automaton: &Automaton, task: &SimulationTask<'_>) -> u32 {
     let mut grid = task.start.clone();
     let mut wrong = 0;
     let all = vec![vec![u64::MAX; grid.words_per_sample()]];
@@ -59,37 +59,37 @@ proptest! {
         let observed = observed.min(automaton.channels);
         let target = Grid::new(grid.samples(), grid.height(), grid.width(), observed).unwrap();
         let fires = if asynchronous { &masks[..] } else { &[] };
-        let task = Task { start: &grid, target: &target, boundary: automaton.boundary, steps: 2, stay, fires };
+        let task = SimulationTask { start: &grid, target: &target, boundary: automaton.boundary, steps: 2, stay, fires };
         let sites = sites(&automaton, &choices);
-        let boards = Boards::new(&task).unwrap();
-        let wrong = Variants::new().wrong(&Rule::new(&automaton), &sites, &boards).unwrap();
+        let grids = Grids::new(&task).unwrap();
+        let wrong = Variants::new().wrong(&Rule::new(&automaton), &sites, &grids).unwrap();
         for (lane, wrong) in wrong.into_iter().enumerate() {
             let automaton = varied(&automaton, &sites, lane / FUNCTIONS, lane % FUNCTIONS);
-            prop_assert_eq!(wrong, naive_wrong(&automaton, &task), "lane {}", lane);
+            prop_assert_eq!(wrong, reference_wrong(&automaton, &task), "lane {}", lane);
         }
     }
 }
 
 #[test]
-fn rows_that_must_be_equal_are_computed_once() {
-    // A single cell in the middle: few rows differ from the empty ones around it.
+fn copied_rows_are_equal_to_computed_rows() {
+    // A single cell in the middle: few rows differ from the empty ones.
     for boundary in [Boundary::Torus, Boundary::Zeros] {
         let mut start = Grid::new(1, 30, 30, 1).unwrap();
         start.set(0, 0, 15, 15, true);
         let automaton = crate::rules::life(boundary);
-        let task = Task { start: &start, target: &start, boundary, steps: 6, stay: 0, fires: &[] };
-        let wrong = Variants::new().wrong(&Rule::new(&automaton), &[], &Boards::new(&task).unwrap()).unwrap();
-        assert_eq!(wrong, [naive_wrong(&automaton, &task); LANES]);
+        let task = SimulationTask { start: &start, target: &start, boundary, steps: 6, stay: 0, fires: &[] };
+        let wrong = Variants::new().wrong(&Rule::new(&automaton), &[], &Grids::new(&task).unwrap()).unwrap();
+        assert_eq!(wrong, [reference_wrong(&automaton, &task); LANES]);
     }
 }
 
 #[test]
-fn one_memory_serves_boards_and_rules_of_all_sizes() {
+fn buffers_are_reused_for_grids_and_rules_of_all_sizes() {
     let mut variants = Variants::new();
     for (size, channels) in [(5, 1), (9, 2), (5, 2), (5, 1), (9, 2)] {
         let automaton = arbitrary::large(channels, 50);
         let start = arbitrary::scattered(2, size, size, channels);
-        let task = Task {
+        let task = SimulationTask {
             start: &start,
             target: &start,
             boundary: automaton.boundary,
@@ -97,12 +97,12 @@ fn one_memory_serves_boards_and_rules_of_all_sizes() {
             stay: 1,
             fires: &[],
         };
-        let boards = Boards::new(&task).unwrap();
+        let grids = Grids::new(&task).unwrap();
         let sites = [Site { trial: 1, node: 7, a: 3, b: 8 }];
-        let wrong = variants.wrong(&Rule::new(&automaton), &sites, &boards).unwrap();
+        let wrong = variants.wrong(&Rule::new(&automaton), &sites, &grids).unwrap();
         for lane in [0, 16, 22, 31, 63] {
             let automaton = varied(&automaton, &sites, lane / FUNCTIONS, lane % FUNCTIONS);
-            assert_eq!(wrong[lane], naive_wrong(&automaton, &task), "lane {lane}");
+            assert_eq!(wrong[lane], reference_wrong(&automaton, &task), "lane {lane}");
         }
     }
 }
@@ -111,20 +111,26 @@ fn one_memory_serves_boards_and_rules_of_all_sizes() {
 fn a_trial_may_change_any_number_of_nodes() {
     let automaton = arbitrary::large(2, 600);
     let start = arbitrary::scattered(1, 6, 6, 2);
-    let task =
-        Task { start: &start, target: &start, boundary: automaton.boundary, steps: 2, stay: 0, fires: &[] };
+    let task = SimulationTask {
+        start: &start,
+        target: &start,
+        boundary: automaton.boundary,
+        steps: 2,
+        stay: 0,
+        fires: &[],
+    };
     let nodes = automaton.circuit.nodes();
     let site = |(node, trial)| Site { trial, node, a: nodes[node].a, b: nodes[node].b };
     let sites: Vec<Site> = (0..nodes.len()).zip((0..TRIALS).cycle()).map(site).collect();
-    let wrong = Variants::new().wrong(&Rule::new(&automaton), &sites, &Boards::new(&task).unwrap()).unwrap();
+    let wrong = Variants::new().wrong(&Rule::new(&automaton), &sites, &Grids::new(&task).unwrap()).unwrap();
     for lane in (0..LANES).step_by(5) {
         let automaton = varied(&automaton, &sites, lane / FUNCTIONS, lane % FUNCTIONS);
-        assert_eq!(wrong[lane], naive_wrong(&automaton, &task), "lane {lane}");
+        assert_eq!(wrong[lane], reference_wrong(&automaton, &task), "lane {lane}");
     }
 }
 
 #[test]
-fn a_rule_takes_only_operands_before_a_node() {
+fn operands_must_come_before_their_node() {
     let mut rule = Rule::new(&crate::rules::life(Boundary::Torus));
     let before = rule.clone();
     assert!(!rule.set(0, Node::new(Gate::AND, 9, 0)) && !rule.set(1000, Node::new(Gate::AND, 0, 0)));
@@ -134,12 +140,18 @@ fn a_rule_takes_only_operands_before_a_node() {
 }
 
 #[test]
-fn boards_must_have_the_channels_of_the_rule() {
+fn grids_must_have_the_channels_of_the_rule() {
     let start = Grid::new(1, 3, 3, 2).unwrap();
-    let task =
-        Task { start: &start, target: &start, boundary: Boundary::Torus, steps: 1, stay: 0, fires: &[] };
+    let task = SimulationTask {
+        start: &start,
+        target: &start,
+        boundary: Boundary::Torus,
+        steps: 1,
+        stay: 0,
+        fires: &[],
+    };
     let rule = Rule::new(&crate::rules::life(Boundary::Torus));
-    assert!(Variants::new().wrong(&rule, &[], &Boards::new(&task).unwrap()).is_err());
+    assert!(Variants::new().wrong(&rule, &[], &Grids::new(&task).unwrap()).is_err());
     let fires = [vec![0; 2]];
-    assert!(Boards::new(&Task { fires: &fires, ..task }).is_err());
+    assert!(Grids::new(&SimulationTask { fires: &fires, ..task }).is_err());
 }

@@ -1,23 +1,25 @@
-//! The smallest circuits of all functions of four inputs, in the basis of all two-input gates.
+//! Size-optimal Boolean chains of all functions of four inputs, over all two-input gates.
 //!
-//! Functions that differ only by the order of their inputs and by inverters (an NPN class) need the same
-//! number of gates. There are 222 classes; all but the constants and the inputs themselves are in [`CHAINS`],
-//! with a few circuits each, so that a rewriting pass can choose the one that shares most with what is there.
-//! The table is the output of `examples/smallest_chains.rs`, which says how it is searched and why the
-//! circuits are smallest; their sizes are those of Knuth, The Art of Computer Programming, 7.1.2, table 1.
+//! Functions of one NPN class (equal up to negated inputs, permuted inputs and a negated output) need the same number
+//! of gates. There are 222 classes. All but the constants and the projections are in [`CHAINS`], with several chains
+//! each, so that a rewriting pass can choose the one that shares most nodes with the rest of the graph. The table is
+//! the output of `examples/smallest_chains.rs`, which describes the exhaustive search and why the chains are optimal.
+//! Their sizes agree with Knuth, The Art of Computer Programming, 7.1.2, table 1.
 //!
-//! A gate of a chain is a byte, `5 * pair + operation`; the signals (i, j) with i < j make the pair
-//! j (j - 1) / 2 + i, where the inputs are the signals 0 to 3 and gate k is the signal 4 + k.
+//! A gate of a chain is a byte, `5 * pair + operation`. The pair of the signals i < j is j (j - 1) / 2 + i, where
+//! signals 0 to 3 are the inputs and signal 4 + k is gate k.
 
-use crate::network::{Literal, Network, Operation};
+use crate::xag::{Literal, Operation};
 use std::sync::OnceLock;
 
-/// The truth tables of the inputs: bit i belongs to the inputs x with the binary digits of i.
+/// The truth tables of the inputs.
 pub(super) const INPUTS: [u16; 4] = [0xaaaa, 0xcccc, 0xf0f0, 0xff00];
-/// The most chains of a class.
+/// The maximum number of gates of a chain.
+pub(super) const MAX_GATES: usize = 7;
+/// The maximum number of chains per class.
 const VARIANTS: usize = 6;
 
-/// A circuit on four inputs, the first gate in the lowest byte.
+/// A Boolean chain, the first gate in the lowest byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Chain(u64);
 
@@ -49,10 +51,10 @@ impl Chain {
     }
 }
 
-/// The function of a chain, for these truth tables of the inputs.
+/// Evaluates a chain on these truth tables of its inputs.
 fn eval(steps: &[Step], inputs: [u16; 4]) -> u16 {
     let invert = |value: u16, not: bool| if not { !value } else { value };
-    let mut signals = [0; 12];
+    let mut signals = [0; 4 + MAX_GATES];
     signals[..4].copy_from_slice(&inputs);
     let mut last = 0;
     for (gate, step) in steps.iter().enumerate() {
@@ -66,103 +68,113 @@ fn eval(steps: &[Step], inputs: [u16; 4]) -> u16 {
     last
 }
 
-/// How a chain implements a function: what its inputs are connected to, and inverters.
+/// A chain with the NPN transformation that makes it compute a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Implementation<'a> {
     /// The gates of the chain.
     pub steps: &'a [Step],
     /// Input i of the chain is input `inputs[i].0` of the function, inverted if `inputs[i].1`.
-    pub inputs: [(usize, bool); 4],
-    /// Whether the result is inverted.
-    pub not: bool,
+    inputs: [(usize, bool); 4],
+    /// Whether the output is inverted.
+    not: bool,
 }
 
 impl Implementation<'_> {
-    /// Builds the circuit on four literals, which are those of the inputs of the chain.
-    pub fn build(&self, network: &mut Network, inputs: [Literal; 4]) -> Literal {
-        let mut signals = [Literal::FALSE; 11];
-        signals[..4].copy_from_slice(&inputs);
+    /// Returns the inputs of the chain, given those of the function.
+    pub fn chain_inputs(&self, inputs: [Literal; 4]) -> [Literal; 4] {
+        self.inputs.map(|(input, not)| inputs[input].invert_if(not))
+    }
+
+    /// Builds the function of these inputs. `add` adds a gate to the graph.
+    pub fn build(
+        &self,
+        inputs: [Literal; 4],
+        mut add: impl FnMut(Operation, Literal, Literal) -> Literal,
+    ) -> Literal {
+        let mut signals = [Literal::FALSE; 4 + MAX_GATES];
+        signals[..4].copy_from_slice(&self.chain_inputs(inputs));
         let mut last = Literal::FALSE;
         for (gate, step) in self.steps.iter().enumerate() {
             let (a, b) = (signals[step.a].invert_if(step.not_a), signals[step.b].invert_if(step.not_b));
-            last = network.operation(step.operation, a, b).invert_if(step.not);
+            last = add(step.operation, a, b).invert_if(step.not);
             signals[4 + gate] = last;
         }
         last.invert_if(self.not)
     }
 }
 
-/// All functions of four inputs with their implementations.
-pub(super) struct Library {
+/// All functions of four inputs with their optimal implementations.
+pub(super) struct NpnLibrary {
     chains: Vec<Vec<Step>>,
-    /// For each function: `(chain + 1) << 10 | connection`, or 0.
+    /// For each function: `(chain + 1) << 10 | transformation << 1 | not`, or 0.
     entries: Vec<[u32; VARIANTS]>,
-    /// The 384 ways to connect the inputs.
-    connections: Vec<[(usize, bool); 4]>,
+    /// The 384 negations and permutations of the inputs.
+    transformations: Vec<[(usize, bool); 4]>,
 }
 
-impl Library {
-    /// The library, made at the first call.
-    pub fn get() -> &'static Library {
-        static LIBRARY: OnceLock<Library> = OnceLock::new();
-        LIBRARY.get_or_init(Library::new)
+impl NpnLibrary {
+    /// Returns the library, which the first call builds.
+    pub fn get() -> &'static NpnLibrary {
+        static LIBRARY: OnceLock<NpnLibrary> = OnceLock::new();
+        LIBRARY.get_or_init(NpnLibrary::new)
     }
 
-    fn new() -> Library {
-        let mut library =
-            Library { chains: vec![], entries: vec![[0; VARIANTS]; 1 << 16], connections: connections() };
+    fn new() -> NpnLibrary {
+        let entries = vec![[0; VARIANTS]; 1 << 16];
+        let mut library = NpnLibrary { chains: vec![], entries, transformations: input_transformations() };
         for class in CHAINS {
             for (variant, &word) in class.iter().enumerate() {
                 library.chains.push(Chain(word).steps().collect());
-                for connection in 0..library.connections.len() {
-                    library.enter(variant, connection);
+                for transformation in 0..library.transformations.len() {
+                    library.enter(variant, transformation);
                 }
             }
         }
         library
     }
 
-    /// Enters the last chain for the two functions that it has with these connections.
-    fn enter(&mut self, variant: usize, connection: usize) {
-        let number = self.chains.len();
-        let inputs =
-            self.connections[connection].map(|(input, not)| INPUTS[input] ^ u16::from(not).wrapping_neg());
-        let function = eval(&self.chains[number - 1], inputs);
+    /// Enters the last chain for the two functions that it computes with a transformation of its inputs.
+    fn enter(&mut self, variant: usize, transformation: usize) {
+        let chain = self.chains.len();
+        let inputs = self.transformations[transformation]
+            .map(|(input, not)| INPUTS[input] ^ u16::from(not).wrapping_neg());
+        let function = eval(&self.chains[chain - 1], inputs);
         for (function, not) in [(function, 0), (!function, 1)] {
             let entry = &mut self.entries[usize::from(function)][variant];
             if *entry == 0 {
-                *entry = (number << 10 | connection << 1 | not) as u32;
+                *entry = (chain << 10 | transformation << 1 | not) as u32;
             }
         }
     }
 
-    /// The smallest implementations of a function; none for constants and inputs.
+    /// Returns the optimal implementations of a function; none for constants and projections.
     pub fn implementations(&self, function: u16) -> impl Iterator<Item = Implementation<'_>> + Clone {
         self.entries[usize::from(function)].iter().filter(|&&entry| entry != 0).map(|&entry| Implementation {
             steps: &self.chains[(entry >> 10) as usize - 1],
-            inputs: self.connections[(entry >> 1 & 0x1ff) as usize],
+            inputs: self.transformations[(entry >> 1 & 0x1ff) as usize],
             not: entry & 1 == 1,
         })
     }
 
-    /// The gates that a function needs.
+    /// Returns the minimum number of gates of a function.
     pub fn size(&self, function: u16) -> usize {
         self.implementations(function).next().map_or(0, |implementation| implementation.steps.len())
     }
 }
 
-/// All orders of four inputs, with all inverters.
-fn connections() -> Vec<[(usize, bool); 4]> {
-    let mut connections = Vec::new();
+/// Returns all permutations of four inputs, with all negations.
+fn input_transformations() -> Vec<[(usize, bool); 4]> {
+    let mut transformations = Vec::new();
     for code in 0..256usize {
         let order = [code & 3, code >> 2 & 3, code >> 4 & 3, code >> 6];
         if (0..4).all(|input| order.contains(&input)) {
-            connections.extend((0..16).map(|not| std::array::from_fn(|i| (order[i], not >> i & 1 == 1))));
+            transformations.extend((0..16).map(|not| std::array::from_fn(|i| (order[i], not >> i & 1 == 1))));
         }
     }
-    connections
+    transformations
 }
 
+/// The chains of each class, by size.
 #[rustfmt::skip]
 #[allow(clippy::unreadable_literal)]
 const CHAINS: [&[u64]; 220] = [
@@ -393,8 +405,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_entry_computes_its_function() {
-        let library = Library::get();
+    fn every_implementation_computes_its_function() {
+        let library = NpnLibrary::get();
         for function in 0..=u16::MAX {
             for implementation in library.implementations(function) {
                 let not = |value: u16, not: bool| if not { !value } else { value };
@@ -405,11 +417,11 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_known() {
-        // Knuth, The Art of Computer Programming, 7.1.2, table 1: how many functions need 0, 1, ... 7 gates.
+    fn sizes_agree_with_knuth() {
+        // The Art of Computer Programming, 7.1.2, table 1: how many functions need 0, 1, ... 7 gates.
         let mut functions = [0; 8];
         for function in 0..=u16::MAX {
-            functions[Library::get().size(function)] += 1;
+            functions[NpnLibrary::get().size(function)] += 1;
         }
         assert_eq!(functions, [10, 60, 456, 2474, 10624, 24184, 25008, 2720]);
         let sizes = CHAINS.map(|class| Chain(class[0]).len());
@@ -418,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn all_chains_of_a_class_have_one_size() {
+    fn all_chains_of_a_class_have_the_same_size() {
         for class in CHAINS {
             assert!(class.iter().all(|&chain| Chain(chain).len() == Chain(class[0]).len()));
         }

@@ -1,16 +1,16 @@
-//! Boards for many automata at once: a few words for each cell, with a margin around every board, so that a neighbour of a
-//! run of cells is the same run a little further on.
+//! Grids for many automata at once: a few words per cell, with a halo around every grid, so that the neighbours of a range
+//! of cells are the same range at a constant offset.
 //!
 //! ```text
-//! a plane:  a vector of nothing, the rows of the first board with a row of margin above and below, the next board, ...
-//! a row:    a cell of margin, the cells, a cell of margin, nothing up to a whole vector
+//! a plane:  an unused vector, the rows of the first grid with a halo row above and below, the next grid, ...
+//! a row:    a halo cell, the cells, a halo cell, padding to whole vectors
 //! ```
 //!
-//! Rows that must be equal because they and their neighbours always were are computed once and copied. A board that
-//! begins with a single seed has many of them in its first steps.
+//! Rows are computed once and copied if they are certain to be equal, because they and their neighbours were equal in all
+//! steps before. A grid that starts from a single seed has many of them in its first steps.
 
 use super::count::Counters;
-use super::program::{EXTRA_PLANES, FIRE_PLANE, Program, patterns};
+use super::program::{EXTRA_PLANES, TrialProgram, UPDATE_PLANE, patterns};
 use super::{CELL, Wrong};
 use crate::automaton::{Boundary, NEIGHBOURS};
 use crate::grid::{Grid, GridError};
@@ -18,54 +18,55 @@ use crate::simulate::compiled::{Layout, Vector};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
-/// What automata are to do: how boards begin, and what they should become.
+/// A simulation: the start states, the steps and the target states.
 #[derive(Clone, Copy, Debug)]
-pub struct Task<'a> {
+pub struct SimulationTask<'a> {
     /// The start states.
     pub start: &'a Grid,
-    /// What the first channels should be at the end; as many boards as there are start states.
+    /// The target of the first channels after the last step, one for each start state.
     pub target: &'a Grid,
-    /// What lies beyond the edges.
+    /// The cells beyond the edges.
     pub boundary: Boundary,
-    /// The steps.
+    /// The number of steps to the target.
     pub steps: usize,
-    /// Further steps after which the boards should still be as at the end.
+    /// The number of additional steps after which the grids are compared with the target again.
     pub stay: usize,
-    /// The cells that fire in each step, as for [`crate::Simulator::step_masked`]; empty if all do.
+    /// The masks of the cells that update in each step, repeated periodically, as for
+    /// [`crate::Simulator::step_masked`]; empty if all cells update.
     pub fires: &'a [Vec<u64>],
 }
 
-/// Boards, laid out for runs.
+/// The start states, steps and targets of a simulation.
 #[derive(Clone, Debug)]
-pub struct Boards {
+pub struct Grids {
     geometry: Geometry,
     observed: usize,
     /// The start planes of all channels.
     start: Vec<Vector>,
     /// The target planes.
     target: Vec<Vector>,
-    steps: Vec<Step>,
-    /// The number of steps after which the target should be reached first.
+    steps: Vec<PlannedStep>,
+    /// The number of steps after which the grids are first compared with the target.
     due: usize,
 }
 
-/// What a step computes.
+/// The rows that a step computes and copies.
 #[derive(Clone, Debug, Default)]
-struct Step {
-    /// Runs of rows that are computed.
+struct PlannedStep {
+    /// The ranges of rows that are computed.
     computed: Vec<Range<usize>>,
-    /// Rows that are copied: from, to.
+    /// The rows that are copied: source, destination.
     copied: Vec<(usize, usize)>,
-    /// The plane of cells that fire.
+    /// The mask of the cells that update; empty if all cells do.
     fires: Vec<Vector>,
 }
 
-/// Memory for a run.
+/// The planes before and after a step.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Frame {
+pub(super) struct PlaneBuffers {
     now: Vec<Vector>,
     next: Vec<Vector>,
-    /// The geometry and the number of planes that the extra planes were filled for.
+    /// The geometry and the number of channels for which the extra planes are filled.
     filled: Option<(Geometry, usize)>,
 }
 
@@ -78,34 +79,34 @@ struct Geometry {
 }
 
 impl Geometry {
-    /// Vectors of a row.
+    /// Vectors per row.
     fn stride(&self) -> usize {
         ((self.width + 2) * CELL).div_ceil(Vector::WORDS)
     }
 
-    /// Rows of all boards with their margins.
+    /// The rows of all grids with their halos.
     fn rows(&self) -> usize {
         self.samples * (self.height + 2)
     }
 
-    /// Vectors of a plane: one before the rows and one behind them.
+    /// Vectors per plane: one before the rows and one after them.
     fn plane(&self) -> usize {
         2 + self.rows() * self.stride()
     }
 
-    /// The vectors of a row in a plane, from the word of margin on.
+    /// The vectors of a row in a plane, with its halo cells.
     fn row(&self, row: usize) -> Range<usize> {
         let start = 1 + row * self.stride();
         start..start + self.stride()
     }
 
-    /// The rows of cells of a board.
+    /// The rows of a grid, without its halo.
     fn cells(&self, sample: usize) -> Range<usize> {
         let first = sample * (self.height + 2) + 1;
         first..first + self.height
     }
 
-    /// A plane of a grid, every bit spread over a cell.
+    /// A plane in which all words of a cell are its bit.
     fn spread(&self, bit: impl Fn(usize, usize, usize) -> bool) -> Vec<Vector> {
         let mut plane = vec![Vector::ZERO; self.plane()];
         for sample in 0..self.samples {
@@ -116,12 +117,12 @@ impl Geometry {
                 }
             }
         }
-        self.set_margin(&mut plane);
+        self.set_halo(&mut plane);
         plane
     }
 
-    /// Makes the margin what lies beyond the edges.
-    fn set_margin(&self, plane: &mut [Vector]) {
+    /// Updates the halo.
+    fn set_halo(&self, plane: &mut [Vector]) {
         let torus = self.boundary == Boundary::Torus;
         for sample in 0..self.samples {
             let cells = self.cells(sample);
@@ -141,7 +142,7 @@ impl Geometry {
     }
 }
 
-/// A cell of a row, the margin being the first.
+/// The words of a cell of a row; cell 0 is the halo.
 fn cell(row: &[Vector], at: usize) -> [u64; CELL] {
     std::array::from_fn(|i| row[(at * CELL + i) / Vector::WORDS].0[(at * CELL + i) % Vector::WORDS])
 }
@@ -152,10 +153,10 @@ fn set_cell(row: &mut [Vector], at: usize, words: [u64; CELL]) {
     }
 }
 
-impl Boards {
-    /// Lays out boards.
-    pub fn new(task: &Task<'_>) -> Result<Boards, GridError> {
-        let Task { start, target, boundary, .. } = *task;
+impl Grids {
+    /// Lays out the grids of a task.
+    pub fn new(task: &SimulationTask<'_>) -> Result<Grids, GridError> {
+        let SimulationTask { start, target, boundary, .. } = *task;
         start.difference(target, 0)?;
         if let Some(mask) = task.fires.iter().find(|mask| mask.len() != start.words_per_sample()) {
             return Err(GridError::Mask { mask: mask.len(), sample: start.words_per_sample() });
@@ -173,9 +174,9 @@ impl Boards {
                 task.fires[step % task.fires.len()][cell / 64] >> (cell % 64) & 1 == 1
             };
             let fires = if task.fires.is_empty() { Vec::new() } else { geometry.spread(|_, y, x| bit(y, x)) };
-            Step { fires, ..Step::default() }
+            PlannedStep { fires, ..PlannedStep::default() }
         });
-        let mut boards = Boards {
+        let mut grids = Grids {
             geometry,
             observed: target.channels(),
             steps: steps.collect(),
@@ -183,15 +184,15 @@ impl Boards {
             target: planes(target),
             due: task.steps,
         };
-        boards.find_equal_rows();
-        Ok(boards)
+        grids.find_equal_rows();
+        Ok(grids)
     }
 
     pub(super) fn channels(&self) -> usize {
         self.start.len() / self.geometry.plane()
     }
 
-    /// The channels that have a target.
+    /// The number of channels that have a target.
     pub(super) fn observed(&self) -> usize {
         self.observed
     }
@@ -200,10 +201,10 @@ impl Boards {
         self.steps.first().is_some_and(|step| !step.fires.is_empty())
     }
 
-    /// Decides which rows are computed in each step.
+    /// Decides which rows are computed in each step, and which are copied.
     fn find_equal_rows(&mut self) {
         let geometry = self.geometry;
-        // Rows of one class are equal. The margin of a board without neighbours has class 0.
+        // Rows of one class are equal. Halo rows of zeros have class 0.
         let mut classes = vec![0u32; geometry.rows()];
         let mut known: FxHashMap<Vec<u64>, u32> = FxHashMap::default();
         for sample in 0..geometry.samples {
@@ -240,10 +241,10 @@ impl Boards {
         }
     }
 
-    /// Where the program of a rule finds its inputs and puts the new bits of channels.
+    /// The offsets of the inputs and outputs of a rule that computes some channels.
     pub(super) fn layout(&self, channels: usize, computed: &[usize]) -> Layout {
         let (plane, stride) = (self.geometry.plane() * Vector::WORDS, self.geometry.stride() * Vector::WORDS);
-        // A run begins with the row above the first one that is computed, less a vector.
+        // The source begins one vector before the row above the first one that is computed.
         let neighbour =
             |channel: usize, n: usize| channel * plane + Vector::WORDS + n / 3 * stride + n % 3 * CELL - CELL;
         let cells = (0..channels).flat_map(|channel| (0..NEIGHBOURS).map(move |n| neighbour(channel, n)));
@@ -255,32 +256,37 @@ impl Boards {
         }
     }
 
-    /// Runs a program and counts wrong bits.
-    pub(super) fn run(&self, program: &Program, frame: &mut Frame, scratch: &mut Vec<Vector>) -> Wrong {
+    /// Runs a program and counts the wrong bits of each automaton.
+    pub(super) fn run(
+        &self,
+        program: &TrialProgram,
+        buffers: &mut PlaneBuffers,
+        scratch: &mut Vec<Vector>,
+    ) -> Wrong {
         let plane = self.geometry.plane();
         let channels = self.channels();
-        self.prepare(channels, frame);
+        self.prepare(channels, buffers);
         for &channel in &program.channels {
             let planes = channel * plane..(channel + 1) * plane;
-            frame.now[planes.clone()].copy_from_slice(&self.start[planes]);
+            buffers.now[planes.clone()].copy_from_slice(&self.start[planes]);
         }
         let mut counters = Counters::new();
         for (index, step) in self.steps.iter().enumerate() {
-            self.step(program, step, channels, frame, scratch);
+            self.step(program, step, channels, buffers, scratch);
             if index + 1 == self.due || index + 1 == self.steps.len() {
-                self.count(&frame.now, &mut counters);
+                self.count(&buffers.now, &mut counters);
             }
         }
         counters.counts()
     }
 
-    /// Makes room, and fills the planes that hold no channel.
-    fn prepare(&self, channels: usize, frame: &mut Frame) {
+    /// Resizes the buffers and fills the planes after those of the channels.
+    fn prepare(&self, channels: usize, buffers: &mut PlaneBuffers) {
         let plane = self.geometry.plane();
-        if frame.filled == Some((self.geometry, channels)) {
+        if buffers.filled == Some((self.geometry, channels)) {
             return;
         }
-        for planes in [&mut frame.now, &mut frame.next] {
+        for planes in [&mut buffers.now, &mut buffers.next] {
             planes.clear();
             planes.resize((channels + EXTRA_PLANES) * plane, Vector::ZERO);
             for (i, cell) in patterns().into_iter().enumerate() {
@@ -288,34 +294,34 @@ impl Boards {
                 planes[(channels + i) * plane..][..plane].fill(vector);
             }
         }
-        frame.filled = Some((self.geometry, channels));
+        buffers.filled = Some((self.geometry, channels));
     }
 
     fn step(
         &self,
-        program: &Program,
-        step: &Step,
+        program: &TrialProgram,
+        step: &PlannedStep,
         channels: usize,
-        frame: &mut Frame,
+        buffers: &mut PlaneBuffers,
         scratch: &mut Vec<Vector>,
     ) {
         let (plane, stride) = (self.geometry.plane(), self.geometry.stride());
         if !step.fires.is_empty() {
-            frame.now[(channels + FIRE_PLANE) * plane..][..plane].copy_from_slice(&step.fires);
+            buffers.now[(channels + UPDATE_PLANE) * plane..][..plane].copy_from_slice(&step.fires);
         }
         for rows in &step.computed {
-            let source = &frame.now[(rows.start - 1) * stride..];
-            let target = &mut frame.next[rows.start * stride..];
+            let source = &buffers.now[(rows.start - 1) * stride..];
+            let target = &mut buffers.next[rows.start * stride..];
             program.compiled.run(source, target, rows.len() * stride, scratch);
         }
         for &channel in &program.channels {
-            let plane = &mut frame.next[channel * plane..][..plane];
+            let plane = &mut buffers.next[channel * plane..][..plane];
             for &(from, to) in &step.copied {
                 plane.copy_within(self.geometry.row(from), self.geometry.row(to).start);
             }
-            self.geometry.set_margin(plane);
+            self.geometry.set_halo(plane);
         }
-        std::mem::swap(&mut frame.now, &mut frame.next);
+        std::mem::swap(&mut buffers.now, &mut buffers.next);
     }
 
     fn count(&self, now: &[Vector], counters: &mut Counters) {

@@ -1,23 +1,23 @@
-//! A board in strips, and the passes over it.
+//! A grid in striped layout, and temporally blocked steps on it.
 //!
-//! Memory is slower than the gates of a small rule, so several steps are made in one pass over the board:
+//! Memory bandwidth limits small rules, so one pass over the grid makes several steps (temporal blocking):
 //!
 //! ```text
-//! for each chunk of rows:                       (shared out among threads)
-//!     step 1 of the chunk and t - 1 rows on both sides, from the board to a buffer
+//! for each chunk of rows, in parallel:
+//!     step 1 of the chunk and t - 1 rows on both sides, from the grid to a buffer
 //!     step 2 of the chunk and t - 2 rows on both sides, from that buffer to another
 //!     ...
-//!     step t of the chunk, to the next board
+//!     step t of the chunk, to the next grid
 //! ```
 //!
-//! The buffers stay in the second-level cache. Rows near the border of two chunks are computed by both, so
-//! that chunks do not depend on each other: the result is the same for any number of threads. Beyond its
-//! first and last row the board has a margin of t rows: zeros, or copies of the rows at the opposite edge.
+//! The buffers stay in the second-level cache. Rows near the border of two chunks are computed by both, so that chunks
+//! are independent and the result is the same for any number of threads. Above its first and below its last row the grid
+//! has a halo of t rows: zeros, or copies of the rows at the opposite edge.
 
-use super::bits::turn;
+use super::bits::transpose_grid;
 use super::compiled::Vector;
 use super::strips::{Edges, Strips};
-use super::tile::Tiles;
+use super::tile::CompiledTiles;
 use crate::automaton::Boundary;
 use crate::grid::Grid;
 use rayon::prelude::*;
@@ -26,47 +26,48 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The bytes of the two buffers of a chunk: half of a usual second-level cache.
 const BUFFER_BYTES: usize = 256 * 1024;
-/// The least rows of a chunk.
+/// The fewest rows of a chunk.
 const MIN_ROWS: usize = 16;
-/// The chunks that a board should have at least, for the threads.
+/// The fewest chunks of a grid with enough rows, so that threads have work.
 const MIN_CHUNKS: usize = 8;
-/// Operations on vectors in a pass that are worth threads: about a hundred microseconds.
+/// The vector operations of a pass above which it runs in parallel: about 100 microseconds.
 const THREAD_WORK: f64 = 4e5;
-/// The rows of a chunk for each further step of a pass, if only threads gain by it: so few rows are computed twice.
+/// The rows of a chunk for each additional step of a pass that only saves thread synchronisation: with so many rows,
+/// few are computed twice.
 const ROWS_PER_STEP: usize = 32;
 
-/// One sample of a grid, in strips: `[row][plane][vector]`.
-pub(super) struct Board<'a> {
-    tiles: &'a Tiles,
+/// One sample of a grid in striped layout: `[row][plane][vector]`.
+pub(super) struct StripedGrid<'a> {
+    tiles: &'a CompiledTiles,
     strips: Strips,
     edges: Edges,
     boundary: Boundary,
     height: usize,
-    /// The rows above and below the board: the most steps of a pass.
+    /// The halo rows above and below the grid: the most steps of a pass.
     margin: usize,
-    /// The rows of a chunk.
+    /// Rows per chunk.
     chunk: usize,
-    /// The channels in the planes.
+    /// The channel of each plane.
     channels: &'a [usize],
-    /// Whether the rows of the board are the columns of the grid.
-    turned: bool,
+    /// Whether the grid is stored transposed.
+    transposed: bool,
     now: Vec<Vector>,
     next: Vec<Vector>,
-    /// Memory that no thread uses at the moment.
+    /// Buffers that no thread uses at the moment.
     buffers: Mutex<Vec<Buffers>>,
 }
 
-/// A rule as it is applied to a board.
+/// A rule compiled for one orientation of a grid.
 #[derive(Clone, Copy)]
-pub(super) struct Variant<'a> {
-    pub tiles: &'a Tiles,
-    /// The channels in the planes.
+pub(super) struct OrientedRule<'a> {
+    pub tiles: &'a CompiledTiles,
+    /// The channel of each plane.
     pub channels: &'a [usize],
-    /// Whether the rows of the board are to be the columns of the grid.
-    pub turned: bool,
+    /// Whether the grid is to be stored transposed.
+    pub transposed: bool,
 }
 
-/// The memory that a chunk needs.
+/// The buffers of a chunk.
 #[derive(Default)]
 struct Buffers {
     /// The rows before and after a step.
@@ -74,26 +75,26 @@ struct Buffers {
     scratch: Vec<Vector>,
 }
 
-/// The steps of a pass that are worth it for the sake of threads alone, which meet after each pass.
+/// Returns the steps of a pass that pay off only because threads synchronise less often.
 pub(super) fn steps_for_threads(strips: Strips, height: usize) -> usize {
     if rayon::current_num_threads() == 1 { 1 } else { 1 + chunk_rows(strips, height, 0) / ROWS_PER_STEP }
 }
 
-/// The rows of a chunk that is to have a margin.
+/// Returns the rows of a chunk with a halo of `margin` rows.
 fn chunk_rows(strips: Strips, height: usize, margin: usize) -> usize {
     let fitting = BUFFER_BYTES / 2 / (strips.stride * size_of::<Vector>());
     let chunk = fitting.saturating_sub(2 * margin).min(height.div_ceil(MIN_CHUNKS));
     chunk.max(MIN_ROWS).max(2 * margin)
 }
 
-impl<'a> Board<'a> {
-    /// An empty board of the size of a grid, for passes of at most `margin` steps.
-    pub fn new(variant: Variant<'a>, boundary: Boundary, grid: &Grid, margin: usize) -> Board<'a> {
-        let Variant { tiles, channels, turned } = variant;
+impl<'a> StripedGrid<'a> {
+    /// Creates a grid of zeros with the size of another, for passes of at most `margin` steps.
+    pub fn new(rule: OrientedRule<'a>, boundary: Boundary, grid: &Grid, margin: usize) -> StripedGrid<'a> {
+        let OrientedRule { tiles, channels, transposed } = rule;
         let strips = tiles.strips();
-        let height = if turned { grid.width() } else { grid.height() };
+        let height = if transposed { grid.width() } else { grid.height() };
         let vectors = (height + 2 * margin) * strips.stride;
-        Board {
+        StripedGrid {
             tiles,
             strips,
             edges: strips.edges(boundary),
@@ -102,7 +103,7 @@ impl<'a> Board<'a> {
             margin,
             chunk: chunk_rows(strips, height, margin),
             channels,
-            turned,
+            transposed,
             now: vec![Vector::ZERO; vectors],
             next: vec![Vector::ZERO; vectors],
             buffers: Mutex::default(),
@@ -117,11 +118,11 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// Reads a plane from the bits of the cells of a grid, row by row.
+    /// Reads a plane from the bits of the cells of a grid, stored row by row.
     pub fn read_plane(&mut self, bits: &[u64], plane: usize) {
         let (strips, width, edges) = (self.strips, self.strips.width, self.edges);
-        let turned = if self.turned { turn(bits, width, self.height) } else { Vec::new() };
-        let bits = if self.turned { &turned } else { bits };
+        let transposed = if self.transposed { transpose_grid(bits, width, self.height) } else { Vec::new() };
+        let bits = if self.transposed { &transposed } else { bits };
         let rows = self.now.chunks_exact_mut(strips.stride).skip(self.margin).take(self.height);
         for (y, row) in rows.enumerate() {
             strips.read(bits, y * width, plane, row);
@@ -129,7 +130,7 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// Writes the board to a sample of a grid.
+    /// Writes the cells to a sample of a grid.
     pub fn write(&self, grid: &mut Grid, sample: usize) {
         let words = grid.words_per_sample();
         for (plane, &channel) in self.channels.iter().enumerate() {
@@ -139,8 +140,8 @@ impl<'a> Board<'a> {
             for (y, row) in rows.enumerate() {
                 self.strips.write(row, plane, bits, y * self.strips.width);
             }
-            if self.turned {
-                bits.copy_from_slice(&turn(bits, self.height, self.strips.width));
+            if self.transposed {
+                bits.copy_from_slice(&transpose_grid(bits, self.height, self.strips.width));
             }
         }
     }
@@ -169,18 +170,18 @@ impl<'a> Board<'a> {
     }
 
     fn buffers(&self) -> MutexGuard<'_, Vec<Buffers>> {
-        // Nothing can go wrong while the list is locked.
+        // A poisoned lock cannot leave the list in an invalid state.
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Copies the rows that lie beyond the edge of a torus.
+    /// Fills the halo of a torus.
     fn wrap_rows(&mut self, rows: usize) {
         let (stride, height) = (self.strips.stride, self.height);
         let mut copy = |from: usize, to: usize| {
             self.now.copy_within(from * stride..(from + 1) * stride, to * stride);
         };
         for distance in 1..=rows {
-            // The row above the first one is the last one, and so on, around a low board more than once.
+            // The row above the first one is the last one; a grid of few rows repeats more than once.
             let above = height - 1 - (distance - 1) % height;
             let below = (distance - 1) % height;
             copy(self.margin + above, self.margin - distance);
@@ -188,7 +189,7 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// Makes `steps` steps of some rows; `target` is where the last one goes.
+    /// Makes `steps` steps of some rows and writes the last one to `target`.
     fn run_chunk(&self, rows: Range<usize>, steps: usize, target: &mut [Vector], buffers: &mut Buffers) {
         let stride = self.strips.stride;
         let Buffers { steps: [before, after], scratch } = buffers;
@@ -196,8 +197,7 @@ impl<'a> Board<'a> {
             let around = steps - step;
             let range = self.around(&rows, around);
             let len = range.len();
-            // On the board, rows are counted from the top of its margin; a buffer has such a margin above the
-            // chunk.
+            // Rows are counted from the top of the halo, in the grid and in the buffers.
             let in_buffer = |row: usize| row - rows.start;
             let source = if step == 1 {
                 &self.now[(range.start - 1) * stride..]
@@ -215,8 +215,8 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// The rows of a chunk and `around` rows on both sides, counted from the top of the margin; on a board
-    /// with zeros around it, only those that exist.
+    /// The rows of a chunk and `around` rows on both sides, counted from the top of the halo. With a boundary of zeros,
+    /// only rows that exist.
     fn around(&self, rows: &Range<usize>, around: usize) -> Range<usize> {
         let (start, end) = (rows.start + self.margin - around, rows.end + self.margin + around);
         match self.boundary {
@@ -225,7 +225,7 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// Clears the rows of a buffer that lie beyond the edge of a board with zeros around it.
+    /// With a boundary of zeros, clears the rows of a buffer beyond the edge of the grid.
     fn clear_outside(&self, rows: &Range<usize>, buffer: &mut [Vector]) {
         if self.boundary == Boundary::Zeros {
             let stride = self.strips.stride;
@@ -238,7 +238,7 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// One step of some rows.
+    /// Makes one step of some rows.
     fn step_rows(&self, source: &[Vector], target: &mut [Vector], rows: usize, scratch: &mut Vec<Vector>) {
         self.tiles.run(source, target, rows, scratch);
         let rows = &mut target[..rows * self.strips.stride];
