@@ -62,7 +62,7 @@ const RIVALS: [(&str, &str, &str); 2] = [
 #[derive(Debug, Args)]
 pub struct All {
     /// Folder with the peers
-    #[arg(long, value_name = "DIR", default_value = "benches/peers")]
+    #[arg(long, value_name = "DIR", default_value = "crates/bench/peers")]
     peers: PathBuf,
     /// Python that runs their scripts [default: venv/bin/python in their folder, which benches/peers/setup makes]
     #[arg(long, value_name = "FILE")]
@@ -187,7 +187,7 @@ impl All {
         let program = std::env::current_exe().context("where is this program?")?;
         let threads = if bench == "forecast" { self.thread_counts() } else { vec![self.threads] };
         let contestant = |threads: usize| {
-            let mut arguments: Vec<String> = ["bench", bench, "--json", "--threads"].map(String::from).into();
+            let mut arguments: Vec<String> = [bench, "--json", "--threads"].map(String::from).into();
             arguments.push(threads.to_string());
             if bench != "engine" {
                 arguments.extend(["--seconds".into(), self.seconds().to_string()]);
@@ -207,7 +207,7 @@ impl All {
 
     /// Has our benchmark write what peers compare their answers with.
     fn write_cases(&self, bench: &str) -> anyhow::Result<()> {
-        let mut arguments = vec!["bench".into(), bench.into(), "--cases".into(), self.cases()];
+        let mut arguments = vec![bench.into(), "--cases".into(), self.cases()];
         arguments.extend(self.only_or(&[]));
         let status = Command::new(std::env::current_exe()?).args(arguments).status()?;
         anyhow::ensure!(status.success(), "the cases of {bench} could not be written");

@@ -1,7 +1,5 @@
 //! `gatework bench automata`: one update of each built-in experiment, and of a network of gates alone.
 
-mod network;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -15,9 +13,9 @@ use gatework_train::files;
 use gatework_train::trainer::Task;
 use serde_json::{Value, json};
 
-pub(super) use self::network::GateNetwork;
 use super::memory;
 use gatework::cli;
+use gatework_bench::gate_network::{self, GateNetwork};
 
 #[derive(Debug, Args)]
 pub struct Automata {
@@ -48,7 +46,7 @@ impl Automata {
         }
         let names = self.names();
         // What is wrong with a name is said before anything is measured.
-        for name in names.iter().filter(|name| *name != network::NAME) {
+        for name in names.iter().filter(|name| *name != gate_network::NAME) {
             Loaded::find(name)?;
         }
         answer!(
@@ -92,7 +90,7 @@ impl Automata {
         let all = cli::threads(self.threads);
         let thread_counts = if all > 1 { vec![1, all] } else { vec![1] };
         let measure = |threads| match name {
-            network::NAME => self.measure_network(threads),
+            gate_network::NAME => self.measure_network(threads),
             _ => self.measure(&Loaded::find(name)?, threads),
         };
         thread_counts.into_iter().map(measure).collect()
@@ -101,7 +99,7 @@ impl Automata {
     /// The same, measured by another run of this program.
     fn measure_apart(&self, name: &str) -> anyhow::Result<Vec<Value>> {
         let output = Command::new(std::env::current_exe()?)
-            .args(["bench", "automata", "--json", "--only", name, "--seconds", &self.seconds.to_string()])
+            .args(["automata", "--json", "--only", name, "--seconds", &self.seconds.to_string()])
             .args(["--threads", &cli::threads(self.threads).to_string()])
             .output()?;
         let said = String::from_utf8_lossy(&output.stderr);
@@ -116,7 +114,7 @@ impl Automata {
     /// Writes what peers compare their answers with; experiments have golden files of their own.
     fn write_cases(&self, folder: &Path) -> anyhow::Result<()> {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        if self.only.is_empty() || self.only.iter().any(|name| name == network::NAME) {
+        if self.only.is_empty() || self.only.iter().any(|name| name == gate_network::NAME) {
             let case = GateNetwork::new()?.case(4);
             files::write_whole(&folder.join("automata.json"), case.to_string().as_bytes())?;
         }
@@ -141,7 +139,7 @@ impl Automata {
         times.sort_by(f64::total_cmp);
         let update_ms = cli::median(&times).context("no update was measured")?;
         Ok(json!({
-            "experiment": network::NAME,
+            "experiment": gate_network::NAME,
             "threads": threads,
             "update_ms": update_ms,
             "gate_evals_per_second": network.gate_evaluations() / (update_ms * 1e-3),

@@ -20,17 +20,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use gatework_engine::kernel;
-use gatework_logic::Grid;
-use gatework_train::random::{Purpose, Random};
 use serde_json::{Value, json};
-
-pub(super) use self::networks::random_network;
 
 use gatework::cli;
 use gatework::usage::Usage;
-
-/// What all random numbers here follow from.
-const SEED: u64 = 1;
 
 /// What can be asked for by --only; the three rows of Life come together.
 const NAMES: [&str; 11] = [
@@ -192,18 +185,4 @@ fn figures(row: &Value) -> String {
             number("microseconds_per_gate"),
         )
     }
-}
-
-pub(super) fn random_words(n: usize) -> Vec<u64> {
-    let mut random = Random::new(SEED, Purpose::Check, 0);
-    (0..n).map(|_| random.word()).collect()
-}
-
-fn random_grid(side: usize, channels: usize) -> anyhow::Result<Grid> {
-    let mut grid = Grid::new(1, side, side, channels)?;
-    let words = grid.words_per_sample();
-    for (channel, words) in random_words(words * channels).chunks_exact(words).enumerate() {
-        grid.plane_mut(channel).copy_from_slice(words);
-    }
-    Ok(grid)
 }

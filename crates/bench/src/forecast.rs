@@ -11,21 +11,17 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Args;
 use gatework_engine::{Program, kernel};
-use gatework_forecast::data::Batch;
 use gatework_forecast::specification::Use;
-use gatework_forecast::{ForecastTask, Forecaster, Specification, Windows};
-use gatework_train::optim::Optimizer;
-use gatework_train::trainer::{self, Task, TaskError};
+use gatework_forecast::{ForecastTask, Forecaster, Specification};
+use gatework_train::trainer::{self, Task};
 use serde_json::{Value, json};
 
 use super::memory;
 use gatework::cli::{self, predict::Format};
+use gatework_bench::wave::{self, ADAM, Wave, wave};
 
 /// The learning rate of training steps.
 const RATE: f32 = 1e-4;
-
-/// How models are trained here.
-const ADAM: Optimizer = Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 };
 
 /// The models: name, windows of a sample (one for each column), settings.
 fn models() -> [(&'static str, usize, Value); 8] {
@@ -73,44 +69,7 @@ pub struct ForecastBench {
 
 fn specification(name: &str, model: &Value) -> anyhow::Result<Specification> {
     let (input, horizon) = if name.starts_with("dlinear") { (336, 96) } else { (168, 24) };
-    let text = json!({ "model": model, "normalization": "none", "input": input, "horizon": horizon });
-    serde_json::from_value(text).with_context(|| format!("the specification of {name}"))
-}
-
-/// Windows of a wave with steps in it; every update sees the same ones.
-pub(super) struct Wave(Batch);
-
-impl Wave {
-    pub(super) fn new(specification: &Specification, rows: usize) -> Wave {
-        let mut batch = Batch::new(specification.shape(rows));
-        batch.past.iter_mut().enumerate().for_each(|(i, x)| *x = wave(i));
-        batch.target.iter_mut().enumerate().for_each(|(i, x)| *x = wave(i + 5));
-        Wave(batch)
-    }
-}
-
-fn wave(i: usize) -> f32 {
-    ((i * 37 % 101) as f32 * 0.01 + (i as f32 * 0.26).sin()) * 0.5
-}
-
-impl Windows for Wave {
-    fn updates_per_epoch(&self) -> u64 {
-        u64::MAX
-    }
-
-    fn training(&mut self, _: u64, batch: &mut Batch) -> Result<(), TaskError> {
-        if batch.shape == self.0.shape {
-            batch.past.copy_from_slice(&self.0.past);
-            batch.target.copy_from_slice(&self.0.target);
-        } else {
-            *batch = self.0.clone();
-        }
-        Ok(())
-    }
-
-    fn validation(&mut self, _: u64, _: &mut Batch) -> Result<bool, TaskError> {
-        Ok(false)
-    }
+    wave::specification(model, input, horizon).with_context(|| name.to_string())
 }
 
 impl ForecastBench {

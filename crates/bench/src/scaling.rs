@@ -112,7 +112,7 @@ impl Scaling {
         for &size in sizes {
             let seconds = if self.quick { 0.01 } else { self.seconds };
             let output = Command::new(std::env::current_exe()?)
-                .args(["bench", "scaling", "--only", dimension.name, "--size", &size.to_string()])
+                .args(["scaling", "--only", dimension.name, "--size", &size.to_string()])
                 .args(["--threads", &threads.to_string(), "--seconds", &seconds.to_string()])
                 .output()?;
             let what = || format!("{} {size} with {threads} threads", dimension.name);

@@ -12,7 +12,8 @@ use gatework_logic::{Automaton, Boundary, Document, Grid};
 use gatework_train::files;
 use serde_json::{Map, Value, json};
 
-use super::{Circuits, life, networks, random_grid};
+use super::{Circuits, life, networks};
+use gatework_bench::random::random_grid;
 
 /// Steps between the two boards of a case.
 const STEPS: usize = 11;

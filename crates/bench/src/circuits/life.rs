@@ -12,7 +12,8 @@ use gatework_logic::simulate::Runner;
 use gatework_logic::{Automaton, Boundary, Document, Effort, from_json, minimize_automaton, rules};
 use serde_json::{Value, json};
 
-use super::{Circuits, push, random_grid, timed};
+use super::{Circuits, push, timed};
+use gatework_bench::random::random_grid;
 
 /// The circuit that `gatework train game-of-life` learned, as it came from training.
 const LEARNED: &str = include_str!("../../data/game-of-life.json");

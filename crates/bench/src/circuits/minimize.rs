@@ -9,10 +9,10 @@ use gatework_logic::minimize::{self, Options};
 use gatework_logic::prove::{self, Verdict};
 use serde_json::{Value, json};
 
-use super::networks::{local_network, random_network};
 use super::{Circuits, push};
 use crate::memory;
 use crate::processor::Stopwatch;
+use gatework_bench::random::{local_network, random_network};
 
 /// Networks of one kind, from small to large.
 struct Family {

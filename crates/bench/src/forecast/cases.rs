@@ -11,7 +11,8 @@ use gatework_train::files;
 use gatework_train::trainer::Task;
 use serde_json::{Map, Value, json};
 
-use super::{ADAM, ForecastBench, Wave, models, specification};
+use super::{ForecastBench, models, specification};
+use gatework_bench::wave::{ADAM, Wave};
 
 /// Windows of a case.
 const WINDOWS: usize = 3;

@@ -2,16 +2,16 @@
 
 use gatework_train::experiment::Source;
 
-use gatework_forecast::{ForecastTask, Specification};
+use gatework_forecast::ForecastTask;
 use gatework_gates::automata::experiment::{Experiment, Loaded};
 use gatework_gates::automata::task::AutomatonTask;
 use gatework_logic::simulate::Executor;
 use gatework_train::trainer::Task;
 use serde_json::{Value, json};
 
-use super::super::automata::GateNetwork;
-use super::super::circuits::{random_network, random_words};
-use super::super::forecast::Wave;
+use gatework_bench::gate_network::GateNetwork;
+use gatework_bench::random::{random_network, random_words};
+use gatework_bench::wave::{Wave, specification};
 
 /// Work that can be done again and again.
 pub type Call = Box<dyn FnMut() -> anyhow::Result<()> + Send>;
@@ -130,8 +130,7 @@ fn circuit(gates: usize) -> anyhow::Result<Call> {
 
 /// Forward and backward of a model on 32 windows of a length.
 fn forecaster(model: &Value, length: usize) -> anyhow::Result<Call> {
-    let text = json!({ "model": model, "normalization": "none", "input": length, "horizon": 24 });
-    let specification: Specification = serde_json::from_value(text)?;
+    let specification = specification(model, length, 24)?;
     Ok(updates(ForecastTask::new(&specification, Wave::new(&specification, 32), 1)?))
 }
 
