@@ -1,4 +1,4 @@
-//! `gatework bench automata`: one update of each built-in experiment, and of a network of gates alone.
+//! `gatework-bench automata`: one training update of each built-in experiment, and of a dense network of soft gates.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,16 +19,16 @@ use gatework_bench::gate_network::{self, GateNetwork};
 
 #[derive(Debug, Args)]
 pub struct Automata {
-    /// Only these experiments; "gate network" is one too: a network of gates on a batch of bits
+    /// Only these experiments, or "gate network": a dense network of soft gates on a batch of bits
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Seconds to measure each row
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = super::parse_seconds)]
     seconds: f64,
-    /// Most threads to measure [default: all]
+    /// Largest number of threads [default: all]
     #[arg(long, value_name = "N", value_parser = cli::parse_threads)]
     threads: Option<usize>,
-    /// Measure nothing, but write the gate network and its losses into DIR, for peers to compare theirs with
+    /// Measure nothing; write the gate network and its losses to DIR, for peers to compare theirs with
     #[arg(long, value_name = "DIR")]
     cases: Option<PathBuf>,
     /// Print one JSON object on stdout
@@ -36,7 +36,7 @@ pub struct Automata {
     json: bool,
 }
 
-/// Updates before measuring: gates have left their start, caches and threads are warm.
+/// Updates before the measurement: they move the gates from their initial state and warm caches and threads.
 const WARM_UP: u64 = 10;
 
 impl Automata {
@@ -45,7 +45,7 @@ impl Automata {
             return self.write_cases(folder);
         }
         let names = self.names();
-        // What is wrong with a name is said before anything is measured.
+        // Wrong names are reported before anything is measured.
         for name in names.iter().filter(|name| *name != gate_network::NAME) {
             Loaded::find(name)?;
         }
@@ -63,7 +63,7 @@ impl Automata {
         );
         let mut results = Vec::new();
         for name in &names {
-            // A program of its own for each of several, so that the memory is that of one alone.
+            // With several experiments, each runs in its own process, so that the peak memory is its own.
             let rows = if names.len() > 1 { self.measure_apart(name)? } else { self.measure_here(name)? };
             rows.iter().for_each(print_row);
             results.extend(rows);
@@ -76,7 +76,7 @@ impl Automata {
         Ok(())
     }
 
-    /// What is measured.
+    /// Returns the selected rows.
     fn names(&self) -> Vec<String> {
         if self.only.is_empty() {
             BUILT_IN.iter().map(|(name, _)| (*name).to_string()).collect()
@@ -85,7 +85,7 @@ impl Automata {
         }
     }
 
-    /// The rows of one experiment, or of the gate network.
+    /// Measures one experiment, or the gate network, in this process.
     fn measure_here(&self, name: &str) -> anyhow::Result<Vec<Value>> {
         let all = cli::threads(self.threads);
         let thread_counts = if all > 1 { vec![1, all] } else { vec![1] };
@@ -96,7 +96,7 @@ impl Automata {
         thread_counts.into_iter().map(measure).collect()
     }
 
-    /// The same, measured by another run of this program.
+    /// Measures one experiment in another process.
     fn measure_apart(&self, name: &str) -> anyhow::Result<Vec<Value>> {
         let output = Command::new(std::env::current_exe()?)
             .args(["automata", "--json", "--only", name, "--seconds", &self.seconds.to_string()])
@@ -107,11 +107,11 @@ impl Automata {
         let mut result: Value = serde_json::from_slice(&output.stdout).with_context(|| name.to_string())?;
         match result["results"].take() {
             Value::Array(rows) => Ok(rows),
-            _ => anyhow::bail!("{name}: no rows came back"),
+            _ => anyhow::bail!("{name}: the other process returned no rows"),
         }
     }
 
-    /// Writes what peers compare their answers with; experiments have golden files of their own.
+    /// Writes the reference results for peers. Experiments have golden files instead.
     fn write_cases(&self, folder: &Path) -> anyhow::Result<()> {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         if self.only.is_empty() || self.only.iter().any(|name| name == gate_network::NAME) {
@@ -121,7 +121,7 @@ impl Automata {
         Ok(())
     }
 
-    /// The median over updates of the gate network.
+    /// Measures updates of the gate network; times are medians.
     fn measure_network(&self, threads: usize) -> anyhow::Result<Value> {
         memory::reset_peak();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
@@ -148,7 +148,7 @@ impl Automata {
         }))
     }
 
-    /// Medians over updates.
+    /// Measures updates of an experiment; times are medians.
     fn measure(&self, loaded: &Loaded, threads: usize) -> anyhow::Result<Value> {
         memory::reset_peak();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;

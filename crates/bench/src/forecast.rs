@@ -1,6 +1,5 @@
-//! `gatework bench forecast`: how fast forecasting models predict and train. For each model: one window at a time (half
-//! of the calls, and all but one in a hundred, are faster), batches of 32 and 256, and whole training steps: forward,
-//! backward, Adam.
+//! `gatework-bench forecast`: speed of forecasting models. For each model: prediction of one window (median and 99th percentile)
+//! and of batches of 32 and 256, and training steps (forward, backward, Adam).
 
 mod cases;
 
@@ -20,10 +19,10 @@ use super::memory;
 use gatework::cli::{self, predict::Format};
 use gatework_bench::wave::{self, ADAM, Wave, wave};
 
-/// The learning rate of training steps.
+/// Learning rate of training steps.
 const RATE: f32 = 1e-4;
 
-/// The models: name, windows of a sample (one for each column), settings.
+/// Returns the models: name, windows per sample (one for each column), settings.
 fn models() -> [(&'static str, usize, Value); 8] {
     let transformer = json!({
         "kind": "transformer", "patch": 1, "stride": 1, "width": 64, "heads": 4, "layers": 2, "feed_forward": 256,
@@ -50,16 +49,16 @@ pub struct ForecastBench {
     /// Seconds for each measurement
     #[arg(long, default_value = "1", value_parser = super::parse_seconds)]
     seconds: f64,
-    /// Threads
+    /// Number of threads
     #[arg(long, value_name = "N", default_value = "1", value_parser = cli::parse_threads)]
     threads: usize,
-    /// Forecast with weights of fewer bits; training stays as it is
+    /// Predict with quantised weights; training is not affected
     #[arg(long, value_enum)]
     weights: Option<Format>,
-    /// Show what the training program of a batch of 32 consists of, and where its time goes
+    /// Show the kernels of the training program of a batch of 32, with their times
     #[arg(long)]
     kernels: bool,
-    /// Measure nothing, but write parameters, windows, forecasts and losses into DIR, for peers to compare theirs with
+    /// Measure nothing; write parameters, windows, forecasts and losses to DIR, for peers to compare theirs with
     #[arg(long, value_name = "DIR")]
     cases: Option<PathBuf>,
     /// Print one JSON object on stdout
@@ -152,7 +151,7 @@ impl ForecastBench {
         Ok(row)
     }
 
-    /// Sorted times of whole training steps.
+    /// Returns the sorted times of training steps.
     fn training(&self, specification: &Specification, rows: usize) -> anyhow::Result<Vec<f64>> {
         let mut task = ForecastTask::new(specification, Wave::new(specification, rows), 1)?;
         let mut state = ADAM.state(task.params().len());
@@ -171,7 +170,7 @@ impl ForecastBench {
         self.times(step)
     }
 
-    /// Sorted times of calls, in seconds; the first two do not count.
+    /// Returns the sorted times of calls in seconds, after two calls that warm up.
     fn times(&self, mut call: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Vec<f64>> {
         call()?;
         call()?;
@@ -186,19 +185,19 @@ impl ForecastBench {
     }
 }
 
-/// The time that a share of the calls is within.
+/// Returns a quantile of sorted times.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * share).round() as usize]
 }
 
-/// The kernels of the training program with their times, those that are alike together.
+/// Prints the kernels of the training program with their times, equal kernels in one line.
 fn print_kernels(name: &str, specification: &Specification) -> anyhow::Result<()> {
     let begin = Instant::now();
     let (graph, _) = specification.network(32, Use::Training)?;
     let program = Program::new(&graph)?;
     let seconds = begin.elapsed().as_secs_f64();
     let mut runner = program.runner();
-    // Values as in training: how long a product takes depends on how many of them are 0.
+    // Values as in training: ReLU activations are sparse, and GEMM skips zeros.
     let params = specification.params(1)?;
     for (name, _) in graph.inputs() {
         let numbers = runner.input_mut::<f32>(name)?;
@@ -208,7 +207,7 @@ fn print_kernels(name: &str, specification: &Specification) -> anyhow::Result<()
         }
     }
     let kernels = program.kernels();
-    // The least time of each kernel in a few runs.
+    // The minimum time of each kernel over a few runs.
     let mut times = vec![f64::INFINITY; kernels.len()];
     for _ in 0..7 {
         let measured = runner.run_timed();

@@ -1,4 +1,4 @@
-//! Rows of `gatework bench circuits` for a rule of thousands of gates and for large random networks.
+//! A rule of thousands of gates, and large random networks.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 use super::{Circuits, push, timed};
 use gatework_bench::random::{INPUTS, SEED, random_grid, random_network, random_words};
 
-/// The side of the board for the large rule.
+/// Side of the grid for the large rule.
 pub(super) const LARGE_SIDE: usize = 1024;
-/// The steps on it that are timed together.
+/// Steps of a timed run of the large rule.
 pub(super) const LARGE_STEPS: usize = 64;
 
 impl Circuits {
-    /// A rule as large as that of the checkerboard, with random functions instead of learned ones.
+    /// Measures a rule as large as that of the checkerboard, with random functions instead of learned ones.
     pub(super) fn large_rule(&self, threads: usize, results: &mut Vec<Value>) -> anyhow::Result<()> {
         let (automaton, gates) = random_checkerboard()?;
         let mut grid = random_grid(LARGE_SIDE, automaton.channels)?;
@@ -46,7 +46,7 @@ impl Circuits {
         Ok(())
     }
 
-    /// A random network, by native code and by the interpreter.
+    /// Measures a random network, with native code and with the interpreter.
     pub(super) fn network(
         &self,
         name: &str,
@@ -93,7 +93,7 @@ impl Circuits {
     }
 }
 
-/// An automaton with the wires of the checkerboard and random functions, and the number of its learned gates.
+/// Returns an automaton with the wires of the checkerboard and random functions, and the number of its gates.
 pub(super) fn random_checkerboard() -> anyhow::Result<(Automaton, usize)> {
     let shape = Loaded::find("checkerboard")?.experiment.model_shape();
     let mut model = Model::new(&shape, SEED)?;
@@ -102,10 +102,10 @@ pub(super) fn random_checkerboard() -> anyhow::Result<(Automaton, usize)> {
     Ok((model.harden(), model.gates()))
 }
 
-/// Checks the first of 64 samples against the naive evaluation.
+/// Checks the first of 64 samples against the reference evaluation.
 fn check_sample(circuit: &Circuit, inputs: &[u64], outputs: &[u64]) -> anyhow::Result<()> {
     let bits = |words: &[u64]| words.iter().map(|word| word & 1 == 1).collect::<Vec<bool>>();
-    let expected = circuit.eval(&bits(inputs)).context("the naive evaluation")?;
-    ensure!(bits(outputs) == expected, "the executor and the naive evaluation differ");
+    let expected = circuit.eval(&bits(inputs)).context("the reference evaluation failed")?;
+    ensure!(bits(outputs) == expected, "the executor and the reference evaluation differ");
     Ok(())
 }
