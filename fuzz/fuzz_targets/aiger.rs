@@ -1,4 +1,4 @@
-//! Any bytes as AIGER, ascii and binary; what is read is written in both and read again as the same circuit.
+//! Parses arbitrary bytes as AIGER, ASCII or binary. A parsed circuit is written in both forms and parsed again.
 #![no_main]
 
 use gatework_logic::formats::aiger::{read_sequential, write_ascii, write_binary};
@@ -7,8 +7,8 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|bytes: &[u8]| {
     let Ok(read) = read_sequential(bytes) else { return };
     for written in [write_ascii(&read), write_binary(&read)] {
-        let written = written.expect("what was read can be written");
-        let again = read_sequential(&written).expect("what was written can be read");
+        let written = written.expect("a circuit that was read can be written");
+        let again = read_sequential(&written).expect("a circuit that was written can be read");
         assert_eq!(again.latches, read.latches);
         let ports = |circuit: &gatework_logic::Circuit| (circuit.inputs(), circuit.outputs().len());
         assert_eq!(ports(&again.circuit), ports(&read.circuit));

@@ -1,4 +1,4 @@
-//! Any bytes as a PNG, any text as a board.
+//! Parses arbitrary bytes as a PNG picture, and arbitrary text as a grid.
 #![no_main]
 
 use gatework_gates::automata::board::Bitmap;

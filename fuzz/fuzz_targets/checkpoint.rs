@@ -1,4 +1,4 @@
-//! Any bytes as a checkpoint of a task with three parameters.
+//! Parses arbitrary bytes as a checkpoint of a task with three parameters. An accepted checkpoint is resumed.
 #![no_main]
 
 use gatework_train::optim::Optimizer;

@@ -1,8 +1,8 @@
-//! Any text as an experiment of any kind.
+//! Parses arbitrary text as an experiment.
 #![no_main]
 
-use gatework_train::experiment::Source;
 use gatework::experiment::Loaded;
+use gatework_train::experiment::Source;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -1,8 +1,8 @@
-//! Any text as a study, and as its results.
+//! Parses arbitrary text as a study, and as the results of one.
 #![no_main]
 
-use gatework_train::experiment::Source;
 use gatework_gates::automata::study::{Study, rows_from_csv};
+use gatework_train::experiment::Source;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -1,4 +1,4 @@
-//! Any bytes as a table of time series, in every layout and with every policy for gaps.
+//! Parses arbitrary bytes as a CSV table of time series, in every layout and with every policy for missing values.
 #![no_main]
 
 use gatework_forecast::data::{Layout, Missing, Schema, read_csv};

@@ -1,9 +1,8 @@
 """One update of the checkerboard automaton in JAX: forward through all steps, backward, AdamW.
 
-The model is that of the paper (arXiv 2506.04912), written to be fast in JAX: gates first and cells last, so that a wire is
-a row; a soft gate is c0 + c1 a + c2 b + c3 ab, where the paper's notebook adds up sixteen operations; the steps are a
-`scan`; the whole update is one compiled function. Before it is timed, the update runs golden cases and has to give their
-losses.
+The model of the paper (arXiv 2506.04912), written to be fast in JAX: the gate axis is first and the cell axis last, so that a
+wire selects a row; a soft gate is c0 + c1 a + c2 b + c3 ab, where the notebook of the paper sums sixteen operations; the steps
+are a `scan`; the whole update is one compiled function. Before it is timed, it must reproduce the losses of golden cases.
 """
 
 import json
@@ -18,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden" / "automata"
+GOLDEN = Path(__file__).resolve().parents[2] / "gates" / "tests" / "golden"
 # c0, c1, c2, c3 of FALSE, AND, A&!B, A, !A&B, B, XOR, OR, NOR, XNOR, !B, A|!B, !A, !A|B, NAND, TRUE.
 OPERATIONS = np.array(
     [[0, 0, 0, 0], [0, 0, 0, 1], [0, 1, 0, -1], [0, 1, 0, 0], [0, 0, 1, -1], [0, 0, 1, 0], [0, 1, 1, -2], [0, 1, 1, -1],

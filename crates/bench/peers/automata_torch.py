@@ -1,8 +1,8 @@
 """A network of soft gates in PyTorch, one update: forward, backward, AdamW.
 
-Two ways to compute a soft gate: all sixteen operations weighted by their probabilities, as the papers have it, or the four
-coefficients that this sums up to. Both have to give our losses; the faster one counts, eager or compiled. Gates come first
-and samples last, so that a wire is a row.
+A soft gate is computed in two ways: as the sum of sixteen operations weighted by their probabilities, as in the papers, or from
+the four coefficients that this sum reduces to. Both must reproduce our losses; the fastest variant, eager or compiled, is
+reported. The gate axis is first and the sample axis last, so that a wire selects a row.
 """
 
 from timing import arguments, report, wanted

@@ -1,12 +1,12 @@
-/* Runs a rule that `gatework export --to c` wrote on a board and times it:
+/* Runs a rule that `gatework export --to c` wrote on a grid and times it:
  *
  *     cc -O3 -march=native -fopenmp -DHEADER='"life.h"' -DLANES='"life_lanes.h"' -DRULE=life_rule -DSTEP=life_step \
  *        -DCHANNELS=1 -DTORUS=1 -DSIDE=4096 circuits.c -o life && ./life START AFTER STEPS TIMED_STEPS SECONDS
  *
- * The rule works on vectors of 256 bits (LANES is the rule with `lanes` for `uint64_t`, called RULE_lanes), with the rows
- * beside a row shifted beforehand and rows shared among the threads of OpenMP: many times as fast as the step of the
- * header, one word at a time, which is for embedding. Both must lead from START to AFTER; the least time of the timed steps
- * on vectors is printed, in seconds.
+ * The rule works on vectors of 256 bits (LANES is the rule with `lanes` instead of `uint64_t`, called RULE_lanes). Neighbouring
+ * rows are shifted in advance, and OpenMP distributes rows among threads. This is many times faster than the step function of
+ * the header, which handles one word at a time and is meant for embedding. Both must turn START into AFTER; the minimum time of
+ * the timed steps on vectors is printed, in seconds.
  */
 #include HEADER
 

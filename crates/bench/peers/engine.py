@@ -1,11 +1,11 @@
-"""The operations of `gatework bench engine` that peers have too: sizes, operands, right answers."""
+"""The operations of `gatework-bench engine` that peers also have: sizes, operands, expected answers."""
 
 import math
 
 import numpy as np
 
 LENGTHS = [256, 1024, 3072, 4096, 16_384, 262_144, 1 << 20, 1 << 24]
-# Rows, columns, and what is summed over.
+# Sizes m, n and k of the matrix multiplications.
 PRODUCTS = [(32, 512, 168), (256, 512, 512), (1, 512, 512), (128, 128, 128)]
 CHAIN = "sum(gelu(x * w + b)), 1M"
 

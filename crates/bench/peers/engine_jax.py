@@ -1,4 +1,4 @@
-"""JAX on the operations of the engine: each compiled by jit, and waited for."""
+"""JAX on the operations of the engine: compiled with jit, timed until the result is ready."""
 
 from timing import arguments, report
 

@@ -1,4 +1,4 @@
-"""numpy on the operations of the engine, into outputs that are there already."""
+"""numpy on the operations of the engine, into preallocated outputs."""
 
 from timing import arguments, report
 

@@ -1,4 +1,4 @@
-"""PyTorch on the operations of the engine: eager, no gradients, into outputs that are there already where it can."""
+"""PyTorch on the operations of the engine: eager, without gradients, into preallocated outputs where possible."""
 
 from timing import arguments, ensure, report
 

@@ -1,8 +1,8 @@
-"""The models of `gatework bench forecast` in PyTorch: the same layers, the same numbers of parameters, the same windows.
+"""The models of `gatework-bench forecast` in PyTorch: the same layers, the same numbers of parameters, the same windows.
 
-Eager mode, as people train; PyTorch's own GRU, LSTM, Transformer encoder and fused Adam. Before a model is timed, it is
-given our parameters and has to give our forecast, and our losses in a few training steps. `gatework bench all` refuses
-models whose number of parameters is not ours.
+Eager mode, with PyTorch's own GRU, LSTM, Transformer encoder and fused Adam. Before a model is timed, it is given our parameters
+and must reproduce our forecast and our losses in a few training steps. `gatework-bench all` rejects models whose number of
+parameters differs from ours.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The row `gate network` of `gatework bench automata` in PyTorch: the case, the check, the clock. Peers bring the network."""
+"""The row `gate network` of `gatework-bench automata` in PyTorch: the reference case, the check and the timing. Peers provide the network."""
 
 import json
 
@@ -8,7 +8,7 @@ from timing import ensure, quantile, times
 
 
 class Case:
-    """The network that `gatework bench automata --cases` wrote: wires, logits, bits, targets, our losses."""
+    """The network that `gatework-bench automata --cases` wrote: wires, logits, bits, targets, our losses."""
 
     def __init__(self, options):
         case = json.loads((options.cases / "automata.json").read_text())

@@ -1,7 +1,7 @@
-"""What the scripts share: arguments, the clock, the JSON at the end.
+"""Shared by the scripts: arguments, timing, JSON output.
 
-A script first says how many threads its library may use (`arguments` sets the variables that libraries read when they are
-imported), then checks its answers, then times them the way `gatework bench` does, and prints one JSON object.
+A script first limits the threads of its library (`arguments` sets the environment variables that libraries read when they are
+imported), then checks its answers, then times them in the same way as `gatework-bench`, and prints one JSON object.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-# Batches take at least this many seconds, so that looking at the clock does not count.
+# Minimum duration of a batch in seconds, so that reading the clock does not count.
 BATCH = 2e-5
 
 
@@ -21,14 +21,14 @@ def arguments(seconds):
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=seconds, help="for each measurement")
-    parser.add_argument("--quick", action="store_true", help="small sizes, for a moment each")
+    parser.add_argument("--quick", action="store_true", help="small sizes and short measurements")
     parser.add_argument("--only", action="append", default=[], help="only rows whose name contains this")
     cases = Path(__file__).resolve().parent / "cases"
-    parser.add_argument("--cases", type=Path, default=cases, help="what `gatework bench BENCH --cases DIR` wrote")
+    parser.add_argument("--cases", type=Path, default=cases, help="output of `gatework-bench BENCH --cases DIR`")
     options = parser.parse_args()
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(options.threads)
-    # XLA takes as many threads as it may use processors.
+    # XLA uses as many threads as there are processors in the affinity mask.
     processors = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     if options.threads < len(processors):
         os.sched_setaffinity(0, processors[-options.threads :])
@@ -40,7 +40,7 @@ def wanted(options, name):
 
 
 def fastest(call, seconds):
-    """The shortest time of a call in nanoseconds, over batches of calls."""
+    """Returns the minimum time of a call in nanoseconds, over batches of calls."""
 
     def batch(calls):
         start = time.perf_counter()
@@ -57,7 +57,7 @@ def fastest(call, seconds):
 
 
 def times(call, seconds):
-    """Sorted times of calls in seconds, five at least unless it has to be quick; the first two do not count."""
+    """Returns the sorted times of calls in seconds, at least five unless --quick, after two calls that warm up."""
     least = 5 if seconds > 0.01 else 1
     call()
     call()
@@ -74,13 +74,13 @@ def quantile(ordered, share):
 
 
 def ensure(right, what):
-    """Ends the script if an answer is wrong: nothing is timed then."""
+    """Exits if an answer is wrong, before anything is timed."""
     if not right:
         sys.exit(f"wrong answer: {what}")
 
 
 def read_safetensors(path):
-    """The tensors of a file as numpy arrays, and the text that is attached to it."""
+    """Returns the tensors of a file as numpy arrays, and its metadata."""
     import numpy as np
 
     data = path.read_bytes()
@@ -96,5 +96,5 @@ def read_safetensors(path):
 
 
 def report(bench, peer, version, results, how):
-    """Prints the object that `gatework bench all` reads; `how` says what was used of the library."""
+    """Prints the object that `gatework-bench all` reads; `how` describes how the library is used."""
     print(json.dumps({"bench": bench, "peer": peer, "version": version, "how": how, "results": results}))

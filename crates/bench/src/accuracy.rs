@@ -1,8 +1,7 @@
-//! `gatework bench accuracy`: forecasters by the protocols of the literature, beside its figures.
+//! `gatework-bench accuracy`: accuracy of forecasters by the protocols of the literature, compared with published figures.
 //!
-//! An experiment is trained for every horizon that it has published figures for, with several seeds. Every run has a
-//! folder of its own; what is finished is not made again, what was stopped goes on. The tables are written anew after
-//! every run.
+//! An experiment is trained for every horizon with published figures, with several seeds. Every run has its own folder: finished
+//! runs are not repeated, and interrupted runs are resumed. The tables are rewritten after every run.
 
 mod table;
 
@@ -25,36 +24,36 @@ use gatework::folder::RunFolder;
 use gatework::forecast_run::{ForecastRun, score_together};
 use gatework::usage::Usage;
 
-/// Forecasters by the protocols of the literature, beside its figures
+/// Accuracy of forecasters by the protocols of the literature, compared with published figures
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Figures, over the test part: mse and mae of the scaled values from every origin (ETT); smape, mase
-and owa in the units of the data (M4). Runs whose published figures have an owa are scored together
-too, by the median of their forecasts.
+    after_help = "Figures on the test set: mse and mae of the scaled values over all forecast origins (ETT); smape,
+mase and owa in the units of the data (M4). Runs whose published figures include owa are also scored
+as an ensemble, by the median of their forecasts.
 
-Written to the folder: accuracy.csv, accuracy.md, and one run folder NAME-HORIZON-SEED for each row.
+Writes accuracy.csv, accuracy.md and a run folder NAME-HORIZON-SEED for each run.
 
 Examples:
-  GATEWORK_DATA=data gatework bench accuracy experiments/accuracy/*.toml
-  gatework bench accuracy experiments/accuracy/etth1-*.toml --horizon 96 --seeds 1"
+  GATEWORK_DATA=data gatework-bench accuracy crates/bench/experiments/accuracy/*.toml
+  gatework-bench accuracy crates/bench/experiments/accuracy/etth1-*.toml --horizon 96 --seeds 1"
 )]
 pub struct Accuracy {
     /// Experiments with published figures
     #[arg(value_name = "FILE.toml", required = true)]
     experiments: Vec<PathBuf>,
-    /// Seeds 1 to N
+    /// Number of seeds, from 1
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
     /// Only these horizons
     #[arg(long, value_name = "N")]
     horizon: Vec<usize>,
-    /// Folder of the runs and the tables
+    /// Folder for the runs and the tables
     #[arg(long, value_name = "DIR", default_value = "runs/accuracy")]
     out: PathBuf,
-    /// Train nothing: make the tables of the runs that are finished
+    /// Train nothing; write the tables of the finished runs
     #[arg(long)]
     tables: bool,
-    /// Threads to use [default: all]; results do not depend on it
+    /// Number of threads [default: all]; results do not depend on it
     #[arg(long, value_name = "N", value_parser = cli::parse_threads)]
     threads: Option<usize>,
     /// Print one JSON object on stdout
@@ -62,12 +61,12 @@ pub struct Accuracy {
     json: bool,
 }
 
-/// One run that is to be made.
+/// A run to train or to read.
 struct Planned {
     loaded: Loaded,
     published: Published,
     folder: PathBuf,
-    /// What came of it.
+    /// Summary of the finished run.
     summary: Option<Value>,
 }
 
@@ -89,13 +88,13 @@ impl Accuracy {
         Ok(())
     }
 
-    /// All runs, the first seed of everything first.
+    /// Returns all runs, ordered by seed.
     fn plan(&self) -> anyhow::Result<Vec<Planned>> {
         let mut runs = Vec::new();
         for seed in 1..=self.seeds {
             for path in &self.experiments {
                 let experiment::Loaded::Forecaster(loaded) = experiment::Loaded::read(path)? else {
-                    return Err(Usage(format!("{} is no forecaster", path.display())).into());
+                    return Err(Usage(format!("{} is not a forecasting experiment", path.display())).into());
                 };
                 if loaded.experiment.published.is_empty() {
                     return Err(Usage(format!("{} has no published figures", path.display())).into());
@@ -116,12 +115,12 @@ impl Accuracy {
         Ok(runs)
     }
 
-    /// The summary of a run: made before, or now.
+    /// Returns the summary of a run, training it if needed; `None` if it is not finished and --tables is given.
     fn finish(&self, planned: &Planned, stop: &AtomicBool) -> anyhow::Result<Option<Value>> {
         let folder = RunFolder::at(&planned.folder);
         if planned.folder.join("experiment.toml").is_file() {
             check_same(&folder, &planned.loaded.experiment, false)
-                .context("the experiment has changed since; remove the folder to run it anew")?;
+                .context("the experiment has changed since this run; remove its folder to train again")?;
             if let Some(summary) = folder.summary()? {
                 return Ok(Some(summary));
             }
@@ -146,7 +145,7 @@ impl Accuracy {
     }
 }
 
-/// One row for each experiment and horizon that has a finished run.
+/// Returns a row for each experiment and horizon with a finished run.
 fn rows(runs: &[Planned]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for run in runs {
@@ -163,7 +162,7 @@ fn rows(runs: &[Planned]) -> Vec<Row> {
     rows
 }
 
-/// The medians of the forecasts of all runs on the same data, where an OWA is published.
+/// Scores the median of the forecasts of all runs on the same data, where an OWA is published.
 fn together(runs: &[Planned]) -> anyhow::Result<Vec<Row>> {
     let with_owa = |run: &&Planned| run.summary.is_some() && run.published.figures.contains_key("owa");
     let mut groups: Vec<(&Planned, Vec<&Path>)> = Vec::new();
@@ -177,7 +176,7 @@ fn together(runs: &[Planned]) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (first, folders) in groups.into_iter().filter(|(_, folders)| folders.len() > 1) {
         let open = |folder: &&Path| {
-            ForecastRun::open(folder)?.with_context(|| format!("{} is no run folder", folder.display()))
+            ForecastRun::open(folder)?.with_context(|| format!("{} is not a run folder", folder.display()))
         };
         let mut opened = folders.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
         let evaluation = score_together(&mut opened, Part::Test, None)?;

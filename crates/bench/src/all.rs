@@ -1,15 +1,15 @@
-//! `gatework bench all`: all benchmarks, beside the programs that people would use instead.
+//! `gatework-bench all`: all benchmarks, compared with other libraries.
 //!
-//! A peer is a file in a folder (`benches/peers`), `BENCH_PEER.py` for Python or a program `BENCH_PEER`: it prints the rows
-//! of `gatework bench BENCH --json` that it can measure, under the same names. What it compares its answers with first lies
-//! in the folder `cases` there, written by `gatework bench BENCH --cases`. Ours and theirs run in turn, as programs of their
-//! own, several times; a row is the median of these rounds. A peer that does not run is named as missing, and the rest
-//! goes on.
+//! A peer is a file in a folder (`crates/bench/peers`): a script `BENCH_PEER.py` or a program `BENCH_PEER`. It prints the rows of
+//! `gatework-bench BENCH --json` that it can measure, under the same names. Before that it checks its answers against the
+//! reference results in the folder `cases` there, which `gatework-bench BENCH --cases` writes. Our benchmark and the peers run
+//! as separate processes, interleaved, in several rounds; a row is the median over the rounds. A peer that fails is reported as
+//! missing.
 //!
-//! | file | what it does |
+//! | file | contents |
 //! |---|---|
-//! | `rows` | the rows of all contestants, merged; medians, spread, ratios |
-//! | `machine` | what the figures depend on: processor, threads, versions |
+//! | `rows` | rows of all programs, merged: medians, spreads, ratios |
+//! | `machine` | processor, load and version |
 //! | `markdown` | the report |
 
 mod machine;
@@ -34,40 +34,40 @@ use gatework::usage::Usage;
 /// The benchmarks.
 const BENCHES: [&str; 4] = ["automata", "circuits", "engine", "forecast"];
 
-/// Operations of the engine that peers have too.
+/// Engine operations that peers also have.
 const OPERATIONS: [&str; 12] =
     ["add", "mul", "relu", "exp", "tanh", "sigmoid", "gelu", "gelu_tanh", "sum", "dot", "softmax", "graphs"];
 
-/// Rows of the automata: all experiments, and what peers have.
+/// Rows of `automata`: all experiments, and the gate network.
 const AUTOMATA: [&str; 6] =
     ["game-of-life", "checkerboard", "checkerboard-async", "lizard", "colored-g", "gate network"];
 
-/// Benchmarks that write what peers compare their answers with.
+/// Benchmarks that write reference results for peers.
 const WITH_CASES: [&str; 3] = ["automata", "circuits", "forecast"];
 
-/// Rivals within our own benchmarks: the benchmark, who, and what was used.
-const RIVALS: [(&str, &str, &str); 2] = [
+/// Alternatives within our own benchmarks: benchmark, name, description.
+const ALTERNATIVES: [(&str, &str, &str); 2] = [
     (
         "circuits",
         "by hand",
-        "Life written for AVX2 (crates/gatework/benches/life_by_hand.rs), in turn with ours",
+        "Life written by hand for AVX2 (crates/bench/src/circuits/life/by_hand.rs), interleaved with ours",
     ),
     (
         "engine",
         "plain loop",
-        "a loop that the compiler vectorises for the same instruction set, in turn with ours",
+        "a loop that the compiler vectorises for the same instruction set, interleaved with ours",
     ),
 ];
 
 #[derive(Debug, Args)]
 pub struct All {
     /// Folder with the peers
-    #[arg(long, value_name = "DIR", default_value = "benches/peers")]
+    #[arg(long, value_name = "DIR", default_value = "crates/bench/peers")]
     peers: PathBuf,
-    /// Python that runs their scripts [default: venv/bin/python in their folder, which benches/peers/setup makes]
+    /// Python interpreter for their scripts [default: venv/bin/python in their folder, as crates/bench/peers/setup creates it]
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
-    /// Write a report: Markdown in FILE, charts and a JSON file beside it
+    /// Write a report: Markdown to FILE, with charts and a JSON file in the same folder
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Only this benchmark: automata, circuits, engine, forecast
@@ -76,16 +76,16 @@ pub struct All {
     /// Only these rows, as for the benchmark itself
     #[arg(long, value_name = "ROW")]
     only: Vec<String>,
-    /// How often everything is measured, in turn
+    /// Number of interleaved rounds
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Seconds for each row in a round; operations of the engine have times of their own
+    /// Seconds for each row in a round; does not apply to operations of the engine
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = super::parse_seconds)]
     seconds: f64,
-    /// Threads beside one thread
+    /// Number of threads to compare with one thread
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = cli::parse_threads)]
     threads: usize,
-    /// Short slices of the engine, and a moment for everything
+    /// Short slices and short measurements
     #[arg(long)]
     quick: bool,
     /// Print one JSON object on stdout
@@ -94,34 +94,36 @@ pub struct All {
 }
 
 /// A program that measures rows of one benchmark.
-struct Contestant {
-    /// Who, and at what: for messages.
+struct Competitor {
+    /// Benchmark, peer and threads, for messages.
     name: String,
     program: PathBuf,
     arguments: Vec<String>,
 }
 
-/// What came of all rounds.
+/// Results of all rounds.
 #[derive(Default)]
 struct Outcome {
     table: Table,
-    /// Versions and what was used of each peer, by benchmark and name.
+    /// Version and description of each peer, by benchmark and name.
     peers: BTreeMap<String, Value>,
-    /// Who did not run, and why.
+    /// Peers that failed, and why.
     missing: BTreeMap<String, String>,
 }
 
 impl All {
     pub fn run(&self) -> anyhow::Result<()> {
         if let Some(name) = self.bench.iter().find(|name| !BENCHES.contains(&name.as_str())) {
-            return Err(
-                Usage(format!("no benchmark is called {name}; there are {}", BENCHES.join(", "))).into()
-            );
+            return Err(Usage(format!(
+                "no benchmark is called {name}; expected one of {}",
+                BENCHES.join(", ")
+            ))
+            .into());
         }
         if let Some(path) = &self.report {
             super::prepare_report(path)?;
         }
-        let machine = Machine::look();
+        let machine = Machine::detect();
         let mut outcome = Outcome::default();
         for bench in BENCHES {
             if self.bench.is_empty() || self.bench.iter().any(|name| name == bench) {
@@ -149,31 +151,31 @@ impl All {
         Ok(())
     }
 
-    /// All rounds of a benchmark: ours, then each peer with each number of threads, and again.
+    /// Runs all rounds of a benchmark; in each round ours, then each peer with each number of threads.
     fn measure(&self, bench: &str, outcome: &mut Outcome) -> anyhow::Result<()> {
         let ours = self.ours(bench)?;
         let mut peers = self.peers(bench, outcome);
         if !peers.is_empty() && WITH_CASES.contains(&bench) {
             self.write_cases(bench)?;
         }
-        for (_, rival, how) in RIVALS.iter().filter(|(of, ..)| *of == bench) {
-            outcome.peers.insert(format!("{bench}: {rival}"), json!({ "version": "", "how": how }));
+        for (_, name, how) in ALTERNATIVES.iter().filter(|(of, ..)| *of == bench) {
+            outcome.peers.insert(format!("{bench}: {name}"), json!({ "version": "", "how": how }));
         }
         for round in 1..=self.rounds {
             say!("{bench}: round {round} of {}", self.rounds);
-            for contestant in &ours {
+            for competitor in &ours {
                 let output =
-                    contestant.measure().map_err(anyhow::Error::msg).context(contestant.name.clone())?;
+                    competitor.measure().map_err(anyhow::Error::msg).context(competitor.name.clone())?;
                 outcome.table.add(&output);
             }
-            peers.retain(|contestant| {
-                match contestant.measure().and_then(|output| outcome.accept(&output)) {
+            peers.retain(|competitor| {
+                match competitor.measure().and_then(|output| outcome.accept(&output)) {
                     Ok(()) => true,
                     Err(reason) => {
-                        // What it measured before that stays in the tables.
+                        // Its earlier rounds stay in the tables.
                         let reason =
-                            if round > 1 { format!("from round {round} on: {reason}") } else { reason };
-                        outcome.missing.insert(contestant.name.clone(), reason);
+                            if round > 1 { format!("failed in round {round}: {reason}") } else { reason };
+                        outcome.missing.insert(competitor.name.clone(), reason);
                         false
                     }
                 }
@@ -182,35 +184,35 @@ impl All {
         Ok(())
     }
 
-    /// Our own benchmark. Forecasting measures one number of threads a call, the others one and all.
-    fn ours(&self, bench: &str) -> anyhow::Result<Vec<Contestant>> {
-        let program = std::env::current_exe().context("where is this program?")?;
+    /// Returns our own benchmark. `forecast` measures one number of threads per process, the others two.
+    fn ours(&self, bench: &str) -> anyhow::Result<Vec<Competitor>> {
+        let program = std::env::current_exe().context("cannot find the path of this program")?;
         let threads = if bench == "forecast" { self.thread_counts() } else { vec![self.threads] };
-        let contestant = |threads: usize| {
-            let mut arguments: Vec<String> = ["bench", bench, "--json", "--threads"].map(String::from).into();
+        let competitor = |threads: usize| {
+            let mut arguments: Vec<String> = [bench, "--json", "--threads"].map(String::from).into();
             arguments.push(threads.to_string());
             if bench != "engine" {
                 arguments.extend(["--seconds".into(), self.seconds().to_string()]);
             } else if self.quick {
                 arguments.push("--quick".into());
             }
-            let usual: &[&str] = match bench {
+            let default: &[&str] = match bench {
                 "engine" => &OPERATIONS,
                 "automata" => &AUTOMATA,
                 _ => &[],
             };
-            arguments.extend(self.only_or(usual));
-            Contestant { name: format!("{bench}: gatework"), program: program.clone(), arguments }
+            arguments.extend(self.only_or(default));
+            Competitor { name: format!("{bench}: gatework"), program: program.clone(), arguments }
         };
-        Ok(threads.into_iter().map(contestant).collect())
+        Ok(threads.into_iter().map(competitor).collect())
     }
 
-    /// Has our benchmark write what peers compare their answers with.
+    /// Writes the reference results for peers.
     fn write_cases(&self, bench: &str) -> anyhow::Result<()> {
-        let mut arguments = vec!["bench".into(), bench.into(), "--cases".into(), self.cases()];
+        let mut arguments = vec![bench.into(), "--cases".into(), self.cases()];
         arguments.extend(self.only_or(&[]));
         let status = Command::new(std::env::current_exe()?).args(arguments).status()?;
-        anyhow::ensure!(status.success(), "the cases of {bench} could not be written");
+        anyhow::ensure!(status.success(), "cannot write the reference results of {bench}");
         Ok(())
     }
 
@@ -218,15 +220,15 @@ impl All {
         self.peers.join("cases").display().to_string()
     }
 
-    /// The peers of a benchmark, each with each number of threads.
-    fn peers(&self, bench: &str, outcome: &mut Outcome) -> Vec<Contestant> {
+    /// Returns the peers of a benchmark, each with each number of threads.
+    fn peers(&self, bench: &str, outcome: &mut Outcome) -> Vec<Competitor> {
         let python = self.python.clone().unwrap_or_else(|| self.peers.join("venv/bin/python"));
         let peers = find_peers(&self.peers, bench);
         if peers.is_empty() {
             let reason = format!("no {bench}_* in {}", self.peers.display());
             outcome.missing.insert(format!("{bench}: peers"), reason);
         }
-        let mut contestants = Vec::new();
+        let mut competitors = Vec::new();
         for (peer, path) in peers {
             let script = path.extension().is_some();
             for threads in self.thread_counts() {
@@ -245,10 +247,10 @@ impl All {
                 let plural = if threads > 1 { "s" } else { "" };
                 let name = format!("{bench}: {peer}, {threads} thread{plural}");
                 let program = if script { &python } else { &path }.clone();
-                contestants.push(Contestant { name, program, arguments });
+                competitors.push(Competitor { name, program, arguments });
             }
         }
-        contestants
+        competitors
     }
 
     fn thread_counts(&self) -> Vec<usize> {
@@ -259,14 +261,14 @@ impl All {
         if self.quick { 0.01 } else { self.seconds }
     }
 
-    /// The rows that were asked for, or else the usual ones.
-    fn only_or(&self, usual: &[&str]) -> Vec<String> {
+    /// Returns the options that select the rows of --only, or else the default rows.
+    fn only_or(&self, default: &[&str]) -> Vec<String> {
         let asked: Vec<&str> = self.only.iter().map(String::as_str).collect();
-        let names = if asked.is_empty() { usual } else { &asked[..] };
+        let names = if asked.is_empty() { default } else { &asked[..] };
         names.iter().flat_map(|name| ["--only".to_string(), (*name).to_string()]).collect()
     }
 
-    /// Markdown, one chart for each benchmark and number of threads, JSON.
+    /// Writes Markdown, a chart for each benchmark and number of threads, and JSON.
     fn write_report(
         &self,
         path: &Path,
@@ -275,12 +277,11 @@ impl All {
         comparisons: &[Comparison],
         result: &Value,
     ) -> anyhow::Result<()> {
-        let stem =
-            path.file_stem().context("the report needs the name of a file")?.to_string_lossy().into_owned();
+        let stem = path.file_stem().context("--report needs a file name")?.to_string_lossy().into_owned();
         let mut charts = Vec::new();
         for rows::Chart { bench, threads, bars } in rows::charts(comparisons) {
             let plural = if threads > 1 { "s" } else { "" };
-            let title = format!("{bench}: time of the peer beside ours, {threads} thread{plural}");
+            let title = format!("{bench}: time of the peer relative to ours, {threads} thread{plural}");
             let name = format!("{stem}-{bench}-{threads}.svg");
             files::write_whole(&path.with_file_name(&name), ratio_chart(&title, &bars).as_bytes())?;
             charts.push((title, name));
@@ -300,9 +301,9 @@ impl All {
 }
 
 impl Outcome {
-    /// Takes the rows of a peer, unless it did other work than ours.
+    /// Adds the rows of a peer, unless its workload differs from ours.
     fn accept(&mut self, output: &Value) -> Result<(), String> {
-        let named = |key: &str| output[key].as_str().ok_or_else(|| format!("its output has no \"{key}\""));
+        let named = |key: &str| output[key].as_str().ok_or_else(|| format!("the output has no \"{key}\""));
         let name = format!("{}: {}", named("bench")?, named("peer")?);
         self.table.same_work(output)?;
         self.peers.insert(name, json!({ "version": output["version"], "how": output["how"] }));
@@ -311,24 +312,24 @@ impl Outcome {
     }
 }
 
-impl Contestant {
-    /// Runs it and reads the last line of what it prints; the error is one line.
+impl Competitor {
+    /// Runs the program and parses the last line of its output. Errors are one line.
     fn measure(&self) -> Result<Value, String> {
         let output = Command::new(&self.program)
             .args(&self.arguments)
             .output()
-            .map_err(|error| format!("{} does not run: {error}", self.program.display()))?;
+            .map_err(|error| format!("cannot run {}: {error}", self.program.display()))?;
         let last =
             |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().lines().last().unwrap_or("").to_string();
         if !output.status.success() {
-            return Err(format!("it failed ({}): {}", output.status, last(&output.stderr)));
+            return Err(format!("failed ({}): {}", output.status, last(&output.stderr)));
         }
         serde_json::from_str(&last(&output.stdout))
-            .map_err(|error| format!("its last line is not JSON: {error}"))
+            .map_err(|error| format!("the last line of the output is not JSON: {error}"))
     }
 }
 
-/// The peers of a benchmark, by name: scripts `BENCH_PEER.py` and programs `BENCH_PEER`.
+/// Finds the peers of a benchmark: scripts `BENCH_PEER.py` and programs `BENCH_PEER`.
 fn find_peers(folder: &Path, bench: &str) -> BTreeMap<String, PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let named = |path: PathBuf| {
@@ -362,11 +363,12 @@ mod tests {
         assert!(find_peers(&folder.path().join("nothing"), "engine").is_empty());
     }
 
+    #[cfg(unix)]
     #[test]
-    fn a_contestant_that_fails_says_why_in_one_line() {
+    fn a_failed_program_is_reported_in_one_line() {
         let run = |script: &str| {
             let arguments = vec!["-c".to_string(), script.to_string()];
-            Contestant { name: "x".into(), program: "sh".into(), arguments }.measure()
+            Competitor { name: "x".into(), program: "sh".into(), arguments }.measure()
         };
         assert_eq!(run("echo text; echo '{\"peer\": \"a\"}'").unwrap(), json!({ "peer": "a" }));
         assert!(run("echo first >&2; echo no module >&2; exit 3").unwrap_err().ends_with("no module"));

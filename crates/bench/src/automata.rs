@@ -1,6 +1,4 @@
-//! `gatework bench automata`: one update of each built-in experiment, and of a network of gates alone.
-
-mod network;
+//! `gatework-bench automata`: one training update of each built-in experiment, and of a dense network of soft gates.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,22 +13,22 @@ use gatework_train::files;
 use gatework_train::trainer::Task;
 use serde_json::{Value, json};
 
-pub(super) use self::network::GateNetwork;
 use super::memory;
 use gatework::cli;
+use gatework_bench::gate_network::{self, GateNetwork};
 
 #[derive(Debug, Args)]
 pub struct Automata {
-    /// Only these experiments; "gate network" is one too: a network of gates on a batch of bits
+    /// Only these experiments, or "gate network": a dense network of soft gates on a batch of bits
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Seconds to measure each row
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = super::parse_seconds)]
     seconds: f64,
-    /// Most threads to measure [default: all]
+    /// Largest number of threads [default: all]
     #[arg(long, value_name = "N", value_parser = cli::parse_threads)]
     threads: Option<usize>,
-    /// Measure nothing, but write the gate network and its losses into DIR, for peers to compare theirs with
+    /// Measure nothing; write the gate network and its losses to DIR, for peers to compare theirs with
     #[arg(long, value_name = "DIR")]
     cases: Option<PathBuf>,
     /// Print one JSON object on stdout
@@ -38,7 +36,7 @@ pub struct Automata {
     json: bool,
 }
 
-/// Updates before measuring: gates have left their start, caches and threads are warm.
+/// Updates before the measurement: they move the gates from their initial state and warm caches and threads.
 const WARM_UP: u64 = 10;
 
 impl Automata {
@@ -47,8 +45,8 @@ impl Automata {
             return self.write_cases(folder);
         }
         let names = self.names();
-        // What is wrong with a name is said before anything is measured.
-        for name in names.iter().filter(|name| *name != network::NAME) {
+        // Wrong names are reported before anything is measured.
+        for name in names.iter().filter(|name| *name != gate_network::NAME) {
             Loaded::find(name)?;
         }
         answer!(
@@ -65,7 +63,7 @@ impl Automata {
         );
         let mut results = Vec::new();
         for name in &names {
-            // A program of its own for each of several, so that the memory is that of one alone.
+            // With several experiments, each runs in its own process, so that the peak memory is its own.
             let rows = if names.len() > 1 { self.measure_apart(name)? } else { self.measure_here(name)? };
             rows.iter().for_each(print_row);
             results.extend(rows);
@@ -78,7 +76,7 @@ impl Automata {
         Ok(())
     }
 
-    /// What is measured.
+    /// Returns the selected rows.
     fn names(&self) -> Vec<String> {
         if self.only.is_empty() {
             BUILT_IN.iter().map(|(name, _)| (*name).to_string()).collect()
@@ -87,21 +85,21 @@ impl Automata {
         }
     }
 
-    /// The rows of one experiment, or of the gate network.
+    /// Measures one experiment, or the gate network, in this process.
     fn measure_here(&self, name: &str) -> anyhow::Result<Vec<Value>> {
         let all = cli::threads(self.threads);
         let thread_counts = if all > 1 { vec![1, all] } else { vec![1] };
         let measure = |threads| match name {
-            network::NAME => self.measure_network(threads),
+            gate_network::NAME => self.measure_network(threads),
             _ => self.measure(&Loaded::find(name)?, threads),
         };
         thread_counts.into_iter().map(measure).collect()
     }
 
-    /// The same, measured by another run of this program.
+    /// Measures one experiment in another process.
     fn measure_apart(&self, name: &str) -> anyhow::Result<Vec<Value>> {
         let output = Command::new(std::env::current_exe()?)
-            .args(["bench", "automata", "--json", "--only", name, "--seconds", &self.seconds.to_string()])
+            .args(["automata", "--json", "--only", name, "--seconds", &self.seconds.to_string()])
             .args(["--threads", &cli::threads(self.threads).to_string()])
             .output()?;
         let said = String::from_utf8_lossy(&output.stderr);
@@ -109,21 +107,21 @@ impl Automata {
         let mut result: Value = serde_json::from_slice(&output.stdout).with_context(|| name.to_string())?;
         match result["results"].take() {
             Value::Array(rows) => Ok(rows),
-            _ => anyhow::bail!("{name}: no rows came back"),
+            _ => anyhow::bail!("{name}: the other process returned no rows"),
         }
     }
 
-    /// Writes what peers compare their answers with; experiments have golden files of their own.
+    /// Writes the reference results for peers. Experiments have golden files instead.
     fn write_cases(&self, folder: &Path) -> anyhow::Result<()> {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        if self.only.is_empty() || self.only.iter().any(|name| name == network::NAME) {
+        if self.only.is_empty() || self.only.iter().any(|name| name == gate_network::NAME) {
             let case = GateNetwork::new()?.case(4);
             files::write_whole(&folder.join("automata.json"), case.to_string().as_bytes())?;
         }
         Ok(())
     }
 
-    /// The median over updates of the gate network.
+    /// Measures updates of the gate network; times are medians.
     fn measure_network(&self, threads: usize) -> anyhow::Result<Value> {
         memory::reset_peak();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
@@ -141,7 +139,7 @@ impl Automata {
         times.sort_by(f64::total_cmp);
         let update_ms = cli::median(&times).context("no update was measured")?;
         Ok(json!({
-            "experiment": network::NAME,
+            "experiment": gate_network::NAME,
             "threads": threads,
             "update_ms": update_ms,
             "gate_evals_per_second": network.gate_evaluations() / (update_ms * 1e-3),
@@ -150,7 +148,7 @@ impl Automata {
         }))
     }
 
-    /// Medians over updates.
+    /// Measures updates of an experiment; times are medians.
     fn measure(&self, loaded: &Loaded, threads: usize) -> anyhow::Result<Value> {
         memory::reset_peak();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;

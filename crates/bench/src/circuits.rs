@@ -1,14 +1,14 @@
-//! `gatework bench circuits`: how fast circuits run, and how fast they are minimised.
+//! `gatework-bench circuits`: speed of simulation and of minimisation.
 //!
 //! | file | rows |
 //! |---|---|
 //! | `life` | `life` (learned, minimised, proved), `life-adders`, `life-by-hand`: a torus of 4096x4096 cells |
-//! | `networks` | `checkerboard`: a rule as it comes from training; `network-*`: random networks |
+//! | `networks` | `checkerboard`: a rule of the size that training produces; `network-*`: random networks |
 //! | `minimize` | `minimize-*`: random networks minimised and proved |
-//! | `cases` | none: circuits and boards for peers |
+//! | `cases` | none: circuits and grids for peers |
 //!
-//! Answers are compared with each other and with a slower way; rivals are timed in turn, and the best time of each
-//! counts.
+//! Answers are checked against each other and against a reference implementation. Runs of alternatives are interleaved, and a
+//! time is the minimum.
 
 mod cases;
 mod life;
@@ -20,19 +20,12 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use gatework_engine::kernel;
-use gatework_logic::Grid;
-use gatework_train::random::{Purpose, Random};
 use serde_json::{Value, json};
-
-pub(super) use self::networks::random_network;
 
 use gatework::cli;
 use gatework::usage::Usage;
 
-/// What all random numbers here follow from.
-const SEED: u64 = 1;
-
-/// What can be asked for by --only; the three rows of Life come together.
+/// Names for --only; `life` selects all three rows of Life.
 const NAMES: [&str; 11] = [
     "life",
     "checkerboard",
@@ -47,41 +40,41 @@ const NAMES: [&str; 11] = [
     "minimize-layered-1m",
 ];
 
-/// The fields of the rows.
+/// Help on the fields of the rows.
 const ROWS: &str = "Rows of --json, each with \"name\", \"threads\" and \"gates\":
   life, life-adders, life-by-hand, checkerboard
-      gcells_per_second     cells that took a step, in 10^9 a second
-      operations_per_cell   vector operations for a cell, after sharing between rows
-      ratio_to_hand         rate beside life-by-hand, for the rows of Life
+      gcells_per_second     updated cells, in 10^9 per second
+      operations_per_cell   vector operations per cell, after sharing between rows
+      ratio_to_hand         rate relative to life-by-hand, for the rows of Life
       gates_learned, gates_before, minimize_seconds, proved_seconds
-                            how the circuit of life came about
+                            how the circuit of life was made
   network-10k, network-100k, network-1m
-      native                machine code, or else the interpreter
+      native                true for machine code, false for the interpreter
       ready_seconds, first_result_seconds, samples_per_second
   minimize-10k, minimize-100k, minimize-1m; minimize-layered-... with --full or --only
       gates_before, gates_after
-                            two-input gates, without wires, inverters and equal gates
+                            two-input gates, after structural hashing; inverters are free
       minimize_seconds, minimize_processor_seconds, peak_rss_mb, proved, proved_seconds,
       proved_processor_seconds
       microseconds_per_gate, ratio_to_smaller
-                            processor time to minimise a gate, and beside the next smaller network: 1 is linear";
+                            CPU time per gate, and its ratio to that of the next smaller network: 1 is linear";
 
 #[derive(Debug, Args)]
 #[command(after_help = ROWS)]
 pub struct Circuits {
-    /// Only rows whose name begins like this
+    /// Only rows whose name starts with NAME
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// All rows, also the slowest
+    /// All rows, including the slowest
     #[arg(long)]
     full: bool,
     /// Seconds to measure each row
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = super::parse_seconds)]
     seconds: f64,
-    /// Most threads to measure [default: all]
+    /// Largest number of threads [default: all]
     #[arg(long, value_name = "N", value_parser = cli::parse_threads)]
     threads: Option<usize>,
-    /// Measure nothing, but write circuits as C and boards before and after into DIR, for peers to compare theirs with
+    /// Measure nothing; write circuits as C and grids before and after some steps to DIR, for peers to compare theirs with
     #[arg(long, value_name = "DIR")]
     cases: Option<PathBuf>,
     /// Print one JSON object on stdout
@@ -97,13 +90,13 @@ impl Circuits {
         }
         let all = cli::threads(self.threads);
         let thread_counts = if all > 1 { vec![1, all] } else { vec![1] };
-        let contestants = if self.wants("life") { Some(life::contestants()?) } else { None };
+        let life_circuits = if self.wants("life") { Some(life::circuits()?) } else { None };
         let mut results = Vec::new();
         for &threads in &thread_counts {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
             pool.install(|| -> anyhow::Result<()> {
-                if let Some(contestants) = &contestants {
-                    self.life(contestants, threads, &mut results)?;
+                if let Some(life_circuits) = &life_circuits {
+                    self.life(life_circuits, threads, &mut results)?;
                 }
                 if self.wants("checkerboard") {
                     self.large_rule(threads, &mut results)?;
@@ -131,24 +124,26 @@ impl Circuits {
         self.only.is_empty() || self.only.iter().any(|only| name.starts_with(only.as_str()))
     }
 
-    /// Refuses a name that no row has.
+    /// Rejects names that match no row.
     fn check_names(&self) -> Result<(), Usage> {
         let unknown = |only: &&String| !NAMES.iter().any(|name| name.starts_with(only.as_str()));
         match self.only.iter().find(unknown) {
-            Some(only) => Err(Usage(format!("no row is called {only}...; there are {}", NAMES.join(", ")))),
+            Some(only) => {
+                Err(Usage(format!("no row starts with {only}; expected one of {}", NAMES.join(", "))))
+            }
             None => Ok(()),
         }
     }
 }
 
-/// The time that a call takes.
+/// Returns the time of a call.
 fn timed<E>(call: impl FnOnce() -> Result<(), E>) -> Result<Duration, E> {
     let begin = Instant::now();
     call()?;
     Ok(begin.elapsed())
 }
 
-/// Shows a row and keeps it.
+/// Prints a row and stores it.
 fn push(results: &mut Vec<Value>, row: Value) {
     let text = |key: &str| row[key].as_str().unwrap_or_default().to_string();
     let threads = row["threads"].as_f64().unwrap_or(f64::NAN);
@@ -161,13 +156,13 @@ fn push(results: &mut Vec<Value>, row: Value) {
     results.push(row);
 }
 
-/// What a row says, for people.
+/// Formats the figures of a row.
 fn figures(row: &Value) -> String {
     let number = |key: &str| row[key].as_f64().unwrap_or(f64::NAN);
     let optional = |key: &str, show: fn(f64) -> String| row[key].as_f64().map_or(String::new(), show);
     if row.get("gcells_per_second").is_some() {
-        let operations = optional("operations_per_cell", |n| format!("  {n:.1} operations a cell"));
-        let ratio = optional("ratio_to_hand", |ratio| format!("  {ratio:.2} of the version by hand"));
+        let operations = optional("operations_per_cell", |n| format!("  {n:.1} operations per cell"));
+        let ratio = optional("ratio_to_hand", |ratio| format!("  {ratio:.2}x the rate of hand-written AVX2"));
         format!("{:>9.3} G cells/s{operations}{ratio}", number("gcells_per_second"))
     } else if row.get("samples_per_second").is_some() {
         format!(
@@ -178,10 +173,10 @@ fn figures(row: &Value) -> String {
             if row["native"] == json!(true) { "native" } else { "portable" }
         )
     } else {
-        let ratio = optional("ratio_to_smaller", |r| format!(", {r:.2} of that of the smaller network"));
+        let ratio = optional("ratio_to_smaller", |r| format!(", {r:.2}x that of the smaller network"));
         format!(
-            "{:>9.3} s ({:.3} s of the processor)  {} gates of {}  peak {:.0} MB  proved in {:.3} s ({:.3} s)  \
-             {:.2} us a gate{ratio}",
+            "{:>9.3} s ({:.3} s CPU)  {} gates of {}  peak {:.0} MB  proved in {:.3} s ({:.3} s)  \
+             {:.2} us per gate{ratio}",
             number("minimize_seconds"),
             number("minimize_processor_seconds"),
             row["gates_after"],
@@ -192,18 +187,4 @@ fn figures(row: &Value) -> String {
             number("microseconds_per_gate"),
         )
     }
-}
-
-pub(super) fn random_words(n: usize) -> Vec<u64> {
-    let mut random = Random::new(SEED, Purpose::Check, 0);
-    (0..n).map(|_| random.word()).collect()
-}
-
-fn random_grid(side: usize, channels: usize) -> anyhow::Result<Grid> {
-    let mut grid = Grid::new(1, side, side, channels)?;
-    let words = grid.words_per_sample();
-    for (channel, words) in random_words(words * channels).chunks_exact(words).enumerate() {
-        grid.plane_mut(channel).copy_from_slice(words);
-    }
-    Ok(grid)
 }

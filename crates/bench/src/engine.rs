@@ -1,18 +1,19 @@
-//! `gatework bench engine`: the vector operations at every size, beside plain loops, and a check for cliffs.
+//! `gatework-bench engine`: vector operations at every size, compared with plain loops, and a check for cliffs.
 //!
-//! Each operation runs on the same slices at growing lengths, with one thread and with all. Addition, multiplication, relu
-//! and sum of `f32` are measured in turn with a plain loop that the compiler vectorises for the same instruction set.
+//! Each operation runs on the same slices at increasing lengths, with one thread and with all threads. Runs of addition,
+//! multiplication, ReLU and sum of `f32` are interleaved with a plain loop that the compiler vectorises for the same
+//! instruction set.
 //!
-//! Other work on the machine only ever makes a time longer. So the whole table is measured in rounds, and a time is the
-//! shortest of all of them; rows that then look like a cliff, or slower than the plain loop, are measured some more times.
-//! What is left is not noise.
+//! Other work on the machine can only make a time longer. The table is therefore measured in rounds, and a time is the minimum
+//! over all rounds. Rows that still look like a cliff, or slower than the plain loop, are measured again before they are
+//! reported.
 //!
-//! | file | what it does |
+//! | file | contents |
 //! |---|---|
-//! | `operations` | what is measured |
-//! | `check` | the table, and what it has to keep |
-//! | `pages` | whether the slices lie in huge pages |
-//! | `graphs` | products, fused chains and whole graphs |
+//! | `operations` | the operations |
+//! | `check` | the table and its checks |
+//! | `pages` | share of the slices in huge pages |
+//! | `graphs` | GEMM, fused chains and whole graphs |
 
 mod check;
 mod graphs;
@@ -33,31 +34,31 @@ use serde_json::json;
 use self::check::{Finding, Row, Table};
 use self::operations::{Operation, Plain, Run};
 
-/// Lengths that are measured.
+/// Lengths of the slices.
 const LENGTHS: [usize; 8] = [256, 1024, 3072, 4096, 16_384, 262_144, 1 << 20, 1 << 24];
 
-/// How often rows that look wrong are measured again.
-const AGAIN: usize = 8;
+/// How often suspicious rows are measured again.
+const RETRIES: usize = 8;
 
-/// Vector operations at every size, beside plain loops
+/// Vector operations at every size, compared with plain loops
 #[derive(Debug, Args)]
 pub struct Engine {
-    /// Only these operations; "graphs" stands for products, the fused chain and whole graphs
+    /// Only these operations; "graphs" selects GEMM, the fused chain and whole graphs
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Short slices, for a moment each
+    /// Short slices and short measurements
     #[arg(long)]
     quick: bool,
-    /// How often the table is measured; a row is the shortest time
+    /// Rounds of measurement; a row is the minimum over all rounds
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Most threads to measure [default: all]
+    /// Largest number of threads [default: all]
     #[arg(long, value_name = "N", value_parser = gatework::cli::parse_threads)]
     threads: Option<usize>,
     /// Fail if an operation has a cliff or is slower than the plain loop
     #[arg(long)]
     check: bool,
-    /// Look at the table of an earlier run (its --json) instead of measuring
+    /// Read the table from the --json output of an earlier run instead of measuring
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
     /// Print one JSON object on stdout
@@ -65,7 +66,7 @@ pub struct Engine {
     json: bool,
 }
 
-/// Two operands and a result, as long as the longest row needs.
+/// Two operands and a result of the largest length.
 struct Slices<T> {
     a: Buffer<T>,
     b: Buffer<T>,
@@ -110,11 +111,14 @@ impl Engine {
             gatework::cli::print_json(&result)?;
         }
         let found = cliffs.len() + slow.len();
-        anyhow::ensure!(!self.check || found == 0, "the table has {found} rows that it should not have");
+        anyhow::ensure!(
+            !self.check || found == 0,
+            "{found} rows have a cliff or are slower than the plain loop"
+        );
         Ok(())
     }
 
-    /// The table, and what else the JSON says.
+    /// Returns the table and the other fields of the JSON output.
     fn measure_all(&self) -> anyhow::Result<(Table, serde_json::Value)> {
         let all = gatework::cli::threads(self.threads);
         let pools = if all > 1 { vec![1, all] } else { vec![1] };
@@ -149,12 +153,12 @@ impl Engine {
             }
         }
         if let Some(share) = huge {
-            answer!("{:.0} % of the longest slices lie in huge pages", 100.0 * share);
+            answer!("{:.0} % of the longest slices are in huge pages", 100.0 * share);
         }
         Ok((table, json!({ "simd": kernel::simd_name(), "graphs": graphs, "huge_pages": huge })))
     }
 
-    /// Measures all operations of a type, at all lengths, on all pools. Tells which share of the slices lies in huge pages.
+    /// Measures all operations of a type at all lengths on all pools. Returns the share of the slices in huge pages.
     fn measure_type<T: Number>(
         &self,
         mut operations: Vec<Operation<T>>,
@@ -182,7 +186,7 @@ impl Engine {
                 row.improve(&measure(cell)?);
             }
         }
-        for _ in 0..if self.quick { 0 } else { AGAIN } {
+        for _ in 0..if self.quick { 0 } else { RETRIES } {
             for suspect in check::suspects(&rows, &table.caches) {
                 rows[suspect].improve(&measure(&cells[suspect])?);
             }
@@ -205,7 +209,7 @@ impl Engine {
             plain(a, b, out);
             let expected = out[0];
             (operation.run)(a, b, out);
-            // Sums are added in different orders; the values here are small multiples of a power of two.
+            // The order of additions differs, but the values are multiples of 1/8: their sums are exact.
             anyhow::ensure!(out[0] == expected, "{} of {n} differs from the plain loop", operation.name);
         }
         let seconds = if self.quick { 0.0005 } else { 0.01 };
@@ -224,26 +228,26 @@ impl Engine {
     }
 }
 
-/// Reads what `--json` printed.
+/// Reads the output of `--json`.
 fn read_table(path: &Path) -> anyhow::Result<Table> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     serde_json::from_str(&text)
-        .with_context(|| format!("{} is not what `gatework bench engine --json` prints", path.display()))
+        .with_context(|| format!("{} is not an output of `gatework-bench engine --json`", path.display()))
 }
 
-/// Operands that repeat after 61 elements: multiples of 1/8 from -3.75 to 3.75, whose sums are exact in any order.
+/// Returns operand `i`: a multiple of 1/8 from -3.75 to 3.75, with a period of 61. Sums are exact in any order.
 fn wave(i: usize) -> f64 {
     (i * 37 % 61) as f64 / 8.0 - 3.75
 }
 
-/// The shortest time of a call in ns, of an operation and of the plain loop, which take turns.
+/// Returns the minimum time of a call in ns, for an operation and for the plain loop, in interleaved batches.
 fn fastest<T: Number>(
     seconds: f64,
     run: &Run<T>,
     plain: Option<Plain<T>>,
     (a, b, out): (&[T], &[T], &mut [T]),
 ) -> (f64, Option<f64>) {
-    /// A batch takes at least this long, so that looking at the clock does not count.
+    /// Minimum duration of a batch in seconds, so that reading the clock does not count.
     const BATCH: f64 = 2e-5;
     let mut time = |run: &Run<T>, calls: u32| {
         let start = Instant::now();

@@ -1,6 +1,5 @@
-//! `gatework bench forecast`: how fast forecasting models predict and train. For each model: one window at a time (half
-//! of the calls, and all but one in a hundred, are faster), batches of 32 and 256, and whole training steps: forward,
-//! backward, Adam.
+//! `gatework-bench forecast`: speed of forecasting models. For each model: prediction of one window (median and 99th percentile)
+//! and of batches of 32 and 256, and training steps (forward, backward, Adam).
 
 mod cases;
 
@@ -11,23 +10,19 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Args;
 use gatework_engine::{Program, kernel};
-use gatework_forecast::data::Batch;
 use gatework_forecast::specification::Use;
-use gatework_forecast::{ForecastTask, Forecaster, Specification, Windows};
-use gatework_train::optim::Optimizer;
-use gatework_train::trainer::{self, Task, TaskError};
+use gatework_forecast::{ForecastTask, Forecaster, Specification};
+use gatework_train::trainer::{self, Task};
 use serde_json::{Value, json};
 
 use super::memory;
 use gatework::cli::{self, predict::Format};
+use gatework_bench::wave::{self, ADAM, Wave, wave};
 
-/// The learning rate of training steps.
+/// Learning rate of training steps.
 const RATE: f32 = 1e-4;
 
-/// How models are trained here.
-const ADAM: Optimizer = Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 };
-
-/// The models: name, windows of a sample (one for each column), settings.
+/// Returns the models: name, windows per sample (one for each column), settings.
 fn models() -> [(&'static str, usize, Value); 8] {
     let transformer = json!({
         "kind": "transformer", "patch": 1, "stride": 1, "width": 64, "heads": 4, "layers": 2, "feed_forward": 256,
@@ -54,16 +49,16 @@ pub struct ForecastBench {
     /// Seconds for each measurement
     #[arg(long, default_value = "1", value_parser = super::parse_seconds)]
     seconds: f64,
-    /// Threads
+    /// Number of threads
     #[arg(long, value_name = "N", default_value = "1", value_parser = cli::parse_threads)]
     threads: usize,
-    /// Forecast with weights of fewer bits; training stays as it is
+    /// Predict with quantised weights; training is not affected
     #[arg(long, value_enum)]
     weights: Option<Format>,
-    /// Show what the training program of a batch of 32 consists of, and where its time goes
+    /// Show the kernels of the training program of a batch of 32, with their times
     #[arg(long)]
     kernels: bool,
-    /// Measure nothing, but write parameters, windows, forecasts and losses into DIR, for peers to compare theirs with
+    /// Measure nothing; write parameters, windows, forecasts and losses to DIR, for peers to compare theirs with
     #[arg(long, value_name = "DIR")]
     cases: Option<PathBuf>,
     /// Print one JSON object on stdout
@@ -73,44 +68,7 @@ pub struct ForecastBench {
 
 fn specification(name: &str, model: &Value) -> anyhow::Result<Specification> {
     let (input, horizon) = if name.starts_with("dlinear") { (336, 96) } else { (168, 24) };
-    let text = json!({ "model": model, "normalization": "none", "input": input, "horizon": horizon });
-    serde_json::from_value(text).with_context(|| format!("the specification of {name}"))
-}
-
-/// Windows of a wave with steps in it; every update sees the same ones.
-pub(super) struct Wave(Batch);
-
-impl Wave {
-    pub(super) fn new(specification: &Specification, rows: usize) -> Wave {
-        let mut batch = Batch::new(specification.shape(rows));
-        batch.past.iter_mut().enumerate().for_each(|(i, x)| *x = wave(i));
-        batch.target.iter_mut().enumerate().for_each(|(i, x)| *x = wave(i + 5));
-        Wave(batch)
-    }
-}
-
-fn wave(i: usize) -> f32 {
-    ((i * 37 % 101) as f32 * 0.01 + (i as f32 * 0.26).sin()) * 0.5
-}
-
-impl Windows for Wave {
-    fn updates_per_epoch(&self) -> u64 {
-        u64::MAX
-    }
-
-    fn training(&mut self, _: u64, batch: &mut Batch) -> Result<(), TaskError> {
-        if batch.shape == self.0.shape {
-            batch.past.copy_from_slice(&self.0.past);
-            batch.target.copy_from_slice(&self.0.target);
-        } else {
-            *batch = self.0.clone();
-        }
-        Ok(())
-    }
-
-    fn validation(&mut self, _: u64, _: &mut Batch) -> Result<bool, TaskError> {
-        Ok(false)
-    }
+    wave::specification(model, input, horizon).with_context(|| name.to_string())
 }
 
 impl ForecastBench {
@@ -193,7 +151,7 @@ impl ForecastBench {
         Ok(row)
     }
 
-    /// Sorted times of whole training steps.
+    /// Returns the sorted times of training steps.
     fn training(&self, specification: &Specification, rows: usize) -> anyhow::Result<Vec<f64>> {
         let mut task = ForecastTask::new(specification, Wave::new(specification, rows), 1)?;
         let mut state = ADAM.state(task.params().len());
@@ -212,7 +170,7 @@ impl ForecastBench {
         self.times(step)
     }
 
-    /// Sorted times of calls, in seconds; the first two do not count.
+    /// Returns the sorted times of calls in seconds, after two calls that warm up.
     fn times(&self, mut call: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Vec<f64>> {
         call()?;
         call()?;
@@ -227,19 +185,19 @@ impl ForecastBench {
     }
 }
 
-/// The time that a share of the calls is within.
+/// Returns a quantile of sorted times.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * share).round() as usize]
 }
 
-/// The kernels of the training program with their times, those that are alike together.
+/// Prints the kernels of the training program with their times, equal kernels in one line.
 fn print_kernels(name: &str, specification: &Specification) -> anyhow::Result<()> {
     let begin = Instant::now();
     let (graph, _) = specification.network(32, Use::Training)?;
     let program = Program::new(&graph)?;
     let seconds = begin.elapsed().as_secs_f64();
     let mut runner = program.runner();
-    // Values as in training: how long a product takes depends on how many of them are 0.
+    // Values as in training: ReLU activations are sparse, and GEMM skips zeros.
     let params = specification.params(1)?;
     for (name, _) in graph.inputs() {
         let numbers = runner.input_mut::<f32>(name)?;
@@ -249,7 +207,7 @@ fn print_kernels(name: &str, specification: &Specification) -> anyhow::Result<()
         }
     }
     let kernels = program.kernels();
-    // The least time of each kernel in a few runs.
+    // The minimum time of each kernel over a few runs.
     let mut times = vec![f64::INFINITY; kernels.len()];
     for _ in 0..7 {
         let measured = runner.run_timed();

@@ -1,5 +1,5 @@
-//! `gatework-bench`: how fast Gatework is on this machine, compared with its peers, and how well it forecasts. One file per
-//! benchmark.
+//! The program `gatework-bench`: measures the speed of Gatework, compares it with other libraries, and evaluates the accuracy
+//! of its forecasts. Each sub-command is a file.
 
 #[macro_use]
 extern crate gatework;
@@ -23,7 +23,7 @@ use clap::{Parser, Subcommand};
 
 use gatework::usage::Usage;
 
-/// Measure how fast Gatework is on this machine, and how well it forecasts.
+/// Measure the speed of Gatework on this machine, and the accuracy of its forecasts.
 #[derive(Debug, Parser)]
 #[command(name = "gatework-bench", version, about, max_term_width = 100)]
 struct Bench {
@@ -35,17 +35,17 @@ struct Bench {
 enum What {
     /// One update of each built-in experiment: forward, backward, optimiser, hard loss
     Automata(automata::Automata),
-    /// Circuits at work: Life beside a version written by hand, a large rule, networks of up to a million gates, minimising
+    /// Simulate and minimise circuits: Life compared with hand-written AVX2, a large rule, networks of up to a million gates
     Circuits(circuits::Circuits),
-    /// Vector operations at every size, beside plain loops
+    /// Vector operations at every size, compared with plain loops
     Engine(engine::Engine),
-    /// Forecasting models: one window, batches, whole training steps
+    /// Forecasting models: prediction of one window and of batches, training steps
     Forecast(forecast::ForecastBench),
-    /// Forecasters by the protocols of the literature, beside its figures
+    /// Accuracy of forecasters by the protocols of the literature, compared with published figures
     Accuracy(accuracy::Accuracy),
-    /// Time and memory against size, with fitted exponents; with --report a page of tables and plots
+    /// Time and memory as functions of size, with fitted exponents; --report writes tables and plots
     Scaling(scaling::Scaling),
-    /// All of these beside other programs, where they are installed; with --report a page of tables and charts
+    /// All speed benchmarks, compared with other libraries where installed; --report writes tables and charts
     All(Box<all::All>),
 }
 
@@ -68,21 +68,20 @@ impl Bench {
     }
 }
 
-/// Parses a time to measure.
+/// Parses a duration in seconds.
 fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds: Option<f64> = text.parse().ok().filter(|s| *s > 0.0 && *s <= 3600.0);
-    seconds.ok_or_else(|| "a number of seconds above 0 and at most 3600".into())
+    seconds.ok_or_else(|| "expected a number of seconds above 0 and at most 3600".into())
 }
 
-/// Makes the folder of a report before anything is measured: a wrong path should not cost an hour.
+/// Creates the folder of a report before anything is measured, so that a wrong path does not cost an hour.
 fn prepare_report(path: &Path) -> anyhow::Result<()> {
     if path.file_name().is_none() || path.is_dir() {
-        return Err(Usage(format!("--report needs the name of a file, not {}", path.display())).into());
+        return Err(Usage(format!("--report needs a file name, not {}", path.display())).into());
     }
     match path.parent() {
-        Some(folder) => {
-            fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))
-        }
+        Some(folder) => fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create the folder {}", folder.display())),
         None => Ok(()),
     }
 }

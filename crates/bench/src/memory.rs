@@ -1,17 +1,17 @@
-//! Memory that the program uses, and the most that it has used.
+//! Current and peak resident memory of this process.
 
-/// Starts counting the largest resident memory anew, where the system can.
+/// Resets the peak of resident memory, where the system can.
 pub fn reset_peak() {
-    // Linux only; elsewhere the peak is that of the whole program so far, or unknown.
+    // Linux only; elsewhere the peak is unknown.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// Largest resident memory in MB, if the system tells.
+/// Returns the peak of resident memory in MB, if known.
 pub fn peak() -> Option<f64> {
     status("VmHWM:")
 }
 
-/// Resident memory in MB, if the system tells.
+/// Returns the resident memory in MB, if known.
 pub fn resident() -> Option<f64> {
     status("VmRSS:")
 }

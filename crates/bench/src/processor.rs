@@ -1,11 +1,11 @@
-//! Processor time: what a computation takes, however busy the machine is with others.
+//! CPU time, which does not depend on the load of the machine.
 
 use std::time::Instant;
 
-/// A stopwatch of one thread.
+/// A stopwatch for the current thread.
 pub struct Stopwatch {
     begin: Instant,
-    /// Seconds of the processor at the start, if the system tells.
+    /// CPU time at the start in seconds, if known.
     processor: Option<f64>,
 }
 
@@ -14,19 +14,19 @@ impl Stopwatch {
         Stopwatch { begin: Instant::now(), processor: processor_seconds() }
     }
 
-    /// Seconds on the clock.
+    /// Returns the elapsed time in seconds.
     pub fn seconds(&self) -> f64 {
         self.begin.elapsed().as_secs_f64()
     }
 
-    /// Seconds that this thread had a processor; those on the clock where the system does not tell.
+    /// Returns the CPU time of this thread in seconds; the elapsed time where it is unknown.
     pub fn processor_seconds(&self) -> f64 {
         let passed = processor_seconds().zip(self.processor).map(|(now, then)| now - then);
         passed.unwrap_or_else(|| self.seconds())
     }
 }
 
-/// Seconds that the current thread has had a processor so far (Linux only).
+/// Returns the CPU time of the current thread in seconds (Linux only).
 fn processor_seconds() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanoseconds: f64 = text.split_whitespace().next()?.parse().ok()?;
@@ -39,7 +39,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn sleeping_takes_no_processor() {
+    fn sleeping_takes_no_cpu_time() {
         let stopwatch = Stopwatch::start();
         std::thread::sleep(Duration::from_millis(20));
         assert!(stopwatch.seconds() >= 0.02);

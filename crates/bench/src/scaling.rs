@@ -1,8 +1,8 @@
-//! `gatework bench scaling`: time and memory against size.
+//! `gatework-bench scaling`: time and memory as functions of size.
 //!
-//! One kind of work at a time grows along one dimension (`work`), with one thread and with several. Every point is measured
-//! by a program of its own, so that its peak of memory is that of this size alone. The exponent of a power law is fitted to
-//! the upper half of the sizes (`fit`), where costs that do not grow no longer count; 1 is linear.
+//! Each workload grows along one dimension (`work`), with one thread and with several. Every point is measured in its own
+//! process, so that its peak memory is that of this size alone. The exponent of a power law is fitted to the upper half of the
+//! sizes (`fit`), where constant costs no longer matter; 1 is linear.
 
 mod fit;
 mod work;
@@ -30,22 +30,22 @@ pub struct Scaling {
     /// Only these dimensions: grid, channels, steps, boards, gates, circuit-gates, recurrent-length, attention-length
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Seconds for each point; it is measured three times at least, unless that takes ten times as long
+    /// Seconds for each point; at least three measurements, unless they take ten times as long
     #[arg(long, value_name = "S", default_value_t = 0.2, value_parser = super::parse_seconds)]
     seconds: f64,
-    /// Threads beside one thread
+    /// Number of threads to compare with one thread
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = cli::parse_threads)]
     threads: usize,
-    /// Small sizes, for a moment each
+    /// Small sizes and short measurements
     #[arg(long)]
     quick: bool,
-    /// Write a report: Markdown in FILE, a plot for each dimension and a JSON file beside it
+    /// Write a report: Markdown to FILE, with a plot for each dimension and a JSON file in the same folder
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Print one JSON object on stdout
     #[arg(long)]
     json: bool,
-    /// Measure one size in this program, with the threads of --threads
+    /// Measure one size in this process, with the threads of --threads
     #[arg(long, value_name = "SIZE", hide = true)]
     size: Option<usize>,
 }
@@ -55,11 +55,11 @@ pub struct Scaling {
 struct Point {
     size: usize,
     seconds: f64,
-    /// What the peak of memory has grown by, in MB.
+    /// Growth of the peak memory in MB.
     megabytes: Option<f64>,
 }
 
-/// The points of a dimension with one number of threads.
+/// Points of a dimension with one number of threads.
 struct Series {
     dimension: &'static Dimension,
     threads: usize,
@@ -71,9 +71,11 @@ impl Scaling {
         let named = |name: &str| DIMENSIONS.iter().find(|dimension| dimension.name == name);
         if let Some(name) = self.only.iter().find(|name| named(name).is_none()) {
             let names: Vec<&str> = DIMENSIONS.iter().map(|dimension| dimension.name).collect();
-            return Err(
-                Usage(format!("no dimension is called {name}; there are {}", names.join(", "))).into()
-            );
+            return Err(Usage(format!(
+                "no dimension is called {name}; expected one of {}",
+                names.join(", ")
+            ))
+            .into());
         }
         let wanted =
             || DIMENSIONS.iter().filter(|d| self.only.is_empty() || self.only.iter().any(|n| n == d.name));
@@ -105,14 +107,14 @@ impl Scaling {
         Ok(())
     }
 
-    /// All sizes of a dimension, each in a program of its own.
+    /// Measures all sizes of a dimension, each in its own process.
     fn series(&self, dimension: &'static Dimension, threads: usize) -> anyhow::Result<Series> {
         let sizes = if self.quick { &dimension.sizes[..3] } else { dimension.sizes };
         let mut points = Vec::new();
         for &size in sizes {
             let seconds = if self.quick { 0.01 } else { self.seconds };
             let output = Command::new(std::env::current_exe()?)
-                .args(["bench", "scaling", "--only", dimension.name, "--size", &size.to_string()])
+                .args(["scaling", "--only", dimension.name, "--size", &size.to_string()])
                 .args(["--threads", &threads.to_string(), "--seconds", &seconds.to_string()])
                 .output()?;
             let what = || format!("{} {size} with {threads} threads", dimension.name);
@@ -129,7 +131,7 @@ impl Scaling {
         Ok(Series { dimension, threads, points })
     }
 
-    /// One point, in this program.
+    /// Measures one point in this process.
     fn measure(&self, dimension: &Dimension, size: usize) -> anyhow::Result<Value> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads).build()?;
         pool.install(|| {
@@ -151,7 +153,7 @@ impl Scaling {
 }
 
 impl Series {
-    /// The exponent of the time, and of the memory where it is measured.
+    /// Returns the exponents of time and memory, where known.
     fn exponents(&self) -> [Option<f64>; 2] {
         let upper = &self.points[self.points.len() / 2..];
         let of = |value: fn(&Point) -> Option<f64>| {
@@ -201,12 +203,11 @@ impl Series {
     }
 }
 
-/// Markdown with a table and a plot for each dimension; JSON.
+/// Writes Markdown with a table and a plot for each dimension, and JSON.
 fn write_report(path: &Path, all: &[Series], result: &Value) -> anyhow::Result<()> {
-    let stem =
-        path.file_stem().context("the report needs the name of a file")?.to_string_lossy().into_owned();
-    let mut text = "# Scaling\n\nMade by `gatework bench scaling`: time (the median) and peak memory against size, every point in a \
-                    program of its own. The exponent is that of a power law fitted to the upper half of the sizes; 1 is \
+    let stem = path.file_stem().context("--report needs a file name")?.to_string_lossy().into_owned();
+    let mut text = "# Scaling\n\nWritten by `gatework-bench scaling`: median time and peak memory as functions of size, every point in \
+                    its own process. The exponent is that of a power law fitted to the upper half of the sizes; 1 is \
                     linear.\n\n"
         .to_string();
     for group in all.chunk_by(|a, b| a.dimension.name == b.dimension.name) {
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exponent_is_that_of_the_upper_half() {
+    fn the_exponent_is_fitted_to_the_upper_half() {
         let series = series(1, &[(1, 9.0, None), (2, 9.0, None), (4, 16.0, None), (8, 64.0, None)]);
         let [time, memory] = series.exponents();
         assert!((time.unwrap() - 2.0).abs() < 1e-12 && memory.is_none());

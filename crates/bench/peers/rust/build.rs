@@ -1,4 +1,4 @@
-//! Tells the programs the versions of the libraries, as Cargo.lock has them.
+//! Passes the locked versions of the libraries to the programs.
 
 fn main() {
     println!("cargo:rerun-if-changed=Cargo.lock");

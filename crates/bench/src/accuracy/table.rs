@@ -1,4 +1,4 @@
-//! The table of `gatework bench accuracy`: means and spreads over seeds beside the figures of the literature.
+//! The tables of `gatework-bench accuracy`: mean and standard deviation over seeds, compared with published figures.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,29 +12,28 @@ use gatework::cli::train::seeds::mean_and_spread;
 /// An experiment at one horizon.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Its name.
     pub experiment: String,
-    /// Steps ahead.
+    /// Forecast horizon in steps.
     pub horizon: usize,
-    /// Runs.
+    /// Number of runs.
     pub seeds: usize,
-    /// Seconds of training, of all runs together.
+    /// Total training time of all runs in seconds.
     pub seconds: f64,
-    /// The figures that are published.
+    /// Figures with published values.
     pub figures: Vec<Figure>,
 }
 
-/// A figure that is published, and what came out here.
+/// A published figure and our values.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
     name: &'static str,
     published: f64,
-    /// One a run.
+    /// One value per run.
     values: Vec<f64>,
 }
 
 impl Figure {
-    /// Mean, spread, and the mean's distance from what is published in percent.
+    /// Returns mean, standard deviation, and the difference of the mean from the published figure in percent.
     fn statistics(&self) -> (f64, f64, f64) {
         let (mean, spread) = mean_and_spread(&self.values);
         (mean, spread, 100.0 * (mean / self.published - 1.0))
@@ -42,7 +41,7 @@ impl Figure {
 }
 
 impl Row {
-    /// A row without runs.
+    /// Returns a row without runs.
     pub fn new(experiment: &str, horizon: usize, published: &BTreeMap<String, f64>) -> Row {
         let figure = |name: &'static str| {
             published.get(name).map(|&published| Figure { name, published, values: Vec::new() })
@@ -51,7 +50,7 @@ impl Row {
         Row { experiment: experiment.to_string(), horizon, seeds: 0, seconds: 0.0, figures }
     }
 
-    /// Adds a run by its summary.
+    /// Adds a run, given its summary.
     pub fn add(&mut self, summary: &Value) {
         self.seeds += 1;
         self.seconds += summary["seconds"].as_f64().unwrap_or(0.0);
@@ -69,7 +68,7 @@ impl Row {
     }
 }
 
-/// One line for each figure.
+/// Returns a CSV table with a line for each figure.
 pub fn to_csv(rows: &[Row]) -> String {
     let mut text =
         String::from("experiment,horizon,figure,seeds,mean,spread,published,difference_percent,seconds\n");
@@ -86,7 +85,7 @@ pub fn to_csv(rows: &[Row]) -> String {
     text
 }
 
-/// One line for each row; a table for each set of figures.
+/// Returns Markdown with a table for each set of figures.
 pub fn to_markdown(rows: &[Row]) -> String {
     let mut text = String::new();
     let mut sets: Vec<Vec<&str>> = Vec::new();
@@ -116,7 +115,7 @@ pub fn to_markdown(rows: &[Row]) -> String {
     text
 }
 
-/// A figure's name as papers write it.
+/// Returns the name of a figure as papers write it.
 fn shown(name: &str) -> String {
     if name == "smape" { "sMAPE".into() } else { name.to_uppercase() }
 }
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_scaled_values_come_from_there() {
+    fn mse_and_mae_are_those_of_scaled_values() {
         let text = to_csv(&[row()]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[1], "ett,96,mse,2,0.51000,0.01414,0.5,2.00,4.0");

@@ -1,25 +1,25 @@
-//! What figures depend on besides the program: the processor, how busy it is, the version that was built.
+//! Facts about the machine and the program that figures depend on.
 
 use std::process::Command;
 
 use gatework_engine::kernel;
 use serde_json::{Value, json};
 
-/// The machine and the program, as far as the system tells.
+/// The machine and the program.
 #[derive(Debug)]
 pub struct Machine {
     pub processor: String,
     pub cores: usize,
     pub simd: &'static str,
-    /// Programs that wanted to run in the last minute, before the measurement began.
+    /// Load average of the last minute, before the measurement.
     pub load: Option<f64>,
-    /// The version of the program and the commit of the folder that it was started in.
+    /// Version of the program, and commit of the current directory.
     pub version: String,
 }
 
 impl Machine {
-    /// Looks at this machine.
-    pub fn look() -> Machine {
+    /// Describes this machine.
+    pub fn detect() -> Machine {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let commit = Command::new("git").args(["describe", "--always", "--dirty"]).output();
         let commit = commit.ok().filter(|output| output.status.success());
@@ -42,7 +42,7 @@ impl Machine {
     }
 }
 
-/// The name of the first processor in `/proc/cpuinfo`.
+/// Returns the name of the first processor in `/proc/cpuinfo`.
 fn processor(text: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_string())

@@ -1,4 +1,4 @@
-//! The report of `gatework bench all` as Markdown: the machine, the rows where we lose, charts, all rows, what is missing.
+//! The report of `gatework-bench all` as Markdown: machine, slower rows, charts, faster rows, rows without a peer.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,17 +8,17 @@ use serde_json::Value;
 use super::machine::Machine;
 use super::rows::{Comparison, Row, Summary, Table, duration};
 
-/// What the report says besides rows.
+/// Contents of the introduction.
 pub struct Facts<'a> {
     pub machine: &'a Machine,
     pub rounds: u32,
-    /// Versions and what was used of each peer, by benchmark and name.
+    /// Version and description of each peer, by benchmark and name.
     pub peers: &'a BTreeMap<String, Value>,
-    /// Who did not run, and why.
+    /// Peers that failed, and why.
     pub missing: &'a BTreeMap<String, String>,
 }
 
-/// The whole report; charts have a title and the name of a file beside it. `comparisons` begin with those we lose.
+/// Returns the report. A chart is a title and a file name; `comparisons` are sorted by ratio.
 pub fn report(
     facts: &Facts<'_>,
     table: &Table,
@@ -50,17 +50,16 @@ pub fn report(
 }
 
 fn introduction(Facts { machine, rounds, peers, missing }: &Facts<'_>) -> String {
-    let mut text = "# Benchmarks\n\nMade by `gatework bench all`. Ours and each peer ran in turn; a time is the median of \
-                    the rounds, ± is the distance from the shortest to the longest as a share of it. The ratio is the \
-                    peer's time beside ours: above 1, Gatework is faster. Circuits: the time of 10⁹ cells, of a sample, or \
-                    of minimising.\n\n"
+    let mut text = "# Benchmarks\n\nWritten by `gatework-bench all`. Runs of Gatework and the peers were interleaved; a time is the \
+                    median of the rounds, and ± is (maximum - minimum) / median. The ratio is the time of the peer divided by \
+                    ours: above 1, Gatework is faster. Circuits: time per 10⁹ cells, per sample, or of a minimisation.\n\n"
         .to_string();
     let Machine { processor, cores, simd, version, load } = machine;
     let load = load.map_or(String::new(), |load| format!(", load {load} before the run"));
     let _ = writeln!(text, "- Processor: {processor}, {cores} cores, {simd}{load}");
     let _ = writeln!(text, "- Gatework: {version}; {rounds} rounds");
     for (peer, about) in *peers {
-        let said = |key: &str| about[key].as_str().unwrap_or("not said").to_string();
+        let said = |key: &str| about[key].as_str().unwrap_or("unknown").to_string();
         let named = format!("{peer} {}", said("version"));
         let _ = writeln!(text, "- {}: {}", named.trim_end(), said("how"));
     }
@@ -100,12 +99,12 @@ fn ours_alone(rows: &[(&Row, Summary)]) -> String {
     text
 }
 
-/// Two cells: the median and the spread.
+/// Returns two cells: the median and the spread.
 fn time(summary: &Summary) -> String {
     format!("{} | {:.0} %", duration(summary.median), summary.spread() * 100.0)
 }
 
-/// Text that cannot end a cell of a table.
+/// Escapes text for a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace(['\n', '\r'], " ")
 }
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rows_where_we_lose_stand_before_the_others() {
+    fn slower_rows_come_first() {
         let text = sample(&BTreeMap::new(), &[output(None, 10.0, 10.0), output(Some("torch"), 5.0, 40.0)]);
         let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is missing in {text}"));
         assert!(
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said_and_ours_are_shown() {
+    fn missing_peers_and_rows_without_a_peer_are_shown() {
         let missing = BTreeMap::from([("engine: jax".to_string(), "no module | jax".to_string())]);
         let text = sample(&missing, &[output(None, 10.0, 10.0)]);
         assert!(text.contains("- Missing: engine: jax: no module \\| jax"));

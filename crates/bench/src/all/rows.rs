@@ -1,5 +1,5 @@
-//! The rows of all contestants under one name each: every row is a time in seconds, so that a ratio above 1 always means
-//! that ours is faster. Rates become the time for one unit.
+//! Rows of all programs, merged by name. Every row is a time in seconds, so that a ratio above 1 always means that ours is
+//! faster; rates become the time per unit.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use gatework::cli;
 
-/// How we are called among the contestants.
+/// Our name among the programs.
 const OURS: &str = "gatework";
 
-/// What of a row of `bench forecast` is compared: key, what it says, seconds of one unit.
+/// Compared fields of a row of `forecast`: key, description, seconds per unit.
 const FORECAST: [(&str, &str, f64); 5] = [
     ("predict_p50_us", "one window", 1e-6),
     ("predict_32_ms", "batch 32", 1e-3),
@@ -20,24 +20,24 @@ const FORECAST: [(&str, &str, f64); 5] = [
     ("train_256_ms", "training step 256", 1e-3),
 ];
 
-/// The work of a row.
+/// The workload of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     pub bench: String,
     pub name: String,
-    /// What rows that differ in size alone have in common; charts show their mean.
+    /// Common name of rows that differ only in size; charts show their mean.
     pub group: String,
     pub threads: u64,
 }
 
-/// A time of one contestant.
+/// A time of one program.
 struct Measurement {
     row: Row,
-    contestant: String,
+    competitor: String,
     seconds: f64,
 }
 
-/// The times of one contestant at a row, in seconds.
+/// Times of one program at a row, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     pub median: f64,
@@ -54,7 +54,7 @@ impl Summary {
         Some(Summary { median: cli::median(&sorted)?, least, most })
     }
 
-    /// From the least to the most, as a share of the median.
+    /// Returns (maximum - minimum) / median.
     pub fn spread(&self) -> f64 {
         (self.most - self.least) / self.median
     }
@@ -64,7 +64,7 @@ impl Summary {
     }
 }
 
-/// A row that a peer and we have both measured.
+/// A row that a peer and we have measured.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     pub row: Row,
@@ -74,7 +74,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// The peer's time beside ours: above 1, ours is faster.
+    /// Returns the time of the peer divided by ours: above 1, ours is faster.
     pub fn ratio(&self) -> f64 {
         self.theirs.median / self.ours.median
     }
@@ -92,7 +92,7 @@ impl fmt::Display for Comparison {
         let Row { bench, name, threads, .. } = &self.row;
         write!(
             f,
-            "{:>8.2}x {:<10} {bench}: {name}, {threads} thread{}: {} for {}",
+            "{:>8.2}x {:<10} {bench}: {name}, {threads} thread{}: {} (peer: {})",
             self.ratio(),
             self.peer,
             if *threads > 1 { "s" } else { "" },
@@ -102,7 +102,7 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// A time with a unit.
+/// Formats a time with a unit.
 pub fn duration(seconds: f64) -> String {
     let (value, unit) = match seconds {
         s if s < 1e-6 => (s * 1e9, "ns"),
@@ -114,45 +114,45 @@ pub fn duration(seconds: f64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// All rows, in the order in which they came, with the times of each contestant.
+/// All rows in order of arrival, with the times of each program.
 #[derive(Debug, Default)]
 pub struct Table {
     rows: Vec<(Row, BTreeMap<String, Vec<f64>>)>,
-    /// Parameters of our models, by name.
+    /// Numbers of parameters of our models, by name.
     parameters: BTreeMap<String, u64>,
 }
 
 impl Table {
-    /// Adds the rows of one output. Rows without a time, and times that are none, are left out.
+    /// Adds the rows of one output. Rows without a valid time are ignored.
     pub fn add(&mut self, output: &Value) {
         if output.get("peer").is_none() {
             self.parameters.extend(parameters(output));
         }
-        for Measurement { row, contestant, seconds } in measurements(output) {
+        for Measurement { row, competitor, seconds } in measurements(output) {
             let at = self.rows.iter().position(|(known, _)| *known == row).unwrap_or_else(|| {
                 self.rows.push((row, BTreeMap::new()));
                 self.rows.len() - 1
             });
-            self.rows[at].1.entry(contestant).or_default().push(seconds);
+            self.rows[at].1.entry(competitor).or_default().push(seconds);
         }
     }
 
-    /// Whether the models of a peer have as many parameters as ours of the same name.
+    /// Checks that the models of a peer have as many parameters as ours of the same name.
     pub fn same_work(&self, output: &Value) -> Result<(), String> {
         for (name, theirs) in parameters(output) {
             if let Some(ours) = self.parameters.get(&name).filter(|ours| **ours != theirs) {
-                return Err(format!("its {name} has {theirs} parameters, ours {ours}: not the same model"));
+                return Err(format!("{name} has {theirs} parameters, ours {ours}: not the same model"));
             }
         }
         Ok(())
     }
 
-    /// Every row and peer with a time of ours beside it; the rows where we lose most first.
+    /// Returns every pair of a peer's row and ours, sorted by ratio.
     pub fn comparisons(&self) -> Vec<Comparison> {
         let mut comparisons = Vec::new();
-        for (row, contestants) in &self.rows {
-            let Some(ours) = contestants.get(OURS).and_then(|times| Summary::new(times)) else { continue };
-            for (peer, times) in contestants.iter().filter(|(name, _)| *name != OURS) {
+        for (row, competitors) in &self.rows {
+            let Some(ours) = competitors.get(OURS).and_then(|times| Summary::new(times)) else { continue };
+            for (peer, times) in competitors.iter().filter(|(name, _)| *name != OURS) {
                 let Some(theirs) = Summary::new(times) else { continue };
                 comparisons.push(Comparison { row: row.clone(), peer: peer.clone(), ours, theirs });
             }
@@ -161,13 +161,13 @@ impl Table {
         comparisons
     }
 
-    /// Our rows that no peer has measured.
+    /// Returns our rows that no peer has measured.
     pub fn alone(&self) -> Vec<(&Row, Summary)> {
-        let alone = self.rows.iter().filter(|(_, contestants)| contestants.len() == 1);
-        alone.filter_map(|(row, contestants)| Some((row, Summary::new(contestants.get(OURS)?)?))).collect()
+        let alone = self.rows.iter().filter(|(_, competitors)| competitors.len() == 1);
+        alone.filter_map(|(row, competitors)| Some((row, Summary::new(competitors.get(OURS)?)?))).collect()
     }
 
-    /// All times.
+    /// Returns all times.
     pub fn json(&self) -> Value {
         let row = |(row, times): &(Row, BTreeMap<String, Vec<f64>>)| json!({ "bench": row.bench, "row": row.name, "threads": row.threads, "seconds": times });
         self.rows.iter().map(row).collect()
@@ -179,11 +179,11 @@ impl Table {
 pub struct Chart {
     pub bench: String,
     pub threads: u64,
-    /// What was compared with whom, and the ratio.
+    /// Label and ratio of each bar.
     pub bars: Vec<(String, f64)>,
 }
 
-/// One chart for each benchmark and number of threads; a bar is the geometric mean of the ratios of a group.
+/// Returns a chart for each benchmark and number of threads; a bar is the geometric mean of the ratios of a group.
 pub fn charts(comparisons: &[Comparison]) -> Vec<Chart> {
     let mut logs: BTreeMap<(&str, u64), BTreeMap<String, Vec<f64>>> = BTreeMap::new();
     for comparison in comparisons {
@@ -200,44 +200,44 @@ pub fn charts(comparisons: &[Comparison]) -> Vec<Chart> {
     logs.into_iter().map(chart).collect()
 }
 
-/// Names and numbers of parameters of the models in an output.
+/// Returns the names and numbers of parameters of the models in an output.
 fn parameters(output: &Value) -> impl Iterator<Item = (String, u64)> {
     let rows = output["results"].as_array().into_iter().flatten();
     rows.filter_map(|row| Some((row["model"].as_str()?.to_string(), row["parameters"].as_u64()?)))
 }
 
-/// The times in the output of a benchmark, ours or a peer's.
+/// Returns the times in the output of a benchmark, ours or a peer's.
 fn measurements(output: &Value) -> Vec<Measurement> {
-    let contestant = output["peer"].as_str().unwrap_or(OURS);
+    let competitor = output["peer"].as_str().unwrap_or(OURS);
     let bench = output["bench"].as_str().unwrap_or_default();
     let mut found = Vec::new();
     for row in ["results", "graphs"].iter().filter_map(|key| output[key].as_array()).flatten() {
         let threads = [row, output].iter().find_map(|value| value["threads"].as_u64()).unwrap_or(1);
-        let mut push = |contestant: &str, name: String, group: String, seconds: Option<f64>| {
+        let mut push = |competitor: &str, name: String, group: String, seconds: Option<f64>| {
             if let Some(seconds) = seconds.filter(|seconds| seconds.is_finite() && *seconds > 0.0) {
                 let row = Row { bench: bench.to_string(), name, group, threads };
-                found.push(Measurement { row, contestant: contestant.to_string(), seconds });
+                found.push(Measurement { row, competitor: competitor.to_string(), seconds });
             }
         };
         let time = |key: &str, unit: f64| row[key].as_f64().map(|value| value * unit);
         let rate = |key: &str| row[key].as_f64().map(|rate| 1.0 / rate);
         let text = |key: &str| row[key].as_str().map(str::to_string);
         if let Some(experiment) = text("experiment") {
-            push(contestant, format!("update of {experiment}"), experiment, time("update_ms", 1e-3));
+            push(competitor, format!("update of {experiment}"), experiment, time("update_ms", 1e-3));
         } else if let Some(model) = text("model") {
             for (key, what, unit) in FORECAST {
                 let name = format!("{model}, {what}");
-                push(contestant, name.clone(), name, time(key, unit));
+                push(competitor, name.clone(), name, time(key, unit));
             }
         } else if let Some(operation) = text("op") {
             let group = format!("{operation} {}", row["dtype"].as_str().unwrap_or_default());
             let name = format!("{group}, {}", row["n"]);
             push("plain loop", name.clone(), group.clone(), time("plain_ns", 1e-9));
-            push(contestant, name, group, time("ns", 1e-9));
+            push(competitor, name, group, time("ns", 1e-9));
         } else if let Some(name) = text("name") {
-            // The version of Life that is written by hand is a rival within our own benchmark.
+            // Hand-written Life is an alternative within our own benchmark.
             let by_hand = name == "life-by-hand";
-            let (who, name) = if by_hand { ("by hand", "life".to_string()) } else { (contestant, name) };
+            let (who, name) = if by_hand { ("by hand", "life".to_string()) } else { (competitor, name) };
             let name = if row["native"] == json!(false) { format!("{name}, portable") } else { name };
             let seconds = time("ns", 1e-9)
                 .or(rate("gcells_per_second"))
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rows_where_we_lose_come_first() {
+    fn slower_rows_come_first() {
         let mut table = Table::default();
         table.add(&engine(None, 10.0));
         for (peer, ns) in [("slow", 90.0), ("fast", 5.0), ("even", 10.0)] {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn rivals_within_our_own_benchmarks_are_peers() {
+    fn alternatives_within_our_own_benchmarks_are_peers() {
         let mut table = Table::default();
         table.add(&json!({ "bench": "circuits", "results": [
             { "name": "life", "threads": 2, "gcells_per_second": 40.0 },
@@ -309,16 +309,16 @@ mod tests {
     }
 
     #[test]
-    fn a_model_with_other_parameters_is_refused() {
+    fn a_model_with_other_parameters_is_rejected() {
         let output = |parameters: u64| json!({ "bench": "forecast", "threads": 1, "results": [{ "model": "gru", "parameters": parameters, "train_32_ms": 2.0 }] });
         let mut table = Table::default();
         table.add(&output(7));
         assert!(table.same_work(&output(7)).is_ok());
-        assert!(table.same_work(&output(8)).unwrap_err().contains("its gru has 8 parameters, ours 7"));
+        assert!(table.same_work(&output(8)).unwrap_err().contains("gru has 8 parameters, ours 7"));
     }
 
     #[test]
-    fn what_is_no_time_is_left_out() {
+    fn invalid_times_are_ignored() {
         let mut table = Table::default();
         for odd in [json!(null), json!({}), json!({ "results": [1, {}, { "op": "add" }] }), engine(None, 0.0)]
         {

@@ -1,7 +1,7 @@
-//! What peers run and compare: a circuit as C, a board, and the same board after some steps of ours.
+//! Reference results for peers: a circuit as C, a grid, and the same grid after some steps of ours.
 //!
-//! `circuits.json` has an object for each row by name. `header` is what `gatework export --to c` writes; `start` and
-//! `after` are the words of a board, little-endian, channel by channel and row by row.
+//! `circuits.json` maps the name of a row to its case. `header` names the C header that `gatework export --to c` writes;
+//! `start` and `after` name the words of a grid, little-endian, channel by channel and row by row.
 
 use std::path::Path;
 
@@ -12,12 +12,13 @@ use gatework_logic::{Automaton, Boundary, Document, Grid};
 use gatework_train::files;
 use serde_json::{Map, Value, json};
 
-use super::{Circuits, life, networks, random_grid};
+use super::{Circuits, life, networks};
+use gatework_bench::random::random_grid;
 
-/// Steps between the two boards of a case.
+/// Steps between the two grids of a case.
 const STEPS: usize = 11;
 
-/// A row: its rule, the side of its board and the steps that are timed together.
+/// A row: its rule, the side of its grid and the number of steps in a timed run.
 struct Case<'a> {
     name: &'a str,
     automaton: Automaton,
@@ -26,7 +27,7 @@ struct Case<'a> {
 }
 
 impl Circuits {
-    /// Writes the cases of Life and of the large rule, as far as they are asked for.
+    /// Writes the cases of the selected rows.
     pub(super) fn write_cases(&self, folder: &Path) -> anyhow::Result<()> {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         let mut cases = Map::new();
@@ -70,7 +71,7 @@ impl Case<'_> {
     }
 }
 
-/// The words of a board of one sample whose rows are whole words.
+/// Returns the words of a grid with one sample, whose rows are whole words.
 fn words(grid: &Grid) -> Vec<u8> {
     let planes = (0..grid.channels()).flat_map(|channel| grid.plane(channel));
     planes.flat_map(|word| word.to_le_bytes()).collect()
@@ -82,18 +83,18 @@ mod tests {
     use gatework_logic::{naive_step, rules};
 
     #[test]
-    fn the_board_after_is_so_many_steps_from_the_start() -> anyhow::Result<()> {
+    fn the_grid_after_is_that_of_the_reference_steps() -> anyhow::Result<()> {
         let folder = tempfile::tempdir()?;
         let automaton = rules::life(Boundary::Torus);
         let case = Case { name: "life", automaton: automaton.clone(), side: 64, timed_steps: 1 };
         let case = case.write(folder.path())?;
-        let mut board = random_grid(64, 1)?;
+        let mut grid = random_grid(64, 1)?;
         let read = |key: &str| std::fs::read(folder.path().join(case[key].as_str().unwrap_or_default()));
-        assert_eq!(read("start")?, words(&board));
+        assert_eq!(read("start")?, words(&grid));
         for _ in 0..STEPS {
-            board = naive_step(&automaton, &board)?;
+            grid = naive_step(&automaton, &grid)?;
         }
-        assert_eq!(read("after")?, words(&board));
+        assert_eq!(read("after")?, words(&grid));
         assert!(String::from_utf8(read("header")?)?.contains("life_rule"));
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! Rows of `gatework bench circuits` for minimising large random networks: time, memory, and how both grow.
+//! Minimisation of large random networks: time, memory, and how both scale.
 //!
-//! The networks with neighbours that read neighbours have something to save. In the layered ones, which are those of the
-//! rows `network-*`, there is next to nothing, and every operand is far away in memory: the worst case.
+//! Networks whose gates read nearby gates are redundant. The layered networks, those of the rows `network-*`, have almost no
+//! redundancy, and their operands are far apart in memory: the worst case.
 
 use anyhow::ensure;
 use gatework_logic::Circuit;
@@ -9,16 +9,16 @@ use gatework_logic::minimize::{self, Options};
 use gatework_logic::prove::{self, Verdict};
 use serde_json::{Value, json};
 
-use super::networks::{local_network, random_network};
 use super::{Circuits, push};
 use crate::memory;
 use crate::processor::Stopwatch;
+use gatework_bench::random::{local_network, random_network};
 
 /// Networks of one kind, from small to large.
 struct Family {
     names: [&'static str; 3],
     make: fn(usize) -> anyhow::Result<Circuit>,
-    /// Whether the rows come only if they are asked for.
+    /// Whether the rows are measured only with --full or --only.
     is_slow: bool,
 }
 
@@ -52,7 +52,7 @@ impl Circuits {
     }
 }
 
-/// The row of a network; `last` is the time for a gate of the next smaller one.
+/// Measures a network; `last` is the time per gate of the next smaller one.
 fn minimize_one(name: &str, circuit: &Circuit, last: Option<f64>) -> anyhow::Result<Value> {
     memory::reset_peak();
     let minimizing = Stopwatch::start();
@@ -61,7 +61,7 @@ fn minimize_one(name: &str, circuit: &Circuit, last: Option<f64>) -> anyhow::Res
     let peak = memory::peak();
     let proving = Stopwatch::start();
     let verdict = prove::equivalent(circuit, &minimized.circuit)?;
-    ensure!(verdict == Verdict::Equal, "{name}: the minimised network is another function");
+    ensure!(verdict == Verdict::Equal, "{name}: the minimised network is not equivalent");
     let gates = circuit.nodes().len();
     let per_gate = processor / gates as f64 * 1e6;
     Ok(json!({

@@ -1,4 +1,4 @@
-//! Rows of `gatework bench circuits` for a rule of thousands of gates and for large random networks.
+//! A rule of thousands of gates, and large random networks.
 
 use std::time::{Duration, Instant};
 
@@ -6,36 +6,20 @@ use anyhow::{Context as _, ensure};
 use gatework_gates::automata::experiment::Loaded;
 use gatework_gates::automata::model::Model;
 use gatework_logic::simulate::{Executor, Runner};
-use gatework_logic::{Automaton, Circuit, Gate, Node, Simulator};
+use gatework_logic::{Automaton, Circuit, Simulator};
 use gatework_train::random::{Purpose, Random};
 use serde_json::{Value, json};
 
-use super::{Circuits, SEED, push, random_grid, random_words, timed};
+use super::{Circuits, push, timed};
+use gatework_bench::random::{INPUTS, SEED, random_grid, random_network, random_words};
 
-/// The side of the board for the large rule.
+/// Side of the grid for the large rule.
 pub(super) const LARGE_SIDE: usize = 1024;
-/// The steps on it that are timed together.
+/// Steps of a timed run of the large rule.
 pub(super) const LARGE_STEPS: usize = 64;
-/// The layers of the random networks.
-const LAYERS: usize = 10;
-/// The inputs of the random networks.
-const INPUTS: usize = 1024;
-/// The functions of the random networks: all that depend on both operands.
-const FUNCTIONS: [Gate; 10] = [
-    Gate::AND,
-    Gate::A_AND_NOT_B,
-    Gate::NOT_A_AND_B,
-    Gate::XOR,
-    Gate::OR,
-    Gate::NOR,
-    Gate::XNOR,
-    Gate::A_OR_NOT_B,
-    Gate::NOT_A_OR_B,
-    Gate::NAND,
-];
 
 impl Circuits {
-    /// A rule as large as that of the checkerboard, with random functions instead of learned ones.
+    /// Measures a rule as large as that of the checkerboard, with random functions instead of learned ones.
     pub(super) fn large_rule(&self, threads: usize, results: &mut Vec<Value>) -> anyhow::Result<()> {
         let (automaton, gates) = random_checkerboard()?;
         let mut grid = random_grid(LARGE_SIDE, automaton.channels)?;
@@ -62,7 +46,7 @@ impl Circuits {
         Ok(())
     }
 
-    /// A random network, by native code and by the interpreter.
+    /// Measures a random network, with native code and with the interpreter.
     pub(super) fn network(
         &self,
         name: &str,
@@ -109,7 +93,7 @@ impl Circuits {
     }
 }
 
-/// An automaton with the wires of the checkerboard and random functions, and the number of its learned gates.
+/// Returns an automaton with the wires of the checkerboard and random functions, and the number of its gates.
 pub(super) fn random_checkerboard() -> anyhow::Result<(Automaton, usize)> {
     let shape = Loaded::find("checkerboard")?.experiment.model_shape();
     let mut model = Model::new(&shape, SEED)?;
@@ -118,61 +102,10 @@ pub(super) fn random_checkerboard() -> anyhow::Result<(Automaton, usize)> {
     Ok((model.harden(), model.gates()))
 }
 
-/// A network of layers that each read every signal of the layer before twice, with random functions.
-pub fn random_network(gates: usize) -> anyhow::Result<Circuit> {
-    let mut random = Random::new(SEED, Purpose::Wiring, 0);
-    let width = gates / LAYERS;
-    let mut nodes = Vec::with_capacity(width * LAYERS);
-    let mut layer = 0..INPUTS as u32;
-    for _ in 0..LAYERS {
-        let mut operands = [0, 1].map(|_| layer.clone().cycle().take(width).collect::<Vec<u32>>());
-        for signals in &mut operands {
-            random.shuffle(signals);
-        }
-        let start = (INPUTS + nodes.len()) as u32;
-        for (&a, &b) in operands[0].iter().zip(&operands[1]) {
-            nodes.push(Node::new(FUNCTIONS[random.below(FUNCTIONS.len())], a, b));
-        }
-        layer = start..start + width as u32;
-    }
-    Ok(Circuit::new(INPUTS, nodes, layer.collect())?)
-}
-
-/// A network of layers in which neighbours read neighbours: much is computed twice, and can be saved.
-pub(super) fn local_network(gates: usize) -> anyhow::Result<Circuit> {
-    /// How far apart the operands of a gate can be.
-    const REACH: usize = 6;
-    let mut random = Random::new(SEED, Purpose::Wiring, 1);
-    let width = gates / LAYERS;
-    let mut nodes = Vec::with_capacity(width * LAYERS);
-    let mut before = 0..width;
-    for _ in 0..LAYERS {
-        let start = width + nodes.len();
-        for i in 0..width {
-            let [a, b] = [0; 2].map(|_| (before.start + (i + random.below(REACH)) % width) as u32);
-            nodes.push(Node::new(FUNCTIONS[random.below(FUNCTIONS.len())], a, b));
-        }
-        before = start..start + width;
-    }
-    Ok(Circuit::new(width, nodes, before.map(|signal| signal as u32).collect())?)
-}
-
-/// Checks the first of 64 samples against the naive evaluation.
+/// Checks the first of 64 samples against the reference evaluation.
 fn check_sample(circuit: &Circuit, inputs: &[u64], outputs: &[u64]) -> anyhow::Result<()> {
     let bits = |words: &[u64]| words.iter().map(|word| word & 1 == 1).collect::<Vec<bool>>();
-    let expected = circuit.eval(&bits(inputs)).context("the naive evaluation")?;
-    ensure!(bits(outputs) == expected, "the executor and the naive evaluation differ");
+    let expected = circuit.eval(&bits(inputs)).context("the reference evaluation failed")?;
+    ensure!(bits(outputs) == expected, "the executor and the reference evaluation differ");
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_signal_of_a_random_network_is_read() -> anyhow::Result<()> {
-        let circuit = random_network(10 * INPUTS)?;
-        assert_eq!((circuit.nodes().len(), circuit.reachable()), (10 * INPUTS, 10 * INPUTS));
-        Ok(())
-    }
 }

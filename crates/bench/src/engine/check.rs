@@ -1,21 +1,20 @@
-//! What a table of measurements has to keep: no cliffs, and nothing slower than a plain loop.
+//! Checks of a table of measurements: no cliffs, and nothing slower than a plain loop.
 //!
-//! A cliff is a length at which an element takes more than 1.3 times as long as at the next shorter one although the slices
-//! of both fit into the same cache. Slices that fill a cache or exceed it by less than half are at its edge, partly in and
-//! partly out, and are not compared with longer ones. Of a cache that cores share, one core has its part for sure: what
-//! exceeds that is at the edge too, for it depends on what the others do.
+//! A cliff is a length at which an element takes more than 1.3 times as long as at the next shorter length, although the slices
+//! of both fit into the same cache. Slices whose size is between 1 and 1.5 times that of a cache are partly in it and are not
+//! compared with longer ones. A core can rely only on its share of a shared cache: larger slices are partly in it too.
 
 use std::cmp::Ordering;
 
 use serde::{Deserialize, Serialize};
 
-/// By how much the time of an element may grow from one length to the next within a cache.
-const CLIFF: f64 = 1.3;
+/// Largest ratio of the times per element at neighbouring lengths within a cache.
+const MAX_STEP: f64 = 1.3;
 
-/// How long an operation may take beside a plain loop.
-const PLAIN: f64 = 1.15;
+/// Largest ratio of the time of an operation to that of the plain loop.
+const MAX_RATIO_TO_PLAIN: f64 = 1.15;
 
-/// The shortest time of an operation at one length.
+/// The minimum time of an operation at one length.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     pub op: String,
@@ -26,17 +25,17 @@ pub struct Row {
     pub bytes: u64,
     pub ns: f64,
     pub ns_per_element: f64,
-    /// The time of the plain loop, where there is one.
+    /// Time of the plain loop, if there is one.
     pub plain_ns: Option<f64>,
 }
 
 impl Row {
-    /// Our time beside that of the plain loop.
+    /// Returns the ratio of our time to that of the plain loop.
     pub fn ratio(&self) -> Option<f64> {
         Some(self.ns / self.plain_ns?)
     }
 
-    /// Takes what is shorter in another measurement of the same row.
+    /// Takes the minimum with another measurement of the same row.
     pub fn improve(&mut self, other: &Row) {
         self.ns = self.ns.min(other.ns);
         self.ns_per_element = self.ns_per_element.min(other.ns_per_element);
@@ -69,21 +68,21 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Whether slices of that many bytes stay in it, whatever other cores do.
+    /// Whether slices of that size fit into the share of one core.
     fn holds(&self, bytes: u64) -> bool {
         bytes < self.bytes / self.cores.max(1)
     }
 
-    /// Whether they are partly in and partly out.
+    /// Whether slices of that size are partly in the cache.
     fn is_edge(&self, bytes: u64) -> bool {
         !self.holds(bytes) && bytes < self.bytes.saturating_add(self.bytes / 2)
     }
 }
 
-/// Something that is not as it should be.
+/// A failed check.
 #[derive(Debug, PartialEq)]
 pub struct Finding {
-    /// The rows it is about, which a second measurement should look at.
+    /// Indices of the rows to measure again.
     pub rows: Vec<usize>,
     pub text: String,
 }
@@ -101,7 +100,7 @@ fn cliff(rows: &[Row], pair: [usize; 2], caches: &[Cache]) -> Option<Finding> {
     let at_an_edge = caches.iter().any(|cache| cache.is_edge(shorter.bytes));
     let ratio = longer.ns_per_element / shorter.ns_per_element;
     let comparable = shorter.series() == longer.series() && !at_an_edge && level(shorter) == level(longer);
-    (comparable && ratio > CLIFF).then(|| {
+    (comparable && ratio > MAX_STEP).then(|| {
         let Row { op, dtype, threads, .. } = longer;
         let text =
             format!("{op} {dtype}, threads: {threads}: {ratio:.2}x from {} to {}", shorter.n, longer.n);
@@ -109,17 +108,17 @@ fn cliff(rows: &[Row], pair: [usize; 2], caches: &[Cache]) -> Option<Finding> {
     })
 }
 
-/// Rows that take too long beside the plain loop.
+/// Returns the rows that are slower than the plain loop.
 pub fn slower_than_plain(rows: &[Row]) -> Vec<Finding> {
     let finding = |(index, row): (usize, &Row)| {
-        let ratio = row.ratio().filter(|ratio| *ratio > PLAIN)?;
-        let text = format!("{} {} of {}: {ratio:.2}x of the plain loop", row.op, row.dtype, row.n);
+        let ratio = row.ratio().filter(|ratio| *ratio > MAX_RATIO_TO_PLAIN)?;
+        let text = format!("{} {} of {}: {ratio:.2}x the time of the plain loop", row.op, row.dtype, row.n);
         Some(Finding { rows: vec![index], text })
     };
     rows.iter().enumerate().filter_map(finding).collect()
 }
 
-/// The rows of all findings, each once.
+/// Returns the rows of all findings, each once.
 pub fn suspects(rows: &[Row], caches: &[Cache]) -> Vec<usize> {
     let findings = cliffs(rows, caches).into_iter().chain(slower_than_plain(rows));
     let mut rows: Vec<usize> = findings.flat_map(|finding| finding.rows).collect();
@@ -128,7 +127,7 @@ pub fn suspects(rows: &[Row], caches: &[Cache]) -> Vec<usize> {
     rows
 }
 
-/// The data caches of the first core, smallest first, where the system tells; otherwise those of a common server.
+/// Returns the data caches of the first core, smallest first; those of a common server where the system does not say.
 pub fn find_caches() -> Vec<Cache> {
     let cache = |index: usize| {
         let read = |file: &str| {
@@ -147,7 +146,7 @@ pub fn find_caches() -> Vec<Cache> {
     caches
 }
 
-/// How many cores a list like `0-3,8` names; at least one.
+/// Returns the number of cores in a list such as `0-3,8`, at least 1.
 fn count_cores(list: &str) -> u64 {
     let count = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -167,7 +166,7 @@ mod tests {
         Row { op, dtype, n, threads: 1, bytes: 12 * n as u64, ns, ns_per_element: time, plain_ns: plain }
     }
 
-    /// 32 and 512 kB of one core's own.
+    /// Private caches of 32 and 512 kB.
     const CACHES: [Cache; 2] = [Cache { bytes: 32 << 10, cores: 1 }, Cache { bytes: 512 << 10, cores: 1 }];
 
     fn texts(findings: &[Finding]) -> Vec<&str> {
@@ -187,10 +186,14 @@ mod tests {
     }
 
     #[test]
-    fn what_exceeds_a_cores_part_of_a_shared_cache_is_not_compared() {
+    fn slices_larger_than_a_cores_share_of_a_cache_are_not_compared() {
         let rows = [row(1000, 0.1, None), row(2000, 0.1, None), row(4000, 0.2, None), row(5000, 0.4, None)];
         let shared = |cores| [Cache { bytes: 48_000, cores }];
-        assert_eq!(cliffs(&rows, &shared(2)).len(), 0, "from 24,000 to 72,000 bytes it depends");
+        assert_eq!(
+            cliffs(&rows, &shared(2)).len(),
+            0,
+            "slices of 24,000 to 72,000 bytes are partly in the cache"
+        );
         assert_eq!(cliffs(&rows[..2], &shared(1)).len(), 0);
         assert_eq!(cliffs(&rows, &[Cache { bytes: 72_000, cores: 1 }]).len(), 2);
     }
@@ -212,11 +215,11 @@ mod tests {
     #[test]
     fn a_row_slower_than_the_plain_loop_is_found() {
         let rows = [row(256, 0.1, Some(25.6)), row(1024, 0.1, Some(80.0)), row(3072, 0.1, None)];
-        assert_eq!(texts(&slower_than_plain(&rows)), ["add f32 of 1024: 1.28x of the plain loop"]);
+        assert_eq!(texts(&slower_than_plain(&rows)), ["add f32 of 1024: 1.28x the time of the plain loop"]);
     }
 
     #[test]
-    fn a_second_measurement_takes_the_shorter_times() {
+    fn a_second_measurement_takes_the_minimum() {
         let mut first = row(100, 0.2, Some(10.0));
         first.improve(&row(100, 0.1, Some(12.0)));
         assert_eq!(first, row(100, 0.1, Some(10.0)));

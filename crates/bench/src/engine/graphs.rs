@@ -1,5 +1,5 @@
-//! Products, fused chains and whole graphs: beside the product of the `gemm` crate alone, beside the same operations one after
-//! another, and beside the interpreter.
+//! GEMM compared with the `gemm` crate, a fused chain compared with separate operations, and whole graphs compared with the
+//! interpreter.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -11,16 +11,16 @@ use gatework_engine::kernel::matmul::{Shapes, multiply_by_gemm};
 use gatework_engine::{DType, Graph, GraphError, Id, Program, vector};
 use serde_json::{Value, json};
 
-/// What is built and measured.
+/// Builds a graph and returns its output.
 type Build = fn(&mut Graph) -> Result<Id, GraphError>;
 
-/// Rows, columns and what is summed over.
+/// Sizes m, n and k of the GEMMs.
 const PRODUCTS: [[usize; 3]; 4] = [[32, 512, 168], [256, 512, 512], [1, 512, 512], [128, 128, 128]];
 
-/// Elements of the fused chain.
+/// Length of the fused chain.
 const CHAIN: usize = 1 << 20;
 
-/// Ten typical graphs, small enough that the interpreter ends.
+/// Typical graphs, small enough for the interpreter.
 const GRAPHS: [(&str, Build); 10] = [
     ("chain", |g| {
         let (x, w) = (g.input("x", DType::F32, &[64, 512])?, g.input("w", DType::F32, &[512])?);
@@ -87,7 +87,7 @@ const GRAPHS: [(&str, Build); 10] = [
     }),
 ];
 
-/// All rows, measured on the current pool for about `seconds` each.
+/// Measures all rows on the current pool for about `seconds` each.
 pub fn measure(seconds: f64) -> anyhow::Result<Vec<Value>> {
     let mut rows = Vec::new();
     for sizes in PRODUCTS {
@@ -106,9 +106,9 @@ pub fn measure(seconds: f64) -> anyhow::Result<Vec<Value>> {
 
 fn describe(row: &Value) -> String {
     let number = |key: &str| row[key].as_f64().unwrap_or(f64::NAN);
-    let beside = match row["what"].as_str() {
+    let compared = match row["what"].as_str() {
         Some("product") => format!(
-            "{:.2}x of the time of gemm, {:.2}x with bias and relu",
+            "{:.2}x the time of gemm, {:.2}x with bias and relu",
             number("ns") / number("bare_ns"),
             number("fused_ns") / number("bare_ns")
         ),
@@ -116,11 +116,11 @@ fn describe(row: &Value) -> String {
     };
     let name = row["name"].as_str().unwrap_or_default();
     let threads = row["threads"].as_u64().unwrap_or(1);
-    format!("{name:<38}{threads:>8}{:>11.1} us  {beside}", number("ns") / 1e3)
+    format!("{name:<38}{threads:>8}{:>11.1} us  {compared}", number("ns") / 1e3)
 }
 
-/// The shortest times of some pieces of work that take turns, in ns. In its turn each runs once to bring its data into the
-/// caches, and three times more. What takes very long has one turn.
+/// Returns the minimum times of some calls in ns, interleaved. In each round a call runs once to warm the caches and three
+/// times timed. Very long calls have one round.
 fn fastest<const N: usize>(seconds: f64, mut work: [&mut dyn FnMut(); N]) -> [f64; N] {
     let mut best = [f64::INFINITY; N];
     let begin = Instant::now();
@@ -141,8 +141,7 @@ fn fastest<const N: usize>(seconds: f64, mut work: [&mut dyn FnMut(); N]) -> [f6
     best
 }
 
-/// A product as a program and with bias and activation, beside the product alone. Short ones are repeated inside, by
-/// graphs that hold several.
+/// Measures a GEMM as a program, and with fused bias and activation, compared with the `gemm` crate.
 fn product([m, n, k]: [usize; 3], seconds: f64) -> anyhow::Result<Value> {
     let program = |fused: bool| -> anyhow::Result<Program> {
         let mut g = Graph::new();
@@ -174,7 +173,7 @@ fn product([m, n, k]: [usize; 3], seconds: f64) -> anyhow::Result<Value> {
     plain.run();
     anyhow::ensure!(
         plain.read::<f32>("y")? == &memory[m * k + k * n..],
-        "the product of {m}x{k}x{n} differs"
+        "the product of {m}x{k}x{n} differs from that of gemm"
     );
     let [ours, fused, bare] = fastest(
         seconds,
@@ -186,7 +185,7 @@ fn product([m, n, k]: [usize; 3], seconds: f64) -> anyhow::Result<Value> {
     }))
 }
 
-/// `sum(gelu(x * w + b))` as one loop, beside the operations one after another.
+/// Measures `sum(gelu(x * w + b))` as one fused loop, compared with separate operations.
 fn chain(seconds: f64) -> anyhow::Result<Value> {
     let mut g = Graph::new();
     let mut input = |name| g.input(name, DType::F32, &[CHAIN]);
@@ -198,13 +197,13 @@ fn chain(seconds: f64) -> anyhow::Result<Value> {
     g.output("total", total)?;
     let mut runner = Program::new(&g)?.runner();
     let numbers: Vec<f32> = (0..CHAIN).map(|i| (i % 61) as f32 / 16.0 - 1.75).collect();
-    // Both ways read three tensors and have aligned memory in huge pages.
+    // Both variants read three tensors from aligned memory in huge pages.
     let buffer = || Buffer::from(&numbers[..]);
     let (x, w, b, mut first, mut second) = (buffer(), buffer(), buffer(), buffer(), buffer());
     for (name, numbers) in [("x", &x), ("w", &w), ("b", &b)] {
         runner.write(name, numbers)?;
     }
-    let mut one_by_one = || -> f32 {
+    let mut separately = || -> f32 {
         let done = vector::mul(&x, &w, &mut first)
             .and_then(|()| vector::add(&first, &b, &mut second))
             .and_then(|()| vector::gelu(&second, &mut first));
@@ -212,16 +211,16 @@ fn chain(seconds: f64) -> anyhow::Result<Value> {
         vector::sum(&first)
     };
     runner.run();
-    let (ours, right) = (runner.read::<f32>("total")?[0], one_by_one());
-    anyhow::ensure!((ours / right - 1.0).abs() < 1e-4, "the fused chain gives {ours} for {right}");
-    let [ours, apart] = fastest(seconds, [&mut || runner.run(), &mut || _ = black_box(one_by_one())]);
+    let (ours, right) = (runner.read::<f32>("total")?[0], separately());
+    anyhow::ensure!((ours / right - 1.0).abs() < 1e-4, "the fused chain returns {ours}, expected {right}");
+    let [ours, separate] = fastest(seconds, [&mut || runner.run(), &mut || _ = black_box(separately())]);
     Ok(json!({
-        "what": "chain", "name": "sum(gelu(x * w + b)), 1M", "ns": ours, "other_ns": apart, "factor": apart / ours,
+        "what": "chain", "name": "sum(gelu(x * w + b)), 1M", "ns": ours, "other_ns": separate, "factor": separate / ours,
         "than": "one by one",
     }))
 }
 
-/// A compiled graph beside the interpreter.
+/// Measures a compiled graph, compared with the interpreter.
 fn against_interpreter(name: &str, build: Build, seconds: f64) -> anyhow::Result<Value> {
     let mut g = Graph::new();
     let result = build(&mut g)?;
@@ -241,7 +240,7 @@ fn against_interpreter(name: &str, build: Build, seconds: f64) -> anyhow::Result
     let right = g.interpret(&inputs)?[0].to_f64();
     for (ours, right) in runner.read::<f32>("y")?.iter().zip(right) {
         let close = (f64::from(*ours) - right).abs() <= 1e-4 * right.abs().max(1.0);
-        anyhow::ensure!(close, "{name}: {ours} for {right}");
+        anyhow::ensure!(close, "{name}: {ours}, expected {right}");
     }
     let [ours, interpreter] =
         fastest(seconds, [&mut || runner.run(), &mut || _ = black_box(g.interpret(&inputs))]);

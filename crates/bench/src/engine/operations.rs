@@ -1,4 +1,4 @@
-//! What is measured: every vector operation of every type, and the plain loops beside some of them.
+//! The measured operations: every vector operation of every type, and plain loops to compare some of them with.
 
 use std::hint::black_box;
 
@@ -12,10 +12,10 @@ pub type Run<T> = dyn Fn(&[T], &[T], &mut [T]) + Sync;
 /// The same as a plain loop.
 pub type Plain<T> = fn(&[T], &[T], &mut [T]);
 
-/// An operation on the first `n` elements of two operands and a result; operations that need less leave some alone.
+/// An operation on the first `n` elements of two operands and a result; some operations ignore an operand.
 pub struct Operation<T> {
     pub name: &'static str,
-    /// Slices that it reads or writes.
+    /// Number of slices that it reads or writes.
     pub slices: usize,
     pub run: Box<Run<T>>,
     /// The same as a plain loop.
@@ -27,13 +27,13 @@ impl<T: Number> Operation<T> {
         Self { name, slices, run: Box::new(run), plain: None }
     }
 
-    /// A reduction: the result goes to the first element.
+    /// Returns a reduction, which writes the first element of the result.
     fn reduction(name: &'static str, slices: usize, run: impl Fn(&[T], &[T]) -> T + Sync + 'static) -> Self {
         Self::new(name, slices, move |a, b, out| out[0] = run(a, b))
     }
 }
 
-/// The operations of all types. The lengths are the same, so that no operation fails.
+/// Returns the operations of all types. All lengths are equal, so that no operation fails.
 pub fn arithmetic<T: Number>() -> Vec<Operation<T>> {
     let mut operations = Vec::new();
     for vector::Binary { name, run, .. } in vector::binary() {
@@ -56,7 +56,7 @@ pub fn arithmetic<T: Number>() -> Vec<Operation<T>> {
     operations
 }
 
-/// The operations that only floating-point types have.
+/// Returns the operations of floating-point types.
 pub fn functions<T: RealNumber>() -> Vec<Operation<T>> {
     let mut operations = Vec::new();
     for vector::Function { name, run, .. } in vector::functions() {
@@ -80,20 +80,20 @@ pub fn functions<T: RealNumber>() -> Vec<Operation<T>> {
     operations
 }
 
-/// All operations of `f32`, some of them with a plain loop beside a call as people write it.
+/// Returns all operations of `f32`, some of them with a plain loop.
 pub fn with_plain_loops() -> Vec<Operation<f32>> {
     let mut operations = arithmetic();
     operations.extend(functions());
     for operation in &mut operations {
-        if let Some(&(_, call, plain)) = BESIDE_PLAIN.iter().find(|(name, ..)| *name == operation.name) {
+        if let Some(&(_, call, plain)) = WITH_PLAIN_LOOP.iter().find(|(name, ..)| *name == operation.name) {
             (operation.run, operation.plain) = (Box::new(call), Some(plain));
         }
     }
     operations
 }
 
-/// The operations that have a plain loop: name, call, loop.
-const BESIDE_PLAIN: [(&str, Plain<f32>, Plain<f32>); 4] = [
+/// Operations with a plain loop: name, direct call, loop.
+const WITH_PLAIN_LOOP: [(&str, Plain<f32>, Plain<f32>); 4] = [
     (
         "add",
         |a, b, out| vector::add(a, b, out).expect("same length"),
@@ -132,7 +132,7 @@ fn plain_relu(a: &[f32], out: &mut [f32]) {
     }
 }
 
-/// Compilers do not reorder sums, so the lanes are written out.
+/// Compilers do not reorder floating-point additions, so the lanes are explicit.
 #[allow(clippy::inline_always, reason = "the loop must be compiled for the instruction set of the dispatch")]
 #[inline(always)]
 fn plain_sum(a: &[f32]) -> f32 {

@@ -1,8 +1,8 @@
-//! Whether memory lies in huge pages, as the system tells it.
+//! Share of memory in huge pages, from `/proc/self/smaps`.
 
 use std::ops::Range;
 
-/// The share of these addresses that lies in huge pages; `None` for no addresses, or where the system does not tell.
+/// Returns the share of these slices in huge pages; `None` for no slices, or where the system does not say.
 pub fn huge_share<T>(slices: &[Range<*const T>]) -> Option<f64> {
     share(
         &std::fs::read_to_string("/proc/self/smaps").ok()?,
@@ -14,8 +14,8 @@ fn addresses<T>(slice: &Range<*const T>) -> Range<usize> {
     slice.start.addr()..slice.end.addr()
 }
 
-/// The same from the text of the system: a line `begin-end ...` for each mapping, then lines about it, one of them
-/// `AnonHugePages: N kB`. Of a mapping that holds more than slices, as much is theirs as fits into them.
+/// Parses the share from the text of `smaps`: a line `begin-end ...` for each mapping, followed by its properties, among them
+/// `AnonHugePages: N kB`. Huge pages of a mapping are attributed to the slices first.
 fn share(smaps: &str, slices: &[Range<usize>]) -> Option<f64> {
     let (mut bytes, mut huge) = (0, 0);
     let mut within = 0;
@@ -34,7 +34,7 @@ fn share(smaps: &str, slices: &[Range<usize>]) -> Option<f64> {
     (bytes > 0).then(|| huge as f64 / bytes as f64)
 }
 
-/// The addresses of a mapping, if the line begins one.
+/// Returns the addresses of a mapping if the line begins one.
 fn mapping(line: &str) -> Option<Range<usize>> {
     let (begin, end) = line.split_once(' ')?.0.split_once('-')?;
     Some(usize::from_str_radix(begin, 16).ok()?..usize::from_str_radix(end, 16).ok()?)

@@ -1,7 +1,7 @@
-//! What peers compare their answers with before they are timed: for each model the parameters of a seed, some windows, our
-//! forecast of them and our losses in a few training steps.
+//! Reference results for peers, which check their answers before they are timed: for each model its initial parameters, some
+//! windows, our forecast of them and our losses in a few training steps.
 //!
-//! `forecast.json` has an object for each model by name; its `file` is a model in the form of `gatework train`.
+//! `forecast.json` maps the name of a model to its case; `file` names a model file as `gatework train` writes it.
 
 use std::path::Path;
 
@@ -11,17 +11,18 @@ use gatework_train::files;
 use gatework_train::trainer::Task;
 use serde_json::{Map, Value, json};
 
-use super::{ADAM, ForecastBench, Wave, models, specification};
+use super::{ForecastBench, models, specification};
+use gatework_bench::wave::{ADAM, Wave};
 
 /// Windows of a case.
 const WINDOWS: usize = 3;
 /// Training steps of a case.
 const STEPS: u64 = 4;
-/// The learning rate: high enough that a wrong gradient shows in the losses.
+/// Learning rate, high enough that a wrong gradient shows in the losses.
 const RATE: f32 = 1e-3;
 
 impl ForecastBench {
-    /// Writes the cases of all models that are asked for.
+    /// Writes the cases of the selected models.
     pub(super) fn write_cases(&self, folder: &Path) -> anyhow::Result<()> {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         let mut cases = Map::new();
@@ -48,7 +49,7 @@ fn case(name: &str, specification: &Specification, folder: &Path) -> anyhow::Res
     }))
 }
 
-/// The loss before each training step.
+/// Returns the loss before each training step.
 fn losses(specification: &Specification) -> anyhow::Result<Vec<f64>> {
     let mut task = ForecastTask::new(specification, Wave::new(specification, WINDOWS), 1)?;
     let mut state = ADAM.state(task.params().len());

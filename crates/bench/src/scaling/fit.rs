@@ -1,7 +1,7 @@
-//! The exponent of a power law, by least squares on logarithms.
+//! Exponent of a power law, by least squares on logarithms.
 
-/// The slope of the straight line nearest to the points on a log-log scale: `y = c x^slope`. `None` for fewer than two
-/// different sizes, and for numbers that have no logarithm.
+/// Returns the exponent `e` of the power law `y = c x^e` that fits the points best. `None` for fewer than two different `x`, and
+/// for values that have no logarithm.
 pub fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     if points.iter().any(|&(x, y)| !(x > 0.0 && y > 0.0 && x.is_finite() && y.is_finite())) {
         return None;
@@ -28,10 +28,10 @@ mod tests {
     }
 
     #[test]
-    fn of_noisy_points_no_other_slope_is_nearer() {
+    fn no_other_exponent_fits_noisy_points_better() {
         let points = [(1.0, 2.0), (2.0, 3.1), (4.0, 9.0), (8.0, 15.0), (16.0, 40.0)];
         let slope = exponent(&points).unwrap();
-        // The best height of a line of given slope, and its squared errors.
+        // Squared errors of the best line of a given slope.
         let error = |slope: f64| {
             let rest: Vec<f64> = points.iter().map(|(x, y): &(f64, f64)| y.ln() - slope * x.ln()).collect();
             let mean = rest.iter().sum::<f64>() / rest.len() as f64;
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_slope_has_no_exponent() {
+    fn undefined_exponents_are_none() {
         for points in [&[][..], &[(2.0, 3.0)], &[(2.0, 3.0), (2.0, 4.0)], &[(1.0, 0.0), (2.0, 1.0)]] {
             assert_eq!(exponent(points), None, "{points:?}");
         }

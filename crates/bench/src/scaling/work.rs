@@ -1,29 +1,29 @@
-//! What grows: for each dimension its sizes, and the work of one size as something to call again and again.
+//! The dimensions: sizes, and the workload of each size as a repeatable call.
 
 use gatework_train::experiment::Source;
 
-use gatework_forecast::{ForecastTask, Specification};
+use gatework_forecast::ForecastTask;
 use gatework_gates::automata::experiment::{Experiment, Loaded};
 use gatework_gates::automata::task::AutomatonTask;
 use gatework_logic::simulate::Executor;
 use gatework_train::trainer::Task;
 use serde_json::{Value, json};
 
-use super::super::automata::GateNetwork;
-use super::super::circuits::{random_network, random_words};
-use super::super::forecast::Wave;
+use gatework_bench::gate_network::GateNetwork;
+use gatework_bench::random::{random_network, random_words};
+use gatework_bench::wave::{Wave, specification};
 
-/// Work that can be done again and again.
+/// A repeatable call.
 pub type Call = Box<dyn FnMut() -> anyhow::Result<()> + Send>;
 
-/// A dimension that work grows along.
+/// A dimension along which a workload grows.
 pub struct Dimension {
     pub name: &'static str,
-    /// What is done, and what grows.
+    /// Workload and dimension, as a heading.
     pub title: &'static str,
-    /// What sizes count.
+    /// Unit of the sizes.
     pub unit: &'static str,
-    /// From the smallest.
+    /// Sizes in increasing order.
     pub sizes: &'static [usize],
     pub work: fn(usize) -> anyhow::Result<Call>,
 }
@@ -32,8 +32,8 @@ pub struct Dimension {
 pub static DIMENSIONS: [Dimension; 8] = [
     Dimension {
         name: "grid",
-        title: "Gradient of the checkerboard automaton, one board, two steps: side of the board",
-        unit: "cells on a side",
+        title: "Gradient of the checkerboard automaton, one grid, two steps: side of the grid",
+        unit: "cells per side",
         sizes: &[16, 32, 64, 128, 256, 512, 1024],
         work: |side| {
             automaton(|e| (e.automaton.grid, e.automaton.steps, e.training.batch) = ([side, side], 2, 1))
@@ -41,28 +41,28 @@ pub static DIMENSIONS: [Dimension; 8] = [
     },
     Dimension {
         name: "channels",
-        title: "Gradient of an automaton on one board of 16x16, four steps: channels of a cell",
+        title: "Gradient of an automaton on one grid of 16x16, four steps: channels per cell",
         unit: "channels",
         sizes: &[1, 2, 4, 8, 16, 32, 64, 128],
         work: |channels| automaton(|experiment| widen(experiment, channels)),
     },
     Dimension {
         name: "steps",
-        title: "Gradient of the checkerboard automaton, one board of 16x16: steps",
+        title: "Gradient of the checkerboard automaton, one grid of 16x16: steps",
         unit: "steps",
         sizes: &[1, 2, 5, 10, 20, 50, 100, 200],
         work: |steps| automaton(|e| (e.automaton.steps, e.training.batch) = (steps, 1)),
     },
     Dimension {
         name: "boards",
-        title: "Gradient of the checkerboard automaton, 20 steps: boards of a batch",
-        unit: "boards",
+        title: "Gradient of the checkerboard automaton, 20 steps: grids per batch",
+        unit: "grids",
         sizes: &[1, 2, 4, 8, 16, 32, 64],
         work: |boards| automaton(|experiment| experiment.training.batch = boards),
     },
     Dimension {
         name: "gates",
-        title: "Update of a network of soft gates in eight layers, 512 samples: gates",
+        title: "Update of a network of soft gates, eight layers, 512 samples: gates",
         unit: "gates",
         sizes: &[1_000, 4_000, 16_000, 64_000, 256_000, 1_000_000],
         work: |gates| {
@@ -75,22 +75,22 @@ pub static DIMENSIONS: [Dimension; 8] = [
     },
     Dimension {
         name: "circuit-gates",
-        title: "Run of a circuit in ten layers on 4096 samples, native code: gates",
+        title: "Simulation of a circuit, ten layers, 4096 samples, native code: gates",
         unit: "gates",
         sizes: &[1_000, 4_000, 16_000, 64_000, 256_000, 1_000_000],
         work: circuit,
     },
     Dimension {
         name: "recurrent-length",
-        title: "Loss and gradients of a GRU of two layers of 128, 32 windows: steps of a window",
-        unit: "steps of a window",
+        title: "Loss and gradients of a GRU, two layers of 128, 32 windows: window length",
+        unit: "steps",
         sizes: &[24, 48, 96, 192, 384, 768],
         work: |length| forecaster(&json!({ "kind": "gru" }), length),
     },
     Dimension {
         name: "attention-length",
-        title: "Loss and gradients of a Transformer of width 64, 32 windows: steps of a window",
-        unit: "steps of a window",
+        title: "Loss and gradients of a Transformer of width 64, 32 windows: window length",
+        unit: "steps",
         sizes: &[24, 48, 96, 192, 384, 768],
         work: |length| {
             let model = json!({
@@ -102,7 +102,7 @@ pub static DIMENSIONS: [Dimension; 8] = [
     },
 ];
 
-/// Forward and backward through all steps of a variant of the checkerboard.
+/// Returns the forward and backward pass of a variant of the checkerboard.
 fn automaton(change: impl FnOnce(&mut Experiment)) -> anyhow::Result<Call> {
     let mut experiment = Loaded::find("checkerboard")?.experiment;
     change(&mut experiment);
@@ -110,7 +110,7 @@ fn automaton(change: impl FnOnce(&mut Experiment)) -> anyhow::Result<Call> {
     Ok(updates(AutomatonTask::new(&loaded, 1).map_err(|error| anyhow::anyhow!("{error}"))?))
 }
 
-/// So many channels, and layers that are wider by as much; one board, four steps.
+/// Sets the number of channels, with layer widths in proportion; one grid, four steps.
 fn widen(experiment: &mut Experiment, channels: usize) {
     let seen = channels * (1 + 2 * experiment.perceive.kernels);
     let widths = [32, 32, 32, 32, 16, 8, 4, 2, 1].map(|width| width * channels);
@@ -128,14 +128,13 @@ fn circuit(gates: usize) -> anyhow::Result<Call> {
     Ok(Box::new(move || Ok(executor.run(samples, &inputs, &mut outputs)?)))
 }
 
-/// Forward and backward of a model on 32 windows of a length.
+/// Returns the forward and backward pass of a model on 32 windows.
 fn forecaster(model: &Value, length: usize) -> anyhow::Result<Call> {
-    let text = json!({ "model": model, "normalization": "none", "input": length, "horizon": 24 });
-    let specification: Specification = serde_json::from_value(text)?;
+    let specification = specification(model, length, 24)?;
     Ok(updates(ForecastTask::new(&specification, Wave::new(&specification, 32), 1)?))
 }
 
-/// Updates of a task, one after another.
+/// Returns consecutive updates of a task.
 fn updates(mut task: impl Task + Send + 'static) -> Call {
     let mut update = 0;
     Box::new(move || {

@@ -1,7 +1,7 @@
 //! Training as a person does it: the run folder, threads, interruption, resumption.
 
 use std::process::{Command, Stdio};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use crate::{Place, SMALL, is_clean, wait_for};
 
@@ -50,30 +50,40 @@ fn threads_do_not_change_a_bit() {
     }
 }
 
-/// Trains `long.toml` as a whole, and again with a kill after each of the given times, and compares.
-fn assert_a_kill_changes_nothing(text: &str, milliseconds: [u64; 3]) {
+/// Returns the number of optimiser steps that the checkpoint of seed 1 holds; 0 before there is one.
+fn saved_steps(place: &Place, run: &str) -> u64 {
+    let path = place.path(run).join("checkpoint/seed-1.safetensors");
+    let Ok(checkpoint) = std::fs::read(path) else { return 0 };
+    let key = br#"\"optimizer_step\":"#;
+    let at = checkpoint.windows(key.len()).position(|window| window == key).unwrap() + key.len();
+    let digits: Vec<u8> = checkpoint[at..].iter().copied().take_while(u8::is_ascii_digit).collect();
+    String::from_utf8(digits).unwrap().parse().unwrap()
+}
+
+/// Trains `long.toml` without interruption, and again with a kill whenever a checkpoint holds the given number of steps (0:
+/// as soon as there is a run folder), and compares.
+fn assert_a_kill_changes_nothing(text: &str, kills: [u64; 3]) {
     let place = Place::new();
     place.write("long.toml", text);
     place.gatework(&["train", "long.toml", "--out", "whole"]).assert().success();
     let program = assert_cmd::cargo::cargo_bin("gatework");
-    for milliseconds in milliseconds {
+    for (kill, steps) in kills.into_iter().enumerate() {
         let mut child = Command::new(&program)
-            .args([
-                "train",
-                "long.toml",
-                "--out",
-                "killed",
-                if place.path("killed").exists() { "--resume" } else { "--threads=2" },
-            ])
+            .args(["train", "long.toml", "--out", "killed"])
+            .arg(if kill > 0 { "--resume" } else { "--threads=2" })
             .current_dir(place.folder.path())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_millis(milliseconds));
+        wait_for(&mut child, || {
+            place.path("killed/experiment.toml").exists() && saved_steps(&place, "killed") >= steps
+        });
         child.kill().unwrap();
-        child.wait().unwrap();
+        assert!(!child.wait().unwrap().success(), "the run ended before kill {kill}");
+        assert!(!place.path("killed/summary.json").exists(), "kill {kill} interrupted nothing");
     }
-    // A kill may come in the midst of a write.
+    // A kill may also interrupt a write.
+    std::fs::create_dir_all(place.path("killed/checkpoint")).unwrap();
     place.write("killed/metrics.csv.4000000000.part", "seed,upd");
     place.write("killed/checkpoint/seed-1.safetensors.4000000000.part", "");
     place.gatework(&["train", "long.toml", "--out", "killed", "--resume"]).assert().success();
@@ -85,19 +95,19 @@ fn assert_a_kill_changes_nothing(text: &str, milliseconds: [u64; 3]) {
 
 #[test]
 fn a_run_that_is_killed_at_any_moment_and_resumed_equals_one_that_was_not() {
-    // With restarts, and with all that gradient descent draws: wires, starts, how many steps, which cells fire, which
-    // boards are half-grown, what disturbs the states, noise on the gates.
+    // With restarts and everything random in gradient descent: wires, start states, number of steps, cells that fire, grids
+    // that are half grown, noise on states and gates.
     let mut text = SMALL.to_string();
     for (from, to) in [
         ("steps = 3\n", "steps = 3\nfire_rate = 0.7\n"),
-        ("updates = 60", "updates = 150\nsteps = [2, 4]\nhalf_grown = 0.5"),
+        ("updates = 60", "updates = 300\nsteps = [2, 4]\nhalf_grown = 0.5"),
         ("grid = [9, 10]", "grid = [24, 24]"),
         ("[training]", "[gates]\ngumbel = 0.1\n\n[state]\nnoise = 0.1\nflip = 0.001\n\n[training]"),
     ] {
         assert!(text.contains(from), "{from}");
         text = text.replacen(from, to, 1);
     }
-    assert_a_kill_changes_nothing(&text, [30, 120, 300]);
+    assert_a_kill_changes_nothing(&text, [0, 20, 60]);
 }
 
 #[test]
@@ -105,7 +115,9 @@ fn a_search_that_is_killed_and_resumed_equals_one_that_was_not() {
     let text = include_str!("../../../gates/experiments/checkerboard.toml")
         .replace("shrink = 2000", "shrink = 100")
         .replace("restarts = 29", "restarts = 29\ncheckpoint_seconds = 0.0");
-    assert_a_kill_changes_nothing(&format!("seed = 1\n{text}"), [150, 500, 900]);
+    // The checkpoint after step 9 is the last before the search, which writes nothing until its end.
+    assert!(text.contains("after = 10\n"));
+    assert_a_kill_changes_nothing(&format!("seed = 1\n{text}"), [0, 4, 9]);
 }
 
 /// Interrupts `long.toml` as soon as there is a checkpoint, and returns what it says.

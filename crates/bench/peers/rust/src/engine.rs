@@ -1,4 +1,4 @@
-//! The operations of `gatework bench engine` that these libraries have too: sizes, operands, right answers. The
+//! The operations of `gatework-bench engine` that these libraries also have: sizes, operands, expected answers. The
 //! counterpart of `engine.py`.
 
 use serde_json::{json, Value};
@@ -6,7 +6,7 @@ use serde_json::{json, Value};
 use crate::{close, ensure, fastest, Failure, Options};
 
 const LENGTHS: [usize; 8] = [256, 1024, 3072, 4096, 16_384, 262_144, 1 << 20, 1 << 24];
-/// Rows, columns, and what is summed over.
+/// Sizes m, n and k of the matrix multiplications.
 const PRODUCTS: [[usize; 3]; 4] = [[32, 512, 168], [256, 512, 512], [1, 512, 512], [128, 128, 128]];
 const CHAIN: &str = "sum(gelu(x * w + b)), 1M";
 

@@ -1,4 +1,4 @@
-//! What the programs here share: arguments, the clock, the JSON at the end. The counterpart of `timing.py`.
+//! Shared by the programs: arguments, timing, JSON output. The counterpart of `timing.py`.
 
 pub mod engine;
 
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde_json::{json, Value};
 
-/// Outputs of operations come and go with every call: an allocator that keeps them is what such programs are shipped with.
+/// Every call allocates its outputs: production programs use an allocator that caches them.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -29,7 +29,7 @@ pub struct Options {
     pub quick: bool,
     /// Only rows whose name contains one of these.
     pub only: Vec<String>,
-    /// Where `gatework bench BENCH --cases` has written what answers are compared with.
+    /// Where `gatework-bench BENCH --cases` has written what answers are compared with.
     pub cases: Option<PathBuf>,
 }
 
@@ -122,7 +122,7 @@ pub fn ensure(right: bool, what: &str) -> Result<(), Failure> {
     }
 }
 
-/// Prints the object that `gatework bench all` reads; `how` says what was used of the library.
+/// Prints the object that `gatework-bench all` reads; `how` says what was used of the library.
 pub fn report(bench: &str, peer: &str, version: &str, how: &str, results: Vec<Value>) {
     let how = format!("{how}; {BUILT}");
     println!(

@@ -1,10 +1,9 @@
-//! The rival: Conway's Life written by hand for AVX2, as one would without a circuit compiler.
+//! Conway's Life written by hand for AVX2, to compare compiled circuits with.
 //!
-//! One bit per cell, 256 cells per instruction. Rows are strings of words; the cells to the left and right
-//! come from unaligned loads and shifts. The sums of three cells side by side are computed once and used by
-//! the rows above, at and below them: the code walks down a column of vectors and keeps the sums of the last
-//! rows in registers. 25 operations, 3 loads and a store for 256 cells. Several steps are made in one pass over
-//! the board, chunk by chunk in the second-level cache, and chunks are shared out among threads.
+//! One bit per cell, 256 cells per instruction. The cells to the left and right come from unaligned loads and shifts. The sum of
+//! three horizontal neighbours is computed once and used for the rows above, at and below: the code walks down a column of
+//! vectors and keeps the sums of the last rows in registers. 256 cells take 25 operations, 3 loads and a store. A pass over the
+//! grid makes several steps, chunk by chunk in the L2 cache, and chunks run in parallel.
 
 #![expect(unsafe_code, reason = "vector loads and stores through pointers")]
 
@@ -18,24 +17,24 @@ use std::cell::RefCell;
 
 use rayon::prelude::*;
 
-/// The rows that are walked down before the next column: they stay in the first-level cache.
+/// Rows to walk down before the next column; they stay in the L1 cache.
 const BAND: usize = 32;
-/// The most steps of a pass, and the rows above and below the board that repeat the opposite edge.
+/// Largest number of steps in a pass; as many rows above and below the grid repeat the opposite edge.
 const MARGIN: usize = 8;
-/// The rows of a chunk.
+/// Rows of a chunk.
 const CHUNK: usize = 192;
 
 thread_local! {
-    /// The rows before and after a step of a chunk.
+    /// Rows of a chunk before and after a step.
     static BUFFERS: RefCell<[Vec<u64>; 2]> = RefCell::default();
 }
 
 /// A torus whose width is a multiple of 256.
 pub struct Life {
     height: usize,
-    /// The words of a row, without the word on either side that repeats the opposite edge.
+    /// Words of a row, without the word on either side that repeats the opposite edge.
     words: usize,
-    /// The words from one row to the next.
+    /// Words from one row to the next.
     stride: usize,
     /// `[row][word]`, with a margin above and below.
     now: Vec<u64>,
@@ -43,7 +42,7 @@ pub struct Life {
 }
 
 impl Life {
-    /// A board from the bits of its cells, row by row. `None` if this machine or this width will not do.
+    /// Returns a grid from the bits of its cells, row by row. `None` without AVX2 or for an unsupported size.
     pub fn new(height: usize, width: usize, cells: &[u64]) -> Option<Life> {
         #[cfg(target_arch = "x86_64")]
         let able = std::is_x86_feature_detected!("avx2");
@@ -68,20 +67,20 @@ impl Life {
         Some(Life { height, words, stride, now, next })
     }
 
-    /// The bits of the cells, row by row.
+    /// Returns the bits of the cells, row by row.
     pub fn cells(&self) -> Vec<u64> {
         let rows = self.now.chunks_exact(self.stride).skip(MARGIN).take(self.height);
         rows.flat_map(|row| &row[1..=self.words]).copied().collect()
     }
 
-    /// Makes a number of steps.
+    /// Runs a number of steps.
     pub fn run(&mut self, steps: usize) {
         for done in (0..steps).step_by(MARGIN) {
             self.pass(MARGIN.min(steps - done));
         }
     }
 
-    /// Makes up to [`MARGIN`] steps in one pass over the board.
+    /// Runs up to [`MARGIN`] steps in one pass over the grid.
     fn pass(&mut self, steps: usize) {
         let (stride, height) = (self.stride, self.height);
         self.now.copy_within(height * stride..(height + MARGIN) * stride, 0);
@@ -102,8 +101,8 @@ impl Life {
     }
 }
 
-/// Makes several steps of a chunk. `source` begins [`MARGIN`] rows above it; the first steps go to buffers that
-/// do too, with as many rows around the chunk as the later steps need.
+/// Runs several steps of a chunk. `source` begins [`MARGIN`] rows above it, and so do the buffers of the intermediate steps,
+/// which hold as many rows around the chunk as the later steps need.
 fn run_chunk(source: &[u64], target: &mut [u64], stride: usize, steps: usize, buffers: &mut [Vec<u64>; 2]) {
     let rows = target.len() / stride;
     let [before, after] = buffers;
@@ -122,7 +121,7 @@ fn run_chunk(source: &[u64], target: &mut [u64], stride: usize, steps: usize, bu
     }
 }
 
-/// One step of some rows; `source` begins with the row above them.
+/// Runs one step of some rows; `source` begins with the row above them.
 fn step_rows(source: &[u64], target: &mut [u64], stride: usize) {
     for (band, rows) in target.chunks_mut(BAND * stride).enumerate() {
         step_band(&source[band * BAND * stride..], rows, stride);
@@ -140,39 +139,38 @@ fn wrap_row(row: &mut [u64]) {
 #[cfg(not(target_arch = "x86_64"))]
 fn step_band(_: &[u64], _: &mut [u64], _: usize) {}
 
-/// One step of some rows; `source` begins with the row above them.
+/// Runs one step of some rows; `source` begins with the row above them.
 #[cfg(target_arch = "x86_64")]
 fn step_band(source: &[u64], target: &mut [u64], stride: usize) {
     let rows = target.len() / stride;
     assert!(source.len() >= (rows + 2) * stride && target.len() == rows * stride);
     for word in (1..stride - 1).step_by(4) {
-        // SAFETY: `Life::new` made sure of AVX2. A row has `stride - 2` cells' words, a multiple of four, so
-        // the four words from `word` on and the ones before and after them lie in every row; the rows lie in
-        // the slices.
+        // SAFETY: `Life::new` has checked for AVX2. A row has `stride - 2` words of cells, a multiple of four, so four words
+        // from `word` and one on either side are within every row. The assertion keeps the rows within the slices.
         unsafe { step_column(source.as_ptr().add(word), target.as_mut_ptr().add(word), stride, rows) }
     }
 }
 
-/// What a row of cells contributes to the counts of its neighbours.
+/// Contributions of a row of cells to the counts of its neighbours.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
 struct Sums {
     cell: __m256i,
-    /// The sum of the left and the right cell, and its carry.
+    /// Sum of the left and the right cell, and its carry.
     two: [__m256i; 2],
-    /// The sum of all three, and its carry.
+    /// Sum of all three cells, and its carry.
     three: [__m256i; 2],
 }
 
-/// The sums of four words of a row.
+/// Returns the sums of four words of a row.
 ///
 /// # Safety
-/// The words from `at - 1` to `at + 4` can be read.
+/// The words from `at - 1` to `at + 4` are readable.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
 unsafe fn sums(at: *const u64) -> Sums {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let [before, cell, after] = unsafe {
         [
             _mm256_loadu_si256(at.sub(1).cast()),
@@ -187,15 +185,15 @@ unsafe fn sums(at: *const u64) -> Sums {
     Sums { cell, two: [sum, carry], three }
 }
 
-/// Walks down a column of vectors.
+/// Runs one step of a column of vectors.
 ///
 /// # Safety
-/// In the `rows + 2` rows from `source` on, and the `rows` rows from `target` on, there are four words, with
-/// one more on either side in the source.
+/// Four words are readable in each of the `rows + 2` rows from `source`, with one more on either side, and writable in each
+/// of the `rows` rows from `target`.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn step_column(source: *const u64, target: *mut u64, stride: usize, rows: usize) {
-    // SAFETY: the rows are in range, by the caller's promise.
+    // SAFETY: the rows are in range, as the caller guarantees.
     unsafe {
         let mut above = sums(source);
         let mut here = sums(source.add(stride));
@@ -207,7 +205,7 @@ unsafe fn step_column(source: *const u64, target: *mut u64, stride: usize, rows:
     }
 }
 
-/// The new cells of a row.
+/// Returns the cells of a row after the step.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 #[inline]
@@ -218,7 +216,7 @@ fn next_cells(above: &Sums, here: &Sums, below: &Sums) -> __m256i {
         _mm256_and_si256(above.three[0], below.three[0]),
         _mm256_and_si256(outer, here.two[0]),
     );
-    // The count is ones + 2 * (four carries): 2 or 3 if exactly one of them is 1.
+    // The count is ones + 2 * (four carries): 2 or 3 if exactly one carry is set.
     let odd = _mm256_xor_si256(
         _mm256_xor_si256(above.three[1], below.three[1]),
         _mm256_xor_si256(here.two[1], carry),

@@ -1,4 +1,4 @@
-//! candle on the operations of the engine. It writes every result into memory of its own.
+//! candle on the operations of the engine. Every result is newly allocated.
 
 use std::hint::black_box;
 

@@ -1,5 +1,5 @@
-//! ndarray on the operations of the engine, into outputs that are there already. With several threads, long arrays are
-//! shared among them by its rayon methods.
+//! ndarray on the operations of the engine, into preallocated outputs. With several threads, long arrays are processed in
+//! parallel by its rayon methods.
 
 use std::cell::RefCell;
 use std::hint::black_box;

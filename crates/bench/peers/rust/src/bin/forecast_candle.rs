@@ -1,8 +1,8 @@
-//! The models of `gatework bench forecast` in candle: the same layers, the same numbers of parameters, the same windows.
+//! The models of `gatework-bench forecast` in candle: the same layers, the same numbers of parameters, the same windows.
 //!
-//! Layers are those of candle-nn where it has them. Fused softmax and layer norm have no gradients there, and those of
-//! convolutions are wrong, so that training takes versions that are right. Before a model is timed, it is given our parameters and has to give our
-//! forecast, and our losses in three training steps.
+//! Layers are those of candle-nn where it has them. Its fused softmax and layer norm have no gradients, and its gradients of
+//! convolutions are wrong, so training uses other implementations. Before a model is timed, it is given our parameters and must
+//! reproduce our forecast and our losses in three training steps.
 
 #[path = "forecast_candle/models.rs"]
 mod models;
@@ -66,7 +66,7 @@ impl Network {
 fn main() {
     run(|| {
         let options = Options::read(1.0)?;
-        let folder = options.cases.clone().ok_or("it needs --cases: see gatework bench forecast --help")?;
+        let folder = options.cases.clone().ok_or("it needs --cases: see gatework-bench forecast --help")?;
         let cases: Value = serde_json::from_slice(&std::fs::read(folder.join("forecast.json"))?)?;
         let mut rows = Vec::new();
         for entry in MODELS.iter().filter(|entry| options.wants(entry.name)) {

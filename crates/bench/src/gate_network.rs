@@ -1,4 +1,4 @@
-//! A dense network of soft gates on a batch of bits, without an automaton around it: the row `gate network`. One update is
+//! A dense network of soft gates on a batch of bits: the row `gate network` of `gatework-bench automata`. An update is
 //! forward, backward and AdamW, as for a classifier made of gates.
 
 use gatework_engine::parallel;
@@ -10,48 +10,49 @@ use gatework_train::optim::{Optimizer, OptimizerState};
 use gatework_train::random::{Purpose, Random};
 use serde_json::{Value, json};
 
-/// The name of the row.
+/// Name of the row.
 pub const NAME: &str = "gate network";
 
-/// Inputs, and the gates of each layer.
+/// Number of inputs, then of the gates of each layer.
 const SIZES: [usize; 7] = [1024, 2048, 2048, 2048, 2048, 2048, 2048];
-/// Samples of the batch.
+/// Samples in a batch.
 const BATCH: usize = 1024;
-/// The learning rate.
+/// Learning rate.
 const RATE: f32 = 0.01;
 const ADAMW: Optimizer = Optimizer::Adamw { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.01 };
 
-/// What the tiles of one part of the batch need; the parts do not depend on the number of threads.
-struct Part {
-    /// The samples' bits, tile by tile, and what the outputs should be.
+/// One chunk of the batch with its scratch memory; the chunks do not depend on the number of threads.
+struct Chunk {
+    /// Input bits, tile by tile.
     inputs: Vec<Row>,
+    /// Expected outputs, tile by tile.
     targets: Vec<Row>,
-    /// A tile that is worked on: its inputs become their gradients.
+    /// Inputs of the current tile, replaced by their gradients.
     tile: Vec<Row>,
     sums: Sums,
     work: Workspace,
     loss: f64,
 }
 
-/// The network with its batch.
+/// A network with its batch and optimiser.
 pub struct GateNetwork {
     wires: Wires,
     program: Program,
     table: GateTable,
     coefficients: Coefficients,
-    parts: Vec<Part>,
+    chunks: Vec<Chunk>,
     logits: Vec<f32>,
     grads: Vec<f32>,
     optimizer: OptimizerState,
 }
 
 impl GateNetwork {
-    /// The network of the benchmark.
+    /// Returns the network of the benchmark.
     pub fn new() -> anyhow::Result<GateNetwork> {
         GateNetwork::of(&SIZES, BATCH)
     }
 
-    /// A network with random wires, logits, bits and targets; the batch is a multiple of [`LANES`].
+    /// Returns a network with random wires, logits, bits and targets. The batch size is a multiple of [`LANES`].
     pub fn of(sizes: &[usize], batch: usize) -> anyhow::Result<GateNetwork> {
         let wires = network(sizes, Wiring::Random, None, &mut Random::new(1, Purpose::Wiring, 0))?;
         let program = Program::new(&wires)?;
@@ -64,9 +65,9 @@ impl GateNetwork {
             let row = |_| Row(std::array::from_fn(|_| (random.bits() & 1) as f32));
             (0..rows).map(row).collect::<Vec<Row>>()
         };
-        let parts = (0..count).map(|part| {
-            let tiles = parallel::share(tiles, part, count).len();
-            Part {
+        let chunks = (0..count).map(|chunk| {
+            let tiles = parallel::share(tiles, chunk, count).len();
+            Chunk {
                 inputs: bits(tiles * program.inputs()),
                 targets: bits(tiles * program.outputs()),
                 tile: vec![Row::ZERO; program.inputs()],
@@ -76,7 +77,7 @@ impl GateNetwork {
             }
         });
         Ok(GateNetwork {
-            parts: parts.collect(),
+            chunks: chunks.collect(),
             table: GateTable::new(wires.gates()),
             coefficients: Coefficients::default(),
             grads: vec![0.0; logits.len()],
@@ -87,56 +88,56 @@ impl GateNetwork {
         })
     }
 
-    /// Gates that an update evaluates.
+    /// Returns the number of gates that an update evaluates.
     pub fn gate_evaluations(&self) -> f64 {
-        let tiles: usize = self.parts.iter().map(|part| part.inputs.len() / self.program.inputs()).sum();
+        let tiles: usize = self.chunks.iter().map(|chunk| chunk.inputs.len() / self.program.inputs()).sum();
         (self.wires.gates() * tiles * LANES) as f64
     }
 
-    /// One update; returns the loss before it, the sum of squares over all outputs and samples.
+    /// Makes one update and returns the loss before it: the sum of squared errors over all outputs and samples.
     pub fn update(&mut self) -> f64 {
         let loss = self.gradient();
         ADAMW.step(&mut self.optimizer, &mut self.logits, &self.grads, RATE, None);
         loss
     }
 
-    /// The loss, and the gradients of the logits.
+    /// Computes the gradients of the logits and returns the loss.
     fn gradient(&mut self) -> f64 {
         self.table.update(&self.logits);
         self.coefficients.gather(&self.program, &self.table);
         let (program, coefficients) = (&self.program, &self.coefficients);
-        parallel::for_each(self.parts.iter_mut().collect(), |part| part.gradient(program, coefficients));
+        parallel::for_each(self.chunks.iter_mut().collect(), |chunk| chunk.gradient(program, coefficients));
         let mut sums = vec![[0.0; 4]; self.wires.gates()];
-        for part in &self.parts {
-            part.sums.add_to(&self.program, &self.table, &mut sums);
+        for chunk in &self.chunks {
+            chunk.sums.add_to(&self.program, &self.table, &mut sums);
         }
         self.grads.fill(0.0);
         self.table.logit_gradients(&sums, &mut self.grads);
-        self.parts.iter().map(|part| part.loss).sum()
+        self.chunks.iter().map(|chunk| chunk.loss).sum()
     }
 
-    /// Everything that another program needs to make the same updates, with our losses: logits layer by layer, bits as
-    /// `[samples, rows]`.
+    /// Returns everything that another program needs to make the same updates, with our losses: logits layer by layer, bits
+    /// as `[samples, rows]`.
     pub fn case(mut self, updates: usize) -> Value {
         let layers = self.wires.layers.iter().map(|layer| json!({ "a": layer.a, "b": layer.b }));
         let (inputs, outputs) = (self.program.inputs(), self.program.outputs());
-        let bits = |rows: usize, of: fn(&Part) -> &[Row]| {
-            let tiles = self.parts.iter().flat_map(|part| of(part).chunks_exact(rows));
+        let bits = |rows: usize, of: fn(&Chunk) -> &[Row]| {
+            let tiles = self.chunks.iter().flat_map(|chunk| of(chunk).chunks_exact(rows));
             let sample = |tile: &[Row], lane: usize| tile.iter().map(|row| row.0[lane] as u8).collect();
             tiles.flat_map(|tile| (0..LANES).map(move |lane| sample(tile, lane))).collect::<Vec<Vec<u8>>>()
         };
         let mut case = json!({
             "layers": layers.collect::<Vec<_>>(), "logits": self.logits, "rate": RATE,
-            "inputs": bits(inputs, |part| &part.inputs), "targets": bits(outputs, |part| &part.targets),
+            "inputs": bits(inputs, |chunk| &chunk.inputs), "targets": bits(outputs, |chunk| &chunk.targets),
         });
         case["losses"] = (0..updates).map(|_| self.update()).collect();
         case
     }
 }
 
-impl Part {
+impl Chunk {
     fn gradient(&mut self, program: &Program, coefficients: &Coefficients) {
-        let Part { inputs, targets, tile, sums, work, loss } = self;
+        let Chunk { inputs, targets, tile, sums, work, loss } = self;
         sums.clear();
         *loss = 0.0;
         let tiles = inputs.chunks_exact(program.inputs()).zip(targets.chunks_exact(program.outputs()));
@@ -148,7 +149,7 @@ impl Part {
     }
 }
 
-/// The sum of squared differences; the outputs become its gradient.
+/// Returns the sum of squared errors and replaces the outputs by its gradient.
 fn squares(outputs: &mut [Row], targets: &[Row]) -> f32 {
     let mut sums = [0.0; LANES];
     for (output, target) in outputs.iter_mut().zip(targets) {
@@ -166,13 +167,13 @@ mod tests {
     use super::*;
     use gatework_gates::kernel::naive;
 
-    /// The loss by the naive twin, sample by sample in double precision.
+    /// Returns the loss by the reference implementation, sample by sample in double precision.
     fn naive_loss(network: &GateNetwork) -> f64 {
         let logits: Vec<f64> = network.logits.iter().map(|&logit| logit.into()).collect();
         let (inputs, outputs) = (network.program.inputs(), network.program.outputs());
         let mut loss = 0.0;
-        for part in &network.parts {
-            let tiles = part.inputs.chunks_exact(inputs).zip(part.targets.chunks_exact(outputs));
+        for chunk in &network.chunks {
+            let tiles = chunk.inputs.chunks_exact(inputs).zip(chunk.targets.chunks_exact(outputs));
             for (bits, targets) in tiles {
                 for lane in 0..LANES {
                     let bits: Vec<f64> = bits.iter().map(|row| row.0[lane].into()).collect();
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loss_is_that_of_the_naive_twin_and_updates_lower_it() -> anyhow::Result<()> {
+    fn the_loss_is_that_of_the_reference_and_updates_lower_it() -> anyhow::Result<()> {
         let mut network = GateNetwork::of(&[6, 8, 5], 64)?;
         let right = naive_loss(&network);
         let first = network.update();
