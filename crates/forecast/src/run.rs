@@ -402,7 +402,8 @@ impl SeedScores {
                 ("MASE", mase),
                 ("OWA", owa),
             ];
-            let scaled = trained.scaled.map(|scaled| [("scaled MSE", scaled.mse), ("scaled MAE", scaled.mae)]);
+            let scaled =
+                trained.scaled.map(|scaled| [("scaled MSE", scaled.mse), ("scaled MAE", scaled.mae)]);
             all.seeds.push(trained.attempt.seed);
             for (name, value) in scores.into_iter().chain(scaled.into_iter().flatten()) {
                 match all.scores.iter_mut().find(|(known, _)| *known == name) {

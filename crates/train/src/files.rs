@@ -24,7 +24,9 @@ impl FileError {
 
 /// A file in a format that a later version of Gatework has introduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it was written by a newer version of Gatework (format {found}, this program reads up to {supported}); update Gatework")]
+#[error(
+    "it was written by a newer version of Gatework (format {found}, this program reads up to {supported}); update Gatework"
+)]
 pub struct NewerVersion {
     /// The version in the file.
     pub found: u64,

@@ -102,7 +102,13 @@ pub enum RunFolderError {
         /// The folder.
         path: PathBuf,
     },
-    /// There is no run to open or resume.
+    /// There is no run to resume.
+    #[error("{} is not a run folder: there is nothing to resume", path.display())]
+    NothingToResume {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// There is no run to open.
     #[error("{} is not a run folder: {EXPERIMENT} is missing", path.display())]
     NotARun {
         /// The folder.
@@ -192,7 +198,7 @@ impl RunFolder {
     pub fn resume(path: &Path) -> Result<RunFolder, RunFolderError> {
         let path = path.to_path_buf();
         if !path.join(EXPERIMENT).is_file() {
-            return Err(RunFolderError::NotARun { path });
+            return Err(RunFolderError::NothingToResume { path });
         }
         let folder = RunFolder { _lock: lock(&path)?, path, replaced: None };
         files::make_folder(&folder.checkpoints())?;
@@ -354,7 +360,7 @@ mod tests {
         let error = RunFolder::create(parent.path(), true).unwrap_err();
         assert!(matches!(error, RunFolderError::Foreign { .. }), "{error}");
         let error = RunFolder::resume(parent.path()).unwrap_err();
-        assert!(matches!(error, RunFolderError::NotARun { .. }), "{error}");
+        assert!(matches!(error, RunFolderError::NothingToResume { .. }), "{error}");
     }
 
     #[test]

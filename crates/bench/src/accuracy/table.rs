@@ -7,7 +7,7 @@ use gatework_forecast::experiment::FIGURES;
 use serde::Serialize;
 use serde_json::Value;
 
-use gatework::cli::train::seeds::mean_and_spread;
+use gatework_forecast::run::mean_and_deviation;
 
 /// An experiment at one horizon.
 #[derive(Clone, Debug, Serialize)]
@@ -36,7 +36,7 @@ pub struct Figure {
 impl Figure {
     /// Mean, spread, and the mean's distance from what is published in percent.
     fn statistics(&self) -> (f64, f64, f64) {
-        let (mean, spread) = mean_and_spread(&self.values);
+        let (mean, spread) = mean_and_deviation(&self.values);
         (mean, spread, 100.0 * (mean / self.published - 1.0))
     }
 }

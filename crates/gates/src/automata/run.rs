@@ -313,8 +313,7 @@ fn options(experiment: &Experiment, folder: Option<&RunFolder>, threads: usize) 
 fn kept(attempts: &[Attempt]) -> Option<(usize, &Best)> {
     let hard = |index: &usize| attempts[*index].best.as_ref().map_or(f64::INFINITY, |best| best.hard);
     let succeeded = attempts.iter().position(|attempt| attempt.outcome == Outcome::Succeeded);
-    let kept =
-        succeeded.or_else(|| (0..attempts.len()).min_by(|a, b| hard(a).total_cmp(&hard(b))))?;
+    let kept = succeeded.or_else(|| (0..attempts.len()).min_by(|a, b| hard(a).total_cmp(&hard(b))))?;
     Some((kept, attempts[kept].best.as_ref()?))
 }
 
@@ -385,7 +384,10 @@ mod tests {
         let (a, b) = (json!({ "x": { "y": 1, "z": 2 } }), json!({ "x": { "y": 1, "z": 3 }, "w": 1 }));
         let text = difference(&a["x"], &b["x"]).unwrap();
         assert_eq!(text, "z is 2 there, but 3 is requested");
-        assert_eq!(difference(&json!({ "x": a["x"] }), &json!({ "x": b["x"] })).unwrap(), format!("x.{text}"));
+        assert_eq!(
+            difference(&json!({ "x": a["x"] }), &json!({ "x": b["x"] })).unwrap(),
+            format!("x.{text}")
+        );
         assert_eq!(difference(&a, &a), None);
     }
 }
