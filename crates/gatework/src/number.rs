@@ -1,13 +1,13 @@
-//! Numbers as people read them: alone, beside an axis, in the column of a table, as a share. Nothing that a reader
-//! compares is written alike unless it is alike.
+//! Numbers formatted for people: single values, axis labels, table columns, percentages. Different values that a reader compares
+//! are never formatted alike.
 
-/// Sizes that are written with plain digits beside axes and in tables; others have a power of ten.
+/// Magnitudes that are written in plain digits on axes and in tables; others get a power of ten.
 const PLAIN: std::ops::Range<f64> = 1e-4..1e7;
 
-/// Beside the largest number of a column, numbers this much smaller are nothing.
+/// Numbers smaller than this fraction of the largest in a column do not add decimals to it.
 const NOTHING: f64 = 1e-6;
 
-/// A measured number in about three digits: 0, 0.0123, 4.56, 1,234, 3.2·10⁻⁷.
+/// Formats a measured number in about three digits: 0, 0.0123, 4.56, 1,234, 3.2·10⁻⁷.
 pub fn measured(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() {
@@ -34,7 +34,7 @@ pub fn measured(value: f64) -> String {
     }
 }
 
-/// Multiples of `step`, which is 1, 2 or 5 times a power of ten, with all digits down to those of the step: 0, 0.5, 1.0;
+/// Formats multiples of `step`, which is 1, 2 or 5 times a power of ten, with all digits down to those of the step: 0, 0.5, 1.0;
 /// 1.690·10⁹, 1.695·10⁹.
 pub fn beside_axis(values: &[f64], step: f64) -> Vec<String> {
     let largest = values.iter().fold(step, |largest, value| largest.max(value.abs()));
@@ -56,8 +56,8 @@ pub fn beside_axis(values: &[f64], step: f64) -> Vec<String> {
     values.iter().map(write).collect()
 }
 
-/// The numbers of a column, all written in one way: with so many decimals; with more if the smallest has three digits only
-/// then, with fewer if the largest had over nine; as 1.234e-9 if plain digits are long. NaN is no number: `-`.
+/// Formats the numbers of a column uniformly: with `decimals` decimals; with more if the smallest needs them for three significant
+/// digits, with fewer if the largest would exceed nine digits; as 1.234e-9 if plain digits are long. NaN becomes `-`.
 pub fn column(values: &[f64], decimals: usize) -> Vec<String> {
     let sizes = || values.iter().map(|value| value.abs()).filter(|size| size.is_finite() && *size > 0.0);
     let largest = sizes().fold(0.0, f64::max);
@@ -75,8 +75,8 @@ pub fn column(values: &[f64], decimals: usize) -> Vec<String> {
     values.iter().map(write).collect()
 }
 
-/// A number of a series of this range: in the seven digits of 32 bits or, where they do not show a millionth of the range,
-/// with as many decimals as do.
+/// Formats a value of a series with this range: as the shortest `f32` or, if that does not resolve a millionth of the range,
+/// with as many decimals as needed.
 pub fn within(value: f64, range: f64) -> String {
     let (rounded, error) = (value as f32, 1e-6 * range);
     if (f64::from(rounded) - value).abs() <= error {
@@ -86,9 +86,9 @@ pub fn within(value: f64, range: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A share in percent, with all its digits and without the sign: 80, 99.9. No two shares are written alike.
+/// Formats a fraction in percent, with all its digits and without the sign: 80, 99.9.
 pub fn percent(share: f64) -> String {
-    // The point is moved in the shortest text that is this share: 0.07 * 100.0 is 7.000000000000001.
+    // Moves the decimal point in the shortest decimal form: 0.07 * 100.0 is 7.000000000000001.
     let text = share.to_string();
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
     let fraction = format!("{fraction:0<2}");
@@ -101,12 +101,12 @@ pub fn percent(share: f64) -> String {
     if rest.is_empty() { number.to_owned() } else { format!("{number}.{rest}") }
 }
 
-/// A whole number on an axis that ends at `high`: all digits if the longest number is not too long.
+/// Formats a whole number on an axis that ends at `high`: in all digits unless the longest label would be too long.
 pub fn count(value: f64, high: f64) -> String {
     if high < PLAIN.end { group_thousands(&format!("{value:.0}")) } else { measured(value) }
 }
 
-/// 1,234,567.8. Expects an optional sign, digits, and perhaps decimals.
+/// Groups thousands: 1,234,567.8. Expects an optional sign, digits and optional decimals.
 pub fn group_thousands(number: &str) -> String {
     let (whole, decimals) = number.split_at(number.find('.').unwrap_or(number.len()));
     let (sign, digits) = whole.split_at(usize::from(whole.starts_with('-')));
@@ -120,7 +120,7 @@ pub fn group_thousands(number: &str) -> String {
     grouped + decimals
 }
 
-/// An exponent in raised digits: ⁻¹².
+/// Formats an exponent in superscript digits: ⁻¹².
 pub fn superscript(exponent: i32) -> String {
     let raise = |c: char| match c {
         '-' => '⁻',
@@ -133,7 +133,7 @@ pub fn superscript(exponent: i32) -> String {
     exponent.to_string().chars().map(raise).collect()
 }
 
-/// Without zeros at the end of a decimal fraction.
+/// Removes trailing zeros of a decimal fraction.
 fn trim_zeros(number: &str) -> String {
     if number.contains('.') {
         number.trim_end_matches('0').trim_end_matches('.').to_owned()

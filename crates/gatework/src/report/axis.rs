@@ -1,10 +1,20 @@
-//! Axes: where the ticks go (at 1, 2 or 5 times a power of ten) and what stands beside them. Logarithmic axes are
-//! counted in whole ticks, so that no range of numbers, however wide or narrow, makes the arithmetic fail.
+//! Axes of plots: linear, logarithmic and counts, with ticks at 1, 2 or 5 times a power of ten and their labels.
+//!
+//! Logarithmic axes are counted in whole ticks, so that no range, however wide or narrow, overflows the arithmetic.
 
-use crate::number::{beside_axis, group_thousands, superscript};
+use crate::number::{beside_axis, count as count_label, group_thousands, superscript};
 
 /// The decimal logarithms of the three ticks in a decade: 1, 2 and 5.
 const IN_DECADE: [f64; 3] = [0.0, std::f64::consts::LOG10_2, 1.0 - std::f64::consts::LOG10_2];
+
+/// A map from values to places on an axis.
+pub(super) trait Axis {
+    /// Returns the place of a value: 0 at the low end, 1 at the high end.
+    fn at(&self, value: f64) -> f64;
+
+    /// Returns the ticks in ascending order.
+    fn ticks(&self) -> Vec<Tick>;
+}
 
 /// A tick on an axis.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,14 +61,15 @@ impl Linear {
     pub(super) fn of_values(low: f64, high: f64) -> Self {
         Self { low, high, step: round_step((high - low) / 6.0) }
     }
+}
 
-    /// The place of a number, from 0 to 1 within the axis.
-    pub(super) fn at(self, value: f64) -> f64 {
+impl Axis for Linear {
+    fn at(&self, value: f64) -> f64 {
         (value - self.low) / (self.high - self.low)
     }
 
     /// The multiples of the step.
-    pub(super) fn ticks(self) -> Vec<Tick> {
+    fn ticks(&self) -> Vec<Tick> {
         let (from, to) = ((self.low / self.step).ceil(), (self.high / self.step).floor());
         let count = (to - from).clamp(0.0, 20.0) as usize;
         let mut values: Vec<f64> = (0..=count).map(|i| (from + i as f64) * self.step).collect();
@@ -97,20 +108,21 @@ impl Log {
         if high - low >= 3 { Self { low, high } } else { Self { low: low - 1, high: high + 1 } }
     }
 
-    /// The place of a positive number, from 0 to 1 within the axis.
-    pub(super) fn at(self, value: f64) -> f64 {
-        self.at_log(value.log10())
-    }
-
     /// The place of a number with this decimal logarithm.
     fn at_log(self, log: f64) -> f64 {
         let low = log10_of(self.low);
         (log - low) / (log10_of(self.high) - low)
     }
+}
+
+impl Axis for Log {
+    fn at(&self, value: f64) -> f64 {
+        self.at_log(value.log10())
+    }
 
     /// Labelled ticks at 1, 2, 5 on a short axis, at powers of ten on a longer one, with minor ticks between if there
     /// is room for them.
-    pub(super) fn ticks(self) -> Vec<Tick> {
+    fn ticks(&self) -> Vec<Tick> {
         let thirds = self.high - self.low;
         let all_labelled = thirds <= 7;
         let decades =
@@ -123,6 +135,37 @@ impl Log {
                 Tick { at: self.at_log(log10_of(tick)), label }
             })
             .collect()
+    }
+}
+
+/// An axis of counts from 0 to `max`, logarithmic in 1 + count: 0 is at the low end, and 1 is visibly above it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counts {
+    /// The count at the high end, at least 1.
+    max: usize,
+}
+
+impl Counts {
+    /// An axis whose high end is `max`, or 1 if that is 0.
+    pub(super) fn new(max: usize) -> Self {
+        Self { max: max.max(1) }
+    }
+}
+
+impl Axis for Counts {
+    fn at(&self, value: f64) -> f64 {
+        value.ln_1p() / (self.max as f64).ln_1p()
+    }
+
+    /// 0 and the powers of ten; on a wide axis every second power and so on, about ten ticks at most.
+    fn ticks(&self) -> Vec<Tick> {
+        let powers = (0..20).map_while(|power| 10usize.checked_pow(power)).filter(|&power| power <= self.max);
+        let counts = std::iter::once(0).chain(powers.step_by(self.max.ilog10() as usize / 10 + 1));
+        let tick = |count: usize| Tick {
+            at: self.at(count as f64),
+            label: count_label(count as f64, self.max as f64),
+        };
+        counts.map(tick).collect()
     }
 }
 
@@ -199,6 +242,16 @@ mod tests {
             ["10⁻⁴", "0.001", "0.01", "0.1", "1", "10", "100", "1,000"]
         );
         assert!(labels(&Log::new(1e-300, 1e300).ticks()).len() <= 10);
+    }
+
+    #[test]
+    fn counts_grow_with_the_logarithm_from_0() {
+        let axis = Counts::new(9999);
+        let ends = [0.0, 1.0, 2.0, 10.0, 100.0, 9999.0].map(|count| axis.at(count));
+        assert_eq!((ends[0], ends[5]), (0.0, 1.0));
+        assert!(ends.is_sorted() && ends[1] > 0.05);
+        assert_eq!(labels(&axis.ticks()), ["0", "1", "10", "100", "1,000"]);
+        assert!(Counts::new(usize::MAX).ticks().len() <= 12);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! A forecast with its intervals against history: as SVG, and as a few lines of text for the terminal.
 
-use super::axis::{Linear, Tick};
-use super::svg::{Svg, text_width};
+use super::axis::{Axis as _, Linear, Tick};
+use super::plot::{Area, Plot};
+use super::svg::{Point, Svg, text_width};
 use crate::number::percent;
 
 /// What is drawn.
@@ -13,7 +14,7 @@ pub struct ForecastPlot {
     pub times: Vec<String>,
     /// Values before the forecast. NaN leaves a gap.
     pub history: Vec<f64>,
-    /// What came, as far as it is known.
+    /// Actual values of the forecast period, as far as they are known.
     pub actual: Vec<f64>,
     /// The forecast.
     pub forecast: Vec<f64>,
@@ -88,95 +89,73 @@ pub fn forecast_plot(plot: &ForecastPlot) -> String {
     };
     let lines = draw_legend(&mut svg, plot);
     let widest = values.ticks().iter().map(|tick| text_width(&tick.label)).fold(0.0, f64::max);
-    let frame = Frame {
-        left: X.0.max(widest + 26.0),
-        top: Y.0 + (lines - 1) as f64 * LEGEND_LINE,
-        values,
-        last: plot.steps().saturating_sub(1).max(1) as f64,
+    let frame = Plot {
+        area: Area {
+            left: X.0.max(widest + 26.0),
+            right: X.1,
+            top: Y.0 + (lines - 1) as f64 * LEGEND_LINE,
+            bottom: Y.1,
+        },
+        x: Linear::of_values(0.0, plot.steps().saturating_sub(1).max(1) as f64),
+        y: values,
     };
-    frame.draw_axes(&mut svg, plot);
+    draw_axes(&mut svg, &frame, plot);
     let origin = plot.history.len();
     for (_, low, high) in plot.nested() {
-        let [low, high] = [low, high].map(|bound| frame.strokes(bound, origin).concat());
+        let [low, high] = [low, high].map(|bound| strokes(&frame, bound, origin).concat());
         svg.area("soft-fill", plot.shade(), &low, &high);
     }
-    svg.strokes("past", 1.5, &frame.strokes(&plot.history, 0));
-    svg.strokes("hard", 1.5, &frame.strokes(&plot.actual, origin));
-    svg.strokes("soft", 2.0, &frame.strokes(&plot.forecast, origin));
+    svg.strokes("past", 1.5, &strokes(&frame, &plot.history, 0));
+    svg.strokes("hard", 1.5, &strokes(&frame, &plot.actual, origin));
+    svg.strokes("soft", 2.0, &strokes(&frame, &plot.forecast, origin));
     svg.finish()
 }
 
-/// The plot area: what the labels of the values and the legend leave of the picture.
-struct Frame {
-    left: f64,
-    top: f64,
-    /// From bottom to top.
-    values: Linear,
-    /// The number of the step at the right end.
-    last: f64,
+/// A plot of values over steps.
+type Frame = Plot<Linear, Linear>;
+
+/// Maps values, the first at step `begin`, to strokes.
+fn strokes(frame: &Frame, values: &[f64], begin: usize) -> Vec<Vec<Point>> {
+    frame.strokes(values.iter().enumerate().map(|(step, &value)| ((begin + step) as f64, value)))
 }
 
-impl Frame {
-    fn x(&self, step: usize) -> f64 {
-        self.left + step as f64 / self.last * (X.1 - self.left)
-    }
-
-    /// The pixel row of a place on the axis of the values.
-    fn y(&self, at: f64) -> f64 {
-        Y.1 + at * (self.top - Y.1)
-    }
-
-    /// Lines through values from a step on; those that are not finite leave a gap.
-    fn strokes(&self, values: &[f64], begin: usize) -> Vec<Vec<(f64, f64)>> {
-        let place = |(step, value): (usize, &f64)| {
-            let at = self.values.at(*value);
-            value.is_finite().then(|| (self.x(begin + step), self.y(at)))
+fn draw_axes(svg: &mut Svg, frame: &Frame, plot: &ForecastPlot) {
+    let Area { left, right, top, bottom } = frame.area;
+    frame.draw_rows(svg);
+    svg.line("frame", (left, bottom), (right, bottom));
+    let origin = frame.column(plot.history.len() as f64);
+    svg.line("guide", (origin, top), (origin, bottom));
+    for step in dated(frame, &plot.times) {
+        let x = frame.column(step as f64);
+        let class = match step {
+            0 => "muted",
+            step if step + 1 == plot.times.len() => "muted end",
+            _ => "muted middle",
         };
-        let places: Vec<_> = values.iter().enumerate().map(place).collect();
-        let strokes = places.split(Option::is_none).map(|stroke| stroke.iter().copied().flatten().collect());
-        strokes.filter(|stroke: &Vec<_>| !stroke.is_empty()).collect()
+        svg.line("frame", (x, bottom), (x, bottom + 5.0));
+        svg.text(class, x, bottom + 21.0, &plot.times[step]);
     }
+}
 
-    fn draw_axes(&self, svg: &mut Svg, plot: &ForecastPlot) {
-        for Tick { at, label } in self.values.ticks() {
-            svg.line("grid", (self.left, self.y(at)), (X.1, self.y(at)));
-            svg.text("muted end", self.left - 10.0, self.y(at) + 4.0, &label);
-        }
-        svg.line("frame", (self.left, Y.1), (X.1, Y.1));
-        let origin = self.x(plot.history.len());
-        svg.line("guide", (origin, self.top), (origin, Y.1));
-        for step in self.dated(&plot.times) {
-            let x = self.x(step);
-            let class = match step {
-                0 => "muted",
-                step if step + 1 == plot.times.len() => "muted end",
-                _ => "muted middle",
-            };
-            svg.line("frame", (x, Y.1), (x, Y.1 + 5.0));
-            svg.text(class, x, Y.1 + 21.0, &plot.times[step]);
-        }
-    }
-
-    /// The steps with a date: the first, the last, and up to four between, as far as there is room.
-    fn dated(&self, times: &[String]) -> Vec<usize> {
-        let last = times.len().saturating_sub(1);
-        // The outermost dates stand beside their steps, the others around them.
-        let room = times.iter().map(|time| text_width(time)).fold(0.0, f64::max) * 1.5 + 8.0;
-        let spread =
-            |count: usize| -> Vec<usize> { (0..=count).map(|i| (i * last + count / 2) / count).collect() };
-        let fits =
-            |steps: &Vec<usize>| steps.windows(2).all(|pair| self.x(pair[1]) - self.x(pair[0]) >= room);
-        let mut steps = (2..=5).rev().map(spread).find(fits).unwrap_or_else(|| vec![0, last]);
-        steps.truncate(times.len());
-        steps
-    }
+/// Returns the steps that are labelled with their date: the first, the last, and up to four between, as room allows.
+fn dated(frame: &Frame, times: &[String]) -> Vec<usize> {
+    let last = times.len().saturating_sub(1);
+    // The outermost labels are aligned with the ends of the axis, the others are centred.
+    let room = times.iter().map(|time| text_width(time)).fold(0.0, f64::max) * 1.5 + 8.0;
+    let spread =
+        |count: usize| -> Vec<usize> { (0..=count).map(|i| (i * last + count / 2) / count).collect() };
+    let x = |step: usize| frame.column(step as f64);
+    let fits = |steps: &Vec<usize>| steps.windows(2).all(|pair| x(pair[1]) - x(pair[0]) >= room);
+    let mut steps = (2..=5).rev().map(spread).find(fits).unwrap_or_else(|| vec![0, last]);
+    steps.truncate(times.len());
+    steps
 }
 
 /// Names everything in the picture, with what it looks like. Returns the number of lines that takes.
 fn draw_legend(svg: &mut Svg, plot: &ForecastPlot) -> usize {
     let lines = [
         ("past", "history", &plot.history),
-        ("hard", "what came", &plot.actual),
+        ("hard", "actual", &plot.actual),
         ("soft", "forecast", &plot.forecast),
     ];
     let drawn = lines.into_iter().filter(|(.., values)| !values.is_empty());
@@ -205,7 +184,7 @@ fn draw_legend(svg: &mut Svg, plot: &ForecastPlot) -> usize {
 /// Height of the plot in lines.
 const LINES: usize = 12;
 
-/// Draws a forecast with characters: `·` history, `o` what came, `*` forecast, `░` the widest interval.
+/// Draws a forecast with characters: `·` history, `o` actual values, `*` forecast, `░` the widest interval.
 #[must_use]
 pub fn terminal_plot(plot: &ForecastPlot, columns: usize) -> String {
     let (Some(values), steps) = (plot.values(), plot.steps()) else { return String::new() };
@@ -279,7 +258,7 @@ mod tests {
     fn the_legend_names_everything_with_its_looks() {
         let svg = forecast_plot(&ForecastPlot { actual: vec![3.0, 4.0], ..plot() });
         assert_well_formed(&svg);
-        let legend = ["history", "what came", "forecast", "80 % interval", "95 % interval"];
+        let legend = ["history", "actual", "forecast", "80 % interval", "95 % interval"];
         assert_eq!(texts(&svg, "muted")[..5], legend);
         // Each line and each area is there once, and once in the legend, where the narrower interval is darker.
         for class in ["past", "hard", "soft"] {
@@ -311,12 +290,16 @@ mod tests {
         {
             let times: Vec<String> = (0..steps).map(|step| format!("{step:0length$}")).collect();
             let last = (steps.max(2) - 1) as f64;
-            let frame = Frame { left: X.0, top: Y.0, values: Linear::of_values(0.0, 1.0), last };
-            let dated = frame.dated(&times);
+            let area = Area { left: X.0, right: X.1, top: Y.0, bottom: Y.1 };
+            let frame = Frame { area, x: Linear::of_values(0.0, last), y: Linear::of_values(0.0, 1.0) };
+            let dated = dated(&frame, &times);
             assert_eq!((dated[0], dated[dated.len() - 1], dated.len()), (0, steps - 1, count));
             let width = text_width(&times[0]);
             for pair in dated.windows(2).filter(|_| steps > 2) {
-                assert!(frame.x(pair[1]) - frame.x(pair[0]) > width * 1.5, "{dated:?}");
+                assert!(
+                    frame.column(pair[1] as f64) - frame.column(pair[0] as f64) > width * 1.5,
+                    "{dated:?}"
+                );
             }
         }
     }

@@ -2,6 +2,8 @@
 //! thousands of them beside tens of the others, so lengths grow with the logarithm of the count (of 1 + count, which
 //! gives 0 no length and 1 a visible one), and every bar carries its number.
 
+use super::axis::{Counts, Linear};
+use super::plot::{Area, Plot};
 use super::svg::{Svg, shorten};
 use crate::number::{self, group_thousands};
 
@@ -36,14 +38,19 @@ pub fn gate_histogram(title: &str, bars: &[(String, usize)]) -> String {
     let names: Vec<String> = bars.iter().map(|(name, _)| shorten(name, MAX_NAME)).collect();
     let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let left = 40.0 + 7.5 * longest as f64;
-    let scale =
-        Scale { left, right: WIDTH - NUMBER_ROOM, max: bars.iter().map(|bar| bar.1).max().unwrap_or(0) };
-    scale.draw(&mut svg, bottom);
+    let plot = Plot {
+        area: Area { left, right: WIDTH - NUMBER_ROOM, top: TOP, bottom },
+        x: Counts::new(bars.iter().map(|bar| bar.1).max().unwrap_or(0)),
+        y: Linear::of_values(0.0, 1.0),
+    };
+    plot.draw_columns(&mut svg);
+    svg.line("frame", (left, TOP), (left, bottom));
+    svg.text("muted", left, bottom + 34.0, "number of gates, log scale: lengths are not proportional");
     let total = total(bars);
     for (i, (name, (full_name, count))) in names.iter().zip(bars).enumerate() {
         let y = TOP + PITCH * i as f64 + (PITCH - THICKNESS) / 2.0;
         let class = if passes_through(full_name) { "quiet-fill" } else { "soft-fill" };
-        let length = scale.x(*count) - left;
+        let length = plot.column(*count as f64) - left;
         let baseline = y + THICKNESS / 2.0 + 4.0;
         svg.text(if *count == 0 { "muted end" } else { "end" }, left - 10.0, baseline, name);
         if *count > 0 {
@@ -86,45 +93,6 @@ fn count_label(count: usize, total: u128) -> String {
     }
 }
 
-/// The axis of counts.
-struct Scale {
-    /// Where bars start.
-    left: f64,
-    /// Where the longest bar ends.
-    right: f64,
-    /// The count of the longest bar.
-    max: usize,
-}
-
-impl Scale {
-    /// Where a bar of this count ends.
-    fn x(&self, count: usize) -> f64 {
-        let log = |count: usize| (count as f64).ln_1p();
-        self.left + (self.right - self.left) * log(count) / log(self.max.max(1))
-    }
-
-    /// Grid lines at 0 and the powers of ten, with their numbers below.
-    fn draw(&self, svg: &mut Svg, bottom: f64) {
-        let powers: Vec<usize> = (0..20).map_while(|power| 10usize.checked_pow(power)).collect();
-        let shown = powers.into_iter().filter(|&count| count <= self.max.max(1));
-        // A wide range labels every second power and so on: there is room for about ten numbers.
-        let step = (self.max.max(1).ilog10() / 10 + 1) as usize;
-        for count in shown.step_by(step) {
-            let x = self.x(count);
-            svg.line("grid", (x, TOP), (x, bottom));
-            svg.text("muted middle", x, bottom + 17.0, &number::count(count as f64, self.max as f64));
-        }
-        svg.line("frame", (self.left, TOP), (self.left, bottom));
-        svg.text("muted middle", self.left, bottom + 17.0, "0");
-        svg.text(
-            "muted",
-            self.left,
-            bottom + 34.0,
-            "number of gates, log scale: lengths are not proportional",
-        );
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::svg::assert_well_formed;
@@ -148,14 +116,6 @@ mod tests {
     #[test]
     fn the_picture_says_that_its_scale_is_logarithmic() {
         assert!(gate_histogram("", &bars(&[("OR", 3)])).contains("log scale"));
-    }
-
-    #[test]
-    fn longer_bars_mean_more_gates() {
-        let scale = Scale { left: 10.0, right: 110.0, max: 9999 };
-        let ends = [0, 1, 2, 10, 100, 9999].map(|count| scale.x(count));
-        assert_eq!((ends[0], ends[5]), (10.0, 110.0));
-        assert!(ends.is_sorted() && ends[1] > 15.0);
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //! a band at its foot for exact zeros, because a hard loss of 0 is what training is for. Long runs are thinned column
 //! by column to their least and greatest values, so that no spike and no zero is lost.
 
-use super::axis::{Linear, Log, Tick};
-use super::svg::{Svg, text_width};
+use super::axis::{Linear, Log};
+use super::plot::{Area, Plot};
+use super::svg::{Point, Svg, text_width};
 use crate::number::{group_thousands, measured};
 
 /// The losses of one update.
@@ -56,13 +57,11 @@ pub fn forecaster_loss_plot(title: &str, points: &[LossPoint]) -> String {
 }
 
 fn plot(title: &str, points: &[LossPoint], names: [&str; 2], search_from: Option<u64>) -> String {
-    let axis = if search_from.is_some() { "updates, then moves of the search" } else { "updates" };
     let mut points = points.to_vec();
     points.sort_by_key(|point| point.update);
     let mut svg = Svg::new(SIZE.0, SIZE.1, title);
     if let Some(frame) = Frame::new(&points, names, search_from) {
         frame.draw(&mut svg, &points, names);
-        svg.text("muted middle", f64::midpoint(X.0, frame.right), Y.1 + 40.0, axis);
     } else {
         svg.rect("band", (24.0, 56.0), (SIZE.0 - 48.0, SIZE.1 - 80.0), 4.0);
         svg.text("muted middle", SIZE.0 / 2.0, SIZE.1 / 2.0 + 20.0, "no losses yet");
@@ -75,15 +74,10 @@ fn is_loss(value: f64) -> bool {
     value.is_finite() && value >= 0.0
 }
 
-/// The axes.
+/// The plot of losses over updates, above a band for losses that are exactly 0.
 struct Frame {
-    /// From left to right.
-    updates: Linear,
-    /// The right end of the updates in pixels.
-    right: f64,
-    /// From bottom to top, above the band for zeros.
-    losses: Log,
-    /// Whether some loss is exactly 0, so that the axis needs its band.
+    plot: Plot<Linear, Log>,
+    /// Whether some loss is exactly 0, so that there is a band.
     zeros: bool,
     /// The updates before the search.
     search_from: Option<u64>,
@@ -103,27 +97,15 @@ impl Frame {
         let widest =
             labels.iter().zip(names).map(|(value, name)| value + text_width(name)).fold(0.0, f64::max);
         let right = X.1.min(SIZE.0 - widest - LABEL_GAP - 16.0);
-        any.then_some(Self { updates: Linear::of_updates(first, last), right, losses, zeros, search_from })
-    }
-
-    /// The pixel column of an update.
-    fn x(&self, update: f64) -> f64 {
-        X.0 + self.updates.at(update) * (self.right - X.0)
+        let bottom = if zeros { Y.1 - BAND - 6.0 } else { Y.1 };
+        let area = Area { left: X.0, right, top: Y.0, bottom };
+        let plot = Plot { area, x: Linear::of_updates(first, last), y: losses };
+        any.then_some(Self { plot, zeros, search_from })
     }
 
     /// The pixel row of a loss that [`is_loss`].
-    fn y(&self, loss: f64) -> f64 {
-        if loss == 0.0 { Y.1 - BAND / 2.0 } else { self.y_at(self.losses.at(loss)) }
-    }
-
-    /// The pixel row of a place on the logarithmic axis.
-    fn y_at(&self, at: f64) -> f64 {
-        self.foot() + at * (Y.0 - self.foot())
-    }
-
-    /// Where the logarithmic axis ends and the band for zeros starts.
-    fn foot(&self) -> f64 {
-        if self.zeros { Y.1 - BAND - 6.0 } else { Y.1 }
+    fn row(&self, loss: f64) -> f64 {
+        if loss == 0.0 { Y.1 - BAND / 2.0 } else { self.plot.row(loss) }
     }
 
     /// Draws everything but the title: axes below lines below labels. The soft line lies over the hard one, which
@@ -135,8 +117,8 @@ impl Frame {
         self.draw_axes(svg);
         let first_zero = points.iter().find(|point| point.hard == 0.0);
         if let Some(point) = first_zero {
-            let x = self.x(point.update as f64);
-            svg.line("guide", (x, Y.0), (x, self.y(0.0)));
+            let x = self.plot.column(point.update as f64);
+            svg.line("guide", (x, Y.0), (x, self.row(0.0)));
         }
         for (name, loss) in SERIES {
             let places: Vec<_> = points.iter().map(|point| self.place(point, loss(point))).collect();
@@ -150,32 +132,24 @@ impl Frame {
 
     /// Where a loss goes; no height if it is none.
     fn place(&self, point: &LossPoint, loss: f64) -> (f64, Option<f64>) {
-        (self.x(point.update as f64), is_loss(loss).then(|| self.y(loss)))
+        (self.plot.column(point.update as f64), is_loss(loss).then(|| self.row(loss)))
     }
 
     /// Draws grid lines, ticks, numbers and the band for zeros.
     fn draw_axes(&self, svg: &mut Svg) {
-        for Tick { at, label } in self.losses.ticks() {
-            let y = self.y_at(at);
-            svg.line(if label.is_empty() { "minor" } else { "grid" }, (X.0, y), (self.right, y));
-            svg.text("muted end", X.0 - 10.0, y + 4.0, &label);
-        }
+        self.plot.draw_rows(svg);
         if self.zeros {
-            svg.rect("band", (X.0, Y.1 - BAND), (self.right - X.0, BAND), 0.0);
-            svg.text("muted end", X.0 - 10.0, self.y(0.0) + 4.0, "0");
+            svg.rect("band", (X.0, Y.1 - BAND), (self.plot.area.right - X.0, BAND), 0.0);
+            svg.text("muted end", X.0 - 10.0, self.row(0.0) + 4.0, "0");
         }
-        for Tick { at, label } in self.updates.ticks() {
-            let x = X.0 + at * (self.right - X.0);
-            svg.line("frame", (x, Y.1), (x, Y.1 + 5.0));
-            svg.text("muted middle", x, Y.1 + 20.0, &label);
-        }
-        svg.line("frame", (X.0, Y.1), (self.right, Y.1));
+        let unit = if self.search_from.is_some() { "updates, then moves of the search" } else { "updates" };
+        self.plot.draw_foot(svg, Y.1, unit);
     }
 
     /// Marks the first update whose hard loss is 0.
     fn draw_first_zero(&self, svg: &mut Svg, update: u64) {
-        let x = self.x(update as f64);
-        svg.dot("hard-fill ring", (x, self.y(0.0)), 5.0);
+        let x = self.plot.column(update as f64);
+        svg.dot("hard-fill ring", (x, self.row(0.0)), 5.0);
         let number = |count: u64| group_thousands(&count.to_string());
         let label = match self.search_from.filter(|&updates| update > updates) {
             Some(updates) => {
@@ -184,15 +158,18 @@ impl Frame {
             }
             None => format!("first hard loss 0 at update {}", number(update)),
         };
-        let (class, x) =
-            if x > f64::midpoint(X.0, self.right) { ("halo end", x - 8.0) } else { ("halo", x + 8.0) };
+        let (class, x) = if x > f64::midpoint(X.0, self.plot.area.right) {
+            ("halo end", x - 8.0)
+        } else {
+            ("halo", x + 8.0)
+        };
         svg.text(class, x, Y.0 + 12.0, &label);
     }
 
     /// Names each line at its right end, with its last value.
     fn draw_names(&self, svg: &mut Svg, last: [Option<f64>; 2], names: [&str; 2]) {
         let label =
-            |((last, (class, _)), name): ((Option<f64>, _), _)| Some(((class, name), last?, self.y(last?)));
+            |((last, (class, _)), name): ((Option<f64>, _), _)| Some(((class, name), last?, self.row(last?)));
         let mut labels: Vec<(_, _, f64)> =
             last.into_iter().zip(SERIES).zip(names).filter_map(label).collect();
         if let [a, b] = labels.as_mut_slice() {
@@ -202,8 +179,8 @@ impl Frame {
             upper.2 = (upper.2 - overlap / 2.0).min(lower.2 - LABEL_HEIGHT);
         }
         for ((class, name), last, y) in labels {
-            svg.dot(&format!("{class}-fill"), (self.right + 12.0, y), 3.5);
-            svg.name_and_value(self.right + LABEL_GAP, y + 4.0, name, &measured(last));
+            svg.dot(&format!("{class}-fill"), (self.plot.area.right + 12.0, y), 3.5);
+            svg.name_and_value(self.plot.area.right + LABEL_GAP, y + 4.0, name, &measured(last));
         }
     }
 }
@@ -224,7 +201,7 @@ struct Column {
 
 /// Thins a line, sorted by x, to the two extremes of each column, and cuts it where points have no y. A point without
 /// y between others of its column is passed over: the gap would be narrower than the line.
-fn thin(places: &[(f64, Option<f64>)]) -> Vec<Vec<(f64, f64)>> {
+fn thin(places: &[(f64, Option<f64>)]) -> Vec<Vec<Point>> {
     let column_of = |x: f64| ((x - X.0) / (X.1 - X.0) * COLUMNS as f64) as usize;
     let mut strokes = vec![Vec::new()];
     for column in places.chunk_by(|a, b| column_of(a.0) == column_of(b.0)).map(column) {

@@ -1,19 +1,18 @@
-//! Pictures of a run, made from numbers alone: every function here is pure and returns bytes or text, so that the
-//! caller decides where files go and tests need no disk.
+//! Reports of a run: GIF, SVG and HTML. Every function is pure and returns bytes or text; the caller decides where files go.
 //!
 //! | file | what it makes |
 //! |---|---|
 //! | `picture` | the state of an automaton as coloured cells: ink on paper, red-green-blue, or a mosaic of channels |
 //! | `gif` | a sequence of pictures as an animated GIF |
-//! | `loss_plot` | soft and hard loss against updates, as SVG |
-//! | `success_plot` | how many seeds have learned against updates, as SVG |
-//! | `forecast_plot` | a forecast with its intervals against history, as SVG and for the terminal |
-//! | `gate_histogram` | how often each gate was learnt, as SVG |
-//! | `ratio_chart` | ratios as bars to both sides of 1, as SVG |
-//! | `scaling_plot` | time and memory against size on logarithmic axes, as SVG |
-//! | `page` | an automaton as a web page that carries its rule as WebAssembly |
-//! | `axis` | ticks for the plots |
-//! | `svg` | the look that the plots share: colours, text, escaping |
+//! | `loss_plot` | soft and hard loss over updates, as SVG |
+//! | `success_plot` | the share of seeds that have learned over time, as SVG |
+//! | `forecast_plot` | a forecast with its intervals and the history, as SVG and for the terminal |
+//! | `gate_histogram` | the number of gates of each function, as SVG |
+//! | `ratio_chart` | ratios as bars on both sides of 1, as SVG |
+//! | `scaling_plot` | time and memory over size on logarithmic axes, as SVG |
+//! | `page` | an automaton as a self-contained web page with its rule as WebAssembly |
+//! | `plot`, `axis` | a plot area with two axes, shared by the charts; axes and their ticks |
+//! | `svg` | SVG elements in one style, with escaped text |
 
 mod axis;
 mod forecast_plot;
@@ -22,12 +21,11 @@ mod gif;
 mod loss_plot;
 pub mod page;
 mod picture;
+mod plot;
 mod ratio_chart;
 mod scaling_plot;
 mod success_plot;
 mod svg;
-
-use std::fmt;
 
 pub use self::forecast_plot::{ForecastPlot, forecast_plot, terminal_plot};
 pub use self::gate_histogram::gate_histogram;
@@ -38,32 +36,37 @@ pub use self::ratio_chart::ratio_chart;
 pub use self::scaling_plot::{ScalingLine, scaling_plot};
 pub use self::success_plot::{Curve, success_plot};
 
-/// Why a picture could not be made.
-#[derive(Debug)]
+/// A picture that cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReportError {
-    /// An animation needs at least one frame.
+    /// An animation without a frame.
+    #[error("an animation needs at least one frame")]
     NoFrames,
-    /// A picture has no cells, or not `width * height` of them.
+    /// A picture without cells, or without `width * height` of them.
+    #[error("frame {frame} is {width} x {height} cells, but has {cells} colours: one per cell is needed")]
     BadPicture {
-        /// Which frame, counted from 0.
+        /// The frame, counted from 0.
         frame: usize,
         /// Its width in cells.
         width: usize,
         /// Its height in cells.
         height: usize,
-        /// How many cells it holds.
+        /// The number of colours.
         cells: usize,
     },
-    /// A frame has another size than the first one.
+    /// A frame whose size differs from that of the first one.
+    #[error("frame {frame} is {} x {} cells, but frame 0 is {} x {}: all frames must have the same size", this.0, this.1, first.0, first.1)]
     SizeChanged {
-        /// Which frame, counted from 0.
+        /// The frame, counted from 0.
         frame: usize,
-        /// Width and height in cells of the first frame.
+        /// Width and height of the first frame in cells.
         first: (usize, usize),
-        /// Width and height in cells of this frame.
+        /// Width and height of this frame in cells.
         this: (usize, usize),
     },
-    /// The picture is larger than the format or the memory of a small machine holds.
+    /// A picture that is larger than the format or the memory of a small machine allows.
+    #[error("{width} x {height} cells are too many for one picture: show a smaller grid or fewer channels")]
     TooLarge {
         /// Width in cells (of a mosaic: of one panel).
         width: usize,
@@ -71,48 +74,8 @@ pub enum ReportError {
         height: usize,
     },
     /// The GIF encoder failed.
-    Encoding(::gif::EncodingError),
-}
-
-impl fmt::Display for ReportError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoFrames => write!(f, "an animation needs at least one frame, but there is none"),
-            Self::BadPicture { frame, width, height, cells } => {
-                write!(
-                    f,
-                    "frame {frame} is {width} x {height} cells, but holds {cells} colours: it needs one a cell, and a cell"
-                )
-            }
-            Self::SizeChanged { frame, first, this } => write!(
-                f,
-                "frame {frame} is {} x {} cells, but frame 0 is {} x {}: all frames of an animation have one size",
-                this.0, this.1, first.0, first.1
-            ),
-            Self::TooLarge { width, height } => {
-                write!(
-                    f,
-                    "{width} x {height} cells are too many for one picture: show a smaller grid or fewer channels"
-                )
-            }
-            Self::Encoding(error) => write!(f, "GIF encoder: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ReportError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Encoding(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<::gif::EncodingError> for ReportError {
-    fn from(error: ::gif::EncodingError) -> Self {
-        Self::Encoding(error)
-    }
+    #[error("the GIF encoder failed")]
+    Encoding(#[from] ::gif::EncodingError),
 }
 
 #[cfg(test)]
@@ -124,7 +87,7 @@ mod tests {
         let error = ReportError::SizeChanged { frame: 3, first: (20, 10), this: (5, 6) };
         assert_eq!(
             error.to_string(),
-            "frame 3 is 5 x 6 cells, but frame 0 is 20 x 10: all frames of an animation have one size"
+            "frame 3 is 5 x 6 cells, but frame 0 is 20 x 10: all frames must have the same size"
         );
     }
 }

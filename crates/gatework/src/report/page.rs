@@ -1,10 +1,10 @@
-//! An automaton as a web page: one HTML file that carries the rule as a WebAssembly module and animates it, with no
-//! network. People play, step, draw, damage and look at hidden channels. The parts that all pages share are
-//! `page.html`, `page.css` and `page.js`.
+//! An automaton as a web page: one HTML file that contains the rule as a WebAssembly module and needs no network. Visitors play,
+//! step, draw, damage and look at hidden channels. The parts that all pages share are `page.html`, `page.css` and `page.js`.
 //!
 //! The page understands `#step=N` in its address (show step N of the start state, paused), `all` (the mosaic of all
 //! live channels) and `check` (write the observed channels as 0 and 1 into the document, which the tests read).
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use gatework_gates::automata::board::{Start, Target};
 use gatework_gates::automata::experiment::Loaded;
 use gatework_logic::formats::wasm::{WasmError, automaton_to_wasm};
@@ -17,10 +17,10 @@ const TEMPLATE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// The largest side of a board that the page shows at first; visitors may ask for more.
+/// The largest side of the initial grid; visitors can choose a larger one.
 const LARGEST_SIDE: usize = 2048;
 
-/// What a page shows.
+/// The content of a page.
 #[derive(Clone, Debug)]
 pub struct Page<'a> {
     /// The heading.
@@ -29,22 +29,22 @@ pub struct Page<'a> {
     pub about: &'a str,
     /// The rule.
     pub automaton: &'a Automaton,
-    /// How many of its leading channels are looked at.
+    /// The number of observed channels; these are the first ones.
     pub observed: usize,
-    /// What the board starts from.
+    /// The start state.
     pub start: Start,
-    /// Height and width of the board.
+    /// Height and width of the grid.
     pub size: [usize; 2],
-    /// The share of cells that update in a step, if not all do.
+    /// The fraction of cells that update in a step; `None` means all.
     pub fire_rate: Option<f32>,
-    /// The step at which it stops by itself.
+    /// The step at which the animation pauses.
     pub pause_at: Option<usize>,
-    /// Two to the power of this are the steps per second.
+    /// The binary logarithm of the steps per second.
     pub speed: u8,
 }
 
 impl<'a> Page<'a> {
-    /// A page of a rule about which nothing else is known: random cells on 64x64.
+    /// Describes a rule without an experiment: random cells on a 64x64 grid.
     pub fn new(title: &'a str, automaton: &'a Automaton, observed: usize) -> Page<'a> {
         Page {
             title,
@@ -59,8 +59,8 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// The page as the experiment has it: its words, its start state, its way to update. A picture grows on the
-    /// board that it was learned on and stops when it is complete; a pattern gets a board on which one sees it.
+    /// Takes description, start state and fire rate from an experiment. A picture grows on the grid of training and
+    /// pauses when it is complete; a pattern gets a grid of at least 64x64.
     #[must_use]
     pub fn trained_as(mut self, loaded: &'a Loaded) -> Page<'a> {
         let experiment = &loaded.experiment;
@@ -79,7 +79,7 @@ impl<'a> Page<'a> {
         self
     }
 
-    /// The HTML file.
+    /// Returns the HTML file.
     pub fn html(&self) -> Result<String, WasmError> {
         let module = automaton_to_wasm(self.automaton, self.observed)?;
         let rule = self.rule()?.to_string().replace('<', "\\u003c");
@@ -89,13 +89,13 @@ impl<'a> Page<'a> {
             ("about", &about),
             ("style", STYLE),
             ("rule", &rule),
-            ("module", &base64(&module)),
+            ("module", &BASE64_STANDARD.encode(&module)),
             ("script", SCRIPT),
         ];
         Ok(fill(TEMPLATE, &values))
     }
 
-    /// What the script of the page needs to know.
+    /// Returns the data for the script of the page.
     fn rule(&self) -> Result<Value, WasmError> {
         let simulator = Simulator::new(self.automaton, self.observed)?;
         let live = simulator.live().iter().enumerate().filter(|(_, live)| **live);
@@ -140,21 +140,6 @@ fn fill(template: &str, values: &[(&str, &str)]) -> String {
         rest = after;
     }
     text + rest
-}
-
-/// Base64 as in RFC 4648, section 4.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let bits =
-            group.iter().enumerate().fold(0u32, |bits, (i, &byte)| bits | u32::from(byte) << (16 - 8 * i));
-        for digit in 0..4 {
-            let used = digit <= group.len();
-            text.push(if used { DIGITS[(bits >> (18 - 6 * digit) & 63) as usize] as char } else { '=' });
-        }
-    }
-    text
 }
 
 #[cfg(test)]
@@ -329,11 +314,5 @@ mod tests {
         );
         let rate = page("checkerboard-async")["fire_rate"].as_f64().unwrap();
         assert!((rate - 0.6).abs() < 1e-6);
-    }
-
-    #[test]
-    fn base64_gives_the_vectors_of_its_definition() {
-        let encoded = ["", "f", "fo", "foo", "foob", "fooba", "foobar"].map(|text| base64(text.as_bytes()));
-        assert_eq!(encoded, ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"]);
     }
 }

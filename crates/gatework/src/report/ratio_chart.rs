@@ -1,7 +1,8 @@
 //! Ratios as horizontal bars on a logarithmic axis: bars grow from the line at 1, to the right where the ratio is above it
 //! and to the left where it is below, so that twice as fast and half as fast are equally long.
 
-use super::axis::Log;
+use super::axis::{Linear, Log};
+use super::plot::{Area, Plot};
 use super::svg::{Svg, shorten};
 use crate::number::measured;
 
@@ -31,25 +32,22 @@ pub fn ratio_chart(title: &str, bars: &[(String, f64)]) -> String {
     let drawn = |ratio: f64| ratio.is_finite() && ratio > 0.0;
     let ratios = || bars.iter().map(|bar| bar.1).filter(|&ratio| drawn(ratio));
     // Half and twice are always there: no picture makes a per cent look large.
-    let axis = Log::new(ratios().fold(0.5, f64::min), ratios().fold(2.0, f64::max));
-    let x = |ratio: f64| AXIS.0 + (AXIS.1 - AXIS.0) * axis.at(ratio);
-    for tick in axis.ticks() {
-        let x = AXIS.0 + (AXIS.1 - AXIS.0) * tick.at;
-        svg.line(if tick.label.is_empty() { "minor" } else { "grid" }, (x, TOP), (x, bottom));
-        svg.text("muted middle", x, bottom + 17.0, &tick.label);
-    }
+    let x = Log::new(ratios().fold(0.5, f64::min), ratios().fold(2.0, f64::max));
+    let area = Area { left: AXIS.0, right: AXIS.1, top: TOP, bottom };
+    let plot = Plot { area, x, y: Linear::of_values(0.0, 1.0) };
+    plot.draw_columns(&mut svg);
     for (i, (name, ratio)) in bars.iter().enumerate() {
         let y = TOP + PITCH * i as f64 + (PITCH - THICKNESS) / 2.0;
         let baseline = y + THICKNESS / 2.0 + 4.0;
         svg.text("end", AXIS.0 - 10.0, baseline, &shorten(name, MAX_NAME));
         if drawn(*ratio) {
-            let (from, to) = (x(ratio.min(1.0)), x(ratio.max(1.0)));
+            let (from, to) = (plot.column(ratio.min(1.0)), plot.column(ratio.max(1.0)));
             let class = if *ratio < 1.0 { "hard-fill" } else { "soft-fill" };
             svg.rect(class, (from, y), (to - from, THICKNESS), 2.0);
             svg.text("muted halo", to + 6.0, baseline, &measured(*ratio));
         }
     }
-    svg.line("frame", (x(1.0), TOP), (x(1.0), bottom));
+    svg.line("frame", (plot.column(1.0), TOP), (plot.column(1.0), bottom));
     svg.text("muted", AXIS.0, bottom + 34.0, "ratio, log scale; right of 1 ours is faster");
     svg.finish()
 }

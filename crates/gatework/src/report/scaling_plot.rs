@@ -1,7 +1,8 @@
 //! Time and memory against size on logarithmic axes, one line for each number of threads, with the exponent of each.
 
-use super::axis::{Log, Tick};
-use super::svg::{SERIES, Svg};
+use super::axis::Log;
+use super::plot::{Area, Plot, coloured};
+use super::svg::{Point, Svg};
 
 /// What was measured with one number of threads.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,10 +40,10 @@ pub fn scaling_plot(title: &str, unit: &str, lines: &[ScalingLine]) -> String {
         [("time, ms", &times), ("peak memory, MB", &memory)].into_iter().enumerate()
     {
         svg.text("muted", X[panel].0 - 48.0, 58.0, what);
-        for (i, line) in lines.iter().enumerate() {
+        for (i, (line, class)) in coloured(lines).enumerate() {
             let x = X[panel].0 + 190.0 * i as f64;
             let exponent = line.exponents[panel].map_or("exponent ?".into(), |e| format!("exponent {e:.2}"));
-            svg.dot(&format!("{}-fill", SERIES[i % SERIES.len()]), (x - 44.0, 76.0), 4.0);
+            svg.dot(&format!("{class}-fill"), (x - 44.0, 76.0), 4.0);
             svg.name_and_value(x - 34.0, 80.0, &line.name, &exponent);
         }
         draw_panel(&mut svg, X[panel], unit, points);
@@ -59,22 +60,12 @@ fn draw_panel(svg: &mut Svg, ends: (f64, f64), unit: &str, lines: &[Vec<(f64, f6
     let axis = |of: fn(&(f64, f64)) -> f64| {
         Log::new(all().map(of).fold(f64::INFINITY, f64::min), all().map(of).fold(0.0, f64::max))
     };
-    let (sizes, values) = (axis(|point| point.0), axis(|point| point.1));
-    let x = |at: f64| ends.0 + at * (ends.1 - ends.0);
-    let y = |at: f64| Y.1 + at * (Y.0 - Y.1);
-    for Tick { at, label } in values.ticks() {
-        svg.line(if label.is_empty() { "minor" } else { "grid" }, (ends.0, y(at)), (ends.1, y(at)));
-        svg.text("muted end", ends.0 - 8.0, y(at) + 4.0, &label);
-    }
-    for Tick { at, label } in sizes.ticks() {
-        svg.line("frame", (x(at), Y.1), (x(at), Y.1 + 5.0));
-        svg.text("muted middle", x(at), Y.1 + 20.0, &label);
-    }
-    svg.line("frame", (ends.0, Y.1), (ends.1, Y.1));
-    svg.text("muted middle", f64::midpoint(ends.0, ends.1), Y.1 + 40.0, unit);
-    for (line, class) in lines.iter().zip(SERIES.iter().cycle()) {
-        let places: Vec<(f64, f64)> =
-            line.iter().map(|&(size, value)| (x(sizes.at(size)), y(values.at(value)))).collect();
+    let area = Area { left: ends.0, right: ends.1, top: Y.0, bottom: Y.1 };
+    let plot = Plot { area, x: axis(|point| point.0), y: axis(|point| point.1) };
+    plot.draw_rows(svg);
+    plot.draw_foot(svg, Y.1, unit);
+    for (line, class) in coloured(lines) {
+        let places: Vec<Point> = line.iter().map(|&(size, value)| plot.place(size, value)).collect();
         for &place in &places {
             svg.dot(&format!("{class}-fill"), place, 3.0);
         }

@@ -2,8 +2,9 @@
 
 use gatework_gates::automata::study::success_rate;
 
-use super::axis::{Linear, Tick};
-use super::svg::{SERIES, Svg};
+use super::axis::{Axis, Linear, Tick};
+use super::plot::{Area, Plot, coloured};
+use super::svg::{Point, Svg, shorten};
 
 /// One setting's seeds.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,61 +37,57 @@ pub fn success_plot(title: &str, unit: &str, curves: &[Curve]) -> String {
     let mut svg = Svg::new(WIDTH, height, title);
     svg.text("muted", 24.0, 54.0, "share of the seeds that have learned, with 95 % intervals");
     let longest = curves.iter().map(|curve| curve.longest).fold(1.0, f64::max);
-    let axis = Linear::of_updates(0, longest.ceil() as u64);
-    draw_axes(&mut svg, axis, unit);
-    let lines: Vec<Line> = curves.iter().map(|curve| Line::new(curve, axis)).collect();
-    for (line, class) in lines.iter().zip(SERIES.iter().cycle()) {
+    let area = Area { left: X.0, right: X.1, top: Y.0, bottom: Y.1 };
+    let plot = Plot { area, x: Linear::of_updates(0, longest.ceil() as u64), y: Shares };
+    plot.draw_rows(&mut svg);
+    plot.draw_foot(&mut svg, Y.1, unit);
+    let lines: Vec<Line> = curves.iter().map(|curve| Line::new(curve, &plot)).collect();
+    for (line, class) in coloured(&lines) {
         svg.area(&format!("{class}-fill"), 0.12, &line.low, &line.high);
     }
-    for (line, class) in lines.iter().zip(SERIES.iter().cycle()) {
+    for (line, class) in coloured(&lines) {
         svg.strokes(class, 1.75, std::slice::from_ref(&line.share));
     }
-    for (i, (curve, class)) in curves.iter().zip(SERIES.iter().cycle()).enumerate() {
+    for (i, (curve, class)) in coloured(curves).enumerate() {
         let y = Y.0 + 6.0 + LINE * i as f64;
         svg.dot(&format!("{class}-fill"), (X.1 + 18.0, y - 4.0), 4.0);
         let value = format!("{} of {}", curve.successes.len(), curve.runs);
-        svg.name_and_value(X.1 + 28.0, y, &super::svg::shorten(&curve.name, NAME), &value);
+        svg.name_and_value(X.1 + 28.0, y, &shorten(&curve.name, NAME), &value);
     }
     svg.finish()
 }
 
-fn draw_axes(svg: &mut Svg, axis: Linear, unit: &str) {
-    for percent in [0, 25, 50, 75, 100] {
-        let y = y(f64::from(percent) / 100.0);
-        svg.line("grid", (X.0, y), (X.1, y));
-        svg.text("muted end", X.0 - 10.0, y + 4.0, &format!("{percent} %"));
-    }
-    for Tick { at, label } in axis.ticks() {
-        let x = X.0 + at * (X.1 - X.0);
-        svg.line("frame", (x, Y.1), (x, Y.1 + 5.0));
-        svg.text("muted middle", x, Y.1 + 20.0, &label);
-    }
-    svg.line("frame", (X.0, Y.1), (X.1, Y.1));
-    svg.text("muted middle", f64::midpoint(X.0, X.1), Y.1 + 40.0, unit);
-}
+/// The axis of shares, from 0 to 100 %.
+struct Shares;
 
-fn y(share: f64) -> f64 {
-    Y.1 + share * (Y.0 - Y.1)
+impl Axis for Shares {
+    fn at(&self, share: f64) -> f64 {
+        share
+    }
+
+    fn ticks(&self) -> Vec<Tick> {
+        let tick = |percent: u8| Tick { at: f64::from(percent) / 100.0, label: format!("{percent} %") };
+        [0, 25, 50, 75, 100].map(tick).to_vec()
+    }
 }
 
 /// A curve in pixels: a stair that rises with every success.
 struct Line {
-    share: Vec<(f64, f64)>,
-    low: Vec<(f64, f64)>,
-    high: Vec<(f64, f64)>,
+    share: Vec<Point>,
+    low: Vec<Point>,
+    high: Vec<Point>,
 }
 
 impl Line {
-    fn new(curve: &Curve, axis: Linear) -> Line {
+    fn new(curve: &Curve, plot: &Plot<Linear, Shares>) -> Line {
         let mut times = curve.successes.clone();
         times.sort_by(f64::total_cmp);
         let mut line = Line { share: Vec::new(), low: Vec::new(), high: Vec::new() };
-        let x = |time: f64| X.0 + axis.at(time) * (X.1 - X.0);
         let mut point = |time: f64, successes: usize| {
             let [share, low, high] = success_rate(successes, curve.runs);
-            line.share.push((x(time), y(share)));
-            line.low.push((x(time), y(low)));
-            line.high.push((x(time), y(high)));
+            line.share.push(plot.place(time, share));
+            line.low.push(plot.place(time, low));
+            line.high.push(plot.place(time, high));
         };
         point(0.0, 0);
         for (before, &time) in times.iter().enumerate() {
@@ -130,9 +127,11 @@ mod tests {
     #[test]
     fn a_line_rises_with_every_success_to_its_share() {
         let curve = Curve { name: "a".into(), runs: 4, successes: vec![30.0, 10.0], longest: 100.0 };
-        let line = Line::new(&curve, Linear::of_updates(0, 100));
+        let area = Area { left: X.0, right: X.1, top: Y.0, bottom: Y.1 };
+        let plot = Plot { area, x: Linear::of_updates(0, 100), y: Shares };
+        let line = Line::new(&curve, &plot);
         let heights: Vec<f64> = line.share.iter().map(|point| point.1).collect();
-        let expected = [0.0, 0.0, 0.25, 0.25, 0.5, 0.5].map(y);
+        let expected = [0.0, 0.0, 0.25, 0.25, 0.5, 0.5].map(|share| plot.row(share));
         assert_eq!(heights, expected);
         assert!(line.low.iter().zip(&line.high).all(|(low, high)| low.1 >= high.1));
     }

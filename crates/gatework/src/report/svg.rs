@@ -70,6 +70,9 @@ pub(super) const SERIES: [&str; 6] = ["soft", "hard", "green", "violet", "gold",
 /// The longest title that fits a picture, in characters.
 const MAX_TITLE: usize = 80;
 
+/// A position in pixels from the top left: x, y.
+pub(super) type Point = (f64, f64);
+
 /// An SVG picture under construction.
 pub(super) struct Svg {
     /// The elements so far.
@@ -115,7 +118,7 @@ impl Svg {
     }
 
     /// A straight line.
-    pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+    pub(super) fn line(&mut self, class: &str, from: Point, to: Point) {
         let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(number);
         self.push(format_args!("<path class=\"{class}\" d=\"M{x1} {y1}L{x2} {y2}\"/>"));
     }
@@ -129,13 +132,13 @@ impl Svg {
     }
 
     /// A disc.
-    pub(super) fn dot(&mut self, class: &str, centre: (f64, f64), radius: f64) {
+    pub(super) fn dot(&mut self, class: &str, centre: Point, radius: f64) {
         let [x, y, radius] = [centre.0, centre.1, radius].map(number);
         self.push(format_args!("<circle class=\"{class}\" cx=\"{x}\" cy=\"{y}\" r=\"{radius}\"/>"));
     }
 
     /// Lines through the points of each stroke, as one path; a stroke of one point becomes a dot.
-    pub(super) fn strokes(&mut self, class: &str, width: f64, strokes: &[Vec<(f64, f64)>]) {
+    pub(super) fn strokes(&mut self, class: &str, width: f64, strokes: &[Vec<Point>]) {
         let mut path = String::new();
         for stroke in strokes {
             if let [point] = stroke[..] {
@@ -153,7 +156,7 @@ impl Svg {
     }
 
     /// The area between two lines that run from left to right, `share` opaque.
-    pub(super) fn area(&mut self, class: &str, share: f64, low: &[(f64, f64)], high: &[(f64, f64)]) {
+    pub(super) fn area(&mut self, class: &str, share: f64, low: &[Point], high: &[Point]) {
         let mut path = String::new();
         for (i, &(x, y)) in low.iter().chain(high.iter().rev()).enumerate() {
             let _ = write!(path, "{}{} {}", if i == 0 { 'M' } else { 'L' }, number(x), number(y));
