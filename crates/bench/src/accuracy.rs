@@ -18,11 +18,10 @@ use gatework_train::files;
 use serde_json::{Value, json};
 
 use self::table::{Row, to_csv, to_markdown};
-use gatework::cli::train::forecaster::{Job, check_same, prepare};
-use gatework::cli::{self, train};
-use gatework::folder::RunFolder;
-use gatework::forecast_run::{ForecastRun, score_together};
+use gatework::cli::{self, forecaster};
 use gatework::usage::Usage;
+use gatework_forecast::run::{ForecastRun, Job, check_same, default_step, prepare, score_ensemble};
+use gatework_train::run_folder::RunFolder;
 
 /// Accuracy of forecasters by the protocols of the literature, compared with published figures
 #[derive(Debug, Args)]
@@ -73,7 +72,7 @@ struct Planned {
 impl Accuracy {
     pub fn run(&self) -> anyhow::Result<()> {
         let mut runs = self.plan()?;
-        let stop = train::stop_on_interrupt()?;
+        let stop = cli::stop_on_interrupt()?;
         for place in 0..runs.len() {
             runs[place].summary = self.finish(&runs[place], &stop)?;
             self.write(&rows(&runs))?;
@@ -134,7 +133,8 @@ impl Accuracy {
         let dataset = Dataset::load(&planned.loaded)?;
         let threads = cli::threads(self.threads);
         let seeds = vec![experiment.seed];
-        Job { experiment, dataset: &dataset, folder: &folder, seeds, threads, stop }.run().map(Some)
+        let job = Job { experiment, dataset: &dataset, folder: &folder, seeds, threads };
+        forecaster::train(&job, stop).map(Some)
     }
 
     fn write(&self, rows: &[Row]) -> anyhow::Result<()> {
@@ -179,7 +179,9 @@ fn together(runs: &[Planned]) -> anyhow::Result<Vec<Row>> {
             ForecastRun::open(folder)?.with_context(|| format!("{} is not a run folder", folder.display()))
         };
         let mut opened = folders.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
-        let evaluation = score_together(&mut opened, Part::Test, None)?;
+        let datasets = opened.iter().map(forecaster::dataset).collect::<anyhow::Result<Vec<_>>>()?;
+        let step = default_step(&datasets[0], Part::Test);
+        let evaluation = score_ensemble(&mut opened, &datasets, Part::Test, step)?;
         let name = format!("median of {}", folders.len());
         let mut row = Row::new(&name, first.published.horizon, &first.published.figures);
         row.add(&json!({ "scores": evaluation.scores }));

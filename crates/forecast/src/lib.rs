@@ -13,6 +13,7 @@
 //! | [`experiment`], [`dataset`] | what is to be trained, as TOML; its data, scaled and cut into windows |
 //! | [`weights`] | weights in fewer bits |
 //! | [`context`], [`predictor`] | what a trained model knows of its data; forecasts in their units |
+//! | [`run`] | training into a run folder, opening and evaluating one |
 //! | [`conformal`] | intervals from the errors on windows kept aside |
 //! | [`evaluate`] | rolling origins, beside the baselines |
 //! | [`baselines`] | forecasts that learn nothing or next to nothing: every model is shown beside them |
@@ -35,6 +36,7 @@ pub mod models;
 pub mod network;
 pub mod normalize;
 pub mod predictor;
+pub mod run;
 mod sampling;
 pub mod service;
 #[cfg(test)]

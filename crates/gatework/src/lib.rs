@@ -1,17 +1,4 @@
-//! Gatework learns logic circuits from examples, makes them small, proves them, runs them and exports them; the same engine
-//! trains and serves forecasting models.
-//!
-//! This crate re-exports the libraries and adds reports and the command line:
-//!
-//! | module | what is in it |
-//! |---|---|
-//! | [`engine`] | numeric computing: slices, graphs with gradients, SIMD kernels |
-//! | [`logic`] | Boolean circuits: minimise, prove, simulate, export |
-//! | [`automata`] | learning cellular automata |
-//! | [`forecast`] | learning and serving forecasts |
-//! | [`train`] | what the learners share: optimisers, the training loop, experiment files |
-//! | [`experiment`] | experiments of any kind, by name or file |
-//! | [`report`] | GIF, SVG and HTML reports |
+#![doc = include_str!("../README.md")]
 
 #[doc(inline)]
 pub use gatework_engine as engine;
@@ -34,21 +21,20 @@ pub mod output;
 #[doc(hidden)]
 pub mod cli;
 pub mod experiment;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod folder;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod forecast_run;
+pub mod forecast_csv;
+pub mod minimize;
 #[doc(hidden)]
 pub mod number;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod progress;
 pub mod report;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
+pub mod runs;
+pub mod simulation;
+pub mod study;
 pub mod subject;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod usage;
+
+pub use runs::train_automaton;

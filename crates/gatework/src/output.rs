@@ -1,6 +1,6 @@
-//! What verbs print: answers on stdout, for people or for programs; all that is said on the way goes to stderr.
+//! Output of the command line: results on stdout, progress and errors on stderr.
 //!
-//! With `--json` stdout belongs to one JSON object, and what people would read there goes to stderr, too.
+//! With `--json`, stdout has one JSON object only, and results for people go to stderr as well.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
@@ -9,49 +9,69 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 
-/// Whether stdout is for a JSON object.
-static IS_FOR_PROGRAMS: AtomicBool = AtomicBool::new(false);
+/// Whether stdout is reserved for a JSON object.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// The first error of a line of an answer.
+/// The first error of a write to stdout.
 static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
 
-/// Keeps stdout for a JSON object.
-pub fn keep_for_programs() {
-    IS_FOR_PROGRAMS.store(true, Ordering::Relaxed);
+/// Reserves stdout for a JSON object.
+pub fn reserve_for_json() {
+    IS_JSON.store(true, Ordering::Relaxed);
 }
 
-/// Says a line on the way, on stderr. Who does not listen any more, as `head` does, does not end the work: std's own macro
-/// would panic.
+/// Prints a line to stderr. Unlike `eprintln!`, it does not panic if stderr is closed.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! status {
+    () => { $crate::output::write_status(format_args!("\n")) };
+    ($($text:tt)*) => { $crate::output::write_status(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+/// Prints text to stderr without a newline.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! status_part {
+    ($($text:tt)*) => { $crate::output::write_status(format_args!($($text)*)) };
+}
+
+/// Prints a line of the result to stdout.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! print_line {
+    ($($text:tt)*) => { $crate::output::write_line(format_args!($($text)*)) };
+}
+
+/// The former name of [`status!`].
 #[doc(hidden)]
 #[macro_export]
 macro_rules! say {
-    () => { $crate::output::note(format_args!("\n")) };
-    ($($text:tt)*) => { $crate::output::note(format_args!("{}\n", format_args!($($text)*))) };
+    ($($text:tt)*) => { $crate::status!($($text)*) };
 }
 
-/// The same without the end of the line.
+/// The former name of [`status_part!`].
 #[doc(hidden)]
 #[macro_export]
 macro_rules! say_part {
-    ($($text:tt)*) => { $crate::output::note(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::status_part!($($text)*) };
 }
 
-/// Writes to stderr, if it can be written to.
-pub fn note(text: Arguments<'_>) {
-    let _ = io::stderr().write_fmt(text);
-}
-
-/// Prints a line of an answer.
+/// The former name of [`print_line!`].
 #[doc(hidden)]
 #[macro_export]
 macro_rules! answer {
-    ($($text:tt)*) => { $crate::output::line(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::print_line!($($text)*) };
 }
 
-/// Prints a line of an answer; [`finish`] tells what went wrong.
-pub fn line(text: Arguments<'_>) {
-    if IS_FOR_PROGRAMS.load(Ordering::Relaxed) {
-        say!("{text}");
+/// Writes to stderr. Errors are ignored: there is nowhere to report them.
+pub fn write_status(text: Arguments<'_>) {
+    let _ = io::stderr().write_fmt(text);
+}
+
+/// Writes a line of the result. [`finish`] returns the first error.
+pub fn write_line(text: Arguments<'_>) {
+    if IS_JSON.load(Ordering::Relaxed) {
+        status!("{text}");
         return;
     }
     if let Err(error) = writeln!(io::stdout(), "{text}") {
@@ -67,17 +87,17 @@ pub fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
 /// Writes bytes to stdout.
 pub fn write(bytes: &[u8]) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
-    heard(stdout.write_all(bytes).and_then(|()| stdout.flush()))
+    ignore_broken_pipe(stdout.write_all(bytes).and_then(|()| stdout.flush()))
 }
 
-/// Whether all lines were written.
+/// Flushes stdout and returns the first error of a write to it.
 pub fn finish() -> anyhow::Result<()> {
     let failed = FAILED.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-    heard(failed.map_or_else(|| io::stdout().flush(), Err))
+    ignore_broken_pipe(failed.map_or_else(|| io::stdout().flush(), Err))
 }
 
-/// Who reads no further, as `head` does, has what they wanted.
-fn heard(written: io::Result<()>) -> anyhow::Result<()> {
+/// A reader that closes the pipe early, such as `head`, is not an error.
+fn ignore_broken_pipe(written: io::Result<()>) -> anyhow::Result<()> {
     match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => written.context("cannot write to stdout"),

@@ -1,4 +1,4 @@
-//! How training is shown while it runs: a bar for each seed on a terminal, a line now and then elsewhere.
+//! Progress of training: a bar for each seed on a terminal, a line every few seconds elsewhere.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use gatework_train::trainer::{Attempt, Observer, Outcome};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-/// Time between lines when stderr is no terminal.
+/// Time between lines when stderr is not a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Shows attempts.
+/// Shows the progress of all seeds.
 pub struct Progress {
     updates: u64,
     hard: &'static str,
@@ -27,20 +27,20 @@ struct Shown {
 }
 
 impl Progress {
-    /// For attempts of so many updates at most.
+    /// Shows automata that are trained for at most `updates` updates.
     pub fn new(updates: u64) -> Progress {
         let bars = std::io::stderr().is_terminal().then(MultiProgress::new);
         Progress { updates, hard: "hard", bars, shown: Mutex::new(BTreeMap::new()) }
     }
 
-    /// For forecasters, whose hard loss is that of the validation windows.
-    pub fn of_forecaster(updates: u64) -> Progress {
+    /// Shows forecasters, whose hard loss is the validation loss.
+    pub fn forecaster(updates: u64) -> Progress {
         let mut progress = Progress::new(updates);
         progress.hard = "validation";
         progress
     }
 
-    fn take_up(&self, attempt: &Attempt) -> Shown {
+    fn start(&self, attempt: &Attempt) -> Shown {
         let bar = match &self.bars {
             Some(bars) => bars.add(ProgressBar::new(self.updates)),
             None => ProgressBar::hidden(),
@@ -50,7 +50,7 @@ impl Progress {
             bar.set_style(style.progress_chars("━╸─"));
         }
         bar.set_prefix(format!("seed {}", attempt.seed));
-        // A run that is resumed does not start from 0: the time left counts from here.
+        // A resumed run does not start from 0: the remaining time is estimated from here.
         bar.set_position(attempt.update);
         bar.reset_eta();
         Shown { bar, begin: Instant::now(), begin_update: attempt.update, line: Instant::now() }
@@ -68,13 +68,13 @@ fn message(attempt: &Attempt, shown: &Shown, name: &str) -> String {
 impl Observer for Progress {
     fn updated(&self, attempt: &Attempt) {
         let mut all = self.shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let shown = all.entry(attempt.seed).or_insert_with(|| self.take_up(attempt));
+        let shown = all.entry(attempt.seed).or_insert_with(|| self.start(attempt));
         if self.bars.is_some() {
             shown.bar.set_position(attempt.update);
             shown.bar.set_message(message(attempt, shown, self.hard));
         } else if shown.line.elapsed() >= LINE_INTERVAL {
             shown.line = Instant::now();
-            say!(
+            status!(
                 "seed {}: {}/{} {}",
                 attempt.seed,
                 attempt.update,
@@ -86,12 +86,12 @@ impl Observer for Progress {
 
     fn finishing(&self, attempt: &Attempt, hard: f64) {
         let mut all = self.shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let shown = all.entry(attempt.seed).or_insert_with(|| self.take_up(attempt));
+        let shown = all.entry(attempt.seed).or_insert_with(|| self.start(attempt));
         if self.bars.is_some() {
             shown.bar.set_message(format!("search: {hard} wrong"));
         } else if shown.line.elapsed() >= LINE_INTERVAL {
             shown.line = Instant::now();
-            say!("seed {}: search: {hard} wrong", attempt.seed);
+            status!("seed {}: search: {hard} wrong", attempt.seed);
         }
     }
 
@@ -100,12 +100,12 @@ impl Observer for Progress {
         let best = attempt.best.as_ref().map_or(f64::NAN, |best| best.hard);
         let (seed, update, most) = (attempt.seed, attempt.update, self.updates);
         let text = if self.hard == "validation" {
-            let end = if attempt.outcome == Outcome::Stopped { " (it fell no further)" } else { "" };
+            let end = if attempt.outcome == Outcome::Stopped { " (no further improvement)" } else { "" };
             format!("seed {seed}: {update} updates{end}, best validation loss {best:.4}")
         } else if attempt.outcome == Outcome::Succeeded {
             format!("seed {seed}: learned after {}", work(attempt))
         } else {
-            // With another seed to try, one that cannot be stable in time is not run to its end.
+            // A seed that cannot become stable in time is given up if there is another one to try.
             let end = if update < most { "given up" } else { "not learned" };
             let but = if best == 0.0 { ", but not for long enough" } else { "" };
             format!("seed {seed}: {end} after {update} of {most} updates, best hard loss {best}{but}")
@@ -117,16 +117,16 @@ impl Observer for Progress {
             Some(bars) => {
                 let _ = bars.println(text);
             }
-            None => say!("{text}"),
+            None => status!("{text}"),
         }
     }
 }
 
-/// How much work an attempt was, for people.
+/// Returns the updates and search moves of an attempt as text.
 pub fn work(attempt: &Attempt) -> String {
     match attempt.moves {
         0 => format!("{} updates", attempt.update),
-        moves => format!("{} updates and {moves} moves of the search", attempt.update),
+        moves => format!("{} updates and {moves} search moves", attempt.update),
     }
 }
 

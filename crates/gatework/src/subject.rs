@@ -1,97 +1,147 @@
-//! What the verbs work on: a run folder, a model file or a circuit file, found and checked.
+//! Run folders, model files and circuit files, opened under one type.
+//!
+//! ```no_run
+//! use gatework::subject::Subject;
+//!
+//! let subject = Subject::open("runs/checkerboard".as_ref())?;
+//! println!("{} gates, {} observed channels", subject.circuit.nodes().len(), subject.observed);
+//! # Ok::<(), gatework::subject::SubjectError>(())
+//! ```
 
 use std::path::{Path, PathBuf};
 
-use crate::experiment;
-use anyhow::Context as _;
 use gatework_gates::automata::experiment::Loaded;
 use gatework_gates::automata::model::Model;
-use gatework_logic::formats::{self, FORMATS, Format};
-use gatework_logic::{Automaton, Circuit, Document};
-use gatework_train::files;
+use gatework_gates::automata::run::{self, RunError};
+use gatework_logic::formats::{self, FORMATS, Format, FormatError};
+use gatework_logic::{Automaton, Circuit, Document, Gate};
+use gatework_train::files::{self, FileError};
+use gatework_train::run_folder::{RUNS, RunFolder};
 
-use crate::folder::{RUNS, RunFolder};
-use crate::usage::Usage;
+use crate::experiment::{self, ExperimentError};
 
-/// What was found under a name.
+/// A path that cannot be opened as a run, a model or a circuit.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubjectError {
+    /// Nothing exists at the path.
+    #[error("{} does not exist; {}", path.display(), match similar {
+        Some(similar) => format!("did you mean {}?", similar.display()),
+        None => "expected a run folder, a model or a circuit".into(),
+    })]
+    Missing {
+        /// The path.
+        path: PathBuf,
+        /// A run folder of that name.
+        similar: Option<PathBuf>,
+    },
+    /// The file has no known extension.
+    #[error("{} is neither a run folder nor a .safetensors, {} file", path.display(), readable())]
+    UnknownExtension {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The run is that of a forecaster, which has no circuit.
+    #[error("{} is the run of a forecaster; predict, evaluate and inspect work on it", path.display())]
+    Forecaster {
+        /// The run folder.
+        path: PathBuf,
+    },
+    /// An automaton is needed, but the file holds a circuit only.
+    #[error("{} is a plain circuit, not an automaton", path.display())]
+    PlainCircuit {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The run cannot be opened.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The experiment is not valid.
+    #[error(transparent)]
+    Experiment(#[from] ExperimentError),
+    /// The file cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The circuit is not valid.
+    #[error("{}: {error}", path.display())]
+    Circuit {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: FormatError,
+    },
+}
+
+impl SubjectError {
+    /// Whether the request was wrong, as opposed to a failure while it was carried out.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Run(error) => error.is_usage(),
+            Self::File(_) | Self::Circuit { .. } => false,
+            _ => true,
+        }
+    }
+}
+
+/// The extensions of the circuit formats that can be read.
+fn readable() -> String {
+    let readable = FORMATS.iter().filter(|format| format.can_read());
+    let extensions: Vec<String> = readable.map(|format| format!(".{}", format.endings[0])).collect();
+    extensions.join(", ")
+}
+
+/// A trained automaton or a circuit, read from a file or a run folder.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Subject {
-    /// Where.
+    /// The path of the run folder or file.
     pub path: PathBuf,
     /// The experiment, if it is a run folder.
     pub loaded: Option<Loaded>,
-    /// The soft model, unless it is a circuit.
+    /// The soft model, unless it is a circuit file.
     pub model: Option<Model>,
     /// The hard circuit.
     pub circuit: Circuit,
-    /// The automaton whose circuit it is, if it is one.
+    /// The automaton that the circuit belongs to, unless it is a plain circuit.
     pub automaton: Option<Automaton>,
-    /// Leading channels that matter.
+    /// The number of leading channels that are observed.
     pub observed: usize,
 }
 
 impl Subject {
     /// Opens a run folder, a `.safetensors` model, or a circuit in any format that can be read.
-    pub fn open(path: &Path) -> anyhow::Result<Subject> {
+    pub fn open(path: &Path) -> Result<Subject, SubjectError> {
         if path.is_dir() {
             return Subject::open_run(path);
         }
         if !path.exists() {
             let run = Path::new(RUNS).join(path);
-            let hint = if run.join("experiment.toml").exists() {
-                format!("did you mean {}?", run.display())
-            } else {
-                "a run folder, a model or a circuit is needed".into()
-            };
-            return Err(Usage(format!("{} does not exist; {hint}", path.display())).into());
+            let similar = run.join("experiment.toml").exists().then_some(run);
+            return Err(SubjectError::Missing { path: path.to_path_buf(), similar });
         }
-        match path.extension().and_then(|e| e.to_str()) {
-            Some("safetensors") => {
-                // The model of a run folder is that run: the folder says what was learned.
-                let folder = path.parent().unwrap_or(Path::new(""));
-                let is_run = folder.join("experiment.toml").is_file();
-                if is_run && path.file_name().is_some_and(|name| name == "model.safetensors") {
-                    return Subject::open_run(folder);
-                }
-                let model = read_model(path)?;
-                Ok(Subject::from_model(path, None, model))
+        if path.extension().is_some_and(|extension| extension == "safetensors") {
+            // The model of a run folder is opened with its experiment.
+            let folder = path.parent().unwrap_or(Path::new(""));
+            let is_of_run = path.file_name().is_some_and(|name| name == "model.safetensors");
+            if is_of_run && folder.join("experiment.toml").is_file() {
+                return Subject::open_run(folder);
             }
-            _ => match Format::of_path(path).ok().filter(|format| format.can_read()) {
-                Some(format) => Subject::open_circuit(path, format),
-                None => Err(Usage(unreadable(path)).into()),
-            },
+            return Ok(Subject::from_model(path, None, run::read_model(path)?));
+        }
+        match Format::of_path(path).ok().filter(|format| format.can_read()) {
+            Some(format) => Subject::open_circuit(path, format),
+            None => Err(SubjectError::UnknownExtension { path: path.to_path_buf() }),
         }
     }
 
-    fn open_run(path: &Path) -> anyhow::Result<Subject> {
-        let experiment = path.join("experiment.toml");
-        if !experiment.is_file() {
-            let message = format!("{} is no run folder: experiment.toml is missing", path.display());
-            return Err(Usage(message).into());
+    fn open_run(path: &Path) -> Result<Subject, SubjectError> {
+        let folder = RunFolder::at(path);
+        if folder.experiment().is_file()
+            && matches!(experiment::Loaded::read(&folder.experiment())?, experiment::Loaded::Forecaster(_))
+        {
+            return Err(SubjectError::Forecaster { path: path.to_path_buf() });
         }
-        let loaded = match experiment::Loaded::read(&experiment)? {
-            experiment::Loaded::Automaton(loaded) => *loaded,
-            experiment::Loaded::Forecaster(_) => {
-                let message = format!(
-                    "{} is the run of a forecaster; predict, evaluate and inspect work on it",
-                    path.display()
-                );
-                return Err(Usage(message).into());
-            }
-        };
-        let file = path.join("model.safetensors");
-        if !file.is_file() {
-            let advice = RunFolder::at(path).resume_command();
-            let message =
-                format!("{} has no model.safetensors: the run is not finished ({advice})", path.display());
-            return Err(Usage(message).into());
-        }
-        let model = read_model(&file)?;
-        if !loaded.experiment.has_model_of(&model.shape) {
-            let message =
-                format!("{} belongs to another experiment than {}", file.display(), experiment.display());
-            return Err(Usage(message).into());
-        }
+        let (loaded, model) = run::open(&folder)?;
         Ok(Subject::from_model(path, Some(loaded), model))
     }
 
@@ -108,9 +158,9 @@ impl Subject {
         }
     }
 
-    fn open_circuit(path: &Path, format: &Format) -> anyhow::Result<Subject> {
-        let document =
-            formats::read(&files::read(path)?, format).with_context(|| format!("{}", path.display()))?;
+    fn open_circuit(path: &Path, format: &Format) -> Result<Subject, SubjectError> {
+        let failed = |error| SubjectError::Circuit { path: path.to_path_buf(), error };
+        let document = formats::read(&files::read(path)?, format).map_err(failed)?;
         let (automaton, observed) = match &document {
             Document::Automaton { automaton, observed } => {
                 (Some(automaton.clone()), observed.unwrap_or(automaton.channels))
@@ -121,7 +171,7 @@ impl Subject {
         Ok(Subject { path: path.to_path_buf(), loaded: None, model: None, circuit, automaton, observed })
     }
 
-    /// The circuit with what is known about its use, as a file holds it.
+    /// Returns the circuit, with the channels of the automaton if it is one, as the export formats need it.
     pub fn document(&self) -> Document {
         match &self.automaton {
             Some(automaton) => {
@@ -131,19 +181,32 @@ impl Subject {
         }
     }
 
-    /// The automaton, or an error for a plain circuit.
-    pub fn automaton(&self) -> anyhow::Result<&Automaton> {
-        let message = || Usage(format!("{} is a plain circuit, not an automaton", self.path.display()));
-        Ok(self.automaton.as_ref().ok_or_else(message)?)
+    /// Returns the automaton, or an error for a plain circuit.
+    pub fn automaton(&self) -> Result<&Automaton, SubjectError> {
+        self.automaton.as_ref().ok_or_else(|| SubjectError::PlainCircuit { path: self.path.clone() })
+    }
+
+    /// Returns the name of the experiment, or that of the file without its extension.
+    pub fn name(&self) -> String {
+        let experiment = self.loaded.as_ref().map(|loaded| loaded.experiment.name.clone());
+        let stem = || self.path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        experiment.or_else(stem).unwrap_or_default()
+    }
+
+    /// Returns how often each gate function occurs. A gate of a perception kernel counts once, not once per channel.
+    pub fn gate_histogram(&self) -> Vec<(String, usize)> {
+        match &self.model {
+            Some(model) => gate_histogram(&model.functions()),
+            None => {
+                let functions: Vec<Gate> = self.circuit.nodes().iter().map(|node| node.gate).collect();
+                gate_histogram(&functions)
+            }
+        }
     }
 }
 
-fn unreadable(path: &Path) -> String {
-    let endings: Vec<&str> =
-        FORMATS.iter().filter(|format| format.can_read()).map(|format| format.endings[0]).collect();
-    format!("{} is neither a run folder nor a .safetensors, .{} file", path.display(), endings.join(", ."))
-}
-
-fn read_model(path: &Path) -> anyhow::Result<Model> {
-    Model::from_bytes(&files::read(path)?).with_context(|| format!("{}", path.display()))
+/// Returns how often each gate function occurs, with its name.
+pub fn gate_histogram(functions: &[Gate]) -> Vec<(String, usize)> {
+    let count = |gate: Gate| functions.iter().filter(|&&function| function == gate).count();
+    Gate::ALL.iter().map(|&gate| (gate.name().to_string(), count(gate))).collect()
 }

@@ -1,13 +1,6 @@
-//! Errors of the person who asks, as opposed to errors of the work: exit status 2 instead of 1.
+//! Errors in how the program was called: exit status 2 instead of 1.
 
-/// What was asked wrongly, and what to do instead.
-#[derive(Debug)]
+/// What is wrong with the call, and what to do instead.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct Usage(pub String);
-
-impl std::fmt::Display for Usage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}

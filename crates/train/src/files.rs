@@ -22,6 +22,26 @@ impl FileError {
     }
 }
 
+/// A file in a format that a later version of Gatework has introduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "it was written by a newer version of Gatework (format {found}, this program reads up to {supported}); update Gatework"
+)]
+pub struct NewerVersion {
+    /// The version in the file.
+    pub found: u64,
+    /// The newest version that this program reads.
+    pub supported: u64,
+}
+
+/// Checks the format version in a file. Files that were written before formats had versions have none, and are accepted.
+pub fn check_version(found: Option<u64>, supported: u64) -> Result<(), NewerVersion> {
+    match found {
+        Some(found) if found > supported => Err(NewerVersion { found, supported }),
+        _ => Ok(()),
+    }
+}
+
 /// Writes a file under a temporary name beside it, makes sure that it is on the disk, and renames it: whatever
 /// happens, the path holds the old content or the new. A link stays a link, and a file keeps its permissions. What is no
 /// file (a device, a pipe) is not replaced but written to.

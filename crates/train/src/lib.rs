@@ -16,5 +16,6 @@ pub mod optim;
 pub mod pairs;
 pub mod params;
 pub mod random;
+pub mod run_folder;
 pub mod schedule;
 pub mod trainer;

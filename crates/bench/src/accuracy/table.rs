@@ -7,7 +7,7 @@ use gatework_forecast::experiment::FIGURES;
 use serde::Serialize;
 use serde_json::Value;
 
-use gatework::cli::train::seeds::mean_and_spread;
+use gatework_forecast::run::mean_and_deviation;
 
 /// An experiment at one horizon.
 #[derive(Clone, Debug, Serialize)]
@@ -35,7 +35,7 @@ pub struct Figure {
 impl Figure {
     /// Returns mean, standard deviation, and the difference of the mean from the published figure in percent.
     fn statistics(&self) -> (f64, f64, f64) {
-        let (mean, spread) = mean_and_spread(&self.values);
+        let (mean, spread) = mean_and_deviation(&self.values);
         (mean, spread, 100.0 * (mean / self.published - 1.0))
     }
 }

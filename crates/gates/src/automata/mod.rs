@@ -9,6 +9,7 @@
 //! | [`board`] | start states and targets |
 //! | `rounds` | what an update rolls out |
 //! | [`task`] | all of it as something the trainer can train |
+//! | [`run`] | training into a run folder, and opening one |
 //! | [`hard`] | hard roll-outs with damage and asynchronous updates |
 //! | [`evaluate`] | the published protocols, scored on the hard automaton |
 //! | [`search`] | after training: a search on the hard automaton |
@@ -24,6 +25,7 @@ pub mod model;
 pub mod naive;
 pub mod rollout;
 mod rounds;
+pub mod run;
 pub mod search;
 pub mod study;
 pub mod task;

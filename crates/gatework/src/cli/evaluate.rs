@@ -1,29 +1,30 @@
-//! `gatework evaluate`: the published protocols, scored.
+//! `gatework evaluate`: scores of automata by the published protocols, and of forecasters compared with the baselines.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use gatework_forecast::data;
+use gatework_forecast::run::{self as forecast_run, ForecastRun};
 use gatework_gates::automata::evaluate::{Score, score};
 use serde_json::json;
 
-use crate::forecast_run::{self, ForecastRun};
+use super::forecaster::{dataset, heading, print_scores};
 use crate::subject::Subject;
 use crate::usage::Usage;
 
-/// Score a learned rule by the published protocols, a forecaster beside the baselines
+/// Evaluate an automaton by the published protocols, or a forecaster compared with the baselines
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Protocols are the [[evaluate]] tables of the experiment: larger grids, more steps, damage,
-asynchronous updates. Game of Life is compared with Conway's rule after every step.
+    after_help = "Automata: the protocols are the [[evaluate]] tables of the experiment: larger grids, more steps,
+damage, asynchronous updates. Game of Life is compared with Conway's rule after every step.
 
-wrong bits     after the last step, cells that were just damaged not counted
-late, a step   wrong bits a step in the last quarter of the steps, damaged cells included
-settled at     the step from which nothing was wrong any more
+wrong bits      after the last step; cells that were damaged in it are not counted
+late, per step  mean wrong bits per step in the last quarter, including damaged cells
+settled at      the first step after which no bit was wrong
 
-Forecasters: from every origin of the test part, the model and the baselines forecast; the model is
-not trained again. owa: sMAPE and MASE relative to Naive2; held: the share of the values that the
-intervals held. Scaled values: as the model sees them, over every origin, as papers report ETT.
+Forecasters: the model and the baselines forecast from every origin of the test part; the model is
+not trained again. OWA: sMAPE and MASE relative to Naive2. cov. N %: empirical coverage of the N %
+intervals. Scaled values: in the units of the model, over every origin, as papers report ETT.
 
 Examples:
   gatework evaluate runs/checkerboard
@@ -37,13 +38,13 @@ pub struct Evaluate {
     /// Forecasters: further runs on the same data; the median of all forecasts is scored
     #[arg(value_name = "RUN")]
     others: Vec<PathBuf>,
-    /// Automata: seed of the start states, of firing and of damage [default: 0]
+    /// Automata: seed of start states, asynchronous updates and damage [default: 0]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Forecasters: the part of the data [default: test]
     #[arg(long, value_enum)]
     part: Option<Part>,
-    /// Forecasters: steps from one origin to the next [default: 1, or more if there were over 2000]
+    /// Forecasters: steps from one origin to the next [default: 1, or more to have at most 2000 origins]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     step: Option<u64>,
     /// Print one JSON object on stdout
@@ -54,32 +55,35 @@ pub struct Evaluate {
 /// A part of the data of a forecaster.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Part {
-    /// What training has not seen.
+    /// Not used in training.
     Test,
-    /// What decided when to stop, and how wide intervals are.
+    /// Used for early stopping and for the calibration of intervals.
     Validation,
 }
 
 impl Evaluate {
     pub fn run(&self) -> anyhow::Result<()> {
-        if let Some(run) = ForecastRun::open(&self.run)? {
-            if self.seed.is_some() {
-                return Err(Usage("--seed is for automata; this is a forecaster".into()).into());
+        match ForecastRun::open(&self.run)? {
+            Some(run) => {
+                super::refuse(&[(self.seed.is_some(), "--seed")], "automata", "a forecaster")?;
+                self.evaluate_forecasters(run)
             }
-            return self.run_forecaster(run);
+            None => self.evaluate_automaton(),
         }
+    }
+
+    fn evaluate_automaton(&self) -> anyhow::Result<()> {
         if !self.others.is_empty() {
-            return Err(Usage("only forecasters are evaluated together".into()).into());
+            return Err(
+                Usage("several runs can be evaluated together only if they are forecasters".into()).into()
+            );
         }
-        for (is_given, option) in [(self.part.is_some(), "--part"), (self.step.is_some(), "--step")] {
-            if is_given {
-                return Err(Usage(format!("{option} is for forecasters; this is an automaton")).into());
-            }
-        }
+        let options = [(self.part.is_some(), "--part"), (self.step.is_some(), "--step")];
+        super::refuse(&options, "forecasters", "an automaton")?;
         let subject = Subject::open(&self.run)?;
         let Some(loaded) = &subject.loaded else {
             let message =
-                format!("{} is no run folder; protocols come with an experiment", self.run.display());
+                format!("{} is not a run folder: its experiment has the protocols", self.run.display());
             return Err(Usage(message).into());
         };
         let automaton = subject.automaton()?;
@@ -87,94 +91,64 @@ impl Evaluate {
         for protocol in &loaded.experiment.protocols {
             scores.push(score(automaton, loaded, protocol, self.seed.unwrap_or(0))?);
         }
-        print_table(&scores);
+        print_protocols(&scores);
         if self.json {
-            super::print_json(
-                &json!({ "run": self.run, "experiment": loaded.experiment.name, "scores": scores }),
-            )?;
+            let name = &loaded.experiment.name;
+            super::print_json(&json!({ "run": self.run, "experiment": name, "scores": scores }))?;
         }
         Ok(())
     }
-}
 
-impl Evaluate {
-    fn run_forecaster(&self, mut run: ForecastRun) -> anyhow::Result<()> {
+    /// Scores a forecaster, or the median of the forecasts of several.
+    fn evaluate_forecasters(&self, first: ForecastRun) -> anyhow::Result<()> {
         let part = match self.part {
             Some(Part::Test) | None => data::Part::Test,
             Some(Part::Validation) => data::Part::Validation,
         };
-        let step = self.step.map(|step| step as usize);
-        let name = run.loaded.experiment.name.clone();
-        if !self.others.is_empty() {
-            return self.run_together(run, part, step);
-        }
-        let dataset = run.dataset()?;
-        let step = step.unwrap_or_else(|| forecast_run::usual_step(&dataset, part));
-        let evaluation = forecast_run::score(&mut run.predictor, &dataset, part, step)?;
-        answer!("{}", heading(part, step));
-        forecast_run::print_scores(&evaluation);
-        let scaled = forecast_run::scaled_score(&mut run.predictor, &dataset, part)?;
-        if self.json {
-            super::print_json(&json!({
-                "run": self.run, "experiment": name, "step": step, "windows": evaluation.windows,
-                "scores": evaluation.scores, "scaled": scaled,
-            }))?;
-        }
-        Ok(())
-    }
-
-    /// Scores the median of several forecasters.
-    fn run_together(&self, first: ForecastRun, part: data::Part, step: Option<usize>) -> anyhow::Result<()> {
         let mut runs = vec![first];
         for path in &self.others {
-            let not = || Usage(format!("{} is not the run folder of a forecaster", path.display()));
-            runs.push(ForecastRun::open(path)?.ok_or_else(not)?);
+            let wrong = || Usage(format!("{} is not the run folder of a forecaster", path.display()));
+            runs.push(ForecastRun::open(path)?.ok_or_else(wrong)?);
         }
-        let step = match step {
-            Some(step) => step,
-            None => forecast_run::usual_step(&runs[0].dataset()?, part),
+        let datasets = runs.iter().map(dataset).collect::<anyhow::Result<Vec<_>>>()?;
+        let step = self.step.map_or_else(|| forecast_run::default_step(&datasets[0], part), |n| n as usize);
+        let evaluation = forecast_run::score_ensemble(&mut runs, &datasets, part, step)?;
+        let scaled = match &mut runs[..] {
+            [run] => forecast_run::scaled_score(&mut run.predictor, &datasets[0], part)?,
+            _ => None,
         };
-        let evaluation = forecast_run::score_together(&mut runs, part, Some(step))?;
-        answer!("{}", heading(part, step));
-        forecast_run::print_scores(&evaluation);
+        print_line!("{}", heading(part, step));
+        print_scores(&evaluation, scaled);
         if self.json {
-            let paths: Vec<&std::path::Path> = runs.iter().map(|run| run.folder.path()).collect();
-            super::print_json(&json!({
-                "runs": paths, "step": step, "windows": evaluation.windows, "scores": evaluation.scores,
-            }))?;
+            let mut result =
+                json!({ "step": step, "windows": evaluation.windows, "scores": evaluation.scores });
+            if let [run] = &runs[..] {
+                result["run"] = json!(self.run);
+                result["experiment"] = json!(run.loaded.experiment.name);
+                result["scaled"] = json!(scaled);
+            } else {
+                result["runs"] = runs.iter().map(|run| json!(run.folder.path())).collect();
+            }
+            super::print_json(&result)?;
         }
         Ok(())
     }
 }
 
-/// What the scores of a forecaster are of: the part, and how far its origins are apart unless they are all.
-pub fn heading(part: data::Part, step: usize) -> String {
-    let every = if step == 1 { String::new() } else { format!(", every {step} steps") };
-    format!("{part:?} part{every}:")
-}
-
-fn print_table(scores: &[Score]) {
-    let header = ["protocol", "grid", "steps", "boards", "wrong bits", "late, a step", "settled at"];
-    answer!(
-        "{:<25} {:>9} {:>6} {:>7} {:>18} {:>13} {:>11}",
-        header[0],
-        header[1],
-        header[2],
-        header[3],
-        header[4],
-        header[5],
-        header[6]
-    );
-    for s in scores {
-        let grid = format!("{}x{}", s.grid[0], s.grid[1]);
-        let wrong = format!("{} of {}", s.wrong, s.bits);
-        let settled = s.settled.map_or_else(|| "never".to_string(), |step| step.to_string());
-        answer!(
-            "{:<25} {grid:>9} {:>6} {:>7} {wrong:>18} {:>13.1} {settled:>11}",
-            s.name,
-            s.steps,
-            s.samples,
-            s.late_wrong
-        );
+fn print_protocols(scores: &[Score]) {
+    let row = |[name, grid, steps, grids, wrong, late, settled]: [&str; 7]| {
+        print_line!("{name:<25} {grid:>9} {steps:>6} {grids:>7} {wrong:>18} {late:>14} {settled:>11}");
+    };
+    row(["protocol", "grid", "steps", "grids", "wrong bits", "late, per step", "settled at"]);
+    for score in scores {
+        row([
+            &score.name,
+            &format!("{}x{}", score.grid[0], score.grid[1]),
+            &score.steps.to_string(),
+            &score.samples.to_string(),
+            &format!("{} of {}", score.wrong, score.bits),
+            &format!("{:.1}", score.late_wrong),
+            &score.settled.map_or_else(|| "never".to_string(), |step| step.to_string()),
+        ]);
     }
 }

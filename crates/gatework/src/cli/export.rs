@@ -1,40 +1,42 @@
-//! `gatework export`: a circuit in the formats that others read.
+//! `gatework export`: writes a circuit in another format.
 
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use gatework_gates::automata::board::Start;
 use gatework_logic::Document;
 use gatework_logic::formats::{self, FORMATS, Format, FormatError, Options};
+use gatework_logic::minimize;
 use gatework_train::files;
 use serde_json::json;
 
-use super::minimize;
+use super::minimize::print_proved;
+use crate::minimize::{PROOF_TIME, with_proof};
 use crate::report::page::Page;
 use crate::subject::Subject;
 use crate::usage::Usage;
 
-/// Write a circuit in another format
+/// Export a circuit to another format: BLIF, AIGER, Verilog, C, Rust, ...
 #[derive(Debug, Args)]
 #[command(after_help = after_help())]
 pub struct Export {
     /// A run folder, a model.safetensors or a circuit
     #[arg(value_name = "RUN|FILE")]
     subject: PathBuf,
-    /// The format [default: by the ending of -o]
+    /// The format [default: by the extension of -o]
     #[arg(long, value_name = "FORMAT")]
     to: Option<String>,
-    /// The file to write [default: text goes to stdout]
+    /// The file to write [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write a whole grid of an automaton, with registers for its cells
+    /// Export a whole grid of an automaton, with registers for its cells
     #[arg(long, value_name = "HxW", value_parser = super::parse_size)]
     grid: Option<[usize; 2]>,
-    /// Make the circuit smaller first, and prove it equal
+    /// Minimise the circuit first, and prove the result equivalent
     #[arg(long)]
     minimize: bool,
-    /// What the module or function is called [default: the experiment or the file]
+    /// The name of the module or function [default: that of the experiment or the file]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Print one JSON object on stdout (with -o)
@@ -50,7 +52,7 @@ fn after_help() -> String {
     let mut rows: Vec<String> =
         FORMATS.iter().filter(|format| format.can_write()).map(|format| row(format)).collect();
     rows.push(format!(
-        "  {HTML:<9} {:<12} a web page that animates an automaton, to draw on and to damage",
+        "  {HTML:<9} {:<12} an interactive web page of an automaton, to draw on and to damage",
         ".html"
     ));
     format!("Formats:\n{}\n\n{EXAMPLES}", rows.join("\n"))
@@ -64,69 +66,69 @@ Examples:
   gatework export runs/lizard --minimize -o lizard.html
   gatework export adder.blif -o adder.svg";
 
-/// The name of the page that animates an automaton. It is no format of circuits: it shows an experiment.
+/// The name of the web page that simulates an automaton. It is not a circuit format: it shows an experiment.
 const HTML: &str = "html";
 
 impl Export {
     pub fn run(&self) -> anyhow::Result<()> {
-        let (name, bytes) = if self.is_page() {
+        let (format, bytes) = if self.is_page() {
             (HTML, self.page()?)
         } else {
             let format = self.format()?;
             if !format.text && self.output.is_none() && std::io::stdout().is_terminal() {
-                return Err(Usage(format!("{} files are binary: name a file with -o", format.name)).into());
+                return Err(Usage(format!("{} files are binary; name a file with -o", format.name)).into());
             }
             if self.grid.is_some() && !format.grid {
                 return Err(usage_or_failure(FormatError::NoGrid(format.name)));
             }
             let subject = Subject::open(&self.subject)?;
-            let options = Options { name: Some(self.name(&subject)), grid: self.grid };
+            let name = self.name.clone().unwrap_or_else(|| subject.name());
+            let options = Options { name: Some(name), grid: self.grid };
             let document = self.document(&subject)?;
             let bytes = formats::write(&document, format, &options).map_err(usage_or_failure)?;
             (format.name, bytes)
         };
         let Some(path) = &self.output else { return crate::output::write(&bytes) };
         files::write_whole(path, &bytes)?;
-        say!("Wrote {} ({name}, {} bytes)", path.display(), bytes.len());
+        status!("Wrote {} ({format}, {} bytes)", path.display(), bytes.len());
         if self.json {
-            super::print_json(&json!({ "file": path, "format": name, "bytes": bytes.len() }))?;
+            super::print_json(&json!({ "file": path, "format": format, "bytes": bytes.len() }))?;
         }
         Ok(())
     }
 
-    /// What is to be written: the circuit as it is, or a smaller one.
+    /// The circuit, minimised if requested.
     fn document(&self, subject: &Subject) -> anyhow::Result<Document> {
         if !self.minimize {
             return Ok(subject.document());
         }
-        let smaller = minimize::smaller(subject, &minimize::Options::default())?;
-        minimize::tell(subject, &smaller);
-        Ok(smaller.document)
+        let proved = with_proof(&subject.document(), &minimize::Options::default(), PROOF_TIME)?;
+        print_proved(subject, &proved);
+        Ok(proved.document)
     }
 
-    /// Whether the page is asked for, by its name or by the ending of the file.
+    /// Whether the web page is requested, by its name or by the extension of the file.
     fn is_page(&self) -> bool {
-        let ending = self.output.as_ref().and_then(|path| path.extension()?.to_str());
-        self.to.as_deref().or(ending).is_some_and(|name| name.eq_ignore_ascii_case(HTML))
+        let extension = self.output.as_ref().and_then(|path| path.extension()?.to_str());
+        self.to.as_deref().or(extension).is_some_and(|name| name.eq_ignore_ascii_case(HTML))
     }
 
-    /// The page that animates the automaton.
+    /// The web page of the automaton.
     fn page(&self) -> anyhow::Result<Vec<u8>> {
         if self.grid.is_some() {
-            return Err(
-                Usage("a page has no --grid: its visitors choose the size of the board".into()).into()
-            );
+            let message = "--grid is not for web pages: their visitors choose the size of the grid";
+            return Err(Usage(message.into()).into());
         }
         let subject = Subject::open(&self.subject)?;
-        let name = self.name(&subject);
+        let name = self.name.clone().unwrap_or_else(|| subject.name());
         subject.automaton()?;
         let Document::Automaton { automaton, .. } = self.document(&subject)? else {
-            return Err(Usage("a page needs an automaton".into()).into());
+            return Err(Usage("a web page needs an automaton".into()).into());
         };
-        let boards = subject.loaded.as_ref().map(|loaded| &loaded.experiment.start);
-        if self.minimize && matches!(boards, Some(Start::Boards { .. })) {
+        let start = subject.loaded.as_ref().map(|loaded| &loaded.experiment.start);
+        if self.minimize && matches!(start, Some(Start::Boards { .. })) {
             let message =
-                "a page that starts from given boards needs the channels they are for; leave out --minimize";
+                "a web page that starts from given grids needs all their channels; leave out --minimize";
             return Err(Usage(message.into()).into());
         }
         let page = Page::new(&name, &automaton, subject.observed);
@@ -137,7 +139,7 @@ impl Export {
         Ok(page.html()?.into_bytes())
     }
 
-    /// The format that was asked for, by its name or by the ending of the file.
+    /// The requested format, by its name or by the extension of the file.
     fn format(&self) -> anyhow::Result<&'static Format> {
         let format = match (&self.to, &self.output) {
             (Some(name), _) => Format::named(name),
@@ -151,19 +153,12 @@ impl Export {
         };
         format.map_err(usage_or_failure)
     }
-
-    /// The name of the module or function: asked for, of the experiment, or of the file.
-    fn name(&self, subject: &Subject) -> String {
-        let experiment = subject.loaded.as_ref().map(|loaded| loaded.experiment.name.clone());
-        let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        self.name.clone().or(experiment).or_else(|| stem(&subject.path)).unwrap_or_default()
-    }
 }
 
-/// An error of the person who asks, or of the work.
+/// Separates wrong usage from failures.
 fn usage_or_failure(error: FormatError) -> anyhow::Error {
     match error {
-        // The page is no format of circuits, so their list does not have it.
+        // The web page is not in the list of circuit formats.
         FormatError::UnknownName(_) => Usage(format!("{error}, {HTML}")).into(),
         FormatError::UnknownEnding(_) => Usage(format!("{error}, .{HTML}")).into(),
         FormatError::CannotWrite(_) | FormatError::NoGrid(_) | FormatError::NotAnAutomaton => {

@@ -1,30 +1,30 @@
-//! `gatework inspect`: what is in a run folder, a model or a circuit.
+//! `gatework inspect`: shows the content of a run folder, a model or a circuit.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use gatework_engine::{Program, kernel};
 use gatework_forecast::predictor::MOST_ROWS;
+use gatework_forecast::run::ForecastRun;
 use gatework_train::files;
+use gatework_train::run_folder::RunFolder;
 use serde_json::{Value, json};
 
-use super::simulate::histogram;
-use crate::folder::{RunFolder, program};
-use crate::forecast_run::ForecastRun;
+use super::program;
 use crate::report;
 use crate::subject::Subject;
 use crate::usage::Usage;
 
-/// Show what is in a run folder, a model or a circuit
+/// Show the content of a run folder, a model or a circuit
 #[derive(Debug, Args)]
 pub struct Inspect {
     /// A run folder, a model.safetensors or a circuit.json
     #[arg(value_name = "RUN|FILE")]
     subject: PathBuf,
-    /// Of a forecaster: the compiled program for so many windows, kernel by kernel
+    /// Forecasters: show the kernels of the program that is compiled for this batch size
     #[arg(long, value_name = "WINDOWS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_windows)]
     program: Option<usize>,
-    /// Of a circuit or an automaton: write the histogram of the gates as SVG
+    /// Circuits and automata: write the histogram of the gate functions as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Print one JSON object on stdout
@@ -35,41 +35,33 @@ pub struct Inspect {
 impl Inspect {
     pub fn run(&self) -> anyhow::Result<()> {
         if let Some(run) = ForecastRun::open(&self.subject)? {
-            if self.svg.is_some() {
-                return Err(Usage("--svg is for circuits and automata; this is a forecaster".into()).into());
-            }
+            super::refuse(&[(self.svg.is_some(), "--svg")], "circuits and automata", "a forecaster")?;
             return self.show_forecaster(run);
         }
         let subject = Subject::open(&self.subject)?;
         if self.program.is_some() {
             let message = format!(
-                "{} is no forecaster: --program has nothing to show; {} export writes circuits as programs",
+                "--program is for forecasters; {} is not one ({} export writes circuits as programs)",
                 self.subject.display(),
                 program()
             );
             return Err(Usage(message).into());
         }
-        let functions = match &subject.model {
-            Some(model) => model.functions(),
-            None => subject.circuit.nodes().iter().map(|node| node.gate).collect(),
-        };
-        let bars = histogram(&functions);
+        let bars = subject.gate_histogram();
         let facts = facts(&subject, &bars)?;
         print_facts(&facts);
         print_histogram(&bars);
         if let Some(path) = &self.svg {
             let title = self.subject.display().to_string();
             files::write_whole(path, report::gate_histogram(&title, &bars).as_bytes())?;
-            say!("Wrote {}", path.display());
+            status!("Wrote {}", path.display());
         }
         if self.json {
             super::print_json(&facts)?;
         }
         Ok(())
     }
-}
 
-impl Inspect {
     fn show_forecaster(&self, mut run: ForecastRun) -> anyhow::Result<()> {
         let mut facts = forecaster_facts(&run)?;
         let windows = self.program.unwrap_or(1);
@@ -78,12 +70,12 @@ impl Inspect {
         print_facts(&facts);
         for (what, program) in programs {
             if self.program.is_some() {
-                answer!("\nprogram of {what}, windows: {windows}, {}\n{program}", kernel::simd_name());
+                print_line!("\nprogram of {what}, batch {windows}, {}\n{program}", kernel::simd_name());
             } else {
                 let moved: usize = program.traffic().iter().sum();
                 let (kernels, bytes) = (program.kernels().len(), program.bytes());
                 let text = format!("{kernels} kernels, {bytes} bytes of memory, {moved} bytes moved");
-                answer!("{:<22} {what}: {text}", "program");
+                print_line!("{:<22} {what}: {text}", "program");
             }
         }
         if self.json {
@@ -93,7 +85,7 @@ impl Inspect {
     }
 }
 
-/// A compiled program: its kernels in order, with what is fused into each and the bytes that it moves.
+/// A compiled program: its kernels in order, with the operations fused into each and the bytes that it moves.
 fn program_facts(what: &str, program: &Program) -> Value {
     let kernels = program.kernels().into_iter().zip(program.traffic());
     json!({
@@ -106,10 +98,10 @@ fn program_facts(what: &str, program: &Program) -> Value {
     })
 }
 
-/// Parses a number of windows that a program is compiled for.
+/// Parses the batch size that a program is compiled for.
 fn parse_windows(text: &str) -> Result<usize, String> {
     let windows = text.parse().ok().filter(|windows| (1..=MOST_ROWS).contains(windows));
-    windows.ok_or_else(|| format!("a number of windows from 1 to {MOST_ROWS}"))
+    windows.ok_or_else(|| format!("expected a number of windows from 1 to {MOST_ROWS}"))
 }
 
 fn forecaster_facts(run: &ForecastRun) -> anyhow::Result<Value> {
@@ -192,13 +184,13 @@ fn facts(subject: &Subject, bars: &[(String, usize)]) -> anyhow::Result<Value> {
     Ok(facts)
 }
 
-/// Facts that are shown in another form.
-const ELSEWHERE: [&str; 2] = ["functions", "programs"];
+/// Facts that are printed separately.
+const SEPARATE: [&str; 2] = ["functions", "programs"];
 
 fn print_facts(facts: &Value) {
     let Value::Object(facts) = facts else { return };
     for (key, value) in
-        facts.iter().filter(|(key, value)| !ELSEWHERE.contains(&key.as_str()) && !value.is_null())
+        facts.iter().filter(|(key, value)| !SEPARATE.contains(&key.as_str()) && !value.is_null())
     {
         let text = match value {
             Value::String(text) => text.clone(),
@@ -209,18 +201,18 @@ fn print_facts(facts: &Value) {
                 .join(", "),
             other => other.to_string(),
         };
-        answer!("{:<22} {text}", key.replace('_', " "));
+        print_line!("{:<22} {text}", key.replace('_', " "));
     }
 }
 
-/// Widest bar in characters.
-const BAR: usize = 40;
+/// The maximum width of a bar in characters.
+const BAR_WIDTH: usize = 40;
 
 fn print_histogram(bars: &[(String, usize)]) {
     let most = bars.iter().map(|(_, count)| *count).max().unwrap_or(0).max(1) as f64;
-    answer!("\ngates by function (logarithmic)");
+    print_line!("\ngates by function (logarithmic)");
     for (name, count) in bars.iter().filter(|(_, count)| *count > 0) {
-        let width = (BAR as f64 * (*count as f64 + 1.0).ln() / (most + 1.0).ln()).ceil() as usize;
-        answer!("{name:>8} {:<BAR$} {count}", "█".repeat(width.min(BAR)));
+        let width = (BAR_WIDTH as f64 * (*count as f64 + 1.0).ln() / (most + 1.0).ln()).ceil() as usize;
+        print_line!("{name:>8} {:<BAR_WIDTH$} {count}", "█".repeat(width.min(BAR_WIDTH)));
     }
 }

@@ -1,18 +1,18 @@
-//! `gatework list`: what can be trained out of the box.
+//! `gatework list`: lists the built-in experiments.
 
 use crate::experiment::{Loaded, built_in};
 use clap::Args;
 use serde_json::json;
 
-use crate::folder::program;
+use super::program;
 
-/// Show what can be trained out of the box
+/// List the built-in experiments
 #[derive(Debug, Args)]
 pub struct List {
-    /// Print the TOML of one experiment, to be copied and changed; of a file, as it is understood
+    /// Print the TOML of one experiment, as a template; of a file, with all defaults filled in
     #[arg(value_name = "NAME|FILE.toml")]
     name: Option<String>,
-    /// Print one JSON object
+    /// Print one JSON object on stdout
     #[arg(long)]
     json: bool,
 }
@@ -50,11 +50,11 @@ impl List {
             return Ok(());
         }
         for (name, expected, about) in rows {
-            answer!("{name:<19} {expected:<14} {about}");
+            print_line!("{name:<19} {expected:<14} {about}");
         }
         let program = program();
-        say!("\nTrain one:        {program} train checkerboard");
-        say!("Make your own:    {program} list checkerboard > my.toml; edit it; {program} train my.toml");
+        status!("\nTrain one:        {program} train checkerboard");
+        status!("Make your own:    {program} list checkerboard > my.toml; edit it; {program} train my.toml");
         Ok(())
     }
 }

@@ -1,70 +1,64 @@
-//! `gatework minimize`: the same function with fewer gates, proved before it is written.
+//! `gatework minimize`: fewer gates for the same function, proved before it is written.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use gatework_gates::automata::board::Start as Boards;
 use gatework_logic::formats::{self, Format};
-pub use gatework_logic::minimize::Options;
-use gatework_logic::minimize::{self, Effort, Start, Statistics};
-use gatework_logic::prove::{self, Verdict};
-use gatework_logic::{Automaton, Circuit, Document};
+use gatework_logic::minimize::{Effort, Options};
 use gatework_train::files;
 use serde_json::json;
 
-use crate::folder::program;
+use super::program;
+use crate::minimize::{self, PROOF_TIME, Proved};
 use crate::subject::Subject;
 use crate::usage::Usage;
 
-/// Make a circuit smaller, and prove that it still computes the same
+/// Minimise a circuit, and prove the result equivalent
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   gatework minimize runs/checkerboard
   gatework minimize runs/game-of-life --effort high -o life.v
   gatework minimize adder.blif -o smaller.blif
 
-An automaton is proved equal in its observed channels, for every start state and every number of steps; channels that
-never reach an observed one are removed. With --from-start it is equal only for runs from the experiment's start state,
-which lets channels be removed that are constant or equal in every state that such runs reach.")]
+An automaton is proved equivalent in its observed channels, for every start state and every number of steps; channels
+that no observed one depends on are removed. With --from-start it is equivalent only for runs from the experiment's
+start state, which also removes channels that are constant or equal in every state that such runs reach.")]
 pub struct Minimize {
     /// A run folder, a model.safetensors or a circuit
     #[arg(value_name = "RUN|FILE")]
     subject: PathBuf,
-    /// The file to write, in the format of its ending [default: in a run folder, minimized.json]
+    /// The file to write, in the format of its extension [default: in a run folder, minimized.json]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// How hard to try
+    /// How much work to spend
     #[arg(long, value_enum, default_value = "normal")]
     effort: EffortName,
-    /// Use what the experiment's start state makes impossible
+    /// Assume the start state of the experiment
     #[arg(long)]
     from_start: bool,
-    /// Give up if the proof takes longer; nothing is written then
-    #[arg(long, value_name = "S", default_value_t = PROOF_SECONDS, value_parser = parse_proof_seconds)]
+    /// Time limit of the proof in seconds; if it is exceeded, nothing is written
+    #[arg(long, value_name = "S", default_value_t = PROOF_TIME.as_secs_f64(), value_parser = parse_proof_seconds)]
     proof_seconds: f64,
     /// Print a summary as one JSON object on stdout
     #[arg(long)]
     json: bool,
 }
 
-/// The time that a proof may take if nobody says otherwise.
-const PROOF_SECONDS: f64 = 600.0;
-
-/// A number of seconds that a clock can wait for.
+/// Parses a number of seconds.
 fn parse_proof_seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse::<f64>().ok().filter(|&seconds| Duration::try_from_secs_f64(seconds).is_ok());
-    seconds.ok_or_else(|| "a number of seconds, 0 or more".to_string())
+    seconds.ok_or_else(|| "expected a number of seconds, 0 or more".to_string())
 }
 
-/// How hard to try.
+/// How much work to spend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EffortName {
     /// A few passes: well under a minute for a million gates
     Fast,
     /// All passes until nothing improves
     Normal,
-    /// And long random walks, for circuits of few inputs
+    /// Also long random walks, for circuits with few inputs
     High,
 }
 
@@ -83,18 +77,28 @@ impl Minimize {
         if let Some(path) =
             self.output.as_deref().filter(|path| path.extension().is_some_and(|e| e == "html"))
         {
-            let command =
-                format!("{} export {} --minimize -o {}", program(), self.subject.display(), path.display());
-            return Err(Usage(format!("a page is no circuit; {command} writes it")).into());
+            let (program, subject) = (program(), self.subject.display());
+            let message = format!(
+                "a web page is not a circuit; {program} export {subject} --minimize -o {} writes it",
+                path.display()
+            );
+            return Err(Usage(message).into());
         }
         let format = self.output.as_deref().map(Format::of_path).transpose();
         let format = format.map_err(|error| Usage(error.to_string()))?;
         let subject = Subject::open(&self.subject)?;
-        let start = if self.from_start { start_of(&subject)? } else { Vec::new() };
+        let start = match (&subject.loaded, self.from_start) {
+            (_, false) => Vec::new(),
+            (Some(loaded), true) => minimize::start_of(&loaded.experiment),
+            (None, true) => {
+                let message = "--from-start needs a run folder: a circuit file has no start state";
+                return Err(Usage(message.into()).into());
+            }
+        };
         let options = Options { effort: self.effort.into(), start };
-        let smaller = smaller_within(&subject, &options, Duration::from_secs_f64(self.proof_seconds))?;
-        let assumes = smaller.assumes_start;
-        let name = if assumes { "minimized-from-start.json" } else { "minimized.json" };
+        let limit = Duration::from_secs_f64(self.proof_seconds);
+        let proved = minimize::with_proof(&subject.document(), &options, limit)?;
+        let name = if proved.assumes_start { "minimized-from-start.json" } else { "minimized.json" };
         let in_run = subject.loaded.is_some().then(|| subject.path.join(name));
         let path = self.output.clone().or(in_run);
         match &path {
@@ -102,14 +106,14 @@ impl Minimize {
                 let format = format.unwrap_or(Format::named("json")?);
                 let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
                 let options = formats::Options { name, grid: None };
-                files::write_whole(path, &formats::write(&smaller.document, format, &options)?)?;
-                say!("Wrote {}", path.display());
+                files::write_whole(path, &formats::write(&proved.document, format, &options)?)?;
+                status!("Wrote {}", path.display());
             }
-            None => say!("Nothing is written; -o names a file"),
+            None => status!("Nothing is written; -o names a file"),
         }
-        tell(&subject, &smaller);
+        print_proved(&subject, &proved);
         if self.json {
-            let statistics = &smaller.statistics;
+            let statistics = &proved.statistics;
             super::print_json(&json!({
                 "gates_before": statistics.gates_before,
                 "gates_after": statistics.gates_after,
@@ -117,11 +121,11 @@ impl Minimize {
                 "depth_before": statistics.depth_before,
                 "depth": statistics.depth_after,
                 "channels_before": subject.automaton.as_ref().map(|automaton| automaton.channels),
-                "channels": smaller.channels,
+                "channels": proved.channels,
                 "proved": true,
-                "assumes_start": assumes,
-                "seconds": smaller.seconds,
-                "proof_seconds": smaller.proof_seconds,
+                "assumes_start": proved.assumes_start,
+                "seconds": proved.seconds,
+                "proof_seconds": proved.proof_seconds,
                 "file": path,
             }))?;
         }
@@ -129,142 +133,32 @@ impl Minimize {
     }
 }
 
-/// What was done, for people.
-pub fn tell(subject: &Subject, smaller: &Smaller) {
-    let statistics = &smaller.statistics;
-    let each = if subject.automaton.is_some() { " a cell" } else { "" };
-    answer!(
-        "{} active gates{each}, {} when wires, inverters and equal gates are taken out: {} after {:.2} s; depth {} -> {}",
+/// Prints gates, depth and what was proved.
+pub fn print_proved(subject: &Subject, proved: &Proved) {
+    let statistics = &proved.statistics;
+    let per_cell = if subject.automaton.is_some() { " per cell" } else { "" };
+    print_line!(
+        "{} active gates{per_cell}, {} without wires, inverters and duplicates: {} after {:.2} s; depth {} -> {}",
         subject.circuit.active(),
         statistics.gates_before,
         statistics.gates_after,
-        smaller.seconds,
+        proved.seconds,
         statistics.depth_before,
         statistics.depth_after
     );
-    let time = smaller.proof_seconds;
-    match (&subject.automaton, &smaller.channels) {
-        (Some(automaton), Some(channels)) => {
-            if channels.len() < automaton.channels {
-                answer!("{} of {} channels are left", channels.len(), automaton.channels);
-            }
-            let from = if smaller.assumes_start {
-                "from the experiment's start state"
-            } else {
-                "from every start state"
-            };
-            let same = match subject.observed {
-                1 => "the first channel is the same".to_string(),
-                n => format!("the first {n} channels are the same"),
-            };
-            answer!("Proved by induction in {time:.2} s: {same} {from}, after any number of steps");
-        }
-        _ => answer!("Proved in {time:.2} s: the outputs are the same for every input"),
-    }
-}
-
-/// A smaller circuit or automaton that was proved equal.
-pub struct Smaller {
-    pub document: Document,
-    pub statistics: Statistics,
-    /// Of an automaton: the original channels that are left, in their order.
-    pub channels: Option<Vec<usize>>,
-    /// Whether it is equal only for runs from the experiment's start state.
-    pub assumes_start: bool,
-    /// Time to minimise.
-    pub seconds: f64,
-    /// Time to prove.
-    pub proof_seconds: f64,
-}
-
-/// Minimises a subject and proves the result.
-pub fn smaller(subject: &Subject, options: &Options) -> anyhow::Result<Smaller> {
-    smaller_within(subject, options, Duration::from_secs_f64(PROOF_SECONDS))
-}
-
-/// Minimises a subject and proves the result, if the proof takes no longer than this.
-fn smaller_within(subject: &Subject, options: &Options, proof: Duration) -> anyhow::Result<Smaller> {
-    match &subject.automaton {
-        Some(automaton) => smaller_automaton(automaton, subject.observed, options, proof),
-        None => smaller_circuit(&subject.circuit, options, proof),
-    }
-}
-
-fn smaller_circuit(circuit: &Circuit, options: &Options, proof: Duration) -> anyhow::Result<Smaller> {
-    let begin = Instant::now();
-    let result = minimize::minimize(circuit, options);
-    let seconds = begin.elapsed().as_secs_f64();
-    let begin = Instant::now();
-    demand_equal(&prove::equivalent_within(circuit, &result.circuit, proof)?, begin.elapsed())?;
-    Ok(Smaller {
-        document: result.circuit.into(),
-        statistics: result.statistics,
-        channels: None,
-        assumes_start: false,
-        seconds,
-        proof_seconds: begin.elapsed().as_secs_f64(),
-    })
-}
-
-fn smaller_automaton(
-    automaton: &Automaton,
-    observed: usize,
-    options: &Options,
-    proof: Duration,
-) -> anyhow::Result<Smaller> {
-    let begin = Instant::now();
-    let result = minimize::minimize_automaton(automaton, observed, options)?;
-    let seconds = begin.elapsed().as_secs_f64();
-    let begin = Instant::now();
-    let (small, map) = (&result.automaton, &result.map);
-    let verdict = prove::equivalent_automata_within(automaton, small, observed, map, proof)?;
-    demand_equal(&verdict, begin.elapsed())?;
-    anyhow::ensure!(result.holds_at_start(), "what was used of the start state does not hold in it");
-    Ok(Smaller {
-        assumes_start: result.assumes_start(),
-        document: Document::Automaton { automaton: result.automaton, observed: Some(observed) },
-        statistics: result.statistics,
-        channels: Some(result.map.channels),
-        seconds,
-        proof_seconds: begin.elapsed().as_secs_f64(),
-    })
-}
-
-/// A result that is not proved is not written.
-fn demand_equal(verdict: &Verdict, time: Duration) -> anyhow::Result<()> {
-    match verdict {
-        Verdict::Equal => Ok(()),
-        Verdict::Unknown => anyhow::bail!(
-            "the proof that the smaller circuit is equal was given up after {:.1} s; nothing is written \
-             ({} minimize --proof-seconds gives it longer)",
-            time.as_secs_f64(),
-            program()
-        ),
-        Verdict::Different { input, output } => {
-            let bits: String = input.iter().map(|&bit| if bit { '1' } else { '0' }).collect();
-            anyhow::bail!(
-                "the smaller circuit differs in output {output} for input {bits}; nothing is written (this is a fault of Gatework)"
-            )
-        }
-    }
-}
-
-/// What the experiment says about the first state of each channel.
-fn start_of(subject: &Subject) -> anyhow::Result<Vec<Start>> {
-    let Some(loaded) = &subject.loaded else {
-        return Err(Usage(
-            "--from-start needs a run folder: a circuit does not say what it starts from".into(),
-        )
-        .into());
+    let seconds = proved.proof_seconds;
+    let (Some(automaton), Some(channels)) = (&subject.automaton, &proved.channels) else {
+        print_line!("Proved in {seconds:.2} s: the outputs are equal for every input");
+        return;
     };
-    let channels = loaded.experiment.automaton.channels;
-    Ok(match &loaded.experiment.start {
-        Boards::Random => vec![Start::Free; channels],
-        Boards::Zeros => vec![Start::Zero; channels],
-        Boards::Seed => vec![Start::Alike; channels],
-        // Boards have one channel or three.
-        Boards::Boards { .. } => {
-            (0..channels).map(|channel| if channel < 3 { Start::Free } else { Start::Zero }).collect()
-        }
-    })
+    if channels.len() < automaton.channels {
+        print_line!("{} of {} channels remain", channels.len(), automaton.channels);
+    }
+    let start =
+        if proved.assumes_start { "from the experiment's start state" } else { "from every start state" };
+    let equal = match subject.observed {
+        1 => "the first channel is equal".to_string(),
+        n => format!("the first {n} channels are equal"),
+    };
+    print_line!("Proved by induction in {seconds:.2} s: {equal} {start}, after any number of steps");
 }

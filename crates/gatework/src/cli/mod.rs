@@ -1,10 +1,12 @@
-//! The command line: one file a verb.
+//! The command line: one file per verb.
 //!
-//! Answers go to stdout, what is said on the way to stderr; with `--json` stdout has one JSON object. Exit status: 0 done,
-//! 1 it failed, 2 it was asked wrongly.
+//! Results go to stdout, progress and errors to stderr; with `--json`, stdout has one JSON object. Exit status: 0 success,
+//! 1 failure, 2 wrong usage. A verb parses its options, calls a library and prints the result.
 
+pub mod errors;
 pub mod evaluate;
 pub mod export;
+pub mod forecaster;
 pub mod inspect;
 pub mod list;
 pub mod minimize;
@@ -13,18 +15,22 @@ pub mod simulate;
 pub mod study;
 pub mod train;
 
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::{Parser, Subcommand};
-use gatework_train::experiment::ExperimentError;
+use anyhow::Context as _;
+use clap::{Args, Parser, Subcommand};
 
 use crate::output;
 pub use crate::output::print_json;
+pub use crate::study::median;
 use crate::usage::Usage;
 
-/// Learn circuits on a CPU, look at them, run them.
+/// Learn logic circuits and forecasters on a CPU, inspect them, run them and export them.
 ///
-/// Begin with `gatework list`, then `gatework train checkerboard`.
+/// Start with `gatework list`, then `gatework train checkerboard`.
 #[derive(Debug, Parser)]
 #[command(version, about, propagate_version = true, max_term_width = 100)]
 struct Cli {
@@ -34,24 +40,43 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show what can be trained out of the box
+    /// List the built-in experiments
     List(list::List),
-    /// Train an experiment: built-in, or your own TOML file
+    /// Train an experiment: a built-in one, or your own TOML file
     Train(train::Train),
-    /// Let a learned rule run on a board, and make a GIF of it
+    /// Simulate a learned automaton on a grid of any size, and write a GIF of it
     Simulate(simulate::Simulate),
-    /// Make a circuit smaller, and prove that it still computes the same
+    /// Minimise a circuit, and prove the result equivalent
     Minimize(minimize::Minimize),
-    /// Show what is in a run folder, a model or a circuit
+    /// Show the content of a run folder, a model or a circuit
     Inspect(inspect::Inspect),
-    /// Write a circuit in another format: BLIF, AIGER, Verilog, C, Rust, ...
+    /// Export a circuit to another format: BLIF, AIGER, Verilog, C, Rust, ...
     Export(export::Export),
-    /// Score a learned rule by the published protocols, a forecaster beside the baselines
+    /// Evaluate an automaton by the published protocols, or a forecaster compared with the baselines
     Evaluate(evaluate::Evaluate),
     /// Forecast new data with a trained forecaster
     Predict(predict::Predict),
     /// Compare settings of an experiment over many seeds
     Study(study::Study),
+    /// Moved to the program gatework-bench
+    #[command(hide = true)]
+    Bench(Bench),
+}
+
+/// Moved to the program gatework-bench
+#[derive(Debug, Args)]
+struct Bench {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    arguments: Vec<String>,
+}
+
+impl Bench {
+    fn run(&self) -> anyhow::Result<()> {
+        let arguments: Vec<String> = self.arguments.iter().map(|argument| quoted(argument)).collect();
+        let command = format!("gatework-bench {}", arguments.join(" "));
+        let message = format!("benchmarks are a program of their own: {}", command.trim_end());
+        Err(Usage(message).into())
+    }
 }
 
 /// Parses the command line and runs its verb.
@@ -67,42 +92,62 @@ pub fn main() -> ExitCode {
         Verb::Evaluate(verb) => verb.run(),
         Verb::Predict(verb) => verb.run(),
         Verb::Study(verb) => verb.run(),
+        Verb::Bench(verb) => verb.run(),
     })
 }
 
-/// Runs the work of a command line, prints its error and returns the exit status.
-pub fn finish(work: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
+/// Runs a command, prints its error and returns the exit status.
+pub fn finish(command: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
     if std::env::args_os().any(|argument| argument == "--json") {
-        output::keep_for_programs();
+        output::reserve_for_json();
     }
-    let Err(error) = work().and_then(|()| output::finish()) else { return ExitCode::SUCCESS };
-    say!("error: {}", printable(&format!("{error:#}")));
-    let asked_wrongly = error.chain().any(|cause| cause.is::<Usage>() || cause.is::<ExperimentError>());
-    ExitCode::from(if asked_wrongly { 2 } else { 1 })
+    let Err(error) = command().and_then(|()| output::finish()) else { return ExitCode::SUCCESS };
+    status!("error: {}", errors::message(&error));
+    ExitCode::from(if errors::is_usage(&error) { 2 } else { 1 })
 }
 
-/// Characters of a message at most: it may quote a file.
-const LONGEST_MESSAGE: usize = 2000;
+/// Returns how this program was called, quoted for a shell: it may not be in the search path.
+pub fn program() -> String {
+    std::env::args_os().next().map_or("gatework".into(), |name| quoted(&name.to_string_lossy()))
+}
 
-/// A message that does nothing to a terminal and has an end, whatever it quotes.
-fn printable(message: &str) -> String {
-    let harmless = |c: char| if c.is_control() && c != '\n' { char::REPLACEMENT_CHARACTER } else { c };
-    let mut text: String = message.chars().take(LONGEST_MESSAGE).map(harmless).collect();
-    if message.chars().nth(LONGEST_MESSAGE).is_some() {
-        text.push_str(" ...");
+/// Quotes an argument for a shell.
+pub fn quoted(argument: &str) -> String {
+    // Only a zero byte cannot be quoted, and an argument has none.
+    shlex::try_quote(argument).map_or_else(|_| argument.to_string(), std::borrow::Cow::into_owned)
+}
+
+/// Returns the command that resumes a run. The experiment in the folder has the settings of the run.
+pub fn resume_command(run: &Path) -> String {
+    let quoted = |path: &Path| quoted(&path.display().to_string());
+    let experiment = quoted(&run.join("experiment.toml"));
+    format!("{} train {experiment} --resume --out {}", program(), quoted(run))
+}
+
+/// Returns a flag that Ctrl-C sets. A second Ctrl-C ends the program at once.
+pub fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&stop);
+    ctrlc::set_handler(move || {
+        if seen.swap(true, Ordering::SeqCst) {
+            std::process::exit(130);
+        }
+    })
+    .context("cannot handle Ctrl-C")?;
+    Ok(stop)
+}
+
+/// Returns an error if an option is given that is for another kind of experiment.
+fn refuse(options: &[(bool, &str)], for_kind: &str, kind: &str) -> anyhow::Result<()> {
+    match options.iter().find(|(is_given, _)| *is_given) {
+        Some((_, option)) => Err(Usage(format!("{option} is for {for_kind}; this is {kind}")).into()),
+        None => Ok(()),
     }
-    text
 }
 
-/// The middle one of sorted numbers, or half-way between the middle two.
-pub fn median(sorted: &[f64]) -> Option<f64> {
-    let middle = sorted.get(sorted.len() / 2)?;
-    Some(f64::midpoint(*middle, sorted[(sorted.len() - 1) / 2]))
-}
-
-/// Number of threads: what was asked for, or all there are.
-pub fn threads(asked: Option<usize>) -> usize {
-    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+/// Returns the number of threads: as requested, or all.
+pub fn threads(requested: Option<usize>) -> usize {
+    requested.unwrap_or_else(crate::runs::available_threads)
 }
 
 /// Parses a number of threads.
@@ -117,14 +162,14 @@ pub fn parse_threads(text: &str) -> Result<usize, String> {
 
 /// Parses HEIGHTxWIDTH, or one number for a square.
 pub fn parse_size(text: &str) -> Result<[usize; 2], String> {
-    let wrong = || "a size is HEIGHTxWIDTH, for example 64x64, with sides of 1 to 65536".to_string();
+    let wrong = || "expected HEIGHTxWIDTH, for example 64x64, with sides of 1 to 65536".to_string();
     let (height, width) = text.split_once(['x', 'X']).unwrap_or((text, text));
     let side =
         |text: &str| text.trim().parse().ok().filter(|side| (1..=1 << 16).contains(side)).ok_or_else(wrong);
     Ok([side(height)?, side(width)?])
 }
 
-/// Parses a share of cells.
+/// Parses a fraction of cells.
 pub fn parse_rate(text: &str) -> Result<f32, String> {
     let rate: Option<f32> = text.parse().ok().filter(|rate| *rate > 0.0 && *rate <= 1.0);
     rate.ok_or_else(|| "a rate is above 0 and at most 1, for example 0.6".into())
@@ -135,9 +180,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_do_nothing_to_a_terminal_and_have_an_end() {
-        assert_eq!(printable("a\n\u{1b}[31mb\u{7}"), "a\n\u{fffd}[31mb\u{fffd}");
-        let long = printable(&"ä".repeat(LONGEST_MESSAGE + 1));
-        assert!(long.chars().count() == LONGEST_MESSAGE + 4 && long.ends_with(" ..."));
+    fn the_command_that_resumes_a_run_is_quoted_for_a_shell() {
+        let command = resume_command(Path::new("my runs/it's"));
+        assert!(command.ends_with(r#" --resume --out "my runs/it's""#), "{command}");
     }
 }

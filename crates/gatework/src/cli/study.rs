@@ -1,49 +1,45 @@
-//! `gatework study`: which settings learn, how often and how soon.
+//! `gatework study`: compares settings of an experiment over many seeds.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 
-use anyhow::Context as _;
 use clap::Args;
-use gatework_gates::automata::study::{
-    Row, Study as Settings, StudyObserver, rows_from_csv, rows_to_csv, success_rate,
-};
-use gatework_train::files;
+use gatework_gates::automata::study::{Row, Study as Settings, StudyObserver};
+use gatework_train::files::FileError;
+use gatework_train::run_folder::RUNS;
 use serde_json::json;
 
-use super::train::stop_on_interrupt;
-use crate::report::{self, Curve};
+use crate::study::{self, SettingResult};
 
 /// Compare settings of an experiment over many seeds
 #[derive(Debug, Args)]
 #[command(after_help = "A study is a TOML file:
 
-  experiment = \"checkerboard\"       # built-in, or a file beside the study
+  experiment = \"checkerboard\"       # built-in, or a file in the folder of the study
   seeds = 20
 
-  [settings.paper.training]         # a setting changes what it names
+  [settings.paper.training]         # a setting overrides some keys of the experiment
   recipe = \"paper\"
 
-  [settings.search]                 # or nothing
+  [settings.search]                 # or none
 
-  [grid]                            # every setting is tried with all combinations of these
+  [grid]                            # every setting is run with all combinations of these
   \"search.after\" = [50, 150]
 
 Every setting runs with every seed, one thread each. The folder gets results.csv, with a row for
-every run, and success.svg and seconds.svg: the share of the seeds that have learned against
-updates and moves of the search, and against seconds, with 95 % intervals. The same command goes on
-with a study that was stopped; runs whose settings have changed are made again.
+every run, and success.svg and seconds.svg: the fraction of the seeds that succeeded over updates
+and search moves, and over seconds, with 95 % intervals. The same command resumes an interrupted
+study; runs whose settings have changed are repeated.
 
 Example:
   gatework study my.toml --out runs/my-study")]
 pub struct Study {
-    /// The study
+    /// The study file
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
-    /// Where the results go [default: runs/study-FILE]
+    /// The folder of the results [default: runs/study-FILE]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Runs side by side, one thread each [default: all]
+    /// Number of concurrent runs, one thread each [default: all threads]
     #[arg(long, value_name = "N", value_parser = super::parse_threads)]
     threads: Option<usize>,
     /// Print the table as one JSON object on stdout
@@ -53,145 +49,72 @@ pub struct Study {
 
 impl Study {
     pub fn run(&self) -> anyhow::Result<()> {
-        let study = Settings::read(&self.file)?;
-        // Beside the runs, and not in the place of one with the same name.
+        let settings = Settings::read(&self.file)?;
         let name = self.file.file_stem().unwrap_or_default().to_string_lossy();
-        let beside = || Path::new("runs").join(format!("study-{name}"));
-        let folder = self.out.clone().unwrap_or_else(beside);
-        files::make_folder(&folder)?;
-        let results = folder.join("results.csv");
-        let known = if results.exists() {
-            let text = files::read_text(&results)?;
-            rows_from_csv(&text)
-                .map_err(anyhow::Error::msg)
-                .with_context(|| format!("{} holds no results of a study", results.display()))?
-        } else {
-            Vec::new()
-        };
-        let stop = stop_on_interrupt()?;
-        let others: Vec<Row> = known.iter().filter(|row| !study.has(row)).cloned().collect();
-        let progress = Progress { results: &results, others: &others };
-        let rows = study.run(&known, super::threads(self.threads), &progress, &stop)?;
-        progress.write(&rows)?;
-        let title = format!("{}, {} seeds a setting", study.experiment, study.seeds);
-        let plot = |file: &str, unit: &str, time: fn(&Row) -> f64| {
-            let plot = report::success_plot(&title, unit, &curves(&study, &rows, time));
-            files::write_whole(&folder.join(file), plot.as_bytes())
-        };
-        plot("success.svg", "updates, and moves of the search", |row| (row.updates + row.moves) as f64)?;
-        plot("seconds.svg", "seconds", |row| row.seconds)?;
-        let table = table(&study, &rows);
-        tell(&table, &folder);
+        // The prefix keeps it apart from a training run of the same name.
+        let default = || Path::new(RUNS).join(format!("study-{name}"));
+        let folder = self.out.clone().unwrap_or_else(default);
+        let (threads, stop) = (super::threads(self.threads), super::stop_on_interrupt()?);
+        let results = study::run(&settings, &folder, threads, &Progress, &stop)?;
+        print_table(&results.settings, &folder);
         if self.json {
-            super::print_json(&json!({"experiment": study.experiment, "settings": table, "out": folder}))?;
+            let table = &results.settings;
+            super::print_json(&json!({"experiment": settings.experiment, "settings": table, "out": folder}))?;
         }
-        if stop.load(Ordering::SeqCst) && rows.len() < study.settings.len() * study.seeds as usize {
-            anyhow::bail!("stopped; what is finished is written, and the same command goes on");
+        if !results.is_complete {
+            anyhow::bail!("interrupted; finished runs are saved, and the same command resumes the study");
         }
         Ok(())
     }
 }
 
-/// Writes every row as soon as it is there.
-struct Progress<'a> {
-    results: &'a Path,
-    /// Rows of settings that the study does not have any more. They stay in the file, because it may have them again.
-    others: &'a [Row],
-}
+/// Prints every run when it ends.
+struct Progress;
 
-impl Progress<'_> {
-    fn write(&self, rows: &[Row]) -> Result<(), files::FileError> {
-        files::write_whole(self.results, rows_to_csv(&[rows, self.others].concat()).as_bytes())
-    }
-}
-
-impl StudyObserver for Progress<'_> {
+impl StudyObserver for Progress {
     fn started(&self, known: usize, runs: usize) {
         if known > 0 {
-            say!("{known} runs are finished already, {runs} are left");
+            status!("{known} runs are finished already, {runs} remain");
         }
     }
 
-    fn finished(&self, row: &Row, rows: &[Row], left: usize) {
+    fn finished(&self, row: &Row, _rows: &[Row], left: usize) {
         let Row { setting, seed, updates, moves, seconds, hard_loss, .. } = row;
         let end = if row.success { "learned".into() } else { format!("{hard_loss} wrong") };
-        say!("{setting}, seed {seed}: {end}, {updates} updates, {moves} moves, {seconds:.1} s ({left} left)");
-        if let Err(error) = self.write(rows) {
-            // The last write says so too, and ends the program.
-            say!("{error}");
-        }
+        status!(
+            "{setting}, seed {seed}: {end}, {updates} updates, {moves} moves, {seconds:.1} s ({left} remain)"
+        );
     }
 }
 
-/// The rows of each setting.
-fn by_setting<'a>(study: &'a Settings, rows: &'a [Row]) -> impl Iterator<Item = (&'a str, Vec<&'a Row>)> {
-    study.settings.iter().map(move |setting| {
-        (setting.name.as_str(), rows.iter().filter(|row| row.setting == setting.name).collect())
-    })
+impl study::Observer for Progress {
+    fn write_failed(&self, error: &FileError) {
+        status!("{error}");
+    }
 }
 
-/// For each setting, when each seed had learned.
-fn curves(study: &Settings, rows: &[Row], time: fn(&Row) -> f64) -> Vec<Curve> {
-    let curve = |(name, rows): (&str, Vec<&Row>)| Curve {
-        name: name.to_string(),
-        runs: rows.len(),
-        successes: rows.iter().filter(|row| row.success).map(|row| time(row)).collect(),
-        longest: rows.iter().map(|row| time(row)).fold(0.0, f64::max),
+fn print_table(table: &[SettingResult], folder: &Path) {
+    let width = table.iter().map(|row| row.setting.chars().count()).fold(7, usize::max);
+    let line = |[name, learned, interval, median, most, per_success, gates]: [&str; 7]| {
+        print_line!(
+            "{name:width$} {learned:>9}  {interval:>13} {median:>9} {most:>9} {per_success:>13} {gates:>7}"
+        );
     };
-    by_setting(study, rows).map(curve).collect()
-}
-
-/// One object a setting.
-fn table(study: &Settings, rows: &[Row]) -> Vec<serde_json::Value> {
-    let summary = |(name, rows): (&str, Vec<&Row>)| {
-        let won: Vec<&&Row> = rows.iter().filter(|row| row.success).collect();
-        let sorted = |number: fn(&Row) -> f64| {
-            let mut numbers: Vec<f64> = won.iter().map(|row| number(row)).collect();
-            numbers.sort_by(f64::total_cmp);
-            numbers
-        };
-        let [share, low, high] = success_rate(won.len(), rows.len());
-        let seconds = sorted(|row| row.seconds);
-        let gates = sorted(|row| row.gates as f64);
-        let all: f64 = rows.iter().map(|row| row.seconds).sum();
-        json!({
-            "setting": name,
-            "runs": rows.len(),
-            "successes": won.len(),
-            "share": share,
-            "interval": [low, high],
-            "seconds": { "median": super::median(&seconds), "most": seconds.last(), "a success": all / won.len() as f64 },
-            "gates": { "least": gates.first(), "median": super::median(&gates) },
-            "failed_seeds": rows.iter().filter(|row| !row.success).map(|row| row.seed).collect::<Vec<_>>(),
-        })
-    };
-    by_setting(study, rows).map(summary).collect()
-}
-
-/// The table for people.
-fn tell(table: &[serde_json::Value], folder: &Path) {
-    let width = table.iter().filter_map(|row| row["setting"].as_str()).map(|name| name.chars().count()).max();
-    let width = width.unwrap_or(0).max(7);
-    answer!(
-        "\n{:width$} {:>9}  {:>13} {:>9} {:>9} {:>12} {:>7}",
-        "setting",
-        "learned",
-        "95 % interval",
-        "median s",
-        "most s",
-        "s a success",
-        "gates"
-    );
-    let number = |value: &serde_json::Value| value.as_f64().map_or_else(|| "-".into(), |n| format!("{n:.1}"));
-    let percent = |value: &serde_json::Value| (value.as_f64().unwrap_or(0.0) * 100.0).round();
+    print_line!("");
+    line(["setting", "learned", "95 % interval", "median s", "max. s", "s per success", "gates"]);
+    let number = |value: Option<f64>| value.map_or_else(|| "-".to_string(), |n| format!("{n:.1}"));
+    let percent = |fraction: f64| (fraction * 100.0).round();
     for row in table {
-        let learned = format!("{} of {}", row["successes"], row["runs"]);
-        let interval = format!("{} to {} %", percent(&row["interval"][0]), percent(&row["interval"][1]));
-        let seconds = &row["seconds"];
-        let [median, most, each] = [&seconds["median"], &seconds["most"], &seconds["a success"]].map(number);
-        let gates = row["gates"]["median"].as_f64().map_or_else(|| "-".into(), |n| n.to_string());
-        let name = row["setting"].as_str().unwrap_or_default();
-        answer!("{name:width$} {learned:>9}  {interval:>13} {median:>9} {most:>9} {each:>12} {gates:>7}");
+        let seconds = row.seconds;
+        line([
+            &row.setting,
+            &format!("{} of {}", row.successes, row.runs),
+            &format!("{} to {} %", percent(row.interval[0]), percent(row.interval[1])),
+            &number(seconds.median),
+            &number(seconds.most),
+            &number(Some(seconds.per_success).filter(|seconds| seconds.is_finite())),
+            &row.gates.median.map_or_else(|| "-".to_string(), |n| n.to_string()),
+        ]);
     }
-    answer!("\nresults.csv, success.svg and seconds.svg are in {}", folder.display());
+    print_line!("\nresults.csv, success.svg and seconds.svg are in {}", folder.display());
 }

@@ -1,0 +1,117 @@
+//! Error messages of the command line: the cause from the library, followed by the option or command that helps.
+
+use std::error::Error;
+
+use gatework_forecast::run as forecast_run;
+use gatework_gates::automata::run as automata_run;
+use gatework_train::experiment::ExperimentError;
+use gatework_train::run_folder::RunFolderError;
+
+use super::{program, resume_command};
+use crate::minimize::MinimizeError;
+use crate::simulation::SimulationError;
+use crate::subject::SubjectError;
+use crate::usage::Usage;
+
+/// The maximum length of a message in characters: it may quote a file.
+const MAX_MESSAGE: usize = 2000;
+
+/// Returns the message of an error with its causes and a hint.
+pub fn message(error: &anyhow::Error) -> String {
+    let hint = error.chain().find_map(hint).map_or_else(String::new, |hint| format!("; {hint}"));
+    printable(&format!("{error:#}{hint}"))
+}
+
+/// Returns whether the program was called wrongly, as opposed to a failure.
+pub fn is_usage(error: &anyhow::Error) -> bool {
+    fn check<E: Error + 'static>(cause: &(dyn Error + 'static), is_usage: fn(&E) -> bool) -> bool {
+        cause.downcast_ref::<E>().is_some_and(is_usage)
+    }
+    error.chain().any(|cause| {
+        cause.is::<Usage>()
+            || cause.is::<ExperimentError>()
+            || check(cause, RunFolderError::is_usage)
+            || check(cause, automata_run::RunError::is_usage)
+            || check(cause, forecast_run::RunError::is_usage)
+            || check(cause, SubjectError::is_usage)
+            || check(cause, SimulationError::is_usage)
+    })
+}
+
+/// Returns the option or command that helps with an error.
+fn hint(cause: &(dyn Error + 'static)) -> Option<String> {
+    if let Some(MinimizeError::Timeout(_)) = cause.downcast_ref() {
+        return Some(format!("nothing is written ({} minimize --proof-seconds allows more time)", program()));
+    }
+    if cause.is::<MinimizeError>() {
+        return Some("nothing is written".into());
+    }
+    match run_folder_error(cause)? {
+        RunFolderError::Exists { aside, .. } => Some(format!(
+            "--resume goes on with it, --force renames it to {}, --out names another folder",
+            aside.display()
+        )),
+        RunFolderError::Foreign { .. } => Some("--out names another folder".into()),
+        RunFolderError::Unfinished { path } => Some(format!("resume it with: {}", resume_command(path))),
+        RunFolderError::OtherData { .. } => Some("--force starts a new run".into()),
+        _ => None,
+    }
+}
+
+/// Returns the error about a run folder that is inside an error of a library.
+fn run_folder_error<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a RunFolderError> {
+    if let Some(error) = cause.downcast_ref::<RunFolderError>() {
+        return Some(error);
+    }
+    if let Some(SubjectError::Run(automata_run::RunError::Folder(error))) = cause.downcast_ref() {
+        return Some(error);
+    }
+    if let Some(automata_run::RunError::Folder(error)) = cause.downcast_ref() {
+        return Some(error);
+    }
+    match cause.downcast_ref() {
+        Some(forecast_run::RunError::Folder(error)) => Some(error),
+        _ => None,
+    }
+}
+
+/// Replaces control characters, which a terminal would interpret, and cuts a message that is too long.
+fn printable(message: &str) -> String {
+    let harmless = |c: char| if c.is_control() && c != '\n' { char::REPLACEMENT_CHARACTER } else { c };
+    let mut text: String = message.chars().take(MAX_MESSAGE).map(harmless).collect();
+    if message.chars().nth(MAX_MESSAGE).is_some() {
+        text.push_str(" ...");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_have_no_control_characters_and_a_maximum_length() {
+        assert_eq!(printable("a\n\u{1b}[31mb\u{7}"), "a\n\u{fffd}[31mb\u{fffd}");
+        let long = printable(&"ä".repeat(MAX_MESSAGE + 1));
+        assert!(long.chars().count() == MAX_MESSAGE + 4 && long.ends_with(" ..."));
+    }
+
+    #[test]
+    fn a_hint_follows_the_cause_wherever_it_is() {
+        let folder = || RunFolderError::Unfinished { path: "r".into() };
+        let errors: [anyhow::Error; 4] = [
+            folder().into(),
+            automata_run::RunError::from(folder()).into(),
+            forecast_run::RunError::from(folder()).into(),
+            SubjectError::from(automata_run::RunError::from(folder())).into(),
+        ];
+        for error in errors {
+            assert!(is_usage(&error));
+            let message = message(&error);
+            assert!(
+                message.starts_with("r has no model.safetensors: the run is not finished; resume it with: ")
+            );
+            assert!(message.ends_with(" train r/experiment.toml --resume --out r"), "{message}");
+        }
+    }
+}

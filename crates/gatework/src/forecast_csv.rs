@@ -1,0 +1,77 @@
+//! Forecasts as CSV: one row per series and step, with the bounds of the intervals.
+
+use std::fmt::Write as _;
+
+use gatework_forecast::context::{Interval, Prediction};
+use gatework_forecast::data::{Schema, Table};
+
+use crate::number;
+
+/// Writes the forecasts of all series of a table as CSV: id, time, value and the bounds of each interval. The columns of the
+/// ids and of the times have the names of `schema`.
+pub fn forecast_csv(table: &Table, predictions: &[Prediction], schema: &Schema) -> String {
+    let names = [schema.id.as_deref().unwrap_or("unique_id"), &schema.time];
+    let mut text = header(names, predictions.first().map_or(&[], |prediction| &prediction.intervals));
+    for (series, prediction) in table.series.iter().zip(predictions) {
+        let (id, range) = (field(&series.id), range(&series.values));
+        for (step, value) in prediction.values.iter().enumerate() {
+            let time = table.time(series, series.values.len() + step);
+            let _ = write!(text, "{id},{time},{}", number::within(*value, range));
+            for interval in &prediction.intervals {
+                let [low, high] =
+                    [&interval.low, &interval.high].map(|bound| number::within(bound[step], range));
+                let _ = write!(text, ",{low},{high}");
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// The difference of the greatest and the least known value; 1 if they are equal.
+fn range(values: &[f64]) -> f64 {
+    let known = values.iter().filter(|value| !value.is_nan());
+    let (low, high) = known.fold((f64::MAX, f64::MIN), |(low, high), x| (low.min(*x), high.max(*x)));
+    if high > low { high - low } else { 1.0 }
+}
+
+/// The names of the columns.
+fn header(names: [&str; 2], intervals: &[Interval]) -> String {
+    let mut text = format!("{},{},forecast", field(names[0]), field(names[1]));
+    for level in intervals.iter().map(|interval| number::percent(interval.share)) {
+        let _ = write!(text, ",low_{level},high_{level}");
+    }
+    text.push('\n');
+    text
+}
+
+/// A CSV field, quoted if necessary.
+fn field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        return format!("\"{}\"", text.replace('"', "\"\""));
+    }
+    text.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interval_columns_are_named_after_their_level() {
+        let interval = |share| Interval { share, low: vec![], high: vec![] };
+        let header = header(["id", "t"], &[0.8, 0.9999, 0.99995].map(interval));
+        assert_eq!(header, "id,t,forecast,low_80,high_80,low_99.99,high_99.99,low_99.995,high_99.995\n");
+    }
+
+    #[test]
+    fn the_range_ignores_missing_values() {
+        assert_eq!(range(&[f64::NAN, 104.0, 622.0, 300.0]), 518.0);
+        assert_eq!([range(&[7.0; 3]), range(&[])], [1.0; 2]);
+    }
+
+    #[test]
+    fn fields_are_quoted_where_necessary() {
+        assert_eq!([field("a"), field("a,b"), field("a\"b")], ["a", "\"a,b\"", "\"a\"\"b\""]);
+    }
+}

@@ -1,0 +1,147 @@
+//! Minimisation with proof: a smaller circuit is returned only if it was proved equivalent.
+//!
+//! ```
+//! use std::time::Duration;
+//! use gatework::logic::{Circuit, Gate, Node, minimize::Options};
+//!
+//! // (a & b) | (a & !b) is a.
+//! let gates = vec![Node::new(Gate::AND, 0, 1), Node::new(Gate::A_AND_NOT_B, 0, 1), Node::new(Gate::OR, 2, 3)];
+//! let circuit = Circuit::new(2, gates, vec![4])?;
+//! let small = gatework::minimize::with_proof(&circuit.into(), &Options::default(), Duration::from_secs(10))?;
+//! assert_eq!(small.statistics.gates_after, 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::time::{Duration, Instant};
+
+use gatework_gates::automata::board;
+use gatework_gates::automata::experiment::Experiment;
+use gatework_logic::minimize::{self, Options, Start, Statistics};
+use gatework_logic::prove::{self, AutomataError, ProveError, Verdict};
+use gatework_logic::{Automaton, Circuit, Document};
+
+/// The default limit of the time for a proof.
+pub const PROOF_TIME: Duration = Duration::from_secs(600);
+
+/// A circuit that could not be minimised or proved.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MinimizeError {
+    /// The automaton is not valid.
+    #[error(transparent)]
+    Automaton(#[from] AutomataError),
+    /// The circuits cannot be compared.
+    #[error(transparent)]
+    Prove(#[from] ProveError),
+    /// The proof exceeded its time limit.
+    #[error("the equivalence proof was given up after {:.1} s", .0.as_secs_f64())]
+    Timeout(Duration),
+    /// The minimised circuit differs: a bug of the minimiser.
+    #[error("the minimised circuit differs in output {output} for input {input}: this is a bug of Gatework")]
+    Different {
+        /// An input for which it differs, as bits.
+        input: String,
+        /// The output.
+        output: usize,
+    },
+    /// The minimised automaton relies on a start state that the experiment does not have: a bug of the minimiser.
+    #[error(
+        "the minimised automaton assumes what does not hold in the start state: this is a bug of Gatework"
+    )]
+    Start,
+}
+
+/// A minimised circuit or automaton that was proved equivalent to the original.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Proved {
+    /// The minimised circuit.
+    pub document: Document,
+    /// Gates and depth before and after.
+    pub statistics: Statistics,
+    /// For automata: the original indices of the remaining channels.
+    pub channels: Option<Vec<usize>>,
+    /// Whether it is equivalent only for runs from the given start state.
+    pub assumes_start: bool,
+    /// Seconds of minimisation.
+    pub seconds: f64,
+    /// Seconds of the proof.
+    pub proof_seconds: f64,
+}
+
+/// Minimises a circuit or an automaton and proves the result equivalent within a time limit.
+pub fn with_proof(document: &Document, options: &Options, limit: Duration) -> Result<Proved, MinimizeError> {
+    match document {
+        Document::Automaton { automaton, observed } => {
+            minimize_automaton(automaton, observed.unwrap_or(automaton.channels), options, limit)
+        }
+        Document::Circuit(circuit) => minimize_circuit(circuit, options, limit),
+    }
+}
+
+fn minimize_circuit(circuit: &Circuit, options: &Options, limit: Duration) -> Result<Proved, MinimizeError> {
+    let begin = Instant::now();
+    let result = minimize::minimize(circuit, options);
+    let seconds = begin.elapsed().as_secs_f64();
+    let begin = Instant::now();
+    require_equal(prove::equivalent_within(circuit, &result.circuit, limit)?, begin.elapsed())?;
+    Ok(Proved {
+        document: result.circuit.into(),
+        statistics: result.statistics,
+        channels: None,
+        assumes_start: false,
+        seconds,
+        proof_seconds: begin.elapsed().as_secs_f64(),
+    })
+}
+
+fn minimize_automaton(
+    automaton: &Automaton,
+    observed: usize,
+    options: &Options,
+    limit: Duration,
+) -> Result<Proved, MinimizeError> {
+    let begin = Instant::now();
+    let result = minimize::minimize_automaton(automaton, observed, options)?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let begin = Instant::now();
+    let (small, map) = (&result.automaton, &result.map);
+    let verdict = prove::equivalent_automata_within(automaton, small, observed, map, limit)?;
+    require_equal(verdict, begin.elapsed())?;
+    if !result.holds_at_start() {
+        return Err(MinimizeError::Start);
+    }
+    Ok(Proved {
+        assumes_start: result.assumes_start(),
+        document: Document::Automaton { automaton: result.automaton, observed: Some(observed) },
+        statistics: result.statistics,
+        channels: Some(result.map.channels),
+        seconds,
+        proof_seconds: begin.elapsed().as_secs_f64(),
+    })
+}
+
+fn require_equal(verdict: Verdict, time: Duration) -> Result<(), MinimizeError> {
+    match verdict {
+        Verdict::Equal => Ok(()),
+        Verdict::Unknown => Err(MinimizeError::Timeout(time)),
+        Verdict::Different { input, output } => {
+            let input = input.iter().map(|&bit| if bit { '1' } else { '0' }).collect();
+            Err(MinimizeError::Different { input, output })
+        }
+    }
+}
+
+/// Returns what the start state of an experiment says about each channel, for [`Options::start`].
+pub fn start_of(experiment: &Experiment) -> Vec<Start> {
+    let channels = experiment.automaton.channels;
+    match &experiment.start {
+        board::Start::Random => vec![Start::Free; channels],
+        board::Start::Zeros => vec![Start::Zero; channels],
+        board::Start::Seed => vec![Start::Alike; channels],
+        // Given grids set one channel or three.
+        board::Start::Boards { .. } => {
+            (0..channels).map(|channel| if channel < 3 { Start::Free } else { Start::Zero }).collect()
+        }
+    }
+}
