@@ -60,7 +60,7 @@ fn all_f32(function: &Function<f32>, step: u64) -> Worst {
         let mut y = vec![0.0; x.len()];
         (function.run)(&x, &mut y).expect("the slices have the same length");
         x.iter().zip(&y).fold(Worst::default(), |worst, (&x, &y)| {
-            let expected = (function.naive)(f64::from(x));
+            let expected = (function.reference)(f64::from(x));
             // What rounds to infinity is infinity.
             let expected =
                 if (expected as f32).is_infinite() { f64::from(expected as f32) } else { expected };

@@ -85,13 +85,13 @@ pub trait Element: SimdElement + Send + Sync + sealed::Sealed + 'static {
     fn maximum<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
 
     /// 0 where `a` is negative, otherwise `a`, also where it is NaN or -0.
-    fn ramp<S: Simd>(simd: S, a: Self::Vector<S>) -> Self::Vector<S>;
+    fn relu<S: Simd>(simd: S, a: Self::Vector<S>) -> Self::Vector<S>;
 
     /// `-a`. The smallest integer stays as it is.
     fn negate<S: Simd>(simd: S, a: Self::Vector<S>) -> Self::Vector<S>;
 
     /// Whether it is NaN, which no integer is.
-    fn is_not_a_number(self) -> bool;
+    fn is_nan(self) -> bool;
 }
 
 macro_rules! float_element {
@@ -126,7 +126,7 @@ macro_rules! float_element {
             }
 
             #[inline(always)]
-            fn ramp<S: Simd>(simd: S, a: S::$vector) -> S::$vector {
+            fn relu<S: Simd>(simd: S, a: S::$vector) -> S::$vector {
                 let zero = S::$vector::splat(simd, 0.0);
                 // The instruction of x86 gives its second operand where one is NaN or both are zeros.
                 if cfg!(target_arch = "x86_64") { zero.max(a) } else { a.simd_lt(zero).select(zero, a) }
@@ -138,7 +138,7 @@ macro_rules! float_element {
             }
 
             #[inline(always)]
-            fn is_not_a_number(self) -> bool {
+            fn is_nan(self) -> bool {
                 self.is_nan()
             }
         }
@@ -199,7 +199,7 @@ macro_rules! integer_element {
             }
 
             #[inline(always)]
-            fn ramp<S: Simd>(simd: S, a: S::$vector) -> S::$vector {
+            fn relu<S: Simd>(simd: S, a: S::$vector) -> S::$vector {
                 a.max(S::$vector::splat(simd, 0))
             }
 
@@ -209,7 +209,7 @@ macro_rules! integer_element {
             }
 
             #[inline(always)]
-            fn is_not_a_number(self) -> bool {
+            fn is_nan(self) -> bool {
                 false
             }
         }

@@ -15,7 +15,7 @@
 use fearless_simd::{Simd, prelude::*};
 
 use super::math::{Real, Vector};
-use super::shared::Shared;
+use super::shared::SharedPtr;
 use crate::parallel;
 
 /// Rows whose sums are taken one after another.
@@ -93,7 +93,7 @@ impl LayerNorm {
 /// If something reaches beyond the memory.
 pub fn forward<T: Real>(memory: &mut [T], norm: &LayerNorm) {
     assert!(norm.scratch.is_none() && norm.end() <= memory.len(), "everything lies in the memory");
-    let shared = Shared(memory.as_mut_ptr());
+    let shared = SharedPtr(memory.as_mut_ptr());
     norm.for_blocks(move |_, at, len| {
         let shared = shared;
         // SAFETY: everything lies in the memory (asserted above), the plan keeps operands and result apart, and the rows of
@@ -118,7 +118,7 @@ pub fn forward<T: Real>(memory: &mut [T], norm: &LayerNorm) {
 pub fn backward<T: Real>(memory: &mut [T], norm: &LayerNorm) {
     assert!(norm.end() <= memory.len(), "everything lies in the memory");
     let scratch = norm.scratch.expect("the backward pass has scratch memory");
-    let (columns, shared) = (norm.columns, Shared(memory.as_mut_ptr()));
+    let (columns, shared) = (norm.columns, SharedPtr(memory.as_mut_ptr()));
     norm.for_blocks(move |block, at, len| {
         let shared = shared;
         // SAFETY: as in the forward pass; every block has sums of its own.
@@ -131,7 +131,7 @@ pub fn backward<T: Real>(memory: &mut [T], norm: &LayerNorm) {
                 shared.write(scratch + block * 2 * columns, 2 * columns),
             )
         };
-        sums.fill(T::NIL);
+        sums.fill(T::ZERO);
         dispatch!(super::level(), simd => {
             let whole = len - len % (TOGETHER * columns);
             let ((x, x_rest), (dy, dy_rest)) = (x.split_at(whole), dy.split_at(whole));
@@ -146,7 +146,7 @@ pub fn backward<T: Real>(memory: &mut [T], norm: &LayerNorm) {
         let at = norm.out + norm.rows * columns;
         (shared.read(scratch, blocks * 2 * columns), shared.write(at, 2 * columns))
     };
-    out.fill(T::NIL);
+    out.fill(T::ZERO);
     for sums in sums.chunks_exact(2 * columns) {
         out.iter_mut().zip(sums).for_each(|(to, &sum)| *to += sum);
     }
@@ -166,14 +166,14 @@ impl<'a, T: Real, const R: usize> Rows<'a, T, R> {
     fn new<S: Simd>(simd: S, x: &'a [T], norm: &LayerNorm) -> Rows<'a, T, R> {
         let columns = norm.columns;
         let x = rows::<T, R>(x, columns);
-        let mut sums = [Vector::<S, T>::splat(simd, T::NIL); R];
+        let mut sums = [Vector::<S, T>::splat(simd, T::ZERO); R];
         let mut squares = sums;
         each_vector::<S, T>(
             columns,
             #[inline(always)]
             |place| {
                 for r in 0..R {
-                    sums[r] += load::<S, T>(simd, x[r], place, T::NIL);
+                    sums[r] += load::<S, T>(simd, x[r], place, T::ZERO);
                 }
             },
         );
@@ -214,7 +214,7 @@ fn rows<T, const R: usize>(x: &[T], columns: usize) -> [&[T]; R] {
 /// The means of so many numbers each, whose sums are those of the lanes.
 #[inline(always)]
 fn averages<S: Simd, T: Real, const R: usize>(sums: [Vector<S, T>; R], count: usize) -> [T; R] {
-    let mut averages = [T::NIL; R];
+    let mut averages = [T::ZERO; R];
     // Not by `map`, whose code knows nothing of the instruction set.
     for (average, sums) in averages.iter_mut().zip(sums) {
         *average = sums.reduce_sum() / T::from_f64(count as f64);
@@ -238,8 +238,8 @@ fn forward_rows<S: Simd, T: Real, const R: usize>(
                 columns,
                 #[inline(always)]
                 |place| {
-                    let gain = load::<S, T>(simd, gain, place, T::NIL);
-                    let bias = load::<S, T>(simd, bias, place, T::NIL);
+                    let gain = load::<S, T>(simd, gain, place, T::ZERO);
+                    let bias = load::<S, T>(simd, bias, place, T::ZERO);
                     store::<S, T>(out, place, rows.normal(simd, r, place).mul_add(gain, bias));
                 },
             );
@@ -261,17 +261,17 @@ fn backward_rows<S: Simd, T: Real, const R: usize>(
     let chunks = x.chunks_exact(R * columns).zip(dy.chunks_exact(R * columns));
     for ((x, dy), dx) in chunks.zip(dx.chunks_exact_mut(R * columns)) {
         let (dy, rows) = (rows::<T, R>(dy, columns), Rows::<T, R>::new(simd, x, norm));
-        let mut levels = [Vector::<S, T>::splat(simd, T::NIL); R];
+        let mut levels = [Vector::<S, T>::splat(simd, T::ZERO); R];
         let mut slopes = levels;
         each_vector::<S, T>(
             columns,
             #[inline(always)]
             |place| {
-                let gain = load::<S, T>(simd, gain, place, T::NIL);
-                let mut gain_sum = load::<S, T>(simd, of_gain, place, T::NIL);
-                let mut bias_sum = load::<S, T>(simd, of_bias, place, T::NIL);
+                let gain = load::<S, T>(simd, gain, place, T::ZERO);
+                let mut gain_sum = load::<S, T>(simd, of_gain, place, T::ZERO);
+                let mut bias_sum = load::<S, T>(simd, of_bias, place, T::ZERO);
                 for r in 0..R {
-                    let dy = load::<S, T>(simd, dy[r], place, T::NIL);
+                    let dy = load::<S, T>(simd, dy[r], place, T::ZERO);
                     let (g, normal) = (dy * gain, rows.normal(simd, r, place));
                     levels[r] += g;
                     slopes[r] = g.mul_add(normal, slopes[r]);
@@ -291,7 +291,7 @@ fn backward_rows<S: Simd, T: Real, const R: usize>(
                 #[inline(always)]
                 |place| {
                     let g =
-                        load::<S, T>(simd, dy[r], place, T::NIL) * load::<S, T>(simd, gain, place, T::NIL);
+                        load::<S, T>(simd, dy[r], place, T::ZERO) * load::<S, T>(simd, gain, place, T::ZERO);
                     let value = (g - levels[r] - rows.normal(simd, r, place) * slope) * rows.scales[r];
                     store::<S, T>(dx, place, value);
                 },

@@ -204,7 +204,8 @@ impl Train {
         // One seed takes the threads that its work is worth; what is left goes to seeds beside it.
         let cells = experiment.automaton.grid.iter().product::<usize>() * training.batch;
         let tiles = cells.div_ceil(LANES);
-        let useful = parallel::parts(tiles, tiles.saturating_mul(experiment.automaton.steps)).min(threads);
+        let useful =
+            parallel::chunk_count(tiles, tiles.saturating_mul(experiment.automaton.steps)).min(threads);
         let threads_each = if experiment.seeds.is_some() { 1 } else { useful };
         let room = (MOST_MEMORY / experiment.memory()) as usize;
         Options {

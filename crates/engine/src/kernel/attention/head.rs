@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use fearless_simd::Simd;
 
-use super::super::shared::Shared;
+use super::super::shared::SharedPtr;
 use super::panels::{Product, Rows, multiply, narrow_panel, pack, pack_turned, panel};
 use super::rows::{Scores, exponentials, softmax_gradient};
 use super::{Attention, Scratch};
@@ -24,7 +24,7 @@ pub(super) struct Head<'a, T> {
     /// Queries, keys, values, and the gradient of the result: from their first element of the head to behind the last, and
     /// the stride of their rows.
     operands: [(&'a [T], usize); 4],
-    memory: Shared<T>,
+    memory: SharedPtr<T>,
     /// Element of the batch, and head.
     index: [usize; 2],
 }
@@ -42,14 +42,14 @@ impl<'a, T: Scratch> Head<'a, T> {
     /// # Safety
     /// Everything lies in the memory; what is read is written by nothing else, and the results of this head are neither read
     /// nor written by anything else.
-    pub unsafe fn new(memory: Shared<T>, attention: &'a Attention, index: usize) -> Head<'a, T> {
+    pub unsafe fn new(memory: SharedPtr<T>, attention: &'a Attention, index: usize) -> Head<'a, T> {
         let [element, head] = [index / attention.heads, index % attention.heads];
         let mut operands: [(&[T], usize); 4] = [(&[], 1); 4];
         let tokens = attention.operands.iter().chain(&attention.gradient);
         for ((to, tokens), (rows, columns)) in operands.iter_mut().zip(tokens).zip(attention.sizes()) {
             let [by_batch, by_row] = tokens.strides;
             let begin = tokens.at + element * by_batch + head * columns;
-            // SAFETY: as the caller promises.
+            // SAFETY: guaranteed by the caller.
             *to = (unsafe { memory.read(begin, (rows - 1) * by_row + columns) }, by_row);
         }
         Head { attention, operands, memory, index: [element, head] }
@@ -211,7 +211,7 @@ impl<'a, T: Scratch> Head<'a, T> {
             out: (to.as_mut_ptr(), [block.lanes(), panel]),
             accumulate: false,
         };
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { multiply(simd, &product) }
     }
 
@@ -243,7 +243,7 @@ impl<'a, T: Scratch> Head<'a, T> {
             out: (to.as_mut_ptr(), [panels * panel, panel]),
             accumulate: block.queries.start > 0,
         };
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { multiply(simd, &product) }
     }
 }

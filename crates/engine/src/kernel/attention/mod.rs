@@ -24,7 +24,7 @@ mod rows;
 use std::cell::RefCell;
 
 use super::math::Real;
-use super::shared::Shared;
+use super::shared::SharedPtr;
 use crate::parallel;
 use head::Head;
 
@@ -161,7 +161,7 @@ fn for_each_head<T: Scratch>(
     attention: &Attention,
     work: impl Fn(&Head<'_, T>) + Sync + Send,
 ) {
-    let shared = Shared(memory.as_mut_ptr());
+    let shared = SharedPtr(memory.as_mut_ptr());
     parallel::for_each_index(attention.batch * attention.heads, move |index| {
         let shared = shared;
         // SAFETY: everything lies in the memory, as was asserted; the plan keeps operands and results apart.

@@ -77,9 +77,9 @@ pub(super) unsafe fn multiply<S: Simd, T: Real>(simd: S, product: &Product<T>) {
         || {
             let (tiles, panel_of_two) = (product.rows.div_ceil(TILE_ROWS), panel::<S, T>());
             for i in 0..tiles {
-                let share = parallel::share(product.rows, i, tiles);
+                let share = parallel::chunk_range(product.rows, i, tiles);
                 for panel in 0..product.panels {
-                    // SAFETY: as the caller promises, of a part of the result.
+                    // SAFETY: guaranteed by the caller, of a part of the result.
                     unsafe {
                         if product.panel == panel_of_two {
                             tile::<S, T, 2>(simd, product, share.start, share.len(), panel);
@@ -96,7 +96,7 @@ pub(super) unsafe fn multiply<S: Simd, T: Real>(simd: S, product: &Product<T>) {
 /// One tile: `count` rows from `first` on, in one panel of `W` vectors.
 ///
 /// # Safety
-/// As for [`multiply`].
+/// Same as for [`multiply`].
 #[inline(always)]
 unsafe fn tile<S: Simd, T: Real, const W: usize>(
     simd: S,
@@ -105,7 +105,7 @@ unsafe fn tile<S: Simd, T: Real, const W: usize>(
     count: usize,
     panel: usize,
 ) {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match count {
             1 => tile_of::<S, T, 1, W>(simd, product, first, panel),
@@ -127,7 +127,7 @@ unsafe fn tile_of<S: Simd, T: Real, const M: usize, const W: usize>(
     panel: usize,
 ) {
     let lanes = Vector::<S, T>::LEN;
-    let mut sums = [[Vector::<S, T>::splat(simd, T::NIL); W]; M];
+    let mut sums = [[Vector::<S, T>::splat(simd, T::ZERO); W]; M];
     let Rows { at, by_row, by_depth, group, by_group } = product.a;
     let mut begin = at.wrapping_add(first * by_row);
     let mut b = product.b.0.wrapping_add(panel * product.b.1);
@@ -138,7 +138,7 @@ unsafe fn tile_of<S: Simd, T: Real, const M: usize, const W: usize>(
         for _ in 0..here {
             // SAFETY: a row of the panel, and elements of the rows.
             unsafe {
-                let mut columns = [Vector::<S, T>::splat(simd, T::NIL); W];
+                let mut columns = [Vector::<S, T>::splat(simd, T::ZERO); W];
                 for (w, columns) in columns.iter_mut().enumerate() {
                     *columns = load::<S, T>(simd, b.add(w * lanes));
                 }
@@ -178,7 +178,7 @@ unsafe fn tile_of<S: Simd, T: Real, const M: usize, const W: usize>(
 /// A vector may be read there.
 #[inline(always)]
 pub(super) unsafe fn load<S: Simd, T: Real>(simd: S, at: *const T) -> Vector<S, T> {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     Vector::<S, T>::from_slice(simd, unsafe { std::slice::from_raw_parts(at, Vector::<S, T>::LEN) })
 }
 
@@ -186,7 +186,7 @@ pub(super) unsafe fn load<S: Simd, T: Real>(simd: S, at: *const T) -> Vector<S, 
 /// A vector may be written there.
 #[inline(always)]
 pub(super) unsafe fn store<S: Simd, T: Real>(at: *mut T, value: Vector<S, T>) {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     value.store_slice(unsafe { std::slice::from_raw_parts_mut(at, Vector::<S, T>::LEN) });
 }
 
@@ -214,7 +214,7 @@ pub(super) fn pack<S: Simd, T: Real>(simd: S, from: &[T], stride: usize, columns
                 }
                 for (row, to) in rows {
                     to[..here].copy_from_slice(&row[first..first + here]);
-                    to[here..].fill(T::NIL);
+                    to[here..].fill(T::ZERO);
                 }
             }
         },
@@ -252,7 +252,7 @@ pub(super) fn pack_turned<S: Simd, T: Real>(
                     to.chunks_exact_mut(panel).zip(row).for_each(|(to, &x)| to[j] = x);
                 }
                 if here < panel {
-                    to.chunks_exact_mut(panel).for_each(|to| to[here..].fill(T::NIL));
+                    to.chunks_exact_mut(panel).for_each(|to| to[here..].fill(T::ZERO));
                 }
             }
         },

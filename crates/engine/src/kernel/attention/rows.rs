@@ -99,7 +99,7 @@ impl<T: Real> Column<T> {
     /// The vectors of both may be read, and those of this one be written; they lie apart.
     #[inline(always)]
     unsafe fn exponentials<S: Simd>(self, simd: S, scale: T, others: Option<Column<T>>) -> [Vector<S, T>; 2] {
-        let (zero, scale) = (Vector::<S, T>::splat(simd, T::NIL), Vector::<S, T>::splat(simd, scale));
+        let (zero, scale) = (Vector::<S, T>::splat(simd, T::ZERO), Vector::<S, T>::splat(simd, scale));
         let (mut sums, mut products) = ([zero; SUMS], [zero; SUMS]);
         // SAFETY: vectors of the scores.
         unsafe {

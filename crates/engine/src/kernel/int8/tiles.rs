@@ -92,7 +92,7 @@ trait Dot {
 /// Goes through rows and panels in tiles.
 ///
 /// # Safety
-/// As for [`Dot::tile`].
+/// Same as for [`Dot::tile`].
 #[inline(always)]
 unsafe fn walk<D: Dot>(rows: Matrix<'_, u8>, panels: Matrix<'_, i8>, take: &mut impl Take) {
     let count = rows.len();
@@ -106,7 +106,7 @@ unsafe fn walk<D: Dot>(rows: Matrix<'_, u8>, panels: Matrix<'_, i8>, take: &mut 
         let part = panels.part(panel, together);
         let mut row = 0;
         while row < count {
-            // SAFETY: as the caller promises.
+            // SAFETY: guaranteed by the caller.
             row += unsafe {
                 match (count - row, together) {
                     (MOST_ROWS.., 2) => tile::<D, MOST_ROWS, 2>(rows, row, part, panel, take),
@@ -126,7 +126,7 @@ unsafe fn walk<D: Dot>(rows: Matrix<'_, u8>, panels: Matrix<'_, i8>, take: &mut 
 /// One tile; the number of its rows.
 ///
 /// # Safety
-/// As for [`Dot::tile`].
+/// Same as for [`Dot::tile`].
 #[inline(always)]
 unsafe fn tile<D: Dot, const R: usize, const P: usize>(
     rows: Matrix<'_, u8>,
@@ -135,7 +135,7 @@ unsafe fn tile<D: Dot, const R: usize, const P: usize>(
     panel: usize,
     take: &mut impl Take,
 ) -> usize {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     let all = unsafe { D::tile::<R, P>(rows.part(row, R), part, rows.depth) };
     for (i, all) in all.iter().enumerate() {
         for (j, sums) in all.iter().enumerate() {
@@ -197,7 +197,7 @@ mod x86 {
     /// So many bytes may be read there.
     #[inline(always)]
     unsafe fn group(at: *const u8) -> i32 {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         i32::from_ne_bytes(unsafe { at.cast::<[u8; GROUP]>().read() })
     }
 
@@ -212,7 +212,7 @@ mod x86 {
         ) -> [[[i32; PANEL]; P]; R] {
             assert!(rows.len() == R * depth && panels.len() == P * PANEL * depth, "a tile");
             let (rows, panels) = (rows.as_ptr(), panels.as_ptr());
-            // SAFETY: as the caller promises; groups of the rows and of the panels, and a vector is 16 integers.
+            // SAFETY: guaranteed by the caller; groups of the rows and of the panels, and a vector is 16 integers.
             unsafe {
                 let mut sums = [[_mm512_setzero_si512(); P]; R];
                 for input in (0..depth).step_by(GROUP) {
@@ -249,7 +249,7 @@ mod x86 {
             let mut out = [[[0; PANEL]; P]; R];
             for (i, panel) in panels.chunks_exact(PANEL * depth).enumerate() {
                 let mut row = 0;
-                // SAFETY: as the caller promises; rows and a panel of that depth.
+                // SAFETY: guaranteed by the caller; rows and a panel of that depth.
                 unsafe {
                     while row + 2 <= R {
                         let sums = panel_avx2::<2>(rows[row * depth..].as_ptr(), panel.as_ptr(), depth);

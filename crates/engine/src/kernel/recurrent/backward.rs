@@ -13,8 +13,8 @@ use fearless_simd::{Simd, prelude::*};
 use super::{FEW_ROWS, Pass, ROWS, Steps, for_shares, load, load_or_zero, store};
 use crate::graph::Cell;
 use crate::kernel::math::{self, Real, Vector};
-use crate::kernel::matmul::{Product, Shapes, span};
-use crate::kernel::shared::Shared;
+use crate::kernel::matmul::{Gemm, GemmElement, span};
+use crate::kernel::shared::SharedPtr;
 
 /// Rows of the gradients of a block: 128 of four times 128 units take a quarter of a megabyte.
 const BLOCK_ROWS: usize = 128;
@@ -43,7 +43,7 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    pub fn new<T: Product>(cell: Cell, sizes: [usize; 4]) -> Scratch {
+    pub fn new<T: GemmElement>(cell: Cell, sizes: [usize; 4]) -> Scratch {
         let [_, batch, hidden, features] = sizes;
         let mut len = 0;
         let mut place = |elements: usize| {
@@ -70,13 +70,13 @@ fn block_steps([time, batch, ..]: [usize; 4]) -> usize {
 ///
 /// # Panics
 /// If something reaches beyond the memory.
-pub fn backward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
+pub fn backward<T: Real + GemmElement>(memory: &mut [T], steps: &Steps) {
     assert!(steps.end::<T>() <= memory.len(), "everything lies in the memory");
     let Pass::Backward { gradients, out, of_inputs } = steps.pass else {
         unreachable!("the other direction")
     };
     let scratch = Scratch::new::<T>(steps.cell, steps.sizes());
-    let shared = Shared(memory.as_mut_ptr());
+    let shared = SharedPtr(memory.as_mut_ptr());
     let mut all = Backward { steps: *steps, shared, gradients, out, of_inputs, scratch, is_finite: false };
     // Products of our own give a row the same bits whatever rows it is with; others may not.
     let is_ours = T::packed_len(1, 1) > 0;
@@ -106,7 +106,7 @@ pub fn backward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
 #[derive(Clone, Copy)]
 struct Backward<T> {
     steps: Steps,
-    shared: Shared<T>,
+    shared: SharedPtr<T>,
     gradients: usize,
     out: usize,
     of_inputs: bool,
@@ -115,7 +115,7 @@ struct Backward<T> {
     is_finite: bool,
 }
 
-impl<T: Real + Product> Backward<T> {
+impl<T: Real + GemmElement> Backward<T> {
     /// Where something begins that is in the scratch memory.
     fn place(&self, of: impl Fn(&Scratch) -> usize) -> usize {
         self.steps.scratch + of(&self.scratch)
@@ -136,9 +136,9 @@ impl<T: Real + Product> Backward<T> {
     /// Everything lies in the memory, and nothing else uses the scratch memory.
     unsafe fn pack(&self) {
         let Steps { hidden, features, input_weights: (at, [by_row, by_column]), .. } = self.steps;
-        // SAFETY: as the caller promises; there is room for what is packed.
+        // SAFETY: guaranteed by the caller; there is room for what is packed.
         unsafe {
-            self.shared.write(self.place(|scratch| scratch.sums), 4 * hidden).fill(T::NIL);
+            self.shared.write(self.place(|scratch| scratch.sums), 4 * hidden).fill(T::ZERO);
             for part in self.parts_of_weights() {
                 T::pack(self.shared.0, [part.depth, hidden], part.weights, part.packed);
             }
@@ -157,7 +157,7 @@ impl<T: Real + Product> Backward<T> {
     unsafe fn has_finite_weights(&self) -> bool {
         let Steps { hidden, features, input_weights, weights, .. } = self.steps;
         [(hidden, weights), (features, input_weights)].into_iter().all(|(rows, (at, strides))| {
-            // SAFETY: as the caller promises; what lies between rows is looked at, too, and does no harm.
+            // SAFETY: guaranteed by the caller; what lies between rows is looked at, too, and does no harm.
             is_finite(unsafe { self.shared.read(at, span(rows, self.steps.width(), strides)) })
         })
     }
@@ -203,17 +203,17 @@ impl<T: Real + Product> Backward<T> {
                 unsafe {
                     // That of a GRU holds what went past the gates.
                     if cell == Cell::Lstm {
-                        shared.write(carry, rows * hidden).fill(T::NIL);
+                        shared.write(carry, rows * hidden).fill(T::ZERO);
                     }
                     if self.of_inputs {
-                        shared.write(input_gradients.0, rows * features).fill(T::NIL);
+                        shared.write(input_gradients.0, rows * features).fill(T::ZERO);
                     }
                 }
                 continue;
             }
             if self.of_inputs {
                 let (at, [by_row, by_column]) = self.steps.input_weights;
-                let shapes = Shapes {
+                let shapes = Gemm {
                     sizes: [rows, features, self.steps.width()],
                     a: (gates, [4 * hidden, 1]),
                     b: (at, [by_column, by_row]),
@@ -229,7 +229,7 @@ impl<T: Real + Product> Backward<T> {
                 break;
             }
             for part in self.parts_of_weights() {
-                let shapes = Shapes {
+                let shapes = Gemm {
                     sizes: [rows, hidden, part.depth],
                     a: (gates + part.column, [4 * hidden, 1]),
                     b: part.weights,
@@ -267,7 +267,7 @@ impl<T: Real + Product> Backward<T> {
         let [_, of_input_weights, of_weights, ..] = self.parts();
         let product = |sizes, a, b, out| {
             // SAFETY: the matrices lie in the memory; the result is a part of what this kernel writes.
-            unsafe { T::multiply_within(self.shared.0, &Shapes { sizes, a, b, out, accumulate }) };
+            unsafe { T::multiply_within(self.shared.0, &Gemm { sizes, a, b, out, accumulate }) };
         };
         product(
             [features, width, rows],
@@ -295,7 +295,7 @@ impl<T: Real + Product> Backward<T> {
     /// Writes the gradients of the biases.
     ///
     /// # Safety
-    /// As for [`Backward::add_up`].
+    /// Same as for [`Backward::add_up`].
     unsafe fn finish(&self) {
         let Steps { hidden, .. } = self.steps;
         let [.., of_input_bias, of_bias] = self.parts();
@@ -351,7 +351,7 @@ fn add_rows<S: Simd, T: Real>(simd: S, rows: &[T], sums: &mut [T]) {
     while column < width {
         let end = width.min(column + 4 * lanes);
         for rows in rows.chunks(SUMMED * width) {
-            let mut own = [Vector::<S, T>::splat(simd, T::NIL); 4];
+            let mut own = [Vector::<S, T>::splat(simd, T::ZERO); 4];
             for row in rows.chunks_exact(width) {
                 for (own, at) in own.iter_mut().zip((column..end).step_by(lanes)) {
                     *own += load::<S, T>(simd, row, at, end);
@@ -391,14 +391,14 @@ fn store_gate<S: Simd, T: Real>(to: &mut [T], hidden: usize, gate: usize, at: us
 #[inline(always)]
 fn drop_least<S: Simd, T: Real>(simd: S, gradient: Vector<S, T>) -> Vector<S, T> {
     let least = Vector::<S, T>::splat(simd, T::from_f64(Cell::least_gradient(T::DTYPE)));
-    gradient.abs().simd_lt(least).select(Vector::<S, T>::splat(simd, T::NIL), gradient)
+    gradient.abs().simd_lt(least).select(Vector::<S, T>::splat(simd, T::ZERO), gradient)
 }
 
 /// Both cells return whether any gradient of a gate is not 0.
 impl<T: Real> Step<'_, T> {
     #[inline(always)]
     fn gru<S: Simd>(&mut self, simd: S) -> bool {
-        let (one, zero) = (Vector::<S, T>::splat(simd, T::ONE), Vector::<S, T>::splat(simd, T::NIL));
+        let (one, zero) = (Vector::<S, T>::splat(simd, T::ONE), Vector::<S, T>::splat(simd, T::ZERO));
         let mut left = zero;
         let hidden = self.hidden;
         for row in 0..self.gradients.len() / hidden.max(1) {
@@ -432,7 +432,7 @@ impl<T: Real> Step<'_, T> {
 
     #[inline(always)]
     fn lstm<S: Simd>(&mut self, simd: S) -> bool {
-        let (one, zero) = (Vector::<S, T>::splat(simd, T::ONE), Vector::<S, T>::splat(simd, T::NIL));
+        let (one, zero) = (Vector::<S, T>::splat(simd, T::ONE), Vector::<S, T>::splat(simd, T::ZERO));
         let mut left = zero;
         let hidden = self.hidden;
         for row in 0..self.gradients.len() / hidden.max(1) {

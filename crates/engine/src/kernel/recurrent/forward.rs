@@ -17,8 +17,8 @@ use fearless_simd::{Simd, prelude::*};
 use super::{FEW_ROWS, Pass, Steps, for_shares, load_or_zero, store};
 use crate::graph::Cell;
 use crate::kernel::math::{self, Real, Vector};
-use crate::kernel::matmul::Product;
-use crate::kernel::shared::Shared;
+use crate::kernel::matmul::GemmElement;
+use crate::kernel::shared::SharedPtr;
 use crate::parallel;
 
 /// Sums of a unit.
@@ -61,10 +61,10 @@ impl Scratch {
 ///
 /// # Panics
 /// If something reaches beyond the memory.
-pub fn forward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
+pub fn forward<T: Real + GemmElement>(memory: &mut [T], steps: &Steps) {
     assert!(steps.end::<T>() <= memory.len(), "everything lies in the memory");
     let Pass::Forward { biases, keeps } = steps.pass else { unreachable!("the other direction") };
-    let shared = Shared(memory.as_mut_ptr());
+    let shared = SharedPtr(memory.as_mut_ptr());
     let all = Forward { steps: *steps, shared, keeps, first: 0, rows: steps.batch };
     let level = crate::kernel::level();
     // SAFETY: everything lies in the memory (asserted above), and the scratch memory apart from the rest by the plan.
@@ -85,7 +85,7 @@ pub fn forward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
 #[derive(Clone, Copy)]
 struct Forward<T> {
     steps: Steps,
-    shared: Shared<T>,
+    shared: SharedPtr<T>,
     keeps: bool,
     first: usize,
     rows: usize,
@@ -104,7 +104,7 @@ type Sums<S, T> = [[Vector<S, T>; SUMS]; MOST_ROWS];
 
 #[inline(always)]
 fn no_sums<S: Simd, T: Real>(simd: S) -> Sums<S, T> {
-    [[Vector::<S, T>::splat(simd, T::NIL); SUMS]; MOST_ROWS]
+    [[Vector::<S, T>::splat(simd, T::ZERO); SUMS]; MOST_ROWS]
 }
 
 /// Steps whose inputs are multiplied together if there are few rows.
@@ -112,7 +112,7 @@ fn steps_ahead(batch: usize) -> usize {
     AHEAD / batch.max(1)
 }
 
-impl<T: Real + Product> Forward<T> {
+impl<T: Real + GemmElement> Forward<T> {
     /// Rows of a tile: as many as there are registers for the sums that are added to at a time.
     const fn tile_rows<S: Simd, const GRU: bool>() -> usize {
         match (size_of::<Vector<S, T>>() == WIDEST, GRU) {
@@ -147,14 +147,14 @@ impl<T: Real + Product> Forward<T> {
         };
         for (unit, sum) in (0..padded).flat_map(|unit| (0..SUMS).map(move |sum| (unit, sum))) {
             let of =
-                |bias: &[T], gate: usize| if unit < hidden { bias[gate * hidden + unit] } else { T::NIL };
+                |bias: &[T], gate: usize| if unit < hidden { bias[gate * hidden + unit] } else { T::ZERO };
             sums[(unit / lanes * SUMS + sum) * lanes + unit % lanes] = match (cell, sum) {
                 (Cell::Gru, 2) => of(input_bias, 2),
                 (Cell::Gru, 3) => of(bias, 2),
                 _ => of(input_bias, sum) + of(bias, sum),
             };
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             self.pack_weights(lanes, hidden, weights, begin + scratch.weights);
             self.pack_weights(lanes, features, input_weights, begin + scratch.input_weights);
@@ -175,14 +175,14 @@ impl<T: Real + Product> Forward<T> {
     ) {
         let (gates, hidden) = (self.steps.cell.gates(), self.steps.hidden);
         let padded = hidden.next_multiple_of(lanes);
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         let packed = unsafe { self.shared.write(to, depth * gates * padded) };
         for (unit, gate) in (0..padded).flat_map(|unit| (0..gates).map(move |gate| (unit, gate))) {
             let first = (unit / lanes * depth * gates + gate) * lanes + unit % lanes;
             let column = at + (gate * hidden + unit) * by_column;
             for (k, to) in packed.iter_mut().skip(first).step_by(gates * lanes).take(depth).enumerate() {
                 // SAFETY: an element of the weights.
-                *to = if unit < hidden { unsafe { *self.at(column + k * by_depth) } } else { T::NIL };
+                *to = if unit < hidden { unsafe { *self.at(column + k * by_depth) } } else { T::ZERO };
             }
         }
     }
@@ -199,7 +199,7 @@ impl<T: Real + Product> Forward<T> {
         let mut sums = no_sums::<S, T>(simd);
         for t in 0..time {
             if is_ahead && t.is_multiple_of(steps_ahead(batch)) {
-                // SAFETY: as the caller promises.
+                // SAFETY: guaranteed by the caller.
                 unsafe { self.look_ahead::<S, GRU>(simd, t) };
             }
             for block in 0..blocks {
@@ -220,7 +220,7 @@ impl<T: Real + Product> Forward<T> {
     /// Multiplies the inputs of some steps, all of whose rows lie behind each other.
     ///
     /// # Safety
-    /// As for [`Forward::run`]; there is one share.
+    /// Same as for [`Forward::run`]; there is one share.
     #[inline(always)]
     unsafe fn look_ahead<S: Simd, const GRU: bool>(&self, simd: S, t: usize) {
         let Steps { time, batch, hidden, .. } = self.steps;
@@ -278,7 +278,7 @@ impl<T: Real + Product> Forward<T> {
     /// The functions of the gates on the sums of some rows of the share and of a block of units.
     ///
     /// # Safety
-    /// As for [`Forward::run`].
+    /// Same as for [`Forward::run`].
     #[inline(always)]
     unsafe fn gates<S: Simd, const GRU: bool>(
         &self,
@@ -310,7 +310,7 @@ impl<T: Real + Product> Forward<T> {
 #[inline(always)]
 fn tiles(rows: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let tiles = rows.div_ceil(most);
-    (0..tiles).map(move |tile| parallel::share(rows, tile, tiles))
+    (0..tiles).map(move |tile| parallel::chunk_range(rows, tile, tiles))
 }
 
 /// What the gates of a GRU make of their sums: the five parts of its tape, and one more that nobody stores.
@@ -355,7 +355,7 @@ unsafe fn add_up<S: Simd, T: Real, const GRU: bool>(
     let start = (start.wrapping_add(row * stride).cast_const(), stride);
     let inputs = inputs.map(|x| Operand { rows: x.rows.wrapping_add(row * x.depth), ..x });
     let states = states.map(|x| Operand { rows: x.rows.wrapping_add(row * x.depth), ..x });
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match tile.len() {
             1 => tile_of::<S, T, 1, GRU>(simd, start, inputs, states, sums),
@@ -373,7 +373,7 @@ unsafe fn add_up<S: Simd, T: Real, const GRU: bool>(
 /// The sums of `R` rows.
 ///
 /// # Safety
-/// As for [`add_up`].
+/// Same as for [`add_up`].
 #[inline(always)]
 unsafe fn tile_of<S: Simd, T: Real, const R: usize, const GRU: bool>(
     simd: S,
@@ -383,8 +383,8 @@ unsafe fn tile_of<S: Simd, T: Real, const R: usize, const GRU: bool>(
     out: &mut Sums<S, T>,
 ) {
     let lanes = Vector::<S, T>::LEN;
-    let mut sums = [[Vector::<S, T>::splat(simd, T::NIL); SUMS]; R];
-    // SAFETY: as the caller promises.
+    let mut sums = [[Vector::<S, T>::splat(simd, T::ZERO); SUMS]; R];
+    // SAFETY: guaranteed by the caller.
     unsafe {
         for (i, sums) in sums.iter_mut().enumerate() {
             for (j, sum) in sums.iter_mut().enumerate() {
@@ -419,7 +419,7 @@ unsafe fn multiply<S: Simd, T: Real, const R: usize, const G: usize>(
     slots: [usize; G],
 ) {
     let lanes = Vector::<S, T>::LEN;
-    let mut own = [[Vector::<S, T>::splat(simd, T::NIL); G]; R];
+    let mut own = [[Vector::<S, T>::splat(simd, T::ZERO); G]; R];
     for i in 0..R {
         for gate in 0..G {
             own[i][gate] = sums[i][slots[gate]];
@@ -429,7 +429,7 @@ unsafe fn multiply<S: Simd, T: Real, const R: usize, const G: usize>(
         // SAFETY: elements of the rows, and a row of the panel.
         unsafe {
             let panel = x.panel.add(k * G * lanes);
-            let mut weights = [Vector::<S, T>::splat(simd, T::NIL); G];
+            let mut weights = [Vector::<S, T>::splat(simd, T::ZERO); G];
             for (gate, weights) in weights.iter_mut().enumerate() {
                 *weights = load::<S, T>(simd, panel.add(gate * lanes));
             }
@@ -452,6 +452,6 @@ unsafe fn multiply<S: Simd, T: Real, const R: usize, const G: usize>(
 /// A vector may be read there.
 #[inline(always)]
 unsafe fn load<S: Simd, T: Real>(simd: S, at: *const T) -> Vector<S, T> {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     Vector::<S, T>::from_slice(simd, unsafe { std::slice::from_raw_parts(at, Vector::<S, T>::LEN) })
 }

@@ -33,7 +33,7 @@ mod forward;
 use fearless_simd::{Simd, prelude::*};
 
 use super::math::{Real, Vector};
-use super::matmul::{Product, span};
+use super::matmul::{GemmElement, span};
 use crate::graph::Cell;
 use crate::parallel;
 
@@ -95,7 +95,7 @@ pub enum Pass {
 
 impl Steps {
     /// Elements of scratch memory. `sizes`: steps, rows, width of the state and of the inputs.
-    pub fn scratch_len<T: Product + Real>(cell: Cell, sizes: [usize; 4], backward: bool) -> usize {
+    pub fn scratch_len<T: GemmElement + Real>(cell: Cell, sizes: [usize; 4], backward: bool) -> usize {
         if backward {
             backward::Scratch::new::<T>(cell, sizes).len
         } else {
@@ -138,7 +138,7 @@ impl Steps {
     }
 
     /// The element behind the last one of everything.
-    fn end<T: Product + Real>(&self) -> usize {
+    fn end<T: GemmElement + Real>(&self) -> usize {
         let (rows, width) = (self.time * self.batch, self.width());
         let matrix = |rows: usize, (at, strides): (usize, [usize; 2])| at + span(rows, width, strides);
         let rest = match self.pass {
@@ -190,6 +190,6 @@ fn store<S: Simd, T: Real>(x: &mut [T], at: usize, end: usize, value: Vector<S, 
 fn load_or_zero<S: Simd, T: Real>(simd: S, x: Option<&[T]>, at: usize, end: usize) -> Vector<S, T> {
     match x {
         Some(x) => load::<S, T>(simd, x, at, end),
-        None => Vector::<S, T>::splat(simd, T::NIL),
+        None => Vector::<S, T>::splat(simd, T::ZERO),
     }
 }

@@ -58,14 +58,14 @@ impl GateNetwork {
         let mut random = Random::new(1, Purpose::Parameters, 0);
         let logits: Vec<f32> = (0..wires.gates() * FUNCTIONS).map(|_| random.uniform()).collect();
         let tiles = batch / LANES;
-        let count = parallel::parts(tiles, tiles);
+        let count = parallel::chunk_count(tiles, tiles);
         let mut random = Random::new(1, Purpose::Start, 0);
         let mut bits = |rows: usize| {
             let row = |_| Row(std::array::from_fn(|_| (random.bits() & 1) as f32));
             (0..rows).map(row).collect::<Vec<Row>>()
         };
         let parts = (0..count).map(|part| {
-            let tiles = parallel::share(tiles, part, count).len();
+            let tiles = parallel::chunk_range(tiles, part, count).len();
             Part {
                 inputs: bits(tiles * program.inputs()),
                 targets: bits(tiles * program.outputs()),
