@@ -39,7 +39,7 @@ enum Form {
 struct Quantized {
     /// None if a weight is not finite: then the product is that of the numbers as they are.
     weights: Option<int8::Weights>,
-    /// One for every [`int8::ROWS`] rows.
+    /// One for every [`int8::CHUNK_ROWS`] rows.
     activations: Vec<Activations>,
     bias: Vec<f32>,
 }
@@ -132,8 +132,8 @@ fn fits_int8(shapes: &Gemm) -> bool {
     strides[1] == 1
         && !accumulate
         && (a_end <= out || out_end <= a)
-        && (1..=int8::MOST_INPUTS).contains(&k)
-        && (1..=int8::MOST_OUTPUTS).contains(&n)
+        && (1..=int8::MAX_INPUTS).contains(&k)
+        && (1..=int8::MAX_OUTPUTS).contains(&n)
 }
 
 impl Weights {
@@ -207,7 +207,7 @@ impl Quantized {
         bias.extend_from_slice(epilogue.map_or(&[], |epilogue| &memory[epilogue.bias..][..n]));
         let bias = epilogue.map(|_| &bias[..]);
         let relu = epilogue.is_some_and(|epilogue| epilogue.relu);
-        activations.resize_with(m.div_ceil(int8::ROWS), Activations::default);
+        activations.resize_with(m.div_ceil(int8::CHUNK_ROWS), Activations::default);
         // Rows and results lie apart.
         let (rows, out) = if a < out {
             let (before, behind) = memory.split_at_mut(out);
@@ -219,12 +219,12 @@ impl Quantized {
         let len = ((m.max(1) - 1) * stride + n).min(out.len());
         parallel::for_each_chunk(
             &mut out[..len],
-            int8::ROWS * stride,
+            int8::CHUNK_ROWS * stride,
             activations,
             |part, out, activations| {
-                let first = part * int8::ROWS;
+                let first = part * int8::CHUNK_ROWS;
                 activations.clear(k);
-                for row in first..m.min(first + int8::ROWS) {
+                for row in first..m.min(first + int8::CHUNK_ROWS) {
                     let from = &rows[row * by_row..];
                     if by_column == 1 {
                         activations.push(&from[..k]);

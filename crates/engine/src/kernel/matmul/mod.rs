@@ -454,18 +454,18 @@ pub fn multiply_external<T: GemmElement>(
     for gemm in batch {
         check_one(memory.len(), gemm, epilogue);
         let [a, b] = gemm.operands();
-        external[0].inspect(|index| index.check(a, from.len()));
-        external[1].inspect(|index| index.check(b, from.len()));
-        external[2].inspect(|index| index.check((gemm.out.0, gemm.end_of_result()), to.len()));
+        external[0].inspect(|range| range.check(a, from.len()));
+        external[1].inspect(|range| range.check(b, from.len()));
+        external[2].inspect(|range| range.check((gemm.out.0, gemm.end_of_result()), to.len()));
     }
     let mut bases = Bases::same(memory.as_mut_ptr());
     let bias = epilogue.map(|epilogue| bases.a.wrapping_add(epilogue.bias));
     let finish = EpiloguePtr { bias, relu: epilogue.is_some_and(|epilogue| epilogue.relu) };
-    let base = |index: ExternalRange| from.as_ptr().wrapping_add(index.outside).wrapping_sub(index.inside);
+    let base = |range: ExternalRange| from.as_ptr().wrapping_add(range.outside).wrapping_sub(range.inside);
     bases.a = external[0].map_or(bases.a, base);
     bases.b = external[1].map_or(bases.b, base);
-    if let Some(index) = external[2] {
-        bases.out = to.as_mut_ptr().wrapping_add(index.outside).wrapping_sub(index.inside);
+    if let Some(range) = external[2] {
+        bases.out = to.as_mut_ptr().wrapping_add(range.outside).wrapping_sub(range.inside);
     }
     let work: usize = batch.iter().map(|gemm| gemm.sizes.iter().product::<usize>()).sum();
     if is_large(work) && batch.len() > 1 && is_independent(batch) {

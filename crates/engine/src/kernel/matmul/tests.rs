@@ -14,8 +14,8 @@ where
         |(begin, strides): (usize, [usize; 2]), i: usize, j: usize| begin + i * strides[0] + j * strides[1];
     for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
         let sum: T = (0..k).map(|l| memory[at(a, i, l)] * memory[at(b, l, j)]).sum();
-        let index = &mut memory[at(out, i, j)];
-        *index = if accumulate { *index + sum } else { sum };
+        let element = &mut memory[at(out, i, j)];
+        *element = if accumulate { *element + sum } else { sum };
     }
 }
 
@@ -189,8 +189,8 @@ proptest! {
             indices[i].then_some(ExternalRange { inside: parts[i].0, outside: parts[i].0 + gap, len: parts[i].1 })
         });
         let mut memory = numbers.clone();
-        for (index, (begin, len)) in external.iter().zip(parts) {
-            memory[begin..begin + len].iter_mut().filter(|_| index.is_some()).for_each(|x| *x = f32::NAN);
+        for (range, (begin, len)) in external.iter().zip(parts) {
+            memory[begin..begin + len].iter_mut().filter(|_| range.is_some()).for_each(|x| *x = f32::NAN);
         }
         let from = [vec![f32::NAN; gap], numbers].concat();
         let mut to = from.clone();
