@@ -238,7 +238,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// The mathematical result of an integer operation, before it wraps to the width of the type.
-    fn naive_integer(name: &str, a: i128, b: i128) -> i128 {
+    fn reference_integer(name: &str, a: i128, b: i128) -> i128 {
         match name {
             "add" => a + b,
             "sub" => a - b,
@@ -250,12 +250,12 @@ mod tests {
             "neg" => -a,
             "square" => a * a,
             "relu" => a.max(0),
-            _ => panic!("{name} has no naive twin"),
+            _ => panic!("{name} has no reference implementation"),
         }
     }
 
     /// The result of a floating-point operation. `f32` operands go through `f64`, where one operation is innocuous double rounding.
-    fn naive_float(name: &str, a: f64, b: f64) -> f64 {
+    fn reference_float(name: &str, a: f64, b: f64) -> f64 {
         let extremum = |first: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { first };
         match name {
             "add" => a + b,
@@ -274,15 +274,20 @@ mod tests {
                     a
                 }
             }
-            _ => panic!("{name} has no naive twin"),
+            _ => panic!("{name} has no reference implementation"),
         }
     }
 
-    /// Compares every operation, on every instruction set, into a slice and in place, with `naive`.
-    fn compare<T: Number>(a: &[T], b: &[T], naive: impl Fn(&str, T, T) -> T, same: impl Fn(T, T) -> bool) {
+    /// Compares every operation, on every instruction set, into a slice and in place, with `reference`.
+    fn compare<T: Number>(
+        a: &[T],
+        b: &[T],
+        reference: impl Fn(&str, T, T) -> T,
+        same: impl Fn(T, T) -> bool,
+    ) {
         let check = |name: &str, out: &[T]| {
             for (i, &got) in out.iter().enumerate() {
-                let expected = naive(name, a[i], b[i]);
+                let expected = reference(name, a[i], b[i]);
                 assert!(same(got, expected), "{name}({}, {}) = {got}, not {expected}", a[i], b[i]);
             }
         };
@@ -311,40 +316,40 @@ mod tests {
     }
 
     #[test]
-    fn floating_point_numbers_follow_ieee_754_also_at_its_edges() {
+    fn floating_point_numbers_follow_ieee_754_also_for_special_values() {
         let values = [0.0, -0.0, 1.0, -2.5, 1e-40, -1e-45, 3e38, f32::MIN_POSITIVE, f32::NAN];
         let values = [&values[..], &[f32::INFINITY, f32::NEG_INFINITY]].concat();
         let (a, b) = pairs(&values);
         let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
-        compare(&a, &b, |name, a, b| naive_float(name, a.into(), b.into()) as f32, same);
+        compare(&a, &b, |name, a, b| reference_float(name, a.into(), b.into()) as f32, same);
         let values: Vec<f64> = values.iter().map(|&x| x.into()).chain([1e-310, 1e308]).collect();
         let (a, b) = pairs(&values);
         let same = |a: f64, b: f64| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
-        compare(&a, &b, naive_float, same);
+        compare(&a, &b, reference_float, same);
     }
 
     #[test]
     fn integers_wrap_and_division_never_fails() {
         let (a, b) = pairs(&[0, 1, -1, 2, -3, 7, 1_000_003, i32::MAX, i32::MIN, i32::MAX - 1, i32::MIN + 1]);
-        compare(&a, &b, |name, a, b| naive_integer(name, a.into(), b.into()) as i32, |a, b| a == b);
+        compare(&a, &b, |name, a, b| reference_integer(name, a.into(), b.into()) as i32, |a, b| a == b);
         let (a, b) = pairs(&[0, 1, -1, 2, -3, 7, 1 << 40, i64::MAX, i64::MIN, i64::MAX - 1, i64::MIN + 1]);
-        compare(&a, &b, |name, a, b| naive_integer(name, a.into(), b.into()) as i64, |a, b| a == b);
+        compare(&a, &b, |name, a, b| reference_integer(name, a.into(), b.into()) as i64, |a, b| a == b);
     }
 
     proptest! {
         #![proptest_config(cases(20))]
 
         #[test]
-        fn any_integers_at_any_length_equal_the_naive_twin(pairs: Vec<(i32, i32)>, wide: Vec<(i64, i64)>) {
+        fn integers_of_any_length_equal_the_reference(pairs: Vec<(i32, i32)>, wide: Vec<(i64, i64)>) {
             let (a, b): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-            compare(&a, &b, |name, a, b| naive_integer(name, a.into(), b.into()) as i32, |a, b| a == b);
+            compare(&a, &b, |name, a, b| reference_integer(name, a.into(), b.into()) as i32, |a, b| a == b);
             let (a, b): (Vec<_>, Vec<_>) = wide.into_iter().unzip();
-            compare(&a, &b, |name, a, b| naive_integer(name, a.into(), b.into()) as i64, |a, b| a == b);
+            compare(&a, &b, |name, a, b| reference_integer(name, a.into(), b.into()) as i64, |a, b| a == b);
         }
     }
 
     #[test]
-    fn a_length_that_does_not_fit_is_an_error_and_nothing_is_written() {
+    fn different_lengths_are_an_error_and_nothing_is_written() {
         let mut out = [7; 2];
         let error = add(&[1, 2, 3], &[1, 2, 3], &mut out).unwrap_err();
         assert_eq!(error.to_string(), "add: `out` has 2 elements, but 3 are needed");
@@ -356,7 +361,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "too long")]
-    fn long_slices_are_shared_and_come_out_whole() {
+    fn long_slices_are_processed_in_parallel_chunks() {
         let len = 3 * elementwise::CHUNK_LEN + 17;
         let x: Vec<i32> = (0..len as i32).collect();
         let mut out = vec![0; len];

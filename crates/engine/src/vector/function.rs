@@ -240,7 +240,7 @@ mod tests {
     const STANDARD: [&str; 9] = ["sqrt", "recip", "exp", "expm1", "log", "log1p", "sin", "cos", "tanh"];
 
     #[test]
-    fn every_f64_function_is_close_to_its_twin_on_every_instruction_set() {
+    fn every_f64_function_is_close_to_its_reference_on_every_instruction_set() {
         let x = arguments();
         on_every_level(|| {
             for function in functions::<f64>() {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_does_not_depend_on_where_an_element_lies() {
+    fn a_result_does_not_depend_on_the_position_of_an_element() {
         let x: Vec<f32> = (0..232).map(|i| (i as f32 - 100.0) * 0.37).collect();
         on_every_level(|| {
             for function in functions::<f32>() {
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_does_not_fit_is_an_error() {
+    fn different_lengths_are_an_error() {
         for function in functions::<f64>() {
             let error = (function.run)(&[1.0; 3], &mut [0.0; 4]).unwrap_err().to_string();
             assert_eq!(error, format!("{}: `out` has 4 elements, but 3 are needed", function.name));

@@ -111,7 +111,7 @@ mod tests {
     use crate::kernel::tests::{cases, on_every_level};
     use proptest::prelude::*;
 
-    fn naive(x: &[f64], target: &[f64], term: impl Fn(f64, f64) -> f64) -> f64 {
+    fn reference(x: &[f64], target: &[f64], term: impl Fn(f64, f64) -> f64) -> f64 {
         x.iter().zip(target).map(|(&x, &target)| term(x, target)).sum::<f64>() / x.len() as f64
     }
 
@@ -119,27 +119,27 @@ mod tests {
         #![proptest_config(cases(50))]
 
         #[test]
-        fn losses_of_any_length_equal_the_naive_twin(pairs in proptest::collection::vec((0f64..1.0, 0f64..1.0), 1..200)) {
+        fn losses_of_any_length_equal_the_reference(pairs in proptest::collection::vec((0f64..1.0, 0f64..1.0), 1..200)) {
             let (x, target): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
             let same = |got: Result<f64, VectorError>, expected: f64| {
                 let got = got.unwrap();
                 assert!((got - expected).abs() <= 1e-12 * expected.abs(), "{got}, not {expected}");
             };
             on_every_level(|| {
-                same(mse(&x, &target), naive(&x, &target, |x, y| (x - y).powi(2)));
-                same(mae(&x, &target), naive(&x, &target, |x, y| (x - y).abs()));
-                same(huber(&x, &target, 0.3), naive(&x, &target, |x, y| {
+                same(mse(&x, &target), reference(&x, &target, |x, y| (x - y).powi(2)));
+                same(mae(&x, &target), reference(&x, &target, |x, y| (x - y).abs()));
+                same(huber(&x, &target, 0.3), reference(&x, &target, |x, y| {
                     let d = (x - y).abs();
                     if d > 0.3 { 0.3 * (d - 0.15) } else { d * d / 2.0 }
                 }));
-                same(binary_cross_entropy(&x, &target), naive(&x, &target, |x, y| {
+                same(binary_cross_entropy(&x, &target), reference(&x, &target, |x, y| {
                     -(y * x.ln().max(-100.0) + (1.0 - y) * (-x).ln_1p().max(-100.0))
                 }));
             });
         }
 
         #[test]
-        fn cross_entropy_equals_the_naive_twin(rows in 1usize..9, classes in 1usize..40, seed in 0usize..1000) {
+        fn cross_entropy_equals_the_reference(rows in 1usize..9, classes in 1usize..40, seed in 0usize..1000) {
             let logits: Vec<f64> = (0..rows * classes).map(|i| ((i * 37 + seed) % 101) as f64 * 0.1 - 5.0).collect();
             let targets: Vec<usize> = (0..rows).map(|row| (row * 7 + seed) % classes).collect();
             let expected: f64 = targets.iter().enumerate().map(|(row, &target)| {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn certain_and_wrong_costs_a_hundred_and_bad_input_is_told() {
+    fn special_cases_have_the_documented_values() {
         assert_eq!(binary_cross_entropy(&[0.0f32, 1.0], &[1.0, 0.0]), Ok(100.0));
         assert_eq!(binary_cross_entropy(&[0.0f32, 1.0], &[0.0, 1.0]), Ok(0.0));
         assert!(binary_cross_entropy(&[1.5f32], &[1.0]).unwrap().is_nan());

@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_one_have_the_documented_values() {
+    fn empty_and_single_element_slices_have_the_documented_values() {
         let none: [f32; 0] = [];
         assert_eq!((sum(&none), dot(&none, &none)), (0.0, Ok(0.0)));
         assert!(mean(&none).is_nan());
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_wins_and_zeros_have_signs() {
+    fn nan_propagates_and_zeros_have_signs() {
         on_every_level(|| {
             let mut x = vec![1.0f64; 100];
             x[50] = -0.0;

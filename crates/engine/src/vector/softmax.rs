@@ -221,7 +221,7 @@ mod tests {
     use crate::kernel::tests::{cases, on_every_level};
     use proptest::prelude::*;
 
-    fn naive_softmax(x: &[f32]) -> Vec<f64> {
+    fn reference_softmax(x: &[f32]) -> Vec<f64> {
         let max = x.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
         let powers: Vec<f64> = x.iter().map(|&x| f64::from(x - max).exp()).collect();
         let sum: f64 = powers.iter().sum();
@@ -232,8 +232,8 @@ mod tests {
         #![proptest_config(cases(50))]
 
         #[test]
-        fn rows_of_any_length_equal_the_naive_twin(x in proptest::collection::vec(-50f32..50.0, 0..200)) {
-            let expected = naive_softmax(&x);
+        fn rows_of_any_length_equal_the_reference(x in proptest::collection::vec(-50f32..50.0, 0..200)) {
+            let expected = reference_softmax(&x);
             let count = x.len() as f64;
             let mean = x.iter().map(|&x| f64::from(x)).sum::<f64>() / count;
             let variance = x.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / count;
@@ -260,7 +260,7 @@ mod tests {
 
     /// Subtracting another element than the largest would overflow or underflow.
     #[test]
-    fn the_largest_element_is_found_wherever_it_lies() {
+    fn the_largest_element_is_found_at_every_position() {
         fn find<T: RealNumber>(longest: usize, others: T, max: T) {
             for len in (1..longest).step_by(if cfg!(miri) { 37 } else { 1 }) {
                 for place in (0..len).step_by(1 + len / 23) {
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "too long")]
-    fn the_largest_element_is_found_in_every_piece() {
+    fn the_largest_element_is_found_in_every_chunk() {
         let mut x = vec![-1f32; 5 * elementwise::CHUNK_LEN + 3];
         for place in [
             0,
