@@ -1,11 +1,10 @@
-//! One kernel, to be counted instruction by instruction: `.ci/instructions` runs this under valgrind.
+//! Runs one kernel, so that its instructions can be counted: `.ci/instructions` runs this under valgrind.
 //!
 //! ```text
 //! cargo run -p gatework-engine --example instructions -- [KERNEL]
 //! ```
 //!
-//! Without a name it lists the kernels. Only what [`counted`] calls is counted: everything is prepared, and has run once,
-//! before.
+//! Without a name it lists the kernels. Only the instructions of [`counted`] are counted; the kernel has run once before.
 
 use std::process::ExitCode;
 
@@ -16,7 +15,7 @@ use gatework_engine::{DType, Graph, GraphError, Id, Program, vector};
 /// Elements of the operands of vector operations.
 const N: usize = 4096;
 
-/// Makes a kernel ready to run.
+/// Function that prepares a kernel.
 type Prepare = fn() -> Box<dyn FnMut()>;
 
 const KERNELS: [(&str, Prepare); 14] = [
@@ -80,13 +79,13 @@ fn numbers(count: usize) -> Vec<f32> {
     (0..count).map(|i| (i * 37 % 61) as f32 / 16.0 - 1.9).collect()
 }
 
-/// An operation on two slices and a result.
+/// Prepares an operation on two slices and a result.
 fn pair(run: fn(&[f32], &[f32], &mut [f32])) -> Box<dyn FnMut()> {
     let (a, b, mut out) = (numbers(N), numbers(N + 7).split_off(7), vec![0.0; N]);
     Box::new(move || run(&a, &b, &mut out))
 }
 
-/// A compiled graph.
+/// Prepares a compiled graph.
 fn program(build: fn(&mut Graph) -> Result<Id, GraphError>) -> Box<dyn FnMut()> {
     let mut g = Graph::new();
     let y = build(&mut g).expect("shapes fit");
@@ -98,7 +97,7 @@ fn program(build: fn(&mut Graph) -> Result<Id, GraphError>) -> Box<dyn FnMut()> 
     Box::new(move || runner.run())
 }
 
-/// What is counted.
+/// The function whose instructions are counted.
 #[inline(never)]
 fn counted(kernel: &mut dyn FnMut()) {
     kernel();
@@ -112,7 +111,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     };
     let Some((_, prepare)) = KERNELS.iter().find(|(known, _)| *known == name) else {
-        eprintln!("there is no kernel {name:?}; without a name the kernels are listed");
+        eprintln!("unknown kernel {name:?}; run without a name to list the kernels");
         return ExitCode::from(2);
     };
     let mut kernel = prepare();

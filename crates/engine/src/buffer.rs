@@ -1,7 +1,7 @@
 //! Buffers of numbers: aligned to cache lines, zeroed, and in huge pages if they are large.
 //!
-//! A pass over memory that exceeds the caches needs an address translation per page. Adding 16 million numbers takes almost twice
-//! as long with pages of 4 kB as with pages of 2 MB, so large buffers request huge pages.
+//! A pass over memory that exceeds the caches needs an address translation per page. Adding 16 million numbers takes almost
+//! twice as long with pages of 4 kB as with pages of 2 MB, so large buffers request huge pages.
 
 #![expect(unsafe_code, reason = "zeroed bytes are reinterpreted as numbers")]
 

@@ -112,8 +112,8 @@ macro_rules! float_element {
 
             #[inline(always)]
             fn minimum<S: Simd>(_: S, a: S::$vector, b: S::$vector) -> S::$vector {
-                // Of equal operands (0 and -0) one order of `min` returns the first and the other the second; the bitwise or
-                // has the sign of -0.
+                // Of equal operands (0 and -0) one order of `min` returns the first and the other the second; the bitwise
+                // or has the sign of -0.
                 let least = from_bits(bits(a.min(b)) | bits(b.min(a)));
                 either_is_nan(a, b).select(a + b, least)
             }
@@ -220,8 +220,8 @@ integer_element!(i64, DType::I64, i64s, quotient_i64);
 
 /// Returns the truncated quotient; unspecified if the divisor is 0 or -1.
 ///
-/// Computed in `f64`, for which there are vector instructions: an exact quotient that is not an integer is at least 2^-31 below the
-/// next one, which exceeds the rounding error.
+/// Computed in `f64`, for which there are vector instructions: an exact quotient that is not an integer is at least 2^-31
+/// below the next one, which exceeds the rounding error.
 #[inline(always)]
 fn quotient_i32(a: i32, b: i32) -> i32 {
     (f64::from(a) / f64::from(b)) as i32

@@ -1,7 +1,8 @@
 //! Parallel loops over chunks of work whose number does not depend on the number of threads.
 //!
-//! A sum that is taken chunk by chunk, in the order of the chunks, has the same bits with 1, 2 or 64 threads. [`chunk_count`]
-//! decides how many chunks some work is split into, [`chunk_range`] which units belong to a chunk, and [`for_each`] runs them.
+//! A sum that is taken chunk by chunk, in the order of the chunks, has the same bits with 1, 2 or 64 threads.
+//! [`chunk_count`] decides how many chunks some work is split into, [`chunk_range`] which units belong to a chunk, and
+//! [`for_each`] runs them.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -14,9 +15,9 @@ const SPIN_MIN_MULTIPLICATIONS: usize = 1 << 26;
 /// Largest number of chunks: each has partial sums of its own, which are added sequentially.
 const MAX_CHUNKS: usize = 64;
 
-/// Returns the number of chunks for `units` of work that can run concurrently (the tiles of one step), out of `total` units in
-/// all steps: a power of two, with at least two units per chunk, and few enough that the partial sums of all chunks stay in
-/// the caches.
+/// Returns the number of chunks for `units` of work that can run concurrently (the tiles of one step), out of `total` units
+/// in all steps: a power of two, with at least two units per chunk, and few enough that the partial sums of all chunks stay
+/// in the caches.
 pub fn chunk_count(units: usize, total: usize) -> usize {
     if total < MIN_PARALLEL_UNITS {
         return 1;
@@ -40,11 +41,11 @@ pub fn threads() -> usize {
 }
 
 /// Runs `work`, which takes about `multiplications` multiplications. If there are many, the other workers of the pool
-/// spin-wait for parallel loops of `work` until it returns. Waking a sleeping thread takes longer than a short kernel runs, so
-/// without spinning most kernels of a long sequence would finish before a second thread joins.
+/// spin-wait for parallel loops of `work` until it returns. Waking a sleeping thread takes longer than a short kernel runs,
+/// so without spinning most kernels of a long sequence would finish before a second thread joins.
 ///
-/// `work` should have the thread pool to itself: a worker that waits for its own subtask may pick up a spinning task and leave
-/// it only when that task's `work` ends.
+/// `work` should have the thread pool to itself: a worker that waits for its own subtask may pick up a spinning task and
+/// leave it only when that task's `work` ends.
 pub fn with_spinning_workers<R>(multiplications: usize, work: impl FnOnce() -> R) -> R {
     /// Stops the spinning workers when it is dropped, also during a panic.
     struct Stop<'a>(&'a AtomicBool);
@@ -96,8 +97,8 @@ pub fn for_each_index(count: usize, work: impl Fn(usize) + Sync + Send) {
     }
 }
 
-/// Runs `work` on every index below `count`, with one thread per element of `workers`. The indices are assigned dynamically, so
-/// which worker gets which index is not deterministic. Does not allocate if there is one worker.
+/// Runs `work` on every index below `count`, with one thread per element of `workers`. The indices are assigned
+/// dynamically, so which worker gets which index is not deterministic. Does not allocate if there is one worker.
 pub fn for_each_with<W: Send>(workers: &mut [W], count: usize, work: impl Fn(&mut W, usize) + Sync + Send) {
     use rayon::prelude::*;
     assert!(!workers.is_empty() || count == 0, "no workers for {count} indices");

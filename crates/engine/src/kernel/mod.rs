@@ -1,22 +1,22 @@
-//! The kernels: written once over a vector type, compiled for every instruction set, chosen at run time.
+//! SIMD kernels, written once over a vector type, compiled for every instruction set, and selected at run time.
 //!
-//! A plain `cargo build --release` carries SSE2, AVX2 and AVX-512 versions of each kernel on x86-64 (NEON on AArch64);
-//! the first call looks at the processor and takes the widest. Vectors come from `fearless_simd`. `unsafe` code is found in
-//! the tiles of [`gates`] (rows without bounds checks), in products, attention, norms and recurrent cells (results that
-//! several threads write), in `shared` (memory that pieces of a loop share), in [`int8`], in `math::scale` and here (instructions that the
-//! vectors do not have). Attention, norms, recurrent cells and `shared` rely on the plan of a program to keep what they read and what they
-//! write apart, so only programs can call them.
+//! A plain `cargo build --release` contains SSE2, AVX2 and AVX-512 versions of each kernel on x86-64 (NEON on AArch64); the
+//! widest one that the processor supports is used. The vector types come from `fearless_simd`.
 //!
-//! | module | what it does |
+//! Most of the `unsafe` code of this crate is in these modules: raw pointers in micro-kernels, memory that threads share
+//! (`shared`), and intrinsics that `fearless_simd` does not have. `attention`, `norm`, `recurrent` and `shared` rely on the
+//! memory plan of a program, which guarantees that operands and results are disjoint, so they are private.
+//!
+//! | module | contents |
 //! |---|---|
-//! | `attention` | attention of many heads, forward and backward |
+//! | `attention` | multi-head attention, forward and backward |
 //! | [`gates`] | soft gate networks, forward and backward, 32 lanes at a time |
-//! | [`int8`] | products of quantised weights and activations |
-//! | [`math`] | exp, log, sin, tanh and the like, a vector at a time |
-//! | [`matmul`] | the matrix product |
-//! | `norm` | layer norm, forward and backward |
-//! | [`optim`] | optimiser steps, one pass over memory each |
-//! | [`random`] | random bits and the masks of dropout |
+//! | [`int8`] | matrix multiplication of quantised weights and activations |
+//! | [`math`] | elementary functions and activations on SIMD vectors |
+//! | [`matmul`] | matrix multiplication (GEMM) |
+//! | `norm` | layer normalisation, forward and backward |
+//! | [`optim`] | fused optimiser steps |
+//! | [`random`] | counter-based random numbers and dropout masks |
 //! | `recurrent` | GRU and LSTM over time, forward and backward |
 //! | [`transpose`] | cells x channels to channels x cells and back |
 
@@ -97,8 +97,8 @@ pub(crate) fn prefetch_line<T>(at: *const T) {
     let _ = at;
 }
 
-/// Stores a vector with non-temporal instructions, which bypass the caches; with ordinary ones on targets that have none. The
-/// stores are visible to other threads only after [`store_fence`].
+/// Stores a vector with non-temporal instructions, which bypass the caches; with ordinary ones on targets that have none.
+/// The stores are visible to other threads only after [`store_fence`].
 ///
 /// # Panics
 /// If the size of the vector is not a multiple of 16 bytes, or `to` is not aligned to the size of the stores (16, 32 or 64

@@ -1,13 +1,13 @@
-//! Layer normalisation, `gain (x - mean) / deviation + bias` of every row, and its gradient, in one pass over memory each. The
-//! backward pass recomputes mean and deviation.
+//! Layer normalisation, `gain (x - mean) / deviation + bias` of every row, and its gradient, in one pass over memory each.
+//! The backward pass recomputes mean and deviation.
 //!
 //! ```text
 //! n = (x - mean) / deviation, g = dy gain
 //! dx = (g - mean of g - n (mean of g n)) / deviation,  dgain = sum over rows of dy n,  dbias = sum over rows of dy
 //! ```
 //!
-//! The sums over rows are taken over blocks of 64 rows, then over the blocks in order: the rounding error stays small, and the result
-//! does not depend on the number of threads.
+//! The sums over rows are taken over blocks of 64 rows, then over the blocks in order: the rounding error stays small, and
+//! the result does not depend on the number of threads.
 
 #![expect(unsafe_code, reason = "several threads write disjoint rows")]
 #![allow(clippy::inline_always, reason = "SIMD code must be inlined where its target features are enabled")]
@@ -42,7 +42,8 @@ pub struct LayerNorm {
     pub gain: usize,
     /// Forward: the bias, `[columns]`. Backward: the gradient of the result, `[rows, columns]`.
     pub other: usize,
-    /// Forward: the result, `[rows, columns]`. Backward: the gradients of the operand, the gain and the bias, one after another.
+    /// Forward: the result, `[rows, columns]`. Backward: the gradients of the operand, the gain and the bias, one after
+    /// another.
     pub out: usize,
     /// Backward: [`LayerNorm::scratch_len`] uninitialised elements.
     pub scratch: Option<usize>,
@@ -95,8 +96,8 @@ pub fn forward<T: Real>(memory: &mut [T], norm: &LayerNorm) {
     let shared = SharedPtr(memory.as_mut_ptr());
     norm.for_blocks(move |_, at, len| {
         let shared = shared;
-        // SAFETY: all tensors are in bounds (asserted above), operands and result are disjoint by the plan, and only this block
-        // writes its rows.
+        // SAFETY: all tensors are in bounds (asserted above), operands and result are disjoint by the plan, and only this
+        // block writes its rows.
         let (x, gain, bias, out) = unsafe {
             let row = |at: usize| shared.read(at, norm.columns);
             (shared.read(norm.x + at, len), row(norm.gain), row(norm.other), shared.write(norm.out + at, len))
@@ -151,8 +152,8 @@ pub fn backward<T: Real>(memory: &mut [T], norm: &LayerNorm) {
     }
 }
 
-/// Rows with their means and the reciprocals of their deviations. The additions of a row form a dependency chain; several rows at a
-/// time hide its latency.
+/// Rows with their means and the reciprocals of their deviations. The additions of a row form a dependency chain; several
+/// rows at a time hide its latency.
 #[derive(Clone, Copy)]
 struct Rows<'a, T, const R: usize> {
     x: [&'a [T]; R],
@@ -307,8 +308,8 @@ struct Position {
     is_whole: bool,
 }
 
-/// Calls `work` for each vector of a row. The last, partial vector is handled separately: its code would make the compiler spill
-/// the registers of the others.
+/// Calls `work` for each vector of a row. The last, partial vector is handled separately: its code would make the compiler
+/// spill the registers of the others.
 #[inline(always)]
 fn each_vector<S: Simd, T: Real>(columns: usize, mut work: impl FnMut(Position)) {
     let whole = columns - columns % Vector::<S, T>::LEN;

@@ -1,8 +1,8 @@
 //! Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3",
 //! SC 2011), vectorised over blocks.
 //!
-//! A block of four words is a function of a key and a counter. The first word of the counter is incremented from block to block,
-//! and wraps.
+//! A block of four words is a function of a key and a counter. The first word of the counter is incremented from block to
+//! block, and wraps.
 
 use super::level;
 
@@ -23,7 +23,8 @@ pub fn fill(counter: [u32; 4], key: [u32; 2], words: &mut [u32]) {
     dispatch!(level(), _ => fill_pass(counter, key, words));
 }
 
-/// Fills a slice with a dropout mask: each element is independently 0 with probability `dropped / 65536`, and `kept` otherwise.
+/// Fills a slice with a dropout mask: each element is independently 0 with probability `dropped / 65536`, and `kept`
+/// otherwise.
 pub fn mask(counter: [u32; 4], key: [u32; 2], dropped: u16, kept: f32, numbers: &mut [f32]) {
     dispatch!(level(), _ => mask_pass(counter, key, dropped, kept, numbers));
 }

@@ -39,8 +39,8 @@ pub(crate) struct SharedSlice<'a, T> {
 
 impl<'a, T: Copy> SharedSlice<'a, T> {
     /// # Safety
-    /// No chunk of the loop writes an element that another one reads or writes, and no chunk keeps a slice of elements that it
-    /// writes later.
+    /// No chunk of the loop writes an element that another one reads or writes, and no chunk keeps a slice of elements that
+    /// it writes later.
     pub unsafe fn new(memory: &'a mut [T]) -> SharedSlice<'a, T> {
         SharedSlice { begin: SharedPtr(memory.as_mut_ptr()), len: memory.len(), life: PhantomData }
     }

@@ -254,7 +254,8 @@ mod tests {
         }
     }
 
-    /// The result of a floating-point operation. `f32` operands go through `f64`, where one operation is innocuous double rounding.
+    /// The result of a floating-point operation. `f32` operands go through `f64`, where one operation is innocuous double
+    /// rounding.
     fn reference_float(name: &str, a: f64, b: f64) -> f64 {
         let extremum = |first: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { first };
         match name {

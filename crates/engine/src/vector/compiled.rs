@@ -1,8 +1,8 @@
 //! Tables of the operations of each element type, so that they are compiled once, in this crate.
 //!
-//! The public functions are generic, and generic code is compiled in the crate that calls it: every test and every binary would
-//! compile the vector code of all instruction sets again. So the public functions only look up a function pointer in a static
-//! table of this module. The indirect call takes about a nanosecond.
+//! The public functions are generic, and generic code is compiled in the crate that calls it: every test and every binary
+//! would compile the vector code of all instruction sets again. So the public functions only look up a function pointer in
+//! a static table of this module. The indirect call takes about a nanosecond.
 
 use super::arithmetic::{CompiledBinary, CompiledUnary, scaled_add_of};
 use super::function::CompiledFunctions;

@@ -1,9 +1,9 @@
 //! Loops over slices that all vector operations share.
 //!
-//! [`map`], [`zip`] and their in-place forms apply a function of vectors to whole slices, with one instruction set. The last
-//! elements, fewer than a vector has lanes, go through a padded vector and the same function, so that a result does not depend
-//! on the position of an element. [`for_chunks`] and its variants split long slices into chunks for several threads. [`streaming`]
-//! and [`streaming2`] write results that are larger than the caches with non-temporal stores.
+//! [`map`], [`zip`] and their in-place forms apply a function of vectors to whole slices, with one instruction set. The
+//! last elements, fewer than a vector has lanes, go through a padded vector and the same function, so that a result does
+//! not depend on the position of an element. [`for_chunks`] and its variants split long slices into chunks for several
+//! threads. [`streaming`] and [`streaming2`] write results that are larger than the caches with non-temporal stores.
 
 use std::ops::Range;
 
@@ -14,8 +14,8 @@ use crate::dtype::Element;
 use crate::kernel::{store_fence, store_non_temporal};
 use crate::parallel;
 
-/// Elements of a chunk. Slices of two chunks or more run on several threads: the cheapest operation takes about 20 us on them,
-/// and waking a thread takes a few.
+/// Elements of a chunk. Slices of two chunks or more run on several threads: the cheapest operation takes about 20 us on
+/// them, and waking a thread takes a few.
 pub(super) const CHUNK_LEN: usize = 1 << 16;
 
 /// Unrolling of operations of one or two instructions, whose time would otherwise go into the loop counter.
@@ -23,8 +23,8 @@ pub(super) const UNROLL_CHEAP: usize = 4;
 /// Unrolling of functions that take many instructions.
 pub(super) const UNROLL_COSTLY: usize = 1;
 
-/// Smallest result in bytes that is written with non-temporal stores, if the operation does not read it. Ordinary stores would
-/// read every cache line from memory first, and the result would be evicted before anything reads it.
+/// Smallest result in bytes that is written with non-temporal stores, if the operation does not read it. Ordinary stores
+/// would read every cache line from memory first, and the result would be evicted before anything reads it.
 const STREAMING_MIN_BYTES: usize = if cfg!(test) { 1 << 19 } else { 16 << 20 };
 
 /// Stores a vector with ordinary or non-temporal instructions.
@@ -174,8 +174,9 @@ fn store_tail<S: Simd, V: SimdBase<S>>(value: V, out: &mut [V::Element]) {
     out.copy_from_slice(&value.as_slice()[..out.len()]);
 }
 
-/// Returns a vector that begins with the elements of `tail`, which has fewer elements than the vector has lanes. The other lanes
-/// repeat the first one, so that they cannot trigger slow or exceptional cases (a division by zero, a large angle) of their own.
+/// Returns a vector that begins with the elements of `tail`, which has fewer elements than the vector has lanes. The other
+/// lanes repeat the first one, so that they cannot trigger slow or exceptional cases (a division by zero, a large angle) of
+/// their own.
 #[inline(always)]
 pub(super) fn padded<S: Simd, V: SimdBase<S>>(simd: S, tail: &[V::Element]) -> V {
     let mut vector = V::splat(simd, tail[0]);
@@ -191,9 +192,9 @@ fn is_parallel(len: usize) -> bool {
 
 /// Runs `work` on the slice, or on its chunks in parallel.
 ///
-/// `work` is a function pointer with an explicit environment `with`, not a closure: each closure would be a type of its own, for
-/// which the parallel code would be compiled again. The parallel code is an outlined cold function, so that `work` on a short
-/// slice can be inlined: on 256 numbers two more calls take a quarter of the time.
+/// `work` is a function pointer with an explicit environment `with`, not a closure: each closure would be a type of its
+/// own, for which the parallel code would be compiled again. The parallel code is an outlined cold function, so that `work`
+/// on a short slice can be inlined: on 256 numbers two more calls take a quarter of the time.
 #[inline(always)]
 pub(super) fn for_chunks<T: Element, W: Copy + Sync + Send>(x: &mut [T], with: W, work: fn(&mut [T], W)) {
     if is_parallel(x.len()) { run_chunks(x, with, work) } else { work(x, with) }
@@ -309,7 +310,8 @@ fn is_streaming<T>(out: &[T]) -> bool {
     size_of_val(out) >= STREAMING_MIN_BYTES
 }
 
-/// Returns the number of elements before the first cache line boundary if the result is written with non-temporal stores, or 0.
+/// Returns the number of elements before the first cache line boundary if the result is written with non-temporal stores,
+/// or 0.
 fn unaligned_prefix<T>(out: &[T]) -> usize {
     if is_streaming(out) { out.as_ptr().align_offset(ALIGNMENT).min(out.len()) } else { 0 }
 }
@@ -317,8 +319,8 @@ fn unaligned_prefix<T>(out: &[T]) -> usize {
 /// Elements that [`map_blocks_in_place`] copies at a time.
 const BLOCK: usize = 512;
 
-/// Replaces `x` by the result of `work`, block by block. For functions that take longer than a copy in the first-level cache,
-/// this avoids compiling an in-place version of each.
+/// Replaces `x` by the result of `work`, block by block. For functions that take longer than a copy in the first-level
+/// cache, this avoids compiling an in-place version of each.
 pub(super) fn map_blocks_in_place<T: Element>(x: &mut [T], parameter: T, work: fn(&[T], &mut [T], T)) {
     for_chunks(x, (parameter, work), |x, (parameter, work)| {
         let mut copy = [T::ZERO; BLOCK];
@@ -330,8 +332,8 @@ pub(super) fn map_blocks_in_place<T: Element>(x: &mut [T], parameter: T, work: f
     });
 }
 
-/// Returns the result of `work` for a slice, or for its chunks, combined by `join`. The chunks do not depend on the number of
-/// threads.
+/// Returns the result of `work` for a slice, or for its chunks, combined by `join`. The chunks do not depend on the number
+/// of threads.
 #[inline(always)]
 pub(super) fn reduce_chunks<T: Element, W: Copy + Sync + Send, R: Send + Default>(
     x: &[T],

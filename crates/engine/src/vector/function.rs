@@ -23,7 +23,8 @@ pub struct Function<T> {
     pub reference: fn(f64) -> f64,
     /// Largest allowed error in ULP for `f32` and `f64`.
     pub ulps: [f64; 2],
-    /// Exponent of two below which errors are measured in the ULP of that power: for functions with cancellation near a zero.
+    /// Exponent of two below which errors are measured in the ULP of that power: for functions with cancellation near a
+    /// zero.
     pub least: Option<i32>,
 }
 
@@ -41,8 +42,8 @@ pub(crate) struct CompiledFunction<T> {
     pub plain: fn(&[T], &mut [T], T),
     /// The function with non-temporal stores to a result that begins at a cache line.
     pub streaming: fn(&[T], &mut [T], T),
-    /// The function of `a b + c`, or of `a b - c` if the flag is set. Both operations round, and their result is not stored.
-    /// The slices have the length of the result.
+    /// The function of `a b + c`, or of `a b - c` if the flag is set. Both operations round, and their result is not
+    /// stored. The slices have the length of the result.
     pub of_affine: fn([&[T]; 3], bool, T, &mut [T]),
 }
 
@@ -248,8 +249,8 @@ mod tests {
                 (function.run)(&x, &mut out).unwrap();
                 for (&x, &y) in x.iter().zip(&out) {
                     let expected = (function.reference)(x);
-                    // The standard library is accurate to one or two ULP, our own references to about 1e-14, and less in the tails,
-                    // by the magnitude of the exponent.
+                    // The standard library is accurate to one or two ULP, our own references to about 1e-14, and less in
+                    // the tails, by the magnitude of the exponent.
                     let slack = if STANDARD.contains(&function.name) && !cfg!(miri) {
                         2.0
                     } else {

@@ -71,8 +71,8 @@ losses! {
         let delta = T::Native::<S>::splat(simd, delta);
         d.simd_gt(delta).select((d - delta * T::HALF) * delta, d * d * T::HALF)
     };
-    /// The mean of `-(target ln x + (1 - target) ln(1 - x))` for probabilities `x`. The logarithms are clamped to at least -100,
-    /// so a certain and wrong prediction costs 100, as in PyTorch. An `x` outside 0 to 1 gives NaN.
+    /// The mean of `-(target ln x + (1 - target) ln(1 - x))` for probabilities `x`. The logarithms are clamped to at least
+    /// -100, so a certain and wrong prediction costs 100, as in PyTorch. An `x` outside 0 to 1 gives NaN.
     binary_cross_entropy(): |simd, x, target| {
         let least = T::Native::<S>::splat(simd, T::from_f64(-100.0));
         let yes = math::log::<S, T>(simd, x);
@@ -84,7 +84,8 @@ losses! {
     };
 }
 
-/// The mean over rows of `-log_softmax(row)[target]`. `logits` holds one row per target, and a target is the index of a class.
+/// The mean over rows of `-log_softmax(row)[target]`. `logits` holds one row per target, and a target is the index of a
+/// class.
 ///
 /// ```
 /// let loss = gatework_engine::vector::cross_entropy(&[0.0f64, 0.0, 0.0, 100.0], &[0, 1])?;

@@ -20,10 +20,11 @@
 //! | [`softmax`](mod@softmax) | softmax, log_softmax, normalise |
 //! | [`loss`] | mse, mae, huber, cross_entropy, binary_cross_entropy |
 //!
-//! The element types are `f32`, `f64`, `i32` and `i64`; integers wrap on overflow. An operation writes to a slice of the caller
-//! or, with the suffix `_in_place`, to its first operand. Slices of different lengths are an error; empty slices are not. The
-//! instruction set is chosen at run time, and long slices are processed by the threads of the current rayon pool. A result has
-//! the same bits for any number of threads and any alignment of the slices. [`functions`] lists the error bound of each function.
+//! The element types are `f32`, `f64`, `i32` and `i64`; integers wrap on overflow. An operation writes to a slice of the
+//! caller or, with the suffix `_in_place`, to its first operand. Slices of different lengths are an error; empty slices are
+//! not. The instruction set is chosen at run time, and long slices are processed by the threads of the current rayon pool.
+//! A result has the same bits for any number of threads and any alignment of the slices. [`functions`] lists the error
+//! bound of each function.
 
 pub mod arithmetic;
 mod compiled;
@@ -34,11 +35,10 @@ pub mod loss;
 pub mod reduce;
 pub mod softmax;
 
-use std::fmt;
-
 pub use arithmetic::*;
 #[doc(hidden)]
-pub use compiled::{Compiled, CompiledReal, Number, RealNumber};
+pub use compiled::{Compiled, CompiledReal};
+pub use compiled::{Number, RealNumber};
 pub use function::*;
 pub(crate) use fused::*;
 pub use loss::*;
@@ -46,10 +46,11 @@ pub use reduce::*;
 pub use softmax::*;
 
 /// Error of a vector operation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VectorError {
     /// A slice does not have the same length as the others.
+    #[error("{operation}: `{slice}` has {len} elements, but {expected} are needed")]
     Length {
         /// The operation.
         operation: &'static str,
@@ -61,6 +62,7 @@ pub enum VectorError {
         expected: usize,
     },
     /// A target of [`cross_entropy`] is not below the number of classes.
+    #[error("cross_entropy: the target of row {row} is class {class}, but there are {classes} classes")]
     Class {
         /// The row of the target.
         row: usize,
@@ -70,24 +72,6 @@ pub enum VectorError {
         classes: usize,
     },
 }
-
-impl fmt::Display for VectorError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Length { operation, slice, len, expected } => {
-                write!(f, "{operation}: `{slice}` has {len} elements, but {expected} are needed")
-            }
-            Self::Class { row, class, classes } => {
-                write!(
-                    f,
-                    "cross_entropy: the target of row {row} is class {class}, but there are {classes} classes"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for VectorError {}
 
 /// Checks the length of a slice.
 #[inline(always)]

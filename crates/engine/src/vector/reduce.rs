@@ -1,9 +1,9 @@
 //! Sums, extrema and their positions.
 //!
-//! A slice is split into chunks of fixed length, and each chunk into leaves. In a leaf every lane of eight vectors accumulates a
-//! partial sum; lanes, leaves and chunks are then summed pairwise. An element passes through few additions (about 80 for a
-//! million elements), so the rounding error grows with the logarithm of the length, and the bits are the same for any number of
-//! threads. Instruction sets with wider vectors add in another order.
+//! A slice is split into chunks of fixed length, and each chunk into leaves. In a leaf every lane of eight vectors
+//! accumulates a partial sum; lanes, leaves and chunks are then summed pairwise. An element passes through few additions
+//! (about 80 for a million elements), so the rounding error grows with the logarithm of the length, and the bits are the
+//! same for any number of threads. Instruction sets with wider vectors add in another order.
 
 use fearless_simd::{Simd, prelude::*};
 

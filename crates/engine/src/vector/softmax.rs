@@ -57,8 +57,8 @@ fn largest_of<T: RealNumber>(x: &[T]) -> T {
     elementwise::reduce_chunks(x, (), work, join)
 }
 
-/// Returns the largest element. With a NaN it may be any element: the exponential of the NaN makes all results NaN anyway. Of zeros
-/// with different signs it may be either one.
+/// Returns the largest element. With a NaN it may be any element: the exponential of the NaN makes all results NaN anyway.
+/// Of zeros with different signs it may be either one.
 #[inline(always)]
 fn largest<S: Simd, T: RealNumber>(simd: S, x: &[T]) -> T {
     let least = T::Native::<S>::splat(simd, -T::INFINITY);
@@ -124,8 +124,8 @@ pub(super) fn log_sum_exp_of<T: RealNumber>(x: &[T]) -> Option<(T, T)> {
     Some((max, T::from_f64(sum.to_f64().ln())))
 }
 
-/// Computes `out[i] = (x[i] - mean) / deviation` with the population standard deviation. If all elements are equal, the results
-/// are 0.
+/// Computes `out[i] = (x[i] - mean) / deviation` with the population standard deviation. If all elements are equal, the
+/// results are 0.
 pub fn normalise<T: RealNumber>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
     check("normalise", "out", out.len(), x.len())?;
     (T::compiled_real().normalise)(x, out);

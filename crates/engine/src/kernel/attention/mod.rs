@@ -1,5 +1,6 @@
-//! Multi-head attention, `softmax(q k' / sqrt(width)) v` of every head, and its gradient. The scores of a head are never stored as a
-//! whole: a block of queries at a time stays in the caches, and the backward pass recomputes it (as in FlashAttention).
+//! Multi-head attention, `softmax(q k' / sqrt(width)) v` of every head, and its gradient. The scores of a head are never
+//! stored as a whole: a block of queries at a time stays in the caches, and the backward pass recomputes it (as in
+//! FlashAttention).
 //!
 //! ```text
 //! forward   for each head of each element of the batch, for each block of queries:
@@ -10,9 +11,9 @@
 //!               dq' = k' ds,  dk += ds q,  dv += p dout
 //! ```
 //!
-//! A lane of a vector is a query: the largest score and the sums of a query need no operations across lanes, and the scores have the
-//! layout of the next multiplication. Queries and gradients are packed once per head; keys and values are read in place. Heads are
-//! independent, so they run on any number of threads with the same results.
+//! A lane of a vector is a query: the largest score and the sums of a query need no operations across lanes, and the scores
+//! have the layout of the next multiplication. Queries and gradients are packed once per head; keys and values are read in
+//! place. Heads are independent, so they run on any number of threads with the same results.
 
 #![expect(unsafe_code, reason = "several threads write disjoint heads")]
 #![allow(clippy::inline_always, reason = "SIMD code must be inlined where its target features are enabled")]
@@ -59,8 +60,8 @@ pub struct Attention {
     pub operands: [Tokens; 3],
     /// Backward: the gradient of the result.
     pub gradient: Option<Tokens>,
-    /// Forward: the result, `[batch, queries, heads * values]`. Backward: the gradients of queries, keys and values, one after
-    /// another, each with the layout of the result.
+    /// Forward: the result, `[batch, queries, heads * values]`. Backward: the gradients of queries, keys and values, one
+    /// after another, each with the layout of the result.
     pub out: usize,
 }
 

@@ -19,8 +19,8 @@ pub(super) const fn panel<S: Simd, T: Real>() -> usize {
     2 * Vector::<S, T>::LEN
 }
 
-/// Returns the columns of the panels of a narrow matrix: those of a panel, or half of them if the last vector would be padding
-/// only.
+/// Returns the columns of the panels of a narrow matrix: those of a panel, or half of them if the last vector would be
+/// padding only.
 pub(super) const fn narrow_panel<S: Simd, T: Real>(columns: usize) -> usize {
     let lanes = Vector::<S, T>::LEN;
     if columns.div_ceil(lanes).is_multiple_of(2) { 2 * lanes } else { lanes }
@@ -68,8 +68,8 @@ impl<T> Rows<T> {
 /// Multiplies. Not inlined, so that the tiles are compiled once per instruction set and type.
 ///
 /// # Safety
-/// The rows and the panels, both of the depth, may be read, and `panels` panels of each row of the result may be written; the result
-/// aliases neither.
+/// The rows and the panels, both of the depth, may be read, and `panels` panels of each row of the result may be written;
+/// the result aliases neither.
 #[inline(never)]
 pub(super) unsafe fn multiply<S: Simd, T: Real>(simd: S, gemm: &PanelGemm<T>) {
     simd.vectorize(
@@ -190,8 +190,8 @@ pub(super) unsafe fn store<S: Simd, T: Real>(at: *mut T, value: Vector<S, T>) {
     value.store_slice(unsafe { std::slice::from_raw_parts_mut(at, Vector::<S, T>::LEN) });
 }
 
-/// Packs rows with a stride as the second operand of a multiplication that sums over them: narrow panels of columns, [rows][panel],
-/// padded with zeros.
+/// Packs rows with a stride as the second operand of a multiplication that sums over them: narrow panels of columns,
+/// [rows][panel], padded with zeros.
 #[inline(never)]
 pub(super) fn pack<S: Simd, T: Real>(simd: S, from: &[T], stride: usize, columns: usize, to: &mut [T]) {
     simd.vectorize(
@@ -221,8 +221,8 @@ pub(super) fn pack<S: Simd, T: Real>(simd: S, from: &[T], stride: usize, columns
     );
 }
 
-/// Packs rows with a stride as the columns of the second operand of a multiplication: panels of rows, [columns][panel], padded with
-/// zeros.
+/// Packs rows with a stride as the columns of the second operand of a multiplication: panels of rows, [columns][panel],
+/// padded with zeros.
 #[inline(never)]
 pub(super) fn pack_transposed<S: Simd, T: Real>(
     simd: S,

@@ -1,4 +1,5 @@
-//! Softmax of blocks of scores, and its gradient. A lane is a query, so there are no operations across the lanes of a vector.
+//! Softmax of blocks of scores, and its gradient. A lane is a query, so there are no operations across the lanes of a
+//! vector.
 
 use fearless_simd::{Simd, prelude::*};
 
@@ -17,7 +18,8 @@ pub(super) struct Scores<T> {
 /// Replaces the scores x of each query by `e^(scale (x - largest))`, and stores the reciprocal of their sum in `factors`.
 ///
 /// # Safety
-/// The scores may be read and written, and a factor may be written for each query of the panels; nothing else accesses them.
+/// The scores may be read and written, and a factor may be written for each query of the panels; nothing else accesses
+/// them.
 #[inline(never)]
 pub(super) unsafe fn exponentials<S: Simd, T: Real>(simd: S, scores: Scores<T>, factors: *mut T) {
     simd.vectorize(
@@ -92,7 +94,8 @@ impl<T: Real> Column<T> {
         self.at.wrapping_add(key * panel::<S, T>())
     }
 
-    /// Replaces the scores x of each query by `e^(scale (x - largest))`. Returns their sum, and the sum of their products with `others`.
+    /// Replaces the scores x of each query by `e^(scale (x - largest))`. Returns their sum, and the sum of their products
+    /// with `others`.
     ///
     /// # Safety
     /// The vectors of both may be read, and those of this one may be written; they are disjoint.

@@ -6,8 +6,8 @@
 //! product      sum of w x = scale[o] * scale * (sum of q u - zero * sum of q)
 //! ```
 //!
-//! The sums of `q u` are exact: nothing saturates, and an input of up to 2^16 elements cannot overflow. Weights are rounded to
-//! half a step, activations to half a step plus another one for the zero point, so the error of a result is at most
+//! The sums of `q u` are exact: nothing saturates, and an input of up to 2^16 elements cannot overflow. Weights are rounded
+//! to half a step, activations to half a step plus another one for the zero point, so the error of a result is at most
 //!
 //! ```text
 //! sum over i of  |x[i]| scale[o] / 2  +  |w[i]| scale  +  scale[o] scale
@@ -15,8 +15,8 @@
 //!
 //! unless a scale underflows: rows of weights or activations below 1e-36 are treated as 0.
 //!
-//! Weights are packed in panels of 16 outputs, `[inputs / 4][output][4 inputs]`, so that a vector of 512 bits is multiplied with
-//! four broadcast activations (`tiles`).
+//! Weights are packed in panels of 16 outputs, `[inputs / 4][output][4 inputs]`, so that a vector of 512 bits is multiplied
+//! with four broadcast activations (`tiles`).
 
 mod tiles;
 
@@ -30,6 +30,7 @@ pub const MAX_OUTPUTS: usize = 1 << 24;
 
 /// Error of the quantisation or multiplication of 8-bit matrices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Int8Error {
     /// A slice has the wrong length.
     #[error("{what} has {found} elements, but {outputs}x{inputs} weights need {needed}")]
@@ -46,7 +47,7 @@ pub enum Int8Error {
         inputs: usize,
     },
     /// There are so many inputs that sums could overflow.
-    #[error("{0} inputs are more than 2^16: sums could overflow")]
+    #[error("{0} inputs are more than 2^16, so sums could overflow")]
     Inputs(usize),
     /// There are too many outputs.
     #[error("{0} outputs are more than 2^24")]
@@ -137,18 +138,8 @@ impl Weights {
         Ok(Weights { outputs, inputs, values, scales, sums })
     }
 
-    /// Returns the number of bytes of memory.
-    pub fn bytes(&self) -> usize {
-        self.values.len() + 4 * (self.scales.len() + self.sums.len())
-    }
-
-    /// Returns the scales of the outputs.
-    pub fn scales(&self) -> &[f32] {
-        &self.scales
-    }
-
-    /// Computes `out[r, o] = sum over i of weights[o, i] * x[r, i]` for any number of rows of `x`. A row with NaN or infinity gives
-    /// NaN.
+    /// Computes `out[r, o] = sum over i of weights[o, i] * x[r, i]` for any number of rows of `x`. A row with NaN or
+    /// infinity gives NaN.
     pub fn multiply(
         &self,
         x: &[f32],
@@ -175,8 +166,8 @@ impl Weights {
         Ok(())
     }
 
-    /// Multiplies like [`Weights::multiply`], with quantised rows, into rows with a stride. Adds a bias, and applies ReLU if asked
-    /// to.
+    /// Multiplies like [`Weights::multiply`], with quantised rows, into rows with a stride. Adds a bias, and applies ReLU
+    /// if asked to.
     ///
     /// # Panics
     /// If the rows have another length, or the result or the bias is too short.
@@ -279,7 +270,8 @@ impl Activations {
     }
 }
 
-/// Returns the smallest and the largest of the numbers and 0, or `None` if one is not finite. The compiler vectorises the lanes.
+/// Returns the smallest and the largest of the numbers and 0, or `None` if one is not finite. The compiler vectorises the
+/// lanes.
 #[inline(always)]
 fn range(x: &[f32]) -> Option<(f32, f32)> {
     let (mut low, mut high, mut nothing) = ([0.0f32; 16], [0.0f32; 16], [0.0f32; 16]);
@@ -340,7 +332,7 @@ mod tests {
                 let range = x.iter().fold((0.0f32, 0.0f32), |(low, high), &x| (low.min(x), high.max(x)));
                 let scale = f64::from(range.1 - range.0) / 255.0;
                 for (o, w) in weights.chunks(inputs).enumerate() {
-                    let step = f64::from(quantized.scales()[o]);
+                    let step = f64::from(quantized.scales[o]);
                     let pairs = || x.iter().zip(w).map(|(&x, &w)| (f64::from(x), f64::from(w)));
                     let right: f64 = pairs().map(|(x, w)| x * w).sum();
                     // The zero point is rounded too, which moves activations by up to another half step.

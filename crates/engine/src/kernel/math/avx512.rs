@@ -1,6 +1,6 @@
 //! Powers of two with AVX-512. `vscalef` multiplies with 2^n and rounds like a product with powers of two, and replaces six
-//! operations that compute these powers and multiply with them. `vperm` looks up numbers in a table of one or two registers: the
-//! powers 2^(j/16) (2^(j/8) in f64) or 2^(j/32), with which a polynomial of low degree is enough.
+//! operations that compute these powers and multiply with them. `vperm` looks up numbers in a table of one or two
+//! registers: the powers 2^(j/16) (2^(j/8) in f64) or 2^(j/32), with which a polynomial of low degree is enough.
 
 #![cfg_attr(all(target_arch = "x86_64", not(miri)), expect(unsafe_code, reason = "processor intrinsics"))]
 
@@ -38,7 +38,8 @@ pub(super) fn scale<S: Simd, T: Real>(simd: S, x: Vector<S, T>, n: Vector<S, T>)
     None
 }
 
-/// Looks up numbers in a table of the size of a vector, or returns `None` without AVX-512. The index is in the lowest bits of `place`.
+/// Looks up numbers in a table of the size of a vector, or returns `None` without AVX-512. The index is in the lowest bits
+/// of `place`.
 #[inline(always)]
 pub(super) fn lookup<S: Simd, T: Real>(
     simd: S,
@@ -52,8 +53,8 @@ pub(super) fn lookup<S: Simd, T: Real>(
         let to = out.as_mut_slice();
         assert!(size_of_val(to) == 64 && size_of_val(table) == 64, "not a vector of 512 bits");
         let (to, table) = (to.as_mut_ptr(), table.as_ptr());
-        // SAFETY: the level proves AVX-512; both pointers refer to 64 bytes of one of two types. The instruction ignores the
-        // bits of an index beyond the table.
+        // SAFETY: the level proves AVX-512; both pointers refer to 64 bytes of one of two types. The instruction ignores
+        // the bits of an index beyond the table.
         unsafe {
             let place = arch::_mm512_loadu_si512(to.cast());
             if size_of::<T>() == 4 {
@@ -70,8 +71,8 @@ pub(super) fn lookup<S: Simd, T: Real>(
     None
 }
 
-/// The bits of 2^(j/32), without the bias of the exponent, minus `j << 18`. With an integer n in the bits above j, the sum with
-/// `(32 n + j) << 18` has the exponent n.
+/// The bits of 2^(j/32), without the bias of the exponent, minus `j << 18`. With an integer n in the bits above j, the sum
+/// with `(32 n + j) << 18` has the exponent n.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const OFFSETS: [u32; 32] = {
     let mut offsets = [0; 32];
@@ -84,8 +85,8 @@ const OFFSETS: [u32; 32] = {
     offsets
 };
 
-/// Returns 2^n for f32, where n plus the bias of the exponent is in the lowest bits of `place`, in 32nds; `None` without AVX-512,
-/// or for another type.
+/// Returns 2^n for f32, where n plus the bias of the exponent is in the lowest bits of `place`, in 32nds; `None` without
+/// AVX-512, or for another type.
 #[inline(always)]
 pub(super) fn exp2_of_32nds<S: Simd, T: Real>(simd: S, place: Vector<S, T>) -> Option<Vector<S, T>> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -97,8 +98,8 @@ pub(super) fn exp2_of_32nds<S: Simd, T: Real>(simd: S, place: Vector<S, T>) -> O
         let to = out.as_mut_slice();
         assert!(size_of_val(to) == 64, "not a vector of 512 bits");
         let to = to.as_mut_ptr();
-        // SAFETY: the level proves AVX-512, and the pointer refers to 64 bytes. The instruction ignores the bits of an index beyond
-        // the table.
+        // SAFETY: the level proves AVX-512, and the pointer refers to 64 bytes. The instruction ignores the bits of an
+        // index beyond the table.
         unsafe {
             let place = arch::_mm512_loadu_si512(to.cast());
             let [low, high] = [0, 16].map(|first| arch::_mm512_loadu_si512(OFFSETS[first..].as_ptr().cast()));

@@ -1,18 +1,18 @@
 //! The exponential, and the functions that are computed from it.
 //!
-//! `x = n ln 2 + r` with an integer n and |r| <= ln(2)/2, so `e^x = 2^n e^r`. Adding a large constant rounds to n and leaves it
-//! in the lowest bits of the mantissa; ln 2 is subtracted in two parts (Cody and Waite), and e^r is `1 + r + r^2 P(r)`. The
-//! factor 2^n is applied by one instruction (AVX-512), or as two powers of about half of n, so that overflow and subnormal
-//! results need no special cases. With table lookups in registers (AVX-512), n is a multiple of 1/16 (1/8 in f64), the power of
-//! its fractional part comes from a table, and P has a lower degree.
+//! `x = n ln 2 + r` with an integer n and |r| <= ln(2)/2, so `e^x = 2^n e^r`. Adding a large constant rounds to n and
+//! leaves it in the lowest bits of the mantissa; ln 2 is subtracted in two parts (Cody and Waite), and e^r is `1 + r + r^2
+//! P(r)`. The factor 2^n is applied by one instruction (AVX-512), or as two powers of about half of n, so that overflow and
+//! subnormal results need no special cases. With table lookups in registers (AVX-512), n is a multiple of 1/16 (1/8 in
+//! f64), the power of its fractional part comes from a table, and P has a lower degree.
 
 use fearless_simd::{Select, Simd, prelude::*};
 
 use super::avx512::{lookup, scale};
 use super::{Bits, Real, Vector, at_least, at_most, bits, from_bits, polynomial, splat};
 
-/// A power of e before its exponent is applied: `(1 + fraction) * powers[0] * powers[1]`, where both powers are powers of two.
-/// A factor that is applied before the second power does not underflow.
+/// A power of e before its exponent is applied: `(1 + fraction) * powers[0] * powers[1]`, where both powers are powers of
+/// two. A factor that is applied before the second power does not underflow.
 #[derive(Clone, Copy)]
 pub(super) struct ScaledExp<S: Simd, T: Real> {
     fraction: Vector<S, T>,
@@ -44,8 +44,8 @@ impl<S: Simd, T: Real> ScaledExp<S, T> {
     }
 }
 
-/// Returns the multiple n of a unit that is nearest to `x / ln 2`, as a number and in the lowest bits, and `x - n ln 2`. The
-/// shifter determines the unit and the bias that is added to n in the bits.
+/// Returns the multiple n of a unit that is nearest to `x / ln 2`, as a number and in the lowest bits, and `x - n ln 2`.
+/// The shifter determines the unit and the bias that is added to n in the bits.
 #[inline(always)]
 fn reduce<S: Simd, T: Real>(x: Vector<S, T>, shifter: T) -> (Vector<S, T>, Vector<S, T>, Vector<S, T>) {
     let simd = x.token();
@@ -69,8 +69,8 @@ pub(super) fn exp_scaled<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> ScaledEx
     ScaledExp { fraction: expm1_reduced::<S, T>(simd, r), exponent, powers: powers::<S, T>(bits(n)) }
 }
 
-/// Returns `2^(high + low)`, where `low` is the rounding error of `high`, for sums within or slightly below `EXP_RANGE` times
-/// log2 e.
+/// Returns `2^(high + low)`, where `low` is the rounding error of `high`, for sums within or slightly below `EXP_RANGE`
+/// times log2 e.
 #[inline(always)]
 pub(super) fn exp2_scaled<S: Simd, T: Real>(
     simd: S,
@@ -173,7 +173,8 @@ pub fn silu<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     x_sigmoid::<S, T>(x, bounded, exp_scaled::<S, T>(simd, -bounded.abs()))
 }
 
-/// Returns `x sigmoid(y)` from `power = e^-|y|`, where y has the sign of x. `bounded` is x, clamped to where the result is 0.
+/// Returns `x sigmoid(y)` from `power = e^-|y|`, where y has the sign of x. `bounded` is x, clamped to where the result is
+/// 0.
 #[inline(always)]
 pub(super) fn x_sigmoid<S: Simd, T: Real>(
     x: Vector<S, T>,

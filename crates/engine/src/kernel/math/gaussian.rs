@@ -1,10 +1,10 @@
 //! The error function, gelu, and the tanh approximation of gelu.
 //!
 //! Near 0, erf is x times a polynomial in x^2. Everything else comes from the tail probability of the standard normal
-//! distribution, `P(X > a) = e^(-a^2/2) E(a)` for a >= 0. E (up to a constant the Mills ratio) decreases slowly and is a quotient
-//! of two polynomials with positive coefficients, so that nothing cancels. Both polynomials are monic, which saves two
-//! multiplications; their common factor is part of the exponential. The exponent is reduced with a fused multiply-add before it is
-//! rounded, so the tails are as accurate as the rest.
+//! distribution, `P(X > a) = e^(-a^2/2) E(a)` for a >= 0. E (up to a constant the Mills ratio) decreases slowly and is a
+//! quotient of two polynomials with positive coefficients, so that nothing cancels. Both polynomials are monic, which saves
+//! two multiplications; their common factor is part of the exponential. The exponent is reduced with a fused multiply-add
+//! before it is rounded, so the tails are as accurate as the rest.
 
 use fearless_simd::{Select, Simd, prelude::*};
 
@@ -13,8 +13,8 @@ use super::exponential::{exp_scaled, exp2_scaled, power, x_sigmoid};
 use super::real::{two_product, two_sum};
 use super::{Real, Vector, at_least, at_most, bits, polynomial, splat};
 
-/// Returns `E(a)`, where `e^(-a^2/2) E(a)` is the probability of values above `a >= 0`, divided by `GAUSSIAN_FACTOR`, as numerator
-/// and denominator.
+/// Returns `E(a)`, where `e^(-a^2/2) E(a)` is the probability of values above `a >= 0`, divided by `GAUSSIAN_FACTOR`, as
+/// numerator and denominator.
 #[inline(always)]
 fn mills_ratio<S: Simd, T: Real>(simd: S, a: Vector<S, T>) -> [Vector<S, T>; 2] {
     let [above, below] = T::MILLS_RATIO;
@@ -69,8 +69,8 @@ fn erf_near_zero<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     polynomial::<S, T>(simd, x * x, T::ERF).mul_add(x, x)
 }
 
-/// The error function, `2/sqrt(pi)` times the integral of `e^(-t^2)` from 0 to `x`. Error at most 2 ULP in both widths. Minus
-/// infinity gives -1, infinity 1, -0 gives -0.
+/// The error function, `2/sqrt(pi)` times the integral of `e^(-t^2)` from 0 to `x`. Error at most 2 ULP in both widths.
+/// Minus infinity gives -1, infinity 1, -0 gives -0.
 #[inline(always)]
 pub fn erf<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     let size = x.abs();
@@ -83,8 +83,8 @@ pub fn erf<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     size.simd_lt(T::ONE).select(small, large)
 }
 
-/// The Gaussian error linear unit, `x (1 + erf(x / sqrt 2)) / 2`. Error at most 8 ULP in f32 (7 with fused multiply-add), 10 in
-/// f64. Minus infinity gives -0, infinity infinity, -0 gives -0.
+/// The Gaussian error linear unit, `x (1 + erf(x / sqrt 2)) / 2`. Error at most 8 ULP in f32 (7 with fused multiply-add),
+/// 10 in f64. Minus infinity gives -0, infinity infinity, -0 gives -0.
 #[inline(always)]
 pub fn gelu<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     let a = x.abs().min(splat::<S, T>(simd, T::GELU_MAX));

@@ -60,8 +60,8 @@ fn log1p_bounded<S: Simd, T: Real>(simd: S, x: Vector<S, T>, sum: Vector<S, T>) 
     combine::<S, T>(simd, n, f, near.select(nil, lost / sum))
 }
 
-/// `ln(1 + x)`, accurate for small `x` too. Error at most 1.5 ULP in both widths. -1 gives minus infinity, smaller numbers NaN,
-/// infinity infinity, -0 gives -0.
+/// `ln(1 + x)`, accurate for small `x` too. Error at most 1.5 ULP in both widths. -1 gives minus infinity, smaller numbers
+/// NaN, infinity infinity, -0 gives -0.
 #[inline(always)]
 pub fn log1p<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     let sum = x + T::ONE;

@@ -1,17 +1,17 @@
 //! Elementary functions and activations on SIMD vectors, in `f32` and `f64`.
 //!
-//! Each function is written once over the vector type and the constants of [`Real`], without branches: it reduces the argument to
-//! a small interval and evaluates a polynomial there. With AVX-512, exp and gelu look up powers of two in registers. The
-//! polynomials are our own minimax fits; `real.rs` has their coefficients, intervals and errors.
+//! Each function is written once over the vector type and the constants of [`Real`], without branches: it reduces the
+//! argument to a small interval and evaluates a polynomial there. With AVX-512, exp and gelu look up powers of two in
+//! registers. The polynomials are our own minimax fits; `real.rs` has their coefficients, intervals and errors.
 //!
-//! The documentation of each function states its largest error in ULP (units in the last place of the result).
-//! `cargo run --release -p gatework-engine --example exhaustive` measures the errors in `f32` at all 2^32 arguments. The last bit
-//! may differ between instruction sets, because not all have fused multiply-add and exp, gelu and its derivative have two
+//! The documentation of each function states its largest error in ULP (units in the last place of the result). `cargo run
+//! --release -p gatework-engine --example exhaustive` measures the errors in `f32` at all 2^32 arguments. The last bit may
+//! differ between instruction sets, because not all have fused multiply-add and exp, gelu and its derivative have two
 //! implementations; the bounds hold for all of them, except that NaN is not propagated by the scalar `Fallback` level of
 //! `fearless_simd`, which x86-64 never selects.
 //!
-//! Unless stated otherwise, NaN gives NaN, 0 and -0 give the value of the formula, and the bounds include subnormal arguments and
-//! results.
+//! Unless stated otherwise, NaN gives NaN, 0 and -0 give the value of the formula, and the bounds include subnormal
+//! arguments and results.
 //!
 //! ```
 //! use fearless_simd::{Level, dispatch, prelude::*};
@@ -67,8 +67,8 @@ fn splat<S: Simd, T: Real>(simd: S, value: T) -> Vector<S, T> {
 #[inline(always)]
 fn at_most<S: Simd, T: Real>(x: Vector<S, T>, most: T) -> Vector<S, T> {
     let most = splat::<S, T>(x.token(), most);
-    // The x86 instructions return their second operand if one is NaN. fearless_simd 1.2 keeps the order of operands; tests with
-    // NaN on every instruction set detect if another version does not.
+    // The x86 instructions return their second operand if one is NaN. fearless_simd 1.2 keeps the order of operands; tests
+    // with NaN on every instruction set detect if another version does not.
     if cfg!(target_arch = "x86_64") { most.min(x) } else { x.simd_gt(most).select(most, x) }
 }
 

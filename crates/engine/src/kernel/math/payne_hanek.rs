@@ -1,15 +1,15 @@
 //! Range reduction of large angles (M. Payne, R. Hanek, "Radian reduction for trigonometric functions", 1983).
 //!
 //! `x / (pi/2)` is needed modulo 4 with about sixty bits after the binary point, however large `x` is. Only a window of the
-//! binary digits of 2/pi matters: the digits before it contribute multiples of 4, those after it are too small. The product of
-//! the mantissa with the window is exact in integers. It is computed lane by lane, and only if an angle is large.
+//! binary digits of 2/pi matters: the digits before it contribute multiples of 4, those after it are too small. The product
+//! of the mantissa with the window is exact in integers. It is computed lane by lane, and only if an angle is large.
 
 use fearless_simd::{Simd, SimdFloatElement, prelude::*};
 
 use super::Real;
 
-/// An angle as `turns` quarter turns (modulo 4, in the lowest two bits of an integer) plus a remainder `high + low`, between
-/// -pi/4 and pi/4.
+/// An angle as `turns` quarter turns (modulo 4, in the lowest two bits of an integer) plus a remainder `high + low`,
+/// between -pi/4 and pi/4.
 #[derive(Clone, Copy)]
 pub struct ReducedAngle<S: Simd, T: Real> {
     pub(super) turns: <T::Native<S> as SimdFloat<S>>::Bits,
@@ -81,7 +81,8 @@ const FRAC_PI_2_LOW: f64 = 6.123_233_995_736_766e-17;
 /// 2^-128.
 const SCALE: f64 = 1.0 / ((1u128 << 127) as f64 * 2.0);
 
-/// Returns the quarter turns of `x >= 1` modulo 4, and the remainder as a rounded value and its error. NaN if `x` is not finite.
+/// Returns the quarter turns of `x >= 1` modulo 4, and the remainder as a rounded value and its error. NaN if `x` is not
+/// finite.
 fn reduce(x: f64) -> (u8, f64, f64) {
     if !x.is_finite() {
         return (0, f64::NAN, f64::NAN);

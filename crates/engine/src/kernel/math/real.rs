@@ -1,8 +1,8 @@
 //! Constants and polynomial coefficients of the functions in both widths.
 //!
-//! The polynomials are our own minimax fits: a Remez exchange in 60-digit arithmetic that minimises the relative error of the
-//! whole function, then rounded to the type. The documentation of each constant states the interval, the comment before its value
-//! the error of the fit before rounding.
+//! The polynomials are our own minimax fits: a Remez exchange in 60-digit arithmetic that minimises the relative error of
+//! the whole function, then rounded to the type. The documentation of each constant states the interval, the comment before
+//! its value the error of the fit before rounding.
 
 #![allow(
     clippy::unreadable_literal,
@@ -34,7 +34,8 @@ pub trait Real: Element + SimdFloatElement<Bits: From<u8>> {
     const EXPONENT_SHIFTER: Self;
     /// Like `EXPONENT_SHIFTER`, for n - 1 + the bias.
     const HALF_SHIFTER: Self;
-    /// 1.5 x 2^(MANTISSA - 4), or - 3. Adding it rounds to a multiple of 1/16 (1/8) and leaves its fraction in the lowest bits.
+    /// 1.5 x 2^(MANTISSA - 4), or - 3. Adding it rounds to a multiple of 1/16 (1/8) and leaves its fraction in the lowest
+    /// bits.
     const TABLE_SHIFTER: Self;
     /// 1.5 x 2^MANTISSA. Adding it rounds to an integer and leaves it in the lowest bits.
     const INTEGER_SHIFTER: Self;
@@ -102,9 +103,9 @@ pub trait Real: Element + SimdFloatElement<Bits: From<u8>> {
     const COS: &'static [Self];
     /// erf(x)/x - 1 in x^2, for |x| <= 1.
     const ERF: &'static [Self];
-    /// e^(a^2/2) erfc(a/sqrt(2)) / 2 divided by `GAUSSIAN_FACTOR`, as a numerator and a denominator whose last coefficients are 1 and
-    /// not listed, for a from 0 to 15 (f32) or 39 (f64). In f32 it compensates for the error of `GAUSSIAN_LN_2_LOW`: at 15 it is
-    /// smaller by 3e-7.
+    /// e^(a^2/2) erfc(a/sqrt(2)) / 2 divided by `GAUSSIAN_FACTOR`, as a numerator and a denominator whose last coefficients
+    /// are 1 and not listed, for a from 0 to 15 (f32) or 39 (f64). In f32 it compensates for the error of
+    /// `GAUSSIAN_LN_2_LOW`: at 15 it is smaller by 3e-7.
     const MILLS_RATIO: [&'static [Self]; 2];
     /// The factor that the quotient of `MILLS_RATIO` leaves out, about 1/sqrt(2 pi).
     const GAUSSIAN_FACTOR: Self;

@@ -80,8 +80,8 @@ pub fn rsqrt(x: f64) -> f64 {
     1.0 / x.sqrt()
 }
 
-/// Returns the distance between `value`, of a type with `digits` binary digits and smallest exponent `least`, and `expected`, in
-/// units in the last place of the latter. Equal infinities, two NaN and equal zeros have distance 0.
+/// Returns the distance between `value`, of a type with `digits` binary digits and smallest exponent `least`, and
+/// `expected`, in units in the last place of the latter. Equal infinities, two NaN and equal zeros have distance 0.
 pub fn ulps(value: f64, expected: f64, digits: i32, least: i32) -> f64 {
     if value == expected || (value.is_nan() && expected.is_nan()) {
         return 0.0;

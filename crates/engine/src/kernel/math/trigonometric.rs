@@ -1,8 +1,8 @@
 //! Sine and cosine.
 //!
-//! The angle is reduced to quarter turns and a remainder between -pi/4 and pi/4, which is kept as a sum of two numbers so that
-//! the result is accurate near its zeros; large angles are reduced by [`payne_hanek`](super::payne_hanek). Sine and cosine of the
-//! remainder are two polynomials; the quarter turns select one of them and its sign.
+//! The angle is reduced to quarter turns and a remainder between -pi/4 and pi/4, which is kept as a sum of two numbers so
+//! that the result is accurate near its zeros; large angles are reduced by [`payne_hanek`](super::payne_hanek). Sine and
+//! cosine of the remainder are two polynomials; the quarter turns select one of them and its sign.
 
 use fearless_simd::{Simd, prelude::*};
 

@@ -1,4 +1,5 @@
-//! Matrix multiplication by the `gemm` crate, for layouts that the tile kernels do not support and as a baseline of benchmarks.
+//! Matrix multiplication by the `gemm` crate, for layouts that the tile kernels do not support and as a baseline of
+//! benchmarks.
 
 use super::{Bases, Gemm, GemmElement, check_one, is_large, multiply};
 
@@ -12,8 +13,8 @@ pub fn multiply_with_gemm_crate<T: GemmElement>(memory: &mut [T], gemm: &Gemm) {
     if work == 0 {
         return multiply(memory, gemm);
     }
-    // SAFETY: the matrices are in bounds of the slice, which is borrowed exclusively, and the result aliases neither operand nor
-    // itself, as was checked; no size is 0.
+    // SAFETY: the matrices are in bounds of the slice, which is borrowed exclusively, and the result aliases neither
+    // operand nor itself, as was checked; no size is 0.
     unsafe { run_gemm(Bases::same(memory.as_mut_ptr()), gemm, is_large(work)) }
 }
 

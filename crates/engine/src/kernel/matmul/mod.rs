@@ -48,8 +48,8 @@ pub trait GemmElement: Copy + Send + Sync + PartialOrd + std::ops::Add<Output = 
     /// Same as for `multiply_at`; no size is 0.
     unsafe fn multiply_tiled(
         _bases: Bases<Self>,
-        _shapes: &Gemm,
-        _finish: EpiloguePtr<Self>,
+        _gemm: &Gemm,
+        _epilogue: EpiloguePtr<Self>,
         _threads: bool,
     ) -> bool {
         false
@@ -76,8 +76,8 @@ pub trait GemmElement: Copy + Send + Sync + PartialOrd + std::ops::Add<Output = 
         unsafe { multiply_at(Bases::same(memory), gemm, EpiloguePtr::NONE, threads) }
     }
 
-    /// Multiplies with a second operand that is packed at an offset; with the unpacked operand if matrices of this type are not
-    /// packed.
+    /// Multiplies with a second operand that is packed at an offset; with the unpacked operand if matrices of this type are
+    /// not packed.
     ///
     /// # Safety
     /// Same as for `multiply_at`. The packed matrix is the second operand. The rows of the result are contiguous.
@@ -107,8 +107,8 @@ impl<T> Bases<T> {
     }
 }
 
-/// Range of a matrix that is not in the main memory: element `inside` of the memory is element `outside` of another slice, and so
-/// on for `len` elements.
+/// Range of a matrix that is not in the main memory: element `inside` of the memory is element `outside` of another slice,
+/// and so on for `len` elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExternalRange {
     /// First element, as an offset into the memory.
@@ -120,7 +120,8 @@ pub struct ExternalRange {
 }
 
 impl ExternalRange {
-    /// Panics if the range is out of bounds of a slice of `len` elements, or the matrix, from `begin` to `end`, is not in the range.
+    /// Panics if the range is out of bounds of a slice of `len` elements, or the matrix, from `begin` to `end`, is not in
+    /// the range.
     fn check(&self, (begin, end): (usize, usize), len: usize) {
         assert!(self.outside.saturating_add(self.len) <= len, "external range out of bounds of its slice");
         assert!(
@@ -159,10 +160,10 @@ impl GemmElement for f32 {
     unsafe fn multiply_tiled(
         bases: Bases<f32>,
         gemm: &Gemm,
-        finish: EpiloguePtr<f32>,
+        epilogue: EpiloguePtr<f32>,
         threads: bool,
     ) -> bool {
-        let Some(product) = Tiled::new(bases, gemm, finish) else { return false };
+        let Some(product) = Tiled::new(bases, gemm, epilogue) else { return false };
         // SAFETY: guaranteed by the caller.
         unsafe { product.run(threads) };
         true
@@ -186,7 +187,7 @@ impl GemmElement for f32 {
         let (a, (out, [stride, _])) = (gemm.a, gemm.out);
         let a = Source { at: memory.wrapping_add(a.0), strides: a.1 };
         let at = memory.wrapping_add(out);
-        let out = Target { at, stride, accumulate: gemm.accumulate, finish: EpiloguePtr::NONE };
+        let out = Target { at, stride, accumulate: gemm.accumulate, epilogue: EpiloguePtr::NONE };
         let at = memory.wrapping_add(packed);
         let packed = Packed { at, columns: gemm.sizes[1], first: 0, is_finite: false };
         // SAFETY: guaranteed by the caller.
@@ -214,16 +215,16 @@ unsafe impl Sync for Tiled {}
 
 impl Tiled {
     /// Returns the multiplication, transposed if the columns of the result are contiguous, or `None` if neither is.
-    fn new(bases: Bases<f32>, gemm: &Gemm, finish: EpiloguePtr<f32>) -> Option<Tiled> {
+    fn new(bases: Bases<f32>, gemm: &Gemm, epilogue: EpiloguePtr<f32>) -> Option<Tiled> {
         let Gemm { sizes: [m, n, k], a, b, out: (out, [by_row, by_column]), accumulate } = *gemm;
         let a = Source { at: bases.a.wrapping_add(a.0), strides: a.1 };
         let b = Source { at: bases.b.wrapping_add(b.0), strides: b.1 };
         let transposed =
             |source: Source| Source { strides: [source.strides[1], source.strides[0]], ..source };
-        let target = |stride: usize| Target { at: bases.out.wrapping_add(out), stride, accumulate, finish };
+        let target = |stride: usize| Target { at: bases.out.wrapping_add(out), stride, accumulate, epilogue };
         let (sizes, a, b, out) = if by_column == 1 || n == 1 {
             ([m, n, k], a, b, target(by_row))
-        } else if (by_row == 1 || m == 1) && finish.bias.is_none() {
+        } else if (by_row == 1 || m == 1) && epilogue.bias.is_none() {
             ([n, m, k], transposed(b), transposed(a), target(by_column))
         } else {
             return None;
@@ -247,8 +248,8 @@ impl Tiled {
         // Whole panels, so that the columns after the last whole vector do not depend on the number of chunks.
         let panels = parallel::chunk_range(n.div_ceil(tiles::MAX_PANEL), chunk, chunks);
         let [begin, end] = [panels.start, panels.end].map(|panel| n.min(panel * tiles::MAX_PANEL));
-        let finish = self.out.finish.at_column(begin);
-        let out = Target { at: self.out.at.wrapping_add(begin), finish, ..self.out };
+        let epilogue = self.out.epilogue.at_column(begin);
+        let out = Target { at: self.out.at.wrapping_add(begin), epilogue, ..self.out };
         Tiled { sizes: [m, end - begin, k], b: self.b.at_column(begin), out, ..self }
     }
 
@@ -277,7 +278,7 @@ impl Tiled {
                         self.out.at,
                         [self.sizes[0], self.sizes[1]],
                         [self.out.stride, 1],
-                        self.out.finish,
+                        self.out.epilogue,
                     );
                 }
                 b => tiles::multiply(self.sizes, self.a, b, self.out, is_sparse),
@@ -342,7 +343,8 @@ impl PreparedRhs {
 /// Multiplies like [`multiply`], with a prepared second operand and an epilogue.
 ///
 /// # Panics
-/// Under the conditions of [`multiply_external`], and if the operand was prepared for another size or layout, or not packed.
+/// Under the conditions of [`multiply_external`], and if the operand was prepared for another size or layout, or not
+/// packed.
 pub fn multiply_prepared(memory: &mut [f32], gemm: &Gemm, epilogue: Option<Epilogue>, panels: &PreparedRhs) {
     let Gemm { sizes: [m, n, k], a, b, out, accumulate } = *gemm;
     check_one(memory.len(), gemm, epilogue);
@@ -352,7 +354,7 @@ pub fn multiply_prepared(memory: &mut [f32], gemm: &Gemm, epilogue: Option<Epilo
     }
     let base = memory.as_mut_ptr();
     let bias = epilogue.map(|epilogue| base.wrapping_add(epilogue.bias).cast_const());
-    let finish = EpiloguePtr { bias, relu: epilogue.is_some_and(|epilogue| epilogue.relu) };
+    let epilogue = EpiloguePtr { bias, relu: epilogue.is_some_and(|epilogue| epilogue.relu) };
     let source = |(at, strides): (usize, [usize; 2])| Source { at: base.wrapping_add(at), strides };
     let PreparedRhs { is_unpacked, is_finite, ref elements, .. } = *panels;
     let right = if is_unpacked {
@@ -366,12 +368,12 @@ pub fn multiply_prepared(memory: &mut [f32], gemm: &Gemm, epilogue: Option<Epilo
         sizes: [m, n, k],
         a: source(a),
         b: right,
-        out: Target { at: base.wrapping_add(out.0), stride: out.1[0], accumulate, finish },
+        out: Target { at: base.wrapping_add(out.0), stride: out.1[0], accumulate, epilogue },
         is_unpacked: is_unpacked,
         is_finite,
     };
-    // SAFETY: the matrices are in bounds of the slice, which is borrowed exclusively; the result aliases neither an operand nor
-    // itself nor the bias, as was checked; the panels hold the whole second operand.
+    // SAFETY: the matrices are in bounds of the slice, which is borrowed exclusively; the result aliases neither an operand
+    // nor itself nor the bias, as was checked; the panels hold the whole second operand.
     unsafe { product.run(is_large(m * n * k)) }
 }
 
@@ -442,8 +444,8 @@ pub struct ExternalSlices<'a, T> {
 /// Multiplies like [`multiply_all`], with operands or results outside of the main memory, and an epilogue.
 ///
 /// # Panics
-/// Under the conditions of [`multiply`], if an external matrix is not in its range, and if the bias is out of bounds or overlaps a
-/// result.
+/// Under the conditions of [`multiply`], if an external matrix is not in its range, and if the bias is out of bounds or
+/// overlaps a result.
 pub fn multiply_external<T: GemmElement>(
     memory: &mut [T],
     batch: &[Gemm],
@@ -460,7 +462,7 @@ pub fn multiply_external<T: GemmElement>(
     }
     let mut bases = Bases::same(memory.as_mut_ptr());
     let bias = epilogue.map(|epilogue| bases.a.wrapping_add(epilogue.bias));
-    let finish = EpiloguePtr { bias, relu: epilogue.is_some_and(|epilogue| epilogue.relu) };
+    let epilogue = EpiloguePtr { bias, relu: epilogue.is_some_and(|epilogue| epilogue.relu) };
     let base = |range: ExternalRange| from.as_ptr().wrapping_add(range.outside).wrapping_sub(range.inside);
     bases.a = external[0].map_or(bases.a, base);
     bases.b = external[1].map_or(bases.b, base);
@@ -470,17 +472,17 @@ pub fn multiply_external<T: GemmElement>(
     let work: usize = batch.iter().map(|gemm| gemm.sizes.iter().product::<usize>()).sum();
     if is_large(work) && batch.len() > 1 && is_independent(batch) {
         parallel::for_each_index(batch.len(), |i| {
-            // SAFETY: the matrices are in bounds of slices, which are borrowed exclusively where they are written; results are
-            // disjoint from each other and from all operands, as was checked.
-            unsafe { multiply_at(bases, &batch[i], finish, false) }
+            // SAFETY: the matrices are in bounds of slices, which are borrowed exclusively where they are written; results
+            // are disjoint from each other and from all operands, as was checked.
+            unsafe { multiply_at(bases, &batch[i], epilogue, false) }
         });
         return;
     }
     for gemm in batch {
         let threads = is_large(gemm.sizes.iter().product());
-        // SAFETY: the matrices are in bounds of slices, which are borrowed exclusively where they are written, and the result
-        // aliases neither operand nor itself, as was checked.
-        unsafe { multiply_at(bases, gemm, finish, threads) }
+        // SAFETY: the matrices are in bounds of slices, which are borrowed exclusively where they are written, and the
+        // result aliases neither operand nor itself, as was checked.
+        unsafe { multiply_at(bases, gemm, epilogue, threads) }
     }
 }
 
@@ -494,7 +496,7 @@ fn check_one(len: usize, gemm: &Gemm, epilogue: Option<Epilogue>) {
     }
 }
 
-/// Returns whether so many multiplications run on several threads.
+/// Returns whether a number of multiplications is large enough for several threads.
 fn is_large(work: usize) -> bool {
     work >= PARALLEL_MIN_MULTIPLICATIONS && rayon::current_num_threads() > 1
 }
@@ -514,9 +516,9 @@ fn is_independent(batch: &[Gemm]) -> bool {
 /// Multiplies two matrices into a third.
 ///
 /// # Safety
-/// The three matrices and the bias, if there is one, may be read, and the result may be written; nothing else accesses the result
-/// meanwhile. The result aliases neither operand nor itself.
-unsafe fn multiply_at<T: GemmElement>(bases: Bases<T>, gemm: &Gemm, finish: EpiloguePtr<T>, threads: bool) {
+/// The three matrices and the bias, if there is one, may be read, and the result may be written; nothing else accesses the
+/// result meanwhile. The result aliases neither operand nor itself.
+unsafe fn multiply_at<T: GemmElement>(bases: Bases<T>, gemm: &Gemm, epilogue: EpiloguePtr<T>, threads: bool) {
     let Gemm { sizes: [m, n, k], out: (out, strides), accumulate, .. } = *gemm;
     let [zero, _] = T::UNITS;
     if k == 0 && !accumulate {
@@ -527,17 +529,17 @@ unsafe fn multiply_at<T: GemmElement>(bases: Bases<T>, gemm: &Gemm, finish: Epil
     }
     if m == 0 || n == 0 || k == 0 {
         // SAFETY: guaranteed by the caller.
-        unsafe { apply_epilogue(bases.out.wrapping_add(out), [m, n], strides, finish) };
+        unsafe { apply_epilogue(bases.out.wrapping_add(out), [m, n], strides, epilogue) };
         return;
     }
     // SAFETY: guaranteed by the caller; no size is 0.
-    if unsafe { T::multiply_tiled(bases, gemm, finish, threads) } {
+    if unsafe { T::multiply_tiled(bases, gemm, epilogue, threads) } {
         return;
     }
     // SAFETY: guaranteed by the caller; no size is 0.
     unsafe {
         run_gemm(bases, gemm, threads);
-        apply_epilogue(bases.out.wrapping_add(out), [m, n], strides, finish);
+        apply_epilogue(bases.out.wrapping_add(out), [m, n], strides, epilogue);
     }
 }
 
@@ -549,15 +551,15 @@ unsafe fn apply_epilogue<T: GemmElement>(
     out: *mut T,
     [m, n]: [usize; 2],
     strides: [usize; 2],
-    finish: EpiloguePtr<T>,
+    epilogue: EpiloguePtr<T>,
 ) {
-    if finish.bias.is_none() && !finish.relu {
+    if epilogue.bias.is_none() && !epilogue.relu {
         return;
     }
     let [zero, _] = T::UNITS;
-    let cut = |value: T| if finish.relu && value < zero { zero } else { value };
+    let cut = |value: T| if epilogue.relu && value < zero { zero } else { value };
     for row in (0..m).map(|i| out.wrapping_add(i * strides[0])) {
-        if let (Some(bias), 1) = (finish.bias, strides[1]) {
+        if let (Some(bias), 1) = (epilogue.bias, strides[1]) {
             // SAFETY: a contiguous row of the result, and the bias of its columns.
             let (row, bias) =
                 unsafe { (std::slice::from_raw_parts_mut(row, n), std::slice::from_raw_parts(bias, n)) };
@@ -568,7 +570,7 @@ unsafe fn apply_epilogue<T: GemmElement>(
             // SAFETY: an element of the result, and the bias of its column.
             unsafe {
                 let to = row.add(j * strides[1]);
-                *to = cut(finish.bias.map_or(*to, |bias| *to + *bias.add(j)));
+                *to = cut(epilogue.bias.map_or(*to, |bias| *to + *bias.add(j)));
             }
         }
     }

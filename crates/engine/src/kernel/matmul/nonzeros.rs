@@ -17,8 +17,8 @@ impl Nonzeros {
         Nonzeros { values: vec![0.0; room + SLACK], indices: vec![0; room + SLACK], len: 0 }
     }
 
-    /// Appends the nonzero elements of a row; NaN is nonzero, and -0 is zero. The index of an element is `first` plus `step` times its
-    /// position.
+    /// Appends the nonzero elements of a row; NaN is nonzero, and -0 is zero. The index of an element is `first` plus
+    /// `step` times its position.
     ///
     /// # Panics
     /// If there might not be enough room.

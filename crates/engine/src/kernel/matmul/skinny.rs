@@ -1,5 +1,5 @@
-//! GEMM of up to three rows: one gemm over the unpacked second matrix, four of its rows at a time. It runs at the speed of memory,
-//! so packing would not pay.
+//! GEMM of up to three rows: one gemm over the unpacked second matrix, four of its rows at a time. It runs at the speed of
+//! memory, so packing would not pay.
 
 use fearless_simd::{Simd, prelude::*};
 
@@ -14,13 +14,13 @@ const UNROLL: usize = 4;
 /// Elements of a row that are searched for zeros at a time.
 const SEARCH_LEN: usize = 256;
 
-/// Multiplies `a` [rows, depth] with `b` [depth, columns], whose rows are contiguous. If all elements of `b` are known to be
-/// finite, a single row skips the rows of `b` that it would multiply with 0. The bits are the same, except that a sum of -0 stays -0
-/// (as in `sparse`).
+/// Multiplies `a` [rows, depth] with `b` [depth, columns], whose rows are contiguous. If all elements of `b` are known to
+/// be finite, a single row skips the rows of `b` that it would multiply with 0. The bits are the same, except that a sum of
+/// -0 stays -0 (as in `sparse`).
 ///
 /// # Safety
-/// The three matrices may be read, and the result may be written; nothing else accesses the result meanwhile. There are at most
-/// [`MAX_ROWS`] rows.
+/// The three matrices may be read, and the result may be written; nothing else accesses the result meanwhile. There are at
+/// most [`MAX_ROWS`] rows.
 pub(super) unsafe fn multiply(
     [rows, columns, depth]: [usize; 3],
     a: Source,

@@ -10,11 +10,11 @@
 //!                     for each nonzero element               one broadcast and eight multiply-adds
 //! ```
 //!
-//! A tile of the dense GEMM reuses every load for six rows; here every multiply-add has a load of its own, which the first-level
-//! cache delivers almost at the rate of the multiply-adds. The sums are those of the dense GEMM, in the same order: adding `0 * b`
-//! changes nothing unless b is infinite or NaN, and blocks with such a b are left to the tiles. The only exception is a sum that
-//! underflows to -0: it stays -0 here, where the tiles may add 0 to it. Which kernel computes a result does not depend on the
-//! number of threads.
+//! A tile of the dense GEMM reuses every load for six rows; here every multiply-add has a load of its own, which the
+//! first-level cache delivers almost at the rate of the multiply-adds. The sums are those of the dense GEMM, in the same
+//! order: adding `0 * b` changes nothing unless b is infinite or NaN, and blocks with such a b are left to the tiles. The
+//! only exception is a sum that underflows to -0: it stays -0 here, where the tiles may add 0 to it. Which kernel computes
+//! a result does not depend on the number of threads.
 
 use std::ops::Range;
 
@@ -212,8 +212,8 @@ impl<S: Simd> BlockedGemm<S> {
                 let sums = sparse.sums[row * width..][..width].as_mut_ptr();
                 let before = if slice > 0 { sums.cast_const() } else { std::ptr::null() };
                 let result = out.wrapping_add(row * self.out.stride);
-                // SAFETY: the sums of a row have room for the panels, and so has the row of the result if no panel exceeds its
-                // columns.
+                // SAFETY: the sums of a row have room for the panels, and so has the row of the result if no panel exceeds
+                // its columns.
                 unsafe {
                     if slice + 1 < slices {
                         add_row::<S, P>(self.simd, values, indices, panels, [before, std::ptr::null()], sums);
@@ -235,7 +235,7 @@ impl<S: Simd> BlockedGemm<S> {
         }
         for column in columns.clone().step_by(Self::PANEL) {
             let at = out.wrapping_add(column - columns.start);
-            let out = Target { at, finish: self.out.finish.at_column(column), ..self.out };
+            let out = Target { at, epilogue: self.out.epilogue.at_column(column), ..self.out };
             // SAFETY: the rows of the block.
             unsafe {
                 apply_epilogue_to_rows(self.simd, block.rows, out, Self::PANEL.min(columns.end - column))
@@ -244,8 +244,8 @@ impl<S: Simd> BlockedGemm<S> {
     }
 }
 
-/// Adds the products of the elements of a row and `P` panels to the sums at `before`, in order, and these to the elements at
-/// `after`. A null pointer stands for zeros.
+/// Adds the products of the elements of a row and `P` panels to the sums at `before`, in order, and these to the elements
+/// at `after`. A null pointer stands for zeros.
 ///
 /// # Safety
 /// Every index is a row of the panels. Two vectors per panel may be read at the pointers and written to `to`.

@@ -285,11 +285,11 @@ fn bits(gemm: &Gemm, memory: &[f32], is_sparse: bool) -> Vec<u32> {
         at: base.wrapping_add(gemm.out.0),
         stride: gemm.out.1[0],
         accumulate: gemm.accumulate,
-        finish: EpiloguePtr { bias: Some(base.wrapping_add(gemm.b.0)), relu: k % 2 == 0 },
+        epilogue: EpiloguePtr { bias: Some(base.wrapping_add(gemm.b.0)), relu: k % 2 == 0 },
     };
     let mut packed = vec![0.0; packing::packed_len(k, n)];
-    // SAFETY: the matrices are consecutive; the bias is a row of the second one or, if it is column-major, some of its elements.
-    // The packed matrix is the second operand.
+    // SAFETY: the matrices are consecutive; the bias is a row of the second one or, if it is column-major, some of its
+    // elements. The packed matrix is the second operand.
     unsafe {
         let right = if n % 2 == 0 {
             Rhs::Unpacked(source(gemm.b))

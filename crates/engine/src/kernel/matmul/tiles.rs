@@ -7,10 +7,11 @@
 //!             for each tile of up to 6 rows                one broadcast and two multiply-adds per row and depth
 //! ```
 //!
-//! The first operand is read in place if its rows or its columns are contiguous, and packed otherwise; a tile prefetches the rows
-//! of the next one. A single row is multiplied with four panels at a time. Rows are distributed evenly among tiles (32 are
-//! 6 + 6 + 5 + 5 + 5 + 5), because a tile of is_unpacked rows is limited by the latency of its additions. The order of the sums does not
-//! depend on the blocks of rows and columns, so threads can compute chunks of a result with the same bits.
+//! The first operand is read in place if its rows or its columns are contiguous, and packed otherwise; a tile prefetches
+//! the rows of the next one. A single row is multiplied with four panels at a time. Rows are distributed evenly among tiles
+//! (32 are 6 + 6 + 5 + 5 + 5 + 5), because a tile of is_unpacked rows is limited by the latency of its additions. The order
+//! of the sums does not depend on the blocks of rows and columns, so threads can compute chunks of a result with the same
+//! bits.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -96,7 +97,7 @@ pub(super) struct Target {
     /// Whether the product is added to the result instead of replacing it.
     pub accumulate: bool,
     /// Applied to the complete sums.
-    pub finish: EpiloguePtr<f32>,
+    pub epilogue: EpiloguePtr<f32>,
 }
 
 /// Epilogue of a multiplication, with a pointer to the bias.
@@ -142,8 +143,8 @@ pub(super) struct Scratch {
 /// Multiplies `a` [rows, depth] with `b` [depth, columns], by tiles or by the nonzero elements of `a`.
 ///
 /// # Safety
-/// The three matrices may be read, and the result may be written; nothing else accesses the result meanwhile. The depth is at least
-/// 1.
+/// The three matrices may be read, and the result may be written; nothing else accesses the result meanwhile. The depth is
+/// at least 1.
 pub(super) unsafe fn multiply(sizes: [usize; 3], a: Source, b: Rhs, out: Target, is_sparse: bool) {
     SCRATCH.with_borrow_mut(|scratch| {
         dispatch!(crate::kernel::level(), simd => {
@@ -288,7 +289,8 @@ impl<S: Simd> BlockedGemm<S> {
     /// Computes the only row of a block in several panels.
     ///
     /// # Safety
-    /// The row is that of the block, [`ROW_PANELS`] consecutive panels have its depth, and their columns are columns of the result.
+    /// The row is that of the block, [`ROW_PANELS`] consecutive panels have its depth, and their columns are columns of the
+    /// result.
     #[inline(always)]
     unsafe fn wide_row(&self, block: Block, a: Rows, panels: *const f32, column: usize) {
         let row = match a {
@@ -298,7 +300,7 @@ impl<S: Simd> BlockedGemm<S> {
         let out = Target {
             at: self.out.at.wrapping_add(block.row * self.out.stride + column),
             accumulate: self.out.accumulate || block.from > 0,
-            finish: self.out.finish.at_column(column),
+            epilogue: self.out.epilogue.at_column(column),
             ..self.out
         };
         // SAFETY: the row and the panels have the depth of the block, and the columns are columns of the result.
@@ -306,7 +308,7 @@ impl<S: Simd> BlockedGemm<S> {
             row_of_panels(self.simd, block.depth, row, panels, out);
             for panel in 0..ROW_PANELS {
                 let at = panel * Self::PANEL;
-                let out = Target { at: out.at.add(at), finish: out.finish.at_column(at), ..out };
+                let out = Target { at: out.at.add(at), epilogue: out.epilogue.at_column(at), ..out };
                 if block.from + block.depth == self.sizes[2] {
                     apply_epilogue_to_rows(self.simd, 1, out, Self::PANEL);
                 }
@@ -340,7 +342,7 @@ impl<S: Simd> BlockedGemm<S> {
                 }
             }
             if block.from + block.depth == self.sizes[2] {
-                let out = Target { finish: self.out.finish.at_column(column), ..out };
+                let out = Target { epilogue: self.out.epilogue.at_column(column), ..out };
                 // SAFETY: the rows of the tile.
                 unsafe { apply_epilogue_to_rows(self.simd, share.len(), out, width) };
             }
@@ -516,7 +518,7 @@ pub(super) unsafe fn store<S: Simd>(_: S, at: *mut f32, value: S::f32s) {
 /// The rows may be written, and the bias, if there is one, may be read.
 #[inline(always)]
 pub(super) unsafe fn apply_epilogue_to_rows<S: Simd>(simd: S, rows: usize, out: Target, width: usize) {
-    let Some(bias) = out.finish.bias else { return };
+    let Some(bias) = out.epilogue.bias else { return };
     // SAFETY: the bias has an element for each column.
     let bias = unsafe { std::slice::from_raw_parts(bias, width) };
     let zero = S::f32s::splat(simd, 0.0);
@@ -527,12 +529,12 @@ pub(super) unsafe fn apply_epilogue_to_rows<S: Simd>(simd: S, rows: usize, out: 
             for (to, bias) in row.chunks_exact_mut(S::f32s::LEN).zip(bias.chunks_exact(S::f32s::LEN)) {
                 let value = S::f32s::from_slice(simd, to) + S::f32s::from_slice(simd, bias);
                 let cut = value.simd_lt(zero).select(zero, value);
-                (if out.finish.relu { cut } else { value }).store_slice(to);
+                (if out.epilogue.relu { cut } else { value }).store_slice(to);
             }
         } else {
             for (to, &bias) in row.iter_mut().zip(bias) {
                 let value = *to + bias;
-                *to = if out.finish.relu && value < 0.0 { 0.0 } else { value };
+                *to = if out.epilogue.relu && value < 0.0 { 0.0 } else { value };
             }
         }
     }

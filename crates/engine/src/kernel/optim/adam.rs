@@ -3,7 +3,7 @@
 use fearless_simd::{Level, Simd, SimdFloat};
 
 use super::Clipping;
-use super::step::{clip, with_complement, step};
+use super::step::{clip, step, with_complement};
 
 /// Settings of one [`adam`] step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,8 +26,24 @@ pub struct Adam {
     pub clipping: Clipping,
 }
 
-/// Performs one step of Adam or AdamW (Kingma and Ba 2015; Loshchilov and Hutter 2019) on `values`, with the moments `first`
-/// and `second`, which start as zeros.
+/// AdamW with a learning rate of 0.001, betas of 0.9 and 0.999, and neither weight decay nor clipping.
+impl Default for Adam {
+    fn default() -> Self {
+        Self {
+            learning_rate: 1e-3,
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-8,
+            weight_decay: 0.0,
+            decoupled: true,
+            step: 1,
+            clipping: Clipping::NONE,
+        }
+    }
+}
+
+/// Performs one step of Adam or AdamW (Kingma and Ba 2015; Loshchilov and Hutter 2019) on `values`, with the moments
+/// `first` and `second`, which start as zeros.
 ///
 /// ```text
 /// m = beta1 * m + (1 - beta1) * g           m_hat = m / (1 - beta1^step)
@@ -39,18 +55,9 @@ pub struct Adam {
 /// If the slices differ in length.
 ///
 /// ```
-/// use gatework_engine::kernel::optim::{Adam, Clipping, adam};
+/// use gatework_engine::kernel::optim::{Adam, adam};
 ///
-/// let settings = Adam {
-///     learning_rate: 0.5,
-///     beta1: 0.9,
-///     beta2: 0.999,
-///     epsilon: 1e-8,
-///     weight_decay: 0.0,
-///     decoupled: true,
-///     step: 1,
-///     clipping: Clipping::NONE,
-/// };
+/// let settings = Adam { learning_rate: 0.5, ..Adam::default() };
 /// let (mut values, mut first, mut second) = ([1.0, 1.0], [0.0; 2], [0.0; 2]);
 /// adam(&settings, &mut values, &[3.0, -4.0], &mut first, &mut second);
 /// // The first step moves every parameter by the learning rate, against the sign of its gradient.
@@ -71,8 +78,8 @@ struct FoldedAdam {
     epsilon: f32,
     /// Decay added to the gradient.
     coupled: f32,
-    /// Decay subtracted from the parameter, including the learning rate. A factor `1 - rate * decay` would save an operation, but
-    /// its rounding would bias a small decay.
+    /// Decay subtracted from the parameter, including the learning rate. A factor `1 - rate * decay` would save an
+    /// operation, but its rounding would bias a small decay.
     decoupled: f32,
 }
 

@@ -1,5 +1,5 @@
-//! Fused optimiser steps: one pass over memory, in which each element of the parameters, the gradient and the optimiser state is
-//! read once and written once.
+//! Fused optimiser steps: one pass over memory, in which each element of the parameters, the gradient and the optimiser
+//! state is read once and written once.
 //!
 //! ```text
 //! for each element:
@@ -9,14 +9,14 @@
 //!     p = p - rate * direction
 //! ```
 //!
-//! Each rule is written once over a vector and instantiated for every instruction set. Terms that are the same for all elements
-//! (such as the bias corrections of Adam) are computed beforehand in `f64` and folded into constants, which leaves Adam with one
-//! square root and one division per element.
+//! Each rule is written once over a vector and instantiated for every instruction set. Terms that are the same for all
+//! elements (such as the bias corrections of Adam) are computed beforehand in `f64` and folded into constants, which leaves
+//! Adam with one square root and one division per element.
 //!
-//! The rules use only additions, multiplications, divisions, square roots and comparisons, each rounded separately (no fused
-//! multiply-add), and the last elements, fewer than a vector has lanes, go through a padded buffer and the same code. A result
-//! therefore has the same bits at every position of an element and with every instruction set. The passes run on the calling
-//! thread.
+//! The rules use only additions, multiplications, divisions, square roots and comparisons, each rounded separately (no
+//! fused multiply-add), and the last elements, fewer than a vector has lanes, go through a padded buffer and the same code.
+//! A result therefore has the same bits at every position of an element and with every instruction set. The passes run on
+//! the calling thread.
 
 #![allow(clippy::inline_always, reason = "SIMD code must be inlined where its target features are enabled")]
 
@@ -214,16 +214,7 @@ mod tests {
     fn every_pass(clipping: Clipping) -> [Pass; 3] {
         let (learning_rate, momentum, weight_decay, epsilon) = (0.1, 0.9, 0.01, 1e-8);
         [
-            Pass::Adam(Adam {
-                learning_rate,
-                beta1: 0.9,
-                beta2: 0.99,
-                epsilon,
-                weight_decay,
-                decoupled: true,
-                step: 1,
-                clipping,
-            }),
+            Pass::Adam(Adam { learning_rate, beta2: 0.99, weight_decay, clipping, ..Adam::default() }),
             Pass::Sgd(Sgd { learning_rate, momentum, nesterov: true, weight_decay, clipping }),
             Pass::Rmsprop(Rmsprop { learning_rate, alpha: 0.99, epsilon, momentum, weight_decay, clipping }),
         ]
@@ -317,16 +308,7 @@ mod tests {
 
     #[test]
     fn a_small_decay_is_unbiased() {
-        let settings = Adam {
-            learning_rate: 1e-4,
-            beta1: 0.9,
-            beta2: 0.99,
-            epsilon: 1e-8,
-            weight_decay: 1e-2,
-            decoupled: true,
-            step: 1,
-            clipping: Clipping::NONE,
-        };
+        let settings = Adam { learning_rate: 1e-4, beta2: 0.99, weight_decay: 1e-2, ..Adam::default() };
         let before: Vec<f32> = (0..4096).map(|i| 1.0 + i as f32 / 4096.0).collect();
         let mut after = before.clone();
         adam(&settings, &mut after, &[0.0; 4096], &mut [0.0; 4096], &mut [0.0; 4096]);

@@ -2,8 +2,8 @@
 
 use fearless_simd::{Level, Simd};
 
-/// Returns the Euclidean norm of a gradient, summed in `f64`. It cannot overflow, and NaN or infinity in any element propagates.
-/// The order of the sum is the same for every instruction set.
+/// Returns the Euclidean norm of a gradient, summed in `f64`. It cannot overflow, and NaN or infinity in any element
+/// propagates. The order of the sum is the same for every instruction set.
 ///
 /// ```
 /// assert_eq!(gatework_engine::kernel::optim::norm(&[3.0, -4.0]), 5.0);

@@ -3,7 +3,7 @@
 use fearless_simd::{Level, Simd, SimdFloat};
 
 use super::Clipping;
-use super::step::{clip, with_complement, step};
+use super::step::{clip, step, with_complement};
 
 /// Settings of one [`rmsprop`] step.
 #[derive(Clone, Copy, Debug, PartialEq)]

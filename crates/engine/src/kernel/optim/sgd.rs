@@ -20,8 +20,8 @@ pub struct Sgd {
     pub clipping: Clipping,
 }
 
-/// Performs one step of stochastic gradient descent on `values`. `buffer` is the momentum, which starts as zeros (so that it
-/// is the gradient itself after the first step); it is not used, and may be empty, if the momentum is 0.
+/// Performs one step of stochastic gradient descent on `values`. `buffer` is the momentum, which starts as zeros (so that
+/// it is the gradient itself after the first step); it is not used, and may be empty, if the momentum is 0.
 ///
 /// ```text
 /// b = momentum * b + g

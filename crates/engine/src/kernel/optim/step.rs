@@ -4,8 +4,8 @@ use fearless_simd::{Select, Simd, SimdBase, prelude::*};
 
 use super::Clipping;
 
-/// Returns a decay and its complement. The complement is taken before rounding: the relative error of `1 - 0.99` in `f32` is 1e-6,
-/// which would be visible in the mean squares of RMSprop.
+/// Returns a decay and its complement. The complement is taken before rounding: the relative error of `1 - 0.99` in `f32`
+/// is 1e-6, which would be visible in the mean squares of RMSprop.
 pub(super) fn with_complement(decay: f64) -> [f32; 2] {
     [decay, 1.0 - decay].map(|share| share as f32)
 }
@@ -70,8 +70,8 @@ pub(super) fn step<S: Simd, const K: usize>(
     }
 }
 
-/// Flushes subnormal numbers to zero. The slots of a parameter without gradient decay to subnormal numbers and, by rounding, would
-/// never reach zero; arithmetic with subnormal numbers is slow.
+/// Flushes subnormal numbers to zero. The slots of a parameter without gradient decay to subnormal numbers and, by
+/// rounding, would never reach zero; arithmetic with subnormal numbers is slow.
 #[inline(always)]
 fn flush<S: Simd>(simd: S, slot: S::f32s) -> S::f32s {
     slot.abs().simd_lt(f32::MIN_POSITIVE).select(0.0.simd_into(simd), slot)

@@ -1,9 +1,9 @@
-//! Backward pass, in blocks of steps. The gradients of the weights are accumulated block by block while the gate gradients are in
-//! the caches. The sums over rows and steps are matrix multiplications over a whole block, whose order does not depend on the
-//! chunks of the batch.
+//! Backward pass, in blocks of steps. The gradients of the weights are accumulated block by block while the gate gradients
+//! are in the caches. The sums over rows and steps are matrix multiplications over a whole block, whose order does not
+//! depend on the chunks of the batch.
 //!
-//! Gradients vanish over time. Those below [`Cell::least_gradient`] are set to 0, and a chunk of the batch whose gate gradients at a
-//! step are all 0 skips the matrix multiplications.
+//! Gradients vanish over time. Those below [`Cell::least_gradient`] are set to 0, and a chunk of the batch whose gate
+//! gradients at a step are all 0 skips the matrix multiplications.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,8 +81,8 @@ pub fn backward<T: Real + GemmElement>(memory: &mut [T], steps: &Steps) {
     // The tile kernels give a row the same bits whatever rows it is computed with; other GEMMs may not.
     let is_ours = T::packed_len(1, 1) > 0;
     let least = if is_ours { MIN_CHUNK_ROWS } else { MAX_CHUNK_ROWS };
-    // SAFETY: all tensors are in bounds (asserted above) and disjoint by the plan; the rows of the chunks are disjoint, and sums
-    // over all rows are taken when the chunks are complete.
+    // SAFETY: all tensors are in bounds (asserted above) and disjoint by the plan; the rows of the chunks are disjoint, and
+    // sums over all rows are taken when the chunks are complete.
     unsafe {
         all.is_finite = all.has_finite_weights();
         all.pack();
@@ -174,8 +174,8 @@ impl<T: Real + GemmElement> Backward<T> {
         let mut is_nonzero = false;
         for t in block.clone().rev() {
             let gates = self.gates(t - block.start) + first * 4 * hidden;
-            // SAFETY: in bounds, and only rows of this chunk; the tensors are disjoint by the plan, and so are those in the scratch
-            // memory.
+            // SAFETY: in bounds, and only rows of this chunk; the tensors are disjoint by the plan, and so are those in the
+            // scratch memory.
             let mut pass = unsafe {
                 let part = |part| shared.read(self.steps.part(part, t, first), rows * hidden);
                 let carried = usize::from(cell == Cell::Lstm);

@@ -1,14 +1,14 @@
-//! Forward pass. A tile is some rows and a vector of units; its four sums per unit stay in registers until the activations of the
-//! gates have computed a state from them.
+//! Forward pass. A tile is some rows and a vector of units; its four sums per unit stay in registers until the activations
+//! of the gates have computed a state from them.
 //!
 //! | cell | sums | of the inputs | of the state |
 //! |---|---|---|---|
 //! | GRU | reset, update, new, factor of reset | the first three | the first two and the last |
 //! | LSTM | input, forget, cell, output gate | all | all |
 //!
-//! The weights are packed once: for each block of units, [depth][gate][lane]. With few rows, the time goes into reading the weights,
-//! so the input weights are multiplied with the inputs of several steps at a time. The bits of a row do not depend on the rows and
-//! steps it is computed with.
+//! The weights are packed once: for each block of units, [depth][gate][lane]. With few rows, the time goes into reading the
+//! weights, so the input weights are multiplied with the inputs of several steps at a time. The bits of a row do not depend
+//! on the rows and steps it is computed with.
 
 use std::ops::Range;
 
@@ -339,7 +339,8 @@ fn lstm<S: Simd, T: Real>(simd: S, sums: [Vector<S, T>; SUMS], before: Vector<S,
     [output * math::tanh::<S, T>(simd, cell_state), cell_state, input, forget, candidate, output]
 }
 
-/// Computes the sums of the rows of a tile: their initial values (with a row stride), the inputs and the states times their weights.
+/// Computes the sums of the rows of a tile: their initial values (with a row stride), the inputs and the states times their
+/// weights.
 ///
 /// # Safety
 /// The rows, the panels and the initial values may be read.

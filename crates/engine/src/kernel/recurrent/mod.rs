@@ -15,10 +15,10 @@
 //!                gradients of weights and biases += gate gradients * states, * inputs, * 1
 //! ```
 //!
-//! The rows of the batch are independent, so a chunk of them goes through all steps while the weights stay in the cache, and chunks
-//! run on any number of threads with the same results. The gate gradients of all steps are never stored: those of a block of steps
-//! are used while they are in the caches. The tape holds what the backward pass needs: the states, and the gates after their
-//! activations.
+//! The rows of the batch are independent, so a chunk of them goes through all steps while the weights stay in the cache,
+//! and chunks run on any number of threads with the same results. The gate gradients of all steps are never stored: those
+//! of a block of steps are used while they are in the caches. The tape holds what the backward pass needs: the states, and
+//! the gates after their activations.
 //!
 //! | cell | parts of the tape | columns of the gate gradients |
 //! |---|---|---|
@@ -44,8 +44,8 @@ pub use forward::forward;
 const MAX_CHUNK_ROWS: usize = 32;
 const MIN_CHUNK_ROWS: usize = 8;
 
-/// Sizes and offsets of a recurrent layer in one slice of memory. All tensors are row-major and contiguous, except for the weights,
-/// which have strides.
+/// Sizes and offsets of a recurrent layer in one slice of memory. All tensors are row-major and contiguous, except for the
+/// weights, which have strides.
 #[derive(Clone, Copy, Debug)]
 pub struct Steps {
     /// The cell.
