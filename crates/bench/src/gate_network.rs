@@ -59,14 +59,14 @@ impl GateNetwork {
         let mut random = Random::new(1, Purpose::Parameters, 0);
         let logits: Vec<f32> = (0..wires.gates() * FUNCTIONS).map(|_| random.uniform()).collect();
         let tiles = batch / LANES;
-        let count = parallel::parts(tiles, tiles);
+        let count = parallel::chunk_count(tiles, tiles);
         let mut random = Random::new(1, Purpose::Start, 0);
         let mut bits = |rows: usize| {
             let row = |_| Row(std::array::from_fn(|_| (random.bits() & 1) as f32));
             (0..rows).map(row).collect::<Vec<Row>>()
         };
         let chunks = (0..count).map(|chunk| {
-            let tiles = parallel::share(tiles, chunk, count).len();
+            let tiles = parallel::chunk_range(tiles, chunk, count).len();
             Chunk {
                 inputs: bits(tiles * program.inputs()),
                 targets: bits(tiles * program.outputs()),

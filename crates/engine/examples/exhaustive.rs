@@ -1,21 +1,21 @@
-//! The error of the `f32` vector functions in ULP, at all 2^32 arguments.
+//! Measures the errors of the `f32` vector functions in ULP, at all 2^32 arguments.
 //!
 //! ```text
 //! cargo run --release -p gatework-engine --example exhaustive -- [--step N] [FUNCTION]...
 //! ```
 //!
-//! `--step N` looks at every Nth argument only. The exit status is 1 if an error is above the bound of the function's row.
-//! `RUSTFLAGS='--cfg gatework_simd="avx2"'` (or `"sse2"`) measures another instruction set than the best one.
+//! `--step N` tests every Nth argument only. The exit status is 1 if an error exceeds the bound of the function.
+//! `RUSTFLAGS='--cfg gatework_simd="avx2"'` (or `"sse2"`) selects another instruction set than the best one.
 
 use std::process::ExitCode;
 
 use gatework_engine::vector::{Function, functions};
 use rayon::prelude::*;
 
-/// Arguments that go through a function at a time.
+/// Arguments per call.
 const BLOCK: u64 = 1 << 16;
 
-/// The largest error so far, and the argument.
+/// The largest error, and its argument.
 #[derive(Clone, Copy, Default)]
 struct Worst {
     ulps: f64,
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(!kept))
 }
 
-/// The largest error over every `step`th `f32`.
+/// Returns the largest error over every `step`th `f32`.
 fn all_f32(function: &Function<f32>, step: u64) -> Worst {
     let blocks = (1u64 << 32).div_ceil(BLOCK * step);
     let block = |index: u64| {
@@ -60,8 +60,8 @@ fn all_f32(function: &Function<f32>, step: u64) -> Worst {
         let mut y = vec![0.0; x.len()];
         (function.run)(&x, &mut y).expect("the slices have the same length");
         x.iter().zip(&y).fold(Worst::default(), |worst, (&x, &y)| {
-            let expected = (function.naive)(f64::from(x));
-            // What rounds to infinity is infinity.
+            let expected = (function.reference)(f64::from(x));
+            // A reference that rounds to infinity in `f32` counts as infinity.
             let expected =
                 if (expected as f32).is_infinite() { f64::from(expected as f32) } else { expected };
             let error = function.error(f64::from(y), expected, 24, -126);

@@ -1,9 +1,9 @@
-//! Memory for numbers: aligned to cache lines, zeroed, and in huge pages where it is large.
+//! Buffers of numbers: aligned to cache lines, zeroed, and in huge pages if they are large.
 //!
-//! A pass over memory that is too large for the caches needs a translation for every page. Pages of 4 kB make an addition
-//! of 16 million numbers almost twice as slow as pages of 2 MB, so large buffers ask the system for those.
+//! A pass over memory that exceeds the caches needs an address translation per page. Adding 16 million numbers takes almost
+//! twice as long with pages of 4 kB as with pages of 2 MB, so large buffers request huge pages.
 
-#![expect(unsafe_code, reason = "bytes that the system zeroed are given a type")]
+#![expect(unsafe_code, reason = "zeroed bytes are reinterpreted as numbers")]
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,13 +13,13 @@ use memmap2::MmapMut;
 
 use crate::dtype::Element;
 
-/// Bytes of a cache line, and the alignment of every buffer.
+/// Alignment of every buffer in bytes: a cache line.
 pub const ALIGNMENT: usize = 64;
 
-/// Bytes from which on huge pages are asked for.
-const LARGE: usize = 4 << 20;
+/// Smallest buffer in bytes for which huge pages are requested.
+const HUGE_PAGES_MIN_BYTES: usize = 4 << 20;
 
-/// Bytes of a huge page, to whose multiples large buffers are aligned.
+/// Bytes of a huge page, and the alignment of large buffers.
 const HUGE_PAGE: usize = 2 << 20;
 
 /// A cache line.
@@ -28,13 +28,13 @@ const HUGE_PAGE: usize = 2 << 20;
 struct Line([u8; ALIGNMENT]);
 
 enum Memory {
-    /// From the heap.
+    /// Allocated from the heap.
     Lines(Vec<Line>),
-    /// Pages from the system; the buffer begins at `start`.
+    /// Mapped pages; the buffer begins at offset `start`.
     Pages { pages: MmapMut, start: usize },
 }
 
-/// A slice of numbers with an address that is a multiple of 64, filled with zeros at first.
+/// Owned slice of numbers, aligned to 64 bytes and initially zero.
 ///
 /// ```
 /// use gatework_engine::buffer::Buffer;
@@ -50,11 +50,11 @@ pub struct Buffer<T> {
 }
 
 impl<T: Element> Buffer<T> {
-    /// A buffer of `len` zeros.
+    /// Creates a buffer of `len` zeros.
     pub fn zeroed(len: usize) -> Self {
-        // A length that does not fit into memory ends the program in the allocator, as it does with a `Vec`.
+        // A length that exceeds the memory aborts in the allocator, as with a `Vec`.
         let bytes = len.saturating_mul(size_of::<T>());
-        let memory = large_pages(bytes)
+        let memory = map_huge_pages(bytes)
             .unwrap_or_else(|| Memory::Lines(vec![Line([0; ALIGNMENT]); bytes.div_ceil(ALIGNMENT)]));
         Self { memory, len, element: PhantomData }
     }
@@ -74,13 +74,13 @@ impl<T: Element> Buffer<T> {
     }
 }
 
-/// Pages for that many bytes, if they are many and the system has them.
-fn large_pages(bytes: usize) -> Option<Memory> {
-    if bytes < LARGE || cfg!(miri) {
+/// Maps pages for a large buffer, or returns `None` if it is small or mapping fails.
+fn map_huge_pages(bytes: usize) -> Option<Memory> {
+    if bytes < HUGE_PAGES_MIN_BYTES || cfg!(miri) {
         return None;
     }
     let pages = MmapMut::map_anon(bytes.checked_add(HUGE_PAGE)?).ok()?;
-    // Without huge pages the buffer is only slower.
+    // Best effort: without huge pages the buffer is only slower.
     #[cfg(target_os = "linux")]
     let _ = pages.advise(memmap2::Advice::HugePage);
     let start = pages.as_ptr().align_offset(HUGE_PAGE);
@@ -91,9 +91,9 @@ impl<T: Element> Deref for Buffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: the memory begins at a multiple of 64, holds at least `len` elements of `T` (checked when it was made)
-        // and is initialised; every pattern of bits is a valid `T`, since `Element` is sealed and has numbers only. The
-        // buffer owns it, so it lives as long as the borrow.
+        // SAFETY: the memory is aligned to 64 bytes, has room for `len` elements of `T` (ensured by `zeroed`) and is
+        // initialised; every bit pattern is a valid `T`, since `Element` is sealed and implemented for numbers only. The
+        // buffer owns the memory, so it outlives the borrow.
         unsafe { std::slice::from_raw_parts(self.start(), self.len) }
     }
 }
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn buffers_of_any_length_are_aligned_and_zero() {
-        let large = if cfg!(miri) { 2000 } else { LARGE / 4 };
+        let large = if cfg!(miri) { 2000 } else { HUGE_PAGES_MIN_BYTES / 4 };
         for len in [0, 1, 15, 16, 17, 1000, large, large + 1] {
             let buffer = Buffer::<f32>::zeroed(len);
             assert_eq!(buffer.len(), len);
@@ -153,8 +153,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read_and_cloned() {
-        for len in [3, if cfg!(miri) { 500 } else { LARGE / 8 + 5 }] {
+    fn written_elements_can_be_read_and_cloned() {
+        for len in [3, if cfg!(miri) { 500 } else { HUGE_PAGES_MIN_BYTES / 8 + 5 }] {
             let mut buffer = Buffer::<i64>::zeroed(len);
             for (i, x) in buffer.iter_mut().enumerate() {
                 *x = i as i64;

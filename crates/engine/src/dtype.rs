@@ -1,10 +1,10 @@
-//! The types of numbers that the engine calculates with.
+//! Element types of tensors and vectors.
 
 use std::fmt;
 
 use fearless_simd::{Select, Simd, SimdElement, prelude::*};
 
-/// A type of number, as a value: what a file, a graph or a command line names.
+/// Element type as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DType {
     /// 32-bit floating point.
@@ -18,10 +18,10 @@ pub enum DType {
 }
 
 impl DType {
-    /// All types.
+    /// All element types.
     pub const ALL: [Self; 4] = [Self::F32, Self::F64, Self::I32, Self::I64];
 
-    /// The name: `f32`, `f64`, `i32` or `i64`.
+    /// Returns the name: `f32`, `f64`, `i32` or `i64`.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -31,7 +31,7 @@ impl DType {
         }
     }
 
-    /// Bytes of one number.
+    /// Returns the size of an element in bytes.
     pub fn size(self) -> usize {
         match self {
             Self::F32 | Self::I32 => 4,
@@ -39,7 +39,7 @@ impl DType {
         }
     }
 
-    /// Whether it is a floating-point type, one that has a gradient.
+    /// Returns whether it is a floating-point type. Only these have gradients.
     pub fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64)
     }
@@ -59,16 +59,15 @@ mod sealed {
     impl Sealed for i64 {}
 }
 
-/// A number that buffers hold and vectors consist of: `f32`, `f64`, `i32` or `i64`.
+/// Element type of buffers and SIMD vectors: `f32`, `f64`, `i32` or `i64`.
 ///
-/// The operations that mean different things for integers and floating-point numbers are methods, on whole
-/// vectors; all others come with the vector type.
+/// Operations that differ between integers and floating-point numbers are methods; all others come with the vector type.
 pub trait Element: SimdElement + Send + Sync + sealed::Sealed + 'static {
     /// The type as a value.
     const DTYPE: DType;
-    /// Zero, the value of new buffers.
+    /// Zero.
     const ZERO: Self;
-    /// A vector as wide as the registers of instruction set `S`.
+    /// SIMD vector with the width of instruction set `S`.
     type Vector<S: Simd>: SimdBase<S, Element = Self>;
 
     /// `a + b`; integers wrap.
@@ -78,20 +77,20 @@ pub trait Element: SimdElement + Send + Sync + sealed::Sealed + 'static {
     /// itself.
     fn divide<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
 
-    /// The smaller one. Floating point: `minimum` of IEEE 754-2019, NaN if either is NaN, and -0 below 0.
+    /// The minimum. Floating point: `minimum` of IEEE 754-2019, NaN if either is NaN, and -0 below 0.
     fn minimum<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
 
-    /// The larger one. Floating point: `maximum` of IEEE 754-2019, NaN if either is NaN, and 0 above -0.
+    /// The maximum. Floating point: `maximum` of IEEE 754-2019, NaN if either is NaN, and 0 above -0.
     fn maximum<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
 
-    /// 0 where `a` is negative, otherwise `a`, also where it is NaN or -0.
-    fn ramp<S: Simd>(simd: S, a: Self::Vector<S>) -> Self::Vector<S>;
+    /// 0 where `a` is negative, otherwise `a`; NaN and -0 are unchanged.
+    fn relu<S: Simd>(simd: S, a: Self::Vector<S>) -> Self::Vector<S>;
 
-    /// `-a`. The smallest integer stays as it is.
+    /// `-a`. The smallest integer is unchanged.
     fn negate<S: Simd>(simd: S, a: Self::Vector<S>) -> Self::Vector<S>;
 
-    /// Whether it is NaN, which no integer is.
-    fn is_not_a_number(self) -> bool;
+    /// Returns whether it is NaN; always false for integers.
+    fn is_nan(self) -> bool;
 }
 
 macro_rules! float_element {
@@ -113,22 +112,22 @@ macro_rules! float_element {
 
             #[inline(always)]
             fn minimum<S: Simd>(_: S, a: S::$vector, b: S::$vector) -> S::$vector {
-                // Of equal operands (0 and -0) one order of `min` gives the first and the other the second; "or"
-                // keeps a sign.
+                // Of equal operands (0 and -0) one order of `min` returns the first and the other the second; the bitwise
+                // or has the sign of -0.
                 let least = from_bits(bits(a.min(b)) | bits(b.min(a)));
-                not_a_number(a, b).select(a + b, least)
+                either_is_nan(a, b).select(a + b, least)
             }
 
             #[inline(always)]
             fn maximum<S: Simd>(_: S, a: S::$vector, b: S::$vector) -> S::$vector {
                 let most = from_bits(bits(a.max(b)) & bits(b.max(a)));
-                not_a_number(a, b).select(a + b, most)
+                either_is_nan(a, b).select(a + b, most)
             }
 
             #[inline(always)]
-            fn ramp<S: Simd>(simd: S, a: S::$vector) -> S::$vector {
+            fn relu<S: Simd>(simd: S, a: S::$vector) -> S::$vector {
                 let zero = S::$vector::splat(simd, 0.0);
-                // The instruction of x86 gives its second operand where one is NaN or both are zeros.
+                // The x86 instruction returns its second operand if one is NaN or both are zeros.
                 if cfg!(target_arch = "x86_64") { zero.max(a) } else { a.simd_lt(zero).select(zero, a) }
             }
 
@@ -138,7 +137,7 @@ macro_rules! float_element {
             }
 
             #[inline(always)]
-            fn is_not_a_number(self) -> bool {
+            fn is_nan(self) -> bool {
                 self.is_nan()
             }
         }
@@ -148,21 +147,21 @@ macro_rules! float_element {
 float_element!(f32, DType::F32, f32s);
 float_element!(f64, DType::F64, f64s);
 
-/// The bits as unsigned integers. (The method of the vectors is not always inlined.)
+/// Returns the bits as unsigned integers. Unlike the method of the vectors, it is always inlined.
 #[inline(always)]
 pub(crate) fn bits<S: Simd, V: SimdFloat<S>>(x: V) -> V::Bits {
     x.bitcast()
 }
 
-/// The numbers with these bits.
+/// Returns the numbers with these bits.
 #[inline(always)]
 pub(crate) fn from_bits<S: Simd, V: SimdFloat<S>>(bits: V::Bits) -> V {
     bits.bitcast()
 }
 
-/// Where either operand is NaN.
+/// Returns a mask of the lanes where either operand is NaN.
 #[inline(always)]
-fn not_a_number<S: Simd, V: SimdBase<S>>(a: V, b: V) -> V::Mask {
+fn either_is_nan<S: Simd, V: SimdBase<S>>(a: V, b: V) -> V::Mask {
     a.simd_ne(a) | b.simd_ne(b)
 }
 
@@ -199,7 +198,7 @@ macro_rules! integer_element {
             }
 
             #[inline(always)]
-            fn ramp<S: Simd>(simd: S, a: S::$vector) -> S::$vector {
+            fn relu<S: Simd>(simd: S, a: S::$vector) -> S::$vector {
                 a.max(S::$vector::splat(simd, 0))
             }
 
@@ -209,7 +208,7 @@ macro_rules! integer_element {
             }
 
             #[inline(always)]
-            fn is_not_a_number(self) -> bool {
+            fn is_nan(self) -> bool {
                 false
             }
         }
@@ -219,16 +218,16 @@ macro_rules! integer_element {
 integer_element!(i32, DType::I32, i32s, quotient_i32);
 integer_element!(i64, DType::I64, i64s, quotient_i64);
 
-/// Truncated quotient; any value where the divisor is 0 or -1.
+/// Returns the truncated quotient; unspecified if the divisor is 0 or -1.
 ///
-/// It is that of the same numbers in `f64`, which processors divide as vectors: an exact quotient is at least 2^-31 below
-/// the next integer, if it is not one, and the rounding is far smaller.
+/// Computed in `f64`, for which there are vector instructions: an exact quotient that is not an integer is at least 2^-31
+/// below the next one, which exceeds the rounding error.
 #[inline(always)]
 fn quotient_i32(a: i32, b: i32) -> i32 {
     (f64::from(a) / f64::from(b)) as i32
 }
 
-/// Truncated quotient; any value where the divisor is 0 or -1.
+/// Returns the truncated quotient; unspecified if the divisor is 0 or -1.
 #[inline(always)]
 fn quotient_i64(a: i64, b: i64) -> i64 {
     a.wrapping_div(if b == 0 { 1 } else { b })

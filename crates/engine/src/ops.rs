@@ -5,7 +5,7 @@
 //! operations. The interpreter, the gradients and the tests follow from the row.
 
 use crate::graph::{Graph, GraphError, Id};
-use crate::kernel::math::naive;
+use crate::kernel::math::reference;
 
 /// What a gradient rule passes on to the operands; none where there is nothing to pass on.
 type Passed<T> = Result<T, GraphError>;
@@ -86,7 +86,7 @@ unary_table! {
         g.div(u.dy, twice).map(Some)
     };
     /// `1 / sqrt(x)`.
-    Rsqrt "rsqrt": naive::rsqrt, None, |g, u| {
+    Rsqrt "rsqrt": reference::rsqrt, None, |g, u| {
         let cube = g.square(u.y)?;
         let cube = g.mul(cube, u.y)?;
         let slope = g.scale(cube, -0.5)?;
@@ -124,7 +124,7 @@ unary_table! {
         g.mul(u.dy, slope).map(Some)
     };
     /// The error function.
-    Erf "erf": naive::erf, None, |g, u| {
+    Erf "erf": reference::erf, None, |g, u| {
         let density = normal_density(g, u.x, 1.0, std::f64::consts::FRAC_2_SQRT_PI)?;
         g.mul(u.dy, density).map(Some)
     };
@@ -136,7 +136,7 @@ unary_table! {
         g.select(above, u.dy, zero).map(Some)
     };
     /// `1 / (1 + exp(-x))`.
-    Sigmoid "sigmoid": naive::sigmoid, None, |g, u| {
+    Sigmoid "sigmoid": reference::sigmoid, None, |g, u| {
         let rest = g.one_minus(u.y)?;
         let slope = g.mul(u.y, rest)?;
         g.mul(u.dy, slope).map(Some)
@@ -148,12 +148,12 @@ unary_table! {
         g.mul(u.dy, slope).map(Some)
     };
     /// `x` times the normal distribution at `x`: `x / 2 * (1 + erf(x / sqrt 2))`.
-    Gelu "gelu": naive::gelu, None, |g, u| {
+    Gelu "gelu": reference::gelu, None, |g, u| {
         let slope = g.gelu_slope(u.x)?;
         g.mul(u.dy, slope).map(Some)
     };
     /// The slope of [`Unary::Gelu`]: the normal distribution at `x`, plus `x` times its density there.
-    GeluSlope "gelu_slope": naive::gelu_slope, None, |g, u| {
+    GeluSlope "gelu_slope": reference::gelu_derivative, None, |g, u| {
         // (2 - x^2) times the density
         let factor = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2 / 2.0;
         let density = normal_density(g, u.x, 0.5, factor)?;
@@ -164,7 +164,7 @@ unary_table! {
         g.mul(u.dy, slope).map(Some)
     };
     /// The approximation of [`Unary::Gelu`] by tanh: `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`.
-    GeluTanh "gelu_tanh": naive::gelu_tanh, None, |g, u| {
+    GeluTanh "gelu_tanh": reference::gelu_tanh, None, |g, u| {
         let square = g.square(u.x)?;
         let inner = g.scale(square, GELU * GELU_CUBE)?;
         let inner = g.offset(inner, GELU)?;
@@ -183,7 +183,7 @@ unary_table! {
         g.mul(u.dy, half).map(Some)
     };
     /// `x * sigmoid(x)`.
-    Silu "silu": naive::silu, None, |g, u| {
+    Silu "silu": reference::silu, None, |g, u| {
         let s = g.sigmoid(u.x)?;
         let rest = g.one_minus(s)?;
         let bend = g.mul(u.y, rest)?;
@@ -191,7 +191,7 @@ unary_table! {
         g.mul(u.dy, slope).map(Some)
     };
     /// `log(1 + exp(x))`.
-    Softplus "softplus": naive::softplus, None, |g, u| {
+    Softplus "softplus": reference::softplus, None, |g, u| {
         let slope = g.sigmoid(u.x)?;
         g.mul(u.dy, slope).map(Some)
     };

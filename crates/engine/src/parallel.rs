@@ -1,68 +1,69 @@
-//! Work split into parts whose number does not depend on the number of threads.
+//! Parallel loops over chunks of work whose number does not depend on the number of threads.
 //!
-//! A result that is summed part by part, in the order of the parts, has the same bits with 1, 2 or 64
-//! threads. [`parts`] says how many parts some work is worth, [`for_each`] runs them.
+//! A sum that is taken chunk by chunk, in the order of the chunks, has the same bits with 1, 2 or 64 threads.
+//! [`chunk_count`] decides how many chunks some work is split into, [`chunk_range`] which units belong to a chunk, and
+//! [`for_each`] runs them.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Units of work (tiles, for example) that are not worth a second thread: waking it takes longer.
-const FEW: usize = 16;
+/// Fewer units of work (tiles, for example) than this run on one thread: waking a second one takes longer.
+const MIN_PARALLEL_UNITS: usize = 16;
 
-/// Multiplications from which on threads stay awake for all of some work: about a millisecond of one thread.
-const MANY: usize = 1 << 26;
+/// Fewest multiplications for which idle workers spin instead of going to sleep: about a millisecond of one thread.
+const SPIN_MIN_MULTIPLICATIONS: usize = 1 << 26;
 
-/// Parts at most: each has sums of its own, and they are added one after another.
-const MOST_PARTS: usize = 64;
+/// Largest number of chunks: each has partial sums of its own, which are added sequentially.
+const MAX_CHUNKS: usize = 64;
 
-/// Into how many parts `units` of work that can be done at the same time (tiles of one step) are split, out of
-/// `total` in all steps: a power of two, at least two units each, and few enough that the sums every part keeps
-/// do not crowd the caches.
-pub fn parts(units: usize, total: usize) -> usize {
-    if total < FEW {
+/// Returns the number of chunks for `units` of work that can run concurrently (the tiles of one step), out of `total` units
+/// in all steps: a power of two, with at least two units per chunk, and few enough that the partial sums of all chunks stay
+/// in the caches.
+pub fn chunk_count(units: usize, total: usize) -> usize {
+    if total < MIN_PARALLEL_UNITS {
         return 1;
     }
     let at_most = power_of_two_below(units / 2);
-    at_most.min(power_of_two_below(units / 16).clamp(4, MOST_PARTS))
+    at_most.min(power_of_two_below(units / 16).clamp(4, MAX_CHUNKS))
 }
 
 fn power_of_two_below(n: usize) -> usize {
     if n == 0 { 1 } else { 1 << n.ilog2() }
 }
 
-/// The units of part `part` out of `parts`: contiguous, and of lengths that differ by one at most.
-pub fn share(units: usize, part: usize, parts: usize) -> std::ops::Range<usize> {
-    units * part / parts..units * (part + 1) / parts
+/// Returns the units of chunk `chunk` out of `chunks`. The ranges are contiguous, and their lengths differ by at most one.
+pub fn chunk_range(units: usize, chunk: usize, chunks: usize) -> std::ops::Range<usize> {
+    units * chunk / chunks..units * (chunk + 1) / chunks
 }
 
-/// Threads of the current pool.
+/// Returns the number of threads of the current pool.
 pub fn threads() -> usize {
     rayon::current_num_threads().max(1)
 }
 
-/// Runs `work` of so many multiplications. If they are many, the other threads of the pool stay awake meanwhile and look for
-/// what it shares with them: a thread that has gone to sleep takes longer to wake than a short kernel takes, and of a hundred
-/// kernels in a row one after another would be over before anybody comes to help.
+/// Runs `work`, which takes about `multiplications` multiplications. If there are many, the other workers of the pool
+/// spin-wait for parallel loops of `work` until it returns. Waking a sleeping thread takes longer than a short kernel runs,
+/// so without spinning most kernels of a long sequence would finish before a second thread joins.
 ///
-/// For work that has its pool to itself: a thread that waits for work of its own may come to attend to another's until that
-/// ends.
-pub fn attended<R>(multiplications: usize, work: impl FnOnce() -> R) -> R {
-    /// Lets the others go, also if the work panics.
-    struct End<'a>(&'a AtomicBool);
-    impl Drop for End<'_> {
+/// `work` should have the thread pool to itself: a worker that waits for its own subtask may pick up a spinning task and
+/// leave it only when that task's `work` ends.
+pub fn with_spinning_workers<R>(multiplications: usize, work: impl FnOnce() -> R) -> R {
+    /// Stops the spinning workers when it is dropped, also during a panic.
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
         fn drop(&mut self) {
             self.0.store(true, Ordering::Relaxed);
         }
     }
     let others = threads() - 1;
-    if others == 0 || multiplications < MANY {
+    if others == 0 || multiplications < SPIN_MIN_MULTIPLICATIONS {
         return work();
     }
-    let ended = AtomicBool::new(false);
+    let is_done = AtomicBool::new(false);
     rayon::in_place_scope(|scope| {
-        let end = End(&ended);
+        let stop = Stop(&is_done);
         for _ in 0..others {
             scope.spawn(|_| {
-                while !ended.load(Ordering::Relaxed) {
+                while !is_done.load(Ordering::Relaxed) {
                     if rayon::yield_now() != Some(rayon::Yield::Executed) {
                         std::hint::spin_loop();
                     }
@@ -70,7 +71,7 @@ pub fn attended<R>(multiplications: usize, work: impl FnOnce() -> R) -> R {
             });
         }
         let result = work();
-        drop(end);
+        drop(stop);
         result
     })
 }
@@ -85,7 +86,8 @@ pub fn for_each<T: Send>(items: Vec<T>, work: impl Fn(T) + Sync + Send) {
     }
 }
 
-/// Runs `work` on every index below `count`, on the threads of the current pool. One thread allocates nothing.
+/// Runs `work` on every index below `count`, on the threads of the current pool. Does not allocate if the pool
+/// has one thread.
 pub fn for_each_index(count: usize, work: impl Fn(usize) + Sync + Send) {
     use rayon::prelude::*;
     if count < 2 || threads() < 2 {
@@ -95,11 +97,11 @@ pub fn for_each_index(count: usize, work: impl Fn(usize) + Sync + Send) {
     }
 }
 
-/// Runs `work` on every index below `count`, on a thread for each of the workers: one that is free takes the next index. What
-/// a worker keeps is its own, and which indices it has seen before is not known. One worker allocates nothing.
+/// Runs `work` on every index below `count`, with one thread per element of `workers`. The indices are assigned
+/// dynamically, so which worker gets which index is not deterministic. Does not allocate if there is one worker.
 pub fn for_each_with<W: Send>(workers: &mut [W], count: usize, work: impl Fn(&mut W, usize) + Sync + Send) {
     use rayon::prelude::*;
-    assert!(!workers.is_empty() || count == 0, "there is a worker");
+    assert!(!workers.is_empty() || count == 0, "no workers for {count} indices");
     if let [worker] = workers {
         (0..count).for_each(|index| work(worker, index));
         return;
@@ -111,11 +113,11 @@ pub fn for_each_with<W: Send>(workers: &mut [W], count: usize, work: impl Fn(&mu
     });
 }
 
-/// Runs `work` on parts of `size` elements of a slice, each with its number and an item of its own, on the threads of the
-/// current pool. The last part may be shorter.
+/// Runs `work` on chunks of `size` elements of a slice, each with its index and its own item, on the threads of the current
+/// pool. The last chunk may be shorter.
 ///
 /// # Panics
-/// If there are fewer items than parts.
+/// If there are fewer items than chunks.
 pub fn for_each_chunk<T: Send, W: Send>(
     slice: &mut [T],
     size: usize,
@@ -127,11 +129,11 @@ pub fn for_each_chunk<T: Send, W: Send>(
     let count = slice.len().div_ceil(size);
     let items = &mut items[..count];
     if count < 2 || threads() < 2 {
-        let parts = slice.chunks_mut(size).zip(items).enumerate();
-        parts.for_each(|(number, (part, item))| work(number, part, item));
+        let chunks = slice.chunks_mut(size).zip(items).enumerate();
+        chunks.for_each(|(index, (chunk, item))| work(index, chunk, item));
     } else {
-        let parts = slice.par_chunks_mut(size).zip(items).with_max_len(1).enumerate();
-        parts.for_each(|(number, (part, item))| work(number, part, item));
+        let chunks = slice.par_chunks_mut(size).zip(items).with_max_len(1).enumerate();
+        chunks.for_each(|(index, (chunk, item))| work(index, chunk, item));
     }
 }
 
@@ -140,37 +142,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attended_work_is_shared_and_those_who_wait_for_it_go_when_it_ends() {
+    fn spinning_workers_share_the_work_and_stop_when_it_ends() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
         pool.install(|| {
             for round in 0..20 {
-                let meeting = std::sync::Barrier::new(3);
-                // Nobody comes past the meeting unless all three threads take an index.
-                let result = attended(MANY, || {
-                    for_each_index(3, |_| _ = meeting.wait());
+                let barrier = std::sync::Barrier::new(3);
+                // Blocks unless all three threads take an index.
+                let result = with_spinning_workers(SPIN_MIN_MULTIPLICATIONS, || {
+                    for_each_index(3, |_| _ = barrier.wait());
                     round
                 });
                 assert_eq!(result, round);
             }
-            let nested = attended(MANY, || attended(MANY, || 7));
+            let nested = with_spinning_workers(SPIN_MIN_MULTIPLICATIONS, || {
+                with_spinning_workers(SPIN_MIN_MULTIPLICATIONS, || 7)
+            });
             assert_eq!(nested, 7);
-            let panics = std::panic::catch_unwind(|| attended(MANY, || panic!("as it should")));
+            let panics = std::panic::catch_unwind(|| {
+                with_spinning_workers(SPIN_MIN_MULTIPLICATIONS, || panic!("expected"))
+            });
             assert!(panics.is_err());
         });
-        // From a thread that is none of a pool, too.
-        assert_eq!(attended(MANY, || 5), 5);
+        // Also from a thread outside of any pool.
+        assert_eq!(with_spinning_workers(SPIN_MIN_MULTIPLICATIONS, || 5), 5);
     }
 
     #[test]
     fn workers_take_every_index_once_and_work_at_the_same_time() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
-        let meeting = std::sync::Barrier::new(3);
+        let barrier = std::sync::Barrier::new(3);
         let mut workers = [const { Vec::new() }; 3];
         pool.install(|| {
             for_each_with(&mut workers, 100, |seen, index| {
-                // Nobody comes past the first three indices before all workers have one.
+                // Blocks until every worker has one of the first three indices.
                 if index < 3 {
-                    meeting.wait();
+                    barrier.wait();
                 }
                 seen.push(index);
             });
@@ -182,19 +188,20 @@ mod tests {
     }
 
     #[test]
-    fn shares_cover_all_units_once() {
+    fn chunk_ranges_cover_all_units_once() {
         for units in 0..100 {
-            for parts in 1..10 {
-                let covered: Vec<usize> = (0..parts).flat_map(|part| share(units, part, parts)).collect();
+            for chunks in 1..10 {
+                let covered: Vec<usize> =
+                    (0..chunks).flat_map(|chunk| chunk_range(units, chunk, chunks)).collect();
                 assert_eq!(covered, (0..units).collect::<Vec<_>>());
             }
         }
     }
 
     #[test]
-    fn small_work_is_split_for_few_threads_and_large_work_for_many() {
-        let parts_of = |units| parts(units, 20 * units);
-        assert_eq!([0, 1, 2, 4, 8, 16, 60, 64, 128, 4096].map(parts_of), [1, 1, 1, 2, 4, 4, 4, 4, 8, 64]);
-        assert_eq!(parts(6, 6), 1, "too little for a second thread");
+    fn chunk_counts_grow_with_the_work() {
+        let chunks_of = |units| chunk_count(units, 20 * units);
+        assert_eq!([0, 1, 2, 4, 8, 16, 60, 64, 128, 4096].map(chunks_of), [1, 1, 1, 2, 4, 4, 4, 4, 8, 64]);
+        assert_eq!(chunk_count(6, 6), 1, "too little for a second thread");
     }
 }

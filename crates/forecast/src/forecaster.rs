@@ -192,7 +192,7 @@ impl Forecaster {
             let place = self.compile(count)?;
             let Some(runner) = &mut self.runners[place] else { continue };
             write_padded(runner, batch, begin..begin + count, 1 << place, &mut self.padded)?;
-            parallel::attended(self.params.values.len().saturating_mul(count), || runner.run());
+            parallel::with_spinning_workers(self.params.values.len().saturating_mul(count), || runner.run());
             values.copy_from_slice(&runner.read::<f32>("forecast")?[..values.len()]);
         }
         Ok(())

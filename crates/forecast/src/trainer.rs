@@ -302,7 +302,7 @@ impl Programs {
         worker.write(run, 0..*rows, masks)?;
         // Forward, and back to the parameters and to what they were multiplied with.
         let multiplications = params.values.len().saturating_mul(3 * *rows);
-        parallel::attended(multiplications, || {
+        parallel::with_spinning_workers(multiplications, || {
             worker.runner.run_updating(&mut params.values, &mut |range, values, grads| {
                 step.apply(range, values, grads);
             })

@@ -2,7 +2,8 @@
 //! before; with 8, dense layers multiply integers where the processor has instructions for that (AVX2, AVX-512 VNNI): their
 //! inputs are rounded to 8 bits too, and forecasts take less time. Models that draw samples compute in 32 bits.
 
-use gatework_engine::kernel::half::Half;
+use half::f16;
+use half::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::forecaster::{Forecaster, ForecasterError};
@@ -35,8 +36,8 @@ impl Weights {
         match self {
             Weights::F32 => 4 * params.len(),
             Weights::F16 => {
-                let bits: Vec<u16> = params.values.iter().map(|&x| Half::F16.encode(x)).collect();
-                Half::F16.decode(&bits, &mut params.values);
+                let rounded = Vec::<f16>::from_f32_slice(&params.values);
+                rounded.convert_to_f32_slice(&mut params.values);
                 2 * params.len()
             }
             Weights::Int8 => {

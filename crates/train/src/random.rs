@@ -4,7 +4,7 @@
 //! The key of the generator ([`gatework_engine::kernel::random`]) is the seed; its counter is made of a purpose, a time
 //! (the update) and a position.
 
-use gatework_engine::kernel::random::{blocks_of_mask, fill, mask, philox};
+use gatework_engine::kernel::random::{fill, mask, mask_blocks, philox};
 
 /// What random numbers are drawn for: numbers for different purposes are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl Random {
     /// Fills a row of a mask: a share of about `rate` is 0, all else what keeps the mean at 1. The numbers of one purpose,
     /// time, length and row are always the same.
     pub fn mask(&mut self, row: usize, rate: f64, numbers: &mut [f32]) {
-        self.seek((row * blocks_of_mask(numbers.len())) as u32);
+        self.seek((row * mask_blocks(numbers.len())) as u32);
         let dropped = (rate * 65_536.0) as u16;
         let kept = (1.0 / (1.0 - f64::from(dropped) / 65_536.0)) as f32;
         mask(self.counter, self.key, dropped, kept, numbers);

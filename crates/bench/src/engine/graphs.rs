@@ -7,7 +7,7 @@ use std::time::Instant;
 use gatework_engine::buffer::Buffer;
 use gatework_engine::graph::{Conv1d, Gru, Lstm};
 use gatework_engine::interpret::Value as Tensor;
-use gatework_engine::kernel::matmul::{Shapes, multiply_by_gemm};
+use gatework_engine::kernel::matmul::{Gemm, multiply_with_gemm_crate};
 use gatework_engine::{DType, Graph, GraphError, Id, Program, vector};
 use serde_json::{Value, json};
 
@@ -162,14 +162,14 @@ fn product([m, n, k]: [usize; 3], seconds: f64) -> anyhow::Result<Value> {
         runner.write("w", &numbers[..k * n])?;
     }
     let mut memory = [&numbers[..m * k], &numbers[..k * n], &vec![0.0; m * n]].concat();
-    let shapes = Shapes {
+    let shapes = Gemm {
         sizes: [m, n, k],
         a: (0, [k, 1]),
         b: (m * k, [n, 1]),
         out: (m * k + k * n, [n, 1]),
         accumulate: false,
     };
-    multiply_by_gemm(&mut memory, &shapes);
+    multiply_with_gemm_crate(&mut memory, &shapes);
     plain.run();
     anyhow::ensure!(
         plain.read::<f32>("y")? == &memory[m * k + k * n..],
@@ -177,7 +177,9 @@ fn product([m, n, k]: [usize; 3], seconds: f64) -> anyhow::Result<Value> {
     );
     let [ours, fused, bare] = fastest(
         seconds,
-        [&mut || plain.run(), &mut || fused.run(), &mut || multiply_by_gemm(black_box(&mut memory), &shapes)],
+        [&mut || plain.run(), &mut || fused.run(), &mut || {
+            multiply_with_gemm_crate(black_box(&mut memory), &shapes)
+        }],
     );
     Ok(json!({
         "what": "product", "name": format!("product {m}x{k}x{n}"), "ns": ours, "fused_ns": fused, "bare_ns": bare,

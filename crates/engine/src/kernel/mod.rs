@@ -1,26 +1,24 @@
-//! The kernels: written once over a vector type, compiled for every instruction set, chosen at run time.
+//! SIMD kernels, written once over a vector type, compiled for every instruction set, and selected at run time.
 //!
-//! A plain `cargo build --release` carries SSE2, AVX2 and AVX-512 versions of each kernel on x86-64 (NEON on AArch64);
-//! the first call looks at the processor and takes the widest. Vectors come from `fearless_simd`. `unsafe` code is found in
-//! products, attention, norms and recurrent cells (results that
-//! several threads write), in `shared` (memory that pieces of a loop share), in [`int8`], in `math::scale` and here (instructions that the
-//! vectors do not have). Attention, norms, recurrent cells and `shared` rely on the plan of a program to keep what they read and what they
-//! write apart, so only programs can call them.
+//! A plain `cargo build --release` contains SSE2, AVX2 and AVX-512 versions of each kernel on x86-64 (NEON on AArch64); the
+//! widest one that the processor supports is used. The vector types come from `fearless_simd`.
 //!
-//! | module | what it does |
+//! Most of the `unsafe` code of this crate is in these modules: raw pointers in micro-kernels, memory that threads share
+//! (`shared`), and intrinsics that `fearless_simd` does not have. `attention`, `norm`, `recurrent` and `shared` rely on the
+//! memory plan of a program, which guarantees that operands and results are disjoint, so they are private.
+//!
+//! | module | contents |
 //! |---|---|
-//! | `attention` | attention of many heads, forward and backward |
-//! | [`half`] | weights stored in 16 bits |
-//! | [`int8`] | products of quantised weights and activations |
-//! | [`math`] | exp, log, sin, tanh and the like, a vector at a time |
-//! | [`matmul`] | the matrix product |
-//! | `norm` | layer norm, forward and backward |
-//! | [`optim`] | optimiser steps, one pass over memory each |
-//! | [`random`] | random bits and the masks of dropout |
+//! | `attention` | multi-head attention, forward and backward |
+//! | [`int8`] | matrix multiplication of quantised weights and activations |
+//! | [`math`] | elementary functions and activations on SIMD vectors |
+//! | [`matmul`] | matrix multiplication (GEMM) |
+//! | `norm` | layer normalisation, forward and backward |
+//! | [`optim`] | fused optimiser steps |
+//! | [`random`] | counter-based random numbers and dropout masks |
 //! | `recurrent` | GRU and LSTM over time, forward and backward |
 
 pub(crate) mod attention;
-pub mod half;
 pub mod int8;
 pub mod math;
 pub mod matmul;
@@ -36,45 +34,47 @@ pub(crate) use crate::simd::level;
 pub use crate::simd::simd_name;
 #[cfg(test)]
 pub(crate) use crate::simd::testing as tests;
-pub(crate) use shared::Divided;
+pub(crate) use shared::SharedSlice;
 
-/// Asks for one cache line, wherever it is. Where the processor cannot be asked, nothing happens.
+/// Prefetches the cache line of an address into the first-level cache. The address may be invalid. Does nothing on targets
+/// without a stable prefetch intrinsic.
 #[inline(always)]
-#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "an address is handed to the processor"))]
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "a processor intrinsic"))]
 pub(crate) fn prefetch_line<T>(at: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint, which reads nothing.
+        // SAFETY: a prefetch is a hint and cannot fault.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
     }
     #[cfg(any(not(target_arch = "x86_64"), miri))]
     let _ = at;
 }
 
-/// Copies a vector of some instruction set to memory past the caches, where that is possible. Other threads may see it after
-/// [`settle_streams`].
+/// Stores a vector with non-temporal instructions, which bypass the caches; with ordinary ones on targets that have none.
+/// The stores are visible to other threads only after [`store_fence`].
 ///
 /// # Panics
-/// If it has no multiple of 16 bytes, or `to` does not begin with a cache line or a multiple of the vector after it.
+/// If the size of the vector is not a multiple of 16 bytes, or `to` is not aligned to the size of the stores (16, 32 or 64
+/// bytes).
 #[inline(always)]
-#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "an instruction without a safe name"))]
-pub(crate) fn stream<T: Copy>(level: Level, from: &[T], to: &mut [T]) {
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "a processor intrinsic"))]
+pub(crate) fn store_non_temporal<T: Copy>(level: Level, from: &[T], to: &mut [T]) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64 as arch;
         let (bytes, to) = (size_of_val(from), &mut to[..from.len()]);
-        let at_once = match level {
+        let width = match level {
             Level::Avx512(_) if bytes == 64 => 64,
             Level::Avx2(_) if bytes == 32 => 32,
             _ => 16,
         };
-        let is_aligned = to.as_ptr().addr().is_multiple_of(at_once);
-        assert!(bytes.is_multiple_of(at_once) && is_aligned, "whole parts of lines");
+        let is_aligned = to.as_ptr().addr().is_multiple_of(width);
+        assert!(bytes.is_multiple_of(width) && is_aligned, "a non-temporal store is not aligned");
         let (from, to) = (from.as_ptr().cast::<u8>(), to.as_mut_ptr().cast::<u8>());
-        // SAFETY: both have as many bytes, `to` is aligned, and the processor has the instructions of the level.
+        // SAFETY: both slices have `bytes` bytes, `to` is aligned, and the processor supports the level.
         unsafe {
-            match at_once {
+            match width {
                 64 => arch::_mm512_stream_si512(to.cast(), arch::_mm512_loadu_si512(from.cast())),
                 32 => arch::_mm256_stream_si256(to.cast(), arch::_mm256_loadu_si256(from.cast())),
                 _ => {
@@ -92,12 +92,12 @@ pub(crate) fn stream<T: Copy>(level: Level, from: &[T], to: &mut [T]) {
     }
 }
 
-/// Waits until what was streamed by this thread can be seen by others.
+/// Makes earlier non-temporal stores of this thread visible to other threads before any later store.
 #[inline(always)]
-#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "an instruction without a safe name"))]
-pub(crate) fn settle_streams() {
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "a processor intrinsic"))]
+pub(crate) fn store_fence() {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: it orders stores, and does nothing else.
+    // SAFETY: a fence accesses no memory.
     unsafe {
         std::arch::x86_64::_mm_sfence();
     }

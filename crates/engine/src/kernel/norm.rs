@@ -1,67 +1,67 @@
-//! Layer norm, `gain (x - mean) / deviation + bias` of every row, and its gradient: one pass over memory each. The backward
-//! pass computes mean and deviation again instead of reading them.
+//! Layer normalisation, `gain (x - mean) / deviation + bias` of every row, and its gradient, in one pass over memory each.
+//! The backward pass recomputes mean and deviation.
 //!
 //! ```text
 //! n = (x - mean) / deviation, g = dy gain
 //! dx = (g - mean of g - n (mean of g n)) / deviation,  dgain = sum over rows of dy n,  dbias = sum over rows of dy
 //! ```
 //!
-//! The sums over rows are taken in blocks of 64 rows, then over the blocks in their order: few additions lose digits, and
-//! the number of threads does not matter.
+//! The sums over rows are taken over blocks of 64 rows, then over the blocks in order: the rounding error stays small, and
+//! the result does not depend on the number of threads.
 
-#![expect(unsafe_code, reason = "rows are written by several threads; what they write lies apart")]
+#![expect(unsafe_code, reason = "several threads write disjoint rows")]
 #![allow(clippy::inline_always, reason = "SIMD code must be inlined where its target features are enabled")]
 
 use fearless_simd::{Simd, prelude::*};
 
 use super::math::{Real, Vector};
-use super::shared::Shared;
+use super::shared::SharedPtr;
 use crate::parallel;
 
-/// Rows whose sums are taken one after another.
-const BLOCK: usize = 64;
+/// Rows that are summed sequentially.
+const BLOCK_ROWS: usize = 64;
 
-/// Rows that are looked at together.
-const TOGETHER: usize = 4;
+/// Rows that are processed at a time.
+const UNROLL_ROWS: usize = 4;
 
-/// Elements that are worth a thread's attention.
-const SHARE: usize = 1 << 14;
+/// Smallest number of elements of a parallel task.
+const TASK_MIN_LEN: usize = 1 << 14;
 
-/// Layer norm in one slice of memory: sizes, and where everything begins. All lies row by row.
+/// Sizes and offsets of a layer normalisation in one slice of memory. All tensors are row-major and contiguous.
 #[derive(Clone, Copy, Debug)]
 pub struct LayerNorm {
-    /// Rows.
+    /// Number of rows.
     pub rows: usize,
-    /// Numbers of a row.
+    /// Elements of a row.
     pub columns: usize,
     /// Added to the variance.
     pub epsilon: f64,
     /// The operand, `[rows, columns]`.
     pub x: usize,
-    /// What a normal row is multiplied with, `[columns]`.
+    /// The gain, `[columns]`.
     pub gain: usize,
-    /// Forward: what is added to it. Backward: the gradient of the result, `[rows, columns]`.
+    /// Forward: the bias, `[columns]`. Backward: the gradient of the result, `[rows, columns]`.
     pub other: usize,
-    /// Forward: the result, `[rows, columns]`. Backward: the gradients of the operand, of the gain and of the bias behind
-    /// each other.
+    /// Forward: the result, `[rows, columns]`. Backward: the gradients of the operand, the gain and the bias, one after
+    /// another.
     pub out: usize,
-    /// Backward: [`LayerNorm::scratch_len`] elements of which nothing is expected.
+    /// Backward: [`LayerNorm::scratch_len`] uninitialised elements.
     pub scratch: Option<usize>,
 }
 
 impl LayerNorm {
-    /// Elements of scratch memory of the backward pass.
+    /// Returns the number of elements of scratch memory of the backward pass.
     pub fn scratch_len(rows: usize, columns: usize) -> usize {
-        rows.div_ceil(BLOCK) * 2 * columns
+        rows.div_ceil(BLOCK_ROWS) * 2 * columns
     }
 
-    /// Elements that are read and written.
+    /// Returns the number of elements that are read and written.
     pub fn traffic(&self) -> usize {
         let passes = if self.scratch.is_some() { 3 } else { 2 };
         (passes * self.rows + 3) * self.columns
     }
 
-    /// The elements behind the last one of everything.
+    /// Returns the end of the last tensor in memory.
     fn end(&self) -> usize {
         let all = self.rows * self.columns;
         let ends = match self.scratch {
@@ -74,54 +74,54 @@ impl LayerNorm {
         ends.into_iter().chain([self.x + all, self.gain + self.columns]).max().unwrap_or(0)
     }
 
-    /// Runs `work` on every block of rows: its number, its first element, and its elements.
+    /// Runs `work` on every block of rows: its index, its first element, and its number of elements.
     fn for_blocks(&self, work: impl Fn(usize, usize, usize) + Sync + Send) {
-        let blocks = self.rows.div_ceil(BLOCK);
-        let together = SHARE.div_ceil(BLOCK * self.columns);
-        parallel::for_each_index(blocks.div_ceil(together), |share| {
-            for block in (share * together..blocks).take(together) {
-                let rows = BLOCK.min(self.rows - block * BLOCK);
-                work(block, block * BLOCK * self.columns, rows * self.columns);
+        let blocks = self.rows.div_ceil(BLOCK_ROWS);
+        let task_blocks = TASK_MIN_LEN.div_ceil(BLOCK_ROWS * self.columns);
+        parallel::for_each_index(blocks.div_ceil(task_blocks), |task| {
+            for block in (task * task_blocks..blocks).take(task_blocks) {
+                let rows = BLOCK_ROWS.min(self.rows - block * BLOCK_ROWS);
+                work(block, block * BLOCK_ROWS * self.columns, rows * self.columns);
             }
         });
     }
 }
 
-/// Computes the result.
+/// Computes the normalised rows.
 ///
 /// # Panics
-/// If something reaches beyond the memory.
+/// If a tensor is out of bounds.
 pub fn forward<T: Real>(memory: &mut [T], norm: &LayerNorm) {
-    assert!(norm.scratch.is_none() && norm.end() <= memory.len(), "everything lies in the memory");
-    let shared = Shared(memory.as_mut_ptr());
+    assert!(norm.scratch.is_none() && norm.end() <= memory.len(), "tensor out of bounds of the memory");
+    let shared = SharedPtr(memory.as_mut_ptr());
     norm.for_blocks(move |_, at, len| {
         let shared = shared;
-        // SAFETY: everything lies in the memory (asserted above), the plan keeps operands and result apart, and the rows of
-        // a block are written by no other.
+        // SAFETY: all tensors are in bounds (asserted above), operands and result are disjoint by the plan, and only this
+        // block writes its rows.
         let (x, gain, bias, out) = unsafe {
             let row = |at: usize| shared.read(at, norm.columns);
             (shared.read(norm.x + at, len), row(norm.gain), row(norm.other), shared.write(norm.out + at, len))
         };
         dispatch!(super::level(), simd => {
-            let whole = len - len % (TOGETHER * norm.columns);
+            let whole = len - len % (UNROLL_ROWS * norm.columns);
             let ((x, x_rest), (out, out_rest)) = (x.split_at(whole), out.split_at_mut(whole));
-            forward_rows::<_, T, TOGETHER>(simd, norm, x, [gain, bias], out);
+            forward_rows::<_, T, UNROLL_ROWS>(simd, norm, x, [gain, bias], out);
             forward_rows::<_, T, 1>(simd, norm, x_rest, [gain, bias], out_rest);
         });
     });
 }
 
-/// Computes the gradients of the operands from that of the result.
+/// Computes the gradients of the operands.
 ///
 /// # Panics
-/// If something reaches beyond the memory.
+/// If a tensor is out of bounds.
 pub fn backward<T: Real>(memory: &mut [T], norm: &LayerNorm) {
-    assert!(norm.end() <= memory.len(), "everything lies in the memory");
-    let scratch = norm.scratch.expect("the backward pass has scratch memory");
-    let (columns, shared) = (norm.columns, Shared(memory.as_mut_ptr()));
+    assert!(norm.end() <= memory.len(), "tensor out of bounds of the memory");
+    let scratch = norm.scratch.expect("the backward pass needs scratch memory");
+    let (columns, shared) = (norm.columns, SharedPtr(memory.as_mut_ptr()));
     norm.for_blocks(move |block, at, len| {
         let shared = shared;
-        // SAFETY: as in the forward pass; every block has sums of its own.
+        // SAFETY: as in the forward pass; every block has its own sums.
         let (x, dy, gain, dx, sums) = unsafe {
             (
                 shared.read(norm.x + at, len),
@@ -131,29 +131,29 @@ pub fn backward<T: Real>(memory: &mut [T], norm: &LayerNorm) {
                 shared.write(scratch + block * 2 * columns, 2 * columns),
             )
         };
-        sums.fill(T::NIL);
+        sums.fill(T::ZERO);
         dispatch!(super::level(), simd => {
-            let whole = len - len % (TOGETHER * columns);
+            let whole = len - len % (UNROLL_ROWS * columns);
             let ((x, x_rest), (dy, dy_rest)) = (x.split_at(whole), dy.split_at(whole));
             let (dx, dx_rest) = dx.split_at_mut(whole);
-            backward_rows::<_, T, TOGETHER>(simd, norm, [x, dy, gain], dx, sums);
+            backward_rows::<_, T, UNROLL_ROWS>(simd, norm, [x, dy, gain], dx, sums);
             backward_rows::<_, T, 1>(simd, norm, [x_rest, dy_rest, gain], dx_rest, sums);
         });
     });
-    let blocks = norm.rows.div_ceil(BLOCK);
-    // SAFETY: as above; all blocks are done.
+    let blocks = norm.rows.div_ceil(BLOCK_ROWS);
+    // SAFETY: as above; all blocks are complete.
     let (sums, out) = unsafe {
         let at = norm.out + norm.rows * columns;
         (shared.read(scratch, blocks * 2 * columns), shared.write(at, 2 * columns))
     };
-    out.fill(T::NIL);
+    out.fill(T::ZERO);
     for sums in sums.chunks_exact(2 * columns) {
         out.iter_mut().zip(sums).for_each(|(to, &sum)| *to += sum);
     }
 }
 
-/// Some rows, their means, and one over their deviations. A row's sum is a chain of additions, each of which waits for the
-/// one before; several rows at a time fill the gaps.
+/// Rows with their means and the reciprocals of their deviations. The additions of a row form a dependency chain; several
+/// rows at a time hide its latency.
 #[derive(Clone, Copy)]
 struct Rows<'a, T, const R: usize> {
     x: [&'a [T]; R],
@@ -166,14 +166,14 @@ impl<'a, T: Real, const R: usize> Rows<'a, T, R> {
     fn new<S: Simd>(simd: S, x: &'a [T], norm: &LayerNorm) -> Rows<'a, T, R> {
         let columns = norm.columns;
         let x = rows::<T, R>(x, columns);
-        let mut sums = [Vector::<S, T>::splat(simd, T::NIL); R];
+        let mut sums = [Vector::<S, T>::splat(simd, T::ZERO); R];
         let mut squares = sums;
         each_vector::<S, T>(
             columns,
             #[inline(always)]
-            |place| {
+            |position| {
                 for r in 0..R {
-                    sums[r] += load::<S, T>(simd, x[r], place, T::NIL);
+                    sums[r] += load::<S, T>(simd, x[r], position, T::ZERO);
                 }
             },
         );
@@ -181,9 +181,9 @@ impl<'a, T: Real, const R: usize> Rows<'a, T, R> {
         each_vector::<S, T>(
             columns,
             #[inline(always)]
-            |place| {
+            |position| {
                 for r in 0..R {
-                    let centred = load::<S, T>(simd, x[r], place, means[r]) - means[r];
+                    let centred = load::<S, T>(simd, x[r], position, means[r]) - means[r];
                     squares[r] = centred.mul_add(centred, squares[r]);
                 }
             },
@@ -197,25 +197,25 @@ impl<'a, T: Real, const R: usize> Rows<'a, T, R> {
         Rows { x, means, scales }
     }
 
-    /// Numbers of a row when it is normal.
+    /// Returns normalised elements of a row.
     #[inline(always)]
-    fn normal<S: Simd>(&self, simd: S, row: usize, place: Place) -> Vector<S, T> {
+    fn normalised<S: Simd>(&self, simd: S, row: usize, position: Position) -> Vector<S, T> {
         let mean = self.means[row];
-        (load::<S, T>(simd, self.x[row], place, mean) - mean) * self.scales[row]
+        (load::<S, T>(simd, self.x[row], position, mean) - mean) * self.scales[row]
     }
 }
 
-/// Some rows that follow each other.
+/// Returns consecutive rows.
 #[inline(always)]
 fn rows<T, const R: usize>(x: &[T], columns: usize) -> [&[T]; R] {
     std::array::from_fn(|r| &x[r * columns..][..columns])
 }
 
-/// The means of so many numbers each, whose sums are those of the lanes.
+/// Returns the means of `count` numbers each, given their sums per lane.
 #[inline(always)]
 fn averages<S: Simd, T: Real, const R: usize>(sums: [Vector<S, T>; R], count: usize) -> [T; R] {
-    let mut averages = [T::NIL; R];
-    // Not by `map`, whose code knows nothing of the instruction set.
+    let mut averages = [T::ZERO; R];
+    // `array::map` would not be compiled for the instruction set.
     for (average, sums) in averages.iter_mut().zip(sums) {
         *average = sums.reduce_sum() / T::from_f64(count as f64);
     }
@@ -237,17 +237,17 @@ fn forward_rows<S: Simd, T: Real, const R: usize>(
             each_vector::<S, T>(
                 columns,
                 #[inline(always)]
-                |place| {
-                    let gain = load::<S, T>(simd, gain, place, T::NIL);
-                    let bias = load::<S, T>(simd, bias, place, T::NIL);
-                    store::<S, T>(out, place, rows.normal(simd, r, place).mul_add(gain, bias));
+                |position| {
+                    let gain = load::<S, T>(simd, gain, position, T::ZERO);
+                    let bias = load::<S, T>(simd, bias, position, T::ZERO);
+                    store::<S, T>(out, position, rows.normalised(simd, r, position).mul_add(gain, bias));
                 },
             );
         }
     }
 }
 
-/// The gradients of some rows; those of gain and bias are added to `sums`.
+/// Computes the gradients of some rows, and adds those of gain and bias to `sums`.
 #[inline(always)]
 fn backward_rows<S: Simd, T: Real, const R: usize>(
     simd: S,
@@ -261,68 +261,69 @@ fn backward_rows<S: Simd, T: Real, const R: usize>(
     let chunks = x.chunks_exact(R * columns).zip(dy.chunks_exact(R * columns));
     for ((x, dy), dx) in chunks.zip(dx.chunks_exact_mut(R * columns)) {
         let (dy, rows) = (rows::<T, R>(dy, columns), Rows::<T, R>::new(simd, x, norm));
-        let mut levels = [Vector::<S, T>::splat(simd, T::NIL); R];
-        let mut slopes = levels;
+        let mut sum_g = [Vector::<S, T>::splat(simd, T::ZERO); R];
+        let mut sum_gn = sum_g;
         each_vector::<S, T>(
             columns,
             #[inline(always)]
-            |place| {
-                let gain = load::<S, T>(simd, gain, place, T::NIL);
-                let mut gain_sum = load::<S, T>(simd, of_gain, place, T::NIL);
-                let mut bias_sum = load::<S, T>(simd, of_bias, place, T::NIL);
+            |position| {
+                let gain = load::<S, T>(simd, gain, position, T::ZERO);
+                let mut gain_sum = load::<S, T>(simd, of_gain, position, T::ZERO);
+                let mut bias_sum = load::<S, T>(simd, of_bias, position, T::ZERO);
                 for r in 0..R {
-                    let dy = load::<S, T>(simd, dy[r], place, T::NIL);
-                    let (g, normal) = (dy * gain, rows.normal(simd, r, place));
-                    levels[r] += g;
-                    slopes[r] = g.mul_add(normal, slopes[r]);
-                    gain_sum = dy.mul_add(normal, gain_sum);
+                    let dy = load::<S, T>(simd, dy[r], position, T::ZERO);
+                    let (g, normalised) = (dy * gain, rows.normalised(simd, r, position));
+                    sum_g[r] += g;
+                    sum_gn[r] = g.mul_add(normalised, sum_gn[r]);
+                    gain_sum = dy.mul_add(normalised, gain_sum);
                     bias_sum += dy;
                 }
-                store::<S, T>(of_gain, place, gain_sum);
-                store::<S, T>(of_bias, place, bias_sum);
+                store::<S, T>(of_gain, position, gain_sum);
+                store::<S, T>(of_bias, position, bias_sum);
             },
         );
-        let levels = averages::<S, T, R>(levels, columns);
-        let slopes = averages::<S, T, R>(slopes, columns);
+        let mean_g = averages::<S, T, R>(sum_g, columns);
+        let mean_gn = averages::<S, T, R>(sum_gn, columns);
         for (r, dx) in dx.chunks_exact_mut(columns).enumerate() {
-            let slope = Vector::<S, T>::splat(simd, slopes[r]);
+            let mean_gn = Vector::<S, T>::splat(simd, mean_gn[r]);
             each_vector::<S, T>(
                 columns,
                 #[inline(always)]
-                |place| {
-                    let g =
-                        load::<S, T>(simd, dy[r], place, T::NIL) * load::<S, T>(simd, gain, place, T::NIL);
-                    let value = (g - levels[r] - rows.normal(simd, r, place) * slope) * rows.scales[r];
-                    store::<S, T>(dx, place, value);
+                |position| {
+                    let g = load::<S, T>(simd, dy[r], position, T::ZERO)
+                        * load::<S, T>(simd, gain, position, T::ZERO);
+                    let value =
+                        (g - mean_g[r] - rows.normalised(simd, r, position) * mean_gn) * rows.scales[r];
+                    store::<S, T>(dx, position, value);
                 },
             );
         }
     }
 }
 
-/// Where a vector of a row begins, and whether it is a whole one.
+/// Position of a vector in a row, and whether all of its lanes are in the row.
 #[derive(Clone, Copy)]
-struct Place {
+struct Position {
     at: usize,
     is_whole: bool,
 }
 
-/// Goes through the vectors of a row. The last one, which may reach beyond the row, is apart: what it takes would keep the
-/// others from staying in registers.
+/// Calls `work` for each vector of a row. The last, partial vector is handled separately: its code would make the compiler
+/// spill the registers of the others.
 #[inline(always)]
-fn each_vector<S: Simd, T: Real>(columns: usize, mut work: impl FnMut(Place)) {
+fn each_vector<S: Simd, T: Real>(columns: usize, mut work: impl FnMut(Position)) {
     let whole = columns - columns % Vector::<S, T>::LEN;
     for at in (0..whole).step_by(Vector::<S, T>::LEN) {
-        work(Place { at, is_whole: true });
+        work(Position { at, is_whole: true });
     }
     if whole < columns {
-        work(Place { at: whole, is_whole: false });
+        work(Position { at: whole, is_whole: false });
     }
 }
 
-/// A vector of a row; lanes behind its end have a given number.
+/// Loads a vector of a row; lanes after the end are `fill`.
 #[inline(always)]
-fn load<S: Simd, T: Real>(simd: S, x: &[T], Place { at, is_whole }: Place, fill: T) -> Vector<S, T> {
+fn load<S: Simd, T: Real>(simd: S, x: &[T], Position { at, is_whole }: Position, fill: T) -> Vector<S, T> {
     if is_whole {
         return Vector::<S, T>::from_slice(simd, &x[at..at + Vector::<S, T>::LEN]);
     }
@@ -331,9 +332,9 @@ fn load<S: Simd, T: Real>(simd: S, x: &[T], Place { at, is_whole }: Place, fill:
     vector
 }
 
-/// Stores the lanes up to the end of a row.
+/// Stores the lanes that are in the row.
 #[inline(always)]
-fn store<S: Simd, T: Real>(x: &mut [T], Place { at, is_whole }: Place, value: Vector<S, T>) {
+fn store<S: Simd, T: Real>(x: &mut [T], Position { at, is_whole }: Position, value: Vector<S, T>) {
     if is_whole {
         value.store_slice(&mut x[at..at + Vector::<S, T>::LEN]);
     } else {

@@ -1,15 +1,15 @@
-//! Random numbers without a state: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2,
-//! 3", SC 2011), some blocks side by side.
+//! Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3",
+//! SC 2011), vectorised over blocks.
 //!
-//! A block of four words is a function of a key and a counter; the first word of the counter goes on from block to block,
-//! and wraps.
+//! A block of four words is a function of a key and a counter. The first word of the counter is incremented from block to
+//! block, and wraps.
 
 use super::level;
 
-/// Blocks that are computed side by side.
+/// Blocks that are computed at a time.
 const LANES: usize = 8;
 
-/// The words of a block.
+/// Returns the four words of a block.
 pub fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     for _ in 0..10 {
         counter = round(counter, key);
@@ -23,14 +23,15 @@ pub fn fill(counter: [u32; 4], key: [u32; 2], words: &mut [u32]) {
     dispatch!(level(), _ => fill_pass(counter, key, words));
 }
 
-/// Fills a slice with 0 and `kept`: 0 for a share of `dropped / 65536`, each element on its own.
+/// Fills a slice with a dropout mask: each element is independently 0 with probability `dropped / 65536`, and `kept`
+/// otherwise.
 pub fn mask(counter: [u32; 4], key: [u32; 2], dropped: u16, kept: f32, numbers: &mut [f32]) {
     dispatch!(level(), _ => mask_pass(counter, key, dropped, kept, numbers));
 }
 
-/// Blocks that a slice takes from [`mask`].
-pub const fn blocks_of_mask(elements: usize) -> usize {
-    // Half a word decides for an element.
+/// Returns the number of blocks that [`mask`] uses for a slice.
+pub const fn mask_blocks(elements: usize) -> usize {
+    // 16 random bits per element.
     elements.div_ceil(8 * LANES) * LANES
 }
 
@@ -46,7 +47,7 @@ fn next(key: [u32; 2]) -> [u32; 2] {
     [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)]
 }
 
-/// The first words of some blocks, their second words, and so on.
+/// Returns the first words of [`LANES`] consecutive blocks, their second words, and so on.
 #[inline(always)]
 #[expect(clippy::needless_range_loop, reason = "a lane is a column of four arrays")]
 fn lanes(counter: [u32; 4], mut key: [u32; 2]) -> [[u32; LANES]; 4] {
@@ -92,7 +93,7 @@ fn mask_pass(mut counter: [u32; 4], key: [u32; 2], dropped: u16, kept: f32, numb
     rest.copy_from_slice(&mask_chunk(counter, key, dropped, kept)[..rest.len()]);
 }
 
-/// The lower and then the upper halves of the first words decide, then those of the second words, and so on.
+/// Uses the lower and then the upper halves of the first words, then those of the second words, and so on.
 #[inline(always)]
 fn mask_chunk(counter: [u32; 4], key: [u32; 2], dropped: u16, kept: f32) -> [f32; 8 * LANES] {
     let mut chunk = [0.0; 8 * LANES];
@@ -112,14 +113,14 @@ mod tests {
     use crate::kernel::tests::on_every_level;
 
     #[test]
-    fn philox_gives_the_published_vectors() {
+    fn philox_gives_the_published_test_vectors() {
         // Known answers of the reference implementation (Random123, kat_vectors).
         assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
         assert_eq!(philox([!0; 4], [!0; 2]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
     }
 
     #[test]
-    fn a_slice_holds_one_block_after_the_other() {
+    fn a_slice_holds_consecutive_blocks() {
         on_every_level(|| {
             for length in [0, 1, 4, 31, 32, 33, 100] {
                 // The counter wraps within the slice.
@@ -134,11 +135,11 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_is_the_same_on_every_level_and_a_prefix_of_a_longer_one() {
+    fn masks_are_equal_on_every_level_and_prefixes_of_longer_ones() {
         let mut expected = [0.0; 200];
         mask([1, 2, 3, 4], [5, 6], 20_000, 2.0, &mut expected);
-        assert_eq!(blocks_of_mask(64), 8);
-        assert_eq!(blocks_of_mask(65), 16);
+        assert_eq!(mask_blocks(64), 8);
+        assert_eq!(mask_blocks(65), 16);
         let words = |half: u32| philox([1, 2, 3, 4], [5, 6])[0] >> (16 * half) & 0xffff;
         assert_eq!([expected[0] == 0.0, expected[LANES] == 0.0], [words(0) < 20_000, words(1) < 20_000]);
         on_every_level(|| {

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use crate::dtype::DType;
-use crate::kernel::matmul::{Elsewhere, Outside};
+use crate::kernel::matmul::{ExternalRange, ExternalSlices};
 use crate::plan::{Kernel, Plan};
 
 use super::memory::Stored;
@@ -16,9 +16,9 @@ use super::{Instruction, Port, ProgramError, Runner, check, execute, find};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bindings {
     /// Kernels some of whose matrices lie elsewhere, in their order.
-    pub products: Vec<(usize, [Option<Elsewhere>; 3])>,
+    pub products: Vec<(usize, [Option<ExternalRange>; 3])>,
     /// Inputs and outputs that are copied.
-    pub copied: [Vec<Elsewhere>; 2],
+    pub copied: [Vec<ExternalRange>; 2],
     /// Elements that the slices have at least.
     pub lengths: [usize; 2],
 }
@@ -65,7 +65,7 @@ impl Bindings {
     /// Adds an input (side 0) or output (side 1), one of all of that side.
     pub(super) fn add(&mut self, port: &Port, range: &Range<usize>, side: usize, all: &[Port]) {
         let Some(inside) = port.offset else { return };
-        let place = Elsewhere { inside, outside: range.start, len: range.len() };
+        let place = ExternalRange { inside, outside: range.start, len: range.len() };
         self.lengths[side] = self.lengths[side].max(range.end);
         let Some(matrices) = port.elsewhere(side, all) else {
             self.copied[side].push(place);
@@ -142,7 +142,7 @@ impl Runner {
             match (&kernel.1, bound.next_if(|(bound, _)| *bound == index)) {
                 (Instruction::MatMul(products), Some((_, [a, b, out]))) => {
                     let elsewhere = [*a, *b, out.filter(|_| !inside)];
-                    products.run_outside(memory, Outside { from, to: &mut *to, elsewhere });
+                    products.run_outside(memory, ExternalSlices { from, to: &mut *to, external: elsewhere });
                 }
                 _ => execute(kernel, memory, scratch),
             }
@@ -229,7 +229,7 @@ mod tests {
         let inputs: Vec<(&str, Range<usize>)> =
             places.iter().map(|(name, range)| (name.as_str(), range.clone())).collect();
         runner.bind(&inputs, &[("dw1", 0..63), ("dw2", 63..99), ("db1", 99..108)]).unwrap();
-        let lengths = |copied: &[Elsewhere]| copied.iter().map(|place| place.len).collect::<Vec<_>>();
+        let lengths = |copied: &[ExternalRange]| copied.iter().map(|place| place.len).collect::<Vec<_>>();
         assert_eq!(lengths(&runner.bindings.copied[0]), [9, 4]);
         assert_eq!(lengths(&runner.bindings.copied[1]), [9]);
     }

@@ -169,7 +169,7 @@ real_math! {
         Sigmoid sigmoid,
         Tanh tanh,
         Gelu gelu,
-        GeluSlope gelu_slope,
+        GeluSlope gelu_derivative,
         GeluTanh gelu_tanh,
         Silu silu,
         Softplus softplus,

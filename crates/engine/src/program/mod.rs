@@ -37,7 +37,6 @@ use rustc_hash::FxHashMap;
 use crate::dtype::{DType, Element};
 use crate::graph::{Graph, GraphError, Id};
 use crate::kernel::attention::{self, Attention, Tokens};
-use crate::kernel::half::Half;
 use crate::kernel::matmul::Epilogue;
 use crate::kernel::norm::{self, LayerNorm};
 use crate::kernel::recurrent::{self, Pass, Steps};
@@ -507,16 +506,6 @@ impl Runner {
                 None => with(index, &mut || execute(kernel, memory, scratch)),
             }
         }
-    }
-
-    /// Gives an input of `f32` its elements from 16-bit numbers, the form in which weights are stored.
-    pub fn write_half(&mut self, name: &str, format: Half, elements: &[u16]) -> Result<(), ProgramError> {
-        let (input, port) = find("input", &self.program.inputs, name)?;
-        check::<f32>(port, elements.len())?;
-        if let Some(to) = self.place_of(input) {
-            format.decode(elements, to);
-        }
-        Ok(())
     }
 }
 

@@ -161,7 +161,7 @@ pub(super) fn arg_reduce<T: Stored>(memory: &mut Memory, x: &Placed, axis: usize
         for j in 1..length {
             let (most, next) = (arena[place + best * stride], arena[place + j * stride]);
             let wins = if largest { next > most } else { next < most };
-            if !most.is_not_a_number() && (wins || next.is_not_a_number()) {
+            if !most.is_nan() && (wins || next.is_nan()) {
                 best = j;
             }
         }

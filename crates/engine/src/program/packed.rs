@@ -6,7 +6,9 @@
 //! finite, because then rows that meet a 0 need not be read. On request the panels hold 8-bit integers.
 
 use crate::kernel::int8::{self, Activations};
-use crate::kernel::matmul::{Epilogue, Outside, Panels, Shapes, multiply_outside, multiply_panels, span};
+use crate::kernel::matmul::{
+    Epilogue, ExternalSlices, Gemm, PreparedRhs, multiply_external, multiply_prepared, span,
+};
 
 use super::memory::{Memory, Stored};
 use super::{Instruction, Program, Runner};
@@ -19,7 +21,7 @@ pub(super) struct Weights {
     pub kernel: usize,
     /// The input, among the inputs.
     input: usize,
-    shapes: Shapes,
+    shapes: Gemm,
     epilogue: Option<Epilogue>,
     form: Form,
     state: State,
@@ -28,7 +30,7 @@ pub(super) struct Weights {
 /// How weights are held.
 #[derive(Clone, Debug)]
 enum Form {
-    Panels(Panels),
+    Panels(PreparedRhs),
     Int8(Box<Quantized>),
 }
 
@@ -37,7 +39,7 @@ enum Form {
 struct Quantized {
     /// None if a weight is not finite: then the product is that of the numbers as they are.
     weights: Option<int8::Weights>,
-    /// One for every [`int8::ROWS`] rows.
+    /// One for every [`int8::CHUNK_ROWS`] rows.
     activations: Vec<Activations>,
     bias: Vec<f32>,
 }
@@ -80,7 +82,7 @@ impl Runner {
         let mut names = Vec::new();
         for (input, port) in self.program.inputs.iter().enumerate().filter(|_| int8::is_fast()) {
             let readers = readers(&self.program, input);
-            let is_whole = |shapes: &Shapes| shapes.sizes[1] * shapes.sizes[2] == port.shape.elements();
+            let is_whole = |shapes: &Gemm| shapes.sizes[1] * shapes.sizes[2] == port.shape.elements();
             let fits = |reader: &Reader| {
                 reader.is_second
                     && reader.product.is_some_and(|(shapes, _)| fits_int8(&shapes) && is_whole(&shapes))
@@ -107,7 +109,7 @@ struct Reader {
     /// Whether the input is the second matrix.
     is_second: bool,
     /// The product, if there is one only.
-    product: Option<(Shapes, Option<Epilogue>)>,
+    product: Option<(Gemm, Option<Epilogue>)>,
 }
 
 /// The kernels of products that read an input which nothing else reads.
@@ -124,14 +126,14 @@ fn readers(program: &Program, input: usize) -> Vec<Reader> {
 
 /// Whether a product can be one of 8-bit integers: rows of the result are contiguous, the first matrix and the result lie
 /// before or behind each other, and sums cannot overflow.
-fn fits_int8(shapes: &Shapes) -> bool {
-    let Shapes { sizes: [m, n, k], a: (a, a_strides), out: (out, strides), accumulate, .. } = *shapes;
+fn fits_int8(shapes: &Gemm) -> bool {
+    let Gemm { sizes: [m, n, k], a: (a, a_strides), out: (out, strides), accumulate, .. } = *shapes;
     let (a_end, out_end) = (a + span(m, k, a_strides), out + span(m, n, strides));
     strides[1] == 1
         && !accumulate
         && (a_end <= out || out_end <= a)
-        && (1..=int8::MOST_INPUTS).contains(&k)
-        && (1..=int8::MOST_OUTPUTS).contains(&n)
+        && (1..=int8::MAX_INPUTS).contains(&k)
+        && (1..=int8::MAX_OUTPUTS).contains(&n)
 }
 
 impl Weights {
@@ -141,7 +143,7 @@ impl Weights {
         for input in 0..program.inputs.len() {
             for Reader { kernel, is_second, product } in readers(program, input) {
                 let Some((shapes, epilogue)) = product.filter(|_| is_second) else { continue };
-                let Some(panels) = Panels::of(&shapes) else { continue };
+                let Some(panels) = PreparedRhs::new(&shapes) else { continue };
                 let form = Form::Panels(panels);
                 all.push(Weights { kernel, input, shapes, epilogue, form, state: State::Written });
             }
@@ -164,7 +166,7 @@ impl Weights {
         match form {
             Form::Panels(panels) => {
                 *state = match *state {
-                    State::Written if panels.is_as_it_lies() => {
+                    State::Written if panels.is_unpacked() => {
                         panels.forget();
                         State::Used
                     }
@@ -174,7 +176,7 @@ impl Weights {
                     }
                     State::Packed => State::Packed,
                 };
-                multiply_panels(memory, shapes, *epilogue, panels);
+                multiply_prepared(memory, shapes, *epilogue, panels);
             }
             Form::Int8(quantized) => {
                 if *state != State::Packed {
@@ -188,24 +190,24 @@ impl Weights {
 }
 
 impl Quantized {
-    fn pack(&mut self, memory: &[f32], shapes: &Shapes) {
+    fn pack(&mut self, memory: &[f32], shapes: &Gemm) {
         let ([_, n, k], (b, [by_input, by_output])) = (shapes.sizes, shapes.b);
         let weight = |output: usize, input: usize| memory[b + input * by_input + output * by_output];
         self.weights = int8::Weights::quantize_by(n, k, weight).ok();
     }
 
-    fn multiply(&mut self, memory: &mut [f32], shapes: &Shapes, epilogue: Option<Epilogue>) {
+    fn multiply(&mut self, memory: &mut [f32], shapes: &Gemm, epilogue: Option<Epilogue>) {
         let Quantized { weights, activations, bias } = self;
         let Some(weights) = weights else {
-            let inside = Outside { from: &[], to: &mut [], elsewhere: [None; 3] };
-            return multiply_outside(memory, std::slice::from_ref(shapes), epilogue, inside);
+            let inside = ExternalSlices { from: &[], to: &mut [], external: [None; 3] };
+            return multiply_external(memory, std::slice::from_ref(shapes), epilogue, inside);
         };
-        let Shapes { sizes: [m, n, k], a: (a, [by_row, by_column]), out: (out, [stride, _]), .. } = *shapes;
+        let Gemm { sizes: [m, n, k], a: (a, [by_row, by_column]), out: (out, [stride, _]), .. } = *shapes;
         bias.clear();
         bias.extend_from_slice(epilogue.map_or(&[], |epilogue| &memory[epilogue.bias..][..n]));
         let bias = epilogue.map(|_| &bias[..]);
         let relu = epilogue.is_some_and(|epilogue| epilogue.relu);
-        activations.resize_with(m.div_ceil(int8::ROWS), Activations::default);
+        activations.resize_with(m.div_ceil(int8::CHUNK_ROWS), Activations::default);
         // Rows and results lie apart.
         let (rows, out) = if a < out {
             let (before, behind) = memory.split_at_mut(out);
@@ -217,12 +219,12 @@ impl Quantized {
         let len = ((m.max(1) - 1) * stride + n).min(out.len());
         parallel::for_each_chunk(
             &mut out[..len],
-            int8::ROWS * stride,
+            int8::CHUNK_ROWS * stride,
             activations,
             |part, out, activations| {
-                let first = part * int8::ROWS;
+                let first = part * int8::CHUNK_ROWS;
                 activations.clear(k);
-                for row in first..m.min(first + int8::ROWS) {
+                for row in first..m.min(first + int8::CHUNK_ROWS) {
                     let from = &rows[row * by_row..];
                     if by_column == 1 {
                         activations.push(&from[..k]);
@@ -239,7 +241,6 @@ impl Quantized {
 #[cfg(test)]
 mod tests {
     use super::{State, int8};
-    use crate::kernel::half::Half;
     use crate::{DType, Graph, Program};
 
     #[test]
@@ -266,7 +267,7 @@ mod tests {
         assert_eq!(states, [State::Written, State::Packed]);
         runner.run();
         assert!(runner.read::<f32>("z").unwrap().iter().zip(&x).all(|(z, x)| *z == 2.0 * x));
-        runner.write_half("v", Half::F16, &[0x3c00, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+        runner.write("v", &[1.0f32, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]).unwrap();
         runner.run_timed();
         assert_eq!(runner.read::<f32>("z").unwrap()[..4], [0.0, 0.0, 0.0, 6.0]);
     }

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::dtype::DType;
-use crate::kernel::matmul::{Epilogue, Outside, Product, Shapes, multiply_outside};
+use crate::kernel::matmul::{Epilogue, ExternalSlices, Gemm, GemmElement, multiply_external};
 
 use super::memory::{Memory, Stored};
 use super::moves::Placed;
@@ -12,7 +12,7 @@ use super::moves::Placed;
 #[derive(Clone, Debug)]
 pub(super) struct Products {
     /// One after another.
-    shapes: Vec<Shapes>,
+    shapes: Vec<Gemm>,
     sizes: [usize; 3],
     accumulate: bool,
     epilogue: Option<Epilogue>,
@@ -36,7 +36,7 @@ impl Products {
         let mut seen = FxHashSet::default();
         let product = |i: usize| {
             let to = result.place(i);
-            Shapes {
+            Gemm {
                 sizes,
                 a: (left.place(i), strides(a)),
                 b: (right.place(i), strides(b)),
@@ -44,22 +44,22 @@ impl Products {
                 accumulate: !seen.insert(to) || accumulate,
             }
         };
-        let shapes: Vec<Shapes> = (0..result.elements()).map(product).collect();
+        let shapes: Vec<Gemm> = (0..result.elements()).map(product).collect();
         let apart = seen.len() == shapes.len();
         Products { shapes, sizes, accumulate, epilogue, apart }
     }
 
-    pub fn run<T: Product + Stored>(&self, memory: &mut Memory) {
-        self.run_outside(memory, Outside::<T> { from: &[], to: &mut [], elsewhere: [None; 3] });
+    pub fn run<T: GemmElement + Stored>(&self, memory: &mut Memory) {
+        self.run_outside(memory, ExternalSlices::<T> { from: &[], to: &mut [], external: [None; 3] });
     }
 
     /// As [`Products::run`], with matrices that lie elsewhere.
-    pub fn run_outside<T: Product + Stored>(&self, memory: &mut Memory, outside: Outside<'_, T>) {
-        multiply_outside(T::arena_mut(memory), &self.shapes, self.epilogue, outside);
+    pub fn run_outside<T: GemmElement + Stored>(&self, memory: &mut Memory, outside: ExternalSlices<'_, T>) {
+        multiply_external(T::arena_mut(memory), &self.shapes, self.epilogue, outside);
     }
 
     /// The only product of a batch, with its epilogue.
-    pub fn single(&self) -> Option<(Shapes, Option<Epilogue>)> {
+    pub fn single(&self) -> Option<(Gemm, Option<Epilogue>)> {
         match self.shapes[..] {
             [shapes] => Some((shapes, self.epilogue)),
             _ => None,

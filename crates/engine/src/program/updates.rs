@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use crate::buffer::Buffer;
-use crate::kernel::matmul::Outside;
+use crate::kernel::matmul::ExternalSlices;
 
 use super::bound::{Bindings, ordered};
 use super::memory::Stored;
@@ -153,7 +153,10 @@ impl Runner {
         for (index, kernel) in program.kernels.iter().enumerate() {
             match (&kernel.1, bound.next_if(|(bound, _)| *bound == index)) {
                 (Instruction::MatMul(products), Some(&(_, elsewhere))) => {
-                    products.run_outside(memory, Outside { from: parameters, to: gradients, elsewhere });
+                    products.run_outside(
+                        memory,
+                        ExternalSlices { from: parameters, to: gradients, external: elsewhere },
+                    );
                 }
                 _ => execute(kernel, memory, scratch),
             }

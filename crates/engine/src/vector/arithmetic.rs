@@ -1,38 +1,38 @@
-//! Arithmetic on all four types, element by element.
+//! Element-wise arithmetic on all four types.
 //!
-//! An operation is one row of a table below: its documentation, its names, and the meaning on vectors.
+//! An operation is one row of a table below: its documentation, its names, and its implementation on vectors.
 
 use fearless_simd::{Simd, prelude::*};
 
-use super::{Number, VectorError, check, walk};
+use super::{Number, VectorError, check, elementwise};
 use crate::kernel::level;
 
-/// An operation of two slices into a third.
+/// Operation from two slices to a third.
 type BinaryRun<T> = fn(&[T], &[T], &mut [T]) -> Result<(), VectorError>;
-/// The same with the result in place of the first operand.
+/// Operation on two slices with the result in place of the first.
 type BinaryInPlace<T> = fn(&mut [T], &[T]) -> Result<(), VectorError>;
-/// An operation of one slice into another.
+/// Operation from one slice to another.
 type UnaryRun<T> = fn(&[T], &mut [T]) -> Result<(), VectorError>;
 
-/// An operation of two slices, as tests and benchmarks go through them.
+/// Entry of the list of binary operations, for tests and benchmarks.
 #[derive(Clone, Copy, Debug)]
 pub struct Binary<T> {
-    /// Its name.
+    /// The name of the public function.
     pub name: &'static str,
     /// The operation.
     pub run: BinaryRun<T>,
-    /// The same with the result in place of the first operand.
+    /// The operation with the result in place of the first operand.
     pub run_in_place: BinaryInPlace<T>,
 }
 
-/// An operation of one slice, as tests and benchmarks go through them.
+/// Entry of the list of unary operations, for tests and benchmarks.
 #[derive(Clone, Copy, Debug)]
 pub struct Unary<T> {
-    /// Its name.
+    /// The name of the public function.
     pub name: &'static str,
     /// The operation.
     pub run: UnaryRun<T>,
-    /// The same with the result in place of the operand.
+    /// The operation with the result in place of the operand.
     pub run_in_place: fn(&mut [T]),
 }
 
@@ -57,7 +57,7 @@ macro_rules! binary {
             }
         )*
 
-        /// The operations of two slices, compiled for a type.
+        /// The binary operations, compiled for a type.
         #[derive(Debug)]
         pub(super) struct CompiledBinary<T> {
             $($name: fn(&[T], &[T], &mut [T]), $in_place: fn(&mut [T], &[T]),)*
@@ -68,13 +68,13 @@ macro_rules! binary {
                 $(
                     fn $name<T: Number>(a: &[T], b: &[T], out: &mut [T]) {
                         #[inline(always)]
-                        fn pass<S: Simd, T: Number, const PAST: bool>(simd: S, a: &[T], b: &[T], out: &mut [T]) {
-                            walk::zip::<S, T::Vector<S>, PAST>(simd, a, b, out, #[inline(always)] |$a, $b| {
+                        fn pass<S: Simd, T: Number, const NON_TEMPORAL: bool>(simd: S, a: &[T], b: &[T], out: &mut [T]) {
+                            elementwise::zip::<S, T::Vector<S>, NON_TEMPORAL>(simd, a, b, out, #[inline(always)] |$a, $b| {
                                 let $simd = simd;
                                 $body
                             });
                         }
-                        walk::past3(a, b, out, [
+                        elementwise::streaming2(a, b, out, [
                             |a, b, out| dispatch!(level(), simd => pass::<_, T, false>(simd, a, b, out)),
                             |a, b, out| dispatch!(level(), simd => pass::<_, T, true>(simd, a, b, out)),
                         ]);
@@ -83,19 +83,19 @@ macro_rules! binary {
                     fn $in_place<T: Number>(a: &mut [T], b: &[T]) {
                         #[inline(always)]
                         fn pass<S: Simd, T: Number>(simd: S, a: &mut [T], b: &[T]) {
-                            walk::zip_in_place::<S, T::Vector<S>>(simd, a, b, #[inline(always)] |$a, $b| {
+                            elementwise::zip_in_place::<S, T::Vector<S>>(simd, a, b, #[inline(always)] |$a, $b| {
                                 let $simd = simd;
                                 $body
                             });
                         }
-                        walk::shared2(b, a, (), |b, a, ()| dispatch!(level(), simd => pass(simd, a, b)));
+                        elementwise::for_chunks2(b, a, (), |b, a, ()| dispatch!(level(), simd => pass(simd, a, b)));
                     }
                 )*
                 Self { $($name: $name::<T>, $in_place: $in_place::<T>,)* }
             }
         }
 
-        /// The operations of two slices.
+        /// Returns all binary operations.
         pub fn binary<T: Number>() -> Vec<Binary<T>> {
             vec![$(Binary { name: stringify!($name), run: $name, run_in_place: $in_place }),*]
         }
@@ -136,7 +136,7 @@ macro_rules! unary {
             }
         )*
 
-        /// The operations of one slice, compiled for a type.
+        /// The unary operations, compiled for a type.
         #[derive(Debug)]
         pub(super) struct CompiledUnary<T> {
             $($name: fn(&[T], &mut [T]), $in_place: fn(&mut [T]),)*
@@ -147,13 +147,13 @@ macro_rules! unary {
                 $(
                     fn $name<T: Number>(x: &[T], out: &mut [T]) {
                         #[inline(always)]
-                        fn pass<S: Simd, T: Number, const PAST: bool>(simd: S, x: &[T], out: &mut [T]) {
-                            walk::map::<S, T::Vector<S>, { walk::CHEAP }, PAST>(simd, x, out, #[inline(always)] |$x| {
+                        fn pass<S: Simd, T: Number, const NON_TEMPORAL: bool>(simd: S, x: &[T], out: &mut [T]) {
+                            elementwise::map::<S, T::Vector<S>, { elementwise::UNROLL_CHEAP }, NON_TEMPORAL>(simd, x, out, #[inline(always)] |$x| {
                                 let $simd = simd;
                                 $body
                             });
                         }
-                        walk::past2(x, out, (), [
+                        elementwise::streaming(x, out, (), [
                             |x, out, ()| dispatch!(level(), simd => pass::<_, T, false>(simd, x, out)),
                             |x, out, ()| dispatch!(level(), simd => pass::<_, T, true>(simd, x, out)),
                         ]);
@@ -162,19 +162,19 @@ macro_rules! unary {
                     fn $in_place<T: Number>(x: &mut [T]) {
                         #[inline(always)]
                         fn pass<S: Simd, T: Number>(simd: S, x: &mut [T]) {
-                            walk::map_in_place::<S, T::Vector<S>>(simd, x, #[inline(always)] |$x| {
+                            elementwise::map_in_place::<S, T::Vector<S>>(simd, x, #[inline(always)] |$x| {
                                 let $simd = simd;
                                 $body
                             });
                         }
-                        walk::shared(x, (), |x, ()| dispatch!(level(), simd => pass(simd, x)));
+                        elementwise::for_chunks(x, (), |x, ()| dispatch!(level(), simd => pass(simd, x)));
                     }
                 )*
                 Self { $($name: $name::<T>, $in_place: $in_place::<T>,)* }
             }
         }
 
-        /// The operations of one slice.
+        /// Returns all unary operations.
         pub fn unary<T: Number>() -> Vec<Unary<T>> {
             vec![$(Unary { name: stringify!($name), run: $name, run_in_place: $in_place }),*]
         }
@@ -182,29 +182,29 @@ macro_rules! unary {
 }
 
 unary! {
-    /// `out[i] = |x[i]|`. The smallest integer stays as it is.
+    /// `out[i] = |x[i]|`. The smallest integer is unchanged.
     abs, abs_in_place: |_simd, x| x.abs();
-    /// `out[i] = -x[i]`. The smallest integer stays as it is.
+    /// `out[i] = -x[i]`. The smallest integer is unchanged.
     neg, neg_in_place: |simd, x| T::negate(simd, x);
     /// `out[i] = x[i] * x[i]`.
     square, square_in_place: |_simd, x| x * x;
     /// The larger of `x[i]` and 0. NaN stays NaN, -0 stays -0.
-    relu, relu_in_place: |simd, x| T::ramp(simd, x);
+    relu, relu_in_place: |simd, x| T::relu(simd, x);
 }
 
 /// `out[i] = value`.
 pub fn fill<T: Number>(value: T, out: &mut [T]) {
-    walk::shared(out, value, <[T]>::fill);
+    elementwise::for_chunks(out, value, <[T]>::fill);
 }
 
 /// `out[i] = x[i]`.
 pub fn copy<T: Number>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
     check("copy", "out", out.len(), x.len())?;
-    walk::shared2(x, out, (), |x, out, ()| out.copy_from_slice(x));
+    elementwise::for_chunks2(x, out, (), |x, out, ()| out.copy_from_slice(x));
     Ok(())
 }
 
-/// `y[i] = y[i] + factor * x[i]`, the product and the sum rounded on their own.
+/// `y[i] = y[i] + factor * x[i]`. Product and sum are rounded separately.
 pub fn scaled_add<T: Number>(factor: T, x: &[T], y: &mut [T]) -> Result<(), VectorError> {
     (T::compiled().scaled_add)(factor, x, y)
 }
@@ -213,7 +213,7 @@ pub(super) fn scaled_add_of<T: Number>(factor: T, x: &[T], y: &mut [T]) -> Resul
     #[inline(always)]
     fn pass<S: Simd, T: Number>(simd: S, factor: T, x: &[T], y: &mut [T]) {
         let factor = T::Vector::<S>::splat(simd, factor);
-        walk::zip_in_place::<S, T::Vector<S>>(
+        elementwise::zip_in_place::<S, T::Vector<S>>(
             simd,
             y,
             x,
@@ -222,7 +222,12 @@ pub(super) fn scaled_add_of<T: Number>(factor: T, x: &[T], y: &mut [T]) -> Resul
         );
     }
     check("scaled_add", "x", x.len(), y.len())?;
-    walk::shared2(x, y, factor, |x, y, factor| dispatch!(level(), simd => pass(simd, factor, x, y)));
+    elementwise::for_chunks2(
+        x,
+        y,
+        factor,
+        |x, y, factor| dispatch!(level(), simd => pass(simd, factor, x, y)),
+    );
     Ok(())
 }
 
@@ -232,8 +237,8 @@ mod tests {
     use crate::kernel::tests::{cases, on_every_level};
     use proptest::prelude::*;
 
-    /// The textbook meaning of an operation on integers of any width, before it is cut to the width.
-    fn naive_integer(name: &str, a: i128, b: i128) -> i128 {
+    /// The mathematical result of an integer operation, before it wraps to the width of the type.
+    fn reference_integer(name: &str, a: i128, b: i128) -> i128 {
         match name {
             "add" => a + b,
             "sub" => a - b,
@@ -245,12 +250,13 @@ mod tests {
             "neg" => -a,
             "square" => a * a,
             "relu" => a.max(0),
-            _ => panic!("{name} has no naive twin"),
+            _ => panic!("{name} has no reference implementation"),
         }
     }
 
-    /// The same for floating-point numbers; f32 go through f64, in which one operation is exact enough to be rounded again.
-    fn naive_float(name: &str, a: f64, b: f64) -> f64 {
+    /// The result of a floating-point operation. `f32` operands go through `f64`, where one operation is innocuous double
+    /// rounding.
+    fn reference_float(name: &str, a: f64, b: f64) -> f64 {
         let extremum = |first: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { first };
         match name {
             "add" => a + b,
@@ -269,15 +275,20 @@ mod tests {
                     a
                 }
             }
-            _ => panic!("{name} has no naive twin"),
+            _ => panic!("{name} has no reference implementation"),
         }
     }
 
-    /// Compares every operation, on every instruction set and both ways, with `naive`.
-    fn compare<T: Number>(a: &[T], b: &[T], naive: impl Fn(&str, T, T) -> T, same: impl Fn(T, T) -> bool) {
+    /// Compares every operation, on every instruction set, into a slice and in place, with `reference`.
+    fn compare<T: Number>(
+        a: &[T],
+        b: &[T],
+        reference: impl Fn(&str, T, T) -> T,
+        same: impl Fn(T, T) -> bool,
+    ) {
         let check = |name: &str, out: &[T]| {
             for (i, &got) in out.iter().enumerate() {
-                let expected = naive(name, a[i], b[i]);
+                let expected = reference(name, a[i], b[i]);
                 assert!(same(got, expected), "{name}({}, {}) = {got}, not {expected}", a[i], b[i]);
             }
         };
@@ -300,46 +311,46 @@ mod tests {
         });
     }
 
-    /// All pairs of the values, so that every lane meets every case.
+    /// All pairs of the values, so that every case occurs in every lane.
     fn pairs<T: Copy>(values: &[T]) -> (Vec<T>, Vec<T>) {
         values.iter().flat_map(|&a| values.iter().map(move |&b| (a, b))).unzip()
     }
 
     #[test]
-    fn floating_point_numbers_follow_ieee_754_also_at_its_edges() {
+    fn floating_point_numbers_follow_ieee_754_also_for_special_values() {
         let values = [0.0, -0.0, 1.0, -2.5, 1e-40, -1e-45, 3e38, f32::MIN_POSITIVE, f32::NAN];
         let values = [&values[..], &[f32::INFINITY, f32::NEG_INFINITY]].concat();
         let (a, b) = pairs(&values);
         let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
-        compare(&a, &b, |name, a, b| naive_float(name, a.into(), b.into()) as f32, same);
+        compare(&a, &b, |name, a, b| reference_float(name, a.into(), b.into()) as f32, same);
         let values: Vec<f64> = values.iter().map(|&x| x.into()).chain([1e-310, 1e308]).collect();
         let (a, b) = pairs(&values);
         let same = |a: f64, b: f64| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
-        compare(&a, &b, naive_float, same);
+        compare(&a, &b, reference_float, same);
     }
 
     #[test]
     fn integers_wrap_and_division_never_fails() {
         let (a, b) = pairs(&[0, 1, -1, 2, -3, 7, 1_000_003, i32::MAX, i32::MIN, i32::MAX - 1, i32::MIN + 1]);
-        compare(&a, &b, |name, a, b| naive_integer(name, a.into(), b.into()) as i32, |a, b| a == b);
+        compare(&a, &b, |name, a, b| reference_integer(name, a.into(), b.into()) as i32, |a, b| a == b);
         let (a, b) = pairs(&[0, 1, -1, 2, -3, 7, 1 << 40, i64::MAX, i64::MIN, i64::MAX - 1, i64::MIN + 1]);
-        compare(&a, &b, |name, a, b| naive_integer(name, a.into(), b.into()) as i64, |a, b| a == b);
+        compare(&a, &b, |name, a, b| reference_integer(name, a.into(), b.into()) as i64, |a, b| a == b);
     }
 
     proptest! {
         #![proptest_config(cases(20))]
 
         #[test]
-        fn any_integers_at_any_length_equal_the_naive_twin(pairs: Vec<(i32, i32)>, wide: Vec<(i64, i64)>) {
+        fn integers_of_any_length_equal_the_reference(pairs: Vec<(i32, i32)>, wide: Vec<(i64, i64)>) {
             let (a, b): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-            compare(&a, &b, |name, a, b| naive_integer(name, a.into(), b.into()) as i32, |a, b| a == b);
+            compare(&a, &b, |name, a, b| reference_integer(name, a.into(), b.into()) as i32, |a, b| a == b);
             let (a, b): (Vec<_>, Vec<_>) = wide.into_iter().unzip();
-            compare(&a, &b, |name, a, b| naive_integer(name, a.into(), b.into()) as i64, |a, b| a == b);
+            compare(&a, &b, |name, a, b| reference_integer(name, a.into(), b.into()) as i64, |a, b| a == b);
         }
     }
 
     #[test]
-    fn a_length_that_does_not_fit_is_an_error_and_nothing_is_written() {
+    fn different_lengths_are_an_error_and_nothing_is_written() {
         let mut out = [7; 2];
         let error = add(&[1, 2, 3], &[1, 2, 3], &mut out).unwrap_err();
         assert_eq!(error.to_string(), "add: `out` has 2 elements, but 3 are needed");
@@ -351,8 +362,8 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "too long")]
-    fn long_slices_are_shared_and_come_out_whole() {
-        let len = 3 * walk::PIECE + 17;
+    fn long_slices_are_processed_in_parallel_chunks() {
+        let len = 3 * elementwise::CHUNK_LEN + 17;
         let x: Vec<i32> = (0..len as i32).collect();
         let mut out = vec![0; len];
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
@@ -365,12 +376,12 @@ mod tests {
         assert_eq!(out, x);
     }
 
-    /// What goes past the caches, from any place on, is what stays in them.
-    fn go_past_caches<T: Number>(integer: fn(i16) -> T) {
+    /// Checks that non-temporal stores, to any alignment, give the results of ordinary ones.
+    fn check_non_temporal<T: Number>(integer: fn(i16) -> T) {
         let guard = integer(77);
-        let len = 3 * walk::PIECE + 29;
+        let len = 3 * elementwise::CHUNK_LEN + 29;
         let number = |i: usize| (i * 7919 % 1013) as i16 - 500;
-        // Nothing is divided by 0.
+        // The divisors are odd, so none is 0.
         let (a, b): (Vec<T>, Vec<T>) =
             (0..len).map(|i| (integer(number(i)), integer(number(i + 3) | 1))).unzip();
         let mut memory = vec![T::ZERO; len + 20];
@@ -398,10 +409,10 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "too long")]
-    fn what_goes_past_the_caches_is_what_stays_in_them() {
-        go_past_caches(f32::from);
-        go_past_caches(f64::from);
-        go_past_caches(i32::from);
-        go_past_caches(i64::from);
+    fn non_temporal_stores_give_the_same_results() {
+        check_non_temporal(f32::from);
+        check_non_temporal(f64::from);
+        check_non_temporal(i32::from);
+        check_non_temporal(i64::from);
     }
 }

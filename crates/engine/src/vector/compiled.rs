@@ -1,47 +1,47 @@
-//! The operations of each type, compiled in this crate once.
+//! Tables of the operations of each element type, so that they are compiled once, in this crate.
 //!
-//! The public functions are generic, and generic code is compiled in the crate that calls it: every test and every tool
-//! would compile all vector code of all instruction sets again. So they only look up a function of the type in a table
-//! that lives here. The call through the table costs about a nanosecond.
+//! The public functions are generic, and generic code is compiled in the crate that calls it: every test and every binary
+//! would compile the vector code of all instruction sets again. So the public functions only look up a function pointer in
+//! a static table of this module. The indirect call takes about a nanosecond.
 
 use super::arithmetic::{CompiledBinary, CompiledUnary, scaled_add_of};
 use super::function::CompiledFunctions;
+use super::fused::CompiledFused;
 use super::loss::CompiledLosses;
-use super::pair::CompiledPairs;
 use super::softmax::{log_softmax_of, log_sum_exp_of, normalise_of, softmax_of};
 use super::{VectorError, reduce};
 use crate::dtype::Element;
 use crate::kernel::math::Real;
 
-/// A function of a slice that gives an element and its place.
+/// Function of a slice that returns an element and the start of the block that contains it.
 type Extremum<T> = fn(&[T]) -> Option<(T, usize)>;
 
-/// A slice times a factor added to another.
+/// Function that adds a multiple of a slice to another one.
 type ScaledAdd<T> = fn(T, &[T], &mut [T]) -> Result<(), VectorError>;
 
-/// The operations that all types have.
+/// Operations of all element types.
 #[derive(Debug)]
 pub struct Compiled<T> {
     pub(super) binary: CompiledBinary<T>,
     pub(super) unary: CompiledUnary<T>,
-    pub(super) pair: CompiledPairs<T>,
+    pub(super) fused: CompiledFused<T>,
     pub(super) scaled_add: ScaledAdd<T>,
     pub(super) sum: fn(&[T]) -> T,
     pub(super) dot: fn(&[T], &[T]) -> T,
-    pub(super) least: Extremum<T>,
-    pub(super) most: Extremum<T>,
+    pub(super) smallest: Extremum<T>,
+    pub(super) largest: Extremum<T>,
 }
 
-/// A number that vector operations work on: `f32`, `f64`, `i32` or `i64`.
+/// Element type of vector operations: `f32`, `f64`, `i32` or `i64`.
 pub trait Number: Element {
-    /// The vector operations of the type.
+    /// Returns the table of operations of the type.
     #[doc(hidden)]
     fn compiled() -> &'static Compiled<Self>;
 }
 
-/// A floating-point number that vector operations work on.
+/// Floating-point element type of vector operations: `f32` or `f64`.
 pub trait RealNumber: Number + Real {
-    /// The vector functions of the type.
+    /// Returns the table of floating-point operations of the type.
     #[doc(hidden)]
     fn compiled_real() -> &'static CompiledReal<Self>;
 }
@@ -70,17 +70,17 @@ impl<T: Number> Compiled<T> {
         Self {
             binary: CompiledBinary::new(),
             unary: CompiledUnary::new(),
-            pair: CompiledPairs::new(),
+            fused: CompiledFused::new(),
             scaled_add: scaled_add_of,
             sum: reduce::sum_of_slice,
             dot: reduce::dot_of_slices,
-            least: reduce::least,
-            most: reduce::most,
+            smallest: reduce::smallest,
+            largest: reduce::largest,
         }
     }
 }
 
-/// The operations of floating-point types.
+/// Operations of floating-point types only.
 #[derive(Debug)]
 pub struct CompiledReal<T> {
     pub(crate) functions: CompiledFunctions<T>,

@@ -1,13 +1,13 @@
-//! Losses: one number from predictions and targets, the mean over all elements or rows. The mean of nothing is NaN.
+//! Loss functions: the mean over all elements or rows. The mean of an empty slice is NaN.
 //!
-//! An element-wise loss is one row of the table below: its documentation, its name, and the meaning on vectors.
+//! An element-wise loss is one row of the table below: its documentation, its name, and its implementation on vectors.
 
 use fearless_simd::{Select, Simd, prelude::*};
 
 use super::function::parameter;
 use super::reduce::{pairwise, sum_of_pairs};
 use super::softmax::log_sum_exp;
-use super::{RealNumber, VectorError, check, walk};
+use super::{RealNumber, VectorError, check, elementwise};
 use crate::kernel::level;
 use crate::kernel::math;
 
@@ -26,7 +26,7 @@ macro_rules! losses {
             }
         )*
 
-        /// The sums of the losses, compiled for a type. Those without a parameter ignore the third operand.
+        /// Functions that sum up the losses, compiled for a type. Those without a parameter ignore the third argument.
         #[derive(Debug)]
         pub(super) struct CompiledLosses<T> {
             $($name: fn(&[T], &[T], T) -> T,)*
@@ -45,7 +45,7 @@ macro_rules! losses {
                                 $body
                             })
                         }
-                        walk::pieces2(
+                        elementwise::reduce_chunks2(
                             x,
                             target,
                             parameter,
@@ -65,27 +65,27 @@ losses! {
     mse(): |_simd, x, target| (x - target) * (x - target);
     /// The mean of `|x - target|`.
     mae(): |_simd, x, target| (x - target).abs();
-    /// The mean of `d^2 / 2` with `d = |x - target|`, or of `delta (d - delta/2)` where d is above `delta`.
+    /// The mean of the Huber loss: `d^2 / 2` with `d = |x - target|`, or `delta (d - delta/2)` where `d` is above `delta`.
     huber(delta): |simd, x, target| {
         let d = (x - target).abs();
         let delta = T::Native::<S>::splat(simd, delta);
         d.simd_gt(delta).select((d - delta * T::HALF) * delta, d * d * T::HALF)
     };
-    /// The mean of `-(target ln x + (1 - target) ln(1 - x))` for probabilities `x`. The logarithms are at least -100, so
-    /// that a certain and wrong prediction costs 100; an `x` outside 0 to 1 gives NaN.
+    /// The mean of `-(target ln x + (1 - target) ln(1 - x))` for probabilities `x`. The logarithms are clamped to at least
+    /// -100, so a certain and wrong prediction costs 100, as in PyTorch. An `x` outside 0 to 1 gives NaN.
     binary_cross_entropy(): |simd, x, target| {
         let least = T::Native::<S>::splat(simd, T::from_f64(-100.0));
         let yes = math::log::<S, T>(simd, x);
         let no = math::log1p::<S, T>(simd, -x);
         let yes = yes.simd_lt(least).select(least, yes);
         let no = no.simd_lt(least).select(least, no);
-        // no + target (yes - no), negated; an infinite `yes` or `no` is gone by now.
+        // -(no + target (yes - no)); neither is infinite after the clamp.
         (target - T::ONE) * no - target * yes
     };
 }
 
-/// The mean over rows of `-log_softmax(row)[target]`: `logits` holds as many rows as there are targets, and a target is
-/// the number of a class.
+/// The mean over rows of `-log_softmax(row)[target]`. `logits` holds one row per target, and a target is the index of a
+/// class.
 ///
 /// ```
 /// let loss = gatework_engine::vector::cross_entropy(&[0.0f64, 0.0, 0.0, 100.0], &[0, 1])?;
@@ -98,10 +98,10 @@ pub fn cross_entropy<T: RealNumber>(logits: &[T], targets: &[usize]) -> Result<T
     let mut total = 0.0;
     for (row, &class) in targets.iter().enumerate() {
         let logits = &logits[row * classes..][..classes];
-        let (Some(&logit), Some((most, log_sum))) = (logits.get(class), log_sum_exp(logits)) else {
+        let (Some(&logit), Some((max, log_sum))) = (logits.get(class), log_sum_exp(logits)) else {
             return Err(VectorError::Class { row, class, classes });
         };
-        total += log_sum.to_f64() + (most.to_f64() - logit.to_f64());
+        total += log_sum.to_f64() + (max.to_f64() - logit.to_f64());
     }
     Ok(T::from_f64(total / targets.len() as f64))
 }
@@ -112,7 +112,7 @@ mod tests {
     use crate::kernel::tests::{cases, on_every_level};
     use proptest::prelude::*;
 
-    fn naive(x: &[f64], target: &[f64], term: impl Fn(f64, f64) -> f64) -> f64 {
+    fn reference(x: &[f64], target: &[f64], term: impl Fn(f64, f64) -> f64) -> f64 {
         x.iter().zip(target).map(|(&x, &target)| term(x, target)).sum::<f64>() / x.len() as f64
     }
 
@@ -120,27 +120,27 @@ mod tests {
         #![proptest_config(cases(50))]
 
         #[test]
-        fn losses_of_any_length_equal_the_naive_twin(pairs in proptest::collection::vec((0f64..1.0, 0f64..1.0), 1..200)) {
+        fn losses_of_any_length_equal_the_reference(pairs in proptest::collection::vec((0f64..1.0, 0f64..1.0), 1..200)) {
             let (x, target): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
             let same = |got: Result<f64, VectorError>, expected: f64| {
                 let got = got.unwrap();
                 assert!((got - expected).abs() <= 1e-12 * expected.abs(), "{got}, not {expected}");
             };
             on_every_level(|| {
-                same(mse(&x, &target), naive(&x, &target, |x, y| (x - y).powi(2)));
-                same(mae(&x, &target), naive(&x, &target, |x, y| (x - y).abs()));
-                same(huber(&x, &target, 0.3), naive(&x, &target, |x, y| {
+                same(mse(&x, &target), reference(&x, &target, |x, y| (x - y).powi(2)));
+                same(mae(&x, &target), reference(&x, &target, |x, y| (x - y).abs()));
+                same(huber(&x, &target, 0.3), reference(&x, &target, |x, y| {
                     let d = (x - y).abs();
                     if d > 0.3 { 0.3 * (d - 0.15) } else { d * d / 2.0 }
                 }));
-                same(binary_cross_entropy(&x, &target), naive(&x, &target, |x, y| {
+                same(binary_cross_entropy(&x, &target), reference(&x, &target, |x, y| {
                     -(y * x.ln().max(-100.0) + (1.0 - y) * (-x).ln_1p().max(-100.0))
                 }));
             });
         }
 
         #[test]
-        fn cross_entropy_equals_the_naive_twin(rows in 1usize..9, classes in 1usize..40, seed in 0usize..1000) {
+        fn cross_entropy_equals_the_reference(rows in 1usize..9, classes in 1usize..40, seed in 0usize..1000) {
             let logits: Vec<f64> = (0..rows * classes).map(|i| ((i * 37 + seed) % 101) as f64 * 0.1 - 5.0).collect();
             let targets: Vec<usize> = (0..rows).map(|row| (row * 7 + seed) % classes).collect();
             let expected: f64 = targets.iter().enumerate().map(|(row, &target)| {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn certain_and_wrong_costs_a_hundred_and_bad_input_is_told() {
+    fn special_cases_have_the_documented_values() {
         assert_eq!(binary_cross_entropy(&[0.0f32, 1.0], &[1.0, 0.0]), Ok(100.0));
         assert_eq!(binary_cross_entropy(&[0.0f32, 1.0], &[0.0, 1.0]), Ok(0.0));
         assert!(binary_cross_entropy(&[1.5f32], &[1.0]).unwrap().is_nan());

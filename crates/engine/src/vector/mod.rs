@@ -1,4 +1,4 @@
-//! Operations on slices of numbers, to be called directly.
+//! Operations on slices of numbers, like those of numpy on arrays.
 //!
 //! ```
 //! use gatework_engine::vector;
@@ -20,74 +20,58 @@
 //! | [`softmax`](mod@softmax) | softmax, log_softmax, normalise |
 //! | [`loss`] | mse, mae, huber, cross_entropy, binary_cross_entropy |
 //!
-//! Types are `f32`, `f64`, `i32` and `i64`; integers wrap on overflow. Results go into a slice of the caller's, or take
-//! the place of the first operand (`_in_place`). Lengths that do not fit are an error; a length of 0 is not. The
-//! instruction set is chosen at run time, and long slices are shared among the threads of the current rayon pool.
-//! Results have the same bits for any number of threads and wherever a slice lies. `docs/numerics.md` states the error
-//! of each function.
+//! The element types are `f32`, `f64`, `i32` and `i64`; integers wrap on overflow. An operation writes to a slice of the
+//! caller or, with the suffix `_in_place`, to its first operand. Slices of different lengths are an error; empty slices are
+//! not. The instruction set is chosen at run time, and long slices are processed by the threads of the current rayon pool.
+//! A result has the same bits for any number of threads and any alignment of the slices. [`functions`] lists the error
+//! bound of each function.
 
 pub mod arithmetic;
 mod compiled;
+mod elementwise;
 pub mod function;
+mod fused;
 pub mod loss;
-mod pair;
 pub mod reduce;
 pub mod softmax;
-mod walk;
-
-use std::fmt;
 
 pub use arithmetic::*;
 #[doc(hidden)]
-pub use compiled::{Compiled, CompiledReal, Number, RealNumber};
+pub use compiled::{Compiled, CompiledReal};
+pub use compiled::{Number, RealNumber};
 pub use function::*;
+pub(crate) use fused::*;
 pub use loss::*;
-pub(crate) use pair::*;
 pub use reduce::*;
 pub use softmax::*;
 
-/// What was wrong with the operands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Error of a vector operation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum VectorError {
-    /// A slice has not the length that the others ask for.
+    /// A slice does not have the same length as the others.
+    #[error("{operation}: `{slice}` has {len} elements, but {expected} are needed")]
     Length {
         /// The operation.
         operation: &'static str,
         /// The slice that does not fit.
         slice: &'static str,
-        /// Its length.
+        /// Its number of elements.
         len: usize,
-        /// The length it should have.
+        /// The required number of elements.
         expected: usize,
     },
-    /// A target names a class that there is not.
+    /// A target of [`cross_entropy`] is not below the number of classes.
+    #[error("cross_entropy: the target of row {row} is class {class}, but there are {classes} classes")]
     Class {
         /// The row of the target.
         row: usize,
-        /// The class it names.
+        /// The class.
         class: usize,
-        /// How many classes there are.
+        /// The number of classes.
         classes: usize,
     },
 }
-
-impl fmt::Display for VectorError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Length { operation, slice, len, expected } => {
-                write!(f, "{operation}: `{slice}` has {len} elements, but {expected} are needed")
-            }
-            Self::Class { row, class, classes } => {
-                write!(
-                    f,
-                    "cross_entropy: the target of row {row} is class {class}, but there are {classes} classes"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for VectorError {}
 
 /// Checks the length of a slice.
 #[inline(always)]

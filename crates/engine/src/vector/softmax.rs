@@ -1,13 +1,13 @@
-//! Softmax, its logarithm, and normalisation: a reduction or two, then a pass that uses them.
+//! Softmax, log-softmax and normalisation to zero mean and unit variance.
 
 use fearless_simd::{Simd, prelude::*};
 
 use super::reduce::{max_value, mean, min_value, pairwise, sum_of};
-use super::{RealNumber, VectorError, check, walk};
+use super::{RealNumber, VectorError, check, elementwise};
 use crate::kernel::level;
 use crate::kernel::math;
 
-/// `out[i] = e^x[i] / sum of e^x`, which is not affected by overflow: the largest element is subtracted first.
+/// Computes `out[i] = e^x[i] / sum of e^x`. The largest element is subtracted first, so that nothing overflows.
 ///
 /// The results are NaN if an element is NaN or infinity, or all are minus infinity.
 ///
@@ -26,35 +26,39 @@ pub fn softmax<T: RealNumber>(x: &[T], out: &mut [T]) -> Result<(), VectorError>
 pub(super) fn softmax_of<T: RealNumber>(x: &[T], out: &mut [T]) {
     #[inline(always)]
     fn row<S: Simd, T: RealNumber>(simd: S, x: &[T], out: &mut [T]) {
-        let most = largest(simd, x);
-        let sum = exponentials(simd, x, most, out);
+        let max = largest(simd, x);
+        let sum = exponentials(simd, x, max, out);
         scale_in_place(simd, out, T::ONE / sum);
     }
-    if x.len() <= walk::PIECE {
+    if x.len() <= elementwise::CHUNK_LEN {
         return dispatch!(level(), simd => row(simd, x, out));
     }
-    let most = largest_of(x);
-    let sum = walk::pieces_into(
+    let max = largest_of(x);
+    let sum = elementwise::reduce_chunks_into(
         x,
         out,
-        most,
-        |x, out, most| dispatch!(level(), simd => exponentials(simd, x, most, out)),
+        max,
+        |x, out, max| dispatch!(level(), simd => exponentials(simd, x, max, out)),
         pairwise,
     );
     let factor = T::ONE / sum;
-    walk::shared(out, factor, |out, factor| dispatch!(level(), simd => scale_in_place(simd, out, factor)));
+    elementwise::for_chunks(
+        out,
+        factor,
+        |out, factor| dispatch!(level(), simd => scale_in_place(simd, out, factor)),
+    );
 }
 
-/// The largest element of a slice, as [`largest`] finds it.
+/// Returns the largest element of a slice of any length, as [`largest`] defines it.
 fn largest_of<T: RealNumber>(x: &[T]) -> T {
     let work = |x: &[T], ()| dispatch!(level(), simd => largest(simd, x));
     let join =
         |largest: &mut [T]| largest.iter().copied().fold(-T::INFINITY, |a, b| if a > b { a } else { b });
-    walk::pieces(x, (), work, join)
+    elementwise::reduce_chunks(x, (), work, join)
 }
 
-/// The largest element; anything if there is a NaN, whose exponential makes all results NaN whatever is subtracted, and
-/// either of zeros with different signs.
+/// Returns the largest element. With a NaN it may be any element: the exponential of the NaN makes all results NaN anyway.
+/// Of zeros with different signs it may be either one.
 #[inline(always)]
 fn largest<S: Simd, T: RealNumber>(simd: S, x: &[T]) -> T {
     let least = T::Native::<S>::splat(simd, -T::INFINITY);
@@ -72,12 +76,12 @@ fn largest<S: Simd, T: RealNumber>(simd: S, x: &[T]) -> T {
         a = a.max(T::Native::<S>::from_slice(simd, x));
     }
     if !rest.remainder().is_empty() {
-        b = b.max(walk::padded::<S, T::Native<S>>(simd, rest.remainder()));
+        b = b.max(elementwise::padded::<S, T::Native<S>>(simd, rest.remainder()));
     }
     a.max(b).max(c.max(d)).reduce_max()
 }
 
-/// `out[i] = x[i] - ln(sum of e^x)`, which is not affected by overflow.
+/// Computes `out[i] = x[i] - ln(sum of e^x)` without overflow.
 ///
 /// The results are NaN if an element is NaN or infinity, or all are minus infinity.
 pub fn log_softmax<T: RealNumber>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
@@ -87,40 +91,41 @@ pub fn log_softmax<T: RealNumber>(x: &[T], out: &mut [T]) -> Result<(), VectorEr
 }
 
 pub(super) fn log_softmax_of<T: RealNumber>(x: &[T], out: &mut [T]) {
-    let Some((most, log_sum)) = log_sum_exp(x) else { return };
-    walk::shared2(
+    let Some((max, log_sum)) = log_sum_exp(x) else { return };
+    elementwise::for_chunks2(
         x,
         out,
-        (most, log_sum),
-        |x, out, (most, log_sum)| dispatch!(level(), simd => subtract(simd, x, most, log_sum, out)),
+        (max, log_sum),
+        |x, out, (max, log_sum)| dispatch!(level(), simd => subtract(simd, x, max, log_sum, out)),
     );
 }
 
-/// The largest element, and `ln(sum of e^(x - largest))`; `None` if there are no elements.
+/// Returns the largest element and `ln(sum of e^(x - largest))`, or `None` if there are no elements.
 pub(super) fn log_sum_exp<T: RealNumber>(x: &[T]) -> Option<(T, T)> {
     (T::compiled_real().log_sum_exp)(x)
 }
 
 pub(super) fn log_sum_exp_of<T: RealNumber>(x: &[T]) -> Option<(T, T)> {
     #[inline(always)]
-    fn pass<S: Simd, T: RealNumber>(simd: S, x: &[T], most: T) -> T {
+    fn pass<S: Simd, T: RealNumber>(simd: S, x: &[T], max: T) -> T {
         sum_of::<S, T::Native<S>>(
             simd,
             x,
             #[inline(always)]
-            |x| math::exp::<S, T>(simd, x - most),
+            |x| math::exp::<S, T>(simd, x - max),
         )
     }
     if x.is_empty() {
         return None;
     }
-    let most = largest_of(x);
-    let sum = walk::pieces(x, most, |x, most| dispatch!(level(), simd => pass(simd, x, most)), pairwise);
-    Some((most, T::from_f64(sum.to_f64().ln())))
+    let max = largest_of(x);
+    let sum =
+        elementwise::reduce_chunks(x, max, |x, max| dispatch!(level(), simd => pass(simd, x, max)), pairwise);
+    Some((max, T::from_f64(sum.to_f64().ln())))
 }
 
-/// `out[i] = (x[i] - mean) / deviation`, with the standard deviation of all elements (divided by their number, not by
-/// one less). Elements that are all the same give 0.
+/// Computes `out[i] = (x[i] - mean) / deviation` with the population standard deviation. If all elements are equal, the
+/// results are 0.
 pub fn normalise<T: RealNumber>(x: &[T], out: &mut [T]) -> Result<(), VectorError> {
     check("normalise", "out", out.len(), x.len())?;
     (T::compiled_real().normalise)(x, out);
@@ -139,7 +144,7 @@ pub(super) fn normalise_of<T: RealNumber>(x: &[T], out: &mut [T]) {
     }
     #[inline(always)]
     fn scale<S: Simd, T: RealNumber>(simd: S, x: &[T], mean: T, factor: T, out: &mut [T]) {
-        walk::map::<S, T::Native<S>, { walk::CHEAP }, false>(
+        elementwise::map::<S, T::Native<S>, { elementwise::UNROLL_CHEAP }, false>(
             simd,
             x,
             out,
@@ -147,16 +152,21 @@ pub(super) fn normalise_of<T: RealNumber>(x: &[T], out: &mut [T]) {
             |x| (x - mean) * factor,
         );
     }
-    // Rounding would make something of elements that are all the same.
+    // Rounding of the mean would leave a residue.
     if max_value(x) == min_value(x) {
         let is_finite = x.first().is_some_and(|x| x.to_f64().is_finite());
-        return out.fill(if is_finite { T::NIL } else { T::NAN });
+        return out.fill(if is_finite { T::ZERO } else { T::NAN });
     }
     let mean = mean(x);
-    let sum = walk::pieces(x, mean, |x, mean| dispatch!(level(), simd => squares(simd, x, mean)), pairwise);
+    let sum = elementwise::reduce_chunks(
+        x,
+        mean,
+        |x, mean| dispatch!(level(), simd => squares(simd, x, mean)),
+        pairwise,
+    );
     let deviation = (sum.to_f64() / x.len() as f64).sqrt();
     let factor = T::from_f64(if deviation == 0.0 { 0.0 } else { 1.0 / deviation });
-    walk::shared2(
+    elementwise::for_chunks2(
         x,
         out,
         (mean, factor),
@@ -164,15 +174,15 @@ pub(super) fn normalise_of<T: RealNumber>(x: &[T], out: &mut [T]) {
     );
 }
 
-/// `out[i] = e^(x[i] - most)`, and the sum of it.
+/// Computes `out[i] = e^(x[i] - max)` and returns the sum of the results.
 #[inline(always)]
-fn exponentials<S: Simd, T: RealNumber>(simd: S, x: &[T], most: T, out: &mut [T]) -> T {
-    walk::map::<S, T::Native<S>, { walk::COSTLY }, false>(
+fn exponentials<S: Simd, T: RealNumber>(simd: S, x: &[T], max: T, out: &mut [T]) -> T {
+    elementwise::map::<S, T::Native<S>, { elementwise::UNROLL_COSTLY }, false>(
         simd,
         x,
         out,
         #[inline(always)]
-        |x| math::exp::<S, T>(simd, x - most),
+        |x| math::exp::<S, T>(simd, x - max),
     );
     sum_of::<S, T::Native<S>>(
         simd,
@@ -182,10 +192,10 @@ fn exponentials<S: Simd, T: RealNumber>(simd: S, x: &[T], most: T, out: &mut [T]
     )
 }
 
-/// `x[i] = x[i] * factor`.
+/// Computes `x[i] = x[i] * factor`.
 #[inline(always)]
 fn scale_in_place<S: Simd, T: RealNumber>(simd: S, x: &mut [T], factor: T) {
-    walk::map_in_place::<S, T::Native<S>>(
+    elementwise::map_in_place::<S, T::Native<S>>(
         simd,
         x,
         #[inline(always)]
@@ -193,10 +203,10 @@ fn scale_in_place<S: Simd, T: RealNumber>(simd: S, x: &mut [T], factor: T) {
     );
 }
 
-/// `out[i] = x[i] - a - b`.
+/// Computes `out[i] = x[i] - a - b`.
 #[inline(always)]
 fn subtract<S: Simd, T: RealNumber>(simd: S, x: &[T], a: T, b: T, out: &mut [T]) {
-    walk::map::<S, T::Native<S>, { walk::CHEAP }, false>(
+    elementwise::map::<S, T::Native<S>, { elementwise::UNROLL_CHEAP }, false>(
         simd,
         x,
         out,
@@ -211,9 +221,9 @@ mod tests {
     use crate::kernel::tests::{cases, on_every_level};
     use proptest::prelude::*;
 
-    fn naive_softmax(x: &[f32]) -> Vec<f64> {
-        let most = x.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
-        let powers: Vec<f64> = x.iter().map(|&x| f64::from(x - most).exp()).collect();
+    fn reference_softmax(x: &[f32]) -> Vec<f64> {
+        let max = x.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
+        let powers: Vec<f64> = x.iter().map(|&x| f64::from(x - max).exp()).collect();
         let sum: f64 = powers.iter().sum();
         powers.iter().map(|power| power / sum).collect()
     }
@@ -222,8 +232,8 @@ mod tests {
         #![proptest_config(cases(50))]
 
         #[test]
-        fn rows_of_any_length_equal_the_naive_twin(x in proptest::collection::vec(-50f32..50.0, 0..200)) {
-            let expected = naive_softmax(&x);
+        fn rows_of_any_length_equal_the_reference(x in proptest::collection::vec(-50f32..50.0, 0..200)) {
+            let expected = reference_softmax(&x);
             let count = x.len() as f64;
             let mean = x.iter().map(|&x| f64::from(x)).sum::<f64>() / count;
             let variance = x.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / count;
@@ -248,15 +258,15 @@ mod tests {
         }
     }
 
-    /// The largest element is what is subtracted, wherever it lies: another would overflow, or leave nothing.
+    /// Subtracting another element than the largest would overflow or underflow.
     #[test]
-    fn the_largest_element_is_found_wherever_it_lies() {
-        fn find<T: RealNumber>(longest: usize, others: T, most: T) {
+    fn the_largest_element_is_found_at_every_position() {
+        fn find<T: RealNumber>(longest: usize, others: T, max: T) {
             for len in (1..longest).step_by(if cfg!(miri) { 37 } else { 1 }) {
                 for place in (0..len).step_by(1 + len / 23) {
                     let mut x = vec![others; len];
-                    x[place] = most;
-                    assert!(largest_of(&x) == most, "{place} of {len} {}", T::DTYPE);
+                    x[place] = max;
+                    assert!(largest_of(&x) == max, "{place} of {len} {}", T::DTYPE);
                 }
             }
         }
@@ -270,9 +280,15 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "too long")]
-    fn the_largest_element_is_found_in_every_piece() {
-        let mut x = vec![-1f32; 5 * walk::PIECE + 3];
-        for place in [0, walk::PIECE - 1, walk::PIECE, 3 * walk::PIECE + 70, x.len() - 1] {
+    fn the_largest_element_is_found_in_every_chunk() {
+        let mut x = vec![-1f32; 5 * elementwise::CHUNK_LEN + 3];
+        for place in [
+            0,
+            elementwise::CHUNK_LEN - 1,
+            elementwise::CHUNK_LEN,
+            3 * elementwise::CHUNK_LEN + 70,
+            x.len() - 1,
+        ] {
             x[place] = 200.0;
             assert_eq!(largest_of(&x), 200.0, "{place}");
             x[place] = -1.0;

@@ -227,7 +227,7 @@ impl Roll {
     fn prepare(&mut self, shared: &Shared, plan: &Plan, start: &[f32], kept: usize, groups: usize) {
         let units = plan.iter().map(|step| step.tiles.len()).max().unwrap_or(0);
         let total: usize = plan.iter().map(|step| step.tiles.len()).sum();
-        let parts = (parallel::parts(units * groups, total * groups) / groups).max(1);
+        let parts = (parallel::chunk_count(units * groups, total * groups) / groups).max(1);
         self.parts.truncate(parts);
         while self.parts.len() < parts {
             self.parts.push(Part::new(&shared.networks));

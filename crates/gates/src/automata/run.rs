@@ -295,7 +295,7 @@ fn options(experiment: &Experiment, folder: Option<&RunFolder>, threads: usize) 
     // A seed gets as many threads as its work can use; the remaining threads train further seeds at the same time.
     let cells = experiment.automaton.grid.iter().product::<usize>() * training.batch;
     let tiles = cells.div_ceil(LANES);
-    let useful = parallel::parts(tiles, tiles.saturating_mul(experiment.automaton.steps)).min(threads);
+    let useful = parallel::chunk_count(tiles, tiles.saturating_mul(experiment.automaton.steps)).min(threads);
     let threads_each = if experiment.seeds.is_some() { 1 } else { useful };
     let in_memory = (MOST_MEMORY / experiment.memory()) as usize;
     Options {

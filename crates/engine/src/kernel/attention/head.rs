@@ -1,18 +1,18 @@
-//! One head of one element of the batch: what is packed for it, and the products of its blocks of queries.
+//! One head of one element of the batch: packing, and the multiplications of its blocks of queries.
 
 use std::ops::Range;
 
 use fearless_simd::Simd;
 
-use super::super::shared::Shared;
-use super::panels::{Product, Rows, multiply, narrow_panel, pack, pack_turned, panel};
-use super::rows::{Scores, exponentials, softmax_gradient};
+use super::super::shared::SharedPtr;
+use super::panels::{PanelGemm, Rows, multiply, narrow_panel, pack, pack_transposed, panel};
+use super::softmax::{Scores, exponentials, softmax_gradient};
 use super::{Attention, Scratch};
 
-/// Scores of a block of queries, about: they stay in the caches.
-const BLOCK: usize = 1 << 13;
+/// Approximate number of scores of a block of queries, which stay in the caches.
+const BLOCK_SCORES: usize = 1 << 13;
 
-/// Operands by their number.
+/// Indices of the operands.
 const QUERIES: usize = 0;
 const KEYS: usize = 1;
 const VALUES: usize = 2;
@@ -21,15 +21,14 @@ const GRADIENT: usize = 3;
 /// One head of one element of the batch.
 pub(super) struct Head<'a, T> {
     attention: &'a Attention,
-    /// Queries, keys, values, and the gradient of the result: from their first element of the head to behind the last, and
-    /// the stride of their rows.
+    /// Queries, keys, values, and the gradient of the result: the elements of the head, and the row stride.
     operands: [(&'a [T], usize); 4],
-    memory: Shared<T>,
-    /// Element of the batch, and head.
+    memory: SharedPtr<T>,
+    /// Indices of the element of the batch and of the head.
     index: [usize; 2],
 }
 
-/// Parts of the scratch memory, of so many elements each.
+/// Splits the scratch memory into slices of the given lengths.
 fn split<T, const N: usize>(mut memory: &mut [T], sizes: [usize; N]) -> [&mut [T]; N] {
     sizes.map(|len| {
         let (part, rest) = std::mem::take(&mut memory).split_at_mut(len);
@@ -40,16 +39,15 @@ fn split<T, const N: usize>(mut memory: &mut [T], sizes: [usize; N]) -> [&mut [T
 
 impl<'a, T: Scratch> Head<'a, T> {
     /// # Safety
-    /// Everything lies in the memory; what is read is written by nothing else, and the results of this head are neither read
-    /// nor written by anything else.
-    pub unsafe fn new(memory: Shared<T>, attention: &'a Attention, index: usize) -> Head<'a, T> {
+    /// All tensors are in bounds; nothing writes the operands, and nothing else accesses the results of this head.
+    pub unsafe fn new(memory: SharedPtr<T>, attention: &'a Attention, index: usize) -> Head<'a, T> {
         let [element, head] = [index / attention.heads, index % attention.heads];
         let mut operands: [(&[T], usize); 4] = [(&[], 1); 4];
         let tokens = attention.operands.iter().chain(&attention.gradient);
         for ((to, tokens), (rows, columns)) in operands.iter_mut().zip(tokens).zip(attention.sizes()) {
             let [by_batch, by_row] = tokens.strides;
             let begin = tokens.at + element * by_batch + head * columns;
-            // SAFETY: as the caller promises.
+            // SAFETY: guaranteed by the caller.
             *to = (unsafe { memory.read(begin, (rows - 1) * by_row + columns) }, by_row);
         }
         Head { attention, operands, memory, index: [element, head] }
@@ -66,13 +64,13 @@ impl<'a, T: Scratch> Head<'a, T> {
             most * panel,
         ];
         T::with_scratch(sizes.iter().sum(), |scratch| {
-            let [turned_queries, scores, sums, factors] = split(scratch, sizes);
-            self.pack_turned(simd, QUERIES, turned_queries);
+            let [transposed_queries, scores, sums, factors] = split(scratch, sizes);
+            self.pack_transposed(simd, QUERIES, transposed_queries);
             for first in (0..queries).step_by(most * panel) {
                 let block = Block::new(first, queries.min(first + most * panel), panel);
-                // SAFETY: all of these are as large as they have to be for the block.
+                // SAFETY: the buffers have the size of the block.
                 unsafe {
-                    self.scores(simd, &block, KEYS, turned_queries, scores);
+                    self.scores(simd, &block, KEYS, transposed_queries, scores);
                     exponentials(simd, self.block(&block, scores), factors.as_mut_ptr());
                     self.over_keys(simd, &block, VALUES, scores, sums);
                 }
@@ -104,19 +102,19 @@ impl<'a, T: Scratch> Head<'a, T> {
             padded_values * keys,
         ];
         T::with_scratch(sizes.iter().sum(), |scratch| {
-            let [turned_queries, turned_gradient, packed_queries, packed_gradient, rest @ ..] =
+            let [transposed_queries, transposed_gradient, packed_queries, packed_gradient, rest @ ..] =
                 split(scratch, sizes);
             let [weights, gradients, of_queries, of_keys, of_values] = rest;
-            self.pack_turned(simd, QUERIES, turned_queries);
-            self.pack_turned(simd, GRADIENT, turned_gradient);
+            self.pack_transposed(simd, QUERIES, transposed_queries);
+            self.pack_transposed(simd, GRADIENT, transposed_gradient);
             self.pack(simd, QUERIES, packed_queries);
             self.pack(simd, GRADIENT, packed_gradient);
             for first in (0..queries).step_by(most * panel) {
                 let block = Block::new(first, queries.min(first + most * panel), panel);
-                // SAFETY: all of these are as large as they have to be for the block.
+                // SAFETY: the buffers have the size of the block.
                 unsafe {
-                    self.scores(simd, &block, KEYS, turned_queries, weights);
-                    self.scores(simd, &block, VALUES, turned_gradient, gradients);
+                    self.scores(simd, &block, KEYS, transposed_queries, weights);
+                    self.scores(simd, &block, VALUES, transposed_gradient, gradients);
                     softmax_gradient(simd, self.block(&block, weights), gradients.as_mut_ptr());
                     self.over_keys(simd, &block, KEYS, gradients, of_queries);
                     self.over_queries(simd, &block, QUERIES, gradients, packed_queries, of_keys);
@@ -128,7 +126,7 @@ impl<'a, T: Scratch> Head<'a, T> {
                     to.iter_mut().zip(sums).for_each(|(to, &sum)| *to = sum);
                 }
             }
-            let [keys_at, values_at] = self.attention.results_behind_queries();
+            let [keys_at, values_at] = self.attention.key_value_gradients();
             for (i, (of_key, of_value)) in
                 of_keys.chunks_exact(padded_width).zip(of_values.chunks_exact(padded_values)).enumerate()
             {
@@ -138,11 +136,11 @@ impl<'a, T: Scratch> Head<'a, T> {
         });
     }
 
-    /// Panels of queries of a block.
+    /// Returns the number of panels of queries of a block.
     fn panels_of_block(&self, panel: usize) -> usize {
         let all = self.attention.queries.div_ceil(panel);
         // Blocks of about the same length.
-        let blocks = all.div_ceil((BLOCK / (self.attention.keys * panel)).max(1));
+        let blocks = all.div_ceil((BLOCK_SCORES / (self.attention.keys * panel)).max(1));
         all.div_ceil(blocks)
     }
 
@@ -151,75 +149,75 @@ impl<'a, T: Scratch> Head<'a, T> {
         pack(simd, from, stride, self.attention.sizes()[operand].1, to);
     }
 
-    fn pack_turned<S: Simd>(&self, simd: S, operand: usize, to: &mut [T]) {
+    fn pack_transposed<S: Simd>(&self, simd: S, operand: usize, to: &mut [T]) {
         let (from, stride) = self.operands[operand];
-        pack_turned(simd, from, stride, self.attention.sizes()[operand].1, to);
+        pack_transposed(simd, from, stride, self.attention.sizes()[operand].1, to);
     }
 
-    /// A row of this head of a result of so many rows and columns that begins somewhere.
+    /// Returns a row of this head of a result with the given offset, rows and columns.
     fn result(&self, begin: usize, [rows, columns]: [usize; 2], row: usize) -> &'a mut [T] {
         let [element, head] = self.index;
         let at = ((element * rows + row) * self.attention.heads + head) * columns;
-        // SAFETY: the results of this head lie in the memory, and nothing else reads or writes them.
+        // SAFETY: the results of this head are in bounds, and nothing else accesses them.
         unsafe { self.memory.write(begin + at, columns) }
     }
 
-    /// The scores of a block of queries.
+    /// Returns the scores of a block of queries.
     fn block(&self, block: &Block, scores: &mut [T]) -> Scores<T> {
         let scale = T::from_f64(1.0 / (self.attention.width as f64).sqrt());
         Scores { at: scores.as_mut_ptr(), panels: block.panels, keys: self.attention.keys, scale }
     }
 
-    /// The products of all keys (or values) with the queries of a block (or the gradients of their results): [panels of
+    /// Multiplies all keys (or values) with the queries of a block (or the gradients of their results): [panels of
     /// queries][keys][panel].
     ///
     /// # Safety
-    /// What is turned are queries or gradients of results as wide as the operand, and the result has room.
-    unsafe fn scores<S: Simd>(&self, simd: S, block: &Block, operand: usize, turned: &[T], to: &mut [T]) {
+    /// `transposed` are packed queries or gradients with the columns of the operand, and the result has scratch.
+    unsafe fn scores<S: Simd>(&self, simd: S, block: &Block, operand: usize, transposed: &[T], to: &mut [T]) {
         let panel = panel::<S, T>();
         let (keys, depth) = self.attention.sizes()[operand];
         let (from, stride) = self.operands[operand];
-        let product = Product {
+        let gemm = PanelGemm {
             rows: keys,
             panels: block.panels,
             panel,
             depth,
-            a: Rows::plain(from.as_ptr(), stride, 1),
-            b: (turned[block.queries.start * depth..].as_ptr(), depth * panel),
+            a: Rows::strided(from.as_ptr(), stride, 1),
+            b: (transposed[block.queries.start * depth..].as_ptr(), depth * panel),
             out: (to.as_mut_ptr(), [panel, keys * panel]),
             accumulate: false,
         };
-        // SAFETY: the rows are those of the operand; the rest is as the caller promises.
-        unsafe { multiply(simd, &product) }
+        // SAFETY: the rows are those of the operand; the rest is guaranteed by the caller.
+        unsafe { multiply(simd, &gemm) }
     }
 
-    /// The columns of values (or keys) times weights (or gradients of scores): [columns][queries of the block].
+    /// Multiplies the columns of values (or keys) with weights (or gradients of scores): [columns][queries of the block].
     ///
     /// # Safety
-    /// The scores are those of the block, and the result has room.
+    /// The scores are those of the block, and the result has scratch.
     unsafe fn over_keys<S: Simd>(&self, simd: S, block: &Block, operand: usize, scores: &[T], to: &mut [T]) {
         let panel = panel::<S, T>();
         let (keys, columns) = self.attention.sizes()[operand];
         let (from, stride) = self.operands[operand];
-        let product = Product {
+        let gemm = PanelGemm {
             rows: columns,
             panels: block.panels,
             panel,
             depth: keys,
-            a: Rows::plain(from.as_ptr(), 1, stride),
+            a: Rows::strided(from.as_ptr(), 1, stride),
             b: (scores.as_ptr(), keys * panel),
             out: (to.as_mut_ptr(), [block.lanes(), panel]),
             accumulate: false,
         };
-        // SAFETY: as the caller promises.
-        unsafe { multiply(simd, &product) }
+        // SAFETY: guaranteed by the caller.
+        unsafe { multiply(simd, &gemm) }
     }
 
-    /// Weights (or gradients of scores) of each key times packed rows of an operand, added up over the blocks:
+    /// Multiplies weights (or gradients of scores) of each key with packed rows of an operand, accumulated over the blocks:
     /// [keys][columns].
     ///
     /// # Safety
-    /// The scores are those of the block, what is packed is the operand, and the result has room.
+    /// The scores are those of the block, `packed` is the operand, and the result has scratch.
     unsafe fn over_queries<S: Simd>(
         &self,
         simd: S,
@@ -233,7 +231,7 @@ impl<'a, T: Scratch> Head<'a, T> {
         let (queries, columns) = self.attention.sizes()[operand];
         let panel = narrow_panel::<S, T>(columns);
         let panels = columns.div_ceil(panel);
-        let product = Product {
+        let gemm = PanelGemm {
             rows: keys,
             panels,
             panel,
@@ -243,12 +241,12 @@ impl<'a, T: Scratch> Head<'a, T> {
             out: (to.as_mut_ptr(), [panels * panel, panel]),
             accumulate: block.queries.start > 0,
         };
-        // SAFETY: as the caller promises.
-        unsafe { multiply(simd, &product) }
+        // SAFETY: guaranteed by the caller.
+        unsafe { multiply(simd, &gemm) }
     }
 }
 
-/// Some of the queries, in whole panels but for the last.
+/// Some of the queries, in whole panels except for the last.
 struct Block {
     queries: Range<usize>,
     panels: usize,
@@ -260,7 +258,7 @@ impl Block {
         Block { queries: first..end, panels: (end - first).div_ceil(panel), panel }
     }
 
-    /// Queries, and what fills up the last panel.
+    /// Returns the number of queries including the padding of the last panel.
     fn lanes(&self) -> usize {
         self.panels * self.panel
     }

@@ -1,5 +1,6 @@
-//! Attention, `softmax(q k' / sqrt(width)) v` of every head, and its gradient. The scores of a head are never stored as a
-//! whole: a block of queries at a time stays in the caches, and the gradient computes it again.
+//! Multi-head attention, `softmax(q k' / sqrt(width)) v` of every head, and its gradient. The scores of a head are never
+//! stored as a whole: a block of queries at a time stays in the caches, and the backward pass recomputes it (as in
+//! FlashAttention).
 //!
 //! ```text
 //! forward   for each head of each element of the batch, for each block of queries:
@@ -10,43 +11,42 @@
 //!               dq' = k' ds,  dk += ds q,  dv += p dout
 //! ```
 //!
-//! A lane of a vector is a query: the largest score and the sums of a query are found without looking across lanes, and
-//! scores lie as the next product wants them. Queries and gradients are packed once a head; keys and values are read where
-//! they lie. Heads have nothing to do with each other, so they run on any number of threads with the same results.
+//! A lane of a vector is a query: the largest score and the sums of a query need no operations across lanes, and the scores
+//! have the layout of the next multiplication. Queries and gradients are packed once per head; keys and values are read in
+//! place. Heads are independent, so they run on any number of threads with the same results.
 
-#![expect(unsafe_code, reason = "heads are written by several threads; what they write lies apart")]
+#![expect(unsafe_code, reason = "several threads write disjoint heads")]
 #![allow(clippy::inline_always, reason = "SIMD code must be inlined where its target features are enabled")]
 
 mod head;
 mod panels;
-mod rows;
+mod softmax;
 
 use std::cell::RefCell;
 
 use super::math::Real;
-use super::shared::Shared;
+use super::shared::SharedPtr;
 use crate::parallel;
 use head::Head;
 
 /// Elements of a cache line.
-const LINE: usize = 16;
+const CACHE_LINE: usize = 16;
 
-/// Where rows of all heads lie: the first element, and the strides from one element of the batch and from one row to the
-/// next. The heads of a row lie behind each other.
+/// Offset and strides of a tensor with rows of all heads. The heads of a row are contiguous.
 #[derive(Clone, Copy, Debug)]
 pub struct Tokens {
-    /// The first element.
+    /// Offset of the first element.
     pub at: usize,
     /// Strides of the batch and of the rows.
     pub strides: [usize; 2],
 }
 
-/// Attention in one slice of memory: sizes, and where everything lies.
+/// Sizes and offsets of attention in one slice of memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Attention {
-    /// Elements of the batch.
+    /// Batch size.
     pub batch: usize,
-    /// Heads.
+    /// Number of heads.
     pub heads: usize,
     /// Rows of the queries.
     pub queries: usize,
@@ -60,14 +60,14 @@ pub struct Attention {
     pub operands: [Tokens; 3],
     /// Backward: the gradient of the result.
     pub gradient: Option<Tokens>,
-    /// Forward: the result, `[batch, queries, heads * values]`. Backward: the gradients of queries, keys and values behind
-    /// each other, each like the result.
+    /// Forward: the result, `[batch, queries, heads * values]`. Backward: the gradients of queries, keys and values, one
+    /// after another, each with the layout of the result.
     pub out: usize,
 }
 
-/// Numbers with scratch memory of their own in every thread. It is as large as it gets from the first run on.
+/// Element type with thread-local scratch memory, which is allocated by the first run.
 pub trait Scratch: Real {
-    /// Gives some work so many elements, whose contents are not defined.
+    /// Calls `work` with `len` elements of unspecified contents.
     fn with_scratch(len: usize, work: impl FnOnce(&mut [Self]));
 }
 
@@ -76,15 +76,15 @@ macro_rules! scratch {
         impl Scratch for $type {
             fn with_scratch(len: usize, work: impl FnOnce(&mut [$type])) {
                 thread_local! {
-                    static ROOM: RefCell<Vec<$type>> = const { RefCell::new(Vec::new()) };
+                    static SCRATCH: RefCell<Vec<$type>> = const { RefCell::new(Vec::new()) };
                 }
-                ROOM.with_borrow_mut(|room| {
-                    if room.len() < len + LINE {
-                        room.resize(len + LINE, 0.0);
+                SCRATCH.with_borrow_mut(|scratch| {
+                    if scratch.len() < len + CACHE_LINE {
+                        scratch.resize(len + CACHE_LINE, 0.0);
                     }
-                    // From the begin of a cache line on, so that no vector lies in two.
-                    let begin = room.as_ptr().align_offset(LINE * size_of::<f32>()).min(LINE);
-                    work(&mut room[begin..begin + len]);
+                    // Aligned to a cache line, so that no vector straddles two.
+                    let begin = scratch.as_ptr().align_offset(CACHE_LINE * size_of::<f32>()).min(CACHE_LINE);
+                    work(&mut scratch[begin..begin + len]);
                 });
             }
         }
@@ -95,7 +95,7 @@ scratch!(f32);
 scratch!(f64);
 
 impl Attention {
-    /// Elements that are read and written.
+    /// Returns the number of elements that are read and written.
     pub fn traffic(&self) -> usize {
         let [queries, keys, values] = self.lengths();
         let result = self.batch * self.queries * self.heads * self.values;
@@ -105,25 +105,25 @@ impl Attention {
         }
     }
 
-    /// Elements of the queries, keys and values.
+    /// Returns the number of elements of the queries, keys and values.
     fn lengths(&self) -> [usize; 3] {
         let keys = self.batch * self.heads * self.keys;
         [self.batch * self.heads * self.queries * self.width, keys * self.width, keys * self.values]
     }
 
-    /// Where the gradients of keys and values begin.
-    fn results_behind_queries(&self) -> [usize; 2] {
+    /// Returns the offsets of the gradients of keys and values.
+    fn key_value_gradients(&self) -> [usize; 2] {
         let [queries, keys, _] = self.lengths();
         [self.out + queries, self.out + queries + keys]
     }
 
-    /// Rows and columns of a head of the queries, keys, values, and of the gradient of the result.
+    /// Returns the rows and columns of a head of the queries, keys, values, and of the gradient of the result.
     fn sizes(&self) -> [(usize, usize); 4] {
         let Attention { queries, keys, width, values, .. } = *self;
         [(queries, width), (keys, width), (keys, values), (queries, values)]
     }
 
-    /// The elements behind the last one of everything.
+    /// Returns the end of the last tensor in memory.
     fn end(&self) -> usize {
         let end = |(tokens, (rows, columns)): (&Tokens, (usize, usize))| {
             let [by_batch, by_row] = tokens.strides;
@@ -138,21 +138,27 @@ impl Attention {
     }
 }
 
-/// Computes the result.
+/// Computes the attention of all heads.
 ///
 /// # Panics
-/// If something reaches beyond the memory.
+/// If a tensor is out of bounds.
 pub fn forward<T: Scratch>(memory: &mut [T], attention: &Attention) {
-    assert!(attention.gradient.is_none() && attention.end() <= memory.len(), "everything lies in the memory");
+    assert!(
+        attention.gradient.is_none() && attention.end() <= memory.len(),
+        "tensor out of bounds of the memory"
+    );
     for_each_head(memory, attention, |head| dispatch!(super::level(), simd => head.forward(simd)));
 }
 
-/// Computes the gradients of the operands from that of the result.
+/// Computes the gradients of the operands.
 ///
 /// # Panics
-/// If something reaches beyond the memory.
+/// If a tensor is out of bounds.
 pub fn backward<T: Scratch>(memory: &mut [T], attention: &Attention) {
-    assert!(attention.gradient.is_some() && attention.end() <= memory.len(), "everything lies in the memory");
+    assert!(
+        attention.gradient.is_some() && attention.end() <= memory.len(),
+        "tensor out of bounds of the memory"
+    );
     for_each_head(memory, attention, |head| dispatch!(super::level(), simd => head.backward(simd)));
 }
 
@@ -161,10 +167,10 @@ fn for_each_head<T: Scratch>(
     attention: &Attention,
     work: impl Fn(&Head<'_, T>) + Sync + Send,
 ) {
-    let shared = Shared(memory.as_mut_ptr());
+    let shared = SharedPtr(memory.as_mut_ptr());
     parallel::for_each_index(attention.batch * attention.heads, move |index| {
         let shared = shared;
-        // SAFETY: everything lies in the memory, as was asserted; the plan keeps operands and results apart.
+        // SAFETY: all tensors are in bounds, as was asserted; operands and results are disjoint by the plan.
         work(&unsafe { Head::new(shared, attention, index) });
     });
 }

@@ -1,9 +1,9 @@
-//! Products of small matrices that are in the caches, with a second operand in panels of two vectors of columns.
+//! GEMM of small matrices that are in the caches, with a second operand in panels of one or two vectors of columns.
 //!
 //! ```text
 //! for each tile of up to 6 rows
-//!     for each panel                     [depth][panel], behind each other
-//!         for each element of the depth  one broadcast and two multiply-adds a row
+//!     for each panel                     [depth][panel], contiguous
+//!         for each element of the depth  one broadcast and two multiply-adds per row
 //! ```
 
 use fearless_simd::{Simd, prelude::*};
@@ -11,43 +11,43 @@ use fearless_simd::{Simd, prelude::*};
 use super::super::math::{Real, Vector};
 use crate::parallel;
 
-/// Rows of a tile at most: with their sums they fill the registers of AVX2.
+/// Largest number of rows of a tile: their sums fill the registers of AVX2.
 const TILE_ROWS: usize = 6;
 
-/// Columns of a panel.
+/// Returns the columns of a panel.
 pub(super) const fn panel<S: Simd, T: Real>() -> usize {
     2 * Vector::<S, T>::LEN
 }
 
-/// Columns of the panels of a narrow matrix: those of a panel, or half of them if a whole vector of the last would be
-/// filled with zeros.
+/// Returns the columns of the panels of a narrow matrix: those of a panel, or half of them if the last vector would be
+/// padding only.
 pub(super) const fn narrow_panel<S: Simd, T: Real>(columns: usize) -> usize {
     let lanes = Vector::<S, T>::LEN;
     if columns.div_ceil(lanes).is_multiple_of(2) { 2 * lanes } else { lanes }
 }
 
-/// A product of rows with panels.
+/// Multiplication of rows with panels.
 #[derive(Clone, Copy)]
-pub(super) struct Product<T> {
+pub(super) struct PanelGemm<T> {
     /// Rows of the result.
     pub rows: usize,
-    /// Panels of columns of the result.
+    /// Panels of the result.
     pub panels: usize,
     /// Columns of a panel: one or two vectors.
     pub panel: usize,
-    /// What is summed over.
+    /// Length of the sums.
     pub depth: usize,
     /// The first operand.
     pub a: Rows<T>,
-    /// The first panel of the second operand, and from one panel to the next.
+    /// First panel of the second operand, and the stride of the panels.
     pub b: (*const T, usize),
-    /// The result, from row to row, and from panel to panel.
+    /// The result, its row stride and its panel stride.
     pub out: (*mut T, [usize; 2]),
-    /// Whether the product is added to what the result holds.
+    /// Whether the gemm is added to the result instead of replacing it.
     pub accumulate: bool,
 }
 
-/// Rows of a matrix whose elements come in groups: element (i, g * group + j) lies at
+/// Rows of a matrix whose elements are in groups: element (i, g * group + j) is at
 /// `at + i * by_row + g * by_group + j * by_depth`.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<T> {
@@ -59,32 +59,32 @@ pub(super) struct Rows<T> {
 }
 
 impl<T> Rows<T> {
-    /// A matrix by its two strides.
-    pub fn plain(at: *const T, by_row: usize, by_depth: usize) -> Rows<T> {
+    /// Creates the rows of a matrix with two strides.
+    pub fn strided(at: *const T, by_row: usize, by_depth: usize) -> Rows<T> {
         Rows { at, by_row, by_depth, group: usize::MAX, by_group: 0 }
     }
 }
 
-/// Multiplies. It is compiled once for an instruction set and a type: the tiles are many.
+/// Multiplies. Not inlined, so that the tiles are compiled once per instruction set and type.
 ///
 /// # Safety
-/// The rows and the panels, both of the depth, may be read, and `panels` panels of each row of the result be written; the
-/// result overlaps neither.
+/// The rows and the panels, both of the depth, may be read, and `panels` panels of each row of the result may be written;
+/// the result aliases neither.
 #[inline(never)]
-pub(super) unsafe fn multiply<S: Simd, T: Real>(simd: S, product: &Product<T>) {
+pub(super) unsafe fn multiply<S: Simd, T: Real>(simd: S, gemm: &PanelGemm<T>) {
     simd.vectorize(
         #[inline(always)]
         || {
-            let (tiles, panel_of_two) = (product.rows.div_ceil(TILE_ROWS), panel::<S, T>());
+            let (tiles, panel_of_two) = (gemm.rows.div_ceil(TILE_ROWS), panel::<S, T>());
             for i in 0..tiles {
-                let share = parallel::share(product.rows, i, tiles);
-                for panel in 0..product.panels {
-                    // SAFETY: as the caller promises, of a part of the result.
+                let share = parallel::chunk_range(gemm.rows, i, tiles);
+                for panel in 0..gemm.panels {
+                    // SAFETY: guaranteed by the caller, for a tile of the result.
                     unsafe {
-                        if product.panel == panel_of_two {
-                            tile::<S, T, 2>(simd, product, share.start, share.len(), panel);
+                        if gemm.panel == panel_of_two {
+                            tile::<S, T, 2>(simd, gemm, share.start, share.len(), panel);
                         } else {
-                            tile::<S, T, 1>(simd, product, share.start, share.len(), panel);
+                            tile::<S, T, 1>(simd, gemm, share.start, share.len(), panel);
                         }
                     }
                 }
@@ -93,52 +93,52 @@ pub(super) unsafe fn multiply<S: Simd, T: Real>(simd: S, product: &Product<T>) {
     );
 }
 
-/// One tile: `count` rows from `first` on, in one panel of `W` vectors.
+/// Computes one tile: `count` rows from `first` on, in one panel of `W` vectors.
 ///
 /// # Safety
-/// As for [`multiply`].
+/// Same as for [`multiply`].
 #[inline(always)]
 unsafe fn tile<S: Simd, T: Real, const W: usize>(
     simd: S,
-    product: &Product<T>,
+    gemm: &PanelGemm<T>,
     first: usize,
     count: usize,
     panel: usize,
 ) {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match count {
-            1 => tile_of::<S, T, 1, W>(simd, product, first, panel),
-            2 => tile_of::<S, T, 2, W>(simd, product, first, panel),
-            3 => tile_of::<S, T, 3, W>(simd, product, first, panel),
-            4 => tile_of::<S, T, 4, W>(simd, product, first, panel),
-            5 => tile_of::<S, T, 5, W>(simd, product, first, panel),
-            _ => tile_of::<S, T, 6, W>(simd, product, first, panel),
+            1 => tile_of::<S, T, 1, W>(simd, gemm, first, panel),
+            2 => tile_of::<S, T, 2, W>(simd, gemm, first, panel),
+            3 => tile_of::<S, T, 3, W>(simd, gemm, first, panel),
+            4 => tile_of::<S, T, 4, W>(simd, gemm, first, panel),
+            5 => tile_of::<S, T, 5, W>(simd, gemm, first, panel),
+            _ => tile_of::<S, T, 6, W>(simd, gemm, first, panel),
         }
     }
 }
 
-/// A tile of `M` rows. Nothing but vectors may happen to the sums here: else they leave the registers.
+/// Micro-kernel of `M` rows. Only vector operations may touch the sums here, or the compiler spills them.
 #[inline(always)]
 unsafe fn tile_of<S: Simd, T: Real, const M: usize, const W: usize>(
     simd: S,
-    product: &Product<T>,
+    gemm: &PanelGemm<T>,
     first: usize,
     panel: usize,
 ) {
     let lanes = Vector::<S, T>::LEN;
-    let mut sums = [[Vector::<S, T>::splat(simd, T::NIL); W]; M];
-    let Rows { at, by_row, by_depth, group, by_group } = product.a;
+    let mut sums = [[Vector::<S, T>::splat(simd, T::ZERO); W]; M];
+    let Rows { at, by_row, by_depth, group, by_group } = gemm.a;
     let mut begin = at.wrapping_add(first * by_row);
-    let mut b = product.b.0.wrapping_add(panel * product.b.1);
-    let mut left = product.depth;
+    let mut b = gemm.b.0.wrapping_add(panel * gemm.b.1);
+    let mut left = gemm.depth;
     while left > 0 {
         let here = group.min(left);
         let mut a = begin;
         for _ in 0..here {
             // SAFETY: a row of the panel, and elements of the rows.
             unsafe {
-                let mut columns = [Vector::<S, T>::splat(simd, T::NIL); W];
+                let mut columns = [Vector::<S, T>::splat(simd, T::ZERO); W];
                 for (w, columns) in columns.iter_mut().enumerate() {
                     *columns = load::<S, T>(simd, b.add(w * lanes));
                 }
@@ -155,11 +155,11 @@ unsafe fn tile_of<S: Simd, T: Real, const M: usize, const W: usize>(
         begin = begin.wrapping_add(by_group);
         left -= here;
     }
-    let (out, [out_row, out_panel]) = product.out;
+    let (out, [out_row, out_panel]) = gemm.out;
     let out = out.wrapping_add(first * out_row + panel * out_panel);
     // SAFETY: rows of the tile.
     unsafe {
-        if product.accumulate {
+        if gemm.accumulate {
             for (i, sums) in sums.iter_mut().enumerate() {
                 for (w, sum) in sums.iter_mut().enumerate() {
                     *sum = load::<S, T>(simd, out.add(i * out_row + w * lanes)) + *sum;
@@ -178,7 +178,7 @@ unsafe fn tile_of<S: Simd, T: Real, const M: usize, const W: usize>(
 /// A vector may be read there.
 #[inline(always)]
 pub(super) unsafe fn load<S: Simd, T: Real>(simd: S, at: *const T) -> Vector<S, T> {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     Vector::<S, T>::from_slice(simd, unsafe { std::slice::from_raw_parts(at, Vector::<S, T>::LEN) })
 }
 
@@ -186,12 +186,12 @@ pub(super) unsafe fn load<S: Simd, T: Real>(simd: S, at: *const T) -> Vector<S, 
 /// A vector may be written there.
 #[inline(always)]
 pub(super) unsafe fn store<S: Simd, T: Real>(at: *mut T, value: Vector<S, T>) {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     value.store_slice(unsafe { std::slice::from_raw_parts_mut(at, Vector::<S, T>::LEN) });
 }
 
-/// Rows that lie `stride` apart as the second operand of a product over them: narrow panels of columns, [rows][panel], with
-/// zeros behind the last column.
+/// Packs rows with a stride as the second operand of a multiplication that sums over them: narrow panels of columns,
+/// [rows][panel], padded with zeros.
 #[inline(never)]
 pub(super) fn pack<S: Simd, T: Real>(simd: S, from: &[T], stride: usize, columns: usize, to: &mut [T]) {
     simd.vectorize(
@@ -214,17 +214,17 @@ pub(super) fn pack<S: Simd, T: Real>(simd: S, from: &[T], stride: usize, columns
                 }
                 for (row, to) in rows {
                     to[..here].copy_from_slice(&row[first..first + here]);
-                    to[here..].fill(T::NIL);
+                    to[here..].fill(T::ZERO);
                 }
             }
         },
     );
 }
 
-/// Rows that lie `stride` apart as the columns of the second operand of a product: panels of rows, [columns][panel], with
-/// zeros behind the last row.
+/// Packs rows with a stride as the columns of the second operand of a multiplication: panels of rows, [columns][panel],
+/// padded with zeros.
 #[inline(never)]
-pub(super) fn pack_turned<S: Simd, T: Real>(
+pub(super) fn pack_transposed<S: Simd, T: Real>(
     simd: S,
     from: &[T],
     stride: usize,
@@ -240,7 +240,7 @@ pub(super) fn pack_turned<S: Simd, T: Real>(
             for (i, to) in to.chunks_exact_mut(columns * panel).enumerate() {
                 let first = i * panel;
                 let here = panel.min(rows - first);
-                // Four rows at a time: what is written lies together.
+                // Four rows at a time, so that the stores are contiguous.
                 for j in (0..here - here % 4).step_by(4) {
                     let four = [0, 1, 2, 3].map(|k| row(first + j + k));
                     for (column, to) in to.chunks_exact_mut(panel).enumerate() {
@@ -252,7 +252,7 @@ pub(super) fn pack_turned<S: Simd, T: Real>(
                     to.chunks_exact_mut(panel).zip(row).for_each(|(to, &x)| to[j] = x);
                 }
                 if here < panel {
-                    to.chunks_exact_mut(panel).for_each(|to| to[here..].fill(T::NIL));
+                    to.chunks_exact_mut(panel).for_each(|to| to[here..].fill(T::ZERO));
                 }
             }
         },

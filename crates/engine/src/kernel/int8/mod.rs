@@ -1,102 +1,102 @@
-//! Products of 8-bit integers: weights quantised by output, activations by row, sums in 32 bits.
+//! Matrix multiplication of 8-bit integers: weights quantised per output, activations per row, sums in 32 bits.
 //!
 //! ```text
-//! weights      w = scale[o] * q       q from -127 to 127, the largest of a row of weights is 127 or -127
-//! activations  x = scale * (u - zero) u from 0 to 255, so that the range of a row and 0 are covered
+//! weights      w = scale[o] * q       q from -127 to 127, the largest of an output is 127 or -127
+//! activations  x = scale * (u - zero) u from 0 to 255, so that the range of a row includes 0
 //! product      sum of w x = scale[o] * scale * (sum of q u - zero * sum of q)
 //! ```
 //!
-//! The sums of `q u` are exact: nothing saturates, and an input of up to 2^16 elements cannot overflow. What is lost is
-//! the rounding of weights (half a step) and of activations (half a step, and another for the zero), so an element is wrong
-//! by at most
+//! The sums of `q u` are exact: nothing saturates, and an input of up to 2^16 elements cannot overflow. Weights are rounded
+//! to half a step, activations to half a step plus another one for the zero point, so the error of a result is at most
 //!
 //! ```text
 //! sum over i of  |x[i]| scale[o] / 2  +  |w[i]| scale  +  scale[o] scale
 //! ```
 //!
-//! unless a scale underflows: rows of weights or activations below 1e-36 count as 0.
+//! unless a scale underflows: rows of weights or activations below 1e-36 are treated as 0.
 //!
-//! Weights lie in panels of 16 outputs, `[inputs / 4][output][4 inputs]`: a vector of 512 bits meets four activations that are
-//! the same for all outputs (`tiles`).
+//! Weights are packed in panels of 16 outputs, `[inputs / 4][output][4 inputs]`, so that a vector of 512 bits is multiplied
+//! with four broadcast activations (`tiles`).
 
 mod tiles;
 
-use tiles::{GROUP, PANEL, Take};
+use tiles::{GROUP, PANEL, SumSink};
 
-/// Elements of an input at most.
-pub const MOST_INPUTS: usize = 1 << 16;
+/// Largest number of inputs.
+pub const MAX_INPUTS: usize = 1 << 16;
 
-/// Outputs at most.
-pub const MOST_OUTPUTS: usize = 1 << 24;
+/// Largest number of outputs.
+pub const MAX_OUTPUTS: usize = 1 << 24;
 
-/// What does not fit.
+/// Error of the quantisation or multiplication of 8-bit matrices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Int8Error {
-    /// A slice of another length.
+    /// A slice has the wrong length.
     #[error("{what} has {found} elements, but {outputs}x{inputs} weights need {needed}")]
     Length {
-        /// The slice.
+        /// Name of the slice.
         what: &'static str,
-        /// Its length.
+        /// Its number of elements.
         found: usize,
-        /// The length it should have.
+        /// The required number of elements.
         needed: usize,
         /// Rows of the weights.
         outputs: usize,
-        /// Their columns.
+        /// Columns of the weights.
         inputs: usize,
     },
-    /// Sums could overflow.
-    #[error("{0} inputs are more than 2^16: sums could overflow")]
+    /// There are so many inputs that sums could overflow.
+    #[error("{0} inputs are more than 2^16, so sums could overflow")]
     Inputs(usize),
-    /// More than anybody means.
+    /// There are too many outputs.
     #[error("{0} outputs are more than 2^24")]
     Outputs(usize),
-    /// NaN or infinity among the weights.
+    /// A weight is NaN or infinite.
     #[error("weight {input} of output {output} is not finite")]
     Weight {
-        /// The row.
+        /// Row of the weight.
         output: usize,
-        /// The column.
+        /// Column of the weight.
         input: usize,
     },
 }
 
-/// Whether the processor has instructions for such products. Without, they take longer than those of `f32`.
+/// Returns whether the processor has instructions for 8-bit dot products. Without them, `f32` is faster.
 pub fn is_fast() -> bool {
     tiles::is_fast()
 }
 
-/// A matrix of weights, [outputs, inputs], as 8-bit integers with a scale for each output.
+/// Matrix of weights, [outputs, inputs], as 8-bit integers with a scale per output.
 #[derive(Clone, Debug)]
 pub struct Weights {
     outputs: usize,
     inputs: usize,
-    /// Panels; what is behind the last output and the last input is 0.
+    /// Packed panels, padded with zeros.
     values: Vec<i8>,
     scales: Vec<f32>,
-    /// The sum of each output, padded to whole panels.
+    /// Sum of the weights of each output, padded to whole panels.
     sums: Vec<i32>,
 }
 
-/// Rows of activations as 8-bit integers: memory that products can share, so that they allocate nothing.
+/// Rows of activations as 8-bit integers. Reusing it avoids allocations.
 #[derive(Clone, Debug, Default)]
 pub struct Activations {
     /// Elements of a row.
     inputs: usize,
     /// Rows, padded with zeros to a multiple of [`GROUP`].
     values: Vec<u8>,
-    /// Scale and zero of each row.
+    /// Scale and zero point of each row.
     scales: Vec<(f32, u8)>,
-    /// A row whose elements do not lie behind each other.
+    /// Buffer for a strided row.
     gathered: Vec<f32>,
 }
 
-/// Rows of a product at most that are quantised and multiplied together, so that their activations stay in the caches.
-pub const ROWS: usize = 64;
+/// Largest number of rows that are quantised and multiplied at a time, so that their activations stay in the caches.
+pub const CHUNK_ROWS: usize = 64;
 
 impl Weights {
-    /// Quantises a matrix that lies row by row.
+    /// Quantises a row-major matrix.
     pub fn quantize(weights: &[f32], outputs: usize, inputs: usize) -> Result<Weights, Int8Error> {
         let needed = outputs.saturating_mul(inputs);
         if weights.len() != needed {
@@ -105,16 +105,16 @@ impl Weights {
         Weights::quantize_by(outputs, inputs, |output, input| weights[output * inputs + input])
     }
 
-    /// Quantises a matrix of which `weight` gives the elements by output and input.
+    /// Quantises a matrix whose elements are `weight(output, input)`.
     pub fn quantize_by(
         outputs: usize,
         inputs: usize,
         weight: impl Fn(usize, usize) -> f32,
     ) -> Result<Weights, Int8Error> {
-        if inputs > MOST_INPUTS {
+        if inputs > MAX_INPUTS {
             return Err(Int8Error::Inputs(inputs));
         }
-        if outputs > MOST_OUTPUTS {
+        if outputs > MAX_OUTPUTS {
             return Err(Int8Error::Outputs(outputs));
         }
         let (depth, padded) = (inputs.next_multiple_of(GROUP), outputs.next_multiple_of(PANEL));
@@ -130,7 +130,7 @@ impl Weights {
             let factor = if scale > f32::MIN_POSITIVE { 1.0 / f64::from(scale) } else { 0.0 };
             for (input, x) in row.iter().enumerate() {
                 let value = (f64::from(*x) * factor).round() as i8;
-                values[tiles::place(output, input, depth)] = value;
+                values[tiles::weight_index(output, input, depth)] = value;
                 sums[output] += i32::from(value);
             }
             scales.push(scale);
@@ -138,18 +138,8 @@ impl Weights {
         Ok(Weights { outputs, inputs, values, scales, sums })
     }
 
-    /// Bytes of memory.
-    pub fn bytes(&self) -> usize {
-        self.values.len() + 4 * (self.scales.len() + self.sums.len())
-    }
-
-    /// The scales of the outputs.
-    pub fn scales(&self) -> &[f32] {
-        &self.scales
-    }
-
-    /// `out[r, o] = sum over i of weights[o, i] * x[r, i]` for any number of rows of `x`. A row with NaN or infinity
-    /// gives NaN.
+    /// Computes `out[r, o] = sum over i of weights[o, i] * x[r, i]` for any number of rows of `x`. A row with NaN or
+    /// infinity gives NaN.
     pub fn multiply(
         &self,
         x: &[f32],
@@ -168,7 +158,7 @@ impl Weights {
         if outputs == 0 {
             return Ok(());
         }
-        for (x, out) in x.chunks(ROWS * inputs.max(1)).zip(out.chunks_mut(ROWS * outputs)) {
+        for (x, out) in x.chunks(CHUNK_ROWS * inputs.max(1)).zip(out.chunks_mut(CHUNK_ROWS * outputs)) {
             activations.clear(inputs);
             x.chunks_exact(inputs).for_each(|row| activations.push(row));
             self.multiply_quantized(activations, None, false, out, outputs);
@@ -176,8 +166,8 @@ impl Weights {
         Ok(())
     }
 
-    /// As [`Weights::multiply`], with rows that are quantised already, to rows that lie `stride` apart. A bias is added, and
-    /// what is below 0 becomes 0 if the rectifier is asked for.
+    /// Multiplies like [`Weights::multiply`], with quantised rows, into rows with a stride. Adds a bias, and applies ReLU
+    /// if asked to.
     ///
     /// # Panics
     /// If the rows have another length, or the result or the bias is too short.
@@ -191,20 +181,23 @@ impl Weights {
     ) {
         let &Weights { outputs, inputs, .. } = self;
         let depth = inputs.next_multiple_of(GROUP);
-        assert_eq!(activations.inputs, inputs, "rows of that length");
-        let mut finish = Finish { weights: self, activations, bias, relu, out, stride };
+        assert_eq!(
+            activations.inputs, inputs,
+            "the activations have another number of inputs than the weights"
+        );
+        let mut epilogue = Epilogue { weights: self, activations, bias, relu, out, stride };
         if depth > 0 {
-            tiles::add_up(&activations.values, &self.values, depth, &mut finish);
+            tiles::multiply(&activations.values, &self.values, depth, &mut epilogue);
             return;
         }
         for row in 0..activations.scales.len() {
-            (0..outputs.div_ceil(PANEL)).for_each(|panel| finish.take(row, panel, &[0; PANEL]));
+            (0..outputs.div_ceil(PANEL)).for_each(|panel| epilogue.store(row, panel, &[0; PANEL]));
         }
     }
 }
 
-/// Makes results of sums.
-struct Finish<'a> {
+/// Epilogue: scales integer sums, adds the bias and applies ReLU.
+struct Epilogue<'a> {
     weights: &'a Weights,
     activations: &'a Activations,
     bias: Option<&'a [f32]>,
@@ -213,9 +206,9 @@ struct Finish<'a> {
     stride: usize,
 }
 
-impl Take for Finish<'_> {
+impl SumSink for Epilogue<'_> {
     #[inline(always)]
-    fn take(&mut self, row: usize, panel: usize, sums: &[i32; PANEL]) {
+    fn store(&mut self, row: usize, panel: usize, sums: &[i32; PANEL]) {
         let first = panel * PANEL;
         let count = PANEL.min(self.weights.outputs - first);
         let (scale, zero) = self.activations.scales[row];
@@ -224,7 +217,7 @@ impl Take for Finish<'_> {
         let bias = self.bias.map_or([0.0; PANEL], |bias| padded(&bias[first..first + count]));
         let mut values = [0.0; PANEL];
         for i in 0..PANEL {
-            // Products and difference are below 255 * 127 * 2^16, which is less than 2^31.
+            // Products and differences are below 255 * 127 * 2^16, which is less than 2^31.
             let value = (sums[i] - i32::from(zero) * totals[i]) as f32 * scales[i] * scale + bias[i];
             values[i] = if self.relu && value < 0.0 { 0.0 } else { value };
         }
@@ -236,7 +229,7 @@ impl Take for Finish<'_> {
     }
 }
 
-/// The numbers of a panel; behind the last output there is nothing.
+/// Returns the elements of a panel, padded with zeros after the last output.
 #[inline(always)]
 fn padded<T: Copy + Default>(numbers: &[T]) -> [T; PANEL] {
     if let [all] = numbers.as_chunks::<PANEL>().0 {
@@ -248,26 +241,26 @@ fn padded<T: Copy + Default>(numbers: &[T]) -> [T; PANEL] {
 }
 
 impl Activations {
-    /// Forgets all rows; the next ones have so many elements.
+    /// Removes all rows and sets the number of inputs of the next ones.
     pub fn clear(&mut self, inputs: usize) {
         self.inputs = inputs;
         self.values.clear();
         self.scales.clear();
     }
 
-    /// Quantises a row.
+    /// Quantises a row and appends it.
     ///
     /// # Panics
-    /// If it has another length than [`Activations::clear`] was told.
+    /// If its length is not the number of inputs.
     pub fn push(&mut self, row: &[f32]) {
-        assert_eq!(row.len(), self.inputs, "a row of that length");
+        assert_eq!(row.len(), self.inputs, "a row has the wrong number of inputs");
         let begin = self.values.len();
         self.values.resize(begin + row.len().next_multiple_of(GROUP), 0);
         let to = &mut self.values[begin..begin + row.len()];
         self.scales.push(dispatch!(super::level(), _ => quantize_row(row, to)));
     }
 
-    /// The same of a row that has every `stride`-th element of a slice.
+    /// Quantises and appends a row that consists of every `stride`-th element of a slice.
     pub fn push_strided(&mut self, from: &[f32], stride: usize) {
         let mut gathered = std::mem::take(&mut self.gathered);
         gathered.clear();
@@ -277,7 +270,8 @@ impl Activations {
     }
 }
 
-/// Least and largest number, and 0; none if a number is not finite. In lanes, so that it is done in vectors.
+/// Returns the smallest and the largest of the numbers and 0, or `None` if one is not finite. The compiler vectorises the
+/// lanes.
 #[inline(always)]
 fn range(x: &[f32]) -> Option<(f32, f32)> {
     let (mut low, mut high, mut nothing) = ([0.0f32; 16], [0.0f32; 16], [0.0f32; 16]);
@@ -286,7 +280,7 @@ fn range(x: &[f32]) -> Option<(f32, f32)> {
         for i in 0..16 {
             low[i] = if x[i] < low[i] { x[i] } else { low[i] };
             high[i] = if x[i] > high[i] { x[i] } else { high[i] };
-            // NaN for what is not finite, and stays so.
+            // NaN if an element is not finite.
             nothing[i] += x[i] * 0.0;
         }
     }
@@ -296,7 +290,7 @@ fn range(x: &[f32]) -> Option<(f32, f32)> {
     is_finite.then_some((least, largest))
 }
 
-/// Quantises a row; returns its scale and its zero.
+/// Quantises a row, and returns its scale and zero point.
 #[inline(always)]
 fn quantize_row(x: &[f32], to: &mut [u8]) -> (f32, u8) {
     let Some((low, high)) = range(x) else { return (f32::NAN, 0) };
@@ -306,7 +300,7 @@ fn quantize_row(x: &[f32], to: &mut [u8]) -> (f32, u8) {
     }
     let factor = 1.0 / scale;
     let zero = (-low * factor).round();
-    // Adding it leaves a number rounded to an integer in the lowest bits.
+    // Adding it rounds to an integer and leaves it in the lowest bits.
     let shifter = 12_582_912.0f32;
     for (to, &x) in to.iter_mut().zip(x) {
         *to = ((x * factor + zero).clamp(0.0, 255.0) + shifter).to_bits() as u8;
@@ -324,7 +318,7 @@ mod tests {
         #![proptest_config(cases(256))]
 
         #[test]
-        fn a_product_is_as_wrong_as_its_rounding_allows(
+        fn errors_are_within_the_bound_of_the_rounding(
             weights in prop::collection::vec(-3f32..3.0, 1..400), rows in 1usize..4, outputs in 1usize..6, seed in 0usize..100,
         ) {
             let inputs = weights.len().div_ceil(outputs);
@@ -338,10 +332,10 @@ mod tests {
                 let range = x.iter().fold((0.0f32, 0.0f32), |(low, high), &x| (low.min(x), high.max(x)));
                 let scale = f64::from(range.1 - range.0) / 255.0;
                 for (o, w) in weights.chunks(inputs).enumerate() {
-                    let step = f64::from(quantized.scales()[o]);
+                    let step = f64::from(quantized.scales[o]);
                     let pairs = || x.iter().zip(w).map(|(&x, &w)| (f64::from(x), f64::from(w)));
                     let right: f64 = pairs().map(|(x, w)| x * w).sum();
-                    // The zero is rounded too, which moves activations by up to another half step.
+                    // The zero point is rounded too, which moves activations by up to another half step.
                     let bound: f64 =
                         pairs().map(|(x, w)| x.abs() * step / 2.0 + w.abs() * scale + scale * step).sum();
                     let error = (f64::from(out[r * outputs + o]) - right).abs();
@@ -351,14 +345,14 @@ mod tests {
         }
     }
 
-    /// The formula, number by number.
-    fn slow(weights: &Weights, rows: &Activations, bias: Option<&[f32]>, relu: bool) -> Vec<f32> {
+    /// Reference implementation.
+    fn reference(weights: &Weights, rows: &Activations, bias: Option<&[f32]>, relu: bool) -> Vec<f32> {
         let depth = weights.inputs.next_multiple_of(GROUP);
         let result = |(row, output): (usize, usize)| {
             let (scale, zero) = rows.scales[row];
             let sum: i64 = (0..weights.inputs)
                 .map(|i| {
-                    let q = i64::from(weights.values[tiles::place(output, i, depth)]);
+                    let q = i64::from(weights.values[tiles::weight_index(output, i, depth)]);
                     q * (i64::from(rows.values[row * depth + i]) - i64::from(zero))
                 })
                 .sum();
@@ -373,8 +367,8 @@ mod tests {
         #![proptest_config(cases(48))]
 
         #[test]
-        fn a_product_is_the_formula_on_every_instruction_set(
-            outputs in 1usize..70, inputs in 1usize..40, rows in 1usize..ROWS, gap in 0usize..3, relu: bool,
+        fn every_instruction_set_agrees_with_the_reference(
+            outputs in 1usize..70, inputs in 1usize..40, rows in 1usize..CHUNK_ROWS, gap in 0usize..3, relu: bool,
             has_bias: bool,
         ) {
             let number = |i: usize| (i * 7919 % 1013) as f32 / 506.5 - 1.0;
@@ -391,11 +385,11 @@ mod tests {
                 let stride = outputs + gap;
                 let mut out = vec![7.0; rows * stride];
                 weights.multiply_quantized(&activations, bias, relu, &mut out, stride);
-                let right = slow(&weights, &activations, bias, relu);
+                let right = reference(&weights, &activations, bias, relu);
                 for (out, right) in out.chunks(stride).zip(right.chunks(outputs)) {
-                    // A result that is added to a bias may be rounded once or twice.
+                    // A result to which a bias is added may be rounded once (fused) or twice.
                     assert!(out.iter().zip(right).all(|(a, b)| (a - b).abs() <= 1e-6 * b.abs().max(1.0)));
-                    assert!(out[outputs..].iter().all(|&x| x == 7.0), "what lies between rows stays");
+                    assert!(out[outputs..].iter().all(|&x| x == 7.0), "elements between rows are unchanged");
                 }
             });
         }
@@ -420,7 +414,7 @@ mod tests {
             }
             assert_eq!(range(&long), Some((0.0, 0.5)));
         }
-        assert!((run(&[1e38, -1e38])[0] / 3e38 - 1.0).abs() < 0.02, "a wide row is finite");
+        assert!((run(&[1e38, -1e38])[0] / 3e38 - 1.0).abs() < 0.02, "the range of a row overflows");
         assert!(run(&[]).is_empty());
         let large = Weights::quantize(&[1e32, 0.0], 1, 2).unwrap();
         let mut out = [7.0];
@@ -429,12 +423,12 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_name_the_problem() {
         let error = Weights::quantize(&[1.0; 5], 2, 3).unwrap_err().to_string();
         assert_eq!(error, "weights has 5 elements, but 2x3 weights need 6");
         let error = Weights::quantize(&[1.0, f32::NAN], 1, 2).unwrap_err().to_string();
         assert_eq!(error, "weight 1 of output 0 is not finite");
-        assert!(Weights::quantize(&[], 0, MOST_INPUTS + 1).is_err());
+        assert!(Weights::quantize(&[], 0, MAX_INPUTS + 1).is_err());
         assert!(Weights::quantize(&[], usize::MAX, 0).is_err());
         let weights = Weights::quantize(&[1.0; 6], 2, 3).unwrap();
         assert!(weights.multiply(&[0.0; 4], &mut Activations::default(), &mut [0.0; 2]).is_err());

@@ -1,36 +1,36 @@
-//! Sums of products of 8-bit integers: some rows of activations with some panels of weights at a time.
+//! Micro-kernels for sums of products of 8-bit integers.
 //!
 //! | instructions | at a time |
 //! |---|---|
-//! | AVX-512 VNNI | four activations with 16 outputs: 64 products and their sums are one instruction |
-//! | AVX2 | four activations with 4 outputs, widened to 16 bits: the products of pairs are added in 32 bits |
-//! | any | one activation with one output, the slow twin |
+//! | AVX-512 VNNI | four activations with 16 outputs: one instruction for 64 products and their sums |
+//! | AVX2 | four activations with 4 outputs, widened to 16 bits: products of pairs are added in 32 bits |
+//! | any | one activation with one output, the reference implementation |
 
-#![expect(unsafe_code, reason = "the instructions of the processor for products of integers")]
+#![expect(unsafe_code, reason = "processor intrinsics for integer dot products")]
 
 /// Outputs of a panel.
 pub(super) const PANEL: usize = 16;
 
-/// Inputs that lie together: four bytes.
+/// Consecutive inputs of an output in a panel: four bytes.
 pub(super) const GROUP: usize = 4;
 
-/// Rows, and panels for a single row, that are multiplied together at most.
-const MOST_ROWS: usize = 8;
-const MOST_PANELS: usize = 4;
+/// Largest numbers of rows, and of panels with a single row, that are multiplied at a time.
+const MAX_ROWS: usize = 8;
+const MAX_PANELS: usize = 4;
 
-/// Where the weight of an input for an output lies among panels of that depth.
-pub(super) fn place(output: usize, input: usize, depth: usize) -> usize {
+/// Returns the index of a weight within panels of a depth.
+pub(super) fn weight_index(output: usize, input: usize, depth: usize) -> usize {
     let (panel, column) = (output / PANEL, output % PANEL);
     (panel * depth + input / GROUP * GROUP) * PANEL + column * GROUP + input % GROUP
 }
 
-/// What becomes of sums. To be inlined: then it is compiled for the instructions that made them.
-pub(super) trait Take {
+/// Consumer of sums. Implementations are inlined, so that they are compiled for the instruction set of the sums.
+pub(super) trait SumSink {
     /// Takes the sums of a row with a panel.
-    fn take(&mut self, row: usize, panel: usize, sums: &[i32; PANEL]);
+    fn store(&mut self, row: usize, panel: usize, sums: &[i32; PANEL]);
 }
 
-/// Whether there are instructions for it here: without, it takes longer than products of `f32`.
+/// Returns whether the processor has instructions for integer dot products.
 pub(super) fn is_fast() -> bool {
     #[cfg(target_arch = "x86_64")]
     return crate::kernel::level().as_avx2().is_some();
@@ -38,27 +38,27 @@ pub(super) fn is_fast() -> bool {
     false
 }
 
-/// Adds up all rows, `depth` bytes each, with all panels of that depth.
-pub(super) fn add_up(rows: &[u8], panels: &[i8], depth: usize, take: &mut impl Take) {
-    assert!(depth > 0 && depth.is_multiple_of(GROUP), "whole groups");
+/// Computes the sums of all rows, `depth` bytes each, with all panels of that depth.
+pub(super) fn multiply(rows: &[u8], panels: &[i8], depth: usize, sink: &mut impl SumSink) {
+    assert!(depth > 0 && depth.is_multiple_of(GROUP), "the depth is not a multiple of the group size");
     let (rows, panels) = (Matrix { bytes: rows, depth }, Matrix { bytes: panels, depth: PANEL * depth });
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         let level = crate::kernel::level();
         if level.as_avx512().is_some() && is_x86_feature_detected!("avx512vnni") {
-            // SAFETY: the processor has been asked.
-            return unsafe { x86::by_vnni(rows, panels, take) };
+            // SAFETY: the processor supports AVX-512 VNNI.
+            return unsafe { x86::multiply_vnni(rows, panels, sink) };
         }
         if level.as_avx2().is_some() {
-            // SAFETY: the level says that the processor has AVX2.
-            return unsafe { x86::by_avx2(rows, panels, take) };
+            // SAFETY: the level proves AVX2.
+            return unsafe { x86::multiply_avx2(rows, panels, sink) };
         }
     }
-    // SAFETY: any processor has these.
-    unsafe { walk::<Plain>(rows, panels, take) };
+    // SAFETY: it needs no special instructions.
+    unsafe { for_each_tile::<Reference>(rows, panels, sink) };
 }
 
-/// Rows or panels, `depth` bytes each.
+/// Consecutive rows or panels of `depth` bytes each.
 #[derive(Clone, Copy)]
 struct Matrix<'a, T> {
     bytes: &'a [T],
@@ -71,17 +71,17 @@ impl<'a, T> Matrix<'a, T> {
     }
 
     #[inline(always)]
-    fn part(&self, first: usize, count: usize) -> &'a [T] {
+    fn range(&self, first: usize, count: usize) -> &'a [T] {
         &self.bytes[first * self.depth..][..count * self.depth]
     }
 }
 
-/// How sums are computed.
-trait Dot {
-    /// The sums of `R` rows with `P` panels.
+/// Micro-kernel for an instruction set.
+trait MicroKernel {
+    /// Computes the sums of `R` rows with `P` panels.
     ///
     /// # Safety
-    /// The processor has the instructions.
+    /// The processor supports the instruction set.
     unsafe fn tile<const R: usize, const P: usize>(
         rows: &[u8],
         panels: &[i8],
@@ -89,66 +89,70 @@ trait Dot {
     ) -> [[[i32; PANEL]; P]; R];
 }
 
-/// Goes through rows and panels in tiles.
+/// Computes all sums tile by tile.
 ///
 /// # Safety
-/// As for [`Dot::tile`].
+/// Same as for [`MicroKernel::tile`].
 #[inline(always)]
-unsafe fn walk<D: Dot>(rows: Matrix<'_, u8>, panels: Matrix<'_, i8>, take: &mut impl Take) {
+unsafe fn for_each_tile<D: MicroKernel>(
+    rows: Matrix<'_, u8>,
+    panels: Matrix<'_, i8>,
+    sink: &mut impl SumSink,
+) {
     let count = rows.len();
     let mut panel = 0;
     while panel < panels.len() {
-        let together = match (panels.len() - panel, count) {
-            (MOST_PANELS.., 1) => MOST_PANELS,
+        let width = match (panels.len() - panel, count) {
+            (MAX_PANELS.., 1) => MAX_PANELS,
             (2.., 2..) => 2,
             _ => 1,
         };
-        let part = panels.part(panel, together);
+        let block = panels.range(panel, width);
         let mut row = 0;
         while row < count {
-            // SAFETY: as the caller promises.
+            // SAFETY: guaranteed by the caller.
             row += unsafe {
-                match (count - row, together) {
-                    (MOST_ROWS.., 2) => tile::<D, MOST_ROWS, 2>(rows, row, part, panel, take),
-                    (MOST_ROWS.., _) => tile::<D, MOST_ROWS, 1>(rows, row, part, panel, take),
-                    (4.., 2) => tile::<D, 4, 2>(rows, row, part, panel, take),
-                    (4.., _) => tile::<D, 4, 1>(rows, row, part, panel, take),
-                    (_, 2) => tile::<D, 1, 2>(rows, row, part, panel, take),
-                    (_, MOST_PANELS) => tile::<D, 1, MOST_PANELS>(rows, row, part, panel, take),
-                    _ => tile::<D, 1, 1>(rows, row, part, panel, take),
+                match (count - row, width) {
+                    (MAX_ROWS.., 2) => tile::<D, MAX_ROWS, 2>(rows, row, block, panel, sink),
+                    (MAX_ROWS.., _) => tile::<D, MAX_ROWS, 1>(rows, row, block, panel, sink),
+                    (4.., 2) => tile::<D, 4, 2>(rows, row, block, panel, sink),
+                    (4.., _) => tile::<D, 4, 1>(rows, row, block, panel, sink),
+                    (_, 2) => tile::<D, 1, 2>(rows, row, block, panel, sink),
+                    (_, MAX_PANELS) => tile::<D, 1, MAX_PANELS>(rows, row, block, panel, sink),
+                    _ => tile::<D, 1, 1>(rows, row, block, panel, sink),
                 }
             };
         }
-        panel += together;
+        panel += width;
     }
 }
 
-/// One tile; the number of its rows.
+/// Computes one tile and returns the number of its rows.
 ///
 /// # Safety
-/// As for [`Dot::tile`].
+/// Same as for [`MicroKernel::tile`].
 #[inline(always)]
-unsafe fn tile<D: Dot, const R: usize, const P: usize>(
+unsafe fn tile<D: MicroKernel, const R: usize, const P: usize>(
     rows: Matrix<'_, u8>,
     row: usize,
-    part: &[i8],
+    block: &[i8],
     panel: usize,
-    take: &mut impl Take,
+    sink: &mut impl SumSink,
 ) -> usize {
-    // SAFETY: as the caller promises.
-    let all = unsafe { D::tile::<R, P>(rows.part(row, R), part, rows.depth) };
+    // SAFETY: guaranteed by the caller.
+    let all = unsafe { D::tile::<R, P>(rows.range(row, R), block, rows.depth) };
     for (i, all) in all.iter().enumerate() {
         for (j, sums) in all.iter().enumerate() {
-            take.take(row + i, panel + j, sums);
+            sink.store(row + i, panel + j, sums);
         }
     }
     R
 }
 
-/// One product after the other.
-struct Plain;
+/// Reference implementation, for any processor.
+struct Reference;
 
-impl Dot for Plain {
+impl MicroKernel for Reference {
     unsafe fn tile<const R: usize, const P: usize>(
         rows: &[u8],
         panels: &[i8],
@@ -159,7 +163,7 @@ impl Dot for Plain {
             for (sums, panel) in sums.iter_mut().zip(panels.chunks_exact(PANEL * depth)) {
                 for (output, sum) in sums.iter_mut().enumerate() {
                     let product = |(input, &x): (usize, &u8)| {
-                        i32::from(x) * i32::from(panel[place(output, input, depth)])
+                        i32::from(x) * i32::from(panel[weight_index(output, input, depth)])
                     };
                     *sum = row.iter().enumerate().map(product).sum();
                 }
@@ -177,42 +181,42 @@ mod x86 {
         _mm512_loadu_si512, _mm512_set1_epi32, _mm512_setzero_si512,
     };
 
-    use super::{Dot, GROUP, Matrix, PANEL, Take, walk};
+    use super::{GROUP, Matrix, MicroKernel, PANEL, SumSink, for_each_tile};
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-    pub fn by_vnni(rows: Matrix<'_, u8>, panels: Matrix<'_, i8>, take: &mut impl Take) {
-        // SAFETY: the instructions are those of this function.
-        unsafe { walk::<Vnni>(rows, panels, take) };
+    pub fn multiply_vnni(rows: Matrix<'_, u8>, panels: Matrix<'_, i8>, sink: &mut impl SumSink) {
+        // SAFETY: this function enables the instructions.
+        unsafe { for_each_tile::<Vnni>(rows, panels, sink) };
     }
 
     #[target_feature(enable = "avx2")]
-    pub fn by_avx2(rows: Matrix<'_, u8>, panels: Matrix<'_, i8>, take: &mut impl Take) {
-        // SAFETY: the instructions are those of this function.
-        unsafe { walk::<Avx2>(rows, panels, take) };
+    pub fn multiply_avx2(rows: Matrix<'_, u8>, panels: Matrix<'_, i8>, sink: &mut impl SumSink) {
+        // SAFETY: this function enables the instructions.
+        unsafe { for_each_tile::<Avx2>(rows, panels, sink) };
     }
 
-    /// Four activations as one number.
+    /// Reads four activations as one integer.
     ///
     /// # Safety
-    /// So many bytes may be read there.
+    /// Four bytes may be read at `at`.
     #[inline(always)]
     unsafe fn group(at: *const u8) -> i32 {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         i32::from_ne_bytes(unsafe { at.cast::<[u8; GROUP]>().read() })
     }
 
     struct Vnni;
 
-    impl Dot for Vnni {
+    impl MicroKernel for Vnni {
         #[inline(always)]
         unsafe fn tile<const R: usize, const P: usize>(
             rows: &[u8],
             panels: &[i8],
             depth: usize,
         ) -> [[[i32; PANEL]; P]; R] {
-            assert!(rows.len() == R * depth && panels.len() == P * PANEL * depth, "a tile");
+            assert!(rows.len() == R * depth && panels.len() == P * PANEL * depth, "wrong size of a tile");
             let (rows, panels) = (rows.as_ptr(), panels.as_ptr());
-            // SAFETY: as the caller promises; groups of the rows and of the panels, and a vector is 16 integers.
+            // SAFETY: guaranteed by the caller; the loads are in bounds, and a vector is 16 integers.
             unsafe {
                 let mut sums = [[_mm512_setzero_si512(); P]; R];
                 for input in (0..depth).step_by(GROUP) {
@@ -238,18 +242,18 @@ mod x86 {
 
     struct Avx2;
 
-    impl Dot for Avx2 {
+    impl MicroKernel for Avx2 {
         #[inline(always)]
         unsafe fn tile<const R: usize, const P: usize>(
             rows: &[u8],
             panels: &[i8],
             depth: usize,
         ) -> [[[i32; PANEL]; P]; R] {
-            assert!(rows.len() == R * depth && panels.len() == P * PANEL * depth, "a tile");
+            assert!(rows.len() == R * depth && panels.len() == P * PANEL * depth, "wrong size of a tile");
             let mut out = [[[0; PANEL]; P]; R];
             for (i, panel) in panels.chunks_exact(PANEL * depth).enumerate() {
                 let mut row = 0;
-                // SAFETY: as the caller promises; rows and a panel of that depth.
+                // SAFETY: guaranteed by the caller; the rows and the panel have that depth.
                 unsafe {
                     while row + 2 <= R {
                         let sums = panel_avx2::<2>(rows[row * depth..].as_ptr(), panel.as_ptr(), depth);
@@ -265,19 +269,19 @@ mod x86 {
         }
     }
 
-    /// Some rows with one panel.
+    /// Computes the sums of `R` rows with one panel.
     ///
     /// # Safety
     /// The processor has AVX2; `R` rows of `depth` bytes, and 16 times as many of the panel, may be read.
     #[inline(always)]
-    #[expect(clippy::cast_ptr_alignment, reason = "the load asks for none")]
+    #[expect(clippy::cast_ptr_alignment, reason = "the load is unaligned")]
     unsafe fn panel_avx2<const R: usize>(
         rows: *const u8,
         panel: *const i8,
         depth: usize,
     ) -> [[i32; PANEL]; R] {
         let mut out = [[0; PANEL]; R];
-        // SAFETY: groups of the rows and of the panel; a vector is eight integers.
+        // SAFETY: the loads are in bounds; a vector is eight integers.
         unsafe {
             let mut sums = [[_mm256_setzero_si256(); 4]; R];
             for input in (0..depth).step_by(GROUP) {
@@ -285,11 +289,11 @@ mod x86 {
                 for (i, x) in x.iter_mut().enumerate() {
                     *x = _mm256_cvtepu8_epi16(_mm_set1_epi32(group(rows.add(i * depth + input))));
                 }
-                for part in 0..4 {
-                    let weights = _mm_loadu_si128(panel.add(input * PANEL + 16 * part).cast::<__m128i>());
+                for block in 0..4 {
+                    let weights = _mm_loadu_si128(panel.add(input * PANEL + 16 * block).cast::<__m128i>());
                     let weights = _mm256_cvtepi8_epi16(weights);
                     for (sums, &x) in sums.iter_mut().zip(&x) {
-                        sums[part] = _mm256_add_epi32(sums[part], _mm256_madd_epi16(x, weights));
+                        sums[block] = _mm256_add_epi32(sums[block], _mm256_madd_epi16(x, weights));
                     }
                 }
             }
@@ -313,14 +317,14 @@ mod tests {
     use super::*;
     use crate::kernel::tests::{cases, on_every_level};
 
-    /// All sums, [rows][outputs].
+    /// Collects all sums as [rows][outputs].
     struct All {
         width: usize,
         sums: Vec<i32>,
     }
 
-    impl Take for All {
-        fn take(&mut self, row: usize, panel: usize, sums: &[i32; PANEL]) {
+    impl SumSink for All {
+        fn store(&mut self, row: usize, panel: usize, sums: &[i32; PANEL]) {
             self.sums[row * self.width + panel * PANEL..][..PANEL].copy_from_slice(sums);
         }
     }
@@ -328,7 +332,7 @@ mod tests {
     fn all(rows: &[u8], panels: &[i8], depth: usize) -> Vec<i32> {
         let width = panels.len() / depth;
         let mut all = All { width, sums: vec![i32::MIN; rows.len() / depth * width] };
-        add_up(rows, panels, depth, &mut all);
+        multiply(rows, panels, depth, &mut all);
         all.sums
     }
 
@@ -344,7 +348,7 @@ mod tests {
             let w: Vec<i8> =
                 (0..panels * PANEL * depth).map(|i| ((i * 6151 + seed * 17) % 255) as u8 as i8).collect();
             let right = |row: usize, output: usize| -> i32 {
-                (0..depth).map(|i| i32::from(x[row * depth + i]) * i32::from(w[place(output, i, depth)])).sum()
+                (0..depth).map(|i| i32::from(x[row * depth + i]) * i32::from(w[weight_index(output, i, depth)])).sum()
             };
             let right: Vec<i32> =
                 (0..rows * panels * PANEL).map(|i| right(i / (panels * PANEL), i % (panels * PANEL))).collect();
@@ -355,7 +359,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "too long")]
     fn the_largest_sums_do_not_saturate() {
-        let depth = super::super::MOST_INPUTS;
+        let depth = super::super::MAX_INPUTS;
         let (x, w) = (vec![255; depth], vec![-127; PANEL * depth]);
         on_every_level(|| assert_eq!(all(&x, &w, depth), [-255 * 127 * depth as i32; PANEL]));
     }

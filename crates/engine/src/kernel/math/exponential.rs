@@ -1,27 +1,27 @@
-//! The exponential and what is made of it.
+//! The exponential, and the functions that are computed from it.
 //!
-//! `x = n ln 2 + r` with an integer n and |r| <= ln(2)/2, so `e^x = 2^n e^r`. n comes from an addition that pushes the
-//! fraction out of the mantissa and leaves n in its lowest bits, ln 2 is subtracted in two parts, and e^r is
-//! `1 + r + r^2 P(r)`. The factor 2^n is applied by one instruction, or as two powers of about half of n, so that overflow
-//! and subnormal results need no case of their own. Where an instruction looks numbers up, n is a multiple of 1/16 (1/8 in
-//! f64), its fraction becomes a power from a table, and P is shorter.
+//! `x = n ln 2 + r` with an integer n and |r| <= ln(2)/2, so `e^x = 2^n e^r`. Adding a large constant rounds to n and
+//! leaves it in the lowest bits of the mantissa; ln 2 is subtracted in two parts (Cody and Waite), and e^r is `1 + r + r^2
+//! P(r)`. The factor 2^n is applied by one instruction (AVX-512), or as two powers of about half of n, so that overflow and
+//! subnormal results need no special cases. With table lookups in registers (AVX-512), n is a multiple of 1/16 (1/8 in
+//! f64), the power of its fractional part comes from a table, and P has a lower degree.
 
 use fearless_simd::{Select, Simd, prelude::*};
 
-use super::scale::{look_up, scale};
+use super::avx512::{lookup, scale};
 use super::{Bits, Real, Vector, at_least, at_most, bits, from_bits, polynomial, splat};
 
-/// A power of e that is still to be put together: `(1 + fraction) * powers[0] * powers[1]`, where the powers are those
-/// of two. A factor applied before the second one does not meet subnormal numbers.
+/// A power of e before its exponent is applied: `(1 + fraction) * powers[0] * powers[1]`, where both powers are powers of
+/// two. A factor that is applied before the second power does not underflow.
 #[derive(Clone, Copy)]
-pub(super) struct Scaled<S: Simd, T: Real> {
+pub(super) struct ScaledExp<S: Simd, T: Real> {
     fraction: Vector<S, T>,
-    /// The exponent of both powers together.
+    /// Exponent of the product of both powers.
     exponent: Vector<S, T>,
     powers: [Vector<S, T>; 2],
 }
 
-impl<S: Simd, T: Real> Scaled<S, T> {
+impl<S: Simd, T: Real> ScaledExp<S, T> {
     #[inline(always)]
     pub(super) fn value(self) -> Vector<S, T> {
         let value = self.fraction + T::ONE;
@@ -31,7 +31,7 @@ impl<S: Simd, T: Real> Scaled<S, T> {
         )
     }
 
-    /// The power times `factor`, except for [`last_power`](Self::last_power).
+    /// Returns the power times `factor`, without [`last_power`](Self::last_power).
     #[inline(always)]
     pub(super) fn times(self, factor: Vector<S, T>) -> Vector<S, T> {
         let factor = factor * self.powers[0];
@@ -44,8 +44,8 @@ impl<S: Simd, T: Real> Scaled<S, T> {
     }
 }
 
-/// The number n nearest to `x / ln 2`, as a number and in the lowest bits, and `x - n ln 2`. The shifter says which numbers
-/// there are to choose from, and what is added to n in the bits.
+/// Returns the multiple n of a unit that is nearest to `x / ln 2`, as a number and in the lowest bits, and `x - n ln 2`.
+/// The shifter determines the unit and the bias that is added to n in the bits.
 #[inline(always)]
 fn reduce<S: Simd, T: Real>(x: Vector<S, T>, shifter: T) -> (Vector<S, T>, Vector<S, T>, Vector<S, T>) {
     let simd = x.token();
@@ -62,33 +62,37 @@ fn expm1_reduced<S: Simd, T: Real>(simd: S, r: Vector<S, T>) -> Vector<S, T> {
     polynomial::<S, T>(simd, r, T::EXP).mul_add(r * r, r)
 }
 
-/// `e^x`, for `x` within `EXP_RANGE` or some way below it.
+/// Returns `e^x` for `x` within or slightly below `EXP_RANGE`.
 #[inline(always)]
-pub(super) fn exp_scaled<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Scaled<S, T> {
+pub(super) fn exp_scaled<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> ScaledExp<S, T> {
     let (exponent, n, r) = reduce::<S, T>(x, T::EXPONENT_SHIFTER);
-    Scaled { fraction: expm1_reduced::<S, T>(simd, r), exponent, powers: powers::<S, T>(bits(n)) }
+    ScaledExp { fraction: expm1_reduced::<S, T>(simd, r), exponent, powers: powers::<S, T>(bits(n)) }
 }
 
-/// `2^(high + low)`, where `low` is what rounding to `high` left, for sums within `EXP_RANGE` times log2 e or some way below
-/// it.
+/// Returns `2^(high + low)`, where `low` is the rounding error of `high`, for sums within or slightly below `EXP_RANGE`
+/// times log2 e.
 #[inline(always)]
-pub(super) fn exp2_scaled<S: Simd, T: Real>(simd: S, high: Vector<S, T>, low: Vector<S, T>) -> Scaled<S, T> {
+pub(super) fn exp2_scaled<S: Simd, T: Real>(
+    simd: S,
+    high: Vector<S, T>,
+    low: Vector<S, T>,
+) -> ScaledExp<S, T> {
     let shifter = splat::<S, T>(simd, T::EXPONENT_SHIFTER);
     let shifted = high + shifter;
     let exponent = shifted - shifter;
     let r = (high - exponent) + low;
     let fraction = polynomial::<S, T>(simd, r, T::EXP2) * r;
-    Scaled { fraction, exponent, powers: powers::<S, T>(bits(shifted)) }
+    ScaledExp { fraction, exponent, powers: powers::<S, T>(bits(shifted)) }
 }
 
-/// Two powers of two whose product is 2^n. What is given stands for n + twice the bias: each half carries the bias once.
+/// Returns two powers of two whose product is 2^n, given n plus twice the bias: each half contains the bias once.
 #[inline(always)]
 fn powers<S: Simd, T: Real>(n: Bits<S, T>) -> [Vector<S, T>; 2] {
     let half = n >> 1;
     [power::<S, T>(half), power::<S, T>(n - half)]
 }
 
-/// The power of two whose exponent, with its bias, is in the lowest bits.
+/// Returns the power of two whose biased exponent is in the lowest bits.
 #[inline(always)]
 pub(super) fn power<S: Simd, T: Real>(exponent: Bits<S, T>) -> Vector<S, T> {
     from_bits(exponent << T::MANTISSA)
@@ -105,19 +109,19 @@ pub fn exp<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     )
 }
 
-/// The same for `x` within `EXP_RANGE`, if there are instructions for it.
+/// Returns `e^x` for `x` within `EXP_RANGE` with a table lookup, or `None` without AVX-512.
 #[inline(always)]
 fn exp_by_table<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Option<Vector<S, T>> {
     let (n, place, r) = reduce::<S, T>(x, T::TABLE_SHIFTER);
-    let power = look_up::<S, T>(simd, T::POWERS, place)?;
-    let fraction = polynomial::<S, T>(simd, r, T::EXP_NEAR).mul_add(r * r, r);
+    let power = lookup::<S, T>(simd, T::EXP2_TABLE, place)?;
+    let fraction = polynomial::<S, T>(simd, r, T::EXP_AFTER_TABLE).mul_add(r * r, r);
     scale::<S, T>(simd, fraction.mul_add(power, power), n)
 }
 
-/// `(2^n e^r - 1) / 2`, where the sign of a zero does not matter; n has the form of `HALF_SHIFTER`.
+/// Returns `(2^n e^r - 1) / 2`, with an unspecified sign of zero; n is biased as by `HALF_SHIFTER`.
 #[inline(always)]
 fn half_expm1<S: Simd, T: Real>(simd: S, n: Vector<S, T>, r: Vector<S, T>) -> Vector<S, T> {
-    // 2^(n - 1), which is finite where 2^n is not.
+    // 2^(n - 1) is finite where 2^n is not.
     let half = power::<S, T>(bits(n));
     expm1_reduced::<S, T>(simd, r).mul_add(half, half - T::HALF)
 }
@@ -139,26 +143,26 @@ pub fn tanh<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     let twice = size + size;
     let shifter = splat::<S, T>(simd, T::HALF_SHIFTER);
     let n = twice.mul_add(splat::<S, T>(simd, T::LOG2_E), shifter);
-    // ln 2 in one part: where n is so large that what it lacks would count, tanh is flat.
+    // One term of ln 2 is enough: where n is so large that the second would matter, tanh is flat.
     let ln_2 = splat::<S, T>(simd, -(T::LN_2_HIGH + T::LN_2_LOW));
     let half = half_expm1::<S, T>(simd, n, (n - shifter).mul_add(ln_2, twice));
     (half / (half + T::ONE)).copysign(x)
 }
 
-/// `e^-|x|`, for functions that go on from it: a power from the table, which is rounded once more than the polynomial, would not
-/// leave enough of their bounds.
+/// Returns `e^-|x|` for functions that are computed from it. Does not use the table, whose additional rounding would exceed
+/// their error bounds.
 #[inline(always)]
-pub(super) fn falling<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
+pub(super) fn exp_neg_abs<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     exp_scaled::<S, T>(simd, at_least::<S, T>(-x.abs(), T::EXP_RANGE[0])).value()
 }
 
 /// `1 / (1 + e^-x)`. Error at most 2.5 ULP in both widths. Minus infinity gives 0, infinity 1.
 #[inline(always)]
 pub fn sigmoid<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
-    // The power of the negative magnitude does not overflow, and keeps its accuracy in the tail.
-    let power = falling::<S, T>(simd, x);
+    // e^-|x| does not overflow, and keeps its relative accuracy in the tail.
+    let power = exp_neg_abs::<S, T>(simd, x);
     let one = splat::<S, T>(simd, T::ONE);
-    x.simd_lt(T::NIL).select(power, one) / (power + one)
+    x.simd_lt(T::ZERO).select(power, one) / (power + one)
 }
 
 /// `x / (1 + e^-x)`. Error at most 3 ULP in both widths. Minus infinity gives -0, infinity infinity, -0
@@ -166,17 +170,18 @@ pub fn sigmoid<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
 #[inline(always)]
 pub fn silu<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     let bounded = x.clamp(-T::SILU_MAX, T::SILU_MAX);
-    gated::<S, T>(x, bounded, exp_scaled::<S, T>(simd, -bounded.abs()))
+    x_sigmoid::<S, T>(x, bounded, exp_scaled::<S, T>(simd, -bounded.abs()))
 }
 
-/// `x sigmoid(y)` from `power = e^-|y|`, where y has the sign of x; `bounded` is x, or so negative that the result is 0.
+/// Returns `x sigmoid(y)` from `power = e^-|y|`, where y has the sign of x. `bounded` is x, clamped to where the result is
+/// 0.
 #[inline(always)]
-pub(super) fn gated<S: Simd, T: Real>(
+pub(super) fn x_sigmoid<S: Simd, T: Real>(
     x: Vector<S, T>,
     bounded: Vector<S, T>,
-    power: Scaled<S, T>,
+    power: ScaledExp<S, T>,
 ) -> Vector<S, T> {
-    let negative = x.simd_lt(T::NIL);
+    let negative = x.simd_lt(T::ZERO);
     let dividend = negative.select(power.times(bounded), x);
     let scale = negative.select(power.last_power(), splat::<S, T>(x.token(), T::ONE));
     dividend / (power.value() + T::ONE) * scale

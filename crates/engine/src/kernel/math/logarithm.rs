@@ -1,14 +1,14 @@
-//! The logarithm and what is made of it.
+//! The logarithm, and the functions that are computed from it.
 //!
 //! `x = 2^n (1 + f)` with 1 + f between sqrt(1/2) and sqrt(2). With `s = f / (2 + f)`,
-//! `ln(1 + f) = f - f^2/2 + s (f^2/2 + s^2 P(s^2))`, a form in which the leading terms are exact or nearly so (it is that of
-//! Sun's fdlibm, "e_log.c"; the polynomial is ours). n ln 2 is added in two parts.
+//! `ln(1 + f) = f - f^2/2 + s (f^2/2 + s^2 P(s^2))`, a form in which the leading terms are exact or nearly so (as in Sun's
+//! fdlibm, "e_log.c", with our own polynomial). n ln 2 is added in two parts.
 
 use fearless_simd::{Select, Simd, prelude::*};
 
-use super::{Bits, Real, Vector, bits, exponential::falling, from_bits, polynomial, splat};
+use super::{Bits, Real, Vector, bits, exponential::exp_neg_abs, from_bits, polynomial, splat};
 
-/// n and 1 + f of a positive normal number.
+/// Returns n and 1 + f of a positive normal number.
 #[inline(always)]
 fn split<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> (Vector<S, T>, Vector<S, T>) {
     let bits = bits(x) + T::ONE_MINUS_SQRT_HALF_BITS;
@@ -17,7 +17,7 @@ fn split<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> (Vector<S, T>, Vector<S,
     (from_bits::<S, Vector<S, T>>(biased) - T::INTEGER_BIAS, from_bits(mantissa))
 }
 
-/// `n ln 2 + ln(1 + f) + low`.
+/// Returns `n ln 2 + ln(1 + f) + low`.
 #[inline(always)]
 fn combine<S: Simd, T: Real>(simd: S, n: Vector<S, T>, f: Vector<S, T>, low: Vector<S, T>) -> Vector<S, T> {
     let half_square = f * f * T::HALF;
@@ -28,50 +28,50 @@ fn combine<S: Simd, T: Real>(simd: S, n: Vector<S, T>, f: Vector<S, T>, low: Vec
     n * T::LN_2_HIGH + (f - (half_square - tail))
 }
 
-/// The natural logarithm. Error at most 1 ULP in both widths. 0 and -0 give minus infinity, what is negative
-/// NaN, infinity infinity.
+/// The natural logarithm. Error at most 1 ULP in both widths. 0 and -0 give minus infinity, negative numbers NaN, infinity
+/// infinity.
 #[inline(always)]
 pub fn log<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     let subnormal = x.simd_lt(T::MIN_POSITIVE);
-    let [factor, exponent] = T::UP_FROM_SUBNORMAL;
+    let [factor, exponent] = T::SUBNORMAL_SCALE;
     let (n, mantissa) = split::<S, T>(simd, subnormal.select(x * factor, x));
-    let n = n - subnormal.select(splat::<S, T>(simd, exponent), splat::<S, T>(simd, T::NIL));
-    let value = combine::<S, T>(simd, n, mantissa - T::ONE, splat::<S, T>(simd, T::NIL));
-    ends::<S, T>(simd, x, value)
+    let n = n - subnormal.select(splat::<S, T>(simd, exponent), splat::<S, T>(simd, T::ZERO));
+    let value = combine::<S, T>(simd, n, mantissa - T::ONE, splat::<S, T>(simd, T::ZERO));
+    replace_special::<S, T>(simd, x, value)
 }
 
-/// Takes the place of `value`, a logarithm of `x`, where `x` is 0, negative, infinite or NaN.
+/// Replaces `value`, the logarithm of `x`, where `x` is 0, negative, infinite or NaN.
 #[inline(always)]
-fn ends<S: Simd, T: Real>(simd: S, x: Vector<S, T>, value: Vector<S, T>) -> Vector<S, T> {
-    let beyond = x.simd_eq(T::NIL).select(splat::<S, T>(simd, -T::INFINITY), splat::<S, T>(simd, T::NAN));
-    let value = x.simd_gt(T::NIL).select(value, beyond);
+fn replace_special<S: Simd, T: Real>(simd: S, x: Vector<S, T>, value: Vector<S, T>) -> Vector<S, T> {
+    let beyond = x.simd_eq(T::ZERO).select(splat::<S, T>(simd, -T::INFINITY), splat::<S, T>(simd, T::NAN));
+    let value = x.simd_gt(T::ZERO).select(value, beyond);
     x.simd_eq(T::INFINITY).select(x, value)
 }
 
-/// `ln(1 + x)` for `x >= 0`, finite.
+/// Returns `ln(1 + x)` for finite `x >= 0`, given the rounded sum 1 + x.
 #[inline(always)]
 fn log1p_bounded<S: Simd, T: Real>(simd: S, x: Vector<S, T>, sum: Vector<S, T>) -> Vector<S, T> {
-    let nil = splat::<S, T>(simd, T::NIL);
+    let nil = splat::<S, T>(simd, T::ZERO);
     let (n, mantissa) = split::<S, T>(simd, sum);
-    // What the rounding of 1 + x lost. Where n = 0 nothing is lost: f is x itself.
+    // The rounding error of 1 + x. Where n = 0 it is not needed: f is x itself.
     let lost = x.simd_ge(T::ONE).select(splat::<S, T>(simd, T::ONE) - (sum - x), x - (sum - T::ONE));
-    let near = n.simd_eq(T::NIL);
+    let near = n.simd_eq(T::ZERO);
     let f = near.select(x, mantissa - T::ONE);
     combine::<S, T>(simd, n, f, near.select(nil, lost / sum))
 }
 
-/// `ln(1 + x)`, accurate for small `x` too. Error at most 1.5 ULP in both widths. -1 gives minus infinity,
-/// what is less NaN, infinity infinity, -0 gives -0.
+/// `ln(1 + x)`, accurate for small `x` too. Error at most 1.5 ULP in both widths. -1 gives minus infinity, smaller numbers
+/// NaN, infinity infinity, -0 gives -0.
 #[inline(always)]
 pub fn log1p<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     let sum = x + T::ONE;
-    ends::<S, T>(simd, sum, log1p_bounded::<S, T>(simd, x, sum)).copysign(x)
+    replace_special::<S, T>(simd, sum, log1p_bounded::<S, T>(simd, x, sum)).copysign(x)
 }
 
 /// `ln(1 + e^x)`. Error at most 2 ULP in both widths. Minus infinity gives 0, infinity infinity.
 #[inline(always)]
 pub fn softplus<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
-    let power = falling::<S, T>(simd, x);
-    let positive = x.simd_gt(T::NIL).select(x, splat::<S, T>(simd, T::NIL));
+    let power = exp_neg_abs::<S, T>(simd, x);
+    let positive = x.simd_gt(T::ZERO).select(x, splat::<S, T>(simd, T::ZERO));
     positive + log1p_bounded::<S, T>(simd, power, power + T::ONE)
 }

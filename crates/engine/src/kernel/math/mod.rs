@@ -1,16 +1,17 @@
-//! Vector maths: the functions of a real variable, a vector at a time, in `f32` and `f64`.
+//! Elementary functions and activations on SIMD vectors, in `f32` and `f64`.
 //!
-//! Each is written once over the vector type and the constants of [`Real`], without branches: reduce the argument to a small
-//! interval, evaluate a polynomial there, put the result together. (Where registers can be tables, exp and gelu use them as
-//! such.) The polynomials are our own minimax fits; they stand beside the constants of [`Real`]. The comment of each function states its largest
-//! error in ULP (units in the last place of the result); `docs/numerics.md` has what was measured, and where. The command
-//! that measures `f32`, at all 2^32 arguments, is `cargo run --release -p gatework-engine --example exhaustive`.
-//! Multiplications and additions fuse where the processor can, and exp, gelu and its slope have two forms, so the last bit may differ between
-//! instruction sets; the bounds are meant for all, and tests try them on all. The scalar vectors of `fearless_simd`'s
-//! `Fallback` are none of them on x86-64: what is said of NaN does not hold there.
+//! Each function is written once over the vector type and the constants of [`Real`], without branches: it reduces the
+//! argument to a small interval and evaluates a polynomial there. With AVX-512, exp and gelu look up powers of two in
+//! registers. The polynomials are our own minimax fits; `real.rs` has their coefficients, intervals and errors.
 //!
-//! Where nothing else is said, NaN gives NaN, 0 and -0 give what the formula gives, and subnormal arguments and results
-//! are exact to the same bounds.
+//! The documentation of each function states its largest error in ULP (units in the last place of the result). `cargo run
+//! --release -p gatework-engine --example exhaustive` measures the errors in `f32` at all 2^32 arguments. The last bit may
+//! differ between instruction sets, because not all have fused multiply-add and exp, gelu and its derivative have two
+//! implementations; the bounds hold for all of them, except that NaN is not propagated by the scalar `Fallback` level of
+//! `fearless_simd`, which x86-64 never selects.
+//!
+//! Unless stated otherwise, NaN gives NaN, 0 and -0 give the value of the formula, and the bounds include subnormal
+//! arguments and results.
 //!
 //! ```
 //! use fearless_simd::{Level, dispatch, prelude::*};
@@ -28,60 +29,60 @@
 //! | `exponential` | exp, expm1, sigmoid, tanh, silu |
 //! | `logarithm` | log, log1p, softplus |
 //! | `trigonometric` | sin, cos |
-//! | `gaussian` | erf, gelu and its slope, gelu_tanh |
+//! | `gaussian` | erf, gelu, gelu_derivative, gelu_tanh |
 
 #![allow(clippy::inline_always, reason = "SIMD code must be inlined where its target features are enabled")]
 
+mod avx512;
 mod exponential;
 mod gaussian;
 mod logarithm;
-pub mod naive;
-mod quarter;
+mod payne_hanek;
 mod real;
-mod scale;
+pub mod reference;
 mod trigonometric;
 
 use fearless_simd::{Select, Simd, SimdFloatElement, prelude::*};
 
 use crate::dtype::{bits, from_bits};
 pub use exponential::{exp, expm1, sigmoid, silu, tanh};
-pub use gaussian::{erf, gelu, gelu_slope, gelu_tanh};
+pub use gaussian::{erf, gelu, gelu_derivative, gelu_tanh};
 pub use logarithm::{log, log1p, softplus};
-pub use quarter::Quarter;
+pub use payne_hanek::ReducedAngle;
 pub use real::Real;
 pub use trigonometric::{cos, sin};
 
-/// The vector of `T` on instruction set `S`.
+/// Vector of `T` with the width of instruction set `S`.
 pub type Vector<S, T> = <T as SimdFloatElement>::Native<S>;
-/// The same vector as unsigned integers.
+/// Vector of unsigned integers of the same width.
 type Bits<S, T> = <Vector<S, T> as SimdFloat<S>>::Bits;
 
-/// All lanes the same.
+/// Returns a vector with all lanes equal.
 #[inline(always)]
 fn splat<S: Simd, T: Real>(simd: S, value: T) -> Vector<S, T> {
     Vector::<S, T>::splat(simd, value)
 }
 
-/// The smaller of x and a bound; NaN stays NaN.
+/// Returns the smaller of x and a bound; NaN stays NaN.
 #[inline(always)]
 fn at_most<S: Simd, T: Real>(x: Vector<S, T>, most: T) -> Vector<S, T> {
     let most = splat::<S, T>(x.token(), most);
-    // The instructions of x86 give their second operand where one is NaN; fearless_simd 1.2 keeps the order of operands, and tests
-    // with NaN on every instruction set would notice if another version did not.
+    // The x86 instructions return their second operand if one is NaN. fearless_simd 1.2 keeps the order of operands; tests
+    // with NaN on every instruction set detect if another version does not.
     if cfg!(target_arch = "x86_64") { most.min(x) } else { x.simd_gt(most).select(most, x) }
 }
 
-/// The larger of x and a bound; NaN stays NaN.
+/// Returns the larger of x and a bound; NaN stays NaN.
 #[inline(always)]
 fn at_least<S: Simd, T: Real>(x: Vector<S, T>, least: T) -> Vector<S, T> {
     let least = splat::<S, T>(x.token(), least);
     if cfg!(target_arch = "x86_64") { least.max(x) } else { x.simd_lt(least).select(least, x) }
 }
 
-/// The value of a polynomial whose coefficients begin with the constant one.
+/// Evaluates a polynomial by Horner's rule; the coefficients begin with the constant term.
 #[inline(always)]
 fn polynomial<S: Simd, T: Real>(simd: S, x: Vector<S, T>, coefficients: &[T]) -> Vector<S, T> {
-    let mut sum = splat::<S, T>(simd, T::NIL);
+    let mut sum = splat::<S, T>(simd, T::ZERO);
     for (i, &c) in coefficients.iter().rev().enumerate() {
         let c = splat::<S, T>(simd, c);
         sum = if i == 0 { c } else { sum.mul_add(x, c) };
@@ -90,7 +91,7 @@ fn polynomial<S: Simd, T: Real>(simd: S, x: Vector<S, T>, coefficients: &[T]) ->
 }
 
 /// `1 / sqrt(x)`: a square root and a division, each rounded correctly. Error at most 1.5 ULP. 0 gives infinity, -0
-/// minus infinity, infinity 0, what is negative NaN.
+/// minus infinity, infinity 0, negative numbers NaN.
 #[inline(always)]
 pub fn rsqrt<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     splat::<S, T>(simd, T::ONE) / x.sqrt()

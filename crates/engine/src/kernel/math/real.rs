@@ -1,8 +1,8 @@
-//! The constants of the functions in both widths.
+//! Constants and polynomial coefficients of the functions in both widths.
 //!
-//! The polynomials are our own minimax fits: a Remez exchange in 60-digit arithmetic, weighted so that it is the
-//! relative error of the whole function that is smallest, then rounded to the type. Beside each stands the interval
-//! and the error of the fit before rounding.
+//! The polynomials are our own minimax fits: a Remez exchange in 60-digit arithmetic that minimises the relative error of
+//! the whole function, then rounded to the type. The documentation of each constant states the interval, the comment before
+//! its value the error of the fit before rounding.
 
 #![allow(
     clippy::unreadable_literal,
@@ -13,38 +13,37 @@
 use fearless_simd::{Simd, SimdFloatElement, prelude::*};
 
 use super::bits;
-use super::quarter::{Quarter, reduce_large};
+use super::payne_hanek::{ReducedAngle, reduce_large};
 use crate::dtype::Element;
 
-/// A floating-point type and what the functions of [`math`](super) have to know about it.
+/// A floating-point type with the constants that the functions of [`math`](super) need.
 ///
-/// Polynomials list their coefficients from the constant one upwards.
+/// Polynomials list their coefficients from the constant term upwards.
 pub trait Real: Element + SimdFloatElement<Bits: From<u8>> {
-    /// The number nearest to `x`.
+    /// Rounds `x` to the type.
     fn from_f64(x: f64) -> Self;
-    /// The number as `f64`, exactly.
+    /// Converts to `f64`, exactly.
     fn to_f64(self) -> f64;
-    /// The bits as an integer.
+    /// Returns the bits as an integer.
     fn bits(self) -> Self::Bits;
 
-    /// Bits of the mantissa that are stored.
+    /// Number of stored bits of the mantissa.
     const MANTISSA: u32;
     /// 1.5 x 2^MANTISSA + twice the bias. Adding it rounds to an integer n and leaves n + twice the bias in the lowest
     /// bits.
     const EXPONENT_SHIFTER: Self;
-    /// The same for n - 1 + the bias.
+    /// Like `EXPONENT_SHIFTER`, for n - 1 + the bias.
     const HALF_SHIFTER: Self;
-    /// 1.5 x 2^(MANTISSA - 4), or - 3. Adding it rounds to a multiple of 1/16 (1/8), whose fraction is left in the lowest bits.
+    /// 1.5 x 2^(MANTISSA - 4), or - 3. Adding it rounds to a multiple of 1/16 (1/8) and leaves its fraction in the lowest
+    /// bits.
     const TABLE_SHIFTER: Self;
-    /// 1.5 x 2^MANTISSA. Adding it rounds to an integer, which is left in the lowest bits.
+    /// 1.5 x 2^MANTISSA. Adding it rounds to an integer and leaves it in the lowest bits.
     const INTEGER_SHIFTER: Self;
-    /// 2^MANTISSA as bits: combined with an integer by "or", it makes 2^MANTISSA + the integer.
+    /// The bits of 2^MANTISSA. A bitwise or with an integer gives the bits of 2^MANTISSA + the integer.
     const INTEGER_BITS: Self::Bits;
     /// 2^MANTISSA + the bias.
     const INTEGER_BIAS: Self;
 
-    /// 0.
-    const NIL: Self;
     /// 1/2.
     const HALF: Self;
     /// 1.
@@ -60,20 +59,20 @@ pub trait Real: Element + SimdFloatElement<Bits: From<u8>> {
 
     /// log2 e.
     const LOG2_E: Self;
-    /// ln 2, so few bits that the product with an exponent is exact.
+    /// Upper part of ln 2, with so few bits that the product with an exponent is exact.
     const LN_2_HIGH: Self;
-    /// ln 2 minus the above.
+    /// ln 2 minus `LN_2_HIGH`.
     const LN_2_LOW: Self;
-    /// 1/sqrt(2) as bits.
+    /// The bits of 1/sqrt(2).
     const SQRT_HALF_BITS: Self::Bits;
-    /// 1 as bits, minus 1/sqrt(2) as bits.
+    /// The bits of 1 minus the bits of 1/sqrt(2).
     const ONE_MINUS_SQRT_HALF_BITS: Self::Bits;
-    /// The stored bits of the mantissa.
+    /// Mask of the stored bits of the mantissa.
     const MANTISSA_BITS: Self::Bits;
     /// A power of two that makes subnormal numbers normal, and its exponent.
-    const UP_FROM_SUBNORMAL: [Self; 2];
+    const SUBNORMAL_SCALE: [Self; 2];
 
-    /// exp is 0 below and infinite above.
+    /// exp is 0 below and infinite above this range.
     const EXP_RANGE: [Self; 2];
     /// expm1 is -1 below this.
     const EXPM1_MIN: Self;
@@ -85,15 +84,15 @@ pub trait Real: Element + SimdFloatElement<Bits: From<u8>> {
     const SILU_MAX: Self;
     /// gelu is 0 below minus this, and the identity above.
     const GELU_MAX: Self;
-    /// The same of gelu in its tanh form.
+    /// gelu_tanh is 0 below minus this, and the identity above.
     const GELU_TANH_MAX: Self;
 
     /// (e^r - 1 - r) / r^2 for |r| <= ln(2)/2.
     const EXP: &'static [Self];
-    /// The same for |r| <= ln(2)/32 (f32) or ln(2)/16 (f64).
-    const EXP_NEAR: &'static [Self];
+    /// (e^r - 1 - r) / r^2 for |r| <= ln(2)/32 (f32) or ln(2)/16 (f64).
+    const EXP_AFTER_TABLE: &'static [Self];
     /// 2^(j/16) for j from 0 to 15 (f32), or 2^(j/8) from 0 to 7 (f64).
-    const POWERS: &'static [Self];
+    const EXP2_TABLE: &'static [Self];
     /// (2^r - 1) / r for |r| <= 1/2.
     const EXP2: &'static [Self];
     /// (ln((1+s)/(1-s)) - 2s) / s^3 in s^2, for |s| <= 0.172.
@@ -104,34 +103,35 @@ pub trait Real: Element + SimdFloatElement<Bits: From<u8>> {
     const COS: &'static [Self];
     /// erf(x)/x - 1 in x^2, for |x| <= 1.
     const ERF: &'static [Self];
-    /// e^(a^2/2) erfc(a/sqrt(2)) / 2 over `BELL_FACTOR`, as a numerator and a denominator whose last coefficients are 1 and
-    /// not listed, for a from 0 to 15 (f32) or 39 (f64). In f32 it makes up for what `BELL_LN_2_LOW` lacks: at 15 it is 3e-7 less.
-    const BEYOND: [&'static [Self]; 2];
-    /// What the quotient of `BEYOND` lacks, about 1/sqrt(2 pi).
-    const BELL_FACTOR: Self;
-    /// What twice `LN_2_HIGH` lacks of 2 ln 2. In f32 the sum of both is a single number.
-    const BELL_LN_2_LOW: Self;
-    /// `BELL_FACTOR` times 2^-40 (f32) or 2^-100 (f64) times e^(-r/2), for |r| <= ln 2.
-    const BELL: &'static [Self];
+    /// e^(a^2/2) erfc(a/sqrt(2)) / 2 divided by `GAUSSIAN_FACTOR`, as a numerator and a denominator whose last coefficients
+    /// are 1 and not listed, for a from 0 to 15 (f32) or 39 (f64). In f32 it compensates for the error of
+    /// `GAUSSIAN_LN_2_LOW`: at 15 it is smaller by 3e-7.
+    const MILLS_RATIO: [&'static [Self]; 2];
+    /// The factor that the quotient of `MILLS_RATIO` leaves out, about 1/sqrt(2 pi).
+    const GAUSSIAN_FACTOR: Self;
+    /// 2 ln 2 minus twice `LN_2_HIGH`. In f32 the sum of both is representable.
+    const GAUSSIAN_LN_2_LOW: Self;
+    /// `GAUSSIAN_FACTOR` times 2^-40 (f32) or 2^-100 (f64) times e^(-r/2), for |r| <= ln 2.
+    const GAUSSIAN: &'static [Self];
     /// Adding it rounds to an integer n and leaves n + 40 (n + 100), with the bias of the exponent, in the lowest bits.
-    const BELL_SHIFTER: Self;
-    /// The same as `BELL` for |r| <= ln(2)/32, where it can be used.
-    const BELL_NEAR: &'static [Self];
-    /// The same as `BELL_SHIFTER` for n in 32nds.
-    const BELL_NEAR_SHIFTER: Self;
+    const GAUSSIAN_SHIFTER: Self;
+    /// Like `GAUSSIAN`, for |r| <= ln(2)/32; empty if the type has no table.
+    const GAUSSIAN_AFTER_TABLE: &'static [Self];
+    /// Like `GAUSSIAN_SHIFTER`, for n in 32nds.
+    const GAUSSIAN_TABLE_SHIFTER: Self;
 
-    /// `x` as quarter turns and a rest, for `x >= 0`.
-    fn quarter_turns<S: Simd>(simd: S, x: Self::Native<S>) -> Quarter<S, Self>;
+    /// Reduces `x >= 0` to quarter turns and a remainder.
+    fn reduce_angle<S: Simd>(simd: S, x: Self::Native<S>) -> ReducedAngle<S, Self>;
 }
 
 /// 2/pi.
-const TURNS: f64 = std::f64::consts::FRAC_2_PI;
-/// pi/2 in parts of 33 bits, whose products with an integer of 20 bits are exact, and the rest.
-const QUARTER_PARTS: [f64; 4] =
+const FRAC_2_PI: f64 = std::f64::consts::FRAC_2_PI;
+/// pi/2 in parts of 33 bits, whose products with an integer of 20 bits are exact, and the remainder.
+const FRAC_PI_2_PARTS: [f64; 4] =
     [1.5707963267341256, 6.077100506303966e-11, 2.0222662487111665e-21, 8.4784276603689e-32];
 
 /// 2^(j/32) for j from 0 to 31, rounded.
-pub(super) const POWERS_OF_32NDS: [f32; 32] = [
+pub(super) const EXP2_TABLE_32: [f32; 32] = [
     1.0,
     1.0218972,
     1.0442737,
@@ -188,7 +188,6 @@ impl Real for f32 {
     const INTEGER_BITS: u32 = 0x4b00_0000;
     const INTEGER_BIAS: Self = 8_388_608.0 + 127.0;
 
-    const NIL: Self = 0.0;
     const HALF: Self = 0.5;
     const ONE: Self = 1.0;
     const TWO: Self = 2.0;
@@ -202,7 +201,7 @@ impl Real for f32 {
     const SQRT_HALF_BITS: u32 = std::f32::consts::FRAC_1_SQRT_2.to_bits();
     const ONE_MINUS_SQRT_HALF_BITS: u32 = 1f32.to_bits() - Self::SQRT_HALF_BITS;
     const MANTISSA_BITS: u32 = 0x007f_ffff;
-    const UP_FROM_SUBNORMAL: [Self; 2] = [33_554_432.0, 25.0];
+    const SUBNORMAL_SCALE: [Self; 2] = [33_554_432.0, 25.0];
 
     const EXP_RANGE: [Self; 2] = [-104.0, 89.0];
     const EXPM1_MIN: Self = -20.0;
@@ -215,12 +214,12 @@ impl Real for f32 {
     // 2^-28.3
     const EXP: &'static [Self] = &[0.49999994, 0.16666518, 0.04166836, 0.008368977, 0.0013818183];
     // 2^-27.6
-    const EXP_NEAR: &'static [Self] = &[0.50000978, 0.16666862];
-    const POWERS: &'static [Self] = &{
+    const EXP_AFTER_TABLE: &'static [Self] = &[0.50000978, 0.16666862];
+    const EXP2_TABLE: &'static [Self] = &{
         let mut powers = [0.0; 16];
         let mut j = 0;
         while j < 16 {
-            powers[j] = POWERS_OF_32NDS[2 * j];
+            powers[j] = EXP2_TABLE_32[2 * j];
             j += 1;
         }
         powers
@@ -237,15 +236,15 @@ impl Real for f32 {
     // 2^-29.6
     const ERF: &'static [Self] =
         &[0.12837917, -0.37612626, 0.11283585, -0.026853805, 0.005188316, -0.00080100907, 7.853508e-5];
-    // 2^-26.5, the error of the rounded coefficients and the factor below, which were searched around those of the fit.
-    const BEYOND: [&'static [Self]; 2] = [
+    // 2^-26.5: the error of the rounded coefficients and the factor below, found by a search around those of the fit.
+    const MILLS_RATIO: [&'static [Self]; 2] = [
         &[118.724625, 104.705025, 43.971012, 9.80263],
         &[94.72925, 159.12619, 114.68325, 44.95892, 9.803195],
     ];
-    const BELL_FACTOR: Self = 0.39894524;
-    const BELL_LN_2_LOW: Self = 2.0 * (std::f32::consts::LN_2 - Self::LN_2_HIGH);
-    // 2^-26.5; the first one is exact.
-    const BELL: &'static [Self] = &[
+    const GAUSSIAN_FACTOR: Self = 0.39894524;
+    const GAUSSIAN_LN_2_LOW: Self = 2.0 * (std::f32::consts::LN_2 - Self::LN_2_HIGH);
+    // 2^-26.5; the first coefficient is exact.
+    const GAUSSIAN: &'static [Self] = &[
         3.6283858e-13,
         -1.8141929e-13,
         4.5354823e-14,
@@ -254,22 +253,22 @@ impl Real for f32 {
         -9.4895718e-17,
         7.899498e-18,
     ];
-    const BELL_SHIFTER: Self = 12_582_912.0 + 127.0 + 40.0;
+    const GAUSSIAN_SHIFTER: Self = 12_582_912.0 + 127.0 + 40.0;
     // 2^-24.2
-    const BELL_NEAR: &'static [Self] = &[3.6283858e-13, -1.8142195e-13, 4.5354823e-14];
-    const BELL_NEAR_SHIFTER: Self = 393_216.0 + 127.0 + 40.0;
+    const GAUSSIAN_AFTER_TABLE: &'static [Self] = &[3.6283858e-13, -1.8142195e-13, 4.5354823e-14];
+    const GAUSSIAN_TABLE_SHIFTER: Self = 393_216.0 + 127.0 + 40.0;
 
     #[inline(always)]
-    fn quarter_turns<S: Simd>(simd: S, x: S::f32s) -> Quarter<S, Self> {
-        // The rest is calculated in f64, where two parts of pi/2 are enough below this limit.
+    fn reduce_angle<S: Simd>(simd: S, x: S::f32s) -> ReducedAngle<S, Self> {
+        // The remainder is computed in f64, where two parts of pi/2 are enough below this limit.
         const LIMIT: f32 = 131_072.0;
-        let shifted = x.mul_add(TURNS as f32, Self::INTEGER_SHIFTER);
+        let shifted = x.mul_add(FRAC_2_PI as f32, Self::INTEGER_SHIFTER);
         let turns = shifted - Self::INTEGER_SHIFTER;
         let ((x0, x1), (turns0, turns1)) = (x.widen(), turns.widen());
-        let rest0 = (x0 - turns0 * QUARTER_PARTS[0]) - turns0 * QUARTER_PARTS[1];
-        let rest1 = (x1 - turns1 * QUARTER_PARTS[0]) - turns1 * QUARTER_PARTS[1];
+        let rest0 = (x0 - turns0 * FRAC_PI_2_PARTS[0]) - turns0 * FRAC_PI_2_PARTS[1];
+        let rest1 = (x1 - turns1 * FRAC_PI_2_PARTS[0]) - turns1 * FRAC_PI_2_PARTS[1];
         let [high, low] = narrow(simd, rest0, rest1);
-        let quarter = Quarter { turns: bits(shifted), high, low };
+        let quarter = ReducedAngle { turns: bits(shifted), high, low };
         if x.simd_lt(LIMIT).all_true() { quarter } else { reduce_large(simd, x, LIMIT, quarter) }
     }
 }
@@ -296,7 +295,6 @@ impl Real for f64 {
     const INTEGER_BITS: u64 = 0x4330_0000_0000_0000;
     const INTEGER_BIAS: Self = 4_503_599_627_370_496.0 + 1023.0;
 
-    const NIL: Self = 0.0;
     const HALF: Self = 0.5;
     const ONE: Self = 1.0;
     const TWO: Self = 2.0;
@@ -310,7 +308,7 @@ impl Real for f64 {
     const SQRT_HALF_BITS: u64 = std::f64::consts::FRAC_1_SQRT_2.to_bits();
     const ONE_MINUS_SQRT_HALF_BITS: u64 = 1f64.to_bits() - Self::SQRT_HALF_BITS;
     const MANTISSA_BITS: u64 = 0x000f_ffff_ffff_ffff;
-    const UP_FROM_SUBNORMAL: [Self; 2] = [18_014_398_509_481_984.0, 54.0];
+    const SUBNORMAL_SCALE: [Self; 2] = [18_014_398_509_481_984.0, 54.0];
 
     const EXP_RANGE: [Self; 2] = [-746.0, 710.0];
     const EXPM1_MIN: Self = -40.0;
@@ -334,7 +332,7 @@ impl Real for f64 {
         2.511672660435195e-8,
     ];
     // 2^-56.5
-    const EXP_NEAR: &'static [Self] = &[
+    const EXP_AFTER_TABLE: &'static [Self] = &[
         0.5000000000000051,
         0.16666666666666724,
         0.0416666666173296,
@@ -342,7 +340,7 @@ impl Real for f64 {
         0.0013889588505409305,
         0.00019842047189636849,
     ];
-    const POWERS: &'static [Self] = &[
+    const EXP2_TABLE: &'static [Self] = &[
         1.0,
         1.0905077326652577,
         1.189207115002721,
@@ -413,7 +411,7 @@ impl Real for f64 {
         5.944979108447625e-11,
     ];
     // 2^-58.9
-    const BEYOND: [&'static [Self]; 2] = [
+    const MILLS_RATIO: [&'static [Self]; 2] = [
         &[
             2302982.3879130078,
             3804309.812645737,
@@ -440,10 +438,10 @@ impl Real for f64 {
             31.29724484025475,
         ],
     ];
-    const BELL_FACTOR: Self = 0.3989422804015373;
-    const BELL_LN_2_LOW: Self = 2.0 * Self::LN_2_LOW;
+    const GAUSSIAN_FACTOR: Self = 0.3989422804015373;
+    const GAUSSIAN_LN_2_LOW: Self = 2.0 * Self::LN_2_LOW;
     // 2^-58.1
-    const BELL: &'static [Self] = &[
+    const GAUSSIAN: &'static [Self] = &[
         3.147099684484914e-31,
         -1.573549842242457e-31,
         3.9338746056061575e-32,
@@ -457,28 +455,28 @@ impl Real for f64 {
         8.492453023315214e-41,
         -3.8585853481389394e-42,
     ];
-    const BELL_SHIFTER: Self = 6_755_399_441_055_744.0 + 1023.0 + 100.0;
-    // There is no table of so many numbers of this width.
-    const BELL_NEAR: &'static [Self] = &[];
-    const BELL_NEAR_SHIFTER: Self = 0.0;
+    const GAUSSIAN_SHIFTER: Self = 6_755_399_441_055_744.0 + 1023.0 + 100.0;
+    // 32 numbers of this width do not fit into the registers of a table lookup.
+    const GAUSSIAN_AFTER_TABLE: &'static [Self] = &[];
+    const GAUSSIAN_TABLE_SHIFTER: Self = 0.0;
 
     #[inline(always)]
-    fn quarter_turns<S: Simd>(simd: S, x: S::f64s) -> Quarter<S, Self> {
+    fn reduce_angle<S: Simd>(simd: S, x: S::f64s) -> ReducedAngle<S, Self> {
         const LIMIT: f64 = 1_048_576.0;
-        let shifted = x.mul_add(TURNS, Self::INTEGER_SHIFTER);
+        let shifted = x.mul_add(FRAC_2_PI, Self::INTEGER_SHIFTER);
         let turns = shifted - Self::INTEGER_SHIFTER;
-        // Every product but the last is exact, and so is every sum with its error.
-        let first = x - turns * QUARTER_PARTS[0];
-        let (second, error2) = two_sum(first, -(turns * QUARTER_PARTS[1]));
-        let (third, error3) = two_sum(second, -(turns * QUARTER_PARTS[2]));
-        let errors = error2 + error3 - turns * QUARTER_PARTS[3];
+        // All products but the last are exact, and so are the sums with their errors.
+        let first = x - turns * FRAC_PI_2_PARTS[0];
+        let (second, error2) = two_sum(first, -(turns * FRAC_PI_2_PARTS[1]));
+        let (third, error3) = two_sum(second, -(turns * FRAC_PI_2_PARTS[2]));
+        let errors = error2 + error3 - turns * FRAC_PI_2_PARTS[3];
         let high = third + errors;
-        let quarter = Quarter { turns: bits(shifted), high, low: third - high + errors };
+        let quarter = ReducedAngle { turns: bits(shifted), high, low: third - high + errors };
         if x.simd_lt(LIMIT).all_true() { quarter } else { reduce_large(simd, x, LIMIT, quarter) }
     }
 }
 
-/// Two halves of a vector as `f32`, and what that rounding left.
+/// Returns two halves of a vector as `f32`, and the rounding errors.
 #[inline(always)]
 fn narrow<S: Simd>(_: S, first: S::f64s, second: S::f64s) -> [S::f32s; 2] {
     let high = first.narrow(second);
@@ -486,7 +484,7 @@ fn narrow<S: Simd>(_: S, first: S::f64s, second: S::f64s) -> [S::f32s; 2] {
     [high, (first - first_high).narrow(second - second_high)]
 }
 
-/// `a + b` and the error of that sum.
+/// Returns `a + b` and its rounding error.
 #[inline(always)]
 pub(super) fn two_sum<S: Simd, V: SimdFloat<S>>(a: V, b: V) -> (V, V) {
     let sum = a + b;
@@ -494,7 +492,7 @@ pub(super) fn two_sum<S: Simd, V: SimdFloat<S>>(a: V, b: V) -> (V, V) {
     (sum, (a - (sum - part)) + (b - part))
 }
 
-/// `a * b` and the error of that product.
+/// Returns `a * b` and its rounding error.
 #[inline(always)]
 pub(super) fn two_product<S: Simd, V: SimdFloat<S>>(a: V, b: V) -> (V, V) {
     let product = a * b;

@@ -1,19 +1,19 @@
 //! Sine and cosine.
 //!
-//! The angle is reduced to quarter turns and a rest between -pi/4 and pi/4, which is kept as a sum of two numbers so that
-//! it is accurate near the zeros; large angles take the way of [`quarter`](super::quarter). Sine and cosine of the rest are
-//! two polynomials; the quarter turns choose one and its sign.
+//! The angle is reduced to quarter turns and a remainder between -pi/4 and pi/4, which is kept as a sum of two numbers so
+//! that the result is accurate near its zeros; large angles are reduced by [`payne_hanek`](super::payne_hanek). Sine and
+//! cosine of the remainder are two polynomials; the quarter turns select one of them and its sign.
 
 use fearless_simd::{Simd, prelude::*};
 
-use super::{Bits, Quarter, Real, Vector, bits, from_bits, polynomial, splat};
+use super::{Bits, Real, ReducedAngle, Vector, bits, from_bits, polynomial, splat};
 
-/// Sine, of an angle in radians. Error at most 1 ULP in both widths, for angles of any size. Infinity gives NaN,
-/// -0 gives -0.
+/// Sine, of an angle in radians. Error at most 1 ULP in both widths, for angles of any size. Infinity gives NaN, -0
+/// gives -0.
 #[inline(always)]
 pub fn sin<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
     let size = x.abs();
-    let quarter = T::quarter_turns(simd, size);
+    let quarter = T::reduce_angle(simd, size);
     let sign = bits(size) ^ bits(x);
     rotate::<S, T>(simd, quarter, quarter.turns, sign)
 }
@@ -22,19 +22,19 @@ pub fn sin<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
 /// NaN.
 #[inline(always)]
 pub fn cos<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
-    let quarter = T::quarter_turns(simd, x.abs());
+    let quarter = T::reduce_angle(simd, x.abs());
     rotate::<S, T>(simd, quarter, quarter.turns + integer::<S, T>(simd, 1), integer::<S, T>(simd, 0))
 }
 
-/// The sine of a rest after `turns` quarter turns, with its sign changed where `sign` has the sign bit.
+/// Returns the sine of a remainder after `turns` quarter turns, negated where `sign` has the sign bit.
 #[inline(always)]
 fn rotate<S: Simd, T: Real>(
     simd: S,
-    quarter: Quarter<S, T>,
+    quarter: ReducedAngle<S, T>,
     turns: Bits<S, T>,
     sign: Bits<S, T>,
 ) -> Vector<S, T> {
-    let Quarter { high, low, .. } = quarter;
+    let ReducedAngle { high, low, .. } = quarter;
     let z = high * high;
     let half = z * T::HALF;
     let one = splat::<S, T>(simd, T::ONE);

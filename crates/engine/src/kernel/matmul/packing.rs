@@ -1,22 +1,22 @@
-//! Operands brought into the order in which tiles read them.
+//! Packing of operands into the order in which the micro-kernels read them.
 
 use fearless_simd::{Simd, f32x8, prelude::*};
 
-use super::tiles::{DEPTH, Source, WIDEST_PANEL};
+use super::tiles::{BLOCK_DEPTH, MAX_PANEL, Source};
 use crate::simd::transpose::{BLOCK, transpose_block};
 
-/// Elements of a packed matrix.
+/// Returns the number of elements of a packed matrix.
 pub(super) fn packed_len(depth: usize, columns: usize) -> usize {
-    depth * columns.next_multiple_of(WIDEST_PANEL)
+    depth * columns.next_multiple_of(MAX_PANEL)
 }
 
-/// Packs the second operand of products; whether all of its elements are finite.
+/// Packs a second operand, and returns whether all of its elements are finite.
 ///
 /// # Safety
-/// `depth` times `columns` elements of the source may be read, and [`packed_len`] of them be written to `to`.
+/// The `depth` times `columns` elements of the source may be read, and [`packed_len`] elements may be written to `to`.
 pub(super) unsafe fn pack(source: Source, depth: usize, columns: usize, to: *mut f32) -> bool {
     dispatch!(crate::kernel::level(), simd => {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { pack_all(simd, source, depth, columns, to) }
     })
 }
@@ -26,10 +26,10 @@ unsafe fn pack_all<S: Simd>(simd: S, source: Source, depth: usize, columns: usiz
     let panel = 2 * S::f32s::LEN;
     let padded = columns.next_multiple_of(panel);
     let mut finite = true;
-    for from in (0..depth).step_by(DEPTH) {
-        let here = DEPTH.min(depth - from);
+    for from in (0..depth).step_by(BLOCK_DEPTH) {
+        let here = BLOCK_DEPTH.min(depth - from);
         for column in (0..columns).step_by(panel) {
-            // SAFETY: a panel of `here` rows follows those before it; the elements of the source are in bounds.
+            // SAFETY: the panels of `here` rows are contiguous; the elements of the source are in bounds.
             unsafe {
                 let to = to.add(from * padded + column * here);
                 pack_panel(simd, source.offset(from, column), here, panel.min(columns - column), to);
@@ -40,13 +40,13 @@ unsafe fn pack_all<S: Simd>(simd: S, source: Source, depth: usize, columns: usiz
     finite
 }
 
-/// Whether all numbers of a packed panel are finite.
+/// Returns whether all elements of a packed panel are finite.
 #[inline(always)]
 pub(super) fn is_finite<S: Simd>(simd: S, panel: &[f32]) -> bool {
     let zero = S::f32s::splat(simd, 0.0);
     let mut sums = [zero; 4];
     for (i, x) in panel.chunks_exact(S::f32s::LEN).enumerate() {
-        // Infinity and NaN times 0 are NaN, and stay so.
+        // 0 times infinity or NaN is NaN, which propagates.
         sums[i % 4] = S::f32s::from_slice(simd, x).mul_add(zero, sums[i % 4]);
     }
     ((sums[0] + sums[1]) + (sums[2] + sums[3])).simd_eq(zero).all_true()
@@ -55,7 +55,7 @@ pub(super) fn is_finite<S: Simd>(simd: S, panel: &[f32]) -> bool {
 /// Packs a tile of rows, [depth][rows].
 ///
 /// # Safety
-/// `M` rows of as many columns as `to` has room for may be read.
+/// `M` rows with as many columns as `to` has room for may be read.
 #[inline(always)]
 pub(super) unsafe fn pack_rows<const M: usize>(source: Source, to: &mut [f32]) {
     for (column, to) in to.as_chunks_mut::<M>().0.iter_mut().enumerate() {
@@ -67,7 +67,7 @@ pub(super) unsafe fn pack_rows<const M: usize>(source: Source, to: &mut [f32]) {
     }
 }
 
-/// Packs some columns, at most a panel, as [depth][panel]; zeros fill the rest of the panel.
+/// Packs up to a panel of columns as [depth][panel], padded with zeros.
 ///
 /// # Safety
 /// The columns may be read, and a panel of that depth may be written.

@@ -1,65 +1,68 @@
-//! Products against the sum over the depth, element by element.
+//! Tests against the definition of matrix multiplication.
 
 use super::*;
 use crate::kernel::tests::{cases, on_every_level};
 use proptest::prelude::*;
 
-/// The textbook product.
-fn naive<T>(memory: &mut [T], shapes: &Shapes)
+/// Reference implementation.
+fn reference<T>(memory: &mut [T], gemm: &Gemm)
 where
     T: Copy + std::ops::Mul<Output = T> + std::ops::Add<Output = T> + std::iter::Sum,
 {
-    let Shapes { sizes: [m, n, k], a, b, out, accumulate } = *shapes;
+    let Gemm { sizes: [m, n, k], a, b, out, accumulate } = *gemm;
     let at =
         |(begin, strides): (usize, [usize; 2]), i: usize, j: usize| begin + i * strides[0] + j * strides[1];
     for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
         let sum: T = (0..k).map(|l| memory[at(a, i, l)] * memory[at(b, l, j)]).sum();
-        let place = &mut memory[at(out, i, j)];
-        *place = if accumulate { *place + sum } else { sum };
+        let element = &mut memory[at(out, i, j)];
+        *element = if accumulate { *element + sum } else { sum };
     }
 }
 
-/// Matrices behind each other: strides in rows or in columns, with gaps.
-fn shapes(sizes: [usize; 3], turns: [bool; 3], gap: usize, accumulate: bool) -> Shapes {
+/// Consecutive matrices, row-major or column-major, with padding.
+fn gemm(sizes: [usize; 3], transposed: [bool; 3], gap: usize, accumulate: bool) -> Gemm {
     let [m, n, k] = sizes;
-    let (a, b, out) =
-        (strides(m, k, turns[0], gap), strides(k, n, turns[1], gap), strides(m, n, turns[2], gap));
+    let (a, b, out) = (
+        strides(m, k, transposed[0], gap),
+        strides(k, n, transposed[1], gap),
+        strides(m, n, transposed[2], gap),
+    );
     let (b_begin, out_begin) = (span(m, k, a), span(m, k, a) + span(k, n, b));
-    Shapes { sizes, a: (0, a), b: (b_begin, b), out: (out_begin, out), accumulate }
+    Gemm { sizes, a: (0, a), b: (b_begin, b), out: (out_begin, out), accumulate }
 }
 
-/// Small whole numbers: their products and sums are exact.
-fn whole_numbers(shapes: &Shapes) -> Vec<f32> {
-    (0..shapes.end_of_result()).map(|i| (i * 37 % 19) as f32 - 9.0).collect()
+/// Small integers, whose products and sums are exact.
+fn whole_numbers(gemm: &Gemm) -> Vec<f32> {
+    (0..gemm.end_of_result()).map(|i| (i * 37 % 19) as f32 - 9.0).collect()
 }
 
-fn check_against_textbook(shapes: &Shapes) {
-    let mut right = whole_numbers(shapes);
-    naive(&mut right, shapes);
-    let ways: [fn(&mut [f32], &Shapes); 2] = [multiply, multiply_by_gemm];
+fn check_against_reference(gemm: &Gemm) {
+    let mut right = whole_numbers(gemm);
+    reference(&mut right, gemm);
+    let ways: [fn(&mut [f32], &Gemm); 2] = [multiply, multiply_with_gemm_crate];
     for multiply in ways {
-        let mut ours = whole_numbers(shapes);
-        multiply(&mut ours, shapes);
-        assert!(ours == right, "{shapes:?}");
+        let mut ours = whole_numbers(gemm);
+        multiply(&mut ours, gemm);
+        assert!(ours == right, "{gemm:?}");
     }
 }
 
-/// The memory after a product with a second operand that was packed.
-fn multiplied_packed(shapes: &Shapes) -> Vec<f32> {
-    let mut memory = whole_numbers(shapes);
-    let ([_, columns, depth], packed) = (shapes.sizes, memory.len());
+/// Returns the memory after a multiplication with a packed second operand.
+fn multiplied_packed(gemm: &Gemm) -> Vec<f32> {
+    let mut memory = whole_numbers(gemm);
+    let ([_, columns, depth], packed) = (gemm.sizes, memory.len());
     memory.resize(packed + f32::packed_len(depth, columns), f32::NAN);
     let at = memory.as_mut_ptr();
-    // SAFETY: the matrices lie in the memory one after another, and what is packed behind them.
+    // SAFETY: the matrices are consecutive, and the packed one follows them.
     unsafe {
-        f32::pack(at, [depth, columns], shapes.b, packed);
-        f32::multiply_packed(at, shapes, packed);
+        f32::pack(at, [depth, columns], gemm.b, packed);
+        f32::multiply_packed(at, gemm, packed);
     }
     memory.truncate(packed);
     memory
 }
 
-/// Strides of a matrix, row by row or column by column, with gaps.
+/// Returns row-major or column-major strides with padding.
 fn strides(rows: usize, columns: usize, transposed: bool, gap: usize) -> [usize; 2] {
     if transposed { [1, rows + gap] } else { [columns + gap, 1] }
 }
@@ -68,14 +71,14 @@ proptest! {
     #![proptest_config(cases(256))]
 
     #[test]
-    fn products_equal_the_textbook(
-        sizes in prop::array::uniform3(0usize..20), turns: [bool; 3], gap in 0usize..3, accumulate: bool,
+    fn multiplications_equal_the_reference(
+        sizes in prop::array::uniform3(0usize..20), transposed: [bool; 3], gap in 0usize..3, accumulate: bool,
     ) {
-        let shapes = shapes(sizes, turns, gap, accumulate);
-        let mut ours: Vec<f64> = whole_numbers(&shapes).into_iter().map(f64::from).collect();
+        let gemm = gemm(sizes, transposed, gap, accumulate);
+        let mut ours: Vec<f64> = whole_numbers(&gemm).into_iter().map(f64::from).collect();
         let mut right = ours.clone();
-        multiply(&mut ours, &shapes);
-        naive(&mut right, &shapes);
+        multiply(&mut ours, &gemm);
+        reference(&mut right, &gemm);
         prop_assert_eq!(ours, right);
     }
 }
@@ -84,34 +87,34 @@ proptest! {
     #![proptest_config(cases(256))]
 
     #[test]
-    fn tiles_equal_the_textbook(
-        sizes in prop::array::uniform3(1usize..70), turns: [bool; 3], gap in 0usize..3, accumulate: bool,
+    fn tiles_equal_the_reference(
+        sizes in prop::array::uniform3(1usize..70), transposed: [bool; 3], gap in 0usize..3, accumulate: bool,
     ) {
-        let shapes = shapes(sizes, turns, gap, accumulate);
-        on_every_level(|| check_against_textbook(&shapes));
+        let gemm = gemm(sizes, transposed, gap, accumulate);
+        on_every_level(|| check_against_reference(&gemm));
     }
 
     #[test]
-    fn products_with_a_packed_matrix_equal_the_textbook(
-        sizes in prop::array::uniform3(1usize..70), turns: [bool; 2], gap in 0usize..3, accumulate: bool,
+    fn multiplications_with_a_packed_matrix_equal_the_reference(
+        sizes in prop::array::uniform3(1usize..70), transposed: [bool; 2], gap in 0usize..3, accumulate: bool,
     ) {
-        let shapes = shapes(sizes, [turns[0], turns[1], false], gap, accumulate);
-        let mut right = whole_numbers(&shapes);
-        naive(&mut right, &shapes);
+        let gemm = gemm(sizes, [transposed[0], transposed[1], false], gap, accumulate);
+        let mut right = whole_numbers(&gemm);
+        reference(&mut right, &gemm);
         on_every_level(|| {
-            assert!(multiplied_packed(&shapes) == right, "{shapes:?}");
-            let Some(mut panels) = Panels::of(&shapes) else { return };
-            let mut ours = whole_numbers(&shapes);
-            panels.pack(&ours, &shapes);
-            multiply_panels(&mut ours, &shapes, None, &panels);
-            assert!(ours == right, "{shapes:?}");
+            assert!(multiplied_packed(&gemm) == right, "{gemm:?}");
+            let Some(mut panels) = PreparedRhs::new(&gemm) else { return };
+            let mut ours = whole_numbers(&gemm);
+            panels.pack(&ours, &gemm);
+            multiply_prepared(&mut ours, &gemm, None, &panels);
+            assert!(ours == right, "{gemm:?}");
         });
     }
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "too long")]
-fn products_of_several_blocks_equal_the_textbook() {
+fn multiplications_of_several_blocks_equal_the_reference() {
     let sizes = [
         [100, 40, 390],
         [200, 33, 5],
@@ -121,16 +124,18 @@ fn products_of_several_blocks_equal_the_textbook() {
         [3, 37, 400],
         [600, 1, 4],
     ];
-    for (sizes, turns) in sizes.iter().flat_map(|sizes| [0, 1, 2, 5].map(|turns| (*sizes, turns))) {
-        let turns = [0, 1, 2].map(|bit| turns >> bit & 1 == 1);
-        check_against_textbook(&shapes(sizes, turns, 1, sizes[2] % 2 == 0));
+    for (sizes, transposed) in
+        sizes.iter().flat_map(|sizes| [0, 1, 2, 5].map(|transposed| (*sizes, transposed)))
+    {
+        let transposed = [0, 1, 2].map(|bit| transposed >> bit & 1 == 1);
+        check_against_reference(&gemm(sizes, transposed, 1, sizes[2] % 2 == 0));
     }
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "too long")]
-fn products_have_the_same_bits_on_any_number_of_threads() {
-    // As many rows as columns, more rows, and so few rows that nothing is packed; one product and several.
+fn multiplications_have_the_same_bits_on_any_number_of_threads() {
+    // As many rows as columns, more rows, and is_unpacked unpacked rows; one multiplication and a batch.
     for ([m, n, k], batch) in [
         ([150, 140, 130], 1),
         ([150, 140, 130], 5),
@@ -139,8 +144,8 @@ fn products_have_the_same_bits_on_any_number_of_threads() {
         ([1, 1100, 2000], 1),
     ] {
         let (b, out) = (batch * m * k, batch * (m * k + k * n));
-        let shapes: Vec<Shapes> = (0..batch)
-            .map(|i| Shapes {
+        let gemm: Vec<Gemm> = (0..batch)
+            .map(|i| Gemm {
                 sizes: [m, n, k],
                 a: (i * m * k, [k, 1]),
                 b: (b + i * k * n, [n, 1]),
@@ -153,11 +158,11 @@ fn products_have_the_same_bits_on_any_number_of_threads() {
             let numbers = (0..out + batch * m * n).map(|i| (i * 7919 % 1013) as f32 * 0.01 - 5.0);
             let mut memory: Vec<f32> = numbers.collect();
             let mut packed = memory.clone();
-            pool.install(|| multiply_all(&mut memory, &shapes));
-            if let ([shapes], Some(mut panels)) = (&shapes[..], Panels::of(&shapes[0])) {
-                panels.pack(&packed, shapes);
-                pool.install(|| multiply_panels(&mut packed, shapes, None, &panels));
-                assert!(packed == memory, "{shapes:?}");
+            pool.install(|| multiply_all(&mut memory, &gemm));
+            if let ([gemm], Some(mut panels)) = (&gemm[..], PreparedRhs::new(&gemm[0])) {
+                panels.pack(&packed, gemm);
+                pool.install(|| multiply_prepared(&mut packed, gemm, None, &panels));
+                assert!(packed == memory, "{gemm:?}");
             }
             memory
         });
@@ -170,28 +175,28 @@ proptest! {
     #![proptest_config(cases(256))]
 
     #[test]
-    fn matrices_elsewhere_are_multiplied_like_those_in_the_memory(
-        sizes in prop::array::uniform3(0usize..20), places: [bool; 3], accumulate: bool, gap in 0usize..4,
+    fn external_matrices_are_multiplied_like_those_in_the_memory(
+        sizes in prop::array::uniform3(0usize..20), indices: [bool; 3], accumulate: bool, gap in 0usize..4,
     ) {
         let [m, n, k] = sizes;
-        let shapes = shapes(sizes, [false; 3], 0, accumulate);
-        let numbers = whole_numbers(&shapes);
+        let gemm = gemm(sizes, [false; 3], 0, accumulate);
+        let numbers = whole_numbers(&gemm);
         let mut right = numbers.clone();
-        multiply(&mut right, &shapes);
-        // The whole memory is copied elsewhere, and what is read or written there is spoilt in the memory.
-        let parts = [(shapes.a.0, m * k), (shapes.b.0, k * n), (shapes.out.0, m * n)];
-        let elsewhere: [Option<Elsewhere>; 3] = std::array::from_fn(|i| {
-            places[i].then_some(Elsewhere { inside: parts[i].0, outside: parts[i].0 + gap, len: parts[i].1 })
+        multiply(&mut right, &gemm);
+        // The whole memory is copied, and external matrices are overwritten with NaN in the memory.
+        let parts = [(gemm.a.0, m * k), (gemm.b.0, k * n), (gemm.out.0, m * n)];
+        let external: [Option<ExternalRange>; 3] = std::array::from_fn(|i| {
+            indices[i].then_some(ExternalRange { inside: parts[i].0, outside: parts[i].0 + gap, len: parts[i].1 })
         });
         let mut memory = numbers.clone();
-        for (place, (begin, len)) in elsewhere.iter().zip(parts) {
-            memory[begin..begin + len].iter_mut().filter(|_| place.is_some()).for_each(|x| *x = f32::NAN);
+        for (range, (begin, len)) in external.iter().zip(parts) {
+            memory[begin..begin + len].iter_mut().filter(|_| range.is_some()).for_each(|x| *x = f32::NAN);
         }
         let from = [vec![f32::NAN; gap], numbers].concat();
         let mut to = from.clone();
-        multiply_outside(&mut memory, &[shapes], None, Outside { from: &from, to: &mut to, elsewhere });
-        let result = if places[2] { &to[shapes.out.0 + gap..] } else { &memory[shapes.out.0..] };
-        prop_assert_eq!(&result[..m * n], &right[shapes.out.0..][..m * n]);
+        multiply_external(&mut memory, &[gemm], None, ExternalSlices { from: &from, to: &mut to, external });
+        let result = if indices[2] { &to[gemm.out.0 + gap..] } else { &memory[gemm.out.0..] };
+        prop_assert_eq!(&result[..m * n], &right[gemm.out.0..][..m * n]);
     }
 }
 
@@ -199,65 +204,63 @@ proptest! {
     #![proptest_config(cases(256))]
 
     #[test]
-    fn epilogues_add_a_row_and_cut_below_zero(
-        sizes in prop::array::uniform3(0usize..40), turns: [bool; 3], accumulate: bool, relu: bool,
+    fn epilogues_add_a_bias_and_apply_relu(
+        sizes in prop::array::uniform3(0usize..40), transposed: [bool; 3], accumulate: bool, relu: bool,
     ) {
-        let shapes = shapes(sizes, turns, 1, accumulate);
-        let numbers = [whole_numbers(&shapes), (0..sizes[1]).map(|j| j as f32 * 3.0 - 20.0).collect()].concat();
-        let bias = shapes.end_of_result();
+        let gemm = gemm(sizes, transposed, 1, accumulate);
+        let numbers = [whole_numbers(&gemm), (0..sizes[1]).map(|j| j as f32 * 3.0 - 20.0).collect()].concat();
+        let bias = gemm.end_of_result();
         let mut right = numbers.clone();
-        multiply(&mut right, &shapes);
+        multiply(&mut right, &gemm);
         for (i, j) in (0..sizes[0]).flat_map(|i| (0..sizes[1]).map(move |j| (i, j))) {
-            let place = shapes.out.0 + i * shapes.out.1[0] + j * shapes.out.1[1];
-            right[place] += right[bias + j];
-            right[place] = if relu { right[place].max(0.0) } else { right[place] };
+            let index = gemm.out.0 + i * gemm.out.1[0] + j * gemm.out.1[1];
+            right[index] += right[bias + j];
+            right[index] = if relu { right[index].max(0.0) } else { right[index] };
         }
         on_every_level(|| {
             let mut ours = numbers.clone();
-            let outside = Outside { from: &[], to: &mut [], elsewhere: [None; 3] };
-            multiply_outside(&mut ours, &[shapes], Some(Epilogue { bias, relu }), outside);
-            assert!(ours == right, "{shapes:?}");
+            let outside = ExternalSlices { from: &[], to: &mut [], external: [None; 3] };
+            multiply_external(&mut ours, &[gemm], Some(Epilogue { bias, relu }), outside);
+            assert!(ours == right, "{gemm:?}");
         });
     }
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "too long")]
-fn epilogues_of_several_blocks_are_done_once() {
-    let shapes = shapes([100, 530, 800], [false; 3], 0, false);
-    let numbers = [whole_numbers(&shapes), (0..530).map(|j| j as f32).collect()].concat();
+fn epilogues_are_applied_once_to_several_blocks() {
+    let gemm = gemm([100, 530, 800], [false; 3], 0, false);
+    let numbers = [whole_numbers(&gemm), (0..530).map(|j| j as f32).collect()].concat();
     let mut right = numbers.clone();
-    multiply(&mut right, &shapes);
-    right[shapes.out.0..].iter_mut().take(53_000).enumerate().for_each(|(i, x)| *x += (i % 530) as f32);
+    multiply(&mut right, &gemm);
+    right[gemm.out.0..].iter_mut().take(53_000).enumerate().for_each(|(i, x)| *x += (i % 530) as f32);
     for threads in [1, 2] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let mut ours = numbers.clone();
-        let epilogue = Some(Epilogue { bias: shapes.end_of_result(), relu: false });
-        let outside = Outside { from: &[], to: &mut [], elsewhere: [None; 3] };
-        pool.install(|| multiply_outside(&mut ours, &[shapes], epilogue, outside));
+        let epilogue = Some(Epilogue { bias: gemm.end_of_result(), relu: false });
+        let outside = ExternalSlices { from: &[], to: &mut [], external: [None; 3] };
+        pool.install(|| multiply_external(&mut ours, &[gemm], epilogue, outside));
         assert!(ours == right, "{threads} threads");
     }
 }
 
 #[test]
-#[should_panic(expected = "among the elements")]
-fn matrices_that_are_not_where_they_are_said_to_be_are_refused() {
-    let shapes =
-        Shapes { sizes: [2, 2, 1], a: (0, [1, 1]), b: (2, [2, 1]), out: (4, [2, 1]), accumulate: false };
-    let elsewhere = [Some(Elsewhere { inside: 1, outside: 0, len: 8 }), None, None];
-    let outside = Outside { from: &[1.0; 8], to: &mut [], elsewhere };
-    multiply_outside(&mut [1.0f32; 8], &[shapes], None, outside);
+#[should_panic(expected = "outside of its external range")]
+fn matrices_outside_of_their_external_range_panic() {
+    let gemm = Gemm { sizes: [2, 2, 1], a: (0, [1, 1]), b: (2, [2, 1]), out: (4, [2, 1]), accumulate: false };
+    let external = [Some(ExternalRange { inside: 1, outside: 0, len: 8 }), None, None];
+    let outside = ExternalSlices { from: &[1.0; 8], to: &mut [], external };
+    multiply_external(&mut [1.0f32; 8], &[gemm], None, outside);
 }
 
 #[test]
-#[should_panic(expected = "share a place")]
-fn results_that_overlap_themselves_are_refused() {
-    let shapes =
-        Shapes { sizes: [2, 2, 1], a: (0, [1, 1]), b: (2, [2, 1]), out: (4, [1, 1]), accumulate: false };
-    multiply(&mut [1.0f32; 8], &shapes);
+#[should_panic(expected = "alias each other")]
+fn results_that_alias_themselves_panic() {
+    let gemm = Gemm { sizes: [2, 2, 1], a: (0, [1, 1]), b: (2, [2, 1]), out: (4, [1, 1]), accumulate: false };
+    multiply(&mut [1.0f32; 8], &gemm);
 }
 
-/// Numbers of which so many in a hundred are not 0, some of them -0.
+/// Returns numbers of which `percent` in a hundred are not 0; some of the zeros are -0.
 fn partly_zero(len: usize, percent: usize, seed: usize) -> Vec<f32> {
     let mut state = 0x9e37_79b9_7f4a_7c15 ^ seed as u64;
     let mut draw = || {
@@ -273,102 +276,101 @@ fn partly_zero(len: usize, percent: usize, seed: usize) -> Vec<f32> {
     (0..len).map(number).collect()
 }
 
-/// The bits of a product, by lists of elements or by tiles.
-fn bits(shapes: &Shapes, memory: &[f32], by_lists: bool) -> Vec<u32> {
-    let (mut memory, [k, n]) = (memory.to_vec(), [shapes.sizes[2], shapes.sizes[1]]);
+/// Returns the bits of a result, by the sparse kernel or by tiles.
+fn bits(gemm: &Gemm, memory: &[f32], is_sparse: bool) -> Vec<u32> {
+    let (mut memory, [k, n]) = (memory.to_vec(), [gemm.sizes[2], gemm.sizes[1]]);
     let base = memory.as_mut_ptr();
     let source = |(at, strides): (usize, [usize; 2])| Source { at: base.wrapping_add(at), strides };
     let out = Target {
-        at: base.wrapping_add(shapes.out.0),
-        stride: shapes.out.1[0],
-        accumulate: shapes.accumulate,
-        finish: Finish { bias: Some(base.wrapping_add(shapes.b.0)), relu: k % 2 == 0 },
+        at: base.wrapping_add(gemm.out.0),
+        stride: gemm.out.1[0],
+        accumulate: gemm.accumulate,
+        epilogue: EpiloguePtr { bias: Some(base.wrapping_add(gemm.b.0)), relu: k % 2 == 0 },
     };
     let mut packed = vec![0.0; packing::packed_len(k, n)];
-    // SAFETY: the matrices lie in the memory one after another; the bias is a row of the second or, if it has columns
-    // only, elements of it. What is packed is the second operand.
+    // SAFETY: the matrices are consecutive; the bias is a row of the second one or, if it is column-major, some of its
+    // elements. The packed matrix is the second operand.
     unsafe {
         let right = if n % 2 == 0 {
-            Right::Plain(source(shapes.b))
+            Rhs::Unpacked(source(gemm.b))
         } else {
-            let is_finite = packing::pack(source(shapes.b), k, n, packed.as_mut_ptr());
-            Right::Packed(Packed { at: packed.as_ptr(), columns: n, first: 0, is_finite })
+            let is_finite = packing::pack(source(gemm.b), k, n, packed.as_mut_ptr());
+            Rhs::Packed(Packed { at: packed.as_ptr(), columns: n, first: 0, is_finite })
         };
-        tiles::multiply(shapes.sizes, source(shapes.a), right, out, by_lists);
+        tiles::multiply(gemm.sizes, source(gemm.a), right, out, is_sparse);
     }
     let canonical = |x: &f32| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() };
-    memory[shapes.out.0..].iter().map(canonical).collect()
+    memory[gemm.out.0..].iter().map(canonical).collect()
 }
 
 proptest! {
     #![proptest_config(cases(128))]
 
     #[test]
-    fn lists_give_the_bits_of_the_tiles(
-        rows in 1usize..120, columns in 1usize..300, depth in 1usize..420, turns: [bool; 2], percent in 0usize..100,
+    fn sparse_gemm_has_the_bits_of_the_tiles(
+        rows in 1usize..120, columns in 1usize..300, depth in 1usize..420, transposed: [bool; 2], percent in 0usize..100,
         accumulate: bool, special in prop::option::of((0usize..10_000, 0usize..3)),
     ) {
-        let shapes = shapes([rows, columns, depth], [turns[0], turns[1], false], 1, accumulate);
-        let mut memory = partly_zero(shapes.b.0, percent, columns);
-        memory.extend(partly_zero(shapes.end_of_result() - shapes.b.0, 95, depth));
+        let gemm = gemm([rows, columns, depth], [transposed[0], transposed[1], false], 1, accumulate);
+        let mut memory = partly_zero(gemm.b.0, percent, columns);
+        memory.extend(partly_zero(gemm.end_of_result() - gemm.b.0, 95, depth));
         if let Some((at, which)) = special {
-            let len = shapes.out.0 - shapes.b.0;
-            memory[shapes.b.0 + at % len] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][which];
+            let len = gemm.out.0 - gemm.b.0;
+            memory[gemm.b.0 + at % len] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][which];
         }
         on_every_level(|| {
-            assert_eq!(bits(&shapes, &memory, true), bits(&shapes, &memory, false), "{shapes:?}");
+            assert_eq!(bits(&gemm, &memory, true), bits(&gemm, &memory, false), "{gemm:?}");
         });
     }
 }
 
 #[test]
-fn lists_are_for_what_is_half_zero_and_large_enough() {
-    let worth = |[m, n, k]: [usize; 3], percent: usize, turned: bool| {
+fn sparse_gemm_is_used_for_large_matrices_with_many_zeros() {
+    let worth = |[m, n, k]: [usize; 3], percent: usize, transposed: bool| {
         let a = partly_zero(m * k, percent, 1);
-        let source = Source { at: a.as_ptr(), strides: if turned { [1, m] } else { [k, 1] } };
+        let source = Source { at: a.as_ptr(), strides: if transposed { [1, m] } else { [k, 1] } };
         // SAFETY: the elements of the operand.
-        unsafe { sparse::is_worth([m, n, k], source) }
+        unsafe { sparse::is_profitable([m, n, k], source) }
     };
-    for turned in [false, true] {
-        assert!(worth([256, 512, 512], 50, turned) && worth([32, 64, 32], 20, turned));
-        assert!(!worth([256, 512, 512], 75, turned) && !worth([256, 512, 512], 100, turned));
-        assert!(!worth([8, 512, 512], 10, turned) && !worth([256, 512, 16], 10, turned));
+    for transposed in [false, true] {
+        assert!(worth([256, 512, 512], 50, transposed) && worth([32, 64, 32], 20, transposed));
+        assert!(!worth([256, 512, 512], 75, transposed) && !worth([256, 512, 512], 100, transposed));
+        assert!(!worth([8, 512, 512], 10, transposed) && !worth([256, 512, 16], 10, transposed));
     }
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "too long")]
-fn products_of_many_zeros_have_the_same_bits_on_any_number_of_threads() {
+fn sparse_multiplications_have_the_same_bits_on_any_number_of_threads() {
     for [m, n, k] in [[260, 270, 400], [700, 64, 100]] {
-        let shapes = shapes([m, n, k], [m > 300, false, false], 0, false);
-        let mut memory = partly_zero(shapes.b.0, 40, 1);
-        memory.extend(partly_zero(shapes.end_of_result() - shapes.b.0, 95, 2));
-        let right = bits_of_product(&shapes, &memory, 1);
-        assert!([2, 3].iter().all(|&threads| bits_of_product(&shapes, &memory, threads) == right));
+        let gemm = gemm([m, n, k], [m > 300, false, false], 0, false);
+        let mut memory = partly_zero(gemm.b.0, 40, 1);
+        memory.extend(partly_zero(gemm.end_of_result() - gemm.b.0, 95, 2));
+        let right = bits_of_product(&gemm, &memory, 1);
+        assert!([2, 3].iter().all(|&threads| bits_of_product(&gemm, &memory, threads) == right));
     }
 }
 
-fn bits_of_product(shapes: &Shapes, memory: &[f32], threads: usize) -> Vec<u32> {
+fn bits_of_product(gemm: &Gemm, memory: &[f32], threads: usize) -> Vec<u32> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
     let mut memory = memory.to_vec();
-    pool.install(|| multiply(&mut memory, shapes));
+    pool.install(|| multiply(&mut memory, gemm));
     memory.iter().map(|x| x.to_bits()).collect()
 }
 
 #[test]
-#[should_panic(expected = "the bias lies in the slice")]
-fn a_bias_that_begins_beyond_all_numbers_is_refused() {
-    let shapes =
-        Shapes { sizes: [2, 2, 1], a: (0, [1, 1]), b: (2, [2, 1]), out: (4, [2, 1]), accumulate: false };
-    let outside = Outside { from: &[], to: &mut [], elsewhere: [None; 3] };
+#[should_panic(expected = "bias out of bounds")]
+fn a_bias_offset_that_overflows_panics() {
+    let gemm = Gemm { sizes: [2, 2, 1], a: (0, [1, 1]), b: (2, [2, 1]), out: (4, [2, 1]), accumulate: false };
+    let outside = ExternalSlices { from: &[], to: &mut [], external: [None; 3] };
     let epilogue = Some(Epilogue { bias: usize::MAX, relu: false });
-    multiply_outside(&mut [1.0f32; 8], &[shapes], epilogue, outside);
+    multiply_external(&mut [1.0f32; 8], &[gemm], epilogue, outside);
 }
 
 #[test]
 fn strides_that_are_not_used_may_be_any_number() {
     let far = usize::MAX;
-    let shapes = Shapes {
+    let gemm = Gemm {
         sizes: [3, 3, 1],
         a: (0, [1, far]),
         b: (3, [1 << 63, 1]),
@@ -376,52 +378,52 @@ fn strides_that_are_not_used_may_be_any_number() {
         accumulate: false,
     };
     let mut memory: Vec<f64> = (1..16).map(f64::from).collect();
-    multiply(&mut memory, &shapes);
+    multiply(&mut memory, &gemm);
     assert_eq!(memory[6..], [4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 12.0, 15.0, 18.0]);
 }
 
 proptest! {
     #![proptest_config(cases(64))]
 
-    /// A single row with a matrix that was looked through: the same bits as without, whatever is in it.
+    /// A single row that skips zeros has the same bits as one that does not, also with non-finite elements.
     #[test]
-    fn a_single_row_has_the_same_bits_without_its_zeros(
+    fn a_single_row_that_skips_zeros_has_the_same_bits(
         columns in 2usize..80, depth in 1usize..600, percent in 0usize..101, gap in 0usize..3, accumulate: bool,
         relu in prop::option::of(any::<bool>()),
-        wild in prop::option::of((0usize..1000, prop::sample::select(vec![f32::NAN, f32::INFINITY]))),
+        special in prop::option::of((0usize..1000, prop::sample::select(vec![f32::NAN, f32::INFINITY]))),
         seed: usize,
     ) {
-        let shapes = shapes([1, columns, depth], [false; 3], gap, accumulate);
-        let bias = shapes.end_of_result();
-        let mut numbers = [whole_numbers(&shapes), (0..columns).map(|j| j as f32 * 3.0 - 20.0).collect()].concat();
+        let gemm = gemm([1, columns, depth], [false; 3], gap, accumulate);
+        let bias = gemm.end_of_result();
+        let mut numbers = [whole_numbers(&gemm), (0..columns).map(|j| j as f32 * 3.0 - 20.0).collect()].concat();
         numbers[..depth].copy_from_slice(&partly_zero(depth, percent, seed));
-        if let Some((place, value)) = wild {
-            numbers[shapes.b.0 + place % depth * (columns + gap) + place % columns] = value;
+        if let Some((index, value)) = special {
+            numbers[gemm.b.0 + index % depth * (columns + gap) + index % columns] = value;
         }
         let epilogue = relu.map(|relu| Epilogue { bias, relu });
         on_every_level(|| {
             let mut right = numbers.clone();
-            let outside = Outside { from: &[], to: &mut [], elsewhere: [None; 3] };
-            multiply_outside(&mut right, &[shapes], epilogue, outside);
+            let outside = ExternalSlices { from: &[], to: &mut [], external: [None; 3] };
+            multiply_external(&mut right, &[gemm], epilogue, outside);
             let mut ours = numbers.clone();
-            let mut panels = Panels::of(&shapes).unwrap();
-            panels.pack(&ours, &shapes);
-            assert_eq!(panels.is_finite, wild.is_none());
-            multiply_panels(&mut ours, &shapes, epilogue, &panels);
+            let mut panels = PreparedRhs::new(&gemm).unwrap();
+            panels.pack(&ours, &gemm);
+            assert_eq!(panels.is_finite, special.is_none());
+            multiply_prepared(&mut ours, &gemm, epilogue, &panels);
             let same = |(x, y): (&f32, &f32)| x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan();
-            assert!(ours.iter().zip(&right).all(same), "{shapes:?}");
+            assert!(ours.iter().zip(&right).all(same), "{gemm:?}");
         });
     }
 }
 
-/// One row, and one row behind a block of rows, with a matrix of several panels that is packed.
+/// One row, and one row after a block of rows, with several packed panels.
 #[test]
 #[cfg_attr(miri, ignore = "too long")]
-fn single_rows_with_packed_panels_equal_the_textbook() {
+fn single_rows_with_packed_panels_equal_the_reference() {
     for (rows, accumulate) in [(1, false), (1, true), (97, false), (97, true)] {
-        let shapes = shapes([rows, 300, 401], [false; 3], 0, accumulate);
-        let mut right = whole_numbers(&shapes);
-        naive(&mut right, &shapes);
-        on_every_level(|| assert!(multiplied_packed(&shapes) == right, "{shapes:?}"));
+        let gemm = gemm([rows, 300, 401], [false; 3], 0, accumulate);
+        let mut right = whole_numbers(&gemm);
+        reference(&mut right, &gemm);
+        on_every_level(|| assert!(multiplied_packed(&gemm) == right, "{gemm:?}"));
     }
 }

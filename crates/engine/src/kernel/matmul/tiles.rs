@@ -1,17 +1,17 @@
-//! The product of `f32` matrices in tiles of 6 rows and two vectors of columns that stay in registers.
+//! GEMM of `f32` matrices with a micro-kernel of 6 rows by two vectors of columns, which stay in registers.
 //!
 //! ```text
-//! for each block of columns, for each block of depth       what is summed over, 384 at a time
+//! for each block of columns, for each block of depth       384 of the depth at a time
 //!     for each block of rows
-//!         for each panel of two vectors of columns         packed once: [depth][panel], in the first cache
-//!             for each tile of up to 6 rows                one broadcast and two multiply-adds a row and depth
+//!         for each panel of two vectors of columns         packed once: [depth][panel], in the first-level cache
+//!             for each tile of up to 6 rows                one broadcast and two multiply-adds per row and depth
 //! ```
 //!
-//! The first operand is read where it lies if its rows or its columns are contiguous, and packed otherwise; a tile asks for
-//! what the next one reads. A single row takes four panels at a time. Rows are shared evenly among
-//! tiles (32 are 6 + 6 + 5 + 5 + 5 + 5), because a tile of few rows waits for its own sums. Every element of the result is
-//! summed in the same order whatever the blocks of rows and columns are, so parts of a product can be computed by
-//! different threads with the same bits.
+//! The first operand is read in place if its rows or its columns are contiguous, and packed otherwise; a tile prefetches
+//! the rows of the next one. A single row is multiplied with four panels at a time. Rows are distributed evenly among tiles
+//! (32 are 6 + 6 + 5 + 5 + 5 + 5), because a tile of is_unpacked rows is limited by the latency of its additions. The order
+//! of the sums does not depend on the blocks of rows and columns, so threads can compute chunks of a result with the same
+//! bits.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -19,33 +19,33 @@ use std::ops::Range;
 use fearless_simd::{Select, Simd, prelude::*};
 
 use super::packing::{pack_panel, pack_rows};
-use super::sparse::Lists;
+use super::sparse::SparseScratch;
 use crate::buffer::Buffer;
 use crate::kernel::prefetch_line;
 use crate::parallel;
 
-/// Rows of a tile at most.
+/// Largest number of rows of a tile.
 const TILE_ROWS: usize = 6;
 
-/// What is summed over in one go: with AVX2, a panel of it takes three quarters of a first cache of 32 kB.
-pub(super) const DEPTH: usize = 384;
+/// Depth of a block: with AVX2, a panel takes three quarters of a first-level cache of 32 kB.
+pub(super) const BLOCK_DEPTH: usize = 384;
 
-/// Rows of a block: with [`DEPTH`] they take less than a third of a second cache of 512 kB.
-pub(super) const ROWS: usize = 96;
+/// Rows of a block: with [`BLOCK_DEPTH`] they take less than a third of a second-level cache of 512 kB.
+pub(super) const BLOCK_ROWS: usize = 96;
 
 /// Columns of a block.
-pub(super) const COLUMNS: usize = 512;
+pub(super) const BLOCK_COLUMNS: usize = 512;
 
-/// Panels that a single row is multiplied with together.
-const PANELS: usize = 4;
+/// Panels that a single row is multiplied with at a time.
+const ROW_PANELS: usize = 4;
 
 /// Elements of a cache line.
-const LINE: usize = 16;
+const CACHE_LINE: usize = 16;
 
-/// Columns of a panel on the widest instruction set; packed matrices have a multiple of it.
-pub(super) const WIDEST_PANEL: usize = 32;
+/// Columns of a panel with the widest vectors; the columns of packed matrices are padded to a multiple of it.
+pub(super) const MAX_PANEL: usize = 32;
 
-/// A matrix that is read: element (i, j) lies at `at + i * strides[0] + j * strides[1]`.
+/// Matrix that is read: element (i, j) is at `at + i * strides[0] + j * strides[1]`.
 #[derive(Clone, Copy)]
 pub(super) struct Source {
     pub at: *const f32,
@@ -54,116 +54,116 @@ pub(super) struct Source {
 
 impl Source {
     pub fn offset(self, row: usize, column: usize) -> Source {
-        // The matrix lies in one allocation, and so does the element.
+        // The matrix is within one allocation, and so is the element.
         Source { at: self.at.wrapping_add(row * self.strides[0] + column * self.strides[1]), ..self }
     }
 }
 
-/// The second operand of a product.
+/// Second operand of a multiplication.
 #[derive(Clone, Copy)]
-pub(super) enum Right {
-    /// As it lies.
-    Plain(Source),
-    /// As `packing::pack` has left it.
+pub(super) enum Rhs {
+    /// Read in place.
+    Unpacked(Source),
+    /// Packed by `packing::pack`.
     Packed(Packed),
 }
 
-impl Right {
-    /// The same from a column on, the first of a panel.
-    pub fn at_column(self, column: usize) -> Right {
+impl Rhs {
+    /// Returns the operand without the columns before `column`, the first one of a panel.
+    pub fn at_column(self, column: usize) -> Rhs {
         match self {
-            Right::Plain(source) => Right::Plain(source.offset(0, column)),
-            Right::Packed(packed) => Right::Packed(Packed { first: packed.first + column, ..packed }),
+            Rhs::Unpacked(source) => Rhs::Unpacked(source.offset(0, column)),
+            Rhs::Packed(packed) => Rhs::Packed(Packed { first: packed.first + column, ..packed }),
         }
     }
 }
 
-/// A matrix as `packing::pack` has left it, from a column on.
+/// Matrix that was packed by `packing::pack`, without the columns before `first`.
 #[derive(Clone, Copy)]
 pub(super) struct Packed {
     pub at: *const f32,
     /// Columns of the whole matrix.
     pub columns: usize,
     pub first: usize,
-    /// Whether it is known that all elements are finite.
+    /// Whether all elements are known to be finite.
     pub is_finite: bool,
 }
 
-/// Where a product goes: rows that lie `stride` apart, each contiguous.
+/// Result of a multiplication: contiguous rows with a stride.
 #[derive(Clone, Copy)]
 pub(super) struct Target {
     pub at: *mut f32,
     pub stride: usize,
-    /// Whether the product is added to what is there.
+    /// Whether the product is added to the result instead of replacing it.
     pub accumulate: bool,
-    /// What happens to the complete sums.
-    pub finish: Finish<f32>,
+    /// Applied to the complete sums.
+    pub epilogue: EpiloguePtr<f32>,
 }
 
-/// What happens to a product when it is complete.
+/// Epilogue of a multiplication, with a pointer to the bias.
 #[derive(Clone, Copy, Debug)]
-pub struct Finish<T> {
-    /// A number for each column that is added.
+pub struct EpiloguePtr<T> {
+    /// Bias, one element per column.
     pub bias: Option<*const T>,
-    /// Whether what is below zero becomes zero.
+    /// Whether ReLU is applied after the bias.
     pub relu: bool,
 }
 
 // SAFETY: the bias is only read.
-unsafe impl<T: Sync> Send for Finish<T> {}
+unsafe impl<T: Sync> Send for EpiloguePtr<T> {}
 // SAFETY: as above.
-unsafe impl<T: Sync> Sync for Finish<T> {}
+unsafe impl<T: Sync> Sync for EpiloguePtr<T> {}
 
-impl<T> Finish<T> {
-    /// Nothing.
-    pub const NONE: Finish<T> = Finish { bias: None, relu: false };
+impl<T> EpiloguePtr<T> {
+    /// No epilogue.
+    pub const NONE: EpiloguePtr<T> = EpiloguePtr { bias: None, relu: false };
 
-    /// The same from a column on.
-    pub fn at_column(self, column: usize) -> Finish<T> {
-        Finish { bias: self.bias.map(|bias| bias.wrapping_add(column)), ..self }
+    /// Returns the epilogue without the columns before `column`.
+    pub fn at_column(self, column: usize) -> EpiloguePtr<T> {
+        EpiloguePtr { bias: self.bias.map(|bias| bias.wrapping_add(column)), ..self }
     }
 }
 
 thread_local! {
-    /// Memory for the product that a thread computes, as large as it gets from the first product on.
+    /// Packing buffers of a thread, allocated by its first multiplication.
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch {
-        panels: Buffer::zeroed(DEPTH * COLUMNS),
-        rows: Buffer::zeroed(DEPTH * ROWS),
-        lists: Lists::new(),
+        panels: Buffer::zeroed(BLOCK_DEPTH * BLOCK_COLUMNS),
+        rows: Buffer::zeroed(BLOCK_DEPTH * BLOCK_ROWS),
+        sparse: SparseScratch::new(),
     });
 }
 
-/// Packed panels of the second operand, packed rows of the first, and lists of its elements.
+/// Packed panels of the second operand, packed rows of the first, and its nonzero elements.
 pub(super) struct Scratch {
     pub panels: Buffer<f32>,
     pub rows: Buffer<f32>,
-    pub lists: Lists,
+    pub sparse: SparseScratch,
 }
 
-/// Multiplies `a` [rows, depth] with `b` [depth, columns], by lists of the elements of `a` that are not 0 or by tiles.
+/// Multiplies `a` [rows, depth] with `b` [depth, columns], by tiles or by the nonzero elements of `a`.
 ///
 /// # Safety
-/// The elements of all three matrices lie in memory that may be read, and the result in memory that may be written and that
-/// nothing else reads or writes meanwhile. The depth is at least 1.
-pub(super) unsafe fn multiply(sizes: [usize; 3], a: Source, b: Right, out: Target, by_lists: bool) {
+/// The three matrices may be read, and the result may be written; nothing else accesses the result meanwhile. The depth is
+/// at least 1.
+pub(super) unsafe fn multiply(sizes: [usize; 3], a: Source, b: Rhs, out: Target, is_sparse: bool) {
     SCRATCH.with_borrow_mut(|scratch| {
         dispatch!(crate::kernel::level(), simd => {
-            let product = Product { simd, sizes, a, b, out };
-            // SAFETY: as the caller promises.
-            unsafe { if by_lists { product.run_sparse(scratch) } else { product.run(scratch) } }
+            let product = BlockedGemm { simd, sizes, a, b, out };
+            // SAFETY: guaranteed by the caller.
+            unsafe { if is_sparse { product.run_sparse(scratch) } else { product.run(scratch) } }
         });
     });
 }
 
-pub(super) struct Product<S> {
+pub(super) struct BlockedGemm<S> {
     pub simd: S,
     pub sizes: [usize; 3],
     pub a: Source,
-    pub b: Right,
+    pub b: Rhs,
     pub out: Target,
 }
 
-/// Part of a product: `rows` from `row` on, and `depth` from `from` on.
+/// Block of a multiplication: `rows` from `row` on, and `depth` from `from` on.
 #[derive(Clone, Copy)]
 pub(super) struct Block {
     pub row: usize,
@@ -172,39 +172,43 @@ pub(super) struct Block {
     pub depth: usize,
 }
 
-impl<S: Simd> Product<S> {
+impl<S: Simd> BlockedGemm<S> {
     pub const PANEL: usize = 2 * S::f32s::LEN;
 
     /// # Safety
-    /// As for [`multiply`].
+    /// Same as for [`multiply`].
     #[inline(always)]
     unsafe fn run(&self, scratch: &mut Scratch) {
         let [rows, columns, depth] = self.sizes;
-        for first in (0..columns).step_by(COLUMNS) {
-            let last = columns.min(first + COLUMNS);
-            for from in (0..depth).step_by(DEPTH) {
-                for row in (0..rows).step_by(ROWS) {
-                    let block =
-                        Block { row, rows: ROWS.min(rows - row), from, depth: DEPTH.min(depth - from) };
-                    // SAFETY: the block is a part of the product.
+        for first in (0..columns).step_by(BLOCK_COLUMNS) {
+            let last = columns.min(first + BLOCK_COLUMNS);
+            for from in (0..depth).step_by(BLOCK_DEPTH) {
+                for row in (0..rows).step_by(BLOCK_ROWS) {
+                    let block = Block {
+                        row,
+                        rows: BLOCK_ROWS.min(rows - row),
+                        from,
+                        depth: BLOCK_DEPTH.min(depth - from),
+                    };
+                    // SAFETY: the block is a part of the multiplication.
                     unsafe { self.run_block(block, first..last, scratch) };
                 }
             }
         }
     }
 
-    /// A block and some columns, by tiles; the first block of rows packs the panels.
+    /// Computes a block of some columns by tiles; the first block of rows packs the panels.
     ///
     /// # Safety
-    /// As for [`multiply`]; the block and the columns are part of the product.
+    /// Same as for [`multiply`]; the block and the columns are part of the multiplication.
     #[inline(always)]
     pub unsafe fn run_block(&self, block: Block, columns: Range<usize>, scratch: &mut Scratch) {
-        // SAFETY: as the caller promises; the scratch memory has room for the rows of a block.
+        // SAFETY: guaranteed by the caller; the scratch memory has room for the rows of a block.
         let a = unsafe { self.rows(block, &mut scratch.rows) };
         let mut rest = columns.start;
-        while block.rows == 1 && rest + PANELS * Self::PANEL <= columns.end {
-            let end = rest + PANELS * Self::PANEL;
-            // SAFETY: as below; the panels lie behind each other.
+        while block.rows == 1 && rest + ROW_PANELS * Self::PANEL <= columns.end {
+            let end = rest + ROW_PANELS * Self::PANEL;
+            // SAFETY: as below; the panels are contiguous.
             unsafe {
                 for column in (rest..end).step_by(Self::PANEL) {
                     self.panel(block, columns.start, column, Self::PANEL, &mut scratch.panels);
@@ -216,7 +220,7 @@ impl<S: Simd> Product<S> {
         }
         for column in (rest..columns.end).step_by(Self::PANEL) {
             let width = Self::PANEL.min(columns.end - column);
-            // SAFETY: likewise for its columns; the rows are those that were made ready.
+            // SAFETY: the panel is within the columns; the rows are those of the block.
             unsafe {
                 let panel = self.panel(block, columns.start, column, width, &mut scratch.panels);
                 self.column(block, a, panel, column, width);
@@ -224,17 +228,17 @@ impl<S: Simd> Product<S> {
         }
     }
 
-    /// The rows of a block: as they lie, or packed tile by tile.
+    /// Returns the rows of a block: in place, or packed tile by tile.
     #[inline(always)]
     unsafe fn rows(&self, block: Block, packed: &mut [f32]) -> Rows {
         let source = self.a.offset(block.row, block.from);
         if source.strides[1] == 1 || source.strides[0] == 1 {
-            return Rows::Plain(source);
+            return Rows::Unpacked(source);
         }
         let packed = &mut packed[..block.rows * block.depth];
         let tiles = block.rows.div_ceil(TILE_ROWS);
         for tile in 0..tiles {
-            let share = parallel::share(block.rows, tile, tiles);
+            let share = parallel::chunk_range(block.rows, tile, tiles);
             let to = &mut packed[share.start * block.depth..share.end * block.depth];
             // SAFETY: the rows of the tile are rows of the block.
             unsafe {
@@ -251,7 +255,7 @@ impl<S: Simd> Product<S> {
         Rows::Packed(packed.as_ptr())
     }
 
-    /// A panel of the second operand; it is packed for the first block of rows and is there for the others.
+    /// Returns a panel of the second operand, and packs it for the first block of rows.
     #[inline(always)]
     pub unsafe fn panel(
         &self,
@@ -261,7 +265,7 @@ impl<S: Simd> Product<S> {
         width: usize,
         panels: &mut [f32],
     ) -> *const f32 {
-        if let (Right::Plain(b), 0) = (self.b, block.row) {
+        if let (Rhs::Unpacked(b), 0) = (self.b, block.row) {
             let source = b.offset(block.from, column);
             let panel = &mut panels[(column - first) * block.depth..][..Self::PANEL * block.depth];
             // SAFETY: the columns are columns of the operand, and the panel has room for them.
@@ -270,56 +274,56 @@ impl<S: Simd> Product<S> {
         self.packed_panel(block, first, column, panels)
     }
 
-    /// Where a panel of the second operand is when it is packed.
+    /// Returns the address of a packed panel of the second operand.
     #[inline(always)]
     pub fn packed_panel(&self, block: Block, first: usize, column: usize, panels: &[f32]) -> *const f32 {
         match self.b {
-            Right::Packed(b) => {
+            Rhs::Packed(b) => {
                 let padded = b.columns.next_multiple_of(Self::PANEL);
                 b.at.wrapping_add(block.from * padded + (b.first + column) * block.depth)
             }
-            Right::Plain(_) => panels[(column - first) * block.depth..].as_ptr(),
+            Rhs::Unpacked(_) => panels[(column - first) * block.depth..].as_ptr(),
         }
     }
 
-    /// The only row of a block, in several panels.
+    /// Computes the only row of a block in several panels.
     ///
     /// # Safety
-    /// The rows are those of the block, [`PANELS`] panels from there on are as deep, and their columns are columns of the
+    /// The row is that of the block, [`ROW_PANELS`] consecutive panels have its depth, and their columns are columns of the
     /// result.
     #[inline(always)]
     unsafe fn wide_row(&self, block: Block, a: Rows, panels: *const f32, column: usize) {
         let row = match a {
-            Rows::Plain(source) => source,
+            Rows::Unpacked(source) => source,
             Rows::Packed(at) => Source { at, strides: [1, 1] },
         };
         let out = Target {
             at: self.out.at.wrapping_add(block.row * self.out.stride + column),
             accumulate: self.out.accumulate || block.from > 0,
-            finish: self.out.finish.at_column(column),
+            epilogue: self.out.epilogue.at_column(column),
             ..self.out
         };
-        // SAFETY: the row and the panels are as deep as the block, and the columns are columns of the result.
+        // SAFETY: the row and the panels have the depth of the block, and the columns are columns of the result.
         unsafe {
             row_of_panels(self.simd, block.depth, row, panels, out);
-            for panel in 0..PANELS {
+            for panel in 0..ROW_PANELS {
                 let at = panel * Self::PANEL;
-                let out = Target { at: out.at.add(at), finish: out.finish.at_column(at), ..out };
+                let out = Target { at: out.at.add(at), epilogue: out.epilogue.at_column(at), ..out };
                 if block.from + block.depth == self.sizes[2] {
-                    finish_rows(self.simd, 1, out, Self::PANEL);
+                    apply_epilogue_to_rows(self.simd, 1, out, Self::PANEL);
                 }
             }
         }
     }
 
-    /// The tiles of a block in one panel.
+    /// Computes the tiles of a block in one panel.
     #[inline(always)]
     unsafe fn column(&self, block: Block, a: Rows, panel: *const f32, column: usize, width: usize) {
         let tiles = block.rows.div_ceil(TILE_ROWS);
         for i in 0..tiles {
-            let share = parallel::share(block.rows, i, tiles);
+            let share = parallel::chunk_range(block.rows, i, tiles);
             let rows = match a {
-                Rows::Plain(source) => source.offset(share.start, 0),
+                Rows::Unpacked(source) => source.offset(share.start, 0),
                 Rows::Packed(at) => {
                     Source { at: at.wrapping_add(share.start * block.depth), strides: [1, share.len()] }
                 }
@@ -329,18 +333,18 @@ impl<S: Simd> Product<S> {
                 accumulate: self.out.accumulate || block.from > 0,
                 ..self.out
             };
-            // SAFETY: the rows and the panel are as deep as the block, and the tile is a part of the result.
+            // SAFETY: the rows and the panel have the depth of the block, and the tile is a part of the result.
             unsafe {
                 if width == Self::PANEL {
                     tile(self.simd, share.len(), block.depth, rows, panel, out);
                 } else {
-                    part_of_tile(self.simd, share.len(), block.depth, rows, panel, out, width);
+                    partial_tile(self.simd, share.len(), block.depth, rows, panel, out, width);
                 }
             }
             if block.from + block.depth == self.sizes[2] {
-                let out = Target { finish: self.out.finish.at_column(column), ..out };
+                let out = Target { epilogue: self.out.epilogue.at_column(column), ..out };
                 // SAFETY: the rows of the tile.
-                unsafe { finish_rows(self.simd, share.len(), out, width) };
+                unsafe { apply_epilogue_to_rows(self.simd, share.len(), out, width) };
             }
         }
     }
@@ -349,18 +353,18 @@ impl<S: Simd> Product<S> {
 /// Rows of a block of the first operand.
 #[derive(Clone, Copy)]
 enum Rows {
-    Plain(Source),
+    Unpacked(Source),
     /// Tile by tile, each [depth][rows of the tile].
     Packed(*const f32),
 }
 
-/// A tile of the result: up to six rows of a panel.
+/// Computes a tile of the result: up to six rows of a panel.
 ///
 /// # Safety
 /// The rows of the first operand and a panel of the second, both of that depth, may be read; the tile may be written.
 #[inline(always)]
 unsafe fn tile<S: Simd>(simd: S, count: usize, depth: usize, rows: Source, panel: *const f32, out: Target) {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match count {
             1 => tile_of::<S, 1>(simd, depth, rows, panel, out),
@@ -373,12 +377,12 @@ unsafe fn tile<S: Simd>(simd: S, count: usize, depth: usize, rows: Source, panel
     }
 }
 
-/// The first columns of a tile, by way of a whole one.
+/// Computes the first columns of a tile through a buffer of the whole tile.
 ///
 /// # Safety
-/// As for [`tile`], of which `width` columns may be written.
+/// Same as for [`tile`], of which `width` columns may be written.
 #[inline(always)]
-unsafe fn part_of_tile<S: Simd>(
+unsafe fn partial_tile<S: Simd>(
     simd: S,
     count: usize,
     depth: usize,
@@ -387,11 +391,11 @@ unsafe fn part_of_tile<S: Simd>(
     out: Target,
     width: usize,
 ) {
-    let mut whole = [0.0; TILE_ROWS * WIDEST_PANEL];
-    let to = Target { at: whole.as_mut_ptr(), stride: WIDEST_PANEL, accumulate: false, ..out };
-    // SAFETY: as the caller promises; a tile fits into the array.
+    let mut whole = [0.0; TILE_ROWS * MAX_PANEL];
+    let to = Target { at: whole.as_mut_ptr(), stride: MAX_PANEL, accumulate: false, ..out };
+    // SAFETY: guaranteed by the caller; a tile fits into the array.
     unsafe { tile(simd, count, depth, rows, panel, to) };
-    for (i, values) in whole.chunks_exact(WIDEST_PANEL).take(count).enumerate() {
+    for (i, values) in whole.chunks_exact(MAX_PANEL).take(count).enumerate() {
         // SAFETY: a row of the tile.
         let row = unsafe { std::slice::from_raw_parts_mut(out.at.add(i * out.stride), width) };
         for (to, &value) in row.iter_mut().zip(values) {
@@ -400,7 +404,7 @@ unsafe fn part_of_tile<S: Simd>(
     }
 }
 
-/// A tile of `M` rows. Nothing but vectors may happen to the sums here: else they leave the registers.
+/// Micro-kernel of `M` rows. Only vector operations may touch the sums here, or the compiler spills them.
 #[inline(always)]
 unsafe fn tile_of<S: Simd, const M: usize>(
     simd: S,
@@ -415,16 +419,16 @@ unsafe fn tile_of<S: Simd, const M: usize>(
     let (mut a, mut b) = (rows.at, panel);
     let mut left = depth;
     while left > 0 {
-        let here = left.min(LINE);
+        let here = left.min(CACHE_LINE);
         left -= here;
-        // What the next tile reads: the next rows, which lie beside these if the matrix is a transposed one.
+        // Prefetches the rows of the next tile, which are adjacent to these if the matrix is transposed.
         if by_depth == 1 {
             for i in 0..M {
                 prefetch_line(a.wrapping_add((M + i) * by_row));
             }
-        } else if by_depth >= LINE {
+        } else if by_depth >= CACHE_LINE {
             for i in 0..here {
-                prefetch_line(a.wrapping_add(i * by_depth + LINE));
+                prefetch_line(a.wrapping_add(i * by_depth + CACHE_LINE));
             }
         }
         for _ in 0..here {
@@ -457,14 +461,14 @@ unsafe fn tile_of<S: Simd, const M: usize>(
     }
 }
 
-/// One row of several panels: enough sums that none waits for itself.
+/// Computes one row of several panels: enough independent sums to hide the latency of the additions.
 ///
 /// # Safety
-/// The row and the panels, all of that depth, may be read, and as many columns of the result be read and written.
+/// The row and the panels, all of that depth, may be read, and as many columns of the result may be read and written.
 #[inline(always)]
 unsafe fn row_of_panels<S: Simd>(simd: S, depth: usize, row: Source, panels: *const f32, out: Target) {
     let lanes = S::f32s::LEN;
-    let mut sums = [[S::f32s::splat(simd, 0.0); 2]; PANELS];
+    let mut sums = [[S::f32s::splat(simd, 0.0); 2]; ROW_PANELS];
     for k in 0..depth {
         // SAFETY: an element of the row, and rows of the panels.
         unsafe {
@@ -495,7 +499,7 @@ unsafe fn row_of_panels<S: Simd>(simd: S, depth: usize, row: Source, panels: *co
 /// A vector may be read there.
 #[inline(always)]
 pub(super) unsafe fn load<S: Simd>(simd: S, at: *const f32) -> S::f32s {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     S::f32s::from_slice(simd, unsafe { std::slice::from_raw_parts(at, S::f32s::LEN) })
 }
 
@@ -503,19 +507,19 @@ pub(super) unsafe fn load<S: Simd>(simd: S, at: *const f32) -> S::f32s {
 /// A vector may be written there.
 #[inline(always)]
 pub(super) unsafe fn store<S: Simd>(_: S, at: *mut f32, value: S::f32s) {
-    // SAFETY: as the caller promises.
+    // SAFETY: guaranteed by the caller.
     value.store_slice(unsafe { std::slice::from_raw_parts_mut(at, S::f32s::LEN) });
 }
 
-/// Finishes rows of a panel that have just been stored: they are in the first cache. In registers, before they are stored,
-/// it would take the compiler those of the sums.
+/// Applies the epilogue to rows of a panel that have just been stored and are in the first-level cache. Applying it to the
+/// registers before the stores would make the compiler spill the sums.
 ///
 /// # Safety
-/// The rows may be written, and the bias, if there is one, be read.
+/// The rows may be written, and the bias, if there is one, may be read.
 #[inline(always)]
-pub(super) unsafe fn finish_rows<S: Simd>(simd: S, rows: usize, out: Target, width: usize) {
-    let Some(bias) = out.finish.bias else { return };
-    // SAFETY: there is a number for each column.
+pub(super) unsafe fn apply_epilogue_to_rows<S: Simd>(simd: S, rows: usize, out: Target, width: usize) {
+    let Some(bias) = out.epilogue.bias else { return };
+    // SAFETY: the bias has an element for each column.
     let bias = unsafe { std::slice::from_raw_parts(bias, width) };
     let zero = S::f32s::splat(simd, 0.0);
     for i in 0..rows {
@@ -525,12 +529,12 @@ pub(super) unsafe fn finish_rows<S: Simd>(simd: S, rows: usize, out: Target, wid
             for (to, bias) in row.chunks_exact_mut(S::f32s::LEN).zip(bias.chunks_exact(S::f32s::LEN)) {
                 let value = S::f32s::from_slice(simd, to) + S::f32s::from_slice(simd, bias);
                 let cut = value.simd_lt(zero).select(zero, value);
-                (if out.finish.relu { cut } else { value }).store_slice(to);
+                (if out.epilogue.relu { cut } else { value }).store_slice(to);
             }
         } else {
             for (to, &bias) in row.iter_mut().zip(bias) {
                 let value = *to + bias;
-                *to = if out.finish.relu && value < 0.0 { 0.0 } else { value };
+                *to = if out.epilogue.relu && value < 0.0 { 0.0 } else { value };
             }
         }
     }

@@ -3,9 +3,9 @@
 use fearless_simd::{Level, Simd, SimdFloat};
 
 use super::Clipping;
-use super::sweep::{clip, shares, sweep};
+use super::step::{clip, step, with_complement};
 
-/// Settings of one [`adam`] pass.
+/// Settings of one [`adam`] step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adam {
     /// Learning rate of this step.
@@ -22,12 +22,28 @@ pub struct Adam {
     pub decoupled: bool,
     /// Number of this step, counted from 1, for the bias corrections.
     pub step: u64,
-    /// Treatment of the gradient.
+    /// Gradient clipping.
     pub clipping: Clipping,
 }
 
-/// One step of Adam or AdamW (Kingma and Ba 2015; Loshchilov and Hutter 2019) on `values`, with the moments `first`
-/// and `second`, which start as zeros.
+/// AdamW with a learning rate of 0.001, betas of 0.9 and 0.999, and neither weight decay nor clipping.
+impl Default for Adam {
+    fn default() -> Self {
+        Self {
+            learning_rate: 1e-3,
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-8,
+            weight_decay: 0.0,
+            decoupled: true,
+            step: 1,
+            clipping: Clipping::NONE,
+        }
+    }
+}
+
+/// Performs one step of Adam or AdamW (Kingma and Ba 2015; Loshchilov and Hutter 2019) on `values`, with the moments
+/// `first` and `second`, which start as zeros.
 ///
 /// ```text
 /// m = beta1 * m + (1 - beta1) * g           m_hat = m / (1 - beta1^step)
@@ -39,18 +55,9 @@ pub struct Adam {
 /// If the slices differ in length.
 ///
 /// ```
-/// use gatework_engine::kernel::optim::{Adam, Clipping, adam};
+/// use gatework_engine::kernel::optim::{Adam, adam};
 ///
-/// let settings = Adam {
-///     learning_rate: 0.5,
-///     beta1: 0.9,
-///     beta2: 0.999,
-///     epsilon: 1e-8,
-///     weight_decay: 0.0,
-///     decoupled: true,
-///     step: 1,
-///     clipping: Clipping::NONE,
-/// };
+/// let settings = Adam { learning_rate: 0.5, ..Adam::default() };
 /// let (mut values, mut first, mut second) = ([1.0, 1.0], [0.0; 2], [0.0; 2]);
 /// adam(&settings, &mut values, &[3.0, -4.0], &mut first, &mut second);
 /// // The first step moves every parameter by the learning rate, against the sign of its gradient.
@@ -71,8 +78,8 @@ struct FoldedAdam {
     epsilon: f32,
     /// Decay added to the gradient.
     coupled: f32,
-    /// Decay subtracted from the parameter, learning rate included. A factor `1 - rate * decay` would save an
-    /// operation, but it rounds a small decay always to the same side.
+    /// Decay subtracted from the parameter, including the learning rate. A factor `1 - rate * decay` would save an
+    /// operation, but its rounding would bias a small decay.
     decoupled: f32,
 }
 
@@ -93,7 +100,7 @@ impl FoldedAdam {
     }
 }
 
-/// `base^exponent` by repeated squaring: unlike `powf`, the same bits on every platform.
+/// Returns `base^exponent` by repeated squaring. Unlike `powf`, it has the same bits on every platform.
 pub(super) fn power(mut base: f64, mut exponent: u64) -> f64 {
     let mut result = 1.0;
     while exponent > 0 {
@@ -119,9 +126,9 @@ pub(super) fn adam_on(
 #[inline(always)]
 fn adam_pass<S: Simd>(simd: S, settings: &Adam, values: &mut [f32], grads: &[f32], slots: [&mut [f32]; 2]) {
     let clipping = settings.clipping;
-    let ([old1, new1], [old2, new2]) = (shares(settings.beta1), shares(settings.beta2));
+    let ([old1, new1], [old2, new2]) = (with_complement(settings.beta1), with_complement(settings.beta2));
     let FoldedAdam { rate, epsilon, coupled, decoupled } = FoldedAdam::new(settings);
-    sweep(
+    step(
         simd,
         values,
         grads,

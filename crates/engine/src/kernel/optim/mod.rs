@@ -1,22 +1,22 @@
-//! Fused optimiser passes: a whole optimiser step is one walk over memory, in which each element of the parameters,
-//! the gradient and the optimiser's slots is read once and written once.
+//! Fused optimiser steps: one pass over memory, in which each element of the parameters, the gradient and the optimiser
+//! state is read once and written once.
 //!
 //! ```text
 //! for each element:
 //!     g = clip(scale * g)                       // `Clipping`, the same for every optimiser
-//!     g = g + decay * p                         // weight decay that goes through the optimiser
-//!     slots, direction = the optimiser's rule   // `adam`, `sgd`, `rmsprop`
+//!     g = g + decay * p                         // coupled weight decay
+//!     state, direction = rule(state, g)         // `adam`, `sgd`, `rmsprop`
 //!     p = p - rate * direction
 //! ```
 //!
-//! Each rule is written once over a vector and instantiated for every instruction set. Everything that is the same
-//! for all elements (the bias corrections of Adam, above all) is computed beforehand in `f64` and folded into a few
-//! constants, which leaves Adam with one square root and one division for each element.
+//! Each rule is written once over a vector and instantiated for every instruction set. Terms that are the same for all
+//! elements (such as the bias corrections of Adam) are computed beforehand in `f64` and folded into constants, which leaves
+//! Adam with one square root and one division per element.
 //!
-//! The rules use only additions, multiplications, divisions, square roots and comparisons, each rounded on its own
-//! (no fused multiply-add), and a tail shorter than a vector goes through a padded buffer and the same code. A
-//! result therefore has the same bits wherever the element lies in the slice and whatever the instruction set. The
-//! passes run on the calling thread.
+//! The rules use only additions, multiplications, divisions, square roots and comparisons, each rounded separately (no
+//! fused multiply-add), and the last elements, fewer than a vector has lanes, go through a padded buffer and the same code.
+//! A result therefore has the same bits at every position of an element and with every instruction set. The passes run on
+//! the calling thread.
 
 #![allow(clippy::inline_always, reason = "SIMD code must be inlined where its target features are enabled")]
 
@@ -24,25 +24,24 @@ mod adam;
 mod norm;
 mod rmsprop;
 mod sgd;
-mod sweep;
+mod step;
 
 pub use adam::{Adam, adam};
 pub use norm::norm;
 pub use rmsprop::{Rmsprop, rmsprop};
 pub use sgd::{Sgd, sgd};
 
-/// How each gradient element is treated before the optimiser sees it: `g` becomes `scale * g`, limited to
-/// `-limit ..= limit`. A NaN stays a NaN.
+/// Gradient clipping before the optimiser step: `g` becomes `scale * g`, clamped to `-limit ..= limit`. NaN stays NaN.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clipping {
-    /// Factor on every element; a clip by norm is such a factor.
+    /// Factor of every element, for clipping by norm.
     pub scale: f32,
-    /// Largest magnitude of an element after scaling.
+    /// Largest magnitude of an element after scaling, for clipping by value.
     pub limit: f32,
 }
 
 impl Clipping {
-    /// Leaves every gradient as it is.
+    /// No clipping.
     pub const NONE: Self = Self { scale: 1.0, limit: f32::INFINITY };
 }
 
@@ -63,7 +62,7 @@ mod tests {
     use fearless_simd::Level;
     use proptest::prelude::*;
 
-    /// Parameters, gradient and two slots; the second slot is positive, as mean squares are.
+    /// Parameters, gradient and two state slots; the second slot is positive, like mean squares.
     #[derive(Clone, Debug, PartialEq)]
     struct Arrays {
         values: Vec<f32>,
@@ -114,7 +113,7 @@ mod tests {
         ]
     }
 
-    /// Any of the optimisers, so that what holds for all of them is tested once.
+    /// Any of the optimisers, for properties of all of them.
     #[derive(Clone, Copy, Debug)]
     enum Pass {
         Adam(Adam),
@@ -135,12 +134,12 @@ mod tests {
         }
 
         /// The textbook formulas on one element, in `f64`: parameter, first and second slot after the step.
-        fn naive(self, p: f64, g: f64, first: f64, second: f64) -> [f64; 3] {
+        fn reference(self, p: f64, g: f64, first: f64, second: f64) -> [f64; 3] {
             match self {
                 Self::Adam(s) => {
                     let (lr, decay, t) = (s.learning_rate, s.weight_decay, s.step as f64);
                     let (beta1, beta2) = (s.beta1, s.beta2);
-                    let g = naive_clip(s.clipping, g) + if s.decoupled { 0.0 } else { decay * p };
+                    let g = reference_clip(s.clipping, g) + if s.decoupled { 0.0 } else { decay * p };
                     let m = beta1 * first + (1.0 - beta1) * g;
                     let v = beta2 * second + (1.0 - beta2) * g * g;
                     let m_hat = m / (1.0 - beta1.powf(t));
@@ -150,7 +149,7 @@ mod tests {
                 }
                 Self::Sgd(s) => {
                     let (lr, momentum) = (s.learning_rate, s.momentum);
-                    let g = naive_clip(s.clipping, g) + s.weight_decay * p;
+                    let g = reference_clip(s.clipping, g) + s.weight_decay * p;
                     if momentum == 0.0 {
                         return [p - lr * g, first, second];
                     }
@@ -160,7 +159,7 @@ mod tests {
                 Self::Rmsprop(s) => {
                     let (lr, momentum) = (s.learning_rate, s.momentum);
                     let alpha = s.alpha;
-                    let g = naive_clip(s.clipping, g) + s.weight_decay * p;
+                    let g = reference_clip(s.clipping, g) + s.weight_decay * p;
                     let square = alpha * second + (1.0 - alpha) * g * g;
                     let direction = g / (square.sqrt() + s.epsilon);
                     if momentum == 0.0 {
@@ -173,7 +172,7 @@ mod tests {
         }
     }
 
-    fn naive_clip(clipping: Clipping, g: f64) -> f64 {
+    fn reference_clip(clipping: Clipping, g: f64) -> f64 {
         let limit = f64::from(clipping.limit);
         (g * f64::from(clipping.scale)).clamp(-limit, limit)
     }
@@ -211,20 +210,11 @@ mod tests {
         prop_oneof![adam, sgd, rmsprop]
     }
 
-    /// One of each optimiser, with every term switched on.
+    /// One of each optimiser, with all terms enabled.
     fn every_pass(clipping: Clipping) -> [Pass; 3] {
         let (learning_rate, momentum, weight_decay, epsilon) = (0.1, 0.9, 0.01, 1e-8);
         [
-            Pass::Adam(Adam {
-                learning_rate,
-                beta1: 0.9,
-                beta2: 0.99,
-                epsilon,
-                weight_decay,
-                decoupled: true,
-                step: 1,
-                clipping,
-            }),
+            Pass::Adam(Adam { learning_rate, beta2: 0.99, weight_decay, clipping, ..Adam::default() }),
             Pass::Sgd(Sgd { learning_rate, momentum, nesterov: true, weight_decay, clipping }),
             Pass::Rmsprop(Rmsprop { learning_rate, alpha: 0.99, epsilon, momentum, weight_decay, clipping }),
         ]
@@ -234,11 +224,11 @@ mod tests {
         #![proptest_config(cases(256))]
 
         #[test]
-        fn passes_agree_with_the_naive_twin(pass in pass(), before in arrays()) {
+        fn steps_agree_with_the_reference(pass in pass(), before in arrays()) {
             let after = pass.run(Level::new(), &before);
             for i in 0..before.values.len() {
                 let [p, g, m, v] = [before.values[i], before.grads[i], before.first[i], before.second[i]];
-                let wanted = pass.naive(p.into(), g.into(), m.into(), v.into());
+                let wanted = pass.reference(p.into(), g.into(), m.into(), v.into());
                 let got = [after.values[i], after.first[i], after.second[i]];
                 for (got, wanted) in got.into_iter().zip(wanted) {
                     let scale = 1.0 + f64::from(p).abs() + wanted.abs();
@@ -265,7 +255,7 @@ mod tests {
         }
 
         #[test]
-        fn norm_agrees_with_the_naive_twin(grads in proptest::collection::vec(-1e30f32..1e30, 0..100)) {
+        fn norm_agrees_with_the_reference(grads in proptest::collection::vec(-1e30f32..1e30, 0..100)) {
             let wanted = grads.iter().map(|&g| f64::from(g).powi(2)).sum::<f64>().sqrt();
             prop_assert!((norm(&grads) - wanted).abs() <= 1e-14 * wanted);
         }
@@ -278,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limited_gradient_acts_as_the_limit() {
+    fn clipping_by_value_replaces_large_gradients_by_the_limit() {
         for (limited, plain) in
             every_pass(Clipping { scale: 1.0, limit: 2.0 }).into_iter().zip(every_pass(Clipping::NONE))
         {
@@ -305,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_do_not_linger_among_the_subnormals() {
+    fn subnormal_slots_are_flushed_to_zero() {
         for pass in every_pass(Clipping::NONE) {
             let mut arrays = Arrays::constant(21, 0.0, 0.0, 1.2e-38);
             for _ in 0..10 {
@@ -317,17 +307,8 @@ mod tests {
     }
 
     #[test]
-    fn a_small_decay_is_right_on_average() {
-        let settings = Adam {
-            learning_rate: 1e-4,
-            beta1: 0.9,
-            beta2: 0.99,
-            epsilon: 1e-8,
-            weight_decay: 1e-2,
-            decoupled: true,
-            step: 1,
-            clipping: Clipping::NONE,
-        };
+    fn a_small_decay_is_unbiased() {
+        let settings = Adam { learning_rate: 1e-4, beta2: 0.99, weight_decay: 1e-2, ..Adam::default() };
         let before: Vec<f32> = (0..4096).map(|i| 1.0 + i as f32 / 4096.0).collect();
         let mut after = before.clone();
         adam(&settings, &mut after, &[0.0; 4096], &mut [0.0; 4096], &mut [0.0; 4096]);
@@ -337,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn norm_shows_what_is_not_finite_and_does_not_overflow() {
+    fn norm_propagates_non_finite_elements_and_does_not_overflow() {
         assert!(norm(&[1.0, f32::NAN]).is_nan());
         assert_eq!(norm(&[1.0, f32::NEG_INFINITY]), f64::INFINITY);
         assert_eq!(norm(&[f32::MAX]), f64::from(f32::MAX));

@@ -2,8 +2,8 @@
 
 use fearless_simd::{Level, Simd};
 
-/// The Euclidean norm of a gradient, summed in `f64`: it cannot overflow, and NaN or infinity in any element shows.
-/// The order of the sum is the same for every instruction set.
+/// Returns the Euclidean norm of a gradient, summed in `f64`. It cannot overflow, and NaN or infinity in any element
+/// propagates. The order of the sum is the same for every instruction set.
 ///
 /// ```
 /// assert_eq!(gatework_engine::kernel::optim::norm(&[3.0, -4.0]), 5.0);
@@ -21,7 +21,7 @@ pub(super) fn norm_on(level: Level, grads: &[f32]) -> f64 {
 
 #[inline(always)]
 fn norm_pass<S: Simd>(_: S, grads: &[f32]) -> f64 {
-    // Plain loops over fixed arrays, which the compiler turns into vectors of the instruction set at hand.
+    // Loops over arrays of constant length, which the compiler vectorises.
     let (chunks, tail) = grads.as_chunks::<SUMS>();
     let mut sums = [0.0; SUMS];
     for chunk in chunks {

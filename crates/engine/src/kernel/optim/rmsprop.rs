@@ -1,11 +1,11 @@
-//! RMSprop, with momentum or without.
+//! RMSprop, with or without momentum.
 
 use fearless_simd::{Level, Simd, SimdFloat};
 
 use super::Clipping;
-use super::sweep::{clip, shares, sweep};
+use super::step::{clip, step, with_complement};
 
-/// Settings of one [`rmsprop`] pass.
+/// Settings of one [`rmsprop`] step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rmsprop {
     /// Learning rate of this step.
@@ -14,16 +14,16 @@ pub struct Rmsprop {
     pub alpha: f64,
     /// Added to the root of the mean square; above zero, or elements with no gradient become NaN.
     pub epsilon: f64,
-    /// Share of the momentum buffer that stays; 0 means that there is no buffer.
+    /// Momentum coefficient; 0 means that there is no momentum buffer.
     pub momentum: f64,
     /// Weight decay, added to the gradient.
     pub weight_decay: f64,
-    /// Treatment of the gradient.
+    /// Gradient clipping.
     pub clipping: Clipping,
 }
 
-/// One step of RMSprop (Tieleman and Hinton 2012) on `values`, with the mean square `square` and the momentum
-/// `buffer`, which start as zeros; `buffer` is left alone, and may be empty, if the momentum is 0.
+/// Performs one step of RMSprop (Tieleman and Hinton 2012) on `values`, with the mean square `square` and the momentum
+/// `buffer`, which start as zeros; `buffer` is not used, and may be empty, if the momentum is 0.
 ///
 /// ```text
 /// s = alpha * s + (1 - alpha) * g * g
@@ -32,7 +32,7 @@ pub struct Rmsprop {
 /// ```
 ///
 /// # Panics
-/// If the slices that are in use differ in length.
+/// If the slices differ in length, except for an unused `buffer`.
 pub fn rmsprop(
     settings: &Rmsprop,
     values: &mut [f32],
@@ -67,10 +67,10 @@ fn rmsprop_plain_pass<S: Simd>(
     square: &mut [f32],
 ) {
     let clipping = settings.clipping;
-    let [old, new] = shares(settings.alpha);
+    let [old, new] = with_complement(settings.alpha);
     let [rate, epsilon, decay] =
         [settings.learning_rate, settings.epsilon, settings.weight_decay].map(|x| x as f32);
-    sweep(
+    step(
         simd,
         values,
         grads,
@@ -93,11 +93,11 @@ fn rmsprop_momentum_pass<S: Simd>(
     slots: [&mut [f32]; 2],
 ) {
     let clipping = settings.clipping;
-    let [old, new] = shares(settings.alpha);
+    let [old, new] = with_complement(settings.alpha);
     let [rate, epsilon, momentum, decay] =
         [settings.learning_rate, settings.epsilon, settings.momentum, settings.weight_decay]
             .map(|x| x as f32);
-    sweep(
+    step(
         simd,
         values,
         grads,

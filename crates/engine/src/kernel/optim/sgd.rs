@@ -1,27 +1,27 @@
-//! Stochastic gradient descent, with momentum or without.
+//! Stochastic gradient descent, with or without momentum.
 
 use fearless_simd::{Level, Simd};
 
 use super::Clipping;
-use super::sweep::{clip, sweep};
+use super::step::{clip, step};
 
-/// Settings of one [`sgd`] pass.
+/// Settings of one [`sgd`] step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sgd {
     /// Learning rate of this step.
     pub learning_rate: f64,
-    /// Share of the momentum buffer that stays; 0 means that there is no buffer.
+    /// Momentum coefficient; 0 means that there is no momentum buffer.
     pub momentum: f64,
-    /// Whether to look ahead along the momentum (Nesterov).
+    /// Whether to use Nesterov momentum.
     pub nesterov: bool,
     /// Weight decay, added to the gradient.
     pub weight_decay: f64,
-    /// Treatment of the gradient.
+    /// Gradient clipping.
     pub clipping: Clipping,
 }
 
-/// One step of stochastic gradient descent on `values`. `buffer` is the momentum, which starts as zeros (so that it
-/// is the gradient itself after the first step); it is left alone, and may be empty, if the momentum is 0.
+/// Performs one step of stochastic gradient descent on `values`. `buffer` is the momentum, which starts as zeros (so that
+/// it is the gradient itself after the first step); it is not used, and may be empty, if the momentum is 0.
 ///
 /// ```text
 /// b = momentum * b + g
@@ -30,7 +30,7 @@ pub struct Sgd {
 /// ```
 ///
 /// # Panics
-/// If the slices that are in use differ in length.
+/// If the slices differ in length, except for an unused `buffer`.
 pub fn sgd(settings: &Sgd, values: &mut [f32], grads: &[f32], buffer: &mut [f32]) {
     sgd_on(crate::kernel::level(), settings, values, grads, buffer);
 }
@@ -47,7 +47,7 @@ pub(super) fn sgd_on(level: Level, settings: &Sgd, values: &mut [f32], grads: &[
 fn sgd_plain_pass<S: Simd>(simd: S, settings: &Sgd, values: &mut [f32], grads: &[f32]) {
     let clipping = settings.clipping;
     let [rate, decay] = [settings.learning_rate, settings.weight_decay].map(|x| x as f32);
-    sweep(
+    step(
         simd,
         values,
         grads,
@@ -71,7 +71,7 @@ fn sgd_momentum_pass<S: Simd>(
     let &Sgd { nesterov, clipping, .. } = settings;
     let [rate, momentum, decay] =
         [settings.learning_rate, settings.momentum, settings.weight_decay].map(|x| x as f32);
-    sweep(
+    step(
         simd,
         values,
         grads,

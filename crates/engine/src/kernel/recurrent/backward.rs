@@ -1,88 +1,88 @@
-//! From gradients of the states to those of the operands, in blocks of steps: what the steps of a block leave for the
-//! weights is added up while it lies in the caches, if a step of the batch is no larger than these. Sums over rows and steps
-//! are taken by products over a whole block, whose order does not depend on the shares of the batch.
+//! Backward pass, in blocks of steps. The gradients of the weights are accumulated block by block while the gate gradients
+//! are in the caches. The sums over rows and steps are matrix multiplications over a whole block, whose order does not
+//! depend on the chunks of the batch.
 //!
-//! Going back, a gradient fades. What is below [`Cell::least_gradient`] is dropped, and a share of the batch whose gates have
-//! no gradient at a step multiplies nothing there.
+//! Gradients vanish over time. Those below [`Cell::least_gradient`] are set to 0, and a chunk of the batch whose gate
+//! gradients at a step are all 0 skips the matrix multiplications.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fearless_simd::{Simd, prelude::*};
 
-use super::{FEW_ROWS, Pass, ROWS, Steps, for_shares, load, load_or_zero, store};
+use super::{MAX_CHUNK_ROWS, MIN_CHUNK_ROWS, Pass, Steps, for_chunks, load, load_or_zero, store};
 use crate::graph::Cell;
 use crate::kernel::math::{self, Real, Vector};
-use crate::kernel::matmul::{Product, Shapes, span};
-use crate::kernel::shared::Shared;
+use crate::kernel::matmul::{Gemm, GemmElement, span};
+use crate::kernel::shared::SharedPtr;
 
-/// Rows of the gradients of a block: 128 of four times 128 units take a quarter of a megabyte.
+/// Rows of the gate gradients of a block: 128 rows of 4 x 128 units are a quarter of a megabyte.
 const BLOCK_ROWS: usize = 128;
 
-/// Parts of the scratch memory begin at a multiple of so many elements: at a cache line, if they are of 32 bits.
-const LINE: usize = 16;
+/// Alignment of the tensors in the scratch memory, in elements: a cache line of 32-bit elements.
+const CACHE_LINE: usize = 16;
 
-/// Rows that are added up before they are added to a sum: an addend goes through few additions even if there are many rows.
-const SUMMED: usize = 64;
+/// Rows that are summed before they are added to the total, which bounds the rounding error.
+const SUM_ROWS: usize = 64;
 
-/// Where everything is in the scratch memory, from its begin.
+/// Offsets into the scratch memory.
 #[derive(Clone, Copy)]
 pub(super) struct Scratch {
-    /// The gradient of the state that comes from the next step, [batch, hidden].
+    /// Gradient of the state from the next step, [batch, hidden].
     carry: usize,
-    /// The same of the memory of an LSTM.
-    memory: usize,
-    /// The sums of the gradients of the gates, [4 * hidden].
+    /// Gradient of the cell state of an LSTM from the next step.
+    cell_state: usize,
+    /// Sums of the gate gradients, [4 * hidden].
     sums: usize,
-    /// The gradients of the gates, [steps of a block, batch, 4 * hidden].
+    /// Gate gradients, [steps of a block, batch, 4 * hidden].
     gates: usize,
-    /// Packed weights of the state, and of the inputs, both turned.
+    /// Packed weights of the state, and of the inputs, both transposed.
     weights: usize,
     input_weights: usize,
     pub len: usize,
 }
 
 impl Scratch {
-    pub fn new<T: Product>(cell: Cell, sizes: [usize; 4]) -> Scratch {
+    pub fn new<T: GemmElement>(cell: Cell, sizes: [usize; 4]) -> Scratch {
         let [_, batch, hidden, features] = sizes;
         let mut len = 0;
         let mut place = |elements: usize| {
             let begin = len;
-            len += elements.next_multiple_of(LINE);
+            len += elements.next_multiple_of(CACHE_LINE);
             begin
         };
-        let [carry, memory] = [0, 1].map(|_| place(batch * hidden));
+        let [carry, cell_state] = [0, 1].map(|_| place(batch * hidden));
         let sums = place(4 * hidden);
         let gates = place(block_steps(sizes) * batch * 4 * hidden);
         let packed = |[begin, end]: &[usize; 2]| T::packed_len((end - begin) * hidden, hidden);
         let weights = place(cell.columns().iter().map(packed).sum());
         let input_weights = place(T::packed_len(cell.gates() * hidden, features));
-        Scratch { carry, memory, sums, gates, weights, input_weights, len }
+        Scratch { carry, cell_state, sums, gates, weights, input_weights, len }
     }
 }
 
-/// Steps of a block.
+/// Returns the number of steps of a block.
 fn block_steps([time, batch, ..]: [usize; 4]) -> usize {
     (BLOCK_ROWS / batch.max(1)).clamp(1, time.max(1))
 }
 
-/// The gradients of all operands, from those of the states and the tape.
+/// Computes the gradients of all operands from those of the states and the tape.
 ///
 /// # Panics
-/// If something reaches beyond the memory.
-pub fn backward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
-    assert!(steps.end::<T>() <= memory.len(), "everything lies in the memory");
+/// If a tensor is out of bounds.
+pub fn backward<T: Real + GemmElement>(memory: &mut [T], steps: &Steps) {
+    assert!(steps.end::<T>() <= memory.len(), "tensor out of bounds of the memory");
     let Pass::Backward { gradients, out, of_inputs } = steps.pass else {
-        unreachable!("the other direction")
+        unreachable!("not a backward pass")
     };
     let scratch = Scratch::new::<T>(steps.cell, steps.sizes());
-    let shared = Shared(memory.as_mut_ptr());
+    let shared = SharedPtr(memory.as_mut_ptr());
     let mut all = Backward { steps: *steps, shared, gradients, out, of_inputs, scratch, is_finite: false };
-    // Products of our own give a row the same bits whatever rows it is with; others may not.
+    // The tile kernels give a row the same bits whatever rows it is computed with; other GEMMs may not.
     let is_ours = T::packed_len(1, 1) > 0;
-    let least = if is_ours { FEW_ROWS } else { ROWS };
-    // SAFETY: everything lies in the memory (asserted above), and the tensors apart from each other by the plan; shares have
-    // rows of their own, and what is added up over all rows is added up when the shares are done.
+    let least = if is_ours { MIN_CHUNK_ROWS } else { MAX_CHUNK_ROWS };
+    // SAFETY: all tensors are in bounds (asserted above) and disjoint by the plan; the rows of the chunks are disjoint, and
+    // sums over all rows are taken when the chunks are complete.
     unsafe {
         all.is_finite = all.has_finite_weights();
         all.pack();
@@ -90,13 +90,13 @@ pub fn backward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
         let mut end = steps.time;
         while end > 0 {
             let begin = end.saturating_sub(block);
-            let is_left = AtomicBool::new(false);
-            for_shares(steps.batch, least, |first, rows| {
+            let is_nonzero = AtomicBool::new(false);
+            for_chunks(steps.batch, least, |first, rows| {
                 if all.steps(begin..end, first, rows) {
-                    is_left.store(true, Ordering::Relaxed);
+                    is_nonzero.store(true, Ordering::Relaxed);
                 }
             });
-            all.add_up(begin..end, is_left.into_inner());
+            all.accumulate_weights(begin..end, is_nonzero.into_inner());
             end = begin;
         }
         all.finish();
@@ -106,22 +106,22 @@ pub fn backward<T: Real + Product>(memory: &mut [T], steps: &Steps) {
 #[derive(Clone, Copy)]
 struct Backward<T> {
     steps: Steps,
-    shared: Shared<T>,
+    shared: SharedPtr<T>,
     gradients: usize,
     out: usize,
     of_inputs: bool,
     scratch: Scratch,
-    /// Whether all weights are finite: zeros that are multiplied with them stay zeros then.
+    /// Whether all weights are finite, so that their products with zeros are zeros.
     is_finite: bool,
 }
 
-impl<T: Real + Product> Backward<T> {
-    /// Where something begins that is in the scratch memory.
+impl<T: Real + GemmElement> Backward<T> {
+    /// Returns the offset of a tensor in the scratch memory.
     fn place(&self, of: impl Fn(&Scratch) -> usize) -> usize {
         self.steps.scratch + of(&self.scratch)
     }
 
-    /// Where the parts of the result begin.
+    /// Returns the offsets of the gradients of all operands.
     fn parts(&self) -> [usize; 5] {
         let mut begin = self.out;
         self.steps.cell.gradient_lengths(self.steps.sizes()).map(|len| {
@@ -133,49 +133,49 @@ impl<T: Real + Product> Backward<T> {
     /// Packs the weights, and clears the sums.
     ///
     /// # Safety
-    /// Everything lies in the memory, and nothing else uses the scratch memory.
+    /// All tensors are in bounds, and nothing else uses the scratch memory.
     unsafe fn pack(&self) {
         let Steps { hidden, features, input_weights: (at, [by_row, by_column]), .. } = self.steps;
-        // SAFETY: as the caller promises; there is room for what is packed.
+        // SAFETY: guaranteed by the caller; the scratch memory has room for the packed weights.
         unsafe {
-            self.shared.write(self.place(|scratch| scratch.sums), 4 * hidden).fill(T::NIL);
-            for part in self.parts_of_weights() {
+            self.shared.write(self.place(|scratch| scratch.sums), 4 * hidden).fill(T::ZERO);
+            for part in self.weight_slices() {
                 T::pack(self.shared.0, [part.depth, hidden], part.weights, part.packed);
             }
             if self.of_inputs {
-                let turned = (at, [by_column, by_row]);
+                let transposed = (at, [by_column, by_row]);
                 let to = self.place(|scratch| scratch.input_weights);
-                T::pack(self.shared.0, [self.steps.width(), features], turned, to);
+                T::pack(self.shared.0, [self.steps.width(), features], transposed, to);
             }
         }
     }
 
-    /// Whether all weights are finite.
+    /// Returns whether all weights are finite.
     ///
     /// # Safety
-    /// They lie in the memory, and nothing writes to them.
+    /// They are in bounds, and nothing writes them.
     unsafe fn has_finite_weights(&self) -> bool {
         let Steps { hidden, features, input_weights, weights, .. } = self.steps;
         [(hidden, weights), (features, input_weights)].into_iter().all(|(rows, (at, strides))| {
-            // SAFETY: as the caller promises; what lies between rows is looked at, too, and does no harm.
+            // SAFETY: guaranteed by the caller; elements between rows are checked too, which is harmless.
             is_finite(unsafe { self.shared.read(at, span(rows, self.steps.width(), strides)) })
         })
     }
 
-    /// Goes back through the steps of a block with a share of the batch. Whether any gradient of a gate is not 0.
+    /// Computes the steps of a block for a chunk of the batch, and returns whether any gate gradient is not 0.
     ///
     /// # Safety
-    /// Everything lies in the memory and is packed; the rows of this share are used by nothing else.
+    /// All tensors are in bounds and packed; nothing else uses the rows of this chunk.
     unsafe fn steps(&self, block: Range<usize>, first: usize, rows: usize) -> bool {
         let Steps { cell, time, batch, hidden, features, .. } = self.steps;
         let shared = self.shared;
         let carry = self.place(|scratch| scratch.carry) + first * hidden;
-        let memory = self.place(|scratch| scratch.memory) + first * hidden;
-        let mut is_left = false;
+        let cell_state = self.place(|scratch| scratch.cell_state) + first * hidden;
+        let mut is_nonzero = false;
         for t in block.clone().rev() {
             let gates = self.gates(t - block.start) + first * 4 * hidden;
-            // SAFETY: rows of this share only, inside the memory; the tensors are apart from each other by the plan, and so
-            // are the parts of the scratch memory.
+            // SAFETY: in bounds, and only rows of this chunk; the tensors are disjoint by the plan, and so are those in the
+            // scratch memory.
             let mut pass = unsafe {
                 let part = |part| shared.read(self.steps.part(part, t, first), rows * hidden);
                 let carried = usize::from(cell == Cell::Lstm);
@@ -184,107 +184,108 @@ impl<T: Real + Product> Backward<T> {
                     is_last: t + 1 == time,
                     gradients: shared.read(self.gradients + (t * batch + first) * hidden, rows * hidden),
                     parts: [0, 1, 2, 3, 4].map(part),
-                    show: if cell == Cell::Lstm { part(5) } else { &[] },
+                    output_gate: if cell == Cell::Lstm { part(5) } else { &[] },
                     before: (t > 0)
                         .then(|| shared.read(self.steps.part(carried, t - 1, first), rows * hidden)),
                     carry: shared.write(carry, rows * hidden),
-                    memory: shared.write(memory, rows * hidden),
+                    cell_state: shared.write(cell_state, rows * hidden),
                     out: shared.write(gates, rows * 4 * hidden),
                 }
             };
-            let is_left_here = match cell {
+            let is_step_nonzero = match cell {
                 Cell::Gru => dispatch!(crate::kernel::level(), simd => pass.gru(simd)),
                 Cell::Lstm => dispatch!(crate::kernel::level(), simd => pass.lstm(simd)),
             };
-            is_left |= is_left_here;
+            is_nonzero |= is_step_nonzero;
             let input_gradients = (self.parts()[0] + (t * batch + first) * features, [features, 1]);
-            if !is_left_here && self.is_finite {
-                // SAFETY: rows of this share only, inside the memory.
+            if !is_step_nonzero && self.is_finite {
+                // SAFETY: in bounds, and only rows of this chunk.
                 unsafe {
-                    // That of a GRU holds what went past the gates.
+                    // For a GRU, it holds the gradient that bypasses the gates.
                     if cell == Cell::Lstm {
-                        shared.write(carry, rows * hidden).fill(T::NIL);
+                        shared.write(carry, rows * hidden).fill(T::ZERO);
                     }
                     if self.of_inputs {
-                        shared.write(input_gradients.0, rows * features).fill(T::NIL);
+                        shared.write(input_gradients.0, rows * features).fill(T::ZERO);
                     }
                 }
                 continue;
             }
             if self.of_inputs {
                 let (at, [by_row, by_column]) = self.steps.input_weights;
-                let shapes = Shapes {
+                let gemm = Gemm {
                     sizes: [rows, features, self.steps.width()],
                     a: (gates, [4 * hidden, 1]),
                     b: (at, [by_column, by_row]),
                     out: input_gradients,
                     accumulate: false,
                 };
-                // SAFETY: everything lies in the memory; what is written are rows of this share.
+                // SAFETY: in bounds; only rows of this chunk are written.
                 unsafe {
-                    T::multiply_packed(shared.0, &shapes, self.place(|scratch| scratch.input_weights));
+                    T::multiply_packed(shared.0, &gemm, self.place(|scratch| scratch.input_weights));
                 }
             }
             if t == 0 {
                 break;
             }
-            for part in self.parts_of_weights() {
-                let shapes = Shapes {
+            for part in self.weight_slices() {
+                let gemm = Gemm {
                     sizes: [rows, hidden, part.depth],
                     a: (gates + part.column, [4 * hidden, 1]),
                     b: part.weights,
                     out: (carry, [hidden, 1]),
-                    // What a GRU keeps of its state is there already.
+                    // The gradient that bypasses the gates of a GRU is already there.
                     accumulate: cell == Cell::Gru,
                 };
-                // SAFETY: everything lies in the memory; what is written are rows of this share in the scratch memory.
-                unsafe { T::multiply_packed(shared.0, &shapes, part.packed) };
+                // SAFETY: in bounds; only rows of this chunk in the scratch memory are written.
+                unsafe { T::multiply_packed(shared.0, &gemm, part.packed) };
             }
         }
-        is_left
+        is_nonzero
     }
 
-    /// Where the gradients of the gates of a step of a block begin.
+    /// Returns the offset of the gate gradients of a step of a block.
     fn gates(&self, step: usize) -> usize {
         self.place(|scratch| scratch.gates) + step * self.steps.batch * 4 * self.steps.hidden
     }
 
-    /// Adds what the steps of a block have left for weights and biases. `is_left`: whether any gradient of a gate is not 0.
+    /// Adds the gradients of weights and biases of a block. `is_nonzero`: whether any gate gradient is not 0.
     ///
     /// # Safety
-    /// Everything lies in the memory, the gradients of the gates of the block are complete, and nothing else uses the result.
-    unsafe fn add_up(&self, block: Range<usize>, is_left: bool) {
+    /// All tensors are in bounds, the gate gradients of the block are complete, and nothing else uses the result.
+    unsafe fn accumulate_weights(&self, block: Range<usize>, is_nonzero: bool) {
         let Steps { time, batch, hidden, features, .. } = self.steps;
         let (rows, width) = (block.len() * batch, self.steps.width());
         let inputs = self.steps.inputs + block.start * batch * features;
         // The states are finite where the gradients are.
         // SAFETY: the inputs of the block, which nothing writes.
-        if !is_left && block.end < time && is_finite(unsafe { self.shared.read(inputs, rows * features) }) {
+        if !is_nonzero && block.end < time && is_finite(unsafe { self.shared.read(inputs, rows * features) })
+        {
             return;
         }
         let gates = self.gates(0);
         let accumulate = block.end < time;
         let [_, of_input_weights, of_weights, ..] = self.parts();
-        let product = |sizes, a, b, out| {
-            // SAFETY: the matrices lie in the memory; the result is a part of what this kernel writes.
-            unsafe { T::multiply_within(self.shared.0, &Shapes { sizes, a, b, out, accumulate }) };
+        let multiply = |sizes, a, b, out| {
+            // SAFETY: the matrices are in bounds; this kernel alone writes the result.
+            unsafe { T::multiply_within(self.shared.0, &Gemm { sizes, a, b, out, accumulate }) };
         };
-        product(
+        multiply(
             [features, width, rows],
             (inputs, [1, features]),
             (gates, [4 * hidden, 1]),
             (of_input_weights, [1, features]),
         );
-        // The first step begins with zeros.
+        // The state before the first step is zero.
         let without = usize::from(block.start == 0);
         let before = (self.steps.part(0, (block.start + without).max(1) - 1, 0), [hidden, 1]);
         let gates = gates + without * batch * 4 * hidden;
-        for part in self.parts_of_weights() {
-            let turned = (gates + part.column, [1, 4 * hidden]);
+        for part in self.weight_slices() {
+            let transposed = (gates + part.column, [1, 4 * hidden]);
             let out = (of_weights + part.first * hidden, [hidden, 1]);
-            product([part.depth, hidden, rows - without * batch], turned, before, out);
+            multiply([part.depth, hidden, rows - without * batch], transposed, before, out);
         }
-        // SAFETY: the gradients of the gates, and their sums.
+        // SAFETY: the gate gradients, and their sums.
         let (gates, sums) = unsafe {
             let sums = self.place(|scratch| scratch.sums);
             (self.shared.read(self.gates(0), rows * 4 * hidden), self.shared.write(sums, 4 * hidden))
@@ -295,29 +296,29 @@ impl<T: Real + Product> Backward<T> {
     /// Writes the gradients of the biases.
     ///
     /// # Safety
-    /// As for [`Backward::add_up`].
+    /// Same as for [`Backward::accumulate_weights`].
     unsafe fn finish(&self) {
         let Steps { hidden, .. } = self.steps;
         let [.., of_input_bias, of_bias] = self.parts();
-        // SAFETY: the sums, and the last parts of the result.
+        // SAFETY: the sums, and the last tensors of the result.
         let (sums, of_input_bias, of_bias) = unsafe {
             let sums = self.shared.read(self.place(|scratch| scratch.sums), 4 * hidden);
             let [input, state] = [of_input_bias, of_bias].map(|at| self.shared.write(at, self.steps.width()));
             (sums, input, state)
         };
         of_input_bias.copy_from_slice(&sums[..self.steps.width()]);
-        for part in self.parts_of_weights() {
+        for part in self.weight_slices() {
             of_bias[part.first..][..part.depth].copy_from_slice(&sums[part.column..][..part.depth]);
         }
     }
 
-    fn parts_of_weights(&self) -> impl Iterator<Item = PartOfWeights> {
+    fn weight_slices(&self) -> impl Iterator<Item = WeightSlice> {
         let (hidden, (weights, [by_row, by_column])) = (self.steps.hidden, self.steps.weights);
         let (mut first, mut packed) = (0, self.place(|scratch| scratch.weights));
         self.steps.cell.columns().iter().map(move |[begin, end]| {
             let depth = (end - begin) * hidden;
             let weights = (weights + first * by_column, [by_column, by_row]);
-            let part = PartOfWeights { column: begin * hidden, first, depth, weights, packed };
+            let part = WeightSlice { column: begin * hidden, first, depth, weights, packed };
             first += depth;
             packed += T::packed_len(depth, hidden);
             part
@@ -325,21 +326,21 @@ impl<T: Real + Product> Backward<T> {
     }
 }
 
-/// Weights of the state that meet columns of the gradients which lie side by side.
-struct PartOfWeights {
-    /// The first column of the gradients, and of the weights.
+/// Weights of the state that belong to adjacent columns of the gate gradients.
+struct WeightSlice {
+    /// First column of the gate gradients, and of the weights.
     column: usize,
     first: usize,
     depth: usize,
-    /// Turned, [depth, hidden].
+    /// Transposed, [depth, hidden].
     weights: (usize, [usize; 2]),
     packed: usize,
 }
 
-/// Whether all numbers are finite.
+/// Returns whether all numbers are finite.
 fn is_finite<T: Real>(numbers: &[T]) -> bool {
-    // Without an end before the end of a piece: so it is done in vectors.
-    let all = |piece: &[T]| piece.iter().fold(true, |all, x| all & x.to_f64().is_finite());
+    // Without an early exit within a chunk, the compiler vectorises the loop.
+    let all = |chunk: &[T]| chunk.iter().fold(true, |all, x| all & x.to_f64().is_finite());
     numbers.chunks(1024).all(all)
 }
 
@@ -350,8 +351,8 @@ fn add_rows<S: Simd, T: Real>(simd: S, rows: &[T], sums: &mut [T]) {
     let mut column = 0;
     while column < width {
         let end = width.min(column + 4 * lanes);
-        for rows in rows.chunks(SUMMED * width) {
-            let mut own = [Vector::<S, T>::splat(simd, T::NIL); 4];
+        for rows in rows.chunks(SUM_ROWS * width) {
+            let mut own = [Vector::<S, T>::splat(simd, T::ZERO); 4];
             for row in rows.chunks_exact(width) {
                 for (own, at) in own.iter_mut().zip((column..end).step_by(lanes)) {
                     *own += load::<S, T>(simd, row, at, end);
@@ -366,18 +367,18 @@ fn add_rows<S: Simd, T: Real>(simd: S, rows: &[T], sums: &mut [T]) {
     }
 }
 
-/// One step of one share, before the products.
+/// One step of one chunk, before the matrix multiplications.
 struct Step<'a, T> {
     hidden: usize,
     is_last: bool,
     gradients: &'a [T],
     parts: [&'a [T]; 5],
-    show: &'a [T],
+    output_gate: &'a [T],
     before: Option<&'a [T]>,
-    /// The gradient of the state that comes from the next step.
+    /// Gradient of the state from the next step.
     carry: &'a mut [T],
-    /// The same of the memory of an LSTM.
-    memory: &'a mut [T],
+    /// Gradient of the cell state of an LSTM from the next step.
+    cell_state: &'a mut [T],
     out: &'a mut [T],
 }
 
@@ -387,19 +388,19 @@ fn store_gate<S: Simd, T: Real>(to: &mut [T], hidden: usize, gate: usize, at: us
     store::<S, T>(to, gate * hidden + at, (gate + 1) * hidden, value);
 }
 
-/// A gradient, or 0 if next to nothing is left of it.
+/// Returns the gradient, or 0 where it is negligible.
 #[inline(always)]
-fn drop_least<S: Simd, T: Real>(simd: S, gradient: Vector<S, T>) -> Vector<S, T> {
+fn flush_small<S: Simd, T: Real>(simd: S, gradient: Vector<S, T>) -> Vector<S, T> {
     let least = Vector::<S, T>::splat(simd, T::from_f64(Cell::least_gradient(T::DTYPE)));
-    gradient.abs().simd_lt(least).select(Vector::<S, T>::splat(simd, T::NIL), gradient)
+    gradient.abs().simd_lt(least).select(Vector::<S, T>::splat(simd, T::ZERO), gradient)
 }
 
-/// Both cells return whether any gradient of a gate is not 0.
+/// Both cells return whether any gate gradient is not 0.
 impl<T: Real> Step<'_, T> {
     #[inline(always)]
     fn gru<S: Simd>(&mut self, simd: S) -> bool {
-        let (one, zero) = (Vector::<S, T>::splat(simd, T::ONE), Vector::<S, T>::splat(simd, T::NIL));
-        let mut left = zero;
+        let (one, zero) = (Vector::<S, T>::splat(simd, T::ONE), Vector::<S, T>::splat(simd, T::ZERO));
+        let mut total = zero;
         let hidden = self.hidden;
         for row in 0..self.gradients.len() / hidden.max(1) {
             let (begin, end) = (row * hidden, (row + 1) * hidden);
@@ -407,65 +408,65 @@ impl<T: Real> Step<'_, T> {
                 let place = begin + at;
                 let reset = load::<S, T>(simd, self.parts[1], place, end);
                 let update = load::<S, T>(simd, self.parts[2], place, end);
-                let fresh = load::<S, T>(simd, self.parts[3], place, end);
-                let remembered = load::<S, T>(simd, self.parts[4], place, end);
+                let candidate = load::<S, T>(simd, self.parts[3], place, end);
+                let new_hidden = load::<S, T>(simd, self.parts[4], place, end);
                 let carried = (!self.is_last).then_some(&*self.carry);
                 let state = load::<S, T>(simd, self.gradients, place, end)
                     + load_or_zero::<S, T>(simd, carried, place, end);
-                let state = drop_least::<S, T>(simd, state);
-                // state = fresh + update * (before - fresh)
+                let state = flush_small::<S, T>(simd, state);
+                // state = candidate + update * (before - candidate)
                 let before = load_or_zero::<S, T>(simd, self.before, place, end);
-                let d_update = state * (before - fresh) * update * (one - update);
-                let d_fresh = state * (one - update) * (one - fresh * fresh);
-                let d_remembered = d_fresh * reset;
-                let d_reset = d_fresh * remembered * reset * (one - reset);
+                let d_update = state * (before - candidate) * update * (one - update);
+                let d_candidate = state * (one - update) * (one - candidate * candidate);
+                let d_new_hidden = d_candidate * reset;
+                let d_reset = d_candidate * new_hidden * reset * (one - reset);
                 store::<S, T>(self.carry, place, end, state * update);
                 store_gate::<S, T>(self.out, hidden, row * 4, at, d_reset);
                 store_gate::<S, T>(self.out, hidden, row * 4 + 1, at, d_update);
-                store_gate::<S, T>(self.out, hidden, row * 4 + 2, at, d_fresh);
-                store_gate::<S, T>(self.out, hidden, row * 4 + 3, at, d_remembered);
-                left += d_reset.abs() + d_update.abs() + d_fresh.abs();
+                store_gate::<S, T>(self.out, hidden, row * 4 + 2, at, d_candidate);
+                store_gate::<S, T>(self.out, hidden, row * 4 + 3, at, d_new_hidden);
+                total += d_reset.abs() + d_update.abs() + d_candidate.abs();
             }
         }
-        !left.simd_eq(zero).all_true()
+        !total.simd_eq(zero).all_true()
     }
 
     #[inline(always)]
     fn lstm<S: Simd>(&mut self, simd: S) -> bool {
-        let (one, zero) = (Vector::<S, T>::splat(simd, T::ONE), Vector::<S, T>::splat(simd, T::NIL));
-        let mut left = zero;
+        let (one, zero) = (Vector::<S, T>::splat(simd, T::ONE), Vector::<S, T>::splat(simd, T::ZERO));
+        let mut total = zero;
         let hidden = self.hidden;
         for row in 0..self.gradients.len() / hidden.max(1) {
             let (begin, end) = (row * hidden, (row + 1) * hidden);
             for at in (0..hidden).step_by(Vector::<S, T>::LEN) {
                 let place = begin + at;
-                let memory = load::<S, T>(simd, self.parts[1], place, end);
-                let write = load::<S, T>(simd, self.parts[2], place, end);
-                let keep = load::<S, T>(simd, self.parts[3], place, end);
-                let fresh = load::<S, T>(simd, self.parts[4], place, end);
-                let show = load::<S, T>(simd, self.show, place, end);
+                let cell_state = load::<S, T>(simd, self.parts[1], place, end);
+                let input = load::<S, T>(simd, self.parts[2], place, end);
+                let forget = load::<S, T>(simd, self.parts[3], place, end);
+                let candidate = load::<S, T>(simd, self.parts[4], place, end);
+                let output_gate = load::<S, T>(simd, self.output_gate, place, end);
                 let carried = (!self.is_last).then_some(&*self.carry);
                 let output = load::<S, T>(simd, self.gradients, place, end)
                     + load_or_zero::<S, T>(simd, carried, place, end);
-                let output = drop_least::<S, T>(simd, output);
-                let seen = math::tanh::<S, T>(simd, memory);
-                let carried = (!self.is_last).then_some(&*self.memory);
-                let d_memory =
-                    load_or_zero::<S, T>(simd, carried, place, end) + output * show * (one - seen * seen);
-                let d_memory = drop_least::<S, T>(simd, d_memory);
+                let output = flush_small::<S, T>(simd, output);
+                let tanh_state = math::tanh::<S, T>(simd, cell_state);
+                let carried = (!self.is_last).then_some(&*self.cell_state);
+                let d_cell_state = load_or_zero::<S, T>(simd, carried, place, end)
+                    + output * output_gate * (one - tanh_state * tanh_state);
+                let d_cell_state = flush_small::<S, T>(simd, d_cell_state);
                 let before = load_or_zero::<S, T>(simd, self.before, place, end);
-                let d_write = d_memory * fresh * write * (one - write);
-                let d_keep = d_memory * before * keep * (one - keep);
-                let d_fresh = d_memory * write * (one - fresh * fresh);
-                let d_show = output * seen * show * (one - show);
-                store::<S, T>(self.memory, place, end, d_memory * keep);
-                store_gate::<S, T>(self.out, hidden, row * 4, at, d_write);
-                store_gate::<S, T>(self.out, hidden, row * 4 + 1, at, d_keep);
-                store_gate::<S, T>(self.out, hidden, row * 4 + 2, at, d_fresh);
-                store_gate::<S, T>(self.out, hidden, row * 4 + 3, at, d_show);
-                left += (d_write.abs() + d_keep.abs()) + (d_fresh.abs() + d_show.abs());
+                let d_input = d_cell_state * candidate * input * (one - input);
+                let d_forget = d_cell_state * before * forget * (one - forget);
+                let d_candidate = d_cell_state * input * (one - candidate * candidate);
+                let d_output_gate = output * tanh_state * output_gate * (one - output_gate);
+                store::<S, T>(self.cell_state, place, end, d_cell_state * forget);
+                store_gate::<S, T>(self.out, hidden, row * 4, at, d_input);
+                store_gate::<S, T>(self.out, hidden, row * 4 + 1, at, d_forget);
+                store_gate::<S, T>(self.out, hidden, row * 4 + 2, at, d_candidate);
+                store_gate::<S, T>(self.out, hidden, row * 4 + 3, at, d_output_gate);
+                total += (d_input.abs() + d_forget.abs()) + (d_candidate.abs() + d_output_gate.abs());
             }
         }
-        !left.simd_eq(zero).all_true()
+        !total.simd_eq(zero).all_true()
     }
 }

@@ -1,31 +1,31 @@
-//! Recurrent cells over time: products, and the functions of the gates on what comes out of them.
+//! GRU and LSTM over time: matrix multiplications fused with the activations of the gates.
 //!
 //! ```text
-//! forward    for each share of the batch, for each step:                inputs [time, batch, features]
+//! forward    for each chunk of the batch, for each step:                inputs [time, batch, features]
 //!                for each block of units, for each tile of rows:
 //!                    sums  = bias + input * input weights               [features, gates * hidden]
 //!                                 + state * weights                     [hidden, gates * hidden]
 //!                    gates, state                                       from registers to the tape
 //!                                                                       [parts, time, batch, hidden]
 //! backward   for each block of steps, from the last to the first:
-//!                for each share of the batch, for each step:
-//!                    gradients of the gates                             [steps of the block, batch, 4 * hidden]
-//!                    gradient of the state before = they * weights      carried along
-//!                    gradient of the inputs = they * input weights
-//!                gradients of weights and biases += they * states, they * inputs, they
+//!                for each chunk of the batch, for each step:
+//!                    gate gradients                                     [steps of the block, batch, 4 * hidden]
+//!                    gradient of the previous state = gate gradients * weights
+//!                    gradient of the inputs = gate gradients * input weights
+//!                gradients of weights and biases += gate gradients * states, * inputs, * 1
 //! ```
 //!
-//! Rows of the batch have nothing to do with each other, so a share of them goes through all steps while the weights stay in
-//! the cache, and shares run on any number of threads with the same results. The gradients of the gates, which all other
-//! gradients are made from, are never stored as a whole: those of a block of steps are used while they lie in the
-//! caches. The tape is what the backward pass has to know: the state, and the gates after their functions.
+//! The rows of the batch are independent, so a chunk of them goes through all steps while the weights stay in the cache,
+//! and chunks run on any number of threads with the same results. The gate gradients of all steps are never stored: those
+//! of a block of steps are used while they are in the caches. The tape holds what the backward pass needs: the states, and
+//! the gates after their activations.
 //!
-//! | cell | parts of the tape | columns of the gradients of the gates |
+//! | cell | parts of the tape | columns of the gate gradients |
 //! |---|---|---|
-//! | GRU | state, reset, update, new, and what reset is multiplied with | reset, update, new, and the latter |
-//! | LSTM | output, memory, input, forget, cell, output gate | input, forget, cell, output gate |
+//! | GRU | state, reset, update, new, and the factor of reset | reset, update, new, and the factor of reset |
+//! | LSTM | output, cell state, input, forget, cell, output gate | input, forget, cell, output gate |
 
-#![expect(unsafe_code, reason = "shares of the batch are written by several threads; the rows lie apart")]
+#![expect(unsafe_code, reason = "several threads write disjoint rows of the batch")]
 
 mod backward;
 mod forward;
@@ -33,30 +33,30 @@ mod forward;
 use fearless_simd::{Simd, prelude::*};
 
 use super::math::{Real, Vector};
-use super::matmul::{Product, span};
+use super::matmul::{GemmElement, span};
 use crate::graph::Cell;
 use crate::parallel;
 
 pub use backward::backward;
 pub use forward::forward;
 
-/// Rows of the batch that go through the steps together, at most, and at least if there are threads without work.
-const ROWS: usize = 32;
-const FEW_ROWS: usize = 8;
+/// Largest number of rows of a chunk, and the smallest if threads would otherwise be idle.
+const MAX_CHUNK_ROWS: usize = 32;
+const MIN_CHUNK_ROWS: usize = 8;
 
-/// A cell over time in one slice of memory: sizes, and where everything begins. All tensors lie row by row, except for the
+/// Sizes and offsets of a recurrent layer in one slice of memory. All tensors are row-major and contiguous, except for the
 /// weights, which have strides.
 #[derive(Clone, Copy, Debug)]
 pub struct Steps {
     /// The cell.
     pub cell: Cell,
-    /// Steps.
+    /// Number of steps.
     pub time: usize,
-    /// Rows.
+    /// Rows of the batch.
     pub batch: usize,
-    /// Width of the state.
+    /// Number of hidden units.
     pub hidden: usize,
-    /// Width of the inputs.
+    /// Number of input features.
     pub features: usize,
     /// The inputs, [time, batch, features].
     pub inputs: usize,
@@ -66,36 +66,36 @@ pub struct Steps {
     pub weights: (usize, [usize; 2]),
     /// The tape, [parts, time, batch, hidden].
     pub tape: usize,
-    /// [`Steps::scratch_len`] elements of which nothing is expected.
+    /// [`Steps::scratch_len`] uninitialised elements.
     pub scratch: usize,
     /// The direction.
     pub pass: Pass,
 }
 
-/// What only one direction has.
+/// Operands and results of one direction.
 #[derive(Clone, Copy, Debug)]
 pub enum Pass {
-    /// From inputs to states.
+    /// Computes the states from the inputs.
     Forward {
-        /// The biases beside the inputs and beside the state, [gates * hidden] each.
+        /// Input bias and hidden bias, [gates * hidden] each.
         biases: [usize; 2],
-        /// Whether the gates are kept on the tape; without a gradient nobody reads them.
+        /// Whether the gates are written to the tape; only the backward pass needs them.
         keeps: bool,
     },
-    /// From gradients of the states to those of all operands.
+    /// Computes the gradients of all operands from those of the states.
     Backward {
         /// The gradients of the states, [time, batch, hidden].
         gradients: usize,
-        /// The gradients of the operands behind each other, see [`Cell::gradient_lengths`].
+        /// The gradients of the operands, one after another; see [`Cell::gradient_lengths`].
         out: usize,
-        /// Whether those of the inputs are asked for.
+        /// Whether the gradient of the inputs is needed.
         of_inputs: bool,
     },
 }
 
 impl Steps {
-    /// Elements of scratch memory. `sizes`: steps, rows, width of the state and of the inputs.
-    pub fn scratch_len<T: Product + Real>(cell: Cell, sizes: [usize; 4], backward: bool) -> usize {
+    /// Returns the number of elements of scratch memory. `sizes`: steps, batch, hidden units and input features.
+    pub fn scratch_len<T: GemmElement + Real>(cell: Cell, sizes: [usize; 4], backward: bool) -> usize {
         if backward {
             backward::Scratch::new::<T>(cell, sizes).len
         } else {
@@ -107,12 +107,12 @@ impl Steps {
         [self.time, self.batch, self.hidden, self.features]
     }
 
-    /// Whether this is the gradient.
+    /// Returns whether this is the backward pass.
     pub fn is_backward(&self) -> bool {
         matches!(self.pass, Pass::Backward { .. })
     }
 
-    /// Elements that are read and written.
+    /// Returns the number of elements that are read and written.
     pub fn traffic(&self) -> usize {
         let rows = self.time * self.batch;
         let weights = (self.hidden + self.features) * self.width();
@@ -132,13 +132,13 @@ impl Steps {
         self.cell.gates() * self.hidden
     }
 
-    /// Where a part of the tape begins for a row at a step.
+    /// Returns the offset of a part of the tape for a row at a step.
     fn part(&self, part: usize, step: usize, row: usize) -> usize {
         self.tape + ((part * self.time + step) * self.batch + row) * self.hidden
     }
 
-    /// The element behind the last one of everything.
-    fn end<T: Product + Real>(&self) -> usize {
+    /// Returns the end of the last tensor in memory.
+    fn end<T: GemmElement + Real>(&self) -> usize {
         let (rows, width) = (self.time * self.batch, self.width());
         let matrix = |rows: usize, (at, strides): (usize, [usize; 2])| at + span(rows, width, strides);
         let rest = match self.pass {
@@ -155,16 +155,16 @@ impl Steps {
     }
 }
 
-/// Runs `work` on the shares of the batch, of `least` rows at least: the first row and how many there are.
-fn for_shares(batch: usize, least: usize, work: impl Fn(usize, usize) + Sync + Send) {
-    let rows = batch.div_ceil(parallel::threads()).clamp(least, ROWS);
-    parallel::for_each_index(batch.div_ceil(rows), |share| {
-        let first = share * rows;
+/// Runs `work` on chunks of the batch of at least `least` rows: the first row and the number of rows.
+fn for_chunks(batch: usize, least: usize, work: impl Fn(usize, usize) + Sync + Send) {
+    let rows = batch.div_ceil(parallel::threads()).clamp(least, MAX_CHUNK_ROWS);
+    parallel::for_each_index(batch.div_ceil(rows), |chunk| {
+        let first = chunk * rows;
         work(first, rows.min(batch - first));
     });
 }
 
-/// A vector from a place of a slice; what is behind the end repeats the first lane.
+/// Loads a vector from an index of a slice; lanes from `end` on repeat the first one.
 #[inline(always)]
 fn load<S: Simd, T: Real>(simd: S, x: &[T], at: usize, end: usize) -> Vector<S, T> {
     if at + Vector::<S, T>::LEN <= end {
@@ -175,7 +175,7 @@ fn load<S: Simd, T: Real>(simd: S, x: &[T], at: usize, end: usize) -> Vector<S, 
     vector
 }
 
-/// Stores the lanes up to the end.
+/// Stores the lanes before `end`.
 #[inline(always)]
 fn store<S: Simd, T: Real>(x: &mut [T], at: usize, end: usize, value: Vector<S, T>) {
     if at + Vector::<S, T>::LEN <= end {
@@ -185,11 +185,11 @@ fn store<S: Simd, T: Real>(x: &mut [T], at: usize, end: usize, value: Vector<S, 
     }
 }
 
-/// A vector from a place of a slice, or zeros if there is none.
+/// Loads a vector from an index of a slice, or zeros if there is no slice.
 #[inline(always)]
 fn load_or_zero<S: Simd, T: Real>(simd: S, x: Option<&[T]>, at: usize, end: usize) -> Vector<S, T> {
     match x {
         Some(x) => load::<S, T>(simd, x, at, end),
-        None => Vector::<S, T>::splat(simd, T::NIL),
+        None => Vector::<S, T>::splat(simd, T::ZERO),
     }
 }

@@ -13,7 +13,7 @@ mod tile;
 use std::ops::Range;
 
 use crate::dtype::{DType, Element};
-use crate::kernel::Divided;
+use crate::kernel::SharedSlice;
 use crate::ops::{Binary, Unary};
 use crate::parallel;
 use crate::plan::{Loop, Operand, Step, View};
@@ -87,9 +87,9 @@ pub(crate) struct Scratch<T: Element> {
 
 /// What the threads that run a loop share.
 struct Common<'a, T> {
-    arena: Divided<'a, T>,
-    totals: Divided<'a, Total<T>>,
-    rows: Divided<'a, T>,
+    arena: SharedSlice<'a, T>,
+    totals: SharedSlice<'a, Total<T>>,
+    rows: SharedSlice<'a, T>,
 }
 
 impl Compiled {
@@ -375,9 +375,9 @@ impl Compiled {
         // complete belong to one piece each.
         let common = unsafe {
             Common {
-                arena: Divided::new(arena),
-                totals: Divided::new(&mut scratch.totals),
-                rows: Divided::new(&mut scratch.rows),
+                arena: SharedSlice::new(arena),
+                totals: SharedSlice::new(&mut scratch.totals),
+                rows: SharedSlice::new(&mut scratch.rows),
             }
         };
         parallel::for_each_with(&mut scratch.workers[..workers], self.pieces.count(), |worker, number| {

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use crate::parallel::share;
+use crate::parallel::chunk_range;
 
 use super::reduce::BLOCK_ROWS;
 use super::tile::TILE;
@@ -34,7 +34,7 @@ impl Cut {
     }
 
     fn share(self, part: usize) -> Range<usize> {
-        share(self.units, part, self.shares)
+        chunk_range(self.units, part, self.shares)
     }
 }
 

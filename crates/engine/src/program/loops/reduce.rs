@@ -1,6 +1,6 @@
 //! What becomes of the tiles of a loop that ends with a reduction.
 
-use crate::kernel::Divided;
+use crate::kernel::SharedSlice;
 use crate::ops::Reduction;
 use crate::plan::Operand;
 
@@ -194,7 +194,7 @@ impl Compiled {
 /// The total of the result with some place. The result before it is complete, and is written.
 fn at<'a, T: Math>(
     current: &'a mut Option<Current<T>>,
-    arena: &Divided<'_, T>,
+    arena: &SharedSlice<'_, T>,
     place: usize,
     op: Reduction,
 ) -> &'a mut Current<T> {

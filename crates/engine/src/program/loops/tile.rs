@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::dtype::Element;
-use crate::kernel::Divided;
+use crate::kernel::SharedSlice;
 use crate::ops::Unary;
 use crate::plan::{Operand, Step};
 
@@ -94,7 +94,7 @@ impl<T: Math> Worker<T> {
     pub fn read<'a>(
         &'a self,
         compiled: &Compiled,
-        arena: &'a Divided<'_, T>,
+        arena: &'a SharedSlice<'_, T>,
         operand: Operand,
         size: usize,
     ) -> &'a [T] {
@@ -107,7 +107,7 @@ fn read<'a, T: Math>(
     tiles: &'a [T],
     direct: &[Option<usize>],
     compiled: &Compiled,
-    arena: &'a Divided<'_, T>,
+    arena: &'a SharedSlice<'_, T>,
     operand: Operand,
     size: usize,
 ) -> &'a [T] {
@@ -131,7 +131,7 @@ impl Compiled {
     /// The operations on a tile. `next`: the row and the element that the next one begins with, if it is far away.
     pub(super) fn tile<T: Math>(
         &self,
-        arena: &Divided<'_, T>,
+        arena: &SharedSlice<'_, T>,
         worker: &mut Worker<T>,
         tile: &Tile,
         next: Option<(usize, usize)>,
@@ -187,7 +187,7 @@ impl Compiled {
     /// A function of a tile; meanwhile the next tile, if one is given, is asked for.
     fn unary<T: Math>(
         &self,
-        arena: &Divided<'_, T>,
+        arena: &SharedSlice<'_, T>,
         next: Option<(usize, usize)>,
         op: Unary,
         (x, out): (&[T], &mut [T]),
@@ -200,7 +200,12 @@ impl Compiled {
     }
 
     /// Asks for what a tile of some elements reads: it begins with an element of a row.
-    pub(super) fn ask_for<T: Copy>(&self, arena: &Divided<'_, T>, (row, begin): (usize, usize), size: usize) {
+    pub(super) fn ask_for<T: Copy>(
+        &self,
+        arena: &SharedSlice<'_, T>,
+        (row, begin): (usize, usize),
+        size: usize,
+    ) {
         let last = self.sizes.len() - 1;
         for load in self.loads.iter().filter(|load| load.strides[last] == 1) {
             arena.prefetch(load.row(&self.sizes, row) + begin, size);
@@ -258,7 +263,7 @@ impl Strided {
     }
 
     /// Copies the elements of a tile together.
-    fn gather<T: Copy>(&self, arena: &Divided<'_, T>, sizes: &[usize], tile: &Tile, to: &mut [T]) {
+    fn gather<T: Copy>(&self, arena: &SharedSlice<'_, T>, sizes: &[usize], tile: &Tile, to: &mut [T]) {
         let stride = self.strides[sizes.len() - 1];
         for (row, to) in to.chunks_exact_mut(tile.length).enumerate() {
             let place = self.row(sizes, tile.first + row) + tile.begin * stride;
@@ -271,7 +276,7 @@ impl Strided {
     }
 
     /// Copies the elements of a tile to where they belong.
-    fn scatter<T: Copy>(&self, arena: &Divided<'_, T>, sizes: &[usize], tile: &Tile, from: &[T]) {
+    fn scatter<T: Copy>(&self, arena: &SharedSlice<'_, T>, sizes: &[usize], tile: &Tile, from: &[T]) {
         let stride = self.strides[sizes.len() - 1];
         if let Some(place) = self.contiguous(sizes, tile) {
             arena.write(place, from.len()).copy_from_slice(from);

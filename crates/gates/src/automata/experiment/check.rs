@@ -326,7 +326,7 @@ impl Experiment {
         let gates = shape.gates() as f64 * (16.0 * 4.0 * 8.0 + 256.0);
         // Each part of the work has sums, rows of a tile, and the gradients of what it reads.
         let tiles = (cells / LANES as f64).min(1e9) as usize;
-        let parts = parallel::parts(tiles, tiles.saturating_mul(self.automaton.steps)) as f64;
+        let parts = parallel::chunk_count(tiles, tiles.saturating_mul(self.automaton.steps)) as f64;
         let parts = parts * (shape.gates() as f64 * 256.0 + shape.update[0] as f64 * 256.0) + 2.0 * state;
         let circuit = shape.most_gates_per_cell() as f64 * 32.0;
         state * (steps + 2.0) + KEPT_BYTES as f64 + wires + masks + gates + parts + circuit

@@ -208,7 +208,7 @@ impl<'a> Job<'a> {
         let count = parts.len();
         let mut jobs = Vec::with_capacity(count);
         for (index, part) in parts.iter_mut().enumerate() {
-            let share = parallel::share(step.tiles.len(), index, count);
+            let share = parallel::chunk_range(step.tiles.len(), index, count);
             let numbers = (share.len() * LANES * stride).min(after.len());
             let (mine, rest) = after.split_at_mut(numbers);
             after = rest;

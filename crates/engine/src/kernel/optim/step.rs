@@ -1,17 +1,17 @@
-//! What the rules of all optimisers share: the walk over memory, the clip and the split of a decay.
+//! Code that all optimisers share: the loop over elements, and clipping.
 
 use fearless_simd::{Select, Simd, SimdBase, prelude::*};
 
 use super::Clipping;
 
-/// A decay and its complement. The complement is taken before rounding: `1 - 0.99` in `f32` is wrong by one part in
-/// a million, which the mean squares of RMSprop would show from the first step on.
-pub(super) fn shares(decay: f64) -> [f32; 2] {
+/// Returns a decay and its complement. The complement is taken before rounding: the relative error of `1 - 0.99` in `f32`
+/// is 1e-6, which would be visible in the mean squares of RMSprop.
+pub(super) fn with_complement(decay: f64) -> [f32; 2] {
     [decay, 1.0 - decay].map(|share| share as f32)
 }
 
-/// Scales and limits a gradient. Comparisons with NaN are false, so a NaN passes; `min` and `max` would hide it on
-/// some instruction sets.
+/// Scales and clamps a gradient. Comparisons with NaN are false, so NaN propagates; `min` and `max` would remove it on some
+/// instruction sets.
 #[inline(always)]
 pub(super) fn clip<S: Simd>(simd: S, clipping: Clipping, g: S::f32s) -> S::f32s {
     let upper = clipping.limit.simd_into(simd);
@@ -26,7 +26,7 @@ const MAX_LANES: usize = 16;
 
 /// Applies `rule(parameter, gradient, slots) -> (parameter, slots)` to every element, a vector at a time.
 #[inline(always)]
-pub(super) fn sweep<S: Simd, const K: usize>(
+pub(super) fn step<S: Simd, const K: usize>(
     simd: S,
     values: &mut [f32],
     grads: &[f32],
@@ -35,9 +35,9 @@ pub(super) fn sweep<S: Simd, const K: usize>(
 ) {
     let lanes = S::f32s::LEN;
     let count = values.len();
-    assert_eq!(grads.len(), count, "the gradient must have as many elements as the parameters");
+    assert_eq!(grads.len(), count, "the gradient and the parameters differ in length");
     for slot in &slots {
-        assert_eq!(slot.len(), count, "an optimiser slot must have as many elements as the parameters");
+        assert_eq!(slot.len(), count, "an optimiser slot and the parameters differ in length");
     }
 
     let whole = count - count % lanes;
@@ -70,14 +70,14 @@ pub(super) fn sweep<S: Simd, const K: usize>(
     }
 }
 
-/// Sets subnormal numbers to zero. The slots of a parameter without gradient decay into the subnormals and, by
-/// rounding, would stay there for ever; processors calculate more slowly with subnormals.
+/// Flushes subnormal numbers to zero. The slots of a parameter without gradient decay to subnormal numbers and, by
+/// rounding, would never reach zero; arithmetic with subnormal numbers is slow.
 #[inline(always)]
 fn flush<S: Simd>(simd: S, slot: S::f32s) -> S::f32s {
     slot.abs().simd_lt(f32::MIN_POSITIVE).select(0.0.simd_into(simd), slot)
 }
 
-/// Loads fewer elements than a vector has, with zeros for the rest.
+/// Loads fewer elements than a vector has lanes, padded with zeros.
 #[inline(always)]
 fn load_tail<S: Simd>(simd: S, tail: &[f32]) -> S::f32s {
     let mut padded = [0.0; MAX_LANES];

@@ -1,26 +1,26 @@
-//! The product of few rows with a matrix: a pass over the matrix as it lies, four of its rows at a time. It is as fast as
-//! the matrix comes from memory, so nothing is packed.
+//! GEMM of up to three rows: one gemm over the unpacked second matrix, four of its rows at a time. It runs at the speed of
+//! memory, so packing would not pay.
 
 use fearless_simd::{Simd, prelude::*};
 
 use super::tiles::{Source, Target};
 
-/// Rows of the result at most.
-pub(super) const MOST_ROWS: usize = 3;
+/// Largest number of rows.
+pub(super) const MAX_ROWS: usize = 3;
 
-/// Rows of the matrix that are read together.
-const TOGETHER: usize = 4;
+/// Rows of the second matrix that are read at a time.
+const UNROLL: usize = 4;
 
-/// Elements of a row that are looked at together for zeros.
-const LOOK: usize = 256;
+/// Elements of a row that are searched for zeros at a time.
+const SEARCH_LEN: usize = 256;
 
-/// Multiplies `a` [rows, depth] with `b` [depth, columns], whose rows are contiguous. If all elements of `b` are known to be
-/// finite, those rows of it are not read that a single row of `a` multiplies with 0; the bits are the same, but for a sum
-/// that is -0, which nothing is added to (as in `sparse`).
+/// Multiplies `a` [rows, depth] with `b` [depth, columns], whose rows are contiguous. If all elements of `b` are known to
+/// be finite, a single row skips the rows of `b` that it would multiply with 0. The bits are the same, except that a sum of
+/// -0 stays -0 (as in `sparse`).
 ///
 /// # Safety
-/// The elements of all three matrices lie in memory that may be read, and the result in memory that may be written and that
-/// nothing else reads or writes meanwhile. There are at most [`MOST_ROWS`] rows.
+/// The three matrices may be read, and the result may be written; nothing else accesses the result meanwhile. There are at
+/// most [`MAX_ROWS`] rows.
 pub(super) unsafe fn multiply(
     [rows, columns, depth]: [usize; 3],
     a: Source,
@@ -29,22 +29,22 @@ pub(super) unsafe fn multiply(
     is_finite: bool,
 ) {
     dispatch!(crate::kernel::level(), simd => {
-        let pass = Pass { simd, columns, depth, a, b };
-        // SAFETY: as the caller promises.
+        let gemm = SkinnyGemm { simd, columns, depth, a, b };
+        // SAFETY: guaranteed by the caller.
         unsafe {
             match rows {
-                1 if is_finite => pass.without_zeros(out),
-                1 => pass.all::<1>(out),
-                2 => pass.all::<2>(out),
-                MOST_ROWS => pass.all::<MOST_ROWS>(out),
-                // A thread may have no rows.
+                1 if is_finite => gemm.without_zeros(out),
+                1 => gemm.all::<1>(out),
+                2 => gemm.all::<2>(out),
+                MAX_ROWS => gemm.all::<MAX_ROWS>(out),
+                // The chunk of a thread may be empty.
                 _ => {}
             }
         }
     });
 }
 
-struct Pass<S> {
+struct SkinnyGemm<S> {
     simd: S,
     columns: usize,
     depth: usize,
@@ -52,15 +52,15 @@ struct Pass<S> {
     b: Source,
 }
 
-impl<S: Simd> Pass<S> {
+impl<S: Simd> SkinnyGemm<S> {
     /// # Safety
-    /// As for [`multiply`].
+    /// Same as for [`multiply`].
     #[inline(always)]
     unsafe fn all<const M: usize>(&self, mut out: Target) {
-        let whole = self.depth - self.depth % TOGETHER;
-        for from in (0..whole).step_by(TOGETHER) {
+        let whole = self.depth - self.depth % UNROLL;
+        for from in (0..whole).step_by(UNROLL) {
             // SAFETY: rows of the matrix and elements of the rows.
-            unsafe { self.add::<M, TOGETHER>([0, 1, 2, 3].map(|i| from + i), out) };
+            unsafe { self.add::<M, UNROLL>([0, 1, 2, 3].map(|i| from + i), out) };
             out.accumulate = true;
         }
         for from in whole..self.depth {
@@ -70,29 +70,29 @@ impl<S: Simd> Pass<S> {
         }
     }
 
-    /// One row, without the rows of the matrix that it multiplies with 0.
+    /// Multiplies one row, without the rows of the matrix that it multiplies with 0.
     ///
     /// # Safety
-    /// As for [`multiply`].
+    /// Same as for [`multiply`].
     #[inline(always)]
     unsafe fn without_zeros(&self, mut out: Target) {
-        for from in (0..self.depth).step_by(LOOK) {
-            let (mut places, mut len) = ([0; LOOK], 0);
-            for place in from..self.depth.min(from + LOOK) {
-                // What is 0 is written, too, and overwritten by the next.
-                places[len] = place;
+        for from in (0..self.depth).step_by(SEARCH_LEN) {
+            let (mut indices, mut len) = ([0; SEARCH_LEN], 0);
+            for index in from..self.depth.min(from + SEARCH_LEN) {
+                // Branch-free: the index of a zero is written, too, and overwritten by the next.
+                indices[len] = index;
                 // SAFETY: an element of the row.
-                len += usize::from(unsafe { *self.a.offset(0, place).at != 0.0 });
+                len += usize::from(unsafe { *self.a.offset(0, index).at != 0.0 });
             }
-            let (whole, rest) = places[..len].as_chunks::<TOGETHER>();
-            for &places in whole {
+            let (whole, rest) = indices[..len].as_chunks::<UNROLL>();
+            for &indices in whole {
                 // SAFETY: rows of the matrix and elements of the row.
-                unsafe { self.add::<1, TOGETHER>(places, out) };
+                unsafe { self.add::<1, UNROLL>(indices, out) };
                 out.accumulate = true;
             }
-            for &place in rest {
+            for &index in rest {
                 // SAFETY: as above.
-                unsafe { self.add::<1, 1>([place], out) };
+                unsafe { self.add::<1, 1>([index], out) };
                 out.accumulate = true;
             }
         }
@@ -102,18 +102,18 @@ impl<S: Simd> Pass<S> {
         }
     }
 
-    /// The share of `D` rows of the matrix.
+    /// Adds the products with `D` rows of the matrix.
     ///
     /// # Safety
-    /// As for [`multiply`]; there are such rows.
+    /// Same as for [`multiply`]; the indices are rows of the matrix.
     #[inline(always)]
-    unsafe fn add<const M: usize, const D: usize>(&self, places: [usize; D], out: Target) {
+    unsafe fn add<const M: usize, const D: usize>(&self, indices: [usize; D], out: Target) {
         let (simd, columns, lanes) = (self.simd, self.columns, S::f32s::LEN);
         // SAFETY: elements of the first operand, and rows of the second.
         let (factors, rows) = unsafe {
-            let factor = |i: usize, d: usize| *self.a.offset(i, places[d]).at;
+            let factor = |i: usize, d: usize| *self.a.offset(i, indices[d]).at;
             let factors: [[f32; D]; M] = std::array::from_fn(|i| std::array::from_fn(|d| factor(i, d)));
-            let row = |d: usize| std::slice::from_raw_parts(self.b.offset(places[d], 0).at, columns);
+            let row = |d: usize| std::slice::from_raw_parts(self.b.offset(indices[d], 0).at, columns);
             (factors, std::array::from_fn::<&[f32], D, _>(row))
         };
         let vectors: [[S::f32s; D]; M] =

@@ -1,32 +1,31 @@
-//! Large angles as quarter turns and a rest.
+//! Range reduction of large angles (M. Payne, R. Hanek, "Radian reduction for trigonometric functions", 1983).
 //!
-//! `x / (pi/2)` is needed modulo 4 with some sixty bits behind the point, however large `x` is. Of the binary digits of
-//! 2/pi only a window matters then: the digits before it make whole turns, those behind it are too small. The product
-//! of the mantissa with the window is exact in integers (M. Payne, R. Hanek, "Radian reduction for trigonometric
-//! functions", 1983). It goes lane by lane, and is only called where an angle is large.
+//! `x / (pi/2)` is needed modulo 4 with about sixty bits after the binary point, however large `x` is. Only a window of the
+//! binary digits of 2/pi matters: the digits before it contribute multiples of 4, those after it are too small. The product
+//! of the mantissa with the window is exact in integers. It is computed lane by lane, and only if an angle is large.
 
 use fearless_simd::{Simd, SimdFloatElement, prelude::*};
 
 use super::Real;
 
-/// An angle as `turns` quarter turns (modulo 4, in the lowest two bits of an integer) plus `high + low`, between
-/// -pi/4 and pi/4.
+/// An angle as `turns` quarter turns (modulo 4, in the lowest two bits of an integer) plus a remainder `high + low`,
+/// between -pi/4 and pi/4.
 #[derive(Clone, Copy)]
-pub struct Quarter<S: Simd, T: Real> {
+pub struct ReducedAngle<S: Simd, T: Real> {
     pub(super) turns: <T::Native<S> as SimdFloat<S>>::Bits,
     pub(super) high: T::Native<S>,
     pub(super) low: T::Native<S>,
 }
 
-/// Reduces those lanes of `x` that are not below `limit`; the others are kept.
+/// Reduces the lanes of `x` that are not below `limit`, and keeps the others.
 #[inline(always)]
 pub(super) fn reduce_large<S: Simd, T: Real>(
     _: S,
     x: T::Native<S>,
     limit: T,
-    mut quarter: Quarter<S, T>,
-) -> Quarter<S, T> {
-    let Quarter { turns, high, low } = &mut quarter;
+    mut quarter: ReducedAngle<S, T>,
+) -> ReducedAngle<S, T> {
+    let ReducedAngle { turns, high, low } = &mut quarter;
     reduce_lanes(x.as_slice(), limit, turns.as_mut_slice(), high.as_mut_slice(), low.as_mut_slice());
     quarter
 }
@@ -51,7 +50,7 @@ fn reduce_lanes<T: Real>(
     }
 }
 
-/// The binary digits of 2/pi, 64 a word, after 64 zeros.
+/// The binary digits of 2/pi, 64 per word, after 64 zeros.
 const DIGITS: [u64; 21] = [
     0,
     0xa2f9_836e_4e44_1529,
@@ -77,12 +76,13 @@ const DIGITS: [u64; 21] = [
 ];
 
 /// pi/2 minus its nearest `f64`.
-const QUARTER_LOW: f64 = 6.123_233_995_736_766e-17;
+const FRAC_PI_2_LOW: f64 = 6.123_233_995_736_766e-17;
 
 /// 2^-128.
 const SCALE: f64 = 1.0 / ((1u128 << 127) as f64 * 2.0);
 
-/// The quarter turns of `x >= 1` modulo 4, and the rest as a rounded value and its error. NaN for what is not finite.
+/// Returns the quarter turns of `x >= 1` modulo 4, and the remainder as a rounded value and its error. NaN if `x` is not
+/// finite.
 fn reduce(x: f64) -> (u8, f64, f64) {
     if !x.is_finite() {
         return (0, f64::NAN, f64::NAN);
@@ -92,10 +92,10 @@ fn reduce(x: f64) -> (u8, f64, f64) {
     // x = mantissa * 2^exponent
     let exponent = (bits >> 52) as i64 - 1075;
 
-    // 192 digits, of which the first stands for twice the mantissa: 2^1.
+    // 192 digits, the first of which has weight 2^1 when multiplied with the mantissa.
     let start = (exponent - 2 + 64) as usize;
     let window = [0, 1, 2].map(|i| digits(start + 64 * i));
-    // As an integer, the product has the point before its last 190 bits.
+    // As an integer, the product has the binary point before its last 190 bits.
     let mut product = [0; 4];
     let mut carry = 0;
     for i in (0..3).rev() {
@@ -107,7 +107,7 @@ fn reduce(x: f64) -> (u8, f64, f64) {
 
     let upper = u128::from(product[0]) << 64 | u128::from(product[1]);
     let lower = u128::from(product[2]) << 64 | u128::from(product[3]);
-    // The first 128 bits after the point; read with a sign they are the distance to the nearest integer.
+    // The first 128 bits after the point; interpreted as signed they are the distance to the nearest integer.
     let fraction = (upper << 66 | lower >> 62).cast_signed();
     let turns = ((upper >> 62) as u8).wrapping_add(u8::from(fraction < 0));
 
@@ -115,11 +115,11 @@ fn reduce(x: f64) -> (u8, f64, f64) {
     let tail = fraction.wrapping_sub(head as i128) as f64;
     let quarter = std::f64::consts::FRAC_PI_2;
     let rest = head * quarter;
-    let error = head.mul_add(quarter, -rest) + head * QUARTER_LOW + tail * quarter;
+    let error = head.mul_add(quarter, -rest) + head * FRAC_PI_2_LOW + tail * quarter;
     (turns & 3, rest * SCALE, error * SCALE)
 }
 
-/// 64 digits of 2/pi from `start` on, counted in [`DIGITS`].
+/// Returns 64 digits of 2/pi from `start` on, an index into the bits of [`DIGITS`].
 fn digits(start: usize) -> u64 {
     let (word, shift) = (start / 64, start % 64);
     let next = DIGITS.get(word + 1).copied().unwrap_or(0);

@@ -1,5 +1,5 @@
-//! The softmax of blocks of scores, and what its gradient makes of them. A lane is a query, so that nothing is ever put
-//! together across the lanes of a vector.
+//! Softmax of blocks of scores, and its gradient. A lane is a query, so there are no operations across the lanes of a
+//! vector.
 
 use fearless_simd::{Simd, prelude::*};
 
@@ -15,10 +15,11 @@ pub(super) struct Scores<T> {
     pub scale: T,
 }
 
-/// Makes the scores x of each query `e^(scale (x - largest))`, and its factor one over their sum.
+/// Replaces the scores x of each query by `e^(scale (x - largest))`, and stores the reciprocal of their sum in `factors`.
 ///
 /// # Safety
-/// The scores may be read and written, and a factor be written for each query of the panels; nothing else does.
+/// The scores may be read and written, and a factor may be written for each query of the panels; nothing else accesses
+/// them.
 #[inline(never)]
 pub(super) unsafe fn exponentials<S: Simd, T: Real>(simd: S, scores: Scores<T>, factors: *mut T) {
     simd.vectorize(
@@ -35,10 +36,10 @@ pub(super) unsafe fn exponentials<S: Simd, T: Real>(simd: S, scores: Scores<T>, 
     );
 }
 
-/// Makes scores weights, and the gradients of the weights those of the scores.
+/// Replaces scores by weights, and the gradients of the weights by those of the scores.
 ///
 /// # Safety
-/// The panels of scores and gradients may be read and written, and nothing else does; they lie apart.
+/// The panels of scores and gradients may be read and written, nothing else accesses them, and they are disjoint.
 #[inline(never)]
 pub(super) unsafe fn softmax_gradient<S: Simd, T: Real>(simd: S, scores: Scores<T>, gradients: *mut T) {
     simd.vectorize(
@@ -65,7 +66,7 @@ fn inverse<S: Simd, T: Real>(simd: S, x: Vector<S, T>) -> Vector<S, T> {
 }
 
 impl<T> Scores<T> {
-    /// The scores of some queries, a vector of them.
+    /// Returns the scores of a vector of queries.
     #[inline(always)]
     fn vector<S: Simd>(self, vector: usize) -> Column<T>
     where
@@ -77,15 +78,15 @@ impl<T> Scores<T> {
     }
 }
 
-/// The scores of a vector of queries, a panel from key to key.
+/// Scores of a vector of queries, with the stride of a panel from key to key.
 #[derive(Clone, Copy)]
 struct Column<T> {
     at: *mut T,
     keys: usize,
 }
 
-/// Sums that run side by side, so that each is short.
-const SUMS: usize = 4;
+/// Independent partial sums, which hide the latency of the additions.
+const ACCUMULATORS: usize = 4;
 
 impl<T: Real> Column<T> {
     #[inline(always)]
@@ -93,14 +94,15 @@ impl<T: Real> Column<T> {
         self.at.wrapping_add(key * panel::<S, T>())
     }
 
-    /// Makes the scores x of each query `e^(scale (x - largest))`. Gives their sum, and that of the products with others.
+    /// Replaces the scores x of each query by `e^(scale (x - largest))`. Returns their sum, and the sum of their products
+    /// with `others`.
     ///
     /// # Safety
-    /// The vectors of both may be read, and those of this one be written; they lie apart.
+    /// The vectors of both may be read, and those of this one may be written; they are disjoint.
     #[inline(always)]
     unsafe fn exponentials<S: Simd>(self, simd: S, scale: T, others: Option<Column<T>>) -> [Vector<S, T>; 2] {
-        let (zero, scale) = (Vector::<S, T>::splat(simd, T::NIL), Vector::<S, T>::splat(simd, scale));
-        let (mut sums, mut products) = ([zero; SUMS], [zero; SUMS]);
+        let (zero, scale) = (Vector::<S, T>::splat(simd, T::ZERO), Vector::<S, T>::splat(simd, scale));
+        let (mut sums, mut products) = ([zero; ACCUMULATORS], [zero; ACCUMULATORS]);
         // SAFETY: vectors of the scores.
         unsafe {
             let mut largest = load::<S, T>(simd, self.at);
@@ -110,10 +112,10 @@ impl<T: Real> Column<T> {
             for key in 0..self.keys {
                 let at = self.key::<S>(key);
                 let power = math::exp::<S, T>(simd, (load::<S, T>(simd, at) - largest) * scale);
-                sums[key % SUMS] += power;
+                sums[key % ACCUMULATORS] += power;
                 if let Some(others) = others {
                     let other = load::<S, T>(simd, others.key::<S>(key));
-                    products[key % SUMS] = power.mul_add(other, products[key % SUMS]);
+                    products[key % ACCUMULATORS] = power.mul_add(other, products[key % ACCUMULATORS]);
                 }
                 store::<S, T>(at, power);
             }
@@ -121,11 +123,11 @@ impl<T: Real> Column<T> {
         [sums, products].map(|[a, b, c, d]| (a + b) + (c + d))
     }
 
-    /// From exponentials p and the gradients g of the weights to the weights `p factor` and the gradients of the scores
+    /// Replaces exponentials p by the weights `p factor`, and the gradients g of the weights by those of the scores,
     /// `p slope (g - shift)`.
     ///
     /// # Safety
-    /// The vectors of both may be read and written; they lie apart.
+    /// The vectors of both may be read and written; they are disjoint.
     #[inline(always)]
     unsafe fn gradients<S: Simd>(
         self,

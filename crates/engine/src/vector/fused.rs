@@ -1,11 +1,11 @@
-//! Two cheap operations of three slices in one pass, for the tiles of programs: what lies between them stays in registers.
+//! Two fused element-wise operations on three slices, without a pass over memory for the intermediate result.
 
 use fearless_simd::Simd;
 
-use super::{Number, walk};
+use super::{Number, elementwise};
 use crate::kernel::level;
 
-macro_rules! pairs {
+macro_rules! fused {
     ($($(#[$doc:meta])* $name:ident: |$a:ident, $b:ident, $c:ident| $body:expr;)*) => {
         $(
             $(#[$doc])*
@@ -14,23 +14,23 @@ macro_rules! pairs {
             /// If an operand is shorter than the result.
             #[inline]
             pub(crate) fn $name<T: Number>(operands: [&[T]; 3], out: &mut [T]) {
-                (T::compiled().pair.$name)(operands, out);
+                (T::compiled().fused.$name)(operands, out);
             }
         )*
 
-        /// The pairs, compiled for a type.
+        /// The fused operations, compiled for a type.
         #[derive(Debug)]
-        pub(super) struct CompiledPairs<T> {
+        pub(super) struct CompiledFused<T> {
             $($name: fn([&[T]; 3], &mut [T]),)*
         }
 
-        impl<T: Number> CompiledPairs<T> {
+        impl<T: Number> CompiledFused<T> {
             pub(super) const fn new() -> Self {
                 $(
                     fn $name<T: Number>(operands: [&[T]; 3], out: &mut [T]) {
                         #[inline(always)]
                         fn pass<S: Simd, T: Number>(simd: S, operands: [&[T]; 3], out: &mut [T]) {
-                            walk::zip3::<S, T::Vector<S>>(simd, operands, out, #[inline(always)] |$a, $b, $c| $body);
+                            elementwise::zip3::<S, T::Vector<S>>(simd, operands, out, #[inline(always)] |$a, $b, $c| $body);
                         }
                         dispatch!(level(), simd => pass(simd, operands, out));
                     }
@@ -41,7 +41,7 @@ macro_rules! pairs {
     };
 }
 
-pairs! {
+fused! {
     /// `a[i] * b[i] + c[i]`, rounded twice.
     mul_then_add: |a, b, c| a * b + c;
     /// `a[i] * b[i] - c[i]`, rounded twice.
@@ -68,7 +68,7 @@ mod tests {
         #![proptest_config(cases(50))]
 
         #[test]
-        fn a_pair_has_the_bits_of_its_operations(numbers: Vec<(f32, f32, f32)>) {
+        fn fused_operations_have_the_bits_of_its_operations(numbers: Vec<(f32, f32, f32)>) {
             let a: Vec<f32> = numbers.iter().map(|x| x.0).collect();
             let b: Vec<f32> = numbers.iter().map(|x| x.1).collect();
             let c: Vec<f32> = numbers.iter().map(|x| x.2).collect();
@@ -84,10 +84,10 @@ mod tests {
                     v.resize(a.len(), 0.0);
                     v
                 });
-                for (pair, first, second) in pairs {
+                for (fused, first, second) in pairs {
                     first(&a, &b, &mut between).unwrap();
                     second(&between, &c, &mut right).unwrap();
-                    pair([&a, &b, &c], &mut ours);
+                    fused([&a, &b, &c], &mut ours);
                     let same = |(x, y): (&f32, &f32)| x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan();
                     assert!(ours.iter().zip(&right).all(same));
                 }

@@ -1,6 +1,6 @@
-//! The slow twins of the vector functions: the textbook formulas in `f64`, on one number.
+//! Reference implementations of the vector functions: the textbook formulas in `f64`, on one number.
 //!
-//! They are accurate to about 1e-14 relative, also where the result is tiny, which is far below half an ULP of `f32`.
+//! Their relative error is about 1e-14, also for tiny results, which is far below half an ULP of `f32`.
 
 /// `1 / (1 + e^-x)`.
 pub fn sigmoid(x: f64) -> f64 {
@@ -56,8 +56,8 @@ pub fn gelu(x: f64) -> f64 {
     if x == f64::NEG_INFINITY { -0.0 } else { 0.5 * x * erfc(-x * std::f64::consts::FRAC_1_SQRT_2) }
 }
 
-/// The slope of [`gelu`]: -0 far below, 1 far above.
-pub fn gelu_slope(x: f64) -> f64 {
+/// The derivative of [`gelu`], -0 for minus infinity and 1 for infinity.
+pub fn gelu_derivative(x: f64) -> f64 {
     let root = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2 / 2.0;
     let density = (-0.5 * x * x).exp() * root;
     if density == 0.0 {
@@ -80,8 +80,8 @@ pub fn rsqrt(x: f64) -> f64 {
     1.0 / x.sqrt()
 }
 
-/// The distance between `value`, of a type with `digits` binary digits and smallest exponent `least`, and what it should
-/// be, in units in the last place of the latter. Equal infinities, two NaN and equal zeros are 0 apart.
+/// Returns the distance between `value`, of a type with `digits` binary digits and smallest exponent `least`, and
+/// `expected`, in units in the last place of the latter. Equal infinities, two NaN and equal zeros have distance 0.
 pub fn ulps(value: f64, expected: f64, digits: i32, least: i32) -> f64 {
     if value == expected || (value.is_nan() && expected.is_nan()) {
         return 0.0;
