@@ -103,7 +103,7 @@ pub fn predict(model: &Value, windows: usize) -> anyhow::Result<Call> {
         forecaster.predict(&Wave::new(&specification, 1).0)?.values.iter().map(|&x| x.into()).collect();
     ensure_close(&forecast.values[..one.len()], &one, 1e-4)?;
     Ok(Box::new(move || {
-        forecaster.predict_into(&batch, &mut forecast).expect("a batch that was predicted before")
+        forecaster.predict_into(&batch, &mut forecast).expect("a batch that was predicted before");
     }))
 }
 
