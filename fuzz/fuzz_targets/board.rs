@@ -1,7 +1,7 @@
 //! Any bytes as a PNG, any text as a board.
 #![no_main]
 
-use gatework_gates::automata::board::Bitmap;
+use gatework_gates::automata::states::Bitmap;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -17,8 +17,8 @@ use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use gatework_gates::automata::board::TargetSpec;
-use gatework_gates::automata::experiment::{Experiment, Loaded};
+use gatework_gates::automata::experiment::{AutomatonExperiment, Experiment};
+use gatework_gates::automata::states::TargetSpec;
 use gatework_train::files;
 use gatework_train::schedule::LearningRate;
 use gatework_train::trainer::Attempt;
@@ -133,8 +133,8 @@ impl RunFolder {
     }
 
     /// What ran in it.
-    pub fn experiment(&self) -> anyhow::Result<Loaded> {
-        Ok(Loaded::read(&self.path.join("experiment.toml"))?)
+    pub fn experiment(&self) -> anyhow::Result<AutomatonExperiment> {
+        Ok(AutomatonExperiment::read(&self.path.join("experiment.toml"))?)
     }
 
     /// What came out, if it can be read.

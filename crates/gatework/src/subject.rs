@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::experiment;
 use anyhow::Context as _;
-use gatework_gates::automata::experiment::Loaded;
+use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::model::Model;
 use gatework_logic::formats::{self, FORMATS, Format};
 use gatework_logic::{Automaton, Circuit, Document};
@@ -19,7 +19,7 @@ pub struct Subject {
     /// Where.
     pub path: PathBuf,
     /// The experiment, if it is a run folder.
-    pub loaded: Option<Loaded>,
+    pub loaded: Option<AutomatonExperiment>,
     /// The soft model, unless it is a circuit.
     pub model: Option<Model>,
     /// The hard circuit.
@@ -95,7 +95,7 @@ impl Subject {
         Ok(Subject::from_model(path, Some(loaded), model))
     }
 
-    fn from_model(path: &Path, loaded: Option<Loaded>, model: Model) -> Subject {
+    fn from_model(path: &Path, loaded: Option<AutomatonExperiment>, model: Model) -> Subject {
         let automaton = model.harden();
         let observed = loaded.as_ref().map_or(automaton.channels, |loaded| loaded.target.channels());
         Subject {

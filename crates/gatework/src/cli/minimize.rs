@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use gatework_gates::automata::board::Start as Boards;
+use gatework_gates::automata::states::Start as Boards;
 use gatework_logic::formats::{self, Format};
 pub use gatework_logic::minimize::Options;
 use gatework_logic::minimize::{self, Effort, Start, Statistics};
@@ -259,12 +259,12 @@ fn start_of(subject: &Subject) -> anyhow::Result<Vec<Start>> {
     };
     let channels = loaded.experiment.automaton.channels;
     Ok(match &loaded.experiment.start {
-        Boards::Random => vec![Start::Free; channels],
         Boards::Zeros => vec![Start::Zero; channels],
         Boards::Seed => vec![Start::Alike; channels],
         // Boards have one channel or three.
         Boards::Boards { .. } => {
             (0..channels).map(|channel| if channel < 3 { Start::Free } else { Start::Zero }).collect()
         }
+        _ => vec![Start::Free; channels],
     })
 }

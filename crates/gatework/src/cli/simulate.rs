@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use gatework_gates::automata::board::{Start, Target};
-use gatework_gates::automata::experiment::Loaded;
+use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::hard::{Conditions, Damage, DamageKind, HardRun};
+use gatework_gates::automata::states::{Start, Target};
 use gatework_logic::minimize::{Effort, Options, minimize};
 use gatework_logic::prove::{Verdict, equivalent_within};
 use gatework_logic::{Automaton, Gate, Grid};
@@ -90,9 +90,9 @@ impl Simulate {
             .map_err(|e| Usage(e.to_string()))?;
         // Life goes its own way where not all cells fire, or some are damaged.
         let alone = fire_rate.is_none() && self.damage.is_none();
-        let judged = |loaded: &&Loaded| alone || loaded.target != Target::GameOfLife;
+        let judged = |loaded: &&AutomatonExperiment| alone || loaded.target != Target::GameOfLife;
         let target = match subject.loaded.as_ref().filter(judged) {
-            Some(loaded) => loaded.target.boards(&grid, automaton.boundary, steps).ok(),
+            Some(loaded) => loaded.target.grids(&grid, automaton.boundary, steps).ok(),
             None => None,
         };
         let conditions = Conditions { fire_rate, damage: self.damage };
@@ -241,7 +241,7 @@ impl Film {
 /// The rollout.gif of a run folder. A pattern is shown for twice the steps of training, so that one sees whether it
 /// stays; a picture is grown to the step that it was learned for.
 pub fn training_gif(
-    loaded: &Loaded,
+    loaded: &AutomatonExperiment,
     automaton: &Automaton,
     seed: u64,
     hidden: bool,

@@ -12,9 +12,9 @@ use crate::experiment;
 use anyhow::Context as _;
 use clap::Args;
 use gatework_engine::parallel;
-use gatework_gates::automata::board::{Start, TargetSpec};
-use gatework_gates::automata::experiment::{Experiment, Loaded, MOST_MEMORY, Recipe};
+use gatework_gates::automata::experiment::{AutomatonExperiment, Experiment, MOST_MEMORY, Recipe};
 use gatework_gates::automata::model::Model;
+use gatework_gates::automata::states::{Start, TargetSpec};
 use gatework_gates::automata::task::AutomatonTask;
 use gatework_gates::kernel::LANES;
 use gatework_logic::{Document, from_json, to_json};
@@ -141,7 +141,7 @@ impl Train {
     }
 
     /// Puts what the command line says in the place of what the experiment says, and checks the result.
-    fn override_settings(&self, loaded: &mut Loaded) -> anyhow::Result<()> {
+    fn override_settings(&self, loaded: &mut AutomatonExperiment) -> anyhow::Result<()> {
         let experiment = &mut loaded.experiment;
         if let Some(updates) = self.updates {
             experiment.training.updates = updates;
@@ -163,7 +163,7 @@ impl Train {
 
     /// Trains until there is a winner, all seeds are used or Ctrl-C is pressed, writes what came out and returns the
     /// summary.
-    fn train(&self, loaded: &Loaded, folder: &RunFolder) -> anyhow::Result<serde_json::Value> {
+    fn train(&self, loaded: &AutomatonExperiment, folder: &RunFolder) -> anyhow::Result<serde_json::Value> {
         let options = self.options(&loaded.experiment, folder);
         let attempts = {
             let stop = stop_on_interrupt()?;
@@ -220,7 +220,7 @@ impl Train {
 }
 
 /// What a folder that is resumed has to run: the same as was asked for.
-fn check_same(folder: &RunFolder, asked: &Experiment) -> anyhow::Result<Loaded> {
+fn check_same(folder: &RunFolder, asked: &Experiment) -> anyhow::Result<AutomatonExperiment> {
     let there = folder.experiment()?;
     let mut comparable = asked.clone();
     if matches!(asked.target, TargetSpec::Text { .. } | TargetSpec::Png { .. }) {
@@ -279,7 +279,7 @@ pub fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
 
 /// What is written when training has ended.
 struct Report<'a> {
-    loaded: &'a Loaded,
+    loaded: &'a AutomatonExperiment,
     folder: &'a RunFolder,
     attempts: &'a [Attempt],
     hidden: bool,
