@@ -1,7 +1,7 @@
 //! Parses arbitrary bytes as a PNG picture, and arbitrary text as a grid.
 #![no_main]
 
-use gatework_gates::automata::board::Bitmap;
+use gatework_gates::automata::states::Bitmap;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

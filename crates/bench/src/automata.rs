@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::Args;
 use gatework_engine::kernel;
-use gatework_gates::automata::experiment::{BUILT_IN, Loaded};
+use gatework_gates::automata::experiment::{AutomatonExperiment, BUILT_IN};
 use gatework_gates::automata::task::{AutomatonTask, StepTimes};
 use gatework_train::files;
 use gatework_train::trainer::Task;
@@ -47,7 +47,7 @@ impl Automata {
         let names = self.names();
         // Wrong names are reported before anything is measured.
         for name in names.iter().filter(|name| *name != gate_network::NAME) {
-            Loaded::find(name)?;
+            AutomatonExperiment::find(name)?;
         }
         answer!(
             "{:<20} {:>7} {:>10} {:>10} {:>10} {:>10} {:>9} {:>12} {:>9}",
@@ -91,7 +91,7 @@ impl Automata {
         let thread_counts = if all > 1 { vec![1, all] } else { vec![1] };
         let measure = |threads| match name {
             gate_network::NAME => self.measure_network(threads),
-            _ => self.measure(&Loaded::find(name)?, threads),
+            _ => self.measure(&AutomatonExperiment::find(name)?, threads),
         };
         thread_counts.into_iter().map(measure).collect()
     }
@@ -149,7 +149,7 @@ impl Automata {
     }
 
     /// Measures updates of an experiment; times are medians.
-    fn measure(&self, loaded: &Loaded, threads: usize) -> anyhow::Result<Value> {
+    fn measure(&self, loaded: &AutomatonExperiment, threads: usize) -> anyhow::Result<Value> {
         memory::reset_peak();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
         let samples = pool.install(|| {

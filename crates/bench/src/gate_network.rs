@@ -165,7 +165,7 @@ fn squares(outputs: &mut [Row], targets: &[Row]) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gatework_gates::kernel::naive;
+    use gatework_gates::kernel::reference;
 
     /// Returns the loss by the reference implementation, sample by sample in double precision.
     fn naive_loss(network: &GateNetwork) -> f64 {
@@ -177,7 +177,7 @@ mod tests {
             for (bits, targets) in tiles {
                 for lane in 0..LANES {
                     let bits: Vec<f64> = bits.iter().map(|row| row.0[lane].into()).collect();
-                    let rows = naive::forward(&network.wires, &logits, &bits);
+                    let rows = reference::forward(&network.wires, &logits, &bits);
                     let last = &rows[rows.len() - 1];
                     loss += last
                         .iter()

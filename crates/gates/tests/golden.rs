@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use gatework_gates::automata::cells::{Planner, Shape};
 use gatework_gates::automata::model::{FirstLayer, Model, ModelShape};
-use gatework_gates::automata::rollout::{Boards, Goal, Rollout};
+use gatework_gates::automata::rollout::{Goal, GridGroup, Rollout};
 use gatework_gates::kernel::{Layer, Wires};
 use gatework_gates::soft::Wiring;
 use gatework_logic::{Boundary, Grid, Simulator};
@@ -131,8 +131,8 @@ fn check(name: &str, bytes: &[u8]) {
     for (step, &expected) in losses.iter().enumerate() {
         model.params.zero_grads();
         rollout.set_logits(&model.params.values);
-        let boards = Boards::new(&plan, &start, &goal);
-        let (loss, _) = rollout.gradient(&[boards], &mut model.params.grads);
+        let group = GridGroup::new(&plan, &start, &goal);
+        let (loss, _) = rollout.gradient(&[group], &mut model.params.grads);
         let off = (loss - f64::from(expected)).abs();
         assert!(
             off <= 1e-4 * f64::from(expected).abs(),

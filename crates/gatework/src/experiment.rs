@@ -13,7 +13,7 @@ pub use gatework_train::experiment::ExperimentError;
 #[non_exhaustive]
 pub enum Loaded {
     /// A cellular automaton.
-    Automaton(Box<automata::Loaded>),
+    Automaton(Box<automata::AutomatonExperiment>),
     /// A forecaster.
     Forecaster(Box<forecast::Loaded>),
 }
@@ -49,7 +49,7 @@ impl Loaded {
                 let message = "there is no task; write task = \"automaton\" or task = \"forecaster\"";
                 Err(source.invalid(None, message))
             }
-            _ => Ok(Loaded::Automaton(Box::new(automata::Loaded::from_source(source)?))),
+            _ => Ok(Loaded::Automaton(Box::new(automata::AutomatonExperiment::from_source(source)?))),
         }
     }
 }
@@ -117,7 +117,7 @@ mod tests {
         };
         let mut keys = Vec::new();
         for (_, text) in automata::BUILT_IN {
-            let loaded = automata::Loaded::from_source(&Source::new(text, "x", ".")).unwrap();
+            let loaded = automata::AutomatonExperiment::from_source(&Source::new(text, "x", ".")).unwrap();
             collect(&toml::Value::try_from(&loaded.experiment).unwrap(), &mut keys);
             collect(&toml::Value::try_from(&loaded.experiment.gates).unwrap(), &mut keys);
             collect(&toml::Value::try_from(&loaded.experiment.state).unwrap(), &mut keys);

@@ -14,7 +14,7 @@
 
 use std::time::{Duration, Instant};
 
-use gatework_gates::automata::board;
+use gatework_gates::automata::states;
 use gatework_gates::automata::experiment::Experiment;
 use gatework_logic::minimize::{self, Options, Start, Statistics};
 use gatework_logic::prove::{self, AutomataError, ProveError, Verdict};

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 use gatework_forecast::context::Prediction;
 use gatework_forecast::data::{Table, Windows};
 use gatework_forecast::run as forecast_run;
-use gatework_gates::automata::experiment::Loaded;
+use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::run::{self as automata_run, Trained};
 use gatework_train::run_folder::RunFolder;
 use gatework_train::trainer::{Attempt, Metric, Observer, Quiet};
@@ -38,7 +38,7 @@ pub fn available_threads() -> usize {
 /// # Ok::<(), gatework::automata::run::RunError>(())
 /// ```
 pub fn train_automaton(experiment: &str) -> Result<Trained, automata_run::RunError> {
-    let loaded = Loaded::find(experiment)?;
+    let loaded = AutomatonExperiment::find(experiment)?;
     automata_run::train(&loaded, None, available_threads(), &Quiet, &AtomicBool::new(false))
 }
 
@@ -58,7 +58,7 @@ pub struct AutomatonRun {
 /// [`resume`](gatework_gates::automata::run::resume). `hidden` shows all channels in `rollout.gif`.
 pub fn train_automaton_into(
     folder: &RunFolder,
-    loaded: &Loaded,
+    loaded: &AutomatonExperiment,
     hidden: bool,
     threads: usize,
     observer: &impl Observer,

@@ -12,8 +12,8 @@
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-use gatework_gates::automata::board::{BoardError, Start, Target};
-use gatework_gates::automata::experiment::Loaded;
+use gatework_gates::automata::states::{BoardError, Start, Target};
+use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::hard::{Conditions, Damage, HardRun};
 use gatework_logic::minimize::{Effort, Options, minimize};
 use gatework_logic::prove::{Verdict, equivalent_within};
@@ -117,7 +117,7 @@ impl Simulation {
             .map_err(SimulationError::Start)?;
         // Game of Life has no target if cells are skipped or damaged.
         let is_undisturbed = fire_rate.is_none() && self.damage.is_none();
-        let has_target = |loaded: &&Loaded| is_undisturbed || loaded.target != Target::GameOfLife;
+        let has_target = |loaded: &&AutomatonExperiment| is_undisturbed || loaded.target != Target::GameOfLife;
         let target = match subject.loaded.as_ref().filter(has_target) {
             Some(loaded) => loaded.target.boards(&grid, automaton.boundary, steps).ok(),
             None => None,
@@ -220,7 +220,7 @@ impl Film {
 /// Returns the GIF of a training run. A pattern is shown for twice the steps of training, which shows whether it is stable; a
 /// picture is grown to the step of training.
 pub fn training_gif(
-    loaded: &Loaded,
+    loaded: &AutomatonExperiment,
     automaton: &Automaton,
     seed: u64,
     hidden: bool,

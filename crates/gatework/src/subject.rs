@@ -10,7 +10,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gatework_gates::automata::experiment::Loaded;
+use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::model::Model;
 use gatework_gates::automata::run::{self, RunError};
 use gatework_logic::formats::{self, FORMATS, Format, FormatError};
@@ -97,7 +97,7 @@ pub struct Subject {
     /// The path of the run folder or file.
     pub path: PathBuf,
     /// The experiment, if it is a run folder.
-    pub loaded: Option<Loaded>,
+    pub loaded: Option<AutomatonExperiment>,
     /// The soft model, unless it is a circuit file.
     pub model: Option<Model>,
     /// The hard circuit.
@@ -145,7 +145,7 @@ impl Subject {
         Ok(Subject::from_model(path, Some(loaded), model))
     }
 
-    fn from_model(path: &Path, loaded: Option<Loaded>, model: Model) -> Subject {
+    fn from_model(path: &Path, loaded: Option<AutomatonExperiment>, model: Model) -> Subject {
         let automaton = model.harden();
         let observed = loaded.as_ref().map_or(automaton.channels, |loaded| loaded.target.channels());
         Subject {

@@ -80,19 +80,6 @@ impl Params {
         self.values.len()
     }
 
-    /// Scales the gradient of every tensor to the length 1, unless it is 0.
-    pub fn normalize_grads(&mut self) {
-        for tensor in &self.tensors {
-            let grads = &mut self.grads[tensor.range.clone()];
-            let length = grads.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt() as f32;
-            if length > 0.0 {
-                for grad in grads {
-                    *grad /= length;
-                }
-            }
-        }
-    }
-
     /// Whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
@@ -137,17 +124,6 @@ mod tests {
         params.zero_grads();
         assert_eq!(params.grads, [0.0; 3]);
         assert_eq!(params.values, [0.0, 1.0, 2.0]);
-    }
-
-    #[test]
-    fn normalized_gradients_have_length_one_tensor_by_tensor() {
-        let mut params = Params::new();
-        params.add("a", &[2], |_| 0.0);
-        params.add("b", &[2], |_| 0.0);
-        params.add("c", &[1], |_| 0.0);
-        params.grads.copy_from_slice(&[3.0, -4.0, 0.0, 0.0, 1e-30]);
-        params.normalize_grads();
-        assert_eq!(params.grads, [0.6, -0.8, 0.0, 0.0, 1.0]);
     }
 
     #[test]

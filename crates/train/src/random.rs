@@ -24,7 +24,7 @@ pub enum Purpose {
     Damage = 6,
     /// Moves of a search.
     Search = 7,
-    /// Seeds of the wires of a search's later tries.
+    /// Seeds of the wires after a restart of a search.
     Redraw = 8,
     /// Moves that make a circuit smaller.
     Shrink = 9,
@@ -34,12 +34,8 @@ pub enum Purpose {
     Gumbel = 11,
     /// How many steps an update has.
     Steps = 12,
-    /// Which baths of a search exchange their temperatures.
-    Temper = 14,
     /// Which boards of an update start half-grown.
     HalfGrown = 13,
-    /// Seeds of gradient descent within a search.
-    Retrain = 15,
     /// Start values of parameters.
     Parameters = 16,
     /// What dropout drops.

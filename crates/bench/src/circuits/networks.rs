@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use gatework_gates::automata::experiment::Loaded;
+use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::model::Model;
 use gatework_logic::simulate::{Executor, Runner};
 use gatework_logic::{Automaton, Circuit, Simulator};
@@ -95,7 +95,7 @@ impl Circuits {
 
 /// Returns an automaton with the wires of the checkerboard and random functions, and the number of its gates.
 pub(super) fn random_checkerboard() -> anyhow::Result<(Automaton, usize)> {
-    let shape = Loaded::find("checkerboard")?.experiment.model_shape();
+    let shape = AutomatonExperiment::find("checkerboard")?.experiment.model_shape();
     let mut model = Model::new(&shape, SEED)?;
     let mut random = Random::new(SEED, Purpose::Check, 1);
     model.params.values.iter_mut().for_each(|value| *value = random.uniform());

@@ -3,7 +3,7 @@
 use gatework_train::experiment::Source;
 
 use gatework_forecast::ForecastTask;
-use gatework_gates::automata::experiment::{Experiment, Loaded};
+use gatework_gates::automata::experiment::{Experiment, AutomatonExperiment};
 use gatework_gates::automata::task::AutomatonTask;
 use gatework_logic::simulate::Executor;
 use gatework_train::trainer::Task;
@@ -104,9 +104,9 @@ pub static DIMENSIONS: [Dimension; 8] = [
 
 /// Returns the forward and backward pass of a variant of the checkerboard.
 fn automaton(change: impl FnOnce(&mut Experiment)) -> anyhow::Result<Call> {
-    let mut experiment = Loaded::find("checkerboard")?.experiment;
+    let mut experiment = AutomatonExperiment::find("checkerboard")?.experiment;
     change(&mut experiment);
-    let loaded = Loaded::from_source(&Source::new(&experiment.to_toml(), "checkerboard", "."))?;
+    let loaded = AutomatonExperiment::from_source(&Source::new(&experiment.to_toml(), "checkerboard", "."))?;
     Ok(updates(AutomatonTask::new(&loaded, 1).map_err(|error| anyhow::anyhow!("{error}"))?))
 }
 

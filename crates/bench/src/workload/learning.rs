@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use anyhow::{Context as _, anyhow, ensure};
 use gatework_forecast::{ForecastTask, Forecaster};
-use gatework_gates::automata::experiment::Loaded;
+use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::task::AutomatonTask;
 use gatework_gates::kernel::{Coefficients, FUNCTIONS, GateTable, Program, Row, Sums, Workspace, naive};
 use gatework_gates::soft::{Wiring, network};
@@ -69,7 +69,7 @@ pub fn adam(n: usize) -> anyhow::Result<Call> {
 
 /// Prepares training updates of a built-in automaton experiment: forward, backward, optimiser, hard loss.
 pub fn automaton_update(name: &str) -> anyhow::Result<Call> {
-    let loaded = Loaded::find(name)?;
+    let loaded = AutomatonExperiment::find(name)?;
     let settings = loaded.experiment.trainer_settings();
     let begin = || AutomatonTask::new(&loaded, 1).map_err(|error| anyhow!("{error}"));
     let mut task = begin()?;

@@ -1,13 +1,12 @@
-//! Which cells a roll-out has to compute.
+//! Plans: the cells that a roll-out computes.
 //!
-//! A state is an array of entries, one for every *kind* of cell: cells whose whole past neighbourhood is
-//! identical have the same value and share an entry. That is exact, and it makes the first steps of a grid
-//! that starts from one seed cell nearly free. Entry 0 is the world outside a grid: zeros, always. Entries
-//! that a step computes come next, in tiles of 32, and then those that it only keeps, because their cell does
-//! not fire.
+//! A state is an array of entries. Cells whose whole past neighbourhood is identical have the same value and share an
+//! entry. This is exact, and it makes the first steps of a grid that starts from one seed cell nearly free. Entry 0 stands
+//! for all cells outside a grid and is always zero. Entries that a step computes come next, in tiles of 32, and then those
+//! that it copies, because their cells do not fire.
 //!
-//! Gradients need nothing more: what flows back into an entry is the sum over its cells, and all of them have
-//! the same entries as neighbours.
+//! Gradients work on entries as well: the gradient of an entry is the sum over its cells, all of which have the same entries
+//! as neighbours.
 
 use crate::kernel::LANES;
 use gatework_logic::Boundary;
@@ -16,19 +15,19 @@ use rustc_hash::FxHashMap;
 /// Cells of a 3x3 neighbourhood.
 pub const NEIGHBOURS: usize = 9;
 
-/// Entries of the state before that the 32 lanes of a tile read: neighbour by lane. Unused lanes read entry 0.
+/// Entries of the preceding state that the 32 lanes of a tile read: neighbour by lane. Unused lanes read entry 0.
 pub type Tile = [[u32; LANES]; NEIGHBOURS];
 
-/// Size and boundary of a grid, and how many of them there are.
+/// Number, size and boundary of grids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Independent grids.
+    /// Number of independent grids.
     pub samples: usize,
     /// Rows of a grid.
     pub height: usize,
     /// Columns of a grid.
     pub width: usize,
-    /// What lies outside.
+    /// The cells outside the grid.
     pub boundary: Boundary,
 }
 
@@ -43,7 +42,7 @@ impl Shape {
         self.samples * self.cells()
     }
 
-    /// The cell at an offset from a cell of the same grid, unless it lies outside.
+    /// Returns a neighbour of a cell in the same grid, or `None` if it lies outside.
     pub fn neighbour(&self, cell: usize, neighbour: usize) -> Option<usize> {
         let (sample, cell) = (cell / self.cells(), cell % self.cells());
         let y = self.boundary.neighbour(cell / self.width, neighbour / 3, self.height)?;
@@ -52,18 +51,18 @@ impl Shape {
     }
 }
 
-/// One step: how the entries of the next state come from those of the one before.
+/// One step of a plan: how the entries of the next state follow from those of the preceding one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Step {
+pub struct PlanStep {
     /// Number of computed entries; they are 1, 2, ... of the next state.
     pub computed: usize,
     /// The entries they read.
     pub tiles: Vec<Tile>,
-    /// Entries of the state before that are kept; they follow the computed ones.
+    /// Entries of the preceding state that are copied; they follow the computed ones.
     pub kept: Vec<u32>,
 }
 
-impl Step {
+impl PlanStep {
     /// Number of entries of the next state.
     pub fn entries(&self) -> usize {
         1 + self.computed + self.kept.len()
@@ -75,21 +74,21 @@ impl Step {
 pub struct Plan {
     /// Entries of the start state.
     pub start_entries: usize,
-    /// Different steps; a step that repeats is stored once.
-    pub distinct: Vec<Step>,
-    /// Which of `distinct` each step is.
+    /// The distinct steps; a step that repeats is stored once.
+    pub distinct: Vec<PlanStep>,
+    /// Index of each step in `distinct`.
     pub steps: Vec<usize>,
     /// The entry of each cell in the last state.
     pub last: Vec<u32>,
 }
 
 impl Plan {
-    /// The steps in their order.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Step> + ExactSizeIterator {
+    /// Iterates over the steps in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &PlanStep> + ExactSizeIterator {
         self.steps.iter().map(|&step| &self.distinct[step])
     }
 
-    /// Cells that are computed in all steps, once each.
+    /// Number of computed entries of all steps.
     pub fn computed(&self) -> usize {
         self.iter().map(|step| step.computed).sum()
     }
@@ -104,25 +103,25 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// Looks up the neighbours once.
+    /// Computes the neighbours of all cells.
     pub fn new(shape: Shape) -> Planner {
         let of_cell = |cell| std::array::from_fn(|n| shape.neighbour(cell, n).map_or(0, |at| at as u32 + 1));
         Planner { shape, neighbours: (0..shape.total()).map(of_cell).collect() }
     }
 
-    /// The shape it was made for.
+    /// Number, size and boundary of the grids.
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// A plan in which every cell has its own entry: entry `i + 1` is cell `i` at the start. `masks` says, for
-    /// each step, which cells of a grid fire; without them all do.
+    /// Makes a plan in which every cell has its own entry: entry `i + 1` is cell `i` at the start. `masks` tells for
+    /// each step which cells of a grid fire; without masks all do.
     pub fn separate(&self, steps: usize, masks: Option<&[Vec<bool>]>) -> Plan {
         let start: Vec<u32> = (1..=self.shape.total() as u32).collect();
         self.plan(start, steps, masks, false)
     }
 
-    /// A plan in which cells that must have the same value share an entry. `start` gives the entry of each cell
+    /// Makes a plan in which cells that must have the same value share an entry. `start` is the entry of each cell
     /// at the start, counted from 1.
     pub fn merged(&self, start: Vec<u32>, steps: usize, masks: Option<&[Vec<bool>]>) -> Plan {
         self.plan(start, steps, masks, true)
@@ -134,7 +133,7 @@ impl Planner {
         for index in 0..steps {
             let mask = masks.map(|masks| &masks[index][..]);
             let (step, next) = self.step(&plan.last, mask, merge);
-            // Without masks a step is a function of the entries before it: once both repeat, all later ones do.
+            // Without masks a step depends on the preceding entries only: once both repeat, all later steps do.
             let repeats = mask.is_none() && plan.distinct.last() == Some(&step) && next == plan.last;
             if !repeats {
                 plan.distinct.push(step);
@@ -149,11 +148,11 @@ impl Planner {
         plan
     }
 
-    /// One step from the entries of all cells to the next.
-    fn step(&self, entries: &[u32], mask: Option<&[bool]>, merge: bool) -> (Step, Vec<u32>) {
+    /// Plans one step. Returns it with the new entries of all cells.
+    fn step(&self, entries: &[u32], mask: Option<&[bool]>, merge: bool) -> (PlanStep, Vec<u32>) {
         let cells = self.shape.cells();
         let fires = |cell: usize| mask.is_none_or(|mask| mask[cell % cells]);
-        let mut step = Step::default();
+        let mut step = PlanStep::default();
         let mut next = vec![0u32; entries.len()];
         let mut seen: FxHashMap<[u32; NEIGHBOURS], u32> = FxHashMap::default();
         for cell in (0..entries.len()).filter(|&cell| fires(cell)) {
@@ -173,7 +172,7 @@ impl Planner {
     }
 }
 
-impl Step {
+impl PlanStep {
     fn push(&mut self, neighbours: [u32; NEIGHBOURS]) -> u32 {
         let lane = self.computed % LANES;
         if lane == 0 {
@@ -229,10 +228,10 @@ mod tests {
     }
 
     #[test]
-    fn cells_that_do_not_fire_are_kept() {
+    fn cells_that_do_not_fire_are_copied() {
         let masks = vec![vec![true, false, true, false], vec![false; 4]];
         let plan = planner(1, 2, 2, Boundary::Zeros).separate(2, Some(&masks));
-        let steps: Vec<&Step> = plan.iter().collect();
+        let steps: Vec<&PlanStep> = plan.iter().collect();
         assert_eq!((steps[0].computed, &steps[0].kept[..]), (2, &[2, 4][..]));
         assert_eq!((steps[1].computed, &steps[1].kept[..]), (0, &[1, 3, 2, 4][..]));
         assert_eq!(plan.last, [1, 2, 3, 4]);

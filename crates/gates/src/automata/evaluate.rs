@@ -1,42 +1,16 @@
-//! The published protocols, scored: larger grids, more steps, damage, asynchronous updates.
+//! Evaluation of a hard automaton by the protocols of an experiment: larger grids, more steps, damage, asynchronous
+//! updates.
 
 use gatework_logic::{Automaton, Grid, Simulator, rules};
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::board::{BoardError, Target};
-use super::experiment::Loaded;
-use super::hard::{Conditions, Damage, DamageKind, HardRun};
-use gatework_train::pairs::two;
+use super::experiment::{AutomatonExperiment, Protocol};
+use super::hard::{Conditions, DamageKind, HardRun};
+use super::states::{StateError, Target};
 use gatework_train::random::{Purpose, Random};
 
-/// How a learned rule is judged.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Protocol {
-    /// What it is called.
-    pub name: String,
-    /// Height and width.
-    #[serde(deserialize_with = "two")]
-    pub grid: [usize; 2],
-    /// Steps.
-    pub steps: usize,
-    /// Boards; one is enough if nothing is left to chance.
-    #[serde(default = "default_samples")]
-    pub samples: usize,
-    /// Share of the cells that update in a step; without it, all do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fire_rate: Option<f32>,
-    /// Damage after every step.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub damage: Option<Damage>,
-}
-
-fn default_samples() -> usize {
-    10
-}
-
-/// How a rule did.
+/// The score of an automaton in a protocol.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Score {
     /// The protocol's name.
@@ -47,32 +21,33 @@ pub struct Score {
     pub steps: usize,
     /// Start states.
     pub samples: usize,
-    /// Bits that are judged in one step, over all samples.
+    /// Observed bits of all samples.
     pub bits: usize,
-    /// Wrong bits after the last step, cells that were just damaged not counted.
+    /// Wrong bits after the last step, without the cells that were just damaged.
     pub wrong: usize,
-    /// Wrong bits a step, damaged cells included, on average over the last quarter of the steps.
+    /// Mean number of wrong bits over the last quarter of the steps, damaged cells included.
     pub late_wrong: f64,
-    /// The step after which nothing was wrong any more, if there is one.
+    /// The first step from which no bit is wrong, if there is one.
     pub settled: Option<usize>,
 }
 
 /// Runs a protocol on a hard automaton.
 pub fn score(
     automaton: &Automaton,
-    loaded: &Loaded,
+    loaded: &AutomatonExperiment,
     protocol: &Protocol,
     seed: u64,
 ) -> Result<Score, EvaluationError> {
     let [height, width] = protocol.grid;
-    // Boards of a run share the cells that fire and those that are damaged, so what is left to chance makes a run a board.
-    let by_chance = protocol.fire_rate.is_some()
+    // The grids of a run share the cells that fire and those that are damaged, so with either of them random each grid
+    // has a run of its own.
+    let is_random = protocol.fire_rate.is_some()
         || protocol.damage.is_some_and(|damage| damage.kind == DamageKind::Random);
-    let samples = if loaded.experiment.start.is_fixed() && !by_chance { 1 } else { protocol.samples.max(1) };
-    let (runs, boards) = if by_chance { (samples, 1) } else { (1, samples) };
+    let samples = if loaded.experiment.start.is_fixed() && !is_random { 1 } else { protocol.samples.max(1) };
+    let (runs, grids) = if is_random { (samples, 1) } else { (1, samples) };
     let courses: Vec<Course> = (0..runs as u64)
         .into_par_iter()
-        .map(|run| Course::of(automaton, loaded, protocol, boards, Random::new(seed, Purpose::Check, run)))
+        .map(|run| Course::of(automaton, loaded, protocol, grids, Random::new(seed, Purpose::Check, run)))
         .collect::<Result<_, _>>()?;
     let settled: Option<Vec<usize>> = courses.iter().map(|course| course.settled).collect();
     let late: usize = courses.iter().map(|course| course.late).sum();
@@ -83,19 +58,17 @@ pub fn score(
         samples,
         bits: samples * height * width * loaded.target.channels(),
         wrong: courses.iter().map(|course| course.wrong).sum(),
-        late_wrong: late as f64 / protocol.late_steps().max(1) as f64,
+        late_wrong: late as f64 / late_steps(protocol).max(1) as f64,
         settled: settled.and_then(|steps| steps.into_iter().max()),
     })
 }
 
-impl Protocol {
-    /// How many of the last steps are the late ones.
-    fn late_steps(&self) -> usize {
-        (self.steps / 4).max(1).min(self.steps)
-    }
+/// Steps of the last quarter of a protocol.
+fn late_steps(protocol: &Protocol) -> usize {
+    (protocol.steps / 4).max(1).min(protocol.steps)
 }
 
-/// What came of some boards that ran together.
+/// The course of grids that run together.
 struct Course {
     wrong: usize,
     settled: Option<usize>,
@@ -106,41 +79,42 @@ struct Course {
 impl Course {
     fn of(
         automaton: &Automaton,
-        loaded: &Loaded,
+        loaded: &AutomatonExperiment,
         protocol: &Protocol,
-        boards: usize,
+        samples: usize,
         mut random: Random,
     ) -> Result<Course, EvaluationError> {
         let [height, width] = protocol.grid;
-        let mut start = Grid::new(boards, height, width, automaton.channels).map_err(BoardError::from)?;
+        let mut start = Grid::new(samples, height, width, automaton.channels).map_err(StateError::from)?;
         loaded.experiment.start.fill(&mut start, &mut random)?;
-        // Life is judged step by step; a picture or pattern is the same at all times.
-        let mut target = loaded.target.boards(&start, automaton.boundary, 0)?;
+        // Life has a target for each step; that of a picture or pattern is constant.
+        let mut target = loaded.target.grids(&start, automaton.boundary, 0)?;
         let mut life = Simulator::new(&rules::life(automaton.boundary), 1)?;
         let conditions = Conditions { fire_rate: protocol.fire_rate, damage: protocol.damage };
         let mut run = HardRun::new(automaton, loaded.target.channels(), start, conditions, random.word())?;
         let mut course = Course { wrong: 0, settled: None, late: 0 };
         for step in 1..=protocol.steps {
-            run.step().map_err(BoardError::from)?;
+            run.step().map_err(StateError::from)?;
             if loaded.target == Target::GameOfLife {
-                life.step(&mut target).map_err(BoardError::from)?;
+                life.step(&mut target).map_err(StateError::from)?;
             }
-            course.wrong = run.wrong_but_damaged(&target).map_err(BoardError::from)?;
+            course.wrong = run.wrong_but_damaged(&target).map_err(StateError::from)?;
             course.settled = if course.wrong > 0 { None } else { course.settled.or(Some(step)) };
-            if step > protocol.steps - protocol.late_steps() {
-                course.late += run.wrong(&target).map_err(BoardError::from)?;
+            if step > protocol.steps - late_steps(protocol) {
+                course.late += run.wrong(&target).map_err(StateError::from)?;
             }
         }
         Ok(course)
     }
 }
 
-/// A protocol that cannot be run.
+/// The error of a protocol that cannot be run.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EvaluationError {
-    /// A board cannot be made.
+    /// A start or target state cannot be made.
     #[error(transparent)]
-    Board(#[from] BoardError),
+    State(#[from] StateError),
     /// The circuit does not fit the automaton.
     #[error(transparent)]
     Automaton(#[from] gatework_logic::AutomatonError),
@@ -151,10 +125,11 @@ mod tests {
     use gatework_logic::{Boundary, Circuit, Gate, Node};
 
     use super::*;
+    use crate::automata::hard::Damage;
 
     #[test]
     fn the_true_rule_of_life_scores_no_error_and_another_rule_does() {
-        let loaded = Loaded::find("game-of-life").unwrap();
+        let loaded = AutomatonExperiment::find("game-of-life").unwrap();
         let protocol = Protocol { grid: [40, 30], steps: 20, ..loaded.experiment.protocols[0].clone() };
         let right = score(&rules::life(Boundary::Torus), &loaded, &protocol, 1).unwrap();
         assert_eq!((right.wrong, right.settled, right.bits), (0, Some(1), 12_000));
@@ -164,9 +139,9 @@ mod tests {
         assert!(wrong.wrong > 1000 && wrong.settled.is_none() && wrong.late_wrong > 1000.0);
     }
 
-    /// A rule with a single gate of two operands. Two pairs of channels hand bits on, to the right and downwards, and one of
-    /// each pair inverts: behind the zeros at the edge, every pair becomes stripes that are two cells wide. The observed
-    /// channel is the exclusive or of both.
+    /// A rule with a single two-input gate. Two pairs of channels shift bits, to the right and downwards, and one channel
+    /// of each pair inverts them: from the zeros at the edge, every pair grows stripes that are two cells wide. The observed
+    /// channel is the XOR of both.
     fn one_gate() -> Automaton {
         let input = |channel: u32, neighbour: u32| channel * 9 + neighbour;
         let (centre, left, above) = (4, 3, 1);
@@ -179,15 +154,15 @@ mod tests {
         Automaton::new(5, Boundary::Zeros, Circuit::new(45, nodes, outputs).unwrap()).unwrap()
     }
 
-    /// Every cell that fires becomes 0, so what is wrong hangs on which cells fire, and where damage excuses them.
+    /// Every cell that fires becomes 0, so the wrong cells depend on which cells fire and which are damaged.
     #[test]
-    fn boards_fire_and_are_damaged_independently_of_each_other() {
+    fn grids_fire_and_are_damaged_independently_of_each_other() {
         let zeros = Automaton::new(
             8,
             Boundary::Zeros,
             Circuit::new(72, vec![Node::new(Gate::ALL[0], 0, 0)], vec![72; 8]).unwrap(),
         );
-        let loaded = Loaded::find("checkerboard").unwrap();
+        let loaded = AutomatonExperiment::find("checkerboard").unwrap();
         let damage = Damage { kind: DamageKind::Random, size: 8, until: None };
         for (fire_rate, damage) in [(Some(0.5), None), (None, Some(damage))] {
             let one =
@@ -205,7 +180,7 @@ mod tests {
     #[test]
     fn one_gate_grows_a_checkerboard_also_asynchronously() {
         for name in ["checkerboard", "checkerboard-async"] {
-            let loaded = Loaded::find(name).unwrap();
+            let loaded = AutomatonExperiment::find(name).unwrap();
             let undamaged = loaded.experiment.protocols.iter().find(|protocol| protocol.damage.is_none());
             let score = score(&one_gate(), &loaded, undamaged.unwrap(), 3).unwrap();
             assert_eq!(score.wrong, 0, "{name}: {score:?}");

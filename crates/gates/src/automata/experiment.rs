@@ -1,23 +1,25 @@
-//! Experiments: what is to be learned, as TOML, read and checked before anything is allocated.
+//! Experiments on cellular automata: TOML files, read and checked before anything is allocated.
 
 mod check;
+mod search;
 
 use std::path::Path;
 
 use gatework_logic::Boundary;
 use serde::{Deserialize, Serialize};
 
-use super::board::{Start, Target, TargetSpec};
-use super::evaluate::Protocol;
+use super::hard::Damage;
 use super::model::{FirstLayer, ModelShape};
-use super::rollout::Disturbance;
-use super::search;
-use crate::soft::{Softness, Wiring};
+use super::rollout::StateSettings;
+use super::states::{Start, Target, TargetSpec};
+use crate::soft::{GateSettings, Wiring};
 use gatework_train::experiment::{ExperimentError, Problem, Source};
 use gatework_train::optim::{Clip, Optimizer};
 use gatework_train::pairs::{maybe_two, two};
 use gatework_train::schedule::{LearningRate, Schedule};
 use gatework_train::trainer;
+
+pub use search::SearchSettings;
 
 /// The built-in experiments: name and TOML.
 pub const BUILT_IN: [(&str, &str); 5] = [
@@ -28,80 +30,81 @@ pub const BUILT_IN: [(&str, &str); 5] = [
     ("colored-g", include_str!("../../experiments/colored-g.toml")),
 ];
 
-/// One experiment.
+/// The settings of an experiment: its TOML file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// Its name; that of its file if there is none.
+    /// The name; by default that of the file.
     #[serde(default)]
     pub name: String,
-    /// What kind of thing is learned.
+    /// The kind of task.
     pub task: TaskKind,
-    /// One line for people.
+    /// A one-line description.
     #[serde(default)]
     pub about: String,
-    /// How long it takes, for people.
+    /// The expected training time, as text.
     #[serde(default)]
     pub expected: String,
-    /// Run exactly this seed, unless there are `seeds`. A run folder's copy names the seed that was kept.
+    /// Runs exactly this seed, unless `seeds` is given. The copy in a run folder holds the seed that was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// Run this many seeds, each to its end or to success, as `train --seeds` does.
+    /// Runs this many seeds, each to its end or to success, as `train --seeds` does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seeds: Option<u64>,
     /// The grid and its cells.
-    pub automaton: Grid,
-    /// What a cell sees.
+    pub automaton: AutomatonSettings,
+    /// The perception kernels.
     pub perceive: Perceive,
-    /// How a cell changes.
+    /// The update network.
     pub update: Update,
-    /// What a roll-out starts from.
+    /// The start state.
     pub start: Start,
-    /// What it should become.
+    /// The target state.
     pub target: TargetSpec,
-    /// How it is trained.
+    /// Training by gradient descent.
     pub training: Training,
-    /// How soft the gates are in training.
-    #[serde(default, skip_serializing_if = "Softness::is_default")]
-    pub gates: Softness,
-    /// What is done to the state between two steps in training.
-    #[serde(default, skip_serializing_if = "Disturbance::is_none")]
-    pub state: Disturbance,
-    /// How the circuit is searched for after training, with the recipe `search`.
+    /// How gates are parameterised in training.
+    #[serde(default, skip_serializing_if = "GateSettings::is_default")]
+    pub gates: GateSettings,
+    /// How the soft state is rounded between two steps in training.
+    #[serde(default, skip_serializing_if = "StateSettings::is_none")]
+    pub state: StateSettings,
+    /// The discrete search after training, with the recipe `search`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub search: Option<search::Settings>,
-    /// How the result is judged.
+    pub search: Option<SearchSettings>,
+    /// The protocols of the evaluation.
     #[serde(default, rename = "evaluate", skip_serializing_if = "Vec::is_empty")]
     pub protocols: Vec<Protocol>,
 }
 
-/// What kind of thing is learned.
+/// The kind of task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum TaskKind {
     /// A cellular automaton.
     Automaton,
 }
 
-/// The grid and its cells.
+/// The grid and its cells: the `[automaton]` table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Grid {
+pub struct AutomatonSettings {
     /// Channels (bits) of a cell.
     pub channels: usize,
-    /// What lies outside the grid.
+    /// The cells outside the grid.
     pub boundary: Boundary,
     /// Height and width in training.
     #[serde(deserialize_with = "two")]
     pub grid: [usize; 2],
     /// Steps of a roll-out.
     pub steps: usize,
-    /// Share of the cells that update in a step; without it, all do.
+    /// Fraction of the cells that update in a step; all, if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fire_rate: Option<f32>,
 }
 
-/// What a cell sees: small networks, the kernels, on the 3x3 patch of every channel.
+/// The perception: small networks, the kernels, on the 3x3 patch of every channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Perceive {
@@ -109,34 +112,35 @@ pub struct Perceive {
     pub kernels: usize,
     /// Layer sizes, beginning with the 9 cells of a patch.
     pub layers: Vec<usize>,
-    /// First layer.
+    /// The wiring of the first layer.
     #[serde(default)]
     pub first: FirstLayer,
 }
 
-/// How a cell changes: a network on the cell and what it sees.
+/// The update: a network on the cell and its perception.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Update {
     /// Layer sizes, beginning with channels + channels x kernels x outputs of a kernel.
     pub layers: Vec<usize>,
-    /// How layers are wired, those of the perception too.
+    /// The wiring of all layers, those of the perception included.
     #[serde(default)]
     pub wiring: Wiring,
 }
 
-/// A set of training settings with a name.
+/// A named set of training settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Recipe {
-    /// That of the paper: AdamW with betas .9 and .99 and weight decay .01, gradient elements cut at 100.
+    /// The paper's: AdamW with betas 0.9 and 0.99 and weight decay 0.01, gradient elements clipped at 100.
     Paper,
-    /// That of the paper for a while, then a discrete search: the `[search]` table.
+    /// The paper's for some updates, then a discrete search: the `[search]` table.
     Search,
 }
 
 impl Recipe {
-    /// The optimiser of an experiment that names none.
+    /// The default optimiser.
     fn optimizer(self) -> Optimizer {
         match self {
             Recipe::Paper | Recipe::Search => {
@@ -145,7 +149,7 @@ impl Recipe {
         }
     }
 
-    /// The limit of the gradient of an experiment that names none.
+    /// The default gradient clipping.
     fn clip(self) -> Clip {
         match self {
             Recipe::Paper | Recipe::Search => Clip::Value(100.0),
@@ -153,52 +157,46 @@ impl Recipe {
     }
 }
 
-/// How it is trained.
+/// Training by gradient descent: the `[training]` table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Training {
-    /// Where the optimiser and the clip come from if they are not given.
+    /// The recipe, which gives the default optimiser and clip.
     pub recipe: Recipe,
-    /// Updates of a seed at most.
+    /// Maximum number of updates of a seed.
     pub updates: u64,
-    /// Boards of an update.
+    /// Grids of an update.
     pub batch: usize,
     /// Learning rate.
     pub learning_rate: f64,
-    /// Seeds that are tried after the first one fails.
+    /// Further seeds that are tried if the first one fails.
     pub restarts: u64,
-    /// Learning rate over time.
+    /// Learning rate schedule.
     #[serde(default)]
     pub schedule: Schedule,
     /// Updates of linear warm-up.
     #[serde(default)]
     pub warmup: u64,
-    /// Optimiser; without it, the recipe's. One that is given replaces it as a whole: what its table leaves out has
-    /// the optimiser's own default.
+    /// Optimiser; the recipe's, if not given. A given table replaces it as a whole: keys that are left out have the
+    /// optimiser's own defaults.
     #[serde(default)]
     pub optimizer: Option<Optimizer>,
-    /// Limit of the gradient; without it, the recipe's.
+    /// Gradient clipping; the recipe's, if not given.
     #[serde(default)]
     pub clip: Option<Clip>,
-    /// What an active gate costs, in units of the loss: gradient descent then prefers wires.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub gate_price: f32,
-    /// Steps of an update, from the first number to the second; without it, those of the automaton.
+    /// Smallest and largest number of steps, drawn for each update; those of the automaton, if not given.
     #[serde(default, deserialize_with = "maybe_two", skip_serializing_if = "Option::is_none")]
     pub steps: Option<[usize; 2]>,
-    /// So many of the last states count in the loss, not only the last one.
+    /// Number of final states in the loss.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub late: usize,
-    /// The share of the boards that start as what the circuit, as it is, makes of them in some steps.
+    /// Fraction of the grids whose start state is advanced by some steps of the current hard automaton.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub half_grown: f32,
-    /// Scale the gradient of every layer to length 1.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub normalize: bool,
-    /// Updates in a row with hard loss 0 before success is checked.
+    /// Consecutive updates with hard loss 0 before success is checked.
     #[serde(default = "default_stable")]
     pub stable: u64,
-    /// Fresh start states that must come out right for success.
+    /// Fresh start states that must become their targets for success.
     #[serde(default = "default_checks")]
     pub checks: usize,
     /// Seconds between checkpoints.
@@ -207,17 +205,17 @@ pub struct Training {
 }
 
 impl Training {
-    /// The optimiser: its own, or the recipe's.
+    /// Returns the optimiser: the given one, or the recipe's.
     pub fn optimizer(&self) -> Optimizer {
         self.optimizer.clone().unwrap_or_else(|| self.recipe.optimizer())
     }
 
-    /// The limit of the gradient: its own, or the recipe's.
+    /// Returns the gradient clipping: the given one, or the recipe's.
     pub fn clip(&self) -> Clip {
         self.clip.unwrap_or_else(|| self.recipe.clip())
     }
 
-    /// The learning rate over time.
+    /// Returns the learning rate with its schedule.
     pub fn rate(&self) -> LearningRate {
         LearningRate { base: self.learning_rate, schedule: self.schedule.clone(), warmup: self.warmup }
     }
@@ -249,31 +247,57 @@ fn default_checkpoint_seconds() -> f64 {
     5.0
 }
 
-/// An experiment that was read and checked, with what it refers to.
+/// A protocol of the evaluation: an `[[evaluate]]` table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Protocol {
+    /// The name.
+    pub name: String,
+    /// Height and width.
+    #[serde(deserialize_with = "two")]
+    pub grid: [usize; 2],
+    /// Number of steps.
+    pub steps: usize,
+    /// Number of grids; one is enough if nothing is random.
+    #[serde(default = "default_samples")]
+    pub samples: usize,
+    /// Fraction of the cells that update in a step; all, if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fire_rate: Option<f32>,
+    /// Damage after every step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damage: Option<Damage>,
+}
+
+fn default_samples() -> usize {
+    10
+}
+
+/// An experiment that was read and checked, with its target loaded.
 #[derive(Clone, Debug)]
-pub struct Loaded {
-    /// The experiment.
+pub struct AutomatonExperiment {
+    /// The settings.
     pub experiment: Experiment,
-    /// Its target.
+    /// The target.
     pub target: Target,
 }
 
-/// Bytes that a run may need. What needs more is refused before anything is allocated.
+/// Maximum memory of a run in bytes. Experiments that need more are refused before anything is allocated.
 pub const MOST_MEMORY: f64 = 16e9;
 
-impl Loaded {
+impl AutomatonExperiment {
     /// Finds a built-in experiment, or reads a file if the name has a dot or a slash in it.
-    pub fn find(name: &str) -> Result<Loaded, ExperimentError> {
-        Loaded::from_source(&Source::find(name, &BUILT_IN)?)
+    pub fn find(name: &str) -> Result<AutomatonExperiment, ExperimentError> {
+        AutomatonExperiment::from_source(&Source::find(name, &BUILT_IN)?)
     }
 
     /// Reads an experiment from a file.
-    pub fn read(path: &Path) -> Result<Loaded, ExperimentError> {
-        Loaded::from_source(&Source::read(path)?)
+    pub fn read(path: &Path) -> Result<AutomatonExperiment, ExperimentError> {
+        AutomatonExperiment::from_source(&Source::read(path)?)
     }
 
-    /// Reads an experiment and the picture that it refers to, and checks both.
-    pub fn from_source(source: &Source) -> Result<Loaded, ExperimentError> {
+    /// Reads an experiment and its target picture, and checks both.
+    pub fn from_source(source: &Source) -> Result<AutomatonExperiment, ExperimentError> {
         let mut experiment: Experiment = source.parse()?;
         if experiment.name.is_empty() {
             experiment.name = source.default_name().unwrap_or_default();
@@ -281,12 +305,12 @@ impl Loaded {
         experiment.check().map_err(|problem| source.locate(problem))?;
         let target = Target::load(&experiment.target, source.folder())
             .map_err(|error| source.locate(Problem::new(&["target"], format!("target: {error}"))))?;
-        let loaded = Loaded { experiment, target };
+        let loaded = AutomatonExperiment { experiment, target };
         loaded.check_target().map_err(|problem| source.locate(problem))?;
         Ok(loaded)
     }
 
-    /// Checks it again when settings were changed. `origin` is what errors call it.
+    /// Checks the experiment again after its settings were changed. Error messages begin with `origin`.
     pub fn check(&self, origin: &str) -> Result<(), ExperimentError> {
         let invalid = |Problem { message, .. }| ExperimentError::Invalid {
             origin: origin.to_string(),
@@ -298,7 +322,7 @@ impl Loaded {
 }
 
 impl Experiment {
-    /// The shape of its model.
+    /// Returns the shape of the model.
     pub fn model_shape(&self) -> ModelShape {
         ModelShape {
             channels: self.automaton.channels,
@@ -311,30 +335,30 @@ impl Experiment {
         }
     }
 
-    /// Whether a model of this shape can be its result. A search may have made it larger.
+    /// Returns true if a model of this shape can be the result. A search may have enlarged it.
     pub fn has_model_of(&self, shape: &ModelShape) -> bool {
         let own = self.model_shape();
         let as_large = ModelShape { update: own.update.clone(), kernels: own.kernels, ..shape.clone() };
         *shape == own || self.search().is_some() && as_large == own
     }
 
-    /// Whether all boards of all updates start alike and nothing tells cells apart that should have the same value: equal
-    /// cells are then computed once. What disturbs the soft state draws for every cell.
+    /// Returns true if all grids of all updates have the same start state, so that cells with equal neighbourhoods have
+    /// equal values and are computed once. Rounding may draw a random number for every cell.
     pub fn shares_cells(&self) -> bool {
         self.start.is_fixed() && self.training.half_grown == 0.0 && self.state.is_none()
     }
 
-    /// The search after training, if there is one.
-    pub fn search(&self) -> Option<&search::Settings> {
+    /// Returns the settings of the search, if the recipe has one.
+    pub fn search(&self) -> Option<&SearchSettings> {
         self.search.as_ref().filter(|_| self.training.recipe == Recipe::Search)
     }
 
-    /// Updates of a seed at most.
+    /// Returns the maximum number of updates of a seed.
     pub fn updates(&self) -> u64 {
         self.search().map_or(self.training.updates, |search| search.after.min(self.training.updates))
     }
 
-    /// How the trainer trains it.
+    /// Returns the settings of the trainer.
     pub fn trainer_settings(&self) -> trainer::Settings {
         trainer::Settings {
             updates: self.updates(),
@@ -346,7 +370,7 @@ impl Experiment {
         }
     }
 
-    /// The experiment as TOML.
+    /// Returns the experiment as TOML.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("an experiment holds nothing that TOML lacks")
     }

@@ -1,4 +1,4 @@
-//! Hard roll-outs on bit planes: asynchronous updates, damage, and how far a board is from its target.
+//! Hard roll-outs on bit planes, with asynchronous updates and damage, compared with a target.
 
 use gatework_logic::simulate::Runner;
 use gatework_logic::{Automaton, AutomatonError, Grid, GridError, Simulator};
@@ -11,50 +11,50 @@ use gatework_train::random::{Purpose, Random};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Damage {
-    /// Where.
+    /// The position of the damage.
     pub kind: DamageKind,
-    /// Side of the square, at most.
+    /// Maximum side of the square.
     pub size: usize,
-    /// Number of steps with damage; without it, all.
+    /// Number of steps with damage; all, if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<usize>,
 }
 
-/// Where damage is done.
+/// The position of the damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DamageKind {
     /// A square in the middle, the same after every step.
     Centre,
-    /// A square of random size and place, cut at the edge.
+    /// A square of random size and position, clipped at the edge.
     Random,
 }
 
-/// What happens to boards besides the rule.
+/// Conditions of a run besides the rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Conditions {
-    /// Share of the cells that update in a step; without it, all do.
+    /// Fraction of the cells that update in a step; all, if not given.
     pub fire_rate: Option<f32>,
-    /// Damage.
+    /// Damage after every step.
     pub damage: Option<Damage>,
 }
 
-/// The least cells of a board, and the least steps at a time, for which [`Runner`] is faster than [`Simulator`].
+/// Minimum number of cells of a grid, and of steps at a time, for which [`Runner`] is faster than [`Simulator`].
 ///
-/// Bringing a board into the runner's layout and back takes as long as many steps: on 512x512 cells as long as 8
-/// steps of Life, 25 of a rule of 128 channels and 110 of one that has ten gates for eight channels; on 256x256
-/// cells 16, 35 and 500. On smaller boards the runner gains nothing.
+/// Converting a grid to the runner's layout and back takes as long as many steps: for 512x512 cells as long as 8
+/// steps of Life, 25 of a rule of 128 channels and 110 of one that has ten gates for eight channels; for 256x256
+/// cells 16, 35 and 500. On smaller grids the runner is not faster.
 const RUNNER_CELLS: usize = 512 * 512;
 /// See [`RUNNER_CELLS`].
 const RUNNER_STEPS: usize = 64;
-/// The most words of all masks that are made at once.
+/// Maximum number of words of the masks that are drawn at a time.
 const MASK_WORDS: usize = 1 << 22;
 
-/// A hard automaton running on boards.
+/// A run of a hard automaton on grids.
 #[derive(Debug)]
 pub struct HardRun {
     simulator: Simulator,
-    /// For large boards.
+    /// Present for large grids only.
     runner: Option<Runner>,
     grid: Grid,
     conditions: Conditions,
@@ -72,7 +72,7 @@ struct Square {
 }
 
 impl HardRun {
-    /// Compiles the automaton as far as the first `observed` channels need it.
+    /// Compiles the fan-in cone of the first `observed` channels.
     pub fn new(
         automaton: &Automaton,
         observed: usize,
@@ -87,17 +87,17 @@ impl HardRun {
         Ok(HardRun { simulator, runner, grid, conditions, seed, step: 0, mask, damaged: None })
     }
 
-    /// The boards as they are now.
+    /// The current state.
     pub fn grid(&self) -> &Grid {
         &self.grid
     }
 
-    /// Steps done.
+    /// Number of steps so far.
     pub fn steps(&self) -> usize {
         self.step
     }
 
-    /// A number of steps: faster than [`HardRun::step`] for many of them on large boards.
+    /// Runs a number of steps: faster than [`HardRun::step`] for many steps on large grids.
     pub fn run(&mut self, steps: usize) -> Result<(), GridError> {
         let end = self.step + steps;
         while self.step < end {
@@ -111,7 +111,7 @@ impl HardRun {
         Ok(())
     }
 
-    /// Steps without damage on a large board.
+    /// Runs steps without damage on large grids.
     fn run_undamaged(&mut self, steps: usize) -> Result<(), GridError> {
         let Some(runner) = &mut self.runner else { return Ok(()) };
         let end = self.step + steps;
@@ -141,12 +141,12 @@ impl HardRun {
         Ok(())
     }
 
-    /// The damage that the next step does.
+    /// The damage of the next step.
     fn damage(&self) -> Option<Damage> {
         self.conditions.damage.filter(|damage| damage.until.is_none_or(|until| self.step < until))
     }
 
-    /// One step of the rule, then the damage.
+    /// Runs one step of the rule, then damages the grids.
     pub fn step(&mut self) -> Result<(), GridError> {
         if let Some(rate) = self.conditions.fire_rate {
             let mut random = Random::new(self.seed, Purpose::CheckFire, self.step as u64);
@@ -188,32 +188,32 @@ impl HardRun {
         }
     }
 
-    /// Wrong bits in the leading channels of all samples.
+    /// Counts the wrong bits in the leading channels of all samples.
     pub fn wrong(&self, target: &Grid) -> Result<usize, GridError> {
         self.grid.difference(target, target.channels())
     }
 
-    /// Cells of a board that the last step's damage has just zeroed.
+    /// Cells of a grid that the last step's damage has set to zero.
     pub fn damaged_cells(&self) -> usize {
         self.damaged.as_ref().map_or(0, |square| square.rows.len() * square.columns.len())
     }
 
-    /// Wrong bits, not counting cells that the last step's damage has just zeroed.
+    /// Counts the wrong bits without the cells that the last step's damage has set to zero.
     pub fn wrong_but_damaged(&self, target: &Grid) -> Result<usize, GridError> {
         let wrong = self.wrong(target)?;
         let Some(square) = &self.damaged else { return Ok(wrong) };
-        let mut excused = 0;
+        let mut damaged = 0;
         for sample in 0..self.grid.samples() {
             for channel in 0..target.channels() {
                 for y in square.rows.clone() {
                     let wrong = |x: &usize| {
                         target.get(sample, channel, y, *x) != self.grid.get(sample, channel, y, *x)
                     };
-                    excused += square.columns.clone().filter(wrong).count();
+                    damaged += square.columns.clone().filter(wrong).count();
                 }
             }
         }
-        Ok(wrong - excused)
+        Ok(wrong - damaged)
     }
 }
 
@@ -232,7 +232,7 @@ mod tests {
     use gatework_logic::{Boundary, Circuit, rules};
 
     use super::*;
-    use crate::automata::board::Start;
+    use crate::automata::states::Start;
 
     /// A rule that keeps every cell.
     fn still() -> Automaton {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn central_damage_is_done_until_its_time_and_excused() {
+    fn central_damage_ends_in_time_and_is_not_counted() {
         let damage = Some(Damage { kind: DamageKind::Centre, size: 4, until: Some(2) });
         let conditions = Conditions { fire_rate: Some(0.5), damage };
         let target = ones(10, 8);
@@ -262,26 +262,26 @@ mod tests {
         assert_eq!(
             run.wrong_but_damaged(&target).unwrap(),
             32,
-            "damage is over, and this rule does not heal"
+            "damage has ended, and this rule does not heal"
         );
     }
 
     #[test]
-    fn many_steps_on_a_large_board_are_the_same_as_one_by_one() {
+    fn many_steps_on_a_large_grid_equal_single_steps() {
         let life = rules::life(Boundary::Torus);
         let mut start = Grid::new(1, RUNNER_CELLS / 512 + 3, 512, 1).unwrap();
         Start::Random.fill(&mut start, &mut Random::new(1, Purpose::Check, 0)).unwrap();
         let damage = Some(Damage { kind: DamageKind::Random, size: 90, until: Some(3) });
         for (fire_rate, damage) in [(None, None), (None, damage), (Some(0.5), None), (Some(0.7), damage)] {
             let run = || HardRun::new(&life, 1, start.clone(), Conditions { fire_rate, damage }, 4).unwrap();
-            let (mut slow, mut fast) = (run(), run());
+            let (mut single, mut fast) = (run(), run());
             assert!(fast.runner.is_some());
             let steps = RUNNER_STEPS + 5;
-            (0..steps).for_each(|_| slow.step().unwrap());
+            (0..steps).for_each(|_| single.step().unwrap());
             fast.run(steps).unwrap();
-            assert!(fast.grid == slow.grid && fast.steps() == steps, "{fire_rate:?} {damage:?}");
+            assert!(fast.grid == single.grid && fast.steps() == steps, "{fire_rate:?} {damage:?}");
             let wrong = |run: &HardRun| run.wrong_but_damaged(&start).unwrap();
-            assert_eq!(wrong(&fast), wrong(&slow));
+            assert_eq!(wrong(&fast), wrong(&single));
         }
     }
 

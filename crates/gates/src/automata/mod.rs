@@ -1,31 +1,33 @@
-//! Soft cellular automata: every cell of a grid runs the same soft gate network on its 3x3 neighbourhood.
+//! Differentiable logic cellular automata: every cell of a grid runs the same soft gate network on its 3x3 neighbourhood.
+//!
+//! Data flows in one direction, and each module depends on those above it only:
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`experiment`] | what an experiment's TOML says, checked |
-//! | [`model`] | wires and logits; `harden` turns them into a circuit |
-//! | [`cells`] | which cells a roll-out has to compute, and which are the same |
-//! | [`rollout`] | the soft roll-out, its loss and its gradient |
-//! | [`board`] | start states and targets |
-//! | `rounds` | what an update rolls out |
-//! | [`task`] | all of it as something the trainer can train |
-//! | [`run`] | training into a run folder, and opening one |
+//! | [`states`] | start states and targets |
 //! | [`hard`] | hard roll-outs with damage and asynchronous updates |
-//! | [`evaluate`] | the published protocols, scored on the hard automaton |
-//! | [`search`] | after training: a search on the hard automaton |
-//! | [`study`] | many seeds of many settings |
-//! | [`naive`] | the slow twin of the roll-out |
+//! | [`cells`] | plans: the cells that a roll-out computes, equal cells once |
+//! | [`model`] | wires and logits; `harden` turns them into a circuit |
+//! | [`rollout`] | the soft roll-out, its loss and its gradient |
+//! | [`experiment`] | the settings of an experiment, read from TOML and checked |
+//! | `batch` | the start states, plan and targets of an update |
+//! | [`evaluate`] | the protocols of an experiment, scored on the hard automaton |
+//! | [`search`] | discrete search on the hard automaton after training |
+//! | [`run`] | training into a run folder, and opening one |
+//! | [`task`] | the training task: rollout, loss, gradient, then the search |
+//! | [`study`] | success rates of many settings over many seeds |
+//! | [`reference`] | the reference implementation of the roll-out |
 
-pub mod board;
+mod batch;
 pub mod cells;
 pub mod evaluate;
 pub mod experiment;
 pub mod hard;
 pub mod model;
-pub mod naive;
+pub mod reference;
 pub mod rollout;
-mod rounds;
 pub mod run;
 pub mod search;
+pub mod states;
 pub mod study;
 pub mod task;

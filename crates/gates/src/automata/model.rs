@@ -1,4 +1,4 @@
-//! A soft automaton: its shape, its wires and its logits.
+//! The model of a soft automaton: shape, wires and logits.
 
 use crate::kernel::{FUNCTIONS, Layer, Wires};
 use gatework_logic::automaton::CENTRE;
@@ -13,58 +13,59 @@ use gatework_train::params::Params;
 use gatework_train::random::{Purpose, Random};
 use gatework_train::trainer::{Best, TaskError};
 
-/// What kind of first layer the perception has.
+/// The wiring of the first perception layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum FirstLayer {
-    /// Each neighbour with the centre.
+    /// Each gate reads one neighbour and the centre.
     #[default]
     Moore,
-    /// Wired as the layers behind it.
+    /// Wired like the other layers.
     Wired,
 }
 
-/// Channels of a cell at most.
+/// Maximum number of channels of a cell.
 pub const MOST_CHANNELS: usize = 128;
 
-/// Gates of the circuit of one cell at most: what a circuit holds, less the inputs.
+/// Maximum number of gates of one cell's circuit: the signals of a circuit, less the inputs.
 pub const MOST_GATES: usize = MAX_SIGNALS - MOST_CHANNELS * NEIGHBOURS;
 
-/// Perception kernels at most.
+/// Maximum number of perception kernels.
 pub const MOST_KERNELS: usize = 4096;
 
-/// The shape of a model: everything but the wires and the numbers.
+/// The shape of a model: everything but wires and logits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelShape {
     /// Channels of a cell.
     pub channels: usize,
-    /// What lies outside the grid.
+    /// The cells outside the grid.
     pub boundary: Boundary,
-    /// Perception networks; all have the same wires.
+    /// Number of perception networks, which share their wires.
     pub kernels: usize,
     /// Layer sizes of the perception, beginning with the 9 inputs.
     pub perceive: Vec<usize>,
-    /// First layer of the perception.
+    /// The wiring of the first perception layer.
     pub first: FirstLayer,
     /// Layer sizes of the update, beginning with its inputs.
     pub update: Vec<usize>,
-    /// How layers are wired.
+    /// The wiring of all other layers.
     pub wiring: Wiring,
 }
 
 impl ModelShape {
-    /// Inputs that the update needs: the cell itself and what the kernels perceive of each channel.
+    /// Number of inputs of the update: the cell itself and the kernels' outputs for each channel.
     pub fn update_inputs(&self) -> usize {
         self.channels + self.channels * self.kernels * self.perceive.last().copied().unwrap_or(0)
     }
 
-    /// Gates that are learned, as far as 64 bits can count them.
+    /// Number of learned gates; saturates.
     pub fn gates(&self) -> usize {
         let count = |layers: &[usize]| layers.iter().skip(1).fold(0usize, |sum, &n| sum.saturating_add(n));
         count(&self.perceive).saturating_mul(self.kernels).saturating_add(count(&self.update))
     }
 
-    /// Gates of the circuit of one cell at most: each channel has a perception of its own.
+    /// Upper bound on the gates of one cell's circuit, in which each channel has its own copy of the perception.
     pub fn most_gates_per_cell(&self) -> usize {
         self.gates().saturating_mul(self.channels)
     }
@@ -73,7 +74,7 @@ impl ModelShape {
 /// A soft automaton.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// Its shape.
+    /// The shape.
     pub shape: ModelShape,
     /// Wires of one perception kernel.
     pub perceive: Wires,
@@ -83,32 +84,33 @@ pub struct Model {
     pub params: Params,
 }
 
-/// Numbers of learned gates.
+/// Counts of learned gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct GateCounts {
-    /// All of them.
+    /// All gates.
     pub total: usize,
-    /// Those that are neither A nor B.
+    /// Gates that are not wires.
     pub active: usize,
-    /// Active ones that the observed channels depend on, through any number of steps.
+    /// Active gates in the fan-in cone of the observed channels, over any number of steps.
     pub reachable: usize,
 }
 
-/// A file that holds no model, or another one.
+/// The error of a file that is not a valid model.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ModelError {
     /// Not a safetensors file, or cut off.
     #[error("not a complete safetensors file ({0})")]
     Format(#[from] safetensors::SafeTensorError),
-    /// No description of a Gatework automaton in it.
-    #[error("no Gatework automaton: {0}")]
+    /// The file does not describe a Gatework automaton.
+    #[error("not a Gatework automaton: {0}")]
     Foreign(String),
     /// A tensor is missing or has the wrong type or size.
     #[error("tensor {name}: {problem}")]
     Tensor {
         /// The tensor.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// The wires do not form a network.
@@ -116,10 +118,10 @@ pub enum ModelError {
     Wires {
         /// `perceive` or `update`.
         network: &'static str,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// A number that is no number.
+    /// A value that is not finite.
     #[error("tensor {name} holds a value that is not finite")]
     NotFinite {
         /// The tensor.
@@ -127,11 +129,11 @@ pub enum ModelError {
     },
 }
 
-/// Key of the description in a model file. One key only: several would have no fixed order.
+/// Metadata key of the shape in a model file. There is only one key, because several would have no fixed order.
 const DESCRIPTION: &str = "gatework-automaton";
 
 impl Model {
-    /// Draws wires for a seed; all gates pass their first operand through.
+    /// Draws the wires of a seed; all gates pass their first operand through.
     pub fn new(shape: &ModelShape, seed: u64) -> Result<Model, WiringError> {
         let mut random = Random::new(seed, Purpose::Wiring, 0);
         let first = (shape.first == FirstLayer::Moore).then(|| soft::moore(&mut random));
@@ -140,7 +142,7 @@ impl Model {
         Ok(Model::with_wires(shape.clone(), perceive, update))
     }
 
-    /// A model with given wires at the start of training.
+    /// Makes an untrained model with given wires.
     pub fn with_wires(shape: ModelShape, perceive: Wires, update: Wires) -> Model {
         let mut params = Params::new();
         for (i, layer) in perceive.layers.iter().enumerate() {
@@ -153,22 +155,22 @@ impl Model {
         Model { shape, perceive, update, params }
     }
 
-    /// Gates of all perception kernels together.
+    /// Number of gates of all perception kernels.
     pub fn perceive_gates(&self) -> usize {
         self.shape.kernels * self.perceive.gates()
     }
 
-    /// Gates in all: what is learned.
+    /// Number of learned gates.
     pub fn gates(&self) -> usize {
         self.perceive_gates() + self.update.gates()
     }
 
-    /// Soft gate evaluations for one cell and one step.
+    /// Number of gate evaluations for one cell and one step.
     pub fn gates_per_cell(&self) -> usize {
         self.shape.channels * self.perceive_gates() + self.update.gates()
     }
 
-    /// The perception kernels as one network: layer after layer, kernel after kernel, as the logits lie.
+    /// Returns the perception kernels as one network, in the order of the logits: layer by layer, kernel by kernel.
     pub fn merged_perception(&self) -> Wires {
         let kernels = self.shape.kernels as u32;
         let mut before = 0;
@@ -183,19 +185,19 @@ impl Model {
         Wires { inputs: NEIGHBOURS, layers }
     }
 
-    /// Rows of the merged perception's outputs among one channel's update inputs: output, then kernel.
+    /// Returns the rows of the merged perception's outputs among one channel's update inputs: by output, then kernel.
     pub fn perception_rows(&self) -> Vec<u32> {
         let (kernels, outputs) = (self.shape.kernels as u32, self.perceive.outputs() as u32);
         (0..kernels).flat_map(|k| (0..outputs).map(move |s| s * kernels + k)).collect()
     }
 
-    /// The most likely function of every gate, as the logits lie.
+    /// Returns the most likely function of every gate, in the order of the logits.
     pub fn functions(&self) -> Vec<Gate> {
         let gate = |index| Gate::from_index(index).unwrap_or(Gate::A);
         soft::arg_max(&self.params.values).into_iter().map(gate).collect()
     }
 
-    /// The signals of the hard circuit that the update reads: the centre of each channel, then what is perceived.
+    /// Returns the signals of the hard circuit that the update reads: the centre of each channel, then the perception.
     pub fn update_rows(&self) -> Vec<u32> {
         let (channels, kernels, outputs) = (self.shape.channels, self.shape.kernels, self.perceive.outputs());
         let mut rows: Vec<u32> = (0..channels).map(|c| (c * NEIGHBOURS + CENTRE) as u32).collect();
@@ -207,7 +209,7 @@ impl Model {
         rows
     }
 
-    /// The automaton that the most likely functions make.
+    /// Returns the hard automaton: every gate has its most likely function.
     pub fn harden(&self) -> Automaton {
         let functions = self.functions();
         let channels = self.shape.channels;
@@ -225,7 +227,7 @@ impl Model {
         Automaton { channels, boundary: self.shape.boundary, circuit }
     }
 
-    /// The learned gate that a node of the hard circuit is an instance of.
+    /// Returns the learned gate of a node of the hard circuit.
     pub fn gate_of_node(&self, node: usize) -> usize {
         let (perceive, instances) = (self.perceive_gates(), self.perceive_gates() * self.shape.channels);
         if node < instances { node % perceive } else { node - instances + perceive }
@@ -237,7 +239,7 @@ impl Model {
         let automaton = self.harden();
         let circuit = &automaton.circuit;
         let live = automaton.observe(observed).unwrap_or_default();
-        // Backwards through the nodes: what an output of a live channel depends on.
+        // Backwards through the nodes: the fan-in cone of the live channels.
         let mut needed = vec![false; circuit.signals()];
         for (&output, _) in circuit.outputs().iter().zip(live).filter(|(_, live)| *live) {
             needed[output as usize] = true;
@@ -259,7 +261,7 @@ impl Model {
         }
     }
 
-    /// The model as a safetensors file. The same model has the same bytes.
+    /// Serialises the model as safetensors. Equal models have equal bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let description = serde_json::to_string(&self.shape).expect("a shape has no keys that JSON lacks");
         let mut tensors: Vec<(String, Dtype, Vec<usize>, Vec<u8>)> = Vec::new();
@@ -283,7 +285,7 @@ impl Model {
         safetensors::serialize(views, Some(metadata)).expect("names and shapes are valid")
     }
 
-    /// The best model of a seed's training: its best parameters, or what was made of them after the last update.
+    /// Returns the best model of a seed: that of the search, or the best parameters of training.
     pub fn of_best(shape: &ModelShape, seed: u64, best: &Best) -> Result<Model, TaskError> {
         if let Some(model) = &best.finished {
             return Ok(Model::from_bytes(model)?);
@@ -293,7 +295,7 @@ impl Model {
         Ok(model)
     }
 
-    /// Takes over what was learned: the logits, or truth tables in their place.
+    /// Sets the logits from trained parameters: logits, or truth tables.
     pub fn set(&mut self, learned: &[f32]) {
         if learned.len() == self.params.len() {
             self.params.values.copy_from_slice(learned);
@@ -302,18 +304,17 @@ impl Model {
         }
     }
 
-    /// Reads a model file; everything in it is checked.
+    /// Reads and checks a model file.
     pub fn from_bytes(bytes: &[u8]) -> Result<Model, ModelError> {
         let (_, header) = SafeTensors::read_metadata(bytes)?;
         let file = SafeTensors::deserialize(bytes)?;
         let description = header.metadata().as_ref().and_then(|m| m.get(DESCRIPTION));
-        let description =
-            description.ok_or_else(|| ModelError::Foreign("it has no description of one".into()))?;
+        let description = description.ok_or_else(|| ModelError::Foreign("its metadata is missing".into()))?;
         let shape: ModelShape =
             serde_json::from_str(description).map_err(|e| ModelError::Foreign(e.to_string()))?;
         let perceive = read_wires(&file, "perceive", &shape.perceive)?;
         let update = read_wires(&file, "update", &shape.update)?;
-        // Bounded before they are multiplied, and before anything of their size is allocated.
+        // Checked before sizes are multiplied and memory is allocated.
         let fits = (1..=MOST_CHANNELS).contains(&shape.channels)
             && (1..=MOST_KERNELS).contains(&shape.kernels)
             && shape.gates() <= bytes.len() / (FUNCTIONS * size_of::<f32>())
@@ -329,7 +330,7 @@ impl Model {
         Ok(model)
     }
 
-    /// Takes the logits from a file that holds them under names with a prefix.
+    /// Reads the logits from a file, in which their names have a prefix.
     pub fn read_params(&mut self, file: &SafeTensors<'_>, prefix: &str) -> Result<(), ModelError> {
         for tensor in self.params.tensors().to_vec() {
             let name = format!("{prefix}{}", tensor.name);
@@ -343,7 +344,7 @@ impl Model {
     }
 }
 
-/// Adds the gates of a network that reads the given signals; returns its outputs' signals.
+/// Appends the gates of a network that reads the given signals and returns the signals of its outputs.
 fn append(
     wires: &Wires,
     functions: &[Gate],
@@ -381,7 +382,7 @@ fn read_wires(file: &SafeTensors<'_>, network: &'static str, sizes: &[usize]) ->
     Ok(wires)
 }
 
-/// Reads a tensor of f32; with a shape, it must have that one.
+/// Reads an f32 tensor and checks its shape, if one is given.
 pub(crate) fn read_f32(
     file: &SafeTensors<'_>,
     name: &str,
@@ -424,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_model_passes_through_and_hardens_to_wires() {
+    fn an_untrained_model_hardens_to_wires() {
         let model = Model::new(&shape(), 1).unwrap();
         assert_eq!(model.gates(), 3 * 14 + 30);
         assert_eq!(model.gates_per_cell(), 2 * 3 * 14 + 30);
@@ -443,13 +444,13 @@ mod tests {
             model.params.values[last.start + gate * 16 + 6] = 20.0;
         }
         assert_eq!(model.gate_counts(2), GateCounts { total: 72, active: 2, reachable: 2 });
-        // Channel 0 is constant: nothing else matters to it.
+        // Channel 0 is constant: it depends on no other gate.
         model.params.values[last.start] = 30.0;
         assert_eq!(model.gate_counts(1), GateCounts { total: 72, active: 2, reachable: 1 });
     }
 
     #[test]
-    fn a_model_survives_its_file_and_damaged_files_are_refused() {
+    fn a_model_is_read_back_and_damaged_files_are_refused() {
         let model = Model::new(&shape(), 7).unwrap();
         let bytes = model.to_bytes();
         assert_eq!(bytes, model.to_bytes());

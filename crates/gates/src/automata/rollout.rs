@@ -1,73 +1,72 @@
-//! The soft roll-out of an automaton: all steps forward, the loss after the last one, and back.
+//! The soft roll-out of an automaton: all steps forward, the loss after the last one, and the backward pass.
 //!
 //! ```text
 //! forward, step t:   for each tile of 32 cells:
 //!                      patch  [9 x channels] rows   from state t, eight channels at a time
-//!                      inputs [centre, perception]  kept for the way back, if there is room
+//!                      inputs [centre, perception]  kept for the backward pass, if memory allows
 //!                      state t+1                    from the update network
-//! last step:           as above, the loss of its outputs, and back at once
+//! last step:           as above, the loss of its outputs, and the backward pass of the tile
 //! backward, step t:  for each tile: the gradient of state t+1 through update and perception, added to that
-//!                    of state t; what happens between is computed again
+//!                    of state t; intermediate values are recomputed
 //! ```
 //!
-//! Only the states and the update's inputs are kept. Groups of boards roll independently of each other; within a
-//! group the tiles of a step are shared out among parts. How many groups and parts there are depends on the work
-//! only; each part has its own sums, and they are added in order, so the result has the same bits on any number of
-//! threads.
+//! Only the states and the update's inputs are kept. Groups of grids are independent of each other; within a group the
+//! tiles of a step are divided into chunks. The number of groups and chunks depends on the work only. Each chunk has its
+//! own sums, which are added in order, so the result has the same bits on any number of threads.
 
-mod disturb;
+mod chunk;
 mod goal;
-mod part;
+mod rounding;
 
 use std::time::{Duration, Instant};
 
 use crate::kernel::transpose;
-use crate::kernel::{GateTable, Kernels, LANES, Program, Row, WireError};
+use crate::kernel::{GateProgram, GateTable, Kernels, LANES, Row, WireError};
 use gatework_engine::parallel;
 
-use super::cells::{Plan, Step};
+use super::cells::{Plan, PlanStep};
 use super::model::Model;
-use part::{Job, Network, Networks, Part, add};
+use chunk::{Chunk, Job, Network, Networks, add};
 
-pub use disturb::{Disturbance, Disturbed, Rounding};
 use goal::GRADIENT_SCALE;
 pub use goal::Goal;
+pub use rounding::{Rounding, StateRounding, StateSettings};
 
-/// Memory for the update's inputs of all steps. Beyond it they are computed again on the way back.
+/// Memory for the update's inputs of all steps. If they need more, they are recomputed in the backward pass.
 pub(super) const KEPT_BYTES: usize = 24 << 20;
 
-/// How long the two passes of a roll-out took.
+/// Durations of the two passes of a roll-out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Times {
-    /// Forward, without the last step.
+    /// Forward pass without the last step.
     pub forward: Duration,
-    /// Backward, with the last step's forward.
+    /// Backward pass, with the forward pass of the last step.
     pub backward: Duration,
 }
 
-/// A group of boards to be rolled out: which cells to compute, what they start from, what they should become.
+/// A group of grids to be rolled out: plan, start state and targets.
 #[derive(Clone, Copy, Debug)]
-pub struct Boards<'a> {
+pub struct GridGroup<'a> {
     /// The cells to compute.
     pub plan: &'a Plan,
-    /// Entries of the start state behind entry 0, [`Rollout::stride`] numbers each.
+    /// Entries of the start state from entry 1 on, [`Rollout::stride`] numbers each.
     pub start: &'a [f32],
     /// The target.
     pub goal: &'a Goal,
-    /// Targets of states before the last one: of the one before it, of the one before that, and so on.
+    /// Targets of the states before the last one, from the last but one backwards.
     pub late: &'a [Goal],
-    /// What is done to the states between two steps.
-    pub disturbed: Option<Disturbed<'a>>,
+    /// Rounding of the states between two steps.
+    pub rounding: Option<StateRounding>,
 }
 
-impl<'a> Boards<'a> {
-    /// Boards with a target of the last state, and nothing else.
-    pub fn new(plan: &'a Plan, start: &'a [f32], goal: &'a Goal) -> Boards<'a> {
-        Boards { plan, start, goal, late: &[], disturbed: None }
+impl<'a> GridGroup<'a> {
+    /// A group with a target of the last state only.
+    pub fn new(plan: &'a Plan, start: &'a [f32], goal: &'a Goal) -> GridGroup<'a> {
+        GridGroup { plan, start, goal, late: &[], rounding: None }
     }
 }
 
-/// Everything that roll-outs need, made once for a model.
+/// The compiled networks of a model and the buffers of its roll-outs.
 #[derive(Debug)]
 pub struct Rollout {
     shared: Shared,
@@ -76,7 +75,7 @@ pub struct Rollout {
     update_grads: Vec<[f32; 4]>,
 }
 
-/// What all groups of boards have in common.
+/// Data that all groups share.
 #[derive(Debug)]
 struct Shared {
     networks: Networks,
@@ -84,15 +83,15 @@ struct Shared {
     kept_bytes: usize,
 }
 
-/// The roll-out of one group of boards.
+/// The roll-out of one group.
 #[derive(Debug, Default)]
 struct Roll {
-    parts: Vec<Part>,
+    chunks: Vec<Chunk>,
     states: Vec<Vec<f32>>,
     kept: Vec<Row>,
-    /// Gradient of the state after the step that is next on the way back.
+    /// Gradient of the state after the step that the backward pass reaches next.
     grads: Vec<f32>,
-    /// Becomes the gradient of the state before it.
+    /// Buffer for the gradient of the state before that step.
     grads_before: Vec<f32>,
     loss: f64,
     times: Times,
@@ -105,8 +104,8 @@ impl Rollout {
             channels: model.shape.channels,
             loss_channels,
             perceive: Network::new(Kernels::new(&model.perceive, model.shape.kernels, model.shape.channels)?),
-            update: Network::new(Program::new(&model.update)?),
-            last: Network::new(Program::leading(&model.update, loss_channels)?),
+            update: Network::new(GateProgram::new(&model.update)?),
+            last: Network::new(GateProgram::leading(&model.update, loss_channels)?),
             perceive_table: GateTable::new(model.perceive_gates()),
             update_table: GateTable::new(model.update.gates()),
         };
@@ -124,7 +123,7 @@ impl Rollout {
         self.shared.stride
     }
 
-    /// Takes over the logits. To be called whenever they have changed.
+    /// Computes the coefficients of the logits. Must be called whenever they have changed.
     pub fn set_logits(&mut self, logits: &[f32]) {
         let n = &mut self.shared.networks;
         let (perceive, update) = logits.split_at(self.perceive_grads.len() * 16);
@@ -135,25 +134,25 @@ impl Rollout {
         n.last.coefficients.gather(&n.last.program, &n.update_table);
     }
 
-    /// Runs all steps and returns the last state, entry by entry. `start` holds the entries of the start state
-    /// behind entry 0, [`stride`](Self::stride) numbers each.
+    /// Runs all steps and returns the last state, entry by entry. `start` holds the entries of the start state from
+    /// entry 1 on, [`stride`](Self::stride) numbers each.
     pub fn forward(&mut self, plan: &Plan, start: &[f32]) -> &[f32] {
         self.rolls.resize_with(1, Roll::default);
         self.rolls[0].forward(&self.shared, plan, start)
     }
 
-    /// Loss after the last step, summed over the groups; adds its gradient to `grads`, which lie as the logits do.
-    pub fn gradient(&mut self, groups: &[Boards<'_>], grads: &mut [f32]) -> (f64, Times) {
+    /// Returns the loss, summed over the groups, and adds its gradient to `grads`, which has the layout of the logits.
+    pub fn gradient(&mut self, groups: &[GridGroup<'_>], grads: &mut [f32]) -> (f64, Times) {
         let begin = Instant::now();
         self.rolls.resize_with(groups.len(), Roll::default);
         let shared = &self.shared;
         let jobs = self.rolls.iter_mut().zip(groups).collect();
-        parallel::for_each(jobs, |(roll, boards): (&mut Roll, _)| {
-            roll.gradient(shared, boards, groups.len());
+        parallel::for_each(jobs, |(roll, group): (&mut Roll, _)| {
+            roll.gradient(shared, group, groups.len());
         });
         self.add_gradients(grads);
         let loss = self.rolls.iter().map(|roll| roll.loss).sum();
-        // Groups may run side by side: the passes share the time that went by.
+        // Groups may run in parallel: the elapsed time is divided in proportion to the passes.
         let (forward, backward) = self.rolls.iter().fold((0.0, 0.0), |(forward, backward), roll| {
             (forward + roll.times.forward.as_secs_f64(), backward + roll.times.backward.as_secs_f64())
         });
@@ -162,15 +161,15 @@ impl Rollout {
         (loss, Times { forward, backward: whole.saturating_sub(forward) })
     }
 
-    /// From the parts' sums to the gradients of the logits.
+    /// Turns the sums of all chunks into gradients of the logits.
     fn add_gradients(&mut self, grads: &mut [f32]) {
         let n = &self.shared.networks;
         self.perceive_grads.fill([0.0; 4]);
         self.update_grads.fill([0.0; 4]);
-        for part in self.rolls.iter().flat_map(|roll| &roll.parts) {
-            part.perceive.add_to(&n.perceive.program, &n.perceive_table, &mut self.perceive_grads);
-            part.update.add_to(&n.update.program, &n.update_table, &mut self.update_grads);
-            part.last.add_to(&n.last.program, &n.update_table, &mut self.update_grads);
+        for chunk in self.rolls.iter().flat_map(|roll| &roll.chunks) {
+            chunk.perceive.add_to(&n.perceive.program, &n.perceive_table, &mut self.perceive_grads);
+            chunk.update.add_to(&n.update.program, &n.update_table, &mut self.update_grads);
+            chunk.last.add_to(&n.last.program, &n.update_table, &mut self.update_grads);
         }
         for grad in self.perceive_grads.iter_mut().chain(&mut self.update_grads).flatten() {
             *grad *= 1.0 / GRADIENT_SCALE;
@@ -190,13 +189,13 @@ impl Roll {
         &self.states[plan.steps.len()]
     }
 
-    /// Loss, sums of the gradients and times of one group out of `groups`.
-    fn gradient(&mut self, shared: &Shared, boards: &Boards<'_>, groups: usize) {
+    /// Computes loss, gradient sums and times of one of `groups` groups.
+    fn gradient(&mut self, shared: &Shared, group: &GridGroup<'_>, groups: usize) {
         let begin = Instant::now();
-        let Boards { plan, start, goal, .. } = *boards;
+        let GridGroup { plan, start, goal, .. } = *group;
         let steps = plan.steps.len();
         let inputs = shared.networks.update.program.inputs();
-        // Where the kept inputs of each step begin; the last step needs none.
+        // Offsets of the kept inputs of each step; the last step needs none.
         let mut offsets = vec![0];
         for step in plan.iter().take(steps - 1) {
             offsets.push(offsets[offsets.len() - 1] + step.tiles.len() * inputs);
@@ -206,9 +205,9 @@ impl Roll {
         self.prepare(shared, plan, start, if keep { rows } else { 0 }, groups);
         for (t, &offset) in offsets.iter().enumerate().take(steps - 1) {
             self.forward_step(shared, plan, t, keep.then_some(offset));
-            if let Some(disturbed) = &boards.disturbed {
+            if let Some(rounding) = &group.rounding {
                 let (state, stride) = (&mut self.states[t + 1], shared.stride);
-                disturbed.apply(t, &mut state[stride..], stride, shared.networks.channels);
+                rounding.apply(t, &mut state[stride..], stride, shared.networks.channels);
             }
         }
         let middle = Instant::now();
@@ -216,30 +215,30 @@ impl Roll {
         self.loss = goal.remainder;
         self.last_step(shared, plan, goal);
         for (t, &offset) in offsets.iter().enumerate().take(steps - 1).rev() {
-            self.between_steps(shared, boards, t);
+            self.add_late_loss(shared, group, t);
             self.backward_step(shared, plan, t, keep.then_some(offset));
         }
-        self.loss += self.parts.iter().map(|part| part.loss).sum::<f64>();
+        self.loss += self.chunks.iter().map(|chunk| chunk.loss).sum::<f64>();
         self.times = Times { forward: middle - begin, backward: middle.elapsed() };
     }
 
-    /// Makes room for a plan's states and sets everything that is summed to zero.
+    /// Allocates the states of a plan and clears all sums.
     fn prepare(&mut self, shared: &Shared, plan: &Plan, start: &[f32], kept: usize, groups: usize) {
         let units = plan.iter().map(|step| step.tiles.len()).max().unwrap_or(0);
         let total: usize = plan.iter().map(|step| step.tiles.len()).sum();
-        let parts = (parallel::chunk_count(units * groups, total * groups) / groups).max(1);
-        self.parts.truncate(parts);
-        while self.parts.len() < parts {
-            self.parts.push(Part::new(&shared.networks));
+        let chunks = (parallel::chunk_count(units * groups, total * groups) / groups).max(1);
+        self.chunks.truncate(chunks);
+        while self.chunks.len() < chunks {
+            self.chunks.push(Chunk::new(&shared.networks));
         }
-        for part in &mut self.parts {
-            part.loss = 0.0;
-            part.perceive.clear();
-            part.update.clear();
-            part.last.clear();
+        for chunk in &mut self.chunks {
+            chunk.loss = 0.0;
+            chunk.perceive.clear();
+            chunk.update.clear();
+            chunk.last.clear();
         }
         self.states.resize_with(plan.steps.len() + 1, Vec::new);
-        let entries = std::iter::once(plan.start_entries).chain(plan.iter().map(Step::entries));
+        let entries = std::iter::once(plan.start_entries).chain(plan.iter().map(PlanStep::entries));
         for (state, entries) in self.states.iter_mut().zip(entries) {
             state.resize(entries * shared.stride, 0.0);
         }
@@ -258,14 +257,14 @@ impl Roll {
         }
         let kept = kept.map(|at| &mut self.kept[at..]);
         let jobs =
-            Job::split(step, &mut self.parts, computed, kept, stride, networks.update.program.inputs());
+            Job::split(step, &mut self.chunks, computed, kept, stride, networks.update.program.inputs());
         parallel::for_each(jobs, |job| {
             let mut kept = job.kept.map(|rows| rows.chunks_exact_mut(networks.update.program.inputs()));
             for (tile, after) in job.tiles.iter().zip(job.after.chunks_mut(LANES * stride)) {
-                let Part { work, kernel_work, patch, inputs, grads, .. } = &mut *job.part;
+                let Chunk { work, kernel_work, patch, inputs, grads, .. } = &mut *job.chunk;
                 networks.perceive(before, stride, tile, patch, inputs, kernel_work);
                 if let Some(kept) = kept.as_mut().and_then(Iterator::next) {
-                    // The rows come in leaps, and memory likes them one after the other.
+                    // A contiguous copy: the rows themselves are written in scattered order.
                     kept.copy_from_slice(inputs);
                 }
                 networks.update.program.infer(&networks.update.coefficients, inputs, grads, work);
@@ -274,18 +273,18 @@ impl Roll {
         });
     }
 
-    /// Forward, loss and backward of the last step. Leaves the gradient of the state before it.
+    /// Forward pass, loss and backward pass of the last step. Leaves the gradient of the state before it.
     fn last_step(&mut self, shared: &Shared, plan: &Plan, goal: &Goal) {
         let t = plan.steps.len() - 1;
         let step = &plan.distinct[plan.steps[t]];
         let (networks, stride) = (&shared.networks, shared.stride);
         let before = &self.states[t][..];
-        let jobs = Job::split(step, &mut self.parts, &mut [], None, stride, 0);
+        let jobs = Job::split(step, &mut self.chunks, &mut [], None, stride, 0);
         parallel::for_each(jobs, |job| {
-            let part = &mut *job.part;
-            part.open_window(job.tiles, stride);
+            let chunk = &mut *job.chunk;
+            chunk.open_window(job.tiles, stride);
             for (tile, number) in job.tiles.iter().zip(job.first..) {
-                let Part { work, kernel_work, patch, inputs, last, loss, .. } = &mut *part;
+                let Chunk { work, kernel_work, patch, inputs, last, loss, .. } = &mut *chunk;
                 networks.perceive(before, stride, tile, patch, inputs, kernel_work);
                 let first = 1 + number * LANES;
                 let lanes = (step.computed + 1 - first).min(LANES);
@@ -298,16 +297,16 @@ impl Roll {
                     }
                 };
                 networks.last.program.gradient_of(&networks.last.coefficients, inputs, seed, last, work);
-                part.perception_gradient(networks, before, stride, tile, t == 0);
+                chunk.perception_gradient(networks, before, stride, tile, t == 0);
             }
         });
-        // The gradient of entries that are only kept goes straight to the state before.
+        // The gradient of copied entries goes to the state before unchanged.
         self.grads.clear();
         self.grads.resize(step.entries() * stride, 0.0);
         for (entry, &from) in (1 + step.computed..).zip(&step.kept) {
             for channel in 0..networks.loss_channels {
                 let mut value = before[from as usize * stride + channel];
-                self.parts[0].loss += goal.charge(entry, channel, &mut value);
+                self.chunks[0].loss += goal.charge(entry, channel, &mut value);
                 self.grads[entry * stride + channel] = value;
             }
         }
@@ -319,16 +318,17 @@ impl Roll {
         let (networks, stride) = (&shared.networks, shared.stride);
         let (before, after) = (&self.states[t][..], &self.grads[..]);
         let kept = kept.map(|at| &mut self.kept[at..]);
-        let jobs = Job::split(step, &mut self.parts, &mut [], kept, stride, networks.update.program.inputs());
+        let jobs =
+            Job::split(step, &mut self.chunks, &mut [], kept, stride, networks.update.program.inputs());
         parallel::for_each(jobs, |job| {
-            let part = &mut *job.part;
-            part.open_window(job.tiles, stride);
+            let chunk = &mut *job.chunk;
+            chunk.open_window(job.tiles, stride);
             let mut kept = job.kept.map(|rows| rows.chunks_exact(networks.update.program.inputs()));
             for (tile, number) in job.tiles.iter().zip(job.first..) {
-                let Part { work, kernel_work, patch, inputs, grads, update, .. } = &mut *part;
+                let Chunk { work, kernel_work, patch, inputs, grads, update, .. } = &mut *chunk;
                 if let Some(kept) = kept.as_mut().and_then(Iterator::next) {
-                    // A copy, because the gradients that replace the inputs stay in the cache: written to where
-                    // the inputs are kept, they would go to memory as well.
+                    // A copy, because the gradients that replace the inputs should stay in the cache and not be
+                    // written back to memory.
                     inputs.copy_from_slice(kept);
                 } else {
                     networks.perceive(before, stride, tile, patch, inputs, kernel_work);
@@ -340,34 +340,29 @@ impl Roll {
                 transpose::gather(after, stride, &entries, 0..networks.channels, grads, |c| c);
                 goal::drop_negligible(grads);
                 networks.update.program.gradient(&networks.update.coefficients, inputs, grads, update, work);
-                part.perception_gradient(networks, before, stride, tile, t == 0);
+                chunk.perception_gradient(networks, before, stride, tile, t == 0);
             }
         });
         self.collect(shared, plan, t);
     }
 
-    /// The way back from step `t + 1` to step `t`: the state between them may have a target and may be disturbed.
-    fn between_steps(&mut self, shared: &Shared, boards: &Boards<'_>, t: usize) {
+    /// Adds the loss of the state after step `t`, and its gradient, if that state has a target.
+    fn add_late_loss(&mut self, shared: &Shared, group: &GridGroup<'_>, t: usize) {
+        let Some(goal) = group.late.get(group.plan.steps.len() - 2 - t) else { return };
         let stride = shared.stride;
-        let state = &self.states[t + 1][stride..];
-        let grads = &mut self.grads[stride..];
-        if let Some(goal) = boards.late.get(boards.plan.steps.len() - 2 - t) {
-            self.loss += goal.remainder;
-            let entries = state.chunks_exact(stride).zip(grads.chunks_exact_mut(stride)).zip(1..);
-            for ((state, grads), entry) in entries {
-                for channel in 0..shared.networks.loss_channels {
-                    let mut value = state[channel];
-                    self.loss += goal.charge(entry, channel, &mut value);
-                    grads[channel] += value;
-                }
+        let state = self.states[t + 1][stride..].chunks_exact(stride);
+        let grads = self.grads[stride..].chunks_exact_mut(stride);
+        self.loss += goal.remainder;
+        for ((state, grads), entry) in state.zip(grads).zip(1..) {
+            for channel in 0..shared.networks.loss_channels {
+                let mut value = state[channel];
+                self.loss += goal.charge(entry, channel, &mut value);
+                grads[channel] += value;
             }
-        }
-        if let Some(disturbed) = &boards.disturbed {
-            disturbed.pull_back(t, state, grads, stride, shared.networks.channels);
         }
     }
 
-    /// Adds up the parts' gradients of the state before step `t`.
+    /// Adds the chunks' gradients of the state before step `t`.
     fn collect(&mut self, shared: &Shared, plan: &Plan, t: usize) {
         if t == 0 {
             return;
@@ -380,10 +375,10 @@ impl Roll {
         for (entry, &from) in (1 + step.computed..).zip(&step.kept) {
             add(&mut grads[from as usize * stride..][..stride], &self.grads[entry * stride..][..stride]);
         }
-        for part in &self.parts {
+        for chunk in &self.chunks {
             // The first entry of a window stands for the outside.
-            let Some(window) = part.window.get(stride..) else { continue };
-            let begin = (part.window_begin + 1) * stride;
+            let Some(window) = chunk.window.get(stride..) else { continue };
+            let begin = (chunk.window_begin + 1) * stride;
             add(&mut grads[begin..begin + window.len()], window);
         }
         self.grads_before = std::mem::replace(&mut self.grads, grads);
@@ -397,7 +392,7 @@ mod tests {
 
     use super::super::cells::{Planner, Shape};
     use super::super::model::{FirstLayer, ModelShape};
-    use super::super::naive::Naive;
+    use super::super::reference::ReferenceRollout;
     use super::*;
     use crate::soft::Wiring;
     use gatework_train::random::{Purpose, Random};
@@ -408,7 +403,7 @@ mod tests {
         /// Grids of any size, both boundaries, any number of channels, with and without masks, samples together
         /// or apart.
         #[test]
-        fn the_rollout_agrees_with_the_naive_twin(
+        fn the_rollout_agrees_with_the_reference_implementation(
             samples in 1usize..3, height in 1usize..8, width in 1usize..8, steps in 1usize..4,
             channels in 3usize..10, kernels in 1usize..3, torus: bool, asynchronous: bool, random_wiring: bool, apart: bool, seed: u64,
         ) {
@@ -450,14 +445,14 @@ mod tests {
             let targets = target.chunks_exact(group.total() * loss_channels);
             let goals: Vec<Goal> = targets.map(|target| Goal::new(&plan, loss_channels, target)).collect();
             let starts = padded.chunks_exact(group.total() * stride);
-            let boards: Vec<Boards<'_>> =
-                starts.zip(&goals).map(|(start, goal)| Boards::new(&plan, start, goal)).collect();
+            let group: Vec<GridGroup<'_>> =
+                starts.zip(&goals).map(|(start, goal)| GridGroup::new(&plan, start, goal)).collect();
             let mut grads = vec![0.0; model.params.len()];
-            let (loss, _) = rollout.gradient(&boards, &mut grads);
+            let (loss, _) = rollout.gradient(&group, &mut grads);
 
-            let naive = Naive { model: &model, shape, steps, masks: masks.as_deref() };
+            let reference = ReferenceRollout { model: &model, shape, steps, masks: masks.as_deref() };
             let wide = |v: &[f32]| v.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
-            let (expected, expected_grads) = naive.gradient(&wide(&start), &wide(&target), loss_channels);
+            let (expected, expected_grads) = reference.gradient(&wide(&start), &wide(&target), loss_channels);
             prop_assert!((loss - expected).abs() <= 1e-5 * expected.max(1.0), "loss {loss} {expected}");
             let largest = expected_grads.iter().fold(0.0f64, |most, g| most.max(g.abs()));
             for (ours, theirs) in grads.iter().zip(&expected_grads) {
@@ -469,9 +464,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// Boards of few kinds of cells, with and without masks, with targets for several states.
+        /// Grids with few distinct cells, with and without masks, with targets for several states.
         #[test]
-        fn cells_that_share_an_entry_count_as_often_as_there_are_of_them(
+        fn shared_entries_have_the_loss_and_gradient_of_all_their_cells(
             samples in 1usize..3, height in 1usize..9, width in 1usize..9, steps in 1usize..5,
             torus: bool, asynchronous: bool, late in 1usize..4, seed: u64,
         ) {
@@ -514,9 +509,9 @@ mod tests {
                 let goal = |before: usize| Goal::new(&plan(steps - before), 2, &target);
                 let late: Vec<Goal> = (1..late.min(steps)).map(goal).collect();
                 let (plan, goal) = (plan(steps), goal(0));
-                let boards = Boards { late: &late, ..Boards::new(&plan, start, &goal) };
+                let group = GridGroup { late: &late, ..GridGroup::new(&plan, start, &goal) };
                 let mut grads = vec![0.0; model.params.len()];
-                let (loss, _) = rollout.gradient(&[boards], &mut grads);
+                let (loss, _) = rollout.gradient(&[group], &mut grads);
                 (loss, grads, plan.computed())
             };
             let (loss, grads, computed) = run(true, &kinds[..seen * stride]);
@@ -530,8 +525,8 @@ mod tests {
         }
     }
 
-    /// Loss and gradient of a small model on grids that make several parts, the last tile partly used.
-    fn gradient_in_parts(threads: usize, kept_bytes: usize) -> (u64, Vec<u32>) {
+    /// Loss and gradient of a small model on grids with several chunks, the last tile partly used.
+    fn gradient_in_chunks(threads: usize, kept_bytes: usize) -> (u64, Vec<u32>) {
         let mut random = Random::new(5, Purpose::Check, 0);
         let model_shape = ModelShape {
             channels: 9,
@@ -558,23 +553,23 @@ mod tests {
         let goal = Goal::new(&plan, 2, &target);
         let mut grads = vec![0.0; model.params.len()];
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        // Twice the same boards: two groups of two parts each.
-        let boards = Boards::new(&plan, &start, &goal);
-        let (loss, _) = pool.install(|| rollout.gradient(&[boards, boards], &mut grads));
-        assert!(rollout.rolls.len() == 2 && rollout.rolls.iter().all(|roll| roll.parts.len() == 2));
+        // The same grids twice: two groups of two chunks each.
+        let group = GridGroup::new(&plan, &start, &goal);
+        let (loss, _) = pool.install(|| rollout.gradient(&[group, group], &mut grads));
+        assert!(rollout.rolls.len() == 2 && rollout.rolls.iter().all(|roll| roll.chunks.len() == 2));
         assert!(rollout.rolls.iter().all(|roll| roll.kept.is_empty() == (kept_bytes == 0)));
         (loss.to_bits(), grads.iter().map(|g| g.to_bits()).collect())
     }
 
     #[test]
     fn any_number_of_threads_gives_the_same_bits() {
-        let alone = gradient_in_parts(1, KEPT_BYTES);
-        assert!(gradient_in_parts(2, KEPT_BYTES) == alone);
-        assert!(gradient_in_parts(3, KEPT_BYTES) == alone);
+        let alone = gradient_in_chunks(1, KEPT_BYTES);
+        assert!(gradient_in_chunks(2, KEPT_BYTES) == alone);
+        assert!(gradient_in_chunks(3, KEPT_BYTES) == alone);
     }
 
     #[test]
     fn kept_inputs_change_no_bits() {
-        assert!(gradient_in_parts(1, 0) == gradient_in_parts(1, KEPT_BYTES));
+        assert!(gradient_in_chunks(1, 0) == gradient_in_chunks(1, KEPT_BYTES));
     }
 }

@@ -8,7 +8,7 @@
 //! use gatework_gates::automata::{experiment::Loaded, run};
 //! use gatework_train::trainer::Quiet;
 //!
-//! let loaded = Loaded::find("checkerboard")?;
+//! let loaded = AutomatonExperiment::find("checkerboard")?;
 //! let trained = run::train(&loaded, None, 2, &Quiet, &AtomicBool::new(false))?;
 //! println!("learned: {}, gates: {}", trained.is_success(), trained.gates.active);
 //! # Ok::<(), run::RunError>(())
@@ -28,8 +28,8 @@ use gatework_train::trainer::{self, Attempt, Best, Observer, Options, Outcome, T
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::board::TargetSpec;
-use super::experiment::{Experiment, Loaded, MOST_MEMORY};
+use super::states::TargetSpec;
+use super::experiment::{Experiment, AutomatonExperiment, MOST_MEMORY};
 use super::model::{GateCounts, Model, ModelError};
 use super::task::AutomatonTask;
 use crate::kernel::LANES;
@@ -172,7 +172,7 @@ pub struct SeedSummary {
 
 /// Begins a run in a new folder: writes the experiment, with a copy of the picture that it refers to, so that the folder is
 /// self-contained. `source` is the folder that the path of the picture is relative to.
-pub fn begin(folder: &RunFolder, mut loaded: Loaded, source: &Path) -> Result<Loaded, RunError> {
+pub fn begin(folder: &RunFolder, mut loaded: AutomatonExperiment, source: &Path) -> Result<AutomatonExperiment, RunError> {
     let is_text = matches!(loaded.experiment.target, TargetSpec::Text { .. });
     if let TargetSpec::Text { file } | TargetSpec::Png { file } = &mut loaded.experiment.target {
         let picture = files::read(&source.join(&*file))?;
@@ -186,8 +186,8 @@ pub fn begin(folder: &RunFolder, mut loaded: Loaded, source: &Path) -> Result<Lo
 
 /// Prepares to resume a run: checks that the folder holds the requested experiment, returns the experiment of the folder, and
 /// completes a run that was killed while it ended.
-pub fn resume(folder: &RunFolder, requested: &Experiment) -> Result<Loaded, RunError> {
-    let found = Loaded::read(&folder.experiment())?;
+pub fn resume(folder: &RunFolder, requested: &Experiment) -> Result<AutomatonExperiment, RunError> {
+    let found = AutomatonExperiment::read(&folder.experiment())?;
     let mut comparable = requested.clone();
     if matches!(requested.target, TargetSpec::Text { .. } | TargetSpec::Png { .. }) {
         // The folder has a copy of the picture under another name.
@@ -217,11 +217,11 @@ pub fn finished(folder: &RunFolder) -> Option<Value> {
 }
 
 /// Opens a run: its experiment and its model.
-pub fn open(folder: &RunFolder) -> Result<(Loaded, Model), RunError> {
+pub fn open(folder: &RunFolder) -> Result<(AutomatonExperiment, Model), RunError> {
     if !folder.experiment().is_file() {
         return Err(RunFolderError::NotARun { path: folder.path().to_path_buf() }.into());
     }
-    let loaded = Loaded::read(&folder.experiment())?;
+    let loaded = AutomatonExperiment::read(&folder.experiment())?;
     let model = read_model(&folder.model()?)?;
     if !loaded.experiment.has_model_of(&model.shape) {
         return Err(RunFolderError::OtherModel { path: folder.path().to_path_buf() }.into());
@@ -240,7 +240,7 @@ pub fn read_model(path: &Path) -> Result<Model, RunError> {
 /// With a folder, training starts from the checkpoints in it, and writes checkpoints, `metrics.csv`, `model.safetensors` and
 /// `circuit.json`; [`finish`] then ends the run. The result does not depend on the number of threads.
 pub fn train(
-    loaded: &Loaded,
+    loaded: &AutomatonExperiment,
     folder: Option<&RunFolder>,
     threads: usize,
     observer: &impl Observer,

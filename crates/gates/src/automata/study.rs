@@ -1,22 +1,22 @@
-//! Studies: which settings of an experiment learn, how often and how soon.
+//! Studies: success rates and times of settings of an experiment over many seeds.
 //!
 //! A study names an experiment, settings that change it, and a number of seeds:
 //!
 //! ```toml
-//! experiment = "checkerboard"       # built-in, or a file beside the study
+//! experiment = "checkerboard"       # built-in, or a file in the folder of the study
 //! seeds = 20
 //!
-//! [settings.paper.training]         # a setting changes what it names
+//! [settings.paper.training]         # a setting overrides keys of the experiment
 //! recipe = "paper"
 //!
-//! [settings.search]                 # or nothing
+//! [settings.search]                 # or none
 //!
-//! [grid]                            # every setting is tried with all combinations of these
+//! [grid]                            # every setting runs with all combinations of these values
 //! "search.after" = [50, 150]
 //! ```
 //!
-//! Every setting runs with every seed. A run is a [`Row`]; a row that is known already, with the same settings, is not run
-//! again, so a study that was stopped goes on where it was.
+//! Every setting runs with every seed. The result of a run is a [`Row`]. Known rows with the same settings are not run
+//! again, so a study that was stopped can be resumed.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -26,19 +26,19 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::experiment::{BUILT_IN, Loaded, MOST_MEMORY};
+use super::experiment::{AutomatonExperiment, BUILT_IN, MOST_MEMORY, SearchSettings};
 use super::model::Model;
 use super::task::AutomatonTask;
 use gatework_train::experiment::{ExperimentError, Source};
 use gatework_train::trainer::{self, Options, Outcome, Quiet, TrainError};
 
-/// Seeds of a setting at most.
+/// Maximum number of seeds.
 const MOST_SEEDS: u64 = 100_000;
 
-/// Settings of a study at most.
+/// Maximum number of settings.
 const MOST_SETTINGS: usize = 1000;
 
-/// A study as its file says it.
+/// The TOML file of a study.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -53,45 +53,45 @@ struct File {
 /// An experiment with some of its settings changed.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// The experiment as it is run.
-    pub loaded: Loaded,
-    /// A fingerprint of the experiment: rows with another one are of other settings.
+    /// The experiment with the changes of this setting.
+    pub loaded: AutomatonExperiment,
+    /// A fingerprint of the experiment; rows with another one belong to other settings.
     pub fingerprint: String,
 }
 
-/// Settings, each to be run with the seeds from 1 on.
+/// A study: settings that run with the seeds 1, 2, ...
 #[derive(Clone, Debug)]
 pub struct Study {
     /// The name of the experiment.
     pub experiment: String,
-    /// How many seeds.
+    /// Number of seeds.
     pub seeds: u64,
     /// The settings, in the order of their names.
     pub settings: Vec<Setting>,
 }
 
-/// What came out of one seed of one setting.
+/// The result of one seed of one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The setting.
     pub setting: String,
     /// The seed.
     pub seed: u64,
-    /// Whether it learned what it should.
+    /// Whether training succeeded.
     pub success: bool,
     /// Updates of gradient descent.
     pub updates: u64,
-    /// Moves of the search after it.
+    /// Moves of the search.
     pub moves: u64,
     /// Seconds on one thread.
     pub seconds: f64,
     /// The lowest hard loss.
     pub hard_loss: f64,
-    /// Learned gates that the observed channels depend on, without wires. A kernel's gate counts once.
+    /// Learned gates, without wires, in the fan-in cone of the observed channels. A kernel's gate counts once.
     pub gates: usize,
-    /// Of the experiment.
+    /// Fingerprint of the experiment.
     pub fingerprint: String,
 }
 
@@ -101,7 +101,7 @@ impl Study {
         Study::from_source(&Source::read(path)?)
     }
 
-    /// Reads a study and the experiment that it refers to.
+    /// Reads a study and its experiment.
     pub fn from_source(source: &Source) -> Result<Study, ExperimentError> {
         let invalid = |message: String| source.invalid(None, message);
         let file: File = source.parse()?;
@@ -114,20 +114,23 @@ impl Study {
         } else {
             Source::find(&file.experiment, &BUILT_IN)?
         };
-        let experiment = Loaded::from_source(&base)?.experiment.name;
+        let experiment = AutomatonExperiment::from_source(&base)?.experiment.name;
         let folder = base.folder();
-        let base: Table = base.parse()?;
+        let mut base: Table = base.parse()?;
+        use_current_names(&mut base);
         let changes = changes(&file).map_err(invalid)?;
-        let setting = |(name, change): (String, Table)| {
+        let setting = |(name, mut change): (String, Table)| {
             let mut table = base.clone();
+            use_current_names(&mut change);
             merge(&mut table, change);
             let text = table.to_string();
-            let loaded =
-                Loaded::from_source(&Source::new(text, "", folder)).map_err(|error| match error {
-                    // Lines of the merged text would mislead.
+            let loaded = AutomatonExperiment::from_source(&Source::new(text, "", folder)).map_err(
+                |error| match error {
+                    // The line refers to the merged text, so it is left out.
                     ExperimentError::Invalid { message, .. } => invalid(format!("setting {name}: {message}")),
                     other => other,
-                })?;
+                },
+            )?;
             let fingerprint = fingerprint(&loaded.experiment.to_toml());
             Ok(Setting { name, loaded, fingerprint })
         };
@@ -135,14 +138,14 @@ impl Study {
         Ok(Study { experiment, seeds: file.seeds, settings })
     }
 
-    /// Whether a row is of this study, with the settings that it has now.
+    /// Returns true if a row belongs to this study with its current settings.
     pub fn has(&self, row: &Row) -> bool {
         let same = |setting: &Setting| setting.name == row.setting && setting.fingerprint == row.fingerprint;
         (1..=self.seeds).contains(&row.seed) && self.settings.iter().any(same)
     }
 
-    /// Runs what `known` rows do not hold, `threads` runs at a time, one thread each, and tells the observer all
-    /// rows of the study whenever there is a new one. Returns them, in the order of settings and seeds.
+    /// Runs all seeds and settings that are not in `known`, `threads` runs at a time with one thread each. Calls the
+    /// observer with all rows of the study after each run, and returns them in the order of settings and seeds.
     pub fn run(
         &self,
         known: &[Row],
@@ -199,17 +202,17 @@ impl Study {
     }
 }
 
-/// Is told how a study goes; from several threads, one after the other.
+/// Receives the progress of a study. Calls come from several threads, but never at the same time.
 pub trait StudyObserver: Sync {
-    /// At the beginning: so many runs are known, so many are to be made.
+    /// Called at the start with the number of known rows and of runs to be made.
     fn started(&self, _known: usize, _runs: usize) {}
 
-    /// After every run, with all rows so far and the number of runs that are not finished.
+    /// Called after every run with all rows so far and the number of unfinished runs.
     fn finished(&self, row: &Row, rows: &[Row], left: usize);
 }
 
 impl Setting {
-    /// Runs one seed to its end or to success; `None` if it was stopped.
+    /// Runs one seed to its end or to success. Returns `None` if it was stopped.
     fn run(&self, seed: u64, stop: &AtomicBool) -> Result<Option<Row>, TrainError> {
         let experiment = &self.loaded.experiment;
         let options = Options {
@@ -224,7 +227,7 @@ impl Setting {
         let make = |seed| AutomatonTask::new(&self.loaded, seed);
         let begin = Instant::now();
         let attempts = match trainer::run(&options, make, &Quiet, stop) {
-            // A setting that makes training diverge is a result, too.
+            // Training that diverges is a result as well.
             Err(TrainError::NotFinite { update, .. }) => {
                 return Ok(Some(Row {
                     setting: self.name.clone(),
@@ -263,7 +266,7 @@ impl Setting {
     }
 }
 
-/// The rows of a CSV file, and the message for one that cannot be read.
+/// Reads rows from CSV. The error is a message.
 pub fn rows_from_csv(text: &str) -> Result<Vec<Row>, String> {
     csv::Reader::from_reader(text.as_bytes())
         .deserialize()
@@ -271,7 +274,7 @@ pub fn rows_from_csv(text: &str) -> Result<Vec<Row>, String> {
         .map_err(|e| e.to_string())
 }
 
-/// Rows as a CSV file.
+/// Returns rows as CSV.
 pub fn rows_to_csv(rows: &[Row]) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in rows {
@@ -280,18 +283,18 @@ pub fn rows_to_csv(rows: &[Row]) -> String {
     String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
 }
 
-/// The settings of a file: names and what they change. Without any, one that changes nothing.
+/// Returns the settings of a file: names and changes. Without any, there is one without changes.
 fn changes(file: &File) -> Result<Vec<(String, Table)>, String> {
     let mut all = Vec::new();
     for (name, change) in &file.settings {
-        let Value::Table(change) = change else { return Err(format!("settings.{name} is no table")) };
+        let Value::Table(change) = change else { return Err(format!("settings.{name} is not a table")) };
         all.push((name.clone(), change.clone()));
     }
     if all.is_empty() {
         all.push((String::new(), Table::new()));
     }
     for (key, values) in &file.grid {
-        let Value::Array(values) = values else { return Err(format!("grid: {key} is no list")) };
+        let Value::Array(values) = values else { return Err(format!("grid: {key} is not a list")) };
         let with = |(name, change): &(String, Table)| {
             let with_value = |value: &Value| {
                 let mut change = change.clone();
@@ -314,12 +317,12 @@ fn changes(file: &File) -> Result<Vec<(String, Table)>, String> {
     if let [(name, _)] = &mut all[..]
         && name.is_empty()
     {
-        *name = "as it is".into();
+        *name = "unchanged".into();
     }
     Ok(all)
 }
 
-/// `a.b.c` and a value as a table of tables.
+/// Returns nested tables for a key like `a.b.c` and a value.
 fn nested(key: &str, value: &Value) -> Table {
     let mut value = value.clone();
     let mut names = key.rsplit('.');
@@ -332,7 +335,17 @@ fn nested(key: &str, value: &Value) -> Table {
     table
 }
 
-/// Puts a change into a table: tables are merged, everything else is replaced.
+/// Replaces earlier names of keys, so that a change overrides a key by either name.
+fn use_current_names(table: &mut Table) {
+    let Some(Value::Table(search)) = table.get_mut("search") else { return };
+    for (earlier, current) in SearchSettings::RENAMED {
+        if let Some(value) = search.remove(earlier) {
+            search.insert(current.into(), value);
+        }
+    }
+}
+
+/// Merges a change into a table: tables are merged recursively, other values are replaced.
 fn merge(table: &mut Table, change: Table) {
     for (key, value) in change {
         match (table.get_mut(&key), value) {
@@ -344,7 +357,7 @@ fn merge(table: &mut Table, change: Table) {
     }
 }
 
-/// Sixteen hexadecimal digits that almost surely differ for different texts and versions of the program.
+/// Returns 16 hexadecimal digits: a hash of a text and the version of the program.
 fn fingerprint(text: &str) -> String {
     use std::hash::Hasher as _;
     let mut hasher = rustc_hash::FxHasher::default();
@@ -353,7 +366,7 @@ fn fingerprint(text: &str) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-/// The share of successes and its 95 % interval (Wilson's), each from 0 to 1.
+/// Returns the success rate and its 95 % interval (Wilson score), each from 0 to 1.
 pub fn success_rate(successes: usize, runs: usize) -> [f64; 3] {
     if runs == 0 {
         return [0.0, 0.0, 1.0];
@@ -381,7 +394,7 @@ mod tests {
         [settings.search.search]
         after = 2
         moves = 2
-        tries = 1
+        restarts = 1
         [settings.search.update]
         layers = [17, 16, 8, 4, 2, 1]
         [grid]
@@ -421,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_runs_with_every_seed_and_known_rows_are_not_run_again() {
+    fn every_setting_runs_with_every_seed_and_known_rows_are_reused() {
         let names: Vec<String> = study().settings.into_iter().map(|setting| setting.name).collect();
         let expected = [
             "paper learning_rate 0.05",
@@ -442,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn the_studies_of_the_project_can_be_read() {
+    fn the_studies_of_this_crate_are_valid() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("studies");
         let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert!(files.len() >= 5);
@@ -452,13 +465,21 @@ mod tests {
     }
 
     #[test]
-    fn a_study_that_is_stopped_keeps_what_is_finished() {
+    fn earlier_names_of_search_keys_override_the_current_ones() {
+        let text = STUDY.replacen("restarts = 1", "tries = 7\nbaths = 3\nboards = 5", 1);
+        let study = Study::from_source(&Source::new(&text, "x.toml", "")).unwrap();
+        let search = study.settings[2].loaded.experiment.search().unwrap();
+        assert_eq!((search.restarts, search.chains, search.samples), (7, 3, 5));
+    }
+
+    #[test]
+    fn a_stopped_study_starts_no_further_runs() {
         let stopped = study().run(&[], 1, &Count(AtomicUsize::new(0)), &AtomicBool::new(true)).unwrap();
         assert!(stopped.is_empty());
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn invalid_studies_are_refused_with_a_message() {
         let error = |from: &str, to: &str| {
             let text = STUDY.replacen(from, to, 1);
             assert_ne!(text, STUDY, "the change changed nothing");
@@ -472,7 +493,7 @@ mod tests {
             ("updates = 3", "updates = 0", "setting paper learning_rate 0.05: training.updates is 0"),
             ("updates = 3", "update = 3", "unknown field `update`"),
             ("[0.05, 0.1]", "[]", "0 settings"),
-            ("[0.05, 0.1]", "0.05", "grid: training.learning_rate is no list"),
+            ("[0.05, 0.1]", "0.05", "grid: training.learning_rate is not a list"),
             ("[0.05, 0.1]", "[0.05, 0.05]", "two settings are called paper learning_rate 0.05"),
         ] {
             let message = error(from, to);
@@ -482,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_are_those_of_wilson() {
+    fn success_rates_have_wilson_intervals() {
         // Values from Wilson (1927) as R's prop.test gives them without continuity correction.
         let close = |a: [f64; 3], b: [f64; 3]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 5e-4);
         assert!(close(success_rate(20, 20), [1.0, 0.8389, 1.0]), "{:?}", success_rate(20, 20));

@@ -1,11 +1,11 @@
-//! From logits to coefficients, and from the kernels' sums back to gradients of the logits.
+//! Coefficients of soft gates from their logits, and gradients of the logits from the kernels' sums.
 //!
 //! A gate has 16 logits, one per Boolean function; function `i` is a truth table whose bits 0 to 3 are
 //! f(1,1), f(1,0), f(0,1), f(0,0). With p = softmax(logits), the soft truth table is
 //! `t11 = sum of p_i over i with bit 0 set` and so on, and the multilinear form through it has
 //! c0 = t00, c1 = t10 - t00, c2 = t01 - t00, c3 = t11 - t10 - t01 + t00.
 //!
-//! Eight gates are treated at a time, one a lane, after an 8x8 transposition.
+//! Eight gates are computed at a time, one per lane, after an 8x8 transposition.
 
 use fearless_simd::{Simd, f32x4, f32x8, i32x8, prelude::*};
 
@@ -17,16 +17,16 @@ use gatework_engine::simd::transpose::{BLOCK, transpose_block, transpose_quarter
 /// Boolean functions of two inputs: the number of logits a gate has.
 pub const FUNCTIONS: usize = 16;
 
-/// The smallest |c3| that the backward pass divides by. The gradients of a gate's operands are as if c3 had
-/// been this large: an absolute error of 1e-12 in a coefficient of order 1, far below its rounding. Coefficients
-/// that are smaller are zero.
+/// The smallest |c3| that the backward pass divides by. A smaller c3 is replaced by it in the gradients of a gate's
+/// operands: an absolute error of 1e-12 in a coefficient of order 1, far below its rounding. Smaller coefficients count
+/// as zero.
 const SMALLEST_C3: f32 = 1e-12;
 
-/// c0 to c3 of one gate, operands in the order of its op.
+/// c0 to c3 of one gate, with the operands in the order of its op.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Forward(pub [f32; 4]);
 
-/// What the backward pass needs of one gate.
+/// Coefficients of one gate for the backward pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Backward {
     pub c3: f32,
@@ -36,12 +36,12 @@ pub(super) struct Backward {
     pub dead: u32,
 }
 
-/// The gate does not depend on operand `a`: it takes no part in its gradient.
+/// The gate does not depend on operand `a` and does not contribute to its gradient.
 pub(super) const DEAD_A: u32 = 1;
 /// The gate does not depend on operand `b`.
 pub(super) const DEAD_B: u32 = 2;
 
-/// What the passes need of one gate: c0, c1, c2, c3, c3 kept away from 0, c1/c3, c2/c3, 1/c3.
+/// Numbers of one gate for both passes: c0, c1, c2, c3, c3 bounded away from 0, c1/c3, c2/c3, 1/c3.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
 struct Quantities([f32; BLOCK]);
@@ -52,12 +52,12 @@ pub struct GateTable {
     gates: usize,
     /// Probabilities of 8 gates: function by lane.
     probabilities: Vec<[[f32; BLOCK]; FUNCTIONS]>,
-    /// Of each gate, and of zeros up to a multiple of 8.
+    /// The numbers of each gate, padded with zeros to a multiple of 8 gates.
     quantities: Vec<Quantities>,
 }
 
 impl GateTable {
-    /// Room for a network of so many gates.
+    /// Allocates the table of a network with this number of gates.
     pub fn new(gates: usize) -> GateTable {
         let blocks = gates.div_ceil(BLOCK);
         GateTable {
@@ -78,14 +78,14 @@ impl GateTable {
         });
     }
 
-    /// The four coefficients of a gate: out = c0 + c1 a + c2 b + c3 ab.
+    /// Returns the four coefficients of a gate: out = c0 + c1 a + c2 b + c3 ab.
     pub fn coefficients(&self, gate: usize) -> [f32; 4] {
         let [c0, c1, c2, c3, ..] = self.quantities[gate].0;
         [c0, c1, c2, c3]
     }
 
-    /// Turns the gradients of the coefficients (c0 to c3 of each gate) into gradients of the logits, which
-    /// are added to `grads`.
+    /// Computes the gradients of the logits from those of the coefficients (c0 to c3 of each gate) and adds them to
+    /// `grads`.
     pub fn logit_gradients(&self, coefficient_grads: &[[f32; 4]], grads: &mut [f32]) {
         assert_eq!(coefficient_grads.len(), self.gates, "four sums for each gate");
         assert_eq!(grads.len(), self.gates * FUNCTIONS, "16 gradients for each gate");
@@ -98,7 +98,7 @@ impl GateTable {
     }
 }
 
-/// A network's coefficients in the [`Order`] in which its gates run.
+/// The coefficients of a network in its execution [`Order`].
 #[derive(Clone, Debug, Default)]
 pub struct Coefficients {
     pub(super) forward: Vec<Forward>,
@@ -106,7 +106,7 @@ pub struct Coefficients {
 }
 
 impl Coefficients {
-    /// Takes over the coefficients of a table.
+    /// Copies the coefficients of a table.
     pub fn gather(&mut self, network: &impl AsRef<Order>, table: &GateTable) {
         let sources = network.as_ref().sources();
         self.forward.resize(sources.len(), Forward::default());
@@ -124,15 +124,15 @@ impl Coefficients {
     }
 }
 
-/// What the backward pass adds up for each gate: the gradients of its four coefficients, times its c3.
+/// Sums of the backward pass for each gate: the gradients of its four coefficients, times its c3.
 ///
-/// Sums of several parts of the work are kept apart and added in a fixed order, so that the result does not
-/// depend on the number of threads.
+/// Each chunk of the work has its own sums, which are added in a fixed order, so that the result does not depend on the
+/// number of threads.
 #[derive(Debug)]
 pub struct Sums {
     /// One vector for each op: blocks of four lanes hold c3 times the sums of g, ga, gb, gab.
     values: Vec<f32>,
-    /// Where the vectors begin: no vector may cross a cache line.
+    /// Index of the first vector, aligned so that no vector crosses a cache line.
     begin: usize,
     gates: usize,
 }
@@ -146,7 +146,7 @@ impl Sums {
         Sums { values, begin, gates }
     }
 
-    /// The vectors of some ops.
+    /// Returns the vectors of some ops.
     #[inline(always)]
     pub(super) fn rows(&mut self, first: usize, ops: usize) -> &mut [f32] {
         let stride = vector_length();
@@ -162,7 +162,7 @@ impl Sums {
         self.values.fill(0.0);
     }
 
-    /// Adds the gradients of the coefficients to those of a network's gates.
+    /// Adds the sums to the coefficient gradients of a network's gates.
     pub fn add_to(&self, network: &impl AsRef<Order>, table: &GateTable, coefficient_grads: &mut [[f32; 4]]) {
         self.check(network.as_ref());
         let sources = network.as_ref().sources();
@@ -173,7 +173,7 @@ impl Sums {
 /// Numbers in a cache line.
 const CACHE_LINE: usize = 16;
 
-/// Lanes of the machine's widest vector.
+/// Returns the lanes of the machine's widest vector.
 fn vector_length() -> usize {
     fn length<S: Simd>(_: S) -> usize {
         S::f32s::LEN
@@ -204,7 +204,7 @@ fn add_sums<S: Simd>(
     }
 }
 
-/// Loads up to 8 gates of 16 numbers and turns them into 16 vectors of 8 gates; missing gates are zeros.
+/// Loads up to 8 gates of 16 numbers as 16 vectors of 8 gates; missing gates are zeros.
 #[inline(always)]
 fn load_block<S: Simd>(simd: S, numbers: &[f32]) -> [f32x8<S>; FUNCTIONS] {
     let mut padded = [0.0f32; BLOCK * FUNCTIONS];
@@ -225,7 +225,7 @@ fn load_block<S: Simd>(simd: S, numbers: &[f32]) -> [f32x8<S>; FUNCTIONS] {
     all
 }
 
-/// Sums of the functions that have bit 0, 1, 2, 3 set: t11, t10, t01, t00.
+/// Returns the soft truth table t11, t10, t01, t00: sums over the functions that have bit 0, 1, 2 or 3 set.
 #[inline(always)]
 fn truth_table<S: Simd>(p: &[f32x8<S>; FUNCTIONS]) -> [f32x8<S>; 4] {
     let mut sums = [p[1], p[2], p[4], p[8]];
@@ -247,7 +247,7 @@ fn update_block<S: Simd>(
     quantities: &mut [Quantities],
 ) {
     let mut p = load_block(simd, logits);
-    // Four chains each for maximum and sum: their latency would be most of the time.
+    // Four independent accumulators each for maximum and sum hide their latency.
     let mut most = [p[0], p[1], p[2], p[3]];
     for p in p.chunks_exact(4).skip(1) {
         for (most, p) in most.iter_mut().zip(p) {
@@ -268,7 +268,7 @@ fn update_block<S: Simd>(
         *p *= scale;
         p.store_slice(to);
     }
-    // The same sums without the terms that cancel: gates that training has not touched have c2 = c3 = 0 exactly.
+    // The same sums without the terms that cancel: untrained gates have c2 = c3 = 0 exactly.
     let [_, _, _, t00] = truth_table(&p);
     let c1 = (p[3] + (p[2] + p[6] + p[7])) - (p[8] + p[9] + p[12] + p[13]);
     let c2 = (p[5] + (p[4] + p[6] + p[7])) - (p[8] + p[9] + p[10] + p[11]);
@@ -331,7 +331,7 @@ fn gradient_block<S: Simd>(
 fn exp<S: Simd>(simd: S, x: f32x8<S>) -> f32x8<S> {
     const COEFFICIENTS: [f32; 8] =
         [1.0, 1.0, 0.5, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0];
-    // A product with zero is zero for every number and nothing else.
+    // x * 0 is zero for every finite x and keeps NaN.
     let x = x.max(f32x8::splat(simd, -87.0)) + x * 0.0;
     let n = (x * std::f32::consts::LOG2_E).round_ties_even();
     // ln 2 in two parts: the first has trailing zeros, so n times it is exact.

@@ -1,15 +1,14 @@
-//! Several small networks with the same wires, applied to every channel: the perception of an automaton.
+//! Perception kernels of an automaton: small networks with the same wires, applied to every channel.
 //!
-//! What differs from a [`Program`](super::Program) is the shape of the work: few gates, many channels that
-//! share them. So rows are long, a [`WideRow`] holds the 32 lanes of four channels, and one network at a time
-//! goes forward and back while everything it touches is in the first-level cache:
+//! Compared with a [`GateProgram`](super::GateProgram), few gates are shared by many channels. So rows are wider (a
+//! [`WideRow`] holds the 32 lanes of four channels), and one network at a time runs forward and backward while all its
+//! data is in the first-level cache:
 //!
 //! ```text
 //! for each group of four channels, for each kernel:
-//!     hidden rows   for each layer but the last, for each gate:   as a program infers
-//!     gradients     for each layer from the last, for each gate:  as a program goes back, but the gradients of
-//!                   both operands are added to rows of their own, and the four sums of a gate are folded once
-//!                   for 128 lanes
+//!     hidden rows   for each layer but the last, for each gate:   as in a gate program
+//!     gradients     for each layer from the last, for each gate:  as in a gate program, but the gradients of both
+//!                   operands are added to separate rows, and the four sums of a gate are folded once for 128 lanes
 //! ```
 
 use fearless_simd::{Simd, prelude::*};
@@ -21,37 +20,37 @@ use super::tile::{fold, vectors};
 use gatework_engine::dispatch;
 use gatework_engine::simd::level;
 
-/// Channels of a group: those that go through a kernel together.
+/// Channels of a group, which are computed together.
 pub const GROUP: usize = 4;
 
-/// The rows of one node for a group of channels. The last group of a model may use fewer than all.
+/// The rows of one node for a group of channels. The last group of a model may leave some unused.
 pub type WideRow = [Row; GROUP];
 
-/// A gate of every kernel: rows of the layer before, and the place of its output.
+/// A gate of every kernel: its operand rows in the preceding layer, and its output row.
 #[derive(Clone, Copy, Debug)]
 struct KernelGate {
     a: usize,
     b: usize,
     out: usize,
-    /// A gate that runs earlier on the way back has a part in the gradient of `a`, or of `b`.
+    /// Whether an earlier gate of the backward pass contributes to the gradient of `a`, or of `b`.
     add_a: bool,
     add_b: bool,
 }
 
 #[derive(Clone, Debug)]
 struct KernelLayer {
-    /// The gates that outputs depend on.
+    /// The gates in the fan-in cone of the outputs.
     gates: Vec<KernelGate>,
-    /// Number of the first of them among those of all layers.
+    /// Index of the first of them among those of all layers.
     first: usize,
     /// Rows of the layer.
     rows: usize,
 }
 
-/// Small networks with the same wires, each with gates of its own, applied to each of some channels.
+/// Small networks with the same wires but separate gates, applied to each channel.
 ///
-/// Output `s` of kernel `k` on channel `c` is row `(c * outputs + s) * kernels + k`. The gates are counted layer
-/// after layer, and within a layer kernel after kernel.
+/// Output `s` of kernel `k` on channel `c` is row `(c * outputs + s) * kernels + k`. The gates are numbered layer by
+/// layer, and within a layer kernel by kernel.
 #[derive(Clone, Debug)]
 pub struct Kernels {
     layers: Vec<KernelLayer>,
@@ -97,7 +96,7 @@ impl Kernels {
         let mut layers: Vec<KernelLayer> = Vec::with_capacity(wires.layers.len());
         let mut first = 0;
         for (index, layer) in wires.layers.iter().enumerate() {
-            // The gradients of the inputs are added to what is there; a hidden row's begin with its first reader.
+            // Gradients of inputs are added to existing ones; that of a hidden row is set by its first reader.
             let mut read =
                 vec![index == 0; layer.a.iter().chain(&layer.b).max().map_or(0, |&w| w as usize + 1)];
             let mut gates = Vec::new();
@@ -132,23 +131,23 @@ impl Kernels {
         })
     }
 
-    /// Input rows of one kernel.
+    /// Number of input rows of one kernel.
     pub fn inputs(&self) -> usize {
         self.inputs
     }
 
-    /// Output rows of all kernels and channels.
+    /// Number of output rows of all kernels and channels.
     pub fn outputs(&self) -> usize {
         self.channels * self.outputs * self.count
     }
 
-    /// Gates of all kernels; the logits have 16 numbers for each.
+    /// Number of gates of all kernels, each of which has 16 logits.
     pub fn gates(&self) -> usize {
         self.count * self.layers.iter().map(|layer| layer.rows).sum::<usize>()
     }
 
-    /// Runs the kernels on some groups of channels, of which `first` is the first channel. `inputs` holds
-    /// [`inputs`](Self::inputs) wide rows for each group, `outputs` the rows of all channels.
+    /// Runs the kernels on groups of channels that begin with channel `first`. `inputs` holds [`inputs`](Self::inputs)
+    /// wide rows for each group, `outputs` the rows of all channels.
     pub fn infer(
         &self,
         coefficients: &Coefficients,
@@ -169,8 +168,8 @@ impl Kernels {
         });
     }
 
-    /// Given the gradients of the outputs, adds those of the inputs to `grads`, and to `sums` what the gradients
-    /// of the coefficients are made of. The rows are as in [`Self::infer`], and `grads` lie as `inputs`.
+    /// Backward pass: given the gradients of the outputs, adds to the gradients of the inputs in `grads` and to the
+    /// coefficient gradients in `sums`. The rows are as in [`Self::infer`], and `grads` has the layout of `inputs`.
     #[expect(clippy::too_many_arguments, reason = "a pass with its inputs, its outputs and its scratch rows")]
     pub fn gradient(
         &self,
@@ -206,13 +205,13 @@ impl Kernels {
         });
     }
 
-    /// Channels of the group that begins with channel `first`.
+    /// Number of channels of the group that begins with channel `first`.
     fn width(&self, first: usize) -> usize {
         (self.channels - first).min(GROUP)
     }
 
-    /// Rows from one channel's output to the same one of the next channel.
-    fn step(&self) -> usize {
+    /// Stride in rows between the outputs of two channels.
+    fn stride(&self) -> usize {
         self.outputs * self.count
     }
 
@@ -232,7 +231,7 @@ impl Kernels {
         );
     }
 
-    /// All layers of one kernel but the last.
+    /// Runs all layers of one kernel but the last.
     #[inline(always)]
     fn infer_hidden<S: Simd>(
         &self,
@@ -255,7 +254,7 @@ impl Kernels {
         }
     }
 
-    /// The last layer of one kernel; `outputs` begin with the kernel's first row.
+    /// Runs the last layer of one kernel; `outputs` begins with the kernel's first row.
     #[inline(always)]
     fn infer_outputs<S: Simd>(
         &self,
@@ -269,8 +268,8 @@ impl Kernels {
         let source = self.last_source(inputs, hidden);
         let layer = &self.layers[self.layers.len() - 1];
         for (gate, c) in layer.gates.iter().zip(&coefficients[layer.first..]) {
-            let rows = outputs[first * self.step() + gate.out * self.count..].iter_mut();
-            let to = rows.step_by(self.step()).take(self.width(first));
+            let rows = outputs[first * self.stride() + gate.out * self.count..].iter_mut();
+            let to = rows.step_by(self.stride()).take(self.width(first));
             forward_gate(simd, c, &source[gate.a], &source[gate.b], to);
         }
     }
@@ -284,7 +283,7 @@ impl Kernels {
         }
     }
 
-    /// All layers of one kernel from the last, when the hidden rows are there.
+    /// Backward pass of one kernel, with its hidden rows computed.
     #[inline(always)]
     fn backward<S: Simd>(
         &self,
@@ -308,8 +307,8 @@ impl Kernels {
             for ((gate, c), sums) in layer.gates.iter().zip(&pass.settings[layer.first..]).zip(vectors) {
                 let operands = Operands { gate, a: &values[gate.a], b: &values[gate.b] };
                 let sum = if index + 1 == self.layers.len() {
-                    let rows = pass.output_grads[pass.first * self.step() + gate.out * self.count..].iter();
-                    backward_gate(simd, c, &operands, rows.step_by(self.step()).take(width), grads)
+                    let rows = pass.output_grads[pass.first * self.stride() + gate.out * self.count..].iter();
+                    backward_gate(simd, c, &operands, rows.step_by(self.stride()).take(width), grads)
                 } else {
                     backward_gate(simd, c, &operands, after[gate.out][..width].iter(), grads)
                 };
@@ -320,11 +319,11 @@ impl Kernels {
     }
 }
 
-/// What the way back through one kernel reads.
+/// Inputs of the backward pass of one kernel.
 struct Pass<'a> {
     settings: &'a [Backward],
     first: usize,
-    /// From the kernel's first row on.
+    /// Begins with the kernel's first row.
     output_grads: &'a [Row],
     inputs: &'a [WideRow],
 }
@@ -352,7 +351,7 @@ fn forward_gate<'a, S: Simd>(
     for ((a, b), out) in a.iter().zip(b).zip(out) {
         for v in 0..vectors::<S>() {
             let (a, b) = (load(simd, a, v), load(simd, b, v));
-            // One sum for the adders, which are idle: three multiply-adds wait for each other's units.
+            // An addition instead of one of three multiply-adds, so that the adder units are used too.
             store::<S>(a.mul_add(b * c3 + c1, b.mul_add(c2, c0)), out, v);
         }
     }
@@ -364,7 +363,7 @@ struct Operands<'a> {
     b: &'a WideRow,
 }
 
-/// Sets or adds to the gradients of a gate's operands; returns its four sums.
+/// Sets, or adds to, the gradients of a gate's operands and returns its four sums.
 #[inline(always)]
 fn backward_gate<'a, S: Simd>(
     simd: S,
@@ -398,8 +397,8 @@ fn backward_gate<'a, S: Simd>(
     backward_rows::<S, true>(simd, c, operands, out, to_a, to_b)
 }
 
-/// The gradients of two different rows, set (`ADD` false) or added to. Two sets of sums, so that the latency
-/// of their additions does not count.
+/// Sets (`ADD` is false) or adds to the gradients of two different rows. Two sets of sums hide the latency of their
+/// additions.
 #[inline(always)]
 fn backward_rows<'a, S: Simd, const ADD: bool>(
     simd: S,
@@ -417,12 +416,12 @@ fn backward_rows<'a, S: Simd, const ADD: bool>(
     for (((a, b), g), (to_a, to_b)) in rows {
         for v in 0..vectors::<S>() {
             let (a, b, g) = (load(simd, a, v), load(simd, b, v), load(simd, g, v) * c3);
-            let (slope_a, ga) = (b + by_a, g * a);
+            let (derivative_a, ga) = (b + by_a, g * a);
             if ADD {
-                store::<S>(g.mul_add(slope_a, load(simd, to_a, v)), to_a, v);
+                store::<S>(g.mul_add(derivative_a, load(simd, to_a, v)), to_a, v);
                 store::<S>(g.mul_add(by_b, ga) + load(simd, to_b, v), to_b, v);
             } else {
-                store::<S>(g * slope_a, to_a, v);
+                store::<S>(g * derivative_a, to_a, v);
                 store::<S>(g.mul_add(by_b, ga), to_b, v);
             }
             let sum = &mut sums[v % 2];
@@ -437,7 +436,7 @@ mod tests {
     use gatework_engine::simd::testing::on_every_level;
     use proptest::prelude::*;
 
-    use super::super::{FUNCTIONS, GateTable, LANES, Layer, naive};
+    use super::super::{FUNCTIONS, GateTable, LANES, Layer, reference};
     use super::*;
 
     /// Any wires of up to 3 layers, with numbers of kernels and channels.
@@ -471,7 +470,7 @@ mod tests {
         numbers
     }
 
-    /// Compares both passes with the slow twin.
+    /// Compares both passes with the reference implementation.
     fn check_passes(wires: &Wires, kernels: usize, channels: usize, seed: u32) {
         let mut state = seed | 1;
         let mut random = move || {
@@ -489,7 +488,7 @@ mod tests {
         let mut coefficients = Coefficients::default();
         coefficients.gather(&network, &table);
 
-        // Rows of unused channels are not numbers: nothing may depend on them.
+        // Rows of unused channels are NaN: no result may depend on them.
         let groups = channels.div_ceil(GROUP);
         let nothing = Row([f32::NAN; LANES]);
         let mut wide = |i: usize| {
@@ -502,7 +501,7 @@ mod tests {
         let mut grads = before.clone();
         let mut sums = Sums::new(&network);
         let mut work = KernelWorkspace::default();
-        // The first group on its own, then the others.
+        // The first group alone, then the others.
         for (first, part) in [(0, 0..wires.inputs), (GROUP, wires.inputs..inputs.len())] {
             if !part.is_empty() {
                 let (inputs, grads) = (&inputs[part.clone()], &mut grads[part]);
@@ -522,7 +521,7 @@ mod tests {
             for kernel in 0..kernels {
                 let numbers = of_kernel(wires, kernels, kernel);
                 let logits: Vec<f64> = numbers.iter().map(|&i| f64::from(logits[i])).collect();
-                let nodes = naive::forward(wires, &logits, &x);
+                let nodes = reference::forward(wires, &logits, &x);
                 let place = |s: usize| (c * wires.outputs() + s) * kernels + kernel;
                 for (s, &theirs) in nodes[nodes.len() - 1].iter().enumerate() {
                     let ours = f64::from(outputs[place(s)].0[lane]);
@@ -531,26 +530,26 @@ mod tests {
                 let g: Vec<f64> =
                     (0..wires.outputs()).map(|s| f64::from(output_grads[place(s)].0[lane])).collect();
                 let mut logit_grads = vec![0.0; numbers.len()];
-                let dx = naive::backward(wires, &logits, &x, &g, &mut logit_grads);
+                let dx = reference::backward(wires, &logits, &x, &g, &mut logit_grads);
                 expected.iter_mut().zip(&dx).for_each(|(e, d)| *e += d);
                 numbers.iter().zip(&logit_grads).for_each(|(&i, g)| expected_grads[i] += g);
             }
             added.extend((0..wires.inputs).map(|i| f64::from(of_channel(&grads, i))));
             to_add.extend(expected);
         }
-        naive::assert_gradients_agree("an input", &added, &to_add);
+        reference::assert_gradients_agree("an input", &added, &to_add);
         let mut coefficient_grads = vec![[0.0; 4]; network.gates()];
         sums.add_to(&network, &table, &mut coefficient_grads);
         let mut grads = vec![0.0; logits.len()];
         table.logit_gradients(&coefficient_grads, &mut grads);
-        naive::assert_logit_gradients_agree(logits, &grads, &expected_grads);
+        reference::assert_logit_gradients_agree(logits, &grads, &expected_grads);
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
         #[test]
-        fn passes_agree_with_the_naive_twin((wires, kernels, channels) in kernels(), seed: u32) {
+        fn passes_agree_with_the_reference_implementation((wires, kernels, channels) in kernels(), seed: u32) {
             on_every_level(|| check_passes(&wires, kernels, channels, seed));
         }
     }

@@ -1,11 +1,11 @@
-//! Soft gate networks on tiles of 32 lanes, forward and backward.
+//! SIMD kernels of soft gate networks on tiles of 32 lanes, forward and backward.
 //!
 //! A soft gate is `out = c0 + c1 a + c2 b + c3 ab`: the probabilities of the 16 Boolean functions collapse
 //! to four coefficients that depend on the logits only, so they are computed once per update
-//! ([`Coefficients`]) and a gate costs three fused multiply-adds a lane.
+//! ([`Coefficients`]) and a gate costs three fused multiply-adds per lane.
 //!
 //! A lane is one cell of one sample. A [`Row`] holds the 32 values of one node, a tile is an array of rows,
-//! and a wire is a row number: every load is contiguous, and a tile goes through all layers while it is in
+//! and a wire is a row number: every load is contiguous, and a tile passes through all layers while it is in
 //! the cache.
 //!
 //! ```text
@@ -20,26 +20,26 @@
 //!
 //! The gates of a layer are visited along trails: walks through the graph whose nodes are rows and whose
 //! edges are gates, so that operand `b` of a gate is operand `a` of the next one and its pending gradient
-//! stays in registers ([`Program`]). The scaling by `c3` saves a multiplication: six multiply-adds and three
-//! additions a lane remain.
+//! stays in registers ([`GateProgram`]). The scaling by `c3` saves a multiplication: six multiply-adds and
+//! three additions per lane remain.
 //!
-//! Small networks that all channels of an automaton share run on longer rows ([`Kernels`]).
+//! Small networks that all channels of an automaton share run on wider rows ([`Kernels`]).
 
 #![allow(clippy::inline_always, reason = "SIMD code must be inlined where its target features are enabled")]
 
 mod coefficients;
 mod kernels;
-pub mod naive;
 mod program;
+pub mod reference;
 mod tile;
 pub mod transpose;
 
 pub use coefficients::{Coefficients, FUNCTIONS, GateTable, Sums};
 pub use kernels::{GROUP, KernelWorkspace, Kernels, WideRow};
-pub use program::{Layer, Order, Program, WireError, Wires};
+pub use program::{GateProgram, Layer, Order, WireError, Wires};
 pub use tile::Workspace;
 
-/// Lanes of a tile: cells that go through the network together.
+/// Lanes of a tile: cells that are computed together.
 pub const LANES: usize = 32;
 
 /// The values of one node for all lanes of a tile.

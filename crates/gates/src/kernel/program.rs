@@ -1,13 +1,13 @@
-//! From wires to the order in which a network's gates are run.
+//! Compilation of a gate network: wires become an execution order.
 //!
-//! Gates that no output needs are left out. Those of one layer are put into trails: take rows as nodes and
-//! gates as edges, and walk along unused edges until there are none. The paper's "unique" wiring is mostly
-//! one long path 0-1-2-...; random wirings and the star of a 3x3 patch give long trails as well. A gate that
-//! is walked from `b` to `a` runs with its operands exchanged, and its coefficients c1 and c2 with them.
+//! Gates outside the fan-in cone of the outputs are left out. The gates of a layer are arranged in trails: rows are
+//! nodes, gates are edges, and a trail follows unused edges until there are none. The paper's "unique" wiring is
+//! mostly one long path 0-1-2-...; random wirings and the star of a 3x3 patch give long trails as well. A gate that is
+//! traversed from `b` to `a` runs with its operands swapped, and so are its coefficients c1 and c2.
 
 use std::fmt;
 
-/// Wires of one layer: gate `i` reads rows `a[i]` and `b[i]` of the layer before it.
+/// Wires of one layer: gate `i` reads rows `a[i]` and `b[i]` of the preceding layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
     /// First operand of each gate.
@@ -22,7 +22,7 @@ impl Layer {
         self.a.len()
     }
 
-    /// True for a layer without gates.
+    /// Returns true for a layer without gates.
     pub fn is_empty(&self) -> bool {
         self.a.is_empty()
     }
@@ -48,7 +48,7 @@ impl Wires {
         self.layers.last().map_or(self.inputs, Layer::len)
     }
 
-    /// Checks that every wire leads to a row of the layer before.
+    /// Checks that every wire leads to a row of the preceding layer.
     pub fn check(&self) -> Result<(), WireError> {
         if self.layers.is_empty() {
             return Err(WireError::NoLayers);
@@ -69,14 +69,15 @@ impl Wires {
     }
 }
 
-/// Wires that do not form a network.
+/// The error of wires that do not form a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WireError {
-    /// There is no layer at all.
+    /// The network has no layer.
     NoLayers,
-    /// Nothing is asked of the network.
+    /// No output is needed.
     NoOutputs,
-    /// A layer is empty, or has more first than second operands.
+    /// A layer is empty, or its numbers of first and second operands differ.
     Uneven {
         /// The layer.
         layer: usize,
@@ -93,7 +94,7 @@ pub enum WireError {
         gate: usize,
         /// The wire.
         wire: u32,
-        /// Number of rows that the layer before has.
+        /// Number of rows of the preceding layer.
         rows: usize,
     },
 }
@@ -127,7 +128,7 @@ pub(super) struct Op {
     pub flags: u32,
 }
 
-/// One gate as inference runs it: like [`Op`], but a row is used again as soon as nothing reads it any more.
+/// One gate as inference runs it: like [`Op`], but rows are reused after their last read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slots {
     pub a: u32,
@@ -139,25 +140,25 @@ pub(super) struct Slots {
 pub(super) const BEGIN: u32 = 1;
 /// The trail ends here: the gradient of `b` is written out.
 pub(super) const END: u32 = 2;
-/// Another gate of the layer had a part in the gradient of `a` before: it waits in the side row of `a`.
+/// An earlier gate of the layer contributed to the gradient of `a`: the sum is in the side row of `a`.
 pub(super) const ADD_A: u32 = 4;
-/// Another gate of the layer will have a part in the gradient of `a`: it goes to the side row of `a`.
+/// A later gate of the layer contributes to the gradient of `a`: the sum goes to the side row of `a`.
 pub(super) const SIDE_A: u32 = 8;
-/// As [`ADD_A`], for `b` at the end of a trail.
+/// Like [`ADD_A`], for `b` at the end of a trail.
 pub(super) const ADD_B: u32 = 16;
-/// As [`SIDE_A`], for `b` at the end of a trail.
+/// Like [`SIDE_A`], for `b` at the end of a trail.
 pub(super) const SIDE_B: u32 = 32;
 
-/// Where an op's coefficients come from.
+/// The gate whose coefficients an op uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source {
-    /// Gate number, counted through all layers.
+    /// Index of the gate, counted through all layers.
     pub gate: u32,
-    /// Operands are exchanged with respect to the wires.
+    /// Whether the operands are swapped with respect to the wires.
     pub swapped: bool,
 }
 
-/// The order in which the gates of a network run: coefficients and sums lie in it.
+/// The execution order of a network's gates, which is also the order of coefficients and sums.
 #[derive(Clone, Debug)]
 pub struct Order(Vec<Source>);
 
@@ -171,7 +172,7 @@ impl Order {
         self.0.len()
     }
 
-    /// True if no gate runs.
+    /// Returns true if no gate runs.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -185,19 +186,19 @@ impl Order {
 pub(super) struct CompiledLayer {
     pub ops: Vec<Op>,
     pub slots: Vec<Slots>,
-    /// Number of the layer's first op, counted through all layers.
+    /// Index of the layer's first op, counted through all layers.
     pub first: usize,
-    /// Rows of the layer's input and output tiles, whether used or not.
+    /// Rows of the layer's input and output tiles, including unused ones.
     pub inputs: usize,
     pub outputs: usize,
 }
 
-/// A network in the order in which it runs.
+/// A gate network, compiled for tiles.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct GateProgram {
     pub(super) layers: Vec<CompiledLayer>,
     order: Order,
-    /// Input rows that nothing reads: their gradient is zero.
+    /// Input rows that no gate reads: their gradient is zero.
     pub(super) unread: Vec<u32>,
     /// Rows that inference needs between inputs and outputs.
     pub(super) slot_rows: usize,
@@ -206,20 +207,20 @@ pub struct Program {
     gates: usize,
 }
 
-impl AsRef<Order> for Program {
+impl AsRef<Order> for GateProgram {
     fn as_ref(&self) -> &Order {
         &self.order
     }
 }
 
-impl Program {
-    /// Compiles a network with all its outputs, each written to the row of its own number.
-    pub fn new(wires: &Wires) -> Result<Program, WireError> {
-        Program::leading(wires, wires.outputs())
+impl GateProgram {
+    /// Compiles a network with all its outputs; output `i` is row `i`.
+    pub fn new(wires: &Wires) -> Result<GateProgram, WireError> {
+        GateProgram::leading(wires, wires.outputs())
     }
 
-    /// Compiles what the first `needed` outputs depend on and leaves out the rest.
-    pub fn leading(wires: &Wires, needed: usize) -> Result<Program, WireError> {
+    /// Compiles the fan-in cone of the first `needed` outputs.
+    pub fn leading(wires: &Wires, needed: usize) -> Result<GateProgram, WireError> {
         wires.check()?;
         if needed == 0 {
             return Err(WireError::NoOutputs);
@@ -247,7 +248,7 @@ impl Program {
         let gates = wires.gates();
         let slot_rows = assign_slots(&mut layers);
         let order = Order::new(sources);
-        Ok(Program { layers, order, unread, slot_rows, inputs: wires.inputs, outputs: needed, gates })
+        Ok(GateProgram { layers, order, unread, slot_rows, inputs: wires.inputs, outputs: needed, gates })
     }
 
     /// Number of input rows.
@@ -260,7 +261,7 @@ impl Program {
         self.outputs
     }
 
-    /// Number of gates of the wires it was compiled from; the logits have 16 numbers for each.
+    /// Number of gates of the network, each of which has 16 logits.
     pub fn gates(&self) -> usize {
         self.gates
     }
@@ -281,7 +282,7 @@ impl Program {
     }
 }
 
-/// Which gates of each layer, and which inputs, the first `needed` outputs depend on.
+/// Returns the gates of each layer, and the inputs, in the fan-in cone of the first `needed` outputs.
 pub(super) fn live_gates(wires: &Wires, needed: usize) -> (Vec<Vec<bool>>, Vec<bool>) {
     let mut live: Vec<Vec<bool>> = wires.layers.iter().map(|l| vec![false; l.len()]).collect();
     let mut wanted: Vec<bool> = (0..wires.outputs()).map(|i| i < needed).collect();
@@ -297,7 +298,8 @@ pub(super) fn live_gates(wires: &Wires, needed: usize) -> (Vec<Vec<bool>>, Vec<b
     (live, wanted)
 }
 
-struct Step {
+/// A gate of a trail.
+struct TrailStep {
     gate: u32,
     from: u32,
     to: u32,
@@ -305,12 +307,12 @@ struct Step {
     flags: u32,
 }
 
-/// Puts the live gates of a layer into trails. Rows of odd degree begin trails first, because a trail has to
-/// begin or end there anyway.
-fn trails(layer: &Layer, live: &[bool], rows: usize) -> Vec<Step> {
+/// Arranges the live gates of a layer in trails. Trails begin at rows of odd degree first, because a trail must
+/// begin or end there.
+fn trails(layer: &Layer, live: &[bool], rows: usize) -> Vec<TrailStep> {
     let gates: Vec<u32> = (0..layer.len() as u32).filter(|&g| live[g as usize]).collect();
     let ends = |g: u32| (layer.a[g as usize], layer.b[g as usize]);
-    // Edges at each row, compressed: edges[start[row]..start[row + 1]], lowest other end first.
+    // Edges of each row in compressed form: edges[start[row]..start[row + 1]], sorted by the other end.
     let mut start = vec![0u32; rows + 1];
     for &g in &gates {
         let (a, b) = ends(g);
@@ -337,7 +339,7 @@ fn trails(layer: &Layer, live: &[bool], rows: usize) -> Vec<Step> {
     }
     let mut next: Vec<u32> = start[..rows].to_vec();
     let mut used = vec![false; layer.len()];
-    let mut steps: Vec<Step> = Vec::with_capacity(gates.len());
+    let mut steps: Vec<TrailStep> = Vec::with_capacity(gates.len());
     let odd = |row: &usize| (start[row + 1] - start[*row]) % 2 == 1;
     let begins = (0..rows).filter(odd).chain(0..rows);
     for begin in begins {
@@ -348,7 +350,7 @@ fn trails(layer: &Layer, live: &[bool], rows: usize) -> Vec<Step> {
                 let (a, b) = ends(g);
                 let swapped = a as usize != row;
                 let to = if swapped { a } else { b };
-                steps.push(Step { gate: g, from: row as u32, to, swapped, flags: 0 });
+                steps.push(TrailStep { gate: g, from: row as u32, to, swapped, flags: 0 });
                 row = to as usize;
             }
             let Some(last) = steps.len().checked_sub(1).filter(|&last| last >= first) else { break };
@@ -360,8 +362,8 @@ fn trails(layer: &Layer, live: &[bool], rows: usize) -> Vec<Step> {
     steps
 }
 
-/// A row's gradient is written in its place when the last trail leaves it, and collected in a side row before.
-fn mark_visits(steps: &mut [Step], rows: usize) {
+/// Sets the flags of gradient sums: a row's gradient is collected in a side row until its last visit, which writes it.
+fn mark_visits(steps: &mut [TrailStep], rows: usize) {
     let mut left = vec![0u32; rows];
     for step in steps.iter() {
         left[step.from as usize] += 1;
@@ -384,8 +386,8 @@ fn mark_visits(steps: &mut [Step], rows: usize) {
     }
 }
 
-/// Gives every hidden row a slot that is free while it lives, the one freed last first: it is in the cache.
-/// Returns the number of slots. Rows of the first layer's inputs and the last layer's outputs keep theirs.
+/// Assigns a slot to every hidden row for its lifetime and returns the number of slots. The slot that was freed last is
+/// taken first, because it is in the cache. The first layer's inputs and the last layer's outputs keep their rows.
 fn assign_slots(layers: &mut [CompiledLayer]) -> usize {
     let (mut free, mut slots) = (Vec::new(), 0u32);
     let mut of_row: Vec<u32> = Vec::new();

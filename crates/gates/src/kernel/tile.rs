@@ -1,7 +1,7 @@
-//! The two passes over a tile: [`Program::infer`] and [`Program::gradient`].
+//! The two passes over a tile: [`GateProgram::infer`] and [`GateProgram::gradient`].
 //!
-//! Rows are read and written through raw pointers without a check for each: [`Program`] guarantees that its
-//! row numbers are below the sizes of the layers' tiles, and the entry points here check the tiles' lengths.
+//! Rows are read and written through raw pointers without bounds checks: [`GateProgram`] guarantees that its row
+//! numbers are below the sizes of the layers' tiles, and the entry points check the lengths of the tiles.
 
 #![expect(unsafe_code, reason = "row numbers are checked once, when a program is compiled")]
 
@@ -9,15 +9,15 @@ use fearless_simd::{Simd, prelude::*};
 
 use super::coefficients::{Backward, Coefficients, DEAD_A, DEAD_B, Forward, Sums};
 use super::program::{ADD_A, ADD_B, BEGIN, CompiledLayer, END, Op, SIDE_A, SIDE_B};
-use super::{LANES, Program, Row};
+use super::{GateProgram, LANES, Row};
 use gatework_engine::dispatch;
 use gatework_engine::simd::level;
 
-/// Scratch rows of one thread. Grows to what the largest program needs and stays there.
+/// Scratch rows of one thread. Grows to the needs of the largest program and never shrinks.
 #[derive(Clone, Debug, Default)]
 pub struct Workspace {
-    /// Inference: the rows in use. Gradient: all hidden rows, first the values, then, layer by layer from
-    /// the last, their gradients in their place.
+    /// Inference: the rows in use. Gradient: all hidden rows, first the values, which are then replaced by their
+    /// gradients, layer by layer from the last.
     hidden: Vec<Row>,
     outputs: Vec<Row>,
     /// Gradients of rows that several trails of a layer visit.
@@ -34,9 +34,9 @@ impl Workspace {
     }
 }
 
-impl Program {
-    /// Runs the network on one or more tiles that lie behind each other: `inputs` holds
-    /// [`inputs`](Self::inputs) rows for each, `outputs` [`outputs`](Self::outputs) rows.
+impl GateProgram {
+    /// Runs the network on one or more contiguous tiles: `inputs` holds [`inputs`](Self::inputs) rows for each,
+    /// `outputs` [`outputs`](Self::outputs) rows.
     pub fn infer(
         &self,
         coefficients: &Coefficients,
@@ -54,9 +54,8 @@ impl Program {
         });
     }
 
-    /// Given the gradients of the outputs, replaces the inputs by their gradients, and adds to `sums` what
-    /// the gradients of the coefficients are made of. Several tiles may lie behind each other, as in
-    /// [`Self::infer`].
+    /// Backward pass: given the gradients of the outputs, replaces the inputs by their gradients and adds to the
+    /// coefficient gradients in `sums`. Several tiles may be contiguous, as in [`Self::infer`].
     pub fn gradient(
         &self,
         coefficients: &Coefficients,
@@ -77,8 +76,7 @@ impl Program {
         });
     }
 
-    /// Runs one tile forward and backward in one go: `seed` sees the outputs and replaces them by their
-    /// gradients.
+    /// Runs one tile forward and backward: `seed` gets the outputs and replaces them by their gradients.
     pub fn gradient_of(
         &self,
         coefficients: &Coefficients,
@@ -112,7 +110,7 @@ impl Program {
 #[inline(always)]
 fn infer<S: Simd>(
     simd: S,
-    program: &Program,
+    program: &GateProgram,
     coefficients: &Coefficients,
     inputs: &[Row],
     outputs: &mut [Row],
@@ -135,11 +133,11 @@ fn infer<S: Simd>(
     }
 }
 
-/// All layers but the last, every row kept.
+/// Runs all layers but the last and keeps every row.
 #[inline(always)]
 fn recompute<S: Simd>(
     simd: S,
-    program: &Program,
+    program: &GateProgram,
     coefficients: &Coefficients,
     inputs: &[Row],
     hidden: &mut [Row],
@@ -155,11 +153,11 @@ fn recompute<S: Simd>(
     }
 }
 
-/// The last layer, from the rows that [`recompute`] left.
+/// Runs the last layer on the rows of [`recompute`].
 #[inline(always)]
 fn last_layer<S: Simd>(
     simd: S,
-    program: &Program,
+    program: &GateProgram,
     coefficients: &Coefficients,
     inputs: &[Row],
     hidden: &[Row],
@@ -207,7 +205,7 @@ unsafe fn forward_gate<S: Simd>(simd: S, c: &Forward, a: *const Row, b: *const R
 #[inline(always)]
 fn backward<S: Simd>(
     simd: S,
-    program: &Program,
+    program: &GateProgram,
     coefficients: &Coefficients,
     inputs: &mut [Row],
     output_grads: &[Row],
@@ -230,10 +228,10 @@ fn backward<S: Simd>(
     }
 }
 
-/// Vectors of a row, whatever their length: at least 4 lanes each.
+/// Maximum number of vectors of a row: a vector has at least 4 lanes.
 const MOST_VECTORS: usize = LANES / 4;
 
-/// Vectors of a row.
+/// Number of vectors of a row.
 #[inline(always)]
 pub(super) const fn vectors<S: Simd>() -> usize {
     LANES / S::f32s::LEN
@@ -267,7 +265,7 @@ fn backward_layer<S: Simd>(
     }
 }
 
-/// Where the rows of a layer are in the backward pass.
+/// The rows of a layer in the backward pass.
 struct Tile {
     values: *mut Row,
     grads: *const Row,
@@ -303,7 +301,7 @@ unsafe fn backward_gate<S: Simd, const DEPENDS_ON_A: bool>(
                 *pending = zero;
             }
             if op.flags & ADD_A != 0 {
-                // SAFETY: a side row for every row of values.
+                // SAFETY: every row of values has a side row.
                 *pending += unsafe { load(simd, side_a, v) };
             }
         }
@@ -323,7 +321,7 @@ unsafe fn backward_gate<S: Simd, const DEPENDS_ON_A: bool>(
             let total = if DEPENDS_ON_A { g.mul_add(b + by_a, *pending) } else { *pending };
             store::<S>(total, to_a, v);
             *pending = g.mul_add(by_b, ga);
-            // The first vector starts the sums: nothing to add to.
+            // The first vector initialises the sums.
             sum = if v == 0 {
                 [g, ga, g * b, ga * b]
             } else {
@@ -334,7 +332,7 @@ unsafe fn backward_gate<S: Simd, const DEPENDS_ON_A: bool>(
     let folded = fold(simd, sum) + S::f32s::from_slice(simd, sums);
     folded.store_slice(sums);
     if c.dead & DEAD_B != 0 {
-        // Nothing, and exactly so: what is nearly nothing would become subnormal, and slow, further on.
+        // Exactly zero: tiny values would become subnormal, and slow, in earlier layers.
         *pending = [zero; MOST_VECTORS];
     }
     if op.flags & END != 0 {
@@ -365,10 +363,10 @@ unsafe fn store<S: Simd>(value: S::f32s, row: *mut Row, v: usize) {
     unsafe { *row.cast::<<S::f32s as SimdBase<S>>::Array>().add(v) = value.into() };
 }
 
-/// Adds up each of four vectors within blocks of four lanes; a block of the result holds the four sums.
+/// Sums each of four vectors within blocks of four lanes; a block of the result holds the four sums.
 ///
-/// Written as x86 would like it: both lines of `pair` are one shuffle each, and nothing looks like a horizontal
-/// addition, which a compiler would take and a processor would split into several operations.
+/// Both lines of `pair` compile to one shuffle each on x86. The form avoids horizontal additions, which processors
+/// split into several operations.
 #[inline(always)]
 pub(super) fn fold<S: Simd>(simd: S, [s0, s1, s2, s3]: [S::f32s; 4]) -> S::f32s {
     // Lanes 0 and 2 of every block; lanes 0 and 1 of every block.
@@ -394,7 +392,7 @@ mod tests {
     use gatework_engine::simd::testing::on_every_level;
     use proptest::prelude::*;
 
-    use super::super::{FUNCTIONS, GateTable, Layer, Wires, naive};
+    use super::super::{FUNCTIONS, GateTable, Layer, Wires, reference};
     use super::*;
 
     /// Any network of up to 4 layers and 40 rows, with its logits and the outputs that are asked of it.
@@ -452,9 +450,9 @@ mod tests {
         }
     }
 
-    /// Compares both passes over two tiles with the slow twin.
+    /// Compares both passes over two tiles with the reference implementation.
     fn check_passes(wires: &Wires, logits: &[f32], needed: usize, seed: u32) {
-        let program = Program::leading(wires, needed).unwrap();
+        let program = GateProgram::leading(wires, needed).unwrap();
         let mut table = GateTable::new(wires.gates());
         table.update(logits);
         let mut coefficients = Coefficients::default();
@@ -480,22 +478,22 @@ mod tests {
             let output_grads = &output_grads[tile * needed..][..needed];
             for l in 0..LANES {
                 let x = lane(inputs, l);
-                let nodes = naive::forward(wires, &logits64, &x);
+                let nodes = reference::forward(wires, &logits64, &x);
                 for (ours, theirs) in lane(outputs, l).iter().zip(&nodes[nodes.len() - 1]) {
                     assert!((ours - theirs).abs() <= 2e-5, "output {ours} {theirs}");
                 }
                 let mut g = lane(output_grads, l);
                 g.resize(wires.outputs(), 0.0);
-                theirs.extend(naive::backward(wires, &logits64, &x, &g, &mut expected_grads));
+                theirs.extend(reference::backward(wires, &logits64, &x, &g, &mut expected_grads));
                 ours.extend(lane(input_grads, l));
             }
         }
-        naive::assert_gradients_agree("an input", &ours, &theirs);
+        reference::assert_gradients_agree("an input", &ours, &theirs);
         let mut coefficient_grads = vec![[0.0; 4]; wires.gates()];
         sums.add_to(&program, &table, &mut coefficient_grads);
         let mut grads = vec![0.0; logits.len()];
         table.logit_gradients(&coefficient_grads, &mut grads);
-        naive::assert_logit_gradients_agree(logits, &grads, &expected_grads);
+        reference::assert_logit_gradients_agree(logits, &grads, &expected_grads);
 
         // One go through the last tile gives the same bits.
         let from = (tiles - 1) * wires.inputs;
@@ -512,7 +510,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn passes_agree_with_the_naive_twin((wires, mut logits, needed) in networks(), seed: u32, idle: bool) {
+        fn passes_agree_with_the_reference_implementation((wires, mut logits, needed) in networks(), seed: u32, idle: bool) {
             if idle {
                 // The pass-through start, where c3 nearly vanishes: the case that SMALLEST_C3 is for.
                 for gate in logits.chunks_exact_mut(FUNCTIONS) {

@@ -1,47 +1,49 @@
-//! Wiring: which two rows of the layer before each gate reads. Drawn once, when a network is made.
+//! Wiring: the two rows of the preceding layer that each gate reads. Drawn once, when a network is made.
 
 use crate::kernel::{Layer, Wires};
 use serde::{Deserialize, Serialize};
 
 use gatework_train::random::Random;
 
-/// How the layers of a network are wired.
+/// The wiring of a network's layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Wiring {
     /// Pairs (0,1), (2,3), ..., then (1,2), (3,4), ..., then pairs at distance 2, 3, ..., in random order. No
-    /// two gates read the same pair, and every row is read; only of an odd number of rows the last one may not.
+    /// two gates read the same pair, and every row is read, except perhaps the last of an odd number of rows.
     #[default]
     Unique,
     /// A random permutation of all operands over the rows: every row is read about equally often.
     Random,
-    /// As in a fast Fourier transform: layer k pairs rows at distance 2^k, so that a few layers bring any two rows
-    /// together. The rows before the first layer are in random order; all else is the same for every seed.
+    /// As in a fast Fourier transform: layer k pairs rows at distance 2^k, so that any two rows meet after a few
+    /// layers. The inputs of the first layer are in random order; everything else is the same for every seed.
     Butterfly,
 }
 
-/// A layer that cannot be wired.
+/// The error of a layer that cannot be wired.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum WiringError {
     /// Too few gates to read every row.
     #[error("{outputs} gates read at most {} rows, but the layer before has {inputs}", 2 * outputs)]
     TooFew {
-        /// Rows of the layer before.
+        /// Rows of the preceding layer.
         inputs: usize,
-        /// Gates.
+        /// Gates of the layer.
         outputs: usize,
     },
     /// More gates than there are pairs of rows.
     #[error("{inputs} rows have {} pairs, but unique wiring needs one for each of {outputs} gates", pairs(*inputs))]
     TooMany {
-        /// Rows of the layer before.
+        /// Rows of the preceding layer.
         inputs: usize,
-        /// Gates.
+        /// Gates of the layer.
         outputs: usize,
     },
 }
 
-/// Pairs of different rows, or at least so many that no layer has more gates.
+/// Returns the number of pairs of different rows; saturates far above the gates of any layer.
 fn pairs(rows: usize) -> usize {
     rows.saturating_mul(rows.saturating_sub(1)) / 2
 }
@@ -58,7 +60,7 @@ impl Wiring {
         Ok(())
     }
 
-    /// Draws the wires of one layer, which has `depth` others before it.
+    /// Draws the wires of layer number `depth`, counted from 0.
     pub fn layer(
         self,
         depth: usize,
@@ -102,7 +104,7 @@ fn butterfly(depth: usize, inputs: usize, outputs: usize, random: &mut Random) -
     if depth == 0 {
         random.shuffle(&mut rows);
     }
-    // A layer that is smaller than the one before pairs its rows with those that are left over.
+    // A layer that is smaller than the preceding one pairs its rows with the remaining ones.
     let bits = inputs.max(2).ilog2() as usize;
     let distance = if outputs < inputs { outputs } else { 1 << (depth % bits) };
     let b = |i: usize| (i + distance * (1 + i / inputs)) % inputs;
@@ -110,7 +112,7 @@ fn butterfly(depth: usize, inputs: usize, outputs: usize, random: &mut Random) -
     Layer { a: wires(&|i| i % inputs), b: wires(&b) }
 }
 
-/// The first layer on a 3x3 patch: the eight neighbours, each with the centre, in random order.
+/// Draws the first layer on a 3x3 patch: each of the eight neighbours with the centre, in random order.
 pub fn moore(random: &mut Random) -> Layer {
     let mut a: Vec<u32> = (0..9).filter(|&i| i != 4).collect();
     random.shuffle(&mut a);
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_butterfly_reads_every_row_and_brings_all_rows_together() {
+    fn a_butterfly_reads_every_row_and_combines_all_rows() {
         let mut random = Random::new(1, Purpose::Wiring, 0);
         for (inputs, outputs) in
             [(17, 128), (264, 256), (256, 128), (256, 256), (2, 1), (9, 8), (5, 3), (1, 1)]
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_wired_is_refused() {
+    fn layers_with_too_few_or_too_many_gates_are_refused() {
         assert_eq!(Wiring::Unique.check(9, 4), Err(WiringError::TooFew { inputs: 9, outputs: 4 }));
         assert_eq!(Wiring::Unique.check(3, 4), Err(WiringError::TooMany { inputs: 3, outputs: 4 }));
         assert_eq!(Wiring::Random.check(3, 4), Ok(()));

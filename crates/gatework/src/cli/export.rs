@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use gatework_gates::automata::board::Start;
+use gatework_gates::automata::states::Start;
 use gatework_logic::Document;
 use gatework_logic::formats::{self, FORMATS, Format, FormatError, Options};
 use gatework_logic::minimize;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use gatework_gates::automata::board::Start;
+use gatework_gates::automata::states::Start;
 use gatework_gates::automata::hard::{Damage, DamageKind};
 use gatework_train::files;
 use serde_json::json;

@@ -6,8 +6,8 @@ use clap::Args;
 use gatework_forecast::dataset::Dataset;
 use gatework_forecast::experiment as forecast;
 use gatework_forecast::run as forecast_run;
-use gatework_gates::automata::board::Start;
-use gatework_gates::automata::experiment::{Experiment, Loaded, Recipe};
+use gatework_gates::automata::states::Start;
+use gatework_gates::automata::experiment::{Experiment, AutomatonExperiment, Recipe};
 use gatework_gates::automata::run::{self, RunError, Trained};
 use gatework_train::run_folder::{RunFolder, RunFolderError};
 use gatework_train::trainer::{Attempt, Outcome};
@@ -96,7 +96,7 @@ impl Train {
         Ok(())
     }
 
-    fn train_automaton(&self, mut loaded: Loaded) -> anyhow::Result<Value> {
+    fn train_automaton(&self, mut loaded: AutomatonExperiment) -> anyhow::Result<Value> {
         self.override_settings(&mut loaded)?;
         let folder = self.folder(&loaded.experiment.name)?;
         let loaded = if self.resume {
@@ -164,7 +164,7 @@ impl Train {
     }
 
     /// Replaces settings of the experiment by options, and checks the result.
-    fn override_settings(&self, loaded: &mut Loaded) -> anyhow::Result<()> {
+    fn override_settings(&self, loaded: &mut AutomatonExperiment) -> anyhow::Result<()> {
         let experiment = &mut loaded.experiment;
         if let Some(updates) = self.updates {
             experiment.training.updates = updates;

@@ -5,8 +5,8 @@
 //! live channels) and `check` (write the observed channels as 0 and 1 into the document, which the tests read).
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use gatework_gates::automata::board::{Start, Target};
-use gatework_gates::automata::experiment::Loaded;
+use gatework_gates::automata::states::{Start, Target};
+use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_logic::formats::wasm::{WasmError, automaton_to_wasm};
 use gatework_logic::{Automaton, Simulator};
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ impl<'a> Page<'a> {
     /// Takes description, start state and fire rate from an experiment. A picture grows on the grid of training and
     /// pauses when it is complete; a pattern gets a grid of at least 64x64.
     #[must_use]
-    pub fn trained_as(mut self, loaded: &'a Loaded) -> Page<'a> {
+    pub fn trained_as(mut self, loaded: &'a AutomatonExperiment) -> Page<'a> {
         let experiment = &loaded.experiment;
         if !experiment.about.is_empty() {
             self.about = &experiment.about;
@@ -100,7 +100,6 @@ impl<'a> Page<'a> {
         let simulator = Simulator::new(self.automaton, self.observed)?;
         let live = simulator.live().iter().enumerate().filter(|(_, live)| **live);
         let start = match &self.start {
-            Start::Random => json!({ "kind": "random" }),
             Start::Seed => json!({ "kind": "seed" }),
             Start::Zeros => json!({ "kind": "zeros" }),
             Start::Boards { boards } => {
@@ -112,6 +111,7 @@ impl<'a> Page<'a> {
                     None => json!({ "kind": "zeros" }),
                 }
             }
+            _ => json!({ "kind": "random" }),
         };
         Ok(json!({
             "channels": self.automaton.channels,
@@ -300,7 +300,7 @@ mod tests {
     fn an_experiment_says_how_its_page_begins() {
         let automaton = stirred(Boundary::Torus);
         let page = |name| {
-            let loaded = Loaded::find(name).unwrap();
+            let loaded = AutomatonExperiment::find(name).unwrap();
             Page::new("x", &automaton, 1).trained_as(&loaded).rule().unwrap()
         };
         let (lizard, life) = (page("lizard"), page("game-of-life"));

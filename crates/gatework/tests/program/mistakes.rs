@@ -128,7 +128,7 @@ fn damaged_run_folders_are_named_not_used() {
     fs::write(place.path("run/model.safetensors"), &model[..model.len() / 2]).unwrap();
     all(1, &["model.safetensors", "not a complete safetensors file"]);
     fs::write(place.path("run/model.safetensors"), b"\x02\0\0\0\0\0\0\0{}").unwrap();
-    all(1, &["model.safetensors", "no Gatework automaton"]);
+    all(1, &["model.safetensors", "not a Gatework automaton"]);
     fs::remove_file(place.path("run/model.safetensors")).unwrap();
     all(2, &["has no model.safetensors", "--resume"]);
     fs::write(place.path("run/model.safetensors"), &model).unwrap();

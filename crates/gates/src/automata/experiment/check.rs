@@ -1,28 +1,27 @@
-//! What can be wrong with an experiment, found before anything is allocated.
+//! Checks of an experiment's settings, before anything is allocated.
 
 use crate::kernel::LANES;
 use gatework_engine::parallel;
 
-use super::{Experiment, Loaded, MOST_MEMORY, Recipe};
-use crate::automata::board::{Target, TargetSpec};
-use crate::automata::cells::{Step, Tile};
+use super::{AutomatonExperiment, Experiment, MOST_MEMORY, Recipe, SearchSettings};
+use crate::automata::cells::{PlanStep, Tile};
 use crate::automata::model::{FirstLayer, MOST_CHANNELS, MOST_GATES, MOST_KERNELS};
 use crate::automata::rollout::KEPT_BYTES;
-use crate::automata::search;
+use crate::automata::states::{Target, TargetSpec};
 use crate::soft::Wiring;
 use gatework_train::experiment::{Problem, problem};
 
-/// Seeds after the first at most.
+/// Maximum number of seeds after the first.
 const MOST_RESTARTS: u64 = 100_000;
 
-/// Boards of a check at most.
+/// Maximum number of grids of a check.
 const MOST_CHECKS: usize = 10_000;
 
-/// Seconds between checkpoints at most.
+/// Maximum number of seconds between checkpoints.
 const MOST_SECONDS: f64 = 1e9;
 
-impl Loaded {
-    /// Whether the target fits the automaton, and every grid the target and the starts.
+impl AutomatonExperiment {
+    /// Checks that the target fits the automaton, and that target and start state fit every grid.
     pub(super) fn check_target(&self) -> Result<(), Problem> {
         let (a, target) = (&self.experiment.automaton, &self.target);
         let [height, width] = a.grid;
@@ -49,10 +48,10 @@ impl Loaded {
         Ok(())
     }
 
-    /// Whether a grid other than that of training has room for the picture and the start boards.
+    /// Checks that the picture and the start states fit a grid other than that of training.
     fn check_grid(&self, [height, width]: [usize; 2]) -> Result<(), String> {
         let Experiment { automaton, start, .. } = &self.experiment;
-        // A picture is as large as the grid of training.
+        // A picture has the size of the training grid.
         let [least_height, least_width] = automaton.grid;
         if matches!(self.target, Target::Picture(_)) && (height < least_height || width < least_width) {
             return Err(format!(
@@ -64,7 +63,7 @@ impl Loaded {
 }
 
 impl Experiment {
-    /// Everything that can be known without reading other files.
+    /// Checks everything that depends on no other file.
     pub(super) fn check(&self) -> Result<(), Problem> {
         self.check_sizes()?;
         self.check_perceive()?;
@@ -181,10 +180,6 @@ impl Experiment {
             let message = format!("training.learning_rate is {}, not a number above 0", t.learning_rate);
             return problem(&["training", "learning_rate"], message);
         }
-        if !(t.gate_price >= 0.0 && t.gate_price.is_finite()) {
-            let message = format!("training.gate_price is {}, not a number from 0 on", t.gate_price);
-            return problem(&["training", "gate_price"], message);
-        }
         if let Some(seeds) = self.seeds.filter(|seeds| !(1..=MOST_RESTARTS).contains(seeds)) {
             return problem(&["seeds"], format!("seeds is {seeds}, not 1 to {MOST_RESTARTS}"));
         }
@@ -213,11 +208,9 @@ impl Experiment {
         wrap(&["training", "optimizer"], t.optimizer().validate())?;
         wrap(&["training", "schedule"], t.rate().validate())?;
         wrap(&["gates"], self.gates.validate())?;
-        wrap(&["state"], self.state.validate())?;
         wrap(&["training", "clip"], t.clip().validate())
     }
 
-    /// What an update rolls out.
     fn check_rollouts(&self) -> Result<(), Problem> {
         let t = &self.training;
         if let Some([least, most]) = t.steps.filter(|[least, most]| *least == 0 || least > most) {
@@ -249,15 +242,11 @@ impl Experiment {
                 "search.temperature is not two numbers above 0",
             ),
             (search.grids.iter().flatten().all(|&side| side > 0), "a side in search.grids is 0"),
-            (search.ladder >= 1.0 && search.ladder <= 100.0, "search.ladder is not 1 to 100"),
-            (search.boards > 0, "search.boards is 0"),
-            ((1..=256).contains(&search.baths), "search.baths is not 1 to 256"),
-            ((1..=100_000).contains(&search.tries), "search.tries is not 1 to 100000"),
+            (search.samples > 0, "search.samples is 0"),
+            ((1..=256).contains(&search.chains), "search.chains is not 1 to 256"),
+            ((1..=100_000).contains(&search.restarts), "search.restarts is not 1 to 100000"),
             (search.active > 0.0 && search.active <= 1.0, "search.active is not above 0 and at most 1"),
             (search.rewire >= 0.0 && search.rewire <= 1.0, "search.rewire is not from 0 to 1"),
-            ((0.0..=1.0).contains(&search.guided), "search.guided is not from 0 to 1"),
-            (search.retrain <= 1 << 40, "search.retrain is more than 2^40"),
-            (!search.redraw || search.retrain == 0, "search.redraw and search.retrain exclude each other"),
             (search.shrink <= 1 << 40, "search.shrink is more than 2^40"),
             (search.stay <= 1 << 20, "search.stay is more than 2^20"),
         ] {
@@ -271,21 +260,21 @@ impl Experiment {
                 _ => (["search", "grids"], "search.grids"),
             };
             let message =
-                format!("{grid} and search.boards would need more than 16 GB of memory for the search");
+                format!("{grid} and search.samples would need more than 16 GB of memory for the search");
             return problem(&key, message);
         }
         Ok(())
     }
 
-    /// Bytes that a search will need, roughly.
-    fn search_memory(&self, search: &search::Settings) -> f64 {
+    /// Estimates the bytes that a search needs.
+    fn search_memory(&self, search: &SearchSettings) -> f64 {
         let own = [self.automaton.grid];
         let grids = if search.grids.is_empty() { &own[..] } else { &search.grids };
         let cells: f64 = grids.iter().map(|[height, width]| (height + 2) as f64 * (width + 4) as f64).sum();
         let masks = self.automaton.fire_rate.map_or(0, |_| self.automaton.steps + search.stay);
         let planes = self.automaton.channels * 3 + 30 + masks;
         // A cell of a plane has two words.
-        cells * search.boards as f64 * planes as f64 * 16.0 * search.baths as f64
+        cells * search.samples as f64 * planes as f64 * 16.0 * search.chains as f64
     }
 
     fn check_protocols(&self) -> Result<(), Problem> {
@@ -304,27 +293,27 @@ impl Experiment {
         Ok(())
     }
 
-    /// Bytes that training one seed will need, roughly, and not less than half of it.
+    /// Estimates the bytes that training of one seed needs, and at least half of them.
     pub fn memory(&self) -> f64 {
         let shape = self.model_shape();
         let steps = self.training.steps.map_or(self.automaton.steps, |[_, most]| most) as f64;
         let grid: f64 = self.automaton.grid.iter().map(|&n| n as f64).product();
         let batch = self.training.batch as f64;
         let cells = grid * batch;
-        // A state of a board has an entry more, for what lies outside, and may be a vector of its own.
+        // A state has one entry more than cells, for the outside, and each grid may have a vector of its own.
         let entry = self.automaton.channels.next_multiple_of(8) as f64 * 4.0;
         let state = (cells + batch) * entry + batch * size_of::<Vec<f32>>() as f64;
-        // What a cell reads, for every step that differs from the one before: a tile at least.
+        // The entries that a cell reads, for every step that differs from the one before: a tile at least.
         let same = self.automaton.fire_rate.is_none() && !self.shares_cells();
         let step = (cells / LANES as f64).ceil() * size_of::<Tile>() as f64
-            + (size_of::<Step>() + size_of::<usize>()) as f64;
+            + (size_of::<PlanStep>() + size_of::<usize>()) as f64;
         let wires = step * if same { 2.0 } else { 1.0 + steps };
-        // Which cells fire in a step, as bits and one by one.
+        // The cells that fire in a step, as bits and as bytes.
         let fires = grid.max(64.0) * (1.0 + 1.0 / 8.0) + 2.0 * size_of::<Vec<u64>>() as f64;
         let masks = self.automaton.fire_rate.map_or(0.0, |_| steps * fires);
-        // Logits, their gradients, two moments, the best so far, a file of it all; coefficients and programs.
+        // Logits, gradients, two moments, the best parameters, a serialised copy of all; coefficients and programs.
         let gates = shape.gates() as f64 * (16.0 * 4.0 * 8.0 + 256.0);
-        // Each part of the work has sums, rows of a tile, and the gradients of what it reads.
+        // Each chunk of the work has sums, rows of a tile, and the gradients of the entries that it reads.
         let tiles = (cells / LANES as f64).min(1e9) as usize;
         let parts = parallel::chunk_count(tiles, tiles.saturating_mul(self.automaton.steps)) as f64;
         let parts = parts * (shape.gates() as f64 * 256.0 + shape.update[0] as f64 * 256.0) + 2.0 * state;
@@ -356,17 +345,19 @@ mod tests {
     use super::*;
     use crate::automata::cells::{Plan, Planner, Shape};
 
-    /// Bytes of a plan, as it lies in memory.
+    /// Bytes of a plan in memory.
     fn bytes(plan: &Plan) -> usize {
-        let of_step =
-            |step: &Step| step.tiles.capacity() * size_of::<Tile>() + step.kept.capacity() * size_of::<u32>();
-        let steps = plan.distinct.capacity() * size_of::<Step>() + plan.steps.capacity() * size_of::<usize>();
+        let of_step = |step: &PlanStep| {
+            step.tiles.capacity() * size_of::<Tile>() + step.kept.capacity() * size_of::<u32>()
+        };
+        let steps =
+            plan.distinct.capacity() * size_of::<PlanStep>() + plan.steps.capacity() * size_of::<usize>();
         steps + plan.distinct.iter().map(of_step).sum::<usize>() + plan.last.capacity() * size_of::<u32>()
     }
 
     #[test]
     fn the_estimate_of_memory_is_at_least_half_of_what_a_plan_takes() {
-        let mut experiment = Loaded::find("checkerboard").unwrap().experiment;
+        let mut experiment = AutomatonExperiment::find("checkerboard").unwrap().experiment;
         (experiment.automaton.fire_rate, experiment.training.batch) = (Some(0.5), 1);
         for (grid, steps) in [([1, 1], 5000), ([1, 31], 2000), ([5, 13], 1000), ([40, 50], 30)] {
             let [height, width] = grid;

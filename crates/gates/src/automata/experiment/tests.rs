@@ -6,7 +6,7 @@ use gatework_train::experiment::Source;
 fn error(change: impl Fn(&str) -> String) -> String {
     let text = change(BUILT_IN[1].1);
     assert_ne!(text, BUILT_IN[1].1, "the change changed nothing");
-    Loaded::from_source(&Source::new(&text, "x.toml", ".")).unwrap_err().to_string()
+    AutomatonExperiment::from_source(&Source::new(&text, "x.toml", ".")).unwrap_err().to_string()
 }
 
 fn replaced(from: &str, to: &str) -> String {
@@ -16,19 +16,22 @@ fn replaced(from: &str, to: &str) -> String {
 #[test]
 fn built_in_experiments_are_valid_and_survive_their_own_toml() {
     for (name, text) in BUILT_IN {
-        let loaded = Loaded::from_source(&Source::new(text, name, ".")).unwrap();
+        let loaded = AutomatonExperiment::from_source(&Source::new(text, name, ".")).unwrap();
         assert_eq!(loaded.experiment.name, name);
-        let again = Loaded::from_source(&Source::new(&loaded.experiment.to_toml(), name, ".")).unwrap();
+        let again =
+            AutomatonExperiment::from_source(&Source::new(&loaded.experiment.to_toml(), name, ".")).unwrap();
         assert_eq!(again.experiment, loaded.experiment);
     }
 }
 
 #[test]
 fn unknown_names_get_a_hint() {
-    let message = Loaded::find("chekerboard").unwrap_err().to_string();
+    let message = AutomatonExperiment::find("chekerboard").unwrap_err().to_string();
     assert!(message.contains("did you mean checkerboard?") && message.contains("lizard"), "{message}");
-    assert!(!Loaded::find("xyzzy").unwrap_err().to_string().contains("did you mean"));
-    assert!(Loaded::find("none.toml").unwrap_err().to_string().contains("cannot read none.toml"));
+    assert!(!AutomatonExperiment::find("xyzzy").unwrap_err().to_string().contains("did you mean"));
+    assert!(
+        AutomatonExperiment::find("none.toml").unwrap_err().to_string().contains("cannot read none.toml")
+    );
 }
 
 #[test]
@@ -76,16 +79,16 @@ fn mistakes_are_named_with_their_line() {
         ),
         ("updates = 500", "updates = 0", "training.updates is 0"),
         ("learning_rate = 0.05", "learning_rate = -1.0", "training.learning_rate is -1"),
-        ("batch = 2", "batch = 2\ngate_price = -1.0", "training.gate_price is -1"),
+        ("batch = 2", "batch = 2\ngate_price = 0.1", "unknown field `gate_price`"),
         ("batch = 2", "batch = 2\nsteps = [3, 2]", "x.toml:30: training.steps is [3, 2]"),
         ("batch = 2", "batch = 2\nlate = 0", "training.late is 0"),
         ("batch = 2", "batch = 2\nhalf_grown = 1.5", "training.half_grown is 1.5"),
         ("[search]", "[gates]\ngumbel = -1.0\n[search]", "x.toml:33: gates.gumbel is not"),
-        ("[search]", "[state]\nflip = 2.0\n[search]", "x.toml:33: state.flip is not"),
+        ("[search]", "[state]\nflip = 0.1\n[search]", "x.toml:34: unknown field `flip`"),
         ("[search]", "[state]\nround = \"up\"\n[search]", "unknown variant `up`"),
         ("after = 10", "after = 0", "search.after is 0"),
         ("temperature = [3.0, 1.0]", "temperature = [3.0, 0.0]", "search.temperature is not two numbers"),
-        ("boards = 4", "boards = 1000000000", "would need more than 16 GB"),
+        ("samples = 4", "samples = 1000000000", "would need more than 16 GB"),
         ("[search]", "[nothing]", "unknown field `nothing`"),
         ("kernels = 16", "kernels = 0", "perceive.kernels is 0"),
         ("[9, 8, 4, 2]", "[8, 8, 4, 2]", "perceive.layers begins with 9"),
@@ -125,7 +128,7 @@ fn grids_without_room_for_the_picture_or_the_start_are_named_with_their_line() {
         .1
         .replace("kind = \"checkerboard\"\nsquare = 2", picture)
         .replace("grid = [16, 16]", "grid = [20, 20]");
-    let parse = |text: &str| Loaded::from_source(&Source::new(text, "x.toml", "."));
+    let parse = |text: &str| AutomatonExperiment::from_source(&Source::new(text, "x.toml", "."));
     parse(&text).unwrap();
     let line = |text: &str, part: &str| 1 + text.lines().position(|line| line == part).unwrap();
     let small =
@@ -155,8 +158,21 @@ fn grids_without_room_for_the_picture_or_the_start_are_named_with_their_line() {
 }
 
 #[test]
+fn removed_search_settings_are_read_only_if_they_are_switched_off() {
+    let text = BUILT_IN[1].1;
+    let with = |keys: &str| {
+        let text = text.replacen("[search]", &format!("[search]\n{keys}"), 1);
+        AutomatonExperiment::from_source(&Source::new(&text, "x.toml", "."))
+    };
+    let read = with("ladder = 1.0\nretrain = 0\nguided = 0.0").unwrap();
+    assert!(!read.experiment.to_toml().contains("guided"));
+    let message = with("guided = 0.5").unwrap_err().to_string();
+    assert!(message.starts_with("x.toml:34: this setting was removed"), "{message}");
+}
+
+#[test]
 fn settings_that_were_changed_are_checked_again() {
-    let mut loaded = Loaded::find("checkerboard").unwrap();
+    let mut loaded = AutomatonExperiment::find("checkerboard").unwrap();
     loaded.check("checkerboard").unwrap();
     loaded.experiment.training.updates = 2_000_000_000_000;
     let said = loaded.check("checkerboard").unwrap_err().to_string();

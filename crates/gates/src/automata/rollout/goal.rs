@@ -1,37 +1,37 @@
-//! The loss of a roll-out's last state: squared distance from the targets of all cells, entry by entry.
+//! The loss of a state: the squared distance from the targets of all cells, entry by entry.
 
 use crate::kernel::Row;
 
-use crate::automata::cells::{Plan, Step};
+use crate::automata::cells::{Plan, PlanStep};
 
-/// Gradients within a roll-out are this many times what they are. Deep in a network whose gates mostly pass one
-/// operand through, the other one's gradient is tiny, and numbers that become subnormal are slow. A power of two:
-/// nothing is rounded; gradients up to 1e14 still fit.
+/// Scale of the gradients within a roll-out. Deep in a network whose gates mostly pass one operand through, the gradient
+/// of the other operand is tiny, and subnormal numbers are slow. The scale is a power of two, so it causes no rounding;
+/// gradients up to 1e14 do not overflow.
 pub(super) const GRADIENT_SCALE: f32 = (1u128 << 80) as f32;
 
-/// Gradients of a state below 1e-20 are zero: no optimiser can tell, and they would become subnormal further on.
+/// Sets gradients of a state below 1e-20 to zero: they do not affect an optimiser and would become subnormal later.
 pub(super) fn drop_negligible(grads: &mut [Row]) {
     for value in grads.iter_mut().flat_map(|row| &mut row.0) {
         *value = if value.abs() < 1e-20 * GRADIENT_SCALE { 0.0 } else { *value };
     }
 }
 
-/// What the last state should be, entry by entry.
+/// The target of a state, entry by entry.
 #[derive(Clone, Debug)]
 pub struct Goal {
     channels: usize,
-    /// Number of cells of each entry of the last state.
+    /// Number of cells of each entry.
     weight: Vec<f32>,
-    /// Mean of the targets of those cells, entry by loss channel.
+    /// Mean target of the cells of each entry, entry by loss channel.
     mean: Vec<f32>,
-    /// What is left of the loss when every entry has the mean of its targets.
+    /// The loss if every entry has the mean of its targets.
     pub(super) remainder: f64,
 }
 
 impl Goal {
-    /// Collects the targets of all cells; `target` holds `channels` numbers for each cell.
+    /// Collects the targets of all cells in the last state of a plan; `target` holds `channels` numbers for each cell.
     pub fn new(plan: &Plan, channels: usize, target: &[f32]) -> Goal {
-        let entries = plan.iter().last().map_or(plan.start_entries, Step::entries);
+        let entries = plan.iter().last().map_or(plan.start_entries, PlanStep::entries);
         let mut goal = Goal {
             channels,
             weight: vec![0.0; entries],
@@ -56,7 +56,7 @@ impl Goal {
         goal
     }
 
-    /// Loss of one value of an entry; the value is replaced by its gradient.
+    /// Returns the loss of one value of an entry and replaces the value by its gradient.
     pub(super) fn charge(&self, entry: usize, channel: usize, value: &mut f32) -> f64 {
         let weight = self.weight[entry];
         let off = *value - self.mean[entry * self.channels + channel];

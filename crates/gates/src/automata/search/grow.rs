@@ -1,8 +1,8 @@
-//! Networks that grow: gates for formulas of what is perceived, added to the layers that are there.
+//! Extension of a layered network: gates for formulas of perceived bits, added to the existing layers.
 //!
-//! A formula moves through the layers like everything else: literals are joined in pairs, layer by layer, first the
-//! conjunctions, then their disjunction, and what is joined is passed on. One more layer at the end joins formulas to the
-//! channels that they change.
+//! A formula becomes a tree of gates, one level in each layer: literals are combined in pairs, first into conjunctions, then
+//! into their disjunction; a finished result is passed through the remaining layers. One more layer at the end combines the
+//! formulas with the channels that they change.
 
 use crate::kernel::{FUNCTIONS, Layer, Wires};
 use gatework_logic::Gate;
@@ -13,7 +13,7 @@ use crate::automata::model::{Model, ModelShape};
 
 /// A row of the update's inputs, and the value that it must have.
 pub type Literal = (u32, bool);
-/// The disjunction of conjunctions; none of them is empty.
+/// A disjunction of conjunctions, none of which is empty.
 pub type Formula = Vec<Vec<Literal>>;
 
 /// A rule for a channel: one gate that reads two rows of the update's inputs.
@@ -29,8 +29,7 @@ pub struct Marker {
     pub b: u32,
 }
 
-/// The model in which channel i is what it was, exclusive or formula i, and in which the channels of the markers follow
-/// their rules.
+/// Returns the model in which channel `i` is XORed with formula `i` and the channels of the markers follow their rules.
 pub fn grow(model: &Model, formulas: &[Formula], markers: &[Marker]) -> Model {
     let mut growing = Growing::new(model);
     let mut trees: Vec<Tree> = formulas.iter().map(|formula| Tree::Literals(formula.clone())).collect();
@@ -58,7 +57,7 @@ pub fn grow(model: &Model, formulas: &[Formula], markers: &[Marker]) -> Model {
     growing.finish(model)
 }
 
-/// The model with eight more kernels, which pass on one neighbour each.
+/// Returns the model with eight more kernels, each of which passes one neighbour through.
 pub fn with_neighbours(model: &Model) -> Model {
     let (channels, kernels, outputs) = (model.shape.channels, model.shape.kernels, model.perceive.outputs());
     let more = kernels + NEIGHBOURS - 1;
@@ -94,9 +93,9 @@ pub fn with_neighbours(model: &Model) -> Model {
     grown
 }
 
-/// The gates, and their functions, that pass an input on to the first output that can have it: layer, place, function.
+/// Returns the gates that pass an input through to the first output that can carry it: layer, index, function.
 fn path_from(wires: &Wires, input: usize) -> Vec<(usize, usize, Gate)> {
-    // Which rows of the layers can carry the input, and from where.
+    // The rows of each layer that can carry the input.
     let mut carriers = vec![vec![input]];
     for layer in &wires.layers {
         let before = &carriers[carriers.len() - 1];
@@ -118,7 +117,7 @@ fn path_from(wires: &Wires, input: usize) -> Vec<(usize, usize, Gate)> {
 /// The layers of an update while gates are added.
 struct Growing {
     layers: Vec<Layer>,
-    /// Of each layer.
+    /// The logits of each layer.
     logits: Vec<Vec<f32>>,
 }
 
@@ -147,7 +146,7 @@ impl Growing {
         one_hot(&mut self.logits[last][index * FUNCTIONS..][..FUNCTIONS], gate, MARGIN);
     }
 
-    /// Adds a layer that passes rows on.
+    /// Adds a layer that passes its rows through.
     fn push_wires(&mut self, rows: usize) {
         self.layers.push(Layer { a: Vec::new(), b: Vec::new() });
         self.logits.push(Vec::new());
@@ -170,15 +169,15 @@ impl Growing {
     }
 }
 
-/// A formula on its way through the layers.
+/// A formula during its translation, layer by layer.
 enum Tree {
-    /// Of the update's inputs.
+    /// Literals of the update's inputs.
     Literals(Formula),
     /// A gate that reads two of the update's inputs.
     Gate(Gate, u32, u32),
-    /// The conjunctions so far, each as rows that are still to be joined.
+    /// Conjunctions, each as the rows that remain to be combined.
     Products(Vec<Vec<u32>>),
-    /// One row.
+    /// A finished formula: its row.
     Joined(u32),
     /// Never true.
     Empty,
@@ -189,7 +188,7 @@ impl Tree {
         matches!(self, Tree::Joined(_) | Tree::Empty)
     }
 
-    /// The formula one layer further on.
+    /// Adds one level of gates to a layer and returns the remaining formula.
     fn next(&self, growing: &mut Growing, layer: usize) -> Tree {
         let mut add = |gate: Gate, a: u32, b: u32| growing.add(layer, gate, a, b);
         match self {
@@ -225,7 +224,7 @@ impl Tree {
     }
 }
 
-/// The gate that is true where its operands have these values.
+/// Returns the gate that is true if its operands have these values.
 fn both(a: bool, b: bool) -> Gate {
     match (a, b) {
         (true, true) => Gate::AND,
@@ -240,7 +239,7 @@ mod tests {
     use super::*;
     use crate::automata::search::tests::{model, patches};
 
-    /// What the update reads, and what it writes, for some patches.
+    /// Inputs and outputs of the update for random patches.
     fn rows_and_outputs(model: &Model) -> Vec<(Vec<bool>, Vec<bool>)> {
         let circuit = model.harden().circuit;
         let signals = [model.update_rows(), circuit.outputs().to_vec()].concat();
@@ -254,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grown_model_is_the_old_one_but_for_its_formulas_and_markers() {
+    fn growing_changes_only_the_channels_of_formulas_and_markers() {
         let model = model(3);
         let formulas = [vec![vec![(0, true), (5, false), (7, true)], vec![(2, false)]], vec![]];
         let marker = Marker { channel: 3, gate: Gate::XOR, a: 6, b: 1 };
@@ -285,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn more_kernels_see_all_neighbours_and_change_nothing() {
+    fn additional_kernels_pass_all_neighbours_through_and_change_no_output() {
         let model = model(4);
         let grown = with_neighbours(&model);
         let (channels, kernels) = (model.shape.channels, model.shape.kernels);

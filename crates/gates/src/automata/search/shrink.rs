@@ -1,61 +1,61 @@
-//! After a success: the same with fewer gates.
+//! After a success: a smaller circuit that passes the same checks.
 //!
-//! The bath goes on from the circuit that was found, so cold that no bit may become wrong, with gates at a high price. Wires
-//! may still move, which costs nothing and opens ways. A smaller circuit is kept when it passes every check.
+//! Annealing continues from the circuit that was found, at a temperature so low that no cell becomes wrong and with a high
+//! penalty on active gates. Moves that only replace wires cost nothing and lead to further reductions. A smaller circuit is
+//! kept if it passes every check.
 
-use gatework_logic::simulate::variants::Grids as Boards;
+use gatework_logic::simulate::variants::Grids;
 
-use super::bath::{Bath, Heat};
-use super::{MARGIN, Search};
+use super::annealing::{Chain, MoveSettings};
+use super::{MARGIN, MOVES_PER_ROUND, Search};
 use crate::automata::model::Model;
 use gatework_train::random::{Purpose, Random};
 use gatework_train::trainer::TaskError;
 
-/// The temperature: a single wrong bit makes an automaton e^-20 times as likely.
-const COLD: f64 = 0.05;
+/// The temperature: one wrong bit changes the weight of an automaton by a factor of e^-20.
+const TEMPERATURE: f64 = 0.05;
 
-/// The weight of an active gate beside that of a wire.
-const PRICE: f64 = 0.002;
+/// Prior weight of an active gate; a wire has 1.
+const ACTIVE: f64 = 0.002;
 
 impl Search<'_> {
-    /// A model with as few gates as `shrink` moves find; `passes` says whether one is as right as it was. `None` if it was
-    /// stopped.
+    /// Returns the smallest model that `shrink` moves find, or `None` if it was stopped.
     pub(super) fn shrunk(
         &self,
         model: Model,
         time: u64,
-        passes: &dyn Fn(&Model, u64) -> Result<bool, TaskError>,
         stop: &dyn Fn(f64) -> bool,
     ) -> Result<Option<Model>, TaskError> {
         let observed = self.loaded.target.channels();
-        let heat = Heat { temperature: COLD, active: PRICE, rewire: self.settings.rewire, guided: 0.0 };
+        let settings =
+            MoveSettings { temperature: TEMPERATURE, active: ACTIVE, rewire: self.settings.rewire };
         let mut best = model;
-        let mut boards = self.boards(time)?;
-        let mut bath = self.bath(&best, &boards, time)?;
-        let mut fewest = bath.gates();
+        let mut grids = self.grids(time)?;
+        let mut chain = self.chain(&best, &grids, time)?;
+        let mut fewest = chain.gates();
         for number in 0..self.settings.shrink {
-            if number % super::MOVES_TOGETHER == 0 && stop(0.0) {
+            if number % MOVES_PER_ROUND == 0 && stop(0.0) {
                 return Ok(None);
             }
-            bath.step(&boards, &heat)?;
-            if bath.wrong() > 0 || bath.gates() >= fewest {
+            chain.step(&grids, &settings)?;
+            if chain.wrong() > 0 || chain.gates() >= fewest {
                 continue;
             }
-            let smaller = bath.model(MARGIN);
-            if passes(&smaller, time + number)? {
+            let smaller = chain.model(MARGIN);
+            if self.passes(&smaller, time + number)? {
                 fewest = smaller.gate_counts(observed).reachable;
                 best = smaller;
             } else {
-                // Right on these boards, but not on others.
-                boards = self.boards(time + 1 + number)?;
-                bath = self.bath(&best, &boards, time + 1 + number)?;
+                // Right on these grids, but not on others.
+                grids = self.grids(time + 1 + number)?;
+                chain = self.chain(&best, &grids, time + 1 + number)?;
             }
         }
         Ok(Some(best))
     }
 
-    fn bath(&self, model: &Model, boards: &[Boards], time: u64) -> Result<Bath, TaskError> {
+    fn chain(&self, model: &Model, grids: &[Grids], time: u64) -> Result<Chain, TaskError> {
         let random = Random::new(self.seed, Purpose::Shrink, time);
-        Ok(Bath::new(model, self.loaded.target.channels(), boards, random)?)
+        Ok(Chain::new(model, self.loaded.target.channels(), grids, random)?)
     }
 }

@@ -1,4 +1,4 @@
-//! Boards: what a roll-out starts from, and what it should become.
+//! Start and target states of a roll-out.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -10,25 +10,26 @@ use serde::{Deserialize, Serialize};
 use gatework_train::files;
 use gatework_train::random::Random;
 
-/// What a roll-out starts from.
+/// The start state of a roll-out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
 pub enum Start {
     /// Random bits in all channels, new for every update.
     Random,
-    /// Zeros, and ones in all channels of the cell in the middle.
+    /// Zeros, with ones in all channels of the central cell.
     Seed,
     /// Zeros everywhere.
     Zeros,
-    /// One of these boards, drawn anew for every sample. `#` is 1 in channel 0; letters as in targets.
+    /// One of these grids, drawn for every sample. `#` is 1 in channel 0; letters as in targets.
     Boards {
-        /// The boards, as text.
+        /// The grids, as text.
         boards: Vec<String>,
     },
 }
 
 impl Start {
-    /// True if every roll-out starts from the same board.
+    /// Returns true if every roll-out has the same start state.
     pub fn is_fixed(&self) -> bool {
         match self {
             Start::Random => false,
@@ -37,12 +38,12 @@ impl Start {
         }
     }
 
-    /// True if every roll-out starts from the same board, with the same bits in all channels.
+    /// Returns true if every roll-out has the same start state, with equal bits in all channels.
     pub fn starts_alike(&self) -> bool {
         matches!(self, Start::Seed | Start::Zeros)
     }
 
-    /// Checks that boards can be read and fit a grid of this height and width; the error begins with their name.
+    /// Checks that given grids can be read and fit a grid of this height and width; the error begins with their key.
     pub fn check(&self, [height, width]: [usize; 2], channels: usize) -> Result<(), String> {
         let Start::Boards { boards } = self else { return Ok(()) };
         if boards.is_empty() {
@@ -55,8 +56,8 @@ impl Start {
         Ok(())
     }
 
-    /// Fills a grid of zeros with start states.
-    pub fn fill(&self, grid: &mut Grid, random: &mut Random) -> Result<(), BoardError> {
+    /// Fills a zeroed grid with start states.
+    pub fn fill(&self, grid: &mut Grid, random: &mut Random) -> Result<(), StateError> {
         let (height, width) = (grid.height(), grid.width());
         match self {
             Start::Zeros => {}
@@ -79,7 +80,7 @@ impl Start {
     }
 }
 
-/// Random bits in all channels.
+/// Fills all channels with random bits.
 fn fill_random(grid: &mut Grid, random: &mut Random) {
     let (words, tail) = (grid.words_per_sample(), grid.tail_mask());
     for channel in 0..grid.channels() {
@@ -92,9 +93,10 @@ fn fill_random(grid: &mut Grid, random: &mut Random) {
     }
 }
 
-/// What a roll-out should become, as an experiment says it.
+/// The target of a roll-out: the `[target]` table of an experiment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
 pub enum TargetSpec {
     /// Squares of 0 and 1.
     Checkerboard {
@@ -102,7 +104,7 @@ pub enum TargetSpec {
         #[serde(default = "two")]
         square: usize,
     },
-    /// What Conway's Game of Life makes of the start, for as many steps as the automaton has.
+    /// The state of Conway's Game of Life after the steps of the automaton.
     GameOfLife,
     /// A picture that ships with Gatework: `lizard` or `colored-g`.
     BuiltIn {
@@ -131,30 +133,31 @@ pub const BUILT_IN: [(&str, &str); 2] = [
     ("colored-g", include_str!("../../data/targets/colored_g.txt")),
 ];
 
-/// A board that cannot be used.
+/// The error of a start or target state that cannot be made.
 #[derive(Debug, thiserror::Error)]
-pub enum BoardError {
-    /// Not the rule of an automaton.
+#[non_exhaustive]
+pub enum StateError {
+    /// The rule of the target is invalid.
     #[error(transparent)]
     Automaton(#[from] AutomatonError),
     /// A file cannot be read.
     #[error(transparent)]
     File(#[from] files::FileError),
-    /// Lines of different lengths, an unknown letter, nothing at all.
+    /// Lines of different lengths, an unknown letter, or no picture at all.
     #[error("line {line}: {problem}")]
     Text {
         /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// Not a PNG that can be read.
+    /// A PNG that cannot be decoded.
     #[error("not a PNG that can be read: {0}")]
     Png(#[from] png::DecodingError),
-    /// No picture of that name.
+    /// An unknown built-in picture.
     #[error("no built-in picture {0:?}; there are lizard and colored-g")]
     Unknown(String),
-    /// A picture that is larger than the grid, or another size where it must be the same.
+    /// A picture that is larger than the grid, or does not have its size.
     #[error("the picture is {found} (height x width), but the grid is {grid}")]
     Size {
         /// Size of the picture.
@@ -175,23 +178,23 @@ pub enum BoardError {
     Grid(#[from] GridError),
 }
 
-/// A picture in bits.
+/// A picture of one or three bits a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bitmap {
     height: usize,
     width: usize,
     channels: usize,
-    /// Cell by cell, row by row: its channels.
+    /// The channels of each cell, row by row.
     bits: Vec<[bool; 3]>,
 }
 
-/// The most that a picture may have of rows or columns.
+/// Maximum number of rows or columns of a picture.
 const LARGEST_SIDE: usize = 1 << 14;
 
 impl Bitmap {
     /// Reads `#` and `.`, or R, G, B, Y and `.`.
-    pub fn from_text(text: &str) -> Result<Bitmap, BoardError> {
-        let error = |line: usize, problem: String| Err(BoardError::Text { line: line + 1, problem });
+    pub fn from_text(text: &str) -> Result<Bitmap, StateError> {
+        let error = |line: usize, problem: String| Err(StateError::Text { line: line + 1, problem });
         let mut map = Bitmap { height: 0, width: 0, channels: 1, bits: Vec::new() };
         for (number, line) in text.lines().map(str::trim_end).enumerate() {
             if line.is_empty() {
@@ -224,7 +227,7 @@ impl Bitmap {
     }
 
     /// Reads a PNG of any kind; half brightness and more is 1, transparent is 0.
-    pub fn from_png(bytes: &[u8]) -> Result<Bitmap, BoardError> {
+    pub fn from_png(bytes: &[u8]) -> Result<Bitmap, StateError> {
         let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), png::Limits { bytes: 256 << 20 });
         decoder.set_transformations(png::Transformations::normalize_to_color8());
         let mut reader = decoder.read_info()?;
@@ -233,7 +236,7 @@ impl Bitmap {
         let size = reader.output_buffer_size().filter(|_| sides.contains(&width) && sides.contains(&height));
         let Some(size) = size else {
             let grid = format!("limited to {LARGEST_SIDE} x {LARGEST_SIDE}");
-            return Err(BoardError::Size { found: format!("{height}x{width}"), grid });
+            return Err(StateError::Size { found: format!("{height}x{width}"), grid });
         };
         let mut pixels = vec![0; size];
         let info = reader.next_frame(&mut pixels)?;
@@ -249,8 +252,8 @@ impl Bitmap {
         Ok(Bitmap { height, width, channels: if colour { 3 } else { 1 }, bits })
     }
 
-    /// Puts the picture into the middle of a grid.
-    fn place(&self, grid: &mut Grid, sample: usize) -> Result<(), BoardError> {
+    /// Copies the picture to the centre of a grid.
+    fn place(&self, grid: &mut Grid, sample: usize) -> Result<(), StateError> {
         self.check_fit(grid.height(), grid.width(), grid.channels())?;
         let (top, left) = ((grid.height() - self.height) / 2, (grid.width() - self.width) / 2);
         for (i, cell) in self.bits.iter().enumerate() {
@@ -261,27 +264,28 @@ impl Bitmap {
         Ok(())
     }
 
-    /// Checks that a grid has room for the picture.
-    fn check_fit(&self, height: usize, width: usize, channels: usize) -> Result<(), BoardError> {
+    /// Checks that the picture fits a grid.
+    fn check_fit(&self, height: usize, width: usize, channels: usize) -> Result<(), StateError> {
         if self.height > height || self.width > width {
             return Err(self.wrong_size(height, width));
         }
         if self.channels > channels {
-            return Err(BoardError::Channels { found: self.channels, channels });
+            return Err(StateError::Channels { found: self.channels, channels });
         }
         Ok(())
     }
 
-    fn wrong_size(&self, height: usize, width: usize) -> BoardError {
-        BoardError::Size {
+    fn wrong_size(&self, height: usize, width: usize) -> StateError {
+        StateError::Size {
             found: format!("{}x{}", self.height, self.width),
             grid: format!("{height}x{width}"),
         }
     }
 }
 
-/// What a roll-out should become.
+/// The target of a roll-out, loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Target {
     /// Squares of 0 and 1 with this side.
     Checkerboard(usize),
@@ -292,14 +296,14 @@ pub enum Target {
 }
 
 impl Target {
-    /// Reads what an experiment asks for; `folder` is where its files are.
-    pub fn load(spec: &TargetSpec, folder: &Path) -> Result<Target, BoardError> {
+    /// Loads the target of an experiment; files are relative to `folder`.
+    pub fn load(spec: &TargetSpec, folder: &Path) -> Result<Target, StateError> {
         Ok(match spec {
             TargetSpec::Checkerboard { square } => Target::Checkerboard((*square).max(1)),
             TargetSpec::GameOfLife => Target::GameOfLife,
             TargetSpec::BuiltIn { name } => {
                 let text = BUILT_IN.iter().find(|(known, _)| known == name);
-                let (_, text) = text.ok_or_else(|| BoardError::Unknown(name.clone()))?;
+                let (_, text) = text.ok_or_else(|| StateError::Unknown(name.clone()))?;
                 Target::Picture(Bitmap::from_text(text)?)
             }
             TargetSpec::Text { file } => {
@@ -309,7 +313,7 @@ impl Target {
         })
     }
 
-    /// Leading channels that it speaks about.
+    /// Number of observed channels: the leading channels that have a target.
     pub fn channels(&self) -> usize {
         match self {
             Target::Picture(picture) => picture.channels,
@@ -317,8 +321,8 @@ impl Target {
         }
     }
 
-    /// Checks that a picture has the size of the grid it is learned on.
-    pub fn check_size(&self, height: usize, width: usize) -> Result<(), BoardError> {
+    /// Checks that a picture has the size of the training grid.
+    pub fn check_size(&self, height: usize, width: usize) -> Result<(), StateError> {
         match self {
             Target::Picture(picture) if (picture.height, picture.width) != (height, width) => {
                 Err(picture.wrong_size(height, width))
@@ -327,45 +331,45 @@ impl Target {
         }
     }
 
-    /// The boards that should come of a start after some steps. A picture stands in the middle of a larger grid.
-    pub fn boards(&self, start: &Grid, boundary: Boundary, steps: usize) -> Result<Grid, BoardError> {
+    /// Returns the target grids of start states after some steps. A picture is centred in a larger grid.
+    pub fn grids(&self, start: &Grid, boundary: Boundary, steps: usize) -> Result<Grid, StateError> {
         let (samples, height, width) = (start.samples(), start.height(), start.width());
-        let mut boards = Grid::new(samples, height, width, self.channels())?;
-        let is_long = (height * width).saturating_mul(steps) >= LONG;
+        let mut grids = Grid::new(samples, height, width, self.channels())?;
+        let is_compiled = (height * width).saturating_mul(steps) >= COMPILE_MIN_CELLS;
         for sample in 0..samples {
             match self {
-                Target::Picture(picture) => picture.place(&mut boards, sample)?,
+                Target::Picture(picture) => picture.place(&mut grids, sample)?,
                 Target::Checkerboard(square) => {
                     for y in 0..height {
                         for x in 0..width {
-                            boards.set(sample, 0, y, x, (x / square + y / square) % 2 == 1);
+                            grids.set(sample, 0, y, x, (x / square + y / square) % 2 == 1);
                         }
                     }
                 }
                 Target::GameOfLife => {
                     for y in 0..height {
                         for x in 0..width {
-                            boards.set(sample, 0, y, x, start.get(sample, 0, y, x));
+                            grids.set(sample, 0, y, x, start.get(sample, 0, y, x));
                         }
                     }
-                    if !is_long {
-                        (0..steps).for_each(|_| life_step(&mut boards, sample, boundary));
+                    if !is_compiled {
+                        (0..steps).for_each(|_| life_step(&mut grids, sample, boundary));
                     }
                 }
             }
         }
-        if matches!(self, Target::GameOfLife) && is_long {
-            Runner::new(&rules::life(boundary), 1)?.run(&mut boards, steps)?;
+        if matches!(self, Target::GameOfLife) && is_compiled {
+            Runner::new(&rules::life(boundary), 1)?.run(&mut grids, steps)?;
         }
-        Ok(boards)
+        Ok(grids)
     }
 }
 
-/// The cells of all steps from which on Life is played by the circuit of adders: cell by cell, it would take longer than
-/// the rule that is to be judged. For fewer, the circuit is not worth compiling.
-const LONG: usize = 1 << 13;
+/// Number of cells times steps from which Life runs as a compiled circuit. For fewer, compilation takes longer than the
+/// cell-by-cell rule.
+const COMPILE_MIN_CELLS: usize = 1 << 13;
 
-/// One step of Conway's Game of Life in channel 0, cell by cell: what learned rules are judged by.
+/// Runs one step of Conway's Game of Life in channel 0, cell by cell: the reference implementation of the rule.
 pub fn life_step(grid: &mut Grid, sample: usize, boundary: Boundary) {
     let (height, width) = (grid.height(), grid.width());
     let alive = |grid: &Grid, y: usize, x: usize, dy: usize, dx: usize| {
@@ -389,17 +393,17 @@ mod tests {
     use gatework_train::random::Purpose;
 
     #[test]
-    fn life_by_the_circuit_is_the_life_of_single_cells() {
+    fn life_as_a_circuit_agrees_with_the_cell_by_cell_rule() {
         for boundary in [Boundary::Torus, Boundary::Zeros] {
             for (height, width, steps) in [(64, 67, 2), (7, 9, 200), (1, 5, 2000)] {
                 let mut start = Grid::new(2, height, width, 1).unwrap();
-                assert!(height * width * steps >= LONG);
+                assert!(height * width * steps >= COMPILE_MIN_CELLS);
                 Start::Random.fill(&mut start, &mut Random::new(1, Purpose::Check, 0)).unwrap();
-                let boards = Target::GameOfLife.boards(&start, boundary, steps).unwrap();
+                let grids = Target::GameOfLife.grids(&start, boundary, steps).unwrap();
                 for _ in 0..steps {
                     (0..2).for_each(|sample| life_step(&mut start, sample, boundary));
                 }
-                assert!(boards == start, "{height}x{width}, {boundary:?}");
+                assert!(grids == start, "{height}x{width}, {boundary:?}");
             }
         }
     }
@@ -417,27 +421,24 @@ mod tests {
         assert!(g.check_size(16, 16).is_ok() && g.channels() == 3);
         assert!(g.check_size(20, 20).unwrap_err().to_string().contains("16x16"));
         let start = Grid::new(1, 40, 40, 1).unwrap();
-        let placed = lizard.boards(&start, Boundary::Torus, 1).unwrap();
-        assert!(
-            placed.get(0, 0, 10 + 1, 10 + 4) && !placed.get(0, 0, 1, 4),
-            "in the middle of a larger grid"
-        );
+        let placed = lizard.grids(&start, Boundary::Torus, 1).unwrap();
+        assert!(placed.get(0, 0, 10 + 1, 10 + 4) && !placed.get(0, 0, 1, 4), "centred in a larger grid");
     }
 
     #[test]
     fn a_blinker_blinks() {
         let mut grid = Grid::new(1, 5, 5, 1).unwrap();
         Bitmap::from_text("###").unwrap().place(&mut grid, 0).unwrap();
-        let target = Target::GameOfLife.boards(&grid, Boundary::Torus, 1).unwrap();
+        let target = Target::GameOfLife.grids(&grid, Boundary::Torus, 1).unwrap();
         let upright: Vec<(usize, usize)> =
             (0..25).map(|i| (i / 5, i % 5)).filter(|&(y, x)| target.get(0, 0, y, x)).collect();
         assert_eq!(upright, [(1, 2), (2, 2), (3, 2)]);
-        let again = Target::GameOfLife.boards(&grid, Boundary::Zeros, 2).unwrap();
+        let again = Target::GameOfLife.grids(&grid, Boundary::Zeros, 2).unwrap();
         assert_eq!(again.difference(&grid, 1).unwrap(), 0);
     }
 
     #[test]
-    fn starts_are_what_they_say() {
+    fn start_states_have_the_described_bits() {
         let mut grid = Grid::new(2, 5, 7, 3).unwrap();
         Start::Seed.fill(&mut grid, &mut random()).unwrap();
         assert!((0..2).all(|s| (0..3).all(|c| grid.count_ones(s, c) == 1 && grid.get(s, c, 2, 3))));

@@ -1,18 +1,18 @@
-//! Gates that mend what is still wrong: an exact last step.
+//! Exact repair of the cells that are still wrong.
 //!
-//! When an automaton grows a fixed picture from a fixed start, most cells may come out right and a few wrong. If what a
-//! wrong cell perceives in the last step differs from what every right cell perceives, there is a formula that is true
-//! for the wrong cells alone, and the new bit is the old one, exclusive or that formula:
+//! When an automaton grows a fixed picture from a fixed start, a few cells may be wrong at the end. If the perception of
+//! each wrong cell in the last step differs from that of every right cell, there is a formula of perceived bits that holds
+//! for the wrong cells only. The repaired bit is the XOR of the old bit and that formula:
 //!
 //! ```text
 //! for each observed channel:
-//!     a copy of it in an idle channel serves those who read it, so that only the observer sees the change
-//!     terms = conjunctions of perceived bits that together hold for its wrong cells and for no other (a greedy cover)
+//!     copy the channel to an unused one and redirect its readers there, so that the repair changes no later step
+//!     terms = conjunctions of perceived bits that together hold for the wrong cells and for no other (greedy cover)
 //!     new bit = old bit XOR (term OR term OR ...)
 //! ```
 //!
-//! Cells that should differ but perceive the same are told apart by idle channels that are given random rules, one after
-//! the other, always the one of a few that tells most of them apart.
+//! If a wrong and a right cell have the same perception, unused channels get random rules until all such cells differ.
+//! Each time, the best of a few random rules is kept.
 
 use crate::kernel::FUNCTIONS;
 use gatework_logic::automaton::NEIGHBOURS;
@@ -20,38 +20,38 @@ use gatework_logic::simulate::Executor;
 use gatework_logic::{Automaton, Boundary, Circuit, Gate, Grid, Simulator};
 use rustc_hash::FxHashMap;
 
-use super::Lesson;
+use super::Case;
 use super::grow::{Formula, Literal, Marker, grow, with_neighbours};
 use crate::automata::model::{Model, ModelShape};
 use gatework_train::random::{Purpose, Random};
 use gatework_train::trainer::TaskError;
 
-/// Random rules that are compared before one is taken.
-const RULES: usize = 8;
+/// Random rules that are compared for each unused channel.
+const CANDIDATE_RULES: usize = 8;
 
-/// The model with gates that mend all wrong cells of the lessons; `None` if that cannot be done. The lessons are
-/// synchronous. They have one step, or all channels start alike.
-pub fn correct(model: &Model, lessons: &[Lesson], random: &mut Random) -> Result<Option<Model>, TaskError> {
-    let observed = lessons.iter().map(|lesson| lesson.target.channels()).max().unwrap_or(0);
-    let mut mending = Mending { model: model.clone(), observed, idle: Vec::new(), lessons };
-    // After one step nobody reads the new bits.
-    if lessons.iter().any(|lesson| lesson.steps > 1) && !mending.detach()? {
+/// Adds gates to a model that repair all wrong cells of the cases. Returns `None` if that is impossible. The cases must be
+/// synchronous and either have one step or start with equal bits in all channels.
+pub fn repair(model: &Model, cases: &[Case], random: &mut Random) -> Result<Option<Model>, TaskError> {
+    let observed = cases.iter().map(|case| case.target.channels()).max().unwrap_or(0);
+    let mut repair = Repair { model: model.clone(), observed, unused: Vec::new(), cases };
+    // With a single step no later step reads the new bits.
+    if cases.iter().any(|case| case.steps > 1) && !repair.detach()? {
         return Ok(None);
     }
     let mut markers: Vec<Marker> = Vec::new();
-    let mut examples = mending.examples(&markers)?;
+    let mut examples = repair.examples(&markers)?;
     if examples.confused() > 0 {
-        // Some cells may have to look in directions that no kernel looks in.
-        mending.model = with_neighbours(&mending.model);
-        examples = mending.examples(&markers)?;
+        // The kernels may ignore neighbours that tell these cells apart.
+        repair.model = with_neighbours(&repair.model);
+        examples = repair.examples(&markers)?;
     }
     while examples.confused() > 0 {
-        let Some(channel) = mending.idle.pop() else { return Ok(None) };
+        let Some(channel) = repair.unused.pop() else { return Ok(None) };
         let mut best: Option<(usize, Marker, Examples)> = None;
-        for _ in 0..RULES {
-            let marker = mending.random_marker(channel, random);
+        for _ in 0..CANDIDATE_RULES {
+            let marker = repair.random_marker(channel, random);
             let with: Vec<Marker> = markers.iter().copied().chain([marker]).collect();
-            let examples = mending.examples(&with)?;
+            let examples = repair.examples(&with)?;
             let confused = examples.confused();
             if best.as_ref().is_none_or(|(least, ..)| confused < *least) {
                 best = Some((confused, marker, examples));
@@ -62,26 +62,26 @@ pub fn correct(model: &Model, lessons: &[Lesson], random: &mut Random) -> Result
         examples = with;
     }
     let formulas: Option<Vec<Formula>> = (0..observed).map(|channel| examples.cover(channel)).collect();
-    Ok(formulas.map(|formulas| grow(&mending.model, &formulas, &markers)))
+    Ok(formulas.map(|formulas| grow(&repair.model, &formulas, &markers)))
 }
 
-/// A model on its way to be right.
-struct Mending<'a> {
+/// A model under repair.
+struct Repair<'a> {
     model: Model,
     observed: usize,
-    /// Channels that nobody uses.
-    idle: Vec<usize>,
-    lessons: &'a [Lesson],
+    /// Channels that the observed ones do not depend on.
+    unused: Vec<usize>,
+    cases: &'a [Case],
 }
 
-impl Mending<'_> {
-    /// Makes the observed channels such that no channel reads them: idle ones do for the readers what they did. False if
-    /// there are too few.
+impl Repair<'_> {
+    /// Copies the observed channels to unused ones and redirects all readers to the copies. Returns false if there are too
+    /// few unused channels.
     fn detach(&mut self) -> Result<bool, TaskError> {
         let live = self.model.harden().observe(self.observed)?;
-        self.idle = (self.observed..live.len()).rev().filter(|&channel| !live[channel]).collect();
-        let Some(first_copy) = self.idle.len().checked_sub(self.observed) else { return Ok(false) };
-        let copies = self.idle.split_off(first_copy);
+        self.unused = (self.observed..live.len()).rev().filter(|&channel| !live[channel]).collect();
+        let Some(first_copy) = self.unused.len().checked_sub(self.observed) else { return Ok(false) };
+        let copies = self.unused.split_off(first_copy);
         let model = &mut self.model;
         let last = model.update.layers.len() - 1;
         let first_logit = model.params.len() - model.update.layers[last].len() * FUNCTIONS;
@@ -105,15 +105,15 @@ impl Mending<'_> {
         Ok(true)
     }
 
-    /// What cells perceive with these markers.
+    /// Returns the perception of all cells with these markers.
     fn examples(&self, markers: &[Marker]) -> Result<Examples, TaskError> {
         if markers.is_empty() {
-            return Examples::new(&self.model, self.observed, self.lessons);
+            return Examples::new(&self.model, self.observed, self.cases);
         }
-        Examples::new(&grow(&self.model, &[], markers), self.observed, self.lessons)
+        Examples::new(&grow(&self.model, &[], markers), self.observed, self.cases)
     }
 
-    /// A rule for a channel: a function of something that it perceives of itself and of anything else.
+    /// Draws a rule for a channel: a gate on something that it perceives of itself and on any other input.
     fn random_marker(&self, channel: usize, random: &mut Random) -> Marker {
         const GATES: [Gate; 6] = [Gate::XOR, Gate::XNOR, Gate::XOR, Gate::XNOR, Gate::OR, Gate::NAND];
         let shape = &self.model.shape;
@@ -124,44 +124,43 @@ impl Mending<'_> {
             i => channels + channel * each + i - 1,
         };
         let gate = GATES[random.below(GATES.len())];
-        // Not of an observed channel, for these are about to change.
+        // The observed channels are about to change, so no rule reads them.
         let other = Some(random.below(rows)).filter(|&row| channel_of(shape, row) >= self.observed);
         Marker { channel, gate, a: own as u32, b: other.unwrap_or(own) as u32 }
     }
 }
 
-/// The channel that a row of the update's inputs tells of. The channels themselves come first, then all that is
-/// perceived of each.
+/// Returns the channel of a row of the update's inputs. The channels themselves come first, then the perception of each.
 fn channel_of(shape: &ModelShape, row: usize) -> usize {
     let (channels, rows) = (shape.channels, shape.update_inputs());
     row.checked_sub(channels).map_or(row, |perceived| perceived * channels / (rows - channels))
 }
 
-/// What cells perceive in the last step, and which of their bits come out wrong. Sets of examples are strings of bits.
+/// The perception of cells in the last step, and which of their bits are wrong. Sets of examples are bit strings.
 struct Examples {
-    /// The examples with a 1 in each row of the update's inputs.
+    /// For each row of the update's inputs, the examples with a 1.
     rows: Vec<Vec<u64>>,
-    /// The examples that are wrong, for each observed channel.
+    /// For each observed channel, the wrong examples.
     wrong: Vec<Vec<u64>>,
     count: usize,
 }
 
 impl Examples {
-    /// All cells of the lessons.
-    fn new(model: &Model, observed: usize, lessons: &[Lesson]) -> Result<Examples, TaskError> {
+    /// Collects all cells of the cases.
+    fn new(model: &Model, observed: usize, cases: &[Case]) -> Result<Examples, TaskError> {
         let automaton = model.harden();
         let circuit = &automaton.circuit;
         let perception = Circuit::new(circuit.inputs(), circuit.nodes().to_vec(), model.update_rows())?;
         let mut patches: Vec<Vec<u64>> = vec![Vec::new(); circuit.inputs()];
         let mut wrong: Vec<Vec<u64>> = vec![Vec::new(); observed];
         let mut count = 0;
-        for lesson in lessons {
-            let (before, after) = last_step(&automaton, lesson)?;
+        for case in cases {
+            let (before, after) = last_step(&automaton, case)?;
             for cell in cells(&before) {
                 let [sample, y, x] = cell;
                 push(&mut patches, count, patch(&before, automaton.boundary, cell));
                 let bits = 0..observed;
-                let is_wrong = |c| after.get(sample, c, y, x) != lesson.target.get(sample, c, y, x);
+                let is_wrong = |c| after.get(sample, c, y, x) != case.target.get(sample, c, y, x);
                 push(&mut wrong, count, bits.map(is_wrong));
                 count += 1;
             }
@@ -170,16 +169,17 @@ impl Examples {
         let mut rows = vec![0; model.shape.update_inputs() * words];
         Executor::portable(&perception).run(count, &patches.concat(), &mut rows)?;
         let mut rows: Vec<Vec<u64>> = rows.chunks(words.max(1)).map(<[u64]>::to_vec).collect();
-        // The observed channels are about to change, so nothing may depend on them later than at the start.
-        let later = lessons.iter().any(|lesson| lesson.steps > 1);
+        // The observed channels are about to change, so no formula may read them after the first step.
+        let later = cases.iter().any(|case| case.steps > 1);
         let changing = |row: usize| later && channel_of(&model.shape, row) < observed;
         rows.iter_mut().enumerate().filter(|(row, _)| changing(*row)).for_each(|(_, set)| set.fill(0));
         Ok(Examples { rows, wrong, count })
     }
 
-    /// Wrong examples that perceive the same as right ones, or the other way round, whichever are fewer.
+    /// Counts the examples that no formula can tell apart: for each perception, the right or the wrong ones, whichever are
+    /// fewer.
     fn confused(&self) -> usize {
-        // Examples that perceive the same have the same sum of the numbers of their rows.
+        // A hash of the perception: the sum of random numbers, one for each row that is 1.
         let mut sums = vec![0u64; self.count];
         for (row, set) in self.rows.iter().enumerate() {
             let number = Random::new(row as u64, Purpose::Search, 1).word();
@@ -196,7 +196,7 @@ impl Examples {
         confused
     }
 
-    /// A formula that holds for the wrong examples of a channel and for no other; `None` if there is none.
+    /// Returns a formula that holds for the wrong examples of a channel and for no other, if there is one.
     fn cover(&self, channel: usize) -> Option<Formula> {
         let wrong = &self.wrong[channel];
         let mut right: Vec<u64> = wrong.iter().map(|word| !word).collect();
@@ -214,12 +214,12 @@ impl Examples {
         Some(formula)
     }
 
-    /// A term that holds for an example, for many of the wanted ones, and for none of the others.
+    /// Returns a conjunction that holds for an example, for many of the wanted ones and for none of the others.
     fn term(&self, example: usize, wanted: &[u64], others: &[u64]) -> Option<(Vec<Literal>, Vec<u64>)> {
         let (mut wanted, mut others) = (wanted.to_vec(), others.to_vec());
         let mut term = Vec::new();
         while size(&others) > 0 {
-            // A literal must rule some of the others out. Few of them should be left for each of the wanted.
+            // A literal must exclude some of the others. The best one leaves few of them for each wanted example.
             let merit = |row: usize| {
                 let literal = (row as u32, bit(&self.rows[row], example));
                 let left = |set: &[u64]| self.meet(set, literal).map(u64::count_ones).sum::<u32>();
@@ -236,18 +236,18 @@ impl Examples {
         Some((term, wanted))
     }
 
-    /// The members of a set for which a literal holds.
+    /// Returns the members of a set for which a literal holds.
     fn meet(&self, set: &[u64], (row, value): Literal) -> impl Iterator<Item = u64> {
         let flip = if value { 0 } else { u64::MAX };
         set.iter().zip(&self.rows[row as usize]).map(move |(set, row)| set & (row ^ flip))
     }
 }
 
-/// The boards of a lesson before the last step and after it.
-fn last_step(automaton: &Automaton, lesson: &Lesson) -> Result<(Grid, Grid), TaskError> {
+/// Returns the grids of a case before and after the last step.
+fn last_step(automaton: &Automaton, case: &Case) -> Result<(Grid, Grid), TaskError> {
     let mut simulator = Simulator::new(automaton, automaton.channels)?;
-    let mut before = lesson.start.clone();
-    for _ in 1..lesson.steps {
+    let mut before = case.start.clone();
+    for _ in 1..case.steps {
         simulator.step(&mut before)?;
     }
     let mut after = before.clone();
@@ -255,13 +255,13 @@ fn last_step(automaton: &Automaton, lesson: &Lesson) -> Result<(Grid, Grid), Tas
     Ok((before, after))
 }
 
-/// Sample, row and column of all cells.
+/// Returns sample, row and column of all cells.
 fn cells(grid: &Grid) -> impl Iterator<Item = [usize; 3]> + use<> {
     let (height, width) = (grid.height(), grid.width());
     (0..grid.samples() * height * width).map(move |i| [i / (height * width), i / width % height, i % width])
 }
 
-/// The inputs of the rule at a cell.
+/// Returns the inputs of the rule at a cell.
 fn patch(grid: &Grid, boundary: Boundary, [sample, y, x]: [usize; 3]) -> impl Iterator<Item = bool> {
     let bits = (0..grid.channels()).flat_map(|channel| (0..NEIGHBOURS).map(move |n| (channel, n)));
     bits.map(move |(channel, n)| {
@@ -271,7 +271,7 @@ fn patch(grid: &Grid, boundary: Boundary, [sample, y, x]: [usize; 3]) -> impl It
     })
 }
 
-/// Says of an example whether it belongs to each of some sets.
+/// Appends an example to bit sets: bit `i` tells whether it belongs to set `i`.
 fn push(sets: &mut [Vec<u64>], example: usize, bits: impl Iterator<Item = bool>) {
     for (set, bit) in sets.iter_mut().zip(bits) {
         if example.is_multiple_of(64) {
@@ -297,51 +297,51 @@ fn size(set: &[u64]) -> u32 {
 mod tests {
     use super::*;
     use crate::automata::search::one_hot;
-    use crate::automata::search::tests::{lesson, model_of};
+    use crate::automata::search::tests::{case, model_of};
 
-    fn wrong(model: &Model, lesson: &Lesson) -> usize {
-        let (_, after) = last_step(&model.harden(), lesson).unwrap();
-        after.difference(&lesson.target, lesson.target.channels()).unwrap()
+    fn wrong(model: &Model, case: &Case) -> usize {
+        let (_, after) = last_step(&model.harden(), case).unwrap();
+        after.difference(&case.target, case.target.channels()).unwrap()
     }
 
     #[test]
-    fn a_model_that_was_never_trained_is_made_right() {
+    fn an_untrained_model_is_repaired() {
         for seed in 1..4 {
             let mut model = model_of(seed, 16);
             model.params.values.chunks_exact_mut(FUNCTIONS).for_each(|logits| one_hot(logits, Gate::A, 10.0));
-            let mut lesson = lesson(seed, 1, 8, false);
-            // A single seed in the middle, in all of 16 channels, and a picture that nothing has to do with it.
-            lesson.start = Grid::new(1, 8, 8, 16).unwrap();
-            (0..16).for_each(|channel| lesson.start.set(0, channel, 4, 4, true));
-            lesson.steps = 5;
-            assert!(wrong(&model, &lesson) > 0);
+            let mut case = case(seed, 1, 8, false);
+            // A single seed cell with ones in all of 16 channels, and a random target.
+            case.start = Grid::new(1, 8, 8, 16).unwrap();
+            (0..16).for_each(|channel| case.start.set(0, channel, 4, 4, true));
+            case.steps = 5;
+            assert!(wrong(&model, &case) > 0);
             let mut random = Random::new(seed, Purpose::Search, 0);
-            let lessons = [lesson];
-            let right = correct(&model, &lessons, &mut random).unwrap().expect("enough channels");
-            assert_eq!(wrong(&right, &lessons[0]), 0);
+            let cases = [case];
+            let repaired = repair(&model, &cases, &mut random).unwrap().expect("enough channels");
+            assert_eq!(wrong(&repaired, &cases[0]), 0);
         }
     }
 
     #[test]
-    fn one_step_needs_no_idle_channel() {
+    fn one_step_needs_no_unused_channel() {
         let model = model_of(2, 1);
-        let start = lesson(3, 4, 9, false).start;
-        let mut board = Grid::new(4, 9, 9, 1).unwrap();
-        board.plane_mut(0).copy_from_slice(start.plane(0));
+        let start = case(3, 4, 9, false).start;
+        let mut grid = Grid::new(4, 9, 9, 1).unwrap();
+        grid.plane_mut(0).copy_from_slice(start.plane(0));
         let target =
-            crate::automata::board::Target::GameOfLife.boards(&board, model.shape.boundary, 1).unwrap();
-        let lessons = [Lesson { start: board, target, steps: 1, fires: Vec::new() }];
-        let right = correct(&model, &lessons, &mut Random::new(1, Purpose::Search, 0)).unwrap().unwrap();
-        assert_eq!(wrong(&right, &lessons[0]), 0);
+            crate::automata::states::Target::GameOfLife.grids(&grid, model.shape.boundary, 1).unwrap();
+        let cases = [Case { start: grid, target, steps: 1, fires: Vec::new() }];
+        let repaired = repair(&model, &cases, &mut Random::new(1, Purpose::Search, 0)).unwrap().unwrap();
+        assert_eq!(wrong(&repaired, &cases[0]), 0);
     }
 
     #[test]
-    fn without_idle_channels_there_is_no_correction() {
-        let mut lesson = lesson(1, 1, 6, false);
-        lesson.start = Grid::new(1, 6, 6, 1).unwrap();
-        lesson.target = Grid::new(1, 6, 6, 1).unwrap();
-        let lessons = [lesson];
+    fn repair_fails_without_unused_channels() {
+        let mut case = case(1, 1, 6, false);
+        case.start = Grid::new(1, 6, 6, 1).unwrap();
+        case.target = Grid::new(1, 6, 6, 1).unwrap();
+        let cases = [case];
         let model = model_of(1, 1);
-        assert!(correct(&model, &lessons, &mut Random::new(1, Purpose::Search, 0)).unwrap().is_none());
+        assert!(repair(&model, &cases, &mut Random::new(1, Purpose::Search, 0)).unwrap().is_none());
     }
 }

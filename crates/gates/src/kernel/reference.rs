@@ -1,8 +1,8 @@
-//! The slow twin of the gate kernels: 16 terms a gate, one lane at a time, in f64. Tests compare with it.
+//! Reference implementation of the gate kernels: all 16 terms of a gate, one lane at a time, in f64. Tests compare with it.
 
 use super::{FUNCTIONS, Wires};
 
-/// The real-valued relaxation of Boolean function `index`.
+/// Returns the real-valued relaxation of Boolean function `index`.
 pub fn function(index: usize, a: f64, b: f64) -> f64 {
     match index {
         0 => 0.0,
@@ -24,8 +24,8 @@ pub fn function(index: usize, a: f64, b: f64) -> f64 {
     }
 }
 
-/// Derivatives of [`function`] with respect to `a` and `b`.
-fn slopes(index: usize, a: f64, b: f64) -> (f64, f64) {
+/// Returns the derivatives of [`function`] with respect to `a` and `b`.
+fn derivatives(index: usize, a: f64, b: f64) -> (f64, f64) {
     // Every function is linear in a and in b, so a difference quotient over [0, 1] is exact.
     (function(index, 1.0, b) - function(index, 0.0, b), function(index, a, 1.0) - function(index, a, 0.0))
 }
@@ -37,7 +37,7 @@ fn softmax(logits: &[f64]) -> Vec<f64> {
     e.iter().map(|&e| e / total).collect()
 }
 
-/// Values of every node of a network for one lane: the inputs, then layer after layer.
+/// Returns the values of every node of a network for one lane: the inputs, then layer by layer.
 pub fn forward(wires: &Wires, logits: &[f64], inputs: &[f64]) -> Vec<Vec<f64>> {
     let mut nodes = vec![inputs.to_vec()];
     let mut gates = logits.chunks_exact(FUNCTIONS);
@@ -58,8 +58,7 @@ pub fn forward(wires: &Wires, logits: &[f64], inputs: &[f64]) -> Vec<Vec<f64>> {
     nodes
 }
 
-/// Given the gradients of the outputs for one lane, adds to those of the logits and returns those of the
-/// inputs.
+/// Backward pass of one lane: adds to the gradients of the logits and returns those of the inputs.
 pub fn backward(
     wires: &Wires,
     logits: &[f64],
@@ -81,7 +80,7 @@ pub fn backward(
             let mean: f64 = p.iter().enumerate().map(|(i, p)| p * function(i, x, y)).sum();
             for (i, &p) in p.iter().enumerate() {
                 logit_grads[at + i] += g * p * (function(i, x, y) - mean);
-                let (by_a, by_b) = slopes(i, x, y);
+                let (by_a, by_b) = derivatives(i, x, y);
                 before_grads[a] += g * p * by_a;
                 before_grads[b] += g * p * by_b;
             }
@@ -91,7 +90,7 @@ pub fn backward(
     grads
 }
 
-/// Checks gradients: each is off by at most 2e-5 of the largest one.
+/// Checks that the error of each gradient is at most 2e-5 of the largest one.
 #[cfg(test)]
 pub(super) fn assert_gradients_agree(of: &str, ours: &[f64], theirs: &[f64]) {
     assert_eq!(ours.len(), theirs.len());
@@ -105,8 +104,8 @@ pub(super) fn assert_gradients_agree(of: &str, ours: &[f64], theirs: &[f64]) {
     }
 }
 
-/// The same for logits. The gradient of a logit is its probability times a difference between functions, and may be smaller
-/// than another by as much as probabilities differ: those differences are compared.
+/// Checks the gradients of logits. Each is a probability times a difference between functions, and probabilities differ by
+/// orders of magnitude, so the gradients are divided by the probabilities first.
 #[cfg(test)]
 pub(super) fn assert_logit_gradients_agree(logits: &[f32], ours: &[f32], theirs: &[f64]) {
     let logits: Vec<f64> = logits.iter().map(|&x| f64::from(x)).collect();

@@ -1,96 +1,96 @@
-//! What an update rolls out: start states, the cells to compute, goals.
+//! The batch of an update: start states, the plan of cells to compute, and targets.
 
 use gatework_logic::Grid;
 
 use super::cells::{Plan, Planner, Shape};
-use super::experiment::{Experiment, Loaded};
+use super::experiment::{AutomatonExperiment, Experiment};
 use super::hard::{Conditions, HardRun, fill_mask};
 use super::model::Model;
 use super::rollout::Goal;
 use gatework_train::random::{Purpose, Random};
 use gatework_train::trainer::TaskError;
 
-/// What the start states of a roll-out, the cells to compute and the goals are.
-pub(super) struct Round {
-    /// Of each group of boards; all groups are the same in this.
+/// The grids of an update, in groups that roll out independently of each other.
+pub(super) struct Batch {
+    /// The plan of every group.
     pub plan: Plan,
-    /// Of one group after the other.
+    /// The target of each group.
     pub goals: Vec<Goal>,
-    /// Of each group, the goals of states before the last.
+    /// The targets of each group for states before the last.
     pub late: Vec<Vec<Goal>>,
     /// Entries of the start states, group by group.
     pub start: Vec<f32>,
-    /// The same start, and the target, in bits.
-    pub boards: Grid,
-    /// The target.
+    /// The start states as bits.
+    pub grids: Grid,
+    /// The targets as bits.
     pub target: Grid,
-    /// Bits of the cells that fire, one mask a step.
+    /// Bit masks of the cells that fire, one for each step; empty if all do.
     pub masks: Vec<Vec<u64>>,
 }
 
-/// Draws the rounds of a seed.
-pub(super) struct Rounds {
-    loaded: Loaded,
+/// Draws the batches of a seed.
+pub(super) struct BatchSource {
+    loaded: AutomatonExperiment,
     seed: u64,
-    /// For one group of boards.
+    /// Makes the plan of one group.
     planner: Planner,
-    /// Groups of boards that roll independently of each other.
     groups: usize,
     /// Numbers from one entry of a state to the next.
     stride: usize,
-    /// What was used last, if it can be used again: a round if all are the same, or the plan of one.
-    round: Option<Round>,
+    /// The last batch, if all batches are equal.
+    batch: Option<Batch>,
+    /// The last plan, if all plans are equal.
     plan: Option<Plan>,
 }
 
-impl Rounds {
-    /// For the states of a roll-out.
-    pub fn new(loaded: &Loaded, seed: u64, stride: usize) -> Rounds {
+impl BatchSource {
+    /// Prepares batches for rollouts whose states have entries of `stride` numbers.
+    pub fn new(loaded: &AutomatonExperiment, seed: u64, stride: usize) -> BatchSource {
         let experiment = &loaded.experiment;
         let [height, width] = experiment.automaton.grid;
         let (batch, boundary) = (experiment.training.batch, experiment.automaton.boundary);
-        // Boards that start alike are rolled out together, because their cells are the same.
+        // Grids with the same start state are rolled out together, because their cells are the same.
         let groups = if experiment.shares_cells() { 1 } else { independent_groups(batch, height * width) };
         let planner = Planner::new(Shape { samples: batch / groups, height, width, boundary });
-        Rounds { loaded: loaded.clone(), seed, planner, groups, stride, round: None, plan: None }
+        BatchSource { loaded: loaded.clone(), seed, planner, groups, stride, batch: None, plan: None }
     }
 
-    /// The round of an update. `model` is as it is then: half-grown boards are its work.
-    pub fn next(&mut self, update: u64, model: &Model) -> Result<Round, TaskError> {
-        match self.round.take() {
-            Some(round) => Ok(round),
+    /// Returns the batch of an update. `model` is the current one, which advances half-grown start states.
+    pub fn next(&mut self, update: u64, model: &Model) -> Result<Batch, TaskError> {
+        match self.batch.take() {
+            Some(batch) => Ok(batch),
             None => self.draw(update, model),
         }
     }
 
-    /// Takes back a round that is over.
-    pub fn give_back(&mut self, round: Round) {
+    /// Keeps the parts of a batch that later ones can reuse.
+    pub fn recycle(&mut self, batch: Batch) {
         let experiment = &self.loaded.experiment;
         if experiment.automaton.fire_rate.is_some() || experiment.training.steps.is_some() {
             return;
         }
         if experiment.shares_cells() {
-            self.round = Some(round);
+            self.batch = Some(batch);
         } else {
-            self.plan = Some(round.plan);
+            self.plan = Some(batch.plan);
         }
     }
 
-    /// Groups of boards.
+    /// Number of groups.
     pub fn groups(&self) -> usize {
         self.groups
     }
 
-    fn draw(&mut self, update: u64, model: &Model) -> Result<Round, TaskError> {
+    fn draw(&mut self, update: u64, model: &Model) -> Result<Batch, TaskError> {
         let known = self.plan.take();
         let experiment = &self.loaded.experiment;
         let shape = self.planner.shape();
         let steps = experiment.training.steps.map_or(experiment.automaton.steps, |[least, most]| {
             least + Random::new(self.seed, Purpose::Steps, update).below(most - least + 1)
         });
-        let boards = self.start_boards(update, model)?;
-        let target = self.loaded.target.boards(&boards, shape.boundary, steps)?;
-        let masks = self.masks(update, steps, boards.words_per_sample());
+        let grids = self.start_states(update, model)?;
+        let target = self.loaded.target.grids(&grids, shape.boundary, steps)?;
+        let masks = self.masks(update, steps, grids.words_per_sample());
         let fires: Vec<Vec<bool>> = masks
             .iter()
             .map(|mask| (0..shape.cells()).map(|cell| mask[cell / 64] >> (cell % 64) & 1 == 1).collect())
@@ -99,9 +99,9 @@ impl Rounds {
 
         let alike = experiment.shares_cells();
         let (entries, start) = if alike {
-            distinct_cells(&boards, self.stride)
+            distinct_cells(&grids, self.stride)
         } else {
-            (Vec::new(), cells(&boards, self.stride))
+            (Vec::new(), cells(&grids, self.stride))
         };
         let plan_of = |steps| {
             if alike {
@@ -122,10 +122,10 @@ impl Rounds {
             let of_groups = goals_of(&plan_of(steps - before));
             late.iter_mut().zip(of_groups).for_each(|(late, goal)| late.push(goal));
         }
-        Ok(Round { plan, goals, late, start, boards, target, masks })
+        Ok(Batch { plan, goals, late, start, grids, target, masks })
     }
 
-    /// The cells that fire in each step, unless all do.
+    /// Draws the cells that fire in each step; returns no masks if all do.
     fn masks(&self, update: u64, steps: usize, words: usize) -> Vec<Vec<u64>> {
         let Some(rate) = self.loaded.experiment.automaton.fire_rate else { return Vec::new() };
         let mut random = Random::new(self.seed, Purpose::Fire, update);
@@ -136,58 +136,58 @@ impl Rounds {
         masks
     }
 
-    /// The start states of an update.
-    fn start_boards(&self, update: u64, model: &Model) -> Result<Grid, TaskError> {
+    /// Draws the start states of an update.
+    fn start_states(&self, update: u64, model: &Model) -> Result<Grid, TaskError> {
         let experiment = &self.loaded.experiment;
         let shape = self.planner.shape();
         let samples = self.groups * shape.samples;
-        let mut boards = Grid::new(samples, shape.height, shape.width, experiment.automaton.channels)?;
-        experiment.start.fill(&mut boards, &mut Random::new(self.seed, Purpose::Start, update))?;
+        let mut grids = Grid::new(samples, shape.height, shape.width, experiment.automaton.channels)?;
+        experiment.start.fill(&mut grids, &mut Random::new(self.seed, Purpose::Start, update))?;
         if experiment.training.half_grown > 0.0 {
             let random = Random::new(self.seed, Purpose::HalfGrown, update);
-            grow_some(experiment, model, &mut boards, random)?;
+            advance_some(experiment, model, &mut grids, random)?;
         }
-        Ok(boards)
+        Ok(grids)
     }
 }
 
-/// Lets a share of the boards grow for some steps.
-fn grow_some(
+/// Advances a fraction of the grids by a random number of steps of the hard automaton.
+fn advance_some(
     experiment: &Experiment,
     model: &Model,
-    boards: &mut Grid,
+    grids: &mut Grid,
     mut random: Random,
 ) -> Result<(), TaskError> {
     let chance = experiment.training.half_grown;
-    let is_grown: Vec<bool> = (0..boards.samples()).map(|_| random.uniform() < chance).collect();
+    let advances: Vec<bool> = (0..grids.samples()).map(|_| random.uniform() < chance).collect();
     let conditions = Conditions { fire_rate: experiment.automaton.fire_rate, damage: None };
-    let channels = boards.channels();
-    let mut run = HardRun::new(&model.harden(), channels, boards.clone(), conditions, random.word())?;
+    let channels = grids.channels();
+    let mut run = HardRun::new(&model.harden(), channels, grids.clone(), conditions, random.word())?;
     for _ in 0..=random.below(experiment.automaton.steps) {
         run.step()?;
     }
-    let words = boards.words_per_sample();
+    let words = grids.words_per_sample();
     for channel in 0..channels {
-        let grown = run.grid().plane(channel).chunks_exact(words).zip(&is_grown);
-        for (board, (grown, &is_grown)) in boards.plane_mut(channel).chunks_exact_mut(words).zip(grown) {
-            if is_grown {
-                board.copy_from_slice(grown);
+        let advanced = run.grid().plane(channel).chunks_exact(words).zip(&advances);
+        for (grid, (advanced, &advances)) in grids.plane_mut(channel).chunks_exact_mut(words).zip(advanced) {
+            if advances {
+                grid.copy_from_slice(advanced);
             }
         }
     }
     Ok(())
 }
 
-/// Cells of a group of boards at least: smaller groups would not fill their tiles.
+/// Minimum number of cells of a group: smaller groups would not fill their tiles.
 const GROUP_CELLS: usize = 128;
 
-/// Into how many groups of equal size a batch is split: a power of two, eight at most.
+/// Returns the number of groups of equal size into which a batch is split: a power of two, at most eight.
 fn independent_groups(batch: usize, cells: usize) -> usize {
     let fits = |groups: &usize| batch.is_multiple_of(*groups) && batch / groups * cells >= GROUP_CELLS;
     [8, 4, 2].into_iter().find(fits).unwrap_or(1)
 }
 
-/// All cells of all samples, `stride` numbers each: their channels, then zeros.
+/// Returns all cells of all samples, `stride` numbers each: their channels, then zeros.
 fn cells(grid: &Grid, stride: usize) -> Vec<f32> {
     let (cells, words) = (grid.cells(), grid.words_per_sample());
     let mut numbers = vec![0.0; grid.samples() * cells * stride];
@@ -201,7 +201,7 @@ fn cells(grid: &Grid, stride: usize) -> Vec<f32> {
     numbers
 }
 
-/// The entry of each cell, counted from 1, equal cells sharing one; and the entries' numbers.
+/// Returns the entry of each cell, counted from 1 and shared by equal cells, and the numbers of all entries.
 fn distinct_cells(grid: &Grid, stride: usize) -> (Vec<u32>, Vec<f32>) {
     let numbers = cells(grid, stride);
     let mut seen = rustc_hash::FxHashMap::default();

@@ -1,24 +1,24 @@
-//! The slow twin of the roll-out: cell by cell, gate by gate, in f64. Tests compare with it.
+//! Reference implementation of the roll-out: cell by cell, gate by gate, in f64. Tests compare with it.
 
-use crate::kernel::naive;
+use crate::kernel::reference;
 
 use super::cells::{NEIGHBOURS, Shape};
 use super::model::Model;
 
-/// A roll-out to be done slowly.
+/// The reference implementation of a roll-out.
 #[derive(Clone, Debug)]
-pub struct Naive<'a> {
+pub struct ReferenceRollout<'a> {
     /// The model.
     pub model: &'a Model,
-    /// Size of the grids.
+    /// Number and size of the grids.
     pub shape: Shape,
     /// Number of steps.
     pub steps: usize,
-    /// Which cells of a grid fire in each step; all, if there are none.
+    /// The cells of a grid that fire in each step; all, if `None`.
     pub masks: Option<&'a [Vec<bool>]>,
 }
 
-impl Naive<'_> {
+impl ReferenceRollout<'_> {
     fn fires(&self, step: usize, cell: usize) -> bool {
         self.masks.is_none_or(|masks| masks[step][cell % self.shape.cells()])
     }
@@ -34,14 +34,14 @@ impl Naive<'_> {
         self.model.params.values.iter().map(|&x| f64::from(x)).collect()
     }
 
-    /// What the update of a cell reads.
+    /// Inputs of the update network for a cell.
     fn update_inputs(&self, logits: &[f64], state: &[f64], cell: usize) -> Vec<f64> {
         let channels = self.model.shape.channels;
         let mut inputs = state[cell * channels..][..channels].to_vec();
         let merged = self.model.merged_perception();
         let rows = self.model.perception_rows();
         for channel in 0..channels {
-            let nodes = naive::forward(&merged, logits, &self.patch(state, cell, channel));
+            let nodes = reference::forward(&merged, logits, &self.patch(state, cell, channel));
             let outputs = &nodes[nodes.len() - 1];
             let at = inputs.len();
             inputs.resize(at + rows.len(), 0.0);
@@ -52,7 +52,7 @@ impl Naive<'_> {
         inputs
     }
 
-    /// All states, first to last: `channels` numbers for each cell.
+    /// Returns all states, first to last: `channels` numbers for each cell.
     pub fn states(&self, start: &[f64]) -> Vec<Vec<f64>> {
         let (channels, logits) = (self.model.shape.channels, self.logits());
         let update_logits = &logits[self.model.perceive_gates() * 16..];
@@ -61,7 +61,7 @@ impl Naive<'_> {
             let state = &states[step];
             let mut next = state.clone();
             for cell in (0..self.shape.total()).filter(|&cell| self.fires(step, cell)) {
-                let nodes = naive::forward(
+                let nodes = reference::forward(
                     &self.model.update,
                     update_logits,
                     &self.update_inputs(&logits, state, cell),
@@ -73,7 +73,7 @@ impl Naive<'_> {
         states
     }
 
-    /// The loss over the leading `loss_channels`, and its gradient with respect to the logits.
+    /// Returns the loss over the leading `loss_channels` and its gradient with respect to the logits.
     pub fn gradient(&self, start: &[f64], target: &[f64], loss_channels: usize) -> (f64, Vec<f64>) {
         let (channels, logits) = (self.model.shape.channels, self.logits());
         let (perceive_logits, update_logits) = logits.split_at(self.model.perceive_gates() * 16);
@@ -100,7 +100,7 @@ impl Naive<'_> {
                     continue;
                 }
                 let inputs = self.update_inputs(&logits, state, cell);
-                let dx = naive::backward(
+                let dx = reference::backward(
                     &self.model.update,
                     update_logits,
                     &inputs,
@@ -112,7 +112,8 @@ impl Naive<'_> {
                     let perceived = &dx[channels + channel * rows.len()..][..rows.len()];
                     let outputs: Vec<f64> = rows.iter().map(|&row| perceived[row as usize]).collect();
                     let patch = self.patch(state, cell, channel);
-                    let dpatch = naive::backward(&merged, perceive_logits, &patch, &outputs, perceive_grads);
+                    let dpatch =
+                        reference::backward(&merged, perceive_logits, &patch, &outputs, perceive_grads);
                     for (n, g) in dpatch.iter().enumerate() {
                         if let Some(at) = self.shape.neighbour(cell, n) {
                             before[at * channels + channel] += g;

@@ -1,19 +1,20 @@
-//! What the threads of a roll-out run: the networks of a model on the tiles of one part of a step.
+//! The parallel work of a roll-out: the networks of a model on one chunk of a step's tiles.
 
 use std::ops::Range;
 
 use crate::kernel::transpose;
 use crate::kernel::{
-    Coefficients, GROUP, GateTable, KernelWorkspace, Kernels, LANES, Program, Row, Sums, WideRow, Workspace,
+    Coefficients, GROUP, GateProgram, GateTable, KernelWorkspace, Kernels, LANES, Row, Sums, WideRow,
+    Workspace,
 };
 use gatework_engine::parallel;
 
-use crate::automata::cells::{NEIGHBOURS, Step, Tile};
+use crate::automata::cells::{NEIGHBOURS, PlanStep, Tile};
 
-/// The neighbour that is the cell itself.
+/// Index of the cell itself in its neighbourhood.
 const CENTRE: usize = NEIGHBOURS / 2;
 
-/// A network with its coefficients: how it runs now.
+/// A compiled network with its current coefficients.
 #[derive(Clone, Debug)]
 pub(super) struct Network<P> {
     pub program: P,
@@ -32,16 +33,16 @@ pub(super) struct Networks {
     pub channels: usize,
     pub loss_channels: usize,
     pub perceive: Network<Kernels>,
-    pub update: Network<Program>,
-    /// The update as far as the loss channels need it, for the last step.
-    pub last: Network<Program>,
+    pub update: Network<GateProgram>,
+    /// The fan-in cone of the loss channels in the update, for the last step.
+    pub last: Network<GateProgram>,
     pub perceive_table: GateTable,
     pub update_table: GateTable,
 }
 
-/// Buffers and sums of one part of the work.
+/// Buffers and sums of one chunk of the work.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct Chunk {
     pub work: Workspace,
     pub kernel_work: KernelWorkspace,
     pub patch: Patch,
@@ -51,24 +52,24 @@ pub(super) struct Part {
     pub perceive: Sums,
     pub update: Sums,
     pub last: Sums,
-    /// Gradient of the state before, from entry `window_begin` on; the first entry collects what goes outside.
+    /// Gradient of the preceding state from entry `window_begin` on; the first entry collects that of the outside.
     pub window: Vec<f32>,
     pub window_begin: usize,
     pub loss: f64,
 }
 
-/// Channels whose patches are in the cache at a time: a transposition makes that many rows.
+/// Channels whose patches are gathered at a time: the rows of a transposition.
 const BLOCK: usize = transpose::BLOCK;
 
 /// The 3x3 patches of the 32 cells of a tile for one block of channels: group by neighbour.
 type Patch = [WideRow; BLOCK / GROUP * NEIGHBOURS];
 
-/// Row of a channel and a neighbour, when a patch is seen as rows.
+/// Returns the row of a channel and a neighbour in a flattened patch.
 fn patch_row(channel: usize, neighbour: usize) -> usize {
     (channel % BLOCK / GROUP * NEIGHBOURS + neighbour) * GROUP + channel % GROUP
 }
 
-/// The wide rows of a patch that some channels use.
+/// Returns the wide rows of a patch that some channels use.
 fn groups(channels: &Range<usize>) -> Range<usize> {
     0..channels.len().div_ceil(GROUP) * NEIGHBOURS
 }
@@ -80,7 +81,7 @@ impl Networks {
         (0..channels).step_by(BLOCK).map(move |first| first..channels.min(first + BLOCK))
     }
 
-    /// The patches of some channels.
+    /// Gathers the patches of some channels.
     fn gather_patch(state: &[f32], stride: usize, tile: &Tile, channels: &Range<usize>, patch: &mut Patch) {
         for (neighbour, entries) in tile.iter().enumerate() {
             let row = |channel| patch_row(channel, neighbour);
@@ -88,7 +89,7 @@ impl Networks {
         }
     }
 
-    /// Fills in the inputs of a tile's update.
+    /// Computes the inputs of a tile's update.
     pub fn perceive(
         &self,
         state: &[f32],
@@ -110,9 +111,9 @@ impl Networks {
     }
 }
 
-impl Part {
-    pub fn new(networks: &Networks) -> Part {
-        Part {
+impl Chunk {
+    pub fn new(networks: &Networks) -> Chunk {
+        Chunk {
             work: Workspace::default(),
             kernel_work: KernelWorkspace::default(),
             patch: [[Row::ZERO; GROUP]; BLOCK / GROUP * NEIGHBOURS],
@@ -128,9 +129,9 @@ impl Part {
         }
     }
 
-    /// Sets the gradients of all entries that some tiles read to zero.
+    /// Clears the gradients of all entries that some tiles read.
     pub fn open_window(&mut self, tiles: &[Tile], stride: usize) {
-        // Entry 0 is none of them: one less than it is the largest number.
+        // Entry 0 does not count: one less than it wraps to the largest number.
         let (mut least, mut most) = (u32::MAX, 0);
         for &entry in tiles.as_flattened().as_flattened() {
             least = least.min(entry.wrapping_sub(1));
@@ -143,8 +144,8 @@ impl Part {
         }
     }
 
-    /// From the gradients of the update's inputs, which stand in their place, through the perception to the
-    /// gradient of the state before. That of the start is not needed.
+    /// Propagates the gradients of the update's inputs, which have replaced the inputs, through the perception to the
+    /// preceding state. The gradient of the start state is not needed.
     pub fn perception_gradient(
         &mut self,
         networks: &Networks,
@@ -155,7 +156,7 @@ impl Part {
     ) {
         let (centre, perceived) = self.inputs.split_at(networks.channels);
         let Network { program, coefficients } = &networks.perceive;
-        // Entry 0 lies before every window: it goes where the window's first entry stands for the outside.
+        // Entry 0 precedes every window and maps to the window's first entry, which stands for the outside.
         let begin = self.window_begin as u32;
         let place = |entry: u32| entry.saturating_sub(begin) as usize;
         let (patch, grads) = (&mut self.patch, &mut self.patch_grads);
@@ -185,10 +186,10 @@ pub(super) fn add(to: &mut [f32], from: &[f32]) {
     }
 }
 
-/// The tiles of a step that one part runs, with its share of what they write.
+/// The tiles of a step that belong to one chunk, with the slices that they write.
 pub(super) struct Job<'a> {
-    pub part: &'a mut Part,
-    /// Number of the first tile.
+    pub chunk: &'a mut Chunk,
+    /// Index of the first tile.
     pub first: usize,
     pub tiles: &'a [Tile],
     pub after: &'a mut [f32],
@@ -196,18 +197,18 @@ pub(super) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Shares out a step: `after` holds the computed entries, `kept` a step's inputs of the update.
+    /// Divides a step among chunks: `after` holds the computed entries, `kept` the step's inputs of the update.
     pub fn split(
-        step: &'a Step,
-        parts: &'a mut [Part],
+        step: &'a PlanStep,
+        chunks: &'a mut [Chunk],
         mut after: &'a mut [f32],
         mut kept: Option<&'a mut [Row]>,
         stride: usize,
         inputs: usize,
     ) -> Vec<Job<'a>> {
-        let count = parts.len();
+        let count = chunks.len();
         let mut jobs = Vec::with_capacity(count);
-        for (index, part) in parts.iter_mut().enumerate() {
+        for (index, chunk) in chunks.iter_mut().enumerate() {
             let share = parallel::chunk_range(step.tiles.len(), index, count);
             let numbers = (share.len() * LANES * stride).min(after.len());
             let (mine, rest) = after.split_at_mut(numbers);
@@ -219,7 +220,7 @@ impl<'a> Job<'a> {
                 kept = Some(rest);
             }
             let tiles = &step.tiles[share.clone()];
-            jobs.push(Job { part, first: share.start, tiles, after: mine, kept: mine_kept });
+            jobs.push(Job { chunk, first: share.start, tiles, after: mine, kept: mine_kept });
         }
         jobs
     }

@@ -1,0 +1,87 @@
+//! The `[search]` table of an experiment.
+
+use gatework_train::pairs::{two, twos};
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+/// Settings of the discrete search after training: the `[search]` table of an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SearchSettings {
+    /// Updates of gradient descent before the search begins.
+    pub after: u64,
+    /// Moves of the first run; see `restarts`.
+    pub moves: u64,
+    /// Temperatures of the first and of the last move, in wrong cells.
+    #[serde(deserialize_with = "two")]
+    pub temperature: [f64; 2],
+    /// Heights and widths of the grids; the grid of the training if empty.
+    #[serde(default, deserialize_with = "twos", skip_serializing_if = "Vec::is_empty")]
+    pub grids: Vec<[usize; 2]>,
+    /// Grids of each size, if start states are random.
+    #[serde(default = "one", alias = "boards")]
+    pub samples: usize,
+    /// Further steps after which grids should still match the target.
+    #[serde(default)]
+    pub stay: usize,
+    /// Prior weight of an active gate; a wire has 1.
+    #[serde(default = "default_active")]
+    pub active: f64,
+    /// Fraction of the trials that change an operand.
+    #[serde(default = "default_rewire")]
+    pub rewire: f64,
+    /// Annealing chains that run in parallel from the same model.
+    #[serde(default = "default_chains", alias = "baths")]
+    pub chains: usize,
+    /// Annealing runs at most, each from the start. Which of them succeed cannot be predicted, so their lengths follow
+    /// the universal restart strategy of Luby, Sinclair and Zuckerman (1993): 1, 1, 2, 1, 1, 2, 4, ... times `moves`.
+    #[serde(default = "one", alias = "tries")]
+    pub restarts: usize,
+    /// Restarts draw new wires and begin without training, because some wirings never succeed.
+    #[serde(default)]
+    pub redraw: bool,
+    /// Moves after a success that look for a circuit with fewer gates.
+    #[serde(default)]
+    pub shrink: u64,
+    #[serde(default, skip_serializing)]
+    ladder: Removed<1>,
+    #[serde(default, skip_serializing)]
+    retrain: Removed<0>,
+    #[serde(default, skip_serializing)]
+    guided: Removed<0>,
+}
+
+impl SearchSettings {
+    /// Earlier names of keys, which are still read, and their current names.
+    pub(in crate::automata) const RENAMED: [(&'static str, &'static str); 3] =
+        [("tries", "restarts"), ("baths", "chains"), ("boards", "samples")];
+}
+
+fn one() -> usize {
+    1
+}
+
+fn default_active() -> f64 {
+    0.03
+}
+
+fn default_rewire() -> f64 {
+    0.5
+}
+
+fn default_chains() -> usize {
+    2
+}
+
+/// A removed key, which is read only if its value is `OFF`: the one that switched the setting off. Experiments in run
+/// folders of earlier versions spell it out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Removed<const OFF: u32>;
+
+impl<'de, const OFF: u32> Deserialize<'de> for Removed<OFF> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        if f64::deserialize(from)? == f64::from(OFF) {
+            return Ok(Removed);
+        }
+        Err(de::Error::custom(format_args!("this setting was removed; delete it, or set it to {OFF}")))
+    }
+}
