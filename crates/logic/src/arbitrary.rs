@@ -31,8 +31,8 @@ fn gate_index() -> BoxedStrategy<u8> {
     prop_oneof![0u8..16, prop_oneof![Just(3u8), Just(5), 0u8..16], 1u8..15].boxed()
 }
 
-fn drafts(most: usize) -> impl Strategy<Value = Vec<Draft>> {
-    prop::collection::vec((gate_index(), any::<u32>(), any::<u32>()), 0..=most)
+fn drafts(max: usize) -> impl Strategy<Value = Vec<Draft>> {
+    prop::collection::vec((gate_index(), any::<u32>(), any::<u32>()), 0..=max)
 }
 
 /// Generates circuits with up to `gates` gates; some have no gates, no inputs or no outputs.

@@ -248,10 +248,10 @@ mod tests {
     fn life_as_sum_of_minterms() -> Circuit {
         let mut xag = Xag::new(9);
         let mut alive = Literal::FALSE;
-        for patch in 0..512u32 {
-            let count = (patch & !16).count_ones();
-            if count == 3 || count == 2 && patch & 16 != 0 {
-                let literal = |input: usize| Literal::input(input).invert_if(patch >> input & 1 == 0);
+        for index in 0..512u32 {
+            let count = (index & !16).count_ones();
+            if count == 3 || count == 2 && index & 16 != 0 {
+                let literal = |input: usize| Literal::input(input).invert_if(index >> input & 1 == 0);
                 let minterm = (0..9).fold(Literal::TRUE, |all, input| xag.and(all, literal(input)));
                 alive = xag.or(alive, minterm);
             }
