@@ -3,7 +3,7 @@
 
 use gatework_engine::parallel;
 use gatework_gates::kernel::{
-    Coefficients, FUNCTIONS, GateTable, LANES, Program, Row, Sums, Wires, Workspace,
+    Coefficients, FUNCTIONS, GateTable, LANES, GateProgram, Row, Sums, Wires, Workspace,
 };
 use gatework_gates::soft::{Wiring, network};
 use gatework_train::optim::{Optimizer, OptimizerState};
@@ -37,7 +37,7 @@ struct Chunk {
 /// A network with its batch and optimiser.
 pub struct GateNetwork {
     wires: Wires,
-    program: Program,
+    program: GateProgram,
     table: GateTable,
     coefficients: Coefficients,
     chunks: Vec<Chunk>,
@@ -55,7 +55,7 @@ impl GateNetwork {
     /// Returns a network with random wires, logits, bits and targets. The batch size is a multiple of [`LANES`].
     pub fn of(sizes: &[usize], batch: usize) -> anyhow::Result<GateNetwork> {
         let wires = network(sizes, Wiring::Random, None, &mut Random::new(1, Purpose::Wiring, 0))?;
-        let program = Program::new(&wires)?;
+        let program = GateProgram::new(&wires)?;
         let mut random = Random::new(1, Purpose::Parameters, 0);
         let logits: Vec<f32> = (0..wires.gates() * FUNCTIONS).map(|_| random.uniform()).collect();
         let tiles = batch / LANES;
@@ -136,7 +136,7 @@ impl GateNetwork {
 }
 
 impl Chunk {
-    fn gradient(&mut self, program: &Program, coefficients: &Coefficients) {
+    fn gradient(&mut self, program: &GateProgram, coefficients: &Coefficients) {
         let Chunk { inputs, targets, tile, sums, work, loss } = self;
         sums.clear();
         *loss = 0.0;

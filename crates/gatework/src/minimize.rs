@@ -136,12 +136,12 @@ fn require_equal(verdict: Verdict, time: Duration) -> Result<(), MinimizeError> 
 pub fn start_of(experiment: &Experiment) -> Vec<Start> {
     let channels = experiment.automaton.channels;
     match &experiment.start {
-        board::Start::Random => vec![Start::Free; channels],
-        board::Start::Zeros => vec![Start::Zero; channels],
-        board::Start::Seed => vec![Start::Alike; channels],
+        states::Start::Zeros => vec![Start::Zero; channels],
+        states::Start::Seed => vec![Start::Alike; channels],
         // Given grids set one channel or three.
-        board::Start::Boards { .. } => {
+        states::Start::Boards { .. } => {
             (0..channels).map(|channel| if channel < 3 { Start::Free } else { Start::Zero }).collect()
         }
+        _ => vec![Start::Free; channels],
     }
 }

@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-use gatework_gates::automata::states::{BoardError, Start, Target};
+use gatework_gates::automata::states::{StateError, Start, Target};
 use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::hard::{Conditions, Damage, HardRun};
 use gatework_logic::minimize::{Effort, Options, minimize};
@@ -35,7 +35,7 @@ pub enum SimulationError {
     Size(GridError),
     /// The start state cannot be made.
     #[error(transparent)]
-    Start(BoardError),
+    Start(StateError),
     /// The circuit does not fit the automaton.
     #[error(transparent)]
     Automaton(#[from] AutomatonError),
@@ -119,7 +119,7 @@ impl Simulation {
         let is_undisturbed = fire_rate.is_none() && self.damage.is_none();
         let has_target = |loaded: &&AutomatonExperiment| is_undisturbed || loaded.target != Target::GameOfLife;
         let target = match subject.loaded.as_ref().filter(has_target) {
-            Some(loaded) => loaded.target.boards(&grid, automaton.boundary, steps).ok(),
+            Some(loaded) => loaded.target.grids(&grid, automaton.boundary, steps).ok(),
             None => None,
         };
         let conditions = Conditions { fire_rate, damage: self.damage };

@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow, ensure};
 use gatework_forecast::{ForecastTask, Forecaster};
 use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::task::AutomatonTask;
-use gatework_gates::kernel::{Coefficients, FUNCTIONS, GateTable, Program, Row, Sums, Workspace, naive};
+use gatework_gates::kernel::{Coefficients, FUNCTIONS, GateTable, GateProgram, Row, Sums, Workspace, reference};
 use gatework_gates::soft::{Wiring, network};
 use gatework_train::random::{Purpose, Random};
 use gatework_train::trainer::{self, Task};
@@ -23,7 +23,7 @@ const RATE: f32 = 1e-4;
 /// network of soft gates with these layer sizes.
 pub fn soft_gates(sizes: &[usize], is_backward: bool) -> anyhow::Result<Call> {
     let wires = network(sizes, Wiring::Random, None, &mut Random::new(1, Purpose::Wiring, 0))?;
-    let program = Program::new(&wires)?;
+    let program = GateProgram::new(&wires)?;
     let mut random = Random::new(1, Purpose::Parameters, 0);
     let logits: Vec<f32> = (0..wires.gates() * FUNCTIONS).map(|_| random.uniform()).collect();
     let mut rows =
@@ -39,7 +39,7 @@ pub fn soft_gates(sizes: &[usize], is_backward: bool) -> anyhow::Result<Call> {
     // The first lane, by the reference implementation in double precision.
     let lane = |rows: &[Row]| rows.iter().map(|row| f64::from(row.0[0])).collect::<Vec<f64>>();
     let logits: Vec<f64> = logits.iter().map(|&logit| logit.into()).collect();
-    let values = naive::forward(&wires, &logits, &lane(&inputs));
+    let values = reference::forward(&wires, &logits, &lane(&inputs));
     let first = |rows: &[Row]| rows.iter().map(|row| row.0[0]).collect::<Vec<f32>>();
     ensure_close(&first(&outputs), values.last().context("a network without layers")?, 1e-5)?;
     if !is_backward {
@@ -48,7 +48,7 @@ pub fn soft_gates(sizes: &[usize], is_backward: bool) -> anyhow::Result<Call> {
     let (mut tile, mut sums) = (inputs.clone(), Sums::new(&program));
     program.gradient(&coefficients, &mut tile, &output_grads, &mut sums, &mut work);
     let mut logit_grads = vec![0.0; logits.len()];
-    let expected = naive::backward(&wires, &logits, &lane(&inputs), &lane(&output_grads), &mut logit_grads);
+    let expected = reference::backward(&wires, &logits, &lane(&inputs), &lane(&output_grads), &mut logit_grads);
     ensure_close(&first(&tile), &expected, 1e-4)?;
     Ok(Box::new(move || {
         tile.copy_from_slice(&inputs);
