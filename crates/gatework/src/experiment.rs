@@ -98,10 +98,21 @@ mod tests {
         }
     }
 
-    /// `docs/experiments.md`: its example can be trained, and no key is missing.
+    /// A page of the documentation; `None`, with a message, in a packaged crate, which does not contain it.
+    fn documentation(page: &str) -> Option<String> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
+        let text = std::fs::read_to_string(&path).ok();
+        if text.is_none() {
+            assert!(!path.parent().is_some_and(Path::is_dir), "{} is missing", path.display());
+            eprintln!("skipped: there is no documentation beside this crate");
+        }
+        text
+    }
+
+    /// The example in `docs/automata.md` can be trained, and no key is missing.
     #[test]
     fn the_documentation_of_experiments_is_true() {
-        let text = include_str!("../../../docs/experiments.md");
+        let Some(text) = documentation("automata.md") else { return };
         let folder = tempfile::tempdir().unwrap();
         let picture: Vec<&str> = text
             .lines()
@@ -125,7 +136,7 @@ mod tests {
         assert!(keys.len() > 50);
         for key in keys {
             let named = [format!("`{key}`"), format!("[{key}]"), format!("{key} = ")];
-            assert!(named.iter().any(|name| text.contains(name)), "{key} is not in docs/experiments.md");
+            assert!(named.iter().any(|name| text.contains(name)), "{key} is not in docs/automata.md");
         }
     }
 
@@ -133,7 +144,7 @@ mod tests {
     #[test]
     fn the_documentation_of_forecasters_is_complete() {
         use crate::forecast::models::Model;
-        let text = include_str!("../../../docs/forecasting.md");
+        let Some(text) = documentation("forecasting.md") else { return };
         let mut keys = Vec::new();
         for model in Model::NAMES {
             keys.push((*model).to_string());

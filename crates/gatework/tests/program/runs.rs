@@ -5,6 +5,11 @@ use std::time::UNIX_EPOCH;
 
 use crate::{Place, SMALL, is_clean, wait_for};
 
+/// Returns the TOML text of a built-in experiment.
+fn built_in(name: &str) -> &'static str {
+    gatework::experiment::built_in().find(|(known, _)| *known == name).map_or("", |(_, text)| text)
+}
+
 #[test]
 fn a_run_folder_holds_everything_and_the_summary_says_what_came_out() {
     let place = Place::new();
@@ -112,7 +117,7 @@ fn a_run_that_is_killed_at_any_moment_and_resumed_equals_one_that_was_not() {
 
 #[test]
 fn a_search_that_is_killed_and_resumed_equals_one_that_was_not() {
-    let text = include_str!("../../../gates/experiments/checkerboard.toml")
+    let text = built_in("checkerboard")
         .replace("shrink = 2000", "shrink = 100")
         .replace("restarts = 29", "restarts = 29\ncheckpoint_seconds = 0.0");
     // The checkpoint after step 9 is the last before the search, which writes nothing until its end.
@@ -146,7 +151,7 @@ fn an_interrupt_leaves_a_checkpoint_and_says_how_to_go_on() {
     let next = format!("{} train run/experiment.toml --resume --out run", program.display());
     assert!(said.contains(&next), "as it was called: {said}");
     assert!(!said.contains("search"), "{said}");
-    let searching = include_str!("../../../gates/experiments/checkerboard.toml")
+    let searching = built_in("checkerboard")
         .replace("after = 10", "after = 500")
         .replace("restarts = 29", "restarts = 29\ncheckpoint_seconds = 0.0");
     let said = said_when_interrupted(&searching);
