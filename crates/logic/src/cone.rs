@@ -5,7 +5,7 @@
 use crate::automaton::NEIGHBOURS;
 use crate::circuit::{Circuit, Node};
 
-/// What the observed channels depend on, now and in later steps.
+/// The live channels and the gates that they depend on.
 pub(crate) struct Cone {
     /// Whether each channel is live.
     pub live: Vec<bool>,

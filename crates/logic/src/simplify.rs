@@ -8,7 +8,7 @@
 //!     look up the literals of its operands
 //!     an operand is constant, or both are one signal:  the gate is a literal itself, or a constant
 //!     an operand is inverted:                          take the gate that absorbs the inverter
-//!     what is left passes or inverts one operand:      the gate is that literal
+//!     the resulting gate is a wire or an inverter:      the gate is that literal
 //!     otherwise:                                       keep the gate
 //! ```
 //!

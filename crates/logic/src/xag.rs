@@ -125,6 +125,7 @@ impl Xag {
     /// Adds a circuit with these literals as its inputs and returns the literals of its outputs.
     pub fn add_circuit_on(&mut self, circuit: &Circuit, mut literals: Vec<Literal>) -> Vec<Literal> {
         literals.reserve(circuit.nodes().len());
+        self.table.reserve(circuit.nodes().len());
         for node in circuit.nodes() {
             let literal = match node.gate {
                 Gate::FALSE => Literal::FALSE,

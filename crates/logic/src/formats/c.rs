@@ -16,7 +16,7 @@
 //! The header compiles as C99 and as C++ without warnings. Ports with names have constants, such as `adder_in_a`.
 
 use super::names::{NameRule, Ports, Scope, identifier};
-use super::source::{FunctionBody, Language, SourceCode, simple};
+use super::source::{FunctionBody, Language, SourceCode, boundary_name, simple};
 use super::{Document, Format, FormatError, Options};
 use crate::automaton::{Boundary, NEIGHBOURS};
 use std::fmt::Write;
@@ -207,14 +207,10 @@ fn write_step(text: &mut String, name: &str, code: &SourceCode, channels: usize,
         let dx = (place % 3) as i32 - 1;
         let _ = writeln!(loads, "            in[{input}] = @_shifted({row}, w, width, torus, {dx});");
     }
-    let boundary = match boundary {
-        Boundary::Torus => "a torus",
-        Boundary::Zeros => "zeros",
-    };
     text.push_str(&NEIGHBOUR.replace('@', name));
     let step = STEP
         .replace("@LOADS", &loads)
-        .replace("@BOUNDARY", boundary)
+        .replace("@BOUNDARY", boundary_name(boundary))
         .replace("@CHANNELS", &channels.to_string())
         .replace("@INPUTS", &(NEIGHBOURS * channels).to_string())
         .replace('@', name);

@@ -4,7 +4,7 @@
 //! solid line and `b` the one with the dashed line. Names are quoted, so every name is allowed.
 
 use super::names;
-use super::{Document, Format, FormatError, Options};
+use super::{Document, Format, FormatError, Options, used_inputs};
 use crate::gate::Gate;
 use std::fmt::Write;
 
@@ -58,14 +58,10 @@ fn write(document: &Document, options: &Options) -> Result<String, FormatError> 
         "digraph {} {{\n    rankdir=LR;\n    node [fontname=\"Helvetica\", shape=box, style=rounded];\n",
         quoted(options.title(document))
     );
-    let mut used = vec![false; inputs];
-    let operands = circuit.nodes().iter().flat_map(|node| node.dependencies());
-    for signal in operands.chain(circuit.outputs().iter().copied()).filter(|&s| (s as usize) < inputs) {
-        used[signal as usize] = true;
-    }
     // Writing to a string never fails, here and below.
-    for (i, name) in ports.inputs.iter().enumerate().filter(|(i, _)| used[*i]) {
-        let _ = writeln!(text, "    s{i} [label={}, shape=plaintext];", quoted(name));
+    for input in used_inputs(&circuit) {
+        let name = quoted(&ports.inputs[input as usize]);
+        let _ = writeln!(text, "    s{input} [label={name}, shape=plaintext];");
     }
     for (i, node) in circuit.nodes().iter().enumerate() {
         let signal = inputs + i;

@@ -160,9 +160,7 @@ impl JsonError {
     /// Adds the location in a text that is valid JSON.
     fn locate(self, text: &str) -> JsonError {
         let Some(at) = self.place().and_then(|(key, element)| find(text, key, element)) else { return self };
-        let before = &text[..at];
-        let line = 1 + before.matches('\n').count();
-        let column = 1 + before.chars().rev().take_while(|&c| c != '\n').count();
+        let (line, column) = formats::line_and_column(&text.as_bytes()[..at]);
         JsonError::At { line, column, problem: Box::new(self) }
     }
 }
@@ -355,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn names_survive() {
+    fn names_are_preserved() {
         let circuit = Circuit::new(2, vec![], vec![1]).unwrap();
         let names = vec!["a \"quoted\" name".into(), "\u{1f98e}\n".into()];
         let document = circuit.with_names(names, vec!["out".into()]).unwrap().into();
@@ -363,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_place() {
+    fn errors_have_their_location() {
         assert_eq!(
             message("{\"format\":\"gatework-circuit\",\n\"version\":1,\n\"inputs\":-1"),
             "not a circuit.json: invalid value: integer `-1`, expected usize at line 3 column 11"
@@ -395,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_told_apart() {
+    fn other_formats_and_versions_are_errors() {
         assert_eq!(
             message(r#"{"format":"gatework-model","version":1,"weights":[]}"#),
             "line 1, column 11: the format is \"gatework-model\", but a circuit.json has \"gatework-circuit\""
@@ -407,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circuit_has_nothing_to_observe() {
+    fn observed_channels_need_an_automaton() {
         let text =
             r#"{"format":"gatework-circuit","version":1,"inputs":1,"outputs":[0],"gates":[],"observed":1}"#;
         assert_eq!(
@@ -418,13 +416,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn circuits_survive(circuit in arbitrary::circuit(0..=20, 100)) {
+        fn circuits_are_preserved(circuit in arbitrary::circuit(0..=20, 100)) {
             let document = Document::Circuit(circuit);
             prop_assert_eq!(from_json(&to_json(&document)).unwrap(), document);
         }
 
         #[test]
-        fn automata_survive(automaton in arbitrary::automaton(), observe in any::<bool>()) {
+        fn automata_are_preserved(automaton in arbitrary::automaton(), observe in any::<bool>()) {
             let observed = observe.then_some(automaton.channels);
             let document = Document::Automaton { automaton, observed };
             prop_assert_eq!(from_json(&to_json(&document)).unwrap(), document);
@@ -440,12 +438,12 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_text_is_read_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = from_json(&String::from_utf8_lossy(&bytes));
         }
 
         #[test]
-        fn damaged_files_are_read_or_refused(
+        fn damaged_files_are_read_or_errors(
             automaton in arbitrary::automaton(),
             at in any::<prop::sample::Index>(),
             with in "[-0-9a-z\",:{}\\[\\]]{0,12}",

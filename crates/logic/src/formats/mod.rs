@@ -264,11 +264,29 @@ pub fn read(bytes: &[u8], format: &Format) -> Result<Document, FormatError> {
 /// Returns the text of a file, or the location of the first byte that is not UTF-8 as the error.
 fn text(bytes: &[u8]) -> Result<&str, FormatError> {
     std::str::from_utf8(bytes).map_err(|error| {
-        let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
+        let (line, column) = line_and_column(&bytes[..error.valid_up_to()]);
         FormatError::syntax(line, column, "the text is not UTF-8")
     })
+}
+
+/// Returns the line and the column, in characters, after some text; both count from 1.
+fn line_and_column(before: &[u8]) -> (usize, usize) {
+    let before = String::from_utf8_lossy(before);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
+    (line, column)
+}
+
+/// Returns the inputs that a gate or an output reads.
+fn used_inputs(circuit: &Circuit) -> Vec<u32> {
+    let mut used = vec![false; circuit.inputs()];
+    let operands = circuit.nodes().iter().flat_map(|node| node.dependencies());
+    for signal in operands.chain(circuit.outputs().iter().copied()) {
+        if let Some(used) = used.get_mut(signal as usize) {
+            *used = true;
+        }
+    }
+    (0..circuit.inputs() as u32).filter(|&input| used[input as usize]).collect()
 }
 
 /// Returns the port names that a circuit stores: none if all are the default names.

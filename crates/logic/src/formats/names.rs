@@ -119,6 +119,14 @@ pub struct Ports {
 }
 
 impl Ports {
+    /// The names of all inputs and of the first outputs of a circuit.
+    pub(crate) fn new(circuit: &Circuit, outputs: usize) -> Ports {
+        Ports {
+            inputs: (0..circuit.inputs()).map(|input| circuit.input_name(input).into_owned()).collect(),
+            outputs: (0..outputs).map(|output| circuit.output_name(output).into_owned()).collect(),
+        }
+    }
+
     /// Returns distinct legal names.
     pub(crate) fn admit(&self, scope: &mut Scope) -> Ports {
         let names = self.inputs.iter().chain(&self.outputs).map(String::as_str);
@@ -147,12 +155,10 @@ const DIRECTIONS: [&str; NEIGHBOURS] = ["_nw", "_n", "_ne", "_w", "", "_e", "_sw
 /// automaton are the neighbours `c0_nw`, `c0_n`, `c0_ne`, `c0_w`, `c0`, `c0_e`, `c0_sw`, `c0_s`,
 /// `c0_se` of every channel, and `c0_next`.
 pub fn ports(document: &Document) -> Ports {
-    let circuit = document.circuit();
-    let own = Ports {
-        inputs: (0..circuit.inputs()).map(|input| circuit.input_name(input).into_owned()).collect(),
-        outputs: (0..circuit.outputs().len()).map(|k| circuit.output_name(k).into_owned()).collect(),
-    };
-    if let Document::Automaton { .. } = document { cell_ports(circuit) } else { own }
+    match document {
+        Document::Circuit(circuit) => Ports::new(circuit, circuit.outputs().len()),
+        Document::Automaton { automaton, .. } => cell_ports(&automaton.circuit),
+    }
 }
 
 /// Returns the names of the ports of a rule: those of the circuit, or the neighbours of every channel.

@@ -13,7 +13,7 @@
 //! have constants, such as `IN_A`.
 
 use super::names::{NameRule, Ports, Scope, identifier};
-use super::source::{Language, SourceCode, simple};
+use super::source::{Language, SourceCode, boundary_name, simple};
 use super::{Document, Format, FormatError, Options};
 use crate::automaton::{Boundary, NEIGHBOURS};
 use std::fmt::Write;
@@ -183,13 +183,9 @@ fn write_step(text: &mut String, code: &SourceCode, channels: usize, boundary: B
     if loads.is_empty() {
         loads.push_str("            let _ = (&cell, &mut input);\n");
     }
-    let boundary = match boundary {
-        Boundary::Torus => "a torus",
-        Boundary::Zeros => "zeros",
-    };
     let step = STEP
         .replace("@LOADS", &loads)
-        .replace("@BOUNDARY", boundary)
+        .replace("@BOUNDARY", boundary_name(boundary))
         .replace("@CHANNELS", &channels.to_string())
         .replace("@INPUTS", &(NEIGHBOURS * channels).to_string());
     text.push_str(&step);

@@ -4,6 +4,7 @@
 //! functions, so a large program becomes a chain of functions. Values that are live across functions go through an array
 //! `v`, whose elements are reused as soon as their values are dead.
 
+use crate::automaton::Boundary;
 use crate::circuit::Circuit;
 use crate::formats::FormatError;
 use crate::formats::json::Document;
@@ -48,6 +49,14 @@ pub(super) struct SourceCode {
     pub values: usize,
     /// Whether each input is read.
     pub used: Vec<bool>,
+}
+
+/// The boundary of an automaton, for comments.
+pub(super) fn boundary_name(boundary: Boundary) -> &'static str {
+    match boundary {
+        Boundary::Torus => "a torus",
+        Boundary::Zeros => "zeros",
+    }
 }
 
 /// The simplified circuit of a document, if it is not too large to be code.

@@ -49,43 +49,6 @@ impl Layout {
     }
 }
 
-/// A straight-line program that is ready to run.
-#[derive(Clone, Debug)]
-pub(super) struct CompiledProgram {
-    backend: Backend,
-    extents: Extents,
-}
-
-/// The number of vectors that one iteration of a program may access in its source and its target.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Extents {
-    source: usize,
-    target: usize,
-}
-
-impl Extents {
-    pub fn of(layout: &Layout) -> Extents {
-        let extent = |offsets: &[u32]| {
-            offsets.iter().max().map_or(0, |&last| (last as usize).div_ceil(Vector::WORDS) + 1)
-        };
-        Extents { source: extent(&layout.inputs), target: extent(&layout.outputs) }
-    }
-
-    /// Panics if `count` iterations access vectors beyond the end of a slice.
-    pub fn check(&self, source: &[Vector], target: &[Vector], count: usize) {
-        // A program without inputs does not access its source, one without outputs not its target.
-        let fits = |extent: usize, len: usize| extent == 0 || extent + count.max(1) - 1 <= len;
-        assert!(fits(self.source, source.len()), "the source is too short");
-        assert!(fits(self.target, target.len()), "the target is too short");
-    }
-}
-
-#[derive(Clone, Debug)]
-enum Backend {
-    Native(NativeCode),
-    Interpreter(BlockInterpreter),
-}
-
 /// The back end of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
@@ -95,14 +58,20 @@ pub(super) enum Mode {
     Interpreter,
 }
 
+/// A straight-line program that is ready to run.
+#[derive(Clone, Debug)]
+pub(super) enum CompiledProgram {
+    Native(NativeCode),
+    Interpreted(BlockInterpreter),
+}
+
 impl CompiledProgram {
+    /// Compiles a program.
     pub fn new(program: &StraightLineProgram, layout: &Layout, mode: Mode) -> CompiledProgram {
-        let native = if mode == Mode::Native { NativeCode::new(program, layout) } else { None };
-        let backend = match native {
-            Some(native) => Backend::Native(native),
-            None => Backend::Interpreter(BlockInterpreter::new(program, layout)),
-        };
-        CompiledProgram { backend, extents: Extents::of(layout) }
+        match mode {
+            Mode::Native => CompiledProgram::reusing(None, program, layout),
+            Mode::Interpreter => CompiledProgram::Interpreted(BlockInterpreter::new(program, layout)),
+        }
     }
 
     /// Compiles to native code if possible, reusing the memory of a program that is no longer needed.
@@ -111,20 +80,19 @@ impl CompiledProgram {
         program: &StraightLineProgram,
         layout: &Layout,
     ) -> CompiledProgram {
-        let old = old.and_then(|old| match old.backend {
-            Backend::Native(native) => Some(native),
-            Backend::Interpreter(_) => None,
+        let old = old.and_then(|old| match old {
+            CompiledProgram::Native(native) => Some(native),
+            CompiledProgram::Interpreted(_) => None,
         });
-        let backend = match NativeCode::reusing(old, program, layout) {
-            Some(native) => Backend::Native(native),
-            None => Backend::Interpreter(BlockInterpreter::new(program, layout)),
-        };
-        CompiledProgram { backend, extents: Extents::of(layout) }
+        match NativeCode::new(program, layout, old) {
+            Some(native) => CompiledProgram::Native(native),
+            None => CompiledProgram::Interpreted(BlockInterpreter::new(program, layout)),
+        }
     }
 
     /// Whether this is native code.
     pub fn is_native(&self) -> bool {
-        matches!(self.backend, Backend::Native(_))
+        matches!(self, CompiledProgram::Native(_))
     }
 
     /// Runs `count` iterations, each one vector after the one before. Panics if the slices are too short.
@@ -132,10 +100,9 @@ impl CompiledProgram {
         if count == 0 {
             return;
         }
-        self.extents.check(source, target, count);
-        match &self.backend {
-            Backend::Native(native) => native.run(source, target, count, scratch),
-            Backend::Interpreter(interpreter) => interpreter.run(source, target, count, scratch),
+        match self {
+            CompiledProgram::Native(native) => native.run(source, target, count, scratch),
+            CompiledProgram::Interpreted(interpreter) => interpreter.run(source, target, count, scratch),
         }
     }
 }

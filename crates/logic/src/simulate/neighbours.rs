@@ -65,7 +65,7 @@ struct Offset {
     bits: u32,
 }
 
-/// How the plane of one neighbour is read from the padded strings.
+/// The shifts that give the plane of one neighbour.
 #[derive(Clone, Copy, Debug)]
 struct Shift {
     /// The shift for all columns but one.

@@ -1,6 +1,6 @@
 //! Lexer for AIGER files, with errors that have their location.
 
-use crate::formats::FormatError;
+use crate::formats::{FormatError, line_and_column};
 
 /// A position in a file.
 pub(super) struct Cursor<'b> {
@@ -22,9 +22,7 @@ impl<'b> Cursor<'b> {
         if !self.ascii {
             return FormatError::Binary { offset: at, message };
         }
-        let before = String::from_utf8_lossy(&self.bytes[..at.min(self.bytes.len())]);
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
+        let (line, column) = line_and_column(&self.bytes[..at.min(self.bytes.len())]);
         FormatError::Syntax { line, column, message }
     }
 

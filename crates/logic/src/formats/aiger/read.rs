@@ -423,7 +423,7 @@ mod tests {
         }
 
         #[test]
-        fn damaged_files_are_read_or_refused(
+        fn damaged_files_are_read_or_errors(
             circuit in arbitrary::circuit(0..=8, 30),
             at in any::<prop::sample::Index>(),
             with in prop::collection::vec(any::<u8>(), 0..5),

@@ -74,10 +74,7 @@ fn write_difference(bytes: &mut Vec<u8>, mut difference: u32) {
 
 fn write_symbols(bytes: &mut Vec<u8>, sequential: &Sequential) {
     let circuit = &sequential.circuit;
-    let names = Ports {
-        inputs: (0..circuit.inputs()).map(|input| circuit.input_name(input).into_owned()).collect(),
-        outputs: (0..sequential.outputs()).map(|output| circuit.output_name(output).into_owned()).collect(),
-    };
+    let names = Ports::new(circuit, sequential.outputs());
     let ports = names.admit_linked(&mut Scope::new(&RULE), circuit.outputs());
     let (inputs, latches) = ports.inputs.split_at(sequential.inputs());
     for (kind, names) in [('i', inputs), ('l', latches), ('o', &ports.outputs)] {

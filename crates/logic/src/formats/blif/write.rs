@@ -23,12 +23,8 @@ impl Signals {
     fn new(sequential: &Sequential) -> Signals {
         let circuit = &sequential.circuit;
         let (inputs, outputs) = (circuit.inputs(), sequential.outputs());
-        let names = Ports {
-            inputs: (0..inputs).map(|input| circuit.input_name(input).into_owned()).collect(),
-            outputs: (0..outputs).map(|output| circuit.output_name(output).into_owned()).collect(),
-        };
         let mut scope = Scope::new(&RULE);
-        let names = names.admit_linked(&mut scope, circuit.outputs());
+        let names = Ports::new(circuit, outputs).admit_linked(&mut scope, circuit.outputs());
         let mut ports = vec![None; circuit.nodes().len()];
         for (output, &signal) in circuit.outputs()[..outputs].iter().enumerate() {
             if let Some(gate) = (signal as usize).checked_sub(inputs) {

@@ -12,6 +12,7 @@
 
 use super::symbol;
 use crate::circuit::Circuit;
+use crate::formats::used_inputs;
 use crate::gate::Gate;
 use std::collections::HashSet;
 
@@ -77,18 +78,6 @@ pub(super) struct Layout {
     pub lines: Vec<Line>,
     pub columns: usize,
     pub rows: f64,
-}
-
-/// The inputs that a gate or an output reads.
-pub(super) fn used_inputs(circuit: &Circuit) -> Vec<u32> {
-    let mut used = vec![false; circuit.inputs()];
-    let operands = circuit.nodes().iter().flat_map(|node| node.dependencies());
-    for signal in operands.chain(circuit.outputs().iter().copied()) {
-        if let Some(used) = used.get_mut(signal as usize) {
-            *used = true;
-        }
-    }
-    (0..circuit.inputs() as u32).filter(|&input| used[input as usize]).collect()
 }
 
 /// The signal of a line, the items on its way, and the offset at which it enters a gate.

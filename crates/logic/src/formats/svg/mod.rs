@@ -12,7 +12,7 @@ mod layout;
 mod symbol;
 
 use super::names;
-use super::{Document, Format, FormatError, Options};
+use super::{Document, Format, FormatError, Options, used_inputs};
 use crate::circuit::Circuit;
 use layout::{Item, Layout, Line};
 use std::fmt::Write;
@@ -63,15 +63,15 @@ text{fill:#e8e8ee}.muted{fill:#9a9db0}.background{fill:#15161d}\
 fn write(document: &Document, options: &Options) -> Result<String, FormatError> {
     let circuit = document.circuit().simplify();
     let (gates, outputs) = (circuit.nodes().len(), circuit.outputs().len());
-    let layout_inputs = layout::used_inputs(&circuit);
+    let inputs = used_inputs(&circuit);
     let too_large = |message: String| Err(FormatError::TooLarge { format: "SVG", message });
     if gates > MAX_GATES {
         return too_large(format!("{gates} gates, but at most {MAX_GATES} are drawn; minimise it first"));
     }
-    if outputs.max(layout_inputs.len()) > MAX_PORTS {
-        let inputs = layout_inputs.len();
+    if outputs.max(inputs.len()) > MAX_PORTS {
         return too_large(format!(
-            "{inputs} inputs and {outputs} outputs, but at most {MAX_PORTS} are drawn"
+            "{} inputs and {outputs} outputs, but at most {MAX_PORTS} are drawn",
+            inputs.len()
         ));
     }
     let layout = Layout::new(&circuit);

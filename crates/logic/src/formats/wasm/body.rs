@@ -40,8 +40,8 @@ pub(super) struct Body {
 }
 
 impl Body {
-    /// The code of the whole program and how many locals it uses, for a function with these parameters. If there
-    /// is more than one part, the parts become functions with the same parameters, and the code calls them.
+    /// Returns the code of the whole program, for a function with these parameters. If there is more than one part, the
+    /// parts become functions with the same parameters, and the code calls them.
     pub fn inline(mut self, assembly: &mut Assembly, parameters: &[ValType]) -> Part {
         if self.parts.len() == 1 {
             return self.parts.remove(0);

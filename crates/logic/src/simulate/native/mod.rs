@@ -33,11 +33,7 @@ mod elsewhere {
     pub enum NativeCode {}
 
     impl NativeCode {
-        pub fn new(_: &StraightLineProgram, _: &Layout) -> Option<NativeCode> {
-            None
-        }
-
-        pub fn reusing(_: Option<NativeCode>, _: &StraightLineProgram, _: &Layout) -> Option<NativeCode> {
+        pub fn new(_: &StraightLineProgram, _: &Layout, _: Option<NativeCode>) -> Option<NativeCode> {
             None
         }
 

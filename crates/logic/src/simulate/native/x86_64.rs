@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "generated code is called through a pointer")]
 
 use super::generate::{MachineCode, generate};
-use crate::simulate::compiled::{Extents, Layout, Vector};
+use crate::simulate::compiled::{Layout, Vector};
 use crate::straight_line::StraightLineProgram;
 use memmap2::{Mmap, MmapMut};
 use std::sync::Arc;
@@ -21,16 +21,12 @@ pub(in crate::simulate) struct NativeCode {
 }
 
 impl NativeCode {
-    /// Generates code; none if the processor has no AVX2 or the system does not allow executable memory.
-    pub fn new(program: &StraightLineProgram, layout: &Layout) -> Option<NativeCode> {
-        NativeCode::reusing(None, program, layout)
-    }
-
-    /// Generates code, reusing the memory of code that is no longer needed if it is large enough.
-    pub fn reusing(
-        old: Option<NativeCode>,
+    /// Generates code, reusing the memory of code that is no longer needed if it is large enough. `None` if the processor
+    /// has no AVX2 or the system does not allow executable memory.
+    pub fn new(
         program: &StraightLineProgram,
         layout: &Layout,
+        old: Option<NativeCode>,
     ) -> Option<NativeCode> {
         if !std::is_x86_feature_detected!("avx2") {
             return None;
@@ -42,16 +38,14 @@ impl NativeCode {
             None => MmapMut::map_anon(code.len()).ok()?,
         };
         memory[..code.len()].copy_from_slice(&code);
-        Some(NativeCode { code: Arc::new(memory.make_exec().ok()?), scratch, extents: Extents::of(layout) })
+        Some(NativeCode { code: Arc::new(memory.make_exec().ok()?), scratch, extents: Extents::new(layout) })
     }
 
-    /// Runs `count` iterations; see [`crate::simulate::compiled::CompiledProgram::run`]. Panics if the slices are too
-    /// short.
+    /// Runs `count` iterations, at least one; see [`crate::simulate::compiled::CompiledProgram::run`]. Panics if the slices
+    /// are too short.
     pub fn run(&self, source: &[Vector], target: &mut [Vector], count: usize, scratch: &mut Vec<Vector>) {
+        assert!(count > 0, "the loop has at least one iteration");
         self.extents.check(source, target, count);
-        if count == 0 {
-            return;
-        }
         if scratch.len() < self.scratch {
             scratch.resize(self.scratch, Vector::ZERO);
         }
@@ -63,5 +57,29 @@ impl NativeCode {
             let function: Function = std::mem::transmute(self.code.as_ptr());
             function(source.as_ptr(), target.as_mut_ptr(), scratch.as_mut_ptr(), count);
         }
+    }
+}
+
+/// The number of vectors that one iteration of a program may access in its source and its target.
+#[derive(Clone, Copy, Debug)]
+struct Extents {
+    source: usize,
+    target: usize,
+}
+
+impl Extents {
+    fn new(layout: &Layout) -> Extents {
+        let extent = |offsets: &[u32]| {
+            offsets.iter().max().map_or(0, |&last| (last as usize).div_ceil(Vector::WORDS) + 1)
+        };
+        Extents { source: extent(&layout.inputs), target: extent(&layout.outputs) }
+    }
+
+    /// Panics if `count` iterations access vectors beyond the end of a slice.
+    fn check(&self, source: &[Vector], target: &[Vector], count: usize) {
+        // A program without inputs does not access its source, one without outputs not its target.
+        let fits = |extent: usize, len: usize| extent == 0 || extent + count - 1 <= len;
+        assert!(fits(self.source, source.len()), "the source is too short");
+        assert!(fits(self.target, target.len()), "the target is too short");
     }
 }
