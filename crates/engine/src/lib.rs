@@ -8,7 +8,8 @@
 //! | `grad` | [`Graph::gradients`]: reverse mode, graph to graph |
 //! | `rewrite` | [`Graph::rewrite`]: the canonical form |
 //! | `plan` | from a graph to kernels in an order: fusion, views, one arena |
-//! | [`program`] | what runs |
+//! | `instruction` | what a plan consists of: loops, matrix multiplications, gather, ... |
+//! | [`program`] | compiled graphs and their runners |
 //! | [`interpret`] | the oracle: slow, scalar, obvious |
 //! | [`kernel`] | everything that is fast; each routine has a slow twin that the tests compare it with |
 //! | [`parallel`] | the split of work between threads that never changes a result |
@@ -23,6 +24,7 @@ pub mod buffer;
 pub mod dtype;
 mod grad;
 pub mod graph;
+mod instruction;
 pub mod interpret;
 pub mod kernel;
 pub mod ops;

@@ -1,13 +1,13 @@
-//! Shapes: the sizes of a tensor's axes, at most [`MOST_AXES`] of them.
+//! Shapes: the sizes of a tensor's axes, at most [`MAX_AXES`] of them.
 
 use std::fmt;
 use std::ops::Deref;
 
 /// Axes of a tensor at most.
-pub const MOST_AXES: usize = 6;
+pub const MAX_AXES: usize = 6;
 
 /// Elements of a tensor at most.
-pub const MOST_ELEMENTS: usize = 1 << 40;
+pub const MAX_ELEMENTS: usize = 1 << 40;
 
 /// The sizes of a tensor's axes. A scalar has none.
 ///
@@ -22,14 +22,14 @@ pub const MOST_ELEMENTS: usize = 1 << 40;
 pub struct Shape {
     axes: u8,
     /// Sizes behind the last axis are 0.
-    sizes: [usize; MOST_AXES],
+    sizes: [usize; MAX_AXES],
 }
 
 /// Sizes that are no shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
     /// Too many axes.
-    #[error("{0} axes are more than {MOST_AXES}")]
+    #[error("{0} axes are more than {MAX_AXES}")]
     Axes(usize),
     /// Too many elements.
     #[error("{0:?} has more than 2^40 elements")]
@@ -38,17 +38,17 @@ pub enum ShapeError {
 
 impl Shape {
     /// The shape of a single number.
-    pub const SCALAR: Shape = Shape { axes: 0, sizes: [0; MOST_AXES] };
+    pub const SCALAR: Shape = Shape { axes: 0, sizes: [0; MAX_AXES] };
 
     /// A shape with these sizes.
     pub fn new(sizes: &[usize]) -> Result<Shape, ShapeError> {
-        if sizes.len() > MOST_AXES {
+        if sizes.len() > MAX_AXES {
             return Err(ShapeError::Axes(sizes.len()));
         }
         let elements = sizes.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
         // With a zero among the sizes the others could still overflow a stride.
         let strides = sizes.iter().try_fold(1usize, |product, &size| product.checked_mul(size.max(1)));
-        if elements.zip(strides).is_none_or(|(_, strides)| strides > MOST_ELEMENTS) {
+        if elements.zip(strides).is_none_or(|(_, strides)| strides > MAX_ELEMENTS) {
             return Err(ShapeError::Elements(sizes.to_vec()));
         }
         Ok(Shape::from_checked(sizes))
@@ -56,7 +56,7 @@ impl Shape {
 
     /// A shape from sizes that come from other shapes and are not larger than they are together.
     pub(crate) fn from_checked(sizes: &[usize]) -> Shape {
-        let mut shape = Shape { axes: sizes.len() as u8, sizes: [0; MOST_AXES] };
+        let mut shape = Shape { axes: sizes.len() as u8, sizes: [0; MAX_AXES] };
         shape.sizes[..sizes.len()].copy_from_slice(sizes);
         shape
     }
@@ -94,7 +94,7 @@ impl Shape {
             Some(axis) => shape[axis],
             None => 1,
         };
-        let mut sizes = [0; MOST_AXES];
+        let mut sizes = [0; MAX_AXES];
         for (axis, both) in sizes.iter_mut().enumerate().take(axes) {
             *both = match (size(self, axis), size(other, axis)) {
                 (a, b) if a == b => a,

@@ -1,4 +1,4 @@
-//! Programs by what they compute.
+//! A cache of programs, by the canonical form of their graphs.
 
 use rustc_hash::FxHashMap;
 
@@ -8,7 +8,7 @@ use crate::shape::Shape;
 
 use super::{Program, ProgramError, canonical};
 
-/// Programs that were compiled before. Two graphs with the same canonical form share one program.
+/// A cache of programs. Two graphs with the same canonical form share one program.
 ///
 /// ```
 /// use gatework_engine::{DType, Graph, program::ProgramCache};
@@ -26,12 +26,12 @@ use super::{Program, ProgramError, canonical};
 /// ```
 #[derive(Debug, Default)]
 pub struct ProgramCache {
-    /// By fingerprint; the graphs say whether it is the same program indeed.
+    /// By fingerprint; the canonical graphs resolve collisions.
     programs: FxHashMap<u64, Vec<(Graph, Program)>>,
 }
 
 impl ProgramCache {
-    /// The program of a graph, compiled now if it is new.
+    /// The program of a graph, compiled if it is new.
     pub fn program(&mut self, graph: &Graph) -> Result<Program, ProgramError> {
         let canonical = canonical(graph)?;
         let known = self.programs.entry(canonical.fingerprint()).or_default();
@@ -49,12 +49,12 @@ impl ProgramCache {
         Ok(program)
     }
 
-    /// Number of programs.
+    /// Number of programs in the cache.
     pub fn len(&self) -> usize {
         self.programs.values().map(Vec::len).sum()
     }
 
-    /// Whether there is none.
+    /// Whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.programs.is_empty()
     }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_shared_by_what_they_compute_and_by_their_inputs() {
+    fn programs_are_shared_by_canonical_form_and_inputs() {
         let build = |scale: f64, unused: bool| {
             let mut g = Graph::new();
             let x = g.input("x", DType::F32, &[3]).unwrap();

@@ -1,57 +1,53 @@
-//! The table of operations: what each means, what it accepts and what its gradient is.
+//! The tables of element-wise operations and of reductions.
 //!
-//! Adding an element-wise operation is adding a row to [`unary`](Unary) or [`binary`](Binary): its scalar meaning (on
-//! `f64`, rounded to the type afterwards), its meaning for integers if it has one, and its gradient in terms of other
-//! operations. The interpreter, the gradients and the tests follow from the row.
+//! A row is the scalar meaning of an operation (on `f64`, rounded to the type afterwards), its meaning for integers if it has
+//! one, and its gradient in terms of other operations. The interpreter, the gradients and the tests follow from the row.
 
 use crate::graph::{Graph, GraphError, Id};
 use crate::kernel::math::naive;
 
-/// What a gradient rule passes on to the operands; none where there is nothing to pass on.
-type Passed<T> = Result<T, GraphError>;
-
-/// What a gradient rule gets: operand, result and the gradient of the result.
-pub(crate) struct Unaries {
+/// The arguments of the gradient rule of a unary operation: operand, result and the gradient of the result.
+pub(crate) struct UnaryGradient {
     pub x: Id,
     pub y: Id,
     pub dy: Id,
 }
 
-/// A row of the table of operations with one operand.
+/// A row of the table of unary operations. A gradient of `None` is zero everywhere.
 pub(crate) struct UnaryRow {
     pub name: &'static str,
     pub scalar: fn(f64) -> f64,
     pub integer: Option<fn(i64) -> i64>,
-    pub gradient: fn(&mut Graph, Unaries) -> Passed<Option<Id>>,
+    pub gradient: fn(&mut Graph, UnaryGradient) -> Result<Option<Id>, GraphError>,
 }
 
-/// What a gradient rule gets: operands and the gradient of the result.
-pub(crate) struct Binaries {
+/// The arguments of the gradient rule of a binary operation: operands and the gradient of the result.
+pub(crate) struct BinaryGradient {
     pub a: Id,
     pub b: Id,
     pub dy: Id,
 }
 
-/// A row of the table of operations with two operands.
+/// A row of the table of binary operations.
 pub(crate) struct BinaryRow {
     pub name: &'static str,
     pub scalar: fn(f64, f64) -> f64,
     pub integer: fn(i64, i64) -> i64,
-    /// Whether the operands may change places.
+    /// Whether the operation is commutative.
     pub commutes: bool,
-    pub gradient: fn(&mut Graph, Binaries) -> Passed<[Option<Id>; 2]>,
+    pub gradient: fn(&mut Graph, BinaryGradient) -> Result<[Option<Id>; 2], GraphError>,
 }
 
 macro_rules! unary_table {
     ($($(#[$doc:meta])* $op:ident $name:literal: $scalar:expr, $integer:expr, $gradient:expr;)*) => {
-        /// Operations with one operand, element by element.
+        /// Element-wise operations with one operand.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Unary {
             $($(#[$doc])* $op,)*
         }
 
         impl Unary {
-            /// All of them.
+            /// All operations, in the order of the table.
             pub const ALL: &'static [Unary] = &[$(Unary::$op,)*];
 
             pub(crate) fn row(self) -> &'static UnaryRow {
@@ -66,14 +62,14 @@ macro_rules! unary_table {
 unary_table! {
     /// `-x`; integers wrap.
     Neg "neg": |x| -x, Some(i64::wrapping_neg), |g, u| g.neg(u.dy).map(Some);
-    /// The magnitude; that of the least integer wraps.
+    /// The absolute value; that of the least integer wraps.
     Abs "abs": f64::abs, Some(i64::wrapping_abs), |g, u| {
         let sign = g.sign(u.x)?;
         g.mul(u.dy, sign).map(Some)
     };
     /// -1, 0 or 1; the sign of NaN is NaN.
     Sign "sign": sign, Some(i64::signum), |_, _| Ok(None);
-    /// The largest whole number that is not above `x`.
+    /// The largest integer that is at most `x`.
     Floor "floor": f64::floor, Some(|x| x), |_, _| Ok(None);
     /// `x * x`; integers wrap.
     Square "square": |x| x * x, Some(|x| x.wrapping_mul(x)), |g, u| {
@@ -89,21 +85,21 @@ unary_table! {
     Rsqrt "rsqrt": naive::rsqrt, None, |g, u| {
         let cube = g.square(u.y)?;
         let cube = g.mul(cube, u.y)?;
-        let slope = g.scale(cube, -0.5)?;
-        g.mul(u.dy, slope).map(Some)
+        let derivative = g.scale(cube, -0.5)?;
+        g.mul(u.dy, derivative).map(Some)
     };
     /// `1 / x`.
     Recip "recip": |x| 1.0 / x, None, |g, u| {
         let square = g.square(u.y)?;
-        let slope = g.neg(square)?;
-        g.mul(u.dy, slope).map(Some)
+        let derivative = g.neg(square)?;
+        g.mul(u.dy, derivative).map(Some)
     };
     /// e to the power of `x`.
     Exp "exp": f64::exp, None, |g, u| g.mul(u.dy, u.y).map(Some);
     /// `exp(x) - 1`, accurate near zero.
     Expm1 "expm1": f64::exp_m1, None, |g, u| {
-        let slope = g.offset(u.y, 1.0)?;
-        g.mul(u.dy, slope).map(Some)
+        let derivative = g.offset(u.y, 1.0)?;
+        g.mul(u.dy, derivative).map(Some)
     };
     /// The natural logarithm; NaN below zero, minus infinity at zero.
     Log "log": f64::ln, None, |g, u| g.div(u.dy, u.x).map(Some);
@@ -114,14 +110,14 @@ unary_table! {
     };
     /// The sine.
     Sin "sin": f64::sin, None, |g, u| {
-        let slope = g.cos(u.x)?;
-        g.mul(u.dy, slope).map(Some)
+        let derivative = g.cos(u.x)?;
+        g.mul(u.dy, derivative).map(Some)
     };
     /// The cosine.
     Cos "cos": f64::cos, None, |g, u| {
-        let slope = g.sin(u.x)?;
-        let slope = g.neg(slope)?;
-        g.mul(u.dy, slope).map(Some)
+        let derivative = g.sin(u.x)?;
+        let derivative = g.neg(derivative)?;
+        g.mul(u.dy, derivative).map(Some)
     };
     /// The error function.
     Erf "erf": naive::erf, None, |g, u| {
@@ -130,7 +126,7 @@ unary_table! {
     };
     /// `max(x, 0)`; NaN stays NaN.
     Relu "relu": |x| if x < 0.0 { 0.0 } else { x }, Some(|x| x.max(0)), |g, u| {
-        // The result is above zero where the operand is, and it is the one that is kept anyway.
+        // The result is positive where the operand is, and unlike that it is stored anyway.
         let zero = g.zeros_like(u.y)?;
         let above = g.greater(u.y, zero)?;
         g.select(above, u.dy, zero).map(Some)
@@ -138,30 +134,30 @@ unary_table! {
     /// `1 / (1 + exp(-x))`.
     Sigmoid "sigmoid": naive::sigmoid, None, |g, u| {
         let rest = g.one_minus(u.y)?;
-        let slope = g.mul(u.y, rest)?;
-        g.mul(u.dy, slope).map(Some)
+        let derivative = g.mul(u.y, rest)?;
+        g.mul(u.dy, derivative).map(Some)
     };
     /// The hyperbolic tangent.
     Tanh "tanh": f64::tanh, None, |g, u| {
         let square = g.square(u.y)?;
-        let slope = g.one_minus(square)?;
-        g.mul(u.dy, slope).map(Some)
+        let derivative = g.one_minus(square)?;
+        g.mul(u.dy, derivative).map(Some)
     };
-    /// `x` times the normal distribution at `x`: `x / 2 * (1 + erf(x / sqrt 2))`.
+    /// `x` times the cumulative normal distribution at `x`: `x / 2 * (1 + erf(x / sqrt 2))`.
     Gelu "gelu": naive::gelu, None, |g, u| {
-        let slope = g.gelu_slope(u.x)?;
-        g.mul(u.dy, slope).map(Some)
+        let derivative = g.gelu_slope(u.x)?;
+        g.mul(u.dy, derivative).map(Some)
     };
-    /// The slope of [`Unary::Gelu`]: the normal distribution at `x`, plus `x` times its density there.
+    /// The derivative of [`Unary::Gelu`]: the cumulative normal distribution at `x`, plus `x` times the density.
     GeluSlope "gelu_slope": naive::gelu_slope, None, |g, u| {
-        // (2 - x^2) times the density
+        // (2 - x^2) times the density.
         let factor = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2 / 2.0;
         let density = normal_density(g, u.x, 0.5, factor)?;
         let square = g.square(u.x)?;
         let two = g.constant_like(u.x, 2.0)?;
         let bend = g.sub(two, square)?;
-        let slope = g.mul(bend, density)?;
-        g.mul(u.dy, slope).map(Some)
+        let derivative = g.mul(bend, density)?;
+        g.mul(u.dy, derivative).map(Some)
     };
     /// The approximation of [`Unary::Gelu`] by tanh: `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`.
     GeluTanh "gelu_tanh": naive::gelu_tanh, None, |g, u| {
@@ -170,14 +166,14 @@ unary_table! {
         let inner = g.offset(inner, GELU)?;
         let inner = g.mul(u.x, inner)?;
         let tanh = g.tanh(inner)?;
-        // The slope of `inner`, and of tanh.
-        let slope = g.scale(square, 3.0 * GELU * GELU_CUBE)?;
-        let slope = g.offset(slope, GELU)?;
+        // The derivatives of `inner` and of tanh.
+        let derivative = g.scale(square, 3.0 * GELU * GELU_CUBE)?;
+        let derivative = g.offset(derivative, GELU)?;
         let flat = g.square(tanh)?;
         let flat = g.one_minus(flat)?;
-        let slope = g.mul(slope, flat)?;
-        let slope = g.mul(u.x, slope)?;
-        let sum = g.add(tanh, slope)?;
+        let derivative = g.mul(derivative, flat)?;
+        let derivative = g.mul(u.x, derivative)?;
+        let sum = g.add(tanh, derivative)?;
         let sum = g.offset(sum, 1.0)?;
         let half = g.scale(sum, 0.5)?;
         g.mul(u.dy, half).map(Some)
@@ -187,26 +183,26 @@ unary_table! {
         let s = g.sigmoid(u.x)?;
         let rest = g.one_minus(s)?;
         let bend = g.mul(u.y, rest)?;
-        let slope = g.add(s, bend)?;
-        g.mul(u.dy, slope).map(Some)
+        let derivative = g.add(s, bend)?;
+        g.mul(u.dy, derivative).map(Some)
     };
     /// `log(1 + exp(x))`.
     Softplus "softplus": naive::softplus, None, |g, u| {
-        let slope = g.sigmoid(u.x)?;
-        g.mul(u.dy, slope).map(Some)
+        let derivative = g.sigmoid(u.x)?;
+        g.mul(u.dy, derivative).map(Some)
     };
 }
 
 macro_rules! binary_table {
     ($($(#[$doc:meta])* $op:ident $name:literal: $scalar:expr, $integer:expr, $commutes:expr, $gradient:expr;)*) => {
-        /// Operations with two operands of one type, element by element.
+        /// Element-wise operations with two operands of one type.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Binary {
             $($(#[$doc])* $op,)*
         }
 
         impl Binary {
-            /// All of them.
+            /// All operations, in the order of the table.
             pub const ALL: &'static [Binary] = &[$(Binary::$op,)*];
 
             pub(crate) fn row(self) -> &'static BinaryRow {
@@ -230,12 +226,12 @@ binary_table! {
     Div "div": |a, b| a / b, divide, false, |g, p| {
         let da = g.div(p.dy, p.b)?;
         let ratio = g.div(p.a, p.b)?;
-        let slope = g.mul(da, ratio)?;
-        Ok([Some(da), Some(g.neg(slope)?)])
+        let derivative = g.mul(da, ratio)?;
+        Ok([Some(da), Some(g.neg(derivative)?)])
     };
-    /// The smaller one; NaN if either is, and -0 is below 0.
+    /// The smaller operand; NaN if either is, and -0 is less than 0.
     Min "min": minimum, i64::min, true, |g, p| extreme_gradient(g, &p, Graph::less);
-    /// The larger one; NaN if either is, and 0 is above -0.
+    /// The larger operand; NaN if either is, and -0 is less than 0.
     Max "max": |a, b| -minimum(-a, -b), i64::max, true, |g, p| extreme_gradient(g, &p, Graph::greater);
     /// 1 if `a < b`, else 0.
     Less "less": |a, b| truth(a < b), |a, b| i64::from(a < b), false, |_, _| Ok([None, None]);
@@ -245,34 +241,46 @@ binary_table! {
     Equal "equal": |a, b| truth(a == b), |a, b| i64::from(a == b), true, |_, _| Ok([None, None]);
 }
 
-/// Reductions over axes. The axes stay, with size 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Reduction {
-    /// The sum; 0 of nothing.
-    Sum,
-    /// The largest; NaN if one is. Of nothing: minus infinity, or the least integer.
-    Max,
-    /// The smallest; NaN if one is. Of nothing: infinity, or the largest integer.
-    Min,
+/// A row of the table of reductions.
+pub(crate) struct ReductionRow {
+    pub name: &'static str,
+    /// The operation that combines two elements.
+    pub binary: Binary,
+    /// The result for no elements.
+    pub neutral: f64,
+}
+
+macro_rules! reduction_table {
+    ($($(#[$doc:meta])* $op:ident $name:literal: $binary:ident, $neutral:expr;)*) => {
+        /// Reductions over axes, which keep size 1.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Reduction {
+            $($(#[$doc])* $op,)*
+        }
+
+        impl Reduction {
+            pub(crate) fn row(self) -> &'static ReductionRow {
+                static TABLE: &[ReductionRow] =
+                    &[$(ReductionRow { name: $name, binary: Binary::$binary, neutral: $neutral },)*];
+                &TABLE[self as usize]
+            }
+        }
+    };
+}
+
+reduction_table! {
+    /// The sum; 0 for no elements.
+    Sum "sum": Add, 0.0;
+    /// The largest element; NaN if one is NaN. Minus infinity or the least integer for no elements.
+    Max "max": Max, f64::NEG_INFINITY;
+    /// The smallest element; NaN if one is NaN. Infinity or the largest integer for no elements.
+    Min "min": Min, f64::INFINITY;
 }
 
 impl Reduction {
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Reduction::Sum => "sum",
-            Reduction::Max => "max",
-            Reduction::Min => "min",
-        }
-    }
-
-    /// The operation that puts two elements together.
-    pub const fn binary(self) -> Binary {
-        match self {
-            Reduction::Sum => Binary::Add,
-            Reduction::Max => Binary::Max,
-            Reduction::Min => Binary::Min,
-        }
+    /// The name of the reduction.
+    pub fn name(self) -> &'static str {
+        self.row().name
     }
 }
 
@@ -316,12 +324,12 @@ fn normal_density(g: &mut Graph, x: Id, rate: f64, factor: f64) -> Result<Id, Gr
     g.scale(exp, factor)
 }
 
-/// The gradient of a minimum or maximum goes to the operand that was taken, half to each of equal ones.
+/// The gradient of a minimum or maximum: all of it for the operand that is the result, half for each if they are equal.
 fn extreme_gradient(
     g: &mut Graph,
-    p: &Binaries,
+    p: &BinaryGradient,
     wins: fn(&mut Graph, Id, Id) -> Result<Id, GraphError>,
-) -> Passed<[Option<Id>; 2]> {
+) -> Result<[Option<Id>; 2], GraphError> {
     let equal = g.equal(p.a, p.b)?;
     let half = g.scale(equal, 0.5)?;
     let mut share = |winner, loser| -> Result<Option<Id>, GraphError> {
@@ -345,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_never_trap() {
+    fn integer_division_never_traps() {
         let div = Binary::Div.row().integer;
         assert_eq!((div(7, 0), div(-7, 2), div(i64::MIN, -1)), (0, -3, i64::MIN));
     }
