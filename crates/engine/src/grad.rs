@@ -62,7 +62,7 @@ impl Graph {
         of.iter().map(|id| found(id).map_or_else(|| self.zeros_like(*id), Ok)).collect()
     }
 
-    /// Undoes a permutation. The gradient of a slice is mostly padding, which is moved behind the permutation, so that it is
+    /// Undoes a permutation. The gradient of a slice is mostly padding, which is applied after the permutation, so that it is
     /// written in the order in which it is read.
     fn permute_back(&mut self, dy: Id, order: &[usize]) -> Result<Id, GraphError> {
         let mut inverse = vec![0; order.len()];

@@ -12,7 +12,7 @@ pub(crate) struct View {
     /// The first element, counted from the start of the buffer while planning, from the start of the arena afterwards.
     pub offset: usize,
     pub sizes: Shape,
-    /// Elements from one index of an axis to the next, 0 for a broadcast axis; 0 behind the last axis.
+    /// Elements from one index of an axis to the next, 0 for a broadcast axis; 0 after the last axis.
     strides: [usize; MAX_AXES],
 }
 

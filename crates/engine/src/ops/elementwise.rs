@@ -28,6 +28,9 @@ pub(crate) struct BinaryGradient {
     pub dy: Id,
 }
 
+/// The gradients of two operands; `None` is zero everywhere.
+type OperandGradients = Result<[Option<Id>; 2], GraphError>;
+
 /// A row of the table of binary operations.
 pub(crate) struct BinaryRow {
     pub name: &'static str,
@@ -35,7 +38,7 @@ pub(crate) struct BinaryRow {
     pub integer: fn(i64, i64) -> i64,
     /// Whether the operation is commutative.
     pub commutes: bool,
-    pub gradient: fn(&mut Graph, BinaryGradient) -> Result<[Option<Id>; 2], GraphError>,
+    pub gradient: fn(&mut Graph, BinaryGradient) -> OperandGradients,
 }
 
 macro_rules! unary_table {
@@ -329,7 +332,7 @@ fn extreme_gradient(
     g: &mut Graph,
     p: &BinaryGradient,
     wins: fn(&mut Graph, Id, Id) -> Result<Id, GraphError>,
-) -> Result<[Option<Id>; 2], GraphError> {
+) -> OperandGradients {
     let equal = g.equal(p.a, p.b)?;
     let half = g.scale(equal, 0.5)?;
     let mut share = |winner, loser| -> Result<Option<Id>, GraphError> {

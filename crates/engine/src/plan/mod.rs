@@ -332,7 +332,9 @@ impl<'a> Planner<'a> {
         let Planner { mut buffers, mut instructions, .. } = self;
         let touched: Vec<Vec<usize>> = instructions.iter_mut().map(Instruction::buffers).collect();
         let memory = arena::lay_out(&mut buffers, &touched);
-        instructions.iter_mut().for_each(|instruction| instruction.place(|buffer| buffers[buffer].offset));
+        for instruction in &mut instructions {
+            instruction.place(|buffer| buffers[buffer].offset);
+        }
         Plan { buffers, instructions, touched, outputs, memory }
     }
 }

@@ -216,11 +216,11 @@ impl Quantized {
         activations.resize_with(m.div_ceil(int8::ROWS), Activations::default);
         // Rows and results are disjoint (`fits_int8`).
         let (rows, out) = if a < out {
-            let (before, behind) = memory.split_at_mut(out);
-            (&before[a..], behind)
+            let (before, after) = memory.split_at_mut(out);
+            (&before[a..], after)
         } else {
-            let (before, behind) = memory.split_at_mut(a);
-            (&*behind, &mut before[out..])
+            let (before, after) = memory.split_at_mut(a);
+            (&*after, &mut before[out..])
         };
         let len = ((m.max(1) - 1) * stride + n).min(out.len());
         parallel::for_each_chunk(

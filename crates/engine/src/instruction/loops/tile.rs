@@ -156,11 +156,11 @@ impl CompiledLoop {
             *result = direct_store.and_then(|store| self.stores[store].1.contiguous(&self.sizes, tile));
         }
         for (slot, op) in self.ops.iter().enumerate() {
-            let (before, behind) = tiles.split_at_mut((self.first_slot() + slot) * self.tile);
+            let (before, after) = tiles.split_at_mut((self.first_slot() + slot) * self.tile);
             let read = |operand: Operand| read(before, direct, self, arena, operand, size);
             let out = match direct[self.loads.len() + slot] {
                 Some(place) => arena.write(place, size),
-                None => &mut behind[..size],
+                None => &mut after[..size],
             };
             let next = next.filter(|_| self.costly == Some(slot));
             match (self.passes[slot], *op) {
@@ -172,7 +172,7 @@ impl CompiledLoop {
                 (_, ElementOp::Unary(op, x)) => self.unary(arena, next, op, (read(x), out)),
                 (_, ElementOp::Binary(op, [a, b])) => T::binary(op, read(a), read(b), out),
                 (_, ElementOp::Select([condition, a, b])) => {
-                    T::select(read(condition), read(a), read(b), out)
+                    T::select(read(condition), read(a), read(b), out);
                 }
                 (_, ElementOp::Copy(x)) => out.copy_from_slice(read(x)),
             }
