@@ -1,98 +1,10 @@
 //! The builder: one method for each elementary operation. Each works out the shape and type of its result, or says what does
-//! not fit.
+//! not fit. Methods of element-wise operations are generated from their table in `ops`.
 
 use super::{Graph, GraphError, Id, Op, Scalar, Window};
 use crate::dtype::DType;
 use crate::ops::{Binary, Reduction, Unary};
 use crate::shape::Shape;
-
-/// Methods for element-wise operations.
-macro_rules! methods {
-    (unary $($(#[$doc:meta])* $name:ident $op:ident;)*) => {
-        impl Graph {
-            $($(#[$doc])* pub fn $name(&mut self, x: Id) -> Result<Id, GraphError> {
-                self.unary(Unary::$op, x)
-            })*
-        }
-    };
-    (binary $($(#[$doc:meta])* $name:ident $op:ident;)*) => {
-        impl Graph {
-            $($(#[$doc])* pub fn $name(&mut self, a: Id, b: Id) -> Result<Id, GraphError> {
-                self.binary(Binary::$op, a, b)
-            })*
-        }
-    };
-}
-
-methods! { unary
-    /// `-x`.
-    neg Neg;
-    /// The absolute value.
-    abs Abs;
-    /// -1, 0 or 1.
-    sign Sign;
-    /// The largest integer that is at most `x`.
-    floor Floor;
-    /// `x * x`.
-    square Square;
-    /// The square root.
-    sqrt Sqrt;
-    /// `1 / sqrt(x)`.
-    rsqrt Rsqrt;
-    /// `1 / x`.
-    recip Recip;
-    /// e to the power of `x`.
-    exp Exp;
-    /// `exp(x) - 1`.
-    expm1 Expm1;
-    /// The natural logarithm.
-    log Log;
-    /// `log(1 + x)`.
-    log1p Log1p;
-    /// The sine.
-    sin Sin;
-    /// The cosine.
-    cos Cos;
-    /// The error function.
-    erf Erf;
-    /// `max(x, 0)`.
-    relu Relu;
-    /// `1 / (1 + exp(-x))`.
-    sigmoid Sigmoid;
-    /// The hyperbolic tangent.
-    tanh Tanh;
-    /// `x` times the cumulative normal distribution at `x`.
-    gelu Gelu;
-    /// The derivative of [`Graph::gelu`].
-    gelu_slope GeluSlope;
-    /// The approximation of [`Graph::gelu`] by tanh.
-    gelu_tanh GeluTanh;
-    /// `x * sigmoid(x)`.
-    silu Silu;
-    /// `log(1 + exp(x))`.
-    softplus Softplus;
-}
-
-methods! { binary
-    /// `a + b`.
-    add Add;
-    /// `a - b`.
-    sub Sub;
-    /// `a * b`.
-    mul Mul;
-    /// `a / b`.
-    div Div;
-    /// The smaller operand.
-    min Min;
-    /// The larger operand.
-    max Max;
-    /// 1 if `a < b`, else 0, in the type of the operands.
-    less Less;
-    /// 1 if `a <= b`, else 0.
-    less_equal LessEqual;
-    /// 1 if `a == b`, else 0.
-    equal Equal;
-}
 
 impl Graph {
     /// A tensor that is given when the program runs. The same name is the same input.

@@ -8,7 +8,6 @@
 //! | `binding` | inputs and outputs in slices of the caller |
 //! | `updates` | parameter updates during the backward pass |
 //! | `weights` | weights that are packed or quantised once |
-//! | `cache` | programs by the canonical form of their graph |
 //! | `timing` | the time of each kernel |
 //!
 //! ```
@@ -28,7 +27,6 @@
 //! ```
 
 mod binding;
-mod cache;
 mod timing;
 mod updates;
 mod weights;
@@ -48,7 +46,6 @@ use crate::plan::{BufferKind, Plan};
 use crate::shape::Shape;
 
 use binding::Bindings;
-pub use cache::ProgramCache;
 pub use timing::Timings;
 pub use updates::Update;
 use updates::Updates;
@@ -138,12 +135,12 @@ pub enum ProgramError {
 impl Program {
     /// Rewrites, plans and compiles a graph.
     pub fn new(graph: &Graph) -> Result<Program, ProgramError> {
-        Ok(Program::compile(graph, &canonical(graph)?))
-    }
-
-    /// Plans and compiles a graph, given its canonical form.
-    fn compile(graph: &Graph, canonical: &Graph) -> Program {
-        let plan = Plan::new(canonical);
+        if graph.outputs().is_empty() {
+            return Err(ProgramError::NoOutputs);
+        }
+        graph.check()?;
+        let canonical = graph.rewrite();
+        let plan = Plan::new(&canonical);
         let mut input_buffers = FxHashMap::default();
         let mut data = Vec::new();
         for (index, buffer) in plan.buffers.iter().enumerate() {
@@ -168,14 +165,14 @@ impl Program {
         };
         let inputs = graph.inputs().map(input).collect();
         let outputs = plan.outputs.iter().map(output).collect();
-        Program {
+        Ok(Program {
             inputs,
             outputs,
             data,
             memory: plan.memory,
             instructions: plan.instructions.into(),
             fingerprint: canonical.fingerprint(),
-        }
+        })
     }
 
     /// A hash of what the program computes: that of the canonical form of its graph.
@@ -213,15 +210,6 @@ impl Program {
     pub fn traffic(&self) -> Vec<usize> {
         self.instructions.iter().map(|instruction| instruction.get().traffic()).collect()
     }
-}
-
-/// The canonical form of a graph, which must be legal and have outputs.
-fn canonical(graph: &Graph) -> Result<Graph, ProgramError> {
-    if graph.outputs().is_empty() {
-        return Err(ProgramError::NoOutputs);
-    }
-    graph.check()?;
-    Ok(graph.rewrite())
 }
 
 /// Inputs, kernels with their fused operations and memory traffic, outputs, and totals.
