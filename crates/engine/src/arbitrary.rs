@@ -8,23 +8,23 @@ use crate::interpret::Value;
 use crate::ops::{Binary, Reduction, Unary};
 use crate::program::Program;
 
-/// What a random node is made from: the kind of operation and three numbers that choose the rest.
+/// A random node: the kind of operation, and three numbers that select operands and parameters.
 type Draft = (u8, u8, u8, u8);
 
-/// A graph of up to `nodes` operations on three inputs of one type, with one to three outputs. What does not fit is left
-/// out, so every operation is also tried on operands that it refuses.
+/// A random graph of up to `nodes` operations on three inputs of one type, with up to three outputs. Operations that refuse their
+/// operands are skipped.
 pub(crate) fn graph(dtypes: &'static [DType], nodes: usize) -> impl Strategy<Value = Graph> {
     any::<bool>().prop_flat_map(move |relaxed| of_kind(dtypes, nodes, relaxed))
 }
 
-/// The same without relaxed maths.
+/// A random graph that is not relaxed.
 pub(crate) fn strict(dtypes: &'static [DType], nodes: usize) -> impl Strategy<Value = Graph> {
     of_kind(dtypes, nodes, false)
 }
 
 fn of_kind(dtypes: &'static [DType], nodes: usize, relaxed: bool) -> impl Strategy<Value = Graph> {
     let drafts = prop::collection::vec(any::<Draft>(), 1..=nodes);
-    // Empty axes too, but seldom: nothing much can go wrong with nothing.
+    // A few empty axes.
     let size = prop_oneof![1 => Just(0usize), 40 => 1usize..5];
     let sizes = prop::collection::vec(size, 3);
     let dtype = prop::sample::select(dtypes);
@@ -37,8 +37,8 @@ fn of_kind(dtypes: &'static [DType], nodes: usize, relaxed: bool) -> impl Strate
             g.input("i", DType::I32, &[4]).unwrap(),
         ];
         let constants = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, f64::INFINITY, f64::NAN];
-        let are_legal = constants.into_iter().filter(|x| dtype.is_float() || x.is_finite());
-        pool.extend(are_legal.map(|x| g.constant(dtype, x)));
+        let legal = constants.into_iter().filter(|x| dtype.is_float() || x.is_finite());
+        pool.extend(legal.map(|x| g.constant(dtype, x)));
         for draft in drafts {
             if let Ok(id) = add(&mut g, &pool, draft) {
                 pool.push(id);
@@ -53,7 +53,7 @@ fn of_kind(dtypes: &'static [DType], nodes: usize, relaxed: bool) -> impl Strate
 
 /// Adds one operation.
 fn add(g: &mut Graph, pool: &[Id], (kind, x, y, z): Draft) -> Result<Id, GraphError> {
-    // Later nodes are more likely, so that chains grow.
+    // Counted from the last node.
     let pick = |n: u8| pool[pool.len() - 1 - usize::from(n) % pool.len()];
     let (a, b, c) = (pick(x), pick(y), pick(z));
     let axis = usize::from(z % 3);
@@ -86,13 +86,13 @@ fn add(g: &mut Graph, pool: &[Id], (kind, x, y, z): Draft) -> Result<Id, GraphEr
     }
 }
 
-/// Values for the inputs of a graph: small numbers, whole numbers and zeros among them.
+/// Random values for the inputs of a graph: small numbers, with integers and zeros among them.
 pub(crate) fn values(g: &Graph, seed: u64) -> Vec<(String, Value)> {
     values_with(g, seed, &[])
 }
 
-/// Numbers that are easily forgotten: the largest and the least, those that are none, subnormal ones.
-pub(crate) const WILD: &[f64] = &[
+/// Special values: NaN, infinities, extremes, subnormal numbers.
+pub(crate) const SPECIAL: &[f64] = &[
     f64::NAN,
     f64::INFINITY,
     f64::NEG_INFINITY,
@@ -105,8 +105,8 @@ pub(crate) const WILD: &[f64] = &[
     5e-324,
 ];
 
-/// Values for the inputs of a graph, every sixteenth of them one of those given.
-pub(crate) fn values_with(g: &Graph, seed: u64, wild: &[f64]) -> Vec<(String, Value)> {
+/// Random values for the inputs of a graph, about one in sixteen of them from `special`.
+pub(crate) fn values_with(g: &Graph, seed: u64, special: &[f64]) -> Vec<(String, Value)> {
     let mut state = seed | 1;
     let mut next = move || {
         state ^= state << 13;
@@ -115,7 +115,7 @@ pub(crate) fn values_with(g: &Graph, seed: u64, wild: &[f64]) -> Vec<(String, Va
         state >> 16
     };
     let mut number = move || match next() % 16 {
-        8 if !wild.is_empty() => wild[next() as usize % wild.len()],
+        8 if !special.is_empty() => special[next() as usize % special.len()],
         0 => 0.0,
         1 => -0.0,
         2 => (next() % 7) as f64 - 3.0,
@@ -134,7 +134,7 @@ pub(crate) fn values_with(g: &Graph, seed: u64, wild: &[f64]) -> Vec<(String, Va
     g.inputs().map(value).collect()
 }
 
-/// The inputs of a graph by name, as the interpreter takes them.
+/// Values by name, as the interpreter takes them.
 pub(crate) fn named(values: &[(String, Value)]) -> Vec<(&str, Value)> {
     values.iter().map(|(name, value)| (name.as_str(), value.clone())).collect()
 }
@@ -155,11 +155,11 @@ fn random_graphs_use_every_operation() {
         "exp", "add", "select", "sum", "reshape", "permute", "slice", "pad", "concat", "gather", "unfold",
         "cumsum", "matmul", "cast", "arg_max",
     ] {
-        assert!(seen.contains(op), "{op} is never made: {seen:?}");
+        assert!(seen.contains(op), "{op} is never built: {seen:?}");
     }
 }
 
-/// The outputs of the compiled program of a graph of floating-point numbers.
+/// Runs the compiled program of a graph with floating-point inputs and outputs.
 pub(crate) fn run(g: &Graph, inputs: &[(String, Value)]) -> Vec<Vec<f64>> {
     let mut runner = Program::new(g).unwrap().runner();
     for (name, value) in inputs {
@@ -178,7 +178,7 @@ pub(crate) fn run(g: &Graph, inputs: &[(String, Value)]) -> Vec<Vec<f64>> {
     g.outputs().iter().map(read).collect()
 }
 
-/// Whether outputs are what they should be, relative to the largest number of each, or to 1.
+/// Asserts that outputs agree within a tolerance, relative to the largest element of each, or to 1.
 pub(crate) fn assert_close(ours: &[Vec<f64>], right: &[Vec<f64>], tolerance: f64) {
     assert_eq!(ours.len(), right.len());
     for (ours, right) in ours.iter().zip(right) {

@@ -1,13 +1,12 @@
-//! Gradients: reverse mode, from graph to graph.
+//! Reverse-mode differentiation, from graph to graph.
 //!
-//! The nodes are walked backwards from the result; each passes the gradient of its result on to its operands by the rule
-//! of its operation, and what meets at a node is added up. Everything built here is ordinary nodes: it is interned,
-//! rewritten and planned together with the graph it belongs to.
+//! The nodes are visited in reverse order; each passes the gradient of its result on to its operands by the rule of its
+//! operation, and gradients that arrive at one node are added. The gradients are ordinary nodes: they are interned, rewritten
+//! and planned together with the rest of the graph.
 
 use crate::dtype::DType;
 use crate::graph::{Graph, GraphError, Id, Node, Op};
-use crate::ops::{Binaries, Reduction, Unaries};
-use crate::shape::Shape;
+use crate::ops::{BinaryGradient, Reduction, UnaryGradient};
 
 impl Graph {
     /// The gradients of a scalar with respect to some nodes, as new nodes of the same graph.
@@ -32,11 +31,11 @@ impl Graph {
         self.pull_back(loss, one, of)
     }
 
-    /// The gradients of the sum of `y * dy` with respect to some nodes: `dy` is the gradient that arrives at `y`.
+    /// The vector-Jacobian product: gradients of the sum of `y * dy` with respect to some nodes.
     pub fn pull_back(&mut self, y: Id, dy: Id, of: &[Id]) -> Result<Vec<Id>, GraphError> {
         self.known("pull_back", &[&[y, dy], of].concat())?;
         if let Some(&id) = [&[y], of].concat().iter().find(|&&id| !self.dtype(id).is_float()) {
-            return self.error("gradients", &[id], "there is no gradient of integers");
+            return self.error("gradients", &[id], "integers cannot be differentiated");
         }
         if (self.shape(y), self.dtype(y)) != (self.shape(dy), self.dtype(dy)) {
             return self.error(
@@ -63,8 +62,8 @@ impl Graph {
         of.iter().map(|id| found(id).map_or_else(|| self.zeros_like(*id), Ok)).collect()
     }
 
-    /// The axes as they were before they were put in an order. The gradient of a slice is zeros for the most part: those are
-    /// put around it afterwards, so that they lie in the order in which they are read.
+    /// Undoes a permutation. The gradient of a slice is mostly padding, which is applied after the permutation, so that it is
+    /// written in the order in which it is read.
     fn permute_back(&mut self, dy: Id, order: &[usize]) -> Result<Id, GraphError> {
         let mut inverse = vec![0; order.len()];
         order.iter().enumerate().for_each(|(to, &from)| inverse[from] = to);
@@ -75,26 +74,17 @@ impl Graph {
         self.pad(inside, order[axis], before, after)
     }
 
-    /// Gradients of these shapes that lie behind each other in one axis.
-    pub(crate) fn parts(&mut self, all: Id, shapes: &[Shape]) -> Result<Vec<Option<Id>>, GraphError> {
-        let mut begin = 0;
-        let part = |shape: &Shape| {
-            let part = self.slice(all, 0, begin, begin + shape.elements())?;
-            begin += shape.elements();
-            Ok(Some(self.reshape(part, shape)?))
-        };
-        shapes.iter().map(part).collect()
-    }
-
-    /// What one node passes on to each of its operands.
+    /// The gradients of the operands of a node; `None` where they are zero.
     fn rule(&mut self, id: Id, dy: Id) -> Result<Vec<Option<Id>>, GraphError> {
         let node = self.node(id).clone();
         let arg = |i: usize| node.args[i];
         let shape = |g: &Graph, i: usize| g.shape(node.args[i]);
         Ok(match node.op {
             Op::Input(_) | Op::Constant(_) | Op::Data(_) => vec![],
-            Op::Unary(op) => vec![(op.row().gradient)(self, Unaries { x: arg(0), y: id, dy })?],
-            Op::Binary(op) => (op.row().gradient)(self, Binaries { a: arg(0), b: arg(1), dy })?.to_vec(),
+            Op::Unary(op) => vec![(op.row().gradient)(self, UnaryGradient { x: arg(0), y: id, dy })?],
+            Op::Binary(op) => {
+                (op.row().gradient)(self, BinaryGradient { a: arg(0), b: arg(1), dy })?.to_vec()
+            }
             Op::Select => {
                 let zero = self.zeros_like(dy)?;
                 let (a, b) = (self.select(arg(0), dy, zero)?, self.select(arg(0), zero, dy)?);
@@ -106,7 +96,7 @@ impl Graph {
             }
             Op::Reduce(Reduction::Sum, _) => vec![Some(self.expand(dy, &shape(self, 0))?)],
             Op::Reduce(_, ref axes) => {
-                // Shared evenly among the elements that are the extreme one.
+                // Shared evenly among all elements that equal the result.
                 let hits = self.equal(arg(0), id)?;
                 let count = self.sum(hits, axes)?;
                 let share = self.div(dy, count)?;
@@ -152,37 +142,13 @@ impl Graph {
             }
             Op::Fold(window, _) => vec![Some(self.unfold(dy, window)?)],
             Op::CumSum { reverse } => vec![Some(self.cumsum(dy, !reverse)?)],
-            Op::Softmax { log: false } => {
-                let weighted = self.mul(dy, id)?;
-                let sum = self.sum(weighted, &[node.shape.axes() - 1])?;
-                let centred = self.sub(dy, sum)?;
-                vec![Some(self.mul(id, centred)?)]
-            }
-            Op::Softmax { log: true } => {
-                let sum = self.sum(dy, &[node.shape.axes() - 1])?;
-                let probabilities = self.exp(id)?;
-                let share = self.mul(probabilities, sum)?;
-                vec![Some(self.sub(dy, share)?)]
-            }
-            Op::LayerNorm { .. } => self.layer_norm_gradients(id, dy)?,
-            Op::LayerNormGradient { .. } => {
-                return self.error("gradients", &node.args, "the gradient of layer norm has none itself");
-            }
-            Op::Attention { .. } => self.attention_gradients(id, dy)?,
-            Op::AttentionGradient { .. } => {
-                return self.error("gradients", &node.args, "the gradient of attention has none itself");
-            }
-            Op::Recurrent(cell) => self.recurrent_gradients(cell, id, dy)?,
-            Op::RecurrentGradient(_) => {
-                return self.error(
-                    "gradients",
-                    &node.args,
-                    "the gradient of a recurrent cell has none itself",
-                );
-            }
             Op::MatMul => {
                 let (left, right) = (self.transpose(arg(0))?, self.transpose(arg(1))?);
                 vec![Some(self.matmul(dy, right)?), Some(self.matmul(left, dy)?)]
+            }
+            ref other => {
+                let composite = other.composite().expect("every other operation is composite");
+                composite.gradient(self, id, dy)?
             }
         })
     }
@@ -195,13 +161,13 @@ mod tests {
     use crate::interpret::Value;
     use crate::ops::{Binary, Unary};
 
-    /// Compares the gradients of a weighted sum of an expression of x and y, [2, 6] each, with differences.
-    fn assert_slopes(what: &str, build: impl Fn(&mut Graph, Id, Id) -> Result<Id, GraphError>) {
+    /// Compares the gradients of a weighted sum of an expression of x and y, `[2, 6]` each, with finite differences.
+    fn assert_gradients(what: &str, build: impl Fn(&mut Graph, Id, Id) -> Result<Id, GraphError>) {
         let mut g = Graph::new();
         let x = g.input("x", DType::F64, &[2, 6]).unwrap();
         let y = g.input("y", DType::F64, &[2, 6]).unwrap();
         let result = build(&mut g, x, y).unwrap_or_else(|error| panic!("{what}: {error}"));
-        // Weights, so that no gradient of the result is like another.
+        // Different weights, so that the elements of the result have different gradients.
         let weights: Vec<f64> = (0..g.shape(result).elements()).map(|i| 1.0 + 0.37 * i as f64).collect();
         let weights = g.data(DType::F64, &g.shape(result), &weights).unwrap();
         let weighted = g.mul(result, weights).unwrap();
@@ -209,7 +175,7 @@ mod tests {
         let gradients = g.gradients(loss, &[x, y]).unwrap();
         assert_eq!(g.check(), Ok(()), "{what}");
 
-        // Away from the kinks of abs, floor, relu, min and max, and inside the domain of log.
+        // Away from the discontinuities of derivatives, and inside the domain of log.
         let base: Vec<f64> = (0..24).map(|i| 0.31 + 0.057 * f64::from(i * 7 % 24)).collect();
         let run = |numbers: &[f64], id: Id| {
             let value =
@@ -224,87 +190,90 @@ mod tests {
                 numbers[i] += by;
                 run(&numbers, loss)[0]
             };
-            let slope = (moved(h) - moved(-h)) / (2.0 * h);
+            let difference = (moved(h) - moved(-h)) / (2.0 * h);
             assert!(
-                (ours[i] - slope).abs() < 1e-6 * slope.abs().max(1.0),
-                "{what}, {i}: {} for {slope}",
+                (ours[i] - difference).abs() < 1e-6 * difference.abs().max(1.0),
+                "{what}, {i}: {} for {difference}",
                 ours[i]
             );
         }
     }
 
     #[test]
-    fn every_function_has_the_slope_of_its_differences() {
+    fn elementwise_gradients_equal_finite_differences() {
         for &op in Unary::ALL {
-            assert_slopes(op.row().name, |g, x, _| g.unary(op, x));
+            assert_gradients(op.row().name, |g, x, _| g.unary(op, x));
         }
         for &op in Binary::ALL {
-            assert_slopes(op.row().name, |g, x, y| g.binary(op, x, y));
+            assert_gradients(op.row().name, |g, x, y| g.binary(op, x, y));
         }
     }
 
     #[test]
-    fn every_move_has_the_slope_of_its_differences() {
+    fn other_gradients_equal_finite_differences() {
         let window = Window { size: 3, stride: 2, dilation: 1 };
-        assert_slopes("select", |g, x, y| {
+        assert_gradients("select", |g, x, y| {
             let less = g.less(x, y)?;
             g.select(less, x, y)
         });
-        assert_slopes("expand", |g, x, _| g.expand(x, &[3, 2, 6]));
-        assert_slopes("permute", |g, x, _| g.permute(x, &[1, 0]));
-        assert_slopes("slice", |g, x, _| g.slice(x, 1, 2, 5));
-        assert_slopes("slice by steps", |g, x, _| g.slice_by(x, 1, 1, 3, 2));
-        assert_slopes("pad", |g, x, _| g.pad(x, 1, 2, 1));
-        assert_slopes("concat", |g, x, y| g.concat(&[x, y, x], 0));
-        assert_slopes("unfold", |g, x, _| g.unfold(x, window));
-        assert_slopes("fold", |g, x, _| {
+        assert_gradients("expand", |g, x, _| g.expand(x, &[3, 2, 6]));
+        assert_gradients("permute", |g, x, _| g.permute(x, &[1, 0]));
+        assert_gradients("slice", |g, x, _| g.slice(x, 1, 2, 5));
+        assert_gradients("slice by steps", |g, x, _| g.slice_by(x, 1, 1, 3, 2));
+        assert_gradients("pad", |g, x, _| g.pad(x, 1, 2, 1));
+        assert_gradients("concat", |g, x, y| g.concat(&[x, y, x], 0));
+        assert_gradients("unfold", |g, x, _| g.unfold(x, window));
+        assert_gradients("fold", |g, x, _| {
             let windows = g.reshape(x, &[2, 2, 3])?;
             g.fold(windows, window, 5)
         });
-        assert_slopes("cumsum", |g, x, _| g.cumsum(x, false));
-        assert_slopes("cumsum from the end", |g, x, _| g.cumsum(x, true));
-        assert_slopes("sum", |g, x, _| g.sum(x, &[0]));
-        assert_slopes("max", |g, x, _| g.reduce(Reduction::Max, x, &[1]));
-        assert_slopes("min", |g, x, _| g.reduce(Reduction::Min, x, &[0, 1]));
-        assert_slopes("matmul", |g, x, y| {
+        assert_gradients("cumsum", |g, x, _| g.cumsum(x, false));
+        assert_gradients("cumsum from the end", |g, x, _| g.cumsum(x, true));
+        assert_gradients("sum", |g, x, _| g.sum(x, &[0]));
+        assert_gradients("max", |g, x, _| g.reduce(Reduction::Max, x, &[1]));
+        assert_gradients("min", |g, x, _| g.reduce(Reduction::Min, x, &[0, 1]));
+        assert_gradients("matmul", |g, x, y| {
             let y = g.transpose(y)?;
             g.matmul(x, y)
         });
-        assert_slopes("layer_norm", |g, x, y| {
+        assert_gradients("layer_norm", |g, x, y| {
             let gain = g.sum(y, &[0])?;
             let gain = g.reshape(gain, &[6])?;
             let bias = g.square(gain)?;
             g.layer_norm(x, gain, bias, 1e-3)
         });
-        assert_slopes("attention", |g, x, y| {
+        assert_gradients("attention", |g, x, y| {
             let values = g.square(x)?;
             g.multi_head_attention(x, y, values, 2)
         });
-        assert_slopes("cast", |g, x, _| {
+        assert_gradients("cast", |g, x, _| {
             let one = g.cast(x, DType::F64)?;
             g.mul(one, one)
         });
-        assert_slopes("gather", |g, x, _| {
+        assert_gradients("gather", |g, x, _| {
             let indices = g.data(DType::I32, &[4], &[5.0, 0.0, 5.0, -1.0])?;
             g.gather(x, indices, 1)
         });
-        assert_slopes("scatter_add", |g, x, _| {
+        assert_gradients("scatter_add", |g, x, _| {
             let indices = g.data(DType::I32, &[6], &[1.0, 0.0, 1.0, 3.0, 9.0, 2.0])?;
             g.scatter_add(x, indices, 1, 4)
         });
     }
 
     #[test]
-    fn integers_have_no_gradient() {
+    fn integers_cannot_be_differentiated() {
         let mut g = Graph::new();
         let i = g.input("i", DType::I32, &[2]).unwrap();
         let sum = g.sum_all(i).unwrap();
         let message = g.gradients(sum, &[i]).unwrap_err().to_string();
-        assert!(message.contains("no gradient of integers") && message.contains("i32"), "{message}");
+        assert!(
+            message.contains("integers cannot be differentiated") && message.contains("i32"),
+            "{message}"
+        );
     }
 
     #[test]
-    fn what_the_loss_does_not_depend_on_has_a_gradient_of_zeros() {
+    fn nodes_that_the_loss_does_not_depend_on_have_zero_gradients() {
         let mut g = Graph::new();
         let (x, y) = (g.input("x", DType::F64, &[2]).unwrap(), g.input("y", DType::F64, &[3]).unwrap());
         let loss = g.sum_all(x).unwrap();

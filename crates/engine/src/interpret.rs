@@ -1,63 +1,60 @@
-//! The oracle: a graph evaluated node by node, element by element, as plainly as can be.
+//! The oracle: evaluates a graph node by node and element by element, as simply as possible.
 //!
-//! Every value is computed in `f64` (or `i64`) and rounded to its type; sums are taken in `f64`. What has a kernel of its own
-//! (softmax, layer norm, attention, recurrent cells) is evaluated as what it is made of; so are the gradients of layer norm
-//! and attention, while that of a recurrent cell is a formula in `recurrent`.
-//! Slow on purpose: it is what compiled programs are compared with.
-
-mod recurrent;
+//! Every value is computed in `f64` (or `i64`) and rounded to its type. Composite operations are evaluated by their definition
+//! in elementary operations. Compiled programs are tested against this interpreter.
 
 use crate::dtype::DType;
-use crate::graph::{Graph, Id, Node, Op, Scalar, Window};
+use crate::graph::{Graph, GraphError, Id, Node, Op, Scalar, Window};
 use crate::ops::Reduction;
 use crate::shape::Shape;
 
 /// A tensor of the interpreter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
-    /// Type.
+    /// The type of the elements.
     pub dtype: DType,
-    /// Shape.
+    /// The sizes of the axes.
     pub shape: Shape,
-    /// Elements, row by row.
+    /// The elements in row-major order.
     pub elements: Elements,
 }
 
 /// The elements of a [`Value`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Elements {
-    /// Floating-point numbers; those of an `f32` tensor are `f32` numbers.
+    /// Floating-point numbers; those of an `f32` tensor are rounded to `f32`.
     Float(Vec<f64>),
     /// Integers; those of an `i32` tensor are in its range.
     Int(Vec<i64>),
 }
 
-/// Inputs that do not fit a graph.
+/// Values that do not fit the inputs of a graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InputError {
     /// An input is missing.
     #[error("input {0:?} is missing")]
     Missing(String),
-    /// An input has another type or shape.
-    #[error("input {name:?} is {found}, but {wanted} is needed")]
+    /// An input has a wrong type or shape.
+    #[error("input {name:?} is {found}, expected {wanted}")]
     Misfit {
-        /// Its name.
+        /// The name of the input.
         name: String,
-        /// What it is.
+        /// Type, shape and number of elements of the value.
         found: String,
-        /// What it should be.
+        /// Type and shape of the input.
         wanted: String,
     },
 }
 
 impl Value {
-    /// A tensor of `f32` or `f64` numbers.
+    /// A tensor of `f32` or `f64`; elements are rounded to the type.
     pub fn float(dtype: DType, shape: Shape, elements: Vec<f64>) -> Value {
         let round = |x: f64| if dtype == DType::F32 { f64::from(x as f32) } else { x };
         Value { dtype, shape, elements: Elements::Float(elements.into_iter().map(round).collect()) }
     }
 
-    /// A tensor of `i32` or `i64` numbers; they wrap.
+    /// A tensor of `i32` or `i64`; elements wrap.
     pub fn int(dtype: DType, shape: Shape, elements: Vec<i64>) -> Value {
         let wrap = |x: i64| if dtype == DType::I32 { i64::from(x as i32) } else { x };
         Value { dtype, shape, elements: Elements::Int(elements.into_iter().map(wrap).collect()) }
@@ -71,7 +68,7 @@ impl Value {
         }
     }
 
-    /// A tensor whose element `i` is element `source(i)` of this one, or zero.
+    /// A tensor whose element `i` is element `source(i)` of this one, or zero where that is `None`.
     fn pick(&self, shape: Shape, source: impl Fn(&[usize]) -> Option<usize>) -> Value {
         let sources: Vec<Option<usize>> = indices(&shape).map(|index| source(&index)).collect();
         let elements = match &self.elements {
@@ -85,20 +82,21 @@ impl Value {
         Value { dtype: self.dtype, shape, elements }
     }
 
-    /// A tensor whose element `target(i)` is the sum of those elements `i` of this one; none are left out.
-    fn pour(&self, shape: Shape, target: impl Fn(&[usize]) -> Option<usize>) -> Value {
+    /// A tensor to whose element `target(i)` every element `i` of this one is added, unless that is `None`.
+    fn accumulate(&self, shape: Shape, target: impl Fn(&[usize]) -> Option<usize>) -> Value {
         let targets: Vec<Option<usize>> = indices(&self.shape).map(|index| target(&index)).collect();
-        let pairs = |i: usize| targets[i];
         match &self.elements {
             Elements::Float(from) => {
                 let mut sums = vec![0.0; shape.elements()];
-                from.iter().enumerate().for_each(|(i, x)| pairs(i).into_iter().for_each(|at| sums[at] += x));
+                from.iter()
+                    .enumerate()
+                    .for_each(|(i, x)| targets[i].into_iter().for_each(|at| sums[at] += x));
                 Value::float(self.dtype, shape, sums)
             }
             Elements::Int(from) => {
                 let mut sums = vec![0i64; shape.elements()];
                 let mut add = |at: usize, x: i64| sums[at] = sums[at].wrapping_add(x);
-                from.iter().enumerate().for_each(|(i, x)| pairs(i).into_iter().for_each(|at| add(at, *x)));
+                from.iter().enumerate().for_each(|(i, x)| targets[i].into_iter().for_each(|at| add(at, *x)));
                 Value::int(self.dtype, shape, sums)
             }
         }
@@ -118,19 +116,19 @@ fn indices(shape: &Shape) -> impl Iterator<Item = Vec<usize>> + use<> {
     })
 }
 
-/// The place of an index in row-major order.
-fn place(shape: &Shape, index: &[usize]) -> usize {
+/// The row-major position of an index.
+pub(crate) fn place(shape: &Shape, index: &[usize]) -> usize {
     index.iter().zip(&**shape).fold(0, |flat, (&i, &size)| flat * size + i)
 }
 
 impl Graph {
-    /// The values of the outputs for some inputs.
+    /// Evaluates the outputs.
     pub fn interpret(&self, inputs: &[(&str, Value)]) -> Result<Vec<Value>, InputError> {
         let ids: Vec<Id> = self.outputs().iter().map(|(_, id)| *id).collect();
         self.interpret_nodes(inputs, &ids)
     }
 
-    /// The values of some nodes for some inputs.
+    /// Evaluates some nodes.
     pub fn interpret_nodes(&self, inputs: &[(&str, Value)], wanted: &[Id]) -> Result<Vec<Value>, InputError> {
         let mut needed = vec![false; self.nodes().len()];
         for id in wanted {
@@ -151,7 +149,7 @@ impl Graph {
     }
 }
 
-/// Marks a node and everything that it needs.
+/// Marks a node and all nodes that it depends on.
 fn mark(graph: &Graph, id: Id, needed: &mut [bool]) {
     let mut stack = vec![id];
     while let Some(id) = stack.pop() {
@@ -181,7 +179,7 @@ fn find(inputs: &[(&str, Value)], name: &str, node: &Node) -> Result<Value, Inpu
     Ok(value.clone())
 }
 
-/// The value of a node that is no input.
+/// The value of a node that is not an input.
 pub(crate) fn evaluate(node: &Node, args: &[&Value]) -> Value {
     let (shape, dtype) = (node.shape, node.dtype);
     let first = || args[0];
@@ -233,19 +231,21 @@ pub(crate) fn evaluate(node: &Node, args: &[&Value]) -> Value {
                 Some(place(&from, &source))
             })
         }
-        &Op::Slice { axis, begin, step } => moved(first(), shape, axis, |i| Some(begin + i * step)),
+        &Op::Slice { axis, begin, step } => select_slices(first(), shape, axis, |i| Some(begin + i * step)),
         &Op::Pad { axis, before, .. } => {
             let size = first().shape[axis];
-            moved(first(), shape, axis, |i| i.checked_sub(before).filter(|&i| i < size))
+            select_slices(first(), shape, axis, |i| i.checked_sub(before).filter(|&i| i < size))
         }
         &Op::Concat(axis) => concat(args, axis, shape),
         &Op::Gather(axis) => {
             let (size, rows) = (first().shape[axis], args[1].to_f64());
-            moved(first(), shape, axis, |i| Some(rows[i] as usize).filter(|&at| rows[i] >= 0.0 && at < size))
+            select_slices(first(), shape, axis, |i| {
+                Some(rows[i] as usize).filter(|&at| rows[i] >= 0.0 && at < size)
+            })
         }
         &Op::ScatterAdd { axis, size } => {
             let rows = args[1].to_f64();
-            first().pour(shape, |index| {
+            first().accumulate(shape, |index| {
                 let row = rows[index[axis]];
                 let mut target = index.to_vec();
                 target[axis] = row as usize;
@@ -257,22 +257,19 @@ pub(crate) fn evaluate(node: &Node, args: &[&Value]) -> Value {
             first().pick(shape, |index| Some(place(&from, &window_source(window, index))))
         }
         Op::Fold(window, _) => {
-            first().pour(shape, |index| Some(place(&shape, &window_source(window, index))))
+            first().accumulate(shape, |index| Some(place(&shape, &window_source(window, index))))
         }
         Op::CumSum { reverse } => cumsum(first(), *reverse),
         Op::MatMul => matmul(args[0], args[1], shape, dtype),
-        Op::Softmax { .. }
-        | Op::LayerNorm { .. }
-        | Op::LayerNormGradient { .. }
-        | Op::Attention { .. }
-        | Op::AttentionGradient { .. }
-        | Op::Recurrent(_) => by_definition(node, args),
-        Op::RecurrentGradient(cell) => recurrent::gradient(*cell, args, shape, dtype),
+        other => {
+            let composite = other.composite().expect("every other operation is composite");
+            composite.evaluate(node, args)
+        }
     }
 }
 
 /// Slices of an axis: index `i` of the result is index `source(i)` of the operand, or zeros.
-fn moved(x: &Value, shape: Shape, axis: usize, source: impl Fn(usize) -> Option<usize>) -> Value {
+fn select_slices(x: &Value, shape: Shape, axis: usize, source: impl Fn(usize) -> Option<usize>) -> Value {
     x.pick(shape, |index| {
         let mut from = index.to_vec();
         from[axis] = source(index[axis])?;
@@ -280,24 +277,34 @@ fn moved(x: &Value, shape: Shape, axis: usize, source: impl Fn(usize) -> Option<
     })
 }
 
-/// Where an element of a window came from.
+/// The index that an element of a window comes from.
 fn window_source(window: &Window, index: &[usize]) -> Vec<usize> {
     let (rest, last) = index.split_at(index.len() - 2);
     [rest, &[last[0] * window.stride + last[1] * window.dilation]].concat()
 }
 
-/// The value of a node that is made of elementary operations, which are evaluated in `f64`; it is rounded once.
-fn by_definition(node: &Node, args: &[&Value]) -> Value {
+/// The value of a composite operation, defined by elementary operations. They are evaluated in `f64`; the result is rounded
+/// once.
+pub(crate) fn by_definition(
+    node: &Node,
+    args: &[&Value],
+    define: impl FnOnce(&mut Graph, &[Id]) -> Result<Id, GraphError>,
+) -> Value {
     let names: Vec<String> = (0..args.len()).map(|arg| arg.to_string()).collect();
-    let wide = |arg: &Value| Value::float(DType::F64, arg.shape, arg.to_f64());
-    let inputs: Vec<(&str, Value)> =
-        names.iter().zip(args).map(|(name, arg)| (name.as_str(), wide(arg))).collect();
-    let shapes: Vec<Shape> = args.iter().map(|arg| arg.shape).collect();
-    let Ok(definition) = Graph::definition(&node.op, &shapes) else {
-        unreachable!("the operands were checked when the node was built")
+    let (mut definition, mut inputs) = (Graph::new(), Vec::new());
+    let build = || {
+        let mut ids = Vec::new();
+        for (name, arg) in names.iter().zip(args) {
+            ids.push(definition.input(name, DType::F64, &arg.shape)?);
+            inputs.push((name.as_str(), Value::float(DType::F64, arg.shape, arg.to_f64())));
+        }
+        define(&mut definition, &ids)
     };
-    let Ok(results) = definition.interpret(&inputs) else { unreachable!("every operand is an input") };
-    Value::float(node.dtype, node.shape, results[0].to_f64())
+    let Ok(result) = build() else { unreachable!("the operands were checked when the node was built") };
+    let Ok(values) = definition.interpret_nodes(&inputs, &[result]) else {
+        unreachable!("every operand is an input")
+    };
+    Value::float(node.dtype, node.shape, values[0].to_f64())
 }
 
 fn select(args: &[&Value], shape: Shape, dtype: DType) -> Value {
@@ -324,7 +331,7 @@ fn cast(x: &Value, dtype: DType) -> Value {
             Value::int(dtype, x.shape, from.iter().map(|&x| x as i64).collect())
         }
         (Elements::Int(from), DType::I32 | DType::I64) => Value::int(dtype, x.shape, from.clone()),
-        // Rounded once: an i64 may have more digits than an f64 holds.
+        // Rounded once: not every i64 is an f64.
         (Elements::Int(from), DType::F32) => {
             Value::float(dtype, x.shape, from.iter().map(|&x| f64::from(x as f32)).collect())
         }
@@ -338,28 +345,17 @@ fn reduce(op: Reduction, x: &Value, shape: Shape) -> Value {
         place(&shape, &index)
     };
     let targets: Vec<usize> = indices(&x.shape).map(|index| target(&index)).collect();
-    let row = op.binary().row();
+    let (binary, neutral) = (op.row().binary.row(), op.row().neutral);
     match &x.elements {
         Elements::Float(from) => {
-            let start = match op {
-                Reduction::Sum => 0.0,
-                Reduction::Max => f64::NEG_INFINITY,
-                Reduction::Min => f64::INFINITY,
-            };
-            let mut results = vec![start; shape.elements()];
-            from.iter().zip(&targets).for_each(|(&x, &at)| results[at] = (row.scalar)(results[at], x));
+            let mut results = vec![neutral; shape.elements()];
+            from.iter().zip(&targets).for_each(|(&x, &at)| results[at] = (binary.scalar)(results[at], x));
             Value::float(x.dtype, shape, results)
         }
         Elements::Int(from) => {
-            let (least, most) =
-                if x.dtype == DType::I32 { (i32::MIN.into(), i32::MAX.into()) } else { (i64::MIN, i64::MAX) };
-            let start = match op {
-                Reduction::Sum => 0,
-                Reduction::Max => least,
-                Reduction::Min => most,
-            };
-            let mut results = vec![start; shape.elements()];
-            from.iter().zip(&targets).for_each(|(&x, &at)| results[at] = (row.integer)(results[at], x));
+            let neutral = if x.dtype == DType::I32 { i64::from(neutral as i32) } else { neutral as i64 };
+            let mut results = vec![neutral; shape.elements()];
+            from.iter().zip(&targets).for_each(|(&x, &at)| results[at] = (binary.integer)(results[at], x));
             Value::int(x.dtype, shape, results)
         }
     }
@@ -396,8 +392,8 @@ fn concat(parts: &[&Value], axis: usize, shape: Shape) -> Value {
     let mut sum: Option<Value> = None;
     for part in parts {
         let size = part.shape[axis];
-        // Each part in its place with zeros around it, then chosen by position.
-        let placed = moved(part, shape, axis, |i| i.checked_sub(begin).filter(|&i| i < size));
+        // Each part is padded with zeros, then chosen by position.
+        let placed = select_slices(part, shape, axis, |i| i.checked_sub(begin).filter(|&i| i < size));
         let here: Vec<bool> =
             indices(&shape).map(|index| (begin..begin + size).contains(&index[axis])).collect();
         sum = Some(match sum {

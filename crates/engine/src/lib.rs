@@ -78,6 +78,7 @@ pub mod buffer;
 pub mod dtype;
 mod grad;
 pub mod graph;
+mod instruction;
 pub mod interpret;
 pub mod kernel;
 pub mod ops;

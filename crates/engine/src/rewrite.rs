@@ -1,11 +1,11 @@
-//! The canonical form: two ways of writing the same thing become the same graph.
+//! Rewriting to canonical form: equivalent expressions become the same graph.
 //!
-//! A pass walks the nodes that the outputs need, in an order that depends on what they compute and not on when they were
-//! built, and rebuilds each by the table of [rules](RULES). Passes follow each other until nothing changes. What no output
-//! needs is not walked, so it disappears; operands that may change places are put in the order of their hashes.
+//! A pass visits the nodes that the outputs depend on, in an order that does not depend on when they were built, and rebuilds
+//! each by the table of [rules](RULES). Passes repeat until nothing changes. Nodes that no output depends on are dropped;
+//! operands of commutative operations are ordered by their hashes.
 //!
-//! The rules never change a result, down to the sign of a zero, except for those that are marked
-//! `relaxed`; these hold for real numbers and apply to graphs that were made with [`Graph::relaxed`].
+//! Rules never change a result, down to the sign of a zero, except for those that are marked `relaxed`. These are identities
+//! of real numbers and apply to graphs made with [`Graph::relaxed`] only.
 
 use crate::dtype::DType;
 use crate::graph::{Graph, GraphError, Id, Node, Op, Scalar};
@@ -13,33 +13,32 @@ use crate::interpret::{Elements, Value, evaluate};
 use crate::ops::{Binary, Reduction, Unary};
 use crate::shape::Shape;
 
-/// What a rule makes of a node: nothing, or another node.
+/// The node that a rule replaces a node with, or `None` if it does not apply.
 type Outcome = Result<Option<Id>, GraphError>;
 
-/// An identity, applied from left to right.
+/// A rewrite rule: an identity that is applied from left to right.
 struct Rule {
     /// The identity.
     name: &'static str,
-    /// Whether it holds for real numbers only.
+    /// Whether it holds for real numbers only, not for floating point.
     relaxed: bool,
     apply: fn(&mut Graph, &Node) -> Outcome,
 }
 
-/// An identity that never changes a result.
+/// A rule that never changes a result.
 const fn exact(name: &'static str, apply: fn(&mut Graph, &Node) -> Outcome) -> Rule {
     Rule { name, relaxed: false, apply }
 }
 
-/// An identity of real numbers.
+/// A rule that holds for real numbers only.
 const fn relaxed(name: &'static str, apply: fn(&mut Graph, &Node) -> Outcome) -> Rule {
     Rule { name, relaxed: true, apply }
 }
 
 const RULES: &[Rule] = &[
     exact("f(constants) = constant", fold_constants),
-    // a + b = b + a, and likewise for the other operations that commute
-    exact("operands that commute are in order", order_operands),
-    // One operand is a constant.
+    exact("a + b = b + a, ordered by hash; likewise for all commutative operations", order_operands),
+    // One constant operand.
     exact("x + -0 = x", |g, n| Ok(if_right(g, n, Binary::Add, |x| x == 0.0 && x.is_sign_negative(), 0))),
     exact("x - 0 = x", |g, n| Ok(if_right(g, n, Binary::Sub, |x| x == 0.0 && x.is_sign_positive(), 0))),
     exact("x * 1 = x", |g, n| Ok(if_right(g, n, Binary::Mul, |x| x == 1.0, 0))),
@@ -53,7 +52,7 @@ const RULES: &[Rule] = &[
     exact("x * 2 = x + x", double),
     exact("x * -1 = -x", negate),
     exact("x / c = x * (1 / c) for powers of two", |g, n| divide(g, n, is_power_of_two)),
-    // Both operands are the same.
+    // Equal operands.
     exact("x * x = square(x)", |g, n| same(n, Binary::Mul).map_or(Ok(None), |x| g.square(x).map(Some))),
     exact("min(x, x) = x", |_, n| Ok(same(n, Binary::Min))),
     exact("max(x, x) = x", |_, n| Ok(same(n, Binary::Max))),
@@ -85,7 +84,7 @@ const RULES: &[Rule] = &[
     exact("cos(-x) = cos(x)", |g, n| skip(g, n, Unary::Cos, Unary::Neg)),
     exact("relu(relu(x)) = relu(x)", |g, n| skip(g, n, Unary::Relu, Unary::Relu)),
     exact("floor(floor(x)) = floor(x)", |g, n| skip(g, n, Unary::Floor, Unary::Floor)),
-    // Moves.
+    // Shapes and views.
     exact("f(expand x, expand y) = expand f(x, y)", compute_before_expanding),
     exact("reshape(reshape x) = reshape x", |g, n| match (&n.op, inner(g, n)) {
         (Op::Reshape, Some(Node { op: Op::Reshape, args, .. })) => {
@@ -116,7 +115,7 @@ const RULES: &[Rule] = &[
     exact("max(max x) = max x over both axes", |g, n| {
         join_reductions(g, n, &[Reduction::Max, Reduction::Min])
     }),
-    // Real numbers only.
+    // Identities of real numbers.
     relaxed("x + 0 = x", |g, n| Ok(if_right(g, n, Binary::Add, |x| x == 0.0, 0))),
     relaxed("x - 0 = x", |g, n| Ok(if_right(g, n, Binary::Sub, |x| x == 0.0, 0))),
     relaxed("x * 0 = 0", |g, n| Ok(if_right(g, n, Binary::Mul, |x| x == 0.0, 1))),
@@ -134,17 +133,17 @@ const RULES: &[Rule] = &[
     relaxed("sum(sum x) = sum x over both axes", |g, n| join_reductions(g, n, &[Reduction::Sum])),
 ];
 
-/// Passes at most; each makes the graph smaller or the rules' right-hand sides rarer, so few are needed.
-const MOST_PASSES: usize = 20;
+/// Largest number of passes. Every pass shrinks the graph or moves it towards canonical form, so few are needed.
+const MAX_PASSES: usize = 20;
 
 impl Graph {
-    /// The canonical form of the graph: the same outputs, nothing that they do not need, and one way of writing.
+    /// The canonical form of the graph: the same outputs, without unused nodes, and the same for equivalent expressions.
     #[must_use]
     pub fn rewrite(&self) -> Graph {
         let mut graph = self.pass();
-        for _ in 1..MOST_PASSES {
+        for _ in 1..MAX_PASSES {
             let next = graph.pass();
-            debug_assert_eq!(next.check(), Ok(()), "a pass made an illegal graph");
+            debug_assert_eq!(next.check(), Ok(()), "a pass created an illegal graph");
             if next.nodes() == graph.nodes() {
                 break;
             }
@@ -153,7 +152,7 @@ impl Graph {
         graph
     }
 
-    /// One walk over what the outputs need.
+    /// One pass over the nodes that the outputs depend on.
     fn pass(&self) -> Graph {
         let mut to = if self.is_relaxed() { Graph::relaxed() } else { Graph::new() };
         let mut new: Vec<Option<Id>> = vec![None; self.nodes().len()];
@@ -171,13 +170,13 @@ impl Graph {
                     new[id.0 as usize] = new[id.0 as usize].or_else(|| Some(to.canonical(node, &args)));
                 }
             }
-            let id = new[output.0 as usize].expect("the walk ends when the output is built");
+            let id = new[output.0 as usize].expect("the traversal ends when the output is built");
             to.output(name, id).expect("names of outputs differ");
         }
         to
     }
 
-    /// Rebuilds a node on new operands and applies rules to it as long as one fits.
+    /// Rebuilds a node on new operands and applies rules until none does.
     fn canonical(&mut self, node: &Node, args: &[Id]) -> Id {
         let built = self.rebuild(&node.op, args, node.shape, node.dtype);
         let mut id = built.expect("operands have the types and shapes of those they replace");
@@ -198,7 +197,7 @@ impl Graph {
     }
 }
 
-/// The node that the only operand is.
+/// The only operand of a node.
 fn inner(g: &Graph, n: &Node) -> Option<Node> {
     match n.args[..] {
         [x] => Some(g.node(x).clone()),
@@ -206,7 +205,7 @@ fn inner(g: &Graph, n: &Node) -> Option<Node> {
     }
 }
 
-/// The operand of a node, if it applies this function.
+/// The operand of a node, if the node is this function.
 fn inside(g: &Graph, id: Id, function: Unary) -> Option<Id> {
     let node = g.node(id);
     (node.op == Op::Unary(function)).then(|| node.args[0])
@@ -234,7 +233,7 @@ fn scalar(g: &Graph, mut id: Id) -> Option<Scalar> {
     }
 }
 
-/// Likewise, as an `f64`. Integers that it does not hold are none.
+/// [`scalar`] as an `f64`; `None` for integers that are not exact in `f64`.
 fn number(g: &Graph, id: Id) -> Option<f64> {
     match scalar(g, id)? {
         Scalar::Float(bits) => Some(f64::from_bits(bits)),
@@ -242,7 +241,7 @@ fn number(g: &Graph, id: Id) -> Option<f64> {
     }
 }
 
-/// The operands of a binary operation.
+/// The operands of a node, if it is this binary operation.
 fn operands(n: &Node, op: Binary) -> Option<[Id; 2]> {
     match n.args[..] {
         [a, b] if n.op == Op::Binary(op) => Some([a, b]),
@@ -250,13 +249,13 @@ fn operands(n: &Node, op: Binary) -> Option<[Id; 2]> {
     }
 }
 
-/// The operand of a binary operation on twice the same.
+/// The operand of a binary operation on two equal operands.
 fn same(n: &Node, op: Binary) -> Option<Id> {
     operands(n, op).filter(|[a, b]| a == b).map(|[a, _]| a)
 }
 
-/// Operand `which`, if the right operand (either one, if they commute) is a number with a property. The operand is
-/// counted from the one beside the number.
+/// If the right operand (either one, for commutative operations) is a constant with a property: the other operand for `which`
+/// 0, the constant for 1.
 fn if_right(g: &Graph, n: &Node, op: Binary, holds: impl Fn(f64) -> bool, which: usize) -> Option<Id> {
     let [a, b] = operands(n, op)?;
     let fits = |id| number(g, id).is_some_and(&holds);
@@ -315,17 +314,17 @@ fn negate(g: &mut Graph, n: &Node) -> Outcome {
     }
 }
 
-/// `x / c` as a product with the reciprocal, if `c` and its reciprocal are ordinary numbers of the type.
+/// `x / c` as a product with the reciprocal, if `c` and its reciprocal are normal numbers of the type.
 fn divide(g: &mut Graph, n: &Node, holds: impl Fn(f64) -> bool) -> Outcome {
     let Some([x, c]) = operands(n, Binary::Div).filter(|_| n.dtype.is_float()) else { return Ok(None) };
-    let ordinary = |c: f64| if n.dtype == DType::F32 { (c as f32).is_normal() } else { c.is_normal() };
-    match number(g, c).filter(|&c| ordinary(c) && ordinary(1.0 / c) && holds(c)) {
+    let is_normal = |c: f64| if n.dtype == DType::F32 { (c as f32).is_normal() } else { c.is_normal() };
+    match number(g, c).filter(|&c| is_normal(c) && is_normal(1.0 / c) && holds(c)) {
         Some(c) => g.scale(x, 1.0 / c).map(Some),
         None => Ok(None),
     }
 }
 
-/// `op(a, -b) = other(a, b)`; for a sum also `-a + b = b - a`.
+/// `op(a, -b) = other(a, b)`, and for sums `-a + b = b - a`.
 fn sign_of_right(g: &mut Graph, n: &Node, op: Binary, other: Binary) -> Outcome {
     let Some([a, b]) = operands(n, op) else { return Ok(None) };
     if let Some(b) = inside(g, b, Unary::Neg) {
@@ -337,7 +336,7 @@ fn sign_of_right(g: &mut Graph, n: &Node, op: Binary, other: Binary) -> Outcome 
     }
 }
 
-/// Element-wise operations on broadcast operands are done once for what repeats.
+/// Computes element-wise operations before their operands are broadcast.
 fn compute_before_expanding(g: &mut Graph, n: &Node) -> Outcome {
     if !matches!(n.op, Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Cast) {
         return Ok(None);
@@ -361,7 +360,7 @@ fn compute_before_expanding(g: &mut Graph, n: &Node) -> Outcome {
     g.expand(small, &n.shape).map(Some)
 }
 
-/// Whether a number is a power of two, and one over it is too.
+/// Whether a number is a power of two, and so is its reciprocal.
 fn is_power_of_two(c: f64) -> bool {
     c.is_normal() && c.to_bits() << 12 == 0
 }
@@ -373,7 +372,7 @@ fn join_slices(g: &mut Graph, n: &Node) -> Outcome {
             Some(Node { op: Op::Slice { axis: inner_axis, begin: first, step: stride }, args, .. }),
         ) if axis == inner_axis => {
             let count = n.shape[axis];
-            // Indices that there are none of begin nowhere.
+            // The parameters of an empty slice are not used.
             let (begin, step) = if count > 0 { (first + begin * stride, step * stride) } else { (0, 1) };
             g.slice_by(args[0], axis, begin, count, step).map(Some)
         }
@@ -381,7 +380,7 @@ fn join_slices(g: &mut Graph, n: &Node) -> Outcome {
     }
 }
 
-/// Where a slice of a padded node begins in what was padded, if it takes nothing of the padding.
+/// The operand of a padded node and the begin of a slice in it, if the slice does not touch the padding.
 fn inside_padding(g: &Graph, slice: &Node, padded: Id) -> Option<(Id, usize)> {
     let (&Op::Slice { axis, begin, step }, &Node { op: Op::Pad { axis: along, before, .. }, ref args, .. }) =
         (&slice.op, g.node(padded))
@@ -401,7 +400,7 @@ fn slice_padded(g: &mut Graph, n: &Node) -> Outcome {
 }
 
 fn slice_sum(g: &mut Graph, n: &Node) -> Outcome {
-    /// Whether a node is a sum of padded ones of whose padding the slice takes nothing.
+    /// Whether a node is a sum of padded nodes, and the slice does not touch the padding of any.
     fn is_inside(g: &Graph, slice: &Node, id: Id) -> bool {
         let node = g.node(id);
         match node.op {
@@ -438,7 +437,7 @@ fn drop_unit_axes(g: &mut Graph, n: &Node) -> Outcome {
     if kept.len() == axes.len() {
         Ok(None)
     } else if kept.is_empty() && *op == Reduction::Sum {
-        // A sum begins with 0, and 0 + -0 = 0.
+        // A sum starts at 0, and 0 + -0 = 0.
         g.offset(x, 0.0).map(Some)
     } else {
         g.reduce(*op, x, &kept).map(Some)

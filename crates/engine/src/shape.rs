@@ -1,15 +1,15 @@
-//! Shapes: the sizes of a tensor's axes, at most [`MOST_AXES`] of them.
+//! Shapes: the sizes of the axes of a tensor, at most [`MAX_AXES`].
 
 use std::fmt;
 use std::ops::Deref;
 
-/// Axes of a tensor at most.
-pub const MOST_AXES: usize = 6;
+/// Largest number of axes of a tensor.
+pub const MAX_AXES: usize = 6;
 
-/// Elements of a tensor at most.
-pub const MOST_ELEMENTS: usize = 1 << 40;
+/// Largest number of elements of a tensor.
+pub const MAX_ELEMENTS: usize = 1 << 40;
 
-/// The sizes of a tensor's axes. A scalar has none.
+/// The sizes of the axes of a tensor. A scalar has no axes.
 ///
 /// ```
 /// use gatework_engine::Shape;
@@ -21,42 +21,43 @@ pub const MOST_ELEMENTS: usize = 1 << 40;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Shape {
     axes: u8,
-    /// Sizes behind the last axis are 0.
-    sizes: [usize; MOST_AXES],
+    /// 0 after the last axis.
+    sizes: [usize; MAX_AXES],
 }
 
-/// Sizes that are no shape.
+/// Sizes that are not a valid shape.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ShapeError {
     /// Too many axes.
-    #[error("{0} axes are more than {MOST_AXES}")]
+    #[error("{0} axes are too many: at most {MAX_AXES} are supported")]
     Axes(usize),
     /// Too many elements.
-    #[error("{0:?} has more than 2^40 elements")]
+    #[error("{0:?} has too many elements: at most 2^40 are supported")]
     Elements(Vec<usize>),
 }
 
 impl Shape {
-    /// The shape of a single number.
-    pub const SCALAR: Shape = Shape { axes: 0, sizes: [0; MOST_AXES] };
+    /// The shape of a scalar.
+    pub const SCALAR: Shape = Shape { axes: 0, sizes: [0; MAX_AXES] };
 
-    /// A shape with these sizes.
+    /// Creates a shape, if the sizes are within the limits.
     pub fn new(sizes: &[usize]) -> Result<Shape, ShapeError> {
-        if sizes.len() > MOST_AXES {
+        if sizes.len() > MAX_AXES {
             return Err(ShapeError::Axes(sizes.len()));
         }
         let elements = sizes.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
-        // With a zero among the sizes the others could still overflow a stride.
+        // Strides can overflow even if another size is 0.
         let strides = sizes.iter().try_fold(1usize, |product, &size| product.checked_mul(size.max(1)));
-        if elements.zip(strides).is_none_or(|(_, strides)| strides > MOST_ELEMENTS) {
+        if elements.zip(strides).is_none_or(|(_, strides)| strides > MAX_ELEMENTS) {
             return Err(ShapeError::Elements(sizes.to_vec()));
         }
         Ok(Shape::from_checked(sizes))
     }
 
-    /// A shape from sizes that come from other shapes and are not larger than they are together.
+    /// Creates a shape from sizes that are known to be within the limits.
     pub(crate) fn from_checked(sizes: &[usize]) -> Shape {
-        let mut shape = Shape { axes: sizes.len() as u8, sizes: [0; MOST_AXES] };
+        let mut shape = Shape { axes: sizes.len() as u8, sizes: [0; MAX_AXES] };
         shape.sizes[..sizes.len()].copy_from_slice(sizes);
         shape
     }
@@ -71,7 +72,7 @@ impl Shape {
         self.iter().product()
     }
 
-    /// Elements from one index of an axis to the next, axis by axis, in row-major order.
+    /// The strides of a contiguous tensor in row-major order.
     pub fn strides(&self) -> Vec<usize> {
         let mut strides = vec![1; self.axes()];
         for axis in (1..self.axes()).rev() {
@@ -87,14 +88,14 @@ impl Shape {
         self
     }
 
-    /// The shape that two shapes broadcast to: axes are matched from the last, and a size of 1 fits any other.
+    /// The shape that two shapes broadcast to: axes are aligned at the last one, and a size of 1 matches any other.
     pub fn broadcast(&self, other: &Shape) -> Option<Shape> {
         let axes = self.axes().max(other.axes());
         let size = |shape: &Shape, axis: usize| match (axis + shape.axes()).checked_sub(axes) {
             Some(axis) => shape[axis],
             None => 1,
         };
-        let mut sizes = [0; MOST_AXES];
+        let mut sizes = [0; MAX_AXES];
         for (axis, both) in sizes.iter_mut().enumerate().take(axes) {
             *both = match (size(self, axis), size(other, axis)) {
                 (a, b) if a == b => a,
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_shapes_are_refused() {
+    fn shapes_beyond_the_limits_are_refused() {
         assert_eq!(Shape::new(&[1; 7]), Err(ShapeError::Axes(7)));
         assert!(Shape::new(&[usize::MAX, 2]).is_err());
         assert!(Shape::new(&[0, usize::MAX, usize::MAX]).is_err());

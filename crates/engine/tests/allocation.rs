@@ -1,14 +1,14 @@
-//! A step of a program allocates nothing.
+//! Running a program does not allocate.
 
 use gatework_engine::graph::{Conv1d, Gru};
 use gatework_engine::{DType, Graph, GraphError, Id, Program};
+use gatework_test_support::counting::{self, CountingAllocator};
 
 #[global_allocator]
-static ALLOCATOR: gatework_test_support::counting::CountingAllocator =
-    gatework_test_support::counting::CountingAllocator;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Every kind of kernel but products, with gradients.
-fn without_products(g: &mut Graph) -> Result<(), GraphError> {
+/// Every kind of kernel except matrix multiplications, with gradients.
+fn without_matmul(g: &mut Graph) -> Result<(), GraphError> {
     let x = g.input("x", DType::F32, &[4, 6, 12])?;
     let scale = g.input("scale", DType::F32, &[12])?;
     let padded = g.pad(x, 1, 1, 2)?;
@@ -23,8 +23,8 @@ fn without_products(g: &mut Graph) -> Result<(), GraphError> {
     outputs(g, sum, &[x, scale])
 }
 
-/// Products: a convolution, a recurrent cell and attention, with gradients.
-fn with_products(g: &mut Graph) -> Result<(), GraphError> {
+/// Matrix multiplications: a convolution, a recurrent cell and attention, with gradients.
+fn with_matmul(g: &mut Graph) -> Result<(), GraphError> {
     let x = g.input("x", DType::F32, &[4, 6, 12])?;
     let kernel = g.input("kernel", DType::F32, &[5, 6, 3])?;
     let convolved = g.conv1d(x, kernel, None, Conv1d { before: 2, ..Conv1d::default() })?;
@@ -41,7 +41,7 @@ fn with_products(g: &mut Graph) -> Result<(), GraphError> {
     outputs(g, attended, &[x, kernel, cell.input, cell.hidden, cell.input_bias, cell.hidden_bias])
 }
 
-/// Loops that threads share, with and without parts of results that are put together.
+/// Parallel loops, with and without partial results.
 fn large_loops(g: &mut Graph) -> Result<(), GraphError> {
     let x = g.input("x", DType::F32, &[4, 6, 12])?;
     let wide = g.reshape(x, &[1, 288])?;
@@ -56,7 +56,7 @@ fn large_loops(g: &mut Graph) -> Result<(), GraphError> {
     outputs(g, y, &[x])
 }
 
-/// Allocations of a run with dense layers of 8-bit weights, after the first.
+/// Allocations of a second run with 8-bit weights.
 fn allocations_with_quantized_weights() -> usize {
     let mut g = Graph::new();
     let x = g.input("x", DType::F32, &[80, 40]).unwrap();
@@ -69,10 +69,10 @@ fn allocations_with_quantized_weights() -> usize {
     let mut runner = Program::new(&g).unwrap().runner();
     runner.quantize();
     runner.run();
-    let before = gatework_test_support::counting::allocations();
+    let before = counting::allocations();
     runner.write("x", &[0.5f32; 80 * 40]).unwrap();
     runner.run();
-    gatework_test_support::counting::allocations() - before
+    counting::allocations() - before
 }
 
 /// The mean as a loss, and its gradients.
@@ -86,7 +86,7 @@ fn outputs(g: &mut Graph, y: Id, of: &[Id]) -> Result<(), GraphError> {
     Ok(())
 }
 
-/// Allocations of a run after the first, which makes the room that all others use.
+/// Allocations of a second run; the first one allocates scratch memory.
 fn allocations(build: fn(&mut Graph) -> Result<(), GraphError>, kinds: &[&str]) -> usize {
     let mut g = Graph::new();
     build(&mut g).unwrap();
@@ -98,25 +98,25 @@ fn allocations(build: fn(&mut Graph) -> Result<(), GraphError>, kinds: &[&str]) 
     let mut runner = program.runner();
     let numbers: Vec<f32> = (0..288).map(|i| (i % 17) as f32 * 0.05 - 0.4).collect();
     runner.run();
-    let before = gatework_test_support::counting::allocations();
+    let before = counting::allocations();
     runner.write("x", &numbers).unwrap();
     runner.run();
     assert!(runner.read::<f32>("loss").unwrap()[0].is_finite());
-    gatework_test_support::counting::allocations() - before
+    counting::allocations() - before
 }
 
 #[test]
-fn a_step_allocates_nothing() {
+fn runs_do_not_allocate() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     pool.install(|| {
         let kinds = ["loop", "zero", "softmax", "gather", "scatter_add", "cumsum", "arg_reduce", "cast"];
-        assert_eq!(allocations(without_products, &kinds), 0);
+        assert_eq!(allocations(without_matmul, &kinds), 0);
         let kinds = ["matmul", "gru", "gru gradient", "attention", "attention gradient"];
-        assert_eq!(allocations(with_products, &kinds), 0);
+        assert_eq!(allocations(with_matmul, &kinds), 0);
         assert_eq!(allocations(large_loops, &["loop"]), 0);
         assert_eq!(allocations_with_quantized_weights(), 0);
     });
-    // Threads that are woken may allocate a little; tiles, totals and rows of results are kept for each.
+    // Waking threads may allocate a little; their scratch memory is kept.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
     let on_two_threads = pool.install(|| allocations(large_loops, &["loop"]));
     assert!(on_two_threads < 4, "{on_two_threads}");

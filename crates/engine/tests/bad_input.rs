@@ -1,4 +1,4 @@
-//! What does not fit is an error that names the operation, its operands and their shapes; or it has a documented value.
+//! Invalid operands are errors that name the operation, its operands and their shapes; special values have documented results.
 
 use gatework_engine::graph::{Conv1d, Gru, Window};
 use gatework_engine::ops::{Binary, Reduction, Unary};
@@ -9,16 +9,16 @@ fn input(g: &mut Graph, name: &str, dtype: DType, sizes: &[usize]) -> Id {
     g.input(name, dtype, sizes).unwrap()
 }
 
-/// Asserts that a message has all these words.
+/// Asserts that the error message contains all of `words`.
 fn assert_names(result: Result<Id, GraphError>, words: &[&str]) {
-    let message = result.expect_err("it does not fit").to_string();
+    let message = result.expect_err("the operands do not fit").to_string();
     for word in words {
         assert!(message.contains(word), "{word:?} is missing in {message:?}");
     }
 }
 
 #[test]
-fn shapes_that_do_not_fit_are_named() {
+fn misfitting_shapes_are_named() {
     let mut g = Graph::new();
     let a = input(&mut g, "a", DType::F32, &[2, 3]);
     let b = input(&mut g, "b", DType::F32, &[4, 5]);
@@ -38,11 +38,11 @@ fn shapes_that_do_not_fit_are_named() {
     assert_names(g.conv1d(three, kernel, None, Conv1d::default()), &["conv1d", "9"]);
     let cell = Gru { input: a, hidden: b, input_bias: a, hidden_bias: a };
     assert_names(g.gru(three, &cell), &["gru", "[4, 5]"]);
-    assert_names(g.data(DType::F32, &[2], &[1.0]), &["data", "1 numbers", "[2]"]);
+    assert_names(g.data(DType::F32, &[2], &[1.0]), &["data", "1 values", "[2]"]);
 }
 
 #[test]
-fn axes_that_do_not_exist_are_named() {
+fn missing_axes_are_named() {
     let mut g = Graph::new();
     let x = input(&mut g, "x", DType::F32, &[2, 3]);
     let i = input(&mut g, "i", DType::I32, &[2]);
@@ -61,7 +61,7 @@ fn axes_that_do_not_exist_are_named() {
 }
 
 #[test]
-fn types_that_do_not_fit_are_named() {
+fn misfitting_types_are_named() {
     let mut g = Graph::new();
     let (x, i) = (input(&mut g, "x", DType::F32, &[2, 2]), input(&mut g, "i", DType::I32, &[2, 2]));
     assert_names(g.add(x, i), &["add", "f32", "i32", "cast"]);
@@ -73,7 +73,7 @@ fn types_that_do_not_fit_are_named() {
     assert_names(g.input("x", DType::F64, &[2, 2]), &["input \"x\"", "f32[2, 2]", "f64[2, 2]"]);
     let sum = g.sum_all(i).unwrap();
     let error = g.gradients(sum, &[i]).unwrap_err().to_string();
-    assert!(error.contains("no gradient of integers") && error.contains("i32"), "{error}");
+    assert!(error.contains("integers cannot be differentiated") && error.contains("i32"), "{error}");
     let error = g.gradients(x, &[x]).unwrap_err().to_string();
     assert!(error.contains("scalar") && error.contains("[2, 2]"), "{error}");
 }
@@ -87,7 +87,7 @@ fn nodes_of_another_graph_are_refused() {
     }
     let mut g = Graph::new();
     input(&mut g, "x", DType::F32, &[2]);
-    assert_names(g.exp(last), &["exp", "%5", "no node of this graph"]);
+    assert_names(g.exp(last), &["exp", "%5", "not a node of this graph"]);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn programs_without_outputs_and_wrong_ports_are_refused() {
 }
 
 #[test]
-fn absurd_sizes_are_refused_before_they_are_allocated() {
+fn sizes_beyond_the_limits_are_refused_before_allocation() {
     assert!(Shape::new(&[usize::MAX, 2]).is_err());
     let mut g = Graph::new();
     let column = input(&mut g, "column", DType::F32, &[1 << 30, 1]);
@@ -115,7 +115,7 @@ fn absurd_sizes_are_refused_before_they_are_allocated() {
     assert!(g.pad(row, 1, usize::MAX, 1).is_err());
 }
 
-/// The outputs of a program on values for its inputs, all of `f32`.
+/// Runs the program of a graph with `f32` inputs and outputs.
 fn run(g: &Graph, values: &[(&str, &[f32])]) -> Vec<Vec<f32>> {
     let mut runner = Program::new(g).unwrap().runner();
     for (name, value) in values {
@@ -126,7 +126,7 @@ fn run(g: &Graph, values: &[(&str, &[f32])]) -> Vec<Vec<f32>> {
 }
 
 #[test]
-fn empty_tensors_and_tensors_of_one_run() {
+fn empty_tensors_and_single_rows_run() {
     for n in [0, 1] {
         let mut g = Graph::new();
         let x = input(&mut g, "x", DType::F32, &[n, 3]);
@@ -146,7 +146,7 @@ fn empty_tensors_and_tensors_of_one_run() {
 }
 
 #[test]
-fn nan_and_infinity_go_through_every_operation() {
+fn nan_propagates_through_every_operation() {
     let mut g = Graph::new();
     let x = input(&mut g, "x", DType::F32, &[5]);
     for &op in Unary::ALL {

@@ -1,4 +1,4 @@
-//! Every operation and layer, with its gradients, against numbers that PyTorch computed.
+//! Operations and layers with their gradients, compared with PyTorch.
 //!
 //! `GATEWORK_GOLDEN` may name another folder with `torch/ops.safetensors`.
 
@@ -51,7 +51,7 @@ impl Case<'_> {
     }
 }
 
-/// The result of an operation of this name on its inputs, or none if there is no such operation here.
+/// Builds the operation of a name, or returns `None` if there is no such operation.
 fn build(g: &mut Graph, name: &str, case: &Case<'_>, x: &[Id]) -> Result<Option<Id>, GraphError> {
     let y = match name {
         "abs" => g.abs(x[0]),
@@ -115,7 +115,7 @@ fn build(g: &mut Graph, name: &str, case: &Case<'_>, x: &[Id]) -> Result<Option<
         "gru" | "lstm" => recurrent(g, name, case),
         _ => return Ok(None),
     }?;
-    // The file has one axis where a reduction here leaves none or two.
+    // Reductions in the file drop axes that are kept here.
     g.reshape(y, &case.value("y").shape).map(Some)
 }
 
@@ -147,12 +147,12 @@ fn assert_close(what: &str, ours: &Value, theirs: &Value) {
     let (ours, theirs) = (ours.to_f64(), theirs.to_f64());
     let scale = theirs.iter().fold(1.0f64, |scale, x| scale.max(x.abs()));
     for (i, (a, b)) in ours.iter().zip(&theirs).enumerate() {
-        assert!((a - b).abs() <= tolerance * scale, "{what}[{i}]: {a}, but {b} is right");
+        assert!((a - b).abs() <= tolerance * scale, "{what}[{i}]: {a}, expected {b}");
     }
 }
 
 #[test]
-fn golden_operations_and_their_gradients_agree() {
+fn operations_and_gradients_equal_pytorch() {
     let path = gatework_test_support::golden!("torch", "ops.safetensors");
     let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let file = SafeTensors::deserialize(&bytes).unwrap();
@@ -177,14 +177,16 @@ fn golden_operations_and_their_gradients_agree() {
     }
 }
 
-/// Builds an operation and its gradients, runs them, and compares everything that the file holds of it.
+/// Builds an operation and its gradients, runs them, and compares all results that the file holds.
 fn check(name: &str, case: &Case<'_>) {
     let mut g = Graph::new();
     let names = case.names();
     let is_input = |n: &str| n.starts_with("in") || n == "x" || n.starts_with("w.");
     let inputs: Vec<&str> = names.iter().copied().filter(|n| is_input(n)).collect();
     let ids: Vec<Id> = inputs.iter().map(|input| case.input(&mut g, input)).collect();
-    let y = build(&mut g, name, case, &ids).unwrap().unwrap_or_else(|| panic!("{name} is not known here"));
+    let y = build(&mut g, name, case, &ids)
+        .unwrap()
+        .unwrap_or_else(|| panic!("{name} is not an operation of the graph"));
     let dy = case.input(&mut g, "dy");
     assert_eq!(g.dtype(y), case.dtype);
     let gradients = g.pull_back(y, dy, &ids).unwrap();
@@ -202,7 +204,7 @@ fn check(name: &str, case: &Case<'_>) {
     let compiled = run(&g, &given);
     let mut compared = 0;
     for (i, (output, _)) in g.outputs().iter().enumerate() {
-        // The file has no gradient for what is data, such as the targets of a loss.
+        // The file has no gradients of data, such as the targets of a loss.
         if names.contains(&output.as_str()) {
             let right = case.value(output);
             assert_close(&format!("interpreted {}{output}", case.prefix), &interpreted[i], &right);
@@ -210,7 +212,7 @@ fn check(name: &str, case: &Case<'_>) {
             compared += 1;
         }
     }
-    assert!(compared >= 2, "{}: a result and a gradient", case.prefix);
+    assert!(compared >= 2, "{}: expected a result and a gradient", case.prefix);
 }
 
 /// The outputs of the compiled graph.

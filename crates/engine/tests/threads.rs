@@ -1,8 +1,8 @@
-//! Large loops of programs, cut as users get them: the unit tests cut smaller ones.
+//! Parallel loops with the chunk size of release builds: unit tests use smaller chunks.
 
 use gatework_engine::{DType, Graph, Program};
 
-/// The outputs of a chain with all kinds of sums, on so many threads.
+/// The outputs of a chain with all kinds of sums, on a number of threads.
 fn run(threads: usize) -> Vec<Vec<f32>> {
     let mut g = Graph::new();
     let (rows, columns) = (1100, 1013);

@@ -1,100 +1,13 @@
-//! The builder: one method an operation. Each works out the shape and type of its result or says what does not fit.
+//! The builder: one method for each elementary operation. Each works out the shape and type of its result, or says what does
+//! not fit. Methods of element-wise operations are generated from their table in `ops`.
 
 use super::{Graph, GraphError, Id, Op, Scalar, Window};
 use crate::dtype::DType;
 use crate::ops::{Binary, Reduction, Unary};
 use crate::shape::Shape;
 
-/// Methods for element-wise operations, by their rows.
-macro_rules! methods {
-    (unary $($(#[$doc:meta])* $name:ident $op:ident;)*) => {
-        impl Graph {
-            $($(#[$doc])* pub fn $name(&mut self, x: Id) -> Result<Id, GraphError> {
-                self.unary(Unary::$op, x)
-            })*
-        }
-    };
-    (binary $($(#[$doc:meta])* $name:ident $op:ident;)*) => {
-        impl Graph {
-            $($(#[$doc])* pub fn $name(&mut self, a: Id, b: Id) -> Result<Id, GraphError> {
-                self.binary(Binary::$op, a, b)
-            })*
-        }
-    };
-}
-
-methods! { unary
-    /// `-x`.
-    neg Neg;
-    /// The magnitude.
-    abs Abs;
-    /// -1, 0 or 1.
-    sign Sign;
-    /// The largest whole number that is not above `x`.
-    floor Floor;
-    /// `x * x`.
-    square Square;
-    /// The square root.
-    sqrt Sqrt;
-    /// `1 / sqrt(x)`.
-    rsqrt Rsqrt;
-    /// `1 / x`.
-    recip Recip;
-    /// e to the power of `x`.
-    exp Exp;
-    /// `exp(x) - 1`.
-    expm1 Expm1;
-    /// The natural logarithm.
-    log Log;
-    /// `log(1 + x)`.
-    log1p Log1p;
-    /// The sine.
-    sin Sin;
-    /// The cosine.
-    cos Cos;
-    /// The error function.
-    erf Erf;
-    /// `max(x, 0)`.
-    relu Relu;
-    /// `1 / (1 + exp(-x))`.
-    sigmoid Sigmoid;
-    /// The hyperbolic tangent.
-    tanh Tanh;
-    /// `x` times the normal distribution at `x`.
-    gelu Gelu;
-    /// The slope of [`Graph::gelu`].
-    gelu_slope GeluSlope;
-    /// The approximation of [`Graph::gelu`] by tanh.
-    gelu_tanh GeluTanh;
-    /// `x * sigmoid(x)`.
-    silu Silu;
-    /// `log(1 + exp(x))`.
-    softplus Softplus;
-}
-
-methods! { binary
-    /// `a + b`.
-    add Add;
-    /// `a - b`.
-    sub Sub;
-    /// `a * b`.
-    mul Mul;
-    /// `a / b`.
-    div Div;
-    /// The smaller one.
-    min Min;
-    /// The larger one.
-    max Max;
-    /// 1 if `a < b`, else 0, in the type of the operands.
-    less Less;
-    /// 1 if `a <= b`, else 0.
-    less_equal LessEqual;
-    /// 1 if `a == b`, else 0.
-    equal Equal;
-}
-
 impl Graph {
-    /// A tensor that is given when the program runs. The same name stands for the same input.
+    /// A tensor that is given when the program runs. The same name is the same input.
     pub fn input(&mut self, name: &str, dtype: DType, sizes: &[usize]) -> Result<Id, GraphError> {
         let shape = Shape::new(sizes)?;
         let known = self.inputs().find(|(known, _)| *known == name).map(|(_, id)| id);
@@ -102,13 +15,13 @@ impl Graph {
             return self.error(
                 &format!("input {name:?}"),
                 &[id],
-                format!("is now asked for as {dtype}{shape}"),
+                format!("exists already, but is now {dtype}{shape}"),
             );
         }
         Ok(self.intern(Op::Input(name.into()), vec![], shape, dtype))
     }
 
-    /// One number of a type. Of an integer type it is cut to a whole number in range.
+    /// A scalar constant. For an integer type the value is truncated and saturated.
     pub fn constant(&mut self, dtype: DType, value: f64) -> Id {
         let scalar = match dtype {
             DType::F64 => Scalar::Float(value.to_bits()),
@@ -119,11 +32,11 @@ impl Graph {
         self.intern(Op::Constant(scalar), vec![], Shape::SCALAR, dtype)
     }
 
-    /// Given numbers, row by row. Of an integer type they are cut to whole numbers in range.
+    /// A constant tensor in row-major order. For an integer type the values are truncated and saturated.
     pub fn data(&mut self, dtype: DType, sizes: &[usize], values: &[f64]) -> Result<Id, GraphError> {
         let shape = Shape::new(sizes)?;
         if values.len() != shape.elements() {
-            return self.error("data", &[], format!("{} numbers for {dtype}{shape}", values.len()));
+            return self.error("data", &[], format!("{dtype}{shape} cannot hold {} values", values.len()));
         }
         let bits = |&value: &f64| match dtype {
             DType::F64 => value.to_bits(),
@@ -139,7 +52,7 @@ impl Graph {
         self.constant_like(x, 0.0)
     }
 
-    /// A tensor of one number with the shape and type of another.
+    /// A tensor filled with one value, with the shape and type of another.
     pub fn constant_like(&mut self, x: Id, value: f64) -> Result<Id, GraphError> {
         self.known("constant_like", &[x])?;
         let scalar = self.constant(self.dtype(x), value);
@@ -174,42 +87,42 @@ impl Graph {
         self.less_equal(b, a)
     }
 
-    /// A function of each element.
+    /// Applies a function to each element.
     pub fn unary(&mut self, op: Unary, x: Id) -> Result<Id, GraphError> {
         let row = op.row();
         self.known(row.name, &[x])?;
         let (shape, dtype) = (self.shape(x), self.dtype(x));
         if !dtype.is_float() && row.integer.is_none() {
-            return self.error(row.name, &[x], "is for floating-point numbers; cast it first");
+            return self.error(row.name, &[x], "needs floating-point numbers; cast the operand first");
         }
         Ok(self.intern(Op::Unary(op), vec![x], shape, dtype))
     }
 
-    /// A function of each pair of elements; shapes are broadcast.
+    /// Applies a function to each pair of elements. Shapes broadcast.
     pub fn binary(&mut self, op: Binary, a: Id, b: Id) -> Result<Id, GraphError> {
-        let [a, b] = self.together(op.row().name, [a, b])?;
+        let [a, b] = self.broadcast(op.row().name, [a, b])?;
         let (shape, dtype) = (self.shape(a), self.dtype(a));
         Ok(self.intern(Op::Binary(op), vec![a, b], shape, dtype))
     }
 
-    /// `a` where `condition` is not 0, else `b`; shapes are broadcast.
+    /// `a` where `condition` is not 0, else `b`. Shapes broadcast.
     pub fn select(&mut self, condition: Id, a: Id, b: Id) -> Result<Id, GraphError> {
-        let args = self.together("select", [condition, a, b])?;
+        let args = self.broadcast("select", [condition, a, b])?;
         let (shape, dtype) = (self.shape(args[1]), self.dtype(args[1]));
         Ok(self.intern(Op::Select, args.to_vec(), shape, dtype))
     }
 
     /// Operands of one type, broadcast to one shape.
-    fn together<const N: usize>(&mut self, name: &str, args: [Id; N]) -> Result<[Id; N], GraphError> {
+    fn broadcast<const N: usize>(&mut self, name: &str, args: [Id; N]) -> Result<[Id; N], GraphError> {
         self.known(name, &args)?;
         if args.iter().any(|&arg| self.dtype(arg) != self.dtype(args[0])) {
-            return self.error(name, &args, "the types differ; cast one of them");
+            return self.error(name, &args, "the types differ; cast an operand");
         }
         let mut shape = self.shape(args[0]);
         for &arg in &args[1..] {
             match shape.broadcast(&self.shape(arg)) {
                 Some(both) => shape = both,
-                None => return self.error(name, &args, "the shapes do not broadcast to one"),
+                None => return self.error(name, &args, "the shapes do not broadcast"),
             }
         }
         let mut expanded = args;
@@ -219,7 +132,7 @@ impl Graph {
         Ok(expanded)
     }
 
-    /// Another type.
+    /// Converts to another type.
     pub fn cast(&mut self, x: Id, dtype: DType) -> Result<Id, GraphError> {
         self.known("cast", &[x])?;
         if self.dtype(x) == dtype {
@@ -228,14 +141,14 @@ impl Graph {
         Ok(self.intern(Op::Cast, vec![x], self.shape(x), dtype))
     }
 
-    /// A tensor broadcast to a shape.
+    /// Broadcasts to a shape.
     pub fn expand(&mut self, x: Id, sizes: &[usize]) -> Result<Id, GraphError> {
         self.known("expand", &[x])?;
         let shape = Shape::new(sizes)?;
         if self.shape(x).broadcast(&shape) != Some(shape) {
             return self.error("expand", &[x], format!("does not broadcast to {shape}"));
         }
-        // Axes that are missing in front become axes of size 1.
+        // Missing leading axes have size 1.
         let mut full = vec![1; shape.axes() - self.shape(x).axes()];
         full.extend_from_slice(&self.shape(x));
         let x = self.reshape(x, &full)?;
@@ -250,7 +163,7 @@ impl Graph {
         self.known("reshape", &[x])?;
         let shape = Shape::new(sizes)?;
         if shape.elements() != self.shape(x).elements() {
-            return self.error("reshape", &[x], format!("{shape} has another number of elements"));
+            return self.error("reshape", &[x], format!("{shape} has a different number of elements"));
         }
         if shape == self.shape(x) {
             return Ok(x);
@@ -275,7 +188,7 @@ impl Graph {
         Ok(self.intern(Op::Permute(order.to_vec()), vec![x], Shape::from_checked(&sizes), self.dtype(x)))
     }
 
-    /// The last two axes exchanged.
+    /// Swaps the last two axes.
     pub fn transpose(&mut self, x: Id) -> Result<Id, GraphError> {
         self.known("transpose", &[x])?;
         let axes = self.shape(x).axes();
@@ -293,7 +206,7 @@ impl Graph {
         self.slice_by(x, axis, begin, end.saturating_sub(begin), 1)
     }
 
-    /// `count` indices of an axis from `begin` on, every `step`-th.
+    /// `count` indices of an axis starting at `begin`, every `step`-th.
     pub fn slice_by(
         &mut self,
         x: Id,
@@ -305,10 +218,12 @@ impl Graph {
         let size = self.axis_size("slice", x, axis)?;
         let last = (count.max(1) - 1).checked_mul(step).and_then(|span| span.checked_add(begin));
         if step == 0 || begin > size || last.is_none_or(|last| count > 0 && last >= size) {
-            let problem = format!("axis {axis} has no {count} indices from {begin} on by {step}");
+            let problem = format!(
+                "axis {axis} has size {size}, but {count} indices starting at {begin} with step {step} were asked for"
+            );
             return self.error("slice", &[x], problem);
         }
-        // What is not used is always the same.
+        // Unused parameters have one value, so that equal slices are one node.
         let (begin, step) = (if count > 0 { begin } else { 0 }, if count > 1 { step } else { 1 });
         if count == size && step == 1 {
             return Ok(x);
@@ -317,7 +232,7 @@ impl Graph {
         Ok(self.intern(Op::Slice { axis, begin, step }, vec![x], shape, self.dtype(x)))
     }
 
-    /// Zeros before and behind an axis.
+    /// Adds zeros before and after an axis.
     pub fn pad(&mut self, x: Id, axis: usize, before: usize, after: usize) -> Result<Id, GraphError> {
         let size = self.axis_size("pad", x, axis)?;
         if before == 0 && after == 0 {
@@ -328,11 +243,11 @@ impl Graph {
         Ok(self.intern(Op::Pad { axis, before, after }, vec![x], shape, self.dtype(x)))
     }
 
-    /// Tensors behind each other along an axis.
+    /// Concatenates tensors along an axis.
     pub fn concat(&mut self, parts: &[Id], axis: usize) -> Result<Id, GraphError> {
         self.known("concat", parts)?;
         let Some(&first) = parts.first() else {
-            return self.error("concat", &[], "there is nothing to concatenate");
+            return self.error("concat", &[], "needs at least one operand");
         };
         self.axis_size("concat", first, axis)?;
         let mut size = 0usize;
@@ -341,7 +256,11 @@ impl Graph {
                 && self.shape(part).axes() == self.shape(first).axes()
                 && self.shape(part).with(axis, 0) == self.shape(first).with(axis, 0);
             if !fits {
-                return self.error("concat", parts, format!("types or sizes differ beside axis {axis}"));
+                return self.error(
+                    "concat",
+                    parts,
+                    format!("types, or sizes other than that of axis {axis}, differ"),
+                );
             }
             size = size.saturating_add(self.shape(part)[axis]);
         }
@@ -352,7 +271,7 @@ impl Graph {
         Ok(self.intern(Op::Concat(axis), parts.to_vec(), shape, self.dtype(first)))
     }
 
-    /// The slices of `x` at some indices of an axis: `indices` is a vector of `i32`. Indices outside give zeros.
+    /// The slices of `x` at `indices` of an axis, a vector of `i32`. Indices outside give zeros.
     pub fn gather(&mut self, x: Id, indices: Id, axis: usize) -> Result<Id, GraphError> {
         self.axis_size("gather", x, axis)?;
         self.check_indices("gather", x, indices)?;
@@ -360,12 +279,16 @@ impl Graph {
         Ok(self.intern(Op::Gather(axis), vec![x, indices], shape, self.dtype(x)))
     }
 
-    /// The slices of `x` along an axis added up at `indices` of an axis of `size`, zeros elsewhere.
+    /// Adds the slices of `x` along an axis at `indices` to zeros whose axis has `size`.
     pub fn scatter_add(&mut self, x: Id, indices: Id, axis: usize, size: usize) -> Result<Id, GraphError> {
         let count = self.axis_size("scatter_add", x, axis)?;
         self.check_indices("scatter_add", x, indices)?;
         if self.shape(indices)[0] != count {
-            return self.error("scatter_add", &[x, indices], format!("axis {axis} has {count} slices"));
+            return self.error(
+                "scatter_add",
+                &[x, indices],
+                format!("needs {count} indices, one for each slice of axis {axis}"),
+            );
         }
         let shape = Shape::new(&self.shape(x).with(axis, size))?;
         Ok(self.intern(Op::ScatterAdd { axis, size }, vec![x, indices], shape, self.dtype(x)))
@@ -376,7 +299,7 @@ impl Graph {
         if self.dtype(indices) == DType::I32 && self.shape(indices).axes() == 1 {
             return Ok(());
         }
-        self.error(name, &[x, indices], "indices are a vector of i32")
+        self.error(name, &[x, indices], "indices must be a vector of i32")
     }
 
     /// Windows of the last axis: `[.., n]` becomes `[.., windows, size]`.
@@ -386,7 +309,7 @@ impl Graph {
         let length = shape.last().copied().unwrap_or(0);
         let count = window.count(length);
         if window.size == 0 || window.stride == 0 || window.dilation == 0 || count == 0 {
-            return self.error("unfold", &[x], format!("no {window:?} fits its last axis"));
+            return self.error("unfold", &[x], format!("{window:?} does not fit the last axis"));
         }
         let mut sizes = shape.to_vec();
         sizes.pop();
@@ -394,29 +317,29 @@ impl Graph {
         Ok(self.intern(Op::Unfold(window), vec![x], Shape::new(&sizes)?, self.dtype(x)))
     }
 
-    /// Windows `[.., windows, size]` added up where [`Graph::unfold`] took them from an axis of `length`.
+    /// Adds windows `[.., windows, size]` where [`Graph::unfold`] takes them from an axis of `length`.
     pub fn fold(&mut self, x: Id, window: Window, length: usize) -> Result<Id, GraphError> {
         self.known("fold", &[x])?;
         let shape = self.shape(x);
         let fits = shape.axes() >= 2 && shape[shape.axes() - 2..] == [window.count(length), window.size];
         if !fits || window.stride == 0 || window.dilation == 0 {
-            return self.error("fold", &[x], format!("does not hold the {window:?} of an axis of {length}"));
+            return self.error("fold", &[x], format!("is not the {window:?} of an axis of size {length}"));
         }
         let mut sizes = shape[..shape.axes() - 2].to_vec();
         sizes.push(length);
         Ok(self.intern(Op::Fold(window, length), vec![x], Shape::new(&sizes)?, self.dtype(x)))
     }
 
-    /// Running sums along the last axis; `reverse`: from its end.
+    /// Cumulative sums along the last axis, or from its end if `reverse`.
     pub fn cumsum(&mut self, x: Id, reverse: bool) -> Result<Id, GraphError> {
         self.known("cumsum", &[x])?;
         if self.shape(x).axes() == 0 {
-            return self.error("cumsum", &[x], "a single number has no axis");
+            return self.error("cumsum", &[x], "a scalar has no axis");
         }
         Ok(self.intern(Op::CumSum { reverse }, vec![x], self.shape(x), self.dtype(x)))
     }
 
-    /// A reduction over axes, which stay with size 1.
+    /// Reduces axes, which keep size 1.
     pub fn reduce(&mut self, op: Reduction, x: Id, axes: &[usize]) -> Result<Id, GraphError> {
         self.known(op.name(), &[x])?;
         let mut axes = axes.to_vec();
@@ -433,7 +356,7 @@ impl Graph {
         Ok(self.intern(Op::Reduce(op, axes), vec![x], shape, self.dtype(x)))
     }
 
-    /// The sum over axes, which stay with size 1.
+    /// The sum over axes, which keep size 1.
     pub fn sum(&mut self, x: Id, axes: &[usize]) -> Result<Id, GraphError> {
         self.reduce(Reduction::Sum, x, axes)
     }
@@ -446,11 +369,11 @@ impl Graph {
         self.reshape(sum, &[])
     }
 
-    /// The mean over axes, which stay with size 1; NaN of nothing.
+    /// The mean over axes, which keep size 1; NaN for no elements.
     pub fn mean(&mut self, x: Id, axes: &[usize]) -> Result<Id, GraphError> {
         let sum = self.sum(x, axes)?;
         if !self.dtype(x).is_float() {
-            return self.error("mean", &[x], "is for floating-point numbers; cast it first");
+            return self.error("mean", &[x], "needs floating-point numbers; cast the operand first");
         }
         let count = self.shape(x).elements() as f64 / self.shape(sum).elements().max(1) as f64;
         let count = self.constant_like(sum, count)?;
@@ -465,12 +388,12 @@ impl Graph {
         self.reshape(mean, &[])
     }
 
-    /// The index (`i32`) of the largest element along an axis, which stays with size 1; the first of equals.
+    /// The index (`i32`) of the largest element along an axis, which keeps size 1; the first of equal ones.
     pub fn arg_max(&mut self, x: Id, axis: usize) -> Result<Id, GraphError> {
         self.arg_reduce(x, axis, true)
     }
 
-    /// The index (`i32`) of the smallest element along an axis, which stays with size 1; the first of equals.
+    /// The index (`i32`) of the smallest element along an axis, which keeps size 1; the first of equal ones.
     pub fn arg_min(&mut self, x: Id, axis: usize) -> Result<Id, GraphError> {
         self.arg_reduce(x, axis, false)
     }
@@ -478,13 +401,17 @@ impl Graph {
     fn arg_reduce(&mut self, x: Id, axis: usize, largest: bool) -> Result<Id, GraphError> {
         let size = self.axis_size("arg_reduce", x, axis)?;
         if size == 0 || size > i32::MAX as usize {
-            return self.error("arg_reduce", &[x], format!("axis {axis} has no index to give"));
+            return self.error(
+                "arg_reduce",
+                &[x],
+                format!("axis {axis} is empty, or too large for an i32 index"),
+            );
         }
         let shape = self.shape(x).with(axis, 1);
         Ok(self.intern(Op::ArgReduce { largest, axis }, vec![x], shape, DType::I32))
     }
 
-    /// The matrix product of the last two axes: `[.., m, k]` times `[.., k, n]`; the axes before are broadcast.
+    /// The matrix product of the last two axes: `[.., m, k]` times `[.., k, n]`. The axes before broadcast.
     pub fn matmul(&mut self, a: Id, b: Id) -> Result<Id, GraphError> {
         self.known("matmul", &[a, b])?;
         let (left, right) = (self.shape(a), self.shape(b));
@@ -492,14 +419,10 @@ impl Graph {
             return self.error("matmul", &[a, b], "needs two operands of one floating-point type");
         }
         if left.axes() < 2 || right.axes() < 2 || left[left.axes() - 1] != right[right.axes() - 2] {
-            return self.error(
-                "matmul",
-                &[a, b],
-                "the last axis of the first is not the last but one of the second",
-            );
+            return self.error("matmul", &[a, b], "needs [.., m, k] and [.., k, n]");
         }
         if left.axes() > 2 && right.axes() == 2 {
-            // One matrix for the whole batch: one product of many rows.
+            // One matrix for the whole batch: one product with many rows.
             let (rows, k) = (left[..left.axes() - 1].iter().product(), left[left.axes() - 1]);
             let flat = self.reshape(a, &[rows, k])?;
             let product = self.matmul(flat, b)?;
@@ -509,7 +432,7 @@ impl Graph {
         let (right_batch, right_matrix) = right.split_at(right.axes() - 2);
         let (left_shape, right_shape) = (Shape::from_checked(left_batch), Shape::from_checked(right_batch));
         let Some(batch) = left_shape.broadcast(&right_shape) else {
-            return self.error("matmul", &[a, b], "the batches do not broadcast to one");
+            return self.error("matmul", &[a, b], "the batches do not broadcast");
         };
         let sizes = |rows: usize, columns: usize| [&batch[..], &[rows, columns]].concat();
         let (m, k, n) = (left_matrix[0], left_matrix[1], right_matrix[1]);
@@ -517,26 +440,17 @@ impl Graph {
         Ok(self.intern(Op::MatMul, args, Shape::new(&sizes(m, n))?, self.dtype(a)))
     }
 
-    /// The softmax of the last axis, or its logarithm.
-    pub(super) fn softmax_op(&mut self, x: Id, log: bool) -> Result<Id, GraphError> {
-        self.known("softmax", &[x])?;
-        if self.shape(x).axes() == 0 || !self.dtype(x).is_float() {
-            return self.error("softmax", &[x], "needs an axis of floating-point numbers");
-        }
-        Ok(self.intern(Op::Softmax { log }, vec![x], self.shape(x), self.dtype(x)))
-    }
-
     /// The size of an axis that must exist.
-    pub(super) fn axis_size(&self, name: &str, x: Id, axis: usize) -> Result<usize, GraphError> {
+    pub(crate) fn axis_size(&self, name: &str, x: Id, axis: usize) -> Result<usize, GraphError> {
         self.known(name, &[x])?;
         match self.shape(x).get(axis) {
             Some(&size) => Ok(size),
-            None => self.error(name, &[x], format!("there is no axis {axis}")),
+            None => self.error(name, &[x], format!("has no axis {axis}")),
         }
     }
 
-    /// The node of an operation on operands, by the builder's own rules: what rewriting builds is what a person could
-    /// have written. `shape` and `dtype` are those of the result where the operands do not determine them.
+    /// Builds the node of an operation on operands. `shape` and `dtype` are those of the result where the operands do not
+    /// determine them.
     pub(crate) fn rebuild(
         &mut self,
         op: &Op,
@@ -565,22 +479,10 @@ impl Graph {
             (Op::Fold(window, length), &[x]) => self.fold(x, *window, *length),
             (Op::CumSum { reverse }, &[x]) => self.cumsum(x, *reverse),
             (Op::MatMul, &[a, b]) => self.matmul(a, b),
-            (Op::Softmax { log }, &[x]) => self.softmax_op(x, *log),
-            (Op::LayerNorm { epsilon }, &[x, gain, bias]) => self.layer_norm_op(*epsilon, x, gain, bias),
-            (Op::LayerNormGradient { epsilon }, &[dy, x, gain]) => {
-                self.layer_norm_gradient_op(*epsilon, dy, x, gain)
-            }
-            (Op::Attention { heads }, &[q, k, v]) => self.attention_op(*heads, q, k, v),
-            (Op::AttentionGradient { heads }, &[dy, q, k, v]) => {
-                self.attention_gradient_op(*heads, [dy, q, k, v])
-            }
-            (Op::Recurrent(cell), &[x, input, hidden, input_bias, bias]) => {
-                self.recurrent(*cell, [x, input, hidden, input_bias, bias])
-            }
-            (Op::RecurrentGradient(cell), &[gradients, tape, x, input, hidden]) => {
-                self.recurrent_gradient(*cell, [gradients, tape, x, input, hidden])
-            }
-            _ => self.error(&op.to_string(), args, "has another number of operands"),
+            _ => match op.composite() {
+                Some(composite) => composite.build(self, args),
+                None => self.error(&op.to_string(), args, "has a wrong number of operands"),
+            },
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What is made of other operations: activations with a parameter, convolution, losses.
+//! Layers made of other operations: activations with a parameter, convolution, pooling, losses.
 //!
-//! Nothing here is a node of its own. The planner fuses what these are made of, and gradients follow by themselves.
+//! None of them is a node of its own: the planner fuses their operations, and their gradients follow from these.
 
 use super::{Graph, GraphError, Id, Window};
 use crate::dtype::DType;
@@ -9,13 +9,13 @@ use crate::ops::Reduction;
 /// A convolution along the last axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conv1d {
-    /// From one position of the kernel to the next.
+    /// Distance between two positions of the kernel.
     pub stride: usize,
-    /// From one element of the kernel to the next.
+    /// Distance between two elements of the kernel.
     pub dilation: usize,
     /// Zeros before the first element.
     pub before: usize,
-    /// Zeros behind the last.
+    /// Zeros after the last element.
     pub after: usize,
 }
 
@@ -30,7 +30,7 @@ impl Graph {
     pub fn leaky_relu(&mut self, x: Id, slope: f64) -> Result<Id, GraphError> {
         self.known("leaky_relu", &[x])?;
         if !self.dtype(x).is_float() {
-            return self.error("leaky_relu", &[x], "is for floating-point numbers; cast it first");
+            return self.error("leaky_relu", &[x], "needs floating-point numbers; cast the operand first");
         }
         let zero = self.zeros_like(x)?;
         let above = self.greater(x, zero)?;
@@ -42,51 +42,24 @@ impl Graph {
     pub fn elu(&mut self, x: Id, alpha: f64) -> Result<Id, GraphError> {
         let zero = self.zeros_like(x)?;
         let above = self.greater(x, zero)?;
-        // The exponential of a large x would be infinite, and its gradient infinity times zero.
+        // Of a large x the exponential is infinite, and its gradient infinity times zero.
         let negative = self.select(above, zero, x)?;
         let below = self.expm1(negative)?;
         let below = self.scale(below, alpha)?;
         self.select(above, x, below)
     }
 
-    /// The logarithm of the sum of exponentials along an axis, which stays with size 1.
+    /// The logarithm of the sum of exponentials along an axis, which keeps size 1.
     pub fn log_sum_exp(&mut self, x: Id, axis: usize) -> Result<Id, GraphError> {
-        let most = self.reduce(Reduction::Max, x, &[axis])?;
-        let shifted = self.sub(x, most)?;
+        let max = self.reduce(Reduction::Max, x, &[axis])?;
+        let shifted = self.sub(x, max)?;
         let exp = self.exp(shifted)?;
         let sum = self.sum(exp, &[axis])?;
         let log = self.log(sum)?;
-        self.add(log, most)
+        self.add(log, max)
     }
 
-    /// Exponentials along an axis that sum to 1.
-    pub fn softmax(&mut self, x: Id, axis: usize) -> Result<Id, GraphError> {
-        self.along_axis("softmax", x, axis, |g, x| g.softmax_op(x, false))
-    }
-
-    /// The logarithm of [`Graph::softmax`].
-    pub fn log_softmax(&mut self, x: Id, axis: usize) -> Result<Id, GraphError> {
-        self.along_axis("log_softmax", x, axis, |g, x| g.softmax_op(x, true))
-    }
-
-    /// What is done along the last axis, along another one.
-    fn along_axis(
-        &mut self,
-        name: &str,
-        x: Id,
-        axis: usize,
-        work: impl Fn(&mut Graph, Id) -> Result<Id, GraphError>,
-    ) -> Result<Id, GraphError> {
-        self.axis_size(name, x, axis)?;
-        let mut order: Vec<usize> = (0..self.shape(x).axes()).collect();
-        let last = order.len() - 1;
-        order.swap(axis, last);
-        let moved = self.permute(x, &order)?;
-        let done = work(self, moved)?;
-        self.permute(done, &order)
-    }
-
-    /// The variance along an axis, which stays with size 1: squares divided by the size less `correction` (0 or 1).
+    /// The variance along an axis, which keeps size 1, with divisor `size - correction`: 0 for a population, 1 for a sample.
     pub fn variance(&mut self, x: Id, axis: usize, correction: usize) -> Result<Id, GraphError> {
         let mean = self.mean(x, &[axis])?;
         let centred = self.sub(x, mean)?;
@@ -117,17 +90,17 @@ impl Graph {
             return self.error(
                 "conv1d",
                 &[x, kernel],
-                format!("{channels} channels meet a kernel for {inputs}"),
+                format!("the input has {channels} channels, but the kernel {inputs}"),
             );
         }
         let Conv1d { stride, dilation, before, after } = settings;
         let padded = self.pad(x, 2, before, after)?;
         let count = Window { size, stride, dilation }.count(self.shape(padded)[2]);
         if size == 0 || stride == 0 || dilation == 0 || count == 0 {
-            let problem = format!("no kernel of {size} with {settings:?} fits the time");
+            let problem = format!("a kernel of size {size} with {settings:?} does not fit the time axis");
             return self.error("conv1d", &[x, kernel], problem);
         }
-        // One product for each element of the kernel, with what lies under it: no window is ever copied.
+        // One product for each element of the kernel, with a slice of the input: no window is copied.
         let mut sum = None;
         for element in 0..size {
             let matrix = self.slice(kernel, 2, element, element + 1)?;
@@ -139,7 +112,7 @@ impl Graph {
                 None => product,
             });
         }
-        let sum = sum.expect("a kernel has an element");
+        let sum = sum.expect("the kernel is not empty");
         match bias {
             Some(bias) => {
                 self.known("conv1d", &[bias])?;
@@ -150,10 +123,10 @@ impl Graph {
         }
     }
 
-    /// The largest element of windows of the last axis. What is left behind the last whole window makes one more.
+    /// The largest element of windows of the last axis. The remainder after the last whole window is a window as well.
     pub fn max_pool1d(&mut self, x: Id, window: Window) -> Result<Id, GraphError> {
         self.known("max_pool1d", &[x])?;
-        // A window that cannot be is refused.
+        // Refuses windows that do not fit.
         self.unfold(x, window)?;
         let length = self.shape(x).last().copied().unwrap_or(0);
         let count = window.count(length);
@@ -187,16 +160,24 @@ impl Graph {
         self.reshape(pooled, &shape[..axis])
     }
 
-    /// Linear interpolation of the last axis to another length. Elements are points in the middle of their share of the
-    /// axis; outside the first and the last point the value stays.
+    /// Linear interpolation of the last axis to another length. Elements are at the centres of equal parts of the axis; before
+    /// the first and after the last centre the value is constant.
     pub fn interpolate_linear(&mut self, x: Id, length: usize) -> Result<Id, GraphError> {
         self.known("interpolate_linear", &[x])?;
         if !self.dtype(x).is_float() {
-            return self.error("interpolate_linear", &[x], "is for floating-point numbers; cast it first");
+            return self.error(
+                "interpolate_linear",
+                &[x],
+                "needs floating-point numbers; cast the operand first",
+            );
         }
         let shape = self.shape(x);
         let Some(&size) = shape.last().filter(|&&size| size > 0 && length > 0) else {
-            return self.error("interpolate_linear", &[x], format!("cannot become {length} long"));
+            return self.error(
+                "interpolate_linear",
+                &[x],
+                format!("cannot be interpolated to length {length}"),
+            );
         };
         let axis = shape.axes() - 1;
         let (mut left, mut right, mut share) = (Vec::new(), Vec::new(), Vec::new());
@@ -215,21 +196,21 @@ impl Graph {
         self.add(left, rise)
     }
 
-    /// The mean of squared differences, a scalar.
+    /// Mean squared error, a scalar.
     pub fn mse(&mut self, prediction: Id, target: Id) -> Result<Id, GraphError> {
         let difference = self.sub(prediction, target)?;
         let squares = self.square(difference)?;
         self.mean_all(squares)
     }
 
-    /// The mean of absolute differences, a scalar.
+    /// Mean absolute error, a scalar.
     pub fn mae(&mut self, prediction: Id, target: Id) -> Result<Id, GraphError> {
         let difference = self.sub(prediction, target)?;
         let sizes = self.abs(difference)?;
         self.mean_all(sizes)
     }
 
-    /// The mean of half squares up to `delta` and of lines beyond, a scalar.
+    /// Mean Huber loss, a scalar: `d^2 / 2` for differences up to `delta`, linear beyond.
     pub fn huber(&mut self, prediction: Id, target: Id, delta: f64) -> Result<Id, GraphError> {
         let difference = self.sub(prediction, target)?;
         let size = self.abs(difference)?;
@@ -243,15 +224,15 @@ impl Graph {
         self.mean_all(losses)
     }
 
-    /// The mean negative logarithm of the softmax at the right classes, a scalar: `logits` is `[rows, classes]`,
-    /// `classes` is `[rows]` of `i32`. A class that does not exist counts as the logarithm of the sum of exponentials.
+    /// Mean cross-entropy of the softmax of `logits` `[rows, classes]` with class indices `[rows]` of `i32`, a scalar. For an
+    /// index outside the loss is the logarithm of the sum of exponentials.
     pub fn cross_entropy(&mut self, logits: Id, classes: Id) -> Result<Id, GraphError> {
         self.known("cross_entropy", &[logits, classes])?;
         let (&[rows, count], &[targets]) = (&*self.shape(logits), &*self.shape(classes)) else {
             return self.error("cross_entropy", &[logits, classes], "needs [rows, classes] and [rows]");
         };
         if rows != targets || self.dtype(classes) != DType::I32 {
-            return self.error("cross_entropy", &[logits, classes], "needs one class (i32) for each row");
+            return self.error("cross_entropy", &[logits, classes], "needs one i32 class index for each row");
         }
         let numbers: Vec<f64> = (0..count).map(|class| class as f64).collect();
         let numbers = self.data(DType::I32, &[1, count], &numbers)?;
@@ -266,7 +247,7 @@ impl Graph {
         self.mean_all(losses)
     }
 
-    /// The mean cross-entropy of the sigmoid of logits with targets between 0 and 1, a scalar.
+    /// Mean cross-entropy of the sigmoid of logits with targets between 0 and 1, a scalar.
     pub fn binary_cross_entropy(&mut self, logits: Id, targets: Id) -> Result<Id, GraphError> {
         let positive = self.softplus(logits)?;
         let product = self.mul(logits, targets)?;

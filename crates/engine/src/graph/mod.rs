@@ -1,16 +1,16 @@
 //! Graphs: numeric expressions as data.
 //!
-//! A [`Graph`] is a flat list of nodes in topological order. Nodes are interned: an operation on the same operands is
-//! the same node, however often it is written. Every node knows its shape and type; what does not fit is an error when
-//! it is built, never when it runs.
+//! A [`Graph`] is a flat list of nodes in topological order. Nodes are interned: the same operation on the same operands is
+//! one node, however often it is written. Every node has a shape and a type; operands that do not fit are an error when the
+//! node is built, never when the graph runs.
 //!
 //! | file | what is in it |
 //! |---|---|
-//! | `build` | the builder: one method an operation, with broadcasting |
-//! | `layers` | what is made of other operations: softmax, convolution, losses |
-//! | `attention`, `norm` | attention of many heads, layer norm |
-//! | `recurrent` | GRU and LSTM over time |
-//! | `definition` | what softmax, attention, layer norm and recurrent cells are made of |
+//! | `build` | the builder: one method for each elementary operation, with broadcasting |
+//! | `layers` | layers made of other operations: convolution, pooling, losses |
+//!
+//! Composite operations (softmax, layer norm, attention, recurrent cells) are in [`ops`](crate::ops), which also says what
+//! a new operation of each kind touches.
 //!
 //! ```
 //! use gatework_engine::{DType, Graph};
@@ -27,12 +27,8 @@
 //! # Ok::<(), gatework_engine::GraphError>(())
 //! ```
 
-mod attention;
 mod build;
-mod definition;
 mod layers;
-mod norm;
-mod recurrent;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -41,13 +37,17 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::dtype::DType;
-use crate::ops::{Binary, Reduction, Unary};
+use crate::ops::attention::{Attention, AttentionGradient};
+use crate::ops::layer_norm::{LayerNorm, LayerNormGradient};
+use crate::ops::recurrent::{Recurrent, RecurrentGradient};
+use crate::ops::softmax::Softmax;
+use crate::ops::{Binary, Composite, Reduction, Unary};
 use crate::shape::{Shape, ShapeError};
 
+pub use crate::ops::recurrent::{Cell, Gru, Lstm};
 pub use layers::Conv1d;
-pub use recurrent::{Cell, Gru, Lstm};
 
-/// A node of a graph.
+/// The id of a node: its index in the graph.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id(pub(crate) u32);
 
@@ -66,7 +66,7 @@ impl fmt::Debug for Id {
 /// The value of a constant: the bits of an `f64`, or an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scalar {
-    /// A floating-point number, by its bits, so that -0 and NaN are themselves.
+    /// A floating-point number, by its bits, so that -0 and NaN compare equal to themselves only.
     Float(u64),
     /// An integer.
     Int(i64),
@@ -84,12 +84,13 @@ impl Scalar {
 
 /// What a node computes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Op {
     /// A tensor that is given when the program runs.
     Input(Arc<str>),
-    /// One number.
+    /// A scalar constant.
     Constant(Scalar),
-    /// Given numbers: the bits of an `f64` or of an `i64` for each element.
+    /// A constant tensor: the bits of an `f64` or of an `i64` for each element.
     Data(Arc<[u64]>),
     /// A function of each element.
     Unary(Unary),
@@ -97,47 +98,46 @@ pub enum Op {
     Binary(Binary),
     /// The second operand where the first is not 0, else the third.
     Select,
-    /// Another type: integers of floating-point numbers round towards zero and stay in range, NaN becomes 0.
+    /// Another type. From floating point to integers it truncates and saturates, and NaN becomes 0.
     Cast,
-    /// A reduction over axes, which stay with size 1.
+    /// A reduction over axes, which keep size 1.
     Reduce(Reduction, Vec<usize>),
-    /// The index of the largest (or smallest) element along an axis, the first of equals; NaN is the largest and the
-    /// smallest.
+    /// The index of the largest (or smallest) element along an axis, the first of equal ones. NaN wins over every number.
     ArgReduce {
-        /// The largest, not the smallest.
+        /// Whether it is the largest.
         largest: bool,
-        /// The axis; it stays with size 1.
+        /// The axis, which keeps size 1.
         axis: usize,
     },
     /// The same elements in another shape.
     Reshape,
-    /// Axes of size 1 repeated.
+    /// Axes of size 1 broadcast.
     Expand,
     /// Axes in another order: axis `i` of the result is axis `order[i]` of the operand.
     Permute(Vec<usize>),
-    /// Every `step`-th index of an axis from `begin` on.
+    /// Every `step`-th index of an axis, starting at `begin`.
     Slice {
-        /// The axis.
+        /// The sliced axis.
         axis: usize,
         /// The first index.
         begin: usize,
-        /// Distance of the indices, at least 1.
+        /// Distance between indices, at least 1.
         step: usize,
     },
-    /// Zeros before and behind an axis.
+    /// Zeros before and after an axis.
     Pad {
-        /// The axis.
+        /// The padded axis.
         axis: usize,
-        /// Zeros before.
+        /// Number of zeros before it.
         before: usize,
-        /// Zeros behind.
+        /// Number of zeros after it.
         after: usize,
     },
-    /// Operands behind each other along an axis.
+    /// Operands concatenated along an axis.
     Concat(usize),
-    /// Indices (second operand, an `i32` vector) of an axis of the first. Those outside give zeros.
+    /// Slices of an axis of the first operand at indices (second operand, an `i32` vector). Indices outside give zeros.
     Gather(usize),
-    /// The adjoint of [`Op::Gather`]: slices of the first operand added up at the indices of an axis of a given size.
+    /// The adjoint of [`Op::Gather`]: slices of the first operand added at the indices of an axis.
     ScatterAdd {
         /// The axis.
         axis: usize,
@@ -146,79 +146,72 @@ pub enum Op {
     },
     /// Windows of the last axis: `[.., n]` becomes `[.., windows, size]`.
     Unfold(Window),
-    /// The adjoint of [`Op::Unfold`]: windows added up where they came from, on an axis of a given size.
+    /// The adjoint of [`Op::Unfold`]: windows added where they came from, on an axis of the given size.
     Fold(Window, usize),
-    /// Running sums along the last axis, or from its end.
+    /// Cumulative sums along the last axis.
     CumSum {
-        /// From the end.
+        /// Whether they start at the end.
         reverse: bool,
     },
     /// The matrix product of the last two axes; the axes before are a batch.
     MatMul,
-    /// Exponentials along the last axis that sum to 1, or their logarithms.
-    Softmax {
-        /// The logarithms.
-        log: bool,
-    },
-    /// `gain (x - mean) / deviation + bias` of every row. Operands: x `[rows, columns]`, gain and bias `[columns]`.
-    LayerNorm {
-        /// Added to the variance: the bits of an `f64`.
-        epsilon: u64,
-    },
-    /// The gradients of [`Op::LayerNorm`], those of x, of the gain and of the bias behind each other. Operands: the gradient
-    /// of the result, x, gain.
-    LayerNormGradient {
-        /// Added to the variance: the bits of an `f64`.
-        epsilon: u64,
-    },
-    /// `softmax(q k' / sqrt(d)) v` of every head. Operands: queries `[batch, tokens, heads * d]`, keys `[batch, others, heads *
-    /// d]`, values `[batch, others, heads * e]`. The result is `[batch, tokens, heads * e]`.
-    Attention {
-        /// Heads, which lie side by side in the last axis.
-        heads: usize,
-    },
-    /// The gradients of [`Op::Attention`], those of the queries, of the keys and of the values behind each other. Operands:
-    /// the gradient of the result, queries, keys, values.
-    AttentionGradient {
-        /// Heads.
-        heads: usize,
-    },
-    /// A recurrent cell over time. Operands: inputs `[time, batch, features]`, weights of the inputs `[features, gates *
-    /// hidden]` and of the state `[hidden, gates * hidden]`, biases beside the inputs and beside the state. The result
-    /// `[parts, time, batch, hidden]` has the states as its first part; the others are for the gradient (see
-    /// `kernel::recurrent`).
-    Recurrent(Cell),
-    /// The gradients of the operands of a [`Op::Recurrent`] in its order, those of the weights turned, behind each other in
-    /// one axis. Operands: the gradients of the states `[time, batch, hidden]`, the result of the forward pass, the inputs,
-    /// the weights of the inputs and of the state.
-    RecurrentGradient(Cell),
+    /// Softmax along the last axis.
+    Softmax(Softmax),
+    /// Layer norm of rows.
+    LayerNorm(LayerNorm),
+    /// The gradients of layer norm.
+    LayerNormGradient(LayerNormGradient),
+    /// Multi-head attention.
+    Attention(Attention),
+    /// The gradients of attention.
+    AttentionGradient(AttentionGradient),
+    /// A recurrent cell over time.
+    Recurrent(Recurrent),
+    /// The gradients of a recurrent cell.
+    RecurrentGradient(RecurrentGradient),
 }
 
-/// Windows that slide over an axis.
+impl Op {
+    /// The composite operation that this is, if it is not an elementary one.
+    pub(crate) fn composite(&self) -> Option<&dyn Composite> {
+        Some(match self {
+            Op::Softmax(op) => op,
+            Op::LayerNorm(op) => op,
+            Op::LayerNormGradient(op) => op,
+            Op::Attention(op) => op,
+            Op::AttentionGradient(op) => op,
+            Op::Recurrent(op) => op,
+            Op::RecurrentGradient(op) => op,
+            _ => return None,
+        })
+    }
+}
+
+/// Sliding windows over an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Window {
     /// Elements of a window.
     pub size: usize,
-    /// From one window to the next.
+    /// Distance between the starts of two windows.
     pub stride: usize,
-    /// From one element of a window to the next.
+    /// Distance between two elements of a window.
     pub dilation: usize,
 }
 
 impl Window {
-    /// Number of windows that fit an axis.
+    /// Number of windows that fit an axis of a length.
     pub fn count(&self, length: usize) -> usize {
         let span = (self.size.max(1) - 1).saturating_mul(self.dilation).saturating_add(1);
         length.checked_sub(span).map_or(0, |rest| rest / self.stride.max(1) + 1)
     }
 }
 
-/// A node: an operation, its operands, and what comes out.
+/// A node: an operation, its operands, and the shape and type of its result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
     /// The operation.
     pub op: Op,
-    /// The operands; they come before the node.
+    /// The operands, which come before the node.
     pub args: Vec<Id>,
     /// Shape of the result.
     pub shape: Shape,
@@ -226,13 +219,13 @@ pub struct Node {
     pub dtype: DType,
 }
 
-/// Something that cannot be built: which operation, on what, and why.
+/// An operation that cannot be built on its operands.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{operation}: {problem}")]
 pub struct GraphError {
-    /// The operation and its operands with their types and shapes.
+    /// The operation, and its operands with their types and shapes.
     pub operation: String,
-    /// What is wrong.
+    /// What does not fit.
     pub problem: String,
 }
 
@@ -246,7 +239,7 @@ impl From<ShapeError> for GraphError {
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     nodes: Vec<Node>,
-    /// A number for each node that depends on what it computes and not on when it was built.
+    /// A hash of each node that does not depend on the order in which nodes were built.
     hashes: Vec<u64>,
     interned: FxHashMap<Node, Id>,
     outputs: Vec<(String, Id)>,
@@ -254,18 +247,18 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// An empty graph whose rewriting never changes a result.
+    /// Creates an empty graph. Rewriting it never changes a result.
     pub fn new() -> Graph {
         Graph::default()
     }
 
-    /// An empty graph that may be rewritten as real numbers allow: sums reordered, divisions by constants turned into
-    /// multiplications, `x * 0` taken for 0.
+    /// Creates an empty graph that may be rewritten by identities of real numbers: sums are reordered, divisions by constants
+    /// become multiplications, `x * 0` becomes 0.
     pub fn relaxed() -> Graph {
         Graph { relaxed: true, ..Graph::default() }
     }
 
-    /// Whether results may change as real numbers allow.
+    /// Whether the graph may be rewritten by identities of real numbers.
     pub fn is_relaxed(&self) -> bool {
         self.relaxed
     }
@@ -275,17 +268,26 @@ impl Graph {
         &self.nodes
     }
 
-    /// A node. Panics if the graph has no such node, as indexing does.
+    /// A node.
+    ///
+    /// # Panics
+    /// If the graph has no such node.
     pub fn node(&self, id: Id) -> &Node {
         &self.nodes[id.0 as usize]
     }
 
-    /// The shape of a node's result. Panics if the graph has no such node.
+    /// The shape of the result of a node.
+    ///
+    /// # Panics
+    /// If the graph has no such node.
     pub fn shape(&self, id: Id) -> Shape {
         self.node(id).shape
     }
 
-    /// The type of a node's result. Panics if the graph has no such node.
+    /// The type of the result of a node.
+    ///
+    /// # Panics
+    /// If the graph has no such node.
     pub fn dtype(&self, id: Id) -> DType {
         self.node(id).dtype
     }
@@ -295,7 +297,7 @@ impl Graph {
         (0..self.nodes.len() as u32).map(Id)
     }
 
-    /// The inputs with their names, in the order in which they were made.
+    /// The inputs with their names, in the order of creation.
     pub fn inputs(&self) -> impl Iterator<Item = (&str, Id)> {
         self.ids().filter_map(|id| match &self.node(id).op {
             Op::Input(name) => Some((&**name, id)),
@@ -308,23 +310,23 @@ impl Graph {
         &self.outputs
     }
 
-    /// Makes a node an output. A name stands for one output only.
+    /// Makes a node an output. Names of outputs must differ.
     pub fn output(&mut self, name: &str, id: Id) -> Result<(), GraphError> {
         self.known("output", &[id])?;
         if self.outputs.iter().any(|(known, _)| known == name) {
-            let problem = "there is an output of that name already".into();
+            let problem = "an output of that name exists already".into();
             return Err(GraphError { operation: format!("output {name:?}"), problem });
         }
         self.outputs.push((name.to_string(), id));
         Ok(())
     }
 
-    /// A number that depends on what a node computes, and not on when or in what order it was built.
+    /// A hash of what a node computes, independent of the order in which nodes were built.
     pub fn hash(&self, id: Id) -> u64 {
         self.hashes[id.0 as usize]
     }
 
-    /// A number for the whole graph: what its outputs compute, and their names.
+    /// A hash of the whole graph: what its outputs compute, and their names.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = FxHasher::default();
         self.relaxed.hash(&mut hasher);
@@ -334,7 +336,7 @@ impl Graph {
         hasher.finish()
     }
 
-    /// The node of an operation whose shape and type were worked out; an equal one, if there is one.
+    /// Returns the node of an operation with checked operands, shape and type: an equal one, if there is one.
     pub(crate) fn intern(&mut self, op: Op, args: Vec<Id>, shape: Shape, dtype: DType) -> Id {
         let node = Node { op, args, shape, dtype };
         if let Some(&id) = self.interned.get(&node) {
@@ -358,12 +360,12 @@ impl Graph {
             None => Ok(()),
             Some(id) => Err(GraphError {
                 operation: operation.to_string(),
-                problem: format!("{id} is no node of this graph"),
+                problem: format!("{id} is not a node of this graph"),
             }),
         }
     }
 
-    /// An error of an operation on known operands.
+    /// An error about an operation on known operands.
     pub(crate) fn error<T>(
         &self,
         operation: &str,
@@ -378,17 +380,18 @@ impl Graph {
         })
     }
 
-    /// Checks what every node of a legal graph satisfies. Rewrites call it after every pass in debug builds.
+    /// Checks that the graph is legal: every node is one that the builder would create. Debug builds check after every rewriting
+    /// pass.
     pub fn check(&self) -> Result<(), GraphError> {
         let mut again = Graph::default();
         for (index, node) in self.nodes.iter().enumerate() {
             let operation = || format!("%{index} = {}", node.op);
             if node.args.iter().any(|arg| arg.0 as usize >= index) {
-                return Err(GraphError { operation: operation(), problem: "reads a node behind it".into() });
+                return Err(GraphError { operation: operation(), problem: "reads a later node".into() });
             }
             let id = again.rebuild(&node.op, &node.args, node.shape, node.dtype)?;
             if id.0 as usize != index || again.node(id) != node {
-                let problem = "the builder would not have made this node".into();
+                let problem = "the builder would not create this node".into();
                 return Err(GraphError { operation: operation(), problem });
             }
         }
@@ -430,15 +433,10 @@ impl fmt::Display for Op {
             }
             Op::CumSum { reverse } => write!(f, "cumsum{}", if *reverse { " reverse" } else { "" }),
             Op::MatMul => f.write_str("matmul"),
-            Op::Softmax { log } => write!(f, "{}softmax", if *log { "log_" } else { "" }),
-            Op::LayerNorm { epsilon } => write!(f, "layer_norm[{:?}]", f64::from_bits(*epsilon)),
-            Op::LayerNormGradient { epsilon } => {
-                write!(f, "layer_norm_gradient[{:?}]", f64::from_bits(*epsilon))
-            }
-            Op::Attention { heads } => write!(f, "attention[{heads}]"),
-            Op::AttentionGradient { heads } => write!(f, "attention_gradient[{heads}]"),
-            Op::Recurrent(cell) => write!(f, "{}", cell.name()),
-            Op::RecurrentGradient(cell) => write!(f, "{}_gradient", cell.name()),
+            composite => match composite.composite() {
+                Some(composite) => composite.fmt(f),
+                None => unreachable!("every other operation is composite"),
+            },
         }
     }
 }

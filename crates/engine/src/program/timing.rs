@@ -1,19 +1,19 @@
-//! How long each kernel takes.
+//! The time of each kernel.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::Runner;
 
-/// The shortest time of each kernel in a number of runs. Printed, it is a table with the slowest kernel first.
+/// The shortest time of each kernel in a number of runs. Its `Display` form is a table with the slowest kernel first.
 #[derive(Clone, Debug)]
 pub struct Timings {
-    /// The kernel, its shortest time, and the bytes it moves.
+    /// Description, shortest time and memory traffic in bytes of each kernel.
     pub kernels: Vec<(String, Duration, usize)>,
 }
 
 impl Runner {
-    /// Runs the program some times and measures every kernel.
+    /// Runs the program `runs` times and measures every kernel.
     pub fn timings(&mut self, runs: usize) -> Timings {
         let mut best = self.run_timed();
         for _ in 1..runs {
@@ -25,7 +25,7 @@ impl Runner {
 }
 
 impl Timings {
-    /// The sum over all kernels.
+    /// The total over all kernels.
     pub fn total(&self) -> Duration {
         self.kernels.iter().map(|(_, time, _)| time).sum()
     }
@@ -42,7 +42,7 @@ impl fmt::Display for Timings {
             let (share, rate) = (100.0 * seconds / total, *bytes as f64 / seconds / 1e9);
             writeln!(f, "{:>10.1} {share:>5.1}% {rate:>7.1}  {kernel}", seconds * 1e6)?;
         }
-        writeln!(f, "{:>10.1} in all", total * 1e6)
+        writeln!(f, "{:>10.1} total", total * 1e6)
     }
 }
 
@@ -51,7 +51,7 @@ mod tests {
     use crate::{DType, Graph, Program};
 
     #[test]
-    fn a_table_names_every_kernel_and_the_results_are_those_of_a_run() {
+    fn timings_list_every_kernel_and_keep_the_results() {
         let mut g = Graph::new();
         let x = g.input("x", DType::F32, &[8, 8]).unwrap();
         let product = g.matmul(x, x).unwrap();

@@ -1,61 +1,62 @@
-//! Parameters that change as soon as they can.
+//! Parameter updates during the backward pass.
 //!
-//! The optimiser reads and writes every parameter of a network, and reads every gradient. After a whole backward pass these
-//! come from memory again. Here each parameter whose gradient only products write, as weights are, is handed over right
-//! behind the last kernel that needs it or adds to its gradient, when both are in the caches, and these gradients share a
-//! little memory: the next one is written where one lay that nobody needs any more. The others, which are small, come at the
-//! end.
+//! An optimiser that runs after the backward pass reads all parameters and gradients from memory again. Here each weight
+//! matrix is updated right after the last kernel that reads it or writes its gradient, while both are in the caches. The
+//! gradients of weight matrices share a small buffer, because each is needed for a short time. Other parameters, which are
+//! small, are updated at the end.
 
 use std::ops::Range;
 
 use crate::buffer::Buffer;
+use crate::instruction::{Instruction, Stored as _};
 use crate::kernel::matmul::ExternalSlices;
 
-use super::bound::{Bindings, ordered};
-use super::memory::Stored;
-use super::{Instruction, ProgramError, Runner, check, execute, find};
+use super::binding::{Bindings, ordered};
+use super::{ProgramError, Runner, check, find};
 
-/// What changes a parameter: it gets its place among all, its elements and its gradient.
+/// A function that updates a parameter, given its range in the slice of all parameters, its elements and its gradient.
 pub type Update<'a> = &'a mut dyn FnMut(Range<usize>, &mut [f32], &[f32]);
 
-/// When and where parameters are handed over.
+/// When parameters are updated, and where their gradients are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Updates {
-    /// Parameters in the first slice, gradients of products in `gradients`.
+    /// Parameters are in the slice of the caller, gradients of weight matrices in `gradients`.
     bindings: Bindings,
-    /// In the order in which they are due.
+    /// In the order of their instructions.
     due: Vec<Due>,
     gradients: Buffer<f32>,
 }
 
-/// A parameter that is handed over behind a kernel.
+/// A parameter that is updated after an instruction.
 #[derive(Clone, Debug)]
 struct Due {
-    kernel: usize,
-    /// Its elements among the parameters.
+    instruction: usize,
+    /// Its range in the slice of parameters.
     range: Range<usize>,
     gradient: Place,
 }
 
-/// Where a gradient lies from its first element on.
+/// The offset of a gradient.
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// In the memory of the program.
-    Inside(usize),
-    /// Among those of products.
-    Outside(usize),
+    /// In the arena.
+    Arena(usize),
+    /// In [`Updates::gradients`].
+    Shared(usize),
 }
 
-/// A gradient of a product while it is needed.
-struct Life {
-    kernels: Range<usize>,
+/// A gradient in the shared buffer.
+struct Allocation {
+    lifetime: Range<usize>,
     place: Range<usize>,
 }
 
-/// The first place for `len` elements that nothing occupies which lives at the same time.
-fn free_place(lives: &[Life], kernels: &Range<usize>, len: usize) -> usize {
-    let meets = |life: &&Life| life.kernels.start < kernels.end && kernels.start < life.kernels.end;
-    let mut taken: Vec<&Range<usize>> = lives.iter().filter(meets).map(|life| &life.place).collect();
+/// The first offset with `len` elements that are free during a lifetime.
+fn free_offset(allocations: &[Allocation], lifetime: &Range<usize>, len: usize) -> usize {
+    let overlaps =
+        |other: &&Allocation| other.lifetime.start < lifetime.end && lifetime.start < other.lifetime.end;
+    let mut taken: Vec<&Range<usize>> =
+        allocations.iter().filter(overlaps).map(|other| &other.place).collect();
     taken.sort_by_key(|place| place.start);
     let mut begin = 0;
     for place in taken {
@@ -68,7 +69,7 @@ fn free_place(lives: &[Life], kernels: &Range<usize>, len: usize) -> usize {
 }
 
 impl Runner {
-    /// Says which inputs are parameters, which outputs their gradients, and where the parameters lie in the slice that
+    /// Binds parameters: the names of the input and of its gradient among the outputs, and the range of the slice that
     /// [`Runner::run_updating`] is given.
     ///
     /// ```
@@ -91,14 +92,14 @@ impl Runner {
     pub fn bind_updates(&mut self, updates: &[(&str, &str, Range<usize>)]) -> Result<(), ProgramError> {
         let program = &self.program;
         let (mut bindings, mut due) = (Bindings::default(), Vec::new());
-        let mut lives: Vec<Life> = Vec::new();
-        let end = program.kernels.len();
+        let mut allocations: Vec<Allocation> = Vec::new();
+        let end = program.instructions.len();
         for (i, (parameter, gradient, range)) in updates.iter().enumerate() {
             let range = ordered(range);
-            let meets = |(w, d, other): &&(&str, &str, Range<usize>)| {
+            let collides = |(w, d, other): &&(&str, &str, Range<usize>)| {
                 w == parameter || d == gradient || (other.start < range.end && range.start < other.end)
             };
-            if let Some((other, ..)) = updates[..i].iter().find(meets) {
+            if let Some((other, ..)) = updates[..i].iter().find(collides) {
                 let [first, second] = [other, parameter].map(|name| (*name).to_string());
                 return Err(ProgramError::Twice { first, second });
             }
@@ -108,36 +109,35 @@ impl Runner {
             check::<f32>(gradient, range.len())?;
             bindings.add(parameter, &range, 0, &program.inputs);
             bindings.lengths[0] = bindings.lengths[0].max(range.end);
-            // A parameter that is copied can change at any time; one that products read where it lies only behind them.
-            let readers = parameter.elsewhere(0, &program.inputs).unwrap_or_default();
-            let needed = readers.iter().map(|(kernel, _)| kernel + 1).max().unwrap_or(0);
-            let inside = Place::Inside(gradient.offset.unwrap_or(0));
-            let writers = gradient.elsewhere(1, &program.outputs).unwrap_or_default();
-            let first = writers.iter().map(|(kernel, _)| *kernel).min();
-            let last = writers.iter().map(|(kernel, _)| kernel + 1).max();
-            let (behind, place) = match (first, last) {
+            // A copied parameter can change at any time, one that is read from the slice only after its last reader.
+            let readers = parameter.bindable(0, &program.inputs).unwrap_or_default();
+            let read_until = readers.iter().map(|matrix| matrix.instruction + 1).max().unwrap_or(0);
+            let writers = gradient.bindable(1, &program.outputs).unwrap_or_default();
+            let first = writers.iter().map(|matrix| matrix.instruction).min();
+            let last = writers.iter().map(|matrix| matrix.instruction + 1).max();
+            let (after, place) = match (first, last) {
                 (Some(first), Some(last)) => {
-                    let behind = last.max(needed);
-                    let begin = free_place(&lives, &(first..behind), range.len());
+                    let lifetime = first..last.max(read_until);
+                    let begin = free_offset(&allocations, &lifetime, range.len());
                     let place = begin..begin + range.len();
                     bindings.add(gradient, &place, 1, &program.outputs);
-                    lives.push(Life { kernels: first..behind, place });
-                    (behind, Place::Outside(begin))
+                    let after = lifetime.end;
+                    allocations.push(Allocation { lifetime, place });
+                    (after, Place::Shared(begin))
                 }
-                _ => (end, inside),
+                _ => (end, Place::Arena(gradient.offset.unwrap_or(0))),
             };
-            due.push(Due { kernel: behind.max(1) - 1, range, gradient: place });
+            due.push(Due { instruction: after.max(1) - 1, range, gradient: place });
         }
-        due.sort_by_key(|due| due.kernel);
-        bindings.products.sort_by_key(|(kernel, _)| *kernel);
+        due.sort_by_key(|due| due.instruction);
+        bindings.matmuls.sort_by_key(|(instruction, _)| *instruction);
         let gradients = Buffer::zeroed(bindings.lengths[1]);
         self.updates = Updates { bindings, due, gradients };
         Ok(())
     }
 
-    /// Computes the outputs like [`Runner::run`] with the parameters that [`Runner::bind_updates`] names, and hands each of
-    /// them over with its gradient, and where it lies, when nothing else needs it any more: `update` may change it. The
-    /// gradients cannot be read afterwards.
+    /// Like [`Runner::run`] with the parameters that are bound by [`Runner::bind_updates`]. Calls `update` for each of them as soon
+    /// as its gradient is complete and no later kernel reads it. The gradients cannot be read afterwards.
     pub fn run_updating(&mut self, parameters: &mut [f32], update: Update<'_>) -> Result<(), ProgramError> {
         let Runner { program, memory, scratch, updates, .. } = self;
         let Updates { bindings, due, gradients } = updates;
@@ -149,21 +149,18 @@ impl Runner {
             f32::arena_mut(memory)[place.inside..][..place.len]
                 .copy_from_slice(&parameters[place.outside..][..place.len]);
         }
-        let (mut bound, mut due) = (bindings.products.iter().peekable(), due.iter().peekable());
-        for (index, kernel) in program.kernels.iter().enumerate() {
-            match (&kernel.1, bound.next_if(|(bound, _)| *bound == index)) {
-                (Instruction::MatMul(products), Some(&(_, elsewhere))) => {
-                    products.run_outside(
-                        memory,
-                        ExternalSlices { from: parameters, to: gradients, external: elsewhere },
-                    );
+        let (mut bound, mut due) = (bindings.matmuls.iter().peekable(), due.iter().peekable());
+        for (index, instruction) in program.instructions.iter().enumerate() {
+            match (instruction, bound.next_if(|(bound, _)| *bound == index)) {
+                (Instruction::MatMul(matmul), Some(&(_, elsewhere))) => {
+                    matmul.run_outside(memory, ExternalSlices { from: parameters, to: gradients, external: elsewhere });
                 }
-                _ => execute(kernel, memory, scratch),
+                _ => instruction.get().run(memory, scratch),
             }
-            while let Some(Due { range, gradient, .. }) = due.next_if(|due| due.kernel == index) {
+            while let Some(Due { range, gradient, .. }) = due.next_if(|due| due.instruction == index) {
                 let gradient = match gradient {
-                    Place::Inside(begin) => &f32::arena(memory)[*begin..][..range.len()],
-                    Place::Outside(begin) => &gradients[*begin..][..range.len()],
+                    Place::Arena(begin) => &f32::arena(memory)[*begin..][..range.len()],
+                    Place::Shared(begin) => &gradients[*begin..][..range.len()],
                 };
                 update(range.clone(), &mut parameters[range.clone()], gradient);
             }
@@ -179,7 +176,7 @@ mod tests {
     use crate::{DType, Graph, Program};
     use proptest::prelude::*;
 
-    /// Layers of some widths with biases, the second weights used twice if they can be; and its parameters.
+    /// Layers of some widths with biases, and their parameters. Square weights are used twice.
     fn layers(widths: &[usize], rows: usize) -> (Graph, Vec<(String, Range<usize>)>) {
         let mut g = Graph::new();
         let mut x = g.input("x", DType::F32, &[rows, widths[0]]).unwrap();
@@ -213,14 +210,14 @@ mod tests {
     }
 
     fn descend(values: &mut [f32], gradient: &[f32]) {
-        values.iter_mut().zip(gradient).for_each(|(value, slope)| *value -= 0.5 * slope);
+        values.iter_mut().zip(gradient).for_each(|(value, gradient)| *value -= 0.5 * gradient);
     }
 
     proptest! {
         #![proptest_config(crate::kernel::tests::cases(64))]
 
         #[test]
-        fn parameters_move_as_they_would_behind_the_whole_pass(
+        fn updates_equal_those_after_the_backward_pass(
             widths in prop::collection::vec(prop::sample::select(&[1usize, 5, 16, 40][..]), 2..6),
             rows in 1usize..20,
         ) {
@@ -262,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_share_memory_and_are_handed_over_on_the_way() {
+    fn gradients_share_memory_and_updates_are_early() {
         let (g, places) = layers(&[30, 40, 50, 60], 8);
         let mut runner = Program::new(&g).unwrap().runner();
         let names: Vec<String> = places.iter().map(|(name, _)| format!("d{name}")).collect();
@@ -274,12 +271,12 @@ mod tests {
         runner.bind_updates(&updates).unwrap();
         let weights = 30 * 40 + 40 * 50 + 50 * 60;
         assert!(runner.updates.gradients.len() < weights, "{}", runner.updates.gradients.len());
-        let last = runner.program.kernels.len() - 1;
-        assert!(runner.updates.due.iter().filter(|due| due.kernel < last).count() >= 2);
+        let last = runner.program.instructions.len() - 1;
+        assert!(runner.updates.due.iter().filter(|due| due.instruction < last).count() >= 2);
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn misfitting_parameters_are_refused() {
         let (g, _) = layers(&[2, 3], 1);
         let mut runner = Program::new(&g).unwrap().runner();
         assert!(runner.bind_updates(&[("w0", "dw0", 0..5)]).is_err());

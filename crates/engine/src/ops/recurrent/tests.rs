@@ -1,4 +1,4 @@
-//! Cells beside themselves written out step by step, the interpreter, and other numbers of threads.
+//! Cells compared with their definition, with the interpreter, and between numbers of threads.
 
 use super::*;
 use crate::Program;
@@ -7,8 +7,8 @@ use crate::interpret::Value;
 use crate::kernel::tests::on_every_level;
 use proptest::prelude::*;
 
-/// The states of a cell written out step by step, of nothing but elementary operations.
-fn written_out(g: &mut Graph, cell: Cell, x: Id, weights: [Id; 4]) -> Result<Id, GraphError> {
+/// The states of a cell in elementary operations, step by step.
+fn unrolled(g: &mut Graph, cell: Cell, x: Id, weights: [Id; 4]) -> Result<Id, GraphError> {
     let [input, hidden, input_bias, hidden_bias] = weights;
     let &[batch, time, inputs] = &*g.shape(x) else { unreachable!("inputs have three axes") };
     let width = g.shape(hidden)[1];
@@ -29,7 +29,7 @@ fn written_out(g: &mut Graph, cell: Cell, x: Id, weights: [Id; 4]) -> Result<Id,
     g.concat(&states, 1)
 }
 
-/// What goes into a cell, and its weights and biases, as inputs of a graph.
+/// The inputs, weights and biases of a cell as inputs of a graph.
 fn inputs_of(
     g: &mut Graph,
     cell: Cell,
@@ -46,8 +46,7 @@ fn inputs_of(
 fn graph(cell: Cell, dtype: DType, [batch, time, inputs, width]: [usize; 4], fused: bool) -> Graph {
     let mut g = Graph::new();
     let (x, weights) = inputs_of(&mut g, cell, dtype, [batch, time, inputs, width]);
-    let states =
-        if fused { g.cell(cell, x, weights) } else { written_out(&mut g, cell, x, weights) }.unwrap();
+    let states = if fused { g.cell(cell, x, weights) } else { unrolled(&mut g, cell, x, weights) }.unwrap();
     let factors = (0..batch * time * width).map(|i| (i % 7) as f64 - 3.0).collect::<Vec<_>>();
     let factors = g.data(dtype, &[batch, time, width], &factors).unwrap();
     let weighted = g.mul(states, factors).unwrap();
@@ -63,7 +62,7 @@ fn number(i: usize) -> f64 {
     (i * 7919 % 1013) as f64 / 1013.0 - 0.5
 }
 
-/// The outputs for inputs that are numbers by their place.
+/// The outputs for fixed pseudo-random inputs.
 fn run(g: &Graph) -> Vec<Vec<f64>> {
     let value = |id| {
         let shape = g.shape(id);
@@ -77,7 +76,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn a_cell_equals_itself_written_out_step_by_step(
+    fn a_cell_equals_its_definition(
         batch in 1usize..40, time in 1usize..5, inputs in 0usize..4, width in 1usize..11, lstm: bool,
     ) {
         let cell = if lstm { Cell::Lstm } else { Cell::Gru };
@@ -89,11 +88,11 @@ proptest! {
     }
 }
 
-/// Few rows: the inputs of several steps are multiplied at once, more than one such piece and the rest of one. And gates
-/// of several panels.
+/// With few rows the inputs of several steps are multiplied at once: several such blocks and a remainder. And gates of several
+/// panels.
 #[test]
 #[cfg_attr(miri, ignore = "too long")]
-fn a_cell_of_few_rows_equals_itself_written_out_step_by_step() {
+fn a_cell_of_few_rows_equals_its_definition() {
     for (cell, sizes) in [
         (Cell::Gru, [1, 67, 3, 5]),
         (Cell::Lstm, [3, 23, 2, 7]),
@@ -105,11 +104,11 @@ fn a_cell_of_few_rows_equals_itself_written_out_step_by_step() {
     }
 }
 
-/// Units of several vectors and the rest of one, tiles of some heights, several blocks of steps and the rest of one; rows
-/// for one thread, for the others do not know what is asked for.
+/// Several vectors of units and a remainder, tiles of several heights, several blocks of steps and a remainder. The batch is
+/// small enough for one thread, because the instruction set is overridden for the current thread only.
 #[test]
 #[cfg_attr(miri, ignore = "too long")]
-fn a_cell_equals_itself_written_out_on_every_instruction_set() {
+fn a_cell_equals_its_definition_on_every_instruction_set() {
     let sizes = [[7, 41, 2, 37], [8, 37, 1, 21], [1, 35, 2, 40], [3, 13, 0, 17], [0, 3, 2, 5]];
     for (cell, sizes) in sizes.into_iter().flat_map(|sizes| [(Cell::Gru, sizes), (Cell::Lstm, sizes)]) {
         let right = run(&graph(cell, DType::F64, sizes, false));
@@ -139,7 +138,7 @@ fn a_row_has_the_same_bits_in_any_batch() {
 }
 
 #[test]
-fn the_gradient_of_the_inputs_is_not_computed_unless_it_is_read() {
+fn the_gradient_of_the_inputs_is_computed_only_if_it_is_read() {
     let bytes = |of_inputs: bool| {
         let mut g = Graph::new();
         let x = g.input("x", DType::F32, &[9, 4, 3]).unwrap();
@@ -159,7 +158,7 @@ fn the_gradient_of_the_inputs_is_not_computed_unless_it_is_read() {
 }
 
 #[test]
-fn without_a_gradient_the_gates_are_not_kept_and_the_states_are_the_same() {
+fn without_a_gradient_the_gates_are_not_stored() {
     for cell in [Cell::Gru, Cell::Lstm] {
         let mut g = Graph::new();
         let (x, weights) = inputs_of(&mut g, cell, DType::F32, [13, 4, 3, 9]);
@@ -178,7 +177,7 @@ fn without_a_gradient_the_gates_are_not_kept_and_the_states_are_the_same() {
 }
 
 #[test]
-fn the_interpreter_agrees() {
+fn cells_equal_the_interpreter() {
     for cell in [Cell::Gru, Cell::Lstm] {
         let g = graph(cell, DType::F64, [3, 4, 2, 5], true);
         let value = |(name, id): (&str, Id)| {
@@ -193,8 +192,8 @@ fn the_interpreter_agrees() {
 /// Steps, inputs and units of a cell whose gradients fade to about a tenth in a step.
 const FADING: [usize; 3] = [90, 3, 6];
 
-/// The gradients of the sum of the last states of such a cell, times `factor`, and numbers for its inputs, which `change`
-/// may change.
+/// A graph of the gradients of `factor` times the sum of the last states of such a cell, and values for its inputs, which
+/// `change` modifies.
 fn of_last_states(
     cell: Cell,
     dtype: DType,
@@ -217,7 +216,7 @@ fn of_last_states(
     let value = |(name, id): (&str, Id)| {
         let mut numbers: Vec<f64> = (0..g.shape(id).elements()).map(|i| number(i) * 0.3).collect();
         if name == "w3" {
-            // The gate that keeps the state is nearly closed.
+            // The update or forget gate is nearly closed.
             numbers[width..2 * width].fill(-2.5);
         }
         change(name, &mut numbers);
@@ -232,7 +231,7 @@ fn interpreted(g: &Graph, inputs: &[(String, Value)]) -> Vec<Vec<f64>> {
     g.interpret(&named).unwrap().iter().map(Value::to_f64).collect()
 }
 
-/// Whether the gradients of the inputs agree at each step by itself, as far as they are not below `least`.
+/// Asserts that the gradients of the inputs agree at every step, relative to the largest of the step or to `least`.
 fn assert_steps_agree(ours: &[f64], right: &[f64], batch: usize, least: f64) {
     let [time, inputs, _] = FADING;
     for t in 0..time {
@@ -245,14 +244,14 @@ fn assert_steps_agree(ours: &[f64], right: &[f64], batch: usize, least: f64) {
 
 #[test]
 #[cfg_attr(miri, ignore = "too long")]
-fn gradients_that_have_faded_are_dropped_and_nothing_else_is() {
+fn only_vanished_gradients_are_dropped() {
     let first_inputs = |of_inputs: &[f64], batch: usize| -> Vec<f64> {
         let [time, inputs, _] = FADING;
         (0..batch).flat_map(|row| of_inputs[row * time * inputs..][..inputs].to_vec()).collect()
     };
     for cell in [Cell::Gru, Cell::Lstm] {
         let check = |batch: usize| {
-            // In 64 bits nothing of this is small enough to be dropped.
+            // In f64 none of them is small enough to be dropped.
             let (wide, inputs) = of_last_states(cell, DType::F64, batch, 1.0, &|_, _| {});
             let right = interpreted(&wide, &inputs);
             let ours = arbitrary::run(&wide, &inputs);
@@ -269,17 +268,17 @@ fn gradients_that_have_faded_are_dropped_and_nothing_else_is() {
             assert!(first_inputs(&ours[0], batch).iter().all(|&x| x == 0.0), "{cell:?}");
         };
         check(70);
-        // Rows for one thread, for the others do not know what is asked for.
+        // Small enough for one thread: the instruction set is overridden for the current thread only.
         on_every_level(|| check(7));
     }
 }
 
-/// With an update gate that is 1 a GRU keeps its state: nothing reaches the gates, and everything what came before.
+/// A GRU whose update gate is 1 keeps its state: the gates have no gradient, and earlier steps have all of it.
 fn keeping(dtype: DType) -> (Graph, Vec<(String, Value)>) {
     let [time, inputs, width] = FADING;
     of_last_states(Cell::Gru, dtype, 20, 1.0, &move |name, numbers| match name {
         "w0" => (width..2 * width).for_each(|row| numbers[row * inputs] = 1.0),
-        // In the second half of the steps, for the first rows.
+        // For the first rows, in the second half of the steps.
         "x" => {
             for (i, number) in numbers.iter_mut().enumerate().filter(|(i, _)| i % inputs == 0) {
                 let (row, step) = (i / inputs / time, i / inputs % time);
@@ -292,12 +291,12 @@ fn keeping(dtype: DType) -> (Graph, Vec<(String, Value)>) {
 
 #[test]
 #[cfg_attr(miri, ignore = "too long")]
-fn a_gradient_goes_past_gates_that_have_none() {
+fn gradients_pass_gates_that_have_none() {
     let (g, inputs) = keeping(DType::F64);
     let right = interpreted(&g, &inputs);
     assert!(
         right[0][..FADING[0] / 2 * FADING[1]].iter().any(|x| x.abs() > 1e-3),
-        "some reach the first half"
+        "gradients reach the first half"
     );
     let (g, inputs) = keeping(DType::F32);
     let ours = arbitrary::run(&g, &inputs);
@@ -307,7 +306,7 @@ fn a_gradient_goes_past_gates_that_have_none() {
 
 #[test]
 #[cfg_attr(miri, ignore = "too long")]
-fn what_is_left_out_does_not_depend_on_the_number_of_threads() {
+fn dropped_gradients_do_not_depend_on_the_number_of_threads() {
     let graphs = [Cell::Gru, Cell::Lstm].map(|cell| of_last_states(cell, DType::F32, 70, 1.0, &|_, _| {}));
     for (g, inputs) in graphs.into_iter().chain([keeping(DType::F32)]) {
         let [one, more @ ..] = [1, 2, 3, 7].map(|threads| {
@@ -321,11 +320,11 @@ fn what_is_left_out_does_not_depend_on_the_number_of_threads() {
 
 #[test]
 #[cfg_attr(miri, ignore = "too long")]
-fn what_is_not_finite_reaches_the_gradients_though_they_have_faded() {
+fn nan_and_infinity_reach_vanished_gradients() {
     let is_nan = |all: &[Vec<f64>]| -> Vec<bool> { all.iter().flatten().map(|x| x.is_nan()).collect() };
     for cell in [Cell::Gru, Cell::Lstm] {
         for wild in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
-            // The first input, which is that of a first step, and the last weights.
+            // The first input, which belongs to the first step, or the last weight.
             for place in ["x", "w0", "w1"] {
                 let (g, inputs) = of_last_states(cell, DType::F32, 20, 1.0, &|name, numbers| {
                     let at = if name == "x" { 0 } else { numbers.len() - 1 };
@@ -341,7 +340,7 @@ fn what_is_not_finite_reaches_the_gradients_though_they_have_faded() {
 
 #[test]
 fn a_cell_has_the_same_bits_on_any_number_of_threads() {
-    // The last one has products that are shared among threads by themselves.
+    // In the last one the matrix multiplications are parallel themselves.
     let cases = [
         (Cell::Gru, 130, 9),
         (Cell::Lstm, 50, 9),
@@ -362,7 +361,7 @@ fn a_cell_has_the_same_bits_on_any_number_of_threads() {
 }
 
 #[test]
-fn sizes_that_do_not_fit_and_second_gradients_are_refused() {
+fn misfitting_sizes_and_second_derivatives_are_refused() {
     let mut g = Graph::new();
     let x = g.input("x", DType::F32, &[2, 3, 4]).unwrap();
     let (w, b) = (g.input("w", DType::F32, &[9, 4]).unwrap(), g.input("b", DType::F32, &[9]).unwrap());
@@ -375,5 +374,5 @@ fn sizes_that_do_not_fit_and_second_gradients_are_refused() {
     let gradient = g.gradients(sum, &[x]).unwrap()[0];
     let sum = g.sum_all(gradient).unwrap();
     let error = g.gradients(sum, &[x]).unwrap_err().to_string();
-    assert!(error.contains("gradient of a recurrent cell"), "{error}");
+    assert!(error.contains("gru_gradient cannot be differentiated"), "{error}");
 }

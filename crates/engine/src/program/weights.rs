@@ -1,25 +1,23 @@
 //! Weights that are packed once.
 //!
-//! A product brings its second operand into panels before it multiplies. Where that is an input which only products read,
-//! a runner keeps the panels, and packs again only after the input was written: forecasts of dense networks with the same
-//! weights pack nothing. The weights of a single row are read as they lie; of those a runner remembers whether they are all
-//! finite, because then rows that meet a 0 need not be read. On request the panels hold 8-bit integers.
+//! A matrix multiplication packs its second operand into panels. If that is an input which only matrix multiplications read,
+//! a runner keeps the panels and packs again only after the input was written: inference with constant weights packs nothing.
+//! For a single row the weights are not packed; then a runner remembers whether they are all finite, because rows of weights
+//! for activations that are 0 can be skipped in that case. On request the panels hold 8-bit integers.
 
 use crate::kernel::int8::{self, Activations};
-use crate::kernel::matmul::{
-    Epilogue, ExternalSlices, Gemm, PreparedRhs, multiply_external, multiply_prepared, span,
-};
+use crate::kernel::matmul::{Epilogue, ExternalSlices, Gemm, PreparedRhs, multiply_external, multiply_prepared, span};
 
-use super::memory::{Memory, Stored};
-use super::{Instruction, Program, Runner};
+use super::{Matrix, Program, Runner};
+use crate::instruction::{Instruction, Memory, Stored as _};
 use crate::parallel;
 
-/// The weights of one product.
+/// The weights of one matrix multiplication.
 #[derive(Clone, Debug)]
 pub(super) struct Weights {
-    /// The product, among the kernels.
-    pub kernel: usize,
-    /// The input, among the inputs.
+    /// The matrix multiplication, by its index in the program.
+    pub instruction: usize,
+    /// The input that holds the weights, by its index.
     input: usize,
     shapes: Gemm,
     epilogue: Option<Epilogue>,
@@ -27,39 +25,40 @@ pub(super) struct Weights {
     state: State,
 }
 
-/// How weights are held.
+/// The format of packed weights.
 #[derive(Clone, Debug)]
 enum Form {
     Panels(PreparedRhs),
     Int8(Box<Quantized>),
 }
 
-/// Weights of 8 bits, and memory for what they are multiplied with.
+/// 8-bit weights, and memory for activations.
 #[derive(Clone, Debug, Default)]
 struct Quantized {
-    /// None if a weight is not finite: then the product is that of the numbers as they are.
+    /// `None` if a weight is not finite; then the product is computed in `f32`.
     weights: Option<int8::Weights>,
-    /// One for every [`int8::CHUNK_ROWS`] rows.
+    /// One entry for every [`int8::CHUNK_ROWS`] rows.
     activations: Vec<Activations>,
     bias: Vec<f32>,
 }
 
-/// What is known of an input.
+/// Whether packed weights are up to date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing: it was written.
+    /// The input was written since it was packed.
     Written,
-    /// Nothing, but it was multiplied with since. Only then a look at weights that are read as they lie is worth its time.
+    /// It was used once since it was written. Unpacked weights are checked for being finite in the second use, because for one
+    /// use it does not pay.
     Used,
-    /// The panels hold what the input holds.
+    /// The panels hold the elements of the input.
     Packed,
 }
 
 impl Runner {
-    /// [`Runner::run`] multiplies weights as 8-bit integers from now on, with a scale for each output, and activations with a
-    /// scale for each row (see [`kernel::int8`](crate::kernel::int8)). These are inputs of `f32` that nothing reads but
-    /// products of which each is a second matrix, whole; their names are returned. A product with weights that are not finite
-    /// stays as it is, and all do on a processor without instructions for 8 bits.
+    /// Quantises weights: [`Runner::run`] multiplies them as 8-bit integers from now on, with a scale for each output, and
+    /// activations with a scale for each row (see [`kernel::int8`](crate::kernel::int8)). Weights are `f32` inputs that are
+    /// used as whole second operands of matrix multiplications only; their names are returned. Weights that are not finite are
+    /// multiplied in `f32`, and so are all weights on processors without 8-bit dot products.
     ///
     /// ```
     /// use gatework_engine::{DType, Graph, Program};
@@ -90,42 +89,49 @@ impl Runner {
             if readers.is_empty() || !readers.iter().all(fits) {
                 continue;
             }
-            for Reader { kernel, product, .. } in readers {
+            for Reader { instruction, product, .. } in readers {
                 let Some((shapes, epilogue)) = product else { continue };
                 let form = Form::Int8(Box::default());
-                self.weights.retain(|weights| weights.kernel != kernel);
-                self.weights.push(Weights { kernel, input, shapes, epilogue, form, state: State::Written });
+                self.weights.retain(|weights| weights.instruction != instruction);
+                self.weights.push(Weights {
+                    instruction,
+                    input,
+                    shapes,
+                    epilogue,
+                    form,
+                    state: State::Written,
+                });
             }
             names.push(port.name.clone());
         }
-        self.weights.sort_by_key(|weights| weights.kernel);
+        self.weights.sort_by_key(|weights| weights.instruction);
         names
     }
 }
 
-/// A kernel of products that reads an input.
+/// A matrix multiplication that reads an input.
 struct Reader {
-    kernel: usize,
-    /// Whether the input is the second matrix.
+    instruction: usize,
+    /// Whether the input is the second operand.
     is_second: bool,
-    /// The product, if there is one only.
+    /// The product, if the batch has one only.
     product: Option<(Gemm, Option<Epilogue>)>,
 }
 
-/// The kernels of products that read an input which nothing else reads.
+/// The readers of an input, if it is read by matrix multiplications only.
 fn readers(program: &Program, input: usize) -> Vec<Reader> {
-    let reader = |&(kernel, matrix): &(usize, usize)| {
-        let product = match &program.kernels[kernel].1 {
-            Instruction::MatMul(products) => products.single(),
+    let reader = |&Matrix { instruction, operand }: &Matrix| {
+        let product = match &program.instructions[instruction] {
+            Instruction::MatMul(matmul) => matmul.single(),
             _ => None,
         };
-        Reader { kernel, is_second: matrix == 1, product }
+        Reader { instruction, is_second: operand == 1, product }
     };
     program.inputs[input].matrices.iter().flatten().map(reader).collect()
 }
 
-/// Whether a product can be one of 8-bit integers: rows of the result are contiguous, the first matrix and the result lie
-/// before or behind each other, and sums cannot overflow.
+/// Whether a product can be computed with 8-bit integers: rows of the result are contiguous, the first operand and the result
+/// are disjoint, and sums cannot overflow.
 fn fits_int8(shapes: &Gemm) -> bool {
     let Gemm { sizes: [m, n, k], a: (a, a_strides), out: (out, strides), accumulate, .. } = *shapes;
     let (a_end, out_end) = (a + span(m, k, a_strides), out + span(m, n, strides));
@@ -137,29 +143,29 @@ fn fits_int8(shapes: &Gemm) -> bool {
 }
 
 impl Weights {
-    /// Those of all products of a program whose second operand is an input that is nothing else, where packing pays.
+    /// The weights of all matrix multiplications of a program for which packing pays.
     pub fn of(program: &Program) -> Vec<Weights> {
         let mut all = Vec::new();
         for input in 0..program.inputs.len() {
-            for Reader { kernel, is_second, product } in readers(program, input) {
+            for Reader { instruction, is_second, product } in readers(program, input) {
                 let Some((shapes, epilogue)) = product.filter(|_| is_second) else { continue };
                 let Some(panels) = PreparedRhs::new(&shapes) else { continue };
                 let form = Form::Panels(panels);
-                all.push(Weights { kernel, input, shapes, epilogue, form, state: State::Written });
+                all.push(Weights { instruction, input, shapes, epilogue, form, state: State::Written });
             }
         }
-        all.sort_by_key(|weights| weights.kernel);
+        all.sort_by_key(|weights| weights.instruction);
         all
     }
 
-    /// Takes note that an input was written.
-    pub fn written(&mut self, input: usize) {
+    /// Marks the weights as written if they are those of an input.
+    pub fn invalidate(&mut self, input: usize) {
         if self.input == input {
             self.state = State::Written;
         }
     }
 
-    /// Runs the product.
+    /// Runs the matrix multiplication.
     pub fn multiply(&mut self, memory: &mut Memory) {
         let memory = f32::arena_mut(memory);
         let Weights { shapes, epilogue, form, state, .. } = self;
@@ -208,21 +214,21 @@ impl Quantized {
         let bias = epilogue.map(|_| &bias[..]);
         let relu = epilogue.is_some_and(|epilogue| epilogue.relu);
         activations.resize_with(m.div_ceil(int8::CHUNK_ROWS), Activations::default);
-        // Rows and results lie apart.
+        // Rows and results are disjoint (`fits_int8`).
         let (rows, out) = if a < out {
-            let (before, behind) = memory.split_at_mut(out);
-            (&before[a..], behind)
+            let (before, after) = memory.split_at_mut(out);
+            (&before[a..], after)
         } else {
-            let (before, behind) = memory.split_at_mut(a);
-            (&*behind, &mut before[out..])
+            let (before, after) = memory.split_at_mut(a);
+            (&*after, &mut before[out..])
         };
         let len = ((m.max(1) - 1) * stride + n).min(out.len());
         parallel::for_each_chunk(
             &mut out[..len],
             int8::CHUNK_ROWS * stride,
             activations,
-            |part, out, activations| {
-                let first = part * int8::CHUNK_ROWS;
+            |chunk, out, activations| {
+                let first = chunk * int8::CHUNK_ROWS;
                 activations.clear(k);
                 for row in first..m.min(first + int8::CHUNK_ROWS) {
                     let from = &rows[row * by_row..];
@@ -244,7 +250,7 @@ mod tests {
     use crate::{DType, Graph, Program};
 
     #[test]
-    fn weights_are_packed_once_and_again_when_they_change() {
+    fn weights_are_packed_again_only_when_they_change() {
         let mut g = Graph::new();
         let x = g.input("x", DType::F32, &[6, 3]).unwrap();
         let [w, v] = ["w", "v"].map(|name| g.input(name, DType::F32, &[3, 3]).unwrap());
@@ -272,9 +278,9 @@ mod tests {
         assert_eq!(runner.read::<f32>("z").unwrap()[..4], [0.0, 0.0, 0.0, 6.0]);
     }
 
-    /// 0 times infinity is no number, also if the weights of a single row were finite before.
+    /// 0 times infinity is NaN, also if the weights were finite before.
     #[test]
-    fn weights_of_a_single_row_are_looked_through_again_when_they_change() {
+    fn weights_for_a_single_row_are_checked_again_when_they_change() {
         let mut g = Graph::new();
         let x = g.input("x", DType::F32, &[1, 2]).unwrap();
         let w = g.input("w", DType::F32, &[2, 3]).unwrap();
@@ -314,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn quantized_weights_give_almost_the_same_and_follow_what_is_written() {
+    fn quantized_weights_are_close_and_follow_writes() {
         for batch in [1, 2, 5, 70] {
             let (g, inputs) = layers(batch);
             let program = Program::new(&g).unwrap();
@@ -339,9 +345,9 @@ mod tests {
         }
     }
 
-    /// NaN and infinity are not lost on the way through several layers.
+    /// NaN and infinity propagate through several layers.
     #[test]
-    fn activations_that_are_not_finite_stay_so() {
+    fn nonfinite_activations_propagate() {
         let (g, inputs) = layers(4);
         let mut runner = Program::new(&g).unwrap().runner();
         runner.quantize();
@@ -377,9 +383,9 @@ mod tests {
         assert!(results.iter().all(|result| *result == results[0]));
     }
 
-    /// Only inputs that are whole matrices: parts of one would be of 8 bits or not, depending on the batch.
+    /// Only whole inputs: whether slices could be quantised would depend on the batch.
     #[test]
-    fn parts_of_weights_are_not_quantized() {
+    fn slices_of_weights_are_not_quantized() {
         let mut g = Graph::new();
         let x = g.input("x", DType::F32, &[5, 4]).unwrap();
         let w = g.input("w", DType::F32, &[8, 3]).unwrap();
@@ -388,11 +394,11 @@ mod tests {
         g.output("y", y).unwrap();
         let mut runner = Program::new(&g).unwrap().runner();
         assert!(runner.quantize().is_empty());
-        assert_eq!(runner.weights.len(), 1, "its panels stay");
+        assert_eq!(runner.weights.len(), 1, "its panels are kept");
     }
 
     #[test]
-    fn weights_that_are_not_finite_are_multiplied_as_they_are() {
+    fn nonfinite_weights_are_multiplied_in_f32() {
         let (g, inputs) = layers(4);
         let mut runner = Program::new(&g).unwrap().runner();
         runner.quantize();
@@ -404,9 +410,9 @@ mod tests {
         assert!(runner.read::<f32>("y").unwrap().iter().all(|y| y.is_nan()));
     }
 
-    /// An input that is also something else than a second operand is not packed: it is no input that only products read.
+    /// Only inputs that are read by matrix multiplications alone are packed.
     #[test]
-    fn what_is_read_otherwise_is_multiplied_as_it_lies() {
+    fn weights_with_other_readers_are_not_packed() {
         let mut g = Graph::new();
         let x = g.input("x", DType::F32, &[4, 4]).unwrap();
         let w = g.input("w", DType::F32, &[4, 4]).unwrap();

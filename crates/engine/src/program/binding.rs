@@ -1,89 +1,85 @@
-//! Inputs and outputs that lie in memory of the caller.
+//! Inputs and outputs in slices of the caller.
 //!
-//! A training step reads every parameter and writes every gradient once. Where only products do so, they read and write
-//! them where the caller has them, and a step copies nothing; the others (biases, mostly) are copied.
+//! A training step reads every parameter and writes every gradient once. Ports that are used by matrix multiplications only
+//! are read and written in the slices of the caller, without a copy; the others, mostly biases, are copied.
 
 use std::ops::Range;
 
 use crate::dtype::DType;
+use crate::instruction::{Instruction, Stored as _};
 use crate::kernel::matmul::{ExternalRange, ExternalSlices};
-use crate::plan::{Kernel, Plan};
+use crate::plan::Plan;
 
-use super::memory::Stored;
-use super::{Instruction, Port, ProgramError, Runner, check, execute, find};
+use super::{Matrix, Port, ProgramError, Runner, check, find};
 
-/// Where ports lie in the slices that a run is given.
+/// The places of ports in the slices of the caller.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bindings {
-    /// Kernels some of whose matrices lie elsewhere, in their order.
-    pub products: Vec<(usize, [Option<ExternalRange>; 3])>,
+    /// Matrix multiplications with matrices in the slices, in order.
+    pub matmuls: Vec<(usize, [Option<ExternalRange>; 3])>,
     /// Inputs and outputs that are copied.
     pub copied: [Vec<ExternalRange>; 2],
-    /// Elements that the slices have at least.
+    /// Least lengths of the slices.
     pub lengths: [usize; 2],
 }
 
-/// The matrices of products that are all there is of a buffer: kernel, and number of the matrix; none if another kernel
-/// reads or writes it.
-pub(super) fn matrices(plan: &Plan, buffer: usize) -> Option<Vec<(usize, usize)>> {
+/// The matrices that are in a buffer; `None` if it is used by anything but `f32` matrix multiplications.
+pub(super) fn matrices(plan: &Plan, buffer: usize) -> Option<Vec<Matrix>> {
     let mut found = Vec::new();
-    for (index, (dtype, kernel)) in plan.kernels.iter().enumerate() {
-        if !kernel.touched().contains(&buffer) {
-            continue;
-        }
-        let Kernel::MatMul { a, b, out, bias, .. } = kernel else { return None };
-        if bias.as_ref().is_some_and(|(bias, _)| bias.buffer == buffer) {
-            return None;
-        }
-        let views = [a, b, out].into_iter().enumerate();
-        found.extend(views.filter(|(_, view)| view.buffer == buffer).map(|(matrix, _)| (index, matrix)));
-        if *dtype != DType::F32 {
+    for (index, _) in plan.touched.iter().enumerate().filter(|(_, touched)| touched.contains(&buffer)) {
+        let Instruction::MatMul(matmul) = &plan.instructions[index] else { return None };
+        let views = [&matmul.a, &matmul.b, &matmul.out];
+        let operands = (0..3).filter(|&operand| views[operand].buffer == buffer);
+        found.extend(operands.map(|operand| Matrix { instruction: index, operand }));
+        let is_bias = matmul.bias.as_ref().is_some_and(|bias| bias.row.buffer == buffer);
+        if is_bias || matmul.out.dtype != DType::F32 {
             return None;
         }
     }
     Some(found)
 }
 
-/// A range that does not end before it begins: one that does is empty.
+/// A range as an ordered one: empty if it ends before it starts.
 pub(super) fn ordered(range: &Range<usize>) -> Range<usize> {
     range.start.min(range.end)..range.end
 }
 
 impl Port {
-    /// The matrices of an input (side 0) or output (side 1) that can lie in a slice of the caller's; none if it is copied.
-    pub(super) fn elsewhere(&self, side: usize, others: &[Port]) -> Option<&[(usize, usize)]> {
-        // An output that is read again, or an input that is written, is where the other slice cannot be.
+    /// The matrices of an input (side 0) or output (side 1) that can be in a slice of the caller; `None` if it is copied.
+    pub(super) fn bindable(&self, side: usize, ports: &[Port]) -> Option<&[Matrix]> {
+        // Inputs are only read from their slice, outputs only written to theirs.
         let own = if side == 0 { 0..2 } else { 2..3 };
-        // What is equal is one: a result under two names is written once.
-        let is_one = side == 0 || others.iter().filter(|other| other.offset == self.offset).count() == 1;
+        // Equal outputs with two names are one buffer, which is written once.
+        let is_one = side == 0 || ports.iter().filter(|other| other.offset == self.offset).count() == 1;
         let matrices = self.matrices.as_deref().filter(|_| is_one)?;
-        matrices.iter().all(|(_, matrix)| own.contains(matrix)).then_some(matrices)
+        matrices.iter().all(|matrix| own.contains(&matrix.operand)).then_some(matrices)
     }
 }
 
 impl Bindings {
-    /// Adds an input (side 0) or output (side 1), one of all of that side.
+    /// Adds an input (side 0) or output (side 1); `all` are the ports of that side.
     pub(super) fn add(&mut self, port: &Port, range: &Range<usize>, side: usize, all: &[Port]) {
         let Some(inside) = port.offset else { return };
         let place = ExternalRange { inside, outside: range.start, len: range.len() };
         self.lengths[side] = self.lengths[side].max(range.end);
-        let Some(matrices) = port.elsewhere(side, all) else {
+        let Some(matrices) = port.bindable(side, all) else {
             self.copied[side].push(place);
             return;
         };
-        for &(kernel, matrix) in matrices {
-            let known = self.products.iter().position(|(index, _)| *index == kernel).unwrap_or_else(|| {
-                self.products.push((kernel, [None; 3]));
-                self.products.len() - 1
+        for &Matrix { instruction, operand } in matrices {
+            let known = self.matmuls.iter().position(|(index, _)| *index == instruction);
+            let known = known.unwrap_or_else(|| {
+                self.matmuls.push((instruction, [None; 3]));
+                self.matmuls.len() - 1
             });
-            self.products[known].1[matrix] = Some(place);
+            self.matmuls[known].1[operand] = Some(place);
         }
     }
 }
 
 impl Runner {
-    /// Says where inputs and outputs of `f32` lie in the slices that [`Runner::run_bound`] is given. Ports that are not
-    /// named are written and read as ever.
+    /// Binds `f32` inputs and outputs to ranges of the slices that [`Runner::run_bound`] is given. Other ports are written and
+    /// read as usual.
     ///
     /// ```
     /// use gatework_engine::{DType, Graph, Program};
@@ -116,13 +112,13 @@ impl Runner {
             check::<f32>(port, range.len())?;
             bindings.add(port, &ordered(range), 1, &self.program.outputs);
         }
-        bindings.products.sort_by_key(|(kernel, _)| *kernel);
+        bindings.matmuls.sort_by_key(|(instruction, _)| *instruction);
         self.bindings = bindings;
         Ok(())
     }
 
-    /// Computes the outputs like [`Runner::run`], with those inputs that [`Runner::bind`] names from `from`, and those
-    /// outputs in `to`; without `to`, they are in the runner.
+    /// Like [`Runner::run`], but reads bound inputs from `from` and writes bound outputs to `to`. Without `to`, outputs are in the
+    /// runner.
     pub fn run_bound(&mut self, from: &[f32], to: Option<&mut [f32]>) -> Result<(), ProgramError> {
         let [read, written] = self.bindings.lengths;
         let given = to.as_ref().map_or(written, |to| to.len());
@@ -137,14 +133,14 @@ impl Runner {
                 .copy_from_slice(&from[place.outside..][..place.len]);
         }
         let (inside, to) = (to.is_none(), to.unwrap_or_default());
-        let mut bound = bindings.products.iter().peekable();
-        for (index, kernel) in program.kernels.iter().enumerate() {
-            match (&kernel.1, bound.next_if(|(bound, _)| *bound == index)) {
-                (Instruction::MatMul(products), Some((_, [a, b, out]))) => {
+        let mut bound = bindings.matmuls.iter().peekable();
+        for (index, instruction) in program.instructions.iter().enumerate() {
+            match (instruction, bound.next_if(|(bound, _)| *bound == index)) {
+                (Instruction::MatMul(matmul), Some((_, [a, b, out]))) => {
                     let elsewhere = [*a, *b, out.filter(|_| !inside)];
-                    products.run_outside(memory, ExternalSlices { from, to: &mut *to, external: elsewhere });
+                    matmul.run_outside(memory, ExternalSlices { from, to: &mut *to, external: elsewhere });
                 }
-                _ => execute(kernel, memory, scratch),
+                _ => instruction.get().run(memory, scratch),
             }
         }
         for place in bindings.copied[1].iter().filter(|_| !inside) {
@@ -190,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn bound_ports_give_what_written_and_read_ones_give() {
+    fn bound_ports_give_the_results_of_written_and_read_ones() {
         let (g, places) = layers();
         let program = Program::new(&g).unwrap();
         let (x, values) = (numbers(35), numbers(150));
@@ -235,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_that_are_too_short_and_ranges_that_do_not_fit_are_refused() {
+    fn short_slices_and_misfitting_ranges_are_refused() {
         let (g, _) = layers();
         let mut runner = Program::new(&g).unwrap().runner();
         assert!(runner.bind(&[("w1", 0..62)], &[]).is_err());
@@ -247,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_outputs_are_bound_to_both_their_places() {
+    fn equal_outputs_are_written_to_both_ranges() {
         let mut g = Graph::new();
         let [x, w] = ["x", "w"].map(|name| g.input(name, DType::F32, &[2, 2]).unwrap());
         let y = g.matmul(x, w).unwrap();
@@ -262,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_is_read_again_is_bound_too() {
+    fn an_output_that_is_read_again_is_bound() {
         let mut g = Graph::new();
         let x = g.input("x", DType::F32, &[2, 2]).unwrap();
         let [w, v] = ["w", "v"].map(|name| g.input(name, DType::F32, &[2, 2]).unwrap());

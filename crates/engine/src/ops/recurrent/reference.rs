@@ -1,11 +1,14 @@
-//! The gradients of recurrent cells, number by number, from what the forward pass kept.
+//! Reference implementation of the gradients of recurrent cells, element by element, for the interpreter.
+//!
+//! They are computed from the tape of the forward pass and drop tiny gradients, as the kernel does, so they are not those of
+//! the definition in elementary operations.
 
-use super::Value;
+use super::Cell;
 use crate::dtype::DType;
-use crate::graph::Cell;
+use crate::interpret::{Value, place};
 use crate::shape::Shape;
 
-/// A tensor by its indices.
+/// A tensor that is accessed by its indices.
 struct Table<'a> {
     shape: Shape,
     elements: &'a mut Vec<f64>,
@@ -13,17 +16,17 @@ struct Table<'a> {
 
 impl Table<'_> {
     fn at(&mut self, index: &[usize]) -> &mut f64 {
-        &mut self.elements[super::place(&self.shape, index)]
+        &mut self.elements[place(&self.shape, index)]
     }
 }
 
-/// The gradients of the operands; see [`Op::RecurrentGradient`](crate::graph::Op::RecurrentGradient).
+/// The gradients of the operands; see [`RecurrentGradient`](super::RecurrentGradient).
 pub(super) fn gradient(cell: Cell, args: &[&Value], shape: Shape, dtype: DType) -> Value {
     let [tape, inputs, input_weights] = [1, 2, 3].map(|arg| args[arg].to_f64());
     let gates = gate_gradients(cell, args);
     let &[time, batch, hidden] = &*args[0].shape else { unreachable!("three axes") };
     let (features, width) = (args[2].shape[2], cell.gates() * hidden);
-    // Columns that meet the inputs, and those that meet the state.
+    // Columns of the product with the inputs, and of the product with the state.
     let of_input: Vec<usize> = (0..width).collect();
     let of_state: Vec<usize> =
         cell.columns().iter().flat_map(|[begin, end]| begin * hidden..end * hidden).collect();
@@ -38,7 +41,7 @@ pub(super) fn gradient(cell: Cell, args: &[&Value], shape: Shape, dtype: DType) 
         all.push(over_rows(&|row| gate(row, column) * inputs[row * features + k]));
     }
     for (&column, k) in of_state.iter().flat_map(|column| (0..hidden).map(move |k| (column, k))) {
-        // The states before each step but the first, which has none; they are the first part of the tape.
+        // The previous state of every step but the first; the states are the first part of the tape.
         let product = |row: usize| gate(row, column) * tape[(row - batch) * hidden + k];
         all.push((batch..rows).map(product).sum());
     }
@@ -48,7 +51,7 @@ pub(super) fn gradient(cell: Cell, args: &[&Value], shape: Shape, dtype: DType) 
     Value::float(dtype, shape, all)
 }
 
-/// The gradients before the functions of the gates, `[time, batch, 4 * hidden]`.
+/// The gradients of the arguments of the gates, `[time, batch, 4 * hidden]`.
 fn gate_gradients(cell: Cell, args: &[&Value]) -> Vec<f64> {
     let [gradients, mut kept, weights] = [0, 1, 4].map(|arg| args[arg].to_f64());
     let &[time, batch, hidden] = &*args[0].shape else { unreachable!("three axes") };
@@ -57,7 +60,7 @@ fn gate_gradients(cell: Cell, args: &[&Value]) -> Vec<f64> {
     let drop_least = |gradient: f64| if gradient.abs() < least { 0.0 } else { gradient };
     let mut tape = Table { shape: args[1].shape, elements: &mut kept };
     let mut elements = vec![0.0; time * batch * 4 * hidden];
-    // Of the state and of the memory, from the next step.
+    // Gradients of the state and of the LSTM memory, from the next step.
     let (mut of_state, mut of_memory) = (vec![0.0; batch * hidden], vec![0.0; batch * hidden]);
     for (t, row) in (0..time).rev().flat_map(|t| (0..batch).map(move |row| (t, row))) {
         let mut next = vec![0.0; hidden];
@@ -66,14 +69,14 @@ fn gate_gradients(cell: Cell, args: &[&Value]) -> Vec<f64> {
             let state = drop_least(gradients[t * batch * hidden + at] + of_state[at]);
             let mut part = |part: usize| *tape.at(&[part, t, row, unit]);
             let parts = [0, 1, 2, 3, 4].map(&mut part);
-            let slope = |gate: f64| gate * (1.0 - gate);
+            let derivative = |gate: f64| gate * (1.0 - gate);
             let (rows, products) = match cell {
                 Cell::Gru => {
                     let before = if t == 0 { 0.0 } else { *tape.at(&[0, t - 1, row, unit]) };
                     let [_, reset, update, fresh, remembered] = parts;
                     let d_fresh = state * (1.0 - update) * (1.0 - fresh * fresh);
-                    let d_update = state * (before - fresh) * slope(update);
-                    let d_reset = d_fresh * remembered * slope(reset);
+                    let d_update = state * (before - fresh) * derivative(update);
+                    let d_reset = d_fresh * remembered * derivative(reset);
                     next[unit] += state * update;
                     let products = vec![d_reset, d_update, d_fresh * reset];
                     (vec![d_reset, d_update, d_fresh, d_fresh * reset], products)
@@ -86,10 +89,10 @@ fn gate_gradients(cell: Cell, args: &[&Value]) -> Vec<f64> {
                     let d_memory = drop_least(of_memory[at] + state * show * (1.0 - seen * seen));
                     of_memory[at] = d_memory * keep;
                     let rows = vec![
-                        d_memory * fresh * slope(write),
-                        d_memory * before * slope(keep),
+                        d_memory * fresh * derivative(write),
+                        d_memory * before * derivative(keep),
                         d_memory * write * (1.0 - fresh * fresh),
-                        state * seen * slope(show),
+                        state * seen * derivative(show),
                     ];
                     (rows.clone(), rows)
                 }

@@ -1,10 +1,10 @@
-//! The memory of a program: one arena for each type.
+//! The memory of a runner: one arena for each element type.
 
 use crate::buffer::Buffer;
 use crate::dtype::DType;
 use crate::vector::Number;
 
-/// One arena for each type.
+/// One arena for each element type.
 #[derive(Clone, Debug)]
 pub struct Memory {
     f32s: Buffer<f32>,
@@ -13,21 +13,21 @@ pub struct Memory {
     i64s: Buffer<i64>,
 }
 
-/// A number with an arena of its own.
+/// An element type that has an arena.
 pub trait Stored: Number {
-    /// Its arena.
+    /// The arena of the type.
     fn arena(memory: &Memory) -> &[Self];
-    /// Its arena, to be written.
+    /// The arena of the type, to be written.
     fn arena_mut(memory: &mut Memory) -> &mut [Self];
-    /// From the bits of a constant.
+    /// Converts the bits of a constant.
     fn from_bits(bits: u64) -> Self;
-    /// Rounded from an `f64`, or cut to a whole number in range.
+    /// Converts an `f64`: rounds to the nearest float, or truncates to an integer and saturates.
     fn from_number(x: f64) -> Self;
-    /// From an integer; integers wrap, floating point rounds once.
+    /// Converts an integer: integer types wrap, floating-point types round once.
     fn from_integer(x: i64) -> Self;
-    /// As an `f64`.
+    /// Converts to `f64`.
     fn number(self) -> f64;
-    /// As an `i64`, cut to a whole number in range.
+    /// Converts to `i64`: truncates and saturates.
     fn integer(self) -> i64;
 }
 
@@ -71,7 +71,7 @@ stored!(i32, i32s, |bits| bits as i32, |x| x as i32);
 stored!(i64, i64s, |bits| bits as i64, |x: i64| x);
 
 impl Memory {
-    /// Zeros, so many of each type in the order of [`DType::ALL`].
+    /// Zeroed arenas with these numbers of elements, in the order of [`DType::ALL`].
     pub fn new([f32s, f64s, i32s, i64s]: [usize; 4]) -> Memory {
         Memory {
             f32s: Buffer::zeroed(f32s),
@@ -81,22 +81,12 @@ impl Memory {
         }
     }
 
-    /// Bytes in all.
-    pub fn bytes(&self) -> usize {
-        4 * (self.f32s.len() + self.i32s.len()) + 8 * (self.f64s.len() + self.i64s.len())
-    }
-
-    /// Writes the bits of constants.
+    /// Writes constants, given by their bits.
     pub fn write_bits(&mut self, dtype: DType, offset: usize, bits: &[u64]) {
         fn write<T: Stored>(memory: &mut Memory, offset: usize, bits: &[u64]) {
             let to = &mut T::arena_mut(memory)[offset..][..bits.len()];
             to.iter_mut().zip(bits).for_each(|(to, &bits)| *to = T::from_bits(bits));
         }
-        match dtype {
-            DType::F32 => write::<f32>(self, offset, bits),
-            DType::F64 => write::<f64>(self, offset, bits),
-            DType::I32 => write::<i32>(self, offset, bits),
-            DType::I64 => write::<i64>(self, offset, bits),
-        }
+        with_type!(dtype, T => write::<T>(self, offset, bits));
     }
 }

@@ -1,34 +1,35 @@
-//! Loops that threads share give what they give on one thread, and keep apart.
+//! Parallel loops give the bits of sequential ones, and their chunks are disjoint.
 
 use proptest::prelude::*;
 
-use super::{Action, Compiled};
+use super::compile::{CompiledLoop, Pass};
 use crate::DType;
 use crate::arbitrary;
 use crate::graph::{Graph, GraphError, Id, Window};
+use crate::instruction::Instruction;
 use crate::interpret::Value;
 use crate::kernel::tests::cases;
 use crate::ops::Reduction;
+use crate::program::Program;
 use crate::program::tests::{read, write};
-use crate::program::{Instruction, Program};
 
-/// How the operands of a loop lie in memory.
+/// The memory layout of an operand.
 #[derive(Clone, Copy, Debug)]
 enum Layout {
-    Dense,
-    Turned,
+    Contiguous,
+    Transposed,
     EverySecond,
-    RowRepeats,
-    ColumnRepeats,
+    BroadcastRow,
+    BroadcastColumn,
     Overlapping,
 }
 
 const LAYOUTS: [Layout; 6] = [
-    Layout::Dense,
-    Layout::Turned,
+    Layout::Contiguous,
+    Layout::Transposed,
     Layout::EverySecond,
-    Layout::RowRepeats,
-    Layout::ColumnRepeats,
+    Layout::BroadcastRow,
+    Layout::BroadcastColumn,
     Layout::Overlapping,
 ];
 
@@ -42,8 +43,8 @@ fn operand(
 ) -> Result<Id, GraphError> {
     let [blocks, rows, columns] = sizes;
     match layout {
-        Layout::Dense => g.input(name, dtype, &sizes),
-        Layout::Turned => {
+        Layout::Contiguous => g.input(name, dtype, &sizes),
+        Layout::Transposed => {
             let x = g.input(name, dtype, &[columns, blocks, rows])?;
             g.permute(x, &[1, 2, 0])
         }
@@ -51,11 +52,11 @@ fn operand(
             let x = g.input(name, dtype, &[blocks, rows, 2 * columns])?;
             g.slice_by(x, 2, 1, columns, 2)
         }
-        Layout::RowRepeats => {
+        Layout::BroadcastRow => {
             let x = g.input(name, dtype, &[columns])?;
             g.expand(x, &sizes)
         }
-        Layout::ColumnRepeats => {
+        Layout::BroadcastColumn => {
             let x = g.input(name, dtype, &[blocks, rows, 1])?;
             g.expand(x, &sizes)
         }
@@ -66,7 +67,7 @@ fn operand(
     }
 }
 
-/// What is computed of two operands: `x y + y`, or a function of that or of something as cheap.
+/// What is computed from two operands.
 #[derive(Clone, Copy, Debug)]
 enum Body {
     Affine,
@@ -108,7 +109,7 @@ impl Body {
     }
 }
 
-/// Two operands that become something which is stored, reduced, both, or folded.
+/// A graph of one loop on two operands, whose result is stored, reduced, both, or folded.
 fn looped(
     dtype: DType,
     sizes: [usize; 3],
@@ -152,7 +153,7 @@ fn ends() -> impl Strategy<Value = End> {
     ]
 }
 
-/// Sizes from far below to far above what is worth a second thread, and of all proportions.
+/// Sizes below and above the threshold for a second thread, in all proportions.
 fn sizes() -> impl Strategy<Value = [usize; 3]> {
     prop_oneof![
         [1usize..4, 1usize..40, 1usize..1500],
@@ -162,7 +163,7 @@ fn sizes() -> impl Strategy<Value = [usize; 3]> {
     ]
 }
 
-/// The results on so many threads, and on how many a loop was shared.
+/// The results on a number of threads, and the number of threads that ran a loop.
 fn on_threads(graph: &Graph, values: &[(String, Value)], threads: usize) -> (Vec<Vec<u64>>, usize) {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
     pool.install(|| {
@@ -170,13 +171,13 @@ fn on_threads(graph: &Graph, values: &[(String, Value)], threads: usize) -> (Vec
         for (name, value) in values {
             write(&mut runner, name, value);
         }
-        // Twice, so that what the first run leaves behind shows.
+        // Twice, so that the second run starts with used memory.
         runner.run();
         runner.run();
         let bits = |(name, id): &(String, Id)| {
             read(&runner, name, graph.dtype(*id)).iter().map(|x| x.to_bits()).collect()
         };
-        let scratch = &runner.scratch;
+        let scratch = runner.scratch();
         let workers = [
             scratch.f32s.workers.len(),
             scratch.f64s.workers.len(),
@@ -187,19 +188,19 @@ fn on_threads(graph: &Graph, values: &[(String, Value)], threads: usize) -> (Vec
     })
 }
 
-fn loops(program: &Program) -> impl Iterator<Item = &Compiled> {
-    program.kernels.iter().filter_map(|(_, instruction)| match instruction {
-        Instruction::Loop(compiled) => Some(compiled),
+fn loops(program: &Program) -> impl Iterator<Item = &CompiledLoop> {
+    program.instructions().iter().filter_map(|instruction| match instruction {
+        Instruction::Loop(body) => Some(body.compiled()),
         _ => None,
     })
 }
 
-/// For every element of the arena, how many pieces write it.
-fn writers(compiled: &Compiled) -> Vec<usize> {
+/// The number of writes to every element of the arena.
+fn writers(compiled: &CompiledLoop) -> Vec<usize> {
     let mut writers: Vec<usize> = Vec::new();
-    for number in 0..compiled.pieces.count() {
-        let piece = compiled.pieces.piece(number);
-        let elements = piece.rows.flat_map(|row| piece.columns.clone().map(move |column| (row, column)));
+    for index in 0..compiled.chunks.count() {
+        let chunk = compiled.chunks.chunk(index);
+        let elements = chunk.rows.flat_map(|row| chunk.columns.clone().map(move |column| (row, column)));
         for ((row, column), (_, store)) in elements.flat_map(|e| compiled.stores.iter().map(move |s| (e, s)))
         {
             let mut place = store.offset + column * store.strides[compiled.sizes.len() - 1];
@@ -229,17 +230,17 @@ proptest! {
         seed: u64,
     ) {
         let body = if dtype.is_float() { body } else { Body::Affine };
-        // So many loops, one for each element of a window, are no larger for it.
+        // A fold has one loop for each element of a window.
         let sizes = if matches!(end, End::Fold) { [sizes[0], sizes[1], sizes[2].min(9)] } else { sizes };
         let graph = looped(dtype, sizes, layouts, (body, &end), stored).unwrap();
         let values = arbitrary::values(&graph, seed);
         let (one, alone) = on_threads(&graph, &values, 1);
         prop_assert_eq!(alone, 1);
         let program = Program::new(&graph).unwrap();
-        let pieces = loops(&program).map(|compiled| compiled.pieces.count()).max().unwrap_or(0);
+        let chunks = loops(&program).map(|compiled| compiled.chunks.count()).max().unwrap_or(0);
         for threads in [2, 3, 7] {
             let (more, workers) = on_threads(&graph, &values, threads);
-            prop_assert_eq!(workers, threads.min(pieces));
+            prop_assert_eq!(workers, threads.min(chunks));
             prop_assert_eq!(&more, &one, "{} threads\n{}", threads, program);
         }
         let right = graph.interpret(&arbitrary::named(&values)).unwrap();
@@ -254,47 +255,48 @@ proptest! {
         prop_assert!(loops(&program).all(|compiled| writers(compiled).iter().all(|&writers| writers < 2)));
     }
 
-    /// What is read and what is written lies apart in every plan, so that every loop of some size is shared.
+    /// In every plan the chunks of a loop are disjoint, so that every large loop is parallel.
     #[test]
-    fn every_loop_may_be_cut(graph in arbitrary::graph(&[DType::F32, DType::I64], 25)) {
+    fn every_loop_can_be_split(graph in arbitrary::graph(&[DType::F32, DType::I64], 25)) {
         let program = Program::new(&graph).unwrap();
-        prop_assert!(loops(&program).all(|compiled| compiled.sizes.contains(&0) || compiled.is_apart()));
+        prop_assert!(loops(&program).all(|compiled| compiled.sizes.contains(&0) || compiled.is_disjoint()));
     }
 }
 
 #[test]
-fn large_loops_are_cut_and_small_ones_are_not() {
-    let pieces = |sizes: [usize; 3], end: End| {
-        let graph = looped(DType::F32, sizes, [Layout::Dense; 2], (Body::Affine, &end), false).unwrap();
+fn only_large_loops_are_split() {
+    let chunks = |sizes: [usize; 3], end: End| {
+        let graph = looped(DType::F32, sizes, [Layout::Contiguous; 2], (Body::Affine, &end), false).unwrap();
         let program = Program::new(&graph).unwrap();
-        loops(&program).map(|compiled| compiled.pieces.count()).collect::<Vec<_>>()
+        loops(&program).map(|compiled| compiled.chunks.count()).collect::<Vec<_>>()
     };
     let sum = |axes: &[usize]| End::Reduce(Reduction::Sum, axes.to_vec());
     for end in [End::Store, sum(&[0, 1, 2]), sum(&[2]), sum(&[0]), sum(&[1]), sum(&[0, 1])] {
-        assert_eq!(pieces([2, 3, 50], end.clone()), [1], "{end:?}");
-        let cut = pieces([256, 128, 64], end.clone());
-        assert!(cut.iter().all(|&pieces| pieces >= 16), "{end:?}: {cut:?}");
+        assert_eq!(chunks([2, 3, 50], end.clone()), [1], "{end:?}");
+        let counts = chunks([256, 128, 64], end.clone());
+        assert!(counts.iter().all(|&count| count >= 16), "{end:?}: {counts:?}");
     }
 }
 
 #[test]
-fn a_loop_that_reads_what_it_writes_elsewhere_is_not_cut() {
-    let graph =
-        looped(DType::F32, [64, 64, 64], [Layout::Dense; 2], (Body::Affine, &End::Store), false).unwrap();
+fn loops_with_aliasing_chunks_are_not_split() {
+    let graph = looped(DType::F32, [64, 64, 64], [Layout::Contiguous; 2], (Body::Affine, &End::Store), false)
+        .unwrap();
     let program = Program::new(&graph).unwrap();
     let mut compiled = loops(&program).next().unwrap().clone();
-    assert!(compiled.is_apart());
+    assert!(compiled.is_disjoint());
     compiled.loads[0].offset = compiled.stores[0].1.offset;
-    assert!(compiled.is_apart(), "element for element");
+    assert!(compiled.is_disjoint(), "element by element");
     compiled.loads[0].offset += 1;
-    assert!(!compiled.is_apart());
-    assert_eq!(compiled.cut(DType::F32).count(), 1);
+    assert!(!compiled.is_disjoint());
+    assert_eq!(compiled.split(DType::F32).count(), 1);
     compiled.loads.clear();
     compiled.stores[0].1.strides.fill(0);
-    assert!(!compiled.is_apart(), "many elements in one place");
+    assert!(!compiled.is_disjoint(), "elements share an offset");
 }
 
-/// For the steps of the first loop of a graph whether they are a pass of their own, one with another, or none.
+/// The passes of the first loop of a graph: `o` for a single operation, `2` for a pair, `f` for a function of `a b + c`, `-` for
+/// an operation that is part of a later pass.
 fn passes(build: impl Fn(&mut Graph, [Id; 3]) -> Result<Vec<Id>, GraphError>) -> Vec<char> {
     let mut g = Graph::new();
     let inputs = ["a", "b", "c"].map(|name| g.input(name, DType::F32, &[40]).unwrap());
@@ -302,17 +304,17 @@ fn passes(build: impl Fn(&mut Graph, [Id; 3]) -> Result<Vec<Id>, GraphError>) ->
         g.output(&format!("y{i}"), output).unwrap();
     }
     let program = Program::new(&g).unwrap();
-    let letter = |action: &Action| match action {
-        Action::Step => 'o',
-        Action::Pair(..) => '2',
-        Action::Affine(..) => 'f',
-        Action::Nothing => '-',
+    let letter = |pass: &Pass| match pass {
+        Pass::Single => 'o',
+        Pass::Pair(..) => '2',
+        Pass::OfAffine(..) => 'f',
+        Pass::Merged => '-',
     };
-    loops(&program).next().unwrap().actions.iter().map(letter).collect()
+    loops(&program).next().unwrap().passes.iter().map(letter).collect()
 }
 
 #[test]
-fn cheap_operations_are_one_pass_with_what_reads_them_unless_they_are_read_again() {
+fn cheap_operations_are_fused_with_their_only_reader() {
     let affine = passes(|g, [a, b, c]| {
         let product = g.mul(a, b)?;
         let sum = g.add(c, product)?;
@@ -353,9 +355,9 @@ fn cheap_operations_are_one_pass_with_what_reads_them_unless_they_are_read_again
     assert!(!twice.contains(&'2'), "{twice:?}");
 }
 
-/// A row that repeats is copied once for all tiles of a run, and no longer than that.
+/// The gathered tile of a broadcast row is reused within a run only.
 #[test]
-fn a_row_that_repeats_is_read_anew_in_every_run() {
+fn broadcast_rows_are_read_again_in_every_run() {
     let mut g = Graph::new();
     let x = g.input("x", DType::F32, &[300, 7]).unwrap();
     let row = g.input("row", DType::F32, &[7]).unwrap();
@@ -377,10 +379,10 @@ fn a_row_that_repeats_is_read_anew_in_every_run() {
 }
 
 #[test]
-fn rows_that_are_added_up_are_not_more_in_a_tile_than_in_a_block() {
+fn tiles_of_combined_rows_are_not_larger_than_a_block() {
     for (columns, rows) in [(2, 64), (9, 64), (40, 25), (700, 1)] {
         let end = End::Reduce(Reduction::Sum, vec![0, 1]);
-        let layouts = [Layout::Dense; 2];
+        let layouts = [Layout::Contiguous; 2];
         let graph = looped(DType::F32, [3, 500, columns], layouts, (Body::Affine, &end), false).unwrap();
         let program = Program::new(&graph).unwrap();
         let most = loops(&program).map(|compiled| compiled.rows).max().unwrap();
@@ -388,12 +390,12 @@ fn rows_that_are_added_up_are_not_more_in_a_tile_than_in_a_block() {
     }
 }
 
-/// Rows that are longer than a tile do not share one, whatever else is done with them.
+/// Rows that are longer than a tile do not share tiles.
 #[test]
-fn rows_that_are_cut_are_added_up_one_by_one() {
+fn rows_longer_than_a_tile_are_summed_one_by_one() {
     for (sizes, stored) in [([1, 3, 911], true), ([2, 5, 2100], false), ([1, 4, 4097], true)] {
         let end = End::Reduce(Reduction::Sum, vec![0, 1]);
-        let graph = looped(DType::F32, sizes, [Layout::Dense; 2], (Body::Affine, &end), stored).unwrap();
+        let graph = looped(DType::F32, sizes, [Layout::Contiguous; 2], (Body::Affine, &end), stored).unwrap();
         let values = arbitrary::values(&graph, 3);
         let (ours, _) = on_threads(&graph, &values, 1);
         let right = graph.interpret(&arbitrary::named(&values)).unwrap();

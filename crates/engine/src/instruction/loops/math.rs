@@ -1,12 +1,12 @@
-//! What the operations of loops do on tiles, for each type.
+//! Element-wise operations and reductions on slices, for each element type.
 
 use crate::dtype::DType;
 use crate::ops::{Binary, Reduction, Unary};
 use crate::vector::{self, RealNumber as _};
 
-use super::memory::Stored;
+use crate::instruction::Stored;
 
-/// Two cheap operations in one pass over their three operands; each rounds on its own.
+/// Two binary operations in one pass over their three operands; each rounds on its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pair {
     MulAdd,
@@ -17,7 +17,7 @@ pub(crate) enum Pair {
 }
 
 impl Pair {
-    /// The second operation on the result of the first and a third operand.
+    /// The pair that applies `second` to the result of `first` and a third operand.
     pub fn of(first: Binary, second: Binary) -> Option<Pair> {
         Some(match (first, second) {
             (Binary::Mul, Binary::Add) => Pair::MulAdd,
@@ -30,19 +30,21 @@ impl Pair {
     }
 }
 
-/// The operations of loops on slices.
+/// Operations on slices of one length.
 pub(crate) trait Math: Stored {
-    /// One operand.
+    /// Applies a function to every element.
     fn unary(op: Unary, x: &[Self], out: &mut [Self]);
 
-    /// A function of `a b + c`, or of `a b - c`, without a pass of their own; both operations round. Only what
-    /// [`takes_affine`] is asked for.
+    /// Applies a function to `a b + c`, or to `a b - c`, in one pass; product and sum are rounded separately. Only for functions
+    /// that [`takes_affine`] accepts.
     fn unary_of_affine(op: Unary, operands: [&[Self]; 3], minus: bool, out: &mut [Self]);
 
-    /// What a reduction of nothing gives.
-    fn neutral(op: Reduction) -> Self;
+    /// The neutral element of a reduction.
+    fn neutral(op: Reduction) -> Self {
+        Self::from_number(op.row().neutral)
+    }
 
-    /// Two operands of the length of the result.
+    /// Applies a binary operation to every pair of elements.
     fn binary(op: Binary, a: &[Self], b: &[Self], out: &mut [Self]) {
         let truth = |value: bool| Self::from_integer(i64::from(value));
         let compare = |out: &mut [Self], holds: fn(Self, Self) -> bool| {
@@ -62,7 +64,7 @@ pub(crate) trait Math: Stored {
         done.expect("tiles have one length");
     }
 
-    /// Two operations on three operands of the length of the result.
+    /// Applies two binary operations to three operands.
     fn pair(pair: Pair, operands: [&[Self]; 3], out: &mut [Self]) {
         match pair {
             Pair::MulAdd => vector::mul_then_add(operands, out),
@@ -80,29 +82,29 @@ pub(crate) trait Math: Stored {
         }
     }
 
-    /// What a reduction makes of some elements.
-    fn part(op: Reduction, x: &[Self]) -> Self {
-        let part = match op {
+    /// Reduces a slice to one number.
+    fn reduce(op: Reduction, x: &[Self]) -> Self {
+        let result = match op {
             Reduction::Sum => Some(vector::sum(x)),
             Reduction::Max => vector::max_value(x),
             Reduction::Min => vector::min_value(x),
         };
-        part.unwrap_or_else(|| Self::neutral(op))
+        result.unwrap_or_else(|| Self::neutral(op))
     }
 
-    /// Results and more elements, one for each.
-    fn combine(op: Reduction, so_far: &mut [Self], part: &[Self]) {
+    /// Combines partial results element by element.
+    fn combine(op: Reduction, results: &mut [Self], others: &[Self]) {
         let done = match op {
-            Reduction::Sum => vector::add_in_place(so_far, part),
-            Reduction::Max => vector::max_in_place(so_far, part),
-            Reduction::Min => vector::min_in_place(so_far, part),
+            Reduction::Sum => vector::add_in_place(results, others),
+            Reduction::Max => vector::max_in_place(results, others),
+            Reduction::Min => vector::min_in_place(results, others),
         };
         done.expect("rows have one length");
     }
 }
 
-/// Whether an operation can be applied to `a b + c` in registers.
-pub(crate) fn takes_affine(dtype: DType, op: Unary) -> bool {
+/// Whether a function can be applied to `a b + c` in registers.
+pub(super) fn takes_affine(dtype: DType, op: Unary) -> bool {
     dtype.is_float() && is_function(op)
 }
 
@@ -138,17 +140,9 @@ macro_rules! real_math {
                 let functions = &$type::compiled_real().functions;
                 let function = match op {
                     $(Unary::$op => functions.$function.of_affine,)*
-                    _ => unreachable!("{} is no function", op.row().name),
+                    _ => unreachable!("{} does not take a b + c", op.row().name),
                 };
                 function(operands, minus, 0.0, out);
-            }
-
-            fn neutral(op: Reduction) -> $type {
-                match op {
-                    Reduction::Sum => 0.0,
-                    Reduction::Max => <$type>::NEG_INFINITY,
-                    Reduction::Min => <$type>::INFINITY,
-                }
             }
         }
     };
@@ -185,15 +179,7 @@ macro_rules! integer_math {
             }
 
             fn unary_of_affine(op: Unary, _: [&[$type]; 3], _: bool, _: &mut [$type]) {
-                unreachable!("{} is no function of integers", op.row().name)
-            }
-
-            fn neutral(op: Reduction) -> $type {
-                match op {
-                    Reduction::Sum => 0,
-                    Reduction::Max => <$type>::MIN,
-                    Reduction::Min => <$type>::MAX,
-                }
+                unreachable!("{} of integers does not take a b + c", op.row().name)
             }
         }
     };
@@ -207,7 +193,7 @@ mod tests {
     use super::*;
     use crate::kernel::tests::on_every_level;
 
-    /// What a function of `a b + c` gives if that is stored first.
+    /// Reference implementation: `a b + c` is stored before the function is applied.
     fn one_by_one<T: Math>(op: Unary, [a, b, c]: [&[T]; 3], minus: bool) -> Vec<T> {
         let [mut product, mut sum, mut result] = [a.to_vec(), a.to_vec(), a.to_vec()];
         T::binary(Binary::Mul, a, b, &mut product);
@@ -235,12 +221,12 @@ mod tests {
     }
 
     #[test]
-    fn a_function_of_cheap_operations_has_the_bits_of_the_operations_one_by_one() {
+    fn functions_of_a_b_plus_c_have_the_bits_of_separate_passes() {
         let wild = [f64::NAN, f64::INFINITY, -0.0, 0.0, 1e-40, -3e38, 88.5, f64::NEG_INFINITY];
         let usual = (0..64).map(|i| f64::from(i * 37 % 61) / 8.0 - 3.75);
         let numbers: Vec<f64> =
             usual.enumerate().map(|(i, x)| if i % 5 == 3 { wild[i / 5 % 8] } else { x }).collect();
-        // All NaN are the same here.
+        // All NaN count as equal.
         check(&numbers, |x| if x.is_nan() { u64::MAX } else { x.to_bits() });
         let narrow: Vec<f32> = numbers.iter().map(|&x| x as f32).collect();
         check(&narrow, |x| if x.is_nan() { u64::MAX } else { x.to_bits().into() });

@@ -1,22 +1,22 @@
-//! Tiles: the operations of a loop on some hundred elements, with what lies between them in the first cache.
+//! Tiles: the operations of a loop on a few hundred elements, with intermediate results in the L1 cache.
 
 use crate::buffer::Buffer;
 use crate::dtype::Element;
 use crate::kernel::SharedSlice;
 use crate::ops::Unary;
-use crate::plan::{Operand, Step};
 
-use super::{Action, Compiled};
-use crate::program::math::Math;
+use super::compile::{CompiledLoop, Pass};
+use super::math::Math;
+use super::{ElementOp, Operand};
 
-/// Elements of the smallest tile; threads share whole ones.
+/// Elements of the smallest tile. Columns are split for threads in multiples of it.
 pub(super) const TILE: usize = 512;
 
-/// Elements of a step that takes long between two requests for what the next tile reads. More lines at once than a core waits
-/// for at a time would make it wait; with fewer, calls take longer than what they compute.
-const AT_ONCE: usize = 128;
+/// Elements of a costly operation between two prefetches of the next tile. Prefetching more cache lines at once would exceed
+/// the core's line fill buffers; with fewer, the overhead of a call dominates.
+const PREFETCH_INTERVAL: usize = 128;
 
-/// A part of a loop: `count` rows from `first` on, the elements `begin..begin + length` of each.
+/// Rows `first..first + count` of a loop, and the elements `begin..begin + length` of each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tile {
     pub first: usize,
@@ -31,31 +31,31 @@ impl Tile {
     }
 }
 
-/// A tensor of a loop: its place in the arena and a stride for each axis.
+/// A tensor of a loop: its offset in the arena and a stride for each axis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Strided {
     pub offset: usize,
     pub strides: Vec<usize>,
-    /// Whether the elements of a row lie behind each other, and whether its rows do too.
-    dense: bool,
-    rows_follow: bool,
-    /// Whether all rows are the same, and stay the same while the loop runs.
-    repeats: bool,
+    /// Whether the elements of a row are adjacent, and whether the rows are.
+    row_contiguous: bool,
+    rows_contiguous: bool,
+    /// Whether all rows are the same row of memory, which the loop does not write.
+    equal_rows: bool,
 }
 
-/// What one thread needs to run a loop.
+/// Temporary memory of one thread.
 #[derive(Clone, Debug)]
 pub(super) struct Worker<T: Element> {
-    /// Tiles behind each other: constants, what is loaded from places that do not lie behind each other, and the results
-    /// of the operations. An operation reads only what lies before its result.
+    /// Tiles of constants, then of gathered loads, then of the results of operations. An operation reads only tiles before
+    /// that of its result.
     tiles: Buffer<T>,
-    /// Where everything that is not copied begins: what is loaded, and results that are written where they are stored.
+    /// Offsets in the arena of the loads and results that are accessed in place.
     direct: Vec<Option<usize>>,
-    /// What was copied together of the loads: first element and length of rows, and how many of them.
-    copied: Vec<[usize; 3]>,
-    /// Sums of a block of rows, and how many rows they hold.
-    pub block: Vec<T>,
-    pub block_rows: usize,
+    /// The part of each load that is in its tile: first element and length of rows, number of rows.
+    gathered: Vec<[usize; 3]>,
+    /// The reduction of a block of rows, and the number of rows in it.
+    pub(super) block: Vec<T>,
+    pub(super) block_rows: usize,
 }
 
 impl<T: Math> Worker<T> {
@@ -63,37 +63,37 @@ impl<T: Math> Worker<T> {
         Worker {
             tiles: Buffer::zeroed(0),
             direct: Vec::new(),
-            copied: Vec::new(),
+            gathered: Vec::new(),
             block: Vec::new(),
             block_rows: 0,
         }
     }
 
-    /// Makes room for a loop and fills in its constants.
-    pub fn prepare(&mut self, compiled: &Compiled) {
-        let tiles = compiled.constants.len() + compiled.loads.len() + compiled.steps.len();
+    /// Makes room for a loop and broadcasts its constants.
+    pub fn prepare(&mut self, compiled: &CompiledLoop) {
+        let tiles = compiled.constants.len() + compiled.loads.len() + compiled.ops.len();
         if self.tiles.len() < tiles * compiled.tile {
             self.tiles = Buffer::zeroed(tiles * compiled.tile);
         }
         for (tile, &bits) in self.tiles.chunks_exact_mut(compiled.tile).zip(&compiled.constants) {
             tile.fill(T::from_bits(bits));
         }
-        let operands = compiled.loads.len() + compiled.steps.len();
+        let operands = compiled.loads.len() + compiled.ops.len();
         self.direct.resize(self.direct.len().max(operands), None);
-        self.copied.clear();
-        self.copied.resize(compiled.loads.len(), [0; 3]);
-        if let Some(reduce) = compiled.reduce.as_ref().filter(|reduce| !reduce.along) {
-            let row = compiled.pieces.widest();
+        self.gathered.clear();
+        self.gathered.resize(compiled.loads.len(), [0; 3]);
+        if let Some(reduce) = compiled.reduce.as_ref().filter(|reduce| !reduce.along_rows) {
+            let row = compiled.chunks.max_columns();
             self.block.resize(self.block.len().max(row), T::ZERO);
             self.block[..row].fill(T::neutral(reduce.op));
             self.block_rows = 0;
         }
     }
 
-    /// The elements of an operand in a tile of some size.
+    /// The elements of an operand in a tile of `size` elements.
     pub fn read<'a>(
         &'a self,
-        compiled: &Compiled,
+        compiled: &CompiledLoop,
         arena: &'a SharedSlice<'_, T>,
         operand: Operand,
         size: usize,
@@ -102,11 +102,11 @@ impl<T: Math> Worker<T> {
     }
 }
 
-/// The elements of an operand in a tile of some size.
+/// The elements of an operand in a tile of `size` elements.
 fn read<'a, T: Math>(
     tiles: &'a [T],
     direct: &[Option<usize>],
-    compiled: &Compiled,
+    compiled: &CompiledLoop,
     arena: &'a SharedSlice<'_, T>,
     operand: Operand,
     size: usize,
@@ -122,13 +122,13 @@ fn read<'a, T: Math>(
     }
 }
 
-impl Compiled {
-    /// Tiles before those of the results.
+impl CompiledLoop {
+    /// Number of tiles before those of results.
     fn first_slot(&self) -> usize {
         self.constants.len() + self.loads.len()
     }
 
-    /// The operations on a tile. `next`: the row and the element that the next one begins with, if it is far away.
+    /// Runs the operations on a tile. `next` is the first row and element of the next tile, if that is to be prefetched.
     pub(super) fn tile<T: Math>(
         &self,
         arena: &SharedSlice<'_, T>,
@@ -137,54 +137,57 @@ impl Compiled {
         next: Option<(usize, usize)>,
     ) {
         let size = tile.size();
-        if let Some(next) = next.filter(|_| self.long.is_none()) {
-            // The processor goes on by itself.
-            self.ask_for(arena, next, size.min(TILE));
+        if let Some(next) = next.filter(|_| self.costly.is_none()) {
+            // The hardware prefetcher continues from there.
+            self.prefetch(arena, next, size.min(TILE));
         }
-        let Worker { tiles, direct, copied, .. } = worker;
-        let gathered = tiles[self.constants.len() * self.tile..].chunks_exact_mut(self.tile);
+        let Worker { tiles, direct, gathered, .. } = worker;
+        let load_tiles = tiles[self.constants.len() * self.tile..].chunks_exact_mut(self.tile);
         let (loaded, results) = direct.split_at_mut(self.loads.len());
-        let places = loaded.iter_mut().zip(copied.iter_mut());
-        for ((load, gathered), (direct, copied)) in self.loads.iter().zip(gathered).zip(places) {
+        let states = loaded.iter_mut().zip(gathered.iter_mut());
+        for ((load, load_tile), (direct, gathered)) in self.loads.iter().zip(load_tiles).zip(states) {
             *direct = load.contiguous(&self.sizes, tile);
-            if direct.is_none() && !load.is_there(copied, tile) {
-                load.gather(arena, &self.sizes, tile, &mut gathered[..size]);
-                *copied = [tile.begin, tile.length, tile.count];
+            if direct.is_none() && !load.is_gathered(gathered, tile) {
+                load.gather(arena, &self.sizes, tile, &mut load_tile[..size]);
+                *gathered = [tile.begin, tile.length, tile.count];
             }
         }
-        for (result, home) in results.iter_mut().zip(&self.homes) {
-            *result = home.and_then(|store| self.stores[store].1.contiguous(&self.sizes, tile));
+        for (result, direct_store) in results.iter_mut().zip(&self.direct_stores) {
+            *result = direct_store.and_then(|store| self.stores[store].1.contiguous(&self.sizes, tile));
         }
-        for (slot, step) in self.steps.iter().enumerate() {
-            let (before, behind) = tiles.split_at_mut((self.first_slot() + slot) * self.tile);
+        for (slot, op) in self.ops.iter().enumerate() {
+            let (before, after) = tiles.split_at_mut((self.first_slot() + slot) * self.tile);
             let read = |operand: Operand| read(before, direct, self, arena, operand, size);
             let out = match direct[self.loads.len() + slot] {
                 Some(place) => arena.write(place, size),
-                None => &mut behind[..size],
+                None => &mut after[..size],
             };
-            let next = next.filter(|_| self.long == Some(slot));
-            match (self.actions[slot], *step) {
-                (Action::Nothing, _) => {}
-                (Action::Pair(pair, [a, b, c]), _) => T::pair(pair, [read(a), read(b), read(c)], out),
-                (Action::Affine([a, b, c], minus), Step::Unary(op, _)) => {
+            let next = next.filter(|_| self.costly == Some(slot));
+            match (self.passes[slot], *op) {
+                (Pass::Merged, _) => {}
+                (Pass::Pair(pair, [a, b, c]), _) => T::pair(pair, [read(a), read(b), read(c)], out),
+                (Pass::OfAffine([a, b, c], minus), ElementOp::Unary(op, _)) => {
                     T::unary_of_affine(op, [read(a), read(b), read(c)], minus, out);
                 }
-                (_, Step::Unary(op, x)) => self.unary(arena, next, op, (read(x), out)),
-                (_, Step::Binary(op, [a, b])) => T::binary(op, read(a), read(b), out),
-                (_, Step::Select([condition, a, b])) => T::select(read(condition), read(a), read(b), out),
-                (_, Step::Copy(x)) => out.copy_from_slice(read(x)),
+                (_, ElementOp::Unary(op, x)) => self.unary(arena, next, op, (read(x), out)),
+                (_, ElementOp::Binary(op, [a, b])) => T::binary(op, read(a), read(b), out),
+                (_, ElementOp::Select([condition, a, b])) => {
+                    T::select(read(condition), read(a), read(b), out);
+                }
+                (_, ElementOp::Copy(x)) => out.copy_from_slice(read(x)),
             }
         }
         for (number, (slot, store)) in self.stores.iter().enumerate() {
-            let is_there = self.homes[*slot] == Some(number) && direct[self.loads.len() + slot].is_some();
-            if !is_there {
+            let is_stored =
+                self.direct_stores[*slot] == Some(number) && direct[self.loads.len() + slot].is_some();
+            if !is_stored {
                 let from = read(tiles, direct, self, arena, Operand::Slot(*slot), size);
                 store.scatter(arena, &self.sizes, tile, from);
             }
         }
     }
 
-    /// A function of a tile; meanwhile the next tile, if one is given, is asked for.
+    /// Applies a function to a tile and prefetches the next tile, if one is given.
     fn unary<T: Math>(
         &self,
         arena: &SharedSlice<'_, T>,
@@ -193,14 +196,14 @@ impl Compiled {
         (x, out): (&[T], &mut [T]),
     ) {
         let Some((row, begin)) = next else { return T::unary(op, x, out) };
-        for (part, (x, out)) in x.chunks(AT_ONCE).zip(out.chunks_mut(AT_ONCE)).enumerate() {
-            self.ask_for(arena, (row, begin + part * AT_ONCE), x.len());
+        for (i, (x, out)) in x.chunks(PREFETCH_INTERVAL).zip(out.chunks_mut(PREFETCH_INTERVAL)).enumerate() {
+            self.prefetch(arena, (row, begin + i * PREFETCH_INTERVAL), x.len());
             T::unary(op, x, out);
         }
     }
 
-    /// Asks for what a tile of some elements reads: it begins with an element of a row.
-    pub(super) fn ask_for<T: Copy>(
+    /// Prefetches the operands of a tile, which is given by its first row, its first element and its size.
+    pub(super) fn prefetch<T: Copy>(
         &self,
         arena: &SharedSlice<'_, T>,
         (row, begin): (usize, usize),
@@ -218,51 +221,51 @@ impl Strided {
         Strided { offset, strides, ..Strided::default() }
     }
 
-    /// Remembers that all of several rows are the same, if they are; nothing of them may be written while the loop runs.
-    pub fn find_repeats(&mut self, sizes: &[usize]) {
+    /// Finds out whether all rows are the same row of memory. The loop must not write it.
+    pub fn find_equal_rows(&mut self, sizes: &[usize]) {
         let mut outer = self.strides.iter().zip(&sizes[..sizes.len() - 1]).filter(|&(_, &size)| size > 1);
-        self.repeats = outer.clone().count() > 0 && outer.all(|(&stride, _)| stride == 0);
+        self.equal_rows = outer.clone().count() > 0 && outer.all(|(&stride, _)| stride == 0);
     }
 
-    /// Whether a tile was copied already: the same parts of rows that are all the same.
-    fn is_there(&self, &[begin, length, count]: &[usize; 3], tile: &Tile) -> bool {
-        self.repeats && begin == tile.begin && length == tile.length && count >= tile.count
+    /// Whether the tile of a load holds the elements already: the same part of rows that are all equal.
+    fn is_gathered(&self, &[begin, length, count]: &[usize; 3], tile: &Tile) -> bool {
+        self.equal_rows && begin == tile.begin && length == tile.length && count >= tile.count
     }
 
-    /// Looks at how the elements lie, when the axes are settled.
-    pub fn settle(&mut self, sizes: &[usize]) {
+    /// Finds out what is contiguous, once the axes are final.
+    pub fn classify(&mut self, sizes: &[usize]) {
         let mut expected = sizes[sizes.len() - 1];
-        self.dense = self.strides[sizes.len() - 1] == 1 || expected == 1;
-        self.rows_follow = (0..sizes.len() - 1).rev().all(|axis| {
+        self.row_contiguous = self.strides[sizes.len() - 1] == 1 || expected == 1;
+        self.rows_contiguous = (0..sizes.len() - 1).rev().all(|axis| {
             let follows = sizes[axis] == 1 || self.strides[axis] == expected;
             expected *= sizes[axis];
             follows
         });
     }
 
-    /// Whether the elements of a row lie behind each other, but those of several have to be copied for every tile.
-    pub fn is_direct_in_rows(&self) -> bool {
-        self.dense && !self.rows_follow && !self.repeats
+    /// Whether rows are contiguous, but several of them have to be gathered for every tile.
+    pub fn only_rows_contiguous(&self) -> bool {
+        self.row_contiguous && !self.rows_contiguous && !self.equal_rows
     }
 
-    /// Where the elements of a tile begin, if they lie behind each other.
+    /// The offset of a tile, if its elements are adjacent.
     fn contiguous(&self, sizes: &[usize], tile: &Tile) -> Option<usize> {
-        let is_contiguous = self.dense && (tile.count == 1 || self.rows_follow);
+        let is_contiguous = self.row_contiguous && (tile.count == 1 || self.rows_contiguous);
         is_contiguous.then(|| self.row(sizes, tile.first) + tile.begin * self.strides[sizes.len() - 1])
     }
 
-    /// Where a row begins.
+    /// The offset of a row.
     fn row(&self, sizes: &[usize], mut row: usize) -> usize {
         let mut place = self.offset;
         for axis in (1..sizes.len() - 1).rev() {
             place += row % sizes[axis] * self.strides[axis];
             row /= sizes[axis];
         }
-        // The first axis needs no division; if it is the last one too, there is one row.
+        // The first axis needs no division; if it is also the last one, there is one row.
         if sizes.len() > 1 { place + row * self.strides[0] } else { place }
     }
 
-    /// Copies the elements of a tile together.
+    /// Copies the elements of a tile into a contiguous slice.
     fn gather<T: Copy>(&self, arena: &SharedSlice<'_, T>, sizes: &[usize], tile: &Tile, to: &mut [T]) {
         let stride = self.strides[sizes.len() - 1];
         for (row, to) in to.chunks_exact_mut(tile.length).enumerate() {
@@ -275,7 +278,7 @@ impl Strided {
         }
     }
 
-    /// Copies the elements of a tile to where they belong.
+    /// Copies the elements of a tile from a contiguous slice.
     fn scatter<T: Copy>(&self, arena: &SharedSlice<'_, T>, sizes: &[usize], tile: &Tile, from: &[T]) {
         let stride = self.strides[sizes.len() - 1];
         if let Some(place) = self.contiguous(sizes, tile) {
@@ -292,21 +295,21 @@ impl Strided {
         }
     }
 
-    /// The elements from the first to the last.
+    /// Elements from the lowest to the highest offset.
     pub(super) fn span(&self, sizes: &[usize]) -> usize {
         1 + self.strides.iter().zip(sizes).map(|(stride, size)| stride * (size - 1)).sum::<usize>()
     }
 
-    /// Whether no two elements have one place: the strides, in their order, step over what lies within.
-    pub(super) fn is_one_to_one(&self, sizes: &[usize]) -> bool {
+    /// Whether no two elements share an offset: in ascending order, every stride exceeds the span of the axes before it.
+    pub(super) fn is_injective(&self, sizes: &[usize]) -> bool {
         let mut axes: Vec<(usize, usize)> = self.strides.iter().copied().zip(sizes.iter().copied()).collect();
         axes.retain(|&(_, size)| size > 1);
         axes.sort_unstable();
         let mut span = 0;
         axes.iter().all(|&(stride, size)| {
-            let apart = stride > span;
+            let exceeds = stride > span;
             span += stride * (size - 1);
-            apart
+            exceeds
         })
     }
 }
