@@ -15,7 +15,7 @@ use criterion::Criterion;
 use gatework_bench::workload::engine::{Cell, GraphOperation, SliceOperation};
 use gatework_bench::workload::{Call, circuits, engine, learning};
 use gatework_engine::{Graph, vector};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Element-wise functions and reductions.
 const SLICE_OPERATIONS: [(&str, SliceOperation, GraphOperation); 5] = [
@@ -67,13 +67,13 @@ fn rows() -> Vec<(String, Prepare)> {
     row("circuits/life 1024x1024", Box::new(|| circuits::life(1024, 8)));
     row("circuits/simulate 10k gates", Box::new(|| circuits::simulate(10_000, 4096)));
     row("circuits/minimise 1k gates", Box::new(|| circuits::minimization(1000)));
-    let nhits = || json!({ "kind": "nhits", "downsampling": [24, 12, 1] });
-    let gru = || json!({ "kind": "gru" });
-    row("forecast/nhits/one window", Box::new(move || learning::predict(&nhits(), 1)));
-    row("forecast/nhits/batch of 32", Box::new(move || learning::predict(&nhits(), 32)));
-    let models: [(&str, fn() -> Value); 2] = [("nhits", nhits), ("gru", gru)];
-    for (name, model) in models {
-        let step = move || learning::training_step(&model(), 32);
+    let nhits = json!({ "kind": "nhits", "downsampling": [24, 12, 1] });
+    for (name, windows) in [("one window", 1), ("batch of 32", 32)] {
+        let model = nhits.clone();
+        row(&format!("forecast/nhits/{name}"), Box::new(move || learning::predict(&model, windows)));
+    }
+    for (name, model) in [("nhits", nhits), ("gru", json!({ "kind": "gru" }))] {
+        let step = move || learning::training_step(&model, 32);
         row(&format!("forecast/{name}/training step"), Box::new(step));
     }
     rows

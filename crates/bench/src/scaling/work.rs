@@ -106,7 +106,7 @@ pub static DIMENSIONS: [Dimension; 8] = [
 fn automaton(change: impl FnOnce(&mut Experiment)) -> anyhow::Result<Call> {
     let mut experiment = AutomatonExperiment::find("checkerboard")?.experiment;
     change(&mut experiment);
-    let loaded = AutomatonExperiment::from_source(&Source::new(&experiment.to_toml(), "checkerboard", "."))?;
+    let loaded = AutomatonExperiment::from_source(&Source::new(experiment.to_toml(), "checkerboard", "."))?;
     Ok(updates(AutomatonTask::new(&loaded, 1).map_err(|error| anyhow::anyhow!("{error}"))?))
 }
 
