@@ -178,7 +178,7 @@ fn product([m, n, k]: [usize; 3], seconds: f64) -> anyhow::Result<Value> {
     let [ours, fused, bare] = fastest(
         seconds,
         [&mut || plain.run(), &mut || fused.run(), &mut || {
-            multiply_with_gemm_crate(black_box(&mut memory), &shapes)
+            multiply_with_gemm_crate(black_box(&mut memory), &shapes);
         }],
     );
     Ok(json!({

@@ -31,9 +31,9 @@ const STREAMING_MIN_BYTES: usize = if cfg!(test) { 1 << 19 } else { 16 << 20 };
 #[inline(always)]
 fn store<S: Simd, V: SimdBase<S>, const NON_TEMPORAL: bool>(value: V, out: &mut [V::Element]) {
     if NON_TEMPORAL {
-        store_non_temporal(value.token().level(), value.as_slice(), out)
+        store_non_temporal(value.token().level(), value.as_slice(), out);
     } else {
-        value.store_slice(out)
+        value.store_slice(out);
     }
 }
 

@@ -369,7 +369,7 @@ pub fn multiply_prepared(memory: &mut [f32], gemm: &Gemm, epilogue: Option<Epilo
         a: source(a),
         b: right,
         out: Target { at: base.wrapping_add(out.0), stride: out.1[0], accumulate, epilogue },
-        is_unpacked: is_unpacked,
+        is_unpacked,
         is_finite,
     };
     // SAFETY: the matrices are in bounds of the slice, which is borrowed exclusively; the result aliases neither an operand

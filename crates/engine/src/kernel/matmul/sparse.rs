@@ -238,7 +238,7 @@ impl<S: Simd> BlockedGemm<S> {
             let out = Target { at, epilogue: self.out.epilogue.at_column(column), ..self.out };
             // SAFETY: the rows of the block.
             unsafe {
-                apply_epilogue_to_rows(self.simd, block.rows, out, Self::PANEL.min(columns.end - column))
+                apply_epilogue_to_rows(self.simd, block.rows, out, Self::PANEL.min(columns.end - column));
             };
         }
     }
