@@ -42,6 +42,16 @@ pub fn check_version(found: Option<u64>, supported: u64) -> Result<(), NewerVers
     }
 }
 
+/// Checks the `version` of a JSON object, as [`check_version`] does, whatever else is in it: a newer format may have other keys.
+pub fn check_json_version(json: &str, supported: u64) -> Result<(), NewerVersion> {
+    #[derive(serde::Deserialize)]
+    struct Versioned {
+        version: Option<u64>,
+    }
+    let found = serde_json::from_str::<Versioned>(json).ok().and_then(|versioned| versioned.version);
+    check_version(found, supported)
+}
+
 /// Writes a file under a temporary name beside it, makes sure that it is on the disk, and renames it: whatever
 /// happens, the path holds the old content or the new. A link stays a link, and a file keeps its permissions. What is no
 /// file (a device, a pipe) is not replaced but written to.
@@ -185,6 +195,16 @@ mod tests {
         remove_abandoned(folder.path());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 5);
         remove_abandoned(&path("nowhere"));
+    }
+
+    #[test]
+    fn a_newer_format_is_refused_and_a_file_without_a_version_is_accepted() {
+        for json in ["{}", "{\"version\":1}", "{\"version\":2,\"a\":[]}", "not JSON"] {
+            assert_eq!(check_json_version(json, 2), Ok(()), "{json}");
+        }
+        let error = check_json_version("{\"version\":3,\"new\":{}}", 2).unwrap_err();
+        let expected = "it was written by a newer version of Gatework (format 3, this program reads up to 2); update Gatework";
+        assert_eq!(error.to_string(), expected);
     }
 
     #[test]

@@ -29,8 +29,14 @@ pub enum CheckpointError {
 /// Key of the numbers in a checkpoint that are no tensors.
 const STATE: &str = "gatework-checkpoint";
 
+/// The version of checkpoints that this program writes, and the newest that it reads.
+const VERSION: u64 = 1;
+
 #[derive(Serialize, Deserialize)]
 struct State {
+    /// 0 in checkpoints that were written before they had a version.
+    #[serde(default)]
+    version: u64,
     seed: u64,
     optimizer_step: u64,
     outcome: Outcome,
@@ -49,6 +55,7 @@ impl Attempt {
     pub fn save(&self, task: &impl Task, path: &Path) -> Result<(), files::FileError> {
         let best = self.best.as_ref();
         let state = State {
+            version: VERSION,
             seed: self.seed,
             optimizer_step: self.optimizer.step,
             outcome: self.outcome,
@@ -105,6 +112,7 @@ impl Attempt {
         let file = SafeTensors::deserialize(bytes).map_err(broken)?;
         let state =
             header.metadata().as_ref().and_then(|m| m.get(STATE)).ok_or("not a checkpoint of Gatework")?;
+        files::check_json_version(state, VERSION).map_err(|error| error.to_string())?;
         let state: State =
             serde_json::from_str(state).map_err(|error| format!("unreadable state: {error}"))?;
         if state.seed != seed {
@@ -212,5 +220,10 @@ mod tests {
         let mut poisoned = bytes.clone();
         poisoned[place..place + 8].copy_from_slice(&f64::NAN.to_le_bytes());
         assert!(load(&poisoned, 1).contains("not numbers"));
+        let version = bytes.windows(11).position(|window| window == b"\\\"version\\\"").unwrap() + 12;
+        let mut newer = bytes.clone();
+        assert_eq!(newer[version], b'1');
+        newer[version] = b'2';
+        assert!(load(&newer, 1).contains("a newer version of Gatework (format 2"));
     }
 }
