@@ -47,7 +47,7 @@ fn cells_that_were_just_damaged_are_not_compared() {
     assert_eq!(compared("centre:4:3"), 256);
     let all = place.gatework(&["simulate", "run", "--size", "16x16", "--damage", "centre:20"]);
     let said = String::from_utf8({ all }.assert().success().get_output().stdout.clone()).unwrap();
-    assert_says(&said, &["nothing is left to compare"]);
+    assert_says(&said, &["there is nothing to compare"]);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn the_name_of_a_run_without_its_folder_gets_a_hint() {
         &place.refused(2, &["evaluate", "small"]),
         &["small does not exist; did you mean runs/small?"],
     );
-    assert_says(&place.refused(2, &["evaluate", "other"]), &["other does not exist; a run folder"]);
+    assert_says(&place.refused(2, &["evaluate", "other"]), &["other does not exist; expected a run folder"]);
 }
 
 #[test]
