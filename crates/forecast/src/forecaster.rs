@@ -251,6 +251,7 @@ impl Forecaster {
             (tensor.name.as_str(), view.expect("as many bytes as the shape says"))
         });
         let mut description = Description {
+            version: VERSION,
             specification: self.specification.clone(),
             attached: self.attached.clone(),
             checksum: String::new(),
@@ -268,6 +269,7 @@ impl Forecaster {
         let file = SafeTensors::deserialize(bytes).map_err(broken)?;
         let text = header.metadata().as_ref().and_then(|metadata| metadata.get(DESCRIPTION));
         let text = text.ok_or("not a forecaster of Gatework")?;
+        files::check_json_version(text, VERSION).map_err(|error| error.to_string())?;
         let description: Description =
             serde_json::from_str(text).map_err(|error| format!("unreadable description: {error}"))?;
         let specification = description.specification.clone();
@@ -321,10 +323,16 @@ fn write_parameters(runner: &mut Runner, params: &Params) -> Result<(), ProgramE
 /// Key of the description in the file.
 const DESCRIPTION: &str = "gatework-forecaster";
 
+/// The version of model files that this program writes, and the newest that it reads.
+const VERSION: u64 = 1;
+
 /// What a file says beside its tensors.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Description {
+    /// 0 in files that were written before they had a version.
+    #[serde(default)]
+    version: u64,
     specification: Specification,
     attached: serde_json::Value,
     checksum: String,
@@ -336,7 +344,9 @@ impl Description {
         let text = serde_json::to_string(&(&self.specification, &self.attached)).unwrap_or_default();
         let names = params.tensors().iter().flat_map(|tensor| tensor.name.bytes().map(u64::from));
         let values = params.values.iter().map(|value| u64::from(value.to_bits()));
-        let words = text.bytes().map(u64::from).chain(names).chain(values);
+        // Files that were written before they had a version have a checksum without it.
+        let version = Some(self.version).filter(|&version| version > 0);
+        let words = text.bytes().map(u64::from).chain(names).chain(values).chain(version);
         // Each word changes the sum to another one (the factor is odd), and its place matters.
         let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         format!("{:016x}", words.fold(0, mix))

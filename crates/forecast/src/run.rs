@@ -75,7 +75,7 @@ pub enum RunError {
         /// The run folder.
         path: PathBuf,
         /// What is wrong.
-        error: DatasetError,
+        error: Box<DatasetError>,
     },
     /// The model cannot be built.
     #[error(transparent)]
@@ -467,7 +467,8 @@ impl ForecastRun {
 
     /// Loads the data of the run, scaled as in training.
     pub fn dataset(&self) -> Result<Dataset, RunError> {
-        let failed = |error| RunError::RunData { path: self.folder.path().to_path_buf(), error };
+        let failed =
+            |error| RunError::RunData { path: self.folder.path().to_path_buf(), error: Box::new(error) };
         Dataset::load_for(&self.loaded, self.predictor.context()).map_err(failed)
     }
 

@@ -1,4 +1,4 @@
-//! Experiments of every kind: found by name or file, and read as what their `task` says.
+//! Experiments of every kind: found by name or file, and read as the kind that their `task` names.
 
 use std::path::Path;
 
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_task_is_named_beside_those_there_are() {
+    fn an_unknown_task_is_refused_with_a_list_of_all_tasks() {
         let error = Loaded::from_source(&Source::new("name = \"x\"\ntask = \"automata\"", "x.toml", "."))
             .unwrap_err();
         let right = "x.toml:2: the task is \"automata\"; there are \"automaton\" and \"forecaster\"";
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_name_is_called_like_its_file() {
+    fn an_experiment_without_a_name_has_the_name_of_its_file() {
         for (built_in, text) in
             built_in().filter(|(name, _)| ["checkerboard", "airpassengers"].contains(name))
         {
@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// `docs/forecasting.md` explains every key of a forecaster, of all models and losses.
+    /// Every key of a forecaster, of all models and losses, is documented in `docs/forecasting.md`.
     #[test]
     fn the_documentation_of_forecasters_is_complete() {
         use crate::forecast::models::Model;
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// All keys of a table and those inside it.
+    /// Collects all keys of a table and of the tables in it.
     fn collect(value: &toml::Value, keys: &mut Vec<String>) {
         match value {
             toml::Value::Table(table) => table.iter().for_each(|(key, value)| {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_task_decides_who_reads() {
+    fn the_task_selects_the_kind_of_experiment() {
         let text = "task = \"forecaster\"\nname = \"x\"\nhorison = 3";
         let message = Loaded::from_source(&Source::new(text, "x.toml", ".")).unwrap_err().to_string();
         assert!(message.starts_with("x.toml:3: unknown field `horison`"), "{message}");

@@ -68,7 +68,7 @@ pub enum SubjectError {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        error: FormatError,
+        error: Box<FormatError>,
     },
 }
 
@@ -159,7 +159,7 @@ impl Subject {
     }
 
     fn open_circuit(path: &Path, format: &Format) -> Result<Subject, SubjectError> {
-        let failed = |error| SubjectError::Circuit { path: path.to_path_buf(), error };
+        let failed = |error| SubjectError::Circuit { path: path.to_path_buf(), error: Box::new(error) };
         let document = formats::read(&files::read(path)?, format).map_err(failed)?;
         let (automaton, observed) = match &document {
             Document::Automaton { automaton, observed } => {

@@ -1,4 +1,4 @@
-//! Files that are written whole or not at all, and errors that name them.
+//! Atomic file writes, file format versions, and errors that name the file.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}: {error}", path.display())]
 pub struct FileError {
-    /// What was tried: "read", "write".
+    /// The operation, such as "read" or "write".
     pub action: &'static str,
-    /// The file.
+    /// The path.
     pub path: PathBuf,
-    /// What the system said.
+    /// The error of the operating system.
     pub error: io::Error,
 }
 
@@ -42,9 +42,18 @@ pub fn check_version(found: Option<u64>, supported: u64) -> Result<(), NewerVers
     }
 }
 
-/// Writes a file under a temporary name beside it, makes sure that it is on the disk, and renames it: whatever
-/// happens, the path holds the old content or the new. A link stays a link, and a file keeps its permissions. What is no
-/// file (a device, a pipe) is not replaced but written to.
+/// Checks the `version` of a JSON object, as [`check_version`] does, whatever else is in it: a newer format may have other keys.
+pub fn check_json_version(json: &str, supported: u64) -> Result<(), NewerVersion> {
+    #[derive(serde::Deserialize)]
+    struct Versioned {
+        version: Option<u64>,
+    }
+    let found = serde_json::from_str::<Versioned>(json).ok().and_then(|versioned| versioned.version);
+    check_version(found, supported)
+}
+
+/// Writes a file atomically: to a temporary file in the same folder, which is synchronised and renamed. Whatever happens, the
+/// path has the old content or the new. Links and permissions are kept. A device or a pipe is written to in place.
 pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), FileError> {
     let failed = |error| FileError::new("write", path, error);
     let Ok(there) = fs::metadata(path) else { return replace(path, content, None).map_err(failed) };
@@ -56,30 +65,30 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), FileError> {
     sink.write_all(content).map_err(failed)
 }
 
-/// Puts a file in the place of what is there.
+/// Replaces a file.
 fn replace(path: &Path, content: &[u8], permissions: Option<fs::Permissions>) -> io::Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
-    // Another process may write the same file: each has a temporary of its own.
+    // Another process may write the same file: each has its own temporary file.
     name.push(format!(".{}.part", std::process::id()));
     let temporary = path.with_file_name(name);
     let write = || {
         let mut file = fs::File::create(&temporary)?;
         permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions))?;
-        // Shows that the writer lives, where the file system has locks.
+        // Shows that the writer is alive, where the file system has locks.
         let _ = file.try_lock();
         file.write_all(content)?;
         file.sync_all()?;
         fs::rename(&temporary, path)
     };
-    // Best effort: the error that is reported is the one that matters.
+    // Best effort: the first error is the one to report.
     write().inspect_err(|_| drop(fs::remove_file(&temporary)))
 }
 
-/// Removes what writers that were killed have left in a folder. As far as it can: nothing depends on it.
+/// Removes temporary files that killed processes have left in a folder. Errors are ignored.
 pub fn remove_abandoned(folder: &Path) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()).filter(|path| is_temporary(path)) {
-        // A writer that lives holds a lock; one that was killed does not.
+        // A process that is still writing holds a lock.
         if fs::File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
             let _ = fs::remove_file(&path);
         }
@@ -93,20 +102,20 @@ fn is_temporary(path: &Path) -> bool {
     is_number && path.extension().is_some_and(|extension| extension == "part")
 }
 
-/// Bytes that are read at most of what is no file: a device may have no end.
-const MOST_OF_A_STREAM: u64 = 256 << 20;
+/// The maximum number of bytes read from a device or a pipe, which may be endless.
+const MAX_STREAM: u64 = 256 << 20;
 
 /// Reads a file.
 pub fn read(path: &Path) -> Result<Vec<u8>, FileError> {
     let read = || {
         let file = fs::File::open(path)?;
         let about = file.metadata()?;
-        let most = if about.is_file() { u64::MAX } else { MOST_OF_A_STREAM };
+        let most = if about.is_file() { u64::MAX } else { MAX_STREAM };
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(usize::try_from(about.len()).unwrap_or(usize::MAX))?;
         file.take(most).read_to_end(&mut bytes)?;
         if bytes.len() as u64 == most {
-            return Err(io::Error::other(format!("it is no file, and longer than {} MB", most >> 20)));
+            return Err(io::Error::other(format!("it is not a file, and longer than {} MB", most >> 20)));
         }
         Ok(bytes)
     };
@@ -117,11 +126,11 @@ pub fn read(path: &Path) -> Result<Vec<u8>, FileError> {
 pub fn read_text(path: &Path) -> Result<String, FileError> {
     let text = String::from_utf8(read(path)?);
     text.map_err(|_| {
-        FileError::new("read", path, io::Error::new(io::ErrorKind::InvalidData, "it is no UTF-8 text"))
+        FileError::new("read", path, io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
     })
 }
 
-/// Makes a folder and those above it.
+/// Creates a folder and its parents.
 pub fn make_folder(path: &Path) -> Result<(), FileError> {
     fs::create_dir_all(path).map_err(|error| FileError::new("make the folder", path, error))
 }
@@ -131,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_and_nothing_is_left_behind() {
+    fn a_file_is_replaced_without_leaving_temporary_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.txt");
         write_whole(&path, b"one").unwrap();
@@ -142,7 +151,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn links_permissions_and_devices_stay_what_they_are() {
+    fn links_permissions_and_devices_are_kept() {
         use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("file"), folder.path().join("link"));
@@ -162,13 +171,13 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn what_has_no_end_is_refused() {
+    fn an_endless_device_is_refused() {
         let error = read(Path::new("/dev/zero")).unwrap_err().to_string();
-        assert_eq!(error, "cannot read /dev/zero: it is no file, and longer than 256 MB");
+        assert_eq!(error, "cannot read /dev/zero: it is not a file, and longer than 256 MB");
     }
 
     #[test]
-    fn what_the_killed_left_is_removed_and_nothing_else() {
+    fn only_abandoned_temporary_files_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         for name in
@@ -185,6 +194,16 @@ mod tests {
         remove_abandoned(folder.path());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 5);
         remove_abandoned(&path("nowhere"));
+    }
+
+    #[test]
+    fn a_newer_format_is_refused_and_a_file_without_a_version_is_accepted() {
+        for json in ["{}", "{\"version\":1}", "{\"version\":2,\"a\":[]}", "not JSON"] {
+            assert_eq!(check_json_version(json, 2), Ok(()), "{json}");
+        }
+        let error = check_json_version("{\"version\":3,\"new\":{}}", 2).unwrap_err();
+        let expected = "it was written by a newer version of Gatework (format 3, this program reads up to 2); update Gatework";
+        assert_eq!(error.to_string(), expected);
     }
 
     #[test]

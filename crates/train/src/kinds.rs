@@ -1,5 +1,5 @@
-//! Settings of several kinds in files: a table with its `kind` and settings, or the kind alone if every setting has a
-//! usual value. `"mae"` is read as `{ kind = "mae" }`.
+//! Tagged settings in files: a table with its `kind` and settings, or the kind alone if every setting has a default. `"mae"` is
+//! read as `{ kind = "mae" }`.
 //!
 //! A type derives what it needs for tables with `#[serde(remote = "Self", tag = "kind")]`, which makes the derived code
 //! plain functions of the type. Its implementation of `Deserialize` is [`name_or_table`], that of `Serialize` the derived
@@ -12,16 +12,16 @@ use serde::de::value::{MapAccessDeserializer, MapDeserializer};
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// Settings of several kinds.
+/// Settings that are tagged with a `kind`.
 pub trait Kinds: Sized {
-    /// What errors say was expected.
+    /// The description in error messages.
     const EXPECTED: &str;
 
-    /// Reads a table: the derived function.
+    /// Deserialises a table: the derived function.
     fn from_table<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error>;
 }
 
-/// Reads a name or a table.
+/// Deserialises a name or a table.
 pub fn name_or_table<'de, T: Kinds, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     deserializer.deserialize_any(NameOrTable(PhantomData))
 }
@@ -44,7 +44,7 @@ impl<'de, T: Kinds> Visitor<'de> for NameOrTable<T> {
     }
 }
 
-/// Reads a variant without settings. Left to itself, the derived code would accept any.
+/// Deserialises a variant without settings. The derived code alone would accept unknown keys.
 pub fn no_settings<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

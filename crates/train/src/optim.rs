@@ -1,12 +1,12 @@
-//! The optimisers an experiment can choose, as its file writes them, and their state between steps. The arithmetic
-//! is in [`gatework_engine::kernel::optim`]; here are the settings, their defaults and their limits.
+//! Optimisers: their settings with defaults and limits, and their state between steps. The arithmetic is in
+//! [`gatework_engine::kernel::optim`].
 //!
 //! ```toml
 //! optimizer = "adam"                  # or { kind = "adamw", beta2 = 0.99, weight_decay = 0.01 }
 //! clip = { value = 100.0 }
 //! ```
 //!
-//! The formulas are those of PyTorch, whose numbers the tests compare with.
+//! The formulas are those of PyTorch; the tests compare with its results.
 
 use std::ops::Range;
 
@@ -15,8 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::kinds::{Kinds, name_or_table};
 
-/// An optimiser and its settings. A setting that the file leaves out has the usual value; the name alone will do if all
-/// have.
+/// An optimiser and its settings. In a file, settings have defaults, and the name alone is enough if all have.
 ///
 /// ```
 /// use gatework_train::optim::{Clip, Optimizer};
@@ -39,10 +38,10 @@ pub enum Optimizer {
         /// Decay of the mean square of the gradient.
         #[serde(default = "usual::beta2")]
         beta2: f64,
-        /// Keeps the division finite where there is no gradient.
+        /// Added to the denominator, so that the division is finite where the gradient is 0.
         #[serde(default = "usual::epsilon")]
         epsilon: f64,
-        /// Share of each parameter that is taken away, times the learning rate.
+        /// The fraction of each parameter that is subtracted, times the learning rate.
         #[serde(default = "usual::decoupled_decay")]
         weight_decay: f64,
     },
@@ -54,7 +53,7 @@ pub enum Optimizer {
         /// Decay of the mean square of the gradient.
         #[serde(default = "usual::beta2")]
         beta2: f64,
-        /// Keeps the division finite where there is no gradient.
+        /// Added to the denominator, so that the division is finite where the gradient is 0.
         #[serde(default = "usual::epsilon")]
         epsilon: f64,
         /// `weight_decay * p` is added to the gradient.
@@ -63,10 +62,10 @@ pub enum Optimizer {
     },
     /// Stochastic gradient descent: `b = momentum * b + g`, then `p -= lr * b`.
     Sgd {
-        /// Share of the momentum that stays from step to step.
+        /// The decay of the momentum from step to step.
         #[serde(default)]
         momentum: f64,
-        /// Look ahead along the momentum: `p -= lr * (g + momentum * b)`.
+        /// Nesterov momentum: `p -= lr * (g + momentum * b)`.
         #[serde(default)]
         nesterov: bool,
         /// `weight_decay * p` is added to the gradient.
@@ -78,10 +77,10 @@ pub enum Optimizer {
         /// Decay of the mean square of the gradient.
         #[serde(default = "usual::alpha")]
         alpha: f64,
-        /// Keeps the division finite where there is no gradient.
+        /// Added to the denominator, so that the division is finite where the gradient is 0.
         #[serde(default = "usual::epsilon")]
         epsilon: f64,
-        /// Share of the momentum that stays from step to step.
+        /// The decay of the momentum from step to step.
         #[serde(default)]
         momentum: f64,
         /// `weight_decay * p` is added to the gradient.
@@ -110,7 +109,7 @@ impl Kinds for Optimizer {
     }
 }
 
-/// The values that a setting has when the file does not name it: those of PyTorch.
+/// The defaults, which are those of PyTorch.
 mod usual {
     pub const fn beta1() -> f64 {
         0.9

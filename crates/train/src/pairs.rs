@@ -1,20 +1,20 @@
-//! Pairs of values in tables, for serde: no more than two, and no fewer. An array alone would take the first two of any number.
+//! Deserialisation of pairs: exactly two values. A plain array would accept the first two of more.
 
 use serde::{Deserialize, Deserializer};
 
-/// Two values.
+/// Deserialises two values.
 pub fn two<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<[T; 2], D::Error> {
     exactly_two(Vec::deserialize(from)?)
 }
 
-/// Two values, where there may be none.
+/// Deserialises an optional pair.
 pub fn maybe_two<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Option<[T; 2]>, D::Error> {
     two(from).map(Some)
 }
 
-/// Any number of pairs.
+/// Deserialises a list of pairs.
 pub fn twos<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<[T; 2]>, D::Error> {
     Vec::<Vec<T>>::deserialize(from)?.into_iter().map(exactly_two).collect()
 }

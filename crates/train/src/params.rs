@@ -1,16 +1,16 @@
-//! The parameters of a model: every tensor lies in one flat arena, with its gradient at the same place in a second
-//! one. An optimiser step is then one pass over two slices, and a checkpoint is a list of names and ranges.
+//! The parameters of a model: all tensors in one contiguous arena, and their gradients at the same offsets in a second one. An
+//! optimiser step is then one pass over two slices, and a checkpoint is a list of names and ranges.
 
 use std::ops::Range;
 
-/// A named part of the arena.
+/// A named tensor in the arena.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
     /// Name, unique among the parameters, such as `update.0`.
     pub name: String,
     /// Extent of each dimension, outermost first; empty for a single number.
     pub shape: Vec<usize>,
-    /// Where its elements lie in [`Params::values`] and [`Params::grads`], row-major.
+    /// The range of its elements, row-major, in [`Params::values`] and [`Params::grads`].
     pub range: Range<usize>,
 }
 
@@ -30,21 +30,20 @@ pub struct Tensor {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params {
-    /// The elements of all tensors, one tensor after another. Change them, but not their number.
+    /// The elements of all tensors, one tensor after another. Their number must not change.
     pub values: Vec<f32>,
-    /// The gradient of each element. Change them, but not their number.
+    /// The gradient of each element. Their number must not change.
     pub grads: Vec<f32>,
     tensors: Vec<Tensor>,
 }
 
 impl Params {
-    /// No parameters.
+    /// Creates an empty arena.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Appends a tensor whose element `i`, counted row-major, is `init(i)`, and returns the range it lies in. Its
-    /// gradient is zero.
+    /// Appends a tensor whose element `i`, counted row-major, is `init(i)`, and returns its range. Its gradient is zero.
     ///
     /// # Panics
     /// If there is a tensor of that name, or if the shape has more elements than a `usize` can count.
@@ -60,12 +59,12 @@ impl Params {
         range
     }
 
-    /// The tensors, in the order in which they were added.
+    /// Returns the tensors, in the order in which they were added.
     pub fn tensors(&self) -> &[Tensor] {
         &self.tensors
     }
 
-    /// The tensor of that name.
+    /// Returns the tensor of that name.
     pub fn get(&self, name: &str) -> Option<&Tensor> {
         self.tensors.iter().find(|tensor| tensor.name == name)
     }
@@ -75,7 +74,7 @@ impl Params {
         self.grads.fill(0.0);
     }
 
-    /// Number of elements of all tensors together.
+    /// Returns the number of elements of all tensors.
     pub fn len(&self) -> usize {
         self.values.len()
     }
@@ -91,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tensors_lie_one_after_another() {
+    fn tensors_are_contiguous() {
         let mut params = Params::new();
         let slice = [7.0, 8.0];
         let ranges = [

@@ -1,5 +1,5 @@
-//! How the learning rate changes over a run: a linear warm-up, then a schedule. The rate is a function of the number
-//! of the update alone, so a run that is resumed goes on with the rate it would have had.
+//! Learning rate schedules: a linear warm-up, then a schedule. The rate is a function of the update alone, so a resumed run
+//! continues with the same rate.
 //!
 //! ```toml
 //! learning_rate = 0.01
@@ -7,15 +7,15 @@
 //! warmup = 100
 //! ```
 //!
-//! The formulas are those of PyTorch, whose numbers the tests compare with.
+//! The formulas are those of PyTorch; the tests compare with its results.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::f64::consts::PI;
 
 use crate::kinds::{Kinds, name_or_table, no_settings};
 
-/// The course of the learning rate after the warm-up. In a file it is a table with its `kind` and settings, or the
-/// kind alone if every setting has a usual value.
+/// The learning rate after the warm-up. In a file it is a table with its `kind` and settings, or the kind alone if every
+/// setting has a default.
 ///
 /// ```
 /// use gatework_train::schedule::Schedule;
@@ -24,39 +24,38 @@ use crate::kinds::{Kinds, name_or_table, no_settings};
 /// assert_eq!(halved.at(0.1, 99, 1000), 0.1);
 /// assert_eq!(halved.at(0.1, 100, 1000), 0.05);
 /// ```
-// `remote` makes the derived code plain functions of this type, which know tables only; the implementations of the
-// traits below extend them by the short form, and are what serde calls.
+// `remote` turns the derived code into plain functions for tables; the trait implementations below add the short form.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self", tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Schedule {
-    /// The base rate throughout.
+    /// A constant rate.
     #[default]
     #[serde(deserialize_with = "no_settings")]
     Constant,
-    /// Down along half a cosine, from the base rate at the first update to the minimum after the last.
+    /// Half a cosine from the base rate at the first update to the minimum after the last.
     Cosine {
         /// Learning rate at the end.
         #[serde(default)]
         minimum: f64,
     },
-    /// Times a factor after every so many updates.
+    /// Multiplied by a factor every `every` updates.
     Step {
-        /// Number of updates at the same rate.
+        /// The number of updates at the same rate.
         every: u64,
-        /// Factor from one rate to the next.
+        /// The factor from one rate to the next.
         factor: f64,
-        /// Updates at the first rate beyond those.
+        /// Additional updates at the first rate.
         #[serde(default)]
         hold: u64,
     },
-    /// Times a factor after every update.
+    /// Multiplied by a factor after every update.
     Exponential {
-        /// Factor from one rate to the next.
+        /// The factor from one rate to the next.
         factor: f64,
     },
-    /// Up along half a cosine to the base rate, then down along another to almost nothing (Smith 2018).
+    /// One-cycle: half a cosine up to the base rate, then another down to nearly 0 (Smith 2018).
     OneCycle {
-        /// Share of the updates that the way up takes.
+        /// The fraction of the updates in which the rate rises.
         #[serde(default = "usual::start_fraction")]
         start_fraction: f64,
         /// The first rate is the base rate divided by this.
@@ -68,7 +67,7 @@ pub enum Schedule {
     },
 }
 
-/// The values that a setting has when the file does not name it: those of PyTorch.
+/// The defaults, which are those of PyTorch.
 mod usual {
     pub const fn start_fraction() -> f64 {
         0.3
@@ -87,23 +86,23 @@ mod usual {
 pub struct LearningRate {
     /// The rate that the schedule starts from (for one-cycle: its highest).
     pub base: f64,
-    /// Course of the rate after the warm-up.
+    /// The schedule after the warm-up.
     #[serde(default)]
     pub schedule: Schedule,
-    /// Number of updates in which the rate rises from 0 to the first rate of the schedule.
+    /// The number of updates in which the rate rises from 0 to the first rate of the schedule.
     #[serde(default)]
     pub warmup: u64,
 }
 
 impl LearningRate {
-    /// The same rate for every update.
+    /// Creates a constant rate.
     pub const fn constant(base: f64) -> Self {
         Self { base, schedule: Schedule::Constant, warmup: 0 }
     }
 
-    /// The rate of an update, counted from 0, in a run of `total` updates, warm-up included. Update 0 of a warm-up
-    /// has the rate 0, and update `warmup` is the first of the schedule. Past `total`, the rate stays what it would
-    /// be at the end.
+    /// Returns the rate of an update, counted from 0, in a run of `total` updates, warm-up included. Update 0 of a warm-up
+    /// has the rate 0, and update `warmup` is the first of the schedule. After `total`, the rate stays at its final
+    /// value.
     ///
     /// ```
     /// use gatework_train::schedule::LearningRate;
@@ -119,7 +118,7 @@ impl LearningRate {
         }
     }
 
-    /// Whether every setting is in its range; the error names the first one that is not, and the range.
+    /// Checks that every setting is in its range; the error names the first one that is not.
     pub fn validate(&self) -> Result<(), String> {
         check_above_zero("base", self.base)?;
         self.schedule.validate()?;
@@ -133,7 +132,7 @@ impl LearningRate {
 }
 
 impl Schedule {
-    /// The rate of an update, counted from 0, in `total` updates of this schedule, for a base rate.
+    /// Returns the rate of an update, counted from 0, in `total` updates of this schedule, for a base rate.
     pub fn at(&self, base: f64, update: u64, total: u64) -> f64 {
         match *self {
             Self::Constant => base,
@@ -160,7 +159,7 @@ impl Schedule {
         }
     }
 
-    /// Whether every setting is in its range; the error names the first one that is not, and the range.
+    /// Checks that every setting is in its range; the error names the first one that is not.
     pub fn validate(&self) -> Result<(), String> {
         match *self {
             Self::Constant => Ok(()),

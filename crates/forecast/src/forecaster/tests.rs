@@ -156,6 +156,12 @@ fn a_file_that_is_cut_off_or_foreign_is_refused() {
     let view = TensorView::new(Dtype::F32, vec![1], &[0, 0, 0, 0]).unwrap();
     let foreign = safetensors::serialize([("x", view)], None).unwrap();
     assert_eq!(Forecaster::from_bytes(&foreign).err().unwrap(), "not a forecaster of Gatework");
+    let version = br#"\"version\":"#;
+    let at = bytes.windows(version.len()).position(|window| window == version).unwrap() + version.len();
+    let mut newer = bytes.clone();
+    newer[at] += 1;
+    let error = Forecaster::from_bytes(&newer).err().unwrap();
+    assert!(error.contains("a newer version of Gatework (format 2"), "{error}");
 }
 
 #[test]

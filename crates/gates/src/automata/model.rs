@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cells::NEIGHBOURS;
 use crate::soft::{self, Wiring, WiringError};
+use gatework_train::files::{NewerVersion, check_json_version};
 use gatework_train::params::Params;
 use gatework_train::random::{Purpose, Random};
 use gatework_train::trainer::{Best, TaskError};
@@ -105,6 +106,9 @@ pub enum ModelError {
     /// The file does not describe a Gatework automaton.
     #[error("not a Gatework automaton: {0}")]
     Foreign(String),
+    /// Written by a newer version of Gatework.
+    #[error(transparent)]
+    Newer(#[from] NewerVersion),
     /// A tensor is missing or has the wrong type or size.
     #[error("tensor {name}: {problem}")]
     Tensor {
@@ -131,6 +135,19 @@ pub enum ModelError {
 
 /// Metadata key of the shape in a model file. There is only one key, because several would have no fixed order.
 const DESCRIPTION: &str = "gatework-automaton";
+
+/// The version of model files that this program writes, and the newest that it reads.
+const VERSION: u64 = 1;
+
+/// The description in a model file.
+#[derive(Serialize, Deserialize)]
+struct Description {
+    /// 0 in files that were written before they had a version.
+    #[serde(default)]
+    version: u64,
+    #[serde(flatten)]
+    shape: ModelShape,
+}
 
 impl Model {
     /// Draws the wires of a seed; all gates pass their first operand through.
@@ -263,7 +280,8 @@ impl Model {
 
     /// Serialises the model as safetensors. Equal models have equal bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let description = serde_json::to_string(&self.shape).expect("a shape has no keys that JSON lacks");
+        let description = Description { version: VERSION, shape: self.shape.clone() };
+        let description = serde_json::to_string(&description).expect("a shape has no keys that JSON lacks");
         let mut tensors: Vec<(String, Dtype, Vec<usize>, Vec<u8>)> = Vec::new();
         for (network, wires) in [("perceive", &self.perceive), ("update", &self.update)] {
             for (i, layer) in wires.layers.iter().enumerate() {
@@ -309,8 +327,10 @@ impl Model {
         let (_, header) = SafeTensors::read_metadata(bytes)?;
         let file = SafeTensors::deserialize(bytes)?;
         let description = header.metadata().as_ref().and_then(|m| m.get(DESCRIPTION));
-        let description = description.ok_or_else(|| ModelError::Foreign("its metadata is missing".into()))?;
-        let shape: ModelShape =
+        let description =
+            description.ok_or_else(|| ModelError::Foreign("its metadata is missing".into()))?;
+        check_json_version(description, VERSION)?;
+        let Description { shape, .. } =
             serde_json::from_str(description).map_err(|e| ModelError::Foreign(e.to_string()))?;
         let perceive = read_wires(&file, "perceive", &shape.perceive)?;
         let update = read_wires(&file, "update", &shape.update)?;
@@ -467,6 +487,21 @@ mod tests {
         broken.params.values[17] = f32::NAN;
         assert!(matches!(Model::from_bytes(&broken.to_bytes()), Err(ModelError::NotFinite { .. })));
         assert!(matches!(Model::from_bytes(&safetensors_of_nothing()), Err(ModelError::Foreign(_))));
+    }
+
+    #[test]
+    fn a_model_of_a_newer_version_is_refused_and_one_without_a_version_is_read() {
+        let bytes = Model::new(&shape(), 7).unwrap().to_bytes();
+        // The replacements keep the length of the header.
+        let replaced = |to: &str| {
+            let (from, mut bytes) = (br#"\"version\":1,"#, bytes.clone());
+            let at = bytes.windows(from.len()).position(|window| window == from).unwrap();
+            bytes[at..at + from.len()].copy_from_slice(to.as_bytes());
+            Model::from_bytes(&bytes)
+        };
+        assert!(replaced("              ").is_ok());
+        let newer = replaced(r#"\"version\":2,"#).unwrap_err();
+        assert!(newer.to_string().contains("a newer version of Gatework (format 2"), "{newer}");
     }
 
     fn safetensors_of_nothing() -> Vec<u8> {

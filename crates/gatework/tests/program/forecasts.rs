@@ -138,15 +138,15 @@ fn a_forecast_says_what_it_wrote_and_which_table_is_not_there() {
 fn forecasts_replace_nothing_that_is_needed() {
     let place = trained();
     let predict = |more: &[&str]| place.refused(2, &[&["predict", "run", "sales.csv"], more].concat());
-    assert_says(&predict(&["-o", "run/../run/metrics.csv"]), &["would replace run/metrics.csv"]);
+    assert_says(&predict(&["-o", "run/../run/metrics.csv"]), &["would overwrite run/metrics.csv"]);
     assert_says(
         &predict(&["-o", "f.csv", "--plot", "run/forecast.svg"]),
-        &["would replace run/forecast.svg"],
+        &["would overwrite run/forecast.svg"],
     );
     assert_says(&predict(&["-o", "model.parquet"]), &["name a file that ends in .csv"]);
     assert_says(&predict(&["--plot", "x.png"]), &["name a file that ends in .svg"]);
     assert_says(&predict(&["--plot", "-"]), &["name a file that ends in .svg"]);
-    assert_says(&predict(&["-o", "run/checkpoint/data.txt"]), &["would replace run/checkpoint/data.txt"]);
+    assert_says(&predict(&["-o", "run/checkpoint/data.txt"]), &["would overwrite run/checkpoint/data.txt"]);
     let both =
         place.gatework(&["predict", "run", "sales.csv", "-o", "-"]).assert().success().get_output().clone();
     assert!(both.stdout.starts_with(b"unique_id,ds,forecast"));
@@ -238,40 +238,6 @@ fn several_seeds_have_a_mean_and_a_spread_and_the_best_is_kept() {
     // The second seed alone is the same run.
     let alone = place.json(&["train", "sales.toml", "--out", "alone", "--seed", "2"]);
     assert_eq!(alone["validation_loss"].as_f64().unwrap(), values[1]);
-}
-
-#[test]
-fn a_table_beside_published_figures_is_made_once_and_goes_on() {
-    let place = place();
-    let published = "published = [{ horizon = 7, mse = 0.5, mae = 0.5 }, { horizon = 3, mse = 0.1, mae = 0.5 }]\n\n[split]";
-    place.write("one.toml", &SALES.replace("[split]", published).replace("'sales'", "'one'"));
-    let owa = "published = [{ horizon = 7, owa = 0.5 }]\n\n[split]";
-    place.write("two.toml", &SALES.replace("[split]", owa).replace("'sales'", "'two'"));
-    let table = |seeds: &str| {
-        place.json(&["bench", "accuracy", "one.toml", "two.toml", "--out", "tables", "--seeds", seeds])
-    };
-    let rows = table("1");
-    assert_eq!(rows["rows"].as_array().unwrap().len(), 3);
-    let first = std::fs::metadata(place.path("tables/one-7-1/summary.json")).unwrap().modified().unwrap();
-    let rows = table("2");
-    let again = std::fs::metadata(place.path("tables/one-7-1/summary.json")).unwrap().modified().unwrap();
-    assert_eq!(first, again, "what is done is not done again");
-    let names: Vec<&str> =
-        rows["rows"].as_array().unwrap().iter().map(|row| row["experiment"].as_str().unwrap()).collect();
-    assert_eq!(names, ["one", "one", "two", "median of 2"]);
-    assert_eq!((&rows["rows"][0]["horizon"], &rows["rows"][0]["seeds"]), (&3.into(), &2.into()));
-    let csv = String::from_utf8(place.read("tables/accuracy.csv")).unwrap();
-    assert_eq!(csv.lines().count(), 1 + 2 * 2 + 1 + 1, "{csv}");
-    let run = place.json(&["evaluate", "tables/one-7-1"]);
-    assert_eq!(run["scaled"]["mse"], rows["rows"][1]["figures"][0]["values"][0]);
-    place.write(
-        "one.toml",
-        &SALES.replace("[split]", published).replace("'sales'", "'one'").replace("20", "21"),
-    );
-    let changed = place.refused(2, &["bench", "accuracy", "one.toml", "--out", "tables"]);
-    assert!(changed.contains("the experiment has changed since"), "{changed}");
-    let without = place.refused(2, &["bench", "accuracy", "sales.toml", "--out", "tables"]);
-    assert!(without.contains("sales.toml has no published figures"), "{without}");
 }
 
 #[test]
@@ -461,7 +427,7 @@ fn the_table_that_is_read_is_not_overwritten() {
     }
     for name in names {
         let message = place.refused(2, &["predict", "run", "sales.csv", "-o", name]);
-        assert!(message.contains("would replace sales.csv, which is needed"), "{message}");
+        assert!(message.contains("would overwrite sales.csv"), "{message}");
         assert_eq!(place.read("sales.csv"), sales().into_bytes(), "{name}");
     }
     // A file of another content is replaced.

@@ -69,20 +69,6 @@ fn bad_options_are_refused() {
     assert_says(&place.refused(2, &["simulate", "run", "--damage", "north"]), &["centre:SIZE"]);
     assert_says(&place.refused(2, &["simulate", "run", "--async", "1.5"]), &["above 0 and at most 1"]);
     assert_says(&place.refused(2, &["simulate", "run", "--gif", "a.png"]), &["ends in .gif"]);
-    assert_says(&place.refused(2, &["bench", "automata", "--only", "chess"]), &["no experiment \"chess\""]);
-}
-
-#[test]
-fn a_report_that_cannot_be_written_is_refused_before_anything_is_measured() {
-    let place = Place::new();
-    fs::create_dir(place.path("folder")).unwrap();
-    fs::write(place.path("file"), "").unwrap();
-    for bench in ["all", "scaling"] {
-        let said = place.refused(2, &["bench", bench, "--report", "folder"]);
-        assert_says(&said, &["--report needs the name of a file", "folder"]);
-        let said = place.refused(1, &["bench", bench, "--report", "file/below/report.md"]);
-        assert_says(&said, &["cannot make the folder file/below"]);
-    }
 }
 
 #[test]
@@ -98,7 +84,7 @@ fn an_existing_folder_is_not_overwritten_without_a_word() {
     fs::create_dir(place.path("mine")).unwrap();
     place.write("mine/letter.txt", "dear");
     let said = place.refused(2, &["train", "small.toml", "--out", "mine", "--force"]);
-    assert_says(&said, &["mine exists and is no run folder"]);
+    assert_says(&said, &["mine exists and is not a run folder"]);
     assert_eq!(place.read("mine/letter.txt"), b"dear");
 }
 

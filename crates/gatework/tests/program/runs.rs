@@ -155,7 +155,7 @@ fn an_interrupt_leaves_a_checkpoint_and_says_how_to_go_on() {
         .replace("after = 10", "after = 500")
         .replace("restarts = 29", "restarts = 29\ncheckpoint_seconds = 0.0");
     let said = said_when_interrupted(&searching);
-    assert!(said.contains("A search that was stopped begins again where gradient descent ended."), "{said}");
+    assert!(said.contains("An interrupted search starts again after gradient descent."), "{said}");
 }
 
 /// The checkpoint of a seed that still runs, as that of one that has succeeded.

@@ -1,15 +1,14 @@
-//! The verbs that look at what was trained.
+//! The verbs that use what was trained.
 
 use predicates::prelude::*;
 
 use crate::{Place, assert_says};
 
 #[test]
-fn help_is_there_for_every_verb() {
+fn every_verb_has_help() {
     let place = Place::new();
-    for verb in [
-        "list", "train", "simulate", "minimize", "inspect", "export", "evaluate", "predict", "study", "bench",
-    ] {
+    for verb in ["list", "train", "simulate", "minimize", "inspect", "export", "evaluate", "predict", "study"]
+    {
         place
             .gatework(&[verb, "--help"])
             .assert()
@@ -48,7 +47,7 @@ fn cells_that_were_just_damaged_are_not_compared() {
     assert_eq!(compared("centre:4:3"), 256);
     let all = place.gatework(&["simulate", "run", "--size", "16x16", "--damage", "centre:20"]);
     let said = String::from_utf8({ all }.assert().success().get_output().stdout.clone()).unwrap();
-    assert_says(&said, &["nothing is left to compare"]);
+    assert_says(&said, &["there is nothing to compare"]);
 }
 
 #[test]
@@ -59,7 +58,7 @@ fn the_name_of_a_run_without_its_folder_gets_a_hint() {
         &place.refused(2, &["evaluate", "small"]),
         &["small does not exist; did you mean runs/small?"],
     );
-    assert_says(&place.refused(2, &["evaluate", "other"]), &["other does not exist; a run folder"]);
+    assert_says(&place.refused(2, &["evaluate", "other"]), &["other does not exist; expected a run folder"]);
 }
 
 #[test]
@@ -115,95 +114,7 @@ fn evaluate_scores_every_protocol() {
 }
 
 #[test]
-fn bench_runs_a_network_natively_and_portably() {
-    let place = Place::new();
-    let result = place.json(&["bench", "circuits", "--only", "network-10k", "--seconds", "0.05"]);
-    assert_eq!(result["bench"], "circuits");
-    assert!(result["simd"].is_string());
-    let rows = result["results"].as_array().unwrap();
-    assert!(rows.iter().any(|row| row["native"] == false));
-    for row in rows {
-        assert_eq!((&row["name"], &row["gates"]), (&"network-10k".into(), &10_000.into()));
-        for key in ["threads", "ready_seconds", "first_result_seconds", "samples_per_second"] {
-            assert!(row[key].as_f64().unwrap() > 0.0, "{key} in {row}");
-        }
-    }
-}
-
-#[test]
-fn bench_reports_every_experiment_for_one_thread_and_all() {
-    let place = Place::new();
-    let only = ["--only", "game-of-life", "--only", "checkerboard"];
-    let result =
-        place.json(&[&["bench", "automata", "--seconds", "0.01", "--threads", "2"][..], &only].concat());
-    assert_eq!(result["bench"], "automata");
-    assert!(result["simd"].is_string());
-    let rows = result["results"].as_array().unwrap();
-    let measured: Vec<_> =
-        rows.iter().map(|row| (row["experiment"].as_str(), row["threads"].as_u64())).collect();
-    let [life, board] = [Some("game-of-life"), Some("checkerboard")];
-    assert_eq!(measured, [(life, Some(1)), (life, Some(2)), (board, Some(1)), (board, Some(2))]);
-    for row in rows {
-        for key in [
-            "update_ms",
-            "forward_ms",
-            "backward_ms",
-            "optimizer_ms",
-            "hard_ms",
-            "gate_evals_per_second",
-            "updates",
-        ] {
-            assert!(row[key].as_f64().is_some_and(|x| x > 0.0), "{key}: {row}");
-        }
-        let knows_its_memory = row["peak_rss_mb"].as_f64().is_some_and(|megabytes| megabytes > 1.0);
-        assert!(knows_its_memory || !cfg!(target_os = "linux"), "{row}");
-    }
-}
-
-#[test]
-fn bench_engine_measures_every_type_and_the_plain_loops() {
-    let place = Place::new();
-    let result = place.json(&["bench", "engine", "--quick", "--only", "add", "--threads", "1"]);
-    assert_eq!(result["bench"], "engine");
-    assert!(result["cliffs"].is_array());
-    let rows = result["results"].as_array().unwrap();
-    for dtype in ["f32", "f64", "i32", "i64"] {
-        assert_eq!(rows.iter().filter(|row| row["dtype"] == dtype).count(), 4, "four lengths of {dtype}");
-    }
-    assert!(rows.iter().all(|row| row["ns_per_element"].as_f64().is_some_and(|time| time > 0.0)));
-    assert!(rows.iter().all(|row| row["plain_ns"].is_f64() == (row["dtype"] == "f32")));
-}
-
-/// A table of `bench engine`: the time of an element at each length, all within the first cache.
-fn engine_table(times: &[(u64, f64)]) -> String {
-    let row = |&(n, time): &(u64, f64)| {
-        serde_json::json!({
-            "op": "add", "dtype": "f32", "n": n, "threads": 1, "bytes": 12 * n, "ns": n as f64 * time,
-            "ns_per_element": time, "plain_ns": n as f64 * 0.1,
-        })
-    };
-    let rows: Vec<_> = times.iter().map(row).collect();
-    serde_json::json!({ "caches": [{ "bytes": 32 << 10, "cores": 1 }], "results": rows }).to_string()
-}
-
-#[test]
-fn bench_engine_fails_on_a_table_with_a_cliff() {
-    let place = Place::new();
-    place.write("smooth.json", &engine_table(&[(256, 0.11), (1024, 0.1), (2048, 0.1)]));
-    place.write("cliff.json", &engine_table(&[(256, 0.1), (1024, 0.1), (2048, 0.3)]));
-    place.write("broken.json", "{}");
-    let smooth = place.json(&["bench", "engine", "--table", "smooth.json", "--check"]);
-    assert_eq!(smooth["cliffs"], serde_json::json!([]));
-    let check = place.gatework(&["bench", "engine", "--table", "cliff.json", "--check"]).assert().code(1);
-    let said = String::from_utf8(check.get_output().stdout.clone()).unwrap();
-    assert!(said.contains("add f32, threads: 1: 3.00x from 1024 to 2048"), "{said}");
-    assert!(said.contains("add f32 of 2048: 3.00x of the plain loop"), "{said}");
-    let said = place.refused(1, &["bench", "engine", "--table", "broken.json"]);
-    assert!(said.contains("broken.json is not what `gatework bench engine --json` prints"), "{said}");
-}
-
-#[test]
-fn answers_go_to_stdout_and_make_way_for_a_json_object() {
+fn results_go_to_stdout_or_make_way_for_a_json_object() {
     let place = Place::new().trained();
     for (arguments, part) in [
         (&["inspect", "run"][..], "depth"),
@@ -221,7 +132,7 @@ fn answers_go_to_stdout_and_make_way_for_a_json_object() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn an_answer_that_cannot_be_written_is_an_error_unless_nobody_reads_it() {
+fn a_failed_write_to_stdout_is_an_error_unless_the_pipe_is_closed() {
     use std::process::Stdio;
     let place = Place::new().trained();
     let program = assert_cmd::cargo::cargo_bin("gatework");
@@ -249,7 +160,7 @@ fn an_answer_that_cannot_be_written_is_an_error_unless_nobody_reads_it() {
 }
 
 #[test]
-fn a_study_writes_a_row_for_every_run_and_goes_on_where_it_was() {
+fn a_study_writes_a_row_for_every_run_and_can_be_resumed() {
     let place = Place::new();
     place.write(
         "study.toml",
@@ -274,88 +185,8 @@ fn a_study_writes_a_row_for_every_run_and_goes_on_where_it_was() {
     assert_eq!(place.read("results/results.csv"), b"a,b\n1,2\n");
 }
 
-/// A peer for `bench all` whose Python is a shell: it prints what a script would.
-const PEER: &str = r#"echo '{"bench":"engine","peer":"shell","version":"1","how":"by echo","results":
-[{"op":"add","dtype":"f32","n":256,"threads":1,"ns":1e9}]}' | tr -d '\n'"#;
-
 #[test]
-fn bench_all_compares_with_peers_and_writes_a_report() {
-    let place = Place::new();
-    place.write("engine_shell.py", PEER);
-    place.write("engine_broken.py", "echo no such module >&2; exit 1");
-    let result = place.json(&[
-        "bench",
-        "all",
-        "--bench",
-        "engine",
-        "--only",
-        "add",
-        "--quick",
-        "--rounds",
-        "2",
-        "--threads",
-        "1",
-        "--peers",
-        ".",
-        "--python",
-        "sh",
-        "--report",
-        "b.md",
-    ]);
-    let rows = result["comparisons"].as_array().unwrap();
-    let shell: Vec<_> = rows.iter().filter(|row| row["peer"] == "shell").collect();
-    assert_eq!(shell.len(), 1, "{rows:?}");
-    assert!(shell[0]["ratio"].as_f64().unwrap() > 100.0);
-    assert!(result["missing"]["engine: broken, 1 thread"].as_str().unwrap().ends_with("no such module"));
-    assert_eq!(result["peers"]["engine: shell"]["how"], "by echo");
-    let report = String::from_utf8(place.read("b.md")).unwrap();
-    assert!(report.contains("| shell | engine: add f32, 256 | 1 |"), "{report}");
-    assert!(report.contains("](b-engine-1.svg)"));
-    assert!(place.path("b-engine-1.svg").exists() && place.path("b.json").exists());
-}
-
-/// A program for `bench all` that needs the cases of the benchmark.
-#[cfg(unix)]
-const PROGRAM: &str = r#"#!/bin/sh
-while [ "$1" != --cases ]; do shift; done
-grep -q losses "$2/forecast.json" || exit 3
-echo '{"bench":"forecast","peer":"program","version":"1","how":"","results":[{"model":"dlinear 336-96, 7","train_32_ms":1e9}]}'
-"#;
-
-#[cfg(unix)]
-#[test]
-fn a_program_is_a_peer_and_finds_the_cases_of_the_benchmark() {
-    use std::os::unix::fs::PermissionsExt as _;
-    let place = Place::new();
-    place.write("forecast_program", PROGRAM);
-    let permissions = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(place.path("forecast_program"), permissions).unwrap();
-    let arguments = "bench all --bench forecast --only dlinear --quick --rounds 1 --threads 1 --peers .";
-    let result = place.json(&arguments.split(' ').collect::<Vec<_>>());
-    assert_eq!(result["missing"], serde_json::json!({}));
-    let rows = result["comparisons"].as_array().unwrap();
-    assert!(rows.len() == 1 && rows[0]["peer"] == "program", "{rows:?}");
-}
-
-#[test]
-fn bench_all_runs_ours_where_no_peer_is() {
-    let place = Place::new();
-    let result = place.json(&[
-        "bench",
-        "all",
-        "--bench",
-        "engine",
-        "--only",
-        "exp",
-        "--quick",
-        "--rounds",
-        "1",
-        "--threads",
-        "1",
-    ]);
-    assert_eq!(result["comparisons"].as_array().unwrap().len(), 0);
-    assert!(!result["rows"].as_array().unwrap().is_empty());
-    assert_eq!(result["missing"]["engine: peers"], "no engine_* in benches/peers");
-    let refused = place.refused(2, &["bench", "all", "--bench", "engines"]);
-    assert!(refused.contains("there are automata, circuits, engine, forecast"), "{refused}");
+fn bench_names_the_program_that_replaces_it() {
+    let said = Place::new().refused(2, &["bench", "engine", "--only", "add"]);
+    assert_says(&said, &["gatework-bench engine --only add"]);
 }

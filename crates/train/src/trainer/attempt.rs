@@ -1,40 +1,40 @@
-//! One seed's training: its state between two updates, and how it takes one.
+//! The training of one seed: its state between two updates, and the update itself.
 
 use crate::optim::{Clip, Optimizer, OptimizerState};
 use crate::schedule::LearningRate;
 
 use super::{Losses, Task, TrainError};
 
-/// How to train.
+/// The settings of an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Updates at most.
+    /// The maximum number of updates.
     pub updates: u64,
-    /// Learning rate over time.
+    /// The learning rate schedule.
     pub rate: LearningRate,
-    /// Optimiser.
+    /// The optimiser.
     pub optimizer: Optimizer,
-    /// Limit of the gradient.
+    /// The gradient clipping.
     pub clip: Option<Clip>,
-    /// Updates in a row with hard loss 0 before success is checked.
+    /// The number of consecutive updates with hard loss 0 before success is checked.
     pub stable: u64,
-    /// So many looks at the hard loss in a row that are not below the best end the attempt.
+    /// Early-stopping patience: the number of consecutive hard losses that are not below the best.
     pub patience: Option<u64>,
 }
 
-/// What is remembered of one update.
+/// The losses of an update.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Metric {
-    /// Soft loss.
+    /// The soft loss.
     pub soft: f64,
-    /// Hard loss, if it was looked at.
+    /// The hard loss, if it was computed.
     pub hard: Option<f64>,
 }
 
-/// The best parameters so far: those with the lowest hard loss, the latest of equals.
+/// The best parameters so far: those with the lowest hard loss, the latest if several are equal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Best {
-    /// The update they were seen at.
+    /// Their update.
     pub update: u64,
     /// Their soft loss.
     pub soft: f64,
@@ -42,55 +42,55 @@ pub struct Best {
     pub hard: f64,
     /// The parameters.
     pub values: Vec<f32>,
-    /// What the task made of them after the last update, if that is better; the losses are then those of it.
+    /// The model that `Task::finish` made of them, if it is better; `hard` is then its loss.
     pub finished: Option<Vec<u8>>,
 }
 
-/// How an attempt stands.
+/// The state of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It can go on.
+    /// It has not ended.
     Running,
-    /// It learned what it should.
+    /// It passed the thorough check.
     Succeeded,
-    /// Its hard loss did not fall any more.
+    /// It was stopped early: its hard loss did not improve.
     Stopped,
-    /// It used up its updates, or could not succeed any more with those that were left.
+    /// It used all its updates, or was given up.
     Exhausted,
 }
 
-/// One seed's training.
+/// The training of one seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
     /// The seed.
     pub seed: u64,
-    /// Updates whose losses are known: the number of the next one.
+    /// The number of updates that were made.
     pub update: u64,
-    /// Losses of all updates so far.
+    /// The losses of all updates so far.
     pub metrics: Vec<Metric>,
-    /// Updates in a row with hard loss 0, up to now.
+    /// The current number of consecutive updates with hard loss 0.
     pub streak: u64,
     /// The first update with hard loss 0.
     pub first_perfect: Option<u64>,
-    /// Looks at the hard loss since it was last below all before.
+    /// The number of hard losses since the last improvement.
     pub stale: u64,
-    /// The best parameters; on success those that succeeded.
+    /// The best parameters; after success, those that passed.
     pub best: Option<Best>,
-    /// How it stands.
+    /// The state of the attempt.
     pub outcome: Outcome,
-    /// Moves that the task made after the last update.
+    /// The number of moves of `Task::finish`.
     pub moves: u64,
-    /// The hard loss after so many of these moves.
+    /// Pairs of a number of these moves and the hard loss after them.
     pub trace: Vec<(u64, f64)>,
-    /// Seconds spent.
+    /// Seconds of training.
     pub seconds: f64,
-    /// Of the optimiser.
+    /// The state of the optimiser.
     pub(super) optimizer: OptimizerState,
 }
 
 impl Attempt {
-    /// An attempt before its first update.
+    /// Creates an attempt before its first update.
     pub fn new(seed: u64, settings: &Settings, parameters: usize) -> Attempt {
         Attempt {
             seed,
@@ -108,13 +108,13 @@ impl Attempt {
         }
     }
 
-    /// Takes one update: losses, bookkeeping, and a step of the optimiser unless that was the end.
+    /// Makes one update: computes and records the losses, and applies the optimiser unless the attempt has ended.
     pub fn advance(&mut self, task: &mut impl Task, settings: &Settings) -> Result<(), TrainError> {
         let seed = self.seed;
         let failed = |source| TrainError::Task { seed, source };
         let rate = settings.rate.at(self.update, settings.updates) as f32;
         let is_last = self.update + 1 >= settings.updates;
-        // A model that may be finished stays as it is until that is known.
+        // Parameters that may be the final ones are not changed until the losses are known.
         let (losses, is_moved) = if is_last || self.streak > 0 {
             (task.step(self.update).map_err(failed)?, false)
         } else {
@@ -143,7 +143,7 @@ impl Attempt {
         Ok(())
     }
 
-    /// Takes note of what the task made of its best parameters after the last update.
+    /// Records the result of `Task::finish`.
     pub(super) fn finish(&mut self, finished: super::Finished) {
         self.moves = finished.moves;
         self.trace = finished.trace;
@@ -157,9 +157,9 @@ impl Attempt {
         }
     }
 
-    /// True if the updates that are left are too few for a success, whatever they bring; or if three quarters of them
-    /// are gone and the soft loss is still above a quarter of what it was at first. That is a bet, not a proof: the
-    /// updates that it saves are worth more to the next seed.
+    /// Returns whether the remaining updates are too few for a success, or three quarters of the updates are used and the soft
+    /// loss is still above a quarter of its first values. The second criterion is a heuristic: the updates that it saves are
+    /// better spent on the next seed.
     pub fn is_hopeless(&self, settings: &Settings) -> bool {
         let needed = settings.stable - self.streak % settings.stable;
         let had_a_chance = settings.updates >= settings.stable;
@@ -169,17 +169,17 @@ impl Attempt {
         self.outcome == Outcome::Running && had_a_chance && (too_late || too_slow && self.streak == 0)
     }
 
-    /// Mean soft loss of the first few updates.
+    /// The mean soft loss of the first updates.
     fn first_loss(&self) -> f64 {
-        mean(self.metrics.iter().take(FEW).map(|metric| metric.soft))
+        mean(self.metrics.iter().take(AVERAGED).map(|metric| metric.soft))
     }
 
-    /// Mean soft loss of the last few updates.
+    /// The mean soft loss of the last updates.
     fn recent_loss(&self) -> f64 {
-        mean(self.metrics.iter().rev().take(FEW).map(|metric| metric.soft))
+        mean(self.metrics.iter().rev().take(AVERAGED).map(|metric| metric.soft))
     }
 
-    /// Takes note of an update at these parameters.
+    /// Records the losses of an update, and the parameters if they are the best.
     fn record(&mut self, losses: Losses, values: &[f32]) {
         if let Some(best) = self.note(losses) {
             best.clear();
@@ -187,12 +187,12 @@ impl Attempt {
         }
     }
 
-    /// Takes note of the losses of an update. Returns the place of the best parameters if these are the best.
+    /// Records the losses of an update. Returns the buffer of the best parameters if the current ones are the best.
     pub(super) fn note(&mut self, losses: Losses) -> Option<&mut Vec<f32>> {
         let update = self.update;
         self.update += 1;
         self.metrics.push(Metric { soft: losses.soft, hard: losses.hard });
-        // A loss that is no number is worse than any that is one.
+        // NaN is worse than any number.
         let hard = losses.hard.map(|hard| if hard.is_nan() { f64::INFINITY } else { hard })?;
         if hard == 0.0 {
             self.streak += 1;
@@ -214,8 +214,8 @@ impl Attempt {
     }
 }
 
-/// Updates whose losses are averaged to say where an attempt stands.
-const FEW: usize = 10;
+/// The number of updates that the first and the recent loss are averaged over.
+const AVERAGED: usize = 10;
 
 fn mean(numbers: impl ExactSizeIterator<Item = f64>) -> f64 {
     let count = numbers.len().max(1) as f64;
@@ -229,7 +229,7 @@ pub(super) mod tests {
     use crate::params::Params;
     use crate::trainer::TaskError;
 
-    /// Learns to be 3, 3, 3; hard loss is the number of parameters that round to something else.
+    /// Learns the parameters 3, 3, 3; the hard loss is the number of parameters that do not round to 3.
     pub struct Threes {
         pub params: Params,
         pub poison: Option<u64>,
@@ -295,7 +295,7 @@ pub(super) mod tests {
         assert_eq!((best.update, &best.values), (attempt.update - 1, &task.params().values));
     }
 
-    /// The same, seen without its hard loss but in every third update, and moved at once in between.
+    /// The same with a hard loss in every third update only, and the optimiser step applied at once in between.
     struct AtOnce(Threes, bool);
 
     impl Task for AtOnce {
@@ -328,7 +328,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn parameters_that_move_at_once_change_nothing() {
+    fn an_optimiser_step_that_is_applied_at_once_gives_the_same_result() {
         for (clip, patience, updates) in
             [(None, None, 40), (Some(Clip::Norm(1.0)), None, 40), (None, Some(2), 200), (None, None, 7)]
         {
@@ -346,13 +346,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_loss_that_is_no_number_is_never_the_best() {
+    fn a_loss_of_nan_is_never_the_best() {
         let (attempt, _) = after([(1.0, f64::NAN), (1.0, 5.0), (1.0, f64::NAN)]);
         assert_eq!((attempt.best.map(|best| best.hard), attempt.stale), (Some(5.0), 1));
     }
 
     #[test]
-    fn an_attempt_that_runs_out_keeps_its_best() {
+    fn an_exhausted_attempt_keeps_its_best_parameters() {
         let (mut task, settings) = (Threes::new(1), Settings { updates: 4, ..settings() });
         let mut attempt = Attempt::new(1, &settings, 3);
         while attempt.outcome == Outcome::Running {
@@ -363,7 +363,7 @@ pub(super) mod tests {
         assert_eq!(attempt.best.unwrap().hard, lowest);
     }
 
-    /// An attempt with these losses, of 100 updates at most and 5 that must be right in a row.
+    /// An attempt with these losses, at most 100 updates, and success after 5 consecutive hard losses of 0.
     fn after(losses: impl IntoIterator<Item = (f64, f64)>) -> (Attempt, Settings) {
         let settings = Settings { updates: 100, ..settings() };
         let mut attempt = Attempt::new(1, &settings, 1);
@@ -372,7 +372,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_attempt_is_hopeless_once_the_updates_left_are_too_few() {
+    fn an_attempt_is_hopeless_if_too_few_updates_remain() {
         let hopeless = |wrong: usize, right: usize| {
             let losses = std::iter::repeat_n((0.0, 1.0), wrong).chain(std::iter::repeat_n((0.0, 0.0), right));
             let (attempt, settings) = after(losses);
@@ -383,7 +383,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_attempt_is_hopeless_if_its_loss_is_high_late() {
+    fn an_attempt_is_hopeless_if_its_late_loss_is_high() {
         let hopeless = |updates: usize, last: f64, hard: f64| {
             let losses = std::iter::repeat_n((100.0, 9.0), updates - 10);
             let (attempt, settings) = after(losses.chain(std::iter::repeat_n((last, hard), 10)));
@@ -396,7 +396,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_best_is_what_was_looked_at_and_patience_counts_looks() {
+    fn best_parameters_and_patience_depend_on_computed_hard_losses_only() {
         let settings = Settings { patience: Some(2), ..settings() };
         let mut attempt = Attempt::new(1, &settings, 1);
         let looks = [None, Some(3.0), None, None, Some(2.0), Some(2.0), None, Some(4.0)];
@@ -408,7 +408,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_attempt_without_patience_left_stops_at_once() {
+    fn an_attempt_stops_when_its_patience_is_used_up() {
         let (mut task, settings) = (Threes::new(1), Settings { patience: Some(3), ..settings() });
         let mut attempt = Attempt::new(1, &settings, 3);
         while attempt.outcome == Outcome::Running {
@@ -420,7 +420,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_loss_that_is_no_number_stops_with_its_update() {
+    fn a_loss_of_nan_is_an_error_with_its_update() {
         let (mut task, settings) = (Threes { poison: Some(3), ..Threes::new(1) }, settings());
         let mut attempt = Attempt::new(9, &settings, 3);
         let error =

@@ -1,4 +1,4 @@
-//! An attempt as a file: everything that the next update depends on, in one safetensors file.
+//! Checkpoints: the complete state of an attempt in one safetensors file.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ pub enum CheckpointError {
     /// It cannot be read.
     #[error(transparent)]
     File(#[from] files::FileError),
-    /// It is cut off, of another kind, or belongs to something else.
+    /// It is truncated, not a checkpoint, or belongs to another experiment.
     #[error("{}: {problem}", path.display())]
     Unusable {
         /// The file.
@@ -26,11 +26,17 @@ pub enum CheckpointError {
     },
 }
 
-/// Key of the numbers in a checkpoint that are no tensors.
+/// The metadata key of the state that is not stored as tensors.
 const STATE: &str = "gatework-checkpoint";
+
+/// The version of checkpoints that this program writes, and the newest that it reads.
+const VERSION: u64 = 1;
 
 #[derive(Serialize, Deserialize)]
 struct State {
+    /// 0 in checkpoints that were written before they had a version.
+    #[serde(default)]
+    version: u64,
     seed: u64,
     optimizer_step: u64,
     outcome: Outcome,
@@ -39,16 +45,17 @@ struct State {
     moves: u64,
     #[serde(default)]
     trace: Vec<(u64, f64)>,
-    /// The hard loss of what the task made of its best parameters, if it did.
+    /// The hard loss of the result of [`Task::finish`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     finished: Option<f64>,
 }
 
 impl Attempt {
-    /// Writes the attempt and the task's present parameters, whole or not at all.
+    /// Writes the attempt and the current parameters of the task atomically.
     pub fn save(&self, task: &impl Task, path: &Path) -> Result<(), files::FileError> {
         let best = self.best.as_ref();
         let state = State {
+            version: VERSION,
             seed: self.seed,
             optimizer_step: self.optimizer.step,
             outcome: self.outcome,
@@ -69,7 +76,7 @@ impl Attempt {
             ("best", Dtype::F32, best.map_or_else(Vec::new, |best| floats(&best.values))),
             ("finished", Dtype::U8, best.and_then(|best| best.finished.clone()).unwrap_or_default()),
             ("soft", Dtype::F64, losses(|m| m.soft)),
-            // Where it was not looked at, the hard loss is no number.
+            // NaN where the hard loss was not computed.
             ("hard", Dtype::F64, losses(|m| m.hard.unwrap_or(f64::NAN))),
         ];
         let views = tensors.iter().map(|(name, dtype, data)| {
@@ -81,7 +88,7 @@ impl Attempt {
         files::write_whole(path, &bytes)
     }
 
-    /// Reads an attempt back and gives the task its parameters.
+    /// Reads an attempt, and sets the parameters of the task.
     pub fn load(
         path: &Path,
         seed: u64,
@@ -93,7 +100,7 @@ impl Attempt {
             .map_err(|problem| CheckpointError::Unusable { path: path.to_path_buf(), problem })
     }
 
-    /// Reads an attempt from the bytes of a file; everything in them is checked.
+    /// Reads and validates an attempt from the bytes of a file.
     pub fn from_bytes(
         bytes: &[u8],
         seed: u64,
@@ -105,6 +112,7 @@ impl Attempt {
         let file = SafeTensors::deserialize(bytes).map_err(broken)?;
         let state =
             header.metadata().as_ref().and_then(|m| m.get(STATE)).ok_or("not a checkpoint of Gatework")?;
+        files::check_json_version(state, VERSION).map_err(|error| error.to_string())?;
         let state: State =
             serde_json::from_str(state).map_err(|error| format!("unreadable state: {error}"))?;
         if state.seed != seed {
@@ -115,7 +123,7 @@ impl Attempt {
             if tensor.dtype() == dtype {
                 Ok(tensor.data())
             } else {
-                Err(format!("tensor {name} is no {dtype:?}"))
+                Err(format!("tensor {name} does not have type {dtype:?}"))
             }
         };
         let floats = |name: &str| -> Result<Vec<f32>, String> {
@@ -134,7 +142,7 @@ impl Attempt {
         }
         let is_loss = |loss: f64| loss.is_finite() && loss >= 0.0;
         if state.finished.iter().chain(state.trace.iter().map(|(_, loss)| loss)).any(|&loss| !is_loss(loss)) {
-            return Err("the loss of its finished model, or one on the way there, is no number".into());
+            return Err("a loss of its finished model is not finite".into());
         }
         if soft.len() != hard.len() || soft.iter().chain(hard.iter().flatten()).any(|loss| !loss.is_finite())
         {
@@ -169,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_attempt_that_was_saved_goes_on_as_if_nothing_had_happened() {
+    fn an_attempt_continues_identically_after_it_was_saved_and_loaded() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("seed-1.safetensors");
         let settings = settings();
@@ -212,5 +220,10 @@ mod tests {
         let mut poisoned = bytes.clone();
         poisoned[place..place + 8].copy_from_slice(&f64::NAN.to_le_bytes());
         assert!(load(&poisoned, 1).contains("not numbers"));
+        let version = bytes.windows(11).position(|window| window == b"\\\"version\\\"").unwrap() + 12;
+        let mut newer = bytes.clone();
+        assert_eq!(newer[version], b'1');
+        newer[version] = b'2';
+        assert!(load(&newer, 1).contains("a newer version of Gatework (format 2"));
     }
 }

@@ -1,8 +1,8 @@
-//! Training: one loop for everything that is learned.
+//! The training loop.
 //!
-//! A [`Task`] has parameters in one flat arena, takes a step (fills in their gradients and says its losses) and
-//! can be checked. An [`Attempt`] trains one task from one seed: optimiser, learning rate, best parameters,
-//! success, checkpoint. [`run`] makes attempts, one seed after another or side by side, until one succeeds.
+//! A [`Task`] holds parameters in one flat arena, and computes losses and gradients of an update. An [`Attempt`] trains a
+//! task from one seed: it holds the state of the optimiser, the losses and the best parameters, and can be saved as a
+//! checkpoint. [`run`] makes attempts with several seeds, sequentially or concurrently, until one succeeds.
 
 mod attempt;
 mod checkpoint;
@@ -16,47 +16,48 @@ use crate::files::FileError;
 use crate::optim::{Clip, Optimizer, OptimizerState, Step};
 use crate::params::Params;
 
-/// What a task may fail with.
+/// An error of a task.
 pub type TaskError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Something that can be trained.
+/// A model with a loss that can be trained.
 pub trait Task {
-    /// Its parameters.
+    /// Returns the parameters.
     fn params(&self) -> &Params;
 
-    /// Its parameters, to be changed.
+    /// Returns the parameters for modification.
     fn params_mut(&mut self) -> &mut Params;
 
-    /// The losses of an update at the present parameters, and their gradients in the arena. The same update of
-    /// the same seed draws the same random numbers.
+    /// Computes the losses of an update at the current parameters, and writes the gradients to the arena. The same update of
+    /// the same seed uses the same random numbers.
     fn step(&mut self, update: u64) -> Result<Losses, TaskError>;
 
-    /// The losses of an update like [`Task::step`], after which either `step` has moved all parameters, or their gradients
-    /// are in the arena. An update that looks at the hard loss moves nothing: its parameters may be the best.
+    /// Computes the losses of an update like [`Task::step`], and may apply the optimiser step to all parameters at once
+    /// instead of writing their gradients to the arena. An update that computes the hard loss must not change the parameters,
+    /// which may be the best so far.
     fn step_and_move(&mut self, update: u64, step: &mut Step<'_>) -> Result<Losses, TaskError> {
         let _ = step;
         self.step(update)
     }
 
-    /// A thorough check of the present parameters on data that training has not seen, drawn anew for every update.
+    /// Checks the current parameters thoroughly, on new data for every update.
     fn passes(&mut self, update: u64) -> Result<bool, TaskError>;
 
-    /// Whether there is something to do when the updates are used up. All of them are then worth making.
+    /// Returns whether [`Task::finish`] does something. All updates are then made, even if success is unlikely.
     fn finishes(&self) -> bool {
         false
     }
 
-    /// What is left to do when the updates are used up, from the best parameters on. `None` if there is nothing to do,
-    /// or if `stop`, which is told the hard loss now and then, said to leave it; it is then done from the start when
-    /// training goes on.
+    /// Processes the best parameters after the last update, for example by a discrete search. `stop` is called with the
+    /// current hard loss from time to time. Returns `None` if there is nothing to do, or if `stop` returned true; the work
+    /// then starts again when training is resumed.
     fn finish(&mut self, best: &[f32], stop: &dyn Fn(f64) -> bool) -> Result<Option<Finished>, TaskError> {
         let _ = (best, stop);
         Ok(None)
     }
 }
 
-/// The losses of an update, and whether the optimiser has moved the parameters already; if not, their gradients are in the
-/// arena.
+/// Computes the losses of an update, and returns whether the optimiser step was applied already; if not, the gradients are in
+/// the arena.
 pub fn step_and_move(
     task: &mut impl Task,
     update: u64,
@@ -74,34 +75,34 @@ pub fn step_and_move(
     }
 }
 
-/// What became of a task after its last update.
+/// The result of [`Task::finish`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finished {
     /// The loss of the discrete result.
     pub hard: f64,
-    /// Moves that were made to get there, if they are counted.
+    /// The number of moves of the search.
     pub moves: u64,
-    /// The loss after so many moves, in order.
+    /// Pairs of a number of moves and the loss after them, in order.
     pub trace: Vec<(u64, f64)>,
     /// Whether it passes the thorough check.
     pub passes: bool,
-    /// The result as the task stores it; parameters alone may not describe it any more.
+    /// The serialised model; it may differ in shape from the one that was trained.
     pub model: Vec<u8>,
 }
 
 /// The losses of one update.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Losses {
-    /// What gradient descent makes smaller.
+    /// The differentiable loss that is minimised.
     pub soft: f64,
-    /// What it is all for: the loss of the discrete result, or that on data kept aside; if it was looked at.
+    /// The loss of the discrete model, or the validation loss, if it was computed in this update.
     pub hard: Option<f64>,
 }
 
-/// Training that cannot go on.
+/// An error that ends training.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
-    /// The loss is no number any more.
+    /// The loss is not finite.
     #[error(
         "seed {seed}, update {update}: the loss is {loss}; a lower learning rate or a gradient clip may help"
     )]
@@ -118,16 +119,16 @@ pub enum TrainError {
     Task {
         /// The seed.
         seed: u64,
-        /// What it said.
+        /// The error of the task.
         source: TaskError,
     },
-    /// A checkpoint that cannot be used.
+    /// A checkpoint cannot be used.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// A checkpoint that cannot be written.
+    /// A checkpoint cannot be written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// No threads to be had.
+    /// Threads cannot be started.
     #[error("cannot start threads: {0}")]
     Threads(String),
 }
@@ -138,14 +139,14 @@ mod tests {
 
     use super::*;
 
-    /// What the command line prints: an error and its causes.
+    /// An error and its causes, as the command line prints them.
     fn with_causes(error: &dyn Error) -> String {
         let causes = std::iter::successors(Some(error), |&error| error.source());
         causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
     }
 
     #[test]
-    fn an_error_with_its_causes_says_each_once() {
+    fn an_error_does_not_repeat_its_cause() {
         let error = TrainError::Task { seed: 5, source: "a layer is empty".into() };
         assert_eq!(with_causes(&error), "seed 5 failed: a layer is empty");
     }

@@ -1,9 +1,9 @@
-//! Seeds and restarts: attempts one after another, or several side by side.
+//! Seeds and restarts: attempts made sequentially or concurrently.
 //!
-//! An attempt that cannot succeed any more makes way for the next seed, if there is one.
+//! An attempt that can no longer succeed is given up if there is another seed.
 //!
-//! What comes out does not depend on the number of threads: a seed that succeeds, or fails with an error, stops those
-//! behind it, and waits for those before it.
+//! The result does not depend on the number of threads: a seed that succeeds, or fails with an error, stops the seeds after
+//! it, and takes effect only when the seeds before it have ended without success.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -16,63 +16,63 @@ use super::{Task, TaskError, TrainError};
 /// How to run attempts.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How each trains.
+    /// The settings of every attempt.
     pub settings: Settings,
-    /// The seeds, in the order in which they are tried.
+    /// The seeds, in order of preference.
     pub seeds: Vec<u64>,
-    /// Leave the seeds behind the first success alone.
+    /// Whether to skip the seeds after the first success.
     pub until_success: bool,
-    /// Attempts side by side.
+    /// The number of concurrent attempts.
     pub side_by_side: usize,
-    /// Threads of each.
+    /// The number of threads per attempt.
     pub threads_each: usize,
-    /// Folder of the checkpoints; attempts found there go on. Without it, none are written.
+    /// The folder of the checkpoints, from which attempts are resumed. If `None`, no checkpoints are written.
     pub checkpoints: Option<PathBuf>,
     /// Time between checkpoints.
     pub interval: Duration,
 }
 
 impl Options {
-    /// The checkpoint of a seed.
+    /// Returns the path of the checkpoint of a seed.
     pub fn checkpoint(folder: &Path, seed: u64) -> PathBuf {
         folder.join(format!("seed-{seed}.safetensors"))
     }
 
-    /// True if nothing is left to do for the attempts that [`run`] returned: none before the winner can go on, and
-    /// without a winner no seed is left.
+    /// Returns whether the attempts that [`run`] returned are complete: all have ended, and either one has succeeded or no
+    /// seed is left.
     pub fn are_met_by(&self, attempts: &[Attempt]) -> bool {
         let won = attempts.last().is_some_and(|last| self.is_won_by(last));
         let ended = attempts.iter().all(|attempt| attempt.outcome != Outcome::Running);
         ended && (won || attempts.len() == self.seeds.len())
     }
 
-    /// True if no seed behind this attempt is wanted.
+    /// Returns whether the seeds after this attempt are skipped.
     fn is_won_by(&self, attempt: &Attempt) -> bool {
         self.until_success && attempt.outcome == Outcome::Succeeded
     }
 }
 
-/// Is told how attempts go; from several threads, if several run side by side.
+/// Receives the progress of attempts, possibly from several threads.
 pub trait Observer: Sync {
-    /// After every update, and once when an attempt is taken up.
+    /// Called after every update, and once when an attempt starts or resumes.
     fn updated(&self, _attempt: &Attempt) {}
 
-    /// While a task finishes what training left, with the hard loss now.
+    /// Called during [`Task::finish`] with the current hard loss.
     fn finishing(&self, _attempt: &Attempt, _hard: f64) {}
 
-    /// When an attempt has ended, with success or without.
+    /// Called when an attempt has ended.
     fn finished(&self, _attempt: &Attempt) {}
 }
 
-/// An observer that looks away.
+/// An observer that does nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Quiet;
 
 impl Observer for Quiet {}
 
-/// Makes attempts until one succeeds, all seeds are used, or `stop` is set. Returns those that were begun, in
-/// the order of their seeds and up to the winner; one that was stopped is still [`Outcome::Running`] and has a
-/// checkpoint. An error is returned if all seeds before it have ended without a winner.
+/// Makes attempts until one succeeds, all seeds are used, or `stop` is set. Returns the attempts that were started, in the
+/// order of their seeds and up to the first success; one that was stopped is still [`Outcome::Running`] and has a checkpoint.
+/// The error of a seed is returned if all seeds before it have ended without success.
 pub fn run<T: Task>(
     options: &Options,
     make: impl Fn(u64) -> Result<T, TaskError> + Sync,
@@ -80,7 +80,7 @@ pub fn run<T: Task>(
     stop: &AtomicBool,
 ) -> Result<Vec<Attempt>, TrainError> {
     let next = AtomicUsize::new(0);
-    // The first seed with a success or an error: those behind it do not matter.
+    // The index of the first seed with a success or an error: those after it do not matter.
     let end = AtomicUsize::new(usize::MAX);
     let results: Vec<Mutex<Option<Result<Attempt, TrainError>>>> =
         options.seeds.iter().map(|_| Mutex::new(None)).collect();
@@ -113,14 +113,14 @@ pub fn run<T: Task>(
     in_order(options, results)
 }
 
-/// What one seed after another would have given: nothing behind a winner counts, and no error behind a seed that
-/// may still win.
+/// Returns what sequential attempts would have returned: nothing after a success, and no error after a seed that may still
+/// succeed.
 fn in_order(
     options: &Options,
     results: impl Iterator<Item = Option<Result<Attempt, TrainError>>>,
 ) -> Result<Vec<Attempt>, TrainError> {
     let mut attempts: Vec<Attempt> = Vec::new();
-    // A seed that was stopped before it was begun may leave a gap.
+    // A seed that was stopped before it started leaves a gap.
     for result in results.map_while(|result| result) {
         match result {
             Err(_) if attempts.iter().any(|attempt| attempt.outcome == Outcome::Running) => break,
@@ -133,7 +133,7 @@ fn in_order(
     Ok(attempts)
 }
 
-/// Trains one seed to its end, or until it is pointless; with another seed to follow, until it is hopeless.
+/// Trains one seed to its end, until it is pointless, or, if there is another seed, until it is hopeless.
 fn attempt<T: Task>(
     options: &Options,
     seed: u64,
@@ -154,7 +154,7 @@ fn attempt<T: Task>(
     let (begin, mut saved) = (Instant::now(), Instant::now());
     while attempt.outcome == Outcome::Running && !pointless() {
         if attempt.update >= options.settings.updates {
-            // Stopped between its last update and its end.
+            // Interrupted between its last update and its end.
             attempt.outcome = Outcome::Exhausted;
             break;
         }
@@ -171,7 +171,7 @@ fn attempt<T: Task>(
     }
     if attempt.outcome == Outcome::Exhausted {
         if task.finishes() {
-            // That may take long. If it is killed, it is done anew, but no update is.
+            // That may take long. If the process is killed meanwhile, it is repeated, but no update is.
             save(&attempt, &task)?;
         }
         finish(&mut attempt, &mut task, observer, pointless)?;
@@ -184,7 +184,7 @@ fn attempt<T: Task>(
     Ok(attempt)
 }
 
-/// Lets the task do what is left to do after the last update, unless that is done.
+/// Runs [`Task::finish`], unless the attempt has its result already.
 fn finish(
     attempt: &mut Attempt,
     task: &mut impl Task,
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_without_a_chance_makes_way_for_the_next_but_the_last_runs_on() {
+    fn a_hopeless_seed_is_given_up_unless_it_is_the_last() {
         let options = options(vec![90, 80]);
         let attempts = run(&options, |seed| Ok(Threes::new(seed)), &Quiet, &AtomicBool::new(false)).unwrap();
         assert_eq!([attempts[0].update, attempts[1].update], [30, 40]);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn all_seeds_run_when_asked_for() {
+    fn all_seeds_run_if_requested() {
         let options = Options { until_success: false, side_by_side: 2, ..options(vec![1, 90, 2]) };
         let attempts = run(&options, |seed| Ok(Threes::new(seed)), &Quiet, &AtomicBool::new(false)).unwrap();
         let expected = [(1, Outcome::Succeeded), (90, Outcome::Exhausted), (2, Outcome::Succeeded)];
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stopped_goes_on_from_its_checkpoint() {
+    fn an_interrupted_attempt_is_resumed_from_its_checkpoint() {
         struct StopAt<'a>(u64, &'a AtomicBool);
         impl Observer for StopAt<'_> {
             fn updated(&self, attempt: &Attempt) {
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(timeless(resumed), timeless(whole));
     }
 
-    /// Stops when seed 1 has succeeded, while seed 90 waits for that in the midst of its updates.
+    /// Stops when seed 1 has succeeded; seed 90 waits for that in the middle of its updates.
     struct StopAfterSuccess<'a>(&'a AtomicBool);
 
     impl Observer for StopAfterSuccess<'_> {
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_settles_nothing_while_a_seed_before_it_can_go_on() {
+    fn a_success_does_not_count_while_an_earlier_seed_is_running() {
         let make = |seed| Ok(Threes::new(seed));
         let folder = tempfile::tempdir().unwrap();
         let checkpoints = Some(folder.path().to_path_buf());
@@ -320,7 +320,7 @@ mod tests {
         assert!(error.to_string().contains("seed 5, update 2"), "{error}");
     }
 
-    /// Holds seed 1 until seed 2, which is about to fail, runs beside it.
+    /// Makes seed 1 wait until seed 2, which is about to fail, runs concurrently.
     struct Together {
         side_by_side: usize,
         begun: AtomicBool,
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_behind_a_seed_that_was_stopped_waits_for_it() {
+    fn an_error_after_an_interrupted_seed_is_not_returned() {
         let options = options(vec![90, 1]);
         let attempt = |outcome| Attempt { outcome, ..Attempt::new(90, &options.settings, 3) };
         let failed = || Err(TrainError::NotFinite { seed: 1, update: 2, loss: f64::NAN });
@@ -369,7 +369,7 @@ mod tests {
         assert!(nothing.is_empty(), "seed 90 was not begun");
     }
 
-    /// [`Threes`] with something to do after the last update, and killed there.
+    /// [`Threes`] with a `finish` that fails, as if the process were killed.
     struct Killed(Threes);
 
     impl Task for Killed {

@@ -1,0 +1,315 @@
+//! Whole-program tests of `gatework-bench`.
+
+use std::fmt::Write as _;
+
+use assert_cmd::Command;
+
+/// A temporary folder that the program runs in.
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path(name)).unwrap()
+    }
+
+    fn bench(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::cargo_bin("gatework-bench").unwrap();
+        command.current_dir(self.folder.path()).args(arguments);
+        command
+    }
+
+    /// Runs, expects success and returns the JSON object of the last line.
+    fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        let output = self.bench(arguments).arg("--json").assert().success().get_output().clone();
+        let text = String::from_utf8(output.stdout).unwrap();
+        serde_json::from_str(text.lines().last().unwrap()).unwrap()
+    }
+
+    /// Runs, expects this exit status and returns the messages on stderr.
+    fn refused(&self, status: i32, arguments: &[&str]) -> String {
+        let output = self.bench(arguments).assert().code(status).get_output().clone();
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+/// Everything that a message has to have, and nothing of a panic.
+fn assert_says(said: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(said.contains(part), "{part:?} is missing in: {said}");
+    }
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+/// Two series of 80 days with a season of a week.
+fn sales() -> String {
+    let mut text = String::from("unique_id,ds,y\n");
+    for (id, base, days) in [("north", 100, 80), ("south, small", 20, 80)] {
+        for day in 0..days {
+            let _ = writeln!(text, "\"{id}\",{day},{}", base + day + 10 * (day % 7));
+        }
+    }
+    text
+}
+
+const SALES: &str = "
+name = 'sales'
+task = 'forecaster'
+data = 'sales.csv'
+model = 'nlinear'
+horizon = 7
+input = 14
+season = 7
+
+[split]
+validation = 14
+test = 14
+
+[training]
+epochs = 20
+learning_rate = 0.01
+";
+
+fn sales_place() -> Place {
+    let place = Place::new();
+    place.write("sales.csv", &sales());
+    place.write("sales.toml", SALES);
+    place
+}
+
+#[test]
+fn runs_a_network_natively_and_portably() {
+    let place = Place::new();
+    let result = place.json(&["circuits", "--only", "network-10k", "--seconds", "0.05"]);
+    assert_eq!(result["bench"], "circuits");
+    assert!(result["simd"].is_string());
+    let rows = result["results"].as_array().unwrap();
+    assert!(rows.iter().any(|row| row["native"] == false));
+    for row in rows {
+        assert_eq!((&row["name"], &row["gates"]), (&"network-10k".into(), &10_000.into()));
+        for key in ["threads", "ready_seconds", "first_result_seconds", "samples_per_second"] {
+            assert!(row[key].as_f64().unwrap() > 0.0, "{key} in {row}");
+        }
+    }
+}
+
+#[test]
+fn reports_every_experiment_for_one_thread_and_all() {
+    let place = Place::new();
+    let only = ["--only", "game-of-life", "--only", "checkerboard"];
+    let result = place.json(&[&["automata", "--seconds", "0.01", "--threads", "2"][..], &only].concat());
+    assert_eq!(result["bench"], "automata");
+    assert!(result["simd"].is_string());
+    let rows = result["results"].as_array().unwrap();
+    let measured: Vec<_> =
+        rows.iter().map(|row| (row["experiment"].as_str(), row["threads"].as_u64())).collect();
+    let [life, board] = [Some("game-of-life"), Some("checkerboard")];
+    assert_eq!(measured, [(life, Some(1)), (life, Some(2)), (board, Some(1)), (board, Some(2))]);
+    for row in rows {
+        for key in [
+            "update_ms",
+            "forward_ms",
+            "backward_ms",
+            "optimizer_ms",
+            "hard_ms",
+            "gate_evals_per_second",
+            "updates",
+        ] {
+            assert!(row[key].as_f64().is_some_and(|x| x > 0.0), "{key}: {row}");
+        }
+        let knows_its_memory = row["peak_rss_mb"].as_f64().is_some_and(|megabytes| megabytes > 1.0);
+        assert!(knows_its_memory || !cfg!(target_os = "linux"), "{row}");
+    }
+}
+
+#[test]
+fn engine_measures_every_type_and_the_plain_loops() {
+    let place = Place::new();
+    let result = place.json(&["engine", "--quick", "--only", "add", "--threads", "1"]);
+    assert_eq!(result["bench"], "engine");
+    assert!(result["cliffs"].is_array());
+    let rows = result["results"].as_array().unwrap();
+    for dtype in ["f32", "f64", "i32", "i64"] {
+        assert_eq!(rows.iter().filter(|row| row["dtype"] == dtype).count(), 4, "four lengths of {dtype}");
+    }
+    assert!(rows.iter().all(|row| row["ns_per_element"].as_f64().is_some_and(|time| time > 0.0)));
+    assert!(rows.iter().all(|row| row["plain_ns"].is_f64() == (row["dtype"] == "f32")));
+}
+
+/// A table of `gatework-bench engine`: the time of an element at each length, all within the first cache.
+fn engine_table(times: &[(u64, f64)]) -> String {
+    let row = |&(n, time): &(u64, f64)| {
+        serde_json::json!({
+            "op": "add", "dtype": "f32", "n": n, "threads": 1, "bytes": 12 * n, "ns": n as f64 * time,
+            "ns_per_element": time, "plain_ns": n as f64 * 0.1,
+        })
+    };
+    let rows: Vec<_> = times.iter().map(row).collect();
+    serde_json::json!({ "caches": [{ "bytes": 32 << 10, "cores": 1 }], "results": rows }).to_string()
+}
+
+#[test]
+fn engine_fails_on_a_table_with_a_cliff() {
+    let place = Place::new();
+    place.write("smooth.json", &engine_table(&[(256, 0.11), (1024, 0.1), (2048, 0.1)]));
+    place.write("cliff.json", &engine_table(&[(256, 0.1), (1024, 0.1), (2048, 0.3)]));
+    place.write("broken.json", "{}");
+    let smooth = place.json(&["engine", "--table", "smooth.json", "--check"]);
+    assert_eq!(smooth["cliffs"], serde_json::json!([]));
+    let check = place.bench(&["engine", "--table", "cliff.json", "--check"]).assert().code(1);
+    let said = String::from_utf8(check.get_output().stdout.clone()).unwrap();
+    assert!(said.contains("add f32, threads: 1: 3.00x from 1024 to 2048"), "{said}");
+    assert!(said.contains("add f32 of 2048: 3.00x"), "{said}");
+    let said = place.refused(1, &["engine", "--table", "broken.json"]);
+    assert!(said.contains("broken.json"), "{said}");
+}
+
+/// A peer for `gatework-bench all` whose Python is a shell: it prints what a script would.
+const PEER: &str = r#"echo '{"bench":"engine","peer":"shell","version":"1","how":"by echo","results":
+[{"op":"add","dtype":"f32","n":256,"threads":1,"ns":1e9}]}' | tr -d '\n'"#;
+
+#[test]
+fn all_compares_with_peers_and_writes_a_report() {
+    let place = Place::new();
+    place.write("engine_shell.py", PEER);
+    place.write("engine_broken.py", "echo no such module >&2; exit 1");
+    let result = place.json(&[
+        "all",
+        "--bench",
+        "engine",
+        "--only",
+        "add",
+        "--quick",
+        "--rounds",
+        "2",
+        "--threads",
+        "1",
+        "--peers",
+        ".",
+        "--python",
+        "sh",
+        "--report",
+        "b.md",
+    ]);
+    let rows = result["comparisons"].as_array().unwrap();
+    let shell: Vec<_> = rows.iter().filter(|row| row["peer"] == "shell").collect();
+    assert_eq!(shell.len(), 1, "{rows:?}");
+    assert!(shell[0]["ratio"].as_f64().unwrap() > 100.0);
+    assert!(result["missing"]["engine: broken, 1 thread"].as_str().unwrap().ends_with("no such module"));
+    assert_eq!(result["peers"]["engine: shell"]["how"], "by echo");
+    let report = String::from_utf8(place.read("b.md")).unwrap();
+    assert!(report.contains("| shell | engine: add f32, 256 | 1 |"), "{report}");
+    assert!(report.contains("](b-engine-1.svg)"));
+    assert!(place.path("b-engine-1.svg").exists() && place.path("b.json").exists());
+}
+
+/// A program for `gatework-bench all` that needs the cases of the benchmark.
+#[cfg(unix)]
+const PROGRAM: &str = r#"#!/bin/sh
+while [ "$1" != --cases ]; do shift; done
+grep -q losses "$2/forecast.json" || exit 3
+echo '{"bench":"forecast","peer":"program","version":"1","how":"","results":[{"model":"dlinear 336-96, 7","train_32_ms":1e9}]}'
+"#;
+
+#[cfg(unix)]
+#[test]
+fn a_program_is_a_peer_and_finds_the_cases_of_the_benchmark() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = Place::new();
+    place.write("forecast_program", PROGRAM);
+    let permissions = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(place.path("forecast_program"), permissions).unwrap();
+    let arguments = "all --bench forecast --only dlinear --quick --rounds 1 --threads 1 --peers .";
+    let result = place.json(&arguments.split(' ').collect::<Vec<_>>());
+    assert_eq!(result["missing"], serde_json::json!({}));
+    let rows = result["comparisons"].as_array().unwrap();
+    assert!(rows.len() == 1 && rows[0]["peer"] == "program", "{rows:?}");
+}
+
+#[test]
+fn all_runs_ours_where_no_peer_is() {
+    let place = Place::new();
+    let result = place.json(&[
+        "all",
+        "--bench",
+        "engine",
+        "--only",
+        "exp",
+        "--quick",
+        "--rounds",
+        "1",
+        "--threads",
+        "1",
+    ]);
+    assert_eq!(result["comparisons"].as_array().unwrap().len(), 0);
+    assert!(!result["rows"].as_array().unwrap().is_empty());
+    assert!(result["missing"]["engine: peers"].as_str().unwrap().starts_with("no engine_* in"));
+    let refused = place.refused(2, &["all", "--bench", "engines"]);
+    assert!(refused.contains("automata, circuits, engine, forecast"), "{refused}");
+}
+
+#[test]
+fn an_unknown_experiment_is_refused() {
+    let place = Place::new();
+    assert_says(&place.refused(2, &["automata", "--only", "chess"]), &["no experiment \"chess\""]);
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_refused_before_anything_is_measured() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("folder")).unwrap();
+    std::fs::write(place.path("file"), "").unwrap();
+    for bench in ["all", "scaling"] {
+        let said = place.refused(2, &[bench, "--report", "folder"]);
+        assert_says(&said, &["--report needs", "folder"]);
+        let said = place.refused(1, &[bench, "--report", "file/below/report.md"]);
+        assert_says(&said, &["file/below"]);
+    }
+}
+
+#[test]
+fn a_table_of_published_figures_is_made_once_and_can_be_extended() {
+    let place = sales_place();
+    let published = "published = [{ horizon = 7, mse = 0.5, mae = 0.5 }, { horizon = 3, mse = 0.1, mae = 0.5 }]\n\n[split]";
+    place.write("one.toml", &SALES.replace("[split]", published).replace("'sales'", "'one'"));
+    let owa = "published = [{ horizon = 7, owa = 0.5 }]\n\n[split]";
+    place.write("two.toml", &SALES.replace("[split]", owa).replace("'sales'", "'two'"));
+    let table =
+        |seeds: &str| place.json(&["accuracy", "one.toml", "two.toml", "--out", "tables", "--seeds", seeds]);
+    let rows = table("1");
+    assert_eq!(rows["rows"].as_array().unwrap().len(), 3);
+    let first = std::fs::metadata(place.path("tables/one-7-1/summary.json")).unwrap().modified().unwrap();
+    let rows = table("2");
+    let again = std::fs::metadata(place.path("tables/one-7-1/summary.json")).unwrap().modified().unwrap();
+    assert_eq!(first, again, "what is done is not done again");
+    let names: Vec<&str> =
+        rows["rows"].as_array().unwrap().iter().map(|row| row["experiment"].as_str().unwrap()).collect();
+    assert_eq!(names, ["one", "one", "two", "median of 2"]);
+    assert_eq!((&rows["rows"][0]["horizon"], &rows["rows"][0]["seeds"]), (&3.into(), &2.into()));
+    let csv = String::from_utf8(place.read("tables/accuracy.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 1 + 2 * 2 + 1 + 1, "{csv}");
+    let summary: serde_json::Value =
+        serde_json::from_slice(&place.read("tables/one-7-1/summary.json")).unwrap();
+    assert_eq!(summary["scaled"]["mse"], rows["rows"][1]["figures"][0]["values"][0]);
+    place.write(
+        "one.toml",
+        &SALES.replace("[split]", published).replace("'sales'", "'one'").replace("20", "21"),
+    );
+    let changed = place.refused(2, &["accuracy", "one.toml", "--out", "tables"]);
+    assert!(changed.contains("the experiment has changed since"), "{changed}");
+    let without = place.refused(2, &["accuracy", "sales.toml", "--out", "tables"]);
+    assert!(without.contains("sales.toml has no published figures"), "{without}");
+}
