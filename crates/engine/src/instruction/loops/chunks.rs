@@ -138,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_cover_all_elements_once(
+        fn chunks_cover_all_elements_once(
             groups in 1usize..70, rows in 1usize..200, row in 1usize..2000, cost in 1usize..20, along: bool,
         ) {
             let row_use = if along { RowUse::Reduced } else { RowUse::Combined };
