@@ -13,11 +13,12 @@ pub mod learning;
 /// A call that does one piece of work: everything it needs is allocated, and its answer has been checked.
 pub type Call = Box<dyn FnMut()>;
 
-/// Fails unless all values are as expected, up to an error relative to `max(1, |expected|)`.
+/// Fails unless all values are as expected, up to an error relative to the largest expected magnitude.
 fn ensure_close(values: &[f32], expected: &[f64], tolerance: f64) -> anyhow::Result<()> {
     anyhow::ensure!(values.len() == expected.len(), "{} values, expected {}", values.len(), expected.len());
+    let largest = expected.iter().fold(0.0, |largest: f64, x| largest.max(x.abs()));
     for (i, (&value, &expected)) in values.iter().zip(expected).enumerate() {
-        let is_close = (f64::from(value) - expected).abs() <= tolerance * expected.abs().max(1.0);
+        let is_close = (f64::from(value) - expected).abs() <= tolerance * largest;
         anyhow::ensure!(is_close, "element {i} is {value}, expected {expected}");
     }
     Ok(())
