@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use clap::Args;
 use gatework::experiment;
 use gatework_forecast::data::Part;
-use gatework_forecast::dataset::Dataset;
+use gatework_forecast::experiment::Dataset;
 use gatework_forecast::experiment::{Loaded, Published};
 use gatework_train::files;
 use serde_json::{Value, json};

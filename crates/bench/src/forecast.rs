@@ -11,9 +11,9 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Args;
 use gatework_engine::{Program, kernel};
-use gatework_forecast::data::Batch;
+use gatework_forecast::data::{Batch, BatchSource};
 use gatework_forecast::specification::Use;
-use gatework_forecast::{ForecastTask, Forecaster, Specification, Windows};
+use gatework_forecast::{ForecastTask, Forecaster, Specification};
 use gatework_train::optim::Optimizer;
 use gatework_train::trainer::{self, Task, TaskError};
 use serde_json::{Value, json};
@@ -93,7 +93,7 @@ fn wave(i: usize) -> f32 {
     ((i * 37 % 101) as f32 * 0.01 + (i as f32 * 0.26).sin()) * 0.5
 }
 
-impl Windows for Wave {
+impl BatchSource for Wave {
     fn updates_per_epoch(&self) -> u64 {
         u64::MAX
     }
@@ -164,7 +164,7 @@ impl ForecastBench {
         let count = params.len();
         let mut forecaster = Forecaster::new(specification.clone(), params)?;
         if let Some(format) = self.weights {
-            (forecaster, _) = forecaster.with_weights(format.weights())?;
+            (forecaster, _) = forecaster.with_precision(format.weights())?;
         }
         let mut predict = |samples: usize| {
             let batch = Wave::new(specification, samples * columns).0;

@@ -3,12 +3,12 @@
 use gatework_engine::{Graph, GraphError};
 use serde::{Deserialize, Serialize};
 
-use super::inputs::Inputs;
-use super::loss::Loss;
-use super::models::Model;
-use super::network::{Network, Parameter, Parts, Start, Tensor};
-use super::normalize::Normalization;
 use crate::data::BatchShape;
+use crate::models::Model;
+use crate::network::inputs::Inputs;
+use crate::network::loss::Loss;
+use crate::network::normalization::Normalization;
+use crate::network::{Network, Parameter, Parts, Start, Tensor};
 use gatework_train::params::Params;
 use gatework_train::random::{Purpose, Random};
 
@@ -82,10 +82,10 @@ const MOST: usize = 10_000;
 const MOST_PARAMETERS: f64 = 0.5e9;
 
 /// Name of the input that the loss of a network is multiplied with.
-pub(super) const WEIGHT: &str = "weight";
+pub(crate) const WEIGHT: &str = "weight";
 
 /// Name of the output with a parameter's gradient.
-pub(super) fn gradient_name(parameter: &str) -> String {
+pub(crate) fn gradient_name(parameter: &str) -> String {
     format!("gradient.{parameter}")
 }
 
@@ -160,7 +160,7 @@ impl Specification {
 
     /// The forecast for the horizon, and its loss if what came is known.
     fn forward<'n>(&self, x: &Inputs<'n>) -> (Tensor<'n>, Option<Tensor<'n>>) {
-        let frame = self.normalization().frame(x);
+        let frame = self.normalization().frame(x.past);
         let normal =
             Inputs { past: frame.apply(x.past), target: x.target.map(|target| frame.apply(target)), ..*x };
         let forecast = self.loss.forecast(self.model.forward(&normal), &frame);

@@ -1,7 +1,7 @@
 //! After its first steps, training a forecaster and forecasting allocate nothing. The allocator of this program counts.
 
-use gatework_forecast::data::Batch;
-use gatework_forecast::{ForecastTask, Forecaster, Specification, Windows};
+use gatework_forecast::data::{Batch, BatchSource};
+use gatework_forecast::{ForecastTask, Forecaster, Specification};
 use gatework_train::optim::{Clip, Optimizer};
 use gatework_train::trainer::{Task, TaskError};
 
@@ -23,7 +23,7 @@ impl Same {
     }
 }
 
-impl Windows for Same {
+impl BatchSource for Same {
     fn updates_per_epoch(&self) -> u64 {
         2
     }

@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gatework_forecast::baselines::Baseline;
 use gatework_forecast::data::scale::{Scaler, Scaling};
 use gatework_forecast::data::{Batch, Part, Schema, Sizes, Split, Windows, fill_in_order, read};
+use gatework_forecast::evaluation::Baseline;
 use gatework_forecast::metrics;
 
 /// A file of the folder, packed or not; or a visible word that the test is left out.

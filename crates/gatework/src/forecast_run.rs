@@ -6,12 +6,12 @@ use std::path::Path;
 use crate::experiment;
 use anyhow::Context as _;
 use gatework_forecast::Model;
-use gatework_forecast::context::Prediction;
 use gatework_forecast::data::{Part, Table, Windows};
-use gatework_forecast::dataset::Dataset;
-use gatework_forecast::evaluate::{Evaluation, Member, Scaled, Score, evaluate, scaled_errors};
+use gatework_forecast::evaluation::{Evaluation, Member, Scaled, Score, evaluate, scaled_errors};
+use gatework_forecast::experiment::Dataset;
 use gatework_forecast::experiment::Loaded;
-use gatework_forecast::predictor::Predictor;
+use gatework_forecast::prediction::Prediction;
+use gatework_forecast::prediction::Predictor;
 
 use crate::folder::RunFolder;
 use crate::number;

@@ -14,6 +14,20 @@ use rustc_hash::FxHashMap;
 use super::batch::{Batch, BatchShape};
 use super::windows::{WindowError, Windows};
 use gatework_train::random::{Purpose, Random};
+use gatework_train::trainer::TaskError;
+
+/// Where the windows come from. What it gives depends on its arguments alone: a run that is resumed sees what it would
+/// have seen.
+pub trait BatchSource {
+    /// Updates that make up an epoch; the validation loss is looked at after each.
+    fn updates_per_epoch(&self) -> u64;
+
+    /// Fills in the batch of an update. Its rows may be fewer at the end of an epoch.
+    fn training(&mut self, update: u64, batch: &mut Batch) -> Result<(), TaskError>;
+
+    /// Fills in a batch of the windows kept aside, numbered from 0; false if there is none of that number.
+    fn validation(&mut self, index: u64, batch: &mut Batch) -> Result<bool, TaskError>;
+}
 
 /// Batches that are prepared ahead.
 const AHEAD: usize = 2;
@@ -191,6 +205,20 @@ impl Loader {
     /// A batch of the windows kept aside, in their own order; false if there is none of that number.
     pub fn validation(&mut self, index: u64, batch: &mut Batch) -> Result<bool, LoaderError> {
         fill_in_order(&self.validation, self.rows, index, &mut self.numbers, batch)
+    }
+}
+
+impl BatchSource for Loader {
+    fn updates_per_epoch(&self) -> u64 {
+        Loader::updates_per_epoch(self)
+    }
+
+    fn training(&mut self, update: u64, batch: &mut Batch) -> Result<(), TaskError> {
+        Ok(Loader::training(self, update, batch)?)
+    }
+
+    fn validation(&mut self, index: u64, batch: &mut Batch) -> Result<bool, TaskError> {
+        Ok(Loader::validation(self, index, batch)?)
     }
 }
 

@@ -32,7 +32,7 @@ use std::path::Path;
 pub use batch::{Batch, BatchShape};
 pub use csv::read_csv;
 pub use error::{DataError, Problem};
-pub use loader::{Loader, LoaderError, fill_in_order};
+pub use loader::{BatchSource, Loader, LoaderError, fill_in_order};
 pub use split::{Length, Part, Split};
 pub use table::{Columns, Layout, Missing, Report, Schema, Series, Table, Target};
 pub use windows::{Sizes, WindowError, Windows};

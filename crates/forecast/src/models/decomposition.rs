@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Check, in_range};
 use crate::data::BatchShape;
-use crate::distribution::Distribution;
-use crate::inputs::Inputs;
+use crate::network::distribution::Distribution;
+use crate::network::inputs::Inputs;
 use crate::network::{Start, Tensor};
 
 /// Settings of the decomposition.

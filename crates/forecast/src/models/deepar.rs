@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::Check;
 use super::gru::check_recurrent;
 use crate::data::BatchShape;
-use crate::inputs::Inputs;
-use crate::layers::LstmState;
+use crate::network::inputs::Inputs;
+use crate::network::layers::LstmState;
 use crate::network::{Network, Tensor};
 
 /// Settings of DeepAR.

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Check, in_range};
 use crate::data::BatchShape;
-use crate::inputs::Inputs;
 use crate::network::Tensor;
+use crate::network::inputs::Inputs;
 
 /// Settings of DLinear.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

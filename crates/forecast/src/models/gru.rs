@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Check, in_range, is_dropout};
 use crate::data::BatchShape;
-use crate::inputs::Inputs;
 use crate::network::Tensor;
+use crate::network::inputs::Inputs;
 
 /// Settings of the gated recurrent network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

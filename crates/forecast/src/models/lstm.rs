@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::Check;
 use super::gru::check_recurrent;
 use crate::data::BatchShape;
-use crate::inputs::Inputs;
 use crate::network::Tensor;
+use crate::network::inputs::Inputs;
 
 /// Settings of the LSTM.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! The models: one file each, which reads like its paper. [`Model`] is the one list of them.
 
 mod decomposition;
-pub(super) mod deepar;
+pub(crate) mod deepar;
 mod dlinear;
 mod gru;
 mod lstm;
@@ -26,10 +26,10 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::inputs::Inputs;
-use super::network::Tensor;
-use super::normalize::Normalization;
 use crate::data::BatchShape;
+use crate::network::Tensor;
+use crate::network::inputs::Inputs;
+use crate::network::normalization::Normalization;
 use gatework_train::kinds::{Kinds, name_or_table};
 
 /// Whether settings fit; the error names the one that does not.

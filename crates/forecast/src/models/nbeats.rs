@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Check, in_range};
 use crate::data::BatchShape;
-use crate::inputs::Inputs;
+use crate::network::inputs::Inputs;
 use crate::network::{Network, Tensor};
 
 /// Settings of N-BEATS.

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Check, in_range, is_dropout};
 use crate::data::BatchShape;
-use crate::inputs::Inputs;
 use crate::network::Tensor;
+use crate::network::inputs::Inputs;
 
 /// Settings of NHITS.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

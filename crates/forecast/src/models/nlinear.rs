@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Check;
 use crate::data::BatchShape;
-use crate::inputs::Inputs;
 use crate::network::Tensor;
+use crate::network::inputs::Inputs;
 
 /// Settings of NLinear; there are none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Check, in_range, is_dropout};
 use crate::data::BatchShape;
-use crate::inputs::Inputs;
 use crate::network::Tensor;
+use crate::network::inputs::Inputs;
 
 /// The last steps of `[rows, time, channels]`, all if there are no more.
 fn last_steps(x: Tensor<'_>, steps: usize) -> Tensor<'_> {

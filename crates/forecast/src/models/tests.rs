@@ -3,10 +3,12 @@
 use super::*;
 use crate::Loss;
 use crate::data::Batch;
-use crate::distribution::Distribution;
-use crate::signal::{NOISE, PERIODS, Signal, seasonal_naive};
+use crate::data::BatchSource;
+use crate::network::distribution::Distribution;
+use crate::network::feed::write_padded;
 use crate::specification::{Specification, Use};
-use crate::trainer::{ForecastTask, Windows, write_padded};
+use crate::test_signal::{NOISE, PERIODS, Signal, seasonal_naive};
+use crate::training::ForecastTask;
 use gatework_engine::Program;
 use gatework_train::optim::{Clip, Optimizer};
 use gatework_train::params::Params;
@@ -269,7 +271,7 @@ fn columns_reach_every_model() {
 /// The signal as counts.
 struct Counts(Signal);
 
-impl Windows for Counts {
+impl BatchSource for Counts {
     fn updates_per_epoch(&self) -> u64 {
         self.0.updates_per_epoch()
     }
@@ -383,7 +385,7 @@ fn the_benchmark_models_have_the_published_sizes() {
 /// A task whose first batches are of different sizes.
 struct Uneven(Signal);
 
-impl Windows for Uneven {
+impl BatchSource for Uneven {
     fn updates_per_epoch(&self) -> u64 {
         3
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Check, in_range, is_dropout};
 use crate::data::BatchShape;
-use crate::inputs::Inputs;
+use crate::network::inputs::Inputs;
 use crate::network::{Start, Tensor};
 
 /// Settings of the patch Transformer.

@@ -14,12 +14,12 @@
 //! # Ok::<(), gatework_forecast::service::ServiceError>(())
 //! ```
 
+mod batching;
 mod cache;
-mod service;
 mod stream;
 
+pub use batching::{Service, ServiceError, Settings};
 pub use cache::{Cache, Statistics};
-pub use service::{Service, ServiceError, Settings};
 pub use stream::Stream;
 
-pub use crate::context::{Interval, Prediction};
+pub use crate::prediction::{Interval, Prediction};

@@ -1,13 +1,13 @@
 //! A series that goes on: every observation moves the window by one, in place, and its columns with it.
 
 use crate::Specification;
-use crate::context::Prediction;
 use crate::data::Table;
 use crate::data::frequency::{Frequency, Step};
 use crate::data::scale::Fit;
 use crate::data::time::Kind;
+use crate::prediction::Prediction;
 
-use super::service::{Service, ServiceError, seen};
+use super::batching::{Service, ServiceError, seen};
 
 /// Rows that move on by one, in place.
 ///
@@ -175,9 +175,9 @@ impl<'a> Stream<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::service::tests::{untrained, with_columns};
-    use super::super::service::{Service, Settings};
+    use super::super::batching::{Service, Settings};
     use super::*;
+    use crate::test_fixtures::{untrained, with_covariates};
 
     #[test]
     fn a_stream_says_what_the_whole_history_says() {
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_stream_with_columns_says_what_the_whole_table_says() {
-        let (predictor, mut table) = with_columns();
+        let (predictor, mut table) = with_covariates();
         table.series.truncate(1);
         let whole = table.series[0].clone();
         let service = Service::new(predictor, &Settings::default()).unwrap();
@@ -231,7 +231,7 @@ mod tests {
         );
         assert!(stream.push_row(1.0, &[f64::NAN], &[0.0]).is_err());
         assert_eq!(stream.forecast().unwrap(), before);
-        let (_, two) = with_columns();
+        let (_, two) = with_covariates();
         assert!(matches!(Stream::of_table(&service, &two), Err(ServiceError::NotOneSeries(2))));
         assert!(matches!(Stream::new(&service, "a", &whole.values), Err(ServiceError::NeedsColumns)));
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gatework_engine::{Program, kernel};
-use gatework_forecast::predictor::MOST_ROWS;
+use gatework_forecast::prediction::MAX_ROWS;
 use gatework_train::files;
 use serde_json::{Value, json};
 
@@ -108,8 +108,8 @@ fn program_facts(what: &str, program: &Program) -> Value {
 
 /// Parses a number of windows that a program is compiled for.
 fn parse_windows(text: &str) -> Result<usize, String> {
-    let windows = text.parse().ok().filter(|windows| (1..=MOST_ROWS).contains(windows));
-    windows.ok_or_else(|| format!("a number of windows from 1 to {MOST_ROWS}"))
+    let windows = text.parse().ok().filter(|windows| (1..=MAX_ROWS).contains(windows));
+    windows.ok_or_else(|| format!("a number of windows from 1 to {MAX_ROWS}"))
 }
 
 fn forecaster_facts(run: &ForecastRun) -> anyhow::Result<Value> {

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use gatework_forecast::context::{Context, Interval, Prediction};
 use gatework_forecast::data::{DataError, Missing, Schema, Table};
-use gatework_forecast::dataset::read_file_or_built_in;
+use gatework_forecast::experiment::dataset::read_file_or_built_in;
+use gatework_forecast::forecaster::Precision;
 use gatework_forecast::metrics;
-use gatework_forecast::predictor::Predictor;
+use gatework_forecast::prediction::Predictor;
+use gatework_forecast::prediction::{Context, Interval, Prediction};
 use gatework_forecast::specification::Specification;
-use gatework_forecast::weights::Weights;
 use gatework_train::files;
 use serde_json::{Value, json};
 
@@ -75,10 +75,10 @@ pub enum Format {
 }
 
 impl Format {
-    pub fn weights(self) -> Weights {
+    pub fn weights(self) -> Precision {
         match self {
-            Format::F16 => Weights::F16,
-            Format::Int8 => Weights::Int8,
+            Format::F16 => Precision::F16,
+            Format::Int8 => Precision::Int8,
         }
     }
 }
@@ -254,7 +254,7 @@ fn is_hard_link(_: &Path, _: &Path) -> bool {
 /// held back, are from what came, with and without.
 fn round_weights(predictor: &mut Predictor, format: Format, table: &Table) -> anyhow::Result<Value> {
     let weights = format.weights();
-    let (mut rounded, bytes) = predictor.with_weights(weights)?;
+    let (mut rounded, bytes) = predictor.with_precision(weights)?;
     let before = 4 * predictor.parameters();
     let size = format!("{} weights take {bytes} bytes instead of {before}", weights.name());
     let errors = match held_back(predictor, table)? {

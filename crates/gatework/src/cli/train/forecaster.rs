@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use crate::experiment::{self, ExperimentError};
 use anyhow::Context as _;
-use gatework_forecast::context::Context;
 use gatework_forecast::data::{Part, Windows};
-use gatework_forecast::dataset::Dataset;
-use gatework_forecast::evaluate::{Evaluation, calibrate};
+use gatework_forecast::evaluation::{Evaluation, calibrate};
+use gatework_forecast::experiment::Dataset;
 use gatework_forecast::experiment::{Experiment, Loaded};
-use gatework_forecast::predictor::Predictor;
+use gatework_forecast::prediction::Context;
+use gatework_forecast::prediction::Predictor;
 use gatework_forecast::{ForecastTask, Forecaster};
 use gatework_train::experiment::Source;
 use gatework_train::files;

@@ -1,7 +1,7 @@
 //! Several seeds of a forecaster: what each has learned, their mean and their spread.
 
-use gatework_forecast::evaluate::{Evaluation, Scaled, Score};
-use gatework_forecast::predictor::Predictor;
+use gatework_forecast::evaluation::{Evaluation, Scaled, Score};
+use gatework_forecast::prediction::Predictor;
 use gatework_train::trainer::Attempt;
 use serde_json::{Value, json};
 

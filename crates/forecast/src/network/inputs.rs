@@ -1,11 +1,11 @@
 //! What a model reads: the tensors of a batch, and the ways in which models put them together.
 
+use super::builder::{Network, Tensor};
 use super::distribution::Distribution;
 use super::loss::Loss;
-use super::network::{Network, Tensor};
 use crate::data::BatchShape;
 
-/// Names of the graph's inputs, in the order of [`Inputs::each`].
+/// Names of the graph's inputs, in the order of the fields of a [`Batch`](crate::data::Batch).
 pub(super) const NAMES: [&str; 5] = ["past", "target", "past_columns", "future_columns", "static_columns"];
 
 /// The tensors of a batch.

@@ -3,18 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::conformal::Conformal;
-use super::context::Context;
-use super::experiment::{BUILT_IN_DATA, Experiment, Loaded};
-use super::loss::Loss;
-use super::trainer;
-use super::training::Training;
+use super::definition::{BUILT_IN_DATA, Experiment, Loaded};
 use crate::data::calendar::CalendarError;
 use crate::data::scale::{Scaler, UnknownSeries};
 use crate::data::{
-    self, Batch, DataError, Loader, Part, Schema, Sizes, Split, Table, WindowError, Windows, read_csv,
+    self, DataError, Loader, Part, Schema, Sizes, Split, Table, WindowError, Windows, read_csv,
 };
-use gatework_train::trainer::TaskError;
+use crate::network::loss::Loss;
+use crate::prediction::Context;
+use crate::prediction::conformal::Conformal;
+use crate::training::Training;
 
 /// Data that cannot be used for an experiment.
 #[derive(Debug, thiserror::Error)]
@@ -179,20 +177,6 @@ impl Dataset {
         let validation = Arc::new(self.windows(Part::Validation, 1));
         let Training { batch, together, .. } = experiment.training;
         Loader::new(training, validation, batch, seed).together(together)
-    }
-}
-
-impl trainer::Windows for Loader {
-    fn updates_per_epoch(&self) -> u64 {
-        Loader::updates_per_epoch(self)
-    }
-
-    fn training(&mut self, update: u64, batch: &mut Batch) -> Result<(), TaskError> {
-        Ok(Loader::training(self, update, batch)?)
-    }
-
-    fn validation(&mut self, index: u64, batch: &mut Batch) -> Result<bool, TaskError> {
-        Ok(Loader::validation(self, index, batch)?)
     }
 }
 

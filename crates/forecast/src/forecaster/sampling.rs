@@ -6,17 +6,17 @@
 
 use gatework_engine::{Graph, GraphError, Program, Runner, program::ProgramError};
 
-use super::distribution::Distribution;
-use super::forecaster::ForecasterError;
-use super::inputs::Inputs;
-use super::layers::LstmState;
-use super::models::DeepAr;
-use super::models::deepar::features;
-use super::network::{Network, Parts};
-use super::normalize::Frame;
-use super::specification::{Specification, SpecificationError};
-use super::trainer::write_padded;
+use super::error::ForecasterError;
 use crate::data::{Batch, BatchShape};
+use crate::models::DeepAr;
+use crate::models::deepar::features;
+use crate::network::distribution::Distribution;
+use crate::network::feed::write_padded;
+use crate::network::inputs::Inputs;
+use crate::network::layers::LstmState;
+use crate::network::normalization::Frame;
+use crate::network::{Network, Parts};
+use crate::specification::{Specification, SpecificationError};
 use gatework_train::params::Params;
 use gatework_train::random::{Purpose, Random};
 
@@ -153,7 +153,7 @@ fn next_name(state: &str) -> String {
 fn encoder(specification: &Specification, model: &DeepAr, names: &[String]) -> Finished {
     let network = Network::for_prediction();
     let x = Inputs::new(&network, specification.shape(1), &specification.loss, false);
-    let frame = specification.normalization().frame(&x);
+    let frame = specification.normalization().frame(x.past);
     let states = model.encode(&Inputs { past: frame.apply(x.past), ..x });
     let zero = network.zeros(&[1, 1]);
     let mut outputs =

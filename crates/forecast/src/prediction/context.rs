@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::conformal::{Conformal, known_end};
-use super::forecaster::Forecast;
-use super::specification::Specification;
 use crate::data::calendar::{Calendar, CalendarError};
 use crate::data::scale::{Fit, Scaler, UnknownSeries};
 use crate::data::{Schema, Series, Table, WindowError, Windows};
+use crate::forecaster::Forecast;
+use crate::specification::Specification;
 
 /// What a trained model needs beside its network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -196,15 +196,15 @@ fn nest(intervals: &mut [Interval]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::predictor::Predictor;
-    use super::super::predictor::tests::untrained;
     use super::*;
     use crate::data::frequency::Frequency;
     use crate::data::time::Kind;
+    use crate::prediction::Predictor;
+    use crate::test_fixtures::untrained_model;
 
     #[test]
     fn data_of_another_frequency_and_unknown_series_are_refused() {
-        let (mut predictor, dataset) = untrained("dlinear", "mae");
+        let (mut predictor, dataset) = untrained_model("dlinear", "mae");
         let prepare = |predictor: &Predictor, table: &Table| {
             predictor.context().prepare(predictor.specification(), table.clone())
         };
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_gap_among_the_values_that_differences_are_taken_to_is_refused() {
-        let (predictor, dataset) = untrained("dlinear", "mae");
+        let (predictor, dataset) = untrained_model("dlinear", "mae");
         let mut context = predictor.context().clone();
         context.scaler.scaling.difference = 40;
         let mut table = Table::clone(&dataset.table);
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn intervals_come_from_the_model_where_it_has_them_and_from_past_errors_elsewhere() {
         for (loss, own) in [("mae", false), ("quantiles", true), ("gaussian", true)] {
-            let (mut predictor, dataset) = untrained("dlinear", loss);
+            let (mut predictor, dataset) = untrained_model("dlinear", loss);
             let windows = dataset.windows(crate::data::Part::Test, 1);
             let mut widths = Vec::new();
             for scale in [1.0, 10.0] {

@@ -1,28 +1,8 @@
 //! What holds for services.
 
 use super::*;
-use crate::Forecaster;
-use crate::conformal::Errors;
 use crate::data::Part;
-use crate::dataset::Dataset;
-use crate::experiment::{BUILT_IN, Loaded};
-use gatework_train::experiment::Source;
-use std::fmt::Write as _;
-
-/// The model of the built-in data with start values that were not trained, and the values of the series.
-pub fn untrained(change: impl Fn(String) -> String) -> (Predictor, Dataset) {
-    let text = change(BUILT_IN[0].1.to_string());
-    let loaded = Loaded::from_source(&Source::new(&text, "x", ".")).unwrap();
-    let dataset = Dataset::load(&loaded).unwrap();
-    let experiment = &loaded.experiment;
-    let mut errors = Errors::new(experiment.horizon, dataset.season);
-    errors.add("Passengers", &dataset.table.series[0].values, &[1.0; 12], &[0.0; 12]);
-    let conformal = errors.calibrate(&experiment.intervals);
-    let context = Context { conformal, ..dataset.context(experiment) };
-    let specification = experiment.specification();
-    let params = specification.params(1).unwrap();
-    (Predictor::new(Forecaster::new(specification, params).unwrap(), context), dataset)
-}
+use crate::test_fixtures::{untrained, with_covariates};
 
 fn service(settings: &Settings) -> (Service, Vec<f64>) {
     let (predictor, dataset) = untrained(|text| text);
@@ -122,7 +102,7 @@ fn bad_requests_are_named() {
 
 #[test]
 fn tables_bring_their_columns() {
-    let (mut predictor, table) = with_columns();
+    let (mut predictor, table) = with_covariates();
     let prepared = predictor.context().prepare(predictor.specification(), table.clone()).unwrap();
     let expected = predictor.predict_windows(&prepared.windows, &[0, 1], &prepared.table).unwrap();
     let service = Service::new(predictor, &Settings::default()).unwrap();
@@ -143,33 +123,6 @@ fn tables_bring_their_columns() {
     short.series[0].future.truncate(41);
     let message = service.predict_table(&short).unwrap_err().to_string();
     assert!(message.contains("known in advance have 1 rows"), "{message}");
-}
-
-/// A model with columns of every kind, not trained, and a table of two series.
-pub fn with_columns() -> (Predictor, Table) {
-    let mut text = String::from("unique_id,ds,y,price,holiday,size\n");
-    for id in ["a", "b"] {
-        for day in 0..44 {
-            let y = if day < 40 { (day % 7 + day).to_string() } else { String::new() };
-            let price = if day < 40 { (day % 5).to_string() } else { String::new() };
-            let size = id.len() + usize::from(id == "b");
-            let holiday = u32::from(day % 6 == 0);
-            let _ = writeln!(text, "{id},{day},{y},{price},{holiday},{size}");
-        }
-    }
-    let experiment =
-        "name = 'x'\ntask = 'forecaster'\ndata = 'x.csv'\nmodel = 'nlinear'\nhorizon = 4\ninput = 8
-        [columns]\npast = ['price']\nfuture = ['holiday']\nstatic = ['size']
-        [calendar]\nfourier = [{ period = 7, order = 1 }]";
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("x.csv"), text).unwrap();
-    let loaded = Loaded::from_source(&Source::new(experiment, "x", folder.path())).unwrap();
-    let dataset = Dataset::load(&loaded).unwrap();
-    let specification = loaded.experiment.specification();
-    let params = specification.params(1).unwrap();
-    let context = dataset.context(&loaded.experiment);
-    let table = crate::dataset::read(&loaded).unwrap();
-    (Predictor::new(Forecaster::new(specification, params).unwrap(), context), table)
 }
 
 #[test]

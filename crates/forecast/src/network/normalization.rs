@@ -3,8 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::inputs::Inputs;
-use super::network::Tensor;
+use super::builder::Tensor;
 
 /// Keeps the division finite for windows that do not change.
 const EPSILON: f64 = 1e-5;
@@ -34,8 +33,8 @@ pub struct Frame<'n> {
 
 impl Normalization {
     /// The level and size of the windows.
-    pub fn frame<'n>(self, x: &Inputs<'n>) -> Frame<'n> {
-        let (past, input) = (x.past, x.shape.input);
+    pub fn frame(self, past: Tensor<'_>) -> Frame<'_> {
+        let input = past.size(1);
         match self {
             Normalization::None => Frame { centre: None, scale: None },
             Normalization::Instance => {

@@ -3,14 +3,13 @@
 use std::path::Path;
 
 use super::context::{Context, NotFinite, Prediction};
-use super::forecaster::{Forecast, Forecaster, ForecasterError, Kind};
-use super::specification::Specification;
-use super::weights::Weights;
 use crate::data::scale::UnknownSeries;
 use crate::data::{Batch, Table, WindowError, Windows};
+use crate::forecaster::{Forecast, Forecaster, ForecasterError, Precision};
+use crate::specification::Specification;
 
 /// Windows that are forecast at once.
-pub const MOST_ROWS: usize = 256;
+pub const MAX_ROWS: usize = 256;
 
 /// A forecast that cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -51,8 +50,8 @@ pub struct Predictor {
 impl Predictor {
     /// Puts a model and its context together.
     pub fn new(mut forecaster: Forecaster, context: Context) -> Predictor {
-        forecaster.attached = serde_json::to_value(&context).unwrap_or_default();
-        let forecast = Forecast { rows: 0, horizon: 0, outputs: 0, kind: Kind::Point, values: Vec::new() };
+        forecaster.metadata = serde_json::to_value(&context).unwrap_or_default();
+        let forecast = Forecast::empty();
         let batch = Batch::new(forecaster.specification().shape(0));
         Predictor { forecaster, context, batch, forecast }
     }
@@ -60,7 +59,7 @@ impl Predictor {
     /// Reads the file of a model.
     pub fn load(path: &Path) -> Result<Predictor, PredictError> {
         let forecaster = Forecaster::load(path)?;
-        let context = serde_json::from_value(forecaster.attached.clone()).map_err(|error| {
+        let context = serde_json::from_value(forecaster.metadata.clone()).map_err(|error| {
             PredictError::NoContext { path: path.display().to_string(), problem: error.to_string() }
         })?;
         Ok(Predictor::new(forecaster, context))
@@ -98,8 +97,8 @@ impl Predictor {
     }
 
     /// The same model with rounded weights, and the bytes that they take.
-    pub fn with_weights(&self, weights: Weights) -> Result<(Predictor, usize), PredictError> {
-        let (forecaster, bytes) = self.forecaster.with_weights(weights)?;
+    pub fn with_precision(&self, precision: Precision) -> Result<(Predictor, usize), PredictError> {
+        let (forecaster, bytes) = self.forecaster.with_precision(precision)?;
         Ok((Predictor::new(forecaster, self.context.clone()), bytes))
     }
 
@@ -116,7 +115,7 @@ impl Predictor {
         table: &Table,
     ) -> Result<Vec<Prediction>, PredictError> {
         let mut predictions = Vec::with_capacity(numbers.len());
-        for numbers in numbers.chunks(MOST_ROWS) {
+        for numbers in numbers.chunks(MAX_ROWS) {
             self.batch.set_rows(numbers.len());
             windows.fill(numbers, &mut self.batch)?;
             self.forecaster.predict_into(&self.batch, &mut self.forecast)?;
@@ -138,13 +137,10 @@ impl Predictor {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::super::conformal::Errors;
-    use super::super::dataset::Dataset;
-    use super::super::experiment::{BUILT_IN, Loaded};
+mod tests {
     use super::*;
     use crate::data::Part;
-    use gatework_train::experiment::Source;
+    use crate::test_fixtures::untrained_model;
 
     impl Predictor {
         /// Makes all intervals that were calibrated so many times as wide.
@@ -153,25 +149,9 @@ pub(super) mod tests {
         }
     }
 
-    /// A model of the built-in data with start values that were not trained.
-    pub fn untrained(model: &str, loss: &str) -> (Predictor, Dataset) {
-        let text = BUILT_IN[0].1.replace("\"dlinear\"", &format!("\"{model}\""));
-        let text = text.replace("\"mse\"", &format!("\"{loss}\""));
-        let loaded = Loaded::from_source(&Source::new(&text, "x", ".")).unwrap();
-        let dataset = Dataset::load(&loaded).unwrap();
-        let experiment = &loaded.experiment;
-        let mut errors = Errors::new(experiment.horizon, dataset.season);
-        errors.add("Passengers", &dataset.table.series[0].values, &[1.0; 12], &[0.0; 12]);
-        let context =
-            Context { conformal: errors.calibrate(&experiment.intervals), ..dataset.context(experiment) };
-        let specification = experiment.specification();
-        let params = specification.params(1).unwrap();
-        (Predictor::new(Forecaster::new(specification, params).unwrap(), context), dataset)
-    }
-
     #[test]
     fn a_forecast_does_not_depend_on_the_batch_it_is_in() {
-        let (mut predictor, dataset) = untrained("dlinear", "mae");
+        let (mut predictor, dataset) = untrained_model("dlinear", "mae");
         let windows = dataset.windows(Part::Train, 1);
         let all: Vec<u32> = (0..windows.len() as u32).collect();
         let together = predictor.predict_windows(&windows, &all, &dataset.table).unwrap();
@@ -185,7 +165,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_model_comes_back_from_its_file_with_its_context() {
-        let (predictor, _) = untrained("nlinear", "mae");
+        let (predictor, _) = untrained_model("nlinear", "mae");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors");
         std::fs::write(&path, predictor.to_bytes()).unwrap();

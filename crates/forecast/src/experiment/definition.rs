@@ -13,22 +13,23 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::loss::Loss;
-use super::models::Model;
-use super::normalize::Normalization;
-use super::specification::Specification;
-use super::training::Training;
 use crate::data::calendar::Calendar;
 use crate::data::scale::{Method, Scaling};
 use crate::data::{DataError, Layout, Length, Problem as DataProblem, Schema, Split, Target};
+use crate::models::Model;
+use crate::network::loss::Loss;
+use crate::network::normalization::Normalization;
+use crate::specification::Specification;
+use crate::training::Training;
 use gatework_train::experiment::{ExperimentError, Problem, Source, problem};
 
 /// The built-in experiments: name and TOML.
 pub const BUILT_IN: [(&str, &str); 1] =
-    [("airpassengers", include_str!("../experiments/airpassengers.toml"))];
+    [("airpassengers", include_str!("../../experiments/airpassengers.toml"))];
 
 /// The data that ship with the project: name and CSV.
-pub const BUILT_IN_DATA: [(&str, &str); 1] = [("airpassengers", include_str!("../data/AirPassengers.csv"))];
+pub const BUILT_IN_DATA: [(&str, &str); 1] =
+    [("airpassengers", include_str!("../../data/AirPassengers.csv"))];
 
 /// The folder of data that do not ship with the project, as a variable of the environment.
 const DATA_FOLDER: &str = "$GATEWORK_DATA";
@@ -372,7 +373,7 @@ mod tests {
         for (name, _) in BUILT_IN_DATA {
             let text = format!("task = \"forecaster\"\ndata = {name:?}\nmodel = \"dlinear\"\nhorizon = 3");
             let loaded = Loaded::from_source(&Source::new(&text, "x.toml", ".")).unwrap();
-            assert!(!crate::dataset::read(&loaded).unwrap().series.is_empty());
+            assert!(!crate::experiment::dataset::read(&loaded).unwrap().series.is_empty());
         }
     }
 

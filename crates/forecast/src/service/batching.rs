@@ -5,10 +5,11 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use crate::context::{Context, ContextError, NotFinite, Prediction, Prepared};
 use crate::data::scale::{Fit, Scaling};
 use crate::data::{Batch, Table};
-use crate::predictor::{MOST_ROWS, PredictError, Predictor};
+use crate::prediction::{
+    Context, ContextError, MAX_ROWS, NotFinite, PredictError, Prediction, Predictor, Prepared,
+};
 use crate::{Forecast, ForecasterError, Specification};
 
 use super::cache::{Cache, Statistics};
@@ -26,7 +27,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { remembered: 4096, most_rows: MOST_ROWS, new_series: false }
+        Settings { remembered: 4096, most_rows: MAX_ROWS, new_series: false }
     }
 }
 
@@ -141,7 +142,7 @@ impl Service {
         let context = predictor.context().clone();
         let worker = Worker {
             predictor,
-            most_rows: settings.most_rows.clamp(1, MOST_ROWS),
+            most_rows: settings.most_rows.clamp(1, MAX_ROWS),
             shared: Arc::clone(&shared),
             received,
         };
@@ -382,4 +383,4 @@ fn write_row(batch: &mut Batch, row: usize, rows: usize, mut window: &[f32]) {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

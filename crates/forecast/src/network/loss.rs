@@ -8,9 +8,9 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::builder::Tensor;
 use super::distribution::Distribution;
-use super::network::Tensor;
-use super::normalize::Frame;
+use super::normalization::Frame;
 use gatework_train::kinds::{Kinds, name_or_table, no_settings};
 
 /// A loss. In a file it is a table with its `kind` and settings, or the kind alone if all settings are the usual ones.
@@ -171,7 +171,7 @@ impl Kinds for Loss {
 
 #[cfg(test)]
 mod tests {
-    use super::super::network::Network;
+    use super::super::Network;
     use super::*;
     use gatework_engine::Program;
 

@@ -4,7 +4,7 @@
 use gatework_engine::Graph;
 use gatework_engine::graph::{Gru, Lstm};
 
-use super::network::{Start, Tensor};
+use super::builder::{Start, Tensor};
 
 /// Added to variances before they divide.
 const EPSILON: f64 = 1e-5;
@@ -145,7 +145,7 @@ impl<'n> Tensor<'n> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::network::Network;
+    use super::super::Network;
     use super::*;
     use gatework_engine::Program;
     use gatework_engine::graph::Conv1d;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::metrics::seasonal_scale;
+use crate::metrics::seasonal_scale;
 
 /// Half the width of the intervals.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

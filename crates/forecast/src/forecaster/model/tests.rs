@@ -1,15 +1,17 @@
 //! Trained networks: forecasts, files, quantiles.
 
-use super::super::Loss;
-use super::super::models::{DeepAr, NLinear, Nhits};
-use super::super::signal::Signal;
 use super::*;
+use crate::Loss;
+use crate::models::{DeepAr, NLinear, Nhits};
+use crate::network::distribution::Distribution;
+use crate::test_signal::Signal;
 use proptest::prelude::*;
+use safetensors::{Dtype, tensor::TensorView};
 
 #[test]
 fn quantiles_that_cross_are_put_in_order_and_shares_meet_their_levels() {
     let levels = vec![0.1, 0.5, 0.9];
-    let kind = Kind::Quantiles(levels);
+    let kind = ForecastKind::Quantiles(levels);
     let forecast = Forecast { rows: 1, horizon: 1, outputs: 3, kind, values: vec![128.0, 115.0, 113.0] };
     // 0.5 - 0.8 / 2 is a little less than 0.1.
     let share = 0.8;
@@ -17,7 +19,7 @@ fn quantiles_that_cross_are_put_in_order_and_shares_meet_their_levels() {
     assert_eq!(forecast.quantile(0, 0, 0.5 + share / 2.0), Some(128.0));
     assert_eq!(forecast.point(0, 0), 115.0);
     assert_eq!(forecast.quantile(0, 0, 0.05), None);
-    let kind = Kind::Quantiles(vec![0.1, 0.9]);
+    let kind = ForecastKind::Quantiles(vec![0.1, 0.9]);
     let forecast = Forecast { rows: 1, horizon: 1, outputs: 2, kind, values: vec![2.0, 4.0] };
     assert_eq!(forecast.point(0, 0), 3.0);
 }
@@ -112,10 +114,10 @@ fn what_a_smaller_batch_left_behind_does_not_show() {
 #[test]
 fn a_file_is_read_back_as_it_was_written() {
     let mut forecaster = forecaster(Loss::Gaussian);
-    forecaster.attached = serde_json::json!({ "column": "y", "scale": 0.1 });
+    forecaster.metadata = serde_json::json!({ "column": "y", "scale": 0.1 });
     let mut again = Forecaster::from_bytes(&forecaster.to_bytes()).unwrap();
     assert_eq!(again.specification(), forecaster.specification());
-    assert_eq!((&again.attached, again.params()), (&forecaster.attached, forecaster.params()));
+    assert_eq!((&again.metadata, again.params()), (&forecaster.metadata, forecaster.params()));
     let batch = batch(forecaster.specification(), 3);
     assert_eq!(again.predict(&batch).unwrap(), forecaster.predict(&batch).unwrap());
     let folder = tempfile::tempdir().unwrap();
@@ -141,7 +143,7 @@ proptest! {
         if let Ok(again) = Forecaster::from_bytes(&bytes) {
             prop_assert_eq!(again.params(), forecaster.params());
             prop_assert_eq!(again.specification(), forecaster.specification());
-            prop_assert_eq!(&again.attached, &forecaster.attached);
+            prop_assert_eq!(&again.metadata, &forecaster.metadata);
         }
     }
 }
@@ -155,7 +157,7 @@ fn a_file_that_is_cut_off_or_foreign_is_refused() {
     }
     let view = TensorView::new(Dtype::F32, vec![1], &[0, 0, 0, 0]).unwrap();
     let foreign = safetensors::serialize([("x", view)], None).unwrap();
-    assert_eq!(Forecaster::from_bytes(&foreign).err().unwrap(), "not a forecaster of Gatework");
+    assert_eq!(Forecaster::from_bytes(&foreign).err().unwrap().to_string(), "not a forecaster of Gatework");
 }
 
 #[test]
@@ -176,16 +178,16 @@ fn quantiles_come_from_what_the_model_says() {
         kind,
         values: values.to_vec(),
     };
-    let levels = of(Kind::Quantiles(vec![0.1, 0.5, 0.9]), &[1.0, 2.0, 4.0]);
+    let levels = of(ForecastKind::Quantiles(vec![0.1, 0.5, 0.9]), &[1.0, 2.0, 4.0]);
     assert_eq!(levels.point(0, 0), 2.0);
     assert_eq!(
         [0.05, 0.1, 0.7, 0.95].map(|level| levels.quantile(0, 0, level)),
         [None, Some(1.0), Some(3.0), None]
     );
-    assert_eq!(of(Kind::Point, &[1.0]).quantile(0, 0, 0.5), None);
-    let gaussian = of(Kind::Distribution(Distribution::Gaussian), &[1.0, 2.0]);
+    assert_eq!(of(ForecastKind::Point, &[1.0]).quantile(0, 0, 0.5), None);
+    let gaussian = of(ForecastKind::Distribution(Distribution::Gaussian), &[1.0, 2.0]);
     assert!((gaussian.quantile(0, 0, 0.841_344_746).unwrap() - 3.0).abs() < 1e-5);
-    let samples = of(Kind::Samples, &[1.0, 2.0, 3.0, 10.0]);
+    let samples = of(ForecastKind::Samples, &[1.0, 2.0, 3.0, 10.0]);
     assert_eq!((samples.point(0, 0), samples.quantile(0, 0, 0.5)), (4.0, Some(2.5)));
     assert_eq!(samples.quantile(0, 0, 0.99), Some(10.0));
 }

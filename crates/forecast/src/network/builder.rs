@@ -192,7 +192,7 @@ impl Network {
     }
 
     /// Adds to the graph.
-    pub(super) fn build(&self, build: impl FnOnce(&mut Graph) -> Result<Id, GraphError>) -> Tensor<'_> {
+    pub(crate) fn build(&self, build: impl FnOnce(&mut Graph) -> Result<Id, GraphError>) -> Tensor<'_> {
         let mut state = self.state.borrow_mut();
         let id = match build(&mut state.graph) {
             Ok(id) => id,
@@ -280,7 +280,7 @@ impl<'n> Tensor<'n> {
     }
 
     /// The node of the graph.
-    pub(super) fn id(self) -> Id {
+    pub(crate) fn id(self) -> Id {
         self.id
     }
 

@@ -9,8 +9,8 @@
 
 use std::f64::consts::PI;
 
-use super::network::Tensor;
-use super::normalize::{Frame, steps};
+use super::builder::Tensor;
+use super::normalization::{Frame, steps};
 use gatework_train::random::Random;
 
 /// Keeps scales above zero.
@@ -272,7 +272,7 @@ fn poisson(mean: f64, random: &mut Random) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::network::Network;
+    use super::super::Network;
     use super::*;
     use gatework_engine::Program;
     use gatework_train::random::Purpose;

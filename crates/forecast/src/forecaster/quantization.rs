@@ -1,17 +1,16 @@
-//! Weights in fewer bits: every parameter is rounded to what 16 or 8 bits can hold. With 16 bits the model computes in 32 as
+//! Precision in fewer bits: every parameter is rounded to what 16 or 8 bits can hold. With 16 bits the model computes in 32 as
 //! before; with 8, dense layers multiply integers where the processor has instructions for that (AVX2, AVX-512 VNNI): their
 //! inputs are rounded to 8 bits too, and forecasts take less time. Models that draw samples compute in 32 bits.
 
 use gatework_engine::kernel::half::Half;
 use serde::{Deserialize, Serialize};
 
-use super::forecaster::{Forecaster, ForecasterError};
 use gatework_train::params::{Params, Tensor};
 
 /// In what weights are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Weights {
+pub enum Precision {
     /// 32 bits.
     F32,
     /// Half precision: 11 bits of precision, up to 65504.
@@ -20,26 +19,26 @@ pub enum Weights {
     Int8,
 }
 
-impl Weights {
+impl Precision {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Weights::F32 => "f32",
-            Weights::F16 => "f16",
-            Weights::Int8 => "int8",
+            Precision::F32 => "f32",
+            Precision::F16 => "f16",
+            Precision::Int8 => "int8",
         }
     }
 
     /// Rounds parameters but for matrices that programs round themselves, and says how many bytes they take.
     pub fn round(self, params: &mut Params, apart: &[String]) -> usize {
         match self {
-            Weights::F32 => 4 * params.len(),
-            Weights::F16 => {
+            Precision::F32 => 4 * params.len(),
+            Precision::F16 => {
                 let bits: Vec<u16> = params.values.iter().map(|&x| Half::F16.encode(x)).collect();
                 Half::F16.decode(&bits, &mut params.values);
                 2 * params.len()
             }
-            Weights::Int8 => {
+            Precision::Int8 => {
                 let tensors: Vec<Tensor> = params.tensors().to_vec();
                 let round = |tensor: &Tensor| {
                     if apart.contains(&tensor.name) {
@@ -89,28 +88,11 @@ fn rounded(values: &[f32], outputs: usize, output: impl Fn(usize) -> usize) -> (
     (loss, near)
 }
 
-impl Forecaster {
-    /// The same model with rounded weights, and the bytes that they take. A file of it does not say so.
-    pub fn with_weights(&self, weights: Weights) -> Result<(Forecaster, usize), ForecasterError> {
-        let mut params = self.params().clone();
-        // Products of integers round their weights themselves, with a scale for each of their outputs.
-        let apart = if weights == Weights::Int8 { self.dense_weights()? } else { Vec::new() };
-        let bytes = weights.round(&mut params, &apart);
-        if params.values.iter().any(|value| !value.is_finite()) {
-            let message = format!("a weight is too large for {}", weights.name());
-            return Err(ForecasterError::Parameters(message));
-        }
-        let mut forecaster = Forecaster::new(self.specification().clone(), params)?;
-        forecaster.attached = self.attached.clone();
-        forecaster.weights = weights;
-        Ok((forecaster, bytes))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::data::Batch;
+    use crate::{Forecaster, Specification};
     use gatework_engine::kernel::int8;
     use proptest::prelude::*;
 
@@ -123,11 +105,11 @@ mod tests {
     #[test]
     fn vectors_keep_their_bits_and_matrices_their_largest_weights() {
         let mut vector = params(&[3], &[0.1, 0.2, 0.3]);
-        assert_eq!(Weights::Int8.round(&mut vector, &[]), 12);
+        assert_eq!(Precision::Int8.round(&mut vector, &[]), 12);
         assert_eq!(vector.values, [0.1, 0.2, 0.3]);
         // Two outputs of different sizes in columns: each has its own scale.
         let mut matrix = params(&[3, 2], &[127.0, 0.127, -64.0, 0.0636, 0.0, -0.0004]);
-        assert_eq!(Weights::Int8.round(&mut matrix, &[]), 6 + 8);
+        assert_eq!(Precision::Int8.round(&mut matrix, &[]), 6 + 8);
         let wanted = [127.0, 0.127, -64.0, 0.064, 0.0, 0.0];
         assert!(matrix.values.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-6), "{:?}", matrix.values);
     }
@@ -135,29 +117,29 @@ mod tests {
     #[test]
     fn what_half_precision_cannot_hold_is_refused() {
         let text = "model = 'nlinear'\ninput = 8\nhorizon = 2";
-        let specification: super::super::Specification = toml::from_str(text).unwrap();
+        let specification: Specification = toml::from_str(text).unwrap();
         let mut params = specification.params(1).unwrap();
         params.values[0] = 1e6;
         let forecaster = Forecaster::new(specification, params).unwrap();
-        let message = forecaster.with_weights(Weights::F16).err().unwrap().to_string();
+        let message = forecaster.with_precision(Precision::F16).err().unwrap().to_string();
         assert_eq!(message, "a weight is too large for f16");
         // Eight rows of two weights and a bias; the large one would spoil all of its column, but only one other of its row.
         let mut params = forecaster.params().clone();
-        assert_eq!(Weights::Int8.round(&mut params, &[]), 16 + 4 * 8 + 4 * 2);
+        assert_eq!(Precision::Int8.round(&mut params, &[]), 16 + 4 * 8 + 4 * 2);
         // Products of integers have a scale for each of their two outputs.
         let wanted = if int8::is_fast() { 16 + 4 * 2 + 4 * 2 } else { 16 + 4 * 8 + 4 * 2 };
-        assert_eq!(forecaster.with_weights(Weights::Int8).unwrap().1, wanted);
+        assert_eq!(forecaster.with_precision(Precision::Int8).unwrap().1, wanted);
     }
 
     #[test]
     fn dense_layers_of_eight_bits_multiply_integers() {
         let text = "model = 'nhits'\ninput = 48\nhorizon = 12";
-        let specification: super::super::Specification = toml::from_str(text).unwrap();
+        let specification: Specification = toml::from_str(text).unwrap();
         let params = specification.params(1).unwrap();
         let mut exact = Forecaster::new(specification.clone(), params.clone()).unwrap();
-        let (mut integers, _) = exact.with_weights(Weights::Int8).unwrap();
+        let (mut integers, _) = exact.with_precision(Precision::Int8).unwrap();
         let mut params = params;
-        Weights::Int8.round(&mut params, &[]);
+        Precision::Int8.round(&mut params, &[]);
         let mut rounded = Forecaster::new(specification.clone(), params).unwrap();
         for rows in [1, 3, 40] {
             let mut batch = Batch::new(specification.shape(rows));
@@ -185,9 +167,9 @@ mod tests {
         ) {
             let most = values.iter().fold(0.0f32, |most, x| most.max(x.abs()));
             let mut int8 = params(&shape, &values);
-            Weights::Int8.round(&mut int8, &[]);
+            Precision::Int8.round(&mut int8, &[]);
             let mut half = params(&shape, &values);
-            Weights::F16.round(&mut half, &[]);
+            Precision::F16.round(&mut half, &[]);
             for (value, (int8, half)) in values.iter().zip(int8.values.iter().zip(&half.values)) {
                 prop_assert!((value - int8).abs() <= most / 254.0 * 1.0001);
                 prop_assert!((value - half).abs() <= value.abs() / 2048.0 + 1e-7);

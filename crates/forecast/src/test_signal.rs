@@ -1,8 +1,7 @@
 //! A signal for tests whose best forecast is known: a trend, two seasons and noise.
 
-use super::specification::Specification;
-use super::trainer::Windows;
-use crate::data::Batch;
+use crate::data::{Batch, BatchSource};
+use crate::specification::Specification;
 use gatework_train::random::{Purpose, Random};
 use gatework_train::trainer::TaskError;
 
@@ -79,7 +78,7 @@ impl Signal {
     }
 }
 
-impl Windows for Signal {
+impl BatchSource for Signal {
     fn updates_per_epoch(&self) -> u64 {
         20
     }

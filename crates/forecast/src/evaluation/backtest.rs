@@ -4,12 +4,10 @@
 use serde::Serialize;
 
 use super::baselines::Baseline;
-use super::conformal::{Conformal, Errors, known_end};
-use super::context::Prediction;
-use super::metrics;
-use super::predictor::{MOST_ROWS, PredictError, Predictor};
-
 use crate::data::{Batch, Series, Table, Windows};
+use crate::metrics;
+use crate::prediction::conformal::{Conformal, Errors, known_end};
+use crate::prediction::{MAX_ROWS, PredictError, Prediction, Predictor};
 
 /// How good forecasts are: means over windows, without those in which an error cannot be said.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -187,7 +185,7 @@ pub fn scaled_errors(predictor: &mut Predictor, windows: &Windows) -> Result<Sca
     let mut batch = Batch::new(windows.shape(0));
     let (mut squares, mut distances) = (0.0, 0.0);
     let numbers: Vec<u32> = (0..windows.len() as u32).collect();
-    for numbers in numbers.chunks(MOST_ROWS) {
+    for numbers in numbers.chunks(MAX_ROWS) {
         batch.set_rows(numbers.len());
         windows.fill(numbers, &mut batch)?;
         let forecast = forecaster.predict(&batch)?;
@@ -224,7 +222,7 @@ fn each(
 ) -> Result<(), PredictError> {
     let count = members.first().map_or(0, |member| member.windows.len());
     let numbers: Vec<u32> = (0..count as u32).collect();
-    for numbers in numbers.chunks(MOST_ROWS) {
+    for numbers in numbers.chunks(MAX_ROWS) {
         let forecasts = members
             .iter_mut()
             .map(|Member { predictor, windows }| predictor.predict_windows(windows, numbers, table))
@@ -258,13 +256,12 @@ fn median(forecasts: &[&Prediction]) -> Prediction {
 
 #[cfg(test)]
 mod tests {
-    use super::super::context::Context;
-    use super::super::dataset::Dataset;
-    use super::super::experiment::Loaded;
-    use super::super::predictor::tests::untrained;
-    use super::super::trainer::ForecastTask;
     use super::*;
     use crate::data::Part;
+    use crate::experiment::{Dataset, Loaded};
+    use crate::prediction::Context;
+    use crate::test_fixtures::untrained_model;
+    use crate::training::ForecastTask;
     use gatework_train::experiment::Source;
     use gatework_train::trainer::{Attempt, Outcome, Task as _};
 
@@ -274,7 +271,7 @@ mod tests {
 
     #[test]
     fn several_models_forecast_their_median() {
-        let runs = ["dlinear", "nlinear", "nhits"].map(|model| untrained(model, "mae"));
+        let runs = ["dlinear", "nlinear", "nhits"].map(|model| untrained_model(model, "mae"));
         let table = runs[0].1.table.clone();
         let windows = runs[0].1.windows(Part::Test, 1);
         let mut predictors: Vec<Predictor> = runs.into_iter().map(|(predictor, _)| predictor).collect();
@@ -300,7 +297,8 @@ mod tests {
 
     #[test]
     fn models_that_forecast_different_windows_are_no_ensemble() {
-        let [(mut a, dataset), (mut b, _)] = ["dlinear", "nlinear"].map(|model| untrained(model, "mae"));
+        let [(mut a, dataset), (mut b, _)] =
+            ["dlinear", "nlinear"].map(|model| untrained_model(model, "mae"));
         let (all, some) = (dataset.windows(Part::Validation, 1), dataset.windows(Part::Validation, 2));
         let mut members =
             [Member { predictor: &mut a, windows: &all }, Member { predictor: &mut b, windows: &some }];
@@ -310,7 +308,7 @@ mod tests {
 
     #[test]
     fn scaled_errors_are_those_of_the_scaled_values() {
-        let (mut predictor, dataset) = untrained("nlinear", "mae");
+        let (mut predictor, dataset) = untrained_model("nlinear", "mae");
         let windows = dataset.windows(Part::Validation, 1);
         let scaled = scaled_errors(&mut predictor, &windows).unwrap();
         // By way of the units of the data: those of the built-in data are logarithms.
@@ -346,7 +344,7 @@ mod tests {
 
     #[test]
     fn the_table_has_the_model_and_every_baseline() {
-        let (mut predictor, dataset) = untrained("dlinear", "mae");
+        let (mut predictor, dataset) = untrained_model("dlinear", "mae");
         let windows = dataset.windows(Part::Validation, 1);
         let evaluation = one(&mut predictor, &windows, &dataset.table);
         let names: Vec<&str> = evaluation.scores.iter().map(|score| score.name.as_str()).collect();
@@ -395,7 +393,7 @@ mod tests {
 
     #[test]
     fn calibrated_intervals_hold_their_share_of_the_windows_they_were_learned_from() {
-        let (mut predictor, dataset) = untrained("dlinear", "mae");
+        let (mut predictor, dataset) = untrained_model("dlinear", "mae");
         let windows = dataset.windows(Part::Train, 1);
         let conformal = calibrate(&mut predictor, &windows, &dataset.table, &[0.5, 0.8]).unwrap();
         assert_eq!(conformal.windows(), windows.len());
