@@ -12,9 +12,9 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context as _;
 use clap::Args;
 use gatework::experiment;
-use gatework_forecast::data::Part;
+use gatework_forecast::data::Subset;
 use gatework_forecast::experiment::Dataset;
-use gatework_forecast::experiment::{Loaded, Published};
+use gatework_forecast::experiment::{ForecastExperiment, Published};
 use gatework_train::files;
 use serde_json::{Value, json};
 
@@ -64,7 +64,7 @@ pub struct Accuracy {
 
 /// One run that is to be made.
 struct Planned {
-    loaded: Loaded,
+    loaded: ForecastExperiment,
     published: Published,
     folder: PathBuf,
     /// What came of it.
@@ -104,7 +104,7 @@ impl Accuracy {
                     self.horizon.is_empty() || self.horizon.contains(&published.horizon)
                 };
                 for published in loaded.experiment.published.iter().filter(wanted) {
-                    let mut loaded = Loaded::clone(&loaded);
+                    let mut loaded = ForecastExperiment::clone(&loaded);
                     (loaded.experiment.seed, loaded.experiment.horizon) = (seed, published.horizon);
                     let loaded = prepare(loaded)?;
                     let name = format!("{}-{}-{seed}", loaded.experiment.name, published.horizon);
@@ -180,7 +180,7 @@ fn together(runs: &[Planned]) -> anyhow::Result<Vec<Row>> {
             ForecastRun::open(folder)?.with_context(|| format!("{} is no run folder", folder.display()))
         };
         let mut opened = folders.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
-        let evaluation = score_together(&mut opened, Part::Test, None)?;
+        let evaluation = score_together(&mut opened, Subset::Test, None)?;
         let name = format!("median of {}", folders.len());
         let mut row = Row::new(&name, first.published.horizon, &first.published.figures);
         row.add(&json!({ "scores": evaluation.scores }));

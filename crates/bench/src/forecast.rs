@@ -12,7 +12,7 @@ use anyhow::Context;
 use clap::Args;
 use gatework_engine::{Program, kernel};
 use gatework_forecast::data::{Batch, BatchSource};
-use gatework_forecast::specification::Use;
+use gatework_forecast::specification::Mode;
 use gatework_forecast::{ForecastTask, Forecaster, Specification};
 use gatework_train::optim::Optimizer;
 use gatework_train::trainer::{self, Task, TaskError};
@@ -235,7 +235,7 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
 /// The kernels of the training program with their times, those that are alike together.
 fn print_kernels(name: &str, specification: &Specification) -> anyhow::Result<()> {
     let begin = Instant::now();
-    let (graph, _) = specification.network(32, Use::Training)?;
+    let (graph, _) = specification.network(32, Mode::Training)?;
     let program = Program::new(&graph)?;
     let seconds = begin.elapsed().as_secs_f64();
     let mut runner = program.runner();

@@ -4,18 +4,18 @@ use std::fmt::Write as _;
 
 use crate::Forecaster;
 use crate::data::Table;
-use crate::experiment::{BUILT_IN, Dataset, Loaded};
-use crate::prediction::conformal::Errors;
+use crate::experiment::{BUILT_IN, Dataset, ForecastExperiment};
+use crate::prediction::conformal::CalibrationErrors;
 use crate::prediction::{Context, Predictor};
 use gatework_train::experiment::Source;
 
 /// Returns a predictor for the built-in experiment, edited by `change`, with initial parameters, and its data.
 pub fn untrained(change: impl Fn(String) -> String) -> (Predictor, Dataset) {
     let text = change(BUILT_IN[0].1.to_string());
-    let loaded = Loaded::from_source(&Source::new(&text, "x", ".")).unwrap();
+    let loaded = ForecastExperiment::from_source(&Source::new(&text, "x", ".")).unwrap();
     let dataset = Dataset::load(&loaded).unwrap();
     let experiment = &loaded.experiment;
-    let mut errors = Errors::new(experiment.horizon, dataset.season);
+    let mut errors = CalibrationErrors::new(experiment.horizon, dataset.season);
     errors.add("Passengers", &dataset.table.series[0].values, &[1.0; 12], &[0.0; 12]);
     let conformal = errors.calibrate(&experiment.intervals);
     let context = Context { conformal, ..dataset.context(experiment) };
@@ -50,7 +50,7 @@ pub fn with_covariates() -> (Predictor, Table) {
         [calendar]\nfourier = [{ period = 7, order = 1 }]";
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("x.csv"), text).unwrap();
-    let loaded = Loaded::from_source(&Source::new(experiment, "x", folder.path())).unwrap();
+    let loaded = ForecastExperiment::from_source(&Source::new(experiment, "x", folder.path())).unwrap();
     let dataset = Dataset::load(&loaded).unwrap();
     let specification = loaded.experiment.specification();
     let params = specification.params(1).unwrap();

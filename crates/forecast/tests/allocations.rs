@@ -69,8 +69,8 @@ fn check_all() {
         let mut batch = Batch::new(specification.shape(11));
         batch.past.iter_mut().enumerate().for_each(|(i, x)| *x = (i % 7) as f32);
         let optimizer = Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 };
-        // Parts of four windows and one of three.
-        let mut task = ForecastTask::new(&specification, Same(batch.clone()), 1).unwrap().with_part(4);
+        // Bindings of four windows and one of three.
+        let mut task = ForecastTask::new(&specification, Same(batch.clone()), 1).unwrap().with_micro_batch(4);
         let mut state = optimizer.state(task.params().len());
         let mut step = |update| {
             task.step(update).unwrap();

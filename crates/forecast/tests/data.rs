@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gatework_forecast::data::scale::{Scaler, Scaling};
-use gatework_forecast::data::{Batch, Part, Schema, Sizes, Split, Windows, fill_in_order, read};
+use gatework_forecast::data::{Batch, Schema, Split, Subset, WindowSizes, Windows, fill_in_order, read};
 use gatework_forecast::evaluation::Baseline;
 use gatework_forecast::metrics;
 
@@ -29,7 +29,7 @@ fn repeat_last(name: &str, rows: usize, horizon: usize) -> Option<f64> {
     let split: Split = toml::from_str(&text).unwrap();
     let scaler = Scaler::fit(&Scaling::default(), &table, &split);
     let scaled = Arc::new(scaler.apply(&table).unwrap());
-    let windows = Windows::new(&scaled, Sizes { input: 336, horizon, stride: 1 }, &split, Part::Test);
+    let windows = Windows::new(&scaled, WindowSizes { input: 336, horizon, stride: 1 }, &split, Subset::Test);
     assert_eq!(windows.len(), 7 * (rows - horizon + 1));
     let (mut batch, mut numbers) = (Batch::default(), Vec::new());
     let (mut sum, mut count) = (0.0, 0);

@@ -6,10 +6,12 @@ use std::path::Path;
 use crate::experiment;
 use anyhow::Context as _;
 use gatework_forecast::Model;
-use gatework_forecast::data::{Part, Table, Windows};
-use gatework_forecast::evaluation::{Evaluation, Member, Scaled, Score, evaluate, scaled_errors};
+use gatework_forecast::data::{Subset, Table, Windows};
+use gatework_forecast::evaluation::{
+    EnsembleMember, Evaluation, ScaledErrors, Score, evaluate, scaled_errors,
+};
 use gatework_forecast::experiment::Dataset;
-use gatework_forecast::experiment::Loaded;
+use gatework_forecast::experiment::ForecastExperiment;
 use gatework_forecast::prediction::Prediction;
 use gatework_forecast::prediction::Predictor;
 
@@ -23,7 +25,7 @@ pub struct ForecastRun {
     /// Where it is.
     pub folder: RunFolder,
     /// What ran.
-    pub loaded: Loaded,
+    pub loaded: ForecastExperiment,
     /// What came out.
     pub predictor: Predictor,
 }
@@ -80,7 +82,7 @@ impl ForecastRun {
 
 /// The step between origins unless one is given: so that there are not too many of them, and that the baselines, which
 /// read the whole past at each, do not read too much.
-pub fn usual_step(dataset: &Dataset, part: Part) -> usize {
+pub fn usual_step(dataset: &Dataset, part: Subset) -> usize {
     let count = dataset.windows(part, 1).len();
     let longest = dataset.table.series.iter().map(|series| series.values.len()).max().unwrap_or(0);
     count.div_ceil(MOST_WINDOWS).max((count * longest).div_ceil(MOST_VALUES)).max(1)
@@ -90,17 +92,17 @@ pub fn usual_step(dataset: &Dataset, part: Part) -> usize {
 pub fn score(
     predictor: &mut Predictor,
     dataset: &Dataset,
-    part: Part,
+    part: Subset,
     step: usize,
 ) -> anyhow::Result<Evaluation> {
     let windows = windows(dataset, part, step)?;
-    Ok(evaluate(&mut [Member { predictor, windows: &windows }], &dataset.table)?)
+    Ok(evaluate(&mut [EnsembleMember { predictor, windows: &windows }], &dataset.table)?)
 }
 
 /// Scores the median of the forecasts of several runs on a part of their data, which must be the same.
 pub fn score_together(
     runs: &mut [ForecastRun],
-    part: Part,
+    part: Subset,
     step: Option<usize>,
 ) -> anyhow::Result<Evaluation> {
     let datasets = runs.iter().map(ForecastRun::dataset).collect::<anyhow::Result<Vec<_>>>()?;
@@ -112,16 +114,16 @@ pub fn score_together(
     let step = step.unwrap_or_else(|| usual_step(first, part));
     let windows =
         datasets.iter().map(|dataset| windows(dataset, part, step)).collect::<anyhow::Result<Vec<_>>>()?;
-    let mut members: Vec<Member<'_>> = runs
+    let mut members: Vec<EnsembleMember<'_>> = runs
         .iter_mut()
         .zip(&windows)
-        .map(|(run, windows)| Member { predictor: &mut run.predictor, windows })
+        .map(|(run, windows)| EnsembleMember { predictor: &mut run.predictor, windows })
         .collect();
     Ok(evaluate(&mut members, &first.table)?)
 }
 
 /// The windows of a part; an error if there are none.
-fn windows(dataset: &Dataset, part: Part, step: usize) -> anyhow::Result<Windows> {
+fn windows(dataset: &Dataset, part: Subset, step: usize) -> anyhow::Result<Windows> {
     let windows = dataset.windows(part, step);
     if windows.is_empty() {
         let horizon = windows.shape(0).horizon;
@@ -137,13 +139,13 @@ fn windows(dataset: &Dataset, part: Part, step: usize) -> anyhow::Result<Windows
 pub fn scaled_score(
     predictor: &mut Predictor,
     dataset: &Dataset,
-    part: Part,
-) -> anyhow::Result<Option<Scaled>> {
+    part: Subset,
+) -> anyhow::Result<Option<ScaledErrors>> {
     if matches!(predictor.specification().model, Model::DeepAr(_)) {
         return Ok(None);
     }
     let scaled = scaled_errors(predictor, &windows(dataset, part, 1)?)?;
-    let Scaled { windows, mse, mae } = scaled;
+    let ScaledErrors { windows, mse, mae } = scaled;
     answer!("scaled values, {windows} origins: MSE {mse:.4}, MAE {mae:.4}");
     Ok(Some(scaled))
 }
@@ -205,7 +207,7 @@ pub fn plot(table: &Table, series: usize, origin: usize, prediction: &Prediction
     let series = &table.series[series];
     let begin = origin.saturating_sub((5 * horizon).max(48));
     let end = series.values.len().min(origin + horizon);
-    let widest = prediction.intervals.iter().map(|i| (i.share, i.low.clone(), i.high.clone())).collect();
+    let widest = prediction.intervals.iter().map(|i| (i.level, i.low.clone(), i.high.clone())).collect();
     ForecastPlot {
         title: format!("{}, {horizon} steps from {}", series.id, table.time(series, origin)),
         times: (begin..origin + horizon).map(|step| table.time(series, step)).collect(),

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::frequency::{Frequency, Step};
+use super::frequency::{Frequency, TimeStep};
 use super::table::{Series, Table};
-use super::time::{self, Civil, DAY, Kind, SECOND, month_days};
+use super::time::{self, Civil, DAY, SECOND, TimeKind, month_days};
 
 /// A place in a cycle of the calendar, from -0.5 to 0.5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,7 +94,7 @@ impl Calendar {
         if self.is_empty() {
             return Ok(());
         }
-        if let Some(cycle) = self.cycles.first().filter(|_| table.frequency.kind == Kind::Integer) {
+        if let Some(cycle) = self.cycles.first().filter(|_| table.frequency.kind == TimeKind::Integer) {
             return Err(CalendarError::NoCalendar(*cycle));
         }
         let (frequency, width) = (table.frequency, table.columns.future.len());
@@ -158,9 +158,9 @@ impl Cycle {
 /// The number of a time on its grid, the same for all series, so that they share their phase.
 fn position(frequency: &Frequency, tick: i64) -> f64 {
     match frequency.step {
-        Step::Ticks(step) => tick as f64 / step as f64,
-        Step::Weekdays => frequency.floor(0, tick).unwrap_or(0) as f64,
-        Step::Months { count, .. } => {
+        TimeStep::Ticks(step) => tick as f64 / step as f64,
+        TimeStep::Weekdays => frequency.floor(0, tick).unwrap_or(0) as f64,
+        TimeStep::Months { count, .. } => {
             let civil = Civil::of_tick(tick);
             let within = f64::from(civil.day - 1) / f64::from(month_days(civil.year, civil.month));
             (civil.months() as f64 + within) / count as f64

@@ -7,14 +7,14 @@ use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
 
-use super::error::Problem;
+use super::error::DataProblem;
 use super::frequency::Frequency;
 use super::gaps::regularise;
 use super::table::{Columns, Report, Schema, Series, Table};
-use super::time::{self, Form, Kind};
+use super::time::{self, Form, TimeKind};
 
 /// A problem and the line it is at.
-pub type Located = (Option<u64>, Problem);
+pub type Located = (Option<u64>, DataProblem);
 
 /// Rows of one series as they were read.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ pub struct Observation<'a> {
 #[derive(Debug)]
 pub struct Collector {
     columns: Columns,
-    kind: Option<Kind>,
+    kind: Option<TimeKind>,
     /// Minutes ahead of UTC, if times have a zone; 0 if they have several.
     offset: Option<i64>,
     /// That of the first time.
@@ -90,14 +90,14 @@ impl Collector {
     }
 
     /// Reads a time, which has to be of the same kind as those before.
-    pub fn time(&mut self, text: &str) -> Result<i64, Problem> {
-        let read = time::parse_zoned(text).ok_or_else(|| Problem::Time { text: text.to_string() })?;
+    pub fn time(&mut self, text: &str) -> Result<i64, DataProblem> {
+        let read = time::parse_zoned(text).ok_or_else(|| DataProblem::Time { text: text.to_string() })?;
         let (tick, kind, offset) = read;
         if self.kind.is_none() {
             (self.offset, self.form) = (offset, Form::of(text));
         }
-        self.kind_of(kind).ok_or_else(|| Problem::MixedTimes { text: text.to_string() })?;
-        self.zone_of(offset).ok_or_else(|| Problem::MixedZones { text: text.to_string() })?;
+        self.kind_of(kind).ok_or_else(|| DataProblem::MixedTimes { text: text.to_string() })?;
+        self.zone_of(offset).ok_or_else(|| DataProblem::MixedZones { text: text.to_string() })?;
         Ok(tick)
     }
 
@@ -111,19 +111,19 @@ impl Collector {
     }
 
     /// Notes the kind of a time. `None` if numbers and dates are mixed.
-    pub fn kind_of(&mut self, kind: Kind) -> Option<()> {
+    pub fn kind_of(&mut self, kind: TimeKind) -> Option<()> {
         let before = *self.kind.get_or_insert(kind);
         self.kind = Some(before.max(kind));
-        ((before == Kind::Integer) == (kind == Kind::Integer)).then_some(())
+        ((before == TimeKind::Integer) == (kind == TimeKind::Integer)).then_some(())
     }
 
     /// Adds an observation to a series.
-    pub fn push(&mut self, series: usize, row: Observation<'_>) -> Result<(), Problem> {
+    pub fn push(&mut self, series: usize, row: Observation<'_>) -> Result<(), DataProblem> {
         let rows = &mut self.series[series];
         if rows.ticks.is_empty() {
             rows.fixed = row.fixed.to_vec();
         } else if let Some(column) = rows.fixed.iter().zip(row.fixed).position(|(a, b)| a != b) {
-            return Err(Problem::NotStatic {
+            return Err(DataProblem::NotStatic {
                 id: rows.id.clone(),
                 column: self.columns.fixed[column].clone(),
             });
@@ -139,8 +139,8 @@ impl Collector {
 
     /// Sorts, checks, finds the frequency and puts every series on the grid.
     pub fn finish(mut self, schema: &Schema) -> Result<Table, Located> {
-        let kind = self.kind.filter(|_| !self.series.is_empty()).ok_or((None, Problem::Empty))?;
-        let kind = if kind == Kind::Integer { self.dates_of_numbers(schema) } else { kind };
+        let kind = self.kind.filter(|_| !self.series.is_empty()).ok_or((None, DataProblem::Empty))?;
+        let kind = if kind == TimeKind::Integer { self.dates_of_numbers(schema) } else { kind };
         for rows in &mut self.series {
             self.report.unsorted_series += u64::from(rows.sort());
             rows.check_duplicates(kind)?;
@@ -157,23 +157,23 @@ impl Collector {
     }
 
     /// Reads numbers as dates if all of them are: 20230131. Not if the frequency is a number. The kind they have then.
-    fn dates_of_numbers(&mut self, schema: &Schema) -> Kind {
+    fn dates_of_numbers(&mut self, schema: &Schema) -> TimeKind {
         let named =
-            schema.frequency.as_ref().is_some_and(|text| Frequency::parse(text, Kind::Integer).is_some());
+            schema.frequency.as_ref().is_some_and(|text| Frequency::parse(text, TimeKind::Integer).is_some());
         let mut ticks = self.series.iter().flat_map(|rows| &rows.ticks);
         if named || !ticks.all(|tick| time::date_of_number(*tick).is_some()) {
-            return Kind::Integer;
+            return TimeKind::Integer;
         }
         for tick in self.series.iter_mut().flat_map(|rows| &mut rows.ticks) {
             *tick = time::date_of_number(*tick).unwrap_or(*tick);
         }
         self.form = Form::number();
-        Kind::Date
+        TimeKind::Date
     }
 
-    fn frequency(&self, schema: &Schema, kind: Kind) -> Result<Frequency, Problem> {
+    fn frequency(&self, schema: &Schema, kind: TimeKind) -> Result<Frequency, DataProblem> {
         if let Some(text) = &schema.frequency {
-            return Frequency::parse(text, kind).ok_or_else(|| Problem::Frequency { text: text.clone() });
+            return Frequency::parse(text, kind).ok_or_else(|| DataProblem::Frequency { text: text.clone() });
         }
         let expected = schema.expected.as_ref().and_then(|text| Frequency::parse(text, kind));
         if let Some(frequency) = expected
@@ -186,7 +186,7 @@ impl Collector {
             let Some(frequency) = Frequency::detect(&rows.ticks, kind) else { continue };
             match found {
                 Some((first, first_frequency)) if first_frequency != frequency => {
-                    return Err(Problem::MixedFrequencies {
+                    return Err(DataProblem::MixedFrequencies {
                         first: first.id.clone(),
                         first_frequency,
                         second: rows.id.clone(),
@@ -197,8 +197,8 @@ impl Collector {
             }
         }
         found.map(|(_, frequency)| frequency).ok_or_else(|| match &schema.expected {
-            Some(text) => Problem::Frequency { text: text.clone() },
-            None => Problem::NoFrequency,
+            Some(text) => DataProblem::Frequency { text: text.clone() },
+            None => DataProblem::NoFrequency,
         })
     }
 }
@@ -245,9 +245,9 @@ impl Rows {
         true
     }
 
-    fn check_duplicates(&self, kind: Kind) -> Result<(), Located> {
+    fn check_duplicates(&self, kind: TimeKind) -> Result<(), Located> {
         let Some(row) = self.ticks.windows(2).position(|pair| pair[0] == pair[1]) else { return Ok(()) };
-        let problem = Problem::Duplicate {
+        let problem = DataProblem::Duplicate {
             id: self.id.clone(),
             time: time::format(self.ticks[row], kind),
             other: self.lines[row].into(),

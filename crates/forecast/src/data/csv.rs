@@ -7,13 +7,14 @@ use ::csv::{ByteRecord, ReaderBuilder};
 use flate2::bufread::MultiGzDecoder;
 
 use super::collect::{Collector, Located, Observation, decode};
-use super::error::{DataError, Problem};
+use super::error::{DataError, DataProblem};
 use super::table::{Layout, Schema, Table, Target};
-use super::time::Kind;
+use super::time::TimeKind;
 
 /// Reads a table as CSV. `origin` is what errors call it.
 pub fn read_csv(mut input: impl BufRead, origin: &str, schema: &Schema) -> Result<Table, DataError> {
-    let start = input.fill_buf().map_err(|error| Problem::Unreadable(error.to_string()).at(origin, None))?;
+    let start =
+        input.fill_buf().map_err(|error| DataProblem::Unreadable(error.to_string()).at(origin, None))?;
     let result = if start.starts_with(&[0x1f, 0x8b]) {
         read_plain(std::io::BufReader::with_capacity(1 << 16, MultiGzDecoder::new(input)), schema)
     } else {
@@ -23,13 +24,13 @@ pub fn read_csv(mut input: impl BufRead, origin: &str, schema: &Schema) -> Resul
 }
 
 fn read_plain(mut input: impl BufRead, schema: &Schema) -> Result<Table, Located> {
-    let unreadable = |error: std::io::Error| (None, Problem::Unreadable(error.to_string()));
+    let unreadable = |error: std::io::Error| (None, DataProblem::Unreadable(error.to_string()));
     let delimiter = delimiter(input.fill_buf().map_err(unreadable)?);
     let mut reader = ReaderBuilder::new().flexible(true).delimiter(delimiter).from_reader(input);
     let header = reader.byte_headers().map_err(|error| from_csv(&error))?.clone();
     let header: Vec<String> = header.iter().map(|name| decode(name).trim().into()).collect();
     if header.iter().all(String::is_empty) {
-        return Err((None, Problem::Empty));
+        return Err((None, DataProblem::Empty));
     }
     read_records(&header, schema, |record| {
         let more = reader.read_byte_record(record).map_err(|error| from_csv(&error))?;
@@ -73,45 +74,45 @@ fn delimiter(start: &[u8]) -> u8 {
 
 fn from_csv(error: &::csv::Error) -> Located {
     let line = error.position().map(::csv::Position::line);
-    (line, Problem::Unreadable(error.to_string()))
+    (line, DataProblem::Unreadable(error.to_string()))
 }
 
 /// Every record with its line.
 fn each(
     mut next: impl FnMut(&mut ByteRecord) -> Result<Option<u64>, Located>,
     fields: usize,
-    mut read: impl FnMut(u64, &ByteRecord) -> Result<(), Problem>,
+    mut read: impl FnMut(u64, &ByteRecord) -> Result<(), DataProblem>,
 ) -> Result<(), Located> {
     let mut record = ByteRecord::new();
     while let Some(line) = next(&mut record)? {
         if record.len() != fields {
-            return Err((Some(line), Problem::Fields { found: record.len(), expected: fields }));
+            return Err((Some(line), DataProblem::Fields { found: record.len(), expected: fields }));
         }
         read(line, &record).map_err(|problem| (Some(line), problem))?;
     }
     Ok(())
 }
 
-fn missing_column(name: &str, header: &[String]) -> Problem {
-    Problem::MissingColumn { name: name.to_string(), known: header.join(", ") }
+fn missing_column(name: &str, header: &[String]) -> DataProblem {
+    DataProblem::MissingColumn { name: name.to_string(), known: header.join(", ") }
 }
 
 /// Position of a column.
-fn find(name: &str, header: &[String]) -> Result<usize, Problem> {
+fn find(name: &str, header: &[String]) -> Result<usize, DataProblem> {
     let mut found = header.iter().enumerate().filter(|(_, column)| *column == name).map(|(i, _)| i);
     let first = found.next().ok_or_else(|| missing_column(name, header))?;
     if found.next().is_some() {
-        return Err(Problem::ColumnTwice { name: name.to_string() });
+        return Err(DataProblem::ColumnTwice { name: name.to_string() });
     }
     Ok(first)
 }
 
-fn find_all(names: &[String], header: &[String]) -> Result<Vec<usize>, Problem> {
+fn find_all(names: &[String], header: &[String]) -> Result<Vec<usize>, DataProblem> {
     names.iter().map(|name| find(name, header)).collect()
 }
 
 /// A number; NaN if it is missing. One beyond the range of 32 bits, in which models work, is an error.
-fn number(field: &[u8], column: impl Fn() -> String) -> Result<f64, Problem> {
+fn number(field: &[u8], column: impl Fn() -> String) -> Result<f64, DataProblem> {
     let text = field.trim_ascii();
     let text = || String::from_utf8_lossy(text).into_owned();
     let parsed = std::str::from_utf8(field.trim_ascii()).ok().and_then(|text| match text {
@@ -121,9 +122,9 @@ fn number(field: &[u8], column: impl Fn() -> String) -> Result<f64, Problem> {
         text => text.parse().ok(),
     });
     match parsed {
-        None => Err(Problem::Number { column: column(), text: text() }),
+        None => Err(DataProblem::Number { column: column(), text: text() }),
         Some(value) if (value as f32).is_infinite() => {
-            Err(Problem::Infinite { column: column(), text: text() })
+            Err(DataProblem::Infinite { column: column(), text: text() })
         }
         Some(value) => Ok(value),
     }
@@ -134,7 +135,7 @@ fn numbers(
     columns: &[usize],
     header: &[String],
     into: &mut Vec<f64>,
-) -> Result<(), Problem> {
+) -> Result<(), DataProblem> {
     into.clear();
     for &column in columns {
         into.push(number(&record[column], || header[column].clone())?);
@@ -142,10 +143,10 @@ fn numbers(
     Ok(())
 }
 
-fn time(field: &[u8], collector: &mut Collector) -> Result<i64, Problem> {
+fn time(field: &[u8], collector: &mut Collector) -> Result<i64, DataProblem> {
     match std::str::from_utf8(field) {
         Ok(text) => collector.time(text),
-        Err(_) => Err(Problem::Time { text: String::from_utf8_lossy(field).into_owned() }),
+        Err(_) => Err(DataProblem::Time { text: String::from_utf8_lossy(field).into_owned() }),
     }
 }
 
@@ -160,12 +161,12 @@ struct Long<'a> {
 }
 
 impl<'a> Long<'a> {
-    fn new(schema: &'a Schema, header: &'a [String]) -> Result<Long<'a>, Problem> {
+    fn new(schema: &'a Schema, header: &'a [String]) -> Result<Long<'a>, DataProblem> {
         let target_name = match &schema.target {
             Target::One(name) => name.as_str(),
             Target::Several(names) if names.len() == 1 => names[0].as_str(),
             Target::Several(_) => {
-                return Err(Problem::Unreadable(
+                return Err(DataProblem::Unreadable(
                     "a long file has one column of values; layout = \"wide\" has several".into(),
                 ));
             }
@@ -177,12 +178,12 @@ impl<'a> Long<'a> {
         let time = find(&schema.time, header)?;
         let target = find(target_name, header)?;
         if time == target || id == Some(time) || id == Some(target) {
-            return Err(Problem::ColumnTwice { name: target_name.to_string() });
+            return Err(DataProblem::ColumnTwice { name: target_name.to_string() });
         }
         Ok(Long { header, id, time, target, target_name, exogenous: Exogenous::new(schema, header)? })
     }
 
-    fn read(&mut self, line: u64, record: &ByteRecord, collector: &mut Collector) -> Result<(), Problem> {
+    fn read(&mut self, line: u64, record: &ByteRecord, collector: &mut Collector) -> Result<(), DataProblem> {
         let tick = time(&record[self.time], collector)?;
         let value = number(&record[self.target], || self.header[self.target].clone())?;
         self.exogenous.read(record)?;
@@ -200,7 +201,7 @@ struct Exogenous<'a> {
 }
 
 impl<'a> Exogenous<'a> {
-    fn new(schema: &Schema, header: &'a [String]) -> Result<Exogenous<'a>, Problem> {
+    fn new(schema: &Schema, header: &'a [String]) -> Result<Exogenous<'a>, DataProblem> {
         let columns = [
             find_all(&schema.past, header)?,
             find_all(&schema.future, header)?,
@@ -209,13 +210,13 @@ impl<'a> Exogenous<'a> {
         Ok(Exogenous { header, columns, read: Default::default() })
     }
 
-    fn read(&mut self, record: &ByteRecord) -> Result<(), Problem> {
+    fn read(&mut self, record: &ByteRecord) -> Result<(), DataProblem> {
         for (columns, into) in self.columns.iter().zip(&mut self.read) {
             numbers(record, columns, self.header, into)?;
         }
         if let Some(c) = self.read[2].iter().position(|value| value.is_nan()) {
             let column = self.header[self.columns[2][c]].clone();
-            return Err(Problem::Number { column, text: String::new() });
+            return Err(DataProblem::Number { column, text: String::new() });
         }
         Ok(())
     }
@@ -236,7 +237,11 @@ struct Wide<'a> {
 }
 
 impl<'a> Wide<'a> {
-    fn new(schema: &Schema, header: &'a [String], collector: &mut Collector) -> Result<Wide<'a>, Problem> {
+    fn new(
+        schema: &Schema,
+        header: &'a [String],
+        collector: &mut Collector,
+    ) -> Result<Wide<'a>, DataProblem> {
         let time = find(&schema.time, header)?;
         let exogenous = Exogenous::new(schema, header)?;
         let used =
@@ -248,7 +253,7 @@ impl<'a> Wide<'a> {
             Target::One(name) => {
                 let all: Vec<usize> = (0..header.len()).filter(|column| !used(column)).collect();
                 if all.len() > 1 && all.iter().any(|column| header[*column] == *name) {
-                    return Err(Problem::Unreadable(
+                    return Err(DataProblem::Unreadable(
                         "target = \"y\" may mean the column \"y\" or, as in any wide file, all columns; a list says which, for example target = [\"y\"]".into(),
                     ));
                 }
@@ -256,7 +261,7 @@ impl<'a> Wide<'a> {
             }
         };
         if let Some(column) = columns.iter().find(|column| used(column)) {
-            return Err(Problem::ColumnTwice { name: header[*column].clone() });
+            return Err(DataProblem::ColumnTwice { name: header[*column].clone() });
         }
         let mut series = Vec::with_capacity(columns.len());
         for column in columns {
@@ -266,7 +271,7 @@ impl<'a> Wide<'a> {
         Ok(Wide { header, time, series, exogenous })
     }
 
-    fn read(&mut self, line: u64, record: &ByteRecord, collector: &mut Collector) -> Result<(), Problem> {
+    fn read(&mut self, line: u64, record: &ByteRecord, collector: &mut Collector) -> Result<(), DataProblem> {
         let tick = time(&record[self.time], collector)?;
         self.exogenous.read(record)?;
         for &(column, series) in &self.series {
@@ -278,10 +283,10 @@ impl<'a> Wide<'a> {
 }
 
 /// One series a row: its id, then its values; empty fields at the end are not there.
-fn read_series(line: u64, record: &ByteRecord, collector: &mut Collector) -> Result<(), Problem> {
+fn read_series(line: u64, record: &ByteRecord, collector: &mut Collector) -> Result<(), DataProblem> {
     let id = record.get(0).unwrap_or_default().trim_ascii();
     let series = collector.series(id);
-    collector.kind_of(Kind::Integer);
+    collector.kind_of(TimeKind::Integer);
     let values = || record.iter().skip(1).map(<[u8]>::trim_ascii);
     let length =
         values().collect::<Vec<_>>().iter().rposition(|field| !field.is_empty()).map_or(0, |last| last + 1);

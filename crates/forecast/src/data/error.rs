@@ -17,13 +17,13 @@ pub enum DataError {
         /// The line, where it is known. The header is line 1.
         line: Option<u64>,
         /// What is wrong.
-        problem: Box<Problem>,
+        problem: Box<DataProblem>,
     },
 }
 
 /// What is wrong with data.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Problem {
+pub enum DataProblem {
     /// Nothing in it.
     #[error("there are no rows of data")]
     Empty,
@@ -204,12 +204,14 @@ pub enum Problem {
     Unreadable(String),
 }
 
-impl Problem {
+impl DataProblem {
     /// Whether a policy for gaps would allow it.
     pub fn is_gap(&self) -> bool {
         matches!(
             self,
-            Problem::MissingValue { .. } | Problem::MissingTimes { .. } | Problem::Irregular { .. }
+            DataProblem::MissingValue { .. }
+                | DataProblem::MissingTimes { .. }
+                | DataProblem::Irregular { .. }
         )
     }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::collect::{Located, Rows};
-use super::error::Problem;
-use super::frequency::{Frequency, Step};
+use super::error::DataProblem;
+use super::frequency::{Frequency, TimeStep};
 use super::table::{Missing, Report, Schema, Series, Target};
 use super::time::{self, Civil};
 
@@ -34,7 +34,7 @@ pub fn regularise(
             start,
             origin: gaps.origin,
             values: rows.values,
-            foreseen: Vec::new(),
+            leaky: Vec::new(),
             past: rows.past,
             future: rows.future,
             fixed: rows.fixed,
@@ -68,7 +68,7 @@ impl<'a> Gaps<'a> {
     fn find(rows: &Rows, frequency: &Frequency, schema: &'a Schema) -> Result<Gaps<'a>, Located> {
         let last = rows.values.iter().rposition(|value| !value.is_nan());
         let Some(last) = last else {
-            let problem = Problem::NoValues { id: rows.id.clone(), column: target(schema).to_string() };
+            let problem = DataProblem::NoValues { id: rows.id.clone(), column: target(schema).to_string() };
             return Err((rows.lines.first().map(|line| (*line).into()), problem));
         };
         // Without columns that are known in advance, a row without a value says nothing about the future.
@@ -132,7 +132,7 @@ impl<'a> Gaps<'a> {
         let count = rows.ticks.len();
         if points > SPARSE * count as i64 + FEW {
             let problem =
-                Problem::TooSparse { id: rows.id.clone(), points, rows: count, frequency: *frequency };
+                DataProblem::TooSparse { id: rows.id.clone(), points, rows: count, frequency: *frequency };
             return Err((rows.lines.first().map(|line| (*line).into()), problem));
         }
         Ok(())
@@ -148,11 +148,11 @@ impl<'a> Gaps<'a> {
         let time = |row: usize| time::format(rows.ticks[row], frequency.kind);
         let frequency = *frequency;
         let (row, problem) = if let Some((row, column)) = &self.first_value {
-            (*row, Problem::MissingValue { id: id(), column: column.clone(), time: time(*row) })
+            (*row, DataProblem::MissingValue { id: id(), column: column.clone(), time: time(*row) })
         } else if let Some(row) = self.first_irregular {
-            (row, Problem::Irregular { id: id(), time: time(row), frequency })
+            (row, DataProblem::Irregular { id: id(), time: time(row), frequency })
         } else if let Some((row, count)) = self.first_gap {
-            (row, Problem::MissingTimes { id: id(), count, time: time(row), frequency })
+            (row, DataProblem::MissingTimes { id: id(), count, time: time(row), frequency })
         } else {
             return Ok(());
         };
@@ -173,7 +173,7 @@ fn target(schema: &Schema) -> &str {
 fn origin(ticks: &[i64], frequency: &Frequency) -> i64 {
     let followed = ticks.windows(2).find(|pair| frequency.steps(pair[0], pair[1]) == Some(1));
     let first = followed.map_or(ticks[0], |pair| pair[0]);
-    if !matches!(frequency.step, Step::Months { last_day: false, .. }) {
+    if !matches!(frequency.step, TimeStep::Months { last_day: false, .. }) {
         return first;
     }
     let day = |tick: i64| Civil::of_tick(tick).day;
@@ -197,12 +197,12 @@ fn fill(rows: Rows, frequency: &Frequency, schema: &Schema, gaps: &Gaps<'_>) -> 
     let column = |values: &[f64], width: usize, c: usize, rows_used: &[usize], name: &str| {
         let filled = grid.column(&rows.ticks, rows_used, |row| values[row * width + c]);
         filled.ok_or_else(|| {
-            let problem = Problem::NoValues { id: rows.id.clone(), column: name.to_string() };
+            let problem = DataProblem::NoValues { id: rows.id.clone(), column: name.to_string() };
             (rows.lines.first().map(|line| u64::from(*line)), problem)
         })
     };
     let used = &known[..observed];
-    let Column { first: start, mut values, mut foreseen } = column(&rows.values, 1, 0, used, target(schema))?;
+    let Column { first: start, mut values, mut leaky } = column(&rows.values, 1, 0, used, target(schema))?;
     trim_end(&mut values);
     let part = |all: &[f64], names: &[String], rows_used: &[usize]| {
         let mut columns = Vec::with_capacity(names.len());
@@ -213,9 +213,9 @@ fn fill(rows: Rows, frequency: &Frequency, schema: &Schema, gaps: &Gaps<'_>) -> 
     };
     let past = part(&rows.past, &schema.past, used)?;
     for column in &past {
-        foreseen.extend(&column.foreseen);
+        leaky.extend(&column.leaky);
         // Before its first value a column has that one.
-        foreseen.extend((start..column.first).filter(|_| schema.missing != Missing::Drop));
+        leaky.extend((start..column.first).filter(|_| schema.missing != Missing::Drop));
     }
     let past = interleave(&past, start, values.len(), schema.missing);
     let future = part(&rows.future, &schema.future, &known)?;
@@ -227,8 +227,8 @@ fn fill(rows: Rows, frequency: &Frequency, schema: &Schema, gaps: &Gaps<'_>) -> 
         values.truncate(rest);
     }
     let (id, origin, fixed) = (rows.id, gaps.origin, rows.fixed);
-    let foreseen = foreseen.into_iter().filter_map(|point| usize::try_from(point - start).ok()).collect();
-    Ok(Series { id, start: time, origin, values, foreseen, past, future, fixed })
+    let leaky = leaky.into_iter().filter_map(|point| usize::try_from(point - start).ok()).collect();
+    Ok(Series { id, start: time, origin, values, leaky, past, future, fixed })
 }
 
 /// Columns side by side from one point of the grid on. Outside of what is known, a column keeps its first or last
@@ -252,7 +252,7 @@ struct Column {
     first: i64,
     values: Vec<f64>,
     /// Points whose values were made with a later one.
-    foreseen: BTreeSet<i64>,
+    leaky: BTreeSet<i64>,
 }
 
 /// The points of the grid, and how they get a value.
@@ -272,7 +272,7 @@ impl Grid {
         let first = floor + i64::from(self.frequency.at(self.origin, floor)? < first_tick);
         let last = self.frequency.floor(self.origin, last_tick)?.max(first);
         let mut values = Vec::with_capacity((last - first + 1) as usize);
-        let (mut after, mut foreseen) = (0, BTreeSet::new());
+        let (mut after, mut leaky) = (0, BTreeSet::new());
         for point in first..=last {
             let tick = self.frequency.at(self.origin, point)?;
             while after < known.len() && known[after].0 <= tick {
@@ -285,10 +285,10 @@ impl Grid {
                 && before.is_some_and(|(earlier, _)| earlier < tick)
                 && later.is_some()
             {
-                foreseen.insert(point);
+                leaky.insert(point);
             }
         }
-        Some(Column { first, values, foreseen })
+        Some(Column { first, values, leaky })
     }
 
     /// The value at a time between two that are known.

@@ -39,15 +39,15 @@ struct Order {
     rows: usize,
     seed: u64,
     /// Whether windows of one time go together.
-    together: bool,
+    group_by_time: bool,
     /// The epoch that is shuffled now, and its windows.
     epoch: Option<u64>,
     numbers: Vec<u32>,
 }
 
 impl Order {
-    fn new(windows: Arc<Windows>, rows: usize, seed: u64, together: bool) -> Order {
-        Order { windows, rows: rows.max(1), seed, together, epoch: None, numbers: Vec::new() }
+    fn new(windows: Arc<Windows>, rows: usize, seed: u64, group_by_time: bool) -> Order {
+        Order { windows, rows: rows.max(1), seed, group_by_time, epoch: None, numbers: Vec::new() }
     }
 
     /// Puts all windows of a time behind the one of them that comes first.
@@ -71,7 +71,7 @@ impl Order {
             self.numbers.clear();
             self.numbers.extend(0..self.windows.len() as u32);
             Random::new(self.seed, Purpose::Shuffle, epoch).shuffle(&mut self.numbers);
-            if self.together {
+            if self.group_by_time {
                 self.bring_together();
             }
             self.epoch = Some(epoch);
@@ -135,7 +135,7 @@ pub struct Loader {
     validation: Arc<Windows>,
     rows: usize,
     seed: u64,
-    together: bool,
+    group_by_time: bool,
     worker: Option<Worker>,
     made: Arc<AtomicU64>,
     numbers: Vec<u32>,
@@ -160,14 +160,23 @@ impl Loader {
     pub fn new(training: Arc<Windows>, validation: Arc<Windows>, rows: usize, seed: u64) -> Loader {
         let made = Arc::new(AtomicU64::new(0));
         let rows = rows.max(1);
-        Loader { training, validation, rows, seed, together: false, worker: None, made, numbers: Vec::new() }
+        Loader {
+            training,
+            validation,
+            rows,
+            seed,
+            group_by_time: false,
+            worker: None,
+            made,
+            numbers: Vec::new(),
+        }
     }
 
     /// Whether the windows of all series at one time follow each other, so that a batch has a few times with all of their
     /// series instead of many times with one each.
     #[must_use]
-    pub fn together(mut self, together: bool) -> Loader {
-        self.together = together;
+    pub fn group_by_time(mut self, group_by_time: bool) -> Loader {
+        self.group_by_time = group_by_time;
         self
     }
 
@@ -184,7 +193,7 @@ impl Loader {
     /// The batch of an update. Updates in their order are prepared ahead; any other starts anew from there.
     pub fn training(&mut self, update: u64, batch: &mut Batch) -> Result<(), LoaderError> {
         if self.worker.as_ref().is_none_or(|worker| worker.next != update) {
-            let order = Order::new(Arc::clone(&self.training), self.rows, self.seed, self.together);
+            let order = Order::new(Arc::clone(&self.training), self.rows, self.seed, self.group_by_time);
             self.worker = None;
             self.worker = Some(Worker::start(order, update, Arc::clone(&self.made))?);
         }
@@ -250,8 +259,8 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::data::split::{Length, Part, Split};
-    use crate::data::windows::Sizes;
+    use crate::data::split::{Length, Split, Subset};
+    use crate::data::windows::WindowSizes;
     use crate::data::{Schema, read_csv};
 
     fn windows(count: usize) -> [Arc<Windows>; 2] {
@@ -262,8 +271,8 @@ mod tests {
         }
         let table = Arc::new(read_csv(text.as_bytes(), "a", &Schema::default()).unwrap());
         let split = Split { train: None, validation: Length::Steps(20), test: Length::Steps(0) };
-        let sizes = Sizes { input: 3, horizon: 1, stride: 1 };
-        [Part::Train, Part::Validation].map(|part| Arc::new(Windows::new(&table, sizes, &split, part)))
+        let sizes = WindowSizes { input: 3, horizon: 1, stride: 1 };
+        [Subset::Train, Subset::Validation].map(|part| Arc::new(Windows::new(&table, sizes, &split, part)))
     }
 
     fn loader(count: usize, rows: usize, seed: u64) -> Loader {
@@ -302,8 +311,8 @@ mod tests {
         let text = format!("unique_id,ds,y\n{}", days.concat());
         let table = Arc::new(read_csv(text.as_bytes(), "a", &Schema::default()).unwrap());
         let split = Split { train: None, validation: Length::Steps(10), test: Length::Steps(0) };
-        let sizes = Sizes { input: 3, horizon: 1, stride: 1 };
-        let windows = Arc::new(Windows::new(&table, sizes, &split, Part::Train));
+        let sizes = WindowSizes { input: 3, horizon: 1, stride: 1 };
+        let windows = Arc::new(Windows::new(&table, sizes, &split, Subset::Train));
         let mut order = Order::new(Arc::clone(&windows), 94, 1, true);
         order.fill(0, &mut Batch::new(windows.shape(94))).unwrap();
         let times: Vec<i64> = order.numbers.iter().map(|&number| windows.time(number as usize)).collect();

@@ -31,11 +31,11 @@ use std::path::Path;
 
 pub use batch::{Batch, BatchShape};
 pub use csv::read_csv;
-pub use error::{DataError, Problem};
+pub use error::{DataError, DataProblem};
 pub use loader::{BatchSource, Loader, LoaderError, fill_in_order};
-pub use split::{Length, Part, Split};
+pub use split::{Length, Split, Subset};
 pub use table::{Columns, Layout, Missing, Report, Schema, Series, Table, Target};
-pub use windows::{Sizes, WindowError, Windows};
+pub use windows::{WindowError, WindowSizes, Windows};
 
 use gatework_train::files::FileError;
 
@@ -59,5 +59,5 @@ fn read_parquet(file: std::fs::File, origin: &str, schema: &Schema) -> Result<Ta
 #[cfg(not(feature = "parquet"))]
 fn read_parquet(_: std::fs::File, origin: &str, _: &Schema) -> Result<Table, DataError> {
     let advice = "this program was built without Parquet; build it with --features parquet, or write CSV";
-    Err(Problem::Unreadable(advice.into()).at(origin, None))
+    Err(DataProblem::Unreadable(advice.into()).at(origin, None))
 }

@@ -10,9 +10,9 @@ use parquet::record::Field;
 
 use super::collect::Located;
 use super::csv::read_records;
-use super::error::{DataError, Problem};
+use super::error::{DataError, DataProblem};
 use super::table::{Schema, Table};
-use super::time::{self, DAY, Kind};
+use super::time::{self, DAY, TimeKind};
 
 /// Reads a table from a Parquet file. `origin` is what errors call it.
 pub fn read(file: File, origin: &str, schema: &Schema) -> Result<Table, DataError> {
@@ -20,7 +20,7 @@ pub fn read(file: File, origin: &str, schema: &Schema) -> Result<Table, DataErro
 }
 
 fn read_rows(file: File, schema: &Schema) -> Result<Table, Located> {
-    let broken = |error: parquet::errors::ParquetError| (None, Problem::Unreadable(error.to_string()));
+    let broken = |error: parquet::errors::ParquetError| (None, DataProblem::Unreadable(error.to_string()));
     let reader = SerializedFileReader::new(file).map_err(broken)?;
     let fields = reader.metadata().file_metadata().schema_descr();
     let header: Vec<String> =
@@ -36,7 +36,7 @@ fn read_rows(file: File, schema: &Schema) -> Result<Table, Located> {
     read_records(&header, schema, |record: &mut ByteRecord| {
         line += 1;
         let Some(row) = rows.next() else { return Ok(None) };
-        let row = row.map_err(|error| (Some(line), Problem::Unreadable(error.to_string())))?;
+        let row = row.map_err(|error| (Some(line), DataProblem::Unreadable(error.to_string())))?;
         record.clear();
         for ((_, field), nanoseconds) in row.get_column_iter().zip(&nanoseconds) {
             record.push_field(text(field, *nanoseconds).as_bytes());
@@ -51,11 +51,11 @@ fn is_nanoseconds(logical: Option<&LogicalType>) -> bool {
 
 /// A field as CSV has it.
 fn text(field: &Field, nanoseconds: bool) -> String {
-    let stamp = |tick: i64| time::format(tick, Kind::DateTime);
+    let stamp = |tick: i64| time::format(tick, TimeKind::DateTime);
     match field {
         Field::Null => String::new(),
         Field::Str(text) => text.clone(),
-        Field::Date(days) => time::format(i64::from(*days) * DAY, Kind::Date),
+        Field::Date(days) => time::format(i64::from(*days) * DAY, TimeKind::Date),
         Field::TimestampMillis(moment) => stamp(moment.saturating_mul(1000)),
         Field::TimestampMicros(moment) => stamp(*moment),
         Field::Long(moment) if nanoseconds => stamp(moment.div_euclid(1000)),

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::split::{Part, Split};
+use super::split::{Split, Subset};
 use super::table::{Series, Table};
 
 /// How centre and scale are found.
@@ -55,7 +55,7 @@ pub struct Scaling {
 
 /// What was learned from the training part.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Fit {
+pub struct FittedScale {
     /// Values are cut below and above.
     limits: Option<(f64, f64)>,
     /// Added before the logarithm.
@@ -73,7 +73,7 @@ pub struct Scaler {
     pub scaling: Scaling,
     /// Ids of the series in alphabetical order; empty if they are scaled together.
     ids: Vec<String>,
-    fits: Vec<Fit>,
+    fits: Vec<FittedScale>,
     /// Mean and standard deviation of past, future and static columns.
     columns: [Vec<(f64, f64)>; 3],
 }
@@ -91,14 +91,14 @@ pub struct UnknownSeries {
 impl Scaler {
     /// Learns from the training part of a table.
     pub fn fit(scaling: &Scaling, table: &Table, split: &Split) -> Scaler {
-        let training = |series: &Series| split.range(Part::Train, series.values.len());
+        let training = |series: &Series| split.range(Subset::Train, series.values.len());
         let columns = fit_columns(table, split);
         let parts: Vec<&[f64]> = table.series.iter().map(|series| &series.values[training(series)]).collect();
         let mut scaler = Scaler { scaling: *scaling, ids: Vec::new(), fits: Vec::new(), columns };
         match scaling.scope {
-            Scope::Global => scaler.fits.push(Fit::new(scaling, &parts)),
+            Scope::Global => scaler.fits.push(FittedScale::new(scaling, &parts)),
             Scope::Series => {
-                let fits = parts.iter().map(|part| Fit::new(scaling, &[part]));
+                let fits = parts.iter().map(|part| FittedScale::new(scaling, &[part]));
                 scaler.learn(table.series.iter().map(|series| series.id.clone()).zip(fits).collect());
             }
         }
@@ -106,7 +106,7 @@ impl Scaler {
     }
 
     /// Adds what was learned of series.
-    fn learn(&mut self, mut fits: Vec<(String, Fit)>) {
+    fn learn(&mut self, mut fits: Vec<(String, FittedScale)>) {
         fits.extend(std::mem::take(&mut self.ids).into_iter().zip(std::mem::take(&mut self.fits)));
         fits.sort_by(|a, b| a.0.cmp(&b.0));
         (self.ids, self.fits) = fits.into_iter().unzip();
@@ -125,12 +125,12 @@ impl Scaler {
     }
 
     /// What can be learned of a series from these values.
-    pub fn learn_one(&self, values: &[f64]) -> Fit {
-        Fit::new(&self.scaling, &[values])
+    pub fn learn_one(&self, values: &[f64]) -> FittedScale {
+        FittedScale::new(&self.scaling, &[values])
     }
 
     /// What was learned of a series.
-    pub fn of(&self, id: &str) -> Option<&Fit> {
+    pub fn of(&self, id: &str) -> Option<&FittedScale> {
         match self.scaling.scope {
             Scope::Global => self.fits.first(),
             Scope::Series => {
@@ -163,7 +163,7 @@ impl Scaler {
     }
 }
 
-impl Fit {
+impl FittedScale {
     /// Brings a forecast back. `history` are the values before it, as they are in the table.
     pub fn invert(&self, scaling: &Scaling, history: &[f64], forecast: &mut [f64]) {
         let lag = scaling.difference;
@@ -182,8 +182,8 @@ impl Fit {
         }
     }
 
-    fn new(scaling: &Scaling, parts: &[&[f64]]) -> Fit {
-        let mut fit = Fit { limits: None, shift: 0.0, knot: 1.0, center: 0.0, scale: 1.0 };
+    fn new(scaling: &Scaling, parts: &[&[f64]]) -> FittedScale {
+        let mut fit = FittedScale { limits: None, shift: 0.0, knot: 1.0, center: 0.0, scale: 1.0 };
         let mut values = parts.concat();
         sort_known(&mut values);
         fit.limits = scaling.clip.and_then(|clip| limits(&values, f64::from(clip)));
@@ -295,7 +295,7 @@ fn fit_columns(table: &Table, split: &Split) -> [Vec<(f64, f64)>; 3] {
     let fit = |width: usize, of: &dyn Fn(&Series) -> &[f64], by_time: bool| -> Vec<(f64, f64)> {
         let column = |c: usize| {
             let values = table.series.iter().flat_map(move |series| {
-                let rows = if by_time { split.range(Part::Train, series.values.len()).end } else { 1 };
+                let rows = if by_time { split.range(Subset::Train, series.values.len()).end } else { 1 };
                 of(series).chunks(width).take(rows).map(move |row| row[c])
             });
             let (mean, deviation) = mean_and_deviation(&values.filter(|x| x.is_finite()).collect::<Vec<_>>());
@@ -431,7 +431,7 @@ mod tests {
             let values: Vec<f64> = changes.iter().map(|change| level + change).collect();
             let table = table(std::slice::from_ref(&values));
             // The scale comes from the first half: what is forecast may lie outside of it.
-            let split = Split { validation: Length::Share(0.5), ..all() };
+            let split = Split { validation: Length::Fraction(0.5), ..all() };
             let scaler = Scaler::fit(&scaling, &table, &split);
             let text = serde_json::to_string(&scaler).unwrap();
             let scaler: Scaler = serde_json::from_str(&text).unwrap();

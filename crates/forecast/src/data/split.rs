@@ -11,14 +11,14 @@ pub enum Length {
     /// Steps.
     Steps(usize),
     /// A share between 0 and 1.
-    Share(f64),
+    Fraction(f64),
 }
 
 impl Length {
     fn of(self, length: usize) -> usize {
         match self {
             Length::Steps(steps) => steps,
-            Length::Share(share) => (share.clamp(0.0, 1.0) * length as f64).round() as usize,
+            Length::Fraction(share) => (share.clamp(0.0, 1.0) * length as f64).round() as usize,
         }
     }
 
@@ -26,7 +26,7 @@ impl Length {
     pub fn is_valid(self) -> bool {
         match self {
             Length::Steps(_) => true,
-            Length::Share(share) => (0.0..1.0).contains(&share),
+            Length::Fraction(share) => (0.0..1.0).contains(&share),
         }
     }
 }
@@ -46,13 +46,13 @@ pub struct Split {
 
 impl Default for Split {
     fn default() -> Split {
-        Split { train: None, validation: Length::Share(0.1), test: Length::Share(0.1) }
+        Split { train: None, validation: Length::Fraction(0.1), test: Length::Fraction(0.1) }
     }
 }
 
 /// A part of the series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Subset {
     /// The first.
     Train,
     /// The second.
@@ -62,8 +62,8 @@ pub enum Part {
 }
 
 impl Split {
-    /// Where a part of a series of a length lies. Parts that do not fit are shorter, the first one first.
-    pub fn range(&self, part: Part, length: usize) -> Range<usize> {
+    /// Where a part of a series of a length lies. Bindings that do not fit are shorter, the first one first.
+    pub fn range(&self, part: Subset, length: usize) -> Range<usize> {
         let (validation, test) = (self.validation.of(length), self.test.of(length));
         let train = match self.train {
             Some(train) => train.of(length).min(length),
@@ -71,9 +71,9 @@ impl Split {
         };
         let validation_end = (train + validation).min(length);
         match part {
-            Part::Train => 0..train,
-            Part::Validation => train..validation_end,
-            Part::Test => validation_end..(validation_end + test).min(length),
+            Subset::Train => 0..train,
+            Subset::Validation => train..validation_end,
+            Subset::Test => validation_end..(validation_end + test).min(length),
         }
     }
 }
@@ -88,7 +88,7 @@ mod tests {
     }
 
     fn ranges(split: &Split, length: usize) -> [Range<usize>; 3] {
-        [Part::Train, Part::Validation, Part::Test].map(|part| split.range(part, length))
+        [Subset::Train, Subset::Validation, Subset::Test].map(|part| split.range(part, length))
     }
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
             let split = Split {
                 train: train.map(Length::Steps),
                 validation: Length::Steps(validation),
-                test: Length::Share(test),
+                test: Length::Fraction(test),
             };
             let [a, b, c] = ranges(&split, length);
             prop_assert!(a.start == 0 && a.end == b.start && b.end == c.start && c.end <= length);

@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 use rustc_hash::{FxHashMap, FxHasher};
 use serde::{Deserialize, Serialize};
 
-use super::error::Problem;
+use super::error::DataProblem;
 use super::frequency::Frequency;
 use super::time::Form;
 
@@ -115,7 +115,7 @@ pub struct Series {
     pub values: Vec<f64>,
     /// Positions, in their order, where a value or one of a past column was filled in with knowledge of a later one: nobody
     /// stood there and knew it, so no window has its present there.
-    pub foreseen: Vec<usize>,
+    pub leaky: Vec<usize>,
     /// `[values, past columns]`.
     pub past: Vec<f64>,
     /// `[values or more, future columns]`: rows after the last value are known in advance.
@@ -193,24 +193,25 @@ impl Table {
 
     /// Lets the series go on with the values of another table, which must have the same ones. For tables whose times are
     /// mere numbers of values and which have no further columns: one series a row.
-    pub(crate) fn go_on_with(&mut self, after: Table) -> Result<(), Problem> {
+    pub(crate) fn append(&mut self, after: Table) -> Result<(), DataProblem> {
         if let Some(series) = self.series.iter().find(|series| after.find(&series.id).is_none()) {
-            return Err(Problem::NoValues { id: series.id.clone(), column: "the row".into() });
+            return Err(DataProblem::NoValues { id: series.id.clone(), column: "the row".into() });
         }
         let places: FxHashMap<&str, usize> =
             self.series.iter().enumerate().map(|(place, series)| (series.id.as_str(), place)).collect();
-        let place = |id: &str| places.get(id).copied().ok_or_else(|| Problem::NoHistory { id: id.into() });
+        let place =
+            |id: &str| places.get(id).copied().ok_or_else(|| DataProblem::NoHistory { id: id.into() });
         let found = after.series.iter().map(|series| place(&series.id)).collect::<Result<Vec<_>, _>>()?;
         // Missing values at the ends were cut: what goes on would go on too early.
         let begins_late = after.series.iter().any(|series| series.start != 1);
         if begins_late || self.report.not_yet_known > 0 {
-            return Err(Problem::NotJoined);
+            return Err(DataProblem::NotJoined);
         }
         for (place, series) in found.into_iter().zip(after.series) {
             let values = &mut self.series[place].values;
             let before = values.len();
             values.extend(series.values);
-            self.series[place].foreseen.extend(series.foreseen.iter().map(|row| before + row));
+            self.series[place].leaky.extend(series.leaky.iter().map(|row| before + row));
         }
         self.report.add(&after.report);
         Ok(())
@@ -298,17 +299,17 @@ mod tests {
             crate::data::read_csv(text.as_bytes(), "x", &schema).unwrap()
         };
         let mut table = read("id,1,2,3\na,1,2,3\nb,4,5,6\n");
-        table.go_on_with(read("id,1,2,3\nb,7,8,9\na,1,1,1\n")).unwrap();
+        table.append(read("id,1,2,3\nb,7,8,9\na,1,1,1\n")).unwrap();
         assert_eq!(table.series[0].values, [1., 2., 3., 1., 1., 1.]);
         assert_eq!(table.series[1].values, [4., 5., 6., 7., 8., 9.]);
-        let message = |text: &str| table.clone().go_on_with(read(text)).unwrap_err().to_string();
+        let message = |text: &str| table.clone().append(read(text)).unwrap_err().to_string();
         assert!(message("id,1,2,3\na,1,1,1\n").contains("series \"b\": the row has no value"));
         let late = crate::data::read_csv(
             "id,1,2,3\nb,NA,8,9\na,1,1,1\n".as_bytes(),
             "x",
             &toml::from_str("layout = \"rows\"\nmissing = \"drop\"").unwrap(),
         );
-        assert_eq!(table.clone().go_on_with(late.unwrap()), Err(Problem::NotJoined));
+        assert_eq!(table.clone().append(late.unwrap()), Err(DataProblem::NotJoined));
         let unknown = message("id,1,2,3\na,1,1,1\nb,1,1,1\nc,1,1,1\n");
         assert!(unknown.contains("series \"c\" goes on, but does not begin"), "{unknown}");
     }

@@ -12,7 +12,7 @@ pub const DAY: i64 = 86_400 * SECOND;
 
 /// How a point in time was written, from the coarsest to the finest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum TimeKind {
     /// A number: 17.
     Integer,
     /// A month: 1949-01.
@@ -108,21 +108,21 @@ pub fn weekday(tick: i64) -> i64 {
 
 /// Reads a point in time: `17`, `1949-01`, `1949-01-31`, `1949/01/31`, `1949Q1`, `Jan 31 1949`, with or without
 /// `13:00`, `13:00:00.25`, `Z`, `+01:00` after it.
-pub fn parse(text: &str) -> Option<(i64, Kind)> {
+pub fn parse(text: &str) -> Option<(i64, TimeKind)> {
     parse_zoned(text).map(|(tick, kind, _)| (tick, kind))
 }
 
 /// Reads a point in time, and the minutes that its zone is ahead of UTC, if it has one.
-pub fn parse_zoned(text: &str) -> Option<(i64, Kind, Option<i64>)> {
+pub fn parse_zoned(text: &str) -> Option<(i64, TimeKind, Option<i64>)> {
     let text = text.trim();
     if let Ok(number) = text.parse() {
-        return Some((number, Kind::Integer, None));
+        return Some((number, TimeKind::Integer, None));
     }
     if let Some(quarter) = parse_quarter(text) {
-        return Some((quarter, Kind::Month, None));
+        return Some((quarter, TimeKind::Month, None));
     }
     if text.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        return Some((parse_named(text)?, Kind::Date, None));
+        return Some((parse_named(text)?, TimeKind::Date, None));
     }
     let (date, time) = match text.split_once(['T', ' ']) {
         Some((date, time)) => (date, Some(time)),
@@ -131,14 +131,14 @@ pub fn parse_zoned(text: &str) -> Option<(i64, Kind, Option<i64>)> {
     let separator = if date.contains('/') { '/' } else { '-' };
     let mut parts = date.split(separator);
     let (year, month, day) = (year(parts.next()?)?, digits(parts.next()?, 2)?, parts.next());
-    let kind = if day.is_some() { Kind::Date } else { Kind::Month };
+    let kind = if day.is_some() { TimeKind::Date } else { TimeKind::Month };
     let day = day.map_or(Some(1), |day| digits(day, 2))?;
     let date = civil(year, month, day).filter(|_| parts.next().is_none())?.tick();
     match time {
         None => Some((date, kind, None)),
-        Some(time) if kind == Kind::Date => {
+        Some(time) if kind == TimeKind::Date => {
             let (within, offset) = parse_clock(time)?;
-            Some((date + within, Kind::DateTime, offset))
+            Some((date + within, TimeKind::DateTime, offset))
         }
         Some(_) => None,
     }
@@ -236,13 +236,13 @@ fn civil(year: i64, month: i64, day: i64) -> Option<Civil> {
 }
 
 /// Writes a point in time as it is read.
-pub fn format(tick: i64, kind: Kind) -> String {
+pub fn format(tick: i64, kind: TimeKind) -> String {
     let Civil { year, month, day } = Civil::of_tick(tick);
     match kind {
-        Kind::Integer => tick.to_string(),
-        Kind::Month => format!("{year:04}-{month:02}"),
-        Kind::Date => format!("{year:04}-{month:02}-{day:02}"),
-        Kind::DateTime => {
+        TimeKind::Integer => tick.to_string(),
+        TimeKind::Month => format!("{year:04}-{month:02}"),
+        TimeKind::Date => format!("{year:04}-{month:02}-{day:02}"),
+        TimeKind::DateTime => {
             let within = tick.rem_euclid(DAY);
             let seconds = within / SECOND;
             let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -290,13 +290,13 @@ impl Form {
     }
 
     /// Writes a point in time like [`format_zoned`], in this form.
-    pub fn format(self, tick: i64, kind: Kind, offset: Option<i64>) -> String {
+    pub fn format(self, tick: i64, kind: TimeKind, offset: Option<i64>) -> String {
         let Civil { year, month, .. } = Civil::of_tick(tick);
-        if let Some(quarter) = self.quarter.filter(|_| kind == Kind::Month && month % 3 == 1) {
+        if let Some(quarter) = self.quarter.filter(|_| kind == TimeKind::Month && month % 3 == 1) {
             return format!("{year:04}{quarter}{}", month.div_ceil(3));
         }
         let text = format_zoned(tick, kind, offset);
-        if kind == Kind::Integer {
+        if kind == TimeKind::Integer {
             return text;
         }
         let (date, clock) = text.split_once(' ').unwrap_or((&text, ""));
@@ -312,8 +312,8 @@ impl Form {
 }
 
 /// Writes a point in time in a zone so many minutes ahead of UTC, with `Z` or `+01:00` after it.
-pub fn format_zoned(tick: i64, kind: Kind, offset: Option<i64>) -> String {
-    let Some(offset) = offset.filter(|_| kind == Kind::DateTime) else { return format(tick, kind) };
+pub fn format_zoned(tick: i64, kind: TimeKind, offset: Option<i64>) -> String {
+    let Some(offset) = offset.filter(|_| kind == TimeKind::DateTime) else { return format(tick, kind) };
     let local = format(tick.saturating_add(offset * 60 * SECOND), kind);
     match (offset.signum(), offset.abs() / 60, offset.abs() % 60) {
         (0, ..) => format!("{local}Z"),
@@ -352,12 +352,18 @@ mod tests {
             assert_eq!(Form::of(text).format(tick, kind, offset), text);
         }
         let far = parse("9999-12-31T13:00").unwrap().0 + DAY;
-        assert_eq!(Form::of("9999-12-31T13:00").format(far, Kind::DateTime, None), "10000-01-01T13:00");
-        assert_eq!(Form::number().format(date_of_number(19_490_131).unwrap(), Kind::Date, None), "19490131");
+        assert_eq!(Form::of("9999-12-31T13:00").format(far, TimeKind::DateTime, None), "10000-01-01T13:00");
+        assert_eq!(
+            Form::number().format(date_of_number(19_490_131).unwrap(), TimeKind::Date, None),
+            "19490131"
+        );
         // What does not fit the form is not lost.
         let tick = parse("1949-01-31 13:00:30").unwrap().0;
-        assert_eq!(Form::of("1949-01-31 13:00").format(tick, Kind::DateTime, None), "1949-01-31 13:00:30");
-        assert_eq!(Form::of("1949Q1").format(parse("1949-02").unwrap().0, Kind::Month, None), "1949-02");
+        assert_eq!(
+            Form::of("1949-01-31 13:00").format(tick, TimeKind::DateTime, None),
+            "1949-01-31 13:00:30"
+        );
+        assert_eq!(Form::of("1949Q1").format(parse("1949-02").unwrap().0, TimeKind::Month, None), "1949-02");
     }
     use proptest::prelude::*;
 
@@ -385,18 +391,18 @@ mod tests {
         let day = Civil { year: 2024, month: 2, day: 29 }.tick();
         let hour = 3600 * SECOND;
         for (text, tick, kind) in [
-            ("17", 17, Kind::Integer),
-            ("-3", -3, Kind::Integer),
-            ("2024-02-29", day, Kind::Date),
-            ("2024/2/29", day, Kind::Date),
-            ("Feb 29 2024", day, Kind::Date),
-            ("February 29, 2024", day, Kind::Date),
-            ("2024-02", day - 28 * DAY, Kind::Month),
-            ("2024Q1", day - 59 * DAY, Kind::Month),
-            ("2024-02-29 13:00", day + 13 * hour, Kind::DateTime),
-            ("2024-02-29T13:00:00Z", day + 13 * hour, Kind::DateTime),
-            ("2024-02-29T13:00:00+01:00", day + 12 * hour, Kind::DateTime),
-            ("2024-02-29 23:59:59.25", day + DAY - 750_000, Kind::DateTime),
+            ("17", 17, TimeKind::Integer),
+            ("-3", -3, TimeKind::Integer),
+            ("2024-02-29", day, TimeKind::Date),
+            ("2024/2/29", day, TimeKind::Date),
+            ("Feb 29 2024", day, TimeKind::Date),
+            ("February 29, 2024", day, TimeKind::Date),
+            ("2024-02", day - 28 * DAY, TimeKind::Month),
+            ("2024Q1", day - 59 * DAY, TimeKind::Month),
+            ("2024-02-29 13:00", day + 13 * hour, TimeKind::DateTime),
+            ("2024-02-29T13:00:00Z", day + 13 * hour, TimeKind::DateTime),
+            ("2024-02-29T13:00:00+01:00", day + 12 * hour, TimeKind::DateTime),
+            ("2024-02-29 23:59:59.25", day + DAY - 750_000, TimeKind::DateTime),
         ] {
             assert_eq!(parse(text), Some((tick, kind)), "{text}");
         }
@@ -456,9 +462,9 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read_back(tick in -60_000_000_000_000_000i64..200_000_000_000_000_000) {
-            prop_assert_eq!(parse(&format(tick, Kind::DateTime)), Some((tick, Kind::DateTime)));
+            prop_assert_eq!(parse(&format(tick, TimeKind::DateTime)), Some((tick, TimeKind::DateTime)));
             let day = tick.div_euclid(DAY) * DAY;
-            prop_assert_eq!(parse(&format(day, Kind::Date)), Some((day, Kind::Date)));
+            prop_assert_eq!(parse(&format(day, TimeKind::Date)), Some((day, TimeKind::Date)));
         }
 
         #[test]

@@ -8,12 +8,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::batch::{Batch, BatchShape};
-use super::split::{Part, Split};
+use super::split::{Split, Subset};
 use super::table::{Series, Table};
 
 /// What windows look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
+pub struct WindowSizes {
     /// Observed values.
     pub input: usize,
     /// Values to be forecast.
@@ -55,7 +55,7 @@ pub enum WindowError {
     #[error(
         "series {id:?} has {length} values for training, but no forecast can begin where they were interpolated, which is everywhere a window of {needed} could be; take missing = \"forward-fill\", a stride of 1, or leave out short series"
     )]
-    Foreseen {
+    Leakage {
         /// The series.
         id: String,
         /// Its values.
@@ -123,14 +123,14 @@ struct Run {
 #[derive(Clone, Debug)]
 pub struct Windows {
     table: Arc<Table>,
-    sizes: Sizes,
+    sizes: WindowSizes,
     runs: Vec<Run>,
     count: usize,
 }
 
 impl Windows {
     /// The windows whose targets lie in one part of the series.
-    pub fn new(table: &Arc<Table>, sizes: Sizes, split: &Split, part: Part) -> Windows {
+    pub fn new(table: &Arc<Table>, sizes: WindowSizes, split: &Split, part: Subset) -> Windows {
         let mut windows = Windows::empty(table, sizes);
         for (number, series) in table.series.iter().enumerate() {
             let range = split.range(part, series.values.len());
@@ -140,8 +140,8 @@ impl Windows {
     }
 
     /// One window a series: the one whose targets come after the last value.
-    pub fn at_end(table: &Arc<Table>, input: usize, horizon: usize) -> Result<Windows, WindowError> {
-        let mut windows = Windows::empty(table, Sizes { input, horizon, stride: 1 });
+    pub fn at_series_end(table: &Arc<Table>, input: usize, horizon: usize) -> Result<Windows, WindowError> {
+        let mut windows = Windows::empty(table, WindowSizes { input, horizon, stride: 1 });
         let (past, future) = (table.columns.past.len(), table.columns.future.len());
         for (number, series) in table.series.iter().enumerate() {
             let (id, end) = (|| series.id.clone(), series.values.len());
@@ -158,8 +158,8 @@ impl Windows {
         Ok(windows)
     }
 
-    fn empty(table: &Arc<Table>, sizes: Sizes) -> Windows {
-        let sizes = Sizes { stride: sizes.stride.max(1), ..sizes };
+    fn empty(table: &Arc<Table>, sizes: WindowSizes) -> Windows {
+        let sizes = WindowSizes { stride: sizes.stride.max(1), ..sizes };
         Windows { table: Arc::clone(table), sizes, runs: Vec::new(), count: 0 }
     }
 
@@ -173,7 +173,7 @@ impl Windows {
     /// Adds the windows of a series whose targets lie in a range: runs of them between first targets that no window has,
     /// because something is missing in it or because its last value was foreseen.
     fn add_series(&mut self, number: usize, series: &Series, targets: Range<usize>) {
-        let Sizes { input, horizon, stride } = self.sizes;
+        let WindowSizes { input, horizon, stride } = self.sizes;
         let first = targets.start.max(input);
         let Some(end) = (targets.end + 1).checked_sub(horizon).filter(|end| *end > first) else { return };
         let columns = &self.table.columns;
@@ -181,8 +181,8 @@ impl Windows {
         let missing = (first - input..end + horizon - 1)
             .filter(|&row| !is_known(series, past, future, row))
             .map(|row| (row + 1).saturating_sub(horizon)..row + 1 + input);
-        let foreseen = series.foreseen.iter().map(|row| row + 1..row + 2);
-        let mut without: Vec<Range<usize>> = missing.chain(foreseen).collect();
+        let leaky = series.leaky.iter().map(|row| row + 1..row + 2);
+        let mut without: Vec<Range<usize>> = missing.chain(leaky).collect();
         without.sort_unstable_by_key(|range| range.start);
         without.push(end..end);
         let mut origin = first;
@@ -210,30 +210,30 @@ impl Windows {
     }
 
     /// Series without a window.
-    pub fn without(&self) -> Vec<usize> {
+    pub fn series_without_windows(&self) -> Vec<usize> {
         let mut has = vec![false; self.table.series.len()];
         self.runs.iter().for_each(|run| has[run.series] = true);
         (0..has.len()).filter(|series| !has[*series]).collect()
     }
 
     /// An error if a series has no window, or none has: for the part that is trained on.
-    pub fn check(&self, split: &Split, leave_out_short: bool) -> Result<(), WindowError> {
+    pub fn check(&self, split: &Split, skip_short_series: bool) -> Result<(), WindowError> {
         let needed = self.sizes.input + self.sizes.horizon;
-        if let Some(series) = self.without().first().filter(|_| !leave_out_short) {
+        if let Some(series) = self.series_without_windows().first().filter(|_| !skip_short_series) {
             let series = &self.table.series[*series];
-            return Err(self.without_window(series, split.range(Part::Train, series.values.len())));
+            return Err(self.explain_missing_window(series, split.range(Subset::Train, series.values.len())));
         }
         if self.is_empty() { Err(WindowError::None { needed }) } else { Ok(()) }
     }
 
     /// Why a series has no window in a range: it is too short, or its gaps are too close.
-    fn without_window(&self, series: &Series, range: Range<usize>) -> WindowError {
-        let Sizes { input, horizon, stride } = self.sizes;
+    fn explain_missing_window(&self, series: &Series, range: Range<usize>) -> WindowError {
+        let WindowSizes { input, horizon, stride } = self.sizes;
         let (id, length, needed) = (series.id.clone(), range.len(), input + horizon);
         let columns = &self.table.columns;
         let longest = longest_run(series, columns.past.len(), columns.future.len(), range);
         if longest == length && length >= needed {
-            return WindowError::Foreseen { id, length, needed };
+            return WindowError::Leakage { id, length, needed };
         }
         if length < needed {
             return WindowError::TooShort { id, length, needed };
@@ -337,10 +337,10 @@ fn copy(series: &Series, origin: usize, row: usize, batch: &mut Batch) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::frequency::{Frequency, Step};
+    use crate::data::frequency::{Frequency, TimeStep};
     use crate::data::split::Length;
     use crate::data::table::{Columns, Report};
-    use crate::data::time::{Form, Kind};
+    use crate::data::time::{Form, TimeKind};
     use proptest::prelude::*;
 
     fn table(series: Vec<Vec<f64>>) -> Arc<Table> {
@@ -351,12 +351,12 @@ mod tests {
             past: values.iter().map(|x| x + 0.25).collect(),
             future: values.iter().flat_map(|x| [x + 0.5, x + 0.75]).chain([7.0; 4]).collect(),
             fixed: vec![i as f64],
-            foreseen: Vec::new(),
+            leaky: Vec::new(),
             values,
         });
         let names = |n: usize| (0..n).map(|i| format!("c{i}")).collect();
         Arc::new(Table {
-            frequency: Frequency { kind: Kind::Integer, step: Step::Ticks(1) },
+            frequency: Frequency { kind: TimeKind::Integer, step: TimeStep::Ticks(1) },
             offset: None,
             form: Form::default(),
             columns: Columns { past: names(1), future: names(2), fixed: names(1) },
@@ -377,18 +377,18 @@ mod tests {
     #[test]
     fn inputs_reach_into_the_part_before_and_targets_never_leave_their_part() {
         let table = counting(&[20]);
-        let sizes = Sizes { input: 4, horizon: 2, stride: 1 };
+        let sizes = WindowSizes { input: 4, horizon: 2, stride: 1 };
         let count = |part| Windows::new(&table, sizes, &steps(10, 5, 5), part).len();
-        assert_eq!([count(Part::Train), count(Part::Validation), count(Part::Test)], [5, 4, 4]);
-        let test = Windows::new(&table, sizes, &steps(10, 5, 5), Part::Test);
+        assert_eq!([count(Subset::Train), count(Subset::Validation), count(Subset::Test)], [5, 4, 4]);
+        let test = Windows::new(&table, sizes, &steps(10, 5, 5), Subset::Test);
         assert_eq!((test.place(0), test.place(3), test.place(4)), (Some((0, 15)), Some((0, 18)), None));
     }
 
     #[test]
     fn a_batch_holds_the_window_and_its_columns() {
         let table = counting(&[3, 9]);
-        let sizes = Sizes { input: 2, horizon: 1, stride: 3 };
-        let windows = Windows::new(&table, sizes, &steps(9, 0, 0), Part::Train);
+        let sizes = WindowSizes { input: 2, horizon: 1, stride: 3 };
+        let windows = Windows::new(&table, sizes, &steps(9, 0, 0), Subset::Train);
         // One of the first series, three of the second.
         assert_eq!(windows.len(), 4);
         let mut batch = Batch::new(windows.shape(2));
@@ -407,7 +407,7 @@ mod tests {
     #[test]
     fn windows_at_the_end_have_no_target_and_need_what_is_known_in_advance() {
         let table = counting(&[5, 6]);
-        let windows = Windows::at_end(&table, 3, 2).unwrap();
+        let windows = Windows::at_series_end(&table, 3, 2).unwrap();
         let mut batch = Batch::new(windows.shape(2));
         batch.target.fill(9.0);
         windows.fill(&[0, 1], &mut batch).unwrap();
@@ -415,25 +415,28 @@ mod tests {
         assert_eq!(batch.target, [0.; 4]);
         assert_eq!(batch.future_columns[6..10], [7.0; 4]);
         assert!(matches!(
-            Windows::at_end(&table, 6, 2),
+            Windows::at_series_end(&table, 6, 2),
             Err(WindowError::TooShortToForecast { length: 5, .. })
         ));
-        assert!(matches!(Windows::at_end(&table, 3, 3), Err(WindowError::FutureUnknown { length: 2, .. })));
+        assert!(matches!(
+            Windows::at_series_end(&table, 3, 3),
+            Err(WindowError::FutureUnknown { length: 2, .. })
+        ));
     }
 
     #[test]
     fn short_series_are_named_or_left_out() {
         let table = counting(&[20, 4]);
         let split = steps(20, 0, 0);
-        let sizes = Sizes { input: 4, horizon: 2, stride: 1 };
-        let windows = Windows::new(&table, sizes, &split, Part::Train);
+        let sizes = WindowSizes { input: 4, horizon: 2, stride: 1 };
+        let windows = Windows::new(&table, sizes, &split, Subset::Train);
         let message = windows.check(&split, false).unwrap_err().to_string();
         assert!(
             message.contains("series \"s1\" has 4 values for training, but a window needs 6"),
             "{message}"
         );
-        assert_eq!((windows.check(&split, true), windows.without()), (Ok(()), vec![1]));
-        let none = Windows::new(&table, Sizes { input: 40, ..sizes }, &split, Part::Train);
+        assert_eq!((windows.check(&split, true), windows.series_without_windows()), (Ok(()), vec![1]));
+        let none = Windows::new(&table, WindowSizes { input: 40, ..sizes }, &split, Subset::Train);
         assert_eq!(none.check(&split, true), Err(WindowError::None { needed: 42 }));
     }
 
@@ -442,8 +445,8 @@ mod tests {
         let value = |gap: usize| move |i: usize| if i % gap == gap - 1 { f64::NAN } else { 1.0 };
         let message = |values: Vec<f64>, stride: usize| {
             let (table, split) = (table(vec![values]), steps(47, 0, 0));
-            let sizes = Sizes { input: 6, horizon: 3, stride };
-            Windows::new(&table, sizes, &split, Part::Train).check(&split, false).unwrap_err().to_string()
+            let sizes = WindowSizes { input: 6, horizon: 3, stride };
+            Windows::new(&table, sizes, &split, Subset::Train).check(&split, false).unwrap_err().to_string()
         };
         let close = message((0..47).map(value(7)).collect(), 1);
         let part =
@@ -466,7 +469,7 @@ mod tests {
             gaps in prop::collection::vec((0usize..4, 0usize..40), 0..5),
             (input, horizon, stride) in (1usize..6, 1usize..5, 1usize..4),
             train in 0usize..40,
-            foreseen in prop::collection::btree_set(0usize..40, 0..4),
+            leaky in prop::collection::btree_set(0usize..40, 0..4),
         ) {
             let mut all: Vec<Vec<f64>> = lengths.iter().map(|n| (0..*n).map(|i| i as f64).collect()).collect();
             for (series, row) in gaps {
@@ -476,17 +479,17 @@ mod tests {
             }
             let mut table = table(all.clone());
             for series in &mut Arc::get_mut(&mut table).unwrap().series {
-                series.foreseen = foreseen.iter().copied().filter(|row| *row < series.values.len()).collect();
+                series.leaky = leaky.iter().copied().filter(|row| *row < series.values.len()).collect();
             }
             let split = Split { train: Some(Length::Steps(train)), validation: Length::Steps(40), test: Length::Steps(0) };
-            for part in [Part::Train, Part::Validation] {
-                let windows = Windows::new(&table, Sizes { input, horizon, stride }, &split, part);
+            for part in [Subset::Train, Subset::Validation] {
+                let windows = Windows::new(&table, WindowSizes { input, horizon, stride }, &split, part);
                 let mut twin = Vec::new();
                 for (series, values) in all.iter().enumerate() {
                     let range = split.range(part, values.len());
                     let first = range.start.max(input);
                     for origin in (first..values.len()).filter(|t| (t - first).is_multiple_of(stride)) {
-                        let inside = origin + horizon <= range.end && !foreseen.contains(&(origin - 1));
+                        let inside = origin + horizon <= range.end && !leaky.contains(&(origin - 1));
                         if inside && values[origin - input..origin + horizon].iter().all(|x| !x.is_nan()) {
                             twin.push((series, origin));
                         }

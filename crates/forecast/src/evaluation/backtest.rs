@@ -1,18 +1,19 @@
-//! Rolling origins: a trained model forecasts from every place of a part of the data, and so do the baselines, which
-//! see all of the past at each.
+//! Rolling-origin evaluation: a trained model and the baselines forecast from every origin of a subset of the data. The
+//! baselines read the whole history before each origin.
 
 use serde::Serialize;
 
 use super::baselines::Baseline;
 use crate::data::{Batch, Series, Table, Windows};
+use crate::forecaster::MAX_ROWS;
 use crate::metrics;
-use crate::prediction::conformal::{Conformal, Errors, known_end};
-use crate::prediction::{MAX_ROWS, PredictError, Prediction, Predictor};
+use crate::prediction::conformal::{CalibrationErrors, Conformal, after_last_gap};
+use crate::prediction::{PredictError, Prediction, Predictor};
 
-/// How good forecasts are: means over windows, without those in which an error cannot be said.
+/// Accuracy of forecasts: means over windows, without those whose error is undefined.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Score {
-    /// Whose.
+    /// Name of the model or baseline.
     pub name: String,
     /// Mean absolute error.
     pub mae: f64,
@@ -24,25 +25,25 @@ pub struct Score {
     pub smape: f64,
     /// Mean absolute scaled error.
     pub mase: f64,
-    /// sMAPE and MASE relative to Naive2.
+    /// Overall weighted average: sMAPE and MASE relative to Naive2.
     pub owa: f64,
-    /// Share of the values that each interval held, with the share it should hold.
+    /// Interval levels with their empirical coverage.
     pub coverage: Vec<(f64, f64)>,
-    /// Continuous ranked probability score from the bounds of the intervals.
+    /// Continuous ranked probability score, approximated by the bounds of the intervals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crps: Option<f64>,
 }
 
-/// The model first, then the baselines.
+/// Scores of the model, then of the baselines.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evaluation {
-    /// Windows.
+    /// Number of windows.
     pub windows: usize,
-    /// Scores.
+    /// Scores, the model first.
     pub scores: Vec<Score>,
 }
 
-/// A mean over the windows that have a value.
+/// A mean over the windows whose value is finite.
 #[derive(Clone, Copy, Default)]
 struct Mean {
     sum: f64,
@@ -50,7 +51,7 @@ struct Mean {
 }
 
 impl Mean {
-    /// Adds a value. A percentage of nothing but zeros, or an error relative to a past that never changes, is none.
+    /// Adds a value unless it is undefined: a percentage error of zeros, or an error scaled by a constant history.
     fn add(&mut self, value: f64) {
         if value.is_finite() {
             self.sum += value;
@@ -58,7 +59,7 @@ impl Mean {
         }
     }
 
-    /// NaN if no window had a value.
+    /// Returns the mean; NaN if there was no value.
     fn value(self) -> f64 {
         self.sum / self.count
     }
@@ -68,7 +69,7 @@ impl Mean {
 #[derive(Default)]
 struct Sums {
     windows: f64,
-    /// Squares, distances, MAPE, sMAPE, MASE.
+    /// MSE, MAE, MAPE, sMAPE, MASE.
     means: [Mean; 5],
     crps: f64,
     score: Score,
@@ -82,7 +83,7 @@ impl Sums {
             metrics::mae(actual, forecast),
             metrics::mape(actual, forecast),
             metrics::smape(actual, forecast),
-            metrics::mase(known_end(history), season, actual, forecast),
+            metrics::mase(after_last_gap(history), season, actual, forecast),
         ];
         self.means.iter_mut().zip(values).for_each(|(mean, value)| mean.add(value));
     }
@@ -93,13 +94,13 @@ impl Sums {
         }
         let mut levels: Vec<(f64, &[f64])> = vec![(0.5, &forecast.values)];
         for (place, interval) in forecast.intervals.iter().enumerate() {
-            let held = metrics::coverage(actual, &interval.low, &interval.high);
+            let coverage = metrics::coverage(actual, &interval.low, &interval.high);
             match self.score.coverage.get_mut(place) {
-                Some((_, sum)) => *sum += held,
-                None => self.score.coverage.push((interval.share, held)),
+                Some((_, sum)) => *sum += coverage,
+                None => self.score.coverage.push((interval.level, coverage)),
             }
-            levels.push((0.5 - interval.share / 2.0, &interval.low));
-            levels.push((0.5 + interval.share / 2.0, &interval.high));
+            levels.push((0.5 - interval.level / 2.0, &interval.low));
+            levels.push((0.5 + interval.level / 2.0, &interval.high));
         }
         self.crps += metrics::crps_of_quantiles(actual, &levels);
     }
@@ -114,19 +115,19 @@ impl Sums {
     }
 }
 
-/// A model and the windows it forecasts.
-pub struct Member<'a> {
+/// A member of an ensemble, and the windows that it forecasts.
+pub struct EnsembleMember<'a> {
     /// The model.
     pub predictor: &'a mut Predictor,
     /// Windows of its scaled table.
     pub windows: &'a Windows,
 }
 
-/// Scores a model and the baselines; several models count as one, whose forecast is their median at every step. `table`
-/// has the series of the windows in their own units.
-pub fn evaluate(members: &mut [Member<'_>], table: &Table) -> Result<Evaluation, PredictError> {
-    check_alike(members)?;
-    let Some(first) = members.first() else { return Err(PredictError::NotAlike) };
+/// Scores a model and the baselines. Several models are an ensemble, whose forecast is the median at every step. `table`
+/// holds the series of the windows in their own units.
+pub fn evaluate(members: &mut [EnsembleMember<'_>], table: &Table) -> Result<Evaluation, PredictError> {
+    check_members(members)?;
+    let Some(first) = members.first() else { return Err(PredictError::EnsembleMismatch) };
     let (season, horizon) = (first.predictor.context().season, first.predictor.specification().horizon);
     let windows = first.windows.len();
     let name = match members.len() {
@@ -135,11 +136,11 @@ pub fn evaluate(members: &mut [Member<'_>], table: &Table) -> Result<Evaluation,
     };
     let mut model = Sums::default();
     let mut baselines: Vec<Sums> = Baseline::ALL.iter().map(|_| Sums::default()).collect();
-    each(members, table, |_, history, actual, forecast| {
+    for_each_window(members, table, |_, history, actual, forecast| {
         model.add(history, season, actual, &forecast.values);
         model.add_intervals(actual, forecast);
         for (baseline, sums) in Baseline::ALL.iter().zip(&mut baselines) {
-            sums.add(history, season, actual, &baseline.forecast(known_end(history), season, horizon));
+            sums.add(history, season, actual, &baseline.forecast(after_last_gap(history), season, horizon));
         }
     })?;
     let mut scores = vec![model.finish(&name)];
@@ -152,25 +153,26 @@ pub fn evaluate(members: &mut [Member<'_>], table: &Table) -> Result<Evaluation,
     Ok(Evaluation { windows, scores })
 }
 
-/// An error unless all members forecast as many steps of the same series from the same origins.
-fn check_alike(members: &[Member<'_>]) -> Result<(), PredictError> {
+/// Checks that all members forecast the same horizon of the same series from the same origins.
+fn check_members(members: &[EnsembleMember<'_>]) -> Result<(), PredictError> {
     let Some((first, others)) = members.split_first() else { return Ok(()) };
-    let id = |member: &Member<'_>, place: (usize, usize)| {
+    let id = |member: &EnsembleMember<'_>, place: (usize, usize)| {
         member.windows.table().series.get(place.0).map(|series| (series.id.clone(), place.1))
     };
-    let alike = |other: &Member<'_>| {
-        let place = |member: &Member<'_>, number| member.windows.place(number).and_then(|at| id(member, at));
+    let matches = |other: &EnsembleMember<'_>| {
+        let place =
+            |member: &EnsembleMember<'_>, number| member.windows.place(number).and_then(|at| id(member, at));
         other.predictor.specification().horizon == first.predictor.specification().horizon
             && other.windows.len() == first.windows.len()
             && (0..first.windows.len()).all(|number| place(first, number) == place(other, number))
     };
-    if others.iter().all(alike) { Ok(()) } else { Err(PredictError::NotAlike) }
+    if others.iter().all(matches) { Ok(()) } else { Err(PredictError::EnsembleMismatch) }
 }
 
-/// Errors of scaled values: what the papers on long horizons report.
+/// Errors of scaled values, as papers on long horizons report them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Scaled {
-    /// Windows.
+pub struct ScaledErrors {
+    /// Number of windows.
     pub windows: usize,
     /// Mean squared error.
     pub mse: f64,
@@ -178,8 +180,8 @@ pub struct Scaled {
     pub mae: f64,
 }
 
-/// The errors of a model on windows of a scaled table, in the units of the scaled values.
-pub fn scaled_errors(predictor: &mut Predictor, windows: &Windows) -> Result<Scaled, PredictError> {
+/// Returns the errors of a model on windows of a scaled table, in scaled units.
+pub fn scaled_errors(predictor: &mut Predictor, windows: &Windows) -> Result<ScaledErrors, PredictError> {
     let forecaster = predictor.forecaster_mut();
     let horizon = forecaster.specification().horizon;
     let mut batch = Batch::new(windows.shape(0));
@@ -197,35 +199,35 @@ pub fn scaled_errors(predictor: &mut Predictor, windows: &Windows) -> Result<Sca
         }
     }
     let count = windows.len() as f64;
-    Ok(Scaled { windows: windows.len(), mse: squares / count, mae: distances / count })
+    Ok(ScaledErrors { windows: windows.len(), mse: squares / count, mae: distances / count })
 }
 
-/// Learns the width of intervals from windows that training did not see.
+/// Calibrates interval widths on windows that training did not see.
 pub fn calibrate(
     predictor: &mut Predictor,
     windows: &Windows,
     table: &Table,
-    shares: &[f64],
+    levels: &[f64],
 ) -> Result<Conformal, PredictError> {
-    let mut errors = Errors::new(predictor.specification().horizon, predictor.context().season);
-    each(&mut [Member { predictor, windows }], table, |id, history, actual, forecast| {
+    let mut errors = CalibrationErrors::new(predictor.specification().horizon, predictor.context().season);
+    for_each_window(&mut [EnsembleMember { predictor, windows }], table, |id, history, actual, forecast| {
         errors.add(id, history, actual, &forecast.values);
     })?;
-    Ok(errors.calibrate(shares))
+    Ok(errors.calibrate(levels))
 }
 
-/// Every window: its series, what was before, what came, and the forecast.
-fn each(
-    members: &mut [Member<'_>],
+/// Calls `visit` for every window with the series id, history, actual values and forecast.
+fn for_each_window(
+    members: &mut [EnsembleMember<'_>],
     table: &Table,
-    mut see: impl FnMut(&str, &[f64], &[f64], &Prediction),
+    mut visit: impl FnMut(&str, &[f64], &[f64], &Prediction),
 ) -> Result<(), PredictError> {
     let count = members.first().map_or(0, |member| member.windows.len());
     let numbers: Vec<u32> = (0..count as u32).collect();
     for numbers in numbers.chunks(MAX_ROWS) {
         let forecasts = members
             .iter_mut()
-            .map(|Member { predictor, windows }| predictor.predict_windows(windows, numbers, table))
+            .map(|EnsembleMember { predictor, windows }| predictor.predict_windows(windows, numbers, table))
             .collect::<Result<Vec<_>, _>>()?;
         for (row, number) in numbers.iter().enumerate() {
             let Some((series, origin)) = members[0].windows.place(*number as usize) else { continue };
@@ -233,14 +235,14 @@ fn each(
             let of_members: Vec<&Prediction> = forecasts.iter().map(|forecasts| &forecasts[row]).collect();
             let forecast = median(&of_members);
             let end = origin + forecast.values.len();
-            see(id, &values[..origin], &values[origin..end], &forecast);
+            visit(id, &values[..origin], &values[origin..end], &forecast);
         }
     }
     Ok(())
 }
 
-/// The median of several forecasts at every step. Only a forecast alone has intervals: the errors of a median are not
-/// those of its members.
+/// Returns the median of several forecasts at every step. Only a single forecast has intervals: those of the members are
+/// not valid for their median.
 fn median(forecasts: &[&Prediction]) -> Prediction {
     if let [alone] = forecasts {
         return (*alone).clone();
@@ -257,8 +259,8 @@ fn median(forecasts: &[&Prediction]) -> Prediction {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::Part;
-    use crate::experiment::{Dataset, Loaded};
+    use crate::data::Subset;
+    use crate::experiment::{Dataset, ForecastExperiment};
     use crate::prediction::Context;
     use crate::test_fixtures::untrained_model;
     use crate::training::ForecastTask;
@@ -266,14 +268,14 @@ mod tests {
     use gatework_train::trainer::{Attempt, Outcome, Task as _};
 
     fn one(predictor: &mut Predictor, windows: &Windows, table: &Table) -> Evaluation {
-        evaluate(&mut [Member { predictor, windows }], table).unwrap()
+        evaluate(&mut [EnsembleMember { predictor, windows }], table).unwrap()
     }
 
     #[test]
-    fn several_models_forecast_their_median() {
+    fn an_ensemble_forecasts_the_median() {
         let runs = ["dlinear", "nlinear", "nhits"].map(|model| untrained_model(model, "mae"));
         let table = runs[0].1.table.clone();
-        let windows = runs[0].1.windows(Part::Test, 1);
+        let windows = runs[0].1.windows(Subset::Test, 1);
         let mut predictors: Vec<Predictor> = runs.into_iter().map(|(predictor, _)| predictor).collect();
         let forecasts: Vec<Prediction> = predictors
             .iter_mut()
@@ -287,8 +289,8 @@ mod tests {
                 (at[1] - values[132 + step]).abs() / 12.0
             })
             .sum();
-        let mut members: Vec<Member<'_>> =
-            predictors.iter_mut().map(|predictor| Member { predictor, windows: &windows }).collect();
+        let mut members: Vec<EnsembleMember<'_>> =
+            predictors.iter_mut().map(|predictor| EnsembleMember { predictor, windows: &windows }).collect();
         let evaluation = evaluate(&mut members, &table).unwrap();
         assert_eq!((evaluation.windows, evaluation.scores[0].name.as_str()), (1, "median of 3"));
         assert!((evaluation.scores[0].mae - error).abs() < 1e-6 * error);
@@ -296,12 +298,14 @@ mod tests {
     }
 
     #[test]
-    fn models_that_forecast_different_windows_are_no_ensemble() {
+    fn members_with_different_windows_are_rejected() {
         let [(mut a, dataset), (mut b, _)] =
             ["dlinear", "nlinear"].map(|model| untrained_model(model, "mae"));
-        let (all, some) = (dataset.windows(Part::Validation, 1), dataset.windows(Part::Validation, 2));
-        let mut members =
-            [Member { predictor: &mut a, windows: &all }, Member { predictor: &mut b, windows: &some }];
+        let (all, some) = (dataset.windows(Subset::Validation, 1), dataset.windows(Subset::Validation, 2));
+        let mut members = [
+            EnsembleMember { predictor: &mut a, windows: &all },
+            EnsembleMember { predictor: &mut b, windows: &some },
+        ];
         let message = evaluate(&mut members, &dataset.table).unwrap_err().to_string();
         assert!(message.contains("same series from the same origins"), "{message}");
     }
@@ -309,9 +313,9 @@ mod tests {
     #[test]
     fn scaled_errors_are_those_of_the_scaled_values() {
         let (mut predictor, dataset) = untrained_model("nlinear", "mae");
-        let windows = dataset.windows(Part::Validation, 1);
+        let windows = dataset.windows(Subset::Validation, 1);
         let scaled = scaled_errors(&mut predictor, &windows).unwrap();
-        // By way of the units of the data: those of the built-in data are logarithms.
+        // Computed via the units of the data: the built-in data are log-scaled.
         let numbers: Vec<u32> = (0..windows.len() as u32).collect();
         let forecasts = predictor.predict_windows(&windows, &numbers, &dataset.table).unwrap();
         let fit = predictor.context().scaler.of("Passengers").unwrap();
@@ -327,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_without_an_error_is_left_out_of_its_mean() {
+    fn undefined_errors_are_left_out_of_the_mean() {
         let mut sums = Sums::default();
         sums.add(&[1.0, 3.0], 1, &[2.0, 4.0], &[3.0, 4.0]);
         let alone = {
@@ -335,7 +339,7 @@ mod tests {
             sums.add(&[1.0, 3.0], 1, &[2.0, 4.0], &[3.0, 4.0]);
             sums.finish("a")
         };
-        // A past that never changes, and a percentage of nothing.
+        // A constant history, and percentage errors of zeros.
         sums.add(&[5.0, 5.0], 1, &[0.0, 0.0], &[1.0, 1.0]);
         let both = sums.finish("a");
         assert_eq!([both.mase, both.mape], [alone.mase, alone.mape]);
@@ -343,15 +347,15 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_the_model_and_every_baseline() {
+    fn an_evaluation_has_the_model_and_every_baseline() {
         let (mut predictor, dataset) = untrained_model("dlinear", "mae");
-        let windows = dataset.windows(Part::Validation, 1);
+        let windows = dataset.windows(Subset::Validation, 1);
         let evaluation = one(&mut predictor, &windows, &dataset.table);
         let names: Vec<&str> = evaluation.scores.iter().map(|score| score.name.as_str()).collect();
         assert_eq!(names, ["dlinear", "naive", "seasonal naive", "drift", "naive2", "theta"]);
         assert_eq!(evaluation.windows, 13);
         assert!((evaluation.scores[4].owa - 1.0).abs() < 1e-12);
-        // By hand: the seasonal naive forecast is the year before.
+        // Reference: the seasonal naive forecast is the previous year.
         let values = &dataset.table.series[0].values;
         let error = |origin: usize| metrics::mae(&values[origin..origin + 12], &values[origin - 12..origin]);
         let mean = (108..=120).map(error).sum::<f64>() / 13.0;
@@ -359,14 +363,14 @@ mod tests {
         assert_eq!(evaluation.scores[0].coverage.len(), 2);
     }
 
-    /// A model of a file of values, trained.
+    /// Trains a model on values.
     fn trained(values: impl Iterator<Item = f64>) -> (Predictor, Dataset) {
         let rows: Vec<String> = values.enumerate().map(|(t, value)| format!("{t},{value}\n")).collect();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("x.csv"), format!("ds,y\n{}", rows.concat())).unwrap();
         let text = "name = 'x'\ntask = 'forecaster'\ndata = 'x.csv'\nmodel = 'nlinear'
             horizon = 7\ninput = 14\nseason = 7\n[training]\nepochs = 60\nlearning_rate = 0.005";
-        let loaded = Loaded::from_source(&Source::new(text, "x", folder.path())).unwrap();
+        let loaded = ForecastExperiment::from_source(&Source::new(text, "x", folder.path())).unwrap();
         let (experiment, dataset) = (&loaded.experiment, Dataset::load(&loaded).unwrap());
         let loader = dataset.loader(experiment, 1);
         let settings = experiment.training.settings(loader.updates_per_epoch());
@@ -383,25 +387,25 @@ mod tests {
     fn small_changes_of_large_values_are_learned() {
         let wave = |t: i32| 5.0 * (f64::from(t) * std::f64::consts::TAU / 7.0).sin();
         let (mut predictor, dataset) = trained((0..300).map(|t| 2e8 + 0.1 * f64::from(t) + wave(t)));
-        let evaluation = one(&mut predictor, &dataset.windows(Part::Test, 1), &dataset.table);
+        let evaluation = one(&mut predictor, &dataset.windows(Subset::Test, 1), &dataset.table);
         let [model, naive, seasonal, ..] = &evaluation.scores[..] else { unreachable!("six scores") };
-        assert!(naive.mae > 3.0 && model.mae < 0.1 * naive.mae, "{} beside {}", model.mae, naive.mae);
-        // From one season to the next the values rise by 0.7.
+        assert!(naive.mae > 3.0 && model.mae < 0.1 * naive.mae, "{} against {}", model.mae, naive.mae);
+        // The values rise by 0.7 per season.
         assert!((seasonal.mae - 0.7).abs() < 1e-6 && (seasonal.mase - 1.0).abs() < 1e-6, "{seasonal:?}");
         assert!((model.mase - model.mae / 0.7).abs() < 1e-6, "{model:?}");
     }
 
     #[test]
-    fn calibrated_intervals_hold_their_share_of_the_windows_they_were_learned_from() {
+    fn calibrated_intervals_cover_their_calibration_windows() {
         let (mut predictor, dataset) = untrained_model("dlinear", "mae");
-        let windows = dataset.windows(Part::Train, 1);
+        let windows = dataset.windows(Subset::Train, 1);
         let conformal = calibrate(&mut predictor, &windows, &dataset.table, &[0.5, 0.8]).unwrap();
         assert_eq!(conformal.windows(), windows.len());
         let context = Context { conformal, ..predictor.context().clone() };
         let mut predictor = predictor.with_context(context);
         let evaluation = one(&mut predictor, &windows, &dataset.table);
-        for (share, held) in &evaluation.scores[0].coverage {
-            assert!(held >= share && *held < share + 0.05, "{held} for {share}");
+        for (level, coverage) in &evaluation.scores[0].coverage {
+            assert!(coverage >= level && *coverage < level + 0.05, "{coverage} for {level}");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Forecasts that learn nothing or next to nothing. A model that does not beat them is of no use, so every result is
-//! shown beside them.
+//! Baseline forecasts, which every model is compared with.
 //!
-//! Naive2 and Theta are those of the M4 competition: a series that is seasonal by a test of its autocorrelation is
-//! divided by classical multiplicative seasonal indices, forecast, and multiplied again.
+//! Naive2 and Theta are those of the M4 competition: a series that passes a test of seasonality is divided by classical
+//! multiplicative seasonal indices, forecast, and multiplied again.
 
 use crate::data::scale::mean;
 
-/// A baseline.
+/// A baseline forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Baseline {
     /// The last value.
     Naive,
@@ -22,11 +22,11 @@ pub enum Baseline {
 }
 
 impl Baseline {
-    /// All of them.
+    /// All baselines.
     pub const ALL: [Baseline; 5] =
         [Baseline::Naive, Baseline::SeasonalNaive, Baseline::Drift, Baseline::Naive2, Baseline::Theta];
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             Baseline::Naive => "naive",
@@ -37,7 +37,7 @@ impl Baseline {
         }
     }
 
-    /// Forecasts what comes after a history, which has no gaps. Of an empty history, the forecast is 0.
+    /// Forecasts the steps after a history without gaps. The forecast of an empty history is 0.
     pub fn forecast(self, history: &[f64], season: usize, horizon: usize) -> Vec<f64> {
         let Some(&last) = history.last() else { return vec![0.0; horizon] };
         let season = season.max(1);
@@ -75,7 +75,7 @@ fn adjusted(
     ahead.map(|(step, x)| x * index(values.len() + step)).collect()
 }
 
-/// The M4 competition's test of seasonality: the autocorrelation at the season, against 90 % limits.
+/// The seasonality test of the M4 competition: the autocorrelation at the season against its 90 % limits.
 fn is_seasonal(values: &[f64], season: usize) -> bool {
     if season < 2 || values.len() < 3 * season {
         return false;
@@ -91,12 +91,12 @@ fn is_seasonal(values: &[f64], season: usize) -> bool {
     (at(season) / variance).abs() > 1.645 / n.sqrt() * (1.0 + 2.0 * squares).sqrt()
 }
 
-/// Classical multiplicative indices, one a place of the season; none if the series touches 0.
+/// Returns classical multiplicative indices, one per step of the season; `None` if the series reaches 0.
 fn seasonal_indices(values: &[f64], season: usize) -> Option<Vec<f64>> {
     let half = season / 2;
     let mut sums = vec![(0.0, 0.0); season];
     for place in half..values.len() - half {
-        // Centred moving average over one season; of an even one, the two ends count half.
+        // Centred moving average over one season; for even seasons the two ends have half weight.
         let around = &values[place - half..=place + half];
         let ends = if season.is_multiple_of(2) { f64::midpoint(around[0], around[season]) } else { 0.0 };
         let trend = (around.iter().sum::<f64>() - ends) / season as f64;
@@ -122,7 +122,7 @@ fn theta(values: &[f64], horizon: usize) -> Vec<f64> {
     (0..horizon).map(|step| f64::midpoint(line(values.len() + step), level)).collect()
 }
 
-/// The line of least squares: its value at 0, and its slope.
+/// Returns intercept and slope of the regression line.
 fn regression(values: &[f64]) -> (f64, f64) {
     let (mean_place, mean) = ((values.len() as f64 - 1.0) / 2.0, mean(values));
     let (mut covariance, mut variance) = (0.0, 0.0);
@@ -134,11 +134,11 @@ fn regression(values: &[f64]) -> (f64, f64) {
     (mean - slope * mean_place, slope)
 }
 
-/// The last level of simple exponential smoothing, its rate and first level those of least squares.
+/// Returns the last level of simple exponential smoothing, with rate and first level fitted by least squares.
 fn smoothed_level(values: &[f64]) -> f64 {
-    // The error is smooth but may have several minima: a grid first, then a golden section around the best of it.
+    // The error may have several minima: a grid search, then a golden-section search around its best point.
     const GRID: usize = 50;
-    // Around their mean, so that the squares of errors are not lost beside those of the values.
+    // Centred, to avoid cancellation.
     let mean = mean(values);
     let values: Vec<f64> = values.iter().map(|x| x - mean).collect();
     let rate = |i: usize| 1e-4 + (0.9999 - 1e-4) * i as f64 / GRID as f64;
@@ -153,7 +153,7 @@ fn smoothed_level(values: &[f64]) -> f64 {
     mean + smooth(&values, f64::midpoint(low, high)).1
 }
 
-/// Sum of squared errors of one step ahead, and the last level, for the first level that makes the sum least.
+/// Returns the sum of squared one-step errors and the last level, for the optimal first level.
 ///
 /// The error of step t is e_t - d_t l with d_t = (1 - alpha)^t and l the first level, so l = sum e d / sum d d.
 fn smooth(values: &[f64], alpha: f64) -> (f64, f64) {
@@ -177,7 +177,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn simple_baselines_do_what_their_names_say() {
+    fn simple_baselines_have_known_forecasts() {
         let history = [1., 2., 3., 4., 7.];
         assert_eq!(Baseline::Naive.forecast(&history, 2, 3), [7., 7., 7.]);
         assert_eq!(Baseline::SeasonalNaive.forecast(&history, 2, 3), [4., 7., 4.]);
@@ -186,16 +186,16 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_continued_by_half_of_its_slope() {
+    fn theta_continues_a_line_with_half_its_slope() {
         let history: Vec<f64> = (0..40).map(|i| 3.0 + 2.0 * i as f64).collect();
         let forecast = Baseline::Theta.forecast(&history, 1, 2);
-        // The doubled curvature of a line is the line: smoothing follows it, half the slope goes on.
+        // A line has no curvature to double: smoothing follows it, and half the slope remains.
         assert!((forecast[1] - forecast[0] - 1.0).abs() < 1e-3, "{forecast:?}");
         assert!((forecast[0] - 82.0).abs() < 0.1, "{forecast:?}");
     }
 
     #[test]
-    fn a_season_is_found_and_continued() {
+    fn seasonality_is_detected_and_continued() {
         let season = [0.5, 1.0, 1.5, 1.0];
         let history: Vec<f64> = (0..80).map(|i| 100.0 * season[i % 4]).collect();
         for baseline in [Baseline::Naive2, Baseline::Theta] {
@@ -204,13 +204,13 @@ mod tests {
                 assert!((value - 100.0 * season[step % 4]).abs() < 0.2, "{} {forecast:?}", baseline.name());
             }
         }
-        // Of fewer than three seasons nothing can be said.
+        // Fewer than three seasons are not tested.
         let short = &history[..11];
         assert_eq!(Baseline::Naive2.forecast(short, 4, 2), Baseline::Naive.forecast(short, 4, 2));
     }
 
     #[test]
-    fn a_level_far_from_0_changes_nothing_but_the_level() {
+    fn forecasts_are_equivariant_to_the_level() {
         let waves = |level: f64| -> Vec<f64> {
             (0..60).map(|i| level + f64::from(i * 7 % 13) + 0.2 * f64::from(i)).collect()
         };
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn smoothing_is_that_of_a_slow_twin() {
+    fn smoothing_matches_a_grid_search() {
         let values = [3.0, 5.0, 4.0, 8.0, 6.0, 7.0];
         // Every rate and first level on a fine grid.
         let mut least = f64::INFINITY;

@@ -8,5 +8,5 @@
 mod backtest;
 pub mod baselines;
 
-pub use backtest::{Evaluation, Member, Scaled, Score, calibrate, evaluate, scaled_errors};
+pub use backtest::{EnsembleMember, Evaluation, ScaledErrors, Score, calibrate, evaluate, scaled_errors};
 pub use baselines::Baseline;

@@ -1,13 +1,13 @@
-//! The data of an experiment: read, scaled, cut into windows; and how they reach the trainer.
+//! The data of an experiment: read, checked, scaled and cut into windows.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use super::definition::{BUILT_IN_DATA, Experiment, Loaded};
+use super::definition::{BUILT_IN_DATA, Experiment, ForecastExperiment};
 use crate::data::calendar::CalendarError;
 use crate::data::scale::{Scaler, UnknownSeries};
 use crate::data::{
-    self, DataError, Loader, Part, Schema, Sizes, Split, Table, WindowError, Windows, read_csv,
+    self, DataError, Loader, Schema, Split, Subset, Table, WindowError, WindowSizes, Windows, read_csv,
 };
 use crate::network::loss::Loss;
 use crate::prediction::Context;
@@ -16,36 +16,37 @@ use crate::training::Training;
 
 /// Data that cannot be used for an experiment.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum DatasetError {
-    /// The file is wrong.
+    /// The file cannot be read, or its content is invalid.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// The columns of the calendar cannot be added.
+    /// The calendar features cannot be computed.
     #[error(transparent)]
     Calendar(#[from] CalendarError),
-    /// A series without a scale.
+    /// A series is not known to the scaler.
     #[error(transparent)]
     Scale(#[from] UnknownSeries),
-    /// Values that the loss has no probability for.
+    /// A value is not a count, as the loss requires.
     #[error(
         "series {id:?}: {value} at {time} is {what}, but the loss \"negative-binomial\" needs counts (0, 1, 2, ...); set another loss, such as \"gaussian\""
     )]
     NotCounts {
-        /// The series.
+        /// Id of the series.
         id: String,
         /// The value.
         value: f64,
-        /// Its time.
+        /// Time of the value.
         time: String,
-        /// What it is instead.
+        /// Property of the value that a count does not have.
         what: &'static str,
     },
-    /// There are too few values.
+    /// A series is too short for a window.
     #[error(transparent)]
     Windows(#[from] WindowError),
-    /// There is nothing to choose the best parameters by.
+    /// There is no validation window.
     #[error(
-        "the validation part has no window: it needs at least the {horizon} steps of the horizon, without gaps and from a value that was not interpolated (split.validation)"
+        "the validation subset has no window; set split.validation to at least the {horizon} steps of the horizon, without gaps and after a value that is not interpolated"
     )]
     NoValidation {
         /// The horizon.
@@ -56,20 +57,20 @@ pub enum DatasetError {
 /// The data of an experiment.
 #[derive(Clone, Debug)]
 pub struct Dataset {
-    /// As they were read, with the columns of the calendar.
+    /// The table as read, with calendar features.
     pub table: Arc<Table>,
-    /// As the model sees them.
+    /// The scaled table, which the model reads.
     pub scaled: Arc<Table>,
-    /// From one to the other.
+    /// Maps the table to the scaled one.
     pub scaler: Scaler,
-    /// Steps of a season.
+    /// Steps per season.
     pub season: usize,
-    sizes: Sizes,
+    sizes: WindowSizes,
     split: Split,
 }
 
-/// Reads the table of an experiment: one that ships with the project, or its file, with what comes afterwards.
-pub fn read(loaded: &Loaded) -> Result<Table, DataError> {
+/// Reads the table of an experiment: built-in data or a file, continued by the test data if there are any.
+pub fn read(loaded: &ForecastExperiment) -> Result<Table, DataError> {
     let experiment = &loaded.experiment;
     let mut table = match loaded.data_file()? {
         Some(path) => data::read(&path, &experiment.columns)?,
@@ -78,28 +79,27 @@ pub fn read(loaded: &Loaded) -> Result<Table, DataError> {
     if let Some(path) = loaded.test_file()? {
         let after = data::read(&path, &experiment.columns)?;
         let origin = path.display().to_string();
-        table.go_on_with(after).map_err(|problem| problem.at(&origin, None))?;
+        table.append(after).map_err(|problem| problem.at(&origin, None))?;
     }
     Ok(table)
 }
 
-/// Reads and checks the table of an experiment, and adds the columns of the calendar.
-fn read_with_calendar(loaded: &Loaded) -> Result<Table, DatasetError> {
-    let mut table = read(loaded)?;
-    if loaded.experiment.loss == Loss::NegativeBinomial {
+/// Checks the table of an experiment, and adds its calendar features.
+fn with_calendar(experiment: &Experiment, mut table: Table) -> Result<Table, DatasetError> {
+    if experiment.loss == Loss::NegativeBinomial {
         check_counts(&table)?;
     }
-    loaded.experiment.calendar.add(&mut table, loaded.experiment.horizon)?;
+    experiment.calendar.add(&mut table, experiment.horizon)?;
     Ok(table)
 }
 
-/// Reads a table that ships with the project.
+/// Reads a built-in table.
 fn read_built_in(name: &str, schema: &Schema) -> Result<Table, DataError> {
     let text = BUILT_IN_DATA.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text);
     read_csv(text.as_bytes(), name, schema)
 }
 
-/// Reads a table from a file, or one that ships with the project if there is no such file.
+/// Reads a table from a file, or built-in data of that name if there is no such file.
 pub fn read_file_or_built_in(path: &Path, schema: &Schema) -> Result<Table, DataError> {
     let built_in = path.to_str().filter(|name| BUILT_IN_DATA.iter().any(|(known, _)| known == name));
     match built_in.filter(|_| !path.exists()) {
@@ -108,7 +108,7 @@ pub fn read_file_or_built_in(path: &Path, schema: &Schema) -> Result<Table, Data
     }
 }
 
-/// An error at the first value that is no count. Gaps are none either, but no window touches them.
+/// Checks that all values are counts. Gaps are allowed: no window contains them.
 fn check_counts(table: &Table) -> Result<(), DatasetError> {
     for series in &table.series {
         let is_other = |value: &f64| *value < 0.0 || (value.is_finite() && value.fract() != 0.0);
@@ -126,33 +126,39 @@ fn check_counts(table: &Table) -> Result<(), DatasetError> {
 }
 
 impl Dataset {
-    /// Reads and checks the data of an experiment, and scales them by what their training part says.
-    pub fn load(loaded: &Loaded) -> Result<Dataset, DatasetError> {
-        let table = read_with_calendar(loaded)?;
-        let scaler = Scaler::fit(&loaded.experiment.scaling, &table, &loaded.experiment.split);
-        Dataset::new(&loaded.experiment, table, scaler)
+    /// Reads the data of an experiment, and scales them by the statistics of their training subset.
+    pub fn load(loaded: &ForecastExperiment) -> Result<Dataset, DatasetError> {
+        Dataset::from_table(&loaded.experiment, read(loaded)?)
     }
 
-    /// Reads and checks the data of an experiment, and scales them as the model was trained: the data may have grown.
-    pub fn load_for(loaded: &Loaded, context: &Context) -> Result<Dataset, DatasetError> {
-        Dataset::new(&loaded.experiment, read_with_calendar(loaded)?, context.scaler.clone())
+    /// Prepares a table in memory, and scales it by the statistics of its training subset.
+    pub fn from_table(experiment: &Experiment, table: Table) -> Result<Dataset, DatasetError> {
+        let table = with_calendar(experiment, table)?;
+        let scaler = Scaler::fit(&experiment.scaling, &table, &experiment.split);
+        Dataset::new(experiment, table, scaler)
+    }
+
+    /// Reads the data of an experiment, and scales them as in training: the data may have grown since.
+    pub fn load_for(loaded: &ForecastExperiment, context: &Context) -> Result<Dataset, DatasetError> {
+        let table = with_calendar(&loaded.experiment, read(loaded)?)?;
+        Dataset::new(&loaded.experiment, table, context.scaler.clone())
     }
 
     fn new(experiment: &Experiment, table: Table, scaler: Scaler) -> Result<Dataset, DatasetError> {
         let sizes =
-            Sizes { input: experiment.input(), horizon: experiment.horizon, stride: experiment.stride };
+            WindowSizes { input: experiment.input(), horizon: experiment.horizon, stride: experiment.stride };
         let season = experiment.season.unwrap_or_else(|| table.frequency.season());
         let scaled = Arc::new(scaler.apply(&table)?);
         let split = experiment.split;
         let dataset = Dataset { table: Arc::new(table), scaled, scaler, season, sizes, split };
-        dataset.windows(Part::Train, experiment.stride).check(&split, experiment.leave_out_short)?;
-        if dataset.windows(Part::Validation, 1).is_empty() {
+        dataset.windows(Subset::Train, experiment.stride).check(&split, experiment.skip_short_series)?;
+        if dataset.windows(Subset::Validation, 1).is_empty() {
             return Err(DatasetError::NoValidation { horizon: experiment.horizon });
         }
         Ok(dataset)
     }
 
-    /// What the model needs to know of its data, with no intervals yet.
+    /// Returns the context of a model of these data, without intervals.
     pub fn context(&self, experiment: &Experiment) -> Context {
         Context {
             name: experiment.name.clone(),
@@ -166,17 +172,17 @@ impl Dataset {
         }
     }
 
-    /// The windows of a part.
-    pub fn windows(&self, part: Part, stride: usize) -> Windows {
-        Windows::new(&self.scaled, Sizes { stride, ..self.sizes }, &self.split, part)
+    /// Returns the windows of a subset.
+    pub fn windows(&self, part: Subset, stride: usize) -> Windows {
+        Windows::new(&self.scaled, WindowSizes { stride, ..self.sizes }, &self.split, part)
     }
 
-    /// The windows for the trainer, in the order of a seed, prepared by a thread of their own.
+    /// Returns the batches for the trainer, in the order of a seed, prefetched by a thread.
     pub fn loader(&self, experiment: &Experiment, seed: u64) -> Loader {
-        let training = Arc::new(self.windows(Part::Train, self.sizes.stride));
-        let validation = Arc::new(self.windows(Part::Validation, 1));
-        let Training { batch, together, .. } = experiment.training;
-        Loader::new(training, validation, batch, seed).together(together)
+        let training = Arc::new(self.windows(Subset::Train, self.sizes.stride));
+        let validation = Arc::new(self.windows(Subset::Validation, 1));
+        let Training { batch, group_by_time, .. } = experiment.training;
+        Loader::new(training, validation, batch, seed).group_by_time(group_by_time)
     }
 }
 
@@ -188,28 +194,28 @@ mod tests {
 
     fn built_in(change: impl Fn(&str) -> String) -> Result<Dataset, DatasetError> {
         let text = change(BUILT_IN[0].1);
-        Dataset::load(&Loaded::from_source(&Source::new(&text, "x", ".")).unwrap())
+        Dataset::load(&ForecastExperiment::from_source(&Source::new(&text, "x", ".")).unwrap())
     }
 
     #[test]
-    fn the_data_that_ship_are_read_and_scaled() {
+    fn built_in_data_are_read_and_scaled() {
         let dataset = built_in(str::to_string).unwrap();
         assert_eq!((dataset.table.values(), dataset.season), (144, 12));
         let train = &dataset.scaled.series[0].values[..108];
         assert!(train.iter().sum::<f64>().abs() < 1e-3);
-        assert_eq!(dataset.windows(Part::Train, 1).len(), 108 - 24 - 12 + 1);
-        assert_eq!(dataset.windows(Part::Validation, 1).len(), 13);
-        assert_eq!(dataset.windows(Part::Test, 1).len(), 1);
+        assert_eq!(dataset.windows(Subset::Train, 1).len(), 108 - 24 - 12 + 1);
+        assert_eq!(dataset.windows(Subset::Validation, 1).len(), 13);
+        assert_eq!(dataset.windows(Subset::Test, 1).len(), 1);
     }
 
     #[test]
-    fn a_model_is_evaluated_with_the_scale_it_was_trained_with() {
-        let loaded = Loaded::from_source(&Source::new(BUILT_IN[0].1, "x", ".")).unwrap();
+    fn the_scale_of_training_is_kept() {
+        let loaded = ForecastExperiment::from_source(&Source::new(BUILT_IN[0].1, "x", ".")).unwrap();
         let dataset = Dataset::load(&loaded).unwrap();
         let mut context = dataset.context(&loaded.experiment);
         let again = Dataset::load_for(&loaded, &context).unwrap();
         assert_eq!(again.scaled.series, dataset.scaled.series);
-        // As if half of the data had come later.
+        // As if half of the data had been added later.
         let mut early = Table::clone(&dataset.table);
         early.series[0].values.truncate(72);
         context.scaler = Scaler::fit(&loaded.experiment.scaling, &early, &loaded.experiment.split);
@@ -219,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_no_counts_are_named() {
+    fn values_that_are_not_counts_are_located() {
         let counts = |values: [&str; 4]| {
             let rows = values.iter().zip(1..).map(|(value, day)| format!("{day},{value}\n"));
             let rows = rows.collect::<Vec<_>>().concat();
@@ -235,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_data_that_ship_are_counts() {
+    fn built_in_data_are_counts() {
         let counts = |text: &str| {
             let text = text.replace("loss = \"mse\"", "loss = \"negative-binomial\"");
             text.replace("log = true", "method = \"none\"")
@@ -244,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_values_are_named() {
+    fn short_subsets_are_reported() {
         let short = built_in(|text| text.replace("input = 24", "input = 100")).unwrap_err().to_string();
         assert!(short.contains("has 108 values for training, but a window needs 112"), "{short}");
         let none =

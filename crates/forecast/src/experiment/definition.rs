@@ -1,4 +1,4 @@
-//! Experiments of forecasters: data, model, horizon and training as TOML, checked before any data are read.
+//! The TOML format of an experiment: data, model, horizon and training. It is checked before any data are read.
 //!
 //! ```toml
 //! name = "sales"
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::calendar::Calendar;
 use crate::data::scale::{Method, Scaling};
-use crate::data::{DataError, Layout, Length, Problem as DataProblem, Schema, Split, Target};
+use crate::data::{DataError, DataProblem, Layout, Length, Schema, Split, Target};
 use crate::models::Model;
 use crate::network::loss::Loss;
 use crate::network::normalization::Normalization;
@@ -27,105 +27,106 @@ use gatework_train::experiment::{ExperimentError, Problem, Source, problem};
 pub const BUILT_IN: [(&str, &str); 1] =
     [("airpassengers", include_str!("../../experiments/airpassengers.toml"))];
 
-/// The data that ship with the project: name and CSV.
+/// The built-in data sets: name and CSV.
 pub const BUILT_IN_DATA: [(&str, &str); 1] =
     [("airpassengers", include_str!("../../data/AirPassengers.csv"))];
 
-/// The folder of data that do not ship with the project, as a variable of the environment.
+/// Prefix of data paths relative to the folder in the environment variable `GATEWORK_DATA`.
 const DATA_FOLDER: &str = "$GATEWORK_DATA";
 
-/// One experiment.
+/// What is trained on which data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// Its name; that of its file if there is none.
+    /// Name; defaults to the name of the file.
     #[serde(default)]
     pub name: String,
-    /// What kind of thing is learned.
+    /// The kind of experiment.
     pub task: Task,
-    /// One line for people.
+    /// One-line description.
     #[serde(default)]
     pub about: String,
-    /// How long it takes, for people.
+    /// Expected run time, for documentation.
     #[serde(default)]
     pub expected: String,
-    /// Of start values, order of windows and dropout.
-    #[serde(default = "usual::seed")]
+    /// Seed of initial parameters, order of windows and dropout.
+    #[serde(default = "defaults::seed")]
     pub seed: u64,
-    /// A file, or the name of data that ship with the project. `$GATEWORK_DATA/` at its begin stands for the folder that
-    /// this variable of the environment names.
+    /// Path of a file, or the name of a built-in data set. A leading `$GATEWORK_DATA/` stands for the folder in that
+    /// environment variable.
     pub data: String,
-    /// A file whose series go on where those of `data` end: M4 keeps its test part in one. For one series a row only.
+    /// File whose series continue those of `data`, such as the test sets of M4. Requires `layout = "rows"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_data: Option<String>,
-    /// Values to be forecast.
+    /// Steps to forecast.
     pub horizon: usize,
-    /// Observed values of a window; three horizons if it is not given.
+    /// Observed values per window; default: three times the horizon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<usize>,
-    /// Steps from one window to the next in training.
-    #[serde(default = "usual::stride")]
+    /// Stride of the training windows.
+    #[serde(default = "defaults::stride")]
     pub stride: usize,
-    /// Steps of a season, for the baselines and for MASE; if not given, as is usual for the frequency.
+    /// Steps per season, for baselines and MASE; the default follows from the frequency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub season: Option<usize>,
-    /// Shares of the values that the intervals should hold.
-    #[serde(default = "usual::intervals")]
+    /// Interval levels (nominal coverage), between 0 and 1.
+    #[serde(default = "defaults::intervals")]
     pub intervals: Vec<f64>,
-    /// Train without the series that are shorter than a window.
-    #[serde(default)]
-    pub leave_out_short: bool,
-    /// How windows are normalised; if not given, as is usual for the model.
+    /// Whether to train without series that are shorter than a window, which are otherwise an error.
+    #[serde(default, alias = "leave_out_short")]
+    pub skip_short_series: bool,
+    /// Normalisation of windows; default: that of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub normalization: Option<Normalization>,
     /// The model.
     pub model: Model,
-    /// What training makes smaller.
+    /// The training loss.
     #[serde(default)]
     pub loss: Loss,
-    /// How the file is read.
+    /// Columns of the data file.
     #[serde(default)]
     pub columns: Schema,
-    /// Train, validation and test.
+    /// Training, validation and test subsets.
     #[serde(default)]
     pub split: Split,
-    /// How values are scaled.
+    /// Scaling of values.
     #[serde(default)]
     pub scaling: Scaling,
-    /// Columns of the calendar.
+    /// Calendar features.
     #[serde(default, skip_serializing_if = "Calendar::is_empty")]
     pub calendar: Calendar,
-    /// How it is trained.
+    /// Training settings.
     #[serde(default)]
     pub training: Training,
-    /// What the literature says of this model and these data.
+    /// Published results for this model and data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
 }
 
-/// Figures of the literature for one horizon.
+/// Published results for one horizon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Published {
-    /// The horizon.
+    /// Steps to forecast.
     pub horizon: usize,
-    /// The figures by their names: one or more of [`FIGURES`].
+    /// Results by metric: one or more of [`FIGURES`].
     #[serde(flatten)]
     pub figures: BTreeMap<String, f64>,
 }
 
-/// What can be published: errors of scaled values over every window of the test part, and scores of M4.
+/// Published metrics: errors of scaled values over every test window, and the scores of M4.
 pub const FIGURES: [&str; 5] = ["mse", "mae", "smape", "mase", "owa"];
 
-/// What kind of thing is learned.
+/// The kind of experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Task {
-    /// A forecaster.
+    /// Training of a forecaster.
     Forecaster,
 }
 
-/// The values that settings have when a file does not name them.
-mod usual {
+/// Default settings.
+mod defaults {
     pub fn seed() -> u64 {
         1
     }
@@ -139,62 +140,93 @@ mod usual {
     }
 }
 
-/// An experiment that was read and checked, and the folder its files are in.
+/// A checked experiment and the folder that its paths are relative to.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct ForecastExperiment {
     /// The experiment.
     pub experiment: Experiment,
-    /// Its folder.
+    /// Folder of relative paths.
     pub folder: PathBuf,
 }
 
-impl Loaded {
-    /// Reads an experiment from a file.
-    pub fn read(path: &Path) -> Result<Loaded, ExperimentError> {
-        Loaded::from_source(&Source::read(path)?)
+impl ForecastExperiment {
+    /// Reads and checks an experiment file.
+    pub fn read(path: &Path) -> Result<ForecastExperiment, ExperimentError> {
+        ForecastExperiment::from_source(&Source::read(path)?)
     }
 
-    /// Reads an experiment and checks it.
-    pub fn from_source(source: &Source) -> Result<Loaded, ExperimentError> {
+    /// Parses and checks an experiment.
+    pub fn from_source(source: &Source) -> Result<ForecastExperiment, ExperimentError> {
         let mut experiment: Experiment = source.parse()?;
         if experiment.name.is_empty() {
             experiment.name = source.default_name().unwrap_or_default();
         }
         experiment.name_built_in_columns();
         experiment.check().map_err(|problem| source.locate(problem))?;
-        Ok(Loaded { experiment, folder: source.folder().to_path_buf() })
+        Ok(ForecastExperiment { experiment, folder: source.folder().to_path_buf() })
     }
 
-    /// The path of its data; none if they ship with the project.
+    /// Returns the path of the data; `None` for built-in data.
     pub fn data_file(&self) -> Result<Option<PathBuf>, DataError> {
         let built_in = BUILT_IN_DATA.iter().any(|(name, _)| *name == self.experiment.data);
         (!built_in).then(|| self.path(&self.experiment.data)).transpose()
     }
 
-    /// The path of the data that come after them, if there are any.
+    /// Returns the path of the data that continue them, if there are any.
     pub fn test_file(&self) -> Result<Option<PathBuf>, DataError> {
         self.experiment.test_data.as_ref().map(|name| self.path(name)).transpose()
     }
 
-    /// Where a file of the experiment is.
+    /// Resolves a path of the experiment.
     fn path(&self, name: &str) -> Result<PathBuf, DataError> {
         let Some(rest) = name.strip_prefix(DATA_FOLDER).and_then(|rest| rest.strip_prefix('/')) else {
             return Ok(self.folder.join(name));
         };
         let folder = std::env::var_os(&DATA_FOLDER[1..]);
-        let problem =
-            || DataProblem::Unreadable(format!("{DATA_FOLDER}, the folder of the data, is not set"));
+        let problem = || {
+            DataProblem::Unreadable(format!(
+                "the environment variable {DATA_FOLDER} is not set; set it to the folder of the data"
+            ))
+        };
         folder.map(|folder| PathBuf::from(folder).join(rest)).ok_or_else(|| problem().at(name, None))
     }
 }
 
 impl Experiment {
-    /// Observed values of a window.
+    /// Creates an experiment for a table in memory, with default settings.
+    pub fn new(model: impl Into<Model>, horizon: usize) -> Experiment {
+        Experiment {
+            name: "forecast".into(),
+            task: Task::Forecaster,
+            about: String::new(),
+            expected: String::new(),
+            seed: defaults::seed(),
+            data: String::new(),
+            test_data: None,
+            horizon,
+            input: None,
+            stride: defaults::stride(),
+            season: None,
+            intervals: defaults::intervals(),
+            skip_short_series: false,
+            normalization: None,
+            model: model.into(),
+            loss: Loss::default(),
+            columns: Schema::default(),
+            split: Split::default(),
+            scaling: Scaling::default(),
+            calendar: Calendar::default(),
+            training: Training::default(),
+            published: Vec::new(),
+        }
+    }
+
+    /// Returns the observed values per window.
     pub fn input(&self) -> usize {
         self.input.unwrap_or_else(|| self.horizon.saturating_mul(3))
     }
 
-    /// The network of the experiment.
+    /// Returns the specification of the forecaster.
     pub fn specification(&self) -> Specification {
         Specification {
             model: self.model.clone(),
@@ -208,79 +240,69 @@ impl Experiment {
         }
     }
 
-    /// The experiment as TOML.
+    /// Serialises the experiment.
     pub fn to_toml(&self) -> String {
-        toml::to_string(self).expect("an experiment holds nothing that TOML lacks")
+        toml::to_string(self).expect("an experiment has no value that TOML lacks")
     }
 
-    /// The columns of data that ship with the project need not be named.
+    /// Fills in the column names of built-in data.
     fn name_built_in_columns(&mut self) {
         let Some((_, text)) = BUILT_IN_DATA.iter().find(|(name, _)| *name == self.data) else { return };
-        let (usual, header) = (Schema::default(), text.lines().next().unwrap_or(""));
+        let (default, header) = (Schema::default(), text.lines().next().unwrap_or(""));
         let Some((time, target)) = header.split_once(',') else { return };
         let bare = |name: &str| name.trim_matches('"').to_string();
-        if self.columns.time == usual.time {
+        if self.columns.time == default.time {
             self.columns.time = bare(time);
         }
-        if self.columns.target == usual.target {
+        if self.columns.target == default.target {
             self.columns.target = Target::One(bare(target));
         }
     }
 
-    fn check(&self) -> Result<(), Problem> {
+    /// Checks every setting; the problem names the key of the first invalid one.
+    pub fn check(&self) -> Result<(), Problem> {
         if self.name.trim().is_empty() {
-            return problem(&["name"], "name is empty");
+            return problem(&["name"], "name is empty; give the experiment a name");
         }
         if self.stride == 0 {
-            return problem(&["stride"], "stride is 0");
+            return problem(&["stride"], "stride is 0, but must be at least 1");
         }
         if self.season == Some(0) {
-            return problem(&["season"], "season is 0");
+            return problem(&["season"], "season is 0, but must be at least 1");
         }
-        if let Some(share) = self.intervals.iter().find(|share| !(**share > 0.0 && **share < 1.0)) {
-            return problem(&["intervals"], format!("an interval is to hold {share}, not between 0 and 1"));
+        if let Some(level) = self.intervals.iter().find(|level| !(**level > 0.0 && **level < 1.0)) {
+            let message = format!("intervals has the level {level}, but levels must lie between 0 and 1");
+            return problem(&["intervals"], message);
         }
-        let twice = |(i, share): (usize, &f64)| self.intervals[..i].contains(share);
-        if let Some(share) = self.intervals.iter().enumerate().find(|place| twice(*place)).map(|(_, s)| s) {
-            return problem(&["intervals"], format!("the interval of {share} is there twice"));
+        let repeated = |(i, level): &(usize, &f64)| self.intervals[..*i].contains(level);
+        if let Some((_, level)) = self.intervals.iter().enumerate().find(repeated) {
+            return problem(&["intervals"], format!("intervals has the level {level} twice; remove one"));
         }
         self.check_columns()?;
         if self.test_data.is_some() && self.columns.layout != Layout::Rows {
             return problem(
                 &["test_data"],
-                "test_data is for files with one series a row (layout = \"rows\")",
+                "test_data requires files with one series per row (columns.layout = \"rows\")",
             );
         }
         let figures = self.published.iter().flat_map(|published| published.figures.keys());
         if let Some(name) = figures.into_iter().find(|name| !FIGURES.contains(&name.as_str())) {
             let known = FIGURES.join(", ");
-            return problem(
-                &["published"],
-                format!("published: there is no figure {name}; there are {known}"),
-            );
+            return problem(&["published"], format!("published: unknown metric {name}; known are {known}"));
         }
         self.check_split()?;
         if let Err(error) = self.calendar.check() {
             return problem(&["calendar"], error.to_string());
         }
         if self.scaling.clip.is_some_and(|clip| !(clip > 0.0 && clip.is_finite())) {
-            return problem(&["scaling", "clip"], "scaling.clip is not above 0");
+            return problem(&["scaling", "clip"], "scaling.clip must be a number above 0");
         }
         self.check_counts()?;
         self.training.check()?;
-        self.specification().check().map_err(|error| {
-            let message = error.to_string();
-            let key = match () {
-                () if message.contains("horizon is") => "horizon",
-                () if message.contains("input is") => "input",
-                () if message.contains("of the loss") => "loss",
-                () => "model",
-            };
-            Problem::new(&[key], message)
-        })
+        self.specification().check().map_err(|error| Problem::new(&error.key(), error.to_string()))
     }
 
-    /// Counts stay counts only if they are not scaled.
+    /// Checks that the counts of a negative binomial loss are not scaled.
     fn check_counts(&self) -> Result<(), Problem> {
         let Scaling { method, log, difference, clip, .. } = self.scaling;
         let are_kept = method == Method::None && !log && difference == 0 && clip.is_none();
@@ -289,15 +311,15 @@ impl Experiment {
         }
         problem(
             &["loss"],
-            "the loss \"negative-binomial\" needs counts, which scaling would change; set [scaling] method = \"none\", without log, difference and clip",
+            "the loss \"negative-binomial\" needs counts, which must not be scaled; set scaling.method = \"none\", without log, difference and clip",
         )
     }
 
-    /// A column has one use: values that were known in advance would forecast themselves.
+    /// Checks that each column has one role: a target that is also a known-future covariate would be data leakage.
     fn check_columns(&self) -> Result<(), Problem> {
         let Schema { layout, id, time, target, past, future, fixed, .. } = &self.columns;
         let targets = match target {
-            // In other layouts than the long one this is what a file that says nothing has: all columns, or none.
+            // In the other layouts, "y" is the default, and stands for all columns.
             Target::One(name) if name == "y" && *layout != Layout::Long => &[],
             Target::One(name) => std::slice::from_ref(name),
             Target::Several(names) => names,
@@ -316,7 +338,7 @@ impl Experiment {
                     let (there, here) = (before, key[1]);
                     return problem(
                         key,
-                        format!("columns: {name:?} is used twice, as {there} and as {here}"),
+                        format!("columns: {name:?} is both {there} and {here}; a column has one role"),
                     );
                 }
                 seen.push((key[1], name));
@@ -334,14 +356,15 @@ impl Experiment {
         let wrong = lengths.iter().find(|(_, length)| length.is_some_and(|length| !length.is_valid()));
         if let Some((key, _)) = wrong {
             let name = key.join(".");
-            return problem(key, format!("{name} is neither a number of steps nor a share below 1"));
+            return problem(key, format!("{name} is neither a number of steps nor a fraction below 1"));
         }
-        // With a share of its own, training has that; else it has what the others leave.
-        if let (None, Length::Share(validation), Length::Share(test)) =
+        // Without a length of its own, the training subset is the remainder.
+        if let (None, Length::Fraction(validation), Length::Fraction(test)) =
             (self.split.train, self.split.validation, self.split.test)
             && validation + test > 1.0 - 1e-9
         {
-            let message = "split: validation and test are the whole, and nothing is left for training";
+            let message =
+                "split: validation and test take the whole series, and nothing remains for training";
             return problem(&["split"], message);
         }
         Ok(())
@@ -355,24 +378,26 @@ mod tests {
     fn error(from: &str, to: &str) -> String {
         let text = BUILT_IN[0].1.replacen(from, to, 1);
         assert_ne!(text, BUILT_IN[0].1, "the change changed nothing");
-        Loaded::from_source(&Source::new(&text, "x.toml", ".")).unwrap_err().to_string()
+        ForecastExperiment::from_source(&Source::new(&text, "x.toml", ".")).unwrap_err().to_string()
     }
 
     #[test]
     fn built_in_experiments_are_valid_and_survive_their_own_toml() {
         for (name, text) in BUILT_IN {
-            let loaded = Loaded::from_source(&Source::new(text, name, ".")).unwrap();
+            let loaded = ForecastExperiment::from_source(&Source::new(text, name, ".")).unwrap();
             assert_eq!((loaded.experiment.name.as_str(), loaded.data_file().unwrap()), (name, None));
-            let again = Loaded::from_source(&Source::new(&loaded.experiment.to_toml(), name, ".")).unwrap();
+            let again =
+                ForecastExperiment::from_source(&Source::new(&loaded.experiment.to_toml(), name, "."))
+                    .unwrap();
             assert_eq!(again.experiment, loaded.experiment);
         }
     }
 
     #[test]
-    fn columns_of_data_that_ship_with_the_project_need_not_be_named() {
+    fn columns_of_built_in_data_have_defaults() {
         for (name, _) in BUILT_IN_DATA {
             let text = format!("task = \"forecaster\"\ndata = {name:?}\nmodel = \"dlinear\"\nhorizon = 3");
-            let loaded = Loaded::from_source(&Source::new(&text, "x.toml", ".")).unwrap();
+            let loaded = ForecastExperiment::from_source(&Source::new(&text, "x.toml", ".")).unwrap();
             assert!(!crate::experiment::dataset::read(&loaded).unwrap().series.is_empty());
         }
     }
@@ -384,38 +409,39 @@ mod tests {
             std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert!(!files.is_empty());
         for path in files {
-            let loaded = Loaded::read(&path).unwrap();
+            let loaded = ForecastExperiment::read(&path).unwrap();
             let experiment = &loaded.experiment;
             assert_eq!(path.file_stem().unwrap().to_str(), Some(experiment.name.as_str()));
             assert!(!experiment.published.is_empty(), "{}", path.display());
             for published in &experiment.published {
                 let other = Experiment { horizon: published.horizon, ..experiment.clone() };
                 let again =
-                    Loaded::from_source(&Source::new(&other.to_toml(), &experiment.name, ".")).unwrap();
+                    ForecastExperiment::from_source(&Source::new(&other.to_toml(), &experiment.name, "."))
+                        .unwrap();
                 assert_eq!(again.experiment, other);
             }
         }
     }
 
     #[test]
-    fn a_short_experiment_has_usual_values() {
+    fn omitted_settings_have_defaults() {
         let text = "name = 'sales'\ntask = 'forecaster'\ndata = 'sales.csv'\nmodel = 'nhits'\nhorizon = 28";
-        let loaded = Loaded::from_source(&Source::new(text, "x.toml", "here")).unwrap();
+        let loaded = ForecastExperiment::from_source(&Source::new(text, "x.toml", "here")).unwrap();
         assert_eq!((loaded.experiment.input(), loaded.experiment.intervals), (84, vec![0.8, 0.95]));
         assert_eq!(loaded.experiment.columns, Schema::default());
         assert_eq!(
-            Loaded::from_source(&Source::new(text, "x", "here")).unwrap().data_file().unwrap(),
+            ForecastExperiment::from_source(&Source::new(text, "x", "here")).unwrap().data_file().unwrap(),
             Some("here/sales.csv".into())
         );
     }
 
     #[test]
-    fn what_a_file_leaves_unsaid_is_no_mistake() {
+    fn defaults_do_not_conflict_with_explicit_settings() {
         let parse = |more: &str| {
             let text = "name = 'x'\ntask = 'forecaster'\ndata = 'x.csv'\nmodel = 'nlinear'\nhorizon = 3";
-            Loaded::from_source(&Source::new(&format!("{text}\n{more}"), "x.toml", "."))
+            ForecastExperiment::from_source(&Source::new(&format!("{text}\n{more}"), "x.toml", "."))
         };
-        // In a wide file all columns are series, whatever the time is called; parts that do not fit are shorter.
+        // In a wide file all columns are series, even "y"; subsets that do not fit are shortened.
         for more in [
             "[columns]\nlayout = 'wide'\ntime = 'y'",
             "[split]\ntrain = 0.85",
@@ -429,35 +455,39 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_not_scaled() {
+    fn a_negative_binomial_loss_forbids_scaling() {
         let text = |scaling: &str| {
             format!(
                 "name = 'x'\ntask = 'forecaster'\ndata = 'x.csv'\nmodel = 'deepar'\nhorizon = 3\nloss = 'negative-binomial'\n{scaling}"
             )
         };
-        let parse = |scaling: &str| Loaded::from_source(&Source::new(&text(scaling), "x.toml", "."));
+        let parse =
+            |scaling: &str| ForecastExperiment::from_source(&Source::new(&text(scaling), "x.toml", "."));
         for scaling in ["", "method = 'min-max'", "log = true", "difference = 1", "clip = 3.0"] {
             let table = match scaling {
                 "" | "method = 'min-max'" => scaling.to_string(),
                 other => format!("method = 'none'\n{other}"),
             };
             let message = parse(&format!("[scaling]\n{table}")).unwrap_err().to_string();
-            assert!(message.starts_with("x.toml:6: ") && message.contains("method = \"none\""), "{message}");
+            assert!(
+                message.starts_with("x.toml:6: ") && message.contains("scaling.method = \"none\""),
+                "{message}"
+            );
         }
-        assert!(parse("").is_err(), "counts are scaled unless the file says otherwise");
+        assert!(parse("").is_err(), "the default scaling is not \"none\"");
         assert!(parse("[scaling]\nmethod = 'none'").is_ok());
     }
 
     #[test]
-    fn mistakes_are_named_with_their_line() {
+    fn errors_are_located_at_their_setting() {
         for (from, to, part) in [
             ("horizon = 12", "horizon = \"a\"", "x.toml:6: invalid type: string \"a\""),
             ("horizon = 12", "horizon = 0", "x.toml:6: model dlinear: horizon is 0"),
             ("horizon = 12", "horizont = 12", "x.toml:6: unknown field `horizont`"),
             ("model = \"dlinear\"", "model = \"oracle\"", "x.toml:8: unknown variant `oracle`"),
             ("loss = \"mse\"", "loss = \"rmse\"", "x.toml:9: unknown variant `rmse`"),
-            ("seed = 1", "intervals = [1.5]", "x.toml:10: an interval is to hold 1.5"),
-            ("seed = 1", "intervals = [0.8, 0.9, 0.8]", "x.toml:10: the interval of 0.8 is there twice"),
+            ("seed = 1", "intervals = [1.5]", "x.toml:10: intervals has the level 1.5"),
+            ("seed = 1", "intervals = [0.8, 0.9, 0.8]", "x.toml:10: intervals has the level 0.8 twice"),
             (
                 "loss = \"mse\"",
                 "loss = { kind = \"quantiles\", levels = [0.9, 0.1] }",
@@ -466,24 +496,38 @@ mod tests {
             (
                 "time = ",
                 "future = [\"Passengers\"]\ntime = ",
-                "x.toml:13: columns: \"Passengers\" is used twice, as target and as future",
+                "x.toml:13: columns: \"Passengers\" is both target and future",
             ),
             (
                 "validation = 24\ntest = 12",
                 "validation = 0.6\ntest = 0.6",
-                "x.toml:16: split: validation and test are the whole",
+                "x.toml:16: split: validation and test take the whole",
             ),
             ("seed = 1", "stride = 0", "x.toml:10: stride is 0"),
             ("time = ", "tine = ", "x.toml:13: unknown field `tine`"),
             ("validation = 24", "validation = 1.5", "x.toml:17: split.validation is neither"),
             ("batch = 32", "batch = 0", "x.toml:25: training.batch is 0"),
-            ("seed = 1", "test_data = \"b.csv\"", "x.toml:10: test_data is for files with one series a row"),
+            (
+                "seed = 1",
+                "test_data = \"b.csv\"",
+                "x.toml:10: test_data requires files with one series per row",
+            ),
             (
                 "seed = 1",
                 "published = [{ horizon = 3, rmse = 1 }]",
-                "x.toml:10: published: there is no figure rmse",
+                "x.toml:10: published: unknown metric rmse",
             ),
-            ("log = true", "clip = -1.0", "x.toml:21: scaling.clip is not above 0"),
+            (
+                "loss = \"mse\"",
+                "loss = { kind = \"huber\", delta = 0.0 }",
+                "x.toml:9: model dlinear: loss.delta is 0",
+            ),
+            (
+                "model = \"dlinear\"",
+                "normalization = \"last\"\nmodel = { kind = \"dlinear\", moving_average = 4 }",
+                "x.toml:9: model dlinear: moving_average is 4",
+            ),
+            ("log = true", "clip = -1.0", "x.toml:21: scaling.clip must be"),
             ("learning_rate = 0.01", "learning_rate = -1.0", "x.toml:26: training.learning_rate: "),
         ] {
             let message = error(from, to);

@@ -9,4 +9,4 @@ pub mod dataset;
 pub mod definition;
 
 pub use dataset::{Dataset, DatasetError};
-pub use definition::{BUILT_IN, BUILT_IN_DATA, Experiment, FIGURES, Loaded, Published, Task};
+pub use definition::{BUILT_IN, BUILT_IN_DATA, Experiment, FIGURES, ForecastExperiment, Published, Task};

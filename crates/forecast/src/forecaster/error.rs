@@ -1,4 +1,4 @@
-//! Errors of forecasters.
+//! CalibrationErrors of forecasters.
 
 use std::path::PathBuf;
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::ForecasterError;
 use super::model::Forecaster;
-use crate::specification::{Specification, Use};
+use crate::specification::{Mode, Specification};
 
 /// Key of the header entry in the safetensors metadata.
 const HEADER: &str = "gatework-forecaster";
@@ -83,12 +83,16 @@ fn parse(bytes: &[u8]) -> Result<Forecaster, String> {
     let text = text.ok_or("not a forecaster of Gatework")?;
     let header: Header = serde_json::from_str(text).map_err(|error| format!("unreadable header: {error}"))?;
     let specification = header.specification.clone();
-    let (_, parts) = specification.network(1, Use::Evaluation).map_err(|error| error.to_string())?;
-    if parts.parameters.len() != file.len() {
-        return Err(format!("it has {} tensors, but the model has {}", file.len(), parts.parameters.len()));
+    let (_, bindings) = specification.network(1, Mode::Evaluation).map_err(|error| error.to_string())?;
+    if bindings.parameters.len() != file.len() {
+        return Err(format!(
+            "it has {} tensors, but the model has {}",
+            file.len(),
+            bindings.parameters.len()
+        ));
     }
     let mut params = Params::new();
-    for parameter in &parts.parameters {
+    for parameter in &bindings.parameters {
         let name = &parameter.name;
         let tensor = file.tensor(name).map_err(|_| format!("tensor {name} is missing"))?;
         if (tensor.dtype(), tensor.shape()) != (Dtype::F32, &parameter.shape) {

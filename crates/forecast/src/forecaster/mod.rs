@@ -18,5 +18,5 @@ mod sampling;
 
 pub use error::ForecasterError;
 pub use forecast::{Forecast, ForecastKind};
-pub use model::Forecaster;
+pub use model::{Forecaster, MAX_ROWS};
 pub use quantization::Precision;

@@ -1,26 +1,27 @@
-//! Precision in fewer bits: every parameter is rounded to what 16 or 8 bits can hold. With 16 bits the model computes in 32 as
-//! before; with 8, dense layers multiply integers where the processor has instructions for that (AVX2, AVX-512 VNNI): their
-//! inputs are rounded to 8 bits too, and forecasts take less time. Models that draw samples compute in 32 bits.
+//! Quantised weights: parameters rounded to 16 or 8 bits. With 16 bits, computation stays in 32 bits. With 8 bits, linear
+//! layers use integer matrix multiplication where the processor supports it (AVX2, AVX-512 VNNI): their inputs are
+//! quantised too, and forecasts are faster. Models that draw samples compute in 32 bits.
 
 use gatework_engine::kernel::half::Half;
 use serde::{Deserialize, Serialize};
 
 use gatework_train::params::{Params, Tensor};
 
-/// In what weights are held.
+/// The number format of parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {
-    /// 32 bits.
+    /// IEEE 754 single precision.
     F32,
-    /// Half precision: 11 bits of precision, up to 65504.
+    /// IEEE 754 half precision: 11 bits of significand, up to 65504.
     F16,
-    /// Matrices as whole numbers from -127 to 127, with a scale for each output; vectors stay as they are.
+    /// Matrices as integers from -127 to 127 with one scale per output; vectors are unchanged.
     Int8,
 }
 
 impl Precision {
-    /// Its name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             Precision::F32 => "f32",
@@ -29,8 +30,8 @@ impl Precision {
         }
     }
 
-    /// Rounds parameters but for matrices that programs round themselves, and says how many bytes they take.
-    pub fn round(self, params: &mut Params, apart: &[String]) -> usize {
+    /// Rounds parameters, except for matrices that the program quantises itself, and returns their size in bytes.
+    pub fn round(self, params: &mut Params, dense: &[String]) -> usize {
         match self {
             Precision::F32 => 4 * params.len(),
             Precision::F16 => {
@@ -41,7 +42,7 @@ impl Precision {
             Precision::Int8 => {
                 let tensors: Vec<Tensor> = params.tensors().to_vec();
                 let round = |tensor: &Tensor| {
-                    if apart.contains(&tensor.name) {
+                    if dense.contains(&tensor.name) {
                         tensor.range.len() + 4 * tensor.shape.last().unwrap_or(&0)
                     } else {
                         round_tensor(tensor, &mut params.values)
@@ -53,8 +54,8 @@ impl Precision {
     }
 }
 
-/// Rounds a tensor to 8 bits. Outputs are its last axis or its first, as the layer has it: the one that loses less is
-/// taken.
+/// Rounds a tensor to 8 bits. Layers store outputs along the last or the first axis: the one with the smaller error is
+/// chosen.
 fn round_tensor(tensor: &Tensor, values: &mut [f32]) -> usize {
     let values = &mut values[tensor.range.clone()];
     let [first, .., last] = tensor.shape[..] else { return 4 * values.len() };
@@ -63,14 +64,14 @@ fn round_tensor(tensor: &Tensor, values: &mut [f32]) -> usize {
     let by_first = rounded(values, first, |place| place / inner);
     let (loss, kept, outputs) =
         if by_last.0 <= by_first.0 { (by_last.0, by_last.1, last) } else { (by_first.0, by_first.1, first) };
-    // What is no number would make every loss one, and stays as it is: a forecaster refuses it.
+    // Values that are not finite are left unchanged: a forecaster rejects them.
     if loss.is_finite() {
         values.copy_from_slice(&kept);
     }
     values.len() + 4 * outputs
 }
 
-/// Values rounded with one scale for each output, and the sum of the squares that this changes.
+/// Returns the squared error and the values rounded with one scale per output.
 fn rounded(values: &[f32], outputs: usize, output: impl Fn(usize) -> usize) -> (f64, Vec<f32>) {
     let mut most = vec![0.0f32; outputs];
     for (place, value) in values.iter().enumerate() {
@@ -103,11 +104,11 @@ mod tests {
     }
 
     #[test]
-    fn vectors_keep_their_bits_and_matrices_their_largest_weights() {
+    fn vectors_are_exact_and_matrices_keep_their_largest_weights() {
         let mut vector = params(&[3], &[0.1, 0.2, 0.3]);
         assert_eq!(Precision::Int8.round(&mut vector, &[]), 12);
         assert_eq!(vector.values, [0.1, 0.2, 0.3]);
-        // Two outputs of different sizes in columns: each has its own scale.
+        // Two columns of different magnitude: each has its own scale.
         let mut matrix = params(&[3, 2], &[127.0, 0.127, -64.0, 0.0636, 0.0, -0.0004]);
         assert_eq!(Precision::Int8.round(&mut matrix, &[]), 6 + 8);
         let wanted = [127.0, 0.127, -64.0, 0.064, 0.0, 0.0];
@@ -115,24 +116,24 @@ mod tests {
     }
 
     #[test]
-    fn what_half_precision_cannot_hold_is_refused() {
+    fn values_out_of_range_of_half_precision_are_rejected() {
         let text = "model = 'nlinear'\ninput = 8\nhorizon = 2";
         let specification: Specification = toml::from_str(text).unwrap();
         let mut params = specification.params(1).unwrap();
         params.values[0] = 1e6;
         let forecaster = Forecaster::new(specification, params).unwrap();
         let message = forecaster.with_precision(Precision::F16).err().unwrap().to_string();
-        assert_eq!(message, "a weight is too large for f16");
-        // Eight rows of two weights and a bias; the large one would spoil all of its column, but only one other of its row.
+        assert_eq!(message, "a parameter is too large for f16");
+        // Eight rows of two weights and a bias: scales per row, since the large weight would dominate its column.
         let mut params = forecaster.params().clone();
         assert_eq!(Precision::Int8.round(&mut params, &[]), 16 + 4 * 8 + 4 * 2);
-        // Products of integers have a scale for each of their two outputs.
+        // Integer matrix multiplication has one scale for each of its two outputs.
         let wanted = if int8::is_fast() { 16 + 4 * 2 + 4 * 2 } else { 16 + 4 * 8 + 4 * 2 };
         assert_eq!(forecaster.with_precision(Precision::Int8).unwrap().1, wanted);
     }
 
     #[test]
-    fn dense_layers_of_eight_bits_multiply_integers() {
+    fn int8_linear_layers_quantise_activations_too() {
         let text = "model = 'nhits'\ninput = 48\nhorizon = 12";
         let specification: Specification = toml::from_str(text).unwrap();
         let params = specification.params(1).unwrap();
@@ -161,7 +162,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_weight_moves_by_half_a_step_at_most(
+        fn rounding_errors_are_at_most_half_a_step(
             values in prop::collection::vec(-1e3f32..1e3, 12),
             shape in prop::sample::select(vec![vec![3, 4], vec![4, 3], vec![2, 3, 2]]),
         ) {

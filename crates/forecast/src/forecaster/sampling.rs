@@ -1,8 +1,8 @@
-//! Forecasts by drawing paths: a model that reads its own values is run step by step, on values drawn from the
-//! distributions that it forecasts.
+//! Ancestral sampling: an autoregressive model is run step by step on values drawn from the distributions that it
+//! forecasts.
 //!
-//! The window is read once; then all paths of a window take a step together. The random numbers depend on the step and
-//! the path alone, so that a window has the same forecast in any batch.
+//! The window is encoded once; then all sample paths advance together. The random numbers depend only on the step and the
+//! path, so that a window has the same forecast in any batch.
 
 use gatework_engine::{Graph, GraphError, Program, Runner, program::ProgramError};
 
@@ -14,33 +14,33 @@ use crate::network::distribution::Distribution;
 use crate::network::feed::write_padded;
 use crate::network::inputs::Inputs;
 use crate::network::layers::LstmState;
-use crate::network::normalization::Frame;
-use crate::network::{Network, Parts};
+use crate::network::normalization::InstanceStatistics;
+use crate::network::{Bindings, Network};
 use crate::specification::{Specification, SpecificationError};
 use gatework_train::params::Params;
 use gatework_train::random::{Purpose, Random};
 
-/// The seed of all paths.
+/// Seed of all sample paths.
 const SEED: u64 = 0;
 
-/// Draws paths of a trained model.
+/// Draws sample paths of a trained model.
 pub(super) struct Sampler {
     distribution: Distribution,
     shape: BatchShape,
     samples: usize,
-    /// Names of the states' tensors, before and after a step.
+    /// Names of the state tensors, before and after a step.
     states: Vec<(String, String)>,
-    /// Reads a window: the states before its last value, and its frame.
+    /// Encodes a window: the states before its last value, and its statistics.
     encoder: Runner,
-    /// Takes a step of all paths: parameters of the distributions, and the next states.
+    /// Advances all paths: distribution parameters and next states.
     step: Runner,
-    /// A number for each path, or several: columns of a step, states.
+    /// Buffer for values repeated for each path.
     scratch: Vec<f32>,
     values: Vec<f32>,
 }
 
 impl Sampler {
-    /// Compiles the two programs.
+    /// Compiles the encoder and the step.
     pub fn new(
         specification: &Specification,
         model: &DeepAr,
@@ -67,12 +67,12 @@ impl Sampler {
         })
     }
 
-    /// The two programs, with what each is for.
+    /// Returns the two programs, each with a description.
     pub fn programs(&self) -> [(&'static str, &Program); 2] {
         [("reading a window", self.encoder.program()), ("a step of all paths", self.step.program())]
     }
 
-    /// Draws the paths of every window: `[rows, horizon, samples]`, the samples of a step in rising order.
+    /// Draws the paths of every window: `[rows, horizon, samples]`, the samples of each step in ascending order.
     pub fn sample(&mut self, batch: &Batch, paths: &mut [f32]) -> Result<(), ProgramError> {
         for (row, paths) in paths.chunks_mut(self.shape.horizon * self.samples).enumerate() {
             self.start(batch, row)?;
@@ -84,7 +84,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Reads a window, and gives every path its state.
+    /// Encodes a window and initialises every path with its state.
     fn start(&mut self, batch: &Batch, row: usize) -> Result<(), ProgramError> {
         write_padded(&mut self.encoder, batch, row..row + 1, 1, &mut Vec::new())?;
         self.encoder.run();
@@ -106,7 +106,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// Moves every path on by one step and draws its value.
+    /// Advances every path by one step and draws its value.
     fn take_step(
         &mut self,
         batch: &Batch,
@@ -133,46 +133,48 @@ impl Sampler {
         drawn.copy_from_slice(&self.values);
         for (name, next) in &self.states {
             let next = self.step.read::<f32>(next)?;
-            let held = &mut self.scratch[..next.len()];
-            held.copy_from_slice(next);
-            self.step.write(name, held)?;
+            let state = &mut self.scratch[..next.len()];
+            state.copy_from_slice(next);
+            self.step.write(name, state)?;
         }
         Ok(())
     }
 }
 
-/// A graph with what it needs, or what did not fit.
-type Finished = Result<(Graph, Parts), GraphError>;
+/// A graph and its bindings.
+type BuiltGraph = Result<(Graph, Bindings), GraphError>;
 
-/// The name of a state after a step.
+/// Returns the name of a state after a step.
 fn next_name(state: &str) -> String {
     format!("next.{state}")
 }
 
-/// The program that reads one window.
-fn encoder(specification: &Specification, model: &DeepAr, names: &[String]) -> Finished {
+/// Builds the encoder of one window.
+fn encoder(specification: &Specification, model: &DeepAr, names: &[String]) -> BuiltGraph {
     let network = Network::for_prediction();
     let x = Inputs::new(&network, specification.shape(1), &specification.loss, false);
-    let frame = specification.normalization().frame(x.past);
-    let states = model.encode(&Inputs { past: frame.apply(x.past), ..x });
+    let statistics = specification.normalization().statistics(x.past);
+    let states = model.encode(&Inputs { past: statistics.normalize(x.past), ..x });
     let zero = network.zeros(&[1, 1]);
-    let mut outputs =
-        vec![("centre", frame.centre.unwrap_or(zero)), ("scale", frame.scale.unwrap_or(zero + 1.0))];
+    let mut outputs = vec![
+        ("centre", statistics.centre.unwrap_or(zero)),
+        ("scale", statistics.scale.unwrap_or(zero + 1.0)),
+    ];
     let tensors = states.iter().flat_map(|state| [state.output, state.memory]);
     outputs.extend(names.iter().map(String::as_str).zip(tensors));
     network.finish(&outputs)
 }
 
-/// The program that takes one step of all paths.
-fn step(specification: &Specification, model: &DeepAr, names: &[String]) -> Finished {
+/// Builds one step of all paths.
+fn step(specification: &Specification, model: &DeepAr, names: &[String]) -> BuiltGraph {
     let network = Network::for_prediction();
     let (rows, outputs) = (model.samples, specification.loss.outputs());
     let input = |name: &str, width: usize| network.input(name, &[rows, width]);
-    let frame = Frame { centre: Some(input("centre", 1)), scale: Some(input("scale", 1)) };
+    let statistics = InstanceStatistics { centre: Some(input("centre", 1)), scale: Some(input("scale", 1)) };
     let columns = |name: &str, count: usize| (count > 0).then(|| input(name, count));
     let read = features(
         &network,
-        frame.apply(input("value", 1)),
+        statistics.normalize(input("value", 1)),
         columns("future_columns", specification.future_columns),
         columns("static_columns", specification.static_columns),
     );
@@ -182,7 +184,7 @@ fn step(specification: &Specification, model: &DeepAr, names: &[String]) -> Fini
     };
     let mut states: Vec<LstmState<'_>> = names.chunks(2).map(state).collect();
     let raw = DeepAr::step(read, &mut states, outputs).reshape(&[rows, 1, outputs]);
-    let parameters = specification.loss.forecast(raw, &frame);
+    let parameters = specification.loss.forecast(raw, &statistics);
     let next: Vec<String> = names.iter().map(|name| next_name(name)).collect();
     let mut outputs = vec![("parameters", parameters)];
     let tensors = states.iter().flat_map(|state| [state.output, state.memory]);
@@ -190,20 +192,20 @@ fn step(specification: &Specification, model: &DeepAr, names: &[String]) -> Fini
     network.finish(&outputs)
 }
 
-/// Compiles a graph and gives it those parameters that it needs.
+/// Compiles a graph and copies its parameters.
 fn compile(
     specification: &Specification,
-    built: Finished,
+    built: BuiltGraph,
     params: &Params,
 ) -> Result<Runner, ForecasterError> {
-    let (graph, parts) = built.map_err(|error| SpecificationError::Graph {
+    let (graph, bindings) = built.map_err(|error| SpecificationError::Graph {
         model: specification.model.name(),
         input: specification.input,
         horizon: specification.horizon,
         error,
     })?;
     let mut runner = Program::new(&graph)?.runner();
-    for tensor in parts.parameters.iter().filter_map(|parameter| params.get(&parameter.name)) {
+    for tensor in bindings.parameters.iter().filter_map(|parameter| params.get(&parameter.name)) {
         runner.write(&tensor.name, &params.values[tensor.range.clone()])?;
     }
     Ok(runner)

@@ -1,4 +1,4 @@
-//! Networks in the making: a graph, the parameters it needs, and tensors that are written like formulas.
+//! A graph builder whose tensors are written as formulas and which records the parameters it creates.
 //!
 //! ```
 //! use gatework_forecast::network::Network;
@@ -6,14 +6,13 @@
 //! let network = Network::for_prediction();
 //! let x = network.input("x", &[32, 168]);
 //! let y = x.linear("hidden", 64).relu() * 0.5 + 1.0;
-//! let (graph, parts) = network.finish(&[("y", y)])?;
+//! let (graph, bindings) = network.finish(&[("y", y)])?;
 //! assert_eq!(graph.outputs().len(), 1);
-//! assert_eq!(parts.parameters[0].name, "hidden.weight");
+//! assert_eq!(bindings.parameters[0].name, "hidden.weight");
 //! # Ok::<(), gatework_engine::GraphError>(())
 //! ```
 //!
-//! What does not fit is remembered, and [`Network::finish`] reports the first such thing: a formula needs no error
-//! handling of its own.
+//! Errors are deferred: [`Network::finish`] reports the first one, so that formulas need no error handling.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -22,65 +21,65 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 use gatework_engine::graph::Window;
 use gatework_engine::{DType, Graph, GraphError, Id};
 
-/// The values that a parameter starts from.
+/// Initial values of a parameter.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Start {
-    /// All the same.
+pub enum Initializer {
+    /// One value for all elements.
     Constant(f32),
-    /// Uniform between minus and plus this.
+    /// Uniform in `[-bound, bound]`.
     Uniform(f64),
-    /// Given numbers, row by row.
+    /// Given values in row-major order.
     Values(Vec<f32>),
 }
 
 /// A parameter of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// Its name, unique in the network; that of the graph's input too.
+    /// Unique name, also that of the graph input.
     pub name: String,
-    /// Its sizes.
+    /// Sizes of its axes.
     pub shape: Vec<usize>,
-    /// Where it starts.
-    pub start: Start,
+    /// Initial values.
+    pub init: Initializer,
 }
 
-/// A mask of dropout: an input of the graph that is drawn anew for every update.
+/// A dropout mask: an input of the graph that is drawn for every update.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mask {
-    /// The name of the input.
+    /// Name of the graph input.
     pub name: String,
-    /// Windows: its first axis.
+    /// Size of the first axis, the windows.
     pub rows: usize,
-    /// Elements of a window.
+    /// Elements per window.
     pub elements: usize,
-    /// Share of the elements that are dropped.
+    /// Probability of dropping an element.
     pub rate: f64,
 }
 
-/// What a network needs beside its data.
+/// The inputs of a graph that must be bound in addition to the batch.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Parts {
-    /// Parameters, in the order in which they were asked for.
+pub struct Bindings {
+    /// Parameters, in the order of their creation.
     pub parameters: Vec<Parameter>,
-    /// Masks of dropout.
+    /// Dropout masks.
     pub masks: Vec<Mask>,
 }
 
-/// A network in the making.
+/// A graph under construction.
 pub struct Network {
     state: RefCell<State>,
     training: bool,
-    /// Stands for results of what does not fit.
-    nothing: Id,
+    /// Result of operations that failed.
+    placeholder: Id,
 }
 
 struct State {
     graph: Graph,
-    parts: Parts,
+    bindings: Bindings,
     error: Option<GraphError>,
 }
 
-/// A tensor of a network.
+/// A tensor of a [`Network`].
 #[derive(Clone, Copy)]
 pub struct Tensor<'n> {
     network: &'n Network,
@@ -102,35 +101,35 @@ impl fmt::Debug for Tensor<'_> {
 impl Network {
     fn new(training: bool) -> Network {
         let mut graph = Graph::relaxed();
-        let nothing = graph.constant(DType::F32, 0.0);
+        let placeholder = graph.constant(DType::F32, 0.0);
         Network {
-            state: RefCell::new(State { graph, parts: Parts::default(), error: None }),
+            state: RefCell::new(State { graph, bindings: Bindings::default(), error: None }),
             training,
-            nothing,
+            placeholder,
         }
     }
 
-    /// A network that drops what it is told to drop.
+    /// Creates a network with dropout.
     pub fn for_training() -> Network {
         Network::new(true)
     }
 
-    /// A network that drops nothing.
+    /// Creates a network without dropout.
     pub fn for_prediction() -> Network {
         Network::new(false)
     }
 
-    /// A tensor that is given when the program runs.
+    /// Adds an input, which is bound when the program runs.
     pub fn input(&self, name: &str, sizes: &[usize]) -> Tensor<'_> {
         self.build(|graph| graph.input(name, DType::F32, sizes))
     }
 
-    /// Given numbers, row by row.
+    /// Adds a constant tensor, in row-major order.
     pub fn data(&self, sizes: &[usize], values: &[f64]) -> Tensor<'_> {
         self.build(|graph| graph.data(DType::F32, sizes, values))
     }
 
-    /// A tensor of zeros.
+    /// Adds a tensor of zeros.
     pub fn zeros(&self, sizes: &[usize]) -> Tensor<'_> {
         self.build(|graph| {
             let zero = graph.constant(DType::F32, 0.0);
@@ -138,25 +137,25 @@ impl Network {
         })
     }
 
-    /// A parameter. The same name is the same parameter, whose sizes must not change.
-    pub fn parameter(&self, name: &str, shape: &[usize], start: Start) -> Tensor<'_> {
+    /// Adds a parameter, or returns the existing one of that name, whose shape must be the same.
+    pub fn parameter(&self, name: &str, shape: &[usize], init: Initializer) -> Tensor<'_> {
         {
-            let parameters = &mut self.state.borrow_mut().parts.parameters;
+            let parameters = &mut self.state.borrow_mut().bindings.parameters;
             if parameters.iter().all(|parameter| parameter.name != name) {
-                parameters.push(Parameter { name: name.to_string(), shape: shape.to_vec(), start });
+                parameters.push(Parameter { name: name.to_string(), shape: shape.to_vec(), init });
             }
         }
         self.input(name, shape)
     }
 
-    /// Tensors behind each other along an axis.
-    pub fn concat<'n>(&'n self, parts: &[Tensor<'n>], axis: usize) -> Tensor<'n> {
-        let ids: Vec<Id> = parts.iter().map(|part| part.id).collect();
+    /// Concatenates tensors along an axis.
+    pub fn concat<'n>(&'n self, bindings: &[Tensor<'n>], axis: usize) -> Tensor<'n> {
+        let ids: Vec<Id> = bindings.iter().map(|part| part.id).collect();
         self.build(|graph| graph.concat(&ids, axis))
     }
 
-    /// The graph with these outputs, and what else it needs; or the first thing that did not fit.
-    pub fn finish(&self, outputs: &[(&str, Tensor<'_>)]) -> Result<(Graph, Parts), GraphError> {
+    /// Returns the graph with these outputs and its bindings, or the first error.
+    pub fn finish(&self, outputs: &[(&str, Tensor<'_>)]) -> Result<(Graph, Bindings), GraphError> {
         let mut state = self.state.borrow_mut();
         if let Some(error) = &state.error {
             return Err(error.clone());
@@ -164,14 +163,14 @@ impl Network {
         for (name, tensor) in outputs {
             state.graph.output(name, tensor.id)?;
         }
-        Ok((state.graph.clone(), state.parts.clone()))
+        Ok((state.graph.clone(), state.bindings.clone()))
     }
 
-    /// The gradients of a scalar with respect to all parameters, in their order.
+    /// Returns the gradients of a scalar with respect to all parameters, in their order.
     pub fn gradients<'n>(&'n self, loss: Tensor<'n>) -> Vec<Tensor<'n>> {
         let mut state = self.state.borrow_mut();
-        let State { graph, parts, error } = &mut *state;
-        let of = parts
+        let State { graph, bindings, error } = &mut *state;
+        let of = bindings
             .parameters
             .iter()
             .map(|parameter| graph.input(&parameter.name, DType::F32, &parameter.shape));
@@ -185,27 +184,27 @@ impl Network {
         }
     }
 
-    /// Notes something that does not fit a model, beyond what the graph itself notices.
+    /// Records an error that the graph itself cannot detect.
     pub fn refuse(&self, operation: &str, problem: impl Into<String>) {
         let error = GraphError { operation: operation.to_string(), problem: problem.into() };
         self.state.borrow_mut().error.get_or_insert(error);
     }
 
-    /// Adds to the graph.
+    /// Adds a node; errors are deferred to [`finish`](Self::finish).
     pub(crate) fn build(&self, build: impl FnOnce(&mut Graph) -> Result<Id, GraphError>) -> Tensor<'_> {
         let mut state = self.state.borrow_mut();
         let id = match build(&mut state.graph) {
             Ok(id) => id,
             Err(error) => {
                 state.error.get_or_insert(error);
-                self.nothing
+                self.placeholder
             }
         };
         Tensor { network: self, id }
     }
 }
 
-/// Methods that are those of the graph.
+/// Methods that forward to the graph.
 macro_rules! methods {
     ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) $method:ident($($given:expr),*);)*) => {
         impl Tensor<'_> {
@@ -225,9 +224,9 @@ methods! {
     tanh() tanh();
     /// `1 / (1 + exp(-x))`.
     sigmoid() sigmoid();
-    /// `x` times the normal distribution at `x`.
+    /// `x` times the normal cumulative distribution function at `x`.
     gelu() gelu();
-    /// `log(1 + exp(x))`, a way to make a number positive.
+    /// `log(1 + exp(x))`.
     softplus() softplus();
     /// e to the power of `x`.
     exp() exp();
@@ -237,31 +236,31 @@ methods! {
     sqrt() sqrt();
     /// `x * x`.
     square() square();
-    /// The magnitude.
+    /// The absolute value.
     abs() abs();
     /// `1 / x`.
     recip() recip();
-    /// The same elements in another shape.
+    /// Reshapes without moving elements.
     reshape(sizes: &[usize]) reshape(sizes);
-    /// Repeated to a shape.
+    /// Broadcasts to a shape.
     expand(sizes: &[usize]) expand(sizes);
-    /// The last two axes exchanged.
+    /// Swaps the last two axes.
     transpose() transpose();
-    /// Axes in another order.
+    /// Permutes the axes.
     permute(order: &[usize]) permute(order);
     /// The indices `begin..end` of an axis.
     slice(axis: usize, begin: usize, end: usize) slice(axis, begin, end);
-    /// Zeros before and behind an axis.
+    /// Pads an axis with zeros.
     pad(axis: usize, before: usize, after: usize) pad(axis, before, after);
-    /// The sum over an axis, which stays with size 1.
+    /// The sum over an axis, which is kept with size 1.
     sum(axis: usize) sum(&[axis]);
-    /// The mean over an axis, which stays with size 1.
+    /// The mean over an axis, which is kept with size 1.
     mean(axis: usize) mean(&[axis]);
     /// The mean of all elements, a scalar.
     mean_all() mean_all();
-    /// The variance along an axis, which stays with size 1; squares divided by the size.
+    /// The variance along an axis, which is kept with size 1; the population variance.
     variance(axis: usize) variance(axis, 0);
-    /// Exponentials along an axis that sum to 1.
+    /// Softmax along an axis.
     softmax(axis: usize) softmax(axis);
     /// Windows of the last axis: `[.., n]` becomes `[.., windows, size]`.
     unfold(window: Window) unfold(window);
@@ -274,33 +273,33 @@ methods! {
 }
 
 impl<'n> Tensor<'n> {
-    /// The network it belongs to.
+    /// Returns the network that the tensor belongs to.
     pub fn network(self) -> &'n Network {
         self.network
     }
 
-    /// The node of the graph.
+    /// Returns the node of the graph.
     pub(crate) fn id(self) -> Id {
         self.id
     }
 
-    /// The sizes of its axes.
+    /// Returns the sizes of the axes.
     pub fn sizes(self) -> Vec<usize> {
         self.network.state.borrow().graph.shape(self.id).to_vec()
     }
 
-    /// The size of an axis; 1 if there is none.
+    /// Returns the size of an axis; 1 if there is no such axis.
     pub fn size(self, axis: usize) -> usize {
         self.sizes().get(axis).copied().unwrap_or(1)
     }
 
-    /// The matrix product of the last two axes.
+    /// Multiplies matrices of the last two axes.
     #[must_use]
     pub fn matmul(self, other: Tensor<'n>) -> Tensor<'n> {
         self.network.build(|graph| graph.matmul(self.id, other.id))
     }
 
-    /// The larger one, element by element.
+    /// Elementwise maximum.
     #[must_use]
     pub fn max(self, other: Tensor<'n>) -> Tensor<'n> {
         self.network.build(|graph| graph.max(self.id, other.id))
@@ -318,7 +317,7 @@ impl<'n> Tensor<'n> {
         self.network.build(|graph| graph.less(self.id, other.id))
     }
 
-    /// At least this number, element by element.
+    /// Elementwise maximum with a number.
     #[must_use]
     pub fn at_least(self, least: f64) -> Tensor<'n> {
         self.network.build(|graph| {
@@ -327,7 +326,7 @@ impl<'n> Tensor<'n> {
         })
     }
 
-    /// All axes but the first put together: `[rows, ..]` becomes `[rows, elements]`.
+    /// Flattens all axes but the first: `[rows, ..]` becomes `[rows, elements]`.
     #[must_use]
     pub fn flatten(self) -> Tensor<'n> {
         let sizes = self.sizes();
@@ -335,8 +334,8 @@ impl<'n> Tensor<'n> {
         self.reshape(&[rows, sizes.iter().skip(1).product()])
     }
 
-    /// Drops a share of the elements of every window (the first axis) in training, and scales the others up, so that the
-    /// mean stays.
+    /// Applies dropout in networks for training: elements are zeroed with probability `rate`, the others scaled by
+    /// `1 / (1 - rate)`.
     #[must_use]
     pub fn dropout(self, rate: f64) -> Tensor<'n> {
         if !self.network.training || rate <= 0.0 {
@@ -344,7 +343,7 @@ impl<'n> Tensor<'n> {
         }
         let sizes = self.sizes();
         let name = {
-            let masks = &mut self.network.state.borrow_mut().parts.masks;
+            let masks = &mut self.network.state.borrow_mut().bindings.masks;
             let name = format!("dropout.{}", masks.len());
             let (rows, elements) = (sizes.first().copied().unwrap_or(1), sizes.iter().skip(1).product());
             masks.push(Mask { name: name.clone(), rows, elements, rate });
@@ -399,7 +398,7 @@ mod tests {
     use gatework_engine::Program;
 
     #[test]
-    fn formulas_compute_what_they_say() {
+    fn formulas_are_evaluated() {
         let network = Network::for_prediction();
         let x = network.input("x", &[2, 2]);
         let y = (x * 2.0 - 1.0).abs() + x.sum(1) / 4.0;
@@ -411,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_thing_that_does_not_fit_is_reported() {
+    fn the_first_error_is_reported() {
         let network = Network::for_prediction();
         let (x, y) = (network.input("x", &[2, 3]), network.input("y", &[4, 5]));
         let wrong = (x.matmul(y) + 1.0).slice(7, 0, 1);
@@ -420,22 +419,22 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_is_asked_for_once_and_shared() {
+    fn parameters_of_one_name_are_shared() {
         let network = Network::for_prediction();
         let x = network.input("x", &[2, 3]);
         let y = x.linear("a", 3).linear("a", 3);
-        let (_, parts) = network.finish(&[("y", y)]).unwrap();
-        let names: Vec<&str> = parts.parameters.iter().map(|p| p.name.as_str()).collect();
+        let (_, bindings) = network.finish(&[("y", y)]).unwrap();
+        let names: Vec<&str> = bindings.parameters.iter().map(|p| p.name.as_str()).collect();
         assert_eq!(names, ["a.weight", "a.bias"]);
     }
 
     #[test]
-    fn dropout_is_for_training_only() {
+    fn only_networks_for_training_have_dropout() {
         for (network, masks) in [(Network::for_training(), 1), (Network::for_prediction(), 0)] {
             let y = network.input("x", &[2, 3, 4]).dropout(0.5).dropout(0.0);
-            let (_, parts) = network.finish(&[("y", y)]).unwrap();
-            assert_eq!(parts.masks.len(), masks);
-            assert!(parts.masks.iter().all(|mask| (mask.rows, mask.elements) == (2, 12)));
+            let (_, bindings) = network.finish(&[("y", y)]).unwrap();
+            assert_eq!(bindings.masks.len(), masks);
+            assert!(bindings.masks.iter().all(|mask| (mask.rows, mask.elements) == (2, 12)));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Distributions whose parameters a network can forecast: their likelihoods as graphs; their means, quantiles and random
-//! numbers as plain functions.
+//! Output distributions, whose parameters a network forecasts: likelihoods as graphs; means, quantiles and samples as
+//! plain functions.
 //!
 //! | distribution | parameters |
 //! |---|---|
@@ -10,25 +10,26 @@
 use std::f64::consts::PI;
 
 use super::builder::Tensor;
-use super::normalization::{Frame, steps};
+use super::normalization::{InstanceStatistics, per_step};
 use gatework_train::random::Random;
 
-/// Keeps scales above zero.
-const LEAST: f64 = 1e-5;
+/// Lower bound of scales.
+const MIN_SCALE: f64 = 1e-5;
 
-/// A distribution.
+/// An output distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Distribution {
     /// The normal distribution.
     Gaussian,
-    /// Student's t, for values that are sometimes far off.
+    /// Student's t distribution, for heavy tails.
     StudentT,
     /// The negative binomial distribution, for counts.
     NegativeBinomial,
 }
 
 impl Distribution {
-    /// Number of its parameters.
+    /// Returns the number of parameters.
     pub fn parameters(self) -> usize {
         match self {
             Distribution::Gaussian | Distribution::NegativeBinomial => 2,
@@ -36,40 +37,46 @@ impl Distribution {
         }
     }
 
-    /// The parameter that says where the values are.
-    pub fn level(self) -> usize {
+    /// Returns the index of the location parameter.
+    pub fn location(self) -> usize {
         match self {
             Distribution::Gaussian | Distribution::NegativeBinomial => 0,
             Distribution::StudentT => 1,
         }
     }
 
-    /// The mean, in a window's frame, from what a network puts out, `[rows, parameters]`: `[rows, 1]`.
+    /// Returns the normalised mean, `[rows, 1]`, of raw network outputs, `[rows, parameters]`.
     pub fn raw_mean(self, raw: Tensor<'_>) -> Tensor<'_> {
-        let level = raw.slice(1, self.level(), self.level() + 1);
-        if self == Distribution::NegativeBinomial { level.softplus() + LEAST } else { level }
+        let location = raw.slice(1, self.location(), self.location() + 1);
+        if self == Distribution::NegativeBinomial { location.softplus() + MIN_SCALE } else { location }
     }
 
-    /// Parameters from what a network puts out, `[rows, steps, parameters]`, brought back from a window's frame.
-    pub fn restore<'n>(self, raw: Tensor<'n>, frame: &Frame<'n>) -> Tensor<'n> {
+    /// Maps raw network outputs, `[rows, steps, parameters]`, to denormalised parameters.
+    pub fn parameters_from<'n>(self, raw: Tensor<'n>, statistics: &InstanceStatistics<'n>) -> Tensor<'n> {
         let part = |index: usize| raw.slice(2, index, index + 1);
-        let positive = |x: Tensor<'n>| x.softplus() + LEAST;
+        let positive = |x: Tensor<'n>| x.softplus() + MIN_SCALE;
         let parts = match self {
-            Distribution::Gaussian => vec![frame.restore(part(0)), frame.restore_size(positive(part(1)))],
-            Distribution::StudentT => {
-                vec![part(0).softplus() + 2.0, frame.restore(part(1)), frame.restore_size(positive(part(2)))]
+            Distribution::Gaussian => {
+                vec![statistics.denormalize(part(0)), statistics.denormalize_scale(positive(part(1)))]
             }
-            // As in DeepAR: the mean grows with the scale, the shape falls with its root.
+            Distribution::StudentT => {
+                vec![
+                    part(0).softplus() + 2.0,
+                    statistics.denormalize(part(1)),
+                    statistics.denormalize_scale(positive(part(2))),
+                ]
+            }
+            // As in DeepAR, the mean is multiplied by the scale and the shape divided by its square root.
             Distribution::NegativeBinomial => {
                 let shape = positive(part(1));
-                let shape = frame.scale.map_or(shape, |scale| shape / steps(scale.sqrt()));
-                vec![frame.restore_size(positive(part(0))), shape]
+                let shape = statistics.scale.map_or(shape, |scale| shape / per_step(scale.sqrt()));
+                vec![statistics.denormalize_scale(positive(part(0))), shape]
             }
         };
         raw.network().concat(&parts, 2)
     }
 
-    /// The mean negative logarithm of the likelihood of `[rows, steps, 1]`: a scalar.
+    /// Returns the mean negative log-likelihood of values, `[rows, steps, 1]`: a scalar.
     pub fn negative_log_likelihood<'n>(self, parameters: Tensor<'n>, y: Tensor<'n>) -> Tensor<'n> {
         let part = |index: usize| parameters.slice(2, index, index + 1);
         let losses = match self {
@@ -99,12 +106,12 @@ impl Distribution {
         losses.mean_all()
     }
 
-    /// The mean.
+    /// Returns the mean.
     pub fn mean(self, parameters: &[f32]) -> f64 {
-        f64::from(parameters[self.level()])
+        f64::from(parameters[self.location()])
     }
 
-    /// The value below which a share of the probability lies.
+    /// Returns the quantile of a level between 0 and 1.
     pub fn quantile(self, parameters: &[f32], level: f64) -> f64 {
         let parameter = |index: usize| f64::from(parameters[index]);
         match self {
@@ -114,7 +121,7 @@ impl Distribution {
         }
     }
 
-    /// A random number.
+    /// Draws a sample.
     pub fn sample(self, parameters: &[f32], random: &mut Random) -> f64 {
         let parameter = |index: usize| f64::from(parameters[index]);
         match self {
@@ -143,7 +150,7 @@ const LANCZOS: [f64; 6] = [
 ];
 const LANCZOS_FIRST: f64 = 1.000_000_000_190_015;
 
-/// The logarithm of the gamma function of numbers above zero.
+/// Returns the log-gamma function of positive numbers, as a graph.
 fn log_gamma(x: Tensor<'_>) -> Tensor<'_> {
     let shifted = x + 5.5;
     let terms = LANCZOS.iter().enumerate().map(|(i, &c)| (x + (i + 1) as f64).recip() * c);
@@ -151,7 +158,7 @@ fn log_gamma(x: Tensor<'_>) -> Tensor<'_> {
     (x + 0.5) * shifted.log() - shifted + (series / x).log() + 0.5 * (2.0 * PI).ln()
 }
 
-/// The same as a plain function.
+/// Returns the log-gamma function of a positive number.
 fn log_gamma_of(x: f64) -> f64 {
     let shifted = x + 5.5;
     let terms = LANCZOS.iter().enumerate().map(|(i, c)| c / (x + (i + 1) as f64));
@@ -159,7 +166,7 @@ fn log_gamma_of(x: f64) -> f64 {
     (x + 0.5) * shifted.ln() - shifted + (series / x).ln() + 0.5 * (2.0 * PI).ln()
 }
 
-/// Halves an interval until it cannot get smaller; `below` says whether a point is below what is looked for.
+/// Finds a root by bisection; `below` says whether a point is below the root.
 fn bisect(mut low: f64, mut high: f64, below: impl Fn(f64) -> bool) -> f64 {
     for _ in 0..200 {
         let middle = low + (high - low) / 2.0;
@@ -171,10 +178,10 @@ fn bisect(mut low: f64, mut high: f64, below: impl Fn(f64) -> bool) -> f64 {
     high
 }
 
-/// The probability of Student's t below a point, by the integral over its density in an angle:
-/// with `x = sqrt(freedom) tan(angle)` it is that of `cos(angle)^(freedom - 1)`.
+/// Cumulative distribution function of Student's t. With `x = sqrt(freedom) tan(angle)` the density becomes
+/// `cos(angle)^(freedom - 1)`, which is integrated by Simpson's rule.
 fn student_probability(freedom: f64, x: f64) -> f64 {
-    /// Intervals of Simpson's rule, an even number; the integrand is smooth.
+    /// Number of intervals, even.
     const INTERVALS: usize = 400;
     let end = (x / freedom.sqrt()).atan();
     let width = end / INTERVALS as f64;
@@ -189,12 +196,12 @@ fn student_quantile(freedom: f64, level: f64) -> f64 {
     bisect(-1e4, 1e4, |x| student_probability(freedom, x) < level)
 }
 
-/// The quantile of the normal distribution, by bisection.
-pub(super) fn normal_quantile(level: f64) -> f64 {
+/// Quantile function of the normal distribution, by bisection.
+fn normal_quantile(level: f64) -> f64 {
     bisect(-40.0, 40.0, |x| normal_probability(x) < level)
 }
 
-/// The probability of the normal distribution below a point: Simpson's rule on its density.
+/// Cumulative distribution function of the normal distribution, by Simpson's rule.
 fn normal_probability(x: f64) -> f64 {
     const INTERVALS: usize = 400;
     let end = x.clamp(-9.0, 9.0);
@@ -205,16 +212,17 @@ fn normal_probability(x: f64) -> f64 {
     0.5 + integral / (2.0 * PI).sqrt()
 }
 
-/// The smallest count whose cumulated probability reaches a level.
+/// Quantile function of the negative binomial distribution: the smallest count whose cumulative probability reaches
+/// `level`.
 fn count_quantile(mean: f64, shape: f64, level: f64) -> f64 {
-    /// Counts beyond which the normal approximation is as good.
-    const MOST: f64 = 1e5;
+    /// Mean above which the normal approximation is used.
+    const MAX_EXACT_MEAN: f64 = 1e5;
     let deviation = (mean + shape * mean * mean).sqrt();
-    if mean > MOST || !deviation.is_finite() {
+    if mean > MAX_EXACT_MEAN || !deviation.is_finite() {
         return (mean + deviation * normal_quantile(level)).round().max(0.0);
     }
     let (inverse, odds) = (1.0 / shape, shape * mean / (1.0 + shape * mean));
-    // The probability of each count follows from the one before.
+    // The probability of each count is computed from the previous one.
     let mut log_probability = -inverse * (1.0 + shape * mean).ln();
     let (mut sum, mut count) = (log_probability.exp(), 0.0);
     while sum < level && count < mean + 60.0 * deviation + 100.0 {
@@ -225,18 +233,18 @@ fn count_quantile(mean: f64, shape: f64, level: f64) -> f64 {
     count
 }
 
-/// A number in (0, 1].
+/// Draws a uniform number in (0, 1].
 fn above_zero(random: &mut Random) -> f64 {
     1.0 - f64::from(random.uniform())
 }
 
-/// A random number of the normal distribution (Box and Muller 1958).
-pub(super) fn normal(random: &mut Random) -> f64 {
+/// Draws from the normal distribution (Box and Muller 1958).
+fn normal(random: &mut Random) -> f64 {
     let radius = (-2.0 * above_zero(random).ln()).sqrt();
     radius * (2.0 * PI * f64::from(random.uniform())).cos()
 }
 
-/// A random number of the gamma distribution with scale 1 (Marsaglia and Tsang 2000).
+/// Draws from the gamma distribution with scale 1 (Marsaglia and Tsang 2000).
 fn gamma(shape: f64, random: &mut Random) -> f64 {
     if !shape.is_finite() || shape <= 0.0 {
         return f64::NAN;
@@ -255,11 +263,12 @@ fn gamma(shape: f64, random: &mut Random) -> f64 {
     }
 }
 
-/// A random count with a mean: products of uniform numbers for small means, the normal approximation for large ones.
+/// Draws from the Poisson distribution: products of uniform numbers for small means, the normal approximation for
+/// large ones.
 fn poisson(mean: f64, random: &mut Random) -> f64 {
-    /// Above it, the approximation's error is below a percent of the deviation.
-    const LARGE: f64 = 1000.0;
-    if mean.is_nan() || mean > LARGE {
+    /// Mean above which the error of the approximation is below 1 % of the standard deviation.
+    const MAX_EXACT_MEAN: f64 = 1000.0;
+    if mean.is_nan() || mean > MAX_EXACT_MEAN {
         return (mean + mean.sqrt() * normal(random)).round().max(0.0);
     }
     let (mut log_product, mut count) = (above_zero(random).ln(), 0.0);
@@ -284,7 +293,7 @@ mod tests {
         (Distribution::NegativeBinomial, [0.3, 2.0, 0.0]),
     ];
 
-    /// The negative log-likelihood by the graph.
+    /// Evaluates the graph of the negative log-likelihood.
     fn likelihood(distribution: Distribution, parameters: &[f32], y: f32) -> f64 {
         let network = Network::for_prediction();
         let count = distribution.parameters();
@@ -312,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn the_logarithm_of_the_gamma_function_is_that_of_factorials() {
+    fn log_gamma_of_integers_is_the_log_factorial() {
         let mut factorial = 1.0f64;
         for n in 1..15 {
             assert!((log_gamma_of(f64::from(n)) - factorial.ln()).abs() < 1e-9, "{n}");

@@ -1,4 +1,4 @@
-//! What a model reads: the tensors of a batch, and the ways in which models put them together.
+//! The tensors of a batch as a model reads them, and the ways in which models combine them.
 
 use super::builder::{Network, Tensor};
 use super::distribution::Distribution;
@@ -11,28 +11,28 @@ pub(super) const NAMES: [&str; 5] = ["past", "target", "past_columns", "future_c
 /// The tensors of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'n> {
-    /// The network they belong to.
+    /// The network that the tensors belong to.
     pub network: &'n Network,
-    /// Their sizes.
+    /// Sizes of the batch.
     pub shape: BatchShape,
-    /// Numbers for each step of the forecast.
+    /// Network outputs per step.
     pub outputs: usize,
-    /// The distribution whose parameters the outputs are, if they are.
+    /// The output distribution, for likelihood losses.
     pub distribution: Option<Distribution>,
-    /// What was observed: `[rows, input]`.
+    /// Observed values: `[rows, input]`.
     pub past: Tensor<'n>,
-    /// What came afterwards, where it is known: `[rows, horizon]`.
+    /// Targets, in training and evaluation: `[rows, horizon]`.
     pub target: Option<Tensor<'n>>,
-    /// Known up to the present: `[rows, input, columns]`.
+    /// Past covariates: `[rows, input, columns]`.
     pub past_columns: Option<Tensor<'n>>,
-    /// Known in advance: `[rows, input + horizon, columns]`.
+    /// Known-future covariates: `[rows, input + horizon, columns]`.
     pub future_columns: Option<Tensor<'n>>,
-    /// Of the series as a whole: `[rows, columns]`.
+    /// Static covariates: `[rows, columns]`.
     pub static_columns: Option<Tensor<'n>>,
 }
 
 impl<'n> Inputs<'n> {
-    /// The inputs of a network, with or without what came afterwards.
+    /// Adds the inputs of a batch to a network, with or without targets.
     pub fn new(network: &'n Network, shape: BatchShape, loss: &Loss, with_target: bool) -> Inputs<'n> {
         let BatchShape { rows, input, horizon, past_columns, future_columns, static_columns } = shape;
         let columns =
@@ -50,19 +50,19 @@ impl<'n> Inputs<'n> {
         }
     }
 
-    /// All columns of a window side by side, `[rows, numbers]`, if there are any.
+    /// Returns all covariates of a window, flattened to `[rows, numbers]`; `None` if there are none.
     pub fn columns(&self) -> Option<Tensor<'n>> {
         let flat = [self.past_columns, self.future_columns, self.static_columns];
         let flat: Vec<Tensor<'n>> = flat.into_iter().flatten().map(Tensor::flatten).collect();
         (!flat.is_empty()).then(|| self.network.concat(&flat, 1))
     }
 
-    /// `x`, `[rows, numbers]`, with all columns of the window behind it.
+    /// Appends all covariates of the window to `x`, `[rows, numbers]`.
     pub fn with_columns(&self, x: Tensor<'n>) -> Tensor<'n> {
         self.columns().map_or(x, |columns| self.network.concat(&[x, columns], 1))
     }
 
-    /// What is known at each observed step: the value and the columns, `[rows, input, features]`.
+    /// Returns the features of each observed step, value and covariates: `[rows, input, features]`.
     pub fn steps(&self) -> Tensor<'n> {
         let BatchShape { rows, input, .. } = self.shape;
         let mut features = vec![self.past.reshape(&[rows, input, 1])];
@@ -72,7 +72,7 @@ impl<'n> Inputs<'n> {
         self.network.concat(&features, 2)
     }
 
-    /// The columns of the series as a whole, for each of some steps.
+    /// Returns the static covariates, repeated for each step: `[rows, steps, columns]`.
     pub fn repeated_statics(&self, steps: usize) -> Option<Tensor<'n>> {
         let BatchShape { rows, static_columns, .. } = self.shape;
         let repeat =
@@ -80,7 +80,7 @@ impl<'n> Inputs<'n> {
         self.static_columns.map(repeat)
     }
 
-    /// `x`, `[rows, numbers]`, with what is known of the horizon behind it.
+    /// Appends the known-future covariates of the horizon and the static covariates to `x`, `[rows, numbers]`.
     pub fn with_horizon(&self, x: Tensor<'n>) -> Tensor<'n> {
         let BatchShape { input, horizon, .. } = self.shape;
         let mut parts = vec![x];
@@ -89,13 +89,13 @@ impl<'n> Inputs<'n> {
         self.network.concat(&parts, 1)
     }
 
-    /// A linear map of `x`, `[rows, numbers]`, to a forecast: `[rows, horizon, outputs]`.
+    /// Maps `x`, `[rows, numbers]`, to a forecast by a linear layer: `[rows, horizon, outputs]`.
     pub fn forecast(&self, name: &str, x: Tensor<'n>) -> Tensor<'n> {
         let BatchShape { rows, horizon, .. } = self.shape;
         x.linear(name, horizon * self.outputs).reshape(&[rows, horizon, self.outputs])
     }
 
-    /// What the columns add to the forecast of a model that is linear itself: a linear map of them, if there are any.
+    /// Returns the contribution of the covariates to a linear model: a linear layer; `None` if there are none.
     pub fn columns_forecast(&self, name: &str) -> Option<Tensor<'n>> {
         self.columns().map(|columns| self.forecast(name, columns))
     }

@@ -1,30 +1,30 @@
-//! Layers with parameters: linear, convolution, normalisation, recurrent cells, attention. Start values are those of
-//! PyTorch: uniform between plus and minus one over the square root of the numbers that an output is made of.
+//! Layers with parameters: linear, convolution, layer normalisation, recurrent cells, attention. Initial parameters
+//! follow PyTorch: uniform in `[-1/sqrt(fan_in), 1/sqrt(fan_in)]`.
 
 use gatework_engine::Graph;
 use gatework_engine::graph::{Gru, Lstm};
 
-use super::builder::{Start, Tensor};
+use super::builder::{Initializer, Tensor};
 
-/// Added to variances before they divide.
+/// Added to variances in layer normalisation.
 const EPSILON: f64 = 1e-5;
 
-/// PyTorch's bound of start values.
-fn bound(inputs: usize) -> Start {
-    Start::Uniform(1.0 / (inputs.max(1) as f64).sqrt())
+/// Returns PyTorch's default initialiser.
+fn uniform(fan_in: usize) -> Initializer {
+    Initializer::Uniform(1.0 / (fan_in.max(1) as f64).sqrt())
 }
 
-/// The state of an LSTM: what it shows and what it remembers, both `[rows, hidden]`.
+/// The state of an LSTM: hidden state and cell state, both `[rows, hidden]`.
 #[derive(Clone, Copy, Debug)]
 pub struct LstmState<'n> {
-    /// What it shows.
+    /// Hidden state.
     pub output: Tensor<'n>,
-    /// What it remembers.
+    /// Cell state.
     pub memory: Tensor<'n>,
 }
 
-/// Names and sizes of the parameters of a recurrent cell.
-struct Weights<'n> {
+/// The parameters of a recurrent cell.
+struct CellParameters<'n> {
     input: Tensor<'n>,
     hidden: Tensor<'n>,
     input_bias: Tensor<'n>,
@@ -32,41 +32,41 @@ struct Weights<'n> {
 }
 
 impl<'n> Tensor<'n> {
-    /// `x W + b` on the last axis.
+    /// Returns `x W + b` on the last axis.
     #[must_use]
     pub fn linear(self, name: &str, outputs: usize) -> Tensor<'n> {
         let inputs = self.size(self.sizes().len().saturating_sub(1));
         let product = self.linear_without_bias(name, outputs);
-        product + self.network().parameter(&format!("{name}.bias"), &[outputs], bound(inputs))
+        product + self.network().parameter(&format!("{name}.bias"), &[outputs], uniform(inputs))
     }
 
-    /// `x W` on the last axis; W is `[inputs, outputs]`, so that its gradient needs no transposition.
+    /// Returns `x W` on the last axis. W is `[inputs, outputs]`, so that its gradient needs no transposition.
     #[must_use]
     pub fn linear_without_bias(self, name: &str, outputs: usize) -> Tensor<'n> {
         let inputs = self.size(self.sizes().len().saturating_sub(1));
-        let weight = self.network().parameter(&format!("{name}.weight"), &[inputs, outputs], bound(inputs));
+        let weight = self.network().parameter(&format!("{name}.weight"), &[inputs, outputs], uniform(inputs));
         self.matmul(weight)
     }
 
-    /// The last axis shifted to mean 0 and scaled to variance 1, then by a gain and a bias that are learned.
+    /// Normalises the last axis to mean 0 and variance 1, then applies a learned gain and bias.
     #[must_use]
     pub fn layer_norm(self, name: &str) -> Tensor<'n> {
         let width = self.size(self.sizes().len().saturating_sub(1));
         let parameter = |part: &str, start: f32| {
-            self.network().parameter(&format!("{name}.{part}"), &[width], Start::Constant(start))
+            self.network().parameter(&format!("{name}.{part}"), &[width], Initializer::Constant(start))
         };
         let (gain, bias) = (parameter("gain", 1.0), parameter("bias", 0.0));
         self.network().build(|graph| graph.layer_norm(self.id(), gain.id(), bias.id(), EPSILON))
     }
 
-    /// A convolution along the time of `[rows, time, channels]` that sees no step after its own: `[rows, time, outputs]`.
-    /// It is a sum of products, one for each step that the kernel sees.
+    /// Causal dilated convolution of `[rows, time, channels]` along time: `[rows, time, outputs]`. It is computed as a sum
+    /// of matrix multiplications, one per kernel position.
     #[must_use]
     pub fn causal_convolution(self, name: &str, outputs: usize, size: usize, dilation: usize) -> Tensor<'n> {
         let (time, channels) = (self.size(1), self.size(2));
         let padded = self.pad(1, size.saturating_sub(1).saturating_mul(dilation), 0);
         let parameter = |part: &str, shape: &[usize]| {
-            self.network().parameter(&format!("{name}.{part}"), shape, bound(channels * size))
+            self.network().parameter(&format!("{name}.{part}"), shape, uniform(channels * size))
         };
         let weight = parameter("weight", &[size, channels, outputs]);
         let product = |k: usize| {
@@ -76,13 +76,13 @@ impl<'n> Tensor<'n> {
         (1..size).fold(product(0), |sum, k| sum + product(k)) + parameter("bias", &[outputs])
     }
 
-    fn cell(self, name: &str, gates: usize, hidden: usize) -> Weights<'n> {
+    fn cell(self, name: &str, gates: usize, hidden: usize) -> CellParameters<'n> {
         let inputs = self.size(self.sizes().len().saturating_sub(1));
         let rows = gates * hidden;
         let parameter = |part: &str, shape: &[usize]| {
-            self.network().parameter(&format!("{name}.{part}"), shape, bound(hidden))
+            self.network().parameter(&format!("{name}.{part}"), shape, uniform(hidden))
         };
-        Weights {
+        CellParameters {
             input: parameter("input", &[rows, inputs]),
             hidden: parameter("hidden", &[rows, hidden]),
             input_bias: parameter("input_bias", &[rows]),
@@ -90,10 +90,10 @@ impl<'n> Tensor<'n> {
         }
     }
 
-    /// The states of a gated recurrent unit after every step of `[rows, time, inputs]`: `[rows, time, hidden]`.
+    /// Runs a GRU over `[rows, time, inputs]` and returns its hidden states: `[rows, time, hidden]`.
     #[must_use]
     pub fn gru(self, name: &str, hidden: usize) -> Tensor<'n> {
-        let Weights { input, hidden, input_bias, hidden_bias } = self.cell(name, 3, hidden);
+        let CellParameters { input, hidden, input_bias, hidden_bias } = self.cell(name, 3, hidden);
         let cell = Gru {
             input: input.id(),
             hidden: hidden.id(),
@@ -103,10 +103,10 @@ impl<'n> Tensor<'n> {
         self.network().build(|graph| graph.gru(self.id(), &cell))
     }
 
-    /// The outputs of a long short-term memory after every step of `[rows, time, inputs]`: `[rows, time, hidden]`.
+    /// Runs an LSTM over `[rows, time, inputs]` and returns its hidden states: `[rows, time, hidden]`.
     #[must_use]
     pub fn lstm(self, name: &str, hidden: usize) -> Tensor<'n> {
-        let Weights { input, hidden, input_bias, hidden_bias } = self.cell(name, 4, hidden);
+        let CellParameters { input, hidden, input_bias, hidden_bias } = self.cell(name, 4, hidden);
         let cell = Lstm {
             input: input.id(),
             hidden: hidden.id(),
@@ -116,7 +116,7 @@ impl<'n> Tensor<'n> {
         self.network().build(|graph| graph.lstm(self.id(), &cell))
     }
 
-    /// One step of the LSTM of that name, from a state that is given, on `[rows, inputs]`.
+    /// Runs one step of the LSTM of that name on `[rows, inputs]`.
     #[must_use]
     pub fn lstm_step(self, name: &str, state: LstmState<'n>) -> LstmState<'n> {
         let hidden = state.output.size(1);
@@ -126,13 +126,13 @@ impl<'n> Tensor<'n> {
             + state.output.matmul(weights.hidden.transpose())
             + weights.hidden_bias;
         let gate = |index: usize| gates.slice(1, index * hidden, (index + 1) * hidden);
-        let (write, keep, fresh, show) =
+        let (write, forget, candidate, show) =
             (gate(0).sigmoid(), gate(1).sigmoid(), gate(2).tanh(), gate(3).sigmoid());
-        let memory = keep * state.memory + write * fresh;
+        let memory = forget * state.memory + write * candidate;
         LstmState { output: show * memory.tanh(), memory }
     }
 
-    /// Attention of several heads of `[rows, time, width]` to itself.
+    /// Multi-head self-attention over `[rows, time, width]`.
     #[must_use]
     pub fn self_attention(self, name: &str, heads: usize) -> Tensor<'n> {
         let width = self.size(2);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_lstm_step_by_step_is_the_lstm_over_time() {
+    fn stepping_an_lstm_equals_running_it_over_time() {
         let network = Network::for_prediction();
         let x = network.input("x", &[3, 5, 2]);
         let whole = x.lstm("cell", 4).slice(1, 4, 5).reshape(&[3, 4]);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_causal_convolution_is_the_engines_convolution_of_what_came_before() {
+    fn a_causal_convolution_equals_the_left_padded_convolution_of_the_engine() {
         let network = Network::for_prediction();
         let (time, channels, outputs, size, dilation) = (9, 2, 3, 3, 2);
         let x = network.input("x", &[2, time, channels]);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn every_head_attends_with_its_share_of_the_width() {
+    fn self_attention_equals_its_definition_head_by_head() {
         let network = Network::for_prediction();
         let x = network.input("x", &[2, 5, 6]);
         let ours = x.self_attention("a", 3);

@@ -1,4 +1,4 @@
-//! What training makes smaller, and with it what a forecast consists of: one number a step, one for each quantile, or the
+//! Training losses. The loss decides the outputs of a network: one value per step, one per quantile level, or the
 //! parameters of a distribution.
 //!
 //! ```toml
@@ -10,44 +10,45 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::builder::Tensor;
 use super::distribution::Distribution;
-use super::normalization::Frame;
+use super::normalization::InstanceStatistics;
 use gatework_train::kinds::{Kinds, name_or_table, no_settings};
 
-/// A loss. In a file it is a table with its `kind` and settings, or the kind alone if all settings are the usual ones.
+/// A training loss. In TOML a table with `kind` and settings, or the kind alone for default settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 #[serde(remote = "Self", tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Loss {
-    /// The mean square of the errors.
+    /// Mean squared error.
     #[default]
     #[serde(deserialize_with = "no_settings")]
     Mse,
-    /// The mean magnitude of the errors.
+    /// Mean absolute error.
     #[serde(deserialize_with = "no_settings")]
     Mae,
-    /// Half squares of small errors, lines beyond.
+    /// Huber loss: quadratic up to `delta`, linear beyond.
     Huber {
-        /// Where the line begins.
+        /// The error at which the loss becomes linear.
         #[serde(default = "one")]
         delta: f64,
     },
-    /// One quantile: errors above it cost `level`, errors below `1 - level`.
+    /// Pinball loss of one quantile.
     Quantile {
-        /// The share of values that shall lie below.
+        /// The quantile level, between 0 and 1.
         level: f64,
     },
-    /// Several quantiles at once; their losses are averaged.
+    /// Mean pinball loss of several quantiles.
     Quantiles {
-        /// The shares of values that shall lie below, in rising order.
-        #[serde(default = "usual_levels")]
+        /// The quantile levels, in ascending order.
+        #[serde(default = "default_levels")]
         levels: Vec<f64>,
     },
-    /// The likelihood of a normal distribution: mean and standard deviation.
+    /// Negative log-likelihood of the normal distribution.
     #[serde(deserialize_with = "no_settings")]
     Gaussian,
-    /// The likelihood of Student's t: degrees of freedom, location and scale.
+    /// Negative log-likelihood of Student's t distribution.
     #[serde(deserialize_with = "no_settings")]
     StudentT,
-    /// The likelihood of a negative binomial distribution, for counts: mean and shape.
+    /// Negative log-likelihood of the negative binomial distribution, for counts.
     #[serde(deserialize_with = "no_settings")]
     NegativeBinomial,
 }
@@ -56,16 +57,16 @@ fn one() -> f64 {
     1.0
 }
 
-/// The median and the bounds of the intervals that hold 80 and 90 % of the values.
-fn usual_levels() -> Vec<f64> {
+/// The median and the bounds of the 80 % and 90 % intervals.
+fn default_levels() -> Vec<f64> {
     vec![0.05, 0.1, 0.5, 0.9, 0.95]
 }
 
-/// Quantiles at most.
-const MOST_LEVELS: usize = 1000;
+/// Maximum number of quantile levels.
+const MAX_LEVELS: usize = 1000;
 
 impl Loss {
-    /// Numbers that a forecast has for each step.
+    /// Returns the number of network outputs per step.
     pub fn outputs(&self) -> usize {
         match self {
             Loss::Quantiles { levels } => levels.len(),
@@ -73,7 +74,7 @@ impl Loss {
         }
     }
 
-    /// The distribution whose parameters are forecast, if it is one.
+    /// Returns the output distribution of a likelihood loss.
     pub fn distribution(&self) -> Option<Distribution> {
         match self {
             Loss::Gaussian => Some(Distribution::Gaussian),
@@ -83,7 +84,7 @@ impl Loss {
         }
     }
 
-    /// The levels of the quantiles that are forecast, if they are.
+    /// Returns the levels of a quantile loss.
     pub fn levels(&self) -> Option<&[f64]> {
         match self {
             Loss::Quantile { level } => Some(std::slice::from_ref(level)),
@@ -92,37 +93,39 @@ impl Loss {
         }
     }
 
-    /// Whether every setting is in its range; the error names the first one that is not.
-    pub fn validate(&self) -> Result<(), String> {
+    /// Checks that every setting is in its range; the error describes the first one that is not.
+    pub fn check(&self) -> Result<(), String> {
         if let Loss::Huber { delta } = self
             && !(*delta > 0.0 && delta.is_finite())
         {
             return Err(format!("loss.delta is {delta}, but must be a number above 0"));
         }
         let levels = self.levels().unwrap_or(&[0.5]);
-        if levels.is_empty() || levels.len() > MOST_LEVELS {
-            return Err(format!("loss.levels has {} levels, but must have 1 to {MOST_LEVELS}", levels.len()));
+        if levels.is_empty() || levels.len() > MAX_LEVELS {
+            return Err(format!("loss.levels has {} levels, but must have 1 to {MAX_LEVELS}", levels.len()));
         }
         match levels.iter().find(|&&level| !(level > 0.0 && level < 1.0)) {
-            Some(level) => Err(format!("a level of the loss is {level}, but must lie between 0 and 1")),
-            None if !levels.is_sorted_by(|a, b| a < b) => Err("the levels of the loss must rise".to_owned()),
+            Some(level) => Err(format!("loss.levels has {level}, but a level must lie between 0 and 1")),
+            None if !levels.is_sorted_by(|a, b| a < b) => {
+                Err("loss.levels must be in ascending order".to_owned())
+            }
             None => Ok(()),
         }
     }
 
-    /// What the numbers that a network puts out, `[rows, steps, outputs]`, mean, brought back from a window's frame.
-    pub fn forecast<'n>(&self, raw: Tensor<'n>, frame: &Frame<'n>) -> Tensor<'n> {
+    /// Maps raw network outputs, `[rows, steps, outputs]`, to a denormalised forecast.
+    pub fn forecast<'n>(&self, raw: Tensor<'n>, statistics: &InstanceStatistics<'n>) -> Tensor<'n> {
         match self.distribution() {
-            Some(distribution) => distribution.restore(raw, frame),
-            None => frame.restore(raw),
+            Some(distribution) => distribution.parameters_from(raw, statistics),
+            None => statistics.denormalize(raw),
         }
     }
 
-    /// The loss of a forecast, `[rows, steps, outputs]`, for what came, `[rows, steps]`: a scalar.
+    /// Returns the loss of a forecast, `[rows, steps, outputs]`, given targets, `[rows, steps]`: a scalar.
     pub fn of<'n>(&self, forecast: Tensor<'n>, target: Tensor<'n>) -> Tensor<'n> {
         let network = forecast.network();
         let sizes = [target.size(0), target.size(1)];
-        // One number a step needs no axis of its own, which would be the innermost.
+        // A single output needs no innermost axis of size 1.
         let (forecast, target) = match self.outputs() {
             1 => (forecast.reshape(&sizes), target),
             _ => (forecast, target.reshape(&[sizes[0], sizes[1], 1])),
@@ -142,7 +145,7 @@ impl Loss {
     }
 }
 
-/// The mean quantile loss: `max(level * error, (level - 1) * error)`.
+/// Returns the mean pinball loss: `max(level * error, (level - 1) * error)`.
 fn pinball<'n>(forecast: Tensor<'n>, target: Tensor<'n>, levels: &[f64]) -> Tensor<'n> {
     let error = target - forecast;
     let levels = forecast.network().data(&[levels.len()], levels);
@@ -214,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_loss_is_least_at_the_quantile() {
+    fn a_quantile_loss_is_minimal_at_the_quantile() {
         let loss = Loss::Quantile { level: 0.8 };
         let mean = |forecast: f32| (0..10).map(|i| value(&loss, &[forecast], i as f32)).sum::<f64>();
         let best = (0..10).min_by(|&a, &b| mean(a as f32).total_cmp(&mean(b as f32))).unwrap();
@@ -222,13 +225,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_names_a_loss_and_what_is_unusual() {
+    fn a_loss_is_written_as_a_name_or_a_table() {
         for name in EVERY {
             let loss = parse(&format!("loss = '{name}'")).unwrap();
             assert_eq!(loss, parse(&format!("loss = {{ kind = '{name}' }}")).unwrap());
             let text = toml::to_string(&File { loss: loss.clone() }).unwrap();
             assert_eq!(parse(&text).unwrap(), loss, "{text}");
-            assert_eq!(loss.validate(), Ok(()));
+            assert_eq!(loss.check(), Ok(()));
         }
         for text in ["'rmse'", "{ kind = 'mse', delta = 1.0 }", "'quantile'", "{ kind = 'huber', d = 1.0 }"] {
             assert!(parse(&format!("loss = {text}")).is_err(), "{text}");
@@ -236,13 +239,13 @@ mod tests {
     }
 
     #[test]
-    fn settings_out_of_range_are_named() {
+    fn settings_out_of_range_are_rejected() {
         for text in ["{ kind = 'huber', delta = 0.0 }", "{ kind = 'quantile', level = 1.0 }"] {
-            assert!(parse(&format!("loss = {text}")).unwrap().validate().is_err(), "{text}");
+            assert!(parse(&format!("loss = {text}")).unwrap().check().is_err(), "{text}");
         }
         for levels in ["[]", "[0.5, 0.5]", "[0.9, 0.1]", "[nan]"] {
             let loss = parse(&format!("loss = {{ kind = 'quantiles', levels = {levels} }}")).unwrap();
-            assert!(loss.validate().is_err(), "{levels}");
+            assert!(loss.check().is_err(), "{levels}");
         }
     }
 }

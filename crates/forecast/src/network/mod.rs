@@ -20,4 +20,4 @@ pub mod layers;
 pub mod loss;
 pub mod normalization;
 
-pub use builder::{Mask, Network, Parameter, Parts, Start, Tensor};
+pub use builder::{Bindings, Initializer, Mask, Network, Parameter, Tensor};

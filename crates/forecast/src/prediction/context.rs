@@ -1,109 +1,110 @@
-//! What a trained model needs beside its network: how files are read and scaled, and how wide intervals are. It is
-//! attached to the model's file.
+//! What a trained model stores about its data: columns, frequency, scaling and interval widths. The context is part of the
+//! model file.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::conformal::{Conformal, known_end};
+use super::conformal::{Conformal, after_last_gap};
 use crate::data::calendar::{Calendar, CalendarError};
-use crate::data::scale::{Fit, Scaler, UnknownSeries};
+use crate::data::scale::{FittedScale, Scaler, UnknownSeries};
 use crate::data::{Schema, Series, Table, WindowError, Windows};
 use crate::forecaster::Forecast;
 use crate::specification::Specification;
 
-/// What a trained model needs beside its network.
+/// What a trained model stores about its data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Context {
     /// Name of the experiment.
     pub name: String,
-    /// How files are read.
+    /// Columns of the data file.
     pub columns: Schema,
-    /// Frequency of the data it was trained on.
+    /// Frequency of the training data.
     pub frequency: String,
-    /// Columns of the calendar.
+    /// Calendar features.
     pub calendar: Calendar,
-    /// How values are scaled.
+    /// Scaling of values and covariates.
     pub scaler: Scaler,
-    /// Steps of a season.
+    /// Steps per season.
     pub season: usize,
-    /// Intervals.
+    /// Interval widths.
     pub conformal: Conformal,
-    /// Values of the table it was trained on; 0 if that is not known.
+    /// Number of values of the training table; 0 if unknown.
     #[serde(default)]
     pub values: usize,
 }
 
 /// Data that a model cannot forecast.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ContextError {
-    /// Data of another frequency.
-    #[error("the data have frequency {found}, but the model was trained on {wanted}")]
+    /// The frequency is not that of the training data.
+    #[error("the data have frequency {found}, but the model was trained on {expected}")]
     Frequency {
-        /// Of the data.
+        /// Frequency of the data.
         found: String,
-        /// Of the model.
-        wanted: String,
+        /// Frequency of the training data.
+        expected: String,
     },
-    /// The columns of the calendar cannot be added.
+    /// The calendar features cannot be computed.
     #[error(transparent)]
     Calendar(#[from] CalendarError),
-    /// A series without a scale.
+    /// A series is not known to the scaler.
     #[error(transparent)]
     Scale(#[from] UnknownSeries),
-    /// Too few values, or too few rows known in advance.
+    /// Too few values, or too few rows of known-future covariates.
     #[error(transparent)]
     Windows(#[from] WindowError),
 }
 
-/// Data as they were read, and the windows at their end as the model sees them.
+/// A table and its scaled windows at the forecast origin.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// As they were read, with the columns of the calendar.
+    /// The table as read, with calendar features.
     pub table: Arc<Table>,
-    /// The last window of every series.
+    /// The last window of every series, scaled.
     pub windows: Windows,
 }
 
 /// The forecast of one window, in the units of the data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
-    /// The course that is expected.
+    /// Point forecasts, one per step.
     pub values: Vec<f64>,
-    /// Intervals, in the order of the shares they hold.
+    /// Prediction intervals, one per level.
     pub intervals: Vec<Interval>,
 }
 
-/// A forecast that is infinite or no number.
+/// A forecast that is not finite.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the forecast of series {id:?} is not finite in step {step}: its values are too large for the model, or its training went wrong"
+    "the forecast of series {id:?} is not finite at step {step}: its values are too large for the model, or training has diverged"
 )]
 pub struct NotFinite {
-    /// The series.
+    /// Id of the series.
     pub id: String,
-    /// The first such step, counted from 1.
+    /// The first such step, from 1.
     pub step: usize,
 }
 
 impl Prediction {
-    /// The prediction, if all of its numbers are finite.
+    /// Returns the prediction if all of its numbers are finite.
     pub fn checked(self, id: &str) -> Result<Prediction, NotFinite> {
         let bounds = self.intervals.iter().flat_map(|interval| [&interval.low, &interval.high]);
-        let wrong = |values: &Vec<f64>| values.iter().position(|value| !value.is_finite());
-        match [&self.values].into_iter().chain(bounds).filter_map(wrong).min() {
+        let not_finite = |values: &Vec<f64>| values.iter().position(|value| !value.is_finite());
+        match [&self.values].into_iter().chain(bounds).filter_map(not_finite).min() {
             Some(step) => Err(NotFinite { id: id.to_string(), step: step + 1 }),
             None => Ok(self),
         }
     }
 }
 
-/// Bounds that should hold a share of the values.
+/// A prediction interval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interval {
-    /// The share.
-    pub share: f64,
+    /// Nominal coverage, between 0 and 1.
+    pub level: f64,
     /// Lower bounds.
     pub low: Vec<f64>,
     /// Upper bounds.
@@ -111,28 +112,29 @@ pub struct Interval {
 }
 
 impl Context {
-    /// Values that a forecast needs: the input, and those that differences are taken to.
-    pub fn needed(&self, specification: &Specification) -> usize {
+    /// Returns the number of values that a forecast needs: the input, and the lag of differences.
+    pub fn min_history(&self, specification: &Specification) -> usize {
         specification.input + self.scaler.scaling.difference
     }
 
-    /// Takes the series out of new data that are too short to be forecast; their names.
-    pub fn leave_out_short(&self, specification: &Specification, table: &mut Table) -> Vec<String> {
-        let needed = self.needed(specification);
-        let is_short = |series: &mut Series| known_end(&series.values).len() < needed;
+    /// Removes the series that are too short to be forecast, and returns their ids.
+    pub fn remove_short_series(&self, specification: &Specification, table: &mut Table) -> Vec<String> {
+        let needed = self.min_history(specification);
+        let is_short = |series: &mut Series| after_last_gap(&series.values).len() < needed;
         table.series.extract_if(.., is_short).map(|series| series.id).collect()
     }
 
-    /// Scales new data and finds the window at the end of every series. Series without a known scale are an error.
+    /// Adds calendar features, scales the table and finds the window at the end of every series. Series that are not known
+    /// to the scaler are an error.
     pub fn prepare(&self, specification: &Specification, mut table: Table) -> Result<Prepared, ContextError> {
         let found = table.frequency.to_string();
         if found != self.frequency {
-            return Err(ContextError::Frequency { found, wanted: self.frequency.clone() });
+            return Err(ContextError::Frequency { found, expected: self.frequency.clone() });
         }
-        // A forecast of differences is added to the values that it is the difference to.
-        let needed = self.needed(specification);
+        // A forecast of differences is added to earlier values, which must be known.
+        let needed = self.min_history(specification);
         for series in table.series.iter().filter(|_| needed > specification.input) {
-            let length = known_end(&series.values).len();
+            let length = after_last_gap(&series.values).len();
             if length < needed {
                 let id = series.id.clone();
                 return Err(WindowError::TooShortToForecast { id, length, needed }.into());
@@ -140,15 +142,15 @@ impl Context {
         }
         self.calendar.add(&mut table, specification.horizon)?;
         let scaled = self.scaler.apply(&table)?;
-        let windows = Windows::at_end(&Arc::new(scaled), specification.input, specification.horizon)?;
+        let windows = Windows::at_series_end(&Arc::new(scaled), specification.input, specification.horizon)?;
         Ok(Prepared { table: Arc::new(table), windows })
     }
 
-    /// A row of a forecast of a series, in the units of the data. `history` are the values before it.
-    pub fn restore(
+    /// Returns a row of a forecast in the units of the data, with intervals. `history` holds the values before the origin.
+    pub fn to_prediction(
         &self,
         id: &str,
-        fit: &Fit,
+        fit: &FittedScale,
         forecast: &Forecast,
         row: usize,
         history: &[f64],
@@ -163,29 +165,29 @@ impl Context {
         let quantile = |level: f64| {
             steps.clone().map(|step| forecast.quantile(row, step, level)).collect::<Option<Vec<f64>>>()
         };
-        let own = |share: f64| {
-            // Quantiles of differences do not add up: the errors of the past decide then.
-            let bounds = [0.5 - share / 2.0, 0.5 + share / 2.0].map(quantile);
+        let own = |level: f64| {
+            // Quantiles of differences cannot be summed: these intervals are calibrated.
+            let bounds = [0.5 - level / 2.0, 0.5 + level / 2.0].map(quantile);
             match bounds {
                 [Some(low), Some(high)] if scaling.difference == 0 => Some([invert(low), invert(high)]),
                 _ => None,
             }
         };
-        let interval = |share: f64| {
-            let calibrated = || self.conformal.interval(share, id, history, &values);
-            let [low, high] = own(share).or_else(calibrated)?;
-            Some(Interval { share, low, high })
+        let interval = |level: f64| {
+            let calibrated = || self.conformal.interval(level, id, history, &values);
+            let [low, high] = own(level).or_else(calibrated)?;
+            Some(Interval { level, low, high })
         };
-        let mut intervals: Vec<Interval> = self.conformal.shares().filter_map(interval).collect();
+        let mut intervals: Vec<Interval> = self.conformal.levels().filter_map(interval).collect();
         nest(&mut intervals);
         Prediction { values, intervals }
     }
 }
 
-/// Makes every interval hold those of smaller shares: some may come from the model, others from past errors.
+/// Widens intervals so that they are nested: some come from the model, others from calibration.
 fn nest(intervals: &mut [Interval]) {
     let mut order: Vec<usize> = (0..intervals.len()).collect();
-    order.sort_by(|&a, &b| intervals[a].share.total_cmp(&intervals[b].share));
+    order.sort_by(|&a, &b| intervals[a].level.total_cmp(&intervals[b].level));
     for pair in order.windows(2) {
         let Interval { low, high, .. } = intervals[pair[0]].clone();
         let wider = &mut intervals[pair[1]];
@@ -198,12 +200,12 @@ fn nest(intervals: &mut [Interval]) {
 mod tests {
     use super::*;
     use crate::data::frequency::Frequency;
-    use crate::data::time::Kind;
+    use crate::data::time::TimeKind;
     use crate::prediction::Predictor;
     use crate::test_fixtures::untrained_model;
 
     #[test]
-    fn data_of_another_frequency_and_unknown_series_are_refused() {
+    fn other_frequencies_and_unknown_series_are_rejected() {
         let (mut predictor, dataset) = untrained_model("dlinear", "mae");
         let prepare = |predictor: &Predictor, table: &Table| {
             predictor.context().prepare(predictor.specification(), table.clone())
@@ -212,24 +214,24 @@ mod tests {
         assert!(prepare(&predictor, &table).is_ok());
         table.series[0].id = "other".into();
         let message = prepare(&predictor, &table).unwrap_err().to_string();
-        assert!(message.contains("series \"other\" was not there in training"), "{message}");
+        assert!(message.contains("series \"other\" was not in the training data"), "{message}");
         predictor.learn_new_series(&table);
         assert!(prepare(&predictor, &table).is_ok());
-        table.frequency = Frequency::parse("D", Kind::Date).unwrap();
+        table.frequency = Frequency::parse("D", TimeKind::Date).unwrap();
         let message = prepare(&predictor, &table).unwrap_err().to_string();
         assert!(message.contains("frequency D, but the model was trained on M"), "{message}");
     }
 
     #[test]
-    fn intervals_hold_those_of_smaller_shares() {
-        let interval = |share, low: f64, high: f64| Interval { share, low: vec![low], high: vec![high] };
+    fn intervals_are_nested() {
+        let interval = |level, low: f64, high: f64| Interval { level, low: vec![low], high: vec![high] };
         let mut intervals = [interval(0.95, 2.0, 5.0), interval(0.5, 3.0, 4.0), interval(0.8, 1.0, 4.5)];
         nest(&mut intervals);
         assert_eq!(intervals, [interval(0.95, 1.0, 5.0), interval(0.5, 3.0, 4.0), interval(0.8, 1.0, 4.5)]);
     }
 
     #[test]
-    fn a_gap_among_the_values_that_differences_are_taken_to_is_refused() {
+    fn a_gap_within_the_lag_of_differences_is_rejected() {
         let (predictor, dataset) = untrained_model("dlinear", "mae");
         let mut context = predictor.context().clone();
         context.scaler.scaling.difference = 40;
@@ -241,10 +243,10 @@ mod tests {
     }
 
     #[test]
-    fn intervals_come_from_the_model_where_it_has_them_and_from_past_errors_elsewhere() {
+    fn intervals_come_from_the_model_or_from_calibration() {
         for (loss, own) in [("mae", false), ("quantiles", true), ("gaussian", true)] {
             let (mut predictor, dataset) = untrained_model("dlinear", loss);
-            let windows = dataset.windows(crate::data::Part::Test, 1);
+            let windows = dataset.windows(crate::data::Subset::Test, 1);
             let mut widths = Vec::new();
             for scale in [1.0, 10.0] {
                 let forecast = &predictor.predict_windows(&windows, &[0], &dataset.table).unwrap()[0];

@@ -11,4 +11,4 @@ pub mod context;
 pub mod predictor;
 
 pub use context::{Context, ContextError, Interval, NotFinite, Prediction, Prepared};
-pub use predictor::{MAX_ROWS, PredictError, Predictor};
+pub use predictor::{PredictError, Predictor};

@@ -1,40 +1,45 @@
-//! A trained model with its context: forecasts of windows in the units of the data.
+//! [`Predictor`]: a trained model with its context, which forecasts tables in the units of the data.
 
 use std::path::Path;
 
-use super::context::{Context, NotFinite, Prediction};
+use super::context::{Context, ContextError, NotFinite, Prediction};
 use crate::data::scale::UnknownSeries;
 use crate::data::{Batch, Table, WindowError, Windows};
-use crate::forecaster::{Forecast, Forecaster, ForecasterError, Precision};
+use crate::forecaster::{Forecast, Forecaster, ForecasterError, MAX_ROWS, Precision};
 use crate::specification::Specification;
 
-/// Windows that are forecast at once.
-pub const MAX_ROWS: usize = 256;
-
-/// A forecast that cannot be made.
+/// A forecast that cannot be computed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PredictError {
-    /// The model cannot be read or used.
+    /// The model cannot be read or run.
     #[error(transparent)]
     Forecaster(#[from] ForecasterError),
-    /// The windows cannot be made.
+    /// The windows are invalid.
     #[error(transparent)]
     Windows(#[from] WindowError),
-    /// A series without a scale.
+    /// A series is not known to the scaler.
     #[error(transparent)]
     Scale(#[from] UnknownSeries),
-    /// A forecast that is no number.
+    /// The table does not fit the model.
+    #[error(transparent)]
+    Table(#[from] ContextError),
+    /// A forecast is not finite.
     #[error(transparent)]
     NotFinite(#[from] NotFinite),
-    /// Models that cannot forecast together.
-    #[error("models forecast together only the same horizon of the same series from the same origins")]
-    NotAlike,
-    /// The file of the model says nothing about its data.
-    #[error("{path}: the model says nothing of its data: {problem}")]
+    /// The members of an ensemble forecast different windows.
+    #[error(
+        "the members of an ensemble must forecast the same horizon of the same series from the same origins"
+    )]
+    EnsembleMismatch,
+    /// The model file has no context.
+    #[error(
+        "{path}: the model file has no information about its data: {problem}; train it with an experiment"
+    )]
     NoContext {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What is wrong.
+        /// Why the context cannot be read.
         problem: String,
     },
 }
@@ -48,7 +53,7 @@ pub struct Predictor {
 }
 
 impl Predictor {
-    /// Puts a model and its context together.
+    /// Combines a model and its context.
     pub fn new(mut forecaster: Forecaster, context: Context) -> Predictor {
         forecaster.metadata = serde_json::to_value(&context).unwrap_or_default();
         let forecast = Forecast::empty();
@@ -56,7 +61,7 @@ impl Predictor {
         Predictor { forecaster, context, batch, forecast }
     }
 
-    /// Reads the file of a model.
+    /// Reads a model file.
     pub fn load(path: &Path) -> Result<Predictor, PredictError> {
         let forecaster = Forecaster::load(path)?;
         let context = serde_json::from_value(forecaster.metadata.clone()).map_err(|error| {
@@ -65,49 +70,56 @@ impl Predictor {
         Ok(Predictor::new(forecaster, context))
     }
 
-    /// The file of the model.
+    /// Returns the bytes of the model file.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.forecaster.to_bytes()
     }
 
-    /// The network.
+    /// Returns the specification of the model.
     pub fn specification(&self) -> &Specification {
         self.forecaster.specification()
     }
 
-    /// Everything else.
+    /// Returns the context of the model.
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// The model, which forecasts in its own units.
+    /// Returns the model, which forecasts scaled values.
     pub fn forecaster_mut(&mut self) -> &mut Forecaster {
         &mut self.forecaster
     }
 
-    /// Number of parameters.
+    /// Returns the number of parameters.
     pub fn parameters(&self) -> usize {
         self.forecaster.params().len()
     }
 
-    /// The same model with another context.
+    /// Replaces the context.
     #[must_use]
     pub fn with_context(self, context: Context) -> Predictor {
         Predictor::new(self.forecaster, context)
     }
 
-    /// The same model with rounded weights, and the bytes that they take.
+    /// Returns the model with quantised parameters, and their size in bytes.
     pub fn with_precision(&self, precision: Precision) -> Result<(Predictor, usize), PredictError> {
         let (forecaster, bytes) = self.forecaster.with_precision(precision)?;
         Ok((Predictor::new(forecaster, self.context.clone()), bytes))
     }
 
-    /// Learns the scale of series that were not there in training from all of their values, until the program ends.
+    /// Computes the scale of series that were not in the training data from all of their values.
     pub fn learn_new_series(&mut self, table: &Table) {
         self.context.scaler = self.context.scaler.with_new_series(table);
     }
 
-    /// Forecasts windows of a scaled table. `table` has the same series in their own units.
+    /// Forecasts the steps after the last value of every series of a table.
+    pub fn predict(&mut self, table: &Table) -> Result<Vec<Prediction>, PredictError> {
+        let prepared = self.context.prepare(self.specification(), table.clone())?;
+        let numbers: Vec<u32> = (0..prepared.windows.len() as u32).collect();
+        self.predict_windows(&prepared.windows, &numbers, &prepared.table)
+    }
+
+    /// Forecasts windows of a scaled table. `table` holds the same series in their own units.
     pub fn predict_windows(
         &mut self,
         windows: &Windows,
@@ -128,7 +140,7 @@ impl Predictor {
                 let unknown = || UnknownSeries { id: series.id.clone() };
                 let fit = *scaler.of(&series.id).ok_or_else(unknown)?;
                 let history = &series.values[..origin];
-                let prediction = self.context.restore(&series.id, &fit, &self.forecast, row, history);
+                let prediction = self.context.to_prediction(&series.id, &fit, &self.forecast, row, history);
                 predictions.push(prediction.checked(&series.id)?);
             }
         }
@@ -139,23 +151,23 @@ impl Predictor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::Part;
+    use crate::data::Subset;
     use crate::test_fixtures::untrained_model;
 
     impl Predictor {
-        /// Makes all intervals that were calibrated so many times as wide.
+        /// Multiplies the widths of calibrated intervals.
         pub fn scale_conformal(&mut self, factor: f64) {
             self.context.conformal.scale(factor);
         }
     }
 
     #[test]
-    fn a_forecast_does_not_depend_on_the_batch_it_is_in() {
+    fn forecasts_do_not_depend_on_the_batch() {
         let (mut predictor, dataset) = untrained_model("dlinear", "mae");
-        let windows = dataset.windows(Part::Train, 1);
+        let windows = dataset.windows(Subset::Train, 1);
         let all: Vec<u32> = (0..windows.len() as u32).collect();
-        let together = predictor.predict_windows(&windows, &all, &dataset.table).unwrap();
-        for (number, forecast) in all.iter().zip(&together) {
+        let batched = predictor.predict_windows(&windows, &all, &dataset.table).unwrap();
+        for (number, forecast) in all.iter().zip(&batched) {
             let alone = &predictor.predict_windows(&windows, &[*number], &dataset.table).unwrap()[0];
             for (a, b) in alone.values.iter().zip(&forecast.values) {
                 assert!((a - b).abs() < 1e-3 * b.abs(), "{a} for {b}");
@@ -164,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_comes_back_from_its_file_with_its_context() {
+    fn a_model_file_holds_the_context() {
         let (predictor, _) = untrained_model("nlinear", "mae");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors");
@@ -175,6 +187,6 @@ mod tests {
             Forecaster::new(predictor.specification().clone(), predictor.specification().params(1).unwrap());
         std::fs::write(&path, bare.unwrap().to_bytes()).unwrap();
         let message = Predictor::load(&path).err().unwrap().to_string();
-        assert!(message.contains("says nothing of its data"), "{message}");
+        assert!(message.contains("has no information about its data"), "{message}");
     }
 }

@@ -1,4 +1,10 @@
-//! The compiled programs of a forecaster in training, and data-parallel gradients.
+//! Compiled programs of a forecaster in training, and data-parallel gradients.
+//!
+//! A batch is split into micro-batches, the last one possibly smaller. Each runs through the same compiled program on
+//! memory of its own, in parallel if there are threads. Gradients are summed in the order of the micro-batches, so that
+//! the result does not depend on the number of threads. Parameters are read in place, and the gradients of the first
+//! micro-batch are written in place. With a single micro-batch, each parameter is updated as soon as its gradient is
+//! known. A program is compiled when a micro-batch size first occurs; after that, a step allocates nothing.
 
 use std::ops::Range;
 
@@ -9,72 +15,72 @@ use crate::data::Batch;
 use crate::models::Model;
 use crate::network::Mask;
 use crate::network::feed::write_rows;
-use crate::specification::{Specification, Use, WEIGHT, gradient_name};
+use crate::specification::{Mode, Specification, WEIGHT, gradient_name};
 use gatework_train::optim::Step;
 use gatework_train::params::Params;
 use gatework_train::random::{Purpose, Random};
 use gatework_train::trainer::TaskError;
 
-/// Windows that go through a program at once. Larger parts are better products; smaller ones keep what a model remembers
-/// of each step in the caches, and occupy more threads.
-fn usual_part(model: &Model, input: usize) -> usize {
+/// Returns the default micro-batch size. Larger ones make better use of matrix multiplication; smaller ones keep the
+/// activations in the caches and occupy more threads.
+fn default_micro_batch(model: &Model, input: usize) -> usize {
     match model {
         Model::Gru(_) | Model::Lstm(_) | Model::DeepAr(_) => 32,
         Model::Tcn(_) => 64,
         Model::Transformer(transformer) => {
-            (TOKENS / transformer.tokens(input).max(1)).clamp(8, 64).next_multiple_of(8)
+            (MAX_TOKENS / transformer.tokens(input).max(1)).clamp(8, 64).next_multiple_of(8)
         }
         _ => 256,
     }
 }
 
-/// Tokens of a Transformer that go through a program at once: with a width of 64, what it remembers of them takes 18 MB.
-const TOKENS: usize = 8 * 168;
+/// Maximum number of Transformer tokens per micro-batch: with a width of 64, their activations take 18 MB.
+const MAX_TOKENS: usize = 8 * 168;
 
-/// What a step computes on.
+/// The batch of an update, and what its dropout masks depend on.
 pub(super) struct Run<'a> {
     pub batch: &'a Batch,
     pub seed: u64,
     pub update: u64,
 }
 
-/// The programs for parts of different sizes.
+/// Compiled programs by micro-batch size.
 pub(super) struct Programs {
     specification: Specification,
-    what_for: Use,
-    /// Windows of a part.
-    pub part: usize,
+    mode: Mode,
+    /// Windows per micro-batch.
+    pub micro_batch: usize,
     compiled: Vec<Compiled>,
 }
 
-/// Sizes whose programs are kept: that of whole parts, and those of the last parts of epochs and of validation.
-const MOST_PROGRAMS: usize = 6;
+/// WindowSizes whose programs are kept: that of whole parts, and those of the last parts of epochs and of validation.
+const MAX_PROGRAMS: usize = 6;
 
-/// The program for parts of one size.
+/// The program for micro-batches of one size.
 struct Compiled {
     rows: usize,
     program: Program,
-    /// The name of each parameter's gradient.
+    /// Output name of each parameter's gradient.
     gradients: Vec<String>,
     masks: Vec<Mask>,
     workers: Vec<Worker>,
 }
 
-/// Memory for one part at a time.
+/// Memory for one micro-batch.
 struct Worker {
     runner: Runner,
-    failed: Option<ProgramError>,
-    /// Whether the runner knows which parameters it moves.
-    moves: bool,
+    error: Option<ProgramError>,
+    /// Whether the runner is bound to update parameters.
+    updates: bool,
 }
 
 impl Programs {
-    pub fn new(specification: &Specification, what_for: Use) -> Programs {
-        let part = usual_part(&specification.model, specification.input);
-        Programs { specification: specification.clone(), what_for, part, compiled: Vec::new() }
+    pub fn new(specification: &Specification, mode: Mode) -> Programs {
+        let micro_batch = default_micro_batch(&specification.model, specification.input);
+        Programs { specification: specification.clone(), mode, micro_batch, compiled: Vec::new() }
     }
 
-    /// Computes the loss of a batch and, if there is room for them, the gradients.
+    /// Computes the loss of a batch and, if `grads` is given, the gradients.
     pub fn run(
         &mut self,
         run: &Run<'_>,
@@ -86,16 +92,16 @@ impl Programs {
         let mut loss = 0.0;
         let mut begin = 0;
         while begin < rows {
-            let size = self.part.min(rows - begin);
-            // Parts of the same size, as many as there are threads.
+            let size = self.micro_batch.min(rows - begin);
+            // Micro-batches of the same size, one per thread.
             let count = ((rows - begin) / size).min(threads);
             let compiled = self.get(size, count, params)?;
             let first = grads.as_deref_mut().filter(|_| begin == 0);
             compiled.run(run, &params.values, first, begin, count)?;
-            for (part, worker) in compiled.workers[..count].iter().enumerate() {
+            for (index, worker) in compiled.workers[..count].iter().enumerate() {
                 loss += f64::from(worker.runner.read::<f32>("loss")?[0]);
-                if let Some(grads) = grads.as_deref_mut().filter(|_| begin + part > 0) {
-                    compiled.add_gradients(part, params, grads)?;
+                if let Some(grads) = grads.as_deref_mut().filter(|_| begin + index > 0) {
+                    compiled.add_gradients(index, params, grads)?;
                 }
             }
             begin += count * size;
@@ -103,8 +109,8 @@ impl Programs {
         Ok(loss)
     }
 
-    /// Computes the loss of a batch of one part, and moves each parameter as soon as its gradient is known.
-    pub fn run_and_move(
+    /// Computes the loss of a single micro-batch, and updates each parameter as soon as its gradient is known.
+    pub fn run_and_update(
         &mut self,
         run: &Run<'_>,
         params: &mut Params,
@@ -113,16 +119,16 @@ impl Programs {
         let compiled = self.get(run.batch.shape.rows, 1, params)?;
         let Compiled { rows, masks, gradients, workers, .. } = compiled;
         let Some(worker) = workers.first_mut() else { return Err("there is no worker".into()) };
-        if !worker.moves {
+        if !worker.updates {
             let tensors = params.tensors().iter().zip(gradients.iter());
             let updates: Vec<_> = tensors
                 .map(|(tensor, gradient)| (tensor.name.as_str(), gradient.as_str(), tensor.range.clone()))
                 .collect();
             worker.runner.bind_updates(&updates)?;
-            worker.moves = true;
+            worker.updates = true;
         }
         worker.write(run, 0..*rows, masks)?;
-        // Forward, and back to the parameters and to what they were multiplied with.
+        // Forward, and backward to parameters and activations.
         let multiplications = params.values.len().saturating_mul(3 * *rows);
         parallel::attended(multiplications, || {
             worker.runner.run_updating(&mut params.values, &mut |range, values, grads| {
@@ -132,7 +138,7 @@ impl Programs {
         Ok(f64::from(worker.runner.read::<f32>("loss")?[0]))
     }
 
-    /// The program for parts of a size, with so many workers.
+    /// Returns the program for a micro-batch size, with at least this many workers.
     fn get(&mut self, rows: usize, workers: usize, params: &Params) -> Result<&mut Compiled, TaskError> {
         let known = self.compiled.iter().position(|compiled| compiled.rows == rows);
         let place = known.map_or_else(|| self.compile(rows, params), Ok)?;
@@ -143,24 +149,24 @@ impl Programs {
         Ok(compiled)
     }
 
-    /// Compiles the program for parts of a size and says where it is.
+    /// Compiles the program for a micro-batch size and returns its index.
     fn compile(&mut self, rows: usize, params: &Params) -> Result<usize, TaskError> {
-        let (graph, parts) = self.specification.network(rows, self.what_for)?;
+        let (graph, bindings) = self.specification.network(rows, self.mode)?;
         let program = Program::new(&graph)?;
-        let gradients = match self.what_for {
-            Use::Training => params.tensors().iter().map(|tensor| gradient_name(&tensor.name)).collect(),
+        let gradients = match self.mode {
+            Mode::Training => params.tensors().iter().map(|tensor| gradient_name(&tensor.name)).collect(),
             _ => Vec::new(),
         };
-        if self.compiled.len() == MOST_PROGRAMS {
+        if self.compiled.len() == MAX_PROGRAMS {
             self.compiled.remove(0);
         }
-        self.compiled.push(Compiled { rows, program, gradients, masks: parts.masks, workers: Vec::new() });
+        self.compiled.push(Compiled { rows, program, gradients, masks: bindings.masks, workers: Vec::new() });
         Ok(self.compiled.len() - 1)
     }
 }
 
 impl Compiled {
-    /// Adds a worker that reads the parameters, and writes their gradients, at the places of the tensors.
+    /// Adds a worker that reads parameters and writes gradients in place.
     fn add_worker(&mut self, params: &Params) -> Result<(), ProgramError> {
         let mut runner = self.program.runner();
         let tensors = params.tensors().iter();
@@ -171,12 +177,12 @@ impl Compiled {
             .map(|(tensor, name)| (name.as_str(), tensor.range.clone()))
             .collect();
         runner.bind(&inputs, &outputs)?;
-        self.workers.push(Worker { runner, failed: None, moves: false });
+        self.workers.push(Worker { runner, error: None, updates: false });
         Ok(())
     }
 
-    /// Runs `count` parts, the first of which begins at a row. The gradients of that one go to `grads` if there are any;
-    /// all others stay with their workers.
+    /// Runs `count` micro-batches from row `begin` on. The gradients of the first are written to `grads`, if given; those of
+    /// the others stay with their workers.
     fn run(
         &mut self,
         run: &Run<'_>,
@@ -186,10 +192,10 @@ impl Compiled {
         count: usize,
     ) -> Result<(), TaskError> {
         let Compiled { rows, masks, workers, .. } = self;
-        let work = |part: usize, worker: &mut Worker, grads: Option<&mut [f32]>| {
-            let begin = begin + part * *rows;
+        let work = |index: usize, worker: &mut Worker, grads: Option<&mut [f32]>| {
+            let begin = begin + index * *rows;
             let written = worker.write(run, begin..begin + *rows, masks);
-            worker.failed = written.and_then(|()| worker.runner.run_bound(values, grads)).err();
+            worker.error = written.and_then(|()| worker.runner.run_bound(values, grads)).err();
         };
         let workers = &mut workers[..count];
         if let [first, others @ ..] = &mut *workers {
@@ -203,13 +209,13 @@ impl Compiled {
                 );
             }
         }
-        workers.iter_mut().find_map(|worker| worker.failed.take()).map_or(Ok(()), |error| Err(error.into()))
+        workers.iter_mut().find_map(|worker| worker.error.take()).map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Adds the gradients of a part to those of the parameters.
-    fn add_gradients(&self, part: usize, params: &Params, grads: &mut [f32]) -> Result<(), ProgramError> {
+    /// Adds the gradients of a worker to `grads`.
+    fn add_gradients(&self, worker: usize, params: &Params, grads: &mut [f32]) -> Result<(), ProgramError> {
         for (tensor, name) in params.tensors().iter().zip(&self.gradients) {
-            let gradient = self.workers[part].runner.read::<f32>(name)?;
+            let gradient = self.workers[worker].runner.read::<f32>(name)?;
             grads[tensor.range.clone()].iter_mut().zip(gradient).for_each(|(sum, x)| *sum += x);
         }
         Ok(())
@@ -217,7 +223,7 @@ impl Compiled {
 }
 
 impl Worker {
-    /// Gives the program some windows of a batch, and draws what it drops.
+    /// Copies rows of a batch into the program, and draws its dropout masks.
     fn write(&mut self, run: &Run<'_>, rows: Range<usize>, masks: &[Mask]) -> Result<(), ProgramError> {
         write_rows(&mut self.runner, run.batch, rows.clone())?;
         self.runner.write(WEIGHT, &[rows.len() as f32 / run.batch.shape.rows as f32])?;
@@ -231,7 +237,8 @@ impl Worker {
     }
 }
 
-/// Draws a row of a mask: a function of the seed, the update, the place of the mask in the network and the row alone.
+/// Draws a row of a dropout mask: a function of the seed, the update, the position of the mask in the network and the
+/// row.
 pub(super) fn draw_mask(run: &Run<'_>, site: usize, row: usize, rate: f64, numbers: &mut [f32]) {
     Random::new(run.seed, Purpose::Dropout, run.update << 16 | site as u64).mask(row, rate, numbers);
 }

@@ -1,4 +1,4 @@
-//! How a forecaster is trained, as a file says it.
+//! Training settings, the `[training]` table of an experiment.
 //!
 //! ```toml
 //! [training]
@@ -16,58 +16,59 @@ use gatework_train::optim::{Clip, Optimizer};
 use gatework_train::schedule::{LearningRate, Schedule};
 use gatework_train::trainer::Settings;
 
-/// Updates of a training whose epochs are not given, at least: with few windows, ten epochs are next to nothing.
-pub const LEAST_UPDATES: u64 = 1000;
+/// Minimum number of updates if the number of epochs is not given: with few windows, ten epochs train next to nothing.
+pub const MIN_UPDATES: u64 = 1000;
 
-/// Epochs of a training that does not name them, at least.
-const FEWEST_EPOCHS: u64 = 10;
+/// Minimum number of epochs if it is not given.
+const MIN_EPOCHS: u64 = 10;
 
-/// How a forecaster is trained.
+/// Training settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Training {
-    /// Times that every window is seen, at most. If not given: ten, or as many as make [`LEAST_UPDATES`].
+    /// Maximum number of epochs. Default: ten, or as many as make [`MIN_UPDATES`] updates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epochs: Option<u64>,
-    /// Windows of an update.
+    /// Windows per update.
     pub batch: usize,
-    /// Whether the windows of all series at one time follow each other: a batch of 7 x 32 is then 32 times with all of
-    /// seven series, as in papers whose samples have several columns.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub together: bool,
-    /// Epochs in a row without a lower validation loss that end the training.
+    /// Whether the windows of all series at one time follow each other: a batch of 7 x 32 then holds 32 times of all of
+    /// seven series, as in papers whose samples have several variates.
+    #[serde(alias = "together", skip_serializing_if = "std::ops::Not::not")]
+    pub group_by_time: bool,
+    /// Early-stopping patience: epochs in a row without a lower validation loss that end the training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<u64>,
-    /// The epoch after which the validation loss is looked at for the first time: what came before is not kept. With that of
-    /// the last epoch, the last parameters are.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first_look: Option<u64>,
-    /// The learning rate at first; of a one-cycle schedule the highest.
+    /// The first epoch after which the validation loss is computed; parameters of earlier epochs are not kept. If it is
+    /// the last epoch, the final parameters are kept.
+    #[serde(alias = "first_look", skip_serializing_if = "Option::is_none")]
+    pub validation_start_epoch: Option<u64>,
+    /// Initial learning rate; of a one-cycle schedule, the maximum.
     pub learning_rate: f64,
-    /// The course of the learning rate; `every` of a step counts updates.
+    /// Learning-rate schedule; `every` of a step schedule counts updates.
     pub schedule: Schedule,
-    /// The fall of the learning rate from epoch to epoch, in place of a schedule.
+    /// Learning-rate decay per epoch, instead of a schedule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decay: Option<Decay>,
-    /// Updates in which the learning rate rises from 0.
+    /// Updates of linear warm-up from 0.
     pub warmup: u64,
     /// The optimiser.
     pub optimizer: Optimizer,
-    /// The limit of the gradient.
+    /// Gradient clipping.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clip: Option<Clip>,
-    /// Windows that go through a program at once; if not given, as suits the model on one thread.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub part: Option<usize>,
+    /// Windows per run of the compiled program; gradients of several runs are accumulated. Default: a size that suits the
+    /// model on one thread.
+    #[serde(alias = "part", skip_serializing_if = "Option::is_none")]
+    pub micro_batch: Option<usize>,
 }
 
-/// A fall of the learning rate from epoch to epoch.
+/// Learning-rate decay per epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table with a factor, { factor = 0.5 }")]
 pub struct Decay {
     /// Factor from one epoch to the next.
     pub factor: f64,
-    /// Epochs at the first rate beyond the first one.
+    /// Epochs after the first that keep the initial rate.
     #[serde(default)]
     pub hold: u64,
 }
@@ -77,16 +78,16 @@ impl Default for Training {
         Training {
             epochs: None,
             batch: 32,
-            together: false,
+            group_by_time: false,
             patience: None,
-            first_look: None,
+            validation_start_epoch: None,
             learning_rate: 1e-3,
             schedule: Schedule::Constant,
             decay: None,
             warmup: 0,
             optimizer: Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 },
             clip: None,
-            part: None,
+            micro_batch: None,
         }
     }
 }
@@ -98,20 +99,21 @@ impl Training {
             ("epochs", self.epochs.unwrap_or(1)),
             ("batch", self.batch as u64),
             ("patience", self.patience.unwrap_or(1)),
-            ("first_look", self.first_look.unwrap_or(1)),
-            ("part", self.part.unwrap_or(1) as u64),
+            ("validation_start_epoch", self.validation_start_epoch.unwrap_or(1)),
+            ("micro_batch", self.micro_batch.unwrap_or(1) as u64),
         ];
         if let Some((name, _)) = at_least_one.iter().find(|(_, value)| *value == 0) {
             return problem(&["training", name], format!("training.{name} is 0, but must be at least 1"));
         }
-        if let (Some(first), Some(epochs)) = (self.first_look, self.epochs)
+        if let (Some(first), Some(epochs)) = (self.validation_start_epoch, self.epochs)
             && first > epochs
         {
-            let message = format!("training.first_look is {first}, but there are {epochs} epochs");
-            return problem(&["training", "first_look"], message);
+            let message =
+                format!("training.validation_start_epoch is {first}, but there are {epochs} epochs");
+            return problem(&["training", "validation_start_epoch"], message);
         }
         if self.decay.is_some() && self.schedule != Schedule::Constant {
-            return problem(&["training"], "training has a schedule and a decay, but one of them has to do");
+            return problem(&["training"], "training has both a schedule and a decay; remove one of them");
         }
         let located = |key: &[&str]| {
             let key: Vec<String> = key.iter().map(ToString::to_string).collect();
@@ -122,14 +124,14 @@ impl Training {
         self.clip.map_or(Ok(()), |clip| clip.validate().map_err(located(&["training"])))
     }
 
-    /// Times that every window is seen, at most, for epochs of so many updates.
+    /// Returns the maximum number of epochs, given the updates per epoch.
     pub fn epochs(&self, updates_per_epoch: u64) -> u64 {
-        let usual = || LEAST_UPDATES.div_ceil(updates_per_epoch.max(1)).max(FEWEST_EPOCHS);
-        self.epochs.unwrap_or_else(usual).max(self.first_look.unwrap_or(1))
+        let default = || MIN_UPDATES.div_ceil(updates_per_epoch.max(1)).max(MIN_EPOCHS);
+        self.epochs.unwrap_or_else(default).max(self.validation_start_epoch.unwrap_or(1))
     }
 
-    /// The settings of the trainer, for epochs of so many updates. There is one update more than the epochs have: at its
-    /// begin the validation loss of the last epoch is looked at.
+    /// Returns the settings of the trainer, given the updates per epoch. There is one update more than the epochs have:
+    /// the validation loss of the last epoch is computed at its beginning.
     pub fn settings(&self, updates_per_epoch: u64) -> Settings {
         let epoch = updates_per_epoch.max(1);
         let schedule = match self.decay {
@@ -154,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_of_the_linear_models_halves_after_every_epoch_but_the_first() {
+    fn a_decay_halves_the_rate_after_every_epoch_but_the_first() {
         let text = "epochs = 4\nlearning_rate = 0.005\ndecay = { factor = 0.5, hold = 1 }\npatience = 3";
         let training: Training = toml::from_str(text).unwrap();
         assert_eq!(training.check(), Ok(()));
@@ -165,21 +167,21 @@ mod tests {
     }
 
     #[test]
-    fn few_windows_are_seen_more_often() {
-        let usual = Training::default();
-        assert_eq!([1, 3, 100, 5000].map(|epoch| usual.epochs(epoch)), [1000, 334, 10, 10]);
-        assert_eq!(Training { epochs: Some(4), ..usual }.epochs(3), 4);
+    fn few_windows_are_trained_for_more_epochs() {
+        let default = Training::default();
+        assert_eq!([1, 3, 100, 5000].map(|epoch| default.epochs(epoch)), [1000, 334, 10, 10]);
+        assert_eq!(Training { epochs: Some(4), ..default }.epochs(3), 4);
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn settings_out_of_range_are_rejected() {
         for (text, word) in [
             ("epochs = 0", "training.epochs is 0"),
             ("patience = 0", "training.patience is 0"),
-            ("first_look = 0", "training.first_look is 0"),
-            ("epochs = 3\nfirst_look = 4", "training.first_look is 4, but there are 3 epochs"),
+            ("first_look = 0", "training.validation_start_epoch is 0"),
+            ("epochs = 3\nfirst_look = 4", "training.validation_start_epoch is 4, but there are 3 epochs"),
             ("learning_rate = -1.0", "training.learning_rate"),
-            ("schedule = 'cosine'\ndecay = { factor = 0.5 }", "a schedule and a decay"),
+            ("schedule = 'cosine'\ndecay = { factor = 0.5 }", "both a schedule and a decay"),
             ("decay = { factor = 0.0 }", "schedule.factor is 0"),
             ("optimizer = { kind = 'adam', beta1 = 2.0 }", "training.optimizer: beta1 is 2"),
             ("clip = { norm = 0.0 }", "clip.norm is 0"),
@@ -191,8 +193,17 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_back_as_it_was_written() {
+    fn settings_survive_serialisation() {
         let training = Training { clip: Some(Clip::Norm(1.0)), patience: Some(2), ..Training::default() };
         assert_eq!(toml::from_str::<Training>(&toml::to_string(&training).unwrap()).unwrap(), training);
+    }
+
+    #[test]
+    fn former_keys_are_read_and_the_current_ones_written() {
+        let former: Training = toml::from_str("first_look = 2\ntogether = true\npart = 8").unwrap();
+        let current = "validation_start_epoch = 2\ngroup_by_time = true\nmicro_batch = 8";
+        assert_eq!(former, toml::from_str(current).unwrap());
+        let text = toml::to_string(&former).unwrap();
+        assert!(current.lines().all(|line| text.contains(line)), "{text}");
     }
 }

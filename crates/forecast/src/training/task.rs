@@ -1,65 +1,59 @@
-//! A forecaster as something the trainer can train.
-//!
-//! A batch is cut into parts of so many windows, the last one shorter. Each part goes through the same compiled program on
-//! memory of its own, several at a time if there are threads, and the gradients are added in the order of the parts: the
-//! result does not depend on the number of threads. Parameters are read where they lie, and the gradients of the first
-//! part are written where they belong; if there is but one part, each parameter is moved as soon as its gradient is known.
-//! Programs are compiled when a size is first seen; after that, a step allocates nothing.
+//! The training task of a forecaster: one seed, driven by the trainer of `gatework-train`.
 
 use super::programs::{Programs, Run};
 use crate::data::{Batch, BatchSource};
 use crate::forecaster::{Forecaster, ForecasterError};
 use crate::network::feed::check_batch;
-use crate::specification::{Specification, SpecificationError, Use};
+use crate::specification::{Mode, Specification, SpecificationError};
 use gatework_train::optim::Step;
 use gatework_train::params::Params;
 use gatework_train::trainer::{Losses, Task, TaskError};
 
-/// One seed of a forecaster in training.
+/// A forecaster in training, from one seed.
 pub struct ForecastTask<W> {
     specification: Specification,
     seed: u64,
     params: Params,
-    windows: W,
+    source: W,
     batch: Batch,
     training: Programs,
     evaluation: Programs,
-    /// The epoch after which the validation loss is looked at for the first time.
-    first_look: u64,
+    /// The first epoch after which the validation loss is computed.
+    validation_start_epoch: u64,
 }
 
 impl<W: BatchSource> ForecastTask<W> {
-    /// A forecaster with the start values of a seed.
+    /// Creates a task with the initial parameters of a seed.
     pub fn new(specification: &Specification, windows: W, seed: u64) -> Result<Self, SpecificationError> {
         let params = specification.params(seed)?;
         Ok(ForecastTask {
             params,
             batch: Batch::new(specification.shape(0)),
-            training: Programs::new(specification, Use::Training),
-            evaluation: Programs::new(specification, Use::Evaluation),
+            training: Programs::new(specification, Mode::Training),
+            evaluation: Programs::new(specification, Mode::Evaluation),
             specification: specification.clone(),
             seed,
-            windows,
-            first_look: 1,
+            source: windows,
+            validation_start_epoch: 1,
         })
     }
 
-    /// Looks at the validation loss after this epoch for the first time, so that parameters of earlier ones are not kept.
+    /// Sets the first epoch after which the validation loss is computed. Parameters of earlier epochs are not kept.
     #[must_use]
-    pub fn with_first_look(mut self, epoch: u64) -> Self {
-        self.first_look = epoch.max(1);
+    pub fn with_validation_start(mut self, epoch: u64) -> Self {
+        self.validation_start_epoch = epoch.max(1);
         self
     }
 
-    /// So many windows go through a program at once. More threads need smaller parts; results depend on it in their last
-    /// bits, and not on the threads.
+    /// Sets the windows per run of the compiled program. Micro-batches run in parallel. Results depend on their size in the
+    /// last bits, but not on the number of threads.
     #[must_use]
-    pub fn with_part(mut self, rows: usize) -> Self {
-        (self.training.part, self.evaluation.part) = (rows.max(1), rows.max(1));
+    pub fn with_micro_batch(mut self, rows: usize) -> Self {
+        (self.training.micro_batch, self.evaluation.micro_batch) = (rows.max(1), rows.max(1));
         self
     }
 
-    /// A forecaster with other values of the parameters: the best ones of an attempt.
+    /// Returns a forecaster with these parameter values: the best ones of an attempt.
     pub fn forecaster(&self, values: &[f32]) -> Result<Forecaster, ForecasterError> {
         let mut params = self.params.clone();
         if values.len() != params.len() {
@@ -70,21 +64,21 @@ impl<W: BatchSource> ForecastTask<W> {
         Forecaster::new(self.specification.clone(), params)
     }
 
-    /// What is trained.
+    /// Returns the specification of the forecaster.
     pub fn specification(&self) -> &Specification {
         &self.specification
     }
 
-    /// Where its windows come from.
-    pub fn windows(&self) -> &W {
-        &self.windows
+    /// Returns the source of the batches.
+    pub fn source(&self) -> &W {
+        &self.source
     }
 
-    /// The mean loss of the windows kept aside at the present parameters; none if there are no such windows.
+    /// Returns the mean validation loss of the current parameters; `None` if there are no validation windows.
     pub fn validation_loss(&mut self) -> Result<Option<f64>, TaskError> {
         let (mut sum, mut rows) = (0.0, 0);
         for index in 0.. {
-            if !self.windows.validation(index, &mut self.batch)? {
+            if !self.source.validation(index, &mut self.batch)? {
                 break;
             }
             check_batch(self.specification.shape(0), &self.batch, true)?;
@@ -98,21 +92,21 @@ impl<W: BatchSource> ForecastTask<W> {
 }
 
 impl<W: BatchSource> ForecastTask<W> {
-    /// The losses of an update. Where there is a step, and the gradients are those of one part, each parameter is moved as
-    /// soon as its own is known; else all gradients are in the arena.
+    /// Returns the losses of an update. If `step` is given and the batch is a single micro-batch, each parameter is updated
+    /// as soon as its gradient is known; otherwise the gradients are left in the arena.
     fn losses(&mut self, update: u64, step: Option<&mut Step<'_>>) -> Result<Losses, TaskError> {
-        let epoch = self.windows.updates_per_epoch().max(1);
-        let looks = update.is_multiple_of(epoch) && update / epoch >= self.first_look;
-        let hard = if looks { self.validation_loss()? } else { None };
-        self.windows.training(update, &mut self.batch)?;
+        let epoch = self.source.updates_per_epoch().max(1);
+        let validates = update.is_multiple_of(epoch) && update / epoch >= self.validation_start_epoch;
+        let hard = if validates { self.validation_loss()? } else { None };
+        self.source.training(update, &mut self.batch)?;
         check_batch(self.specification.shape(0), &self.batch, true)?;
         let run = Run { batch: &self.batch, seed: self.seed, update };
-        let is_one = self.batch.shape.rows <= self.training.part;
-        if let Some(step) = step.filter(|_| is_one && hard.is_none()) {
-            let soft = self.training.run_and_move(&run, &mut self.params, step)?;
+        let is_single = self.batch.shape.rows <= self.training.micro_batch;
+        if let Some(step) = step.filter(|_| is_single && hard.is_none()) {
+            let soft = self.training.run_and_update(&run, &mut self.params, step)?;
             return Ok(Losses { soft, hard });
         }
-        // The gradients leave the arena while its values are read.
+        // The gradients are taken out of the arena while its values are borrowed.
         let mut grads = std::mem::take(&mut self.params.grads);
         let soft = self.training.run(&run, &self.params, Some(&mut grads));
         self.params.grads = grads;
@@ -138,7 +132,7 @@ impl<W: BatchSource> Task for ForecastTask<W> {
     }
 
     fn passes(&mut self, _update: u64) -> Result<bool, TaskError> {
-        // There is no loss that a forecaster could not get below.
+        // Forecasters have no target loss.
         Ok(false)
     }
 }
@@ -179,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_drop_their_share_keep_the_mean_and_differ_by_row_place_and_update() {
+    fn masks_have_their_rate_and_differ_by_row_site_and_update() {
         let batch = Batch::default();
         let draw = |update, site, row| {
             let run = Run { batch: &batch, seed: 1, update };
@@ -197,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_move_on_the_way_end_where_they_would_at_the_end() {
+    fn updating_parameters_during_the_backward_pass_changes_no_bit() {
         let optimizer = Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.01 };
         for model in [
             Model::DLinear(DLinear::default()),
@@ -207,40 +201,40 @@ mod tests {
         ] {
             let specification = Specification { model, ..specification() };
             let task = || ForecastTask::new(&specification, Signal::new(&specification, 32), 1).unwrap();
-            let [mut at_end, mut at_once] = [task(), task()];
-            let [mut state, mut other] = [0; 2].map(|_| optimizer.state(at_end.params().len()));
+            let [mut after, mut during] = [task(), task()];
+            let [mut state, mut other] = [0; 2].map(|_| optimizer.state(after.params().len()));
             for update in 1..5 {
-                let losses = at_end.step(update).unwrap();
-                let Params { values, grads, .. } = at_end.params_mut();
+                let losses = after.step(update).unwrap();
+                let Params { values, grads, .. } = after.params_mut();
                 optimizer.step(&mut state, values, grads, 0.01, None);
                 let mut step = optimizer.begin(&mut other, 0.01, None).unwrap();
-                assert_eq!(at_once.step_and_move(update, &mut step).unwrap(), losses);
+                assert_eq!(during.step_and_move(update, &mut step).unwrap(), losses);
                 assert!(step.is_taken());
-                assert_eq!(at_once.params().values, at_end.params().values, "{}", specification.model.name());
+                assert_eq!(during.params().values, after.params().values, "{}", specification.model.name());
             }
             assert_eq!(state, other);
-            // Gradients of several parts are added up first.
+            // Gradients of several micro-batches are accumulated first.
             let mut step = optimizer.begin(&mut other, 0.01, None).unwrap();
-            task().with_part(8).step_and_move(1, &mut step).unwrap();
+            task().with_micro_batch(8).step_and_move(1, &mut step).unwrap();
             assert!(!step.is_taken());
         }
     }
 
     #[test]
-    fn the_validation_loss_is_looked_at_from_the_first_look_on() {
+    fn the_validation_loss_is_computed_from_its_start_epoch_on() {
         let specification = specification();
-        let looks = |first| {
+        let validated = |first| {
             let task = ForecastTask::new(&specification, Signal::new(&specification, 32), 1).unwrap();
-            let mut task = task.with_first_look(first);
-            let epoch = task.windows().updates_per_epoch();
+            let mut task = task.with_validation_start(first);
+            let epoch = task.source().updates_per_epoch();
             [0, 1, 2, 3].map(|epochs| task.step(epochs * epoch).unwrap().hard.is_some())
         };
-        assert_eq!(looks(1), [false, true, true, true]);
-        assert_eq!(looks(3), [false, false, false, true]);
+        assert_eq!(validated(1), [false, true, true, true]);
+        assert_eq!(validated(3), [false, false, false, true]);
     }
 
     #[test]
-    fn a_linear_model_learns_a_signal_better_than_its_last_season() {
+    fn a_linear_model_beats_the_seasonal_naive_forecast() {
         let specification = specification();
         let mut task = ForecastTask::new(&specification, Signal::new(&specification, 32), 1).unwrap();
         let settings = settings(401);

@@ -100,8 +100,8 @@ impl Evaluate {
 impl Evaluate {
     fn run_forecaster(&self, mut run: ForecastRun) -> anyhow::Result<()> {
         let part = match self.part {
-            Some(Part::Test) | None => data::Part::Test,
-            Some(Part::Validation) => data::Part::Validation,
+            Some(Part::Test) | None => data::Subset::Test,
+            Some(Part::Validation) => data::Subset::Validation,
         };
         let step = self.step.map(|step| step as usize);
         let name = run.loaded.experiment.name.clone();
@@ -124,7 +124,12 @@ impl Evaluate {
     }
 
     /// Scores the median of several forecasters.
-    fn run_together(&self, first: ForecastRun, part: data::Part, step: Option<usize>) -> anyhow::Result<()> {
+    fn run_together(
+        &self,
+        first: ForecastRun,
+        part: data::Subset,
+        step: Option<usize>,
+    ) -> anyhow::Result<()> {
         let mut runs = vec![first];
         for path in &self.others {
             let not = || Usage(format!("{} is not the run folder of a forecaster", path.display()));
@@ -148,7 +153,7 @@ impl Evaluate {
 }
 
 /// What the scores of a forecaster are of: the part, and how far its origins are apart unless they are all.
-pub fn heading(part: data::Part, step: usize) -> String {
+pub fn heading(part: data::Subset, step: usize) -> String {
     let every = if step == 1 { String::new() } else { format!(", every {step} steps") };
     format!("{part:?} part{every}:")
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gatework_engine::{Program, kernel};
-use gatework_forecast::prediction::MAX_ROWS;
+use gatework_forecast::forecaster::MAX_ROWS;
 use gatework_train::files;
 use serde_json::{Value, json};
 
@@ -130,7 +130,7 @@ fn forecaster_facts(run: &ForecastRun) -> anyhow::Result<Value> {
         "past_columns": specification.past_columns,
         "future_columns": specification.future_columns,
         "static_columns": specification.static_columns,
-        "intervals": context.conformal.shares().collect::<Vec<_>>(),
+        "intervals": context.conformal.levels().collect::<Vec<_>>(),
         "calibration_windows": context.conformal.windows(),
         "seed": experiment.seed,
     });

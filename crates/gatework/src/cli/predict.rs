@@ -168,9 +168,9 @@ impl Predict {
             say!("{data}: {line}");
         }
         if self.leave_out_short {
-            let short = context.leave_out_short(specification, &mut table);
+            let short = context.remove_short_series(specification, &mut table);
             if let Some(first) = short.first() {
-                let (count, needed) = (short.len(), context.needed(specification));
+                let (count, needed) = (short.len(), context.min_history(specification));
                 say!(
                     "{data}: {count} series have fewer than {needed} values and are left out, first {first:?}"
                 );
@@ -326,7 +326,7 @@ fn range(values: &[f64]) -> f64 {
 /// The names of the columns.
 fn header(names: [&str; 2], intervals: &[Interval]) -> String {
     let mut text = format!("{},{},forecast", field(names[0]), field(names[1]));
-    for share in intervals.iter().map(|interval| number::percent(interval.share)) {
+    for share in intervals.iter().map(|interval| number::percent(interval.level)) {
         let _ = write!(text, ",low_{share},high_{share}");
     }
     text.push('\n');
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn columns_of_bounds_have_the_names_of_their_shares() {
-        let interval = |share| Interval { share, low: vec![], high: vec![] };
+        let interval = |share| Interval { level: share, low: vec![], high: vec![] };
         let header = header(["id", "t"], &[0.8, 0.9999, 0.99995].map(interval));
         assert_eq!(header, "id,t,forecast,low_80,high_80,low_99.99,high_99.99,low_99.995,high_99.995\n");
     }

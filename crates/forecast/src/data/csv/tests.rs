@@ -232,8 +232,8 @@ fn gaps_are_treated_as_asked() {
     let filled = of("interpolate").series[0].clone();
     assert_eq!(filled.values, [10., 20., 30., 40., 50., 60., 70.]);
     // Made with the value after the gap: nobody could have forecast from there.
-    assert_eq!(filled.foreseen, [1, 3, 4]);
-    assert!(of("forward-fill").series[0].foreseen.is_empty());
+    assert_eq!(filled.leaky, [1, 3, 4]);
+    assert!(of("forward-fill").series[0].leaky.is_empty());
     let dropped = of("drop");
     let known: Vec<bool> = dropped.series[0].values.iter().map(|value| !value.is_nan()).collect();
     assert_eq!(known, [true, false, true, false, false, true, true]);
@@ -263,9 +263,9 @@ fn small_changes_of_large_values_are_kept() {
 #[test]
 fn a_past_column_that_begins_late_is_foreseen_before() {
     let text = "ds,y,p\n1,10,\n2,20,\n3,30,3\n4,40,4\n";
-    for (policy, foreseen) in [("forward-fill", &[0, 1][..]), ("interpolate", &[0, 1]), ("drop", &[])] {
+    for (policy, leaky) in [("forward-fill", &[0, 1][..]), ("interpolate", &[0, 1]), ("drop", &[])] {
         let table = read(text, &format!("missing = \"{policy}\"\npast = [\"p\"]"));
-        assert_eq!(table.series[0].foreseen, foreseen, "{policy}");
+        assert_eq!(table.series[0].leaky, leaky, "{policy}");
     }
 }
 
@@ -288,7 +288,7 @@ fn gaps_at_the_ends_are_cut_and_columns_follow() {
         (series.past.as_slice(), series.future.as_slice()),
         (&[2., 3., 4.][..], &[2., 3., 4., 5., 6.][..])
     );
-    assert_eq!(series.foreseen, [0, 1], "the past column is known at 1 and 3, the values at 2 and 4");
+    assert_eq!(series.leaky, [0, 1], "the past column is known at 1 and 3, the values at 2 and 4");
 }
 
 #[test]
@@ -312,7 +312,7 @@ proptest! {
         for (s, length) in lengths.iter().enumerate() {
             for i in 0..*length {
                 let tick = (hours + i as i64) * 3600 * time::SECOND;
-                lines.push(format!("s{s},{},{}", time::format(tick, Kind::DateTime), s * 1000 + i));
+                lines.push(format!("s{s},{},{}", time::format(tick, TimeKind::DateTime), s * 1000 + i));
             }
         }
         gatework_train::random::Random::new(order, gatework_train::random::Purpose::Check, 0).shuffle(&mut lines);

@@ -1,4 +1,4 @@
-//! Trained networks: forecasts, files, quantiles.
+//! Tests of forecasters: forecasts, files, quantiles, samples.
 
 use super::*;
 use crate::Loss;
@@ -9,14 +9,14 @@ use proptest::prelude::*;
 use safetensors::{Dtype, tensor::TensorView};
 
 #[test]
-fn quantiles_that_cross_are_put_in_order_and_shares_meet_their_levels() {
+fn crossing_quantiles_are_sorted_and_levels_match_up_to_rounding() {
     let levels = vec![0.1, 0.5, 0.9];
     let kind = ForecastKind::Quantiles(levels);
     let forecast = Forecast { rows: 1, horizon: 1, outputs: 3, kind, values: vec![128.0, 115.0, 113.0] };
     // 0.5 - 0.8 / 2 is a little less than 0.1.
-    let share = 0.8;
-    assert_eq!(forecast.quantile(0, 0, 0.5 - share / 2.0), Some(113.0));
-    assert_eq!(forecast.quantile(0, 0, 0.5 + share / 2.0), Some(128.0));
+    let level = 0.8;
+    assert_eq!(forecast.quantile(0, 0, 0.5 - level / 2.0), Some(113.0));
+    assert_eq!(forecast.quantile(0, 0, 0.5 + level / 2.0), Some(128.0));
     assert_eq!(forecast.point(0, 0), 115.0);
     assert_eq!(forecast.quantile(0, 0, 0.05), None);
     let kind = ForecastKind::Quantiles(vec![0.1, 0.9]);
@@ -83,7 +83,7 @@ fn a_window_has_the_same_forecast_in_any_batch() {
 }
 
 #[test]
-fn the_programs_that_are_shown_are_those_that_ran_and_layers_are_one_kernel() {
+fn programs_are_those_that_ran_and_bias_and_relu_are_fused() {
     let mut forecaster = forecaster(Loss::Mse);
     let batch = batch(forecaster.specification(), 4);
     forecaster.predict(&batch).unwrap();
@@ -101,7 +101,7 @@ fn the_programs_that_are_shown_are_those_that_ran_and_layers_are_one_kernel() {
 }
 
 #[test]
-fn what_a_smaller_batch_left_behind_does_not_show() {
+fn a_smaller_batch_leaves_no_trace_in_the_next() {
     let mut forecaster = forecaster(Loss::Mse);
     let batch = batch(forecaster.specification(), 4);
     let first = forecaster.predict(&batch).unwrap();
@@ -112,7 +112,7 @@ fn what_a_smaller_batch_left_behind_does_not_show() {
 }
 
 #[test]
-fn a_file_is_read_back_as_it_was_written() {
+fn a_model_file_is_read_back() {
     let mut forecaster = forecaster(Loss::Gaussian);
     forecaster.metadata = serde_json::json!({ "column": "y", "scale": 0.1 });
     let mut again = Forecaster::from_bytes(&forecaster.to_bytes()).unwrap();
@@ -133,7 +133,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn a_file_with_any_bit_changed_is_refused_or_means_the_same(place: prop::sample::Index, bit in 0..8u32) {
+    fn a_file_with_a_flipped_bit_is_rejected_or_equivalent(place: prop::sample::Index, bit in 0..8u32) {
         let specification = specification(Model::NLinear(NLinear {}), Loss::Mse);
         let params = specification.params(1).unwrap();
         let forecaster = Forecaster::new(specification, params).unwrap();
@@ -149,7 +149,7 @@ proptest! {
 }
 
 #[test]
-fn a_file_that_is_cut_off_or_foreign_is_refused() {
+fn truncated_and_foreign_files_are_rejected() {
     let forecaster = forecaster(Loss::Mse);
     let bytes = forecaster.to_bytes();
     for cut in [0, 8, 100, bytes.len() - 1] {
@@ -161,7 +161,7 @@ fn a_file_that_is_cut_off_or_foreign_is_refused() {
 }
 
 #[test]
-fn parameters_that_are_no_numbers_are_refused() {
+fn parameters_that_are_not_finite_are_rejected() {
     let specification = specification(Model::NLinear(NLinear {}), Loss::Mse);
     let mut params = specification.params(1).unwrap();
     params.values[3] = f32::NAN;
@@ -170,7 +170,7 @@ fn parameters_that_are_no_numbers_are_refused() {
 }
 
 #[test]
-fn quantiles_come_from_what_the_model_says() {
+fn quantiles_follow_from_the_kind_of_forecast() {
     let of = |kind, values: &[f32]| Forecast {
         rows: 1,
         horizon: 1,
@@ -193,7 +193,7 @@ fn quantiles_come_from_what_the_model_says() {
 }
 
 #[test]
-fn samples_are_sorted_repeatable_and_as_wide_as_the_distribution() {
+fn samples_are_sorted_reproducible_and_follow_the_distribution() {
     for loss in [Loss::Gaussian, Loss::StudentT, Loss::NegativeBinomial] {
         let model = DeepAr { hidden: 6, layers: 2, samples: 400, dropout: 0.0 };
         let specification = Specification { past_columns: 0, ..specification(Model::DeepAr(model), loss) };
@@ -206,8 +206,8 @@ fn samples_are_sorted_repeatable_and_as_wide_as_the_distribution() {
         assert!(forecast.step(1, 2).is_sorted());
         let alone = forecaster.predict(&row(&batch, 2)).unwrap();
         assert_eq!(alone.step(0, 3), forecast.step(2, 3));
-        // The first step is drawn from the distribution that the network gives on the path of the means.
-        let (graph, _) = forecaster.specification().network(3, Use::Prediction).unwrap();
+        // The first step is drawn from the distribution that the graph forecasts.
+        let (graph, _) = forecaster.specification().network(3, Mode::Prediction).unwrap();
         let mut runner = Program::new(&graph).unwrap().runner();
         write_parameters(&mut runner, forecaster.params()).unwrap();
         write_padded(&mut runner, &batch, 0..3, 3, &mut Vec::new()).unwrap();

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::experiment::{self, ExperimentError};
 use anyhow::Context as _;
-use gatework_forecast::data::{Part, Windows};
+use gatework_forecast::data::{Subset, Windows};
 use gatework_forecast::evaluation::{Evaluation, calibrate};
 use gatework_forecast::experiment::Dataset;
-use gatework_forecast::experiment::{Experiment, Loaded};
+use gatework_forecast::experiment::{Experiment, ForecastExperiment};
 use gatework_forecast::prediction::Context;
 use gatework_forecast::prediction::Predictor;
 use gatework_forecast::{ForecastTask, Forecaster};
@@ -39,13 +39,13 @@ const DATA: &str = "data.txt";
 const CHECKPOINTS: Duration = Duration::from_secs(5);
 
 /// Trains a forecaster.
-pub fn train(verb: &Train, mut loaded: Loaded) -> anyhow::Result<()> {
+pub fn train(verb: &Train, mut loaded: ForecastExperiment) -> anyhow::Result<()> {
     let experiment = &mut loaded.experiment;
     experiment.seed = verb.seed.unwrap_or(experiment.seed);
     let training = &mut experiment.training;
     if let Some(epochs) = verb.updates {
         training.epochs = Some(epochs);
-        training.first_look = training.first_look.map(|first| first.min(epochs));
+        training.validation_start_epoch = training.validation_start_epoch.map(|first| first.min(epochs));
     }
     experiment.horizon = verb.horizon.unwrap_or(experiment.horizon);
     let seeds = verb.seeds.map_or_else(|| vec![experiment.seed], |count| (1..=count).collect());
@@ -76,7 +76,7 @@ pub fn train(verb: &Train, mut loaded: Loaded) -> anyhow::Result<()> {
 }
 
 /// Checks an experiment again, whose settings may have changed, and lets a copy of it find its data from anywhere.
-pub fn prepare(mut loaded: Loaded) -> anyhow::Result<Loaded> {
+pub fn prepare(mut loaded: ForecastExperiment) -> anyhow::Result<ForecastExperiment> {
     let (data, test) = (loaded.data_file()?, loaded.test_file()?);
     let absolute = |path: PathBuf| std::path::absolute(path).map(|path| path.display().to_string());
     if let Some(path) = data {
@@ -84,7 +84,7 @@ pub fn prepare(mut loaded: Loaded) -> anyhow::Result<Loaded> {
     }
     loaded.experiment.test_data = test.map(absolute).transpose()?;
     let text = loaded.experiment.to_toml();
-    Ok(Loaded::from_source(&Source::new(&text, &loaded.experiment.name, &loaded.folder))?)
+    Ok(ForecastExperiment::from_source(&Source::new(&text, &loaded.experiment.name, &loaded.folder))?)
 }
 
 /// Whether the run to be resumed has come to its end. An error if it is another one.
@@ -136,12 +136,12 @@ fn tell_data(experiment: &Experiment, dataset: &Dataset) {
         table.values(),
         table.frequency,
         dataset.season,
-        dataset.windows(Part::Train, experiment.stride).len()
+        dataset.windows(Subset::Train, experiment.stride).len()
     );
     for line in table.report.lines(experiment.columns.missing) {
         say!("  {line}");
     }
-    let short = dataset.windows(Part::Train, experiment.stride).without();
+    let short = dataset.windows(Subset::Train, experiment.stride).series_without_windows();
     if !short.is_empty() {
         say!(
             "  {} series have no window, too short or with too many gaps, and are left out of training",
@@ -226,9 +226,9 @@ impl Job<'_> {
         let make = |seed| {
             let training = &experiment.training;
             let task = ForecastTask::new(&specification, dataset.loader(experiment, seed), seed)?
-                .with_first_look(training.first_look.unwrap_or(1));
-            Ok(match training.part {
-                Some(rows) => task.with_part(rows),
+                .with_validation_start(training.validation_start_epoch.unwrap_or(1));
+            Ok(match training.micro_batch {
+                Some(rows) => task.with_micro_batch(rows),
                 None => task,
             })
         };
@@ -265,16 +265,16 @@ impl Job<'_> {
         params.values.copy_from_slice(&best.values);
         let context = self.dataset.context(self.experiment);
         let mut predictor = Predictor::new(Forecaster::new(specification, params)?, context);
-        let count = self.dataset.windows(Part::Validation, 1).len();
-        let windows = self.dataset.windows(Part::Validation, count.div_ceil(MOST_CALIBRATED).max(1));
+        let count = self.dataset.windows(Subset::Validation, 1).len();
+        let windows = self.dataset.windows(Subset::Validation, count.div_ceil(MOST_CALIBRATED).max(1));
         let conformal = calibrate(&mut predictor, &windows, &self.dataset.table, &self.experiment.intervals)?;
         let context = Context { conformal, ..predictor.context().clone() };
         Ok(predictor.with_context(context))
     }
 
     /// The part that results are shown on: the test part, if there is one.
-    fn part(&self) -> Part {
-        if self.dataset.windows(Part::Test, 1).is_empty() { Part::Validation } else { Part::Test }
+    fn part(&self) -> Subset {
+        if self.dataset.windows(Subset::Test, 1).is_empty() { Subset::Validation } else { Subset::Test }
     }
 
     fn score(&self, attempt: Attempt) -> anyhow::Result<Scored> {
@@ -357,9 +357,9 @@ impl Job<'_> {
         text
     }
 
-    fn tell(&self, evaluation: &Evaluation, picture: &ForecastPlot, part: Part) {
+    fn tell(&self, evaluation: &Evaluation, picture: &ForecastPlot, part: Subset) {
         say!("\n{}", heading(part, usual_step(self.dataset, part)));
-        if part != Part::Test {
+        if part != Subset::Test {
             let horizon = self.experiment.horizon;
             say!(
                 "  The test part has no window with a horizon of {horizon}: training has looked at these values."

@@ -1,6 +1,6 @@
 //! Several seeds of a forecaster: what each has learned, their mean and their spread.
 
-use gatework_forecast::evaluation::{Evaluation, Scaled, Score};
+use gatework_forecast::evaluation::{Evaluation, ScaledErrors, Score};
 use gatework_forecast::prediction::Predictor;
 use gatework_train::trainer::Attempt;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ pub struct Scored {
     /// Beside the baselines.
     pub evaluation: Evaluation,
     /// In scaled units.
-    pub scaled: Option<Scaled>,
+    pub scaled: Option<ScaledErrors>,
 }
 
 /// The figures of several seeds.

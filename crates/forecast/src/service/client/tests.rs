@@ -1,12 +1,12 @@
-//! What holds for services.
+//! Tests of services.
 
 use super::*;
-use crate::data::Part;
+use crate::data::Subset;
 use crate::test_fixtures::{untrained, with_covariates};
 
-fn service(settings: &Settings) -> (Service, Vec<f64>) {
+fn service(options: &ServiceOptions) -> (Service, Vec<f64>) {
     let (predictor, dataset) = untrained(|text| text);
-    (Service::new(predictor, settings).unwrap(), dataset.table.series[0].values.clone())
+    (Service::new(predictor, options).unwrap(), dataset.table.series[0].values.clone())
 }
 
 fn near(a: &Prediction, b: &Prediction) -> bool {
@@ -15,13 +15,13 @@ fn near(a: &Prediction, b: &Prediction) -> bool {
 }
 
 #[test]
-fn a_window_is_forecast_as_that_of_a_table() {
+fn a_history_is_forecast_like_a_table() {
     for difference in ["", "\ndifference = 1", "\ndifference = 12"] {
         let change = |text: String| text.replace("log = true", &format!("log = true{difference}"));
         let (mut predictor, dataset) = untrained(change);
-        let windows = dataset.windows(Part::Test, 1);
+        let windows = dataset.windows(Subset::Test, 1);
         let expected = predictor.predict_windows(&windows, &[0], &dataset.table).unwrap();
-        let service = Service::new(predictor, &Settings::default()).unwrap();
+        let service = Service::new(predictor, &ServiceOptions::default()).unwrap();
         let found = service.predict("Passengers", &dataset.table.series[0].values[..132]).unwrap();
         assert!(near(&found, &expected[0]), "{found:?} for {expected:?}");
         assert_eq!(found.intervals.len(), 2);
@@ -29,8 +29,8 @@ fn a_window_is_forecast_as_that_of_a_table() {
 }
 
 #[test]
-fn what_comes_again_is_remembered_and_what_differs_is_not_mistaken() {
-    let (service, values) = service(&Settings::default());
+fn repeated_windows_are_cached_and_others_are_not_confused() {
+    let (service, values) = service(&ServiceOptions::default());
     let first = service.predict("Passengers", &values).unwrap();
     for _ in 0..9 {
         assert_eq!(service.predict("Passengers", &values).unwrap(), first);
@@ -45,7 +45,7 @@ fn what_comes_again_is_remembered_and_what_differs_is_not_mistaken() {
 
 #[test]
 fn concurrent_callers_get_their_own_forecasts_in_shared_batches() {
-    let (service, values) = service(&Settings { remembered: 0, ..Settings::default() });
+    let (service, values) = service(&ServiceOptions { cache_capacity: 0, ..ServiceOptions::default() });
     let alone: Vec<Prediction> =
         (0..8).map(|i| service.predict("Passengers", &values[..100 + i]).unwrap()).collect();
     let before = service.statistics().batches;
@@ -67,31 +67,11 @@ fn concurrent_callers_get_their_own_forecasts_in_shared_batches() {
 }
 
 #[test]
-fn those_who_wait_go_together() {
-    let (predictor, dataset) = untrained(|text| text);
-    let (requests, received) = channel();
-    let shared = Shared { cache: Cache::new(16), statistics: Statistics::default() };
-    let shared = Arc::new(Mutex::new(shared));
-    let answers: Vec<_> = (0..5)
-        .map(|i| {
-            let (answer, answered) = sync_channel(1);
-            let window = seen(&dataset.scaled.series[0].values[i..i + 24]);
-            requests.send(Request { window, answer }).unwrap();
-            answered
-        })
-        .collect();
-    drop(requests);
-    Worker { predictor, most_rows: 4, shared: Arc::clone(&shared), received }.work();
-    assert!(answers.iter().all(|answer| answer.recv().unwrap().is_ok()));
-    assert_eq!(lock(&shared).statistics.batches, 2, "four, then one");
-}
-
-#[test]
-fn bad_requests_are_named() {
-    let (service, mut values) = service(&Settings::default());
+fn invalid_requests_are_reported() {
+    let (service, mut values) = service(&ServiceOptions::default());
     let message = |result: Result<Prediction, ServiceError>| result.unwrap_err().to_string();
     let unknown = message(service.predict("Pasengers", &values));
-    assert!(unknown.contains("series \"Pasengers\" was not there in training"), "{unknown}");
+    assert!(unknown.contains("series \"Pasengers\" was not in the training data"), "{unknown}");
     let short = message(service.predict("Passengers", &values[..23]));
     assert!(short.contains("23 values were given, but the model reads 24"), "{short}");
     values[130] = f64::NAN;
@@ -101,11 +81,11 @@ fn bad_requests_are_named() {
 }
 
 #[test]
-fn tables_bring_their_columns() {
+fn tables_are_forecast_with_their_covariates() {
     let (mut predictor, table) = with_covariates();
     let prepared = predictor.context().prepare(predictor.specification(), table.clone()).unwrap();
     let expected = predictor.predict_windows(&prepared.windows, &[0, 1], &prepared.table).unwrap();
-    let service = Service::new(predictor, &Settings::default()).unwrap();
+    let service = Service::new(predictor, &ServiceOptions::default()).unwrap();
     let found = service.predict_table(&table).unwrap();
     assert_eq!(found.len(), 2);
     for (found, expected) in found.iter().zip(&expected) {
@@ -113,20 +93,20 @@ fn tables_bring_their_columns() {
     }
     assert_eq!(service.predict_table(&table).unwrap(), found);
     assert_eq!((service.statistics().hits, service.statistics().misses), (2, 2));
-    // A column that changes is another question.
+    // Another covariate is another window.
     let mut other = table.clone();
     other.series[1].future[42] += 1.0;
     assert_ne!(service.predict_table(&other).unwrap()[1], found[1]);
     let message = service.predict("a", &table.series[0].values).unwrap_err().to_string();
-    assert!(message.contains("give it a table"), "{message}");
+    assert!(message.contains("call predict_table"), "{message}");
     let mut short = table.clone();
     short.series[0].future.truncate(41);
     let message = service.predict_table(&short).unwrap_err().to_string();
-    assert!(message.contains("known in advance have 1 rows"), "{message}");
+    assert!(message.contains("known-future covariates have 1 rows"), "{message}");
 }
 
 #[test]
-fn new_series_are_scaled_by_themselves_if_that_is_wanted() {
-    let (service, values) = service(&Settings { new_series: true, ..Settings::default() });
+fn new_series_are_scaled_by_their_own_values_on_request() {
+    let (service, values) = service(&ServiceOptions { new_series: true, ..ServiceOptions::default() });
     assert!(service.predict("new", &values).is_ok());
 }
