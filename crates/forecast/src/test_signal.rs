@@ -1,4 +1,4 @@
-//! A signal for tests whose best forecast is known: a trend, two seasons and noise.
+//! A synthetic signal for tests: a trend, two seasons and noise.
 
 use crate::data::{Batch, BatchSource};
 use crate::specification::Specification;
@@ -8,42 +8,42 @@ use gatework_train::trainer::TaskError;
 /// Periods of the two seasons.
 pub const PERIODS: [usize; 2] = [12, 8];
 
-/// Standard deviation of the noise: no forecast has a mean square error much below its square.
+/// Standard deviation of the noise: no forecast has a mean squared error much below its square.
 pub const NOISE: f64 = 0.1;
 
-/// Steps of the signal, and where training ends.
+/// Length of the signal, and of its training subset.
 const LENGTH: usize = 1200;
 const TRAINING: usize = 900;
 
-/// Windows of the signal.
+/// Batches of windows of the signal.
 pub struct Signal {
     values: Vec<f32>,
     specification: Specification,
     rows: usize,
 }
 
-/// The signal without noise. It is slow enough for its level to change within a window.
+/// Returns the signal without noise.
 fn clean(t: usize) -> f64 {
     let turn = |period: usize| 2.0 * std::f64::consts::PI * t as f64 / period as f64;
     2e-3 * t as f64 + turn(PERIODS[0]).sin() + 0.5 * (turn(PERIODS[1]) + 1.0).cos()
 }
 
-/// Noise, uniform with a deviation of [`NOISE`].
+/// Returns uniform noise with standard deviation [`NOISE`].
 fn noise(t: usize) -> f64 {
     let uniform = f64::from(Random::new(1, Purpose::Check, t as u64).uniform());
     (uniform - 0.5) * 12f64.sqrt() * NOISE
 }
 
 impl Signal {
-    /// Windows for a model, in batches of so many.
+    /// Creates batches of `rows` windows for a model.
     pub fn new(specification: &Specification, rows: usize) -> Signal {
         // Centred, as a scaler would leave it.
         let values = (0..LENGTH).map(|t| (clean(t) + noise(t) - 1.2) as f32).collect();
         Signal { values, specification: specification.clone(), rows }
     }
 
-    /// Copies windows that begin at the given steps. Columns known in advance are the phase of the first season, all
-    /// others are zero or one.
+    /// Fills a batch with windows that begin at the given steps. Known-future covariates are the phase of the first season;
+    /// other covariates are small integers.
     pub fn fill(&self, begins: &[usize], batch: &mut Batch) {
         let shape = self.specification.shape(begins.len());
         if batch.shape != shape {
@@ -72,7 +72,7 @@ impl Signal {
         self.specification.input + self.specification.horizon
     }
 
-    /// The windows kept aside begin here.
+    /// Returns the first steps of the validation windows.
     fn validation_begins(&self) -> Vec<usize> {
         (TRAINING - self.specification.input..=LENGTH - self.span()).step_by(3).collect()
     }
@@ -101,7 +101,7 @@ impl BatchSource for Signal {
     }
 }
 
-/// The mean square error of repeating the last season on the windows kept aside.
+/// Returns the mean squared validation error of the seasonal naive forecast.
 pub fn seasonal_naive(specification: &Specification) -> f64 {
     let signal = Signal::new(specification, 1);
     let (mut sum, mut count) = (0.0, 0);

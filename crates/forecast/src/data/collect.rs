@@ -1,7 +1,7 @@
-//! Collects observations as a reader finds them, row by row, and puts them on a grid.
+//! Collects the observations of a reader, and builds a table from them.
 //!
-//! A row costs 20 bytes and 8 for each further column, whatever the length of its id: ten million rows take a few
-//! hundred megabytes. Series that are in order keep the memory their values were read into.
+//! A row takes 20 bytes plus 8 per covariate, whatever the length of its id: ten million rows take a few hundred
+//! megabytes. The values of sorted series without gaps are not copied.
 
 use std::borrow::Cow;
 
@@ -11,26 +11,26 @@ use super::error::DataProblem;
 use super::frequency::Frequency;
 use super::gaps::regularise;
 use super::table::{Columns, Report, Schema, Series, Table};
-use super::time::{self, Form, TimeKind};
+use super::time::{self, TimeForm, TimeKind};
 
-/// A problem and the line it is at.
+/// A problem and its line.
 pub type Located = (Option<u64>, DataProblem);
 
-/// Rows of one series as they were read.
+/// The rows of one series, as read.
 #[derive(Debug, Default)]
 pub struct Rows {
     pub id: String,
     pub ticks: Vec<i64>,
     pub lines: Vec<u32>,
     pub values: Vec<f64>,
-    /// `[rows, past columns]`.
+    /// `[rows, columns]`.
     pub past: Vec<f64>,
-    /// `[rows, future columns]`.
+    /// `[rows, columns]`.
     pub future: Vec<f64>,
     pub fixed: Vec<f64>,
 }
 
-/// One observation.
+/// One row of one series.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation<'a> {
     pub line: u64,
@@ -41,17 +41,17 @@ pub struct Observation<'a> {
     pub fixed: &'a [f64],
 }
 
-/// Collects observations.
+/// Collects the observations of all series.
 #[derive(Debug)]
 pub struct Collector {
     columns: Columns,
     kind: Option<TimeKind>,
-    /// Minutes ahead of UTC, if times have a zone; 0 if they have several.
+    /// Time zone as minutes ahead of UTC; 0 if there are several.
     offset: Option<i64>,
-    /// That of the first time.
-    form: Form,
+    /// Format of the first time.
+    form: TimeForm,
     ids: FxHashMap<Box<str>, usize>,
-    /// The series of the row before: rows of a series mostly come together.
+    /// Series of the previous row: rows of a series are mostly contiguous.
     last: usize,
     series: Vec<Rows>,
     report: Report,
@@ -65,7 +65,7 @@ impl Collector {
             columns,
             kind: None,
             offset: None,
-            form: Form::default(),
+            form: TimeForm::default(),
             ids: FxHashMap::default(),
             last: usize::MAX,
             series: Vec::new(),
@@ -73,7 +73,7 @@ impl Collector {
         }
     }
 
-    /// The number of a series, new if it was not seen before.
+    /// Returns the number of a series, which is created if necessary.
     pub fn series(&mut self, id: &[u8]) -> usize {
         if self.series.get(self.last).is_some_and(|rows| rows.id.as_bytes() == id) {
             return self.last;
@@ -89,19 +89,19 @@ impl Collector {
         self.last
     }
 
-    /// Reads a time, which has to be of the same kind as those before.
+    /// Parses a time, which must be of the same kind as those before.
     pub fn time(&mut self, text: &str) -> Result<i64, DataProblem> {
         let read = time::parse_zoned(text).ok_or_else(|| DataProblem::Time { text: text.to_string() })?;
         let (tick, kind, offset) = read;
         if self.kind.is_none() {
-            (self.offset, self.form) = (offset, Form::of(text));
+            (self.offset, self.form) = (offset, TimeForm::of(text));
         }
         self.kind_of(kind).ok_or_else(|| DataProblem::MixedTimes { text: text.to_string() })?;
         self.zone_of(offset).ok_or_else(|| DataProblem::MixedZones { text: text.to_string() })?;
         Ok(tick)
     }
 
-    /// Notes the zone of a time. `None` if some times have one and others not.
+    /// Records the zone of a time; `None` if only some times have one.
     fn zone_of(&mut self, offset: Option<i64>) -> Option<()> {
         let alike = self.offset.is_some() == offset.is_some();
         if self.offset != offset {
@@ -110,7 +110,7 @@ impl Collector {
         alike.then_some(())
     }
 
-    /// Notes the kind of a time. `None` if numbers and dates are mixed.
+    /// Records the kind of a time; `None` if numbers and dates are mixed.
     pub fn kind_of(&mut self, kind: TimeKind) -> Option<()> {
         let before = *self.kind.get_or_insert(kind);
         self.kind = Some(before.max(kind));
@@ -137,7 +137,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Sorts, checks, finds the frequency and puts every series on the grid.
+    /// Sorts and checks the rows, detects the frequency and regularises every series.
     pub fn finish(mut self, schema: &Schema) -> Result<Table, Located> {
         let kind = self.kind.filter(|_| !self.series.is_empty()).ok_or((None, DataProblem::Empty))?;
         let kind = if kind == TimeKind::Integer { self.dates_of_numbers(schema) } else { kind };
@@ -151,12 +151,13 @@ impl Collector {
             series.push(regularise(rows, &frequency, schema, &mut self.report)?);
         }
         let Collector { offset, mut form, columns, report, .. } = self;
-        // A grid of single months has times that are no quarter.
+        // Not all times of a monthly grid are quarters.
         form.quarter = form.quarter.filter(|_| frequency.is_of_quarters());
         Ok(Table { frequency, offset, form, columns, series, report })
     }
 
-    /// Reads numbers as dates if all of them are: 20230131. Not if the frequency is a number. The kind they have then.
+    /// Converts integers such as 20230131 to dates if all of them are dates and the frequency is not a number. Returns the
+    /// resulting kind.
     fn dates_of_numbers(&mut self, schema: &Schema) -> TimeKind {
         let named =
             schema.frequency.as_ref().is_some_and(|text| Frequency::parse(text, TimeKind::Integer).is_some());
@@ -167,7 +168,7 @@ impl Collector {
         for tick in self.series.iter_mut().flat_map(|rows| &mut rows.ticks) {
             *tick = time::date_of_number(*tick).unwrap_or(*tick);
         }
-        self.form = Form::number();
+        self.form = TimeForm::number();
         TimeKind::Date
     }
 
@@ -177,7 +178,7 @@ impl Collector {
         }
         let expected = schema.expected.as_ref().and_then(|text| Frequency::parse(text, kind));
         if let Some(frequency) = expected
-            && self.series.iter().all(|rows| rows.can_have(&frequency))
+            && self.series.iter().all(|rows| rows.is_compatible(&frequency))
         {
             return Ok(frequency);
         }
@@ -204,9 +205,9 @@ impl Collector {
 }
 
 impl Rows {
-    /// Whether sorted times can be of a frequency: all are on its grid, and at least half are one step after the one
-    /// before. Of fewer than three, nothing else can be told.
-    fn can_have(&self, frequency: &Frequency) -> bool {
+    /// Returns whether sorted times are compatible with a frequency: all are on its grid, and at least half follow the
+    /// previous one by one step. Fewer than three times are compatible with any frequency.
+    fn is_compatible(&self, frequency: &Frequency) -> bool {
         let Some(&start) = self.ticks.first() else { return true };
         let on_grid = |tick: &i64| frequency.steps(start, *tick).is_some();
         let next = |pair: &&[i64]| frequency.steps(pair[0], pair[1]) == Some(1);
@@ -216,7 +217,7 @@ impl Rows {
     }
 }
 
-/// A name: UTF-8, or else Latin-1, where each byte is the character of that number, so that names stay apart.
+/// Decodes a name from UTF-8, or from Latin-1 if it is not valid UTF-8.
 pub fn decode(name: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(name) {
         Ok(text) => text.into(),
@@ -225,7 +226,7 @@ pub fn decode(name: &[u8]) -> Cow<'_, str> {
 }
 
 impl Rows {
-    /// Puts the rows in the order of time, equal times in the order of lines. True if they were not.
+    /// Sorts the rows by time, equal times by line. Returns whether they were unsorted.
     fn sort(&mut self) -> bool {
         if self.ticks.is_sorted() {
             return false;

@@ -1,5 +1,5 @@
-//! CSV files, row by row: long, wide, or one series a row. Comma, semicolon or tab; plain or gzip; any encoding in
-//! which digits are ASCII.
+//! CSV reader for long files, wide files and files with one series per row. Comma, semicolon or tab; plain or gzip; any
+//! encoding with ASCII digits.
 
 use std::io::BufRead;
 
@@ -11,7 +11,7 @@ use super::error::{DataError, DataProblem};
 use super::table::{Layout, Schema, Table, Target};
 use super::time::TimeKind;
 
-/// Reads a table as CSV. `origin` is what errors call it.
+/// Reads a table from CSV. Errors call it `origin`.
 pub fn read_csv(mut input: impl BufRead, origin: &str, schema: &Schema) -> Result<Table, DataError> {
     let start =
         input.fill_buf().map_err(|error| DataProblem::Unreadable(error.to_string()).at(origin, None))?;
@@ -38,7 +38,7 @@ fn read_plain(mut input: impl BufRead, schema: &Schema) -> Result<Table, Located
     })
 }
 
-/// Reads a table from records, whatever file they come from. `next` fills in a record and says its line.
+/// Reads a table from records. `next` fills in a record and returns its line.
 pub(super) fn read_records(
     header: &[String],
     schema: &Schema,
@@ -49,23 +49,23 @@ pub(super) fn read_records(
     match schema.layout {
         Layout::Long => {
             let mut rows = Long::new(schema, header).map_err(at_header)?;
-            each(next, header.len(), |line, record| rows.read(line, record, &mut collector))?;
+            for_each_record(next, header.len(), |line, record| rows.read(line, record, &mut collector))?;
         }
         Layout::Wide => {
             let mut rows = Wide::new(schema, header, &mut collector).map_err(at_header)?;
-            each(next, header.len(), |line, record| rows.read(line, record, &mut collector))?;
+            for_each_record(next, header.len(), |line, record| rows.read(line, record, &mut collector))?;
         }
         Layout::Rows => {
             if let Some(name) = [&schema.past, &schema.future, &schema.fixed].into_iter().flatten().next() {
                 return Err(at_header(missing_column(name, header)));
             }
-            each(next, header.len(), |line, record| read_series(line, record, &mut collector))?;
+            for_each_record(next, header.len(), |line, record| read_series(line, record, &mut collector))?;
         }
     }
     collector.finish(schema)
 }
 
-/// The delimiter that the first line has most of: a comma unless another is ahead.
+/// Returns the most frequent delimiter of the first line; a comma in case of a tie.
 fn delimiter(start: &[u8]) -> u8 {
     let line = start.split(|b| *b == b'\n').next().unwrap_or_default();
     let count = |delimiter: u8| line.split(|b| *b == delimiter).count();
@@ -77,8 +77,8 @@ fn from_csv(error: &::csv::Error) -> Located {
     (line, DataProblem::Unreadable(error.to_string()))
 }
 
-/// Every record with its line.
-fn each(
+/// Calls `read` for every record with its line.
+fn for_each_record(
     mut next: impl FnMut(&mut ByteRecord) -> Result<Option<u64>, Located>,
     fields: usize,
     mut read: impl FnMut(u64, &ByteRecord) -> Result<(), DataProblem>,
@@ -97,7 +97,7 @@ fn missing_column(name: &str, header: &[String]) -> DataProblem {
     DataProblem::MissingColumn { name: name.to_string(), known: header.join(", ") }
 }
 
-/// Position of a column.
+/// Returns the index of a column.
 fn find(name: &str, header: &[String]) -> Result<usize, DataProblem> {
     let mut found = header.iter().enumerate().filter(|(_, column)| *column == name).map(|(i, _)| i);
     let first = found.next().ok_or_else(|| missing_column(name, header))?;
@@ -111,7 +111,7 @@ fn find_all(names: &[String], header: &[String]) -> Result<Vec<usize>, DataProbl
     names.iter().map(|name| find(name, header)).collect()
 }
 
-/// A number; NaN if it is missing. One beyond the range of 32 bits, in which models work, is an error.
+/// Parses a number; NaN if it is missing. Numbers beyond the range of 32 bits, which models use, are an error.
 fn number(field: &[u8], column: impl Fn() -> String) -> Result<f64, DataProblem> {
     let text = field.trim_ascii();
     let text = || String::from_utf8_lossy(text).into_owned();
@@ -150,7 +150,7 @@ fn time(field: &[u8], collector: &mut Collector) -> Result<i64, DataProblem> {
     }
 }
 
-/// One observation a row.
+/// Reader of long files.
 struct Long<'a> {
     header: &'a [String],
     id: Option<usize>,
@@ -167,7 +167,7 @@ impl<'a> Long<'a> {
             Target::Several(names) if names.len() == 1 => names[0].as_str(),
             Target::Several(_) => {
                 return Err(DataProblem::Unreadable(
-                    "a long file has one column of values; layout = \"wide\" has several".into(),
+                    "a long file has one target column; set columns.layout = \"wide\" for several".into(),
                 ));
             }
         };
@@ -193,7 +193,7 @@ impl<'a> Long<'a> {
     }
 }
 
-/// The columns beside the values.
+/// Covariates of a row.
 struct Exogenous<'a> {
     header: &'a [String],
     columns: [Vec<usize>; 3],
@@ -227,11 +227,11 @@ impl<'a> Exogenous<'a> {
     }
 }
 
-/// One time a row, one series a column.
+/// Reader of wide files.
 struct Wide<'a> {
     header: &'a [String],
     time: usize,
-    /// Column and series.
+    /// Column and number of each series.
     series: Vec<(usize, usize)>,
     exogenous: Exogenous<'a>,
 }
@@ -248,13 +248,13 @@ impl<'a> Wide<'a> {
             |column: &usize| *column == time || exogenous.columns.iter().flatten().any(|c| c == column);
         let columns = match &schema.target {
             Target::Several(names) => find_all(names, header)?,
-            // "y" is what a schema that says nothing has.
+            // "y" is the default.
             Target::One(name) if name != "y" => vec![find(name, header)?],
             Target::One(name) => {
                 let all: Vec<usize> = (0..header.len()).filter(|column| !used(column)).collect();
                 if all.len() > 1 && all.iter().any(|column| header[*column] == *name) {
                     return Err(DataProblem::Unreadable(
-                        "target = \"y\" may mean the column \"y\" or, as in any wide file, all columns; a list says which, for example target = [\"y\"]".into(),
+                        "target = \"y\" is ambiguous: it is a column, but also stands for all columns of a wide file; write a list, for example target = [\"y\"]".into(),
                     ));
                 }
                 all
@@ -282,7 +282,7 @@ impl<'a> Wide<'a> {
     }
 }
 
-/// One series a row: its id, then its values; empty fields at the end are not there.
+/// Reads one series per row: its id, then its values. Empty fields at the end are ignored.
 fn read_series(line: u64, record: &ByteRecord, collector: &mut Collector) -> Result<(), DataProblem> {
     let id = record.get(0).unwrap_or_default().trim_ascii();
     let series = collector.series(id);

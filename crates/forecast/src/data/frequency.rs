@@ -1,49 +1,49 @@
-//! The grid that the times of a series lie on: found from the data, or named by the person who asks.
+//! Frequencies: the regular grids of times, detected from data or given by name.
 
 use rustc_hash::FxHashMap;
 
 use super::time::{self, Civil, DAY, SECOND, TimeKind};
 
-/// From one point in time to the next.
+/// The step between consecutive times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TimeStep {
     /// A fixed number of ticks: integers, or microseconds.
     Ticks(i64),
     /// Monday to Friday.
     Weekdays,
-    /// Months: on the same day of each, or on the last.
+    /// Months, on the same day or on the last day.
     Months {
-        /// How many.
+        /// Number of months.
         count: i64,
-        /// True if it is always the last day.
+        /// Whether times are on the last day of the month.
         last_day: bool,
     },
 }
 
-/// The grid of a table's times.
+/// The grid of the times of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Frequency {
-    /// How times are written.
+    /// Kind of the times.
     pub kind: TimeKind,
-    /// From one to the next.
+    /// Step between consecutive times.
     pub step: TimeStep,
 }
 
-/// Differences that a frequency is found from, at most.
-const SAMPLE: usize = 4096;
+/// Maximum number of differences used for detection.
+const MAX_DIFFERENCES: usize = 4096;
 
 impl Frequency {
-    /// Whether all times of a grid that begins with a quarter do.
+    /// Returns whether the step is a multiple of quarters.
     pub fn is_of_quarters(&self) -> bool {
         matches!(self.step, TimeStep::Months { count, .. } if count % 3 == 0)
     }
 
-    /// The frequency of times in ascending order, none equal: the most common difference. Three are needed.
+    /// Detects the frequency of strictly ascending times, at least three: the most common difference.
     pub fn detect(ticks: &[i64], kind: TimeKind) -> Option<Frequency> {
         if ticks.len() < 3 {
             return None;
         }
-        let ticks = &ticks[..ticks.len().min(SAMPLE + 1)];
+        let ticks = &ticks[..ticks.len().min(MAX_DIFFERENCES + 1)];
         let apart = most_common(ticks.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])))?;
         if kind == TimeKind::Integer {
             return Some(Frequency { kind, step: TimeStep::Ticks(apart) });
@@ -56,7 +56,7 @@ impl Frequency {
         Some(Frequency { kind, step })
     }
 
-    /// Reads a name: `h`, `15min`, `D`, `B` (Monday to Friday), `W`, `M`, `Q`, `Y`, `30s`, `500us`, or a number for
+    /// Parses a name: `h`, `15min`, `D`, `B` (Monday to Friday), `W`, `M`, `Q`, `Y`, `30s`, `500us`, or a number for
     /// integers.
     pub fn parse(text: &str, kind: TimeKind) -> Option<Frequency> {
         let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -83,13 +83,13 @@ impl Frequency {
         (plain == (kind == TimeKind::Integer)).then_some(Frequency { kind, step })
     }
 
-    /// Steps from one time to another: `None` if it lies between two points of the grid.
+    /// Returns the steps from one time to another; `None` if it is not on the grid.
     pub fn steps(&self, start: i64, tick: i64) -> Option<i64> {
         let n = self.floor(start, tick)?;
         (self.at(start, n) == Some(tick)).then_some(n)
     }
 
-    /// The last point of the grid that is not after a time. `None` out of range.
+    /// Returns the index of the last grid point that is not after a time; `None` if out of range.
     pub fn floor(&self, start: i64, tick: i64) -> Option<i64> {
         match self.step {
             TimeStep::Ticks(step) => Some(tick.checked_sub(start)?.div_euclid(step)),
@@ -106,7 +106,7 @@ impl Frequency {
         }
     }
 
-    /// The time so many steps after another. `None` out of range.
+    /// Returns the time of a grid point; `None` if out of range.
     pub fn at(&self, start: i64, steps: i64) -> Option<i64> {
         match self.step {
             TimeStep::Ticks(step) => start.checked_add(steps.checked_mul(step)?),
@@ -118,7 +118,7 @@ impl Frequency {
             TimeStep::Months { count, last_day } => {
                 let first = Civil::of_tick(start);
                 let months = first.months().checked_add(steps.checked_mul(count)?)?;
-                // Years beyond what a tick can hold.
+                // The year is out of range of a tick.
                 if months.abs() > 12 * 290_000 {
                     return None;
                 }
@@ -128,7 +128,7 @@ impl Frequency {
         }
     }
 
-    /// The season that baselines use if none is given: a day of hours, a week of days, a year of months.
+    /// Returns the default season: a day of hours, a week of days, a year of months.
     pub fn season(&self) -> usize {
         match self.step {
             TimeStep::Ticks(_) if self.kind == TimeKind::Integer => 1,
@@ -164,7 +164,7 @@ impl std::fmt::Display for Frequency {
     }
 }
 
-/// The value that occurs most often; of several, the smallest.
+/// Returns the most common value; the smallest in case of a tie.
 fn most_common(values: impl Iterator<Item = i64>) -> Option<i64> {
     let mut counts: FxHashMap<i64, usize> = FxHashMap::default();
     for value in values.filter(|value| *value > 0) {
@@ -176,7 +176,7 @@ fn most_common(values: impl Iterator<Item = i64>) -> Option<i64> {
         .map(|(value, _)| value)
 }
 
-/// Months, if nearly all times are at the same day of a month or at its end.
+/// Detects months: nearly all times are on the same day of the month or on its last day.
 fn detect_months(ticks: &[i64]) -> Option<TimeStep> {
     let nearly_all = |n: usize| n * 10 >= ticks.len() * 9;
     let days = || ticks.iter().map(|tick| Civil::of_tick(*tick));
@@ -187,18 +187,18 @@ fn detect_months(ticks: &[i64]) -> Option<TimeStep> {
     if nearly_all(days().filter(|civil| civil.ends_month()).count()) {
         return Some(TimeStep::Months { count, last_day: true });
     }
-    // The 28th of February is the 30th of a month that has not so many days.
+    // 28 February stands for the 30th.
     let on_day = |civil: &Civil| *civil == Civil::in_month(civil.months(), day as u32);
     nearly_all(days().filter(on_day).count()).then_some(TimeStep::Months { count, last_day: false })
 }
 
-/// True if the times pass over a weekend at least once, and never lie on one.
+/// Returns whether the times skip a weekend and are never on one.
 fn skips_weekends(ticks: &[i64]) -> bool {
     let over = ticks.windows(2).any(|pair| pair[1] - pair[0] == 3 * DAY && time::weekday(pair[0]) == 4);
     over && ticks.iter().all(|tick| time::weekday(*tick) < 5)
 }
 
-/// Weekdays since Monday 1969-12-29; a weekend counts as the Friday before it.
+/// Returns the number of weekdays since Monday 1969-12-29; a weekend counts as the Friday before it.
 fn weekday_number(day: i64) -> i64 {
     let day = day + 3;
     day.div_euclid(7) * 5 + day.rem_euclid(7).min(4)
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn frequencies_are_found() {
+    fn frequencies_are_detected() {
         assert_eq!(name(&[1, 2, 3, 5], TimeKind::Integer), "1");
         assert_eq!(name(&days(&["1949-01", "1949-02", "1949-03"]), TimeKind::Month), "M");
         assert_eq!(name(&days(&["1949-01-31", "1949-02-28", "1949-03-31"]), TimeKind::Date), "ME");
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn months_keep_their_day_where_they_have_it() {
+    fn months_keep_their_day_if_possible() {
         let start = days(&["2024-01-30"])[0];
         let monthly =
             Frequency { kind: TimeKind::Date, step: TimeStep::Months { count: 1, last_day: false } };
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_and_those_of_no_frequency_are_not() {
+    fn names_are_parsed_or_rejected() {
         for (text, kind) in [
             ("15min", TimeKind::DateTime),
             ("1500000us", TimeKind::DateTime),
@@ -280,7 +280,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn steps_count_what_at_goes(frequency in any_frequency(), day in -20_000i64..30_000, n in -500i64..500) {
+        fn steps_is_the_inverse_of_at(frequency in any_frequency(), day in -20_000i64..30_000, n in -500i64..500) {
             let start = match frequency.step {
                 // Monday, and the end of a month: points of the grid themselves.
                 TimeStep::Weekdays => (day.div_euclid(7) * 7 + 4) * DAY,

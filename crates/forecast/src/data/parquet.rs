@@ -1,5 +1,5 @@
-//! Parquet files, row by row. Every field becomes the text that a CSV file would have, so that both are read, checked
-//! and refused in the same way; the line of an error is the number of the row, from 2.
+//! Parquet reader. Fields are converted to the text of a CSV file, so that both formats are parsed and checked alike; the
+//! line of an error is the number of the row, from 2.
 
 use std::fs::File;
 
@@ -14,7 +14,7 @@ use super::error::{DataError, DataProblem};
 use super::table::{Schema, Table};
 use super::time::{self, DAY, TimeKind};
 
-/// Reads a table from a Parquet file. `origin` is what errors call it.
+/// Reads a table from a Parquet file. Errors call it `origin`.
 pub fn read(file: File, origin: &str, schema: &Schema) -> Result<Table, DataError> {
     read_rows(file, schema).map_err(|(line, problem)| problem.at(origin, line))
 }
@@ -49,7 +49,7 @@ fn is_nanoseconds(logical: Option<&LogicalType>) -> bool {
     matches!(logical, Some(LogicalType::Timestamp(stamp)) if stamp.unit == TimeUnit::NANOS)
 }
 
-/// A field as CSV has it.
+/// Formats a field as in CSV.
 fn text(field: &Field, nanoseconds: bool) -> String {
     let stamp = |tick: i64| time::format(tick, TimeKind::DateTime);
     match field {
@@ -78,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    /// A file of ids, times (microseconds or nanoseconds) and values that may be missing.
+    /// Writes a file of ids, times (microseconds or nanoseconds) and optional values.
     fn file(unit: &str, times: &[i64], values: &[Option<f64>]) -> File {
         let message = format!(
             "message m {{ required binary unique_id (UTF8); required int64 ds (TIMESTAMP({unit}, false)); optional double y; }}"
@@ -116,7 +116,7 @@ mod tests {
     const HOUR: i64 = 3600 * time::SECOND;
 
     #[test]
-    fn a_file_is_read_as_csv_would_be() {
+    fn a_parquet_file_is_read_like_csv() {
         for (unit, factor) in [("MICROS", 1), ("NANOS", 1000)] {
             let times: Vec<i64> = (0..4).map(|hour| hour * HOUR * factor).collect();
             let values = [Some(1.0), None, Some(3.5), Some(4.0)];
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_with_their_row() {
+    fn errors_name_their_row() {
         let times = [0, HOUR, HOUR];
         let error =
             read(file("MICROS", &times, &[Some(1.0); 3]), "a.parquet", &Schema::default()).unwrap_err();

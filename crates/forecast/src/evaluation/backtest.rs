@@ -161,7 +161,7 @@ fn check_members(members: &[EnsembleMember<'_>]) -> Result<(), PredictError> {
     };
     let matches = |other: &EnsembleMember<'_>| {
         let place =
-            |member: &EnsembleMember<'_>, number| member.windows.place(number).and_then(|at| id(member, at));
+            |member: &EnsembleMember<'_>, number| member.windows.origin(number).and_then(|at| id(member, at));
         other.predictor.specification().horizon == first.predictor.specification().horizon
             && other.windows.len() == first.windows.len()
             && (0..first.windows.len()).all(|number| place(first, number) == place(other, number))
@@ -230,7 +230,7 @@ fn for_each_window(
             .map(|EnsembleMember { predictor, windows }| predictor.predict_windows(windows, numbers, table))
             .collect::<Result<Vec<_>, _>>()?;
         for (row, number) in numbers.iter().enumerate() {
-            let Some((series, origin)) = members[0].windows.place(*number as usize) else { continue };
+            let Some((series, origin)) = members[0].windows.origin(*number as usize) else { continue };
             let Series { id, values, .. } = &table.series[series];
             let of_members: Vec<&Prediction> = forecasts.iter().map(|forecasts| &forecasts[row]).collect();
             let forecast = median(&of_members);
@@ -322,7 +322,7 @@ mod tests {
         let scaling = &predictor.context().scaler.scaling;
         let mut squares = 0.0;
         for (number, mut forecast) in forecasts.into_iter().enumerate() {
-            let origin = windows.place(number).unwrap().1;
+            let origin = windows.origin(number).unwrap().1;
             fit.apply(scaling, &mut forecast.values);
             squares += metrics::mse(&dataset.scaled.series[0].values[origin..origin + 12], &forecast.values);
         }

@@ -111,8 +111,8 @@ mod tests {
         // Two columns of different magnitude: each has its own scale.
         let mut matrix = params(&[3, 2], &[127.0, 0.127, -64.0, 0.0636, 0.0, -0.0004]);
         assert_eq!(Precision::Int8.round(&mut matrix, &[]), 6 + 8);
-        let wanted = [127.0, 0.127, -64.0, 0.064, 0.0, 0.0];
-        assert!(matrix.values.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-6), "{:?}", matrix.values);
+        let expected = [127.0, 0.127, -64.0, 0.064, 0.0, 0.0];
+        assert!(matrix.values.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6), "{:?}", matrix.values);
     }
 
     #[test]
@@ -128,8 +128,8 @@ mod tests {
         let mut params = forecaster.params().clone();
         assert_eq!(Precision::Int8.round(&mut params, &[]), 16 + 4 * 8 + 4 * 2);
         // Integer matrix multiplication has one scale for each of its two outputs.
-        let wanted = if int8::is_fast() { 16 + 4 * 2 + 4 * 2 } else { 16 + 4 * 8 + 4 * 2 };
-        assert_eq!(forecaster.with_precision(Precision::Int8).unwrap().1, wanted);
+        let expected = if int8::is_fast() { 16 + 4 * 2 + 4 * 2 } else { 16 + 4 * 8 + 4 * 2 };
+        assert_eq!(forecaster.with_precision(Precision::Int8).unwrap().1, expected);
     }
 
     #[test]

@@ -165,10 +165,10 @@ fn weights(knots: usize, steps: usize, linear: bool) -> Vec<f64> {
     let mut weights = vec![0.0; knots * steps];
     for step in 0..steps {
         let at = ((step as f64 + 0.5) * knots as f64 / steps as f64 - 0.5).clamp(0.0, (knots - 1) as f64);
-        let (left, share) = if linear { (at.floor(), at - at.floor()) } else { (at.round(), 0.0) };
+        let (left, fraction) = if linear { (at.floor(), at - at.floor()) } else { (at.round(), 0.0) };
         let right = (left as usize + 1).min(knots - 1);
-        weights[left as usize * steps + step] += 1.0 - share;
-        weights[right * steps + step] += share;
+        weights[left as usize * steps + step] += 1.0 - fraction;
+        weights[right * steps + step] += fraction;
     }
     weights
 }

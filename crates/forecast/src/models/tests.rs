@@ -345,22 +345,22 @@ fn default_settings_are_valid_and_written_as_a_name() {
 
 #[test]
 fn invalid_settings_are_located() {
-    let refused = |model: Model, word: &str| {
+    let rejected = |model: Model, word: &str| {
         let error = specification(model).check().unwrap_err().to_string();
         assert!(error.contains(word), "{error}");
     };
-    refused(Model::DLinear(DLinear { moving_average: 4 }), "moving_average is 4, but must be odd");
-    refused(Model::Nhits(Nhits { pooling: vec![2], ..Nhits::default() }), "downsampling has 3");
-    refused(Model::Nhits(Nhits { pooling: vec![25, 1, 1], ..Nhits::default() }), "pooling is 25");
-    refused(
+    rejected(Model::DLinear(DLinear { moving_average: 4 }), "moving_average is 4, but must be odd");
+    rejected(Model::Nhits(Nhits { pooling: vec![2], ..Nhits::default() }), "downsampling has 3");
+    rejected(Model::Nhits(Nhits { pooling: vec![25, 1, 1], ..Nhits::default() }), "pooling is 25");
+    rejected(
         Model::Transformer(Transformer { width: 20, ..Transformer::default() }),
         "not a multiple of 16 heads",
     );
-    refused(Model::Transformer(Transformer { patch: 4, ..Transformer::default() }), "stride is 8");
+    rejected(Model::Transformer(Transformer { patch: 4, ..Transformer::default() }), "stride is 8");
     let huge = specification(Model::Nhits(Nhits { width: 65_536, ..Nhits::default() }));
     assert!(huge.params(1).unwrap_err().to_string().contains("million parameters"));
-    refused(Model::Gru(Gru { dropout: 1.0, ..Gru::default() }), "dropout is 1");
-    refused(Model::Tcn(Tcn { channels: vec![], ..Tcn::default() }), "channels has 0 entries");
+    rejected(Model::Gru(Gru { dropout: 1.0, ..Gru::default() }), "dropout is 1");
+    rejected(Model::Tcn(Tcn { channels: vec![], ..Tcn::default() }), "channels has 0 entries");
     let deepar = Specification { loss: Loss::Mse, ..specification(Model::DeepAr(DeepAr::default())) };
     assert!(deepar.check().unwrap_err().to_string().contains("set loss to"));
     let counts = Specification {

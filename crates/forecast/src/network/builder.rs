@@ -184,12 +184,6 @@ impl Network {
         }
     }
 
-    /// Records an error that the graph itself cannot detect.
-    pub fn refuse(&self, operation: &str, problem: impl Into<String>) {
-        let error = GraphError { operation: operation.to_string(), problem: problem.into() };
-        self.state.borrow_mut().error.get_or_insert(error);
-    }
-
     /// Adds a node; errors are deferred to [`finish`](Self::finish).
     pub(crate) fn build(&self, build: impl FnOnce(&mut Graph) -> Result<Id, GraphError>) -> Tensor<'_> {
         let mut state = self.state.borrow_mut();

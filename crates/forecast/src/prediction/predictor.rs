@@ -133,7 +133,7 @@ impl Predictor {
             self.forecaster.predict_into(&self.batch, &mut self.forecast)?;
             for (row, number) in numbers.iter().enumerate() {
                 let number = *number as usize;
-                let place = windows.place(number);
+                let place = windows.origin(number);
                 let (series, origin) = place.ok_or(WindowError::Number { number, count: windows.len() })?;
                 let series = &table.series[series];
                 let scaler = &self.context.scaler;

@@ -219,7 +219,7 @@ impl Service {
     pub(super) fn fit(&self, id: &str, history: &[f64]) -> Result<FittedScale, ServiceError> {
         match self.context.scaler.of(id) {
             Some(fit) => Ok(*fit),
-            None if self.options.new_series => Ok(self.context.scaler.learn_one(history)),
+            None if self.options.new_series => Ok(self.context.scaler.fit_series(history)),
             None => Err(ServiceError::UnknownSeries { id: id.to_string() }),
         }
     }

@@ -220,8 +220,8 @@ mod tests {
             stream
                 .push_row(whole.values[place], &whole.past[place..=place], &[whole.future[place + 4]])
                 .unwrap();
-            let wanted = service.predict_table(&until(place + 1)).unwrap();
-            assert_eq!(stream.forecast().unwrap(), wanted[0], "after {place}");
+            let expected = service.predict_table(&until(place + 1)).unwrap();
+            assert_eq!(stream.forecast().unwrap(), expected[0], "after {place}");
         }
         assert_eq!(service.statistics().hit_rate(), 0.5);
         let before = stream.forecast().unwrap();

@@ -57,8 +57,8 @@ impl<W: BatchSource> ForecastTask<W> {
     pub fn forecaster(&self, values: &[f32]) -> Result<Forecaster, ForecasterError> {
         let mut params = self.params.clone();
         if values.len() != params.len() {
-            let (found, wanted) = (values.len(), params.len());
-            return Err(ForecasterError::Parameters(format!("{found} values for {wanted} parameters")));
+            let (found, expected) = (values.len(), params.len());
+            return Err(ForecasterError::Parameters(format!("{found} values for {expected} parameters")));
         }
         params.values.copy_from_slice(values);
         Forecaster::new(self.specification.clone(), params)

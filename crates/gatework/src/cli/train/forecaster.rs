@@ -337,7 +337,7 @@ impl Job<'_> {
 
     /// The last window of the first series that has one.
     fn picture(&self, predictor: &mut Predictor, windows: &Windows) -> anyhow::Result<ForecastPlot> {
-        let place = |number: usize| windows.place(number).unwrap_or_default();
+        let place = |number: usize| windows.origin(number).unwrap_or_default();
         let first = place(0).0;
         let number = (0..windows.len()).take_while(|number| place(*number).0 == first).last().unwrap_or(0);
         let prediction = predictor.predict_windows(windows, &[number as u32], &self.dataset.table)?;
