@@ -9,7 +9,7 @@ use gatework_train::trainer::{self, Options, Quiet, TrainError};
 use crate::data::{Schema, Subset, Table};
 use crate::evaluation::calibrate;
 use crate::experiment::{Dataset, DatasetError, Experiment};
-use crate::forecaster::ForecasterError;
+use crate::forecaster::{Forecaster, ForecasterError};
 use crate::prediction::{Context, PredictError, Predictor};
 use crate::specification::SpecificationError;
 use crate::training::ForecastTask;
@@ -76,9 +76,10 @@ pub fn fit(table: &Table, experiment: &Experiment) -> Result<Predictor, FitError
     };
     let attempts = trainer::run(&options, make, &Quiet, &AtomicBool::new(false))?;
     let best = attempts.into_iter().next().and_then(|attempt| attempt.best).ok_or(FitError::Diverged)?;
-    let task = make(experiment.seed).map_err(|_: trainer::TaskError| FitError::Diverged)?;
-    let forecaster = task.forecaster(&best.values)?;
-    let predictor = Predictor::new(forecaster, dataset.context(&experiment));
+    let mut params = specification.params(experiment.seed)?;
+    params.values.copy_from_slice(&best.values);
+    let predictor =
+        Predictor::new(Forecaster::new(specification.clone(), params)?, dataset.context(&experiment));
     calibrated(predictor, &dataset, &experiment.intervals)
 }
 

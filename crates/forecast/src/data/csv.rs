@@ -6,8 +6,9 @@ use std::io::BufRead;
 use ::csv::{ByteRecord, ReaderBuilder};
 use flate2::bufread::MultiGzDecoder;
 
-use super::collect::{Collector, Located, Observation, decode};
+use super::collect::{Collector, Observation, decode};
 use super::error::{DataError, DataProblem};
+use super::rows::Located;
 use super::table::{Layout, Schema, Table, Target};
 use super::time::TimeKind;
 

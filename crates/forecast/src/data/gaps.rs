@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::collect::{Located, Rows};
 use super::error::DataProblem;
 use super::frequency::{Frequency, TimeStep};
+use super::rows::{Located, Rows};
 use super::table::{Missing, Report, Schema, Series, Target};
 use super::time::{self, Civil};
 

@@ -21,6 +21,7 @@ mod loader;
 mod memory;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod rows;
 pub mod scale;
 mod split;
 mod table;

@@ -8,9 +8,9 @@ use parquet::basic::{LogicalType, TimeUnit};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 
-use super::collect::Located;
 use super::csv::read_records;
 use super::error::{DataError, DataProblem};
+use super::rows::Located;
 use super::table::{Schema, Table};
 use super::time::{self, DAY, TimeKind};
 

@@ -19,11 +19,14 @@
 //! | `client` | [`Service`]: checks and scales requests |
 //! | `worker` | the thread of the model, request batching and the cache |
 //! | `stream` | [`Stream`]: a series with a sliding window |
+//! | `error` | [`ServiceError`] |
 
 mod client;
+mod error;
 mod stream;
 mod worker;
 
-pub use client::{Service, ServiceError, ServiceOptions};
+pub use client::{Service, ServiceOptions};
+pub use error::ServiceError;
 pub use stream::Stream;
 pub use worker::Statistics;

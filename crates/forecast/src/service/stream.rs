@@ -7,7 +7,8 @@ use crate::data::scale::FittedScale;
 use crate::data::time::TimeKind;
 use crate::prediction::Prediction;
 
-use super::client::{Service, ServiceError, to_f32};
+use super::client::{Service, to_f32};
+use super::error::ServiceError;
 
 /// A sliding window of rows.
 ///

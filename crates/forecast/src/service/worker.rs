@@ -8,7 +8,7 @@ use quick_cache::UnitWeighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use rustc_hash::FxBuildHasher;
 
-use super::client::ServiceError;
+use super::error::ServiceError;
 use crate::data::Batch;
 use crate::forecaster::Forecast;
 use crate::prediction::Predictor;
