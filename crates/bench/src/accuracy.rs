@@ -11,9 +11,9 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context as _;
 use clap::Args;
 use gatework::experiment;
-use gatework_forecast::data::Part;
-use gatework_forecast::dataset::Dataset;
-use gatework_forecast::experiment::{Loaded, Published};
+use gatework_forecast::data::Subset;
+use gatework_forecast::experiment::Dataset;
+use gatework_forecast::experiment::{ForecastExperiment, Published};
 use gatework_train::files;
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ pub struct Accuracy {
 
 /// A run to train or to read.
 struct Planned {
-    loaded: Loaded,
+    loaded: ForecastExperiment,
     published: Published,
     folder: PathBuf,
     /// Summary of the finished run.
@@ -102,7 +102,7 @@ impl Accuracy {
                     self.horizon.is_empty() || self.horizon.contains(&published.horizon)
                 };
                 for published in loaded.experiment.published.iter().filter(wanted) {
-                    let mut loaded = Loaded::clone(&loaded);
+                    let mut loaded = ForecastExperiment::clone(&loaded);
                     (loaded.experiment.seed, loaded.experiment.horizon) = (seed, published.horizon);
                     let loaded = prepare(loaded)?;
                     let name = format!("{}-{}-{seed}", loaded.experiment.name, published.horizon);
@@ -180,8 +180,8 @@ fn together(runs: &[Planned]) -> anyhow::Result<Vec<Row>> {
         };
         let mut opened = folders.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
         let datasets = opened.iter().map(forecaster::dataset).collect::<anyhow::Result<Vec<_>>>()?;
-        let step = default_step(&datasets[0], Part::Test);
-        let evaluation = score_ensemble(&mut opened, &datasets, Part::Test, step)?;
+        let step = default_step(&datasets[0], Subset::Test);
+        let evaluation = score_ensemble(&mut opened, &datasets, Subset::Test, step)?;
         let name = format!("median of {}", folders.len());
         let mut row = Row::new(&name, first.published.horizon, &first.published.figures);
         row.add(&json!({ "scores": evaluation.scores }));

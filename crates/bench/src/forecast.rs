@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Args;
 use gatework_engine::{Program, kernel};
-use gatework_forecast::specification::Use;
+use gatework_forecast::specification::Mode;
 use gatework_forecast::{ForecastTask, Forecaster, Specification};
 use gatework_train::trainer::{self, Task};
 use serde_json::{Value, json};
@@ -122,7 +122,7 @@ impl ForecastBench {
         let count = params.len();
         let mut forecaster = Forecaster::new(specification.clone(), params)?;
         if let Some(format) = self.weights {
-            (forecaster, _) = forecaster.with_weights(format.weights())?;
+            (forecaster, _) = forecaster.with_precision(format.weights())?;
         }
         let mut predict = |samples: usize| {
             let batch = Wave::new(specification, samples * columns).0;
@@ -193,7 +193,7 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
 /// Prints the kernels of the training program with their times, equal kernels in one line.
 fn print_kernels(name: &str, specification: &Specification) -> anyhow::Result<()> {
     let begin = Instant::now();
-    let (graph, _) = specification.network(32, Use::Training)?;
+    let (graph, _) = specification.network(32, Mode::Training)?;
     let program = Program::new(&graph)?;
     let seconds = begin.elapsed().as_secs_f64();
     let mut runner = program.runner();

@@ -1,8 +1,8 @@
 //! Forecasting windows cut from a synthetic wave.
 
 use anyhow::Context as _;
-use gatework_forecast::data::Batch;
-use gatework_forecast::{Specification, Windows};
+use gatework_forecast::Specification;
+use gatework_forecast::data::{Batch, BatchSource};
 use gatework_train::optim::Optimizer;
 use gatework_train::trainer::TaskError;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ pub fn wave(i: usize) -> f32 {
     ((i * 37 % 101) as f32 * 0.01 + (i as f32 * 0.26).sin()) * 0.5
 }
 
-impl Windows for Wave {
+impl BatchSource for Wave {
     fn updates_per_epoch(&self) -> u64 {
         u64::MAX
     }

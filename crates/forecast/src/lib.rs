@@ -1,54 +1,75 @@
-//! Forecasting: neural models of time series, their training and their use.
+//! Neural forecasting of time series on a CPU.
 //!
-//! | module | what is in it |
+//! [`fit`] trains a model on a table; the resulting [`Predictor`] forecasts tables in the units of the data, with
+//! calibrated prediction intervals:
+//!
+//! ```
+//! use gatework_forecast::data::Table;
+//! use gatework_forecast::experiment::Experiment;
+//! use gatework_forecast::{fit, models::NLinear};
+//!
+//! let values: Vec<f64> = (0..200).map(|day| 50.0 + 10.0 * f64::from(day % 7)).collect();
+//! let table = Table::from_series("D", [("sales", "2024-01-01", values)])?;
+//!
+//! let mut experiment = Experiment::new(NLinear {}, 14);
+//! experiment.training.epochs = Some(30);
+//! let mut model = fit(&table, &experiment)?;
+//!
+//! let forecast = &model.predict(&table)?[0];
+//! assert_eq!(forecast.values.len(), 14);
+//! let interval = &forecast.intervals[0];
+//! assert!(interval.level == 0.8 && interval.low[0] <= forecast.values[0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Files are read by [`data::read`], experiments in TOML by [`experiment::ForecastExperiment`]. A trained model is saved by
+//! [`Predictor::to_bytes`] and served to many threads by [`service::Service`].
+//!
+//! Modules in the order of their dependencies; each uses only those above it:
+//!
+//! | module | contents |
 //! |---|---|
-//! | [`models`] | one file a model; [`Model`] is the list |
-//! | [`network`], [`layers`], [`inputs`] | what models are written with: tensors as formulas, layers, the batch |
-//! | [`loss`], [`distribution`], [`normalize`] | what is trained for; windows brought to one level and size |
-//! | [`specification`] | all of the above as one description, and the network that follows from it |
-//! | [`training`], [`trainer`] | how a forecaster is trained, and the forecaster as something the trainer can train |
-//! | [`forecaster`], `sampling` | a trained model: its file and its forecasts |
-//! | [`data`] | tables of time series, windows over them, batches |
-//! | [`service`] | a thread-safe predictor with warm programs, a cache and request batching |
-//! | [`experiment`], [`dataset`] | what is to be trained, as TOML; its data, scaled and cut into windows |
-//! | [`weights`] | weights in fewer bits |
-//! | [`context`], [`predictor`] | what a trained model knows of its data; forecasts in their units |
+//! | [`data`] | tables of time series, scaling, windows, batches |
+//! | [`metrics`] | accuracy metrics of forecasts |
+//! | [`network`] | building blocks: graphs, layers, losses, normalisation |
+//! | [`models`] | one file per model; [`Model`] is the list |
+//! | [`specification`] | a model with its loss and window sizes, and its graph |
+//! | [`forecaster`] | a trained model: its file and its forecasts |
+//! | [`training`] | training settings and the training task |
+//! | [`prediction`] | forecasts of tables in the units of the data, with calibrated intervals |
+//! | [`evaluation`] | rolling-origin evaluation against baselines |
+//! | [`service`] | a thread-safe predictor with request batching and a cache |
+//! | [`experiment`] | experiments in TOML and their data |
 //! | [`run`] | training into a run folder, opening and evaluating one |
-//! | [`conformal`] | intervals from the errors on windows kept aside |
-//! | [`evaluate`] | rolling origins, beside the baselines |
-//! | [`baselines`] | forecasts that learn nothing or next to nothing: every model is shown beside them |
-//! | [`metrics`] | how far forecasts are from what came |
+//! | [`fit`] | training on a table in memory |
 
-pub mod baselines;
-pub mod conformal;
-pub mod context;
 pub mod data;
-pub mod dataset;
-pub mod distribution;
-pub mod evaluate;
+pub mod evaluation;
 pub mod experiment;
+mod fit;
 pub mod forecaster;
-pub mod inputs;
-pub mod layers;
-pub mod loss;
 pub mod metrics;
 pub mod models;
 pub mod network;
-pub mod normalize;
-pub mod predictor;
+pub mod prediction;
 pub mod run;
-mod sampling;
 pub mod service;
-#[cfg(test)]
-mod signal;
 pub mod specification;
-pub mod trainer;
+#[cfg(test)]
+mod test_fixtures;
+#[cfg(test)]
+mod test_signal;
 pub mod training;
-pub mod weights;
 
+pub use fit::{FitError, fit};
 pub use forecaster::{Forecast, Forecaster, ForecasterError};
-pub use loss::Loss;
 pub use models::Model;
+pub use network::loss::Loss;
+pub use prediction::{Prediction, Predictor};
 pub use specification::{Specification, SpecificationError};
-pub use trainer::{ForecastTask, Windows};
-pub use training::Training;
+pub use training::{ForecastTask, Training};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,7 +1,7 @@
-//! How far forecasts are from what came. Slices of different lengths are compared up to the shorter; of nothing, an error
-//! is NaN.
+//! Accuracy metrics of forecasts. Slices of different lengths are compared up to the shorter one; the error of empty
+//! slices is NaN.
 
-/// Mean of a function over pairs.
+/// Returns the mean of a function over pairs.
 fn mean(actual: &[f64], forecast: &[f64], of: impl Fn(f64, f64) -> f64) -> f64 {
     let count = actual.len().min(forecast.len()) as f64;
     actual.iter().zip(forecast).map(|(y, f)| of(*y, *f)).sum::<f64>() / count
@@ -17,12 +17,12 @@ pub fn mse(actual: &[f64], forecast: &[f64]) -> f64 {
     mean(actual, forecast, |y, f| (y - f) * (y - f))
 }
 
-/// Root of the mean squared error.
+/// Root mean squared error.
 pub fn rmse(actual: &[f64], forecast: &[f64]) -> f64 {
     mse(actual, forecast).sqrt()
 }
 
-/// Mean absolute error in percent of what came. Where that is 0 there is no percentage, and the place is left out.
+/// Mean absolute percentage error. Steps whose actual value is 0 are left out.
 pub fn mape(actual: &[f64], forecast: &[f64]) -> f64 {
     let pairs = actual.iter().zip(forecast).filter(|(y, _)| **y != 0.0);
     let (sum, count) =
@@ -38,14 +38,14 @@ pub fn smape(actual: &[f64], forecast: &[f64]) -> f64 {
     })
 }
 
-/// Mean absolute error of the seasonal naive forecast inside a history: what MASE divides by. NaN for a history that
-/// is not longer than a season.
+/// Mean absolute error of the seasonal naive forecast within a history, the denominator of MASE. NaN for a history that is
+/// not longer than a season.
 pub fn seasonal_scale(history: &[f64], season: usize) -> f64 {
     let season = season.max(1);
     mae(history.get(season..).unwrap_or_default(), history)
 }
 
-/// Mean absolute scaled error (Hyndman and Koehler 2006): relative to the seasonal naive forecast inside the history.
+/// Mean absolute scaled error (Hyndman and Koehler 2006): relative to the seasonal naive forecast within the history.
 pub fn mase(history: &[f64], season: usize, actual: &[f64], forecast: &[f64]) -> f64 {
     mae(actual, forecast) / seasonal_scale(history, season)
 }
@@ -55,7 +55,7 @@ pub fn owa(smape: f64, mase: f64, naive2_smape: f64, naive2_mase: f64) -> f64 {
     f64::midpoint(smape / naive2_smape, mase / naive2_mase)
 }
 
-/// Share of what came that lies between two bounds.
+/// Empirical coverage: the fraction of actual values within the bounds.
 pub fn coverage(actual: &[f64], low: &[f64], high: &[f64]) -> f64 {
     let inside =
         actual.iter().zip(low).zip(high).filter(|((y, low), high)| (*low..=*high).contains(y)).count();
@@ -67,8 +67,8 @@ pub fn pinball(actual: &[f64], forecast: &[f64], level: f64) -> f64 {
     mean(actual, forecast, |y, f| if y >= f { level * (y - f) } else { (1.0 - level) * (f - y) })
 }
 
-/// Continuous ranked probability score from forecasts of several levels: twice the mean of their pinball losses, which
-/// becomes the score as the levels fill the interval evenly.
+/// Continuous ranked probability score from quantile forecasts: twice the mean of their pinball losses, which
+/// converges to the score as the levels become dense.
 pub fn crps_of_quantiles(actual: &[f64], forecasts: &[(f64, &[f64])]) -> f64 {
     let sum: f64 = forecasts.iter().map(|(level, forecast)| pinball(actual, forecast, *level)).sum();
     2.0 * sum / forecasts.len() as f64
@@ -79,10 +79,10 @@ pub fn crps_of_quantiles(actual: &[f64], forecasts: &[(f64, &[f64])]) -> f64 {
 pub fn crps_of_samples(actual: f64, samples: &mut [f64]) -> f64 {
     samples.sort_by(f64::total_cmp);
     let n = samples.len() as f64;
-    let away = samples.iter().map(|x| (x - actual).abs()).sum::<f64>() / n;
-    // Sorted, the sum over all pairs is one pass: the i-th is the larger of i pairs and the smaller of the others.
+    let distance = samples.iter().map(|x| (x - actual).abs()).sum::<f64>() / n;
+    // For sorted samples the sum over all pairs takes one pass: sample i is the larger of i pairs.
     let spread: f64 = samples.iter().enumerate().map(|(i, x)| x * (2.0 * i as f64 + 1.0 - n)).sum();
-    away - spread / (n * n)
+    distance - spread / (n * n)
 }
 
 #[cfg(test)]
@@ -91,7 +91,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn errors_are_those_of_the_definitions() {
+    fn metrics_follow_their_definitions() {
         let (y, f) = ([1.0, 2.0, 4.0], [2.0, 2.0, 1.0]);
         assert_eq!(mae(&y, &f), 4.0 / 3.0);
         assert_eq!(mse(&y, &f), 10.0 / 3.0);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn scaled_errors_are_relative_to_the_season() {
+    fn mase_is_relative_to_the_seasonal_naive_forecast() {
         let history = [1.0, 5.0, 2.0, 7.0];
         assert_eq!(seasonal_scale(&history, 2), 1.5);
         assert_eq!(mase(&history, 2, &[3.0], &[6.0]), 2.0);
@@ -113,22 +113,22 @@ mod tests {
     }
 
     #[test]
-    fn the_seasonal_naive_forecast_of_its_own_history_has_mase_1() {
+    fn the_seasonal_naive_forecast_of_the_history_has_mase_1() {
         let history: Vec<f64> = (0..50).map(|i| (i * i % 17) as f64).collect();
         let forecast = &history[..43];
         assert!((mase(&history, 7, &history[7..], forecast) - 1.0).abs() < 1e-12);
     }
 
     #[test]
-    fn coverage_counts_what_is_inside() {
+    fn coverage_counts_values_within_bounds() {
         assert_eq!(coverage(&[1., 2., 3., 4.], &[0., 2., 4., 4.], &[2., 3., 5., 4.]), 0.75);
     }
 
     #[test]
-    fn scores_of_a_normal_distribution_are_the_known_ones() {
+    fn crps_of_a_normal_distribution_is_known() {
         // CRPS of N(0, 1) at 0 is 2 phi(0) - 1 / sqrt(pi) = 0.233695.
         let quantile = |p: f64| {
-            // Bisection on the normal distribution function by its series: slow and obvious.
+            // Bisection on the series of the normal distribution function.
             let (mut low, mut high) = (-8.0f64, 8.0f64);
             for _ in 0..60 {
                 let x = f64::midpoint(low, high);
@@ -155,19 +155,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_score_of_samples_is_that_of_all_pairs(
+        fn crps_of_samples_equals_the_sum_over_all_pairs(
             y in -10f64..10.0,
             mut samples in prop::collection::vec(-10f64..10.0, 1..20),
         ) {
             let n = samples.len() as f64;
             let away: f64 = samples.iter().map(|x| (x - y).abs()).sum::<f64>() / n;
             let pairs: f64 = samples.iter().flat_map(|a| samples.iter().map(move |b| (a - b).abs())).sum();
-            let twin = away - pairs / (2.0 * n * n);
-            prop_assert!((crps_of_samples(y, &mut samples) - twin).abs() < 1e-5);
+            let reference = away - pairs / (2.0 * n * n);
+            prop_assert!((crps_of_samples(y, &mut samples) - reference).abs() < 1e-5);
         }
 
         #[test]
-        fn a_perfect_forecast_has_no_error(y in prop::collection::vec(-100f64..100.0, 1..20)) {
+        fn a_perfect_forecast_has_zero_error(y in prop::collection::vec(-100f64..100.0, 1..20)) {
             let levels: [(f64, &[f64]); 2] = [(0.1, &y), (0.9, &y)];
             prop_assert_eq!([mae(&y, &y), rmse(&y, &y), smape(&y, &y), crps_of_quantiles(&y, &levels)], [0.0; 4]);
         }

@@ -5,10 +5,10 @@
 //!
 //! ```no_run
 //! use std::{path::Path, sync::atomic::AtomicBool};
-//! use gatework_forecast::{data::Part, dataset::Dataset, experiment::Loaded, run::{ForecastRun, Job, prepare}};
+//! use gatework_forecast::{data::Subset, dataset::Dataset, experiment::Loaded, run::{ForecastRun, Job, prepare}};
 //! use gatework_train::{run_folder::RunFolder, trainer::Quiet};
 //!
-//! let loaded = prepare(Loaded::read(Path::new("sales.toml"))?)?;
+//! let loaded = prepare(ForecastExperiment::read(Path::new("sales.toml"))?)?;
 //! let dataset = Dataset::load(&loaded)?;
 //! let folder = RunFolder::create(Path::new("runs/sales"), false)?;
 //! let job = Job { experiment: &loaded.experiment, dataset: &dataset, folder: &folder, seeds: vec![1], threads: 2 };
@@ -29,13 +29,11 @@ use gatework_train::run_folder::{self, RunFolder, RunFolderError};
 use gatework_train::trainer::{self, Attempt, Best, Observer, Options, TaskError, TrainError};
 use serde_json::{Value, json};
 
-use crate::context::Context;
-use crate::data::{DataError, Part, Table, Windows};
-use crate::dataset::{Dataset, DatasetError};
-use crate::evaluate::{Evaluation, Member, Scaled, Score, calibrate, evaluate, scaled_errors};
-use crate::experiment::{Experiment, Loaded};
+use crate::data::{DataError, Subset, Table, Windows};
+use crate::evaluation::{Evaluation, EnsembleMember, ScaledErrors, Score, calibrate, evaluate, scaled_errors};
+use crate::experiment::{Dataset, DatasetError, Experiment, ForecastExperiment};
 use crate::metrics;
-use crate::predictor::{PredictError, Predictor};
+use crate::prediction::{Context, PredictError, Predictor};
 use crate::{ForecastTask, Forecaster, ForecasterError, Model, SpecificationError};
 
 /// The maximum number of windows that intervals are calibrated on.
@@ -90,7 +88,7 @@ pub enum RunError {
     #[error("the {} part is shorter than the horizon of {horizon}: there is nothing to evaluate", part_name(*.part))]
     NoOrigins {
         /// The part of the data.
-        part: Part,
+        part: Subset,
         /// The horizon.
         horizon: usize,
     },
@@ -128,17 +126,17 @@ impl RunError {
 }
 
 /// Returns the name of a part of the data in lower case.
-pub fn part_name(part: Part) -> &'static str {
+pub fn part_name(part: Subset) -> &'static str {
     match part {
-        Part::Train => "train",
-        Part::Validation => "validation",
-        Part::Test => "test",
+        Subset::Train => "train",
+        Subset::Validation => "validation",
+        Subset::Test => "test",
     }
 }
 
 /// Checks an experiment whose settings may have changed, and makes the paths of its data absolute, so that a copy of it can be
 /// used from any folder.
-pub fn prepare(mut loaded: Loaded) -> Result<Loaded, RunError> {
+pub fn prepare(mut loaded: ForecastExperiment) -> Result<ForecastExperiment, RunError> {
     let (data, test) = (loaded.data_file()?, loaded.test_file()?);
     let absolute = |path: PathBuf| {
         let absolute = std::path::absolute(&path);
@@ -150,7 +148,7 @@ pub fn prepare(mut loaded: Loaded) -> Result<Loaded, RunError> {
     }
     loaded.experiment.test_data = test.map(absolute).transpose()?;
     let text = loaded.experiment.to_toml();
-    Ok(Loaded::from_source(&Source::new(&text, &loaded.experiment.name, &loaded.folder))?)
+    Ok(ForecastExperiment::from_source(&Source::new(&text, &loaded.experiment.name, &loaded.folder))?)
 }
 
 /// Checks that a folder holds a run of the requested experiment, with the same settings and, unless `any_seed`, the same seed.
@@ -158,7 +156,7 @@ pub fn check_same(folder: &RunFolder, requested: &Experiment, any_seed: bool) ->
     let source = Source::read(&folder.experiment())?;
     let (mut name, mut difference) = (None, "it is not a forecaster");
     if is_forecaster(&source) {
-        let found = Loaded::from_source(&source)?.experiment;
+        let found = ForecastExperiment::from_source(&source)?.experiment;
         let seed = if any_seed { found.seed } else { requested.seed };
         if settings(&found) == settings(&Experiment { seed, ..requested.clone() }) {
             return Ok(());
@@ -222,13 +220,13 @@ pub struct Trained {
     /// The model with its intervals.
     pub predictor: Predictor,
     /// The part of the data that it was evaluated on: the test part, unless that is empty.
-    pub part: Part,
+    pub part: Subset,
     /// The steps from one forecast origin to the next.
     pub step: usize,
     /// Its scores compared with the baselines.
     pub evaluation: Evaluation,
     /// Its errors in scaled units.
-    pub scaled: Option<Scaled>,
+    pub scaled: Option<ScaledErrors>,
     /// The scores of all seeds.
     pub seeds: SeedScores,
     begin: Instant,
@@ -316,9 +314,9 @@ impl Job<'_> {
         let make = |seed| -> Result<ForecastTask<_>, TaskError> {
             let training = &experiment.training;
             let task = ForecastTask::new(&specification, dataset.loader(experiment, seed), seed)?
-                .with_first_look(training.first_look.unwrap_or(1));
-            Ok(match training.part {
-                Some(rows) => task.with_part(rows),
+                .with_validation_start(training.validation_start_epoch.unwrap_or(1));
+            Ok(match training.micro_batch {
+                Some(rows) => task.with_micro_batch(rows),
                 None => task,
             })
         };
@@ -345,9 +343,9 @@ impl Job<'_> {
         params.values.copy_from_slice(&best.values);
         let context = self.dataset.context(self.experiment);
         let mut predictor = Predictor::new(Forecaster::new(specification, params)?, context);
-        let count = self.dataset.windows(Part::Validation, 1).len();
+        let count = self.dataset.windows(Subset::Validation, 1).len();
         let stride = count.div_ceil(MAX_CALIBRATION_WINDOWS).max(1);
-        let windows = self.dataset.windows(Part::Validation, stride);
+        let windows = self.dataset.windows(Subset::Validation, stride);
         let conformal = calibrate(&mut predictor, &windows, &self.dataset.table, &self.experiment.intervals)?;
         let context = Context { conformal, ..predictor.context().clone() };
         Ok(predictor.with_context(context))
@@ -355,8 +353,8 @@ impl Job<'_> {
 
     fn score(&self, attempt: Attempt, begin: Instant) -> Result<Trained, RunError> {
         let best = attempt.best.as_ref().ok_or(RunError::NoValidation)?;
-        let has_test = !self.dataset.windows(Part::Test, 1).is_empty();
-        let part = if has_test { Part::Test } else { Part::Validation };
+        let has_test = !self.dataset.windows(Subset::Test, 1).is_empty();
+        let part = if has_test { Subset::Test } else { Subset::Validation };
         let (mut predictor, step) = (self.predictor(best)?, default_step(self.dataset, part));
         let evaluation = score(&mut predictor, self.dataset, part, step)?;
         let scaled = scaled_score(&mut predictor, self.dataset, part)?;
@@ -440,7 +438,7 @@ pub struct ForecastRun {
     /// The run folder.
     pub folder: RunFolder,
     /// The experiment.
-    pub loaded: Loaded,
+    pub loaded: ForecastExperiment,
     /// The trained model.
     pub predictor: Predictor,
 }
@@ -457,7 +455,7 @@ impl ForecastRun {
         if !is_forecaster(&source) {
             return Ok(None);
         }
-        let loaded = Loaded::from_source(&source)?;
+        let loaded = ForecastExperiment::from_source(&source)?;
         let predictor = Predictor::load(&folder.model()?)?;
         if *predictor.specification() != loaded.experiment.specification() {
             return Err(RunFolderError::OtherModel { path: folder.path().to_path_buf() }.into());
@@ -482,7 +480,7 @@ impl ForecastRun {
 
 /// Returns the step between forecast origins for which neither the number of origins nor the work of the baselines, which read
 /// the whole history at each origin, is too large.
-pub fn default_step(dataset: &Dataset, part: Part) -> usize {
+pub fn default_step(dataset: &Dataset, part: Subset) -> usize {
     let count = dataset.windows(part, 1).len();
     let longest = dataset.table.series.iter().map(|series| series.values.len()).max().unwrap_or(0);
     count.div_ceil(MAX_ORIGINS).max((count * longest).div_ceil(MAX_BASELINE_VALUES)).max(1)
@@ -492,11 +490,11 @@ pub fn default_step(dataset: &Dataset, part: Part) -> usize {
 pub fn score(
     predictor: &mut Predictor,
     dataset: &Dataset,
-    part: Part,
+    part: Subset,
     step: usize,
 ) -> Result<Evaluation, RunError> {
     let windows = windows(dataset, part, step)?;
-    Ok(evaluate(&mut [Member { predictor, windows: &windows }], &dataset.table)?)
+    Ok(evaluate(&mut [EnsembleMember { predictor, windows: &windows }], &dataset.table)?)
 }
 
 /// Scores the median of the forecasts of several runs on a part of their data, which must be the same. `datasets` has the data
@@ -504,7 +502,7 @@ pub fn score(
 pub fn score_ensemble(
     runs: &mut [ForecastRun],
     datasets: &[Dataset],
-    part: Part,
+    part: Subset,
     step: usize,
 ) -> Result<Evaluation, RunError> {
     let first = datasets.first().ok_or(RunError::NoRuns)?;
@@ -514,10 +512,10 @@ pub fn score_ensemble(
     }
     let windows =
         datasets.iter().map(|dataset| windows(dataset, part, step)).collect::<Result<Vec<_>, _>>()?;
-    let mut members: Vec<Member<'_>> = runs
+    let mut members: Vec<EnsembleMember<'_>> = runs
         .iter_mut()
         .zip(&windows)
-        .map(|(run, windows)| Member { predictor: &mut run.predictor, windows })
+        .map(|(run, windows)| EnsembleMember { predictor: &mut run.predictor, windows })
         .collect();
     Ok(evaluate(&mut members, &first.table)?)
 }
@@ -527,8 +525,8 @@ pub fn score_ensemble(
 pub fn scaled_score(
     predictor: &mut Predictor,
     dataset: &Dataset,
-    part: Part,
-) -> Result<Option<Scaled>, RunError> {
+    part: Subset,
+) -> Result<Option<ScaledErrors>, RunError> {
     if matches!(predictor.specification().model, Model::DeepAr(_)) {
         return Ok(None);
     }
@@ -536,7 +534,7 @@ pub fn scaled_score(
 }
 
 /// The windows of a part; an error if there are none.
-fn windows(dataset: &Dataset, part: Part, step: usize) -> Result<Windows, RunError> {
+fn windows(dataset: &Dataset, part: Subset, step: usize) -> Result<Windows, RunError> {
     let windows = dataset.windows(part, step);
     if windows.is_empty() {
         return Err(RunError::NoOrigins { part, horizon: windows.shape(0).horizon });

@@ -1,96 +1,150 @@
-//! The specification of a forecaster: everything that its network follows from.
+//! The specification of a forecaster: a model, its loss and its window sizes, which together determine its network.
 
 use gatework_engine::{Graph, GraphError};
 use serde::{Deserialize, Serialize};
 
-use super::inputs::Inputs;
-use super::loss::Loss;
-use super::models::Model;
-use super::network::{Network, Parameter, Parts, Start, Tensor};
-use super::normalize::Normalization;
 use crate::data::BatchShape;
+use crate::models::{Model, SettingError};
+use crate::network::inputs::Inputs;
+use crate::network::loss::Loss;
+use crate::network::normalization::Normalization;
+use crate::network::{Bindings, Initializer, Network, Parameter, Tensor};
 use gatework_train::params::Params;
 use gatework_train::random::{Purpose, Random};
 
-/// A model, what it is trained for, and the windows it reads.
+/// A model, its loss and the sizes of its windows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Specification {
     /// The model.
     pub model: Model,
-    /// What training makes smaller.
+    /// The training loss.
     #[serde(default)]
     pub loss: Loss,
-    /// How windows are normalised; if not given, as is usual for the model.
+    /// Normalisation of windows; `None` is the default of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub normalization: Option<Normalization>,
-    /// Observed values of a window.
+    /// Observed values per window.
     pub input: usize,
-    /// Values to be forecast.
+    /// Steps to forecast.
     pub horizon: usize,
-    /// Columns that are known up to the present.
+    /// Number of past covariates.
     #[serde(default)]
     pub past_columns: usize,
-    /// Columns that are known in advance.
+    /// Number of known-future covariates.
     #[serde(default)]
     pub future_columns: usize,
-    /// Columns of the series as a whole.
+    /// Number of static covariates.
     #[serde(default)]
     pub static_columns: usize,
 }
 
-/// What a network is for.
+/// The outputs of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
-    /// Loss and gradients.
+pub enum Mode {
+    /// Loss and gradients, with dropout.
     Training,
-    /// The loss alone.
+    /// The loss.
     Evaluation,
     /// The forecast.
     Prediction,
 }
 
-/// A specification that cannot be followed.
+/// An invalid specification. Each variant knows the setting that causes it: see [`SpecificationError::key`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SpecificationError {
-    /// A setting is out of its range.
-    #[error("model {model}: {problem}")]
-    Setting {
-        /// The name of the model.
+    /// The input, the horizon or a number of columns is out of range.
+    #[error("model {model}: {setting} is {found}, but must be in {min} to {MAX_SIZE}")]
+    Size {
+        /// Name of the model.
         model: &'static str,
-        /// Which one, and what it must be.
+        /// Name of the field.
+        setting: &'static str,
+        /// Its value.
+        found: usize,
+        /// The smallest valid value.
+        min: usize,
+    },
+    /// A setting of the loss is out of range, or the model does not support the loss.
+    #[error("model {model}: {problem}")]
+    Loss {
+        /// Name of the model.
+        model: &'static str,
+        /// Which setting, and what it must be.
         problem: String,
     },
-    /// The sizes do not fit together.
-    #[error("model {model} with {input} values in and {horizon} out: {error}")]
-    Graph {
-        /// The name of the model.
+    /// The normalisation is not valid for the loss.
+    #[error(
+        "model {model}: the loss \"negative-binomial\" needs counts; set normalization to \"scale\" or \"none\""
+    )]
+    Normalization {
+        /// Name of the model.
         model: &'static str,
-        /// Observed values.
+    },
+    /// A setting of the model is out of range.
+    #[error("model {model}: {error}")]
+    Model {
+        /// Name of the model.
+        model: &'static str,
+        /// Which setting, and what it must be.
+        error: SettingError,
+    },
+    /// The model has too many parameters.
+    #[error(
+        "model {model}: its settings make {millions} million parameters, which take 20 bytes each in training; the limit is {} million",
+        MAX_PARAMETERS / 1e6
+    )]
+    TooManyParameters {
+        /// Name of the model.
+        model: &'static str,
+        /// Number of parameters, in millions.
+        millions: u64,
+    },
+    /// The graph of the model cannot be built for these sizes.
+    #[error("model {model} with input {input} and horizon {horizon}: {error}")]
+    Graph {
+        /// Name of the model.
+        model: &'static str,
+        /// Observed values per window.
         input: usize,
-        /// Values to be forecast.
+        /// Steps to forecast.
         horizon: usize,
-        /// Where and why.
+        /// The operation that failed, and why.
         error: GraphError,
     },
 }
 
-/// The longest window, the longest horizon and the most columns.
-const MOST: usize = 10_000;
+impl SpecificationError {
+    /// Returns the path of the setting that causes the error, as an experiment file names it.
+    pub fn key(&self) -> Vec<&'static str> {
+        match self {
+            SpecificationError::Size { setting: setting @ ("input" | "horizon"), .. } => vec![setting],
+            SpecificationError::Size { .. } => vec!["columns"],
+            SpecificationError::Loss { .. } => vec!["loss"],
+            SpecificationError::Normalization { .. } => vec!["normalization"],
+            SpecificationError::Model { error, .. } => vec!["model", error.setting],
+            SpecificationError::TooManyParameters { .. } | SpecificationError::Graph { .. } => vec!["model"],
+        }
+    }
+}
 
-/// The most parameters: values, gradients, two moments and the best so far of as many take 10 GB.
-const MOST_PARAMETERS: f64 = 0.5e9;
+/// Maximum input, horizon and number of columns.
+const MAX_SIZE: usize = 10_000;
 
-/// Name of the input that the loss of a network is multiplied with.
-pub(super) const WEIGHT: &str = "weight";
+/// Maximum number of parameters: values, gradients, two moments and the best values so far take 10 GB.
+const MAX_PARAMETERS: f64 = 0.5e9;
 
-/// Name of the output with a parameter's gradient.
-pub(super) fn gradient_name(parameter: &str) -> String {
+/// Name of the input that the loss is multiplied by.
+pub(crate) const WEIGHT: &str = "weight";
+
+/// Returns the name of the output with the gradient of a parameter.
+pub(crate) fn gradient_name(parameter: &str) -> String {
     format!("gradient.{parameter}")
 }
 
 impl Specification {
-    /// The sizes of batches of so many windows.
+    /// Returns the sizes of a batch of this many windows.
     pub fn shape(&self, rows: usize) -> BatchShape {
         BatchShape {
             rows,
@@ -102,52 +156,53 @@ impl Specification {
         }
     }
 
-    /// How windows are normalised.
+    /// Returns the normalisation of windows.
     pub fn normalization(&self) -> Normalization {
-        self.normalization.unwrap_or_else(|| self.model.usual_normalization())
+        self.normalization.unwrap_or_else(|| self.model.default_normalization())
     }
 
-    /// Whether every setting is in its range; the error names the first one that is not.
+    /// Checks that every setting is in its range; the error names the first one that is not.
     pub fn check(&self) -> Result<(), SpecificationError> {
-        let refuse = |problem: String| SpecificationError::Setting { model: self.model.name(), problem };
-        for (name, size) in [("input", self.input), ("horizon", self.horizon)] {
-            if !(1..=MOST).contains(&size) {
-                return Err(refuse(format!("{name} is {size}, but must be in 1 to {MOST}")));
+        let model = self.model.name();
+        for (setting, found, min) in [
+            ("input", self.input, 1),
+            ("horizon", self.horizon, 1),
+            ("past_columns", self.past_columns, 0),
+            ("future_columns", self.future_columns, 0),
+            ("static_columns", self.static_columns, 0),
+        ] {
+            if !(min..=MAX_SIZE).contains(&found) {
+                return Err(SpecificationError::Size { model, setting, found, min });
             }
         }
-        if [self.past_columns, self.future_columns, self.static_columns].iter().any(|&count| count > MOST) {
-            return Err(refuse(format!("there are more than {MOST} columns")));
-        }
-        self.loss.validate().map_err(refuse)?;
+        let invalid_loss = |problem: String| SpecificationError::Loss { model, problem };
+        self.loss.check().map_err(invalid_loss)?;
         if self.loss == Loss::NegativeBinomial
             && matches!(self.normalization(), Normalization::Instance | Normalization::Last)
         {
-            return Err(refuse(
-                "a negative binomial distribution needs counts; set normalization to \"scale\" or \"none\""
-                    .into(),
-            ));
+            return Err(SpecificationError::Normalization { model });
         }
         if matches!(self.model, Model::DeepAr(_)) && self.loss.distribution().is_none() {
             let losses = "\"gaussian\", \"student-t\" or \"negative-binomial\"";
-            return Err(refuse(format!("it forecasts distributions; set loss to {losses}")));
+            return Err(invalid_loss(format!("it forecasts distributions; set loss to {losses}")));
         }
-        self.model.check(&self.shape(1)).map_err(refuse)
+        self.model.check(&self.shape(1)).map_err(|error| SpecificationError::Model { model, error })
     }
 
-    /// The network for batches of so many windows, and the parameters and masks it needs.
+    /// Builds the network for batches of this many windows, with its parameters and dropout masks.
     ///
-    /// Inputs are named as the fields of [`Batch`](crate::data::Batch), parameters by their names; outputs are
-    /// `forecast`, or `loss` and a gradient for each parameter.
-    pub fn network(&self, rows: usize, what_for: Use) -> Result<(Graph, Parts), SpecificationError> {
+    /// Inputs are named after the fields of [`Batch`](crate::data::Batch), parameters by their names. Outputs are `forecast`,
+    /// or `loss` and a gradient for each parameter.
+    pub fn network(&self, rows: usize, mode: Mode) -> Result<(Graph, Bindings), SpecificationError> {
         self.check()?;
         let network =
-            if what_for == Use::Training { Network::for_training() } else { Network::for_prediction() };
-        let with_target = what_for != Use::Prediction;
+            if mode == Mode::Training { Network::for_training() } else { Network::for_prediction() };
+        let with_target = mode != Mode::Prediction;
         let x = Inputs::new(&network, self.shape(rows), &self.loss, with_target);
         let (forecast, loss) = self.forward(&x);
-        let graph = match (what_for, loss) {
-            (Use::Training, Some(loss)) => training_graph(&network, loss),
-            (Use::Evaluation, Some(loss)) => network.finish(&[("loss", loss)]),
+        let graph = match (mode, loss) {
+            (Mode::Training, Some(loss)) => training_graph(&network, loss),
+            (Mode::Evaluation, Some(loss)) => network.finish(&[("loss", loss)]),
             _ => network.finish(&[("forecast", forecast)]),
         };
         graph.map_err(|error| SpecificationError::Graph {
@@ -158,43 +213,43 @@ impl Specification {
         })
     }
 
-    /// The forecast for the horizon, and its loss if what came is known.
+    /// Builds the forecast of the horizon, and its loss if targets are given.
     fn forward<'n>(&self, x: &Inputs<'n>) -> (Tensor<'n>, Option<Tensor<'n>>) {
-        let frame = self.normalization().frame(x);
-        let normal =
-            Inputs { past: frame.apply(x.past), target: x.target.map(|target| frame.apply(target)), ..*x };
-        let forecast = self.loss.forecast(self.model.forward(&normal), &frame);
-        // A model may forecast the later steps of the window too: they are trained alike.
+        let statistics = self.normalization().statistics(x.past);
+        let normal = Inputs {
+            past: statistics.normalize(x.past),
+            target: x.target.map(|target| statistics.normalize(target)),
+            ..*x
+        };
+        let forecast = self.loss.forecast(self.model.forward(&normal), &statistics);
+        // A model may also forecast steps of the window, which are part of the loss.
         let steps = forecast.size(1);
         let loss = x.target.map(|target| {
-            let known = if steps > self.horizon {
+            let targets = if steps > self.horizon {
                 let all = x.network.concat(&[x.past, target], 1);
                 all.slice(1, self.input + self.horizon - steps, self.input + self.horizon)
             } else {
                 target
             };
-            self.loss.of(forecast, known) * x.network.input(WEIGHT, &[])
+            self.loss.of(forecast, targets) * x.network.input(WEIGHT, &[])
         });
         (forecast.slice(1, steps - self.horizon, steps), loss)
     }
 
-    /// The parameters; an error if they are too many for training.
+    /// Returns the parameters; an error if there are too many for training.
     pub fn parameters(&self) -> Result<Vec<Parameter>, SpecificationError> {
-        let (_, parts) = self.network(1, Use::Evaluation)?;
-        let sizes = parts.parameters.iter().map(|p| p.shape.iter().map(|&size| size as f64).product::<f64>());
+        let (_, bindings) = self.network(1, Mode::Evaluation)?;
+        let sizes =
+            bindings.parameters.iter().map(|p| p.shape.iter().map(|&size| size as f64).product::<f64>());
         let count: f64 = sizes.sum();
-        if count > MOST_PARAMETERS {
-            let problem = format!(
-                "its settings make {:.0} million parameters, and training takes 20 bytes for each; the limit is {:.0} million",
-                count / 1e6,
-                MOST_PARAMETERS / 1e6
-            );
-            return Err(SpecificationError::Setting { model: self.model.name(), problem });
+        if count > MAX_PARAMETERS {
+            let millions = (count / 1e6).round() as u64;
+            return Err(SpecificationError::TooManyParameters { model: self.model.name(), millions });
         }
-        Ok(parts.parameters)
+        Ok(bindings.parameters)
     }
 
-    /// The parameters, with the start values of a seed.
+    /// Returns the parameters with the initial values of a seed.
     pub fn params(&self, seed: u64) -> Result<Params, SpecificationError> {
         let parameters = self.parameters()?;
         let mut params = Params::new();
@@ -205,20 +260,20 @@ impl Specification {
     }
 }
 
-fn training_graph(network: &Network, loss: Tensor<'_>) -> Result<(Graph, Parts), GraphError> {
+fn training_graph(network: &Network, loss: Tensor<'_>) -> Result<(Graph, Bindings), GraphError> {
     let gradients = network.gradients(loss);
-    let (_, parts) = network.finish(&[])?;
-    let names: Vec<String> = parts.parameters.iter().map(|p| gradient_name(&p.name)).collect();
+    let (_, bindings) = network.finish(&[])?;
+    let names: Vec<String> = bindings.parameters.iter().map(|p| gradient_name(&p.name)).collect();
     let mut outputs = vec![("loss", loss)];
     outputs.extend(names.iter().map(String::as_str).zip(gradients));
     network.finish(&outputs)
 }
 
 fn add_parameter(params: &mut Params, parameter: &Parameter, mut random: Random) {
-    let Parameter { name, shape, start } = parameter;
-    params.add(name, shape, |i| match start {
-        Start::Constant(value) => *value,
-        Start::Uniform(bound) => ((2.0 * f64::from(random.uniform()) - 1.0) * bound) as f32,
-        Start::Values(values) => values.get(i).copied().unwrap_or(0.0),
+    let Parameter { name, shape, init } = parameter;
+    params.add(name, shape, |i| match init {
+        Initializer::Constant(value) => *value,
+        Initializer::Uniform(bound) => ((2.0 * f64::from(random.uniform()) - 1.0) * bound) as f32,
+        Initializer::Values(values) => values.get(i).copied().unwrap_or(0.0),
     });
 }

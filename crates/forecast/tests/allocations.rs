@@ -1,7 +1,7 @@
-//! After its first steps, training a forecaster and forecasting allocate nothing. The allocator of this program counts.
+//! Training steps and forecasts allocate nothing after the first ones. A counting allocator checks it.
 
-use gatework_forecast::data::Batch;
-use gatework_forecast::{ForecastTask, Forecaster, Specification, Windows};
+use gatework_forecast::data::{Batch, BatchSource};
+use gatework_forecast::{ForecastTask, Forecaster, Specification};
 use gatework_train::optim::{Clip, Optimizer};
 use gatework_train::trainer::{Task, TaskError};
 
@@ -9,7 +9,7 @@ use gatework_train::trainer::{Task, TaskError};
 static ALLOCATOR: gatework_test_support::counting::CountingAllocator =
     gatework_test_support::counting::CountingAllocator;
 
-/// The same windows for every update.
+/// A source that returns one batch for every update.
 struct Same(Batch);
 
 impl Same {
@@ -23,7 +23,7 @@ impl Same {
     }
 }
 
-impl Windows for Same {
+impl BatchSource for Same {
     fn updates_per_epoch(&self) -> u64 {
         2
     }
@@ -39,14 +39,14 @@ impl Windows for Same {
     }
 }
 
-/// Allocations of some work.
+/// Returns the number of allocations of `work`.
 fn allocations(work: impl FnOnce()) -> usize {
     let before = gatework_test_support::counting::allocations();
     work();
     gatework_test_support::counting::allocations() - before
 }
 
-// One test: another one at the same time would be counted too. One thread: what wakes others is not ours.
+// A single test, since concurrent tests would be counted too; a single thread, since waking others allocates.
 #[test]
 fn steps_and_forecasts_allocate_nothing() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
@@ -69,8 +69,8 @@ fn check_all() {
         let mut batch = Batch::new(specification.shape(11));
         batch.past.iter_mut().enumerate().for_each(|(i, x)| *x = (i % 7) as f32);
         let optimizer = Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 };
-        // Parts of four windows and one of three.
-        let mut task = ForecastTask::new(&specification, Same(batch.clone()), 1).unwrap().with_part(4);
+        // Micro-batches of four windows and one of three.
+        let mut task = ForecastTask::new(&specification, Same(batch.clone()), 1).unwrap().with_micro_batch(4);
         let mut state = optimizer.state(task.params().len());
         let mut step = |update| {
             task.step(update).unwrap();
@@ -78,7 +78,7 @@ fn check_all() {
             optimizer.step(&mut state, &mut params.values, &params.grads, 0.01, Some(Clip::Norm(1.0)));
         };
         (0..4).for_each(&mut step);
-        // Before every other update two batches are looked at for validation.
+        // Every other update computes the validation loss of two batches.
         assert_eq!(allocations(|| (4..10).for_each(&mut step)), 0, "training {model}");
 
         let mut forecaster =

@@ -1,19 +1,19 @@
-//! Known data sets: the readers, the splits and the metrics give the figures of the literature.
+//! Readers, splits and metrics reproduce published figures on known data sets.
 //!
-//! Needs the environment variable `GATEWORK_DATA`, a folder with `forecast/ett` and `forecast/m4`.
+//! Requires the environment variable `GATEWORK_DATA`, a folder with `forecast/ett` and `forecast/m4`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use gatework_forecast::baselines::Baseline;
 use gatework_forecast::data::scale::{Scaler, Scaling};
-use gatework_forecast::data::{Batch, Part, Schema, Sizes, Split, Windows, fill_in_order, read};
+use gatework_forecast::data::{Batch, Schema, Split, Subset, WindowSizes, Windows, fill_in_order, read};
+use gatework_forecast::evaluation::Baseline;
 use gatework_forecast::metrics;
 
-/// A file of the folder, packed or not; or a visible word that the test is left out.
+/// Returns the path of a data file, or `None` with a message if the data are not available.
 fn file(name: &str) -> Option<PathBuf> {
     let Some(folder) = std::env::var_os("GATEWORK_DATA") else {
-        eprintln!("left out: GATEWORK_DATA is not set");
+        eprintln!("skipped: GATEWORK_DATA is not set");
         return None;
     };
     let plain = PathBuf::from(folder).join(name);
@@ -21,7 +21,7 @@ fn file(name: &str) -> Option<PathBuf> {
     Some(if plain.is_file() { plain } else { packed })
 }
 
-/// Mean squared error of repeating the last value over all windows of the test part, all columns scaled.
+/// Returns the mean squared error of the naive forecast over all test windows, in scaled units.
 fn repeat_last(name: &str, rows: usize, horizon: usize) -> Option<f64> {
     let schema: Schema = toml::from_str("layout = \"wide\"\ntime = \"date\"").unwrap();
     let table = read(&file(&format!("forecast/ett/{name}.csv"))?, &schema).unwrap();
@@ -29,7 +29,7 @@ fn repeat_last(name: &str, rows: usize, horizon: usize) -> Option<f64> {
     let split: Split = toml::from_str(&text).unwrap();
     let scaler = Scaler::fit(&Scaling::default(), &table, &split);
     let scaled = Arc::new(scaler.apply(&table).unwrap());
-    let windows = Windows::new(&scaled, Sizes { input: 336, horizon, stride: 1 }, &split, Part::Test);
+    let windows = Windows::new(&scaled, WindowSizes { input: 336, horizon, stride: 1 }, &split, Subset::Test);
     assert_eq!(windows.len(), 7 * (rows - horizon + 1));
     let (mut batch, mut numbers) = (Batch::default(), Vec::new());
     let (mut sum, mut count) = (0.0, 0);
@@ -47,7 +47,7 @@ fn repeat_last(name: &str, rows: usize, horizon: usize) -> Option<f64> {
 }
 
 #[test]
-fn repeating_the_last_value_of_ett_gives_the_known_errors() {
+fn the_naive_forecast_of_ett_has_the_published_errors() {
     for (name, rows, known) in
         [("ETTh1", 2880, [1.294, 1.325, 1.330, 1.335]), ("ETTm1", 2880 * 4, [1.214, 1.261, 1.287, 1.322])]
     {
@@ -60,7 +60,7 @@ fn repeating_the_last_value_of_ett_gives_the_known_errors() {
 }
 
 #[test]
-fn baselines_of_m4_hourly_give_the_figures_of_the_competition() {
+fn baselines_of_m4_hourly_have_the_published_scores() {
     let schema: Schema = toml::from_str("layout = \"rows\"").unwrap();
     let (Some(train), Some(test)) =
         (file("forecast/m4/Hourly-train.csv"), file("forecast/m4/Hourly-test.csv"))
@@ -95,7 +95,7 @@ fn baselines_of_m4_hourly_give_the_figures_of_the_competition() {
 }
 
 #[test]
-fn files_of_all_kinds_are_read() {
+fn common_files_are_read() {
     for (name, options, series, values, frequency) in [
         ("AirPassengers", "time = \"Month\"\ntarget = \"Passengers\"", 1, 144, "M"),
         (

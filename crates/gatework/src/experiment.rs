@@ -15,7 +15,7 @@ pub enum Loaded {
     /// A cellular automaton.
     Automaton(Box<automata::AutomatonExperiment>),
     /// A forecaster.
-    Forecaster(Box<forecast::Loaded>),
+    Forecaster(Box<forecast::ForecastExperiment>),
 }
 
 /// Returns the names and TOML texts of the built-in experiments.
@@ -39,7 +39,7 @@ impl Loaded {
     pub fn from_source(source: &Source) -> Result<Loaded, ExperimentError> {
         match source.top_level("task") {
             Some((task, _)) if task == "forecaster" => {
-                Ok(Loaded::Forecaster(Box::new(forecast::Loaded::from_source(source)?)))
+                Ok(Loaded::Forecaster(Box::new(forecast::ForecastExperiment::from_source(source)?)))
             }
             Some((task, line)) if task != "automaton" => {
                 let message = format!("the task is {task:?}; there are \"automaton\" and \"forecaster\"");
@@ -151,7 +151,7 @@ mod tests {
             let toml = format!(
                 "name = 'x'\ntask = 'forecaster'\ndata = 'x.csv'\nhorizon = 12\nmodel = '{model}'\nloss = 'gaussian'"
             );
-            let loaded = forecast::Loaded::from_source(&Source::new(&toml, "x", ".")).unwrap();
+            let loaded = forecast::ForecastExperiment::from_source(&Source::new(&toml, "x", ".")).unwrap();
             collect(&toml::Value::try_from(&loaded.experiment).unwrap(), &mut keys);
         }
         let for_people =

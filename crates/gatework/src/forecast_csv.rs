@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use gatework_forecast::context::{Interval, Prediction};
+use gatework_forecast::prediction::{Interval, Prediction};
 use gatework_forecast::data::{Schema, Table};
 
 use crate::number;
@@ -38,7 +38,7 @@ fn range(values: &[f64]) -> f64 {
 /// The names of the columns.
 fn header(names: [&str; 2], intervals: &[Interval]) -> String {
     let mut text = format!("{},{},forecast", field(names[0]), field(names[1]));
-    for level in intervals.iter().map(|interval| number::percent(interval.share)) {
+    for level in intervals.iter().map(|interval| number::percent(interval.level)) {
         let _ = write!(text, ",low_{level},high_{level}");
     }
     text.push('\n');
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn interval_columns_are_named_after_their_level() {
-        let interval = |share| Interval { share, low: vec![], high: vec![] };
+        let interval = |share| Interval { level: share, low: vec![], high: vec![] };
         let header = header(["id", "t"], &[0.8, 0.9999, 0.99995].map(interval));
         assert_eq!(header, "id,t,forecast,low_80,high_80,low_99.99,high_99.99,low_99.995,high_99.995\n");
     }

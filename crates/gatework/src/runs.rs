@@ -12,7 +12,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use gatework_forecast::context::Prediction;
+use gatework_forecast::prediction::Prediction;
 use gatework_forecast::data::{Table, Windows};
 use gatework_forecast::run as forecast_run;
 use gatework_gates::automata::experiment::AutomatonExperiment;
@@ -140,7 +140,7 @@ fn forecaster_losses(attempt: &Attempt) -> Vec<LossPoint> {
 
 /// The series, the forecast origin and the number of the last window of the first series that has one.
 fn last_window_of_first_series(windows: &Windows) -> (usize, usize, usize) {
-    let place = |number: usize| windows.place(number).unwrap_or_default();
+    let place = |number: usize| windows.origin(number).unwrap_or_default();
     let first = place(0).0;
     let number = (0..windows.len()).take_while(|number| place(*number).0 == first).last().unwrap_or(0);
     (first, place(number).1, number)
@@ -152,7 +152,7 @@ pub fn forecast_plot(table: &Table, series: usize, origin: usize, prediction: &P
     let series = &table.series[series];
     let begin = origin.saturating_sub((5 * horizon).max(48));
     let end = series.values.len().min(origin + horizon);
-    let intervals = prediction.intervals.iter().map(|i| (i.share, i.low.clone(), i.high.clone())).collect();
+    let intervals = prediction.intervals.iter().map(|i| (i.level, i.low.clone(), i.high.clone())).collect();
     ForecastPlot {
         title: format!("{}, {horizon} steps from {}", series.id, table.time(series, origin)),
         times: (begin..origin + horizon).map(|step| table.time(series, step)).collect(),

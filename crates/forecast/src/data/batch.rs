@@ -1,41 +1,41 @@
-//! What one step of training or prediction reads: windows of time series, one row each.
+//! Batches of windows, the inputs of training and prediction.
 
 /// The sizes of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BatchShape {
-    /// Windows.
+    /// Number of windows.
     pub rows: usize,
-    /// Observed values of a window.
+    /// Observed values per window.
     pub input: usize,
-    /// Values to be forecast.
+    /// Steps to forecast.
     pub horizon: usize,
-    /// Columns that are known up to the present.
+    /// Number of past covariates.
     pub past_columns: usize,
-    /// Columns that are known for the horizon too.
+    /// Number of known-future covariates.
     pub future_columns: usize,
-    /// Numbers that belong to the series as a whole.
+    /// Number of static covariates.
     pub static_columns: usize,
 }
 
-/// Windows of time series, all numbers of a kind in one slice, row by row.
+/// A batch of windows, one row-major array per kind of input.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
-    /// The sizes.
+    /// Sizes of the batch.
     pub shape: BatchShape,
-    /// `[rows, input]`: what was observed.
+    /// `[rows, input]`: observed values.
     pub past: Vec<f32>,
-    /// `[rows, horizon]`: what came afterwards.
+    /// `[rows, horizon]`: targets.
     pub target: Vec<f32>,
-    /// `[rows, input, past_columns]`: columns that are known up to the present.
+    /// `[rows, input, past_columns]`: past covariates.
     pub past_columns: Vec<f32>,
-    /// `[rows, input + horizon, future_columns]`: columns that are known in advance.
+    /// `[rows, input + horizon, future_columns]`: known-future covariates.
     pub future_columns: Vec<f32>,
-    /// `[rows, static_columns]`: of the series as a whole.
+    /// `[rows, static_columns]`: static covariates.
     pub static_columns: Vec<f32>,
 }
 
 impl Batch {
-    /// A batch of zeros.
+    /// Creates a batch of zeros.
     pub fn new(shape: BatchShape) -> Batch {
         let BatchShape { rows, input, horizon, .. } = shape;
         Batch {
@@ -48,7 +48,7 @@ impl Batch {
         }
     }
 
-    /// Changes the number of windows. What is in it afterwards is not to be relied on; memory is kept.
+    /// Sets the number of windows. The contents are unspecified; memory is reused.
     pub fn set_rows(&mut self, rows: usize) {
         let shape = BatchShape { rows, ..self.shape };
         let BatchShape { input, horizon, .. } = shape;
@@ -60,7 +60,7 @@ impl Batch {
         self.static_columns.resize(rows * shape.static_columns, 0.0);
     }
 
-    /// Whether it has a shape, and room for it.
+    /// Returns whether the batch has this shape and arrays of matching length.
     pub fn has_room(&self, shape: BatchShape) -> bool {
         let BatchShape { rows, input, horizon, .. } = shape;
         self.shape == shape
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_batch_has_room_for_what_its_shape_says() {
+    fn a_new_batch_has_arrays_of_its_shape() {
         let shape = BatchShape {
             rows: 2,
             input: 3,
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_come_and_go_without_new_memory() {
+    fn changing_the_rows_reuses_memory() {
         let shape = BatchShape { rows: 8, input: 3, horizon: 2, future_columns: 1, ..BatchShape::default() };
         let mut batch = Batch::new(shape);
         let memory = (batch.past.as_ptr(), batch.future_columns.as_ptr());

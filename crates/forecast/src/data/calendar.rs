@@ -1,14 +1,15 @@
-//! What the calendar knows in advance: hours, weekdays, months, and Fourier terms of any period, as columns.
+//! Calendar features as known-future covariates: hours, weekdays, months, and Fourier terms of any period.
 
 use serde::{Deserialize, Serialize};
 
-use super::frequency::{Frequency, Step};
+use super::frequency::{Frequency, TimeStep};
 use super::table::{Series, Table};
-use super::time::{self, Civil, DAY, Kind, SECOND, month_days};
+use super::time::{self, Civil, DAY, SECOND, TimeKind, month_days};
 
-/// A place in a cycle of the calendar, from -0.5 to 0.5.
+/// A calendar cycle. The feature is the position in it, from -0.5 to 0.5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Cycle {
     /// Minute of the hour.
     Minute,
@@ -30,33 +31,34 @@ impl Cycle {
     }
 }
 
-/// Sines and cosines of a period.
+/// Fourier terms of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fourier {
-    /// Steps of a period.
+    /// Period in steps.
     pub period: f64,
-    /// How many multiples of its frequency.
+    /// Number of harmonics.
     pub order: usize,
 }
 
-/// Columns to be added.
+/// The calendar features of a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Calendar {
-    /// Places in cycles.
+    /// Positions in calendar cycles.
     pub cycles: Vec<Cycle>,
-    /// Sines and cosines.
+    /// Fourier terms.
     pub fourier: Vec<Fourier>,
 }
 
-/// Columns that cannot be added.
+/// Calendar features that cannot be computed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CalendarError {
-    /// Integers have no months.
-    #[error("times are plain numbers, which have no {}; leave it out of the calendar, or write dates", .0.name())]
+    /// Integer times have no calendar.
+    #[error("times are integers, which have no {}; remove it from the calendar, or use dates", .0.name())]
     NoCalendar(Cycle),
-    /// A period or order that makes no sense.
+    /// A period or order is out of range.
     #[error(
         "a Fourier term needs a period above 1 and an order of 1 to half of it, not {period} and {order}"
     )]
@@ -69,32 +71,32 @@ pub enum CalendarError {
 }
 
 impl Calendar {
-    /// Columns it adds.
+    /// Returns the number of features.
     pub fn len(&self) -> usize {
         self.cycles.len() + self.fourier.iter().map(|f| 2 * f.order).sum::<usize>()
     }
 
-    /// True if it adds none.
+    /// Returns whether there are no features.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether it makes sense.
+    /// Checks the ranges of the Fourier terms.
     pub fn check(&self) -> Result<(), CalendarError> {
-        let sensible = |f: &&Fourier| f.period > 1.0 && f.order >= 1 && f.order as f64 <= f.period / 2.0;
-        match self.fourier.iter().find(|f| !sensible(f)) {
+        let is_valid = |f: &&Fourier| f.period > 1.0 && f.order >= 1 && f.order as f64 <= f.period / 2.0;
+        match self.fourier.iter().find(|f| !is_valid(f)) {
             Some(&Fourier { period, order }) => Err(CalendarError::Fourier { period, order }),
             None => Ok(()),
         }
     }
 
-    /// Adds its columns to those a table knows in advance, for a horizon after the last value too.
+    /// Adds the features to the known-future covariates of a table, up to a horizon after the last value.
     pub fn add(&self, table: &mut Table, horizon: usize) -> Result<(), CalendarError> {
         self.check()?;
         if self.is_empty() {
             return Ok(());
         }
-        if let Some(cycle) = self.cycles.first().filter(|_| table.frequency.kind == Kind::Integer) {
+        if let Some(cycle) = self.cycles.first().filter(|_| table.frequency.kind == TimeKind::Integer) {
             return Err(CalendarError::NoCalendar(*cycle));
         }
         let (frequency, width) = (table.frequency, table.columns.future.len());
@@ -114,7 +116,7 @@ impl Calendar {
     }
 
     fn extend(&self, series: &mut Series, frequency: &Frequency, width: usize, horizon: usize) {
-        // Columns of the file end where they end: the calendar alone cannot go further.
+        // The features end with the covariates of the file, if there are any.
         let rows = series.future.len().checked_div(width).unwrap_or(series.values.len() + horizon);
         let mut extended = Vec::with_capacity(rows * (width + self.len()));
         for row in 0..rows {
@@ -125,7 +127,7 @@ impl Calendar {
         series.future = extended;
     }
 
-    /// Appends the columns of one time.
+    /// Appends the features of one time.
     pub fn add_row(&self, frequency: &Frequency, tick: i64, row: &mut Vec<f64>) {
         row.extend(self.cycles.iter().map(|cycle| cycle.at(tick)));
         let position = position(frequency, tick);
@@ -139,7 +141,7 @@ impl Calendar {
 }
 
 impl Cycle {
-    /// The place of a time in the cycle.
+    /// Returns the position of a time in the cycle.
     fn at(self, tick: i64) -> f64 {
         let civil = Civil::of_tick(tick);
         let within = tick.rem_euclid(DAY);
@@ -155,12 +157,12 @@ impl Cycle {
     }
 }
 
-/// The number of a time on its grid, the same for all series, so that they share their phase.
+/// Returns the position of a time on a grid that is common to all series, so that they share their phase.
 fn position(frequency: &Frequency, tick: i64) -> f64 {
     match frequency.step {
-        Step::Ticks(step) => tick as f64 / step as f64,
-        Step::Weekdays => frequency.floor(0, tick).unwrap_or(0) as f64,
-        Step::Months { count, .. } => {
+        TimeStep::Ticks(step) => tick as f64 / step as f64,
+        TimeStep::Weekdays => frequency.floor(0, tick).unwrap_or(0) as f64,
+        TimeStep::Months { count, .. } => {
             let civil = Civil::of_tick(tick);
             let within = f64::from(civil.day - 1) / f64::from(month_days(civil.year, civil.month));
             (civil.months() as f64 + within) / count as f64
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_reach_over_the_horizon_and_share_their_phase() {
+    fn features_extend_over_the_horizon_and_share_their_phase() {
         let calendar: Calendar =
             toml::from_str("cycles = [\"month\"]\nfourier = [{ period = 12, order = 2 }]").unwrap();
         let (mut early, mut late) = (months(1), months(3));
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_calendars_are_rejected() {
         let mut numbers = read_csv(&b"ds,y\n1,1\n2,2\n3,3\n"[..], "a", &Schema::default()).unwrap();
         let calendar: Calendar = toml::from_str("cycles = [\"hour\"]").unwrap();
         assert_eq!(calendar.add(&mut numbers, 1), Err(CalendarError::NoCalendar(Cycle::Hour)));

@@ -1,36 +1,20 @@
-//! Collects observations as a reader finds them, row by row, and puts them on a grid.
+//! Collects the observations of a reader, and builds a table from them.
 //!
-//! A row costs 20 bytes and 8 for each further column, whatever the length of its id: ten million rows take a few
-//! hundred megabytes. Series that are in order keep the memory their values were read into.
+//! A row takes 20 bytes plus 8 per covariate, whatever the length of its id: ten million rows take a few hundred
+//! megabytes. The values of sorted series without gaps are not copied.
 
 use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
 
-use super::error::Problem;
+use super::error::DataProblem;
 use super::frequency::Frequency;
 use super::gaps::regularise;
+use super::rows::{Located, Rows};
 use super::table::{Columns, Report, Schema, Series, Table};
-use super::time::{self, Form, Kind};
+use super::time::{self, TimeForm, TimeKind};
 
-/// A problem and the line it is at.
-pub type Located = (Option<u64>, Problem);
-
-/// Rows of one series as they were read.
-#[derive(Debug, Default)]
-pub struct Rows {
-    pub id: String,
-    pub ticks: Vec<i64>,
-    pub lines: Vec<u32>,
-    pub values: Vec<f64>,
-    /// `[rows, past columns]`.
-    pub past: Vec<f64>,
-    /// `[rows, future columns]`.
-    pub future: Vec<f64>,
-    pub fixed: Vec<f64>,
-}
-
-/// One observation.
+/// One row of one series.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation<'a> {
     pub line: u64,
@@ -41,17 +25,17 @@ pub struct Observation<'a> {
     pub fixed: &'a [f64],
 }
 
-/// Collects observations.
+/// Collects the observations of all series.
 #[derive(Debug)]
 pub struct Collector {
     columns: Columns,
-    kind: Option<Kind>,
-    /// Minutes ahead of UTC, if times have a zone; 0 if they have several.
+    kind: Option<TimeKind>,
+    /// Time zone as minutes ahead of UTC; 0 if there are several.
     offset: Option<i64>,
-    /// That of the first time.
-    form: Form,
+    /// Format of the first time.
+    form: TimeForm,
     ids: FxHashMap<Box<str>, usize>,
-    /// The series of the row before: rows of a series mostly come together.
+    /// Series of the previous row: rows of a series are mostly contiguous.
     last: usize,
     series: Vec<Rows>,
     report: Report,
@@ -65,7 +49,7 @@ impl Collector {
             columns,
             kind: None,
             offset: None,
-            form: Form::default(),
+            form: TimeForm::default(),
             ids: FxHashMap::default(),
             last: usize::MAX,
             series: Vec::new(),
@@ -73,7 +57,7 @@ impl Collector {
         }
     }
 
-    /// The number of a series, new if it was not seen before.
+    /// Returns the number of a series, which is created if necessary.
     pub fn series(&mut self, id: &[u8]) -> usize {
         if self.series.get(self.last).is_some_and(|rows| rows.id.as_bytes() == id) {
             return self.last;
@@ -89,19 +73,19 @@ impl Collector {
         self.last
     }
 
-    /// Reads a time, which has to be of the same kind as those before.
-    pub fn time(&mut self, text: &str) -> Result<i64, Problem> {
-        let read = time::parse_zoned(text).ok_or_else(|| Problem::Time { text: text.to_string() })?;
+    /// Parses a time, which must be of the same kind as those before.
+    pub fn time(&mut self, text: &str) -> Result<i64, DataProblem> {
+        let read = time::parse_zoned(text).ok_or_else(|| DataProblem::Time { text: text.to_string() })?;
         let (tick, kind, offset) = read;
         if self.kind.is_none() {
-            (self.offset, self.form) = (offset, Form::of(text));
+            (self.offset, self.form) = (offset, TimeForm::of(text));
         }
-        self.kind_of(kind).ok_or_else(|| Problem::MixedTimes { text: text.to_string() })?;
-        self.zone_of(offset).ok_or_else(|| Problem::MixedZones { text: text.to_string() })?;
+        self.kind_of(kind).ok_or_else(|| DataProblem::MixedTimes { text: text.to_string() })?;
+        self.zone_of(offset).ok_or_else(|| DataProblem::MixedZones { text: text.to_string() })?;
         Ok(tick)
     }
 
-    /// Notes the zone of a time. `None` if some times have one and others not.
+    /// Records the zone of a time; `None` if only some times have one.
     fn zone_of(&mut self, offset: Option<i64>) -> Option<()> {
         let alike = self.offset.is_some() == offset.is_some();
         if self.offset != offset {
@@ -110,20 +94,20 @@ impl Collector {
         alike.then_some(())
     }
 
-    /// Notes the kind of a time. `None` if numbers and dates are mixed.
-    pub fn kind_of(&mut self, kind: Kind) -> Option<()> {
+    /// Records the kind of a time; `None` if numbers and dates are mixed.
+    pub fn kind_of(&mut self, kind: TimeKind) -> Option<()> {
         let before = *self.kind.get_or_insert(kind);
         self.kind = Some(before.max(kind));
-        ((before == Kind::Integer) == (kind == Kind::Integer)).then_some(())
+        ((before == TimeKind::Integer) == (kind == TimeKind::Integer)).then_some(())
     }
 
     /// Adds an observation to a series.
-    pub fn push(&mut self, series: usize, row: Observation<'_>) -> Result<(), Problem> {
+    pub fn push(&mut self, series: usize, row: Observation<'_>) -> Result<(), DataProblem> {
         let rows = &mut self.series[series];
         if rows.ticks.is_empty() {
             rows.fixed = row.fixed.to_vec();
         } else if let Some(column) = rows.fixed.iter().zip(row.fixed).position(|(a, b)| a != b) {
-            return Err(Problem::NotStatic {
+            return Err(DataProblem::NotStatic {
                 id: rows.id.clone(),
                 column: self.columns.fixed[column].clone(),
             });
@@ -137,10 +121,10 @@ impl Collector {
         Ok(())
     }
 
-    /// Sorts, checks, finds the frequency and puts every series on the grid.
+    /// Sorts and checks the rows, detects the frequency and regularises every series.
     pub fn finish(mut self, schema: &Schema) -> Result<Table, Located> {
-        let kind = self.kind.filter(|_| !self.series.is_empty()).ok_or((None, Problem::Empty))?;
-        let kind = if kind == Kind::Integer { self.dates_of_numbers(schema) } else { kind };
+        let kind = self.kind.filter(|_| !self.series.is_empty()).ok_or((None, DataProblem::Empty))?;
+        let kind = if kind == TimeKind::Integer { self.dates_of_numbers(schema) } else { kind };
         for rows in &mut self.series {
             self.report.unsorted_series += u64::from(rows.sort());
             rows.check_duplicates(kind)?;
@@ -151,33 +135,34 @@ impl Collector {
             series.push(regularise(rows, &frequency, schema, &mut self.report)?);
         }
         let Collector { offset, mut form, columns, report, .. } = self;
-        // A grid of single months has times that are no quarter.
+        // Not all times of a monthly grid are quarters.
         form.quarter = form.quarter.filter(|_| frequency.is_of_quarters());
         Ok(Table { frequency, offset, form, columns, series, report })
     }
 
-    /// Reads numbers as dates if all of them are: 20230131. Not if the frequency is a number. The kind they have then.
-    fn dates_of_numbers(&mut self, schema: &Schema) -> Kind {
+    /// Converts integers such as 20230131 to dates if all of them are dates and the frequency is not a number. Returns the
+    /// resulting kind.
+    fn dates_of_numbers(&mut self, schema: &Schema) -> TimeKind {
         let named =
-            schema.frequency.as_ref().is_some_and(|text| Frequency::parse(text, Kind::Integer).is_some());
+            schema.frequency.as_ref().is_some_and(|text| Frequency::parse(text, TimeKind::Integer).is_some());
         let mut ticks = self.series.iter().flat_map(|rows| &rows.ticks);
         if named || !ticks.all(|tick| time::date_of_number(*tick).is_some()) {
-            return Kind::Integer;
+            return TimeKind::Integer;
         }
         for tick in self.series.iter_mut().flat_map(|rows| &mut rows.ticks) {
             *tick = time::date_of_number(*tick).unwrap_or(*tick);
         }
-        self.form = Form::number();
-        Kind::Date
+        self.form = TimeForm::number();
+        TimeKind::Date
     }
 
-    fn frequency(&self, schema: &Schema, kind: Kind) -> Result<Frequency, Problem> {
+    fn frequency(&self, schema: &Schema, kind: TimeKind) -> Result<Frequency, DataProblem> {
         if let Some(text) = &schema.frequency {
-            return Frequency::parse(text, kind).ok_or_else(|| Problem::Frequency { text: text.clone() });
+            return Frequency::parse(text, kind).ok_or_else(|| DataProblem::Frequency { text: text.clone() });
         }
         let expected = schema.expected.as_ref().and_then(|text| Frequency::parse(text, kind));
         if let Some(frequency) = expected
-            && self.series.iter().all(|rows| rows.can_have(&frequency))
+            && self.series.iter().all(|rows| rows.is_compatible(&frequency))
         {
             return Ok(frequency);
         }
@@ -186,7 +171,7 @@ impl Collector {
             let Some(frequency) = Frequency::detect(&rows.ticks, kind) else { continue };
             match found {
                 Some((first, first_frequency)) if first_frequency != frequency => {
-                    return Err(Problem::MixedFrequencies {
+                    return Err(DataProblem::MixedFrequencies {
                         first: first.id.clone(),
                         first_frequency,
                         second: rows.id.clone(),
@@ -197,61 +182,16 @@ impl Collector {
             }
         }
         found.map(|(_, frequency)| frequency).ok_or_else(|| match &schema.expected {
-            Some(text) => Problem::Frequency { text: text.clone() },
-            None => Problem::NoFrequency,
+            Some(text) => DataProblem::Frequency { text: text.clone() },
+            None => DataProblem::NoFrequency,
         })
     }
 }
 
-impl Rows {
-    /// Whether sorted times can be of a frequency: all are on its grid, and at least half are one step after the one
-    /// before. Of fewer than three, nothing else can be told.
-    fn can_have(&self, frequency: &Frequency) -> bool {
-        let Some(&start) = self.ticks.first() else { return true };
-        let on_grid = |tick: &i64| frequency.steps(start, *tick).is_some();
-        let next = |pair: &&[i64]| frequency.steps(pair[0], pair[1]) == Some(1);
-        let few = self.ticks.len() < 3;
-        let follow = self.ticks.windows(2).filter(next).count();
-        few || (self.ticks.iter().all(on_grid) && 2 * follow + 1 >= self.ticks.len())
-    }
-}
-
-/// A name: UTF-8, or else Latin-1, where each byte is the character of that number, so that names stay apart.
+/// Decodes a name from UTF-8, or from Latin-1 if it is not valid UTF-8.
 pub fn decode(name: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(name) {
         Ok(text) => text.into(),
         Err(_) => name.iter().map(|byte| char::from(*byte)).collect::<String>().into(),
-    }
-}
-
-impl Rows {
-    /// Puts the rows in the order of time, equal times in the order of lines. True if they were not.
-    fn sort(&mut self) -> bool {
-        if self.ticks.is_sorted() {
-            return false;
-        }
-        let mut order: Vec<u32> = (0..self.ticks.len() as u32).collect();
-        order.sort_by_key(|&row| self.ticks[row as usize]);
-        let rows = self.ticks.len();
-        let take = |values: &[f64]| -> Vec<f64> {
-            let width = values.len() / rows;
-            order.iter().flat_map(|&row| &values[row as usize * width..][..width]).copied().collect()
-        };
-        self.values = take(&self.values);
-        self.past = take(&self.past);
-        self.future = take(&self.future);
-        self.lines = order.iter().map(|&row| self.lines[row as usize]).collect();
-        self.ticks.sort_unstable();
-        true
-    }
-
-    fn check_duplicates(&self, kind: Kind) -> Result<(), Located> {
-        let Some(row) = self.ticks.windows(2).position(|pair| pair[0] == pair[1]) else { return Ok(()) };
-        let problem = Problem::Duplicate {
-            id: self.id.clone(),
-            time: time::format(self.ticks[row], kind),
-            other: self.lines[row].into(),
-        };
-        Err((Some(self.lines[row + 1].into()), problem))
     }
 }

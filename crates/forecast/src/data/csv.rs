@@ -1,19 +1,21 @@
-//! CSV files, row by row: long, wide, or one series a row. Comma, semicolon or tab; plain or gzip; any encoding in
-//! which digits are ASCII.
+//! CSV reader for long files, wide files and files with one series per row. Comma, semicolon or tab; plain or gzip; any
+//! encoding with ASCII digits.
 
 use std::io::BufRead;
 
 use ::csv::{ByteRecord, ReaderBuilder};
 use flate2::bufread::MultiGzDecoder;
 
-use super::collect::{Collector, Located, Observation, decode};
-use super::error::{DataError, Problem};
+use super::collect::{Collector, Observation, decode};
+use super::error::{DataError, DataProblem};
+use super::rows::Located;
 use super::table::{Layout, Schema, Table, Target};
-use super::time::Kind;
+use super::time::TimeKind;
 
-/// Reads a table as CSV. `origin` is what errors call it.
+/// Reads a table from CSV. Errors call it `origin`.
 pub fn read_csv(mut input: impl BufRead, origin: &str, schema: &Schema) -> Result<Table, DataError> {
-    let start = input.fill_buf().map_err(|error| Problem::Unreadable(error.to_string()).at(origin, None))?;
+    let start =
+        input.fill_buf().map_err(|error| DataProblem::Unreadable(error.to_string()).at(origin, None))?;
     let result = if start.starts_with(&[0x1f, 0x8b]) {
         read_plain(std::io::BufReader::with_capacity(1 << 16, MultiGzDecoder::new(input)), schema)
     } else {
@@ -23,13 +25,13 @@ pub fn read_csv(mut input: impl BufRead, origin: &str, schema: &Schema) -> Resul
 }
 
 fn read_plain(mut input: impl BufRead, schema: &Schema) -> Result<Table, Located> {
-    let unreadable = |error: std::io::Error| (None, Problem::Unreadable(error.to_string()));
+    let unreadable = |error: std::io::Error| (None, DataProblem::Unreadable(error.to_string()));
     let delimiter = delimiter(input.fill_buf().map_err(unreadable)?);
     let mut reader = ReaderBuilder::new().flexible(true).delimiter(delimiter).from_reader(input);
     let header = reader.byte_headers().map_err(|error| from_csv(&error))?.clone();
     let header: Vec<String> = header.iter().map(|name| decode(name).trim().into()).collect();
     if header.iter().all(String::is_empty) {
-        return Err((None, Problem::Empty));
+        return Err((None, DataProblem::Empty));
     }
     read_records(&header, schema, |record| {
         let more = reader.read_byte_record(record).map_err(|error| from_csv(&error))?;
@@ -37,7 +39,7 @@ fn read_plain(mut input: impl BufRead, schema: &Schema) -> Result<Table, Located
     })
 }
 
-/// Reads a table from records, whatever file they come from. `next` fills in a record and says its line.
+/// Reads a table from records. `next` fills in a record and returns its line.
 pub(super) fn read_records(
     header: &[String],
     schema: &Schema,
@@ -48,23 +50,23 @@ pub(super) fn read_records(
     match schema.layout {
         Layout::Long => {
             let mut rows = Long::new(schema, header).map_err(at_header)?;
-            each(next, header.len(), |line, record| rows.read(line, record, &mut collector))?;
+            for_each_record(next, header.len(), |line, record| rows.read(line, record, &mut collector))?;
         }
         Layout::Wide => {
             let mut rows = Wide::new(schema, header, &mut collector).map_err(at_header)?;
-            each(next, header.len(), |line, record| rows.read(line, record, &mut collector))?;
+            for_each_record(next, header.len(), |line, record| rows.read(line, record, &mut collector))?;
         }
         Layout::Rows => {
             if let Some(name) = [&schema.past, &schema.future, &schema.fixed].into_iter().flatten().next() {
                 return Err(at_header(missing_column(name, header)));
             }
-            each(next, header.len(), |line, record| read_series(line, record, &mut collector))?;
+            for_each_record(next, header.len(), |line, record| read_series(line, record, &mut collector))?;
         }
     }
     collector.finish(schema)
 }
 
-/// The delimiter that the first line has most of: a comma unless another is ahead.
+/// Returns the most frequent delimiter of the first line; a comma in case of a tie.
 fn delimiter(start: &[u8]) -> u8 {
     let line = start.split(|b| *b == b'\n').next().unwrap_or_default();
     let count = |delimiter: u8| line.split(|b| *b == delimiter).count();
@@ -73,45 +75,45 @@ fn delimiter(start: &[u8]) -> u8 {
 
 fn from_csv(error: &::csv::Error) -> Located {
     let line = error.position().map(::csv::Position::line);
-    (line, Problem::Unreadable(error.to_string()))
+    (line, DataProblem::Unreadable(error.to_string()))
 }
 
-/// Every record with its line.
-fn each(
+/// Calls `read` for every record with its line.
+fn for_each_record(
     mut next: impl FnMut(&mut ByteRecord) -> Result<Option<u64>, Located>,
     fields: usize,
-    mut read: impl FnMut(u64, &ByteRecord) -> Result<(), Problem>,
+    mut read: impl FnMut(u64, &ByteRecord) -> Result<(), DataProblem>,
 ) -> Result<(), Located> {
     let mut record = ByteRecord::new();
     while let Some(line) = next(&mut record)? {
         if record.len() != fields {
-            return Err((Some(line), Problem::Fields { found: record.len(), expected: fields }));
+            return Err((Some(line), DataProblem::Fields { found: record.len(), expected: fields }));
         }
         read(line, &record).map_err(|problem| (Some(line), problem))?;
     }
     Ok(())
 }
 
-fn missing_column(name: &str, header: &[String]) -> Problem {
-    Problem::MissingColumn { name: name.to_string(), known: header.join(", ") }
+fn missing_column(name: &str, header: &[String]) -> DataProblem {
+    DataProblem::MissingColumn { name: name.to_string(), known: header.join(", ") }
 }
 
-/// Position of a column.
-fn find(name: &str, header: &[String]) -> Result<usize, Problem> {
+/// Returns the index of a column.
+fn find(name: &str, header: &[String]) -> Result<usize, DataProblem> {
     let mut found = header.iter().enumerate().filter(|(_, column)| *column == name).map(|(i, _)| i);
     let first = found.next().ok_or_else(|| missing_column(name, header))?;
     if found.next().is_some() {
-        return Err(Problem::ColumnTwice { name: name.to_string() });
+        return Err(DataProblem::ColumnTwice { name: name.to_string() });
     }
     Ok(first)
 }
 
-fn find_all(names: &[String], header: &[String]) -> Result<Vec<usize>, Problem> {
+fn find_all(names: &[String], header: &[String]) -> Result<Vec<usize>, DataProblem> {
     names.iter().map(|name| find(name, header)).collect()
 }
 
-/// A number; NaN if it is missing. One beyond the range of 32 bits, in which models work, is an error.
-fn number(field: &[u8], column: impl Fn() -> String) -> Result<f64, Problem> {
+/// Parses a number; NaN if it is missing. Numbers beyond the range of 32 bits, which models use, are an error.
+fn number(field: &[u8], column: impl Fn() -> String) -> Result<f64, DataProblem> {
     let text = field.trim_ascii();
     let text = || String::from_utf8_lossy(text).into_owned();
     let parsed = std::str::from_utf8(field.trim_ascii()).ok().and_then(|text| match text {
@@ -121,9 +123,9 @@ fn number(field: &[u8], column: impl Fn() -> String) -> Result<f64, Problem> {
         text => text.parse().ok(),
     });
     match parsed {
-        None => Err(Problem::Number { column: column(), text: text() }),
+        None => Err(DataProblem::Number { column: column(), text: text() }),
         Some(value) if (value as f32).is_infinite() => {
-            Err(Problem::Infinite { column: column(), text: text() })
+            Err(DataProblem::Infinite { column: column(), text: text() })
         }
         Some(value) => Ok(value),
     }
@@ -134,7 +136,7 @@ fn numbers(
     columns: &[usize],
     header: &[String],
     into: &mut Vec<f64>,
-) -> Result<(), Problem> {
+) -> Result<(), DataProblem> {
     into.clear();
     for &column in columns {
         into.push(number(&record[column], || header[column].clone())?);
@@ -142,14 +144,14 @@ fn numbers(
     Ok(())
 }
 
-fn time(field: &[u8], collector: &mut Collector) -> Result<i64, Problem> {
+fn time(field: &[u8], collector: &mut Collector) -> Result<i64, DataProblem> {
     match std::str::from_utf8(field) {
         Ok(text) => collector.time(text),
-        Err(_) => Err(Problem::Time { text: String::from_utf8_lossy(field).into_owned() }),
+        Err(_) => Err(DataProblem::Time { text: String::from_utf8_lossy(field).into_owned() }),
     }
 }
 
-/// One observation a row.
+/// Reader of long files.
 struct Long<'a> {
     header: &'a [String],
     id: Option<usize>,
@@ -160,13 +162,13 @@ struct Long<'a> {
 }
 
 impl<'a> Long<'a> {
-    fn new(schema: &'a Schema, header: &'a [String]) -> Result<Long<'a>, Problem> {
+    fn new(schema: &'a Schema, header: &'a [String]) -> Result<Long<'a>, DataProblem> {
         let target_name = match &schema.target {
             Target::One(name) => name.as_str(),
             Target::Several(names) if names.len() == 1 => names[0].as_str(),
             Target::Several(_) => {
-                return Err(Problem::Unreadable(
-                    "a long file has one column of values; layout = \"wide\" has several".into(),
+                return Err(DataProblem::Unreadable(
+                    "a long file has one target column; set columns.layout = \"wide\" for several".into(),
                 ));
             }
         };
@@ -177,12 +179,12 @@ impl<'a> Long<'a> {
         let time = find(&schema.time, header)?;
         let target = find(target_name, header)?;
         if time == target || id == Some(time) || id == Some(target) {
-            return Err(Problem::ColumnTwice { name: target_name.to_string() });
+            return Err(DataProblem::ColumnTwice { name: target_name.to_string() });
         }
         Ok(Long { header, id, time, target, target_name, exogenous: Exogenous::new(schema, header)? })
     }
 
-    fn read(&mut self, line: u64, record: &ByteRecord, collector: &mut Collector) -> Result<(), Problem> {
+    fn read(&mut self, line: u64, record: &ByteRecord, collector: &mut Collector) -> Result<(), DataProblem> {
         let tick = time(&record[self.time], collector)?;
         let value = number(&record[self.target], || self.header[self.target].clone())?;
         self.exogenous.read(record)?;
@@ -192,7 +194,7 @@ impl<'a> Long<'a> {
     }
 }
 
-/// The columns beside the values.
+/// Covariates of a row.
 struct Exogenous<'a> {
     header: &'a [String],
     columns: [Vec<usize>; 3],
@@ -200,7 +202,7 @@ struct Exogenous<'a> {
 }
 
 impl<'a> Exogenous<'a> {
-    fn new(schema: &Schema, header: &'a [String]) -> Result<Exogenous<'a>, Problem> {
+    fn new(schema: &Schema, header: &'a [String]) -> Result<Exogenous<'a>, DataProblem> {
         let columns = [
             find_all(&schema.past, header)?,
             find_all(&schema.future, header)?,
@@ -209,13 +211,13 @@ impl<'a> Exogenous<'a> {
         Ok(Exogenous { header, columns, read: Default::default() })
     }
 
-    fn read(&mut self, record: &ByteRecord) -> Result<(), Problem> {
+    fn read(&mut self, record: &ByteRecord) -> Result<(), DataProblem> {
         for (columns, into) in self.columns.iter().zip(&mut self.read) {
             numbers(record, columns, self.header, into)?;
         }
         if let Some(c) = self.read[2].iter().position(|value| value.is_nan()) {
             let column = self.header[self.columns[2][c]].clone();
-            return Err(Problem::Number { column, text: String::new() });
+            return Err(DataProblem::Number { column, text: String::new() });
         }
         Ok(())
     }
@@ -226,37 +228,41 @@ impl<'a> Exogenous<'a> {
     }
 }
 
-/// One time a row, one series a column.
+/// Reader of wide files.
 struct Wide<'a> {
     header: &'a [String],
     time: usize,
-    /// Column and series.
+    /// Column and number of each series.
     series: Vec<(usize, usize)>,
     exogenous: Exogenous<'a>,
 }
 
 impl<'a> Wide<'a> {
-    fn new(schema: &Schema, header: &'a [String], collector: &mut Collector) -> Result<Wide<'a>, Problem> {
+    fn new(
+        schema: &Schema,
+        header: &'a [String],
+        collector: &mut Collector,
+    ) -> Result<Wide<'a>, DataProblem> {
         let time = find(&schema.time, header)?;
         let exogenous = Exogenous::new(schema, header)?;
         let used =
             |column: &usize| *column == time || exogenous.columns.iter().flatten().any(|c| c == column);
         let columns = match &schema.target {
             Target::Several(names) => find_all(names, header)?,
-            // "y" is what a schema that says nothing has.
+            // "y" is the default.
             Target::One(name) if name != "y" => vec![find(name, header)?],
             Target::One(name) => {
                 let all: Vec<usize> = (0..header.len()).filter(|column| !used(column)).collect();
                 if all.len() > 1 && all.iter().any(|column| header[*column] == *name) {
-                    return Err(Problem::Unreadable(
-                        "target = \"y\" may mean the column \"y\" or, as in any wide file, all columns; a list says which, for example target = [\"y\"]".into(),
+                    return Err(DataProblem::Unreadable(
+                        "target = \"y\" is ambiguous: it is a column, but also stands for all columns of a wide file; write a list, for example target = [\"y\"]".into(),
                     ));
                 }
                 all
             }
         };
         if let Some(column) = columns.iter().find(|column| used(column)) {
-            return Err(Problem::ColumnTwice { name: header[*column].clone() });
+            return Err(DataProblem::ColumnTwice { name: header[*column].clone() });
         }
         let mut series = Vec::with_capacity(columns.len());
         for column in columns {
@@ -266,7 +272,7 @@ impl<'a> Wide<'a> {
         Ok(Wide { header, time, series, exogenous })
     }
 
-    fn read(&mut self, line: u64, record: &ByteRecord, collector: &mut Collector) -> Result<(), Problem> {
+    fn read(&mut self, line: u64, record: &ByteRecord, collector: &mut Collector) -> Result<(), DataProblem> {
         let tick = time(&record[self.time], collector)?;
         self.exogenous.read(record)?;
         for &(column, series) in &self.series {
@@ -277,11 +283,11 @@ impl<'a> Wide<'a> {
     }
 }
 
-/// One series a row: its id, then its values; empty fields at the end are not there.
-fn read_series(line: u64, record: &ByteRecord, collector: &mut Collector) -> Result<(), Problem> {
+/// Reads one series per row: its id, then its values. Empty fields at the end are ignored.
+fn read_series(line: u64, record: &ByteRecord, collector: &mut Collector) -> Result<(), DataProblem> {
     let id = record.get(0).unwrap_or_default().trim_ascii();
     let series = collector.series(id);
-    collector.kind_of(Kind::Integer);
+    collector.kind_of(TimeKind::Integer);
     let values = || record.iter().skip(1).map(<[u8]>::trim_ascii);
     let length =
         values().collect::<Vec<_>>().iter().rposition(|field| !field.is_empty()).map_or(0, |last| last + 1);

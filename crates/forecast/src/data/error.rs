@@ -1,152 +1,170 @@
-//! Data that cannot be used: what is wrong, in which file, at which line.
+//! Errors of data: what is wrong, in which file, at which line.
 
 use super::frequency::Frequency;
 use gatework_train::files::FileError;
 
-/// Data that cannot be used.
+/// A table that cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum DataError {
     /// The file cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// What is in it is wrong.
+    /// The content is invalid.
     #[error("{origin}:{}{problem}", line.map_or(" ".to_string(), |line| format!("{line}: ")))]
     Content {
-        /// The file.
+        /// The file, or the name of built-in data.
         origin: String,
-        /// The line, where it is known. The header is line 1.
+        /// The line, if known. The header is line 1.
         line: Option<u64>,
         /// What is wrong.
-        problem: Box<Problem>,
+        problem: Box<DataProblem>,
     },
 }
 
-/// What is wrong with data.
+/// A problem of the content of a table.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum Problem {
-    /// Nothing in it.
+#[non_exhaustive]
+pub enum DataProblem {
+    /// There are no rows.
     #[error("there are no rows of data")]
     Empty,
-    /// A column that is not there.
+    /// A column is missing.
     #[error("there is no column {name:?}; there are {known}")]
     MissingColumn {
         /// The column.
         name: String,
-        /// All columns.
+        /// The existing columns.
         known: String,
     },
-    /// A column that is there, or used, twice.
-    #[error("the column {name:?} is there or used twice")]
+    /// A column occurs twice, or has two roles.
+    #[error("the column {name:?} occurs or is used twice; rename or remove one")]
     ColumnTwice {
         /// The column.
         name: String,
     },
-    /// A row with too few or too many fields.
-    #[error("{found} fields, but the header has {expected}")]
+    /// A row has too few or too many fields.
+    #[error("the row has {found} fields, but the header has {expected}")]
     Fields {
-        /// In this row.
+        /// Fields of the row.
         found: usize,
-        /// In the header.
+        /// Fields of the header.
         expected: usize,
     },
-    /// Text that is no time.
-    #[error("{text:?} is no time; for example 2024-01-31, 2024-01-31 13:00:00, 2024-01, 17")]
+    /// A text is not a time.
+    #[error("{text:?} is not a time; write for example 2024-01-31, 2024-01-31 13:00:00, 2024-01, 17")]
     Time {
         /// The text.
         text: String,
     },
-    /// Numbers and dates in one column.
-    #[error("{text:?} is a time of another kind than those before")]
+    /// Numbers and dates are mixed.
+    #[error("{text:?} is a time of another kind than those before; write all times alike")]
     MixedTimes {
         /// The text.
         text: String,
     },
-    /// Times with a zone and times without one in one column.
+    /// Times with and without a time zone are mixed.
     #[error(
-        "{text:?}: some times have a zone and others have none; write all of them with one, such as Z, or none of them"
+        "{text:?}: some times have a time zone and others have none; write all of them with a zone, such as Z, or without"
     )]
     MixedZones {
         /// The text.
         text: String,
     },
-    /// Text that is no number.
-    #[error("{column}: {text:?} is no number")]
+    /// A text is not a number.
+    #[error("{column}: {text:?} is not a number")]
     Number {
         /// The column.
         column: String,
         /// The text.
         text: String,
     },
-    /// Infinite, or too large for 32 bits.
-    #[error("{column}: {text} is infinite, or too large")]
+    /// A number is infinite or beyond the range of 32 bits.
+    #[error("{column}: {text} is infinite, or too large for 32-bit numbers")]
     Infinite {
         /// The column.
         column: String,
         /// The text.
         text: String,
     },
-    /// Two rows of one series at one time.
+    /// Two series have the same id.
+    #[error("two series have the id {id:?}; rename one")]
+    DuplicateSeries {
+        /// The id.
+        id: String,
+    },
+    /// A value of a series in memory is NaN, infinite or beyond the range of 32 bits.
+    #[error("series {id:?}: value {index} is {value}; values must be finite")]
+    NotFinite {
+        /// Id of the series.
+        id: String,
+        /// Index of the value, from 0.
+        index: usize,
+        /// The value.
+        value: f64,
+    },
+    /// A series has two rows at one time.
     #[error("series {id:?} has two rows at {time}; the other is line {other}")]
     Duplicate {
-        /// The series.
+        /// Id of the series.
         id: String,
         /// The time.
         time: String,
         /// The line of the other row.
         other: u64,
     },
-    /// A static column that changes.
-    #[error("series {id:?}: the static column {column} changes")]
+    /// A static covariate changes within a series.
+    #[error("series {id:?}: the static covariate {column} changes; make it a past or future one")]
     NotStatic {
-        /// The series.
+        /// Id of the series.
         id: String,
         /// The column.
         column: String,
     },
-    /// A value that is missing, when that is an error.
+    /// A value is missing.
     #[error(
-        "series {id:?}: {column} is missing at {time}; missing = \"drop\", \"forward-fill\" or \"interpolate\" allows it"
+        "series {id:?}: {column} is missing at {time}; allow it by missing = \"drop\", \"forward-fill\" or \"interpolate\""
     )]
     MissingValue {
-        /// The series.
+        /// Id of the series.
         id: String,
         /// The column.
         column: String,
         /// The time.
         time: String,
     },
-    /// Times that are missing, when that is an error.
+    /// Times are missing.
     #[error(
-        "series {id:?}: {count} of its times before {time} are missing (frequency {frequency}); missing = \"drop\", \"forward-fill\" or \"interpolate\" allows it"
+        "series {id:?}: {count} of its times before {time} are missing (frequency {frequency}); allow it by missing = \"drop\", \"forward-fill\" or \"interpolate\""
     )]
     MissingTimes {
-        /// The series.
+        /// Id of the series.
         id: String,
-        /// How many.
+        /// Number of missing times.
         count: i64,
         /// The time after the gap.
         time: String,
         /// The frequency.
         frequency: Frequency,
     },
-    /// A time off the grid, when that is an error.
+    /// A time is not on the grid of the frequency.
     #[error(
-        "series {id:?}: {time} is off the grid (frequency {frequency}); missing = \"drop\", \"forward-fill\" or \"interpolate\" allows it"
+        "series {id:?}: {time} is not on the time grid (frequency {frequency}); allow it by missing = \"drop\", \"forward-fill\" or \"interpolate\""
     )]
     Irregular {
-        /// The series.
+        /// Id of the series.
         id: String,
         /// The time.
         time: String,
         /// The frequency.
         frequency: Frequency,
     },
-    /// Gaps so large that filling them in would be most of the series.
+    /// Most of the grid has no rows.
     #[error(
-        "series {id:?}: {points} points of the grid (frequency {frequency}) for {rows} rows; name the frequency if it is another"
+        "series {id:?}: the time grid (frequency {frequency}) has {points} points for {rows} rows; set frequency if this one is wrong"
     )]
     TooSparse {
-        /// The series.
+        /// Id of the series.
         id: String,
         /// Points of the grid.
         points: i64,
@@ -155,39 +173,39 @@ pub enum Problem {
         /// The frequency.
         frequency: Frequency,
     },
-    /// A column without any number.
-    #[error("series {id:?}: {column} has no value at all")]
+    /// A column of a series has no values.
+    #[error("series {id:?}: {column} has no value")]
     NoValues {
-        /// The series.
+        /// Id of the series.
         id: String,
         /// The column.
         column: String,
     },
-    /// Values are missing where series should go on.
+    /// Values are missing where the test data continue the series.
     #[error(
-        "the series cannot go on: values are missing at the end of the data before, or at the begin of these"
+        "the test data cannot continue the series: values are missing at the end of the data or at the start of the test data"
     )]
     NotJoined,
-    /// A series of test data that the data before do not have.
-    #[error("series {id:?} goes on, but does not begin: the data before have no such series")]
+    /// A series of the test data is not in the data.
+    #[error("series {id:?} of the test data is not in the data")]
     NoHistory {
-        /// The series.
+        /// Id of the series.
         id: String,
     },
-    /// No series is long enough to tell.
-    #[error("the frequency cannot be found from series of fewer than 3 rows; name it")]
+    /// No series is long enough to detect the frequency.
+    #[error("the frequency cannot be detected from series of fewer than 3 rows; set frequency")]
     NoFrequency,
-    /// Text that names no frequency.
+    /// A text is not a frequency of these times.
     #[error(
-        "{text:?} is no frequency of such times; for example h, 15min, D, B, W, M, Q, Y, or a number for integers"
+        "{text:?} is not a frequency of these times; use for example h, 15min, D, B, W, M, Q, Y, or a number for integers"
     )]
     Frequency {
         /// The text.
         text: String,
     },
-    /// Series of different frequencies.
+    /// Series have different frequencies.
     #[error(
-        "mixed frequencies: series {first:?} has {first_frequency}, series {second:?} has {second_frequency}; name the frequency, or split the file"
+        "mixed frequencies: series {first:?} has {first_frequency}, series {second:?} has {second_frequency}; set frequency, or split the file"
     )]
     MixedFrequencies {
         /// A series.
@@ -199,21 +217,23 @@ pub enum Problem {
         /// Its frequency.
         second_frequency: Frequency,
     },
-    /// Not a table at all.
+    /// The table cannot be parsed.
     #[error("{0}")]
     Unreadable(String),
 }
 
-impl Problem {
-    /// Whether a policy for gaps would allow it.
+impl DataProblem {
+    /// Returns whether another policy for missing values would allow it.
     pub fn is_gap(&self) -> bool {
         matches!(
             self,
-            Problem::MissingValue { .. } | Problem::MissingTimes { .. } | Problem::Irregular { .. }
+            DataProblem::MissingValue { .. }
+                | DataProblem::MissingTimes { .. }
+                | DataProblem::Irregular { .. }
         )
     }
 
-    /// The error, in a file.
+    /// Adds the file and the line.
     pub fn at(self, origin: &str, line: Option<u64>) -> DataError {
         DataError::Content { origin: origin.to_string(), line, problem: Box::new(self) }
     }

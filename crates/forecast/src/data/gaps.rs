@@ -1,18 +1,18 @@
-//! Gaps of a series: values that are missing, times that have no row, times between two points of the grid.
+//! Detection and imputation of gaps: missing values, missing times, and times that are not on the grid.
 
 use std::collections::BTreeSet;
 
-use super::collect::{Located, Rows};
-use super::error::Problem;
-use super::frequency::{Frequency, Step};
+use super::error::DataProblem;
+use super::frequency::{Frequency, TimeStep};
+use super::rows::{Located, Rows};
 use super::table::{Missing, Report, Schema, Series, Target};
 use super::time::{self, Civil};
 
-/// Points of the grid for one row, at most, and as many on top: a year of hours is never made of three dates.
-const SPARSE: i64 = 16;
-const FEW: i64 = 1000;
+/// Maximum number of grid points: per row, and in addition. A few dates must not become years of hours.
+const MAX_POINTS_PER_ROW: i64 = 16;
+const EXTRA_POINTS: i64 = 1000;
 
-/// Puts the rows of a series, which are in the order of time, on the grid.
+/// Maps the sorted rows of a series to the grid.
 pub fn regularise(
     rows: Rows,
     frequency: &Frequency,
@@ -25,7 +25,7 @@ pub fn regularise(
     report.missing_times += gaps.missing_times;
     report.irregular_times += gaps.irregular;
     if schema.missing == Missing::Error {
-        gaps.refuse(&rows, frequency)?;
+        gaps.reject(&rows, frequency)?;
     }
     if gaps.none() {
         let start = rows.ticks[0];
@@ -34,7 +34,7 @@ pub fn regularise(
             start,
             origin: gaps.origin,
             values: rows.values,
-            foreseen: Vec::new(),
+            leaky: Vec::new(),
             past: rows.past,
             future: rows.future,
             fixed: rows.fixed,
@@ -46,19 +46,19 @@ pub fn regularise(
     fill(rows, frequency, schema, &gaps)
 }
 
-/// What is not as it should be in the rows of a series.
+/// The gaps of a series.
 struct Gaps<'a> {
     schema: &'a Schema,
-    /// A row on the grid: all others are counted from it.
+    /// Reference time of the grid.
     origin: i64,
-    /// Rows up to the last value. Those after it are known in advance, or have nothing.
+    /// Number of rows up to the last value. Later rows have known-future covariates only.
     observed: usize,
     missing_values: u64,
-    /// Rows without a value behind the last one.
+    /// Rows without a value after the last value.
     not_yet_known: u64,
     missing_times: u64,
     irregular: u64,
-    /// The first row of each kind.
+    /// The first row of each kind of gap.
     first_value: Option<(usize, String)>,
     first_gap: Option<(usize, i64)>,
     first_irregular: Option<usize>,
@@ -68,10 +68,10 @@ impl<'a> Gaps<'a> {
     fn find(rows: &Rows, frequency: &Frequency, schema: &'a Schema) -> Result<Gaps<'a>, Located> {
         let last = rows.values.iter().rposition(|value| !value.is_nan());
         let Some(last) = last else {
-            let problem = Problem::NoValues { id: rows.id.clone(), column: target(schema).to_string() };
+            let problem = DataProblem::NoValues { id: rows.id.clone(), column: target(schema).to_string() };
             return Err((rows.lines.first().map(|line| (*line).into()), problem));
         };
-        // Without columns that are known in advance, a row without a value says nothing about the future.
+        // Without known-future covariates, a row without a value has no information.
         let observed = if schema.future.is_empty() { rows.values.len() } else { last + 1 };
         let mut gaps = Gaps {
             schema,
@@ -130,9 +130,9 @@ impl<'a> Gaps<'a> {
         }
         let points = before.map_or(0, |last| last.saturating_sub(first)).saturating_add(1);
         let count = rows.ticks.len();
-        if points > SPARSE * count as i64 + FEW {
+        if points > MAX_POINTS_PER_ROW * count as i64 + EXTRA_POINTS {
             let problem =
-                Problem::TooSparse { id: rows.id.clone(), points, rows: count, frequency: *frequency };
+                DataProblem::TooSparse { id: rows.id.clone(), points, rows: count, frequency: *frequency };
             return Err((rows.lines.first().map(|line| (*line).into()), problem));
         }
         Ok(())
@@ -142,17 +142,17 @@ impl<'a> Gaps<'a> {
         self.missing_values == 0 && self.not_yet_known == 0 && self.missing_times == 0 && self.irregular == 0
     }
 
-    /// The first gap, as an error.
-    fn refuse(&self, rows: &Rows, frequency: &Frequency) -> Result<(), Located> {
+    /// Returns the first gap as an error.
+    fn reject(&self, rows: &Rows, frequency: &Frequency) -> Result<(), Located> {
         let id = || rows.id.clone();
         let time = |row: usize| time::format(rows.ticks[row], frequency.kind);
         let frequency = *frequency;
         let (row, problem) = if let Some((row, column)) = &self.first_value {
-            (*row, Problem::MissingValue { id: id(), column: column.clone(), time: time(*row) })
+            (*row, DataProblem::MissingValue { id: id(), column: column.clone(), time: time(*row) })
         } else if let Some(row) = self.first_irregular {
-            (row, Problem::Irregular { id: id(), time: time(row), frequency })
+            (row, DataProblem::Irregular { id: id(), time: time(row), frequency })
         } else if let Some((row, count)) = self.first_gap {
-            (row, Problem::MissingTimes { id: id(), count, time: time(row), frequency })
+            (row, DataProblem::MissingTimes { id: id(), count, time: time(row), frequency })
         } else {
             return Ok(());
         };
@@ -160,7 +160,7 @@ impl<'a> Gaps<'a> {
     }
 }
 
-/// The name of the column of the values.
+/// Returns the name of the target column.
 fn target(schema: &Schema) -> &str {
     match &schema.target {
         Target::One(name) => name,
@@ -168,12 +168,12 @@ fn target(schema: &Schema) -> &str {
     }
 }
 
-/// A row that surely is on the grid: the first that is followed by the next point of it. Of months, the first on the
-/// largest day, if as many rows are on its grid: the 28th of February may be the 30th of a month that is too short.
+/// Returns a reference time of the grid: the first row that is followed by the next grid point. For months, the first row
+/// with the largest day of the month, if as many rows are on its grid: 28 February may stand for the 30th.
 fn origin(ticks: &[i64], frequency: &Frequency) -> i64 {
     let followed = ticks.windows(2).find(|pair| frequency.steps(pair[0], pair[1]) == Some(1));
     let first = followed.map_or(ticks[0], |pair| pair[0]);
-    if !matches!(frequency.step, Step::Months { last_day: false, .. }) {
+    if !matches!(frequency.step, TimeStep::Months { last_day: false, .. }) {
         return first;
     }
     let day = |tick: i64| Civil::of_tick(tick).day;
@@ -183,42 +183,42 @@ fn origin(ticks: &[i64], frequency: &Frequency) -> i64 {
     if largest != first && on_grid(largest) >= on_grid(first) { largest } else { first }
 }
 
-/// Fills the gaps, or marks them with NaN.
+/// Imputes the gaps, or marks them by NaN.
 fn fill(rows: Rows, frequency: &Frequency, schema: &Schema, gaps: &Gaps<'_>) -> Result<Series, Located> {
     let known: Vec<usize> = (0..rows.ticks.len())
         .filter(|&row| {
             schema.missing != Missing::Drop || frequency.steps(gaps.origin, rows.ticks[row]).is_some()
         })
         .collect();
-    // What is not known yet is not made up: the forecast begins behind the last value.
+    // Missing values at the end are not imputed: the forecast starts after the last value.
     let end = rows.values.iter().rposition(|value| !value.is_nan()).map_or(0, |last| last + 1);
     let observed = known.partition_point(|&row| row < end);
     let grid = Grid { frequency: *frequency, origin: gaps.origin, missing: schema.missing };
     let column = |values: &[f64], width: usize, c: usize, rows_used: &[usize], name: &str| {
         let filled = grid.column(&rows.ticks, rows_used, |row| values[row * width + c]);
         filled.ok_or_else(|| {
-            let problem = Problem::NoValues { id: rows.id.clone(), column: name.to_string() };
+            let problem = DataProblem::NoValues { id: rows.id.clone(), column: name.to_string() };
             (rows.lines.first().map(|line| u64::from(*line)), problem)
         })
     };
     let used = &known[..observed];
-    let Column { first: start, mut values, mut foreseen } = column(&rows.values, 1, 0, used, target(schema))?;
+    let Column { first: start, mut values, mut leaky } = column(&rows.values, 1, 0, used, target(schema))?;
     trim_end(&mut values);
-    let part = |all: &[f64], names: &[String], rows_used: &[usize]| {
+    let columns_of = |all: &[f64], names: &[String], rows_used: &[usize]| {
         let mut columns = Vec::with_capacity(names.len());
         for (c, name) in names.iter().enumerate() {
             columns.push(column(all, names.len(), c, rows_used, name)?);
         }
         Ok(columns)
     };
-    let past = part(&rows.past, &schema.past, used)?;
+    let past = columns_of(&rows.past, &schema.past, used)?;
     for column in &past {
-        foreseen.extend(&column.foreseen);
-        // Before its first value a column has that one.
-        foreseen.extend((start..column.first).filter(|_| schema.missing != Missing::Drop));
+        leaky.extend(&column.leaky);
+        // A covariate is extended to the start by its first value.
+        leaky.extend((start..column.first).filter(|_| schema.missing != Missing::Drop));
     }
     let past = interleave(&past, start, values.len(), schema.missing);
-    let future = part(&rows.future, &schema.future, &known)?;
+    let future = columns_of(&rows.future, &schema.future, &known)?;
     let ends = future.iter().map(|column| (column.first + column.values.len() as i64 - start) as usize);
     let future = interleave(&future, start, ends.min().unwrap_or(0), schema.missing);
     let time = frequency.at(gaps.origin, start).unwrap_or(rows.ticks[0]);
@@ -227,12 +227,12 @@ fn fill(rows: Rows, frequency: &Frequency, schema: &Schema, gaps: &Gaps<'_>) -> 
         values.truncate(rest);
     }
     let (id, origin, fixed) = (rows.id, gaps.origin, rows.fixed);
-    let foreseen = foreseen.into_iter().filter_map(|point| usize::try_from(point - start).ok()).collect();
-    Ok(Series { id, start: time, origin, values, foreseen, past, future, fixed })
+    let leaky = leaky.into_iter().filter_map(|point| usize::try_from(point - start).ok()).collect();
+    Ok(Series { id, start: time, origin, values, leaky, past, future, fixed })
 }
 
-/// Columns side by side from one point of the grid on. Outside of what is known, a column keeps its first or last
-/// value; with `Drop`, nothing is made up.
+/// Interleaves columns from a grid point on. Outside its range, a column keeps its first or last value; with `Drop` it is
+/// NaN.
 fn interleave(columns: &[Column], start: i64, length: usize, missing: Missing) -> Vec<f64> {
     let at = |Column { first, values, .. }: &Column, row: usize| {
         let position = start + row as i64 - first;
@@ -247,15 +247,15 @@ fn trim_end(values: &mut Vec<f64>) {
     values.truncate(length);
 }
 
-/// Values from one point of the grid on.
+/// A column on the grid.
 struct Column {
     first: i64,
     values: Vec<f64>,
-    /// Points whose values were made with a later one.
-    foreseen: BTreeSet<i64>,
+    /// Grid points whose value was imputed from a later one.
+    leaky: BTreeSet<i64>,
 }
 
-/// The points of the grid, and how they get a value.
+/// A grid and its imputation policy.
 struct Grid {
     frequency: Frequency,
     origin: i64,
@@ -263,7 +263,7 @@ struct Grid {
 }
 
 impl Grid {
-    /// Values of a column from the first point where one is known to that of the last row. `None` if there is no value.
+    /// Returns the values of a column from the first known one to the last row; `None` if there is no value.
     fn column(&self, ticks: &[i64], rows: &[usize], value: impl Fn(usize) -> f64) -> Option<Column> {
         let known: Vec<(i64, f64)> =
             rows.iter().map(|&row| (ticks[row], value(row))).filter(|(_, value)| !value.is_nan()).collect();
@@ -272,7 +272,7 @@ impl Grid {
         let first = floor + i64::from(self.frequency.at(self.origin, floor)? < first_tick);
         let last = self.frequency.floor(self.origin, last_tick)?.max(first);
         let mut values = Vec::with_capacity((last - first + 1) as usize);
-        let (mut after, mut foreseen) = (0, BTreeSet::new());
+        let (mut after, mut leaky) = (0, BTreeSet::new());
         for point in first..=last {
             let tick = self.frequency.at(self.origin, point)?;
             while after < known.len() && known[after].0 <= tick {
@@ -285,13 +285,13 @@ impl Grid {
                 && before.is_some_and(|(earlier, _)| earlier < tick)
                 && later.is_some()
             {
-                foreseen.insert(point);
+                leaky.insert(point);
             }
         }
-        Some(Column { first, values, foreseen })
+        Some(Column { first, values, leaky })
     }
 
-    /// The value at a time between two that are known.
+    /// Returns the value at a time between two known ones.
     fn value(&self, tick: i64, before: Option<(i64, f64)>, after: Option<(i64, f64)>) -> f64 {
         let Some((earlier, left)) = before else { return f64::NAN };
         if earlier == tick {
@@ -300,8 +300,8 @@ impl Grid {
         match (self.missing, after) {
             (Missing::Error | Missing::Drop, _) => f64::NAN,
             (Missing::Interpolate, Some((later, right))) => {
-                let share = (tick - earlier) as f64 / (later - earlier) as f64;
-                left + share * (right - left)
+                let fraction = (tick - earlier) as f64 / (later - earlier) as f64;
+                left + fraction * (right - left)
             }
             (Missing::ForwardFill | Missing::Interpolate, _) => left,
         }

@@ -1,8 +1,7 @@
-//! Batches for training in an order that a seed decides, prepared by a thread of their own.
+//! Shuffled batches for training, prefetched by a thread.
 //!
-//! The windows of an epoch are shuffled by seed and epoch alone, and an update is a slice of them: the batch of any
-//! update can be made without those before it, so a run that is resumed sees what it would have seen. While a step
-//! runs, a worker fills the batches of the next ones; the memory of batches goes round, and nothing is allocated.
+//! The order of the windows depends only on seed and epoch, and the batch of an update is a slice of it: any batch can be
+//! computed without those before it, so that a resumed run sees the same batches. The memory of batches is reused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,30 +13,44 @@ use rustc_hash::FxHashMap;
 use super::batch::{Batch, BatchShape};
 use super::windows::{WindowError, Windows};
 use gatework_train::random::{Purpose, Random};
+use gatework_train::trainer::TaskError;
 
-/// Batches that are prepared ahead.
-const AHEAD: usize = 2;
+/// A source of training and validation batches. Batches depend only on the arguments, so that a resumed run sees the same
+/// ones.
+pub trait BatchSource {
+    /// Returns the number of updates per epoch. The validation loss is computed after each epoch.
+    fn updates_per_epoch(&self) -> u64;
 
-/// The order of the windows in training.
+    /// Fills the batch of an update. The last batch of an epoch may have fewer rows.
+    fn training(&mut self, update: u64, batch: &mut Batch) -> Result<(), TaskError>;
+
+    /// Fills a validation batch, numbered from 0; false if there is no such batch.
+    fn validation(&mut self, index: u64, batch: &mut Batch) -> Result<bool, TaskError>;
+}
+
+/// Number of prefetched batches.
+const PREFETCH: usize = 2;
+
+/// The order of the training windows.
 #[derive(Debug)]
 struct Order {
     windows: Arc<Windows>,
     rows: usize,
     seed: u64,
-    /// Whether windows of one time go together.
-    together: bool,
-    /// The epoch that is shuffled now, and its windows.
+    /// Whether windows of one time are adjacent.
+    group_by_time: bool,
+    /// The current epoch and its order.
     epoch: Option<u64>,
     numbers: Vec<u32>,
 }
 
 impl Order {
-    fn new(windows: Arc<Windows>, rows: usize, seed: u64, together: bool) -> Order {
-        Order { windows, rows: rows.max(1), seed, together, epoch: None, numbers: Vec::new() }
+    fn new(windows: Arc<Windows>, rows: usize, seed: u64, group_by_time: bool) -> Order {
+        Order { windows, rows: rows.max(1), seed, group_by_time, epoch: None, numbers: Vec::new() }
     }
 
-    /// Puts all windows of a time behind the one of them that comes first.
-    fn bring_together(&mut self) {
+    /// Moves all windows of a time behind the first of them.
+    fn sort_by_time_group(&mut self) {
         let mut places: FxHashMap<i64, usize> = FxHashMap::default();
         let time = |number: &u32| self.windows.time(*number as usize);
         for (place, number) in self.numbers.iter().enumerate() {
@@ -50,15 +63,15 @@ impl Order {
         (self.windows.len().div_ceil(self.rows) as u64).max(1)
     }
 
-    /// Fills the batch of an update. The last one of an epoch has what is left.
+    /// Fills the batch of an update. The last one of an epoch has the remainder.
     fn fill(&mut self, update: u64, batch: &mut Batch) -> Result<(), WindowError> {
         let epoch = update / self.updates_per_epoch();
         if self.epoch != Some(epoch) {
             self.numbers.clear();
             self.numbers.extend(0..self.windows.len() as u32);
             Random::new(self.seed, Purpose::Shuffle, epoch).shuffle(&mut self.numbers);
-            if self.together {
-                self.bring_together();
+            if self.group_by_time {
+                self.sort_by_time_group();
             }
             self.epoch = Some(epoch);
         }
@@ -69,15 +82,15 @@ impl Order {
     }
 }
 
-/// What the worker has made: the update, and its batch or why there is none.
-type Made = (u64, Result<Batch, WindowError>);
+/// A prefetched update and its batch.
+type Prefetched = (u64, Result<Batch, WindowError>);
 
-/// A thread that fills batches.
+/// The prefetching thread.
 #[derive(Debug)]
 struct Worker {
-    /// Batches to be used again.
+    /// Returns used batches to the thread.
     empty: Option<Sender<Batch>>,
-    full: Option<Receiver<Made>>,
+    full: Option<Receiver<Prefetched>>,
     next: u64,
     thread: Option<JoinHandle<()>>,
 }
@@ -85,9 +98,9 @@ struct Worker {
 impl Worker {
     fn start(mut order: Order, first: u64, made: Arc<AtomicU64>) -> std::io::Result<Worker> {
         let (empty, taken_back) = channel::<Batch>();
-        let (full, received): (SyncSender<Made>, _) = sync_channel(AHEAD);
-        for _ in 0..=AHEAD {
-            // The worker is not there yet: nobody can have gone away.
+        let (full, received): (SyncSender<Prefetched>, _) = sync_channel(PREFETCH);
+        for _ in 0..=PREFETCH {
+            // The receiver exists, so that this cannot fail.
             let _ = empty.send(Batch::new(order.windows.shape(order.rows.min(order.windows.len()))));
         }
         let work = move || {
@@ -106,7 +119,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Without its channels the worker ends.
+        // The thread ends when its channels are closed.
         (self.empty, self.full) = (None, None);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -114,63 +127,73 @@ impl Drop for Worker {
     }
 }
 
-/// Batches for training and validation.
+/// Training batches, shuffled by seed and prefetched, and validation batches.
 #[derive(Debug)]
 pub struct Loader {
     training: Arc<Windows>,
     validation: Arc<Windows>,
     rows: usize,
     seed: u64,
-    together: bool,
+    group_by_time: bool,
     worker: Option<Worker>,
     made: Arc<AtomicU64>,
     numbers: Vec<u32>,
 }
 
-/// Batches that cannot be made.
+/// Batches that cannot be loaded.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LoaderError {
-    /// The windows cannot be made.
+    /// The windows are invalid.
     #[error(transparent)]
     Windows(#[from] WindowError),
-    /// No thread to be had.
+    /// The thread cannot be started.
     #[error("cannot start the thread that prepares batches: {0}")]
     Thread(#[from] std::io::Error),
-    /// The worker is gone.
+    /// The thread has ended.
     #[error("the thread that prepares batches has ended")]
     Ended,
 }
 
 impl Loader {
-    /// Batches of so many windows, in the order of a seed.
+    /// Creates a loader of batches of `rows` windows.
     pub fn new(training: Arc<Windows>, validation: Arc<Windows>, rows: usize, seed: u64) -> Loader {
         let made = Arc::new(AtomicU64::new(0));
         let rows = rows.max(1);
-        Loader { training, validation, rows, seed, together: false, worker: None, made, numbers: Vec::new() }
+        Loader {
+            training,
+            validation,
+            rows,
+            seed,
+            group_by_time: false,
+            worker: None,
+            made,
+            numbers: Vec::new(),
+        }
     }
 
-    /// Whether the windows of all series at one time follow each other, so that a batch has a few times with all of their
-    /// series instead of many times with one each.
+    /// Sets whether the windows of all series at one time are adjacent, so that a batch has few times with all series
+    /// instead of many times with one each.
     #[must_use]
-    pub fn together(mut self, together: bool) -> Loader {
-        self.together = together;
+    pub fn group_by_time(mut self, group_by_time: bool) -> Loader {
+        self.group_by_time = group_by_time;
         self
     }
 
-    /// Updates of an epoch.
+    /// Returns the number of updates per epoch.
     pub fn updates_per_epoch(&self) -> u64 {
         (self.training.len().div_ceil(self.rows) as u64).max(1)
     }
 
-    /// Batches that the worker has filled so far.
-    pub fn prepared(&self) -> u64 {
+    /// Returns the number of batches prefetched so far.
+    pub fn prefetched(&self) -> u64 {
         self.made.load(Ordering::Acquire)
     }
 
-    /// The batch of an update. Updates in their order are prepared ahead; any other starts anew from there.
+    /// Fills the batch of an update. Consecutive updates are prefetched; any other restarts the thread.
     pub fn training(&mut self, update: u64, batch: &mut Batch) -> Result<(), LoaderError> {
         if self.worker.as_ref().is_none_or(|worker| worker.next != update) {
-            let order = Order::new(Arc::clone(&self.training), self.rows, self.seed, self.together);
+            let order = Order::new(Arc::clone(&self.training), self.rows, self.seed, self.group_by_time);
             self.worker = None;
             self.worker = Some(Worker::start(order, update, Arc::clone(&self.made))?);
         }
@@ -179,7 +202,7 @@ impl Loader {
         let (_, result) = received.ok_or(LoaderError::Ended)?;
         let used = std::mem::replace(batch, result?);
         worker.next += 1;
-        // What the caller had is used again if it is of the same kind; the worker may have ended.
+        // The memory of the caller is reused if it has the same sizes. The thread may have ended.
         let fits = BatchShape { rows: batch.shape.rows, ..used.shape } == batch.shape;
         let back = if fits { used } else { Batch::new(batch.shape) };
         if let Some(empty) = &worker.empty {
@@ -188,14 +211,27 @@ impl Loader {
         Ok(())
     }
 
-    /// A batch of the windows kept aside, in their own order; false if there is none of that number.
+    /// Fills a validation batch; false if there is no such batch.
     pub fn validation(&mut self, index: u64, batch: &mut Batch) -> Result<bool, LoaderError> {
         fill_in_order(&self.validation, self.rows, index, &mut self.numbers, batch)
     }
 }
 
-/// Fills a batch with windows in their own order; false if there are none of that number. The last batch has what is
-/// left.
+impl BatchSource for Loader {
+    fn updates_per_epoch(&self) -> u64 {
+        Loader::updates_per_epoch(self)
+    }
+
+    fn training(&mut self, update: u64, batch: &mut Batch) -> Result<(), TaskError> {
+        Ok(Loader::training(self, update, batch)?)
+    }
+
+    fn validation(&mut self, index: u64, batch: &mut Batch) -> Result<bool, TaskError> {
+        Ok(Loader::validation(self, index, batch)?)
+    }
+}
+
+/// Fills a batch with consecutive windows; false if there is no such batch. The last one has the remainder.
 pub fn fill_in_order(
     windows: &Windows,
     rows: usize,
@@ -222,8 +258,8 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::data::split::{Length, Part, Split};
-    use crate::data::windows::Sizes;
+    use crate::data::split::{Length, Split, Subset};
+    use crate::data::windows::WindowSizes;
     use crate::data::{Schema, read_csv};
 
     fn windows(count: usize) -> [Arc<Windows>; 2] {
@@ -234,8 +270,8 @@ mod tests {
         }
         let table = Arc::new(read_csv(text.as_bytes(), "a", &Schema::default()).unwrap());
         let split = Split { train: None, validation: Length::Steps(20), test: Length::Steps(0) };
-        let sizes = Sizes { input: 3, horizon: 1, stride: 1 };
-        [Part::Train, Part::Validation].map(|part| Arc::new(Windows::new(&table, sizes, &split, part)))
+        let sizes = WindowSizes { input: 3, horizon: 1, stride: 1 };
+        [Subset::Train, Subset::Validation].map(|part| Arc::new(Windows::new(&table, sizes, &split, part)))
     }
 
     fn loader(count: usize, rows: usize, seed: u64) -> Loader {
@@ -254,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_has_every_window_once_in_another_order() {
+    fn epochs_are_different_permutations() {
         let mut loader = loader(50, 16, 1);
         assert_eq!(loader.updates_per_epoch(), 4);
         let sizes: Vec<usize> = batches(&mut loader, 0..4).iter().map(Vec::len).collect();
@@ -269,34 +305,34 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_one_time_go_together() {
+    fn windows_of_one_time_are_adjacent() {
         let days: Vec<String> = (0..60).map(|day| format!("a,{day},{day}\nb,{},{day}\n", day + 5)).collect();
         let text = format!("unique_id,ds,y\n{}", days.concat());
         let table = Arc::new(read_csv(text.as_bytes(), "a", &Schema::default()).unwrap());
         let split = Split { train: None, validation: Length::Steps(10), test: Length::Steps(0) };
-        let sizes = Sizes { input: 3, horizon: 1, stride: 1 };
-        let windows = Arc::new(Windows::new(&table, sizes, &split, Part::Train));
+        let sizes = WindowSizes { input: 3, horizon: 1, stride: 1 };
+        let windows = Arc::new(Windows::new(&table, sizes, &split, Subset::Train));
         let mut order = Order::new(Arc::clone(&windows), 94, 1, true);
         order.fill(0, &mut Batch::new(windows.shape(94))).unwrap();
         let times: Vec<i64> = order.numbers.iter().map(|&number| windows.time(number as usize)).collect();
         // 47 windows a series, five of which are before the first or after the last of the other.
         let changes = times.windows(2).filter(|pair| pair[0] != pair[1]).count();
         assert_eq!(changes + 1, 52);
-        assert!(times.windows(2).any(|pair| pair[0] > pair[1]), "shuffled all the same");
+        assert!(times.windows(2).any(|pair| pair[0] > pair[1]), "times are shuffled");
         let mut all = order.numbers.clone();
         all.sort_unstable();
         assert_eq!(all, (0..94).collect::<Vec<u32>>());
     }
 
     #[test]
-    fn the_seed_decides_the_order() {
+    fn the_order_depends_on_the_seed() {
         let all = |seed| batches(&mut loader(50, 16, seed), 0..12);
         assert_eq!(all(1), all(1));
         assert_ne!(all(1), all(2));
     }
 
     #[test]
-    fn any_update_can_come_next() {
+    fn updates_can_be_requested_in_any_order() {
         let whole = batches(&mut loader(50, 16, 3), 0..12);
         let mut resumed = loader(50, 16, 3);
         assert_eq!(batches(&mut resumed, 7..12), whole[7..]);
@@ -304,25 +340,25 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_prepared_by_another_thread_before_they_are_asked_for() {
+    fn batches_are_prefetched_by_another_thread() {
         let mut loader = loader(50, 16, 1);
-        assert_eq!(loader.prepared(), 0);
+        assert_eq!(loader.prefetched(), 0);
         batches(&mut loader, 0..1);
-        // One was taken; the worker goes on alone until nobody takes what it made.
-        let expected = 2 + AHEAD as u64;
+        // One batch was taken; the thread continues until its channel is full.
+        let expected = 2 + PREFETCH as u64;
         let begin = Instant::now();
-        while loader.prepared() < expected {
-            assert!(begin.elapsed() < Duration::from_secs(20), "the worker prepared {}", loader.prepared());
+        while loader.prefetched() < expected {
+            assert!(begin.elapsed() < Duration::from_secs(20), "{} were prefetched", loader.prefetched());
             std::thread::sleep(Duration::from_millis(1));
         }
         let name = loader.worker.as_ref().and_then(|w| w.thread.as_ref()).map(|t| t.thread().id());
         assert_ne!(name, Some(std::thread::current().id()));
         std::thread::sleep(Duration::from_millis(20));
-        assert_eq!(loader.prepared(), expected, "it stops when enough is prepared");
+        assert_eq!(loader.prefetched(), expected, "prefetching is bounded");
     }
 
     #[test]
-    fn validation_batches_come_in_order_and_the_last_has_what_is_left() {
+    fn validation_batches_are_consecutive() {
         let mut loader = loader(50, 16, 1);
         let mut batch = Batch::default();
         assert!(loader.validation(0, &mut batch).unwrap());
@@ -333,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_larger_than_the_data_has_all_of_it() {
+    fn a_batch_holds_at_most_all_windows() {
         let mut loader = loader(5, 16, 1);
         assert_eq!(loader.updates_per_epoch(), 1);
         assert_eq!(batches(&mut loader, 0..1)[0].len(), 5);

@@ -1,15 +1,14 @@
-//! Data for training: tables of time series, windows over them, batches.
+//! Tables of time series, scaling, windows and batches.
 //!
-//! | module | what is in it |
+//! | item | contents |
 //! |---|---|
-//! | [`Table`], [`Schema`] | many series on one grid, and how to ask for them |
-//! | [`read`] | files: CSV, plain or gzip; Parquet with the feature of that name |
-//! | [`Windows`], [`Split`] | windows over a table; train, validation and test by time |
-//! | [`Loader`] | batches in an order that a seed decides, prepared by a thread of their own |
-//! | [`scale`] | values brought to one size, and back |
-//! | [`calendar`] | hours, weekdays, months and Fourier terms as columns known in advance |
-//! | [`time`], [`frequency`] | points in time, and the grid they lie on |
-//! | [`Batch`] | what one step of training reads |
+//! | [`time`], [`frequency`] | points in time, and the regular grid of a table |
+//! | [`Table`], [`Schema`] | series on one grid, and the columns of a file |
+//! | [`read`] | CSV files, plain or gzip; Parquet with the feature `parquet` |
+//! | [`calendar`] | calendar features and Fourier terms as known-future covariates |
+//! | [`scale`] | scaling of values and covariates, and its inverse |
+//! | [`Split`], [`Windows`] | training, validation and test subsets by time, and their windows |
+//! | [`Batch`], [`Loader`] | batches of windows, shuffled by seed and prefetched by a thread |
 
 mod batch;
 pub mod calendar;
@@ -19,8 +18,10 @@ mod error;
 pub mod frequency;
 mod gaps;
 mod loader;
+mod memory;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod rows;
 pub mod scale;
 mod split;
 mod table;
@@ -31,16 +32,16 @@ use std::path::Path;
 
 pub use batch::{Batch, BatchShape};
 pub use csv::read_csv;
-pub use error::{DataError, Problem};
-pub use loader::{Loader, LoaderError, fill_in_order};
-pub use split::{Length, Part, Split};
+pub use error::{DataError, DataProblem};
+pub use loader::{BatchSource, Loader, LoaderError, fill_in_order};
+pub use split::{Length, Split, Subset};
 pub use table::{Columns, Layout, Missing, Report, Schema, Series, Table, Target};
-pub use windows::{Sizes, WindowError, Windows};
+pub use windows::{WindowError, WindowSizes, Windows};
 
 use gatework_train::files::FileError;
 
-/// Reads a table from a file: Parquet if its name ends so (and this program was built to read it), else CSV, which may
-/// be compressed with gzip.
+/// Reads a table from a file: Parquet by its file name extension (with the feature `parquet`), otherwise CSV, which may be
+/// compressed with gzip.
 pub fn read(path: &Path, schema: &Schema) -> Result<Table, DataError> {
     let cannot = |error| FileError { action: "read", path: path.to_path_buf(), error };
     let file = std::fs::File::open(path).map_err(cannot)?;
@@ -58,6 +59,6 @@ fn read_parquet(file: std::fs::File, origin: &str, schema: &Schema) -> Result<Ta
 
 #[cfg(not(feature = "parquet"))]
 fn read_parquet(_: std::fs::File, origin: &str, _: &Schema) -> Result<Table, DataError> {
-    let advice = "this program was built without Parquet; build it with --features parquet, or write CSV";
-    Err(Problem::Unreadable(advice.into()).at(origin, None))
+    let advice = "Parquet is not supported by this build; build with --features parquet, or use CSV";
+    Err(DataProblem::Unreadable(advice.into()).at(origin, None))
 }

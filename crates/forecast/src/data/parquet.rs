@@ -1,5 +1,5 @@
-//! Parquet files, row by row. Every field becomes the text that a CSV file would have, so that both are read, checked
-//! and refused in the same way; the line of an error is the number of the row, from 2.
+//! Parquet reader. Fields are converted to the text of a CSV file, so that both formats are parsed and checked alike; the
+//! line of an error is the number of the row, from 2.
 
 use std::fs::File;
 
@@ -8,19 +8,19 @@ use parquet::basic::{LogicalType, TimeUnit};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 
-use super::collect::Located;
 use super::csv::read_records;
-use super::error::{DataError, Problem};
+use super::error::{DataError, DataProblem};
+use super::rows::Located;
 use super::table::{Schema, Table};
-use super::time::{self, DAY, Kind};
+use super::time::{self, DAY, TimeKind};
 
-/// Reads a table from a Parquet file. `origin` is what errors call it.
+/// Reads a table from a Parquet file. Errors call it `origin`.
 pub fn read(file: File, origin: &str, schema: &Schema) -> Result<Table, DataError> {
     read_rows(file, schema).map_err(|(line, problem)| problem.at(origin, line))
 }
 
 fn read_rows(file: File, schema: &Schema) -> Result<Table, Located> {
-    let broken = |error: parquet::errors::ParquetError| (None, Problem::Unreadable(error.to_string()));
+    let broken = |error: parquet::errors::ParquetError| (None, DataProblem::Unreadable(error.to_string()));
     let reader = SerializedFileReader::new(file).map_err(broken)?;
     let fields = reader.metadata().file_metadata().schema_descr();
     let header: Vec<String> =
@@ -36,7 +36,7 @@ fn read_rows(file: File, schema: &Schema) -> Result<Table, Located> {
     read_records(&header, schema, |record: &mut ByteRecord| {
         line += 1;
         let Some(row) = rows.next() else { return Ok(None) };
-        let row = row.map_err(|error| (Some(line), Problem::Unreadable(error.to_string())))?;
+        let row = row.map_err(|error| (Some(line), DataProblem::Unreadable(error.to_string())))?;
         record.clear();
         for ((_, field), nanoseconds) in row.get_column_iter().zip(&nanoseconds) {
             record.push_field(text(field, *nanoseconds).as_bytes());
@@ -49,13 +49,13 @@ fn is_nanoseconds(logical: Option<&LogicalType>) -> bool {
     matches!(logical, Some(LogicalType::Timestamp(stamp)) if stamp.unit == TimeUnit::NANOS)
 }
 
-/// A field as CSV has it.
+/// Formats a field as in CSV.
 fn text(field: &Field, nanoseconds: bool) -> String {
-    let stamp = |tick: i64| time::format(tick, Kind::DateTime);
+    let stamp = |tick: i64| time::format(tick, TimeKind::DateTime);
     match field {
         Field::Null => String::new(),
         Field::Str(text) => text.clone(),
-        Field::Date(days) => time::format(i64::from(*days) * DAY, Kind::Date),
+        Field::Date(days) => time::format(i64::from(*days) * DAY, TimeKind::Date),
         Field::TimestampMillis(moment) => stamp(moment.saturating_mul(1000)),
         Field::TimestampMicros(moment) => stamp(*moment),
         Field::Long(moment) if nanoseconds => stamp(moment.div_euclid(1000)),
@@ -78,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    /// A file of ids, times (microseconds or nanoseconds) and values that may be missing.
+    /// Writes a file of ids, times (microseconds or nanoseconds) and optional values.
     fn file(unit: &str, times: &[i64], values: &[Option<f64>]) -> File {
         let message = format!(
             "message m {{ required binary unique_id (UTF8); required int64 ds (TIMESTAMP({unit}, false)); optional double y; }}"
@@ -116,7 +116,7 @@ mod tests {
     const HOUR: i64 = 3600 * time::SECOND;
 
     #[test]
-    fn a_file_is_read_as_csv_would_be() {
+    fn a_parquet_file_is_read_like_csv() {
         for (unit, factor) in [("MICROS", 1), ("NANOS", 1000)] {
             let times: Vec<i64> = (0..4).map(|hour| hour * HOUR * factor).collect();
             let values = [Some(1.0), None, Some(3.5), Some(4.0)];
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_with_their_row() {
+    fn errors_name_their_row() {
         let times = [0, HOUR, HOUR];
         let error =
             read(file("MICROS", &times, &[Some(1.0); 3]), "a.parquet", &Schema::default()).unwrap_err();

@@ -1,136 +1,136 @@
-//! Values brought to one size for a model, and its forecasts brought back.
+//! Scaling of values and covariates for the model, and the inverse transformation of forecasts.
 //!
-//! In this order: outliers are cut, the logarithm is taken, differences are taken, centre and scale are removed. What
-//! is removed is learned from the training part alone, for each series or for all together. (Normalising each window
-//! by itself belongs to the model.) All of it is done in 64 bits: the model sees 32, but only of what is left, so that
-//! small changes of large values are not lost.
+//! The steps, in order: clip outliers, take logarithms, take differences, remove centre and scale. Statistics come from the
+//! training subset only, per series or for all series. (Normalisation per window is part of the model.) All steps use 64
+//! bits; only the result is rounded to 32 bits, so that small changes of large values are kept.
 
 use serde::{Deserialize, Serialize};
 
-use super::split::{Part, Split};
+use super::split::{Split, Subset};
 use super::table::{Series, Table};
 
-/// How centre and scale are found.
+/// The statistics of centre and scale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Method {
-    /// They are left as they are.
+    /// No centring and scaling.
     None,
     /// Mean and population standard deviation.
     #[default]
     Standard,
-    /// Median and the distance between the quartiles.
+    /// Median and interquartile range.
     Robust,
-    /// The range becomes 0 to 1.
+    /// The range is mapped to 0 to 1.
     MinMax,
 }
 
-/// What is scaled together.
+/// The scope of the statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
-    /// Each series by itself.
+    /// Per series.
     #[default]
     Series,
-    /// All series.
+    /// For all series.
     Global,
 }
 
-/// How values are scaled.
+/// Scaling settings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scaling {
-    /// Centre and scale.
+    /// Statistics of centre and scale.
     pub method: Method,
-    /// What is scaled together.
+    /// Scope of the statistics.
     pub scope: Scope,
-    /// Take the logarithm.
+    /// Whether to take logarithms.
     pub log: bool,
-    /// Take the difference to the value so many steps before; 0 does not.
+    /// Lag of differences; 0 takes none.
     pub difference: usize,
-    /// Cut values further from the median than so many robust standard deviations.
+    /// Clip values at this many robust standard deviations from the median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clip: Option<f32>,
 }
 
-/// What was learned from the training part.
+/// The fitted scaling of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Fit {
-    /// Values are cut below and above.
+pub struct FittedScale {
+    /// Lower and upper clipping limits.
     limits: Option<(f64, f64)>,
-    /// Added before the logarithm.
+    /// Added before taking logarithms.
     shift: f64,
-    /// Below it, the logarithm goes on as its tangent, so that every number has one.
+    /// Below this value the logarithm is continued by its tangent, so that it is defined everywhere.
     knot: f64,
     center: f64,
     scale: f64,
 }
 
-/// Scales the series of a table.
+/// The fitted scaling of a table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scaler {
-    /// How.
+    /// Settings.
     pub scaling: Scaling,
-    /// Ids of the series in alphabetical order; empty if they are scaled together.
+    /// Sorted ids of the series; empty with global scope.
     ids: Vec<String>,
-    fits: Vec<Fit>,
-    /// Mean and standard deviation of past, future and static columns.
+    fits: Vec<FittedScale>,
+    /// Mean and standard deviation of past, known-future and static covariates.
     columns: [Vec<(f64, f64)>; 3],
 }
 
-/// A series that the scaler does not know.
+/// A series that is not known to the scaler.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "series {id:?} was not there in training, and its scale is not known; --new-series learns it from its own values, with scope = \"global\" it is not needed"
+    "series {id:?} was not in the training data, and its scale is not known; use --new-series to scale it by its own values, or train with scaling.scope = \"global\""
 )]
 pub struct UnknownSeries {
-    /// The series.
+    /// Id of the series.
     pub id: String,
 }
 
 impl Scaler {
-    /// Learns from the training part of a table.
+    /// Fits the scaling to the training subset of a table.
     pub fn fit(scaling: &Scaling, table: &Table, split: &Split) -> Scaler {
-        let training = |series: &Series| split.range(Part::Train, series.values.len());
+        let training = |series: &Series| split.range(Subset::Train, series.values.len());
         let columns = fit_columns(table, split);
         let parts: Vec<&[f64]> = table.series.iter().map(|series| &series.values[training(series)]).collect();
         let mut scaler = Scaler { scaling: *scaling, ids: Vec::new(), fits: Vec::new(), columns };
         match scaling.scope {
-            Scope::Global => scaler.fits.push(Fit::new(scaling, &parts)),
+            Scope::Global => scaler.fits.push(FittedScale::new(scaling, &parts)),
             Scope::Series => {
-                let fits = parts.iter().map(|part| Fit::new(scaling, &[part]));
-                scaler.learn(table.series.iter().map(|series| series.id.clone()).zip(fits).collect());
+                let fits = parts.iter().map(|part| FittedScale::new(scaling, &[part]));
+                scaler.insert(table.series.iter().map(|series| series.id.clone()).zip(fits).collect());
             }
         }
         scaler
     }
 
-    /// Adds what was learned of series.
-    fn learn(&mut self, mut fits: Vec<(String, Fit)>) {
+    /// Adds fitted series.
+    fn insert(&mut self, mut fits: Vec<(String, FittedScale)>) {
         fits.extend(std::mem::take(&mut self.ids).into_iter().zip(std::mem::take(&mut self.fits)));
         fits.sort_by(|a, b| a.0.cmp(&b.0));
         (self.ids, self.fits) = fits.into_iter().unzip();
     }
 
-    /// A scaler for other series, those it does not know learned from all of their values.
+    /// Returns a scaler that also knows the other series of a table, fitted to all of their values.
     #[must_use]
     pub fn with_new_series(&self, table: &Table) -> Scaler {
         let mut scaler = self.clone();
         if self.scaling.scope == Scope::Series {
             let unknown = table.series.iter().filter(|series| self.of(&series.id).is_none());
-            let fit = |series: &Series| (series.id.clone(), self.learn_one(&series.values));
-            scaler.learn(unknown.map(fit).collect());
+            let fit = |series: &Series| (series.id.clone(), self.fit_series(&series.values));
+            scaler.insert(unknown.map(fit).collect());
         }
         scaler
     }
 
-    /// What can be learned of a series from these values.
-    pub fn learn_one(&self, values: &[f64]) -> Fit {
-        Fit::new(&self.scaling, &[values])
+    /// Fits the scaling to the values of one series.
+    pub fn fit_series(&self, values: &[f64]) -> FittedScale {
+        FittedScale::new(&self.scaling, &[values])
     }
 
-    /// What was learned of a series.
-    pub fn of(&self, id: &str) -> Option<&Fit> {
+    /// Returns the scaling of a series.
+    pub fn of(&self, id: &str) -> Option<&FittedScale> {
         match self.scaling.scope {
             Scope::Global => self.fits.first(),
             Scope::Series => {
@@ -140,7 +140,7 @@ impl Scaler {
         }
     }
 
-    /// The table as the model sees it. Values without a predecessor to take the difference to are NaN.
+    /// Scales a table. Values without a predecessor for the difference become NaN.
     pub fn apply(&self, table: &Table) -> Result<Table, UnknownSeries> {
         let mut scaled = table.clone();
         for series in &mut scaled.series {
@@ -151,7 +151,7 @@ impl Scaler {
         Ok(scaled)
     }
 
-    /// Scales rows of past, future and static columns.
+    /// Scales rows of past, known-future and static covariates.
     pub fn apply_columns(&self, rows: [&mut [f64]; 3]) {
         for (values, fits) in rows.into_iter().zip(&self.columns) {
             for row in values.chunks_mut(fits.len().max(1)) {
@@ -163,27 +163,27 @@ impl Scaler {
     }
 }
 
-impl Fit {
-    /// Brings a forecast back. `history` are the values before it, as they are in the table.
+impl FittedScale {
+    /// Inverts the scaling of a forecast. `history` holds the unscaled values before it.
     pub fn invert(&self, scaling: &Scaling, history: &[f64], forecast: &mut [f64]) {
         let lag = scaling.difference;
         for step in 0..forecast.len() {
             let mut value = forecast[step] * self.scale + self.center;
             if lag > 0 {
-                // The value so many steps before: a forecast already brought back, or one that is known.
+                // The value one lag before: an inverted forecast, or a known value.
                 let before = if step >= lag {
                     Some(forecast[step - lag])
                 } else {
                     (history.len() + step).checked_sub(lag).and_then(|place| history.get(place).copied())
                 };
-                value += self.flatten(scaling, before.unwrap_or(0.0));
+                value += self.forward(scaling, before.unwrap_or(0.0));
             }
-            forecast[step] = self.unflatten(scaling, value);
+            forecast[step] = self.backward(scaling, value);
         }
     }
 
-    fn new(scaling: &Scaling, parts: &[&[f64]]) -> Fit {
-        let mut fit = Fit { limits: None, shift: 0.0, knot: 1.0, center: 0.0, scale: 1.0 };
+    fn new(scaling: &Scaling, parts: &[&[f64]]) -> FittedScale {
+        let mut fit = FittedScale { limits: None, shift: 0.0, knot: 1.0, center: 0.0, scale: 1.0 };
         let mut values = parts.concat();
         sort_known(&mut values);
         fit.limits = scaling.clip.and_then(|clip| limits(&values, f64::from(clip)));
@@ -203,23 +203,23 @@ impl Fit {
         fit
     }
 
-    /// Scales values of one series in their order. Those without a predecessor to take the difference to become NaN.
+    /// Scales consecutive values of a series. Values without a predecessor for the difference become NaN.
     pub fn apply(&self, scaling: &Scaling, values: &mut [f64]) {
-        // From the end, so that predecessors are still as they were.
+        // From the end, so that predecessors are still unscaled.
         for place in (0..values.len()).rev() {
             let before = place.checked_sub(scaling.difference).map_or(f64::NAN, |before| values[before]);
             values[place] = self.apply_one(scaling, values[place], before);
         }
     }
 
-    /// Scales one value, with the one that its difference is taken to.
+    /// Scales one value, given the value one lag before.
     pub fn apply_one(&self, scaling: &Scaling, value: f64, before: f64) -> f64 {
-        let before = if scaling.difference == 0 { 0.0 } else { self.flatten(scaling, before) };
-        (self.flatten(scaling, value) - before - self.center) / self.scale
+        let before = if scaling.difference == 0 { 0.0 } else { self.forward(scaling, before) };
+        (self.forward(scaling, value) - before - self.center) / self.scale
     }
 
-    /// Outliers cut, logarithm taken.
-    fn flatten(&self, scaling: &Scaling, value: f64) -> f64 {
+    /// Clips a value and takes its logarithm.
+    fn forward(&self, scaling: &Scaling, value: f64) -> f64 {
         let value = self.limits.map_or(value, |(low, high)| value.clamp(low, high));
         if !scaling.log {
             return value;
@@ -228,8 +228,8 @@ impl Fit {
         if x < self.knot { self.knot.ln() + (x - self.knot) / self.knot } else { x.ln() }
     }
 
-    /// The way back from the logarithm. What was cut stays cut.
-    fn unflatten(&self, scaling: &Scaling, value: f64) -> f64 {
+    /// Inverts the logarithm. Clipping is not inverted.
+    fn backward(&self, scaling: &Scaling, value: f64) -> f64 {
         if !scaling.log {
             return value;
         }
@@ -239,33 +239,33 @@ impl Fit {
     }
 }
 
-/// Leaves out what is not known, and sorts the rest.
+/// Removes values that are not finite, and sorts the others.
 fn sort_known(values: &mut Vec<f64>) {
     values.retain(|value| value.is_finite());
     values.sort_unstable_by(f64::total_cmp);
 }
 
-/// Robust limits of sorted values; none if more than half of them are equal.
+/// Returns clipping limits of sorted values; `None` if more than half of them are equal.
 fn limits(sorted: &[f64], clip: f64) -> Option<(f64, f64)> {
     let middle = quantile(sorted, 0.5)?;
     let mut distances: Vec<f64> = sorted.iter().map(|x| (x - middle).abs()).collect();
     distances.sort_by(f64::total_cmp);
-    // 1.4826 makes the median distance the standard deviation of a normal distribution.
+    // 1.4826 scales the median absolute deviation to the standard deviation of a normal distribution.
     let reach = quantile(&distances, 0.5)? * 1.4826 * clip;
     (reach > 0.0).then_some((middle - reach, middle + reach))
 }
 
-/// Quantile of sorted values, by linear interpolation.
-fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
-    let place = share * sorted.len().checked_sub(1)? as f64;
+/// Returns a quantile of sorted values, by linear interpolation.
+fn quantile(sorted: &[f64], level: f64) -> Option<f64> {
+    let place = level * sorted.len().checked_sub(1)? as f64;
     let (low, high) = (sorted[place as usize], sorted[place.ceil() as usize]);
     Some(low + (place - place.floor()) * (high - low))
 }
 
-/// Centre and scale of sorted values. A constant series has scale 1.
+/// Returns centre and scale of sorted values. A constant series has scale 1.
 fn center_and_scale(method: Method, sorted: &[f64]) -> (f64, f64) {
     let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else { return (0.0, 1.0) };
-    let at = |share| quantile(sorted, share).unwrap_or(0.0);
+    let at = |level| quantile(sorted, level).unwrap_or(0.0);
     let (center, scale) = match method {
         Method::None => (0.0, 1.0),
         Method::Standard => mean_and_deviation(sorted),
@@ -276,26 +276,26 @@ fn center_and_scale(method: Method, sorted: &[f64]) -> (f64, f64) {
     (center, if useful { scale } else { 1.0 })
 }
 
-/// The mean; 0 of nothing. It is the first value and the mean distance to it: where all values are equal, it is exact.
+/// Returns the mean, 0 for no values. It is computed relative to the first value, and so exact for constant values.
 pub fn mean(values: &[f64]) -> f64 {
     let first = values.first().copied().unwrap_or(0.0);
     first + values.iter().map(|x| x - first).sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Mean and population standard deviation.
+/// Returns mean and population standard deviation.
 fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     let mean = mean(values);
     let squares = values.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>();
     (mean, (squares / values.len().max(1) as f64).sqrt())
 }
 
-/// Mean and standard deviation of every column that goes with the series, over all of them.
+/// Returns mean and standard deviation of each covariate over all series.
 fn fit_columns(table: &Table, split: &Split) -> [Vec<(f64, f64)>; 3] {
     let names = &table.columns;
     let fit = |width: usize, of: &dyn Fn(&Series) -> &[f64], by_time: bool| -> Vec<(f64, f64)> {
         let column = |c: usize| {
             let values = table.series.iter().flat_map(move |series| {
-                let rows = if by_time { split.range(Part::Train, series.values.len()).end } else { 1 };
+                let rows = if by_time { split.range(Subset::Train, series.values.len()).end } else { 1 };
                 of(series).chunks(width).take(rows).map(move |row| row[c])
             });
             let (mean, deviation) = mean_and_deviation(&values.filter(|x| x.is_finite()).collect::<Vec<_>>());
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_do_what_their_names_say() {
+    fn methods_have_known_results() {
         let values = [1., 2., 3., 4., 5.];
         let root = 2f64.sqrt();
         assert_eq!(scaled("", &values, &all()), [-2. / root, -1. / root, 0., 1. / root, 2. / root]);
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_learned_from_what_comes_after_training() {
+    fn statistics_come_from_the_training_subset() {
         let split = Split { validation: Length::Steps(2), ..all() };
         let early = scaled("", &[1., 2., 3., 4., 5.], &split);
         let late = scaled("", &[1., 2., 3., 400., -5e6], &split);
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn constant_series_become_zero_and_come_back() {
+    fn constant_series_become_zero() {
         for method in ["standard", "robust", "min-max"] {
             assert_eq!(scaled(&format!("method = \"{method}\""), &[7.0; 5], &all()), [0.0; 5]);
         }
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn outliers_are_cut() {
+    fn outliers_are_clipped() {
         let values = [1., 2., 3., 4., 1000.];
         let cut = scaled("method = \"none\"\nclip = 3.0", &values, &all());
         assert_eq!(cut[..4], values[..4]);
@@ -378,16 +378,16 @@ mod tests {
     }
 
     #[test]
-    fn all_series_together_have_one_scale() {
+    fn global_scope_has_one_scale() {
         let table = table(&[vec![0.; 3], vec![2.; 3]]);
         let scaler = Scaler::fit(&toml::from_str("scope = \"global\"").unwrap(), &table, &all());
         let values: Vec<f64> = scaler.apply(&table).unwrap().series.iter().map(|s| s.values[0]).collect();
         assert_eq!(values, [-1., 1.]);
-        assert!(scaler.of("unheard of").is_some());
+        assert!(scaler.of("unknown").is_some());
     }
 
     #[test]
-    fn columns_are_standardised_and_unknown_series_are_named() {
+    fn covariates_are_standardised_and_unknown_series_reported() {
         let known = table(&[vec![1., 2., 3., 4.], vec![5., 6., 7., 9.]]);
         let scaler = Scaler::fit(&Scaling::default(), &known, &all());
         let scaled = scaler.apply(&known).unwrap();
@@ -397,12 +397,12 @@ mod tests {
         let mut other = known.clone();
         other.series[1].id = "new".into();
         let message = scaler.apply(&other).unwrap_err().to_string();
-        assert!(message.contains("series \"new\" was not there in training"), "{message}");
+        assert!(message.contains("series \"new\" was not in the training data"), "{message}");
         assert!(scaler.with_new_series(&other).apply(&other).is_ok());
     }
 
     #[test]
-    fn columns_far_from_0_keep_their_changes_and_constant_ones_become_0() {
+    fn covariates_keep_small_changes_and_constant_ones_become_0() {
         let columns = |level: f64| {
             let rows = (0..50).map(|i| format!("{i},{i},{},0.1\n", level + f64::from(i * i % 7)));
             let text = format!("ds,y,p,q\n{}", rows.collect::<String>());
@@ -418,7 +418,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn forecasts_come_back(
+        fn scaling_is_inverted(
             changes in prop::collection::vec(-50f64..50.0, 10..40),
             level in prop::sample::select(&[0.0, 1.0, 2e8][..]),
             method in 0usize..4,
@@ -430,8 +430,8 @@ mod tests {
             let scaling = Scaling { method, log, difference, ..Scaling::default() };
             let values: Vec<f64> = changes.iter().map(|change| level + change).collect();
             let table = table(std::slice::from_ref(&values));
-            // The scale comes from the first half: what is forecast may lie outside of it.
-            let split = Split { validation: Length::Share(0.5), ..all() };
+            // The scale comes from the first half: forecasts may be outside its range.
+            let split = Split { validation: Length::Fraction(0.5), ..all() };
             let scaler = Scaler::fit(&scaling, &table, &split);
             let text = serde_json::to_string(&scaler).unwrap();
             let scaler: Scaler = serde_json::from_str(&text).unwrap();

@@ -1,79 +1,80 @@
-//! Train, validation and test parts of a series: by time, never by chance.
+//! Training, validation and test subsets of a series, split by time.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-/// A length: so many steps, or a share of a series.
+/// The length of a subset: a number of steps, or a fraction of the series.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Length {
-    /// Steps.
+    /// Number of steps.
     Steps(usize),
-    /// A share between 0 and 1.
-    Share(f64),
+    /// Fraction between 0 and 1.
+    Fraction(f64),
 }
 
 impl Length {
     fn of(self, length: usize) -> usize {
         match self {
             Length::Steps(steps) => steps,
-            Length::Share(share) => (share.clamp(0.0, 1.0) * length as f64).round() as usize,
+            Length::Fraction(fraction) => (fraction.clamp(0.0, 1.0) * length as f64).round() as usize,
         }
     }
 
-    /// Whether it makes sense.
+    /// Returns whether a fraction is in its range.
     pub fn is_valid(self) -> bool {
         match self {
             Length::Steps(_) => true,
-            Length::Share(share) => (0.0..1.0).contains(&share),
+            Length::Fraction(fraction) => (0.0..1.0).contains(&fraction),
         }
     }
 }
 
-/// How series are cut.
+/// Lengths of the subsets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Split {
-    /// The first part. Without it, all that the others leave; with it, what is left at the end is not used.
+    /// Training subset. Default: the remainder; if given, values after the test subset are not used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub train: Option<Length>,
-    /// The part that decides when to stop, and how wide intervals are.
+    /// Validation subset, for early stopping and calibration of intervals.
     pub validation: Length,
-    /// The part that nothing is decided on.
+    /// Test subset, for evaluation.
     pub test: Length,
 }
 
 impl Default for Split {
     fn default() -> Split {
-        Split { train: None, validation: Length::Share(0.1), test: Length::Share(0.1) }
+        Split { train: None, validation: Length::Fraction(0.1), test: Length::Fraction(0.1) }
     }
 }
 
-/// A part of the series.
+/// A subset of each series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The first.
+pub enum Subset {
+    /// Training subset.
     Train,
-    /// The second.
+    /// Validation subset.
     Validation,
-    /// The last.
+    /// Test subset.
     Test,
 }
 
 impl Split {
-    /// Where a part of a series of a length lies. Parts that do not fit are shorter, the first one first.
-    pub fn range(&self, part: Part, length: usize) -> Range<usize> {
+    /// Returns the range of a subset in a series of this length. Subsets that do not fit are shortened, the training
+    /// subset first.
+    pub fn range(&self, subset: Subset, length: usize) -> Range<usize> {
         let (validation, test) = (self.validation.of(length), self.test.of(length));
         let train = match self.train {
             Some(train) => train.of(length).min(length),
             None => length.saturating_sub(validation).saturating_sub(test),
         };
         let validation_end = (train + validation).min(length);
-        match part {
-            Part::Train => 0..train,
-            Part::Validation => train..validation_end,
-            Part::Test => validation_end..(validation_end + test).min(length),
+        match subset {
+            Subset::Train => 0..train,
+            Subset::Validation => train..validation_end,
+            Subset::Test => validation_end..(validation_end + test).min(length),
         }
     }
 }
@@ -88,14 +89,14 @@ mod tests {
     }
 
     fn ranges(split: &Split, length: usize) -> [Range<usize>; 3] {
-        [Part::Train, Part::Validation, Part::Test].map(|part| split.range(part, length))
+        [Subset::Train, Subset::Validation, Subset::Test].map(|subset| split.range(subset, length))
     }
 
     #[test]
-    fn parts_follow_one_another() {
+    fn subsets_are_consecutive() {
         assert_eq!(ranges(&split("validation = 12\ntest = 12"), 144), [0..120, 120..132, 132..144]);
         assert_eq!(ranges(&split("validation = 0.1\ntest = 0.2"), 100), [0..70, 70..80, 80..100]);
-        // ETTh1 by the protocol of the papers: the rest of the file is not used.
+        // The protocol of ETTh1: the end of the file is not used.
         let ett = split("train = 8640\nvalidation = 2880\ntest = 2880");
         assert_eq!(ranges(&ett, 17_420), [0..8640, 8640..11_520, 11_520..14_400]);
         assert!(toml::from_str::<Split>("tset = 1").is_err());
@@ -103,7 +104,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_never_overlap_nor_leave_the_series(
+        fn subsets_never_overlap_nor_exceed_the_series(
             length in 0usize..1000,
             train in prop::option::of(0usize..1000),
             validation in 0usize..1000,
@@ -112,7 +113,7 @@ mod tests {
             let split = Split {
                 train: train.map(Length::Steps),
                 validation: Length::Steps(validation),
-                test: Length::Share(test),
+                test: Length::Fraction(test),
             };
             let [a, b, c] = ranges(&split, length);
             prop_assert!(a.start == 0 && a.end == b.start && b.end == c.start && c.end <= length);

@@ -1,86 +1,86 @@
-//! Many time series on one regular grid, with the columns that go with them, and how to ask for them.
+//! Time series on one regular grid with their covariates, and the columns of a file.
 //!
-//! A table in memory has no gaps that are not marked: what a file leaves out was refused, filled in, or stands as NaN,
-//! as the [`Missing`] policy says, and is counted in the [`Report`].
+//! Every gap of a file is rejected, imputed or marked by NaN, as the [`Missing`] policy says, and counted in the
+//! [`Report`].
 
 use std::hash::{Hash, Hasher};
 
 use rustc_hash::{FxHashMap, FxHasher};
 use serde::{Deserialize, Serialize};
 
-use super::error::Problem;
+use super::error::DataProblem;
 use super::frequency::Frequency;
-use super::time::Form;
+use super::time::TimeForm;
 
-/// How the series are laid out in a file.
+/// The layout of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Layout {
-    /// One observation a row: id, time, value, other columns.
+    /// One observation per row: id, time, value, covariates.
     #[default]
     Long,
-    /// One time a row, one series a column (ETT).
+    /// One time per row, one series per column (ETT).
     Wide,
-    /// One series a row: id, then its values (M4). Times are 1, 2, 3, ...
+    /// One series per row: id, then its values (M4). Times are 1, 2, 3, ...
     Rows,
 }
 
-/// What is done about missing values, missing times and times between two points of the grid.
+/// The policy for missing values, missing times and times that are not on the grid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Missing {
-    /// They are an error.
+    /// Reject them.
     #[default]
     Error,
-    /// They stand as NaN, and no window touches them. Times off the grid are left out.
+    /// Mark them by NaN; no window contains them. Times that are not on the grid are dropped.
     Drop,
-    /// The last value known at that time.
+    /// Impute the previous value.
     ForwardFill,
-    /// On the straight line between the values before and after.
+    /// Impute by linear interpolation.
     Interpolate,
 }
 
-/// How a file is to be read.
+/// The columns of a file and how to read them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Schema {
-    /// The layout.
+    /// Layout of the file.
     pub layout: Layout,
-    /// Column of the series' names. Without it: `unique_id` if there is such a column, else all rows are one series.
+    /// Column of the series ids. Default: `unique_id` if there is such a column, otherwise all rows are one series.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Column of the times.
     pub time: String,
-    /// Column of the values; in a wide file, only the series of these columns. All, if it is `y` and there is no such
-    /// column.
+    /// Column of the values. In a wide file, the columns that are series; the default `y` stands for all columns.
     pub target: Target,
-    /// Columns that are known up to the present.
+    /// Past covariates: known up to the forecast origin.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub past: Vec<String>,
-    /// Columns that are known in advance.
+    /// Known-future covariates: known over the horizon.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub future: Vec<String>,
-    /// Columns that belong to a series as a whole.
+    /// Static covariates: constant within a series.
     #[serde(rename = "static", skip_serializing_if = "Vec::is_empty")]
     pub fixed: Vec<String>,
-    /// What is done about gaps.
+    /// Policy for missing values.
     pub missing: Missing,
-    /// The frequency; without it, it is found from the data.
+    /// Frequency; detected from the data by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency: Option<String>,
-    /// The frequency that is expected, and taken if the times can be of it, even if they are too few to tell: that of the
-    /// model which new data are for. A file does not name it.
+    /// Expected frequency, used if the times are compatible with it, even if they are too few to detect it: that of the
+    /// model that forecasts the data. Not part of a file.
     #[serde(skip)]
     pub expected: Option<String>,
 }
 
-/// The column or columns of the values.
+/// The target column or columns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Target {
-    /// One.
+    /// One column.
     One(String),
-    /// Several, of a wide file.
+    /// Several columns of a wide file.
     Several(Vec<String>),
 }
 
@@ -104,81 +104,80 @@ impl Default for Schema {
 /// One time series.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// Its name.
+    /// Unique id.
     pub id: String,
     /// Time of its first value.
     pub start: i64,
-    /// A time on the grid that all others are counted from. Of months, its day is that of all that have so many days,
-    /// which the first value may lack.
+    /// Reference time of the grid. For months it has the day of the month of the grid, which the first value may lack (a
+    /// series on the 30th may start on 28 February).
     pub origin: i64,
-    /// Its values, one a step of the grid. NaN where nothing is known.
+    /// Values, one per step of the grid; NaN if missing.
     pub values: Vec<f64>,
-    /// Positions, in their order, where a value or one of a past column was filled in with knowledge of a later one: nobody
-    /// stood there and knew it, so no window has its present there.
-    pub foreseen: Vec<usize>,
-    /// `[values, past columns]`.
+    /// Sorted positions whose value or past covariate was imputed from later ones. A forecast from there would be data
+    /// leakage, so that no window has its forecast origin there.
+    pub leaky: Vec<usize>,
+    /// Past covariates: `[values, columns]`.
     pub past: Vec<f64>,
-    /// `[values or more, future columns]`: rows after the last value are known in advance.
+    /// Known-future covariates: `[values or more, columns]`.
     pub future: Vec<f64>,
-    /// One number for each static column.
+    /// Static covariates.
     pub fixed: Vec<f64>,
 }
 
 impl Series {
-    /// The time of a value, which may be one to come. `None` out of range.
+    /// Returns the time of a position, which may be after the last value; `None` if out of range.
     pub fn time(&self, frequency: &Frequency, position: usize) -> Option<i64> {
         let first = frequency.steps(self.origin, self.start)?;
         frequency.at(self.origin, first.checked_add(position as i64)?)
     }
 }
 
-/// Names of the columns that go with the series.
+/// Names of the covariates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns {
-    /// Known up to the present.
+    /// Past covariates.
     pub past: Vec<String>,
-    /// Known in advance.
+    /// Known-future covariates.
     pub future: Vec<String>,
-    /// Of a series as a whole.
+    /// Static covariates.
     pub fixed: Vec<String>,
 }
 
-/// Many time series on one grid.
+/// Time series on one regular grid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// From one value to the next.
+    /// Frequency of the grid.
     pub frequency: Frequency,
-    /// Minutes ahead of UTC that times are written with: the zone of all of them, or 0 if they have several. `None` if
-    /// they have none.
+    /// Time zone as minutes ahead of UTC: that of all times, or 0 if they have several. `None` if they have none.
     pub offset: Option<i64>,
-    /// How times are written.
-    pub form: Form,
-    /// Names of the columns.
+    /// Format of the times.
+    pub form: TimeForm,
+    /// Names of the covariates.
     pub columns: Columns,
-    /// The series, in the order of their first rows.
+    /// Series, in the order of their first rows.
     pub series: Vec<Series>,
-    /// What was found while reading.
+    /// Irregularities found while reading.
     pub report: Report,
 }
 
 impl Table {
-    /// The time of a value of a series, as text. Empty out of range.
+    /// Formats the time of a position of a series; empty if out of range.
     pub fn time(&self, series: &Series, position: usize) -> String {
         let tick = series.time(&self.frequency, position);
         tick.map_or_else(String::new, |tick| self.form.format(tick, self.frequency.kind, self.offset))
     }
 
-    /// The series of a name.
+    /// Returns the series of an id.
     pub fn find(&self, id: &str) -> Option<&Series> {
         self.series.iter().find(|series| series.id == id)
     }
 
-    /// Values of all series together.
+    /// Returns the number of values of all series.
     pub fn values(&self) -> usize {
         self.series.iter().map(|series| series.values.len()).sum()
     }
 
-    /// A number that another table has only by chance: of its names, times and values.
+    /// Returns a hash of names, times and values.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = FxHasher::default();
         let Columns { past, future, fixed } = &self.columns;
@@ -191,51 +190,52 @@ impl Table {
         hasher.finish()
     }
 
-    /// Lets the series go on with the values of another table, which must have the same ones. For tables whose times are
-    /// mere numbers of values and which have no further columns: one series a row.
-    pub(crate) fn go_on_with(&mut self, after: Table) -> Result<(), Problem> {
+    /// Appends the values of another table with the same series. For tables with one series per row, which have no times
+    /// and no covariates.
+    pub(crate) fn append(&mut self, after: Table) -> Result<(), DataProblem> {
         if let Some(series) = self.series.iter().find(|series| after.find(&series.id).is_none()) {
-            return Err(Problem::NoValues { id: series.id.clone(), column: "the row".into() });
+            return Err(DataProblem::NoValues { id: series.id.clone(), column: "the row".into() });
         }
         let places: FxHashMap<&str, usize> =
             self.series.iter().enumerate().map(|(place, series)| (series.id.as_str(), place)).collect();
-        let place = |id: &str| places.get(id).copied().ok_or_else(|| Problem::NoHistory { id: id.into() });
+        let place =
+            |id: &str| places.get(id).copied().ok_or_else(|| DataProblem::NoHistory { id: id.into() });
         let found = after.series.iter().map(|series| place(&series.id)).collect::<Result<Vec<_>, _>>()?;
-        // Missing values at the ends were cut: what goes on would go on too early.
-        let begins_late = after.series.iter().any(|series| series.start != 1);
-        if begins_late || self.report.not_yet_known > 0 {
-            return Err(Problem::NotJoined);
+        // Missing values at the ends were trimmed: the values would be appended too early.
+        let starts_late = after.series.iter().any(|series| series.start != 1);
+        if starts_late || self.report.not_yet_known > 0 {
+            return Err(DataProblem::NotJoined);
         }
         for (place, series) in found.into_iter().zip(after.series) {
             let values = &mut self.series[place].values;
             let before = values.len();
             values.extend(series.values);
-            self.series[place].foreseen.extend(series.foreseen.iter().map(|row| before + row));
+            self.series[place].leaky.extend(series.leaky.iter().map(|row| before + row));
         }
         self.report.add(&after.report);
         Ok(())
     }
 }
 
-/// What was found while reading a file.
+/// Irregularities found while reading a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Rows read.
+    /// Number of rows.
     pub rows: u64,
-    /// Values that were empty or not a number.
+    /// Number of missing values.
     pub missing_values: u64,
-    /// Rows without a value behind the last one.
+    /// Number of rows without a value after the last value.
     pub not_yet_known: u64,
-    /// Points of the grid that had no row.
+    /// Number of grid points without a row.
     pub missing_times: u64,
-    /// Rows at times between two points of the grid.
+    /// Number of rows at times that are not on the grid.
     pub irregular_times: u64,
-    /// Series whose rows were not in the order of time.
+    /// Number of series whose rows were not sorted by time.
     pub unsorted_series: u64,
 }
 
 impl Report {
-    /// Adds what was found in another file.
+    /// Adds the counts of another report.
     fn add(&mut self, other: &Report) {
         let Report { rows, missing_values, not_yet_known, missing_times, irregular_times, unsorted_series } =
             other;
@@ -247,24 +247,24 @@ impl Report {
         self.unsorted_series += unsorted_series;
     }
 
-    /// One line for each thing that was found; none if the data are in order.
+    /// Describes each kind of irregularity in one line.
     pub fn lines(&self, missing: Missing) -> Vec<String> {
         let done = match missing {
             Missing::Error => "",
-            Missing::Drop => ": windows that touch them are left out",
-            Missing::ForwardFill => ": filled with the value before",
+            Missing::Drop => ": windows that contain them are left out",
+            Missing::ForwardFill => ": filled with the previous value",
             Missing::Interpolate => ": filled by interpolation",
         };
         let irregular = match missing {
-            Missing::Drop => ": left out",
+            Missing::Drop => ": dropped",
             _ => done,
         };
         [
             (self.missing_values, "missing values", done),
-            (self.not_yet_known, "values after the last one are missing", ": the series end before them"),
+            (self.not_yet_known, "rows without a value at the end", ": the series end before them"),
             (self.missing_times, "missing times", done),
-            (self.irregular_times, "times off the grid", irregular),
-            (self.unsorted_series, "series out of order", ": sorted"),
+            (self.irregular_times, "times not on the grid", irregular),
+            (self.unsorted_series, "series not sorted by time", ": sorted"),
         ]
         .iter()
         .filter(|(count, ..)| *count > 0)
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_says_what_it_leaves_out() {
+    fn omitted_columns_have_defaults() {
         let schema: Schema = toml::from_str("time = \"Month\"\ntarget = \"Passengers\"").unwrap();
         assert_eq!(schema.time, "Month");
         assert_eq!(schema.target, Target::One("Passengers".into()));
@@ -292,29 +292,29 @@ mod tests {
     }
 
     #[test]
-    fn a_table_goes_on_with_another_of_the_same_series() {
+    fn a_table_is_continued_by_test_data() {
         let read = |text: &str| {
             let schema: Schema = toml::from_str("layout = \"rows\"").unwrap();
             crate::data::read_csv(text.as_bytes(), "x", &schema).unwrap()
         };
         let mut table = read("id,1,2,3\na,1,2,3\nb,4,5,6\n");
-        table.go_on_with(read("id,1,2,3\nb,7,8,9\na,1,1,1\n")).unwrap();
+        table.append(read("id,1,2,3\nb,7,8,9\na,1,1,1\n")).unwrap();
         assert_eq!(table.series[0].values, [1., 2., 3., 1., 1., 1.]);
         assert_eq!(table.series[1].values, [4., 5., 6., 7., 8., 9.]);
-        let message = |text: &str| table.clone().go_on_with(read(text)).unwrap_err().to_string();
+        let message = |text: &str| table.clone().append(read(text)).unwrap_err().to_string();
         assert!(message("id,1,2,3\na,1,1,1\n").contains("series \"b\": the row has no value"));
         let late = crate::data::read_csv(
             "id,1,2,3\nb,NA,8,9\na,1,1,1\n".as_bytes(),
             "x",
             &toml::from_str("layout = \"rows\"\nmissing = \"drop\"").unwrap(),
         );
-        assert_eq!(table.clone().go_on_with(late.unwrap()), Err(Problem::NotJoined));
+        assert_eq!(table.clone().append(late.unwrap()), Err(DataProblem::NotJoined));
         let unknown = message("id,1,2,3\na,1,1,1\nb,1,1,1\nc,1,1,1\n");
-        assert!(unknown.contains("series \"c\" goes on, but does not begin"), "{unknown}");
+        assert!(unknown.contains("series \"c\" of the test data is not in the data"), "{unknown}");
     }
 
     #[test]
-    fn a_fingerprint_knows_every_number_and_name() {
+    fn a_fingerprint_depends_on_every_number_and_name() {
         let fingerprint = |text: &str| {
             let schema: Schema = toml::from_str("past = [\"p\"]\nfrequency = \"1\"").unwrap();
             crate::data::read_csv(text.as_bytes(), "x", &schema).unwrap().fingerprint()
@@ -330,11 +330,11 @@ mod tests {
     }
 
     #[test]
-    fn reports_say_what_was_done() {
+    fn reports_describe_what_was_done() {
         let report = Report { missing_times: 2, unsorted_series: 1, ..Report::default() };
         assert_eq!(
             report.lines(Missing::ForwardFill),
-            ["2 missing times: filled with the value before", "1 series out of order: sorted"]
+            ["2 missing times: filled with the previous value", "1 series not sorted by time: sorted"]
         );
         assert!(Report::default().lines(Missing::Drop).is_empty());
     }

@@ -1,19 +1,19 @@
-//! Points in time as tables write them: dates, dates with a time of day, months, quarters, plain integers.
+//! Parsing and formatting of times: dates, dates with a time of day, months, quarters and integers.
 //!
-//! A point in time is one `i64`, a tick: microseconds since 1970-01-01 (UTC) for anything on the calendar, the number
-//! itself for integers. Ambiguous forms such as 01/02/2000 are not read: a wrong guess would be worse.
+//! A time is an `i64` tick: microseconds since 1970-01-01 UTC for calendar times, the number itself for integers. Ambiguous
+//! formats such as 01/02/2000 are rejected.
 
 use std::fmt::Write as _;
 
-/// Microseconds of a second.
+/// Microseconds per second.
 pub const SECOND: i64 = 1_000_000;
-/// Microseconds of a day.
+/// Microseconds per day.
 pub const DAY: i64 = 86_400 * SECOND;
 
-/// How a point in time was written, from the coarsest to the finest.
+/// The kind of a time, from the coarsest to the finest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// A number: 17.
+pub enum TimeKind {
+    /// An integer: 17.
     Integer,
     /// A month: 1949-01.
     Month,
@@ -23,7 +23,7 @@ pub enum Kind {
     DateTime,
 }
 
-/// A day of the calendar.
+/// A calendar day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Civil {
     /// The year.
@@ -35,12 +35,12 @@ pub struct Civil {
 }
 
 impl Civil {
-    /// The day of a tick.
+    /// Returns the day of a tick.
     pub fn of_tick(tick: i64) -> Civil {
         Civil::of_days(tick.div_euclid(DAY))
     }
 
-    /// The day so many days after 1970-01-01 in the Gregorian calendar (Hinnant, "chrono-compatible low-level date
+    /// Returns the day from the number of days since 1970-01-01, in the Gregorian calendar (Hinnant, "chrono-compatible low-level date
     /// algorithms": years begin in March, so that the leap day is the last of its year).
     pub fn of_days(days: i64) -> Civil {
         let days = days + 719_468;
@@ -54,7 +54,7 @@ impl Civil {
         Civil { year: year_of_era + era * 400 + i64::from(month <= 2), month, day }
     }
 
-    /// Days since 1970-01-01.
+    /// Returns the days since 1970-01-01.
     pub fn days(self) -> i64 {
         let year = self.year - i64::from(self.month <= 2);
         let era = year.div_euclid(400);
@@ -64,34 +64,34 @@ impl Civil {
         era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
     }
 
-    /// Its first microsecond.
+    /// Returns the tick of midnight.
     pub fn tick(self) -> i64 {
         self.days() * DAY
     }
 
-    /// Months since the year 0.
+    /// Returns the months since the year 0.
     pub fn months(self) -> i64 {
         self.year * 12 + i64::from(self.month) - 1
     }
 
-    /// The day `day` of a month, or its last day if it has not so many.
+    /// Returns the day of a month, or its last day if it is shorter.
     pub fn in_month(months: i64, day: u32) -> Civil {
         let (year, month) = (months.div_euclid(12), months.rem_euclid(12) as u32 + 1);
         Civil { year, month, day: day.min(month_days(year, month)) }
     }
 
-    /// True for the last day of a month.
+    /// Returns whether this is the last day of the month.
     pub fn ends_month(self) -> bool {
         self.day == month_days(self.year, self.month)
     }
 
-    /// Day of the year, from 0.
+    /// Returns the day of the year, from 0.
     pub fn day_of_year(self) -> i64 {
         self.days() - Civil { year: self.year, month: 1, day: 1 }.days()
     }
 }
 
-/// Days of a month.
+/// Returns the number of days of a month.
 pub fn month_days(year: i64, month: u32) -> u32 {
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     match month {
@@ -101,28 +101,28 @@ pub fn month_days(year: i64, month: u32) -> u32 {
     }
 }
 
-/// Day of the week of a tick: 0 is Monday.
+/// Returns the day of the week of a tick; 0 is Monday.
 pub fn weekday(tick: i64) -> i64 {
     (tick.div_euclid(DAY) + 3).rem_euclid(7)
 }
 
-/// Reads a point in time: `17`, `1949-01`, `1949-01-31`, `1949/01/31`, `1949Q1`, `Jan 31 1949`, with or without
+/// Parses a time: `17`, `1949-01`, `1949-01-31`, `1949/01/31`, `1949Q1`, `Jan 31 1949`, with or without
 /// `13:00`, `13:00:00.25`, `Z`, `+01:00` after it.
-pub fn parse(text: &str) -> Option<(i64, Kind)> {
+pub fn parse(text: &str) -> Option<(i64, TimeKind)> {
     parse_zoned(text).map(|(tick, kind, _)| (tick, kind))
 }
 
-/// Reads a point in time, and the minutes that its zone is ahead of UTC, if it has one.
-pub fn parse_zoned(text: &str) -> Option<(i64, Kind, Option<i64>)> {
+/// Parses a time and its zone, as minutes ahead of UTC.
+pub fn parse_zoned(text: &str) -> Option<(i64, TimeKind, Option<i64>)> {
     let text = text.trim();
     if let Ok(number) = text.parse() {
-        return Some((number, Kind::Integer, None));
+        return Some((number, TimeKind::Integer, None));
     }
     if let Some(quarter) = parse_quarter(text) {
-        return Some((quarter, Kind::Month, None));
+        return Some((quarter, TimeKind::Month, None));
     }
     if text.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        return Some((parse_named(text)?, Kind::Date, None));
+        return Some((parse_named(text)?, TimeKind::Date, None));
     }
     let (date, time) = match text.split_once(['T', ' ']) {
         Some((date, time)) => (date, Some(time)),
@@ -131,26 +131,26 @@ pub fn parse_zoned(text: &str) -> Option<(i64, Kind, Option<i64>)> {
     let separator = if date.contains('/') { '/' } else { '-' };
     let mut parts = date.split(separator);
     let (year, month, day) = (year(parts.next()?)?, digits(parts.next()?, 2)?, parts.next());
-    let kind = if day.is_some() { Kind::Date } else { Kind::Month };
+    let kind = if day.is_some() { TimeKind::Date } else { TimeKind::Month };
     let day = day.map_or(Some(1), |day| digits(day, 2))?;
     let date = civil(year, month, day).filter(|_| parts.next().is_none())?.tick();
     match time {
         None => Some((date, kind, None)),
-        Some(time) if kind == Kind::Date => {
+        Some(time) if kind == TimeKind::Date => {
             let (within, offset) = parse_clock(time)?;
-            Some((date + within, Kind::DateTime, offset))
+            Some((date + within, TimeKind::DateTime, offset))
         }
         Some(_) => None,
     }
 }
 
-/// The date that a number of eight digits writes: 19490131.
+/// Parses an integer of eight digits as a date: 19490131.
 pub fn date_of_number(number: i64) -> Option<i64> {
     let (year, month, day) = (number / 10_000, number / 100 % 100, number % 100);
     civil(year, month, day).filter(|_| (1000..10_000).contains(&year)).map(Civil::tick)
 }
 
-/// `1949Q1` or `1949-Q1`: the first month of the quarter.
+/// Parses `1949Q1` or `1949-Q1`: the first month of the quarter.
 fn parse_quarter(text: &str) -> Option<i64> {
     let (year, quarter) = text.split_once(['Q', 'q'])?;
     let quarter = digits(quarter, 1).filter(|quarter| (1..=4).contains(quarter))?;
@@ -158,7 +158,7 @@ fn parse_quarter(text: &str) -> Option<i64> {
     Some(civil(number, quarter * 3 - 2, 1)?.tick())
 }
 
-/// `Jan 31 1949` or `January 31, 1949`.
+/// Parses `Jan 31 1949` or `January 31, 1949`.
 fn parse_named(text: &str) -> Option<i64> {
     const MONTHS: [&str; 12] = [
         "january",
@@ -181,8 +181,8 @@ fn parse_named(text: &str) -> Option<i64> {
     civil(year, month, day).filter(|_| words.next().is_none()).map(Civil::tick)
 }
 
-/// `13:00`, `13:00:00`, `13:00:00.25`, each with or without `Z` or `+01:00`: microseconds since midnight UTC, and the
-/// minutes ahead of it.
+/// Parses `13:00`, `13:00:00` or `13:00:00.25`, with or without `Z` or `+01:00`: microseconds since midnight UTC, and the
+/// zone.
 fn parse_clock(text: &str) -> Option<(i64, Option<i64>)> {
     let (text, utc) = match text.strip_suffix(['Z', 'z']) {
         Some(text) => (text, Some(0)),
@@ -210,7 +210,7 @@ fn parse_clock(text: &str) -> Option<(i64, Option<i64>)> {
     fits.then_some(((hour * 3600 + minute * 60 + seconds) * SECOND + fraction, offset))
 }
 
-/// Digits after the point of a second, as microseconds; finer ones are cut.
+/// Parses the fraction of a second as microseconds, truncated.
 fn parse_fraction(text: &str) -> Option<i64> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return None;
@@ -218,12 +218,12 @@ fn parse_fraction(text: &str) -> Option<i64> {
     Some(text.bytes().chain(std::iter::repeat(b'0')).take(6).fold(0, |n, b| n * 10 + i64::from(b - b'0')))
 }
 
-/// A year of four digits. Two of them could be any century, or a day.
+/// Parses a year of four digits; two digits would be ambiguous.
 fn year(text: &str) -> Option<i64> {
     digits(text, 4).filter(|_| text.len() == 4)
 }
 
-/// A number of at most so many digits.
+/// Parses a number of at most `most` digits.
 fn digits(text: &str, most: usize) -> Option<i64> {
     let plain = (1..=most).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
     plain.then(|| text.parse().ok())?
@@ -235,14 +235,14 @@ fn civil(year: i64, month: i64, day: i64) -> Option<Civil> {
     Some(Civil { year, month, day })
 }
 
-/// Writes a point in time as it is read.
-pub fn format(tick: i64, kind: Kind) -> String {
+/// Formats a time.
+pub fn format(tick: i64, kind: TimeKind) -> String {
     let Civil { year, month, day } = Civil::of_tick(tick);
     match kind {
-        Kind::Integer => tick.to_string(),
-        Kind::Month => format!("{year:04}-{month:02}"),
-        Kind::Date => format!("{year:04}-{month:02}-{day:02}"),
-        Kind::DateTime => {
+        TimeKind::Integer => tick.to_string(),
+        TimeKind::Month => format!("{year:04}-{month:02}"),
+        TimeKind::Date => format!("{year:04}-{month:02}-{day:02}"),
+        TimeKind::DateTime => {
             let within = tick.rem_euclid(DAY);
             let seconds = within / SECOND;
             let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -255,32 +255,32 @@ pub fn format(tick: i64, kind: Kind) -> String {
     }
 }
 
-/// How times are written, beyond their kind: forecasts are written in the form of the data they come from.
+/// The format of times: forecasts are written like the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Form {
-    /// Between the parts of a date where that is no dash: `1949/01/31`, or nothing: `19490131`.
+pub struct TimeForm {
+    /// Separator of dates if not a dash: `1949/01/31`, or empty: `19490131`.
     separator: Option<&'static str>,
-    /// Between year and number of a quarter: `1949Q1`, or `1949-Q1`.
+    /// Separator of quarters: `1949Q1`, or `1949-Q1`.
     pub quarter: Option<&'static str>,
-    /// Between date and time, where that is no blank: `1949-01-31T13:00:00`.
+    /// Separator of date and time if not a space: `1949-01-31T13:00:00`.
     letter: Option<&'static str>,
-    /// `13:00`.
+    /// `13:00` instead of `13:00:00`.
     without_seconds: bool,
-    /// `+00:00`, not `Z`.
+    /// `+00:00` instead of `Z`.
     zone_in_digits: bool,
 }
 
-impl Form {
-    /// Dates that are numbers.
-    pub fn number() -> Form {
-        Form { separator: Some(""), ..Form::default() }
+impl TimeForm {
+    /// Returns the format of dates such as 19490131.
+    pub fn number() -> TimeForm {
+        TimeForm { separator: Some(""), ..TimeForm::default() }
     }
 
-    /// The form of a time that can be read.
-    pub fn of(text: &str) -> Form {
+    /// Returns the format of a valid time.
+    pub fn of(text: &str) -> TimeForm {
         let text = text.trim();
         let (date, clock) = text.split_once(['T', ' ']).unwrap_or((text, ""));
-        Form {
+        TimeForm {
             separator: date.contains('/').then_some("/"),
             quarter: parse_quarter(text).map(|_| if text.contains('-') { "-Q" } else { "Q" }),
             letter: text[date.len()..].starts_with('T').then_some("T"),
@@ -289,14 +289,14 @@ impl Form {
         }
     }
 
-    /// Writes a point in time like [`format_zoned`], in this form.
-    pub fn format(self, tick: i64, kind: Kind, offset: Option<i64>) -> String {
+    /// Formats a time like [`format_zoned`], in this format.
+    pub fn format(self, tick: i64, kind: TimeKind, offset: Option<i64>) -> String {
         let Civil { year, month, .. } = Civil::of_tick(tick);
-        if let Some(quarter) = self.quarter.filter(|_| kind == Kind::Month && month % 3 == 1) {
+        if let Some(quarter) = self.quarter.filter(|_| kind == TimeKind::Month && month % 3 == 1) {
             return format!("{year:04}{quarter}{}", month.div_ceil(3));
         }
         let text = format_zoned(tick, kind, offset);
-        if kind == Kind::Integer {
+        if kind == TimeKind::Integer {
             return text;
         }
         let (date, clock) = text.split_once(' ').unwrap_or((&text, ""));
@@ -311,9 +311,9 @@ impl Form {
     }
 }
 
-/// Writes a point in time in a zone so many minutes ahead of UTC, with `Z` or `+01:00` after it.
-pub fn format_zoned(tick: i64, kind: Kind, offset: Option<i64>) -> String {
-    let Some(offset) = offset.filter(|_| kind == Kind::DateTime) else { return format(tick, kind) };
+/// Formats a time in a zone, followed by `Z` or `+01:00`.
+pub fn format_zoned(tick: i64, kind: TimeKind, offset: Option<i64>) -> String {
+    let Some(offset) = offset.filter(|_| kind == TimeKind::DateTime) else { return format(tick, kind) };
     let local = format(tick.saturating_add(offset * 60 * SECOND), kind);
     match (offset.signum(), offset.abs() / 60, offset.abs() % 60) {
         (0, ..) => format!("{local}Z"),
@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_in_the_form_they_were_read_in() {
+    fn formats_are_kept() {
         for text in [
             "17",
             "1949-01",
@@ -349,21 +349,33 @@ mod tests {
             "1949/01/31T13:00",
         ] {
             let (tick, kind, offset) = parse_zoned(text).unwrap();
-            assert_eq!(Form::of(text).format(tick, kind, offset), text);
+            assert_eq!(TimeForm::of(text).format(tick, kind, offset), text);
         }
         let far = parse("9999-12-31T13:00").unwrap().0 + DAY;
-        assert_eq!(Form::of("9999-12-31T13:00").format(far, Kind::DateTime, None), "10000-01-01T13:00");
-        assert_eq!(Form::number().format(date_of_number(19_490_131).unwrap(), Kind::Date, None), "19490131");
-        // What does not fit the form is not lost.
+        assert_eq!(
+            TimeForm::of("9999-12-31T13:00").format(far, TimeKind::DateTime, None),
+            "10000-01-01T13:00"
+        );
+        assert_eq!(
+            TimeForm::number().format(date_of_number(19_490_131).unwrap(), TimeKind::Date, None),
+            "19490131"
+        );
+        // Parts that the format lacks are written anyway.
         let tick = parse("1949-01-31 13:00:30").unwrap().0;
-        assert_eq!(Form::of("1949-01-31 13:00").format(tick, Kind::DateTime, None), "1949-01-31 13:00:30");
-        assert_eq!(Form::of("1949Q1").format(parse("1949-02").unwrap().0, Kind::Month, None), "1949-02");
+        assert_eq!(
+            TimeForm::of("1949-01-31 13:00").format(tick, TimeKind::DateTime, None),
+            "1949-01-31 13:00:30"
+        );
+        assert_eq!(
+            TimeForm::of("1949Q1").format(parse("1949-02").unwrap().0, TimeKind::Month, None),
+            "1949-02"
+        );
     }
     use proptest::prelude::*;
 
     #[test]
-    fn the_calendar_counts_every_day_once() {
-        // The slow twin: one day after another from 1600 to 2400.
+    fn the_calendar_equals_day_by_day_counting() {
+        // Reference: one day after another from 1600 to 2400.
         let mut civil = Civil { year: 1600, month: 1, day: 1 };
         let mut days = civil.days();
         assert_eq!(Civil { year: 1970, month: 1, day: 1 }.days(), 0);
@@ -381,29 +393,29 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_forms_are_read() {
+    fn common_formats_are_parsed() {
         let day = Civil { year: 2024, month: 2, day: 29 }.tick();
         let hour = 3600 * SECOND;
         for (text, tick, kind) in [
-            ("17", 17, Kind::Integer),
-            ("-3", -3, Kind::Integer),
-            ("2024-02-29", day, Kind::Date),
-            ("2024/2/29", day, Kind::Date),
-            ("Feb 29 2024", day, Kind::Date),
-            ("February 29, 2024", day, Kind::Date),
-            ("2024-02", day - 28 * DAY, Kind::Month),
-            ("2024Q1", day - 59 * DAY, Kind::Month),
-            ("2024-02-29 13:00", day + 13 * hour, Kind::DateTime),
-            ("2024-02-29T13:00:00Z", day + 13 * hour, Kind::DateTime),
-            ("2024-02-29T13:00:00+01:00", day + 12 * hour, Kind::DateTime),
-            ("2024-02-29 23:59:59.25", day + DAY - 750_000, Kind::DateTime),
+            ("17", 17, TimeKind::Integer),
+            ("-3", -3, TimeKind::Integer),
+            ("2024-02-29", day, TimeKind::Date),
+            ("2024/2/29", day, TimeKind::Date),
+            ("Feb 29 2024", day, TimeKind::Date),
+            ("February 29, 2024", day, TimeKind::Date),
+            ("2024-02", day - 28 * DAY, TimeKind::Month),
+            ("2024Q1", day - 59 * DAY, TimeKind::Month),
+            ("2024-02-29 13:00", day + 13 * hour, TimeKind::DateTime),
+            ("2024-02-29T13:00:00Z", day + 13 * hour, TimeKind::DateTime),
+            ("2024-02-29T13:00:00+01:00", day + 12 * hour, TimeKind::DateTime),
+            ("2024-02-29 23:59:59.25", day + DAY - 750_000, TimeKind::DateTime),
         ] {
             assert_eq!(parse(text), Some((tick, kind)), "{text}");
         }
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn invalid_times_are_rejected() {
         for text in [
             "",
             "x",
@@ -430,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_eight_digits_may_be_dates() {
+    fn integers_of_eight_digits_may_be_dates() {
         let day = Civil { year: 2024, month: 2, day: 29 }.tick();
         assert_eq!(date_of_number(20_240_229), Some(day));
         for number in [0, -20_240_229, 20_230_229, 20_241_301, 2_024_022, 120_240_229, i64::MIN, i64::MAX] {
@@ -439,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_are_written_as_they_are_read() {
+    fn zones_are_kept() {
         for text in ["2024-01-13 12:00:00+02:00", "2024-01-13 12:00:00-03:30", "2024-01-13 12:00:00Z"] {
             let (tick, kind, offset) = parse_zoned(text).unwrap();
             assert_eq!(format_zoned(tick, kind, offset), text);
@@ -455,14 +467,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(tick in -60_000_000_000_000_000i64..200_000_000_000_000_000) {
-            prop_assert_eq!(parse(&format(tick, Kind::DateTime)), Some((tick, Kind::DateTime)));
+        fn formatted_times_are_parsed_back(tick in -60_000_000_000_000_000i64..200_000_000_000_000_000) {
+            prop_assert_eq!(parse(&format(tick, TimeKind::DateTime)), Some((tick, TimeKind::DateTime)));
             let day = tick.div_euclid(DAY) * DAY;
-            prop_assert_eq!(parse(&format(day, Kind::Date)), Some((day, Kind::Date)));
+            prop_assert_eq!(parse(&format(day, TimeKind::Date)), Some((day, TimeKind::Date)));
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in "\\PC{0,30}") {
+        fn parsing_never_panics(text in "\\PC{0,30}") {
             let _ = parse(&text);
         }
     }

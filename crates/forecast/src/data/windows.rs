@@ -1,136 +1,139 @@
-//! Windows over the series of a table: so many values in, so many to be forecast.
+//! Windows over the series of a table: observed values and the steps to forecast.
 //!
-//! A window belongs to the part of the series that its targets lie in; its input may reach back into the part before.
-//! Windows that touch a missing value do not exist. They are numbered through, series by series, and a list of numbers
-//! becomes a batch without an allocation.
+//! A window belongs to the subset that contains its targets; its input may reach back into the previous subset. Windows
+//! that contain a missing value are left out. Windows are numbered series by series, and a list of numbers is copied to a
+//! batch without allocation.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::batch::{Batch, BatchShape};
-use super::split::{Part, Split};
+use super::split::{Split, Subset};
 use super::table::{Series, Table};
 
-/// What windows look like.
+/// Sizes and stride of windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
+pub struct WindowSizes {
     /// Observed values.
     pub input: usize,
-    /// Values to be forecast.
+    /// Steps to forecast.
     pub horizon: usize,
-    /// Steps from one window to the next.
+    /// Steps between consecutive windows.
     pub stride: usize,
 }
 
-/// Windows that cannot be made.
+/// Windows that cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum WindowError {
-    /// A series has no window.
+    /// A series is too short for a window.
     #[error(
-        "series {id:?} has {length} values for training, but a window needs {needed}; shorten input or horizon, or leave out short series"
+        "series {id:?} has {length} values for training, but a window needs {needed}; shorten input or horizon, or set skip_short_series = true"
     )]
     TooShort {
-        /// The series.
+        /// Id of the series.
         id: String,
-        /// Its values.
+        /// Number of its training values.
         length: usize,
-        /// Input and horizon together.
+        /// Input plus horizon.
         needed: usize,
     },
     /// A series has no window because of its gaps.
     #[error(
-        "series {id:?} has {length} times for training, but no more than {longest} in a row without a gap, and a window needs {needed}; fill the gaps (missing = \"forward-fill\" or \"interpolate\"), shorten input or horizon, or leave out short series"
+        "series {id:?} has {length} times for training, but no more than {longest} in a row without a gap, and a window needs {needed}; fill the gaps (missing = \"forward-fill\" or \"interpolate\"), shorten input or horizon, or set skip_short_series = true"
     )]
     Gaps {
-        /// The series.
+        /// Id of the series.
         id: String,
-        /// Its times, with and without a value.
+        /// Number of its training times.
         length: usize,
-        /// The most in a row that have all their numbers.
+        /// Longest run without a gap.
         longest: usize,
-        /// Input and horizon together, and what the stride may pass over after a gap.
+        /// Input plus horizon, plus what the stride may skip after a gap.
         needed: usize,
     },
-    /// A series has no window because values were interpolated where forecasts would begin.
+    /// All forecast origins of a series are at interpolated values.
     #[error(
-        "series {id:?} has {length} values for training, but no forecast can begin where they were interpolated, which is everywhere a window of {needed} could be; take missing = \"forward-fill\", a stride of 1, or leave out short series"
+        "series {id:?} has {length} values for training, but every window of {needed} would have its forecast origin at an interpolated value, which is data leakage; set missing = \"forward-fill\", a stride of 1, or skip_short_series = true"
     )]
-    Foreseen {
-        /// The series.
+    Leakage {
+        /// Id of the series.
         id: String,
-        /// Its values.
+        /// Number of its training values.
         length: usize,
-        /// Input and horizon together.
+        /// Input plus horizon.
         needed: usize,
     },
     /// No series has a window.
-    #[error("no series has the {needed} values in a row that a window needs")]
+    #[error(
+        "no series has a run of {needed} values without a gap, as a window needs; shorten input or horizon"
+    )]
     None {
-        /// Input and horizon together.
+        /// Input plus horizon.
         needed: usize,
     },
-    /// A series ends with too few values to forecast from.
+    /// A series is too short to forecast.
     #[error("series {id:?} has {length} values without a gap at its end, but the model reads {needed}")]
     TooShortToForecast {
-        /// The series.
+        /// Id of the series.
         id: String,
-        /// Its values after the last gap.
+        /// Number of values after the last gap.
         length: usize,
-        /// The input.
+        /// Number of values that the model reads.
         needed: usize,
     },
-    /// Columns that should be known in advance are not.
+    /// The known-future covariates end before the horizon.
     #[error(
-        "series {id:?}: the columns known in advance have {length} rows after the last value, but the horizon is {needed}"
+        "series {id:?}: the known-future covariates have {length} rows after the last value, but the horizon is {needed}; add rows"
     )]
     FutureUnknown {
-        /// The series.
+        /// Id of the series.
         id: String,
         /// Rows after the last value.
         length: usize,
         /// The horizon.
         needed: usize,
     },
-    /// A batch of another shape.
-    #[error("a batch of shape {found:?} was given, but {wanted:?} is needed")]
+    /// The batch has another shape.
+    #[error("a batch of shape {found:?} was given, but {expected:?} is needed")]
     Shape {
-        /// That of the batch.
+        /// Shape of the batch.
         found: BatchShape,
-        /// What it should be.
-        wanted: BatchShape,
+        /// Shape of the windows.
+        expected: BatchShape,
     },
-    /// A window that is not there.
+    /// There is no such window.
     #[error("there is no window {number}; there are {count}")]
     Number {
-        /// What was asked for.
+        /// Number of the window.
         number: usize,
-        /// How many there are.
+        /// Number of windows.
         count: usize,
     },
 }
 
-/// Windows of one series at equal distances.
+/// Consecutive windows of one series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Run {
     series: usize,
-    /// First target of its first window.
+    /// Forecast origin of its first window: the position of the first target.
     first: usize,
-    /// Windows of the runs before.
+    /// Number of windows in earlier runs.
     before: usize,
 }
 
-/// The windows of one part of all series of a table.
+/// The windows of one subset of a table.
 #[derive(Clone, Debug)]
 pub struct Windows {
     table: Arc<Table>,
-    sizes: Sizes,
+    sizes: WindowSizes,
     runs: Vec<Run>,
     count: usize,
 }
 
 impl Windows {
-    /// The windows whose targets lie in one part of the series.
-    pub fn new(table: &Arc<Table>, sizes: Sizes, split: &Split, part: Part) -> Windows {
+    /// Finds the windows whose targets are in a subset.
+    pub fn new(table: &Arc<Table>, sizes: WindowSizes, split: &Split, part: Subset) -> Windows {
         let mut windows = Windows::empty(table, sizes);
         for (number, series) in table.series.iter().enumerate() {
             let range = split.range(part, series.values.len());
@@ -139,9 +142,9 @@ impl Windows {
         windows
     }
 
-    /// One window a series: the one whose targets come after the last value.
-    pub fn at_end(table: &Arc<Table>, input: usize, horizon: usize) -> Result<Windows, WindowError> {
-        let mut windows = Windows::empty(table, Sizes { input, horizon, stride: 1 });
+    /// Returns one window per series, whose targets follow its last value.
+    pub fn at_series_end(table: &Arc<Table>, input: usize, horizon: usize) -> Result<Windows, WindowError> {
+        let mut windows = Windows::empty(table, WindowSizes { input, horizon, stride: 1 });
         let (past, future) = (table.columns.past.len(), table.columns.future.len());
         for (number, series) in table.series.iter().enumerate() {
             let (id, end) = (|| series.id.clone(), series.values.len());
@@ -149,7 +152,7 @@ impl Windows {
             if length < input {
                 return Err(WindowError::TooShortToForecast { id: id(), length, needed: input });
             }
-            let length = known_in_advance(series, future, horizon);
+            let length = known_future_rows(series, future, horizon);
             if length < horizon {
                 return Err(WindowError::FutureUnknown { id: id(), length, needed: horizon });
             }
@@ -158,8 +161,8 @@ impl Windows {
         Ok(windows)
     }
 
-    fn empty(table: &Arc<Table>, sizes: Sizes) -> Windows {
-        let sizes = Sizes { stride: sizes.stride.max(1), ..sizes };
+    fn empty(table: &Arc<Table>, sizes: WindowSizes) -> Windows {
+        let sizes = WindowSizes { stride: sizes.stride.max(1), ..sizes };
         Windows { table: Arc::clone(table), sizes, runs: Vec::new(), count: 0 }
     }
 
@@ -170,10 +173,10 @@ impl Windows {
         }
     }
 
-    /// Adds the windows of a series whose targets lie in a range: runs of them between first targets that no window has,
-    /// because something is missing in it or because its last value was foreseen.
+    /// Adds the windows of a series whose targets are in a range. Forecast origins are excluded if the window contains a
+    /// missing value, or if its last value was imputed from later ones (data leakage).
     fn add_series(&mut self, number: usize, series: &Series, targets: Range<usize>) {
-        let Sizes { input, horizon, stride } = self.sizes;
+        let WindowSizes { input, horizon, stride } = self.sizes;
         let first = targets.start.max(input);
         let Some(end) = (targets.end + 1).checked_sub(horizon).filter(|end| *end > first) else { return };
         let columns = &self.table.columns;
@@ -181,59 +184,59 @@ impl Windows {
         let missing = (first - input..end + horizon - 1)
             .filter(|&row| !is_known(series, past, future, row))
             .map(|row| (row + 1).saturating_sub(horizon)..row + 1 + input);
-        let foreseen = series.foreseen.iter().map(|row| row + 1..row + 2);
-        let mut without: Vec<Range<usize>> = missing.chain(foreseen).collect();
-        without.sort_unstable_by_key(|range| range.start);
-        without.push(end..end);
+        let leaky = series.leaky.iter().map(|row| row + 1..row + 2);
+        let mut excluded: Vec<Range<usize>> = missing.chain(leaky).collect();
+        excluded.sort_unstable_by_key(|range| range.start);
+        excluded.push(end..end);
         let mut origin = first;
-        for gap in without {
-            // Windows before the gap, then on to the first one behind it.
+        for gap in excluded {
+            // The windows before the gap; the next one starts after it.
             let count = gap.start.min(end).saturating_sub(origin).div_ceil(stride);
             self.add_run(number, origin, count);
             origin = origin.max(first + gap.end.saturating_sub(first).div_ceil(stride) * stride);
         }
     }
 
-    /// How many there are.
+    /// Returns the number of windows.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// True if there are none.
+    /// Returns whether there are no windows.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The table.
+    /// Returns the table.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
     }
 
-    /// Series without a window.
-    pub fn without(&self) -> Vec<usize> {
+    /// Returns the numbers of the series without windows.
+    pub fn series_without_windows(&self) -> Vec<usize> {
         let mut has = vec![false; self.table.series.len()];
         self.runs.iter().for_each(|run| has[run.series] = true);
         (0..has.len()).filter(|series| !has[*series]).collect()
     }
 
-    /// An error if a series has no window, or none has: for the part that is trained on.
-    pub fn check(&self, split: &Split, leave_out_short: bool) -> Result<(), WindowError> {
+    /// Checks that every series, or at least one, has a training window.
+    pub fn check(&self, split: &Split, skip_short_series: bool) -> Result<(), WindowError> {
         let needed = self.sizes.input + self.sizes.horizon;
-        if let Some(series) = self.without().first().filter(|_| !leave_out_short) {
+        if let Some(series) = self.series_without_windows().first().filter(|_| !skip_short_series) {
             let series = &self.table.series[*series];
-            return Err(self.without_window(series, split.range(Part::Train, series.values.len())));
+            return Err(self.explain_missing_window(series, split.range(Subset::Train, series.values.len())));
         }
         if self.is_empty() { Err(WindowError::None { needed }) } else { Ok(()) }
     }
 
-    /// Why a series has no window in a range: it is too short, or its gaps are too close.
-    fn without_window(&self, series: &Series, range: Range<usize>) -> WindowError {
-        let Sizes { input, horizon, stride } = self.sizes;
+    /// Returns why a series has no window in a range.
+    fn explain_missing_window(&self, series: &Series, range: Range<usize>) -> WindowError {
+        let WindowSizes { input, horizon, stride } = self.sizes;
         let (id, length, needed) = (series.id.clone(), range.len(), input + horizon);
         let columns = &self.table.columns;
         let longest = longest_run(series, columns.past.len(), columns.future.len(), range);
         if longest == length && length >= needed {
-            return WindowError::Foreseen { id, length, needed };
+            return WindowError::Leakage { id, length, needed };
         }
         if length < needed {
             return WindowError::TooShort { id, length, needed };
@@ -242,8 +245,8 @@ impl Windows {
         WindowError::Gaps { id, length, longest, needed }
     }
 
-    /// The series of a window, and the place of its first target. `None` if there is no such window.
-    pub fn place(&self, number: usize) -> Option<(usize, usize)> {
+    /// Returns the series number and the forecast origin (position of the first target) of a window.
+    pub fn origin(&self, number: usize) -> Option<(usize, usize)> {
         if number >= self.count {
             return None;
         }
@@ -251,15 +254,15 @@ impl Windows {
         Some((run.series, run.first + (number - run.before) * self.sizes.stride))
     }
 
-    /// The time of the first target of a window; 0 if there is no such window.
+    /// Returns the time of the first target of a window; 0 if there is no such window.
     pub fn time(&self, number: usize) -> i64 {
         let time = |(series, origin): (usize, usize)| {
             self.table.series.get(series)?.time(&self.table.frequency, origin)
         };
-        self.place(number).and_then(time).unwrap_or(0)
+        self.origin(number).and_then(time).unwrap_or(0)
     }
 
-    /// The shape of a batch of so many windows.
+    /// Returns the shape of a batch of this many windows.
     pub fn shape(&self, rows: usize) -> BatchShape {
         let columns = &self.table.columns;
         BatchShape {
@@ -272,23 +275,23 @@ impl Windows {
         }
     }
 
-    /// Fills a batch with the windows of these numbers. Targets that are not known yet are 0.
+    /// Fills a batch with windows. Unknown targets are 0.
     pub fn fill(&self, numbers: &[u32], batch: &mut Batch) -> Result<(), WindowError> {
-        let wanted = self.shape(numbers.len());
-        if !batch.has_room(wanted) {
-            return Err(WindowError::Shape { found: batch.shape, wanted });
+        let expected = self.shape(numbers.len());
+        if !batch.has_room(expected) {
+            return Err(WindowError::Shape { found: batch.shape, expected });
         }
         for (row, &number) in numbers.iter().enumerate() {
             let number = number as usize;
             let (series, origin) =
-                self.place(number).ok_or(WindowError::Number { number, count: self.count })?;
+                self.origin(number).ok_or(WindowError::Number { number, count: self.count })?;
             copy(&self.table.series[series], origin, row, batch);
         }
         Ok(())
     }
 }
 
-/// Whether a row of a series has all its numbers.
+/// Returns whether a row of a series has no missing number.
 fn is_known(series: &Series, past: usize, future: usize, row: usize) -> bool {
     let all = |values: &[f64]| values.iter().all(|value| !value.is_nan());
     all(&series.values[row..=row])
@@ -296,7 +299,7 @@ fn is_known(series: &Series, past: usize, future: usize, row: usize) -> bool {
         && all(&series.future[row * future..][..future])
 }
 
-/// The most rows of a range, one after another, that have all their numbers.
+/// Returns the length of the longest run of rows without a missing number.
 fn longest_run(series: &Series, past: usize, future: usize, range: Range<usize>) -> usize {
     let (mut longest, mut run) = (0, 0);
     for row in range {
@@ -306,8 +309,8 @@ fn longest_run(series: &Series, past: usize, future: usize, range: Range<usize>)
     longest
 }
 
-/// Rows after the last value whose columns are known in advance, at most a horizon.
-fn known_in_advance(series: &Series, width: usize, horizon: usize) -> usize {
+/// Returns the number of rows of known-future covariates after the last value, at most the horizon.
+fn known_future_rows(series: &Series, width: usize, horizon: usize) -> usize {
     if width == 0 {
         return horizon;
     }
@@ -315,7 +318,7 @@ fn known_in_advance(series: &Series, width: usize, horizon: usize) -> usize {
     rows.take_while(|row| row.iter().all(|value| !value.is_nan())).count()
 }
 
-/// Copies one window into a row of a batch, in the 32 bits that models work with.
+/// Copies a window into a row of a batch, rounded to 32 bits.
 fn copy(series: &Series, origin: usize, row: usize, batch: &mut Batch) {
     let BatchShape { input, horizon, past_columns, future_columns, static_columns, .. } = batch.shape;
     let begin = origin - input;
@@ -337,10 +340,10 @@ fn copy(series: &Series, origin: usize, row: usize, batch: &mut Batch) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::frequency::{Frequency, Step};
+    use crate::data::frequency::{Frequency, TimeStep};
     use crate::data::split::Length;
     use crate::data::table::{Columns, Report};
-    use crate::data::time::{Form, Kind};
+    use crate::data::time::{TimeForm, TimeKind};
     use proptest::prelude::*;
 
     fn table(series: Vec<Vec<f64>>) -> Arc<Table> {
@@ -351,14 +354,14 @@ mod tests {
             past: values.iter().map(|x| x + 0.25).collect(),
             future: values.iter().flat_map(|x| [x + 0.5, x + 0.75]).chain([7.0; 4]).collect(),
             fixed: vec![i as f64],
-            foreseen: Vec::new(),
+            leaky: Vec::new(),
             values,
         });
         let names = |n: usize| (0..n).map(|i| format!("c{i}")).collect();
         Arc::new(Table {
-            frequency: Frequency { kind: Kind::Integer, step: Step::Ticks(1) },
+            frequency: Frequency { kind: TimeKind::Integer, step: TimeStep::Ticks(1) },
             offset: None,
-            form: Form::default(),
+            form: TimeForm::default(),
             columns: Columns { past: names(1), future: names(2), fixed: names(1) },
             series: series.collect(),
             report: Report::default(),
@@ -375,20 +378,20 @@ mod tests {
     }
 
     #[test]
-    fn inputs_reach_into_the_part_before_and_targets_never_leave_their_part() {
+    fn inputs_reach_into_the_previous_subset_but_targets_do_not() {
         let table = counting(&[20]);
-        let sizes = Sizes { input: 4, horizon: 2, stride: 1 };
+        let sizes = WindowSizes { input: 4, horizon: 2, stride: 1 };
         let count = |part| Windows::new(&table, sizes, &steps(10, 5, 5), part).len();
-        assert_eq!([count(Part::Train), count(Part::Validation), count(Part::Test)], [5, 4, 4]);
-        let test = Windows::new(&table, sizes, &steps(10, 5, 5), Part::Test);
-        assert_eq!((test.place(0), test.place(3), test.place(4)), (Some((0, 15)), Some((0, 18)), None));
+        assert_eq!([count(Subset::Train), count(Subset::Validation), count(Subset::Test)], [5, 4, 4]);
+        let test = Windows::new(&table, sizes, &steps(10, 5, 5), Subset::Test);
+        assert_eq!((test.origin(0), test.origin(3), test.origin(4)), (Some((0, 15)), Some((0, 18)), None));
     }
 
     #[test]
-    fn a_batch_holds_the_window_and_its_columns() {
+    fn a_batch_holds_windows_and_covariates() {
         let table = counting(&[3, 9]);
-        let sizes = Sizes { input: 2, horizon: 1, stride: 3 };
-        let windows = Windows::new(&table, sizes, &steps(9, 0, 0), Part::Train);
+        let sizes = WindowSizes { input: 2, horizon: 1, stride: 3 };
+        let windows = Windows::new(&table, sizes, &steps(9, 0, 0), Subset::Train);
         // One of the first series, three of the second.
         assert_eq!(windows.len(), 4);
         let mut batch = Batch::new(windows.shape(2));
@@ -405,9 +408,9 @@ mod tests {
     }
 
     #[test]
-    fn windows_at_the_end_have_no_target_and_need_what_is_known_in_advance() {
+    fn windows_at_the_end_need_known_future_covariates() {
         let table = counting(&[5, 6]);
-        let windows = Windows::at_end(&table, 3, 2).unwrap();
+        let windows = Windows::at_series_end(&table, 3, 2).unwrap();
         let mut batch = Batch::new(windows.shape(2));
         batch.target.fill(9.0);
         windows.fill(&[0, 1], &mut batch).unwrap();
@@ -415,35 +418,38 @@ mod tests {
         assert_eq!(batch.target, [0.; 4]);
         assert_eq!(batch.future_columns[6..10], [7.0; 4]);
         assert!(matches!(
-            Windows::at_end(&table, 6, 2),
+            Windows::at_series_end(&table, 6, 2),
             Err(WindowError::TooShortToForecast { length: 5, .. })
         ));
-        assert!(matches!(Windows::at_end(&table, 3, 3), Err(WindowError::FutureUnknown { length: 2, .. })));
+        assert!(matches!(
+            Windows::at_series_end(&table, 3, 3),
+            Err(WindowError::FutureUnknown { length: 2, .. })
+        ));
     }
 
     #[test]
-    fn short_series_are_named_or_left_out() {
+    fn short_series_are_reported_or_skipped() {
         let table = counting(&[20, 4]);
         let split = steps(20, 0, 0);
-        let sizes = Sizes { input: 4, horizon: 2, stride: 1 };
-        let windows = Windows::new(&table, sizes, &split, Part::Train);
+        let sizes = WindowSizes { input: 4, horizon: 2, stride: 1 };
+        let windows = Windows::new(&table, sizes, &split, Subset::Train);
         let message = windows.check(&split, false).unwrap_err().to_string();
         assert!(
             message.contains("series \"s1\" has 4 values for training, but a window needs 6"),
             "{message}"
         );
-        assert_eq!((windows.check(&split, true), windows.without()), (Ok(()), vec![1]));
-        let none = Windows::new(&table, Sizes { input: 40, ..sizes }, &split, Part::Train);
+        assert_eq!((windows.check(&split, true), windows.series_without_windows()), (Ok(()), vec![1]));
+        let none = Windows::new(&table, WindowSizes { input: 40, ..sizes }, &split, Subset::Train);
         assert_eq!(none.check(&split, true), Err(WindowError::None { needed: 42 }));
     }
 
     #[test]
-    fn gaps_that_are_too_close_are_named() {
+    fn close_gaps_are_reported() {
         let value = |gap: usize| move |i: usize| if i % gap == gap - 1 { f64::NAN } else { 1.0 };
         let message = |values: Vec<f64>, stride: usize| {
             let (table, split) = (table(vec![values]), steps(47, 0, 0));
-            let sizes = Sizes { input: 6, horizon: 3, stride };
-            Windows::new(&table, sizes, &split, Part::Train).check(&split, false).unwrap_err().to_string()
+            let sizes = WindowSizes { input: 6, horizon: 3, stride };
+            Windows::new(&table, sizes, &split, Subset::Train).check(&split, false).unwrap_err().to_string()
         };
         let close = message((0..47).map(value(7)).collect(), 1);
         let part =
@@ -461,12 +467,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn windows_are_those_a_slow_twin_finds(
+        fn windows_equal_those_of_the_reference_implementation(
             lengths in prop::collection::vec(0usize..40, 1..4),
             gaps in prop::collection::vec((0usize..4, 0usize..40), 0..5),
             (input, horizon, stride) in (1usize..6, 1usize..5, 1usize..4),
             train in 0usize..40,
-            foreseen in prop::collection::btree_set(0usize..40, 0..4),
+            leaky in prop::collection::btree_set(0usize..40, 0..4),
         ) {
             let mut all: Vec<Vec<f64>> = lengths.iter().map(|n| (0..*n).map(|i| i as f64).collect()).collect();
             for (series, row) in gaps {
@@ -476,24 +482,24 @@ mod tests {
             }
             let mut table = table(all.clone());
             for series in &mut Arc::get_mut(&mut table).unwrap().series {
-                series.foreseen = foreseen.iter().copied().filter(|row| *row < series.values.len()).collect();
+                series.leaky = leaky.iter().copied().filter(|row| *row < series.values.len()).collect();
             }
             let split = Split { train: Some(Length::Steps(train)), validation: Length::Steps(40), test: Length::Steps(0) };
-            for part in [Part::Train, Part::Validation] {
-                let windows = Windows::new(&table, Sizes { input, horizon, stride }, &split, part);
-                let mut twin = Vec::new();
+            for part in [Subset::Train, Subset::Validation] {
+                let windows = Windows::new(&table, WindowSizes { input, horizon, stride }, &split, part);
+                let mut reference = Vec::new();
                 for (series, values) in all.iter().enumerate() {
                     let range = split.range(part, values.len());
                     let first = range.start.max(input);
                     for origin in (first..values.len()).filter(|t| (t - first).is_multiple_of(stride)) {
-                        let inside = origin + horizon <= range.end && !foreseen.contains(&(origin - 1));
+                        let inside = origin + horizon <= range.end && !leaky.contains(&(origin - 1));
                         if inside && values[origin - input..origin + horizon].iter().all(|x| !x.is_nan()) {
-                            twin.push((series, origin));
+                            reference.push((series, origin));
                         }
                     }
                 }
-                let found: Vec<(usize, usize)> = (0..windows.len()).map(|i| windows.place(i).unwrap()).collect();
-                prop_assert_eq!(found, twin);
+                let found: Vec<(usize, usize)> = (0..windows.len()).map(|i| windows.origin(i).unwrap()).collect();
+                prop_assert_eq!(found, reference);
             }
         }
     }

@@ -1,34 +1,33 @@
-//! Trend and seasonality, after Prophet (Taylor and Letham: "Forecasting at scale", The American Statistician 2018): a
-//! forecast is a sum of a trend in pieces of lines, of seasons as Fourier series of known periods, and of what the columns
-//! add, all of it linear.
+//! Trend and seasonality after Prophet (Taylor and Letham: "Forecasting at scale", The American Statistician 2018): the
+//! sum of a piecewise linear trend, Fourier series of known periods, and a linear function of the covariates.
 //!
-//! Prophet fits the coefficients to one series. Here they are a linear function of the window, which starts as the fit
-//! by least squares and is then trained on all windows, so that it learns which part of the past to trust:
+//! Prophet fits the coefficients to one series. Here they are a linear function of the window, initialised with ridge
+//! regression and then trained on all windows, so that it learns how to weight the past:
 //!
 //! ```text
-//! coefficients = W window + b,   W starts as (A' A + ridge)^-1 A'
+//! coefficients = W window + b,   initially (A' A + ridge)^-1 A'
 //! forecast     = B coefficients
 //! ```
 //!
-//! A has the basis functions at the steps of the window, B at those of the horizon.
+//! A holds the basis functions at the steps of the window, B at those of the horizon.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Check, in_range};
+use super::{Check, has_length, in_range, invalid};
 use crate::data::BatchShape;
-use crate::distribution::Distribution;
-use crate::inputs::Inputs;
-use crate::network::{Start, Tensor};
+use crate::network::distribution::Distribution;
+use crate::network::inputs::Inputs;
+use crate::network::{Initializer, Tensor};
 
 /// Settings of the decomposition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Decomposition {
-    /// The seasons; if there are none, one as long as the horizon.
+    /// The seasons; if empty, one as long as the horizon.
     pub seasons: Vec<Season>,
-    /// Places in the window at which the slope of the trend may change.
+    /// Number of changepoints of the trend in the window.
     pub changepoints: usize,
-    /// How much squares of coefficients count beside squares of errors in the fit that training starts from.
+    /// Ridge penalty of the initial fit.
     pub ridge: f64,
 }
 
@@ -36,14 +35,14 @@ pub struct Decomposition {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Season {
-    /// Steps until it repeats.
+    /// Period in steps.
     pub period: f64,
-    /// Sines and cosines that it is made of.
-    #[serde(default = "usual_order")]
+    /// Number of harmonics.
+    #[serde(default = "default_order")]
     pub order: usize,
 }
 
-fn usual_order() -> usize {
+fn default_order() -> usize {
     3
 }
 
@@ -53,31 +52,31 @@ impl Default for Decomposition {
     }
 }
 
-/// Products at most of the fit that training starts from.
-const MOST_PRODUCTS: usize = 1_000_000_000;
+/// Maximum number of multiplications in the initial fit.
+const MAX_MULTIPLICATIONS: usize = 1_000_000_000;
 
-/// Share of the window in which the slope may change, as in Prophet.
+/// Fraction of the window in which the slope may change, as in Prophet.
 const CHANGEPOINT_RANGE: f64 = 0.8;
 
 impl Decomposition {
-    /// The forecast, `[rows, horizon, outputs]`.
+    /// Returns the forecast, `[rows, horizon, outputs]`.
     pub fn forward<'n>(&self, x: &Inputs<'n>) -> Tensor<'n> {
         let BatchShape { rows, input, horizon, .. } = x.shape;
         let functions = self.functions(0, &x.shape).len();
         let fit = self.least_squares(&x.shape);
-        // The fit is that of the level; other outputs, such as a deviation, start from nothing.
-        let level = x.distribution.map(Distribution::level);
-        let is_level = |output: usize| level.is_none_or(|level| level == output);
+        // Only the location is fitted; other outputs, such as a standard deviation, start at zero.
+        let location = x.distribution.map(Distribution::location);
+        let is_location = |output: usize| location.is_none_or(|location| location == output);
         let mut starts = Vec::with_capacity(input * x.outputs * functions);
         for step in fit.chunks(functions) {
             for output in 0..x.outputs {
-                let factor = if is_level(output) { 1.0 } else { 0.0 };
+                let factor = if is_location(output) { 1.0 } else { 0.0 };
                 starts.extend(step.iter().map(|weight| (factor * weight) as f32));
             }
         }
         let sizes = [input, x.outputs * functions];
-        let weight = x.network.parameter("coefficients.weight", &sizes, Start::Values(starts));
-        let bias = x.network.parameter("coefficients.bias", &[sizes[1]], Start::Constant(0.0));
+        let weight = x.network.parameter("coefficients.weight", &sizes, Initializer::Values(starts));
+        let bias = x.network.parameter("coefficients.bias", &[sizes[1]], Initializer::Constant(0.0));
         let coefficients = x.past.matmul(weight) + bias;
         let ahead: Vec<f64> = (0..horizon).flat_map(|step| self.functions(input + step, &x.shape)).collect();
         let basis = x.network.data(&[horizon, functions], &ahead).transpose();
@@ -85,7 +84,7 @@ impl Decomposition {
         x.columns_forecast("columns").map_or(forecast, |columns| forecast + columns)
     }
 
-    /// The basis functions at a step, counted from the begin of the window: level, slope, changes of slope, seasons.
+    /// Returns the basis functions at a step, counted from the start of the window: level, slope, changes of slope, seasons.
     fn functions(&self, step: usize, shape: &BatchShape) -> Vec<f64> {
         let time = step as f64 / shape.input as f64;
         let mut values = vec![1.0, time];
@@ -93,7 +92,7 @@ impl Decomposition {
             let place = CHANGEPOINT_RANGE * (i + 1) as f64 / (self.changepoints + 1) as f64;
             (time - place).max(0.0)
         }));
-        let whole = [Season { period: shape.horizon.max(2) as f64, order: usual_order() }];
+        let whole = [Season { period: shape.horizon.max(2) as f64, order: default_order() }];
         let seasons = if self.seasons.is_empty() { &whole[..] } else { &self.seasons };
         for season in seasons {
             for k in 1..=season.order {
@@ -104,7 +103,7 @@ impl Decomposition {
         values
     }
 
-    /// The linear map from a window to its coefficients, `[input, functions]`, by least squares with a ridge.
+    /// Returns the linear map from a window to its coefficients, `[input, functions]`, by ridge regression.
     fn least_squares(&self, shape: &BatchShape) -> Vec<f64> {
         let rows: Vec<Vec<f64>> = (0..shape.input).map(|step| self.functions(step, shape)).collect();
         let count = self.functions(0, shape).len();
@@ -115,35 +114,38 @@ impl Decomposition {
             }
         }
         for (i, line) in normal.iter_mut().enumerate() {
-            // The level and the slope are free.
+            // Level and slope are not penalised.
             line[i] += if i < 2 { 1e-6 } else { self.ridge };
         }
         let factor = cholesky(normal);
         rows.iter().flat_map(|row| solve(&factor, row)).collect()
     }
 
-    /// Whether the settings fit windows of these sizes.
+    /// Checks the settings for windows of these sizes.
     pub fn check(&self, shape: &BatchShape) -> Check {
-        in_range("the number of seasons", self.seasons.len(), 0..=20)?;
+        has_length("seasons", self.seasons.len(), 0..=20)?;
         in_range("changepoints", self.changepoints, 0..=100)?;
         for season in &self.seasons {
-            in_range("order", season.order, 1..=50)?;
+            if !(1..=50).contains(&season.order) {
+                return invalid("seasons", format!("an order is {}, but must be in 1 to 50", season.order));
+            }
             if !(season.period >= 2.0 && season.period.is_finite()) {
-                return Err(format!("a period is {}, but must be at least 2", season.period));
+                return invalid("seasons", format!("a period is {}, but must be at least 2", season.period));
             }
         }
         if !(self.ridge > 0.0 && self.ridge.is_finite()) {
-            return Err(format!("ridge is {}, but must be a number above 0", self.ridge));
+            return invalid("ridge", format!("ridge is {}, but must be a number above 0", self.ridge));
         }
         let functions = self.functions(0, shape).len();
-        if functions * functions * shape.input > MOST_PRODUCTS {
-            return Err(format!("{functions} basis functions are too many for windows of {}", shape.input));
+        if functions * functions * shape.input > MAX_MULTIPLICATIONS {
+            let problem = format!("{functions} basis functions are too many for an input of {}", shape.input);
+            return invalid("seasons", problem);
         }
         Ok(())
     }
 }
 
-/// The lower triangle L with `L L' = matrix`, which is symmetric and positive definite.
+/// Returns the lower triangle L with `L L' = matrix`, which is symmetric and positive definite.
 fn cholesky(mut matrix: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
     for i in 0..matrix.len() {
         for j in 0..=i {
@@ -174,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fit_recovers_what_a_window_is_made_of() {
+    fn the_initial_fit_recovers_known_coefficients() {
         let model =
             Decomposition { seasons: vec![Season { period: 12.0, order: 2 }], changepoints: 0, ridge: 1e-6 };
         let shape = BatchShape { rows: 1, input: 48, horizon: 12, ..BatchShape::default() };

@@ -1,29 +1,28 @@
 //! DeepAR (Salinas, Flunkert, Gasthaus, Januschowski: "DeepAR: probabilistic forecasting with autoregressive recurrent
-//! networks", International Journal of Forecasting 2020): an LSTM reads a value and forecasts the distribution of the next
-//! one, over the window and the horizon alike. In training the true values are read; in prediction values are drawn
-//! from the distributions and read in turn, and many such paths together are the forecast
-//! (`forecast::sampling`).
+//! networks", International Journal of Forecasting 2020): an LSTM reads a value and forecasts the distribution of the
+//! next one, in the window and the horizon alike. Training reads the true values (teacher forcing); prediction draws
+//! sample paths (`forecaster::sampling`).
 
 use serde::{Deserialize, Serialize};
 
-use super::Check;
 use super::gru::check_recurrent;
+use super::{Check, invalid};
 use crate::data::BatchShape;
-use crate::inputs::Inputs;
-use crate::layers::LstmState;
+use crate::network::inputs::Inputs;
+use crate::network::layers::LstmState;
 use crate::network::{Network, Tensor};
 
 /// Settings of DeepAR.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeepAr {
-    /// Numbers of a state.
+    /// Size of the hidden state.
     pub hidden: usize,
-    /// Layers above each other.
+    /// Number of layers.
     pub layers: usize,
-    /// Share of the numbers between layers that are dropped in training.
+    /// Dropout rate between layers.
     pub dropout: f64,
-    /// Paths that are drawn for a forecast.
+    /// Number of sample paths per forecast.
     pub samples: usize,
 }
 
@@ -34,7 +33,7 @@ impl Default for DeepAr {
 }
 
 impl DeepAr {
-    /// The distribution of every value after the first, `[rows, input + horizon - 1, outputs]`, if what came is known;
+    /// Returns the distribution of every value after the first, `[rows, input + horizon - 1, outputs]`, if targets are given;
     /// otherwise those of the horizon, `[rows, horizon, outputs]`, along the path of the means.
     pub fn forward<'n>(&self, x: &Inputs<'n>) -> Tensor<'n> {
         let Some(target) = x.target else { return self.mean_path(x) };
@@ -52,13 +51,13 @@ impl DeepAr {
         states.linear("head", x.outputs)
     }
 
-    /// States of zeros, one for each layer.
+    /// Returns zero states, one per layer.
     fn start<'n>(&self, network: &'n Network, rows: usize) -> Vec<LstmState<'n>> {
         let zeros = network.zeros(&[rows, self.hidden]);
         vec![LstmState { output: zeros, memory: zeros }; self.layers]
     }
 
-    /// The states before the last value of the window is read.
+    /// Returns the states before the last value of the window is read.
     pub fn encode<'n>(&self, x: &Inputs<'n>) -> Vec<LstmState<'n>> {
         let mut states = self.start(x.network, x.shape.rows);
         for t in 1..x.shape.input {
@@ -68,12 +67,12 @@ impl DeepAr {
         states
     }
 
-    /// Reads the features of one step, `[rows, features]`, and gives what the network puts out for it.
+    /// Advances by one step with features `[rows, features]`, and returns the raw outputs.
     pub fn step<'n>(features: Tensor<'n>, states: &mut [LstmState<'n>], outputs: usize) -> Tensor<'n> {
         advance(features, states).linear("head", outputs)
     }
 
-    /// The forecast along the path of the means.
+    /// Returns the forecast along the path of the means.
     fn mean_path<'n>(&self, x: &Inputs<'n>) -> Tensor<'n> {
         let BatchShape { rows, input, horizon, .. } = x.shape;
         let mut states = self.encode(x);
@@ -88,19 +87,19 @@ impl DeepAr {
         x.network.concat(&outputs, 1)
     }
 
-    /// Whether the settings fit windows of these sizes.
+    /// Checks the settings for windows of these sizes.
     pub fn check(&self, shape: &BatchShape) -> Check {
         super::in_range("samples", self.samples, 1..=100_000)?;
         if shape.past_columns > 0 {
-            return Err(
-                "it cannot read columns that end at the present (past_columns); use future columns".into()
-            );
+            let problem =
+                "it does not support past covariates (columns.past); use known-future ones (columns.future)";
+            return invalid("kind", problem);
         }
         check_recurrent(self.hidden, self.layers, self.dropout, shape)
     }
 }
 
-/// Moves the states of all layers on by one step, and gives the output of the last.
+/// Advances the states of all layers by one step, and returns the output of the last.
 fn advance<'n>(features: Tensor<'n>, states: &mut [LstmState<'n>]) -> Tensor<'n> {
     let mut below = features;
     for (layer, state) in states.iter_mut().enumerate() {
@@ -114,13 +113,13 @@ fn layer_name(layer: usize) -> String {
     format!("layer.{layer}")
 }
 
-/// What is known in advance of a step, `[rows, columns]`.
+/// Returns the known-future covariates of a step, `[rows, columns]`.
 fn columns_at<'n>(x: &Inputs<'n>, t: usize) -> Option<Tensor<'n>> {
     x.future_columns
         .map(|columns| columns.slice(1, t, t + 1).reshape(&[x.shape.rows, x.shape.future_columns]))
 }
 
-/// What a step reads: the value before it, and what is known of it.
+/// Returns the features of a step: the previous value and the covariates.
 pub(crate) fn features<'n>(
     network: &'n Network,
     value: Tensor<'n>,

@@ -1,23 +1,23 @@
-//! A recurrent network of gated units (Cho et al.: "Learning phrase representations using RNN encoder-decoder for
+//! A gated recurrent unit (Cho et al.: "Learning phrase representations using RNN encoder-decoder for
 //! statistical machine translation", EMNLP 2014). The window is read step by step; the last state is mapped to the
-//! whole horizon at once.
+//! whole horizon by a linear layer.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Check, in_range, is_dropout};
+use super::{Check, in_range, invalid, is_dropout};
 use crate::data::BatchShape;
-use crate::inputs::Inputs;
 use crate::network::Tensor;
+use crate::network::inputs::Inputs;
 
-/// Settings of the gated recurrent network.
+/// Settings of the GRU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Gru {
-    /// Numbers of a state.
+    /// Size of the hidden state.
     pub hidden: usize,
-    /// Layers above each other.
+    /// Number of layers.
     pub layers: usize,
-    /// Share of the numbers between layers that are dropped in training.
+    /// Dropout rate between layers.
     pub dropout: f64,
 }
 
@@ -28,7 +28,7 @@ impl Default for Gru {
 }
 
 impl Gru {
-    /// The forecast, `[rows, horizon, outputs]`.
+    /// Returns the forecast, `[rows, horizon, outputs]`.
     pub fn forward<'n>(&self, x: &Inputs<'n>) -> Tensor<'n> {
         let BatchShape { rows, input, .. } = x.shape;
         let mut states = x.steps();
@@ -40,20 +40,23 @@ impl Gru {
         x.forecast("head", x.with_horizon(last))
     }
 
-    /// Whether the settings fit windows of these sizes.
+    /// Checks the settings for windows of these sizes.
     pub fn check(&self, shape: &BatchShape) -> Check {
         check_recurrent(self.hidden, self.layers, self.dropout, shape)
     }
 }
 
-/// Steps of all layers at most: each is a piece of the program.
-const MOST_STEPS: usize = 10_000;
+/// Maximum number of steps of all layers: the program is unrolled.
+const MAX_STEPS: usize = 10_000;
 
-/// Limits of recurrent networks.
+/// Checks the settings of a recurrent network.
 pub(super) fn check_recurrent(hidden: usize, layers: usize, dropout: f64, shape: &BatchShape) -> Check {
     in_range("hidden", hidden, 1..=16_384)?;
     in_range("layers", layers, 1..=32)?;
     let steps = layers * (shape.input + shape.horizon);
-    in_range("layers times steps (input + horizon)", steps, 1..=MOST_STEPS)?;
+    if steps > MAX_STEPS {
+        let problem = format!("layers times (input + horizon) is {steps}, but must be at most {MAX_STEPS}");
+        return invalid("layers", problem);
+    }
     is_dropout("dropout", dropout)
 }

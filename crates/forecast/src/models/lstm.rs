@@ -1,26 +1,26 @@
 //! A long short-term memory (Hochreiter and Schmidhuber 1997) with attention (Luong, Pham, Manning: "Effective approaches
-//! to attention-based neural machine translation", EMNLP 2015): the last state asks, all states answer, and both are
-//! mapped to the whole horizon at once.
+//! to attention-based neural machine translation", EMNLP 2015): the last state is the query, all states are keys and
+//! values, and state and context are mapped to the whole horizon by a linear layer.
 
 use serde::{Deserialize, Serialize};
 
 use super::Check;
 use super::gru::check_recurrent;
 use crate::data::BatchShape;
-use crate::inputs::Inputs;
 use crate::network::Tensor;
+use crate::network::inputs::Inputs;
 
 /// Settings of the LSTM.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Lstm {
-    /// Numbers of a state.
+    /// Size of the hidden state.
     pub hidden: usize,
-    /// Layers above each other.
+    /// Number of layers.
     pub layers: usize,
-    /// Whether the last state looks back at all states.
+    /// Whether the last state attends to all states.
     pub attention: bool,
-    /// Share of the numbers between layers that are dropped in training.
+    /// Dropout rate between layers.
     pub dropout: f64,
 }
 
@@ -31,7 +31,7 @@ impl Default for Lstm {
 }
 
 impl Lstm {
-    /// The forecast, `[rows, horizon, outputs]`.
+    /// Returns the forecast, `[rows, horizon, outputs]`.
     pub fn forward<'n>(&self, x: &Inputs<'n>) -> Tensor<'n> {
         let BatchShape { rows, input, .. } = x.shape;
         let mut states = x.steps();
@@ -43,14 +43,14 @@ impl Lstm {
         let mut seen = last.reshape(&[rows, self.hidden]);
         if self.attention {
             // score(last, state) = last' W state
-            let question = last.linear_without_bias("attention", self.hidden);
-            let context = question.matmul(states.transpose()).softmax(2).matmul(states);
+            let query = last.linear_without_bias("attention", self.hidden);
+            let context = query.matmul(states.transpose()).softmax(2).matmul(states);
             seen = x.network.concat(&[seen, context.reshape(&[rows, self.hidden])], 1);
         }
         x.forecast("head", x.with_horizon(seen))
     }
 
-    /// Whether the settings fit windows of these sizes.
+    /// Checks the settings for windows of these sizes.
     pub fn check(&self, shape: &BatchShape) -> Check {
         check_recurrent(self.hidden, self.layers, self.dropout, shape)
     }

@@ -1,7 +1,7 @@
-//! The models: one file each, which reads like its paper. [`Model`] is the one list of them.
+//! Forecasting models, one file each. [`Model`] is the list.
 
 mod decomposition;
-pub(super) mod deepar;
+pub(crate) mod deepar;
 mod dlinear;
 mod gru;
 mod lstm;
@@ -26,35 +26,59 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::inputs::Inputs;
-use super::network::Tensor;
-use super::normalize::Normalization;
 use crate::data::BatchShape;
+use crate::network::Tensor;
+use crate::network::inputs::Inputs;
+use crate::network::normalization::Normalization;
 use gatework_train::kinds::{Kinds, name_or_table};
 
-/// Whether settings fit; the error names the one that does not.
-pub(crate) type Check = Result<(), String>;
+/// A setting of a model that is out of range.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}")]
+pub struct SettingError {
+    /// Key of the setting.
+    pub setting: &'static str,
+    /// The value, and what it must be.
+    pub problem: String,
+}
 
-/// Checks a setting against its limits.
-fn in_range(name: &str, value: usize, range: RangeInclusive<usize>) -> Check {
+/// The result of checking the settings of a model.
+pub(crate) type Check = Result<(), SettingError>;
+
+/// Returns the error of a setting.
+fn invalid(setting: &'static str, problem: impl Into<String>) -> Check {
+    Err(SettingError { setting, problem: problem.into() })
+}
+
+/// Checks an integer setting.
+fn in_range(setting: &'static str, value: usize, range: RangeInclusive<usize>) -> Check {
     if range.contains(&value) {
         return Ok(());
     }
-    Err(format!("{name} is {value}, but must be in {} to {}", range.start(), range.end()))
+    invalid(setting, format!("{setting} is {value}, but must be in {} to {}", range.start(), range.end()))
 }
 
-/// Checks a share of dropout.
-fn is_dropout(name: &str, value: f64) -> Check {
+/// Checks the length of a list.
+fn has_length(setting: &'static str, length: usize, range: RangeInclusive<usize>) -> Check {
+    if range.contains(&length) {
+        return Ok(());
+    }
+    let (min, max) = (range.start(), range.end());
+    invalid(setting, format!("{setting} has {length} entries, but must have {min} to {max}"))
+}
+
+/// Checks a dropout rate.
+fn is_dropout(setting: &'static str, value: f64) -> Check {
     if (0.0..1.0).contains(&value) {
         return Ok(());
     }
-    Err(format!("{name} is {value}, but must be at least 0 and below 1"))
+    invalid(setting, format!("{setting} is {value}, but must be at least 0 and below 1"))
 }
 
 macro_rules! models {
     ($($(#[$doc:meta])* $model:ident $name:literal $normalization:ident;)*) => {
-        /// A model and its settings. In a file it is a table with its `kind` and settings, or the kind alone if all
-        /// settings are the usual ones.
+        /// A model and its settings. In TOML a table with `kind` and settings, or the kind alone for default settings.
+        #[non_exhaustive]
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(remote = "Self", tag = "kind")]
         pub enum Model {
@@ -65,59 +89,65 @@ macro_rules! models {
             /// The names of all models.
             pub const NAMES: &[&str] = &[$($name,)*];
 
-            /// Its name.
+            /// Returns the name.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Model::$model(_) => $name,)*
                 }
             }
 
-            /// The forecast for what is observed: `[rows, horizon, outputs]`, or more steps, whose last ones are the
-            /// horizon.
+            /// Returns the forecast, `[rows, steps, outputs]`. If there are more steps than the horizon, the last ones are
+            /// the horizon.
             pub fn forward<'n>(&self, x: &Inputs<'n>) -> Tensor<'n> {
                 match self {
                     $(Model::$model(model) => model.forward(x),)*
                 }
             }
 
-            /// Whether the settings fit windows of these sizes; the error names the one that does not.
+            /// Checks the settings for windows of these sizes.
             pub fn check(&self, shape: &BatchShape) -> Check {
                 match self {
                     $(Model::$model(model) => model.check(shape),)*
                 }
             }
 
-            /// How a window is normalised unless the file says otherwise.
-            pub fn usual_normalization(&self) -> Normalization {
+            /// Returns the default normalisation of windows.
+            pub fn default_normalization(&self) -> Normalization {
                 match self {
                     $(Model::$model(_) => Normalization::$normalization,)*
                 }
             }
         }
+
+        $(impl From<$model> for Model {
+            fn from(model: $model) -> Model {
+                Model::$model(model)
+            }
+        })*
     };
 }
 
-// The models: type, name in files, and how windows are usually normalised.
+// Type, name in files, default normalisation.
 models! {
-    /// A linear map of the moving average and one of the rest.
+    /// Linear maps of the moving average and of the remainder.
     DLinear "dlinear" None;
-    /// A linear map of the window less its last value.
+    /// A linear map of the differences to the last value.
     NLinear "nlinear" Last;
-    /// Trend and seasonality by basis functions.
+    /// Trend and seasonality by regression on basis functions.
     Decomposition "decomposition" Instance;
-    /// Blocks that explain the window piece by piece.
+    /// Doubly residual stacks of fully connected blocks.
     NBeats "nbeats" None;
-    /// Blocks that look at the window at different rates.
+    /// N-BEATS with multi-rate pooling and interpolation.
     Nhits "nhits" None;
-    /// Causal convolutions.
+    /// Causal dilated convolutions.
     Tcn "tcn" Instance;
-    /// A gated recurrent network.
+    /// A gated recurrent unit.
     Gru "gru" Instance;
-    /// A recurrent network with attention.
+    /// A long short-term memory with attention.
     Lstm "lstm" Instance;
     /// A Transformer encoder on patches.
     Transformer "transformer" Instance;
-    /// A recurrent network that forecasts a distribution and reads what it drew.
+    /// An autoregressive LSTM that forecasts distributions.
     DeepAr "deepar" Scale;
 }
 

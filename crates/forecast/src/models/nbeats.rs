@@ -1,6 +1,6 @@
 //! N-BEATS (Oreshkin, Carpov, Chapados, Bengio: "N-BEATS: neural basis expansion analysis for interpretable time series
-//! forecasting", ICLR 2020): blocks of fully connected layers, each of which explains a part of the window (the
-//! backcast), passes on what is left, and adds to the forecast.
+//! forecasting", ICLR 2020): blocks of fully connected layers. Each subtracts its backcast from the window,
+//! passes on the remainder, and adds to the forecast.
 //!
 //! ```text
 //! h = relu(W relu(.. x)),   theta = W h
@@ -13,40 +13,40 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Check, in_range};
+use super::{Check, has_length, in_range, invalid};
 use crate::data::BatchShape;
-use crate::inputs::Inputs;
+use crate::network::inputs::Inputs;
 use crate::network::{Network, Tensor};
 
 /// Settings of N-BEATS.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NBeats {
-    /// The stacks, from the window on.
+    /// The stacks, in order.
     pub stacks: Vec<Stack>,
 }
 
-/// Blocks of one kind.
+/// A stack of blocks with one basis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Stack {
-    /// What its blocks can express.
+    /// Basis of its blocks.
     pub basis: Basis,
     /// Number of blocks.
     pub blocks: usize,
-    /// Fully connected layers of a block.
+    /// Fully connected layers per block.
     pub layers: usize,
-    /// Their width.
+    /// Width of the layers.
     pub width: usize,
     /// Whether the blocks share their weights.
     pub shared: bool,
 }
 
-/// What the blocks of a stack can express.
+/// The basis of the blocks of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
-    /// Anything.
+    /// The identity: any function.
     Generic,
     /// A polynomial of time, of degree 2.
     Trend,
@@ -54,10 +54,10 @@ pub enum Basis {
     Seasonality,
 }
 
-/// Values of basis functions at most.
-const MOST_VALUES: usize = 4_000_000;
+/// Maximum number of basis function values.
+const MAX_VALUES: usize = 4_000_000;
 
-/// Degree of the trend.
+/// Degree of the trend polynomial.
 const DEGREE: usize = 2;
 
 impl Default for Stack {
@@ -80,7 +80,7 @@ impl NBeats {
         NBeats { stacks: vec![stack(Basis::Trend, 256), stack(Basis::Seasonality, 2048)] }
     }
 
-    /// The forecast, `[rows, horizon, outputs]`.
+    /// Returns the forecast, `[rows, horizon, outputs]`.
     pub fn forward<'n>(&self, x: &Inputs<'n>) -> Tensor<'n> {
         let mut rest = x.past;
         let mut forecast = x.network.zeros(&[x.shape.rows, x.shape.horizon, x.outputs]);
@@ -99,13 +99,16 @@ impl NBeats {
         forecast
     }
 
-    /// Whether the settings fit windows of these sizes.
+    /// Checks the settings for windows of these sizes.
     pub fn check(&self, shape: &BatchShape) -> Check {
-        let long = shape.horizon * (shape.horizon + shape.input) > MOST_VALUES;
+        let long = shape.horizon * (shape.horizon + shape.input) > MAX_VALUES;
         if long && self.stacks.iter().any(|stack| stack.basis == Basis::Seasonality) {
-            return Err("the windows are too long for a seasonality of all harmonics".into());
+            return invalid(
+                "stacks",
+                "input and horizon are too long for a seasonality basis of all harmonics",
+            );
         }
-        in_range("the number of stacks", self.stacks.len(), 1..=100)?;
+        has_length("stacks", self.stacks.len(), 1..=100)?;
         for stack in &self.stacks {
             in_range("blocks", stack.blocks, 1..=100)?;
             in_range("layers", stack.layers, 1..=100)?;
@@ -116,7 +119,7 @@ impl NBeats {
 }
 
 impl Stack {
-    /// A block: its backcast, unless it is the last one, and its part of the forecast.
+    /// Returns the backcast of a block, unless it is the last one, and its contribution to the forecast.
     fn block<'n>(
         &self,
         x: &Inputs<'n>,
@@ -129,7 +132,7 @@ impl Stack {
         for layer in 0..self.layers {
             hidden = hidden.linear(&format!("{name}.{layer}"), self.width).relu();
         }
-        // Each basis has one row for each coefficient.
+        // A basis has one row per coefficient.
         let bases = self.basis.rows(x.network, input, horizon);
         let expand = |part: &str, basis: Option<Tensor<'n>>, steps: usize, outputs: usize| {
             let name = format!("{name}.{part}");
@@ -149,7 +152,7 @@ impl Stack {
 }
 
 impl Basis {
-    /// The functions for the window, `[functions, input]`, and for the horizon, `[functions, horizon]`.
+    /// Returns the basis functions of the window, `[functions, input]`, and of the horizon, `[functions, horizon]`.
     fn rows(self, network: &Network, input: usize, horizon: usize) -> Option<(Tensor<'_>, Tensor<'_>)> {
         let functions: Vec<Box<dyn Fn(f64) -> f64>> = match self {
             Basis::Generic => return None,
@@ -166,7 +169,7 @@ impl Basis {
     }
 }
 
-/// Cosines and sines of 0 to `horizon / 2 - 1` turns.
+/// Returns cosines and sines of 0 to `horizon / 2 - 1` turns.
 fn harmonics(horizon: usize) -> Vec<Box<dyn Fn(f64) -> f64>> {
     let turns = (0..(horizon / 2).max(1)).map(|k| 2.0 * std::f64::consts::PI * k as f64);
     turns

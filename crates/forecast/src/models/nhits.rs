@@ -1,59 +1,59 @@
 //! NHITS (Challu, Olivares, Oreshkin, Garza, Mergenthaler, Dubrawski: "N-HiTS: neural hierarchical interpolation for time
-//! series forecasting", AAAI 2023): N-BEATS whose stacks look at the window at different rates. A stack sees the window
-//! pooled, and forecasts a few knots that are interpolated to the horizon.
+//! series forecasting", AAAI 2023): N-BEATS with multi-rate stacks. A stack reads the pooled window and forecasts a few
+//! knots, which are interpolated to the horizon.
 
 use gatework_engine::graph::Window;
 use serde::{Deserialize, Serialize};
 
-use super::{Check, in_range, is_dropout};
+use super::{Check, has_length, in_range, invalid, is_dropout};
 use crate::data::BatchShape;
-use crate::inputs::Inputs;
 use crate::network::Tensor;
+use crate::network::inputs::Inputs;
 
 /// Settings of NHITS.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Nhits {
-    /// Steps that are pooled into one, a number for each stack.
+    /// Pooling size of each stack.
     pub pooling: Vec<usize>,
-    /// Steps of the horizon for each knot, a number for each stack.
+    /// Steps per knot of each stack.
     pub downsampling: Vec<usize>,
-    /// Blocks of a stack.
+    /// Blocks per stack.
     pub blocks: usize,
-    /// Fully connected layers of a block.
+    /// Fully connected layers per block.
     pub layers: usize,
-    /// Their width.
+    /// Width of the layers.
     pub width: usize,
-    /// How steps are pooled.
+    /// Pooling function.
     pub pool: Pool,
-    /// How knots become a forecast.
+    /// Interpolation of knots.
     pub interpolation: Interpolation,
-    /// Share of the numbers between layers that are dropped in training.
+    /// Dropout rate between layers.
     pub dropout: f64,
 }
 
-/// How steps are pooled.
+/// A pooling function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pool {
-    /// The largest.
+    /// The maximum.
     Max,
     /// The mean.
     Average,
 }
 
-/// How knots become a forecast.
+/// The interpolation of knots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Interpolation {
-    /// Lines between the knots.
+    /// Piecewise linear.
     Linear,
-    /// The value of the knot whose share of the horizon a step is in.
+    /// The nearest knot.
     Nearest,
 }
 
-/// Knots times steps at most.
-const MOST_WEIGHTS: usize = 4_000_000;
+/// Maximum of knots times steps.
+const MAX_WEIGHTS: usize = 4_000_000;
 
 impl Default for Nhits {
     fn default() -> Nhits {
@@ -71,7 +71,7 @@ impl Default for Nhits {
 }
 
 impl Nhits {
-    /// The forecast, `[rows, horizon, outputs]`.
+    /// Returns the forecast, `[rows, horizon, outputs]`.
     pub fn forward<'n>(&self, x: &Inputs<'n>) -> Tensor<'n> {
         let BatchShape { rows, horizon, .. } = x.shape;
         let mut rest = x.past;
@@ -82,7 +82,7 @@ impl Nhits {
                 let name = format!("stack.{stack}.{block}");
                 let hidden = self.hidden(x, self.pooled(rest, pooling), &name);
                 forecast = forecast + self.interpolated(x, hidden, downsampling, &name);
-                // Nobody reads what the last block leaves of the window.
+                // The backcast of the last block is not used.
                 if stack + 1 < stacks || block + 1 < self.blocks {
                     rest = rest - hidden.linear(&format!("{name}.backcast"), x.shape.input);
                 }
@@ -91,7 +91,7 @@ impl Nhits {
         forecast
     }
 
-    /// The window at a lower rate.
+    /// Pools the window.
     fn pooled<'n>(&self, rest: Tensor<'n>, steps: usize) -> Tensor<'n> {
         let window = Window { size: steps, stride: steps, dilation: 1 };
         match self.pool {
@@ -109,7 +109,7 @@ impl Nhits {
         hidden
     }
 
-    /// Knots, interpolated to the horizon: `[rows, horizon, outputs]`.
+    /// Returns the forecast of a block, interpolated to the horizon: `[rows, horizon, outputs]`.
     fn interpolated<'n>(
         &self,
         x: &Inputs<'n>,
@@ -133,12 +133,13 @@ impl Nhits {
         steps.transpose()
     }
 
-    /// Whether the settings fit windows of these sizes.
+    /// Checks the settings for windows of these sizes.
     pub fn check(&self, shape: &BatchShape) -> Check {
-        in_range("the number of stacks (pooling)", self.pooling.len(), 1..=100)?;
+        has_length("pooling", self.pooling.len(), 1..=100)?;
         if self.pooling.len() != self.downsampling.len() {
             let (pooling, downsampling) = (self.pooling.len(), self.downsampling.len());
-            return Err(format!("pooling has {pooling} stacks, but downsampling has {downsampling}"));
+            let problem = format!("pooling has {pooling} entries, but downsampling has {downsampling}");
+            return invalid("downsampling", problem);
         }
         for &pooling in &self.pooling {
             in_range("pooling", pooling, 1..=shape.input)?;
@@ -146,10 +147,9 @@ impl Nhits {
         for &downsampling in &self.downsampling {
             in_range("downsampling", downsampling, 1..=100_000)?;
             let knots = shape.horizon / downsampling;
-            if downsampling > 1 && knots * shape.horizon > MOST_WEIGHTS {
-                return Err(format!(
-                    "downsampling is {downsampling}, which is too little for such a long horizon"
-                ));
+            if downsampling > 1 && knots * shape.horizon > MAX_WEIGHTS {
+                let problem = format!("downsampling is {downsampling}, which is too small for this horizon");
+                return invalid("downsampling", problem);
             }
         }
         in_range("blocks", self.blocks, 1..=100)?;
@@ -159,16 +159,16 @@ impl Nhits {
     }
 }
 
-/// How much each knot has to do with each step, `[knots, steps]`. Knots are points in the middle of their share of the
-/// horizon; outside the first and the last one the value stays.
+/// Returns the interpolation weights, `[knots, steps]`. Each knot is at the centre of its segment of the horizon; values are
+/// constant before the first and after the last knot.
 fn weights(knots: usize, steps: usize, linear: bool) -> Vec<f64> {
     let mut weights = vec![0.0; knots * steps];
     for step in 0..steps {
         let at = ((step as f64 + 0.5) * knots as f64 / steps as f64 - 0.5).clamp(0.0, (knots - 1) as f64);
-        let (left, share) = if linear { (at.floor(), at - at.floor()) } else { (at.round(), 0.0) };
+        let (left, fraction) = if linear { (at.floor(), at - at.floor()) } else { (at.round(), 0.0) };
         let right = (left as usize + 1).min(knots - 1);
-        weights[left as usize * steps + step] += 1.0 - share;
-        weights[right * steps + step] += share;
+        weights[left as usize * steps + step] += 1.0 - fraction;
+        weights[right * steps + step] += fraction;
     }
     weights
 }
@@ -180,7 +180,7 @@ mod tests {
     use gatework_engine::Program;
 
     #[test]
-    fn interpolation_by_weights_is_the_engines() {
+    fn interpolation_by_weights_equals_that_of_the_engine() {
         for (knots, steps) in [(1, 5), (3, 12), (4, 24), (5, 7)] {
             let network = Network::for_prediction();
             let x = network.input("x", &[2, knots]);

@@ -1,15 +1,15 @@
 //! A temporal convolutional network (Bai, Kolter, Koltun: "An empirical evaluation of generic convolutional and recurrent
 //! networks for sequence modeling", 2018): residual blocks of two causal convolutions each, whose dilation doubles from
-//! block to block, so that the last step sees far back. Weights are used as they are, without the paper's normalisation.
+//! block to block, so that the receptive field grows exponentially. The weight normalisation of the paper is left out.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Check, in_range, is_dropout};
+use super::{Check, has_length, in_range, is_dropout};
 use crate::data::BatchShape;
-use crate::inputs::Inputs;
 use crate::network::Tensor;
+use crate::network::inputs::Inputs;
 
-/// The last steps of `[rows, time, channels]`, all if there are no more.
+/// Returns the last `steps` of `[rows, time, channels]`, or all if there are fewer.
 fn last_steps(x: Tensor<'_>, steps: usize) -> Tensor<'_> {
     let time = x.size(1);
     if time <= steps { x } else { x.slice(1, time - steps, time) }
@@ -21,9 +21,9 @@ fn last_steps(x: Tensor<'_>, steps: usize) -> Tensor<'_> {
 pub struct Tcn {
     /// Channels of each block.
     pub channels: Vec<usize>,
-    /// Steps that a convolution reads.
+    /// Kernel size.
     pub kernel: usize,
-    /// Share of the channels' values that are dropped in training.
+    /// Dropout rate.
     pub dropout: f64,
 }
 
@@ -34,12 +34,12 @@ impl Default for Tcn {
 }
 
 impl Tcn {
-    /// The forecast, `[rows, horizon, outputs]`.
+    /// Returns the forecast, `[rows, horizon, outputs]`.
     pub fn forward<'n>(&self, x: &Inputs<'n>) -> Tensor<'n> {
         // [rows, time, channels]
         let mut hidden = x.steps();
         for (block, &channels) in self.channels.iter().enumerate() {
-            let seen = last_steps(hidden, self.steps_seen(block));
+            let seen = last_steps(hidden, self.receptive_field(block));
             hidden = self.block(seen, &format!("block.{block}"), channels, 1 << block);
         }
         let width = hidden.size(2);
@@ -47,13 +47,13 @@ impl Tcn {
         x.forecast("head", x.with_horizon(last))
     }
 
-    /// Steps before a block that the last step behind all blocks depends on; the others need not be computed.
-    fn steps_seen(&self, block: usize) -> usize {
+    /// Returns the receptive field, at the input of a block, of the last step of the output.
+    fn receptive_field(&self, block: usize) -> usize {
         let reach = |block: usize| (2 * self.kernel.saturating_sub(1)).saturating_mul(1 << block);
         (block..self.channels.len()).map(reach).fold(1, usize::saturating_add)
     }
 
-    /// Two convolutions, and what went in beside them.
+    /// Two convolutions with a residual connection.
     fn block<'n>(&self, x: Tensor<'n>, name: &str, channels: usize, dilation: usize) -> Tensor<'n> {
         let mut hidden = x;
         for layer in 0..2 {
@@ -61,13 +61,13 @@ impl Tcn {
             let convolved = hidden.causal_convolution(&name, channels, self.kernel, dilation);
             hidden = convolved.relu().dropout(self.dropout);
         }
-        let beside = if x.size(2) == channels { x } else { x.linear(&format!("{name}.beside"), channels) };
-        (hidden + beside).relu()
+        let residual = if x.size(2) == channels { x } else { x.linear(&format!("{name}.beside"), channels) };
+        (hidden + residual).relu()
     }
 
-    /// Whether the settings fit windows of these sizes.
+    /// Checks the settings for windows of these sizes.
     pub fn check(&self, _shape: &BatchShape) -> Check {
-        in_range("the number of blocks (channels)", self.channels.len(), 1..=16)?;
+        has_length("channels", self.channels.len(), 1..=16)?;
         for &channels in &self.channels {
             in_range("channels", channels, 1..=16_384)?;
         }
@@ -83,7 +83,7 @@ mod tests {
     use crate::network::Network;
     use gatework_engine::Program;
 
-    /// The forecast from all steps of all blocks.
+    /// Reference implementation: computes all steps of all blocks.
     fn from_every_step<'n>(tcn: &Tcn, x: &Inputs<'n>) -> Tensor<'n> {
         let mut hidden = x.steps();
         for (block, &channels) in tcn.channels.iter().enumerate() {
@@ -94,9 +94,9 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_are_left_out_change_nothing() {
+    fn steps_outside_the_receptive_field_have_no_effect() {
         let tcn = Tcn { channels: vec![3, 4, 4], kernel: 3, dropout: 0.0 };
-        assert_eq!([0, 1, 2].map(|block| tcn.steps_seen(block)), [29, 25, 17]);
+        assert_eq!([0, 1, 2].map(|block| tcn.receptive_field(block)), [29, 25, 17]);
         for input in [7, 28, 29, 40] {
             let (past_columns, future_columns, static_columns) = (0, 0, 0);
             let shape =
@@ -104,12 +104,12 @@ mod tests {
             let network = Network::for_prediction();
             let x = Inputs::new(&network, shape, &Loss::Mse, false);
             let outputs = [("needed", tcn.forward(&x)), ("all", from_every_step(&tcn, &x))];
-            let (graph, parts) = network.finish(&outputs).unwrap();
+            let (graph, bindings) = network.finish(&outputs).unwrap();
             let mut runner = Program::new(&graph).unwrap().runner();
             let numbers =
                 |count: usize| (0..count).map(|i| (i * 37 % 23) as f32 * 0.1 - 1.0).collect::<Vec<_>>();
             runner.write("past", &numbers(2 * input)).unwrap();
-            for parameter in &parts.parameters {
+            for parameter in &bindings.parameters {
                 runner.write(&parameter.name, &numbers(parameter.shape.iter().product())).unwrap();
             }
             runner.run();

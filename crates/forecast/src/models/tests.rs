@@ -1,12 +1,14 @@
-//! What holds for every model.
+//! Tests of every model.
 
 use super::*;
 use crate::Loss;
 use crate::data::Batch;
-use crate::distribution::Distribution;
-use crate::signal::{NOISE, PERIODS, Signal, seasonal_naive};
-use crate::specification::{Specification, Use};
-use crate::trainer::{ForecastTask, Windows, write_padded};
+use crate::data::BatchSource;
+use crate::network::distribution::Distribution;
+use crate::network::feed::write_padded;
+use crate::specification::{Mode, Specification};
+use crate::test_signal::{NOISE, PERIODS, Signal, seasonal_naive};
+use crate::training::ForecastTask;
 use gatework_engine::Program;
 use gatework_train::optim::{Clip, Optimizer};
 use gatework_train::params::Params;
@@ -15,9 +17,9 @@ use gatework_train::trainer::{Attempt, Outcome, Settings, Task, TaskError};
 use rayon::prelude::*;
 use std::sync::LazyLock;
 
-/// Windows of the test signal: two periods of its longer season.
+/// Returns a specification for the test signal; the input is two periods of its longer season.
 fn specification(model: Model) -> Specification {
-    // Levels beyond those in training are no matter of distributions.
+    // Instance normalisation, since the level of the signal leaves the range seen in training.
     let (loss, normalization) = match model {
         Model::DeepAr(_) => (Loss::Gaussian, Some(Normalization::Instance)),
         _ => (Loss::Mse, None),
@@ -34,7 +36,7 @@ fn specification(model: Model) -> Specification {
     }
 }
 
-/// Every model, small.
+/// Returns a small instance of every model.
 fn every_model() -> Vec<Model> {
     let stack = |basis| Stack { basis, blocks: 2, layers: 2, width: 48, shared: false };
     let season = |period: usize| Season { period: period as f64, order: 2 };
@@ -80,7 +82,7 @@ fn settings(updates: u64) -> Settings {
     }
 }
 
-/// Trains a model on the test signal and gives its best validation loss and parameters.
+/// Trains a model on the test signal and returns its best validation loss and parameters.
 fn trained(specification: &Specification, updates: u64, seed: u64) -> (f64, Params) {
     let settings = settings(updates);
     let mut task = ForecastTask::new(specification, Signal::new(specification, 32), seed).unwrap();
@@ -94,9 +96,9 @@ fn trained(specification: &Specification, updates: u64, seed: u64) -> (f64, Para
     (best.hard, params)
 }
 
-/// The forecast for a batch by parameters.
+/// Forecasts a batch.
 fn forecast(specification: &Specification, params: &Params, batch: &Batch) -> Vec<f32> {
-    let (graph, _) = specification.network(batch.shape.rows, Use::Prediction).unwrap();
+    let (graph, _) = specification.network(batch.shape.rows, Mode::Prediction).unwrap();
     let mut runner = Program::new(&graph).unwrap().runner();
     for tensor in params.tensors() {
         runner.write(&tensor.name, &params.values[tensor.range.clone()]).unwrap();
@@ -106,22 +108,22 @@ fn forecast(specification: &Specification, params: &Params, batch: &Batch) -> Ve
     runner.read::<f32>("forecast").unwrap().to_vec()
 }
 
-/// A model that was trained.
+/// A trained model.
 struct Learned {
     specification: Specification,
     params: Params,
-    /// Mean square error on windows kept aside, of the forecast and of repeating the last value.
+    /// Mean squared validation error of the forecast and of the naive forecast.
     error: f64,
     repeated: f64,
 }
 
-/// Every model, trained once for all tests that need it so.
+/// Every model, trained once for all tests.
 static LEARNED: LazyLock<Vec<Learned>> = LazyLock::new(|| {
     let models = every_model();
     models.into_par_iter().map(|model| learned(&specification(model))).collect()
 });
 
-/// The better one of at most three seeds: learning is chaotic, and a good model needs no luck to be good once in three.
+/// Trains up to three seeds and returns the best: a single seed may end in a poor optimum.
 fn learned(specification: &Specification) -> Learned {
     let attempt = |seed| {
         let (_, params) = trained(specification, 401, seed);
@@ -139,14 +141,14 @@ fn learned(specification: &Specification) -> Learned {
     best
 }
 
-/// A mean square error that is near that of the noise: a linear forecast by least squares has 1.2 times that.
+/// A mean squared error near that of the noise; linear regression reaches 1.2 times the variance of the noise.
 const NEAR_NOISE: f64 = 2.0 * NOISE * NOISE;
 
-/// The mean square error of a forecast, and of repeating the last value, on the windows kept aside.
+/// Returns the mean squared validation error of a forecast and of the naive forecast.
 fn errors(specification: &Specification, params: &Params) -> (f64, f64) {
     let mut signal = Signal::new(specification, 1);
     let (mut batch, outputs) = (Batch::default(), specification.loss.outputs());
-    let level = specification.loss.distribution().map_or(0, Distribution::level);
+    let level = specification.loss.distribution().map_or(0, Distribution::location);
     let (mut errors, mut count) = ([0.0, 0.0], 0.0);
     for index in 0.. {
         if !signal.validation(index, &mut batch).unwrap() {
@@ -164,7 +166,7 @@ fn errors(specification: &Specification, params: &Params) -> (f64, f64) {
 }
 
 #[test]
-fn every_model_learns_the_signal_to_near_its_noise() {
+fn every_model_learns_the_signal_up_to_its_noise() {
     for Learned { specification, error, .. } in &*LEARNED {
         let naive = seasonal_naive(specification);
         assert!(*error < NEAR_NOISE && *error < 0.25 * naive, "{}: {error}", specification.model.name());
@@ -172,7 +174,7 @@ fn every_model_learns_the_signal_to_near_its_noise() {
 }
 
 #[test]
-fn no_model_repeats_the_last_value() {
+fn every_model_beats_the_naive_forecast() {
     for Learned { specification, params, error, repeated } in &*LEARNED {
         assert!(error < &(0.1 * repeated), "{}: {error} for {repeated}", specification.model.name());
         let mut batch = Batch::default();
@@ -184,10 +186,10 @@ fn no_model_repeats_the_last_value() {
 }
 
 #[test]
-fn one_run_forecasts_the_whole_horizon() {
+fn the_graph_forecasts_the_whole_horizon() {
     for model in every_model() {
         let specification = specification(model);
-        let (graph, _) = specification.network(2, Use::Prediction).unwrap();
+        let (graph, _) = specification.network(2, Mode::Prediction).unwrap();
         let (name, id) = &graph.outputs()[0];
         assert_eq!((graph.outputs().len(), name.as_str()), (1, "forecast"));
         assert_eq!(*graph.shape(*id), [2, specification.horizon, specification.loss.outputs()]);
@@ -195,7 +197,7 @@ fn one_run_forecasts_the_whole_horizon() {
 }
 
 #[test]
-fn every_parameter_has_a_gradient_and_changes() {
+fn every_parameter_has_a_gradient_and_is_updated() {
     for model in every_model() {
         let specification = Specification { future_columns: 2, static_columns: 1, ..specification(model) };
         let mut task = ForecastTask::new(&specification, Signal::new(&specification, 16), 1).unwrap();
@@ -217,14 +219,14 @@ fn every_parameter_has_a_gradient_and_changes() {
 }
 
 #[test]
-fn the_order_of_the_steps_matters() {
+fn forecasts_depend_on_the_order_of_the_steps() {
     for model in every_model() {
         let specification = specification(model);
         let params = specification.params(1).unwrap();
         let mut batch = Batch::default();
         Signal::new(&specification, 1).fill(&[100], &mut batch);
         let right = forecast(&specification, &params, &batch);
-        // Two steps in the middle change places: the window has the same values, mean, ends and deviation.
+        // Swapping two steps in the middle keeps values, mean, ends and standard deviation.
         batch.past.swap(10, 13);
         let swapped = forecast(&specification, &params, &batch);
         assert_ne!(right, swapped, "{}", specification.model.name());
@@ -239,13 +241,13 @@ fn recurrent_models_read_the_window_step_by_step() {
             let specification = Specification { input, ..specification(model.clone()) };
             specification.params(1).unwrap().len()
         };
-        // A cell that took the window as one step would have a weight for each of its values.
+        // A cell that read the whole window in one step would have a weight per value.
         assert_eq!(count(24), count(48), "{}", model.name());
     }
 }
 
 #[test]
-fn columns_reach_every_model() {
+fn every_model_reads_its_covariates() {
     for model in every_model() {
         let past_columns = usize::from(!matches!(model, Model::DeepAr(_)));
         let specification =
@@ -261,15 +263,15 @@ fn columns_reach_every_model() {
         changed[2].static_columns.iter_mut().for_each(|x| *x += 1.0);
         for (kind, changed) in changed.iter().enumerate().skip(1 - past_columns) {
             let other = forecast(&specification, &params, changed);
-            assert_ne!(right, other, "{}: columns of kind {kind}", specification.model.name());
+            assert_ne!(right, other, "{}: covariates of kind {kind}", specification.model.name());
         }
     }
 }
 
-/// The signal as counts.
+/// The test signal as counts.
 struct Counts(Signal);
 
-impl Windows for Counts {
+impl BatchSource for Counts {
     fn updates_per_epoch(&self) -> u64 {
         self.0.updates_per_epoch()
     }
@@ -286,7 +288,7 @@ impl Windows for Counts {
 }
 
 #[test]
-fn every_model_has_every_kind_of_output() {
+fn every_model_supports_every_loss() {
     let losses = ["mae", "huber", "quantiles", "gaussian", "student-t", "negative-binomial"];
     for model in every_model() {
         for loss in losses {
@@ -305,9 +307,9 @@ fn every_model_has_every_kind_of_output() {
 }
 
 #[test]
-fn which_weights_are_integers_does_not_depend_on_the_batch() {
+fn quantised_weights_do_not_depend_on_the_batch_size() {
     let quantized = |specification: &Specification, rows: usize| {
-        let (graph, _) = specification.network(rows, Use::Prediction).unwrap();
+        let (graph, _) = specification.network(rows, Mode::Prediction).unwrap();
         Program::new(&graph).unwrap().runner().quantize()
     };
     for model in every_model().into_iter().filter(|model| !matches!(model, Model::DeepAr(_))) {
@@ -320,7 +322,7 @@ fn which_weights_are_integers_does_not_depend_on_the_batch() {
 }
 
 #[test]
-fn the_usual_settings_build_and_a_name_is_enough() {
+fn default_settings_are_valid_and_written_as_a_name() {
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct File {
         model: Model,
@@ -342,20 +344,23 @@ fn the_usual_settings_build_and_a_name_is_enough() {
 }
 
 #[test]
-fn settings_that_do_not_fit_are_named() {
-    let refused = |model: Model, word: &str| {
+fn invalid_settings_are_located() {
+    let rejected = |model: Model, word: &str| {
         let error = specification(model).check().unwrap_err().to_string();
         assert!(error.contains(word), "{error}");
     };
-    refused(Model::DLinear(DLinear { moving_average: 4 }), "moving_average is 4, but must be odd");
-    refused(Model::Nhits(Nhits { pooling: vec![2], ..Nhits::default() }), "downsampling has 3");
-    refused(Model::Nhits(Nhits { pooling: vec![25, 1, 1], ..Nhits::default() }), "pooling is 25");
-    refused(Model::Transformer(Transformer { width: 20, ..Transformer::default() }), "16 heads cannot share");
-    refused(Model::Transformer(Transformer { patch: 4, ..Transformer::default() }), "stride is 8");
+    rejected(Model::DLinear(DLinear { moving_average: 4 }), "moving_average is 4, but must be odd");
+    rejected(Model::Nhits(Nhits { pooling: vec![2], ..Nhits::default() }), "downsampling has 3");
+    rejected(Model::Nhits(Nhits { pooling: vec![25, 1, 1], ..Nhits::default() }), "pooling is 25");
+    rejected(
+        Model::Transformer(Transformer { width: 20, ..Transformer::default() }),
+        "not a multiple of 16 heads",
+    );
+    rejected(Model::Transformer(Transformer { patch: 4, ..Transformer::default() }), "stride is 8");
     let huge = specification(Model::Nhits(Nhits { width: 65_536, ..Nhits::default() }));
     assert!(huge.params(1).unwrap_err().to_string().contains("million parameters"));
-    refused(Model::Gru(Gru { dropout: 1.0, ..Gru::default() }), "dropout is 1");
-    refused(Model::Tcn(Tcn { channels: vec![], ..Tcn::default() }), "blocks");
+    rejected(Model::Gru(Gru { dropout: 1.0, ..Gru::default() }), "dropout is 1");
+    rejected(Model::Tcn(Tcn { channels: vec![], ..Tcn::default() }), "channels has 0 entries");
     let deepar = Specification { loss: Loss::Mse, ..specification(Model::DeepAr(DeepAr::default())) };
     assert!(deepar.check().unwrap_err().to_string().contains("set loss to"));
     let counts = Specification {
@@ -366,13 +371,13 @@ fn settings_that_do_not_fit_are_named() {
 }
 
 #[test]
-fn the_benchmark_models_have_the_published_sizes() {
+fn benchmark_models_have_the_published_parameter_counts() {
     let count = |model: Model| {
         let specification = Specification { input: 168, horizon: 24, ..specification(model) };
         specification.params(1).unwrap().len()
     };
     let nhits = |layers| Nhits { layers, downsampling: vec![24, 12, 1], ..Nhits::default() };
-    // Without the last backcast, which nothing reads.
+    // The last backcast is not used and has no parameters.
     let backcast = 168 * 513;
     assert_eq!(count(Model::Nhits(nhits(4))), 2_809_875 - backcast);
     assert_eq!(count(Model::Nhits(nhits(2))), 1_233_939 - backcast);
@@ -380,10 +385,10 @@ fn the_benchmark_models_have_the_published_sizes() {
     assert_eq!(count(Model::NBeats(nbeats)), 2_918_976 - backcast);
 }
 
-/// A task whose first batches are of different sizes.
+/// Batches of different sizes.
 struct Uneven(Signal);
 
-impl Windows for Uneven {
+impl BatchSource for Uneven {
     fn updates_per_epoch(&self) -> u64 {
         3
     }
@@ -400,7 +405,7 @@ impl Windows for Uneven {
 }
 
 #[test]
-fn training_has_the_same_bits_on_any_number_of_threads() {
+fn training_is_bit_identical_on_any_number_of_threads() {
     for dropout in [0.0, 0.3] {
         let model = Model::Nhits(Nhits { width: 32, dropout, ..Nhits::default() });
         let specification = specification(model);
@@ -408,7 +413,7 @@ fn training_has_the_same_bits_on_any_number_of_threads() {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             pool.install(|| {
                 let windows = Uneven(Signal::new(&specification, 1));
-                let mut task = ForecastTask::new(&specification, windows, 1).unwrap().with_part(32);
+                let mut task = ForecastTask::new(&specification, windows, 1).unwrap().with_micro_batch(32);
                 let settings = settings(5);
                 let mut attempt = Attempt::new(1, &settings, task.params().len());
                 while attempt.outcome == Outcome::Running {
@@ -424,7 +429,7 @@ fn training_has_the_same_bits_on_any_number_of_threads() {
 }
 
 #[test]
-fn training_that_was_interrupted_goes_on_as_if_nothing_had_happened() {
+fn resumed_training_is_bit_identical() {
     let model = Model::Nhits(Nhits { width: 32, dropout: 0.2, ..Nhits::default() });
     let specification = specification(model);
     let folder = tempfile::tempdir().unwrap();

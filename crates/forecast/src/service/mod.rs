@@ -1,25 +1,32 @@
-//! Forecasts for many callers from one trained model.
+//! A thread-safe predictor with request batching and a cache.
 //!
-//! A [`Service`] has one thread with the model's programs, warm, one for each batch size. Callers give it windows of
-//! values; those that wait at the same time go through the model together. Results are remembered, so that a window
-//! that comes again costs a look-up. A [`Stream`] is a window that moves on with every new observation.
+//! A [`Service`] owns one thread with the compiled programs of a model. Any thread may request forecasts; requests that
+//! wait at the same time run as one batch. Forecasts are cached by the exact bits of their window. A [`Stream`] is a
+//! window that advances with every new observation.
 //!
 //! ```no_run
-//! use gatework_forecast::service::{Service, Settings};
+//! use gatework_forecast::service::{Service, ServiceOptions};
 //!
-//! let service = Service::open("runs/airpassengers".as_ref(), &Settings::default())?;
+//! let service = Service::open("runs/airpassengers".as_ref(), &ServiceOptions::default())?;
 //! let history: Vec<f64> = (0..144).map(|month| 100.0 + f64::from(month)).collect();
 //! let prediction = service.predict("Passengers", &history)?;
 //! println!("{:?}, then {:?}", prediction.values, service.statistics());
 //! # Ok::<(), gatework_forecast::service::ServiceError>(())
 //! ```
+//!
+//! | module | contents |
+//! |---|---|
+//! | `client` | [`Service`]: checks and scales requests |
+//! | `worker` | the thread of the model, request batching and the cache |
+//! | `stream` | [`Stream`]: a series with a sliding window |
+//! | `error` | [`ServiceError`] |
 
-mod cache;
-mod service;
+mod client;
+mod error;
 mod stream;
+mod worker;
 
-pub use cache::{Cache, Statistics};
-pub use service::{Service, ServiceError, Settings};
+pub use client::{Service, ServiceOptions};
+pub use error::ServiceError;
 pub use stream::Stream;
-
-pub use crate::context::{Interval, Prediction};
+pub use worker::Statistics;

@@ -102,8 +102,8 @@ impl Evaluate {
     /// Scores a forecaster, or the median of the forecasts of several.
     fn evaluate_forecasters(&self, first: ForecastRun) -> anyhow::Result<()> {
         let part = match self.part {
-            Some(Part::Test) | None => data::Part::Test,
-            Some(Part::Validation) => data::Part::Validation,
+            Some(Part::Test) | None => data::Subset::Test,
+            Some(Part::Validation) => data::Subset::Validation,
         };
         let mut runs = vec![first];
         for path in &self.others {

@@ -3,9 +3,9 @@
 use std::iter;
 use std::sync::atomic::AtomicBool;
 
-use gatework_forecast::data::Part;
-use gatework_forecast::dataset::Dataset;
-use gatework_forecast::evaluate::{Evaluation, Scaled, Score};
+use gatework_forecast::data::Subset;
+use gatework_forecast::experiment::Dataset;
+use gatework_forecast::evaluation::{Evaluation, ScaledErrors, Score};
 use gatework_forecast::experiment::Experiment;
 use gatework_forecast::run::{ForecastRun, Job, RunError, SeedScores, mean_and_deviation, part_name};
 use gatework_train::run_folder::RunFolderError;
@@ -38,7 +38,7 @@ pub fn train(job: &Job<'_>, stop: &AtomicBool) -> anyhow::Result<Value> {
 
 fn print_data(experiment: &Experiment, dataset: &Dataset) {
     let table = &dataset.table;
-    let windows = dataset.windows(Part::Train, experiment.stride);
+    let windows = dataset.windows(Subset::Train, experiment.stride);
     status!(
         "Data: {} series, {} values, frequency {}, season {}; {} training windows",
         table.series.len(),
@@ -50,7 +50,7 @@ fn print_data(experiment: &Experiment, dataset: &Dataset) {
     for line in table.report.lines(experiment.columns.missing) {
         status!("  {line}");
     }
-    let without = windows.without().len();
+    let without = windows.series_without_windows().len();
     if without > 0 {
         status!("  {without} series have no training window: they are too short or have too many gaps");
     }
@@ -75,7 +75,7 @@ fn is_constant(values: &[f64]) -> bool {
 
 fn print_result(job: &Job<'_>, ForecasterRun { trained, plot, .. }: &ForecasterRun) {
     status!("\n{}", heading(trained.part, trained.step));
-    if trained.part != Part::Test {
+    if trained.part != Subset::Test {
         let horizon = job.experiment.horizon;
         status!(
             "  The test part has no window with a horizon of {horizon}: these values were used in training."
@@ -124,7 +124,7 @@ fn print_seeds(SeedScores { seeds, scores, .. }: &SeedScores) {
 }
 
 /// Returns what scores are of: the part, and the step between origins unless it is 1.
-pub fn heading(part: Part, step: usize) -> String {
+pub fn heading(part: Subset, step: usize) -> String {
     let every = if step == 1 { String::new() } else { format!(", every {step} steps") };
     let name = part_name(part);
     format!("{}{} part{every}:", name[..1].to_uppercase(), &name[1..])
@@ -144,11 +144,11 @@ pub fn dataset(run: &ForecastRun) -> anyhow::Result<Dataset> {
 }
 
 /// Prints a table of scores, and the errors in scaled units.
-pub fn print_scores(evaluation: &Evaluation, scaled: Option<Scaled>) {
+pub fn print_scores(evaluation: &Evaluation, scaled: Option<ScaledErrors>) {
     for line in table(evaluation) {
         print_line!("{line}");
     }
-    if let Some(Scaled { windows, mse, mae }) = scaled {
+    if let Some(ScaledErrors { windows, mse, mae }) = scaled {
         print_line!("scaled values, {windows} origins: MSE {mse:.4}, MAE {mae:.4}");
     }
 }

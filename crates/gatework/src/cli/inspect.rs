@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gatework_engine::{Program, kernel};
-use gatework_forecast::predictor::MOST_ROWS;
+use gatework_forecast::forecaster::MAX_ROWS;
 use gatework_forecast::run::ForecastRun;
 use gatework_train::files;
 use gatework_train::run_folder::RunFolder;
@@ -100,8 +100,8 @@ fn program_facts(what: &str, program: &Program) -> Value {
 
 /// Parses the batch size that a program is compiled for.
 fn parse_windows(text: &str) -> Result<usize, String> {
-    let windows = text.parse().ok().filter(|windows| (1..=MOST_ROWS).contains(windows));
-    windows.ok_or_else(|| format!("expected a number of windows from 1 to {MOST_ROWS}"))
+    let windows = text.parse().ok().filter(|windows| (1..=MAX_ROWS).contains(windows));
+    windows.ok_or_else(|| format!("expected a number of windows from 1 to {MAX_ROWS}"))
 }
 
 fn forecaster_facts(run: &ForecastRun) -> anyhow::Result<Value> {
@@ -122,7 +122,7 @@ fn forecaster_facts(run: &ForecastRun) -> anyhow::Result<Value> {
         "past_columns": specification.past_columns,
         "future_columns": specification.future_columns,
         "static_columns": specification.static_columns,
-        "intervals": context.conformal.shares().collect::<Vec<_>>(),
+        "intervals": context.conformal.levels().collect::<Vec<_>>(),
         "calibration_windows": context.conformal.windows(),
         "seed": experiment.seed,
     });

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use gatework_forecast::context::{Context, Prediction};
+use gatework_forecast::prediction::{Context, Prediction};
 use gatework_forecast::data::{DataError, Missing, Schema, Table};
-use gatework_forecast::dataset::read_file_or_built_in;
-use gatework_forecast::predictor::Predictor;
+use gatework_forecast::forecaster::Precision;
+use gatework_forecast::experiment::dataset::read_file_or_built_in;
+use gatework_forecast::prediction::Predictor;
 use gatework_forecast::run::{self, ForecastRun, holdout_error};
 use gatework_forecast::specification::Specification;
-use gatework_forecast::weights::Weights;
 use gatework_train::files;
 use serde_json::{Value, json};
 
@@ -74,10 +74,10 @@ pub enum Format {
 }
 
 impl Format {
-    pub fn weights(self) -> Weights {
+    pub fn weights(self) -> Precision {
         match self {
-            Format::F16 => Weights::F16,
-            Format::Int8 => Weights::Int8,
+            Format::F16 => Precision::F16,
+            Format::Int8 => Precision::Int8,
         }
     }
 }
@@ -164,9 +164,9 @@ impl Predict {
             status!("{data}: {line}");
         }
         if self.leave_out_short {
-            let short = context.leave_out_short(specification, &mut table);
+            let short = context.remove_short_series(specification, &mut table);
             if let Some(first) = short.first() {
-                let (count, needed) = (short.len(), context.needed(specification));
+                let (count, needed) = (short.len(), context.min_history(specification));
                 status!(
                     "{data}: {count} series have fewer than {needed} values and are skipped, the first is {first:?}"
                 );
@@ -246,7 +246,7 @@ fn is_hard_link(_: &Path, _: &Path) -> bool {
 /// of each series, compared with full precision.
 fn quantise(predictor: &mut Predictor, format: Format, table: &Table) -> anyhow::Result<Value> {
     let weights = format.weights();
-    let (mut quantised, bytes) = predictor.with_weights(weights)?;
+    let (mut quantised, bytes) = predictor.with_precision(weights)?;
     let before = 4 * predictor.parameters();
     let size = format!("{} weights take {bytes} bytes instead of {before}", weights.name());
     let errors = match holdout_error(predictor, table)? {

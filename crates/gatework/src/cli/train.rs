@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use gatework_forecast::dataset::Dataset;
+use gatework_forecast::experiment::Dataset;
 use gatework_forecast::experiment as forecast;
 use gatework_forecast::run as forecast_run;
 use gatework_gates::automata::states::Start;
@@ -133,12 +133,12 @@ impl Train {
         Ok(finished.summary)
     }
 
-    fn train_forecaster(&self, mut loaded: forecast::Loaded) -> anyhow::Result<Value> {
+    fn train_forecaster(&self, mut loaded: forecast::ForecastExperiment) -> anyhow::Result<Value> {
         let experiment = &mut loaded.experiment;
         let training = &mut experiment.training;
         if let Some(epochs) = self.updates {
             training.epochs = Some(epochs);
-            training.first_look = training.first_look.map(|first| first.min(epochs));
+            training.validation_start_epoch = training.validation_start_epoch.map(|first| first.min(epochs));
         }
         experiment.horizon = self.horizon.unwrap_or(experiment.horizon);
         let seed = self.seed.unwrap_or(experiment.seed);

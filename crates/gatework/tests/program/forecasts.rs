@@ -281,7 +281,7 @@ fn data_of_the_environment_are_found_or_asked_for() {
     let mut without = place.gatework(&["train", "env.toml", "--out", "x"]);
     let output = without.env_remove("GATEWORK_DATA").assert().code(1).get_output().clone();
     let message = String::from_utf8(output.stderr).unwrap();
-    assert!(message.contains("$GATEWORK_DATA, the folder of the data, is not set"), "{message}");
+    assert!(message.contains("the environment variable $GATEWORK_DATA is not set"), "{message}");
     place
         .gatework(&["train", "env.toml", "--out", "x"])
         .env("GATEWORK_DATA", place.path("."))
@@ -306,11 +306,11 @@ fn what_is_wrong_with_new_data_is_named() {
     let nothing = predict("");
     assert!(nothing.contains("new.csv: there are no rows of data"), "{nothing}");
     let unknown = predict(&sales().replace("north", "west"));
-    assert!(unknown.contains("series \"west\" was not there in training"), "{unknown}");
+    assert!(unknown.contains("series \"west\" was not in the training data"), "{unknown}");
     let column = predict("unique_id,day,y\nnorth,1,1\n");
     assert!(column.contains("new.csv:1: there is no column \"ds\"; there are unique_id, day, y"), "{column}");
     let date = predict("unique_id,ds,y\nnorth,1,1\nnorth,31.12.24,1\n");
-    assert!(date.contains("new.csv:3: \"31.12.24\" is no time"), "{date}");
+    assert!(date.contains("new.csv:3: \"31.12.24\" is not a time"), "{date}");
     let every_second_day: String =
         (0..40).map(|day| format!("north,{},1\n", 2 * day)).collect::<Vec<_>>().concat();
     let frequency = predict(&format!("unique_id,ds,y\n{every_second_day}"));
@@ -322,7 +322,7 @@ fn what_is_wrong_with_new_data_is_named() {
     model[middle] ^= 1;
     std::fs::write(place.path("run/model.safetensors"), model).unwrap();
     let damaged = place.refused(1, &["predict", "run", "sales.csv"]);
-    assert!(damaged.contains("damaged"), "{damaged}");
+    assert!(damaged.contains("the file is corrupt"), "{damaged}");
 }
 
 #[test]

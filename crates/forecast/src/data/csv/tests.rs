@@ -1,4 +1,4 @@
-//! What the CSV reader reads, and what it says of what it refuses.
+//! Tests of the CSV reader.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -31,7 +31,7 @@ fn many_series_of_different_lengths_are_read_in_any_order() {
 }
 
 #[test]
-fn columns_of_all_kinds_come_along() {
+fn covariates_of_all_kinds_are_read() {
     let text = "shop;day;sold;weather;price;size\nx;2024-01-01;1;5;9;2\nx;2024-01-02;2;6;8;2\n\
                 x;2024-01-03;3;7;7;2\nx;2024-01-04;;;6;2\n";
     let options = "id = \"shop\"\ntime = \"day\"\ntarget = \"sold\"\npast = [\"weather\"]\n\
@@ -39,15 +39,15 @@ fn columns_of_all_kinds_come_along() {
     let table = read(text, options);
     let x = &table.series[0];
     assert_eq!((x.values.as_slice(), x.past.as_slice()), (&[1., 2., 3.][..], &[5., 6., 7.][..]));
-    // The row without a value is known in advance.
+    // The row without a value has known-future covariates.
     assert_eq!((x.future.as_slice(), x.fixed.as_slice()), (&[9., 8., 7., 6.][..], &[2.][..]));
 }
 
 #[test]
-fn a_wide_file_with_a_column_y_beside_others_has_to_say_what_it_means() {
+fn a_wide_file_with_a_column_y_is_ambiguous() {
     let wide = "ds,x,y\n1,1,4\n2,2,5\n3,3,6\n";
     let message = error(wide.as_bytes(), "layout = \"wide\"\ntarget = \"y\"");
-    assert!(message.contains("a.csv:1: target = \"y\" may mean the column \"y\""), "{message}");
+    assert!(message.contains("a.csv:1: target = \"y\" is ambiguous"), "{message}");
     assert_eq!(read(wide, "layout = \"wide\"\ntarget = [\"y\"]").series.len(), 1);
     assert_eq!(read(wide, "layout = \"wide\"\ntarget = [\"x\", \"y\"]").series.len(), 2);
     assert_eq!(read(&wide.replace(",x", ",z").replace(",y", ",w"), "layout = \"wide\"").series.len(), 2);
@@ -55,7 +55,7 @@ fn a_wide_file_with_a_column_y_beside_others_has_to_say_what_it_means() {
 }
 
 #[test]
-fn an_expected_frequency_is_taken_if_the_times_can_be_of_it() {
+fn an_expected_frequency_is_used_if_the_times_are_compatible() {
     let found = |expected: &str, times: &[&str]| {
         let rows = times.iter().map(|time| format!("{time},1\n")).collect::<Vec<_>>().concat();
         let schema = Schema { expected: Some(expected.into()), ..schema("missing = \"drop\"") };
@@ -69,9 +69,9 @@ fn an_expected_frequency_is_taken_if_the_times_can_be_of_it() {
     assert_eq!(found("B", &["2024-01-05", "2024-01-06", "2024-01-07"]), "D");
     assert_eq!(found("D", &["2024-01-01", "2024-01-03", "2024-01-05"]), "2D");
     assert_eq!(found("D", &["2024-01-01 00:00", "2024-01-01 01:00", "2024-01-01 02:00"]), "h");
-    // Numbers are no days.
+    // Integers are not days.
     assert_eq!(found("D", &["1", "2", "3"]), "1");
-    assert!(found("D", &["1", "2"]).contains("\"D\" is no frequency of such times"));
+    assert!(found("D", &["1", "2"]).contains("\"D\" is not a frequency of these times"));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn wide_files_and_files_of_rows_are_read() {
 }
 
 #[test]
-fn one_series_needs_no_id_and_gzip_no_option() {
+fn ids_and_compression_are_detected() {
     let text =
         "\u{feff}\"Month\",\"Passengers\"\r\n\"1949-01\",112\r\n\"1949-02\",118\r\n\"1949-03\",132\r\n";
     let options = "time = \"Month\"\ntarget = \"Passengers\"";
@@ -110,19 +110,19 @@ fn one_series_needs_no_id_and_gzip_no_option() {
 }
 
 #[test]
-fn mistakes_are_named_with_their_line() {
+fn errors_name_their_line() {
     let head = "unique_id,ds,y\n";
     for (text, options, part) in [
         ("", "", "a.csv: there are no rows of data"),
         (head, "", "a.csv: there are no rows of data"),
         ("unique_id,date,y\na,1,1\n", "", "a.csv:1: there is no column \"ds\"; there are unique_id, date, y"),
-        ("unique_id,ds,y,y\na,1,1,1\n", "", "a.csv:1: the column \"y\" is there or used twice"),
-        (&format!("{head}a,2024-01-01,1\na,2024-02-30,1\n"), "", "a.csv:3: \"2024-02-30\" is no time"),
+        ("unique_id,ds,y,y\na,1,1,1\n", "", "a.csv:1: the column \"y\" occurs or is used twice"),
+        (&format!("{head}a,2024-01-01,1\na,2024-02-30,1\n"), "", "a.csv:3: \"2024-02-30\" is not a time"),
         (&format!("{head}a,2024-01-01,1\na,7,1\n"), "", "a.csv:3: \"7\" is a time of another kind"),
-        (&format!("{head}a,1,1\na,2,x\n"), "", "a.csv:3: y: \"x\" is no number"),
+        (&format!("{head}a,1,1\na,2,x\n"), "", "a.csv:3: y: \"x\" is not a number"),
         (&format!("{head}a,1,1\na,2,inf\n"), "", "a.csv:3: y: inf is infinite"),
         (&format!("{head}a,1,1\na,2,1e39\n"), "", "a.csv:3: y: 1e39 is infinite, or too large"),
-        (&format!("{head}a,1,1\na,2\n"), "", "a.csv:3: 2 fields, but the header has 3"),
+        (&format!("{head}a,1,1\na,2\n"), "", "a.csv:3: the row has 2 fields, but the header has 3"),
         (
             &format!("{head}a,1,1\na,2,1\nb,1,1\na,1,3\n"),
             "",
@@ -137,26 +137,26 @@ fn mistakes_are_named_with_their_line() {
         (
             &format!("{head}a,0,1\na,10,1\na,20,1\na,25,1\na,30,1\na,40,1\n"),
             "",
-            "a.csv:5: series \"a\": 25 is off the grid (frequency 10)",
+            "a.csv:5: series \"a\": 25 is not on the time grid (frequency 10)",
         ),
         (
             &format!("{head}a,1,1\na,2,1\na,3,1\nb,1,1\nb,3,1\nb,5,1\n"),
             "",
             "mixed frequencies: series \"a\" has 1, series \"b\" has 2",
         ),
-        (&format!("{head}a,1,1\na,2,1\n"), "", "the frequency cannot be found"),
-        (&format!("{head}a,1,1\na,2,1\n"), "frequency = \"h\"", "\"h\" is no frequency of such times"),
-        (
-            &format!("{head}a,1,\na,2,\na,3,\n"),
-            "missing = \"drop\"",
-            "a.csv:2: series \"a\": y has no value at all",
-        ),
+        (&format!("{head}a,1,1\na,2,1\n"), "", "the frequency cannot be detected"),
+        (&format!("{head}a,1,1\na,2,1\n"), "frequency = \"h\"", "\"h\" is not a frequency of these times"),
+        (&format!("{head}a,1,\na,2,\na,3,\n"), "missing = \"drop\"", "a.csv:2: series \"a\": y has no value"),
         (
             &format!("{head}a,1,1\na,2,1\na,3,1\na,9000000000,1\n"),
             "missing = \"drop\"",
-            "9000000000 points of the grid",
+            "has 9000000000 points for 4 rows",
         ),
-        ("ds,y,s\n1,1,1\n2,1,2\n", "static = [\"s\"]", "a.csv:3: series \"y\": the static column s changes"),
+        (
+            "ds,y,s\n1,1,1\n2,1,2\n",
+            "static = [\"s\"]",
+            "a.csv:3: series \"y\": the static covariate s changes",
+        ),
         ("V1,V2\nH1,1\n", "layout = \"rows\"\npast = [\"x\"]", "there is no column \"x\""),
     ] {
         let message = error(text.as_bytes(), options);
@@ -165,7 +165,7 @@ fn mistakes_are_named_with_their_line() {
 }
 
 #[test]
-fn months_that_begin_with_a_short_one_keep_their_day() {
+fn months_keep_the_day_of_the_grid() {
     for (times, options, next) in [
         (["2015-02-28", "2015-03-30", "2015-04-30"], "", "2015-05-30"),
         (["2015-02-28", "2015-03-30", "2015-04-30"], "frequency = \"M\"", "2015-05-30"),
@@ -178,20 +178,20 @@ fn months_that_begin_with_a_short_one_keep_their_day() {
         let series = &table.series[0];
         assert_eq!((table.time(series, 0).as_str(), table.time(series, 3).as_str()), (times[0], next));
     }
-    // A day that is off the grid is not that of all months.
+    // A time that is not on the grid does not define it.
     let text = "ds,y\n2015-02-15,1\n2015-03-15,2\n2015-04-15,3\n2015-04-30,9\n2015-05-15,4\n";
     let table = read(text, "frequency = \"M\"\nmissing = \"drop\"");
     assert_eq!(table.series[0].values, [1., 2., 3., 4.]);
 }
 
 #[test]
-fn numbers_are_dates_if_all_of_them_are() {
+fn integers_are_dates_if_all_of_them_are() {
     let text = "ds,y\n20230130,1\n20230131,2\n20230201,3\n20230202,4\n";
     let table = read(text, "");
     assert_eq!((table.frequency.to_string().as_str(), table.series[0].values.len()), ("D", 4));
     assert_eq!(table.time(&table.series[0], 4), "20230203");
     assert_eq!(read(text, "frequency = \"D\""), table);
-    // Numbers if one of them is no date, or if they are said to be numbers.
+    // Integers if one of them is not a date, or if the frequency is a number.
     let text = "ds,y\n20230129,1\n20230130,1\n20230131,2\n20230132,3\n";
     assert_eq!(read(text, "").time(&read(text, "").series[0], 4), "20230133");
     let text = "ds,y\n20230126,1\n20230127,2\n20230128,3\n";
@@ -200,7 +200,7 @@ fn numbers_are_dates_if_all_of_them_are() {
 }
 
 #[test]
-fn times_are_written_in_the_zone_they_are_read_in() {
+fn times_keep_their_zone() {
     let text = |zones: [&str; 3]| {
         let [a, b, c] = zones;
         format!("ds,y\n2024-01-13T10:00:00{a},1\n2024-01-13T11:00:00{b},2\n2024-01-13T12:00:00{c},3\n")
@@ -210,7 +210,7 @@ fn times_are_written_in_the_zone_they_are_read_in() {
         (["Z"; 3], "2024-01-13T13:00:00Z"),
         (["+02:00"; 3], "2024-01-13T13:00:00+02:00"),
         (["-03:30"; 3], "2024-01-13T13:00:00-03:30"),
-        // Of several zones, none is that of the next time.
+        // With several zones, times are written in UTC.
         (["+02:00", "+01:00", "Z"], "2024-01-13T13:00:00+00:00"),
     ] {
         let table = read(&text(zones), "missing = \"drop\"\nfrequency = \"h\"");
@@ -220,20 +220,20 @@ fn times_are_written_in_the_zone_they_are_read_in() {
     for zones in [["Z", "", "Z"], ["", "+01:00", ""]] {
         let message = error(text(zones).as_bytes(), "");
         assert!(message.starts_with("a.csv:3: \"2024-01-13T11:00:00"), "{message}");
-        assert!(message.contains("some times have a zone and others have none"), "{message}");
+        assert!(message.contains("some times have a time zone and others have none"), "{message}");
     }
 }
 
 #[test]
-fn gaps_are_treated_as_asked() {
+fn gaps_follow_the_policy() {
     let text = "ds,y\n1,10\n2,NaN\n3,30\n6,60\n7,70\n";
     let of = |policy: &str| read(text, &format!("missing = \"{policy}\""));
     assert_eq!(of("forward-fill").series[0].values, [10., 10., 30., 30., 30., 60., 70.]);
     let filled = of("interpolate").series[0].clone();
     assert_eq!(filled.values, [10., 20., 30., 40., 50., 60., 70.]);
-    // Made with the value after the gap: nobody could have forecast from there.
-    assert_eq!(filled.foreseen, [1, 3, 4]);
-    assert!(of("forward-fill").series[0].foreseen.is_empty());
+    // Imputed from the value after the gap: a forecast from there would be data leakage.
+    assert_eq!(filled.leaky, [1, 3, 4]);
+    assert!(of("forward-fill").series[0].leaky.is_empty());
     let dropped = of("drop");
     let known: Vec<bool> = dropped.series[0].values.iter().map(|value| !value.is_nan()).collect();
     assert_eq!(known, [true, false, true, false, false, true, true]);
@@ -241,7 +241,7 @@ fn gaps_are_treated_as_asked() {
 }
 
 #[test]
-fn values_that_are_not_known_yet_are_not_made_up() {
+fn missing_values_at_the_end_are_not_imputed() {
     let text = "ds,y\n1,10\n2,\n3,30\n4,\n5,\n";
     for policy in ["forward-fill", "interpolate", "drop"] {
         let table = read(text, &format!("missing = \"{policy}\""));
@@ -261,16 +261,16 @@ fn small_changes_of_large_values_are_kept() {
 }
 
 #[test]
-fn a_past_column_that_begins_late_is_foreseen_before() {
+fn a_late_past_covariate_leaks_before_its_first_value() {
     let text = "ds,y,p\n1,10,\n2,20,\n3,30,3\n4,40,4\n";
-    for (policy, foreseen) in [("forward-fill", &[0, 1][..]), ("interpolate", &[0, 1]), ("drop", &[])] {
+    for (policy, leaky) in [("forward-fill", &[0, 1][..]), ("interpolate", &[0, 1]), ("drop", &[])] {
         let table = read(text, &format!("missing = \"{policy}\"\npast = [\"p\"]"));
-        assert_eq!(table.series[0].foreseen, foreseen, "{policy}");
+        assert_eq!(table.series[0].leaky, leaky, "{policy}");
     }
 }
 
 #[test]
-fn times_off_the_grid_are_treated_as_asked() {
+fn times_not_on_the_grid_follow_the_policy() {
     let text = "ds,y\n0,0\n10,10\n20,20\n25,25\n40,40\n50,50\n";
     let of = |policy: &str| read(text, &format!("missing = \"{policy}\"")).series[0].values.clone();
     assert_eq!(of("forward-fill"), [0., 10., 20., 25., 40., 50.]);
@@ -279,7 +279,7 @@ fn times_off_the_grid_are_treated_as_asked() {
 }
 
 #[test]
-fn gaps_at_the_ends_are_cut_and_columns_follow() {
+fn gaps_at_the_ends_are_trimmed() {
     let text = "ds,y,p,f\n1,,1,1\n2,2,,2\n3,,3,\n4,4,4,4\n5,,,5\n6,,,6\n";
     let table = read(text, "missing = \"interpolate\"\npast = [\"p\"]\nfuture = [\"f\"]");
     let series = &table.series[0];
@@ -288,11 +288,11 @@ fn gaps_at_the_ends_are_cut_and_columns_follow() {
         (series.past.as_slice(), series.future.as_slice()),
         (&[2., 3., 4.][..], &[2., 3., 4., 5., 6.][..])
     );
-    assert_eq!(series.foreseen, [0, 1], "the past column is known at 1 and 3, the values at 2 and 4");
+    assert_eq!(series.leaky, [0, 1], "the past covariate is known at 1 and 3, the values at 2 and 4");
 }
 
 #[test]
-fn latin_1_is_no_hindrance() {
+fn latin_1_is_read() {
     let table = read_csv(&b"ds,T (\xb0C)\n1,1\n2,2\n3,3\n"[..], "a", &schema("layout = \"wide\"")).unwrap();
     assert_eq!((table.series[0].id.as_str(), &table.series[0].values[..]), ("T (°C)", &[1., 2., 3.][..]));
     let text = b"unique_id,ds,y\n\xe4,1,1\n\xf6,1,4\n\xe4,2,2\n\xf6,2,5\n\xe4,3,3\n\xf6,3,6\n";
@@ -312,7 +312,7 @@ proptest! {
         for (s, length) in lengths.iter().enumerate() {
             for i in 0..*length {
                 let tick = (hours + i as i64) * 3600 * time::SECOND;
-                lines.push(format!("s{s},{},{}", time::format(tick, Kind::DateTime), s * 1000 + i));
+                lines.push(format!("s{s},{},{}", time::format(tick, TimeKind::DateTime), s * 1000 + i));
             }
         }
         gatework_train::random::Random::new(order, gatework_train::random::Purpose::Check, 0).shuffle(&mut lines);
@@ -330,7 +330,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), layout in 0usize..3) {
+    fn reading_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), layout in 0usize..3) {
         let layout = ["long", "wide", "rows"][layout];
         let mut text = b"ds,y\n".to_vec();
         text.extend(&bytes);
@@ -356,13 +356,13 @@ proptest! {
         let table = read_csv(text.as_bytes(), "a", &options).unwrap();
         let value = |i: usize| f64::from(present[i].unwrap());
         let (first, last) = (known[0], known[known.len() - 1]);
-        let twin: Vec<f64> = (first..=last).map(|i| {
+        let reference: Vec<f64> = (first..=last).map(|i| {
             let before = known.iter().copied().filter(|k| *k <= i).max().unwrap();
             let after = known.iter().copied().filter(|k| *k >= i).min().unwrap();
             if forward || before == after { return value(before) }
-            let share = (i - before) as f64 / (after - before) as f64;
-            value(before) + share * (value(after) - value(before))
+            let fraction = (i - before) as f64 / (after - before) as f64;
+            value(before) + fraction * (value(after) - value(before))
         }).collect();
-        prop_assert_eq!(&table.series[0].values, &twin);
+        prop_assert_eq!(&table.series[0].values, &reference);
     }
 }

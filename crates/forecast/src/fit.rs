@@ -1,0 +1,132 @@
+//! [`fit`]: trains a forecaster on a table in memory.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use gatework_train::experiment::Problem;
+use gatework_train::trainer::{self, Options, Quiet, TrainError};
+
+use crate::data::{Schema, Subset, Table};
+use crate::evaluation::calibrate;
+use crate::experiment::{Dataset, DatasetError, Experiment};
+use crate::forecaster::{Forecaster, ForecasterError};
+use crate::prediction::{Context, PredictError, Predictor};
+use crate::specification::SpecificationError;
+use crate::training::ForecastTask;
+
+/// Maximum number of calibration windows.
+const MAX_CALIBRATION_WINDOWS: usize = 5000;
+
+/// A forecaster that cannot be trained.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FitError {
+    /// A setting is invalid.
+    #[error("{}", .0.message)]
+    Experiment(Problem),
+    /// The table cannot be used for the experiment.
+    #[error(transparent)]
+    Data(#[from] DatasetError),
+    /// The network cannot be built.
+    #[error(transparent)]
+    Specification(#[from] SpecificationError),
+    /// Training has failed.
+    #[error(transparent)]
+    Training(#[from] TrainError),
+    /// The validation loss was never finite.
+    #[error("the validation loss was never finite: training has diverged; lower training.learning_rate")]
+    Diverged,
+    /// The trained model cannot be built.
+    #[error(transparent)]
+    Forecaster(#[from] ForecasterError),
+    /// The intervals cannot be calibrated.
+    #[error(transparent)]
+    Calibration(#[from] PredictError),
+}
+
+/// Trains a forecaster on a table, keeps the parameters with the lowest validation loss, and calibrates its intervals on
+/// the validation subset. The columns of the experiment are those of the table; its `data` is not read. All cores are
+/// used; the result depends only on the table and the experiment.
+pub fn fit(table: &Table, experiment: &Experiment) -> Result<Predictor, FitError> {
+    let mut experiment = experiment.clone();
+    let columns = table.columns.clone();
+    let (past, future, fixed) = (columns.past, columns.future, columns.fixed);
+    experiment.columns = Schema { past, future, fixed, ..experiment.columns };
+    experiment.check().map_err(FitError::Experiment)?;
+    let specification = experiment.specification();
+    specification.parameters()?;
+    let dataset = Dataset::from_table(&experiment, table.clone())?;
+    let training = &experiment.training;
+    let options = Options {
+        settings: training.settings(dataset.loader(&experiment, experiment.seed).updates_per_epoch()),
+        seeds: vec![experiment.seed],
+        until_success: false,
+        side_by_side: 1,
+        threads_each: std::thread::available_parallelism().map_or(1, usize::from),
+        checkpoints: None,
+        interval: Duration::MAX,
+    };
+    let make = |seed| {
+        let task = ForecastTask::new(&specification, dataset.loader(&experiment, seed), seed)?;
+        let task = task.with_validation_start(training.validation_start_epoch.unwrap_or(1));
+        Ok(match training.micro_batch {
+            Some(rows) => task.with_micro_batch(rows),
+            None => task,
+        })
+    };
+    let attempts = trainer::run(&options, make, &Quiet, &AtomicBool::new(false))?;
+    let best = attempts.into_iter().next().and_then(|attempt| attempt.best).ok_or(FitError::Diverged)?;
+    let mut params = specification.params(experiment.seed)?;
+    params.values.copy_from_slice(&best.values);
+    let predictor =
+        Predictor::new(Forecaster::new(specification.clone(), params)?, dataset.context(&experiment));
+    calibrated(predictor, &dataset, &experiment.intervals)
+}
+
+/// Calibrates the intervals of a predictor on the validation subset.
+fn calibrated(mut predictor: Predictor, dataset: &Dataset, levels: &[f64]) -> Result<Predictor, FitError> {
+    let count = dataset.windows(Subset::Validation, 1).len();
+    let windows = dataset.windows(Subset::Validation, count.div_ceil(MAX_CALIBRATION_WINDOWS).max(1));
+    let conformal = calibrate(&mut predictor, &windows, &dataset.table, levels)?;
+    let context = Context { conformal, ..predictor.context().clone() };
+    Ok(predictor.with_context(context))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::models::{DLinear, NLinear};
+
+    fn table() -> Table {
+        let values = |level: f64| (0..120).map(|t| level + f64::from(t % 7)).collect::<Vec<_>>();
+        Table::from_series("D", [("a", "2024-01-01", values(10.0)), ("b", "2024-01-01", values(500.0))])
+            .unwrap()
+    }
+
+    #[test]
+    fn a_periodic_table_is_forecast_with_intervals() {
+        let table = table();
+        let mut experiment = Experiment::new(NLinear {}, 7);
+        experiment.training.epochs = Some(60);
+        experiment.training.learning_rate = 0.01;
+        let mut model = fit(&table, &experiment).unwrap();
+        let predictions = model.predict(&table).unwrap();
+        for (series, prediction) in table.series.iter().zip(&predictions) {
+            let season = &series.values[113..];
+            for (value, expected) in prediction.values.iter().zip(season) {
+                assert!((value - expected).abs() < 0.5, "{prediction:?} for {season:?}");
+            }
+            assert_eq!(prediction.intervals.iter().map(|i| i.level).collect::<Vec<_>>(), [0.8, 0.95]);
+        }
+        assert_eq!(fit(&table, &experiment).unwrap().to_bytes(), model.to_bytes());
+    }
+
+    #[test]
+    fn invalid_settings_and_short_tables_are_rejected() {
+        let message = |experiment: &Experiment| fit(&table(), experiment).err().unwrap().to_string();
+        let model = DLinear { moving_average: 4 };
+        assert!(message(&Experiment::new(model, 7)).contains("moving_average is 4, but must be odd"));
+        let short = message(&Experiment::new(NLinear {}, 90));
+        assert!(short.contains("series \"a\" has 96 values for training"), "{short}");
+    }
+}

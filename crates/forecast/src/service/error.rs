@@ -1,0 +1,69 @@
+//! Errors of services.
+
+use crate::prediction::{ContextError, NotFinite, PredictError};
+
+/// A request that cannot be answered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServiceError {
+    /// The model cannot be read.
+    #[error(transparent)]
+    Model(#[from] PredictError),
+    /// The forecast is not finite.
+    #[error(transparent)]
+    Forecast(#[from] NotFinite),
+    /// The series was not in the training data.
+    #[error("series {id:?} was not in the training data; set new_series to scale it by its own values")]
+    UnknownSeries {
+        /// Id of the series.
+        id: String,
+    },
+    /// The history is too short.
+    #[error("series {id:?}: {found} values were given, but the model reads {needed}")]
+    TooShort {
+        /// Id of the series.
+        id: String,
+        /// Number of values given.
+        found: usize,
+        /// Number of values that the model reads.
+        needed: usize,
+    },
+    /// A value is not finite.
+    #[error("series {id:?}: value {index} of the history is {value}; values must be finite")]
+    NotFinite {
+        /// Id of the series.
+        id: String,
+        /// Its index, from 0.
+        index: usize,
+        /// The value.
+        value: f64,
+    },
+    /// The model reads covariates, but only values were given.
+    #[error("the model reads covariates; call predict_table with a table that has them")]
+    NeedsCovariates,
+    /// The table does not fit the model.
+    #[error(transparent)]
+    Table(#[from] ContextError),
+    /// A stream needs exactly one series.
+    #[error("a stream follows one series, but the table has {0}; split the table")]
+    NotOneSeries(usize),
+    /// The covariates of a new observation are not those of the model.
+    #[error("{found} {kind} covariates were given with an observation, but the model reads {needed}")]
+    Covariates {
+        /// "past" or "known-future".
+        kind: &'static str,
+        /// Number given.
+        found: usize,
+        /// Number that the model reads.
+        needed: usize,
+    },
+    /// The model failed.
+    #[error("{0}")]
+    Failed(String),
+    /// The thread cannot be started.
+    #[error("cannot start the thread of the model: {0}")]
+    Thread(#[from] std::io::Error),
+    /// The thread of the model has ended.
+    #[error("the thread of the model has ended")]
+    Ended,
+}

@@ -1,0 +1,248 @@
+//! The training task of a forecaster: one seed, driven by the trainer of `gatework-train`.
+
+use super::programs::{Programs, Run};
+use crate::data::{Batch, BatchSource};
+use crate::forecaster::{Forecaster, ForecasterError};
+use crate::network::feed::check_batch;
+use crate::specification::{Mode, Specification, SpecificationError};
+use gatework_train::optim::Step;
+use gatework_train::params::Params;
+use gatework_train::trainer::{Losses, Task, TaskError};
+
+/// A forecaster in training, from one seed.
+pub struct ForecastTask<W> {
+    specification: Specification,
+    seed: u64,
+    params: Params,
+    source: W,
+    batch: Batch,
+    training: Programs,
+    evaluation: Programs,
+    /// The first epoch after which the validation loss is computed.
+    validation_start_epoch: u64,
+}
+
+impl<W: BatchSource> ForecastTask<W> {
+    /// Creates a task with the initial parameters of a seed.
+    pub fn new(specification: &Specification, windows: W, seed: u64) -> Result<Self, SpecificationError> {
+        let params = specification.params(seed)?;
+        Ok(ForecastTask {
+            params,
+            batch: Batch::new(specification.shape(0)),
+            training: Programs::new(specification, Mode::Training),
+            evaluation: Programs::new(specification, Mode::Evaluation),
+            specification: specification.clone(),
+            seed,
+            source: windows,
+            validation_start_epoch: 1,
+        })
+    }
+
+    /// Sets the first epoch after which the validation loss is computed. Parameters of earlier epochs are not kept.
+    #[must_use]
+    pub fn with_validation_start(mut self, epoch: u64) -> Self {
+        self.validation_start_epoch = epoch.max(1);
+        self
+    }
+
+    /// Sets the windows per run of the compiled program. Micro-batches run in parallel. Results depend on their size in the
+    /// last bits, but not on the number of threads.
+    #[must_use]
+    pub fn with_micro_batch(mut self, rows: usize) -> Self {
+        (self.training.micro_batch, self.evaluation.micro_batch) = (rows.max(1), rows.max(1));
+        self
+    }
+
+    /// Returns a forecaster with these parameter values: the best ones of an attempt.
+    pub fn forecaster(&self, values: &[f32]) -> Result<Forecaster, ForecasterError> {
+        let mut params = self.params.clone();
+        if values.len() != params.len() {
+            let (found, expected) = (values.len(), params.len());
+            return Err(ForecasterError::Parameters(format!("{found} values for {expected} parameters")));
+        }
+        params.values.copy_from_slice(values);
+        Forecaster::new(self.specification.clone(), params)
+    }
+
+    /// Returns the specification of the forecaster.
+    pub fn specification(&self) -> &Specification {
+        &self.specification
+    }
+
+    /// Returns the source of the batches.
+    pub fn source(&self) -> &W {
+        &self.source
+    }
+
+    /// Returns the mean validation loss of the current parameters; `None` if there are no validation windows.
+    pub fn validation_loss(&mut self) -> Result<Option<f64>, TaskError> {
+        let (mut sum, mut rows) = (0.0, 0);
+        for index in 0.. {
+            if !self.source.validation(index, &mut self.batch)? {
+                break;
+            }
+            check_batch(self.specification.shape(0), &self.batch, true)?;
+            let run = Run { batch: &self.batch, seed: self.seed, update: 0 };
+            let loss = self.evaluation.run(&run, &self.params, None)?;
+            sum += loss * self.batch.shape.rows as f64;
+            rows += self.batch.shape.rows;
+        }
+        Ok((rows > 0).then(|| sum / rows as f64))
+    }
+}
+
+impl<W: BatchSource> ForecastTask<W> {
+    /// Returns the losses of an update. If `step` is given and the batch is a single micro-batch, each parameter is updated
+    /// as soon as its gradient is known; otherwise the gradients are left in the arena.
+    fn losses(&mut self, update: u64, step: Option<&mut Step<'_>>) -> Result<Losses, TaskError> {
+        let epoch = self.source.updates_per_epoch().max(1);
+        let validates = update.is_multiple_of(epoch) && update / epoch >= self.validation_start_epoch;
+        let hard = if validates { self.validation_loss()? } else { None };
+        self.source.training(update, &mut self.batch)?;
+        check_batch(self.specification.shape(0), &self.batch, true)?;
+        let run = Run { batch: &self.batch, seed: self.seed, update };
+        let is_single = self.batch.shape.rows <= self.training.micro_batch;
+        if let Some(step) = step.filter(|_| is_single && hard.is_none()) {
+            let soft = self.training.run_and_update(&run, &mut self.params, step)?;
+            return Ok(Losses { soft, hard });
+        }
+        // The gradients are taken out of the arena while its values are borrowed.
+        let mut grads = std::mem::take(&mut self.params.grads);
+        let soft = self.training.run(&run, &self.params, Some(&mut grads));
+        self.params.grads = grads;
+        Ok(Losses { soft: soft?, hard })
+    }
+}
+
+impl<W: BatchSource> Task for ForecastTask<W> {
+    fn params(&self) -> &Params {
+        &self.params
+    }
+
+    fn params_mut(&mut self) -> &mut Params {
+        &mut self.params
+    }
+
+    fn step(&mut self, update: u64) -> Result<Losses, TaskError> {
+        self.losses(update, None)
+    }
+
+    fn step_and_move(&mut self, update: u64, step: &mut Step<'_>) -> Result<Losses, TaskError> {
+        self.losses(update, Some(step))
+    }
+
+    fn passes(&mut self, _update: u64) -> Result<bool, TaskError> {
+        // Forecasters have no target loss.
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Loss;
+    use crate::models::{DLinear, Model};
+    use crate::test_signal::{Signal, seasonal_naive};
+    use crate::training::programs::draw_mask;
+    use gatework_train::optim::Optimizer;
+    use gatework_train::schedule::LearningRate;
+    use gatework_train::trainer::{Attempt, Outcome, Settings};
+
+    fn specification() -> Specification {
+        Specification {
+            model: Model::DLinear(DLinear { moving_average: 25 }),
+            loss: Loss::Mse,
+            normalization: None,
+            input: 48,
+            horizon: 12,
+            past_columns: 0,
+            future_columns: 0,
+            static_columns: 0,
+        }
+    }
+
+    fn settings(updates: u64) -> Settings {
+        Settings {
+            updates,
+            rate: LearningRate::constant(0.01),
+            optimizer: Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 },
+            clip: None,
+            stable: 1,
+            patience: None,
+        }
+    }
+
+    #[test]
+    fn masks_have_their_rate_and_differ_by_row_site_and_update() {
+        let batch = Batch::default();
+        let draw = |update, site, row| {
+            let run = Run { batch: &batch, seed: 1, update };
+            let mut numbers = vec![f32::NAN; 10_001];
+            draw_mask(&run, site, row, 0.3, &mut numbers);
+            numbers
+        };
+        let mask = draw(1, 2, 3);
+        let dropped = mask.iter().filter(|&&x| x == 0.0).count();
+        assert!((2800..3200).contains(&dropped), "{dropped}");
+        let mean = mask.iter().sum::<f32>() / mask.len() as f32;
+        assert!((mean - 1.0).abs() < 0.03, "{mean}");
+        assert_eq!(mask, draw(1, 2, 3));
+        assert!([draw(2, 2, 3), draw(1, 1, 3), draw(1, 2, 4)].iter().all(|other| *other != mask));
+    }
+
+    #[test]
+    fn updating_parameters_during_the_backward_pass_changes_no_bit() {
+        let optimizer = Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.01 };
+        for model in [
+            Model::DLinear(DLinear::default()),
+            toml::from_str("kind = 'nhits'\nwidth = 24").unwrap(),
+            toml::from_str("kind = 'gru'\nhidden = 12").unwrap(),
+            toml::from_str("kind = 'transformer'\nwidth = 16\nheads = 2\ndropout = 0.1").unwrap(),
+        ] {
+            let specification = Specification { model, ..specification() };
+            let task = || ForecastTask::new(&specification, Signal::new(&specification, 32), 1).unwrap();
+            let [mut after, mut during] = [task(), task()];
+            let [mut state, mut other] = [0; 2].map(|_| optimizer.state(after.params().len()));
+            for update in 1..5 {
+                let losses = after.step(update).unwrap();
+                let Params { values, grads, .. } = after.params_mut();
+                optimizer.step(&mut state, values, grads, 0.01, None);
+                let mut step = optimizer.begin(&mut other, 0.01, None).unwrap();
+                assert_eq!(during.step_and_move(update, &mut step).unwrap(), losses);
+                assert!(step.is_taken());
+                assert_eq!(during.params().values, after.params().values, "{}", specification.model.name());
+            }
+            assert_eq!(state, other);
+            // Gradients of several micro-batches are accumulated first.
+            let mut step = optimizer.begin(&mut other, 0.01, None).unwrap();
+            task().with_micro_batch(8).step_and_move(1, &mut step).unwrap();
+            assert!(!step.is_taken());
+        }
+    }
+
+    #[test]
+    fn the_validation_loss_is_computed_from_its_start_epoch_on() {
+        let specification = specification();
+        let validated = |first| {
+            let task = ForecastTask::new(&specification, Signal::new(&specification, 32), 1).unwrap();
+            let mut task = task.with_validation_start(first);
+            let epoch = task.source().updates_per_epoch();
+            [0, 1, 2, 3].map(|epochs| task.step(epochs * epoch).unwrap().hard.is_some())
+        };
+        assert_eq!(validated(1), [false, true, true, true]);
+        assert_eq!(validated(3), [false, false, false, true]);
+    }
+
+    #[test]
+    fn a_linear_model_beats_the_seasonal_naive_forecast() {
+        let specification = specification();
+        let mut task = ForecastTask::new(&specification, Signal::new(&specification, 32), 1).unwrap();
+        let settings = settings(401);
+        let mut attempt = Attempt::new(1, &settings, task.params().len());
+        while attempt.outcome == Outcome::Running {
+            attempt.advance(&mut task, &settings).unwrap();
+        }
+        let (loss, naive) = (attempt.best.unwrap().hard, seasonal_naive(&specification));
+        assert!(loss < 0.7 * naive, "{loss} for {naive}");
+    }
+}
