@@ -3,7 +3,7 @@
 
 use gatework_engine::parallel;
 use gatework_gates::kernel::{
-    Coefficients, FUNCTIONS, GateTable, LANES, Program, Row, Sums, Wires, Workspace,
+    Coefficients, FUNCTIONS, GateProgram, GateTable, LANES, Row, Sums, Wires, Workspace,
 };
 use gatework_gates::soft::{Wiring, network};
 use gatework_train::optim::{Optimizer, OptimizerState};
@@ -36,7 +36,7 @@ struct Part {
 /// The network with its batch.
 pub struct GateNetwork {
     wires: Wires,
-    program: Program,
+    program: GateProgram,
     table: GateTable,
     coefficients: Coefficients,
     parts: Vec<Part>,
@@ -54,7 +54,7 @@ impl GateNetwork {
     /// A network with random wires, logits, bits and targets; the batch is a multiple of [`LANES`].
     pub fn of(sizes: &[usize], batch: usize) -> anyhow::Result<GateNetwork> {
         let wires = network(sizes, Wiring::Random, None, &mut Random::new(1, Purpose::Wiring, 0))?;
-        let program = Program::new(&wires)?;
+        let program = GateProgram::new(&wires)?;
         let mut random = Random::new(1, Purpose::Parameters, 0);
         let logits: Vec<f32> = (0..wires.gates() * FUNCTIONS).map(|_| random.uniform()).collect();
         let tiles = batch / LANES;
@@ -135,7 +135,7 @@ impl GateNetwork {
 }
 
 impl Part {
-    fn gradient(&mut self, program: &Program, coefficients: &Coefficients) {
+    fn gradient(&mut self, program: &GateProgram, coefficients: &Coefficients) {
         let Part { inputs, targets, tile, sums, work, loss } = self;
         sums.clear();
         *loss = 0.0;
