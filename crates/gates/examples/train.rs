@@ -43,16 +43,16 @@ fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let model = Model::of_best(&loaded.experiment.model_shape(), SEED, best)?;
     let observed = loaded.target.channels();
     let gates = model.gate_counts(observed).reachable;
-    println!("{:?} after {} updates and {} moves: {gates} gates", attempt.outcome, attempt.update, attempt.moves);
+    println!(
+        "{:?} after {} updates and {} moves: {gates} gates",
+        attempt.outcome, attempt.update, attempt.moves
+    );
 
     let automaton = model.harden();
     let small = minimize_automaton(&automaton, observed, &minimize::Options::default())?;
     println!("minimised: {} gates", small.automaton.circuit.nodes().len());
-    let verilog = formats::write(
-        &small.automaton.into(),
-        Format::named("verilog")?,
-        &formats::Options::default(),
-    )?;
+    let verilog =
+        formats::write(&small.automaton.into(), Format::named("verilog")?, &formats::Options::default())?;
     std::fs::create_dir_all(&folder)?;
     std::fs::write(folder.join("model.safetensors"), model.to_bytes())?;
     let circuit = to_json(&Document::Automaton { automaton, observed: Some(observed) });

@@ -254,7 +254,7 @@ mod tests {
         let text = BUILT_IN.iter().find(|(known, _)| *known == name).unwrap().1;
         let text = text.replacen("[training]\n", &format!("[training]\n{training}\n"), 1);
         let mut loaded =
-            AutomatonExperiment::from_source(&Source::new(&format!("{text}\n{tables}"), name, ".")).unwrap();
+            AutomatonExperiment::from_source(&Source::new(format!("{text}\n{tables}"), name, ".")).unwrap();
         loaded.experiment.automaton.steps = loaded.experiment.automaton.steps.min(4);
         loaded
     }

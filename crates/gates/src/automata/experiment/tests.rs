@@ -19,7 +19,7 @@ fn built_in_experiments_are_valid_and_survive_their_own_toml() {
         let loaded = AutomatonExperiment::from_source(&Source::new(text, name, ".")).unwrap();
         assert_eq!(loaded.experiment.name, name);
         let again =
-            AutomatonExperiment::from_source(&Source::new(&loaded.experiment.to_toml(), name, ".")).unwrap();
+            AutomatonExperiment::from_source(&Source::new(loaded.experiment.to_toml(), name, ".")).unwrap();
         assert_eq!(again.experiment, loaded.experiment);
     }
 }
