@@ -88,7 +88,7 @@ mod tests {
             let line = format!("name = \"{built_in}\"\n");
             assert!(text.contains(&line));
             let found =
-                match Loaded::from_source(&Source::new(&text.replacen(&line, "", 1), "some/my.toml", "."))
+                match Loaded::from_source(&Source::new(text.replacen(&line, "", 1), "some/my.toml", "."))
                     .unwrap()
                 {
                     Loaded::Automaton(loaded) => loaded.experiment.name,

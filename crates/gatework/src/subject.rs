@@ -195,13 +195,8 @@ impl Subject {
 
     /// Returns how often each gate function occurs. A gate of a perception kernel counts once, not once per channel.
     pub fn gate_histogram(&self) -> Vec<(String, usize)> {
-        match &self.model {
-            Some(model) => gate_histogram(&model.functions()),
-            None => {
-                let functions: Vec<Gate> = self.circuit.nodes().iter().map(|node| node.gate).collect();
-                gate_histogram(&functions)
-            }
-        }
+        let of_circuit = || self.circuit.nodes().iter().map(|node| node.gate).collect();
+        gate_histogram(&self.model.as_ref().map_or_else(of_circuit, Model::functions))
     }
 }
 
