@@ -38,8 +38,12 @@ pub fn slices(n: usize, run: SliceOperation, reference: GraphOperation) -> anyho
     Ok(Box::new(move || run(&a, &b, &mut out)))
 }
 
-/// Prepares a compiled graph.
+/// Prepares a compiled graph, with [`numbers`] as inputs.
 pub fn program(build: Build<'_>) -> anyhow::Result<Call> {
+    scaled_program(1.0, build)
+}
+
+fn scaled_program(scale: f32, build: Build<'_>) -> anyhow::Result<Call> {
     let mut g = Graph::new();
     let outputs = build(&mut g)?;
     for (i, id) in outputs.iter().enumerate() {
@@ -48,7 +52,7 @@ pub fn program(build: Build<'_>) -> anyhow::Result<Call> {
     let mut runner = Program::new(&g)?.runner();
     let mut inputs = Vec::new();
     for (name, id) in g.inputs() {
-        let values = numbers(g.shape(id).elements());
+        let values: Vec<f32> = numbers(g.shape(id).elements()).iter().map(|x| x * scale).collect();
         runner.write(name, &values)?;
         inputs.push((name, tensor(&g, id, &values)));
     }
@@ -108,7 +112,8 @@ pub fn recurrent(
     is_backward: bool,
 ) -> anyhow::Result<Call> {
     let rows = hidden * if matches!(cell, Cell::Gru) { 3 } else { 4 };
-    program(&|g| {
+    // Small weights: with large ones a recurrent network is chaotic and amplifies rounding errors.
+    scaled_program(1.0 / 16.0, &|g| {
         let x = g.input("x", DType::F32, &[batch, steps, inputs])?;
         let mut weight = |name, sizes: &[usize]| g.input(name, DType::F32, sizes);
         let input = weight("wi", &[rows, inputs])?;
@@ -140,12 +145,11 @@ pub fn int8() -> anyhow::Result<Call> {
         let pairs = x[row * INPUTS..][..INPUTS].iter().zip(&numbers_of_weights[output * INPUTS..][..INPUTS]);
         pairs.map(|(x, w)| f64::from(*x) * f64::from(*w)).sum()
     };
-    // Two operands of magnitude 2, each rounded to one of 255 steps: the error of a dot product grows with the square root
-    // of its length.
+    // Both operands are rounded to one of 255 steps. The largest dot products are about 300; 3 is 1 % of that.
     for (i, out) in out.iter().enumerate() {
         let expected = dot(i);
         anyhow::ensure!(
-            (f64::from(*out) - expected).abs() < 1.0,
+            (f64::from(*out) - expected).abs() < 3.0,
             "element {i} is {out}, expected {expected}"
         );
     }
