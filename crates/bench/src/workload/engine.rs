@@ -52,8 +52,7 @@ fn scaled_program(scale: f32, build: Build<'_>) -> anyhow::Result<Call> {
     let mut runner = Program::new(&g)?.runner();
     let mut inputs = Vec::new();
     for (name, id) in g.inputs() {
-        let mut values = numbers(g.shape(id).elements());
-        values.iter_mut().for_each(|value| *value *= scale);
+        let values: Vec<f32> = numbers(g.shape(id).elements()).iter().map(|x| x * scale).collect();
         runner.write(name, &values)?;
         inputs.push((name, tensor(&g, id, &values)));
     }
