@@ -100,7 +100,7 @@ mod tests {
             ("D", &[][..], "there are no rows of data"),
             ("D", &[("a", "2024-01-01", &[][..])], "series \"a\": the series has no value"),
             ("D", &[("a", "2024-01-01", &[1.0, f64::INFINITY])], "series \"a\": value 1 is inf"),
-            ("D", &[("a", "2024-01-01", &[1e39])], "series \"a\": value 0 is 1e39"),
+            ("D", &[("a", "2024-01-01", &[1e39])], "series \"a\": value 0 is 1000"),
             ("D", &[("a", "2024-13-01", &[1.0])], "\"2024-13-01\" is not a time"),
             ("D", &[("a", "7", &[1.0])], "\"D\" is not a frequency"),
             ("B", &[("a", "2024-01-06", &[1.0])], "2024-01-06 is not on the time grid (frequency B)"),
