@@ -80,7 +80,7 @@ impl Accuracy {
         let mut rows = rows(&runs);
         rows.extend(together(&runs)?);
         self.write(&rows)?;
-        answer!("{}", to_markdown(&rows).trim_end());
+        print_line!("{}", to_markdown(&rows).trim_end());
         if self.json {
             cli::print_json(&json!({ "bench": "accuracy", "rows": rows }))?;
         }
@@ -127,7 +127,7 @@ impl Accuracy {
         if self.tables {
             return Ok(None);
         }
-        say!("\n{}", planned.folder.display());
+        status!("\n{}", planned.folder.display());
         files::make_folder(&planned.folder)?;
         let experiment = &planned.loaded.experiment;
         let dataset = Dataset::load(&planned.loaded)?;

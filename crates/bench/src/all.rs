@@ -132,10 +132,10 @@ impl All {
         }
         let comparisons = outcome.table.comparisons();
         for comparison in &comparisons {
-            answer!("{comparison}");
+            print_line!("{comparison}");
         }
         for (name, reason) in &outcome.missing {
-            say!("missing: {name}: {reason}");
+            status!("missing: {name}: {reason}");
         }
         let result = json!({
             "bench": "all", "machine": machine.json(), "rounds": self.rounds, "peers": outcome.peers,
@@ -162,7 +162,7 @@ impl All {
             outcome.peers.insert(format!("{bench}: {name}"), json!({ "version": "", "how": how }));
         }
         for round in 1..=self.rounds {
-            say!("{bench}: round {round} of {}", self.rounds);
+            status!("{bench}: round {round} of {}", self.rounds);
             for competitor in &ours {
                 let output =
                     competitor.measure().map_err(anyhow::Error::msg).context(competitor.name.clone())?;
@@ -295,7 +295,7 @@ impl All {
         let text = markdown::report(&facts, &outcome.table, comparisons, &charts);
         files::write_whole(path, text.as_bytes())?;
         files::write_whole(&path.with_extension("json"), format!("{result:#}\n").as_bytes())?;
-        say!("wrote {}", path.display());
+        status!("wrote {}", path.display());
         Ok(())
     }
 }

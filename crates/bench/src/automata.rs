@@ -49,7 +49,7 @@ impl Automata {
         for name in names.iter().filter(|name| *name != gate_network::NAME) {
             AutomatonExperiment::find(name)?;
         }
-        answer!(
+        print_line!(
             "{:<20} {:>7} {:>10} {:>10} {:>10} {:>10} {:>9} {:>12} {:>9}",
             "experiment",
             "threads",
@@ -207,7 +207,7 @@ fn print_row(row: &Value) {
     let number = |key: &str, unit: f64| {
         row[key].as_f64().map_or("-".to_string(), |value| format!("{:.3}", value / unit))
     };
-    answer!(
+    print_line!(
         "{:<20} {:>7} {:>10} {:>10} {:>10} {:>10} {:>9} {:>12} {:>9}",
         row["experiment"].as_str().unwrap_or_default(),
         row["threads"],

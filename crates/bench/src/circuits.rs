@@ -147,7 +147,7 @@ fn timed<E>(call: impl FnOnce() -> Result<(), E>) -> Result<Duration, E> {
 fn push(results: &mut Vec<Value>, row: Value) {
     let text = |key: &str| row[key].as_str().unwrap_or_default().to_string();
     let threads = row["threads"].as_f64().unwrap_or(f64::NAN);
-    answer!(
+    print_line!(
         "{:<14} {threads:>2} thread{:<1} {}",
         text("name"),
         if threads > 1.0 { "s" } else { "" },

@@ -92,9 +92,9 @@ impl Engine {
         let cliffs = check::cliffs(&table.results, &table.caches);
         let slow = check::slower_than_plain(&table.results);
         for Finding { text, .. } in cliffs.iter().chain(&slow) {
-            answer!("found: {text}");
+            print_line!("found: {text}");
         }
-        answer!(
+        print_line!(
             "{} measurements, {} cliffs, {} slower than the plain loop",
             table.results.len(),
             cliffs.len(),
@@ -126,7 +126,7 @@ impl Engine {
             .into_iter()
             .map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build())
             .collect::<Result<Vec<_>, _>>()?;
-        answer!(
+        print_line!(
             "{:<22}{:>6}{:>10}{:>8}{:>14}{:>12}{:>8}",
             "operation",
             "type",
@@ -153,7 +153,7 @@ impl Engine {
             }
         }
         if let Some(share) = huge {
-            answer!("{:.0} % of the longest slices are in huge pages", 100.0 * share);
+            print_line!("{:.0} % of the longest slices are in huge pages", 100.0 * share);
         }
         Ok((table, json!({ "simd": kernel::simd_name(), "graphs": graphs, "huge_pages": huge })))
     }
@@ -275,5 +275,5 @@ fn fastest<T: Number>(
 fn print_row(row: &Row) {
     let plain = row.ratio().map(|ratio| format!("{ratio:.2}x")).unwrap_or_default();
     let Row { op, dtype, n, threads, ns, ns_per_element, .. } = row;
-    answer!("{op:<22}{dtype:>6}{n:>10}{threads:>8}{ns:>14.1}{ns_per_element:>12.4}{plain:>8}");
+    print_line!("{op:<22}{dtype:>6}{n:>10}{threads:>8}{ns:>14.1}{ns_per_element:>12.4}{plain:>8}");
 }

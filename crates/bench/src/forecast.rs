@@ -77,7 +77,7 @@ impl ForecastBench {
             return self.write_cases(folder);
         }
         let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads).build()?;
-        answer!(
+        print_line!(
             "{:<18}{:>10}{:>9}{:>9}{:>11}{:>11}{:>11}{:>11}{:>10}{:>10}",
             "model",
             "params",
@@ -220,7 +220,7 @@ fn print_kernels(name: &str, specification: &Specification) -> anyhow::Result<()
     }
     let mut groups: Vec<(&str, (usize, f64))> = groups.into_iter().collect();
     groups.sort_by(|(_, (_, a)), (_, (_, b))| b.total_cmp(a));
-    answer!(
+    print_line!(
         "{name}: {} nodes, {} kernels, {:.1} MB, compiled in {seconds:.3} s, {:.3} ms",
         graph.nodes().len(),
         kernels.len(),
@@ -228,14 +228,14 @@ fn print_kernels(name: &str, specification: &Specification) -> anyhow::Result<()
         times.iter().sum::<f64>() * 1e3,
     );
     for (kernel, (count, time)) in groups {
-        answer!("  {:>9.3} ms {count:>5} {kernel}", time * 1e3);
+        print_line!("  {:>9.3} ms {count:>5} {kernel}", time * 1e3);
     }
     Ok(())
 }
 
 fn print_row(row: &Value) {
     let number = |key: &str| row[key].as_f64().unwrap_or(f64::NAN);
-    answer!(
+    print_line!(
         "{:<18}{:>10}{:>9.1}{:>9.1}{:>11.3}{:>11.3}{:>11.3}{:>11.3}{:>10.1}{:>10.1}",
         row["model"].as_str().unwrap_or_default(),
         number("parameters"),

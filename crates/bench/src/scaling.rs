@@ -91,7 +91,7 @@ impl Scaling {
         for dimension in wanted() {
             for threads in if self.threads > 1 { vec![1, self.threads] } else { vec![1] } {
                 let series = self.series(dimension, threads)?;
-                answer!("{}", series.summary());
+                print_line!("{}", series.summary());
                 all.push(series);
             }
         }
@@ -222,7 +222,7 @@ fn write_report(path: &Path, all: &[Series], result: &Value) -> anyhow::Result<(
     }
     files::write_whole(path, text.as_bytes())?;
     files::write_whole(&path.with_extension("json"), format!("{result:#}\n").as_bytes())?;
-    say!("wrote {}", path.display());
+    status!("wrote {}", path.display());
     Ok(())
 }
 

@@ -42,27 +42,6 @@ macro_rules! print_line {
     ($($text:tt)*) => { $crate::output::write_line(format_args!($($text)*)) };
 }
 
-/// The former name of [`status!`].
-#[doc(hidden)]
-#[macro_export]
-macro_rules! say {
-    ($($text:tt)*) => { $crate::status!($($text)*) };
-}
-
-/// The former name of [`status_part!`].
-#[doc(hidden)]
-#[macro_export]
-macro_rules! say_part {
-    ($($text:tt)*) => { $crate::status_part!($($text)*) };
-}
-
-/// The former name of [`print_line!`].
-#[doc(hidden)]
-#[macro_export]
-macro_rules! answer {
-    ($($text:tt)*) => { $crate::print_line!($($text)*) };
-}
-
 /// Writes to stderr. Errors are ignored: there is nowhere to report them.
 pub fn write_status(text: Arguments<'_>) {
     let _ = io::stderr().write_fmt(text);

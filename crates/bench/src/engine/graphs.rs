@@ -99,7 +99,7 @@ pub fn measure(seconds: f64) -> anyhow::Result<Vec<Value>> {
     }
     for row in &mut rows {
         row["threads"] = json!(rayon::current_num_threads());
-        answer!("{}", describe(row));
+        print_line!("{}", describe(row));
     }
     Ok(rows)
 }
