@@ -139,8 +139,8 @@ impl Accuracy {
 
     fn write(&self, rows: &[Row]) -> anyhow::Result<()> {
         files::make_folder(&self.out)?;
-        files::write_whole(&self.out.join("accuracy.csv"), to_csv(rows).as_bytes())?;
-        files::write_whole(&self.out.join("accuracy.md"), to_markdown(rows).as_bytes())?;
+        files::write_atomic(&self.out.join("accuracy.csv"), to_csv(rows).as_bytes())?;
+        files::write_atomic(&self.out.join("accuracy.md"), to_markdown(rows).as_bytes())?;
         Ok(())
     }
 }

@@ -283,7 +283,7 @@ impl All {
             let plural = if threads > 1 { "s" } else { "" };
             let title = format!("{bench}: time of the peer relative to ours, {threads} thread{plural}");
             let name = format!("{stem}-{bench}-{threads}.svg");
-            files::write_whole(&path.with_file_name(&name), ratio_chart(&title, &bars).as_bytes())?;
+            files::write_atomic(&path.with_file_name(&name), ratio_chart(&title, &bars).as_bytes())?;
             charts.push((title, name));
         }
         let facts = markdown::Facts {
@@ -293,8 +293,8 @@ impl All {
             missing: &outcome.missing,
         };
         let text = markdown::report(&facts, &outcome.table, comparisons, &charts);
-        files::write_whole(path, text.as_bytes())?;
-        files::write_whole(&path.with_extension("json"), format!("{result:#}\n").as_bytes())?;
+        files::write_atomic(path, text.as_bytes())?;
+        files::write_atomic(&path.with_extension("json"), format!("{result:#}\n").as_bytes())?;
         status!("wrote {}", path.display());
         Ok(())
     }

@@ -116,7 +116,7 @@ impl Automata {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         if self.only.is_empty() || self.only.iter().any(|name| name == gate_network::NAME) {
             let case = GateNetwork::new()?.case(4);
-            files::write_whole(&folder.join("automata.json"), case.to_string().as_bytes())?;
+            files::write_atomic(&folder.join("automata.json"), case.to_string().as_bytes())?;
         }
         Ok(())
     }

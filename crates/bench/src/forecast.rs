@@ -157,7 +157,7 @@ impl ForecastBench {
         let mut state = ADAM.state(task.params().len());
         let mut update = 0;
         let mut step = || {
-            let step = trainer::step_and_move(&mut task, update, &ADAM, &mut state, RATE, None);
+            let step = trainer::step_and_update(&mut task, update, &ADAM, &mut state, RATE, None);
             let (_, is_moved) = step.map_err(|error| anyhow::anyhow!("{error}"))?;
             update += 1;
             if !is_moved {

@@ -3,7 +3,7 @@
 
 use gatework_engine::parallel;
 use gatework_gates::kernel::{
-    Coefficients, FUNCTIONS, GateTable, LANES, GateProgram, Row, Sums, Wires, Workspace,
+    Coefficients, FUNCTIONS, GateProgram, GateTable, LANES, Row, Sums, Wires, Workspace,
 };
 use gatework_gates::soft::{Wiring, network};
 use gatework_train::optim::{Optimizer, OptimizerState};

@@ -27,7 +27,7 @@ use gatework::usage::Usage;
 
 #[derive(Debug, Args)]
 pub struct Scaling {
-    /// Only these dimensions: grid, channels, steps, boards, gates, circuit-gates, recurrent-length, attention-length
+    /// Only these dimensions: grid, channels, steps, batch, gates, circuit-gates, recurrent-length, attention-length
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Seconds for each point; at least three measurements, unless they take ten times as long
@@ -215,13 +215,13 @@ fn write_report(path: &Path, all: &[Series], result: &Value) -> anyhow::Result<(
         let lines: Vec<ScalingLine> = group.iter().map(Series::line).collect();
         let file = format!("{stem}-{}.svg", dimension.name);
         let plot = scaling_plot(dimension.title, dimension.unit, &lines);
-        files::write_whole(&path.with_file_name(&file), plot.as_bytes())?;
+        files::write_atomic(&path.with_file_name(&file), plot.as_bytes())?;
         // Writing to a string does not fail.
         let _ = writeln!(text, "## {}\n\n![{}]({file})\n", dimension.title, dimension.title);
         text += &table(dimension, group);
     }
-    files::write_whole(path, text.as_bytes())?;
-    files::write_whole(&path.with_extension("json"), format!("{result:#}\n").as_bytes())?;
+    files::write_atomic(path, text.as_bytes())?;
+    files::write_atomic(&path.with_extension("json"), format!("{result:#}\n").as_bytes())?;
     status!("wrote {}", path.display());
     Ok(())
 }

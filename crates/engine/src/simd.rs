@@ -3,9 +3,11 @@
 //! A kernel is written once, generic over [`Simd`], and instantiated for SSE2, AVX2 and AVX-512 on x86-64 (NEON on
 //! AArch64). `dispatch!(level(), simd => body)` runs `body` with the widest instruction set of the processor.
 
+#[doc(hidden)]
+pub use fearless_simd;
 pub use fearless_simd::{Level, Simd};
 
-/// Runs an expression with the vectors of the given [`Level`], compiled for its instruction set.
+/// Runs an expression with the vectors of the given [`Level`](simd::Level), compiled for its instruction set.
 ///
 /// SSE4.2 without AVX2 runs the SSE2 code: such processors predate 2015, and each instantiation costs compile time.
 #[macro_export]
@@ -22,7 +24,7 @@ macro_rules! dispatch {
             },
         }
         #[cfg(not(target_arch = "x86_64"))]
-        ::fearless_simd::dispatch!($level, $simd => $body)
+        $crate::simd::fearless_simd::dispatch!($level, $simd => $body)
     }};
 }
 

@@ -61,8 +61,8 @@ pub fn fit(table: &Table, experiment: &Experiment) -> Result<Predictor, FitError
         settings: training.settings(dataset.loader(&experiment, experiment.seed).updates_per_epoch()),
         seeds: vec![experiment.seed],
         until_success: false,
-        side_by_side: 1,
-        threads_each: std::thread::available_parallelism().map_or(1, usize::from),
+        concurrent_attempts: 1,
+        threads_per_attempt: std::thread::available_parallelism().map_or(1, usize::from),
         checkpoints: None,
         interval: Duration::MAX,
     };

@@ -5,7 +5,8 @@
 //!
 //! ```no_run
 //! use std::{path::Path, sync::atomic::AtomicBool};
-//! use gatework_forecast::{data::Subset, dataset::Dataset, experiment::Loaded, run::{ForecastRun, Job, prepare}};
+//!
+//! use gatework_forecast::{experiment::{Dataset, ForecastExperiment}, run::{Job, prepare}};
 //! use gatework_train::{run_folder::RunFolder, trainer::Quiet};
 //!
 //! let loaded = prepare(ForecastExperiment::read(Path::new("sales.toml"))?)?;
@@ -30,7 +31,9 @@ use gatework_train::trainer::{self, Attempt, Best, Observer, Options, TaskError,
 use serde_json::{Value, json};
 
 use crate::data::{DataError, Subset, Table, Windows};
-use crate::evaluation::{Evaluation, EnsembleMember, ScaledErrors, Score, calibrate, evaluate, scaled_errors};
+use crate::evaluation::{
+    EnsembleMember, Evaluation, ScaledErrors, Score, calibrate, evaluate, scaled_errors,
+};
 use crate::experiment::{Dataset, DatasetError, Experiment, ForecastExperiment};
 use crate::metrics;
 use crate::prediction::{Context, PredictError, Predictor};
@@ -85,7 +88,7 @@ pub enum RunError {
     #[error(transparent)]
     Predict(#[from] PredictError),
     /// The data and the horizon leave no forecast origins.
-    #[error("the {} part is shorter than the horizon of {horizon}: there is nothing to evaluate", part_name(*.part))]
+    #[error("the {} part is shorter than the horizon of {horizon}: there is nothing to evaluate", part.name())]
     NoOrigins {
         /// The part of the data.
         part: Subset,
@@ -100,6 +103,9 @@ pub enum RunError {
         /// The first run folder.
         first: PathBuf,
     },
+    /// There are no seeds to train.
+    #[error("there are no seeds to train; give at least one")]
+    NoSeeds,
     /// There are no runs to evaluate.
     #[error("there are no runs to evaluate")]
     NoRuns,
@@ -119,18 +125,12 @@ impl RunError {
     pub fn is_usage(&self) -> bool {
         match self {
             RunError::Folder(error) => error.is_usage(),
-            RunError::Experiment(_) | RunError::NoOrigins { .. } | RunError::DifferentData { .. } => true,
+            RunError::Experiment(_)
+            | RunError::NoOrigins { .. }
+            | RunError::DifferentData { .. }
+            | RunError::NoSeeds => true,
             _ => false,
         }
-    }
-}
-
-/// Returns the name of a part of the data in lower case.
-pub fn part_name(part: Subset) -> &'static str {
-    match part {
-        Subset::Train => "train",
-        Subset::Validation => "validation",
-        Subset::Test => "test",
     }
 }
 
@@ -155,7 +155,7 @@ pub fn prepare(mut loaded: ForecastExperiment) -> Result<ForecastExperiment, Run
 pub fn check_same(folder: &RunFolder, requested: &Experiment, any_seed: bool) -> Result<(), RunError> {
     let source = Source::read(&folder.experiment())?;
     let (mut name, mut difference) = (None, "it is not a forecaster");
-    if is_forecaster(&source) {
+    if source.task()? == "forecaster" {
         let found = ForecastExperiment::from_source(&source)?.experiment;
         let seed = if any_seed { found.seed } else { requested.seed };
         if settings(&found) == settings(&Experiment { seed, ..requested.clone() }) {
@@ -169,21 +169,27 @@ pub fn check_same(folder: &RunFolder, requested: &Experiment, any_seed: bool) ->
     Err(RunFolderError::OtherExperiment { path, name, difference }.into())
 }
 
-fn is_forecaster(source: &Source) -> bool {
-    source.top_level("task").is_some_and(|(task, _)| task == "forecaster")
-}
-
 /// The experiment without its descriptive texts.
 fn settings(experiment: &Experiment) -> Experiment {
     Experiment { about: String::new(), expected: String::new(), published: Vec::new(), ..experiment.clone() }
 }
 
-/// Returns the summary of a run that is finished with at least `seeds` seeds and whose model can be loaded.
-pub fn finished(folder: &RunFolder, seeds: usize) -> Option<Value> {
-    let summary = folder.summary().ok().flatten()?;
-    let trained = summary["seeds"]["seeds"].as_array().map_or(1, Vec::len);
-    let is_whole = matches!(ForecastRun::open(folder.path()), Ok(Some(_)));
-    (is_whole && seeds <= trained).then_some(summary)
+/// Returns the summary of a run that is finished with at least `seeds` seeds and whose model can be loaded; `None` if the run
+/// is to be trained (again). A run of a newer version of Gatework is an error, so that it is not overwritten.
+pub fn finished(folder: &RunFolder, seeds: usize) -> Result<Option<Value>, RunError> {
+    let summary = match folder.summary() {
+        Ok(Some(summary)) => summary,
+        Err(error @ RunFolderError::Newer { .. }) => return Err(error.into()),
+        Ok(None) | Err(_) => return Ok(None),
+    };
+    match ForecastRun::open(folder.path()) {
+        Ok(Some(_)) => {
+            let trained = summary["seeds"]["seeds"].as_array().map_or(1, Vec::len);
+            Ok((seeds <= trained).then_some(summary))
+        }
+        Err(error @ RunError::Predict(PredictError::Forecaster(ForecasterError::Newer { .. }))) => Err(error),
+        Ok(None) | Err(_) => Ok(None),
+    }
 }
 
 /// Returns the existing files of a run, including its checkpoints.
@@ -236,6 +242,9 @@ impl Job<'_> {
     /// Trains all seeds, evaluates them, and writes the experiment, the metrics and the best model. [`finish`](Self::finish)
     /// then ends the run.
     pub fn train(&self, observer: &impl Observer, stop: &AtomicBool) -> Result<Trained, RunError> {
+        if self.seeds.is_empty() {
+            return Err(RunError::NoSeeds);
+        }
         let begin = Instant::now();
         files::make_folder(&self.folder.checkpoints())?;
         self.check_data()?;
@@ -273,7 +282,7 @@ impl Job<'_> {
             "seconds": attempt.seconds,
             "training_loss": best.map(|best| best.soft),
             "validation_loss": trained.validation,
-            "evaluated_on": part_name(trained.part),
+            "evaluated_on": trained.part.name(),
             "origins": evaluation.windows,
             "step": trained.step,
             "scores": evaluation.scores,
@@ -295,18 +304,18 @@ impl Job<'_> {
         if path.is_file() && files::read_text(&path)? != fingerprint {
             return Err(RunFolderError::OtherData { path: self.folder.path().to_path_buf() }.into());
         }
-        Ok(files::write_whole(&path, fingerprint.as_bytes())?)
+        Ok(files::write_atomic(&path, fingerprint.as_bytes())?)
     }
 
     fn attempts(&self, observer: &impl Observer, stop: &AtomicBool) -> Result<Vec<Attempt>, RunError> {
         let Job { experiment, dataset, folder, threads, .. } = *self;
-        let side_by_side = threads.min(self.seeds.len());
+        let concurrent_attempts = threads.min(self.seeds.len());
         let options = Options {
             settings: self.settings(),
             seeds: self.seeds.clone(),
             until_success: false,
-            side_by_side,
-            threads_each: threads / side_by_side.max(1),
+            concurrent_attempts,
+            threads_per_attempt: threads / concurrent_attempts.max(1),
             checkpoints: Some(folder.checkpoints()),
             interval: CHECKPOINT_INTERVAL,
         };
@@ -321,7 +330,7 @@ impl Job<'_> {
             })
         };
         let attempts = trainer::run(&options, make, observer, stop)?;
-        if !options.are_met_by(&attempts) {
+        if !options.is_complete(&attempts) {
             return Err(RunFolderError::Interrupted { path: folder.path().to_path_buf() }.into());
         }
         Ok(attempts)
@@ -452,7 +461,7 @@ impl ForecastRun {
             return Ok(None);
         }
         let source = Source::read(&folder.experiment())?;
-        if !is_forecaster(&source) {
+        if source.task()? != "forecaster" {
             return Ok(None);
         }
         let loaded = ForecastExperiment::from_source(&source)?;
@@ -565,6 +574,78 @@ pub fn holdout_error(predictor: &mut Predictor, table: &Table) -> Result<Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::BUILT_IN;
+    use crate::test_fixtures::untrained;
+    use gatework_train::trainer::Quiet;
+
+    /// Returns a finished run of the built-in experiment with an untrained model.
+    fn finished_run(parent: &Path) -> RunFolder {
+        let folder = RunFolder::create(&parent.join("run"), false).unwrap();
+        folder.write("experiment.toml", BUILT_IN[0].1.as_bytes()).unwrap();
+        folder.write("model.safetensors", &untrained(|text| text).0.to_bytes()).unwrap();
+        folder.write_summary(&json!({ "version": run_folder::VERSION })).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_corrupt_experiment_file_is_reported_with_its_line() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = finished_run(parent.path());
+        let path = folder.experiment().display().to_string();
+        let requested = ForecastExperiment::from_source(&Source::new(BUILT_IN[0].1, "x", ".")).unwrap();
+        for (text, expected) in [
+            ("name = \"x\"\ntask = forecaster\nhorizon = 3\n", format!("{path}:2: ")),
+            ("name = \"x\"\n", format!("{path}: there is no task; write task = ")),
+            (
+                "name = \"x\"\ntask = \"forecast\"\n",
+                format!("{path}:2: the task is \"forecast\"; there are "),
+            ),
+        ] {
+            folder.write("experiment.toml", text.as_bytes()).unwrap();
+            let message = ForecastRun::open(folder.path()).err().unwrap().to_string();
+            assert!(message.starts_with(&expected), "{message}");
+            let message = check_same(&folder, &requested.experiment, false).unwrap_err().to_string();
+            assert!(message.starts_with(&expected), "{message}");
+        }
+        folder.write("experiment.toml", b"name = \"x\"\ntask = \"automaton\"\n").unwrap();
+        assert!(ForecastRun::open(folder.path()).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_run_of_a_newer_version_is_an_error_and_a_corrupt_one_is_not_finished() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = finished_run(parent.path());
+        assert!(finished(&folder, 1).unwrap().is_some());
+        assert!(finished(&folder, 2).unwrap().is_none(), "the second seed is not trained");
+        folder.write_summary(&json!({ "version": run_folder::VERSION + 1 })).unwrap();
+        let error = finished(&folder, 1).unwrap_err();
+        assert!(matches!(error, RunError::Folder(RunFolderError::Newer { .. })), "{error}");
+        folder.write("summary.json", b"{").unwrap();
+        assert!(finished(&folder, 1).unwrap().is_none());
+
+        folder.write_summary(&json!({ "version": run_folder::VERSION })).unwrap();
+        let path = folder.model().unwrap();
+        let mut model = std::fs::read(&path).unwrap();
+        let version = model.windows(11).position(|window| window == b"\\\"version\\\"").unwrap() + 12;
+        model[version] = b'9';
+        std::fs::write(&path, &model).unwrap();
+        let message = finished(&folder, 1).unwrap_err().to_string();
+        assert!(message.contains("a newer version of Gatework (format 9"), "{message}");
+        std::fs::write(&path, b"").unwrap();
+        assert!(finished(&folder, 1).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_job_needs_a_seed() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(parent.path(), false).unwrap();
+        let loaded = ForecastExperiment::from_source(&Source::new(BUILT_IN[0].1, "x", ".")).unwrap();
+        let dataset = Dataset::load(&loaded).unwrap();
+        let experiment = &loaded.experiment;
+        let job = Job { experiment, dataset: &dataset, folder: &folder, seeds: Vec::new(), threads: 1 };
+        let error = job.train(&Quiet, &AtomicBool::new(false)).err().unwrap();
+        assert!(matches!(error, RunError::NoSeeds) && error.is_usage(), "{error}");
+    }
 
     #[test]
     fn the_deviation_is_that_of_a_sample() {

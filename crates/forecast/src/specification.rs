@@ -277,3 +277,26 @@ fn add_parameter(params: &mut Params, parameter: &Parameter, mut random: Random)
         Initializer::Values(values) => values.get(i).copied().unwrap_or(0.0),
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use gatework_train::trainer::TrainError;
+
+    use super::*;
+
+    /// An error and its causes, as the command line prints them.
+    fn with_causes(error: &dyn Error) -> String {
+        let causes = std::iter::successors(Some(error), |&error| error.source());
+        causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    }
+
+    #[test]
+    fn an_error_of_the_graph_is_printed_once() {
+        let error = GraphError { operation: "add".into(), problem: "no".into() };
+        let model = SpecificationError::Graph { model: "gru", input: 2, horizon: 3, error };
+        let expected = "seed 5 failed: model gru with input 2 and horizon 3: add: no";
+        assert_eq!(with_causes(&TrainError::Task { seed: 5, source: model.into() }), expected);
+    }
+}

@@ -17,36 +17,21 @@
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
-//! use std::time::Duration;
 //!
-//! use gatework_gates::automata::experiment::AutomatonExperiment;
-//! use gatework_gates::automata::model::Model;
-//! use gatework_gates::automata::task::AutomatonTask;
+//! use gatework_gates::automata::{experiment::AutomatonExperiment, run};
 //! use gatework_logic::formats::{self, Format};
 //! use gatework_logic::minimize::{self, minimize_automaton};
-//! use gatework_train::trainer::{self, Options, Quiet};
+//! use gatework_train::trainer::Quiet;
 //!
 //! // A built-in experiment, or AutomatonExperiment::read("my.toml".as_ref()).
 //! let loaded = AutomatonExperiment::find("game-of-life")?;
 //!
-//! // Gradient descent and search for one seed.
-//! let options = Options {
-//!     settings: loaded.experiment.trainer_settings(),
-//!     seeds: vec![1],
-//!     until_success: true,
-//!     side_by_side: 1,
-//!     threads_each: 2,
-//!     checkpoints: None,
-//!     interval: Duration::MAX,
-//! };
-//! let task = |seed| AutomatonTask::new(&loaded, seed);
-//! let attempts = trainer::run(&options, task, &Quiet, &AtomicBool::new(false))?;
-//! let best = attempts[0].best.as_ref().ok_or("training was stopped")?;
+//! // Gradient descent and search on two threads, until a seed succeeds.
+//! let trained = run::train(&loaded, None, 2, &Quiet, &AtomicBool::new(false))?;
 //!
 //! // The hard circuit, with fewer gates, as Verilog.
-//! let automaton = Model::of_best(&loaded.experiment.model_shape(), 1, best)?.harden();
-//! let observed = loaded.target.channels();
-//! let small = minimize_automaton(&automaton, observed, &minimize::Options::default())?.automaton;
+//! let options = minimize::Options::default();
+//! let small = minimize_automaton(&trained.automaton, trained.observed, &options)?.automaton;
 //! let verilog = formats::write(&small.into(), Format::named("verilog")?, &formats::Options::default())?;
 //! std::fs::write("life.v", verilog)?;
 //! # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
@@ -54,6 +39,7 @@
 
 pub mod automata;
 pub mod kernel;
+mod removed;
 pub mod soft;
 
 #[cfg(doctest)]

@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-use gatework_forecast::prediction::{Interval, Prediction};
 use gatework_forecast::data::{Schema, Table};
+use gatework_forecast::prediction::{Interval, Prediction};
 
 use crate::number;
 
 /// Writes the forecasts of all series of a table as CSV: id, time, value and the bounds of each interval. The columns of the
 /// ids and of the times have the names of `schema`.
-pub fn forecast_csv(table: &Table, predictions: &[Prediction], schema: &Schema) -> String {
+pub fn to_csv(table: &Table, predictions: &[Prediction], schema: &Schema) -> String {
     let names = [schema.id.as_deref().unwrap_or("unique_id"), &schema.time];
     let mut text = header(names, predictions.first().map_or(&[], |prediction| &prediction.intervals));
     for (series, prediction) in table.series.iter().zip(predictions) {

@@ -5,6 +5,8 @@ pub use gatework_engine as engine;
 #[doc(inline)]
 pub use gatework_forecast as forecast;
 #[doc(inline)]
+pub use gatework_gates as gates;
+#[doc(inline)]
 pub use gatework_gates::automata;
 #[doc(inline)]
 pub use gatework_logic as logic;

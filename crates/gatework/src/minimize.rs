@@ -14,8 +14,8 @@
 
 use std::time::{Duration, Instant};
 
-use gatework_gates::automata::states;
 use gatework_gates::automata::experiment::Experiment;
+use gatework_gates::automata::states;
 use gatework_logic::minimize::{self, Options, Start, Statistics};
 use gatework_logic::prove::{self, AutomataError, ProveError, Verdict};
 use gatework_logic::{Automaton, Circuit, Document};

@@ -12,8 +12,8 @@
 
 use std::sync::atomic::AtomicBool;
 
-use gatework_forecast::prediction::Prediction;
 use gatework_forecast::data::{Table, Windows};
+use gatework_forecast::prediction::Prediction;
 use gatework_forecast::run as forecast_run;
 use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::run::{self as automata_run, Trained};
@@ -50,7 +50,7 @@ pub struct AutomatonRun {
     pub trained: Trained,
     /// The summary, as in `summary.json`.
     pub summary: Value,
-    /// Why there is no `rollout.gif`, if there is none.
+    /// The error that prevented `rollout.gif`, if any.
     pub gif_error: Option<SimulationError>,
 }
 

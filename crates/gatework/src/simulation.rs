@@ -12,9 +12,9 @@
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-use gatework_gates::automata::states::{StateError, Start, Target};
 use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::hard::{Conditions, Damage, HardRun};
+use gatework_gates::automata::states::{Start, StateError, Target};
 use gatework_logic::minimize::{Effort, Options, minimize};
 use gatework_logic::prove::{Verdict, equivalent_within};
 use gatework_logic::{Automaton, AutomatonError, Grid, GridError};
@@ -117,7 +117,8 @@ impl Simulation {
             .map_err(SimulationError::Start)?;
         // Game of Life has no target if cells are skipped or damaged.
         let is_undisturbed = fire_rate.is_none() && self.damage.is_none();
-        let has_target = |loaded: &&AutomatonExperiment| is_undisturbed || loaded.target != Target::GameOfLife;
+        let has_target =
+            |loaded: &&AutomatonExperiment| is_undisturbed || loaded.target != Target::GameOfLife;
         let target = match subject.loaded.as_ref().filter(has_target) {
             Some(loaded) => loaded.target.grids(&grid, automaton.boundary, steps).ok(),
             None => None,
@@ -135,7 +136,7 @@ impl Simulation {
             film.iter_mut().try_for_each(|film| film.record(&run))?;
         }
         let seconds = begin.elapsed().as_secs_f64();
-        let wrong = target.map(|target| run.wrong_but_damaged(&target)).transpose()?;
+        let wrong = target.map(|target| run.wrong_outside_damage(&target)).transpose()?;
         Ok(Simulated {
             size: [height, width],
             steps,
@@ -149,7 +150,7 @@ impl Simulation {
     }
 }
 
-/// Gates x cells x steps from which on minimising the circuit first saves time.
+/// Gates x cells x steps above which minimising the circuit first saves time.
 const LONG_RUN: usize = 1 << 36;
 
 /// Time limit of the equivalence proof before a long simulation.

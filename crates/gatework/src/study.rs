@@ -118,10 +118,10 @@ pub fn run(
     let writer = Writer { observer, results: &results, others: &others };
     let rows = study.run(&known, threads, &writer, stop)?;
     writer.write(&rows)?;
-    let title = format!("{}, {} seeds a setting", study.experiment, study.seeds);
+    let title = format!("{}, {} seeds per setting", study.experiment, study.seeds);
     let plot = |file: &str, unit: &str, time: fn(&Row) -> f64| {
         let plot = report::success_plot(&title, unit, &curves(study, &rows, time));
-        files::write_whole(&folder.join(file), plot.as_bytes())
+        files::write_atomic(&folder.join(file), plot.as_bytes())
     };
     plot("success.svg", "updates, and moves of the search", |row| (row.updates + row.moves) as f64)?;
     plot("seconds.svg", "seconds", |row| row.seconds)?;
@@ -138,7 +138,7 @@ struct Writer<'a, O> {
 
 impl<O> Writer<'_, O> {
     fn write(&self, rows: &[Row]) -> Result<(), FileError> {
-        files::write_whole(self.results, rows_to_csv(&[rows, self.others].concat()).as_bytes())
+        files::write_atomic(self.results, rows_to_csv(&[rows, self.others].concat()).as_bytes())
     }
 }
 

@@ -1,11 +1,11 @@
-//! Literals: references to a vertex of a logic network, possibly through an inverter.
+//! Literals: references to a node of a logic network, possibly through an inverter.
 //!
-//! The encoding is that of AIGER and of most AIG packages: vertex 0 is the constant 0, the inputs follow from 1, the
+//! The encoding is that of AIGER and of most AIG packages: node 0 is the constant 0, the inputs follow from 1, the
 //! gates come after them. The simplifier, the XAG, the straight-line programs and AIGER files share it.
 
 use crate::gate::Unary;
 
-/// A vertex, possibly inverted: `vertex << 1 | inverted`.
+/// A node, possibly inverted: `node << 1 | inverted`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Literal(pub u32);
 
@@ -13,9 +13,9 @@ impl Literal {
     pub const FALSE: Literal = Literal(0);
     pub const TRUE: Literal = Literal(1);
 
-    /// The literal of a vertex.
-    pub fn new(vertex: usize, inverted: bool) -> Literal {
-        Literal((vertex as u32) << 1 | u32::from(inverted))
+    /// The literal of a node.
+    pub fn new(node: usize, inverted: bool) -> Literal {
+        Literal((node as u32) << 1 | u32::from(inverted))
     }
 
     /// The literal of an input.
@@ -34,7 +34,8 @@ impl Literal {
         (self.0 >> 1) - 1
     }
 
-    pub fn vertex(self) -> usize {
+    /// The index of the node.
+    pub fn node(self) -> usize {
         (self.0 >> 1) as usize
     }
 
@@ -64,7 +65,7 @@ impl Literal {
         }
     }
 
-    /// All ones if the literal is inverted, else 0: XORed with a word of the vertex, it gives a word of the literal.
+    /// All ones if the literal is inverted, else 0: XORed with a word of the node, it gives a word of the literal.
     pub fn mask(self) -> u64 {
         u64::from(self.0 & 1).wrapping_neg()
     }

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 /// An automaton, a grid and a mask that do not fit together.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum StepError {
     /// The automaton is not valid.
     #[error(transparent)]

@@ -90,7 +90,7 @@ pub(crate) fn normal(operation: Operation, a: Literal, b: Literal) -> Normal {
 
 /// Translates a literal with a map from old nodes to new literals.
 pub(crate) fn translate(literal: Literal, old_to_new: &[Literal]) -> Literal {
-    old_to_new[literal.vertex()].invert_if(literal.is_inverted())
+    old_to_new[literal.node()].invert_if(literal.is_inverted())
 }
 
 /// A structurally hashed XOR-AND graph.
@@ -236,7 +236,7 @@ impl Xag {
         let mut counts = vec![0; self.len()];
         let fanins = self.nodes[self.inputs + 1..].iter().flat_map(|node| node.fanins());
         for literal in fanins.chain(self.outputs.iter().copied()) {
-            counts[literal.vertex()] += 1;
+            counts[literal.node()] += 1;
         }
         counts
     }
@@ -245,12 +245,12 @@ impl Xag {
     pub fn without_dead_gates(&self) -> Xag {
         let mut live = vec![false; self.len()];
         for output in &self.outputs {
-            live[output.vertex()] = true;
+            live[output.node()] = true;
         }
         for node in self.gate_range().rev() {
             if live[node] {
                 for fanin in self.nodes[node].fanins() {
-                    live[fanin.vertex()] = true;
+                    live[fanin.node()] = true;
                 }
             }
         }
@@ -271,7 +271,7 @@ impl Xag {
         values.extend_from_slice(inputs);
         for index in self.gate_range() {
             let node = self.nodes[index];
-            values.push(node.eval_word(values[node.a.vertex()], values[node.b.vertex()]));
+            values.push(node.eval_word(values[node.a.node()], values[node.b.node()]));
         }
     }
 
@@ -297,7 +297,7 @@ impl Xag {
         // For each node, whether an output reads it uninverted, and inverted.
         let mut polarities = vec![[false; 2]; self.len()];
         for output in &self.outputs {
-            polarities[output.vertex()][usize::from(output.is_inverted())] = true;
+            polarities[output.node()][usize::from(output.is_inverted())] = true;
         }
         let inverted: Vec<bool> =
             (0..self.len()).map(|node| node >= first && polarities[node] == [false, true]).collect();
@@ -307,11 +307,11 @@ impl Xag {
                 Operation::And => Gate::AND,
                 Operation::Xor => Gate::XOR,
             };
-            let [not_a, not_b] = node.fanins().map(|fanin| fanin.is_inverted() != inverted[fanin.vertex()]);
+            let [not_a, not_b] = node.fanins().map(|fanin| fanin.is_inverted() != inverted[fanin.node()]);
             let gate = if not_a { gate.not_a() } else { gate };
             let gate = if not_b { gate.not_b() } else { gate };
             let gate = if inverted[index] { gate.not() } else { gate };
-            Node::new(gate, node.a.vertex() as u32 - 1, node.b.vertex() as u32 - 1)
+            Node::new(gate, node.a.node() as u32 - 1, node.b.node() as u32 - 1)
         };
         let mut nodes: Vec<Node> = self.gate_range().map(build).collect();
         let outputs = self.output_signals(&inverted, &mut nodes);
@@ -322,7 +322,7 @@ impl Xag {
     fn output_signals(&self, inverted: &[bool], nodes: &mut Vec<Node>) -> Vec<u32> {
         let mut added: FxHashMap<Literal, u32> = FxHashMap::default();
         let mut signal = |&output: &Literal| {
-            let node = output.vertex();
+            let node = output.node();
             if node > 0 && output.is_inverted() == inverted[node] {
                 return node as u32 - 1;
             }
@@ -399,7 +399,7 @@ mod tests {
                 let bits: Vec<bool> = (0..6).map(|k| i >> k & 1 == 1).collect();
                 let expected = circuit.eval(&bits).unwrap();
                 for (&output, expected) in xag.outputs().iter().zip(expected) {
-                    prop_assert_eq!((values[output.vertex()] ^ output.mask()) >> i & 1 == 1, expected);
+                    prop_assert_eq!((values[output.node()] ^ output.mask()) >> i & 1 == 1, expected);
                 }
             }
         }

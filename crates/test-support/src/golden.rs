@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 /// Returns the path of a golden file of the calling crate: `golden!("torch", "ops.safetensors")` is
-/// `$GATEWORK_GOLDEN/torch/ops.safetensors` if that file exists, else `tests/golden/ops.safetensors`.
+/// `$GATEWORK_GOLDEN/torch/ops.safetensors` if that folder exists, else `tests/golden/ops.safetensors`. With an empty name it is
+/// the folder.
 #[macro_export]
 macro_rules! golden {
     ($kind:expr, $name:expr) => {
@@ -24,15 +25,17 @@ fn file_in(other: Option<&Path>, manifest: &str, kind: &str, name: &str) -> Path
     let shipped = Path::new(manifest).join("tests/golden").join(name);
     let Some(other) = other else { return shipped };
     assert!(other.is_dir(), "GATEWORK_GOLDEN is {}, which is not a folder", other.display());
-    Some(other.join(kind).join(name)).filter(|file| file.is_file()).unwrap_or(shipped)
+    let folder = other.join(kind);
+    if folder.is_dir() { folder.join(name) } else { shipped }
 }
 
 #[test]
-fn another_folder_is_used_for_the_files_it_has() {
+fn another_folder_is_used_for_the_kinds_it_has() {
     let manifest = env!("CARGO_MANIFEST_DIR");
     let other = Path::new(manifest);
     assert_eq!(file_in(Some(other), manifest, "src", "golden.rs"), other.join("src/golden.rs"));
-    let shipped = other.join("tests/golden/absent.rs");
-    assert_eq!(file_in(Some(other), manifest, "src", "absent.rs"), shipped);
-    assert_eq!(file_in(None, manifest, "src", "absent.rs"), shipped);
+    assert_eq!(file_in(Some(other), manifest, "src", ""), other.join("src/"));
+    let shipped = other.join("tests/golden/golden.rs");
+    assert_eq!(file_in(Some(other), manifest, "absent", "golden.rs"), shipped);
+    assert_eq!(file_in(None, manifest, "src", "golden.rs"), shipped);
 }

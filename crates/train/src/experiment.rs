@@ -11,6 +11,9 @@ use toml::de::{DeTable, DeValue};
 
 use crate::files;
 
+/// The values of the top-level key `task`.
+pub const TASKS: [&str; 2] = ["automaton", "forecaster"];
+
 /// An experiment that cannot be run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -133,6 +136,22 @@ impl Source {
         Some((text, line))
     }
 
+    /// Returns the `task` of the experiment; an error if it is missing or not one of [`TASKS`], or if the text is not TOML.
+    pub fn task(&self) -> Result<String, ExperimentError> {
+        match self.top_level("task") {
+            Some((task, _)) if TASKS.contains(&task.as_str()) => Ok(task),
+            Some((task, line)) => {
+                let known = TASKS.map(|task| format!("{task:?}")).join(" and ");
+                Err(self.invalid(Some(line), format!("the task is {task:?}; there are {known}")))
+            }
+            None => {
+                self.parse::<toml::Table>()?;
+                let known = TASKS.map(|task| format!("task = {task:?}")).join(" or ");
+                Err(self.invalid(None, format!("there is no task; write {known}")))
+            }
+        }
+    }
+
     /// Returns the error for a problem, with the line of its key or of the innermost enclosing table.
     pub fn locate(&self, problem: Problem) -> ExperimentError {
         self.invalid(self.line_of(&problem.key), problem.message)
@@ -191,6 +210,18 @@ mod tests {
             assert_eq!(error, format!("x.toml:{line}: wrong"), "{key:?}");
         }
         assert_eq!(source.locate(Problem::new(&["z"], "wrong")).to_string(), "x.toml: wrong");
+    }
+
+    #[test]
+    fn a_missing_or_unknown_task_is_an_error_and_so_is_invalid_toml() {
+        let task = |text: &str| Source::new(text, "x.toml", "").task().map_err(|error| error.to_string());
+        assert_eq!(task("name = 'x'\ntask = 'forecaster'").as_deref(), Ok("forecaster"));
+        let unknown = "x.toml:2: the task is \"automata\"; there are \"automaton\" and \"forecaster\"";
+        assert_eq!(task("name = 'x'\ntask = 'automata'").unwrap_err(), unknown);
+        let missing = "x.toml: there is no task; write task = \"automaton\" or task = \"forecaster\"";
+        assert_eq!(task("name = 'x'").unwrap_err(), missing);
+        let invalid = task("name = 'x'\ntask = forecaster\nhorizon = 3").unwrap_err();
+        assert!(invalid.starts_with("x.toml:2: "), "{invalid}");
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub fn check_json_version(json: &str, supported: u64) -> Result<(), NewerVersion
 
 /// Writes a file atomically: to a temporary file in the same folder, which is synchronised and renamed. Whatever happens, the
 /// path has the old content or the new. Links and permissions are kept. A device or a pipe is written to in place.
-pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), FileError> {
+pub fn write_atomic(path: &Path, content: &[u8]) -> Result<(), FileError> {
     let failed = |error| FileError::new("write", path, error);
     let Ok(there) = fs::metadata(path) else { return replace(path, content, None).map_err(failed) };
     if there.is_file() {
@@ -143,8 +143,8 @@ mod tests {
     fn a_file_is_replaced_without_leaving_temporary_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.txt");
-        write_whole(&path, b"one").unwrap();
-        write_whole(&path, b"two").unwrap();
+        write_atomic(&path, b"one").unwrap();
+        write_atomic(&path, b"two").unwrap();
         assert_eq!(read_text(&path).unwrap(), "two");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
@@ -155,17 +155,17 @@ mod tests {
         use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("file"), folder.path().join("link"));
-        write_whole(&file, b"one").unwrap();
+        write_atomic(&file, b"one").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         symlink("file", &link).unwrap();
-        write_whole(&link, b"two").unwrap();
+        write_atomic(&link, b"two").unwrap();
         assert_eq!(read_text(&file).unwrap(), "two");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         // A link to a device, so that nothing is lost if this fails.
         let device = folder.path().join("null");
         symlink("/dev/null", &device).unwrap();
-        write_whole(&device, b"three").unwrap();
+        write_atomic(&device, b"three").unwrap();
         assert!(fs::metadata(&device).unwrap().file_type().is_char_device());
     }
 
@@ -210,7 +210,7 @@ mod tests {
     fn errors_name_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("missing").join("a.txt");
-        assert!(write_whole(&path, b"one").unwrap_err().to_string().contains("a.txt"));
+        assert!(write_atomic(&path, b"one").unwrap_err().to_string().contains("a.txt"));
         assert!(read(&path).unwrap_err().to_string().starts_with("cannot read"));
     }
 }

@@ -2,8 +2,10 @@
 
 pub mod experiment;
 pub mod files;
+#[doc(hidden)]
 pub mod kinds;
 pub mod optim;
+#[doc(hidden)]
 pub mod pairs;
 pub mod params;
 pub mod random;

@@ -32,29 +32,29 @@ use crate::kinds::{Kinds, name_or_table};
 pub enum Optimizer {
     /// Adam with decoupled weight decay: `p -= lr * (m_hat / (sqrt(v_hat) + epsilon) + weight_decay * p)`.
     Adamw {
-        /// Decay of the mean of the gradient.
-        #[serde(default = "usual::beta1")]
+        /// Decay rate of the moving average of the gradient.
+        #[serde(default = "defaults::beta1")]
         beta1: f64,
-        /// Decay of the mean square of the gradient.
-        #[serde(default = "usual::beta2")]
+        /// Decay rate of the moving average of the squared gradient.
+        #[serde(default = "defaults::beta2")]
         beta2: f64,
-        /// Added to the denominator, so that the division is finite where the gradient is 0.
-        #[serde(default = "usual::epsilon")]
+        /// Added to the denominator, so that the update is finite where the gradient is 0.
+        #[serde(default = "defaults::epsilon")]
         epsilon: f64,
-        /// The fraction of each parameter that is subtracted, times the learning rate.
-        #[serde(default = "usual::decoupled_decay")]
+        /// `learning_rate * weight_decay * p` is subtracted from each parameter `p`.
+        #[serde(default = "defaults::decoupled_decay")]
         weight_decay: f64,
     },
     /// Adam: `p -= lr * m_hat / (sqrt(v_hat) + epsilon)`.
     Adam {
-        /// Decay of the mean of the gradient.
-        #[serde(default = "usual::beta1")]
+        /// Decay rate of the moving average of the gradient.
+        #[serde(default = "defaults::beta1")]
         beta1: f64,
-        /// Decay of the mean square of the gradient.
-        #[serde(default = "usual::beta2")]
+        /// Decay rate of the moving average of the squared gradient.
+        #[serde(default = "defaults::beta2")]
         beta2: f64,
-        /// Added to the denominator, so that the division is finite where the gradient is 0.
-        #[serde(default = "usual::epsilon")]
+        /// Added to the denominator, so that the update is finite where the gradient is 0.
+        #[serde(default = "defaults::epsilon")]
         epsilon: f64,
         /// `weight_decay * p` is added to the gradient.
         #[serde(default)]
@@ -62,7 +62,7 @@ pub enum Optimizer {
     },
     /// Stochastic gradient descent: `b = momentum * b + g`, then `p -= lr * b`.
     Sgd {
-        /// The decay of the momentum from step to step.
+        /// Decay rate of the momentum.
         #[serde(default)]
         momentum: f64,
         /// Nesterov momentum: `p -= lr * (g + momentum * b)`.
@@ -74,13 +74,13 @@ pub enum Optimizer {
     },
     /// RMSprop: `b = momentum * b + g / (sqrt(mean square of g) + epsilon)`, then `p -= lr * b`.
     Rmsprop {
-        /// Decay of the mean square of the gradient.
-        #[serde(default = "usual::alpha")]
+        /// Decay rate of the moving average of the squared gradient.
+        #[serde(default = "defaults::alpha")]
         alpha: f64,
-        /// Added to the denominator, so that the division is finite where the gradient is 0.
-        #[serde(default = "usual::epsilon")]
+        /// Added to the denominator, so that the update is finite where the gradient is 0.
+        #[serde(default = "defaults::epsilon")]
         epsilon: f64,
-        /// The decay of the momentum from step to step.
+        /// Decay rate of the momentum.
         #[serde(default)]
         momentum: f64,
         /// `weight_decay * p` is added to the gradient.
@@ -110,7 +110,7 @@ impl Kinds for Optimizer {
 }
 
 /// The defaults, which are those of PyTorch.
-mod usual {
+mod defaults {
     pub const fn beta1() -> f64 {
         0.9
     }
@@ -128,23 +128,22 @@ mod usual {
     }
 }
 
-/// Smallest epsilon: small enough for anything, and large enough not to vanish in the bias correction.
+/// Smallest valid epsilon; it does not underflow in the bias correction.
 const MIN_EPSILON: f64 = 1e-30;
 
-/// A limit on the gradient, applied before the weight decay is added. NaN is never hidden: it reaches the
-/// parameters.
+/// Gradient clipping, applied before the weight decay is added. NaN propagates to the parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Clip {
-    /// Each element is limited to this magnitude: `clip = { value = 100.0 }`.
+    /// Each element is clamped to this magnitude: `clip = { value = 100.0 }`.
     Value(f32),
-    /// The whole gradient is scaled down to this Euclidean norm if it is longer: `clip = { norm = 1.0 }`. If the
-    /// norm is NaN, so is the scale, and with it every parameter; this is what PyTorch does too.
+    /// The gradient is scaled down to this Euclidean norm if its norm is larger: `clip = { norm = 1.0 }`. A norm of NaN makes
+    /// all parameters NaN, as in PyTorch.
     Norm(f32),
 }
 
 impl Clip {
-    /// Whether the limit makes sense; the error says what would.
+    /// Checks that the limit is a finite number above 0.
     pub fn validate(&self) -> Result<(), String> {
         let (name, limit) = match *self {
             Self::Value(limit) => ("value", limit),
@@ -158,66 +157,66 @@ impl Clip {
     }
 }
 
-/// What an optimiser remembers between steps. A slot that it does not use is empty.
+/// The state of an optimiser between steps. Moments that it does not use are empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OptimizerState {
-    /// Number of steps done.
+    /// Number of steps taken.
     pub step: u64,
-    /// Mean of the gradient, or momentum.
+    /// First moment: moving average of the gradient, or momentum.
     pub first: Vec<f32>,
-    /// Mean square of the gradient.
+    /// Second moment: moving average of the squared gradient.
     pub second: Vec<f32>,
 }
 
 impl Optimizer {
-    /// Whether every setting is in its range; the error names the first one that is not, and the range.
+    /// Checks that every setting is in its range; the error names the first one that is not, and the range.
     pub fn validate(&self) -> Result<(), String> {
         match *self {
             Self::Adamw { beta1, beta2, epsilon, weight_decay }
             | Self::Adam { beta1, beta2, epsilon, weight_decay } => {
-                check_share("beta1", beta1)?;
-                check_share("beta2", beta2)?;
+                check_decay_rate("beta1", beta1)?;
+                check_decay_rate("beta2", beta2)?;
                 check_epsilon(epsilon)?;
                 check_decay(weight_decay)
             }
             Self::Sgd { momentum, nesterov, weight_decay } => {
-                check_share("momentum", momentum)?;
+                check_decay_rate("momentum", momentum)?;
                 if nesterov && momentum == 0.0 {
                     return Err("nesterov is true, but momentum is 0: nesterov needs a momentum".to_owned());
                 }
                 check_decay(weight_decay)
             }
             Self::Rmsprop { alpha, epsilon, momentum, weight_decay } => {
-                check_share("alpha", alpha)?;
+                check_decay_rate("alpha", alpha)?;
                 check_epsilon(epsilon)?;
-                check_share("momentum", momentum)?;
+                check_decay_rate("momentum", momentum)?;
                 check_decay(weight_decay)
             }
         }
     }
 
-    /// The state before the first step, for `n` parameters.
+    /// Returns the initial state for `n` parameters.
     pub fn state(&self, n: usize) -> OptimizerState {
-        let (first, second) = self.slot_lengths(n);
+        let (first, second) = self.moment_lengths(n);
         OptimizerState { step: 0, first: vec![0.0; first], second: vec![0.0; second] }
     }
 
-    /// Whether a state, read from a checkpoint, say, belongs to this optimiser and `n` parameters.
+    /// Checks that a state, for example from a checkpoint, belongs to this optimiser and `n` parameters.
     pub fn check_state(&self, state: &OptimizerState, n: usize) -> Result<(), String> {
         let found = (state.first.len(), state.second.len());
-        let wanted = self.slot_lengths(n);
+        let wanted = self.moment_lengths(n);
         if found == wanted {
             return Ok(());
         }
         Err(format!(
-            "the optimiser state has {} and {} elements in its two slots, but {self:?} on {n} parameters needs \
+            "the optimiser state has {} and {} elements in its two moments, but {self:?} on {n} parameters needs \
              {} and {}",
             found.0, found.1, wanted.0, wanted.1
         ))
     }
 
-    /// Lengths of the first and the second slot.
-    fn slot_lengths(&self, n: usize) -> (usize, usize) {
+    /// Returns the lengths of the first and second moments.
+    fn moment_lengths(&self, n: usize) -> (usize, usize) {
         match *self {
             Self::Adamw { .. } | Self::Adam { .. } => (n, n),
             Self::Sgd { momentum, .. } => (if momentum == 0.0 { 0 } else { n }, 0),
@@ -225,9 +224,8 @@ impl Optimizer {
         }
     }
 
-    /// Moves `values` one step against `grads`, in one pass over memory (a clip by norm reads the gradient once
-    /// more, beforehand). Returns the norm of the gradient before clipping, if the clip needed it;
-    /// [`Optimizer::gradient_norm`] computes it in any case.
+    /// Updates `values` by one step, in one pass over memory; clipping by norm reads the gradient once more. Returns the norm of
+    /// the gradient before clipping if it was computed; see [`Optimizer::gradient_norm`].
     ///
     /// # Panics
     /// If `values`, `grads` and the state differ in length; see [`Optimizer::check_state`].
@@ -245,8 +243,8 @@ impl Optimizer {
         norm
     }
 
-    /// Begins a step that moves the parameters part by part, to the same bits as [`Optimizer::step`]. `None` if the clip has
-    /// to know the whole gradient first.
+    /// Begins a step that updates the parameters in disjoint ranges, bit-identical to [`Optimizer::step`]. Returns `None` for
+    /// clipping by norm, which needs the whole gradient first.
     pub fn begin<'a>(
         &'a self,
         state: &'a mut OptimizerState,
@@ -260,7 +258,7 @@ impl Optimizer {
         Some(Step { optimizer: self, state, learning_rate, clipping, is_taken: false })
     }
 
-    /// Moves some of the parameters; the state is that of all.
+    /// Updates a range of the parameters. The state is that of all parameters.
     fn apply(
         &self,
         state: &mut OptimizerState,
@@ -273,7 +271,7 @@ impl Optimizer {
         let learning_rate = f64::from(learning_rate);
         let step = state.step;
         let [first, second] = [&mut state.first, &mut state.second]
-            .map(|slot| if slot.is_empty() { &mut [] } else { &mut slot[range.clone()] });
+            .map(|moment| if moment.is_empty() { &mut [] } else { &mut moment[range.clone()] });
         match *self {
             Self::Adamw { beta1, beta2, epsilon, weight_decay }
             | Self::Adam { beta1, beta2, epsilon, weight_decay } => {
@@ -302,25 +300,25 @@ impl Optimizer {
         }
     }
 
-    /// The Euclidean norm of the whole gradient, the one that [`Clip::Norm`] limits.
+    /// Returns the Euclidean norm of the gradient, which [`Clip::Norm`] limits.
     pub fn gradient_norm(grads: &[f32]) -> f64 {
         kernel::norm(grads)
     }
 }
 
-/// A step that moves the parameters part by part.
+/// A step that updates the parameters in disjoint ranges.
 #[derive(Debug)]
 pub struct Step<'a> {
     optimizer: &'a Optimizer,
     state: &'a mut OptimizerState,
     learning_rate: f32,
     clipping: kernel::Clipping,
-    /// Whether a part was moved. If none is, no step was taken.
+    /// Whether a range was updated. If none was, no step is counted.
     is_taken: bool,
 }
 
 impl Step<'_> {
-    /// Moves the parameters in a range of all. Each has its turn once.
+    /// Updates the parameters in a range. Each parameter must be updated once.
     ///
     /// # Panics
     /// If the range, its values and its gradients differ in length, or the state has fewer elements.
@@ -332,13 +330,13 @@ impl Step<'_> {
         self.optimizer.apply(self.state, range, values, grads, self.learning_rate, self.clipping);
     }
 
-    /// Whether a part was moved.
+    /// Returns whether a range was updated.
     pub fn is_taken(&self) -> bool {
         self.is_taken
     }
 }
 
-/// The scale and the limit that a clip means for this gradient, and its norm if that was needed.
+/// Returns the scale and limit for this gradient, and its norm if it was computed.
 fn prepare(clip: Option<Clip>, grads: &[f32]) -> (kernel::Clipping, Option<f64>) {
     match clip {
         None => (kernel::Clipping::NONE, None),
@@ -352,8 +350,8 @@ fn prepare(clip: Option<Clip>, grads: &[f32]) -> (kernel::Clipping, Option<f64>)
     }
 }
 
-fn check_share(name: &str, value: f64) -> Result<(), String> {
-    // As the kernels see it: a share just below 1 rounds to 1, and would never forget.
+fn check_decay_rate(name: &str, value: f64) -> Result<(), String> {
+    // The kernels use f32, in which a rate just below 1 rounds to 1 and would never decay.
     if (0.0..1.0).contains(&(value as f32)) {
         Ok(())
     } else {

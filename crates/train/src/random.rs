@@ -1,44 +1,44 @@
-//! Random numbers that are a function of where they are used: no state, so a resumed run draws what an
-//! uninterrupted one would have drawn, on any number of threads.
+//! Counter-based random numbers: a pure function of seed, purpose, time and position. A resumed run draws the same numbers as
+//! an uninterrupted one, on any number of threads.
 //!
-//! The key of the generator ([`gatework_engine::kernel::random`]) is the seed; its counter is made of a purpose, a time
-//! (the update) and a position.
+//! The generator is Philox ([`gatework_engine::kernel::random`]). Its key is the seed; its counter consists of a purpose, a
+//! time (the update) and a position.
 
 use gatework_engine::kernel::random::{fill, mask, mask_blocks, philox};
 
-/// What random numbers are drawn for: numbers for different purposes are independent.
+/// The purpose of random numbers. Sequences of different purposes are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Purpose {
-    /// Wires of a network.
+    /// Connections of a network.
     Wiring = 1,
-    /// Start states in training.
+    /// Initial states in training.
     Start = 2,
-    /// Which cells update, in training.
+    /// Cells that update in a step, in training.
     Fire = 3,
-    /// Start states and damage in checks and evaluations, never seen in training.
+    /// Initial states and damage in checks and evaluations, which do not occur in training.
     Check = 4,
-    /// Which cells update, in checks and evaluations.
+    /// Cells that update in a step, in checks and evaluations.
     CheckFire = 5,
-    /// Damage done to boards in evaluations.
+    /// Damage to grids in evaluations.
     Damage = 6,
     /// Moves of a search.
     Search = 7,
-    /// Seeds of the wires after a restart of a search.
+    /// Seeds of the connections after a restart of a search.
     Redraw = 8,
-    /// Moves that make a circuit smaller.
+    /// Moves that reduce the size of a circuit.
     Shrink = 9,
-    /// What is done to soft states in training.
+    /// Perturbations of soft states in training.
     Disturb = 10,
-    /// Noise on the logits of gates in training.
+    /// Gumbel noise on the logits of gates in training.
     Gumbel = 11,
-    /// How many steps an update has.
+    /// Number of steps of an update.
     Steps = 12,
-    /// Which boards of an update start half-grown.
+    /// Grids of an update that start half-grown.
     HalfGrown = 13,
-    /// Start values of parameters.
+    /// Initial parameters.
     Parameters = 16,
-    /// What dropout drops.
+    /// Dropout masks.
     Dropout = 17,
     /// Samples of a forecast.
     Sample = 18,
@@ -56,7 +56,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// The numbers for one purpose at one time.
+    /// Creates the sequence of a seed, a purpose and a time.
     pub fn new(seed: u64, purpose: Purpose, time: u64) -> Random {
         Random {
             key: [seed as u32, (seed >> 32) as u32],
@@ -66,13 +66,13 @@ impl Random {
         }
     }
 
-    /// Goes to a block of four times 32 bits: the numbers of different positions can be drawn in any order.
+    /// Seeks to a block of four 32-bit words, so that different positions can be drawn in any order.
     pub fn seek(&mut self, block: u32) {
         self.counter[0] = block;
         self.used = 4;
     }
 
-    /// 32 random bits.
+    /// Returns 32 random bits.
     pub fn bits(&mut self) -> u32 {
         if self.used == 4 {
             self.block = philox(self.counter, self.key);
@@ -83,7 +83,7 @@ impl Random {
         self.block[self.used - 1]
     }
 
-    /// Fills a slice with random bits: what as many calls of [`Random::bits`] give, in less time.
+    /// Fills a slice with random bits. Faster than repeated calls of [`Random::bits`], with the same result.
     pub fn fill(&mut self, bits: &mut [u32]) {
         let begun = (4 - self.used).min(bits.len());
         let (first, rest) = bits.split_at_mut(begun);
@@ -98,8 +98,8 @@ impl Random {
         }
     }
 
-    /// Fills a row of a mask: a share of about `rate` is 0, all else what keeps the mean at 1. The numbers of one purpose,
-    /// time, length and row are always the same.
+    /// Fills a row of an inverted-dropout mask: an element is 0 with probability `rate`, rounded down to a multiple of 2^-16,
+    /// and otherwise scaled so that the mean is 1. The row depends on seed, purpose, time, length and row only.
     pub fn mask(&mut self, row: usize, rate: f64, numbers: &mut [f32]) {
         self.seek((row * mask_blocks(numbers.len())) as u32);
         let dropped = (rate * 65_536.0) as u16;
@@ -107,22 +107,22 @@ impl Random {
         mask(self.counter, self.key, dropped, kept, numbers);
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn word(&mut self) -> u64 {
         u64::from(self.bits()) << 32 | u64::from(self.bits())
     }
 
-    /// A number in [0, 1), a multiple of 2^-24.
+    /// Returns a uniform number in [0, 1), a multiple of 2^-24.
     pub fn uniform(&mut self) -> f32 {
         (self.bits() >> 8) as f32 / (1 << 24) as f32
     }
 
-    /// A number below `n`, which is not 0. The bias is below n / 2^32.
+    /// Returns a uniform integer below `n`, which must not be 0. The bias is below n / 2^32.
     pub fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.bits()) * n as u128) >> 32) as usize
     }
 
-    /// Puts a slice into random order.
+    /// Shuffles a slice (Fisher-Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, self.below(i + 1));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_can_be_sought() {
+    fn seek_continues_at_the_block() {
         let mut random = Random::new(7, Purpose::Check, 0);
         let numbers: Vec<u32> = (0..12).map(|_| random.bits()).collect();
         random.seek(1);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_is_filled_with_what_single_calls_give() {
+    fn fill_equals_single_calls() {
         for (skipped, length) in [(0, 32), (3, 100), (5, 1), (4, 33), (1, 2), (2, 64)] {
             let mut one_by_one = Random::new(9, Purpose::Check, 3);
             // The counter wraps within the slice.

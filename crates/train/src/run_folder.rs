@@ -133,7 +133,7 @@ pub enum RunFolderError {
         path: PathBuf,
         /// The name of the experiment in the folder.
         name: String,
-        /// The first setting that differs.
+        /// What differs.
         difference: String,
     },
     /// The model does not have the shape that the experiment describes.
@@ -182,13 +182,18 @@ impl RunFolder {
             if !path.join(EXPERIMENT).is_file() {
                 return Err(RunFolderError::Foreign { path });
             }
-            let aside = aside(&path);
             if !replace {
+                let aside = aside(&path);
                 return Err(RunFolderError::Exists { path, aside });
             }
-            drop(lock(&path)?);
-            rename(&path, &aside)?;
-            replaced = Some(aside);
+            let previous = lock(&path)?;
+            // Another process may have replaced the run before the lock was taken.
+            if path.join(EXPERIMENT).is_file() {
+                let aside = aside(&path);
+                rename(&path, &aside)?;
+                replaced = Some(aside);
+            }
+            drop(previous);
         }
         files::make_folder(&path)?;
         Ok(RunFolder { _lock: lock(&path)?, path, replaced })
@@ -251,7 +256,7 @@ impl RunFolder {
 
     /// Writes a file atomically.
     pub fn write(&self, name: &str, content: &[u8]) -> Result<(), FileError> {
-        files::write_whole(&self.path.join(name), content)
+        files::write_atomic(&self.path.join(name), content)
     }
 
     /// Returns the summary of a finished run, or `None` if the run is not finished.

@@ -56,19 +56,19 @@ pub enum Schedule {
     /// One-cycle: half a cosine up to the base rate, then another down to nearly 0 (Smith 2018).
     OneCycle {
         /// The fraction of the updates in which the rate rises.
-        #[serde(default = "usual::start_fraction")]
+        #[serde(default = "defaults::start_fraction")]
         start_fraction: f64,
         /// The first rate is the base rate divided by this.
-        #[serde(default = "usual::divisor")]
+        #[serde(default = "defaults::divisor")]
         divisor: f64,
         /// The last rate is the first rate divided by this.
-        #[serde(default = "usual::final_divisor")]
+        #[serde(default = "defaults::final_divisor")]
         final_divisor: f64,
     },
 }
 
 /// The defaults, which are those of PyTorch.
-mod usual {
+mod defaults {
     pub const fn start_fraction() -> f64 {
         0.3
     }
@@ -184,7 +184,7 @@ impl Schedule {
     }
 }
 
-/// From `start` to `end` along half a period of a cosine, as `progress` goes from 0 to 1.
+/// Interpolates from `start` to `end` along half a period of a cosine, for `progress` from 0 to 1.
 fn half_cosine(start: f64, end: f64, progress: f64) -> f64 {
     end + (start - end) * (1.0 + (PI * progress).cos()) / 2.0
 }
@@ -223,9 +223,9 @@ mod tests {
     use safetensors::SafeTensors;
 
     const ONE_CYCLE: Schedule = Schedule::OneCycle {
-        start_fraction: usual::start_fraction(),
-        divisor: usual::divisor(),
-        final_divisor: usual::final_divisor(),
+        start_fraction: defaults::start_fraction(),
+        divisor: defaults::divisor(),
+        final_divisor: defaults::final_divisor(),
     };
 
     fn every_schedule() -> [Schedule; 5] {
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stands_for_a_schedule_with_the_usual_settings() {
+    fn a_name_alone_means_the_default_settings() {
         for (name, schedule) in [
             ("constant", Schedule::Constant),
             ("cosine", Schedule::Cosine { minimum: 0.0 }),

@@ -42,7 +42,7 @@ impl Circuits {
             let case = Case { name: "checkerboard", automaton, side, timed_steps };
             cases.insert(case.name.into(), case.write(folder)?);
         }
-        files::write_whole(&folder.join("circuits.json"), Value::Object(cases).to_string().as_bytes())?;
+        files::write_atomic(&folder.join("circuits.json"), Value::Object(cases).to_string().as_bytes())?;
         Ok(())
     }
 }
@@ -64,7 +64,7 @@ impl Case<'_> {
         });
         for (key, ending, content) in files {
             let file = format!("{name}.{ending}");
-            files::write_whole(&folder.join(&file), &content)?;
+            files::write_atomic(&folder.join(&file), &content)?;
             case[key] = json!(file);
         }
         Ok(case)

@@ -87,7 +87,7 @@ pub struct Finding {
     pub text: String,
 }
 
-/// Lengths that take too long beside the next shorter one.
+/// Returns the lengths whose time per element is much longer than that of the next shorter length.
 pub fn cliffs(rows: &[Row], caches: &[Cache]) -> Vec<Finding> {
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by(|&a, &b| rows[a].by_series_and_length(&rows[b]));

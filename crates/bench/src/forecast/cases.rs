@@ -32,7 +32,7 @@ impl ForecastBench {
                 cases.insert(name.to_string(), case);
             }
         }
-        files::write_whole(&folder.join("forecast.json"), Value::Object(cases).to_string().as_bytes())?;
+        files::write_atomic(&folder.join("forecast.json"), Value::Object(cases).to_string().as_bytes())?;
         Ok(())
     }
 }
@@ -40,7 +40,7 @@ impl ForecastBench {
 fn case(name: &str, specification: &Specification, folder: &Path) -> anyhow::Result<Value> {
     let file = format!("{}.safetensors", name.replace([' ', ','], "-"));
     let mut forecaster = Forecaster::new(specification.clone(), specification.params(1)?)?;
-    files::write_whole(&folder.join(&file), &forecaster.to_bytes())?;
+    files::write_atomic(&folder.join(&file), &forecaster.to_bytes())?;
     let batch = Wave::new(specification, WINDOWS).0;
     let forecast = forecaster.predict(&batch)?.values;
     Ok(json!({

@@ -3,7 +3,7 @@
 use gatework_train::experiment::Source;
 
 use gatework_forecast::ForecastTask;
-use gatework_gates::automata::experiment::{Experiment, AutomatonExperiment};
+use gatework_gates::automata::experiment::{AutomatonExperiment, Experiment};
 use gatework_gates::automata::task::AutomatonTask;
 use gatework_logic::simulate::Executor;
 use gatework_train::trainer::Task;
@@ -54,11 +54,11 @@ pub static DIMENSIONS: [Dimension; 8] = [
         work: |steps| automaton(|e| (e.automaton.steps, e.training.batch) = (steps, 1)),
     },
     Dimension {
-        name: "boards",
+        name: "batch",
         title: "Gradient of the checkerboard automaton, 20 steps: grids per batch",
         unit: "grids",
         sizes: &[1, 2, 4, 8, 16, 32, 64],
-        work: |boards| automaton(|experiment| experiment.training.batch = boards),
+        work: |batch| automaton(|experiment| experiment.training.batch = batch),
     },
     Dimension {
         name: "gates",

@@ -6,7 +6,9 @@ use anyhow::{Context as _, anyhow, ensure};
 use gatework_forecast::{ForecastTask, Forecaster};
 use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::task::AutomatonTask;
-use gatework_gates::kernel::{Coefficients, FUNCTIONS, GateTable, GateProgram, Row, Sums, Workspace, reference};
+use gatework_gates::kernel::{
+    Coefficients, FUNCTIONS, GateProgram, GateTable, Row, Sums, Workspace, reference,
+};
 use gatework_gates::soft::{Wiring, network};
 use gatework_train::random::{Purpose, Random};
 use gatework_train::trainer::{self, Task};
@@ -48,7 +50,8 @@ pub fn soft_gates(sizes: &[usize], is_backward: bool) -> anyhow::Result<Call> {
     let (mut tile, mut sums) = (inputs.clone(), Sums::new(&program));
     program.gradient(&coefficients, &mut tile, &output_grads, &mut sums, &mut work);
     let mut logit_grads = vec![0.0; logits.len()];
-    let expected = reference::backward(&wires, &logits, &lane(&inputs), &lane(&output_grads), &mut logit_grads);
+    let expected =
+        reference::backward(&wires, &logits, &lane(&inputs), &lane(&output_grads), &mut logit_grads);
     ensure_close(&first(&tile), &expected, 1e-4)?;
     Ok(Box::new(move || {
         tile.copy_from_slice(&inputs);
@@ -115,7 +118,7 @@ pub fn training_step(model: &Value, windows: usize) -> anyhow::Result<Call> {
     let mut state = ADAM.state(task.params().len());
     let mut update = 0;
     let mut step = move || -> anyhow::Result<f64> {
-        let step = trainer::step_and_move(&mut task, update, &ADAM, &mut state, RATE, None);
+        let step = trainer::step_and_update(&mut task, update, &ADAM, &mut state, RATE, None);
         let (losses, is_moved) = step.map_err(|error| anyhow!("{error}"))?;
         if !is_moved {
             let params = task.params_mut();

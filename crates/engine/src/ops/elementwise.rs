@@ -155,11 +155,11 @@ unary_table! {
     };
     /// `x` times the cumulative normal distribution at `x`: `x / 2 * (1 + erf(x / sqrt 2))`.
     Gelu gelu: reference::gelu, None, |g, u| {
-        let derivative = g.gelu_slope(u.x)?;
+        let derivative = g.gelu_derivative(u.x)?;
         g.mul(u.dy, derivative).map(Some)
     };
     /// The derivative of [`Unary::Gelu`]: the cumulative normal distribution at `x`, plus `x` times the density.
-    GeluSlope gelu_slope: reference::gelu_derivative, None, |g, u| {
+    GeluDerivative gelu_derivative: reference::gelu_derivative, None, |g, u| {
         // (2 - x^2) times the density.
         let factor = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2 / 2.0;
         let density = normal_density(g, u.x, 0.5, factor)?;

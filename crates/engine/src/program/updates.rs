@@ -153,7 +153,10 @@ impl Runner {
         for (index, instruction) in program.instructions.iter().enumerate() {
             match (instruction, bound.next_if(|(bound, _)| *bound == index)) {
                 (Instruction::MatMul(matmul), Some(&(_, elsewhere))) => {
-                    matmul.run_outside(memory, ExternalSlices { from: parameters, to: gradients, external: elsewhere });
+                    matmul.run_outside(
+                        memory,
+                        ExternalSlices { from: parameters, to: gradients, external: elsewhere },
+                    );
                 }
                 _ => instruction.get().run(memory, scratch),
             }

@@ -6,7 +6,9 @@
 //! for activations that are 0 can be skipped in that case. On request the panels hold 8-bit integers.
 
 use crate::kernel::int8::{self, Activations};
-use crate::kernel::matmul::{Epilogue, ExternalSlices, Gemm, PreparedRhs, multiply_external, multiply_prepared, span};
+use crate::kernel::matmul::{
+    Epilogue, ExternalSlices, Gemm, PreparedRhs, multiply_external, multiply_prepared, span,
+};
 
 use super::{Matrix, Program, Runner};
 use crate::instruction::{Instruction, Memory, Stored as _};

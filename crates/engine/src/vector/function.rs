@@ -7,8 +7,8 @@ use fearless_simd::{Select, Simd, prelude::*};
 
 use super::{RealNumber, VectorError, check, elementwise};
 use crate::dtype::{bits, from_bits};
-use crate::kernel::math::{self, reference};
 use crate::kernel::level;
+use crate::kernel::math::{self, reference};
 
 /// Entry of the list of functions, for tests and benchmarks.
 #[derive(Clone, Copy, Debug)]

@@ -61,6 +61,17 @@ pub enum Subset {
     Test,
 }
 
+impl Subset {
+    /// Returns the name in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Subset::Train => "train",
+            Subset::Validation => "validation",
+            Subset::Test => "test",
+        }
+    }
+}
+
 impl Split {
     /// Returns the range of a subset in a series of this length. Subsets that do not fit are shortened, the training
     /// subset first.

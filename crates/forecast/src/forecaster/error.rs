@@ -1,9 +1,9 @@
-//! CalibrationErrors of forecasters.
+//! Errors of forecasters.
 
 use std::path::PathBuf;
 
 use gatework_engine::program::ProgramError;
-use gatework_train::files::FileError;
+use gatework_train::files::{FileError, NewerVersion};
 
 use crate::network::feed::BatchError;
 use crate::specification::SpecificationError;
@@ -22,6 +22,14 @@ pub enum ForecasterError {
         path: PathBuf,
         /// What is wrong with it.
         problem: String,
+    },
+    /// The model file was written by a newer version of Gatework.
+    #[error("{}: {newer}", path.display())]
+    Newer {
+        /// Path of the file.
+        path: PathBuf,
+        /// Its version.
+        newer: NewerVersion,
     },
     /// The bytes are not those of a model file.
     #[error("{0}")]

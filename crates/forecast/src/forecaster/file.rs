@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use gatework_train::files;
+use gatework_train::files::{self, NewerVersion};
 use gatework_train::params::Params;
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde::{Deserialize, Serialize};
@@ -69,28 +69,47 @@ impl Forecaster {
     /// Reads a forecaster from the bytes of a model file. Shapes, names and the checksum are verified, so that a corrupt
     /// file is an error.
     pub fn from_bytes(bytes: &[u8]) -> Result<Forecaster, ForecasterError> {
-        parse(bytes).map_err(ForecasterError::Format)
+        parse(bytes).map_err(|problem| ForecasterError::Format(problem.to_string()))
     }
 
     /// Writes the model file atomically.
     pub fn save(&self, path: &Path) -> Result<(), ForecasterError> {
-        Ok(files::write_whole(path, &self.to_bytes())?)
+        Ok(files::write_atomic(path, &self.to_bytes())?)
     }
 
     /// Reads a model file.
     pub fn load(path: &Path) -> Result<Forecaster, ForecasterError> {
         let bytes = files::read(path)?;
-        parse(&bytes).map_err(|problem| ForecasterError::Unusable { path: path.to_path_buf(), problem })
+        let path = path.to_path_buf();
+        parse(&bytes).map_err(|problem| match problem {
+            Problem::Newer(newer) => ForecasterError::Newer { path, newer },
+            Problem::Other(problem) => ForecasterError::Unusable { path, problem },
+        })
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Forecaster, String> {
+/// Why bytes are not those of a usable model file.
+#[derive(Debug, thiserror::Error)]
+enum Problem {
+    #[error(transparent)]
+    Newer(#[from] NewerVersion),
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<String> for Problem {
+    fn from(problem: String) -> Problem {
+        Problem::Other(problem)
+    }
+}
+
+fn parse(bytes: &[u8]) -> Result<Forecaster, Problem> {
     let broken = |error: safetensors::SafeTensorError| format!("not a complete model file ({error})");
     let (_, header) = SafeTensors::read_metadata(bytes).map_err(broken)?;
     let file = SafeTensors::deserialize(bytes).map_err(broken)?;
     let text = header.metadata().as_ref().and_then(|metadata| metadata.get(HEADER));
-    let text = text.ok_or("not a forecaster of Gatework")?;
-    files::check_json_version(text, VERSION).map_err(|error| error.to_string())?;
+    let text = text.ok_or_else(|| "not a forecaster of Gatework".to_string())?;
+    files::check_json_version(text, VERSION)?;
     let header: Header = serde_json::from_str(text).map_err(|error| format!("unreadable header: {error}"))?;
     let specification = header.specification.clone();
     let (_, bindings) = specification.network(1, Mode::Evaluation).map_err(|error| error.to_string())?;
@@ -99,20 +118,21 @@ fn parse(bytes: &[u8]) -> Result<Forecaster, String> {
             "it has {} tensors, but the model has {}",
             file.len(),
             bindings.parameters.len()
-        ));
+        )
+        .into());
     }
     let mut params = Params::new();
     for parameter in &bindings.parameters {
         let name = &parameter.name;
         let tensor = file.tensor(name).map_err(|_| format!("tensor {name} is missing"))?;
         if (tensor.dtype(), tensor.shape()) != (Dtype::F32, &parameter.shape) {
-            return Err(format!("tensor {name} is not F32{:?}", parameter.shape));
+            return Err(format!("tensor {name} is not F32{:?}", parameter.shape).into());
         }
         let values = tensor.data().as_chunks::<4>().0;
         params.add(name, &parameter.shape, |i| f32::from_le_bytes(values[i]));
     }
     if header.sum(&params) != header.checksum {
-        return Err("the checksum does not match: the file is corrupt".into());
+        return Err(Problem::Other("the checksum does not match: the file is corrupt".into()));
     }
     let mut forecaster = Forecaster::new(specification, params).map_err(|error| error.to_string())?;
     forecaster.metadata = header.metadata;

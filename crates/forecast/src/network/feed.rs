@@ -17,9 +17,9 @@ pub enum BatchError {
     /// The sizes of the batch are not those of the network.
     #[error("a batch of {found:?} was given, but the model needs {expected:?}")]
     Shape {
-        /// WindowSizes of the batch.
+        /// Sizes of the batch.
         found: BatchShape,
-        /// WindowSizes of the network.
+        /// Sizes of the network.
         expected: BatchShape,
     },
     /// A field of the batch is not as long as its shape says.

@@ -215,7 +215,19 @@ mod tests {
             (0..1000).for_each(|i| shared.insert(&[i as f32], &forecast(i as f32)));
             let cached = (0..1000).filter(|i| shared.get(&[*i as f32]).is_some()).count();
             assert!(cached <= capacity, "{cached} for {capacity}");
+            assert!(cached > 0 || capacity < 10, "nothing is cached");
             assert_eq!(shared.statistics().hits, cached as u64);
+            assert_eq!(shared.cache.is_none(), capacity == 0);
+        }
+    }
+
+    #[test]
+    fn a_window_that_is_requested_every_time_stays_cached() {
+        let shared = Shared::new(10);
+        shared.insert(&[-1.0], &forecast(-1.0));
+        for i in 0..1000 {
+            assert_eq!(shared.get(&[-1.0]), Some(forecast(-1.0)), "after {i} other windows");
+            shared.insert(&[i as f32], &forecast(i as f32));
         }
     }
 

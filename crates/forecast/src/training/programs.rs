@@ -53,7 +53,7 @@ pub(super) struct Programs {
     compiled: Vec<Compiled>,
 }
 
-/// WindowSizes whose programs are kept: that of whole parts, and those of the last parts of epochs and of validation.
+/// Maximum number of compiled programs: one for full micro-batches, the others for the last ones of epochs and of validation.
 const MAX_PROGRAMS: usize = 6;
 
 /// The program for micro-batches of one size.

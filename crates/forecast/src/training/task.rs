@@ -127,7 +127,7 @@ impl<W: BatchSource> Task for ForecastTask<W> {
         self.losses(update, None)
     }
 
-    fn step_and_move(&mut self, update: u64, step: &mut Step<'_>) -> Result<Losses, TaskError> {
+    fn step_and_update(&mut self, update: u64, step: &mut Step<'_>) -> Result<Losses, TaskError> {
         self.losses(update, Some(step))
     }
 
@@ -208,14 +208,14 @@ mod tests {
                 let Params { values, grads, .. } = after.params_mut();
                 optimizer.step(&mut state, values, grads, 0.01, None);
                 let mut step = optimizer.begin(&mut other, 0.01, None).unwrap();
-                assert_eq!(during.step_and_move(update, &mut step).unwrap(), losses);
+                assert_eq!(during.step_and_update(update, &mut step).unwrap(), losses);
                 assert!(step.is_taken());
                 assert_eq!(during.params().values, after.params().values, "{}", specification.model.name());
             }
             assert_eq!(state, other);
             // Gradients of several micro-batches are accumulated first.
             let mut step = optimizer.begin(&mut other, 0.01, None).unwrap();
-            task().with_micro_batch(8).step_and_move(1, &mut step).unwrap();
+            task().with_micro_batch(8).step_and_update(1, &mut step).unwrap();
             assert!(!step.is_taken());
         }
     }

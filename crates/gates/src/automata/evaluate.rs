@@ -98,7 +98,7 @@ impl Course {
             if loaded.target == Target::GameOfLife {
                 life.step(&mut target).map_err(StateError::from)?;
             }
-            course.wrong = run.wrong_but_damaged(&target).map_err(StateError::from)?;
+            course.wrong = run.wrong_outside_damage(&target).map_err(StateError::from)?;
             course.settled = if course.wrong > 0 { None } else { course.settled.or(Some(step)) };
             if step > protocol.steps - late_steps(protocol) {
                 course.late += run.wrong(&target).map_err(StateError::from)?;

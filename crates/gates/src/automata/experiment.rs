@@ -283,7 +283,7 @@ pub struct AutomatonExperiment {
 }
 
 /// Maximum memory of a run in bytes. Experiments that need more are refused before anything is allocated.
-pub const MOST_MEMORY: f64 = 16e9;
+pub const MAX_MEMORY: f64 = 16e9;
 
 impl AutomatonExperiment {
     /// Finds a built-in experiment, or reads a file if the name has a dot or a slash in it.

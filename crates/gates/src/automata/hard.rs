@@ -198,8 +198,8 @@ impl HardRun {
         self.damaged.as_ref().map_or(0, |square| square.rows.len() * square.columns.len())
     }
 
-    /// Counts the wrong bits without the cells that the last step's damage has set to zero.
-    pub fn wrong_but_damaged(&self, target: &Grid) -> Result<usize, GridError> {
+    /// Counts the wrong bits outside the cells that the last step's damage has set to zero.
+    pub fn wrong_outside_damage(&self, target: &Grid) -> Result<usize, GridError> {
         let wrong = self.wrong(target)?;
         let Some(square) = &self.damaged else { return Ok(wrong) };
         let mut damaged = 0;
@@ -254,13 +254,13 @@ mod tests {
         let target = ones(10, 8);
         let mut run = HardRun::new(&still(), 1, target.clone(), conditions, 1).unwrap();
         run.step().unwrap();
-        assert_eq!((run.wrong(&target).unwrap(), run.wrong_but_damaged(&target).unwrap()), (32, 0));
+        assert_eq!((run.wrong(&target).unwrap(), run.wrong_outside_damage(&target).unwrap()), (32, 0));
         assert_eq!(run.damaged_cells(), 16);
         assert!(!run.grid().get(0, 0, 3, 2) && run.grid().get(0, 0, 2, 2));
         run.step().unwrap();
         run.step().unwrap();
         assert_eq!(
-            run.wrong_but_damaged(&target).unwrap(),
+            run.wrong_outside_damage(&target).unwrap(),
             32,
             "damage has ended, and this rule does not heal"
         );
@@ -280,7 +280,7 @@ mod tests {
             (0..steps).for_each(|_| single.step().unwrap());
             fast.run(steps).unwrap();
             assert!(fast.grid == single.grid && fast.steps() == steps, "{fire_rate:?} {damage:?}");
-            let wrong = |run: &HardRun| run.wrong_but_damaged(&start).unwrap();
+            let wrong = |run: &HardRun| run.wrong_outside_damage(&start).unwrap();
             assert_eq!(wrong(&fast), wrong(&single));
         }
     }

@@ -13,8 +13,8 @@
 //! | `batch` | the start states, plan and targets of an update |
 //! | [`evaluate`] | the protocols of an experiment, scored on the hard automaton |
 //! | [`search`] | discrete search on the hard automaton after training |
-//! | [`run`] | training into a run folder, and opening one |
 //! | [`task`] | the training task: rollout, loss, gradient, then the search |
+//! | [`run`] | training into a run folder, and opening one |
 //! | [`study`] | success rates of many settings over many seeds |
 //! | [`reference`] | the reference implementation of the roll-out |
 

@@ -27,13 +27,13 @@ pub enum FirstLayer {
 }
 
 /// Maximum number of channels of a cell.
-pub const MOST_CHANNELS: usize = 128;
+pub const MAX_CHANNELS: usize = 128;
 
 /// Maximum number of gates of one cell's circuit: the signals of a circuit, less the inputs.
-pub const MOST_GATES: usize = MAX_SIGNALS - MOST_CHANNELS * NEIGHBOURS;
+pub const MAX_GATES: usize = MAX_SIGNALS - MAX_CHANNELS * NEIGHBOURS;
 
 /// Maximum number of perception kernels.
-pub const MOST_KERNELS: usize = 4096;
+pub const MAX_KERNELS: usize = 4096;
 
 /// The shape of a model: everything but wires and logits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -327,18 +327,17 @@ impl Model {
         let (_, header) = SafeTensors::read_metadata(bytes)?;
         let file = SafeTensors::deserialize(bytes)?;
         let description = header.metadata().as_ref().and_then(|m| m.get(DESCRIPTION));
-        let description =
-            description.ok_or_else(|| ModelError::Foreign("its metadata is missing".into()))?;
+        let description = description.ok_or_else(|| ModelError::Foreign("its metadata is missing".into()))?;
         check_json_version(description, VERSION)?;
         let Description { shape, .. } =
             serde_json::from_str(description).map_err(|e| ModelError::Foreign(e.to_string()))?;
         let perceive = read_wires(&file, "perceive", &shape.perceive)?;
         let update = read_wires(&file, "update", &shape.update)?;
         // Checked before sizes are multiplied and memory is allocated.
-        let fits = (1..=MOST_CHANNELS).contains(&shape.channels)
-            && (1..=MOST_KERNELS).contains(&shape.kernels)
+        let fits = (1..=MAX_CHANNELS).contains(&shape.channels)
+            && (1..=MAX_KERNELS).contains(&shape.kernels)
             && shape.gates() <= bytes.len() / (FUNCTIONS * size_of::<f32>())
-            && shape.most_gates_per_cell() <= MOST_GATES
+            && shape.most_gates_per_cell() <= MAX_GATES
             && perceive.inputs == NEIGHBOURS
             && Some(shape.update_inputs()) == shape.update.first().copied()
             && update.outputs() == shape.channels;

@@ -5,7 +5,7 @@
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
-//! use gatework_gates::automata::{experiment::Loaded, run};
+//! use gatework_gates::automata::{experiment::AutomatonExperiment, run};
 //! use gatework_train::trainer::Quiet;
 //!
 //! let loaded = AutomatonExperiment::find("checkerboard")?;
@@ -28,9 +28,9 @@ use gatework_train::trainer::{self, Attempt, Best, Observer, Options, Outcome, T
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::states::TargetSpec;
-use super::experiment::{Experiment, AutomatonExperiment, MOST_MEMORY};
+use super::experiment::{AutomatonExperiment, Experiment, MAX_MEMORY};
 use super::model::{GateCounts, Model, ModelError};
+use super::states::TargetSpec;
 use super::task::AutomatonTask;
 use crate::kernel::LANES;
 
@@ -86,8 +86,8 @@ impl RunError {
 pub struct Trained {
     /// One attempt per seed, up to the first success.
     pub attempts: Vec<Attempt>,
-    /// The index in `attempts` of the one that was kept: the first success, or else that with the lowest hard loss.
-    pub kept: usize,
+    /// The index in `attempts` of the one that was kept.
+    kept_index: usize,
     /// The kept model.
     pub model: Model,
     /// The kept model as a circuit.
@@ -99,9 +99,9 @@ pub struct Trained {
 }
 
 impl Trained {
-    /// Returns the attempt that was kept.
+    /// Returns the attempt that was kept: the first success, or else that with the lowest hard loss.
     pub fn kept(&self) -> &Attempt {
-        &self.attempts[self.kept]
+        &self.attempts[self.kept_index]
     }
 
     /// Returns whether the automaton reproduces the target on start states that it was not trained on.
@@ -172,7 +172,11 @@ pub struct SeedSummary {
 
 /// Begins a run in a new folder: writes the experiment, with a copy of the picture that it refers to, so that the folder is
 /// self-contained. `source` is the folder that the path of the picture is relative to.
-pub fn begin(folder: &RunFolder, mut loaded: AutomatonExperiment, source: &Path) -> Result<AutomatonExperiment, RunError> {
+pub fn begin(
+    folder: &RunFolder,
+    mut loaded: AutomatonExperiment,
+    source: &Path,
+) -> Result<AutomatonExperiment, RunError> {
     let is_text = matches!(loaded.experiment.target, TargetSpec::Text { .. });
     if let TargetSpec::Text { file } | TargetSpec::Png { file } = &mut loaded.experiment.target {
         let picture = files::read(&source.join(&*file))?;
@@ -185,10 +189,14 @@ pub fn begin(folder: &RunFolder, mut loaded: AutomatonExperiment, source: &Path)
 }
 
 /// Prepares to resume a run: checks that the folder holds the requested experiment, returns the experiment of the folder, and
-/// completes a run that was killed while it ended.
+/// completes a run that was killed while it ended. The texts `about` and `expected` are not compared.
 pub fn resume(folder: &RunFolder, requested: &Experiment) -> Result<AutomatonExperiment, RunError> {
     let found = AutomatonExperiment::read(&folder.experiment())?;
-    let mut comparable = requested.clone();
+    let mut comparable = Experiment {
+        about: found.experiment.about.clone(),
+        expected: found.experiment.expected.clone(),
+        ..requested.clone()
+    };
     if matches!(requested.target, TargetSpec::Text { .. } | TargetSpec::Png { .. }) {
         // The folder has a copy of the picture under another name.
         comparable.target = found.experiment.target.clone();
@@ -208,12 +216,16 @@ pub fn resume(folder: &RunFolder, requested: &Experiment) -> Result<AutomatonExp
 }
 
 /// Returns the summary of a run that is finished and whose files can be read. A run with damaged files is trained to its end
-/// again, from its checkpoints.
-pub fn finished(folder: &RunFolder) -> Option<Value> {
-    let summary = folder.summary().ok().flatten()?;
+/// again, from its checkpoints. A run of a newer version is an error.
+pub fn finished(folder: &RunFolder) -> Result<Option<Value>, RunError> {
+    let summary = match folder.summary() {
+        Err(error @ RunFolderError::Newer { .. }) => return Err(error.into()),
+        summary => summary.ok().flatten(),
+    };
+    let Some(summary) = summary else { return Ok(None) };
     let circuit = files::read_text(&folder.path().join("circuit.json"));
     let is_whole = open(folder).is_ok() && circuit.is_ok_and(|text| from_json(&text).is_ok());
-    is_whole.then_some(summary)
+    Ok(is_whole.then_some(summary))
 }
 
 /// Opens a run: its experiment and its model.
@@ -251,16 +263,17 @@ pub fn train(
     if let Some(folder) = folder {
         folder.write("metrics.csv", metrics(&attempts, &options.settings).as_bytes())?;
     }
-    if !options.are_met_by(&attempts) {
+    if !options.is_complete(&attempts) {
         return Err(folder.map_or(RunError::Interrupted, |folder| {
             RunFolderError::Interrupted { path: folder.path().to_path_buf() }.into()
         }));
     }
-    let (kept, best) = kept(&attempts).ok_or(RunError::NoUpdate)?;
+    let (kept_index, best) = kept(&attempts).ok_or(RunError::NoUpdate)?;
     let shape = loaded.experiment.model_shape();
-    let model = Model::of_best(&shape, attempts[kept].seed, best).map_err(RunError::Result)?;
+    let model = Model::of_best(&shape, attempts[kept_index].seed, best).map_err(RunError::Result)?;
     let (automaton, observed) = (model.harden(), loaded.target.channels());
-    let trained = Trained { kept, gates: model.gate_counts(observed), attempts, model, automaton, observed };
+    let trained =
+        Trained { kept_index, gates: model.gate_counts(observed), attempts, model, automaton, observed };
     if let Some(folder) = folder {
         folder.write("model.safetensors", &trained.model.to_bytes())?;
         folder.write("circuit.json", to_json(&trained.document()).as_bytes())?;
@@ -286,7 +299,7 @@ fn complete(folder: &RunFolder, experiment: &Experiment) -> Result<(), RunError>
 
 /// The seeds, threads and checkpoints of a run.
 fn options(experiment: &Experiment, folder: Option<&RunFolder>, threads: usize) -> Options {
-    let training = &experiment.training;
+    let (training, threads) = (&experiment.training, threads.max(1));
     let seeds: Vec<u64> = match (experiment.seed, experiment.seeds) {
         (_, Some(n)) => (1..=n).collect(),
         (Some(seed), None) => vec![seed],
@@ -296,12 +309,12 @@ fn options(experiment: &Experiment, folder: Option<&RunFolder>, threads: usize) 
     let cells = experiment.automaton.grid.iter().product::<usize>() * training.batch;
     let tiles = cells.div_ceil(LANES);
     let useful = parallel::chunk_count(tiles, tiles.saturating_mul(experiment.automaton.steps)).min(threads);
-    let threads_each = if experiment.seeds.is_some() { 1 } else { useful };
-    let in_memory = (MOST_MEMORY / experiment.memory()) as usize;
+    let threads_per_attempt = if experiment.seeds.is_some() { 1 } else { useful };
+    let in_memory = (MAX_MEMORY / experiment.memory()) as usize;
     Options {
         settings: experiment.trainer_settings(),
-        side_by_side: (threads / threads_each).min(in_memory).min(seeds.len()),
-        threads_each,
+        concurrent_attempts: (threads / threads_per_attempt).min(in_memory).min(seeds.len()),
+        threads_per_attempt,
         until_success: experiment.seeds.is_none(),
         seeds,
         checkpoints: folder.map(RunFolder::checkpoints),
@@ -389,5 +402,38 @@ mod tests {
             format!("x.{text}")
         );
         assert_eq!(difference(&a, &a), None);
+    }
+
+    #[test]
+    fn a_run_is_resumed_if_only_texts_differ() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(&parent.path().join("run"), false).unwrap();
+        let loaded = AutomatonExperiment::find("checkerboard").unwrap();
+        begin(&folder, loaded.clone(), Path::new(".")).unwrap();
+        let mut requested = loaded.experiment;
+        (requested.about, requested.expected) = ("another text".into(), "1 s".into());
+        resume(&folder, &requested).unwrap();
+        requested.training.batch += 1;
+        let message = resume(&folder, &requested).unwrap_err().to_string();
+        assert!(message.contains("training.batch"), "{message}");
+    }
+
+    #[test]
+    fn a_damaged_summary_is_ignored_and_that_of_a_newer_version_is_an_error() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = RunFolder::create(&parent.path().join("run"), false).unwrap();
+        assert!(finished(&folder).unwrap().is_none());
+        folder.write("summary.json", b"{").unwrap();
+        assert!(finished(&folder).unwrap().is_none());
+        let newer = json!({ "version": run_folder::VERSION + 1 }).to_string();
+        folder.write("summary.json", newer.as_bytes()).unwrap();
+        assert!(matches!(finished(&folder), Err(RunError::Folder(RunFolderError::Newer { .. }))));
+    }
+
+    #[test]
+    fn zero_threads_are_one_thread() {
+        let loaded = AutomatonExperiment::find("checkerboard").unwrap();
+        let options = options(&loaded.experiment, None, 0);
+        assert_eq!((options.concurrent_attempts, options.threads_per_attempt), (1, 1));
     }
 }

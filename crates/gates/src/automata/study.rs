@@ -26,17 +26,17 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::experiment::{AutomatonExperiment, BUILT_IN, MOST_MEMORY, SearchSettings};
+use super::experiment::{AutomatonExperiment, BUILT_IN, MAX_MEMORY, SearchSettings};
 use super::model::Model;
 use super::task::AutomatonTask;
 use gatework_train::experiment::{ExperimentError, Source};
 use gatework_train::trainer::{self, Options, Outcome, Quiet, TrainError};
 
 /// Maximum number of seeds.
-const MOST_SEEDS: u64 = 100_000;
+const MAX_SEEDS: u64 = 100_000;
 
 /// Maximum number of settings.
-const MOST_SETTINGS: usize = 1000;
+const MAX_SETTINGS: usize = 1000;
 
 /// The TOML file of a study.
 #[derive(Debug, Deserialize)]
@@ -105,23 +105,22 @@ impl Study {
     pub fn from_source(source: &Source) -> Result<Study, ExperimentError> {
         let invalid = |message: String| source.invalid(None, message);
         let file: File = source.parse()?;
-        if !(1..=MOST_SEEDS).contains(&file.seeds) {
-            return Err(invalid(format!("seeds is {}, not 1 to {MOST_SEEDS}", file.seeds)));
+        if !(1..=MAX_SEEDS).contains(&file.seeds) {
+            return Err(invalid(format!("seeds is {}, not 1 to {MAX_SEEDS}", file.seeds)));
         }
         let is_path = file.experiment.contains(['.', '/', '\\']);
         let base = if is_path {
             Source::read(&source.folder().join(&file.experiment))?
         } else {
-            Source::find(&file.experiment, &BUILT_IN)?
+            built_in(&file.experiment)?
         };
         let experiment = AutomatonExperiment::from_source(&base)?.experiment.name;
         let folder = base.folder();
         let mut base: Table = base.parse()?;
         use_current_names(&mut base);
         let changes = changes(&file).map_err(invalid)?;
-        let setting = |(name, mut change): (String, Table)| {
+        let setting = |(name, change): (String, Table)| {
             let mut table = base.clone();
-            use_current_names(&mut change);
             merge(&mut table, change);
             let text = table.to_string();
             let loaded = AutomatonExperiment::from_source(&Source::new(text, "", folder)).map_err(
@@ -183,7 +182,7 @@ impl Study {
         };
         let memory =
             self.settings.iter().map(|setting| setting.loaded.experiment.memory()).fold(1.0, f64::max);
-        let threads = threads.min((MOST_MEMORY / memory) as usize);
+        let threads = threads.min((MAX_MEMORY / memory) as usize);
         std::thread::scope(|scope| {
             let workers: Vec<_> =
                 (0..threads.clamp(1, jobs.len().max(1))).map(|_| scope.spawn(work)).collect();
@@ -219,8 +218,8 @@ impl Setting {
             settings: experiment.trainer_settings(),
             seeds: vec![seed],
             until_success: false,
-            side_by_side: 1,
-            threads_each: 1,
+            concurrent_attempts: 1,
+            threads_per_attempt: 1,
             checkpoints: None,
             interval: Duration::MAX,
         };
@@ -283,12 +282,28 @@ pub fn rows_to_csv(rows: &[Row]) -> String {
     String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
 }
 
-/// Returns the settings of a file: names and changes. Without any, there is one without changes.
+/// Finds a built-in experiment. A file of this name in the current folder is not used.
+fn built_in(name: &str) -> Result<Source, ExperimentError> {
+    let is_known = BUILT_IN.iter().any(|(known, _)| *known == name);
+    match Source::find(name, &BUILT_IN) {
+        Err(error @ ExperimentError::Unknown { .. }) => Err(error),
+        found if is_known => found,
+        _ => {
+            let known = BUILT_IN.map(|(known, _)| known).join(", ");
+            Err(ExperimentError::Unknown { name: name.to_string(), hint: None, known })
+        }
+    }
+}
+
+/// Returns the settings of a file: names and changes, with the current names of keys. Without any, there is one without
+/// changes.
 fn changes(file: &File) -> Result<Vec<(String, Table)>, String> {
     let mut all = Vec::new();
     for (name, change) in &file.settings {
         let Value::Table(change) = change else { return Err(format!("settings.{name} is not a table")) };
-        all.push((name.clone(), change.clone()));
+        let mut change = change.clone();
+        use_current_names(&mut change);
+        all.push((name.clone(), change));
     }
     if all.is_empty() {
         all.push((String::new(), Table::new()));
@@ -298,7 +313,9 @@ fn changes(file: &File) -> Result<Vec<(String, Table)>, String> {
         let with = |(name, change): &(String, Table)| {
             let with_value = |value: &Value| {
                 let mut change = change.clone();
-                merge(&mut change, nested(key, value));
+                let mut value_change = nested(key, value);
+                use_current_names(&mut value_change);
+                merge(&mut change, value_change);
                 let last = key.rsplit('.').next().unwrap_or(key);
                 let name = [name.as_str(), &format!("{last} {value}")].join(" ").trim().to_string();
                 (name, change)
@@ -306,8 +323,8 @@ fn changes(file: &File) -> Result<Vec<(String, Table)>, String> {
             values.iter().map(with_value).collect::<Vec<_>>()
         };
         let count = all.len().saturating_mul(values.len());
-        if !(1..=MOST_SETTINGS).contains(&count) {
-            return Err(format!("{count} settings, not 1 to {MOST_SETTINGS}"));
+        if !(1..=MAX_SETTINGS).contains(&count) {
+            return Err(format!("{count} settings, not 1 to {MAX_SETTINGS}"));
         }
         all = all.iter().flat_map(with).collect();
     }
@@ -470,6 +487,22 @@ mod tests {
         let study = Study::from_source(&Source::new(&text, "x.toml", "")).unwrap();
         let search = study.settings[2].loaded.experiment.search().unwrap();
         assert_eq!((search.restarts, search.chains, search.samples), (7, 3, 5));
+    }
+
+    #[test]
+    fn a_grid_overrides_a_setting_by_either_name() {
+        let restarts = |setting: &str, grid: &str| {
+            let text = STUDY.replacen("restarts = 1", &format!("{setting} = 7"), 1).replacen(
+                "\"training.learning_rate\" = [0.05, 0.1]",
+                &format!("\"search.{grid}\" = [3]"),
+                1,
+            );
+            let study = Study::from_source(&Source::new(&text, "x.toml", "")).unwrap();
+            study.settings[1].loaded.experiment.search().unwrap().restarts
+        };
+        for (setting, grid) in [("tries", "restarts"), ("restarts", "tries"), ("tries", "tries")] {
+            assert_eq!(restarts(setting, grid), 3, "{setting} and {grid}");
+        }
     }
 
     #[test]

@@ -229,7 +229,7 @@ fn backward<S: Simd>(
 }
 
 /// Maximum number of vectors of a row: a vector has at least 4 lanes.
-const MOST_VECTORS: usize = LANES / 4;
+const MAX_VECTORS: usize = LANES / 4;
 
 /// Number of vectors of a row.
 #[inline(always)]
@@ -252,7 +252,7 @@ fn backward_layer<S: Simd>(
     let settings = &coefficients.backward[layer.first..];
     let sums = sums.rows(layer.first, layer.ops.len());
     let tile = Tile { values: values.as_mut_ptr(), grads: grads.as_ptr(), side: side.as_mut_ptr() };
-    let mut pending = [S::f32s::splat(simd, 0.0); MOST_VECTORS];
+    let mut pending = [S::f32s::splat(simd, 0.0); MAX_VECTORS];
     for ((op, c), sums) in layer.ops.iter().zip(settings).zip(sums.chunks_exact_mut(S::f32s::LEN)) {
         // SAFETY: a and b are below layer.inputs, out is below layer.outputs.
         unsafe {
@@ -280,7 +280,7 @@ unsafe fn backward_gate<S: Simd, const DEPENDS_ON_A: bool>(
     op: &Op,
     c: &Backward,
     tile: &Tile,
-    pending: &mut [S::f32s; MOST_VECTORS],
+    pending: &mut [S::f32s; MAX_VECTORS],
     sums: &mut [f32],
 ) {
     let zero = S::f32s::splat(simd, 0.0);
@@ -333,7 +333,7 @@ unsafe fn backward_gate<S: Simd, const DEPENDS_ON_A: bool>(
     folded.store_slice(sums);
     if c.dead & DEAD_B != 0 {
         // Exactly zero: tiny values would become subnormal, and slow, in earlier layers.
-        *pending = [zero; MOST_VECTORS];
+        *pending = [zero; MAX_VECTORS];
     }
     if op.flags & END != 0 {
         let to_b = if op.flags & SIDE_B != 0 { side_b } else { b };

@@ -14,6 +14,7 @@ use crate::kernel::FUNCTIONS;
 use serde::{Deserialize, Serialize};
 
 use super::{FUNCTION_A, PASS_THROUGH};
+use crate::removed::{self, Removed};
 use gatework_train::pairs::two;
 use gatework_train::params::Params;
 use gatework_train::random::Random;
@@ -34,6 +35,12 @@ pub struct GateSettings {
     pub gumbel: f32,
     /// Fraction of the updates before the noise begins.
     pub gumbel_from: f32,
+    #[serde(skip_serializing, deserialize_with = "removed::gates_temperature")]
+    temperature: Removed,
+    #[serde(skip_serializing, deserialize_with = "removed::gates_entropy")]
+    entropy: Removed,
+    #[serde(skip_serializing, deserialize_with = "removed::gates_harden_from")]
+    harden_from: Removed,
 }
 
 /// Parameters of a gate.
@@ -51,7 +58,15 @@ pub enum Numbers {
 
 impl Default for GateSettings {
     fn default() -> GateSettings {
-        GateSettings { numbers: Numbers::Sixteen, start: [PASS_THROUGH; 2], gumbel: 0.0, gumbel_from: 0.0 }
+        GateSettings {
+            numbers: Numbers::Sixteen,
+            start: [PASS_THROUGH; 2],
+            gumbel: 0.0,
+            gumbel_from: 0.0,
+            temperature: Removed,
+            entropy: Removed,
+            harden_from: Removed,
+        }
     }
 }
 
@@ -64,9 +79,9 @@ impl GateSettings {
     /// Checks the range of every number.
     pub fn validate(&self) -> Result<(), String> {
         for (fits, message) in [
-            (self.start.iter().all(|x| x.is_finite()), "gates.start is not two numbers"),
-            (self.gumbel >= 0.0 && self.gumbel.is_finite(), "gates.gumbel is not a number from 0 on"),
-            ((0.0..=1.0).contains(&self.gumbel_from), "gates.gumbel_from is not from 0 to 1"),
+            (self.start.iter().all(|x| x.is_finite()), "gates.start must be two finite numbers"),
+            (self.gumbel >= 0.0 && self.gumbel.is_finite(), "gates.gumbel must be at least 0"),
+            ((0.0..=1.0).contains(&self.gumbel_from), "gates.gumbel_from must be from 0 to 1"),
         ] {
             if !fits {
                 return Err(message.into());

@@ -89,7 +89,7 @@ impl Export {
             (format.name, bytes)
         };
         let Some(path) = &self.output else { return crate::output::write(&bytes) };
-        files::write_whole(path, &bytes)?;
+        files::write_atomic(path, &bytes)?;
         status!("Wrote {} ({format}, {} bytes)", path.display(), bytes.len());
         if self.json {
             super::print_json(&json!({ "file": path, "format": format, "bytes": bytes.len() }))?;

@@ -4,10 +4,10 @@ use std::iter;
 use std::sync::atomic::AtomicBool;
 
 use gatework_forecast::data::Subset;
-use gatework_forecast::experiment::Dataset;
 use gatework_forecast::evaluation::{Evaluation, ScaledErrors, Score};
+use gatework_forecast::experiment::Dataset;
 use gatework_forecast::experiment::Experiment;
-use gatework_forecast::run::{ForecastRun, Job, RunError, SeedScores, mean_and_deviation, part_name};
+use gatework_forecast::run::{ForecastRun, Job, RunError, SeedScores, mean_and_deviation};
 use gatework_train::run_folder::RunFolderError;
 use serde_json::Value;
 
@@ -126,7 +126,7 @@ fn print_seeds(SeedScores { seeds, scores, .. }: &SeedScores) {
 /// Returns what scores are of: the part, and the step between origins unless it is 1.
 pub fn heading(part: Subset, step: usize) -> String {
     let every = if step == 1 { String::new() } else { format!(", every {step} steps") };
-    let name = part_name(part);
+    let name = part.name();
     format!("{}{} part{every}:", name[..1].to_uppercase(), &name[1..])
 }
 

@@ -53,7 +53,7 @@ impl Inspect {
         print_histogram(&bars);
         if let Some(path) = &self.svg {
             let title = self.subject.display().to_string();
-            files::write_whole(path, report::gate_histogram(&title, &bars).as_bytes())?;
+            files::write_atomic(path, report::gate_histogram(&title, &bars).as_bytes())?;
             status!("Wrote {}", path.display());
         }
         if self.json {

@@ -106,7 +106,7 @@ impl Minimize {
                 let format = format.unwrap_or(Format::named("json")?);
                 let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
                 let options = formats::Options { name, grid: None };
-                files::write_whole(path, &formats::write(&proved.document, format, &options)?)?;
+                files::write_atomic(path, &formats::write(&proved.document, format, &options)?)?;
                 status!("Wrote {}", path.display());
             }
             None => status!("Nothing is written; -o names a file"),

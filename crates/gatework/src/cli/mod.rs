@@ -73,8 +73,11 @@ struct Bench {
 impl Bench {
     fn run(&self) -> anyhow::Result<()> {
         let arguments: Vec<String> = self.arguments.iter().map(|argument| quoted(argument)).collect();
-        let command = format!("gatework-bench {}", arguments.join(" "));
-        let message = format!("benchmarks are a program of their own: {}", command.trim_end());
+        let command = format!("cargo run --release -p gatework-bench -- {}", arguments.join(" "));
+        let message = format!(
+            "benchmarks are a separate program; in a clone of the repository, run: {}",
+            command.trim_end()
+        );
         Err(Usage(message).into())
     }
 }

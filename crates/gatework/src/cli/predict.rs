@@ -4,17 +4,17 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use gatework_forecast::prediction::{Context, Prediction};
 use gatework_forecast::data::{DataError, Missing, Schema, Table};
-use gatework_forecast::forecaster::Precision;
 use gatework_forecast::experiment::dataset::read_file_or_built_in;
+use gatework_forecast::forecaster::Precision;
 use gatework_forecast::prediction::Predictor;
+use gatework_forecast::prediction::{Context, Prediction};
 use gatework_forecast::run::{self, ForecastRun, holdout_error};
 use gatework_forecast::specification::Specification;
 use gatework_train::files;
 use serde_json::{Value, json};
 
-use crate::forecast_csv::forecast_csv;
+use crate::forecast_csv;
 use crate::number;
 use crate::report;
 use crate::runs::forecast_plot;
@@ -115,10 +115,10 @@ impl Predict {
         let forecast = Instant::now();
         let predictions = run.predictor.predict_windows(&prepared.windows, &numbers, &prepared.table)?;
         let seconds = forecast.elapsed().as_secs_f64();
-        let text = forecast_csv(&prepared.table, &predictions, &run.predictor.context().columns);
+        let text = forecast_csv::to_csv(&prepared.table, &predictions, &run.predictor.context().columns);
         match self.output.as_ref().filter(|path| path.as_os_str() != "-") {
             Some(path) => {
-                files::write_whole(path, text.as_bytes())?;
+                files::write_atomic(path, text.as_bytes())?;
                 status!("Wrote {}", path.display());
             }
             None => crate::output::write(text.as_bytes())?,
@@ -215,7 +215,7 @@ impl Predict {
     fn plot(&self, table: &Table, place: usize, predictions: &[Prediction]) -> anyhow::Result<()> {
         let (Some(path), Some(prediction)) = (&self.plot, predictions.get(place)) else { return Ok(()) };
         let plot = forecast_plot(table, place, table.series[place].values.len(), prediction);
-        files::write_whole(path, report::forecast_plot(&plot).as_bytes())?;
+        files::write_atomic(path, report::forecast_plot(&plot).as_bytes())?;
         status_part!("{}", report::terminal_plot(&plot, 72));
         status!("Wrote {}", path.display());
         Ok(())

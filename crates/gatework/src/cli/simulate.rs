@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use gatework_gates::automata::states::Start;
 use gatework_gates::automata::hard::{Damage, DamageKind};
+use gatework_gates::automata::states::Start;
 use gatework_train::files;
 use serde_json::json;
 
@@ -86,7 +86,7 @@ impl Simulate {
         };
         let result = simulation.run(&subject)?;
         if let (Some(path), Some(gif)) = (&self.gif, &result.gif) {
-            files::write_whole(path, gif)?;
+            files::write_atomic(path, gif)?;
             status!("Wrote {}", path.display());
         }
         self.print(&result)

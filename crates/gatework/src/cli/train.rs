@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use gatework_forecast::experiment::Dataset;
 use gatework_forecast::experiment as forecast;
+use gatework_forecast::experiment::Dataset;
 use gatework_forecast::run as forecast_run;
-use gatework_gates::automata::states::Start;
-use gatework_gates::automata::experiment::{Experiment, AutomatonExperiment, Recipe};
+use gatework_gates::automata::experiment::{AutomatonExperiment, Experiment, Recipe};
 use gatework_gates::automata::run::{self, RunError, Trained};
+use gatework_gates::automata::states::Start;
 use gatework_train::run_folder::{RunFolder, RunFolderError};
 use gatework_train::trainer::{Attempt, Outcome};
 use serde_json::Value;
@@ -105,7 +105,7 @@ impl Train {
             let source = Path::new(&self.experiment).parent().unwrap_or(Path::new("."));
             run::begin(&folder, loaded, source)?
         };
-        if let Some(summary) = run::finished(&folder) {
+        if let Some(summary) = run::finished(&folder)? {
             print_finished(&folder);
             return Ok(summary);
         }
@@ -127,7 +127,7 @@ impl Train {
         }
         let finished = finished?;
         if let Some(error) = finished.gif_error {
-            status!("rollout.gif is not written: {error:#}");
+            status!("rollout.gif is not written: {:#}", anyhow::Error::from(error));
         }
         print_result(&loaded.experiment, &finished.trained, &folder);
         Ok(finished.summary)
@@ -149,7 +149,7 @@ impl Train {
             let folder = self.folder(&loaded.experiment.name)?;
             // Of several seeds, the folder names the one that was kept.
             forecast_run::check_same(&folder, &loaded.experiment, self.seeds.is_some())?;
-            if let Some(summary) = forecast_run::finished(&folder, seeds.len()) {
+            if let Some(summary) = forecast_run::finished(&folder, seeds.len())? {
                 print_finished(&folder);
                 return Ok(summary);
             }

@@ -21,7 +21,7 @@ pub(super) trait Axis {
 pub(super) struct Tick {
     /// From 0 at the low end to 1 at the high end of the axis.
     pub(super) at: f64,
-    /// What stands beside it; empty for a minor tick.
+    /// Text of the label; empty for a minor tick.
     pub(super) label: String,
 }
 

@@ -5,10 +5,10 @@ use super::plot::{Area, Plot};
 use super::svg::{Point, Svg, text_width};
 use crate::number::percent;
 
-/// What is drawn.
+/// The content of a forecast plot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ForecastPlot {
-    /// Above the picture.
+    /// The title.
     pub title: String,
     /// The time of each step, from the first value of the history to the last forecast.
     pub times: Vec<String>,
@@ -18,7 +18,7 @@ pub struct ForecastPlot {
     pub actual: Vec<f64>,
     /// The forecast.
     pub forecast: Vec<f64>,
-    /// Share, lower and upper bounds.
+    /// Level, lower and upper bounds of each interval.
     pub intervals: Vec<(f64, Vec<f64>, Vec<f64>)>,
 }
 
@@ -65,13 +65,13 @@ impl ForecastPlot {
         intervals
     }
 
-    /// How opaque an interval is. It lies over the wider ones, which shine through; the lines stay visible over many.
+    /// The opacity of an interval. It is drawn over the wider ones, and the lines stay visible over many intervals.
     fn shade(&self) -> f64 {
         (0.6 / self.intervals.len() as f64).min(0.18)
     }
 }
 
-/// Least and greatest of the values that are finite.
+/// Minimum and maximum of the finite values.
 fn range<'a>(values: impl Iterator<Item = &'a f64>) -> Option<(f64, f64)> {
     let finite = values.copied().filter(|value| value.is_finite());
     finite.fold(None, |range, x| {
@@ -151,7 +151,7 @@ fn dated(frame: &Frame, times: &[String]) -> Vec<usize> {
     steps
 }
 
-/// Names everything in the picture, with what it looks like. Returns the number of lines that takes.
+/// Draws the legend and returns its number of lines.
 fn draw_legend(svg: &mut Svg, plot: &ForecastPlot) -> usize {
     let lines = [
         ("past", "history", &plot.history),

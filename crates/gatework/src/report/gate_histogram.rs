@@ -1,6 +1,6 @@
-//! How often each gate was learnt, as horizontal bars. Most gates of a trained circuit still pass an input through,
-//! thousands of them beside tens of the others, so lengths grow with the logarithm of the count (of 1 + count, which
-//! gives 0 no length and 1 a visible one), and every bar carries its number.
+//! Histogram of the learnt gates, as horizontal bars. Most gates of a trained circuit still pass an input through: there
+//! are thousands of them and tens of the others. The axis is therefore logarithmic, in 1 + count, so that a count of 0
+//! has no length and a count of 1 is visible. Every bar is labelled with its count.
 
 use super::axis::{Counts, Linear};
 use super::plot::{Area, Plot};
@@ -21,7 +21,7 @@ const NUMBER_ROOM: f64 = 130.0;
 const MAX_NAME: usize = 18;
 
 /// Draws the counts of gates as SVG, in the order given. Gates named A and B (in any case) pass an input through; their
-/// bars are quiet, and the others count as active.
+/// bars are grey, and the others count as active.
 ///
 /// ```ignore
 /// let bars = [("AND".to_owned(), 31), ("A".to_owned(), 4096)];
@@ -61,7 +61,7 @@ pub fn gate_histogram(title: &str, bars: &[(String, usize)]) -> String {
     svg.finish()
 }
 
-/// Whether the gate hands one of its inputs on.
+/// Whether the gate passes one of its inputs through.
 fn passes_through(name: &str) -> bool {
     name.eq_ignore_ascii_case("a") || name.eq_ignore_ascii_case("b")
 }
@@ -71,7 +71,7 @@ fn total<'a>(bars: impl IntoIterator<Item = &'a (String, usize)>) -> u128 {
     bars.into_iter().map(|bar| bar.1 as u128).sum()
 }
 
-/// How many gates there are, and how many of them do more than pass an input through.
+/// The number of gates, and of those that do more than pass an input through.
 fn summary(bars: &[(String, usize)]) -> String {
     let all = group_thousands(&total(bars).to_string());
     if bars.iter().any(|bar| passes_through(&bar.0)) {

@@ -1,6 +1,6 @@
 //! Animated GIFs of cell pictures. A cell becomes a crisp square of `scale x scale` pixels. A frame after the first
 //! encodes only the rectangle of cells that changed, and leaves unchanged cells inside it transparent where that is
-//! smaller: an automaton that settles costs a few bytes a frame. All frames share one palette, made from the colours
+//! smaller: an automaton that settles costs a few bytes per frame. All frames share one palette, made from the colours
 //! in use.
 
 use std::borrow::Cow;
@@ -13,24 +13,24 @@ use super::ReportError;
 use super::picture::{Picture, Rgb};
 
 /// The default scale makes the longer side of a picture at least this long if it can, in pixels ...
-const LEAST_SIDE: usize = 320;
+const MIN_SIDE: usize = 320;
 /// ... but not longer than this ...
 const MOST_SIDE: usize = 480;
-/// ... with at most so many pixels a cell.
+/// ... with at most this number of pixels per cell.
 const MAX_SCALE: usize = 24;
 /// From this scale on, a line one pixel wide separates the cells.
 const GRID_SCALE: usize = 12;
 /// A GIF's palette.
 const MAX_COLOURS: usize = 256;
-/// Most pixels a frame may have.
+/// Maximum number of pixels of a frame.
 const MAX_PIXELS: usize = 1 << 26;
 
 /// How an animation looks and how fast it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Pixels a cell; `None` chooses 1 to 24 so that the longer side has 320 to 480.
+    /// Pixels per cell; `None` chooses 1 to 24 so that the longer side has 320 to 480.
     pub scale: Option<usize>,
-    /// Time a frame is shown, in 1/100 s. Browsers slow down anything below 2, which is therefore the least.
+    /// Time a frame is shown, in 1/100 s. Browsers slow down anything below 2, which is therefore the minimum.
     pub delay: u16,
     /// Time the last frame is shown before the animation starts again, in 1/100 s.
     pub hold: u16,
@@ -42,7 +42,7 @@ impl Default for Options {
     }
 }
 
-/// A GIF in the making. Only its bytes and the picture that is shown are kept, however many frames there are.
+/// A GIF encoder. It keeps only the encoded bytes and the current picture, whatever the number of frames.
 ///
 /// ```ignore
 /// let mut animation = Animation::new(&Colouring::Ink.colours(), Options { delay: 5, ..Options::default() });
@@ -56,13 +56,13 @@ pub struct Animation {
     frames: usize,
 }
 
-/// What there is from the first frame on.
+/// The state of the encoder after the first frame.
 struct Canvas {
     raster: Raster,
     palette: Palette,
     encoder: Encoder<Vec<u8>>,
     shown: Picture,
-    /// Encoded, but not written: whether it is the last one decides how long it is shown.
+    /// Encoded but not written, because the last frame has another delay.
     pending: Frame<'static>,
 }
 
@@ -131,8 +131,8 @@ struct Palette {
 }
 
 impl Palette {
-    /// The colours of cells, and of grid lines if wanted. If lines make it more than fit, there are no lines; if there
-    /// are still more, all colours are rounded to 3 bits red, 3 bits green, 2 bits blue.
+    /// Returns the colours of cells, and of grid lines if requested. If these are too many with grid lines, there are no
+    /// lines; if still too many, all colours are rounded to 3 bits red, 3 bits green, 2 bits blue.
     fn new(cells: &BTreeSet<Rgb>, grid: bool) -> Self {
         let lines: BTreeSet<Rgb> = cells.iter().map(|&colour| line_colour(colour)).collect();
         let lined: BTreeSet<Rgb> = cells.union(&lines).copied().collect();
@@ -144,7 +144,7 @@ impl Palette {
         palette
     }
 
-    /// At most 256 colours as they are.
+    /// Keeps at most 256 colours unchanged.
     fn exact(colours: &BTreeSet<Rgb>) -> Self {
         let index: BTreeMap<Rgb, u8> = colours.iter().copied().zip(0..=u8::MAX).collect();
         let mut colours: Vec<Rgb> = colours.iter().copied().collect();
@@ -169,7 +169,7 @@ impl Palette {
         Cell { body: index(colour), line: index(if self.grid { line_colour(colour) } else { colour }) }
     }
 
-    /// The palette as the encoder wants it.
+    /// Returns the palette in the layout of the encoder.
     fn bytes(&self) -> Vec<u8> {
         self.colours.concat()
     }
@@ -184,15 +184,15 @@ struct Cell {
     line: u8,
 }
 
-/// The colour of the line beside a cell: a little darker than the cell, so that light areas show their cells and dark
+/// The colour of the grid line of a cell: a little darker than the cell, so that light areas show their cells and dark
 /// ones stay solid.
 fn line_colour(colour: Rgb) -> Rgb {
     colour.map(|level| (u16::from(level) * 7 / 8) as u8)
 }
 
-/// The way from cells to pixels.
+/// The mapping from cells to pixels.
 struct Raster {
-    /// Pixels a cell.
+    /// Pixels per cell.
     scale: usize,
     /// Width in pixels.
     width: u16,
@@ -204,7 +204,7 @@ impl Raster {
     /// Chooses the scale (see [`Options::scale`]) and checks that the pixels fit a GIF.
     fn new(picture: &Picture, scale: Option<usize>) -> Result<Self, ReportError> {
         let side = picture.width.max(picture.height).max(1);
-        let fitting = LEAST_SIDE.div_ceil(side).min(MOST_SIDE / side).min(MAX_SCALE);
+        let fitting = MIN_SIDE.div_ceil(side).min(MOST_SIDE / side).min(MAX_SCALE);
         let scale = scale.unwrap_or(fitting).max(1);
         let pixels = |cells: usize| cells.checked_mul(scale).and_then(|pixels| u16::try_from(pixels).ok());
         match (pixels(picture.width), pixels(picture.height)) {
@@ -215,8 +215,8 @@ impl Raster {
         }
     }
 
-    /// What to draw over `shown` to get `picture`, compressed. Few changes compress better with the rest transparent,
-    /// many changes without: both are tried.
+    /// Returns the compressed frame that turns `shown` into `picture`. Few changes compress better with transparent unchanged
+    /// cells, many changes without: the smaller frame is returned.
     fn smallest_frame(
         &self,
         picture: &Picture,
@@ -276,8 +276,8 @@ impl Raster {
     }
 }
 
-/// The smallest rectangle (rows, columns) that holds every cell that is not `shown` already; one cell if nothing
-/// changed, because a frame needs a pixel.
+/// Returns the smallest rectangle (rows, columns) that contains every changed cell; one cell if nothing changed, because a
+/// frame needs a pixel.
 fn changed(picture: &Picture, shown: Option<&Picture>) -> (Range<usize>, Range<usize>) {
     let Some(shown) = shown else { return (0..picture.height, 0..picture.width) };
     let mut bounds: Option<(Range<usize>, Range<usize>)> = None;
@@ -310,7 +310,7 @@ mod tests {
         delay: u16,
     }
 
-    /// Decodes a GIF and plays its frames onto a canvas. Returns width, height and what is seen.
+    /// Decodes a GIF and plays its frames onto a canvas. Returns width, height and the visible frames.
     fn play(bytes: &[u8]) -> (usize, usize, Vec<Shown>) {
         let mut decoder = ::gif::DecodeOptions::new().read_info(bytes).unwrap();
         let (width, height) = (usize::from(decoder.width()), usize::from(decoder.height()));
@@ -420,7 +420,7 @@ mod tests {
         assert_eq!(seen.iter().map(|shown| shown.delay).collect::<Vec<_>>(), [2, 2, 150]);
     }
 
-    /// A random soup and what the Game of Life makes of it, on a torus.
+    /// Game of Life from random cells, on a torus.
     fn life(count: usize, side: usize) -> Vec<Picture> {
         let mut seed = 7;
         let mut alive: Vec<bool> = (0..side * side).map(|_| noise(&mut seed).is_multiple_of(3)).collect();

@@ -1,6 +1,6 @@
 //! Soft and hard loss against updates. The loss axis is logarithmic because losses fall through many decades, and has
-//! a band at its foot for exact zeros, because a hard loss of 0 is what training is for. Long runs are thinned column
-//! by column to their least and greatest values, so that no spike and no zero is lost.
+//! a band at the bottom for exact zeros, because a hard loss of 0 is the goal of training. Long runs are thinned column
+//! by column to their minimum and maximum, so that no spike and no zero is lost.
 
 use super::axis::{Linear, Log};
 use super::plot::{Area, Plot};
@@ -10,7 +10,7 @@ use crate::number::{group_thousands, measured};
 /// The losses of one update.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossPoint {
-    /// How many updates came before.
+    /// The number of updates before it.
     pub update: u64,
     /// Loss of the soft circuit.
     pub soft: f64,
@@ -34,7 +34,7 @@ const Y: (f64, f64) = (76.0, 366.0);
 const BAND: f64 = 26.0;
 /// Columns that a line is thinned to: each keeps two points.
 const COLUMNS: usize = 400;
-/// Least distance between two labels at the right, in pixels.
+/// Minimum distance between two labels at the right, in pixels.
 const LABEL_HEIGHT: f64 = 17.0;
 /// From the right end of the update axis to the labels.
 const LABEL_GAP: f64 = 21.0;
@@ -69,7 +69,7 @@ fn plot(title: &str, points: &[LossPoint], names: [&str; 2], search_from: Option
     svg.finish()
 }
 
-/// Whether a loss has a place on the axis.
+/// Whether a loss can be shown on the axis.
 fn is_loss(value: f64) -> bool {
     value.is_finite() && value >= 0.0
 }
@@ -130,7 +130,7 @@ impl Frame {
         self.draw_names(svg, last_losses(points), names);
     }
 
-    /// Where a loss goes; no height if it is none.
+    /// The column of a loss, and its row if it can be shown.
     fn place(&self, point: &LossPoint, loss: f64) -> (f64, Option<f64>) {
         (self.plot.column(point.update as f64), is_loss(loss).then(|| self.row(loss)))
     }
@@ -185,15 +185,15 @@ impl Frame {
     }
 }
 
-/// The last value of each line that has a place on the axis.
+/// The last value of each line that can be shown on the axis.
 fn last_losses(points: &[LossPoint]) -> [Option<f64>; 2] {
     SERIES.map(|(_, loss)| points.iter().rev().map(loss).find(|&loss| is_loss(loss)))
 }
 
-/// What a column of pixels keeps of the points in it.
+/// The extremes of the points in a column of pixels.
 #[derive(Clone, Copy)]
 struct Column {
-    /// The points with the least and the greatest y, if there is any.
+    /// The points with the minimum and the maximum y, if there are points.
     extremes: Option<[(f64, f64); 2]>,
     /// Whether the line is broken before the first and after the last point.
     gaps: [bool; 2],

@@ -9,7 +9,7 @@ const picture = document.createElement("canvas"), painter = picture.getContext("
 let module, machine, height = rule.height, width = rule.width, step = 0, seed = 1, playing = false, rested = false;
 let pixels, image, colours, dirty = true, due = 0, before = 0, step_time;
 
-// The board: bit x % 8 of byte plane + y * row + x / 8 is cell (y, x).
+// The grid: bit x % 8 of byte plane + y * row + x / 8 is cell (y, x).
 const bytes = () => new Uint8Array(machine.memory.buffer);
 const get = (channel, y, x) => bytes()[machine.plane(channel) + y * machine.row_bytes() + (x >> 3)] >> (x & 7) & 1;
 function set(channels, y, x, value) {
@@ -95,7 +95,7 @@ function play(on) {
 }
 function say(text) { $("status").textContent = text; }
 
-// Cells per second of the rule alone, on a board of its own.
+// Cells per second of the rule alone, on a separate grid.
 async function measure() {
   const other = (await WebAssembly.instantiate(module, {})).exports;
   if (!other.init(height, width)) return;
@@ -252,7 +252,7 @@ function resize(new_height, new_width) {
   if (!restart()) {
     [height, width] = old;
     restart();
-    say("There is not enough memory for a board of that size.");
+    say("There is not enough memory for a grid of that size.");
   }
   [$("height").value, $("width").value] = [height, width];
   look();
@@ -281,7 +281,7 @@ function prepare() {
   $("pause-at").value = rule.pause_at ?? 100;
   $("gates").textContent = rule.gates.toLocaleString("en");
   $("view").value = link.has("all") && rule.live.length > 1 ? "all" : "observed";
-  const outside = rule.boundary === "torus" ? "Opposite edges of the board are joined." : "Outside the board all cells are 0.";
+  const outside = rule.boundary === "torus" ? "Opposite edges of the grid are joined." : "Outside the grid all cells are 0.";
   const hidden = rule.live.length - rule.observed, idle = rule.channels - rule.live.length;
   $("about-rule").textContent = `A cell has ${rule.channels} bit${rule.channels > 1 ? "s" : ""}: ${rule.observed} shown`
     + `${hidden ? `, ${hidden} hidden` : ""}${idle ? `, ${idle} without effect` : ""}. ${outside}`;

@@ -5,8 +5,8 @@
 //! live channels) and `check` (write the observed channels as 0 and 1 into the document, which the tests read).
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use gatework_gates::automata::states::{Start, Target};
 use gatework_gates::automata::experiment::AutomatonExperiment;
+use gatework_gates::automata::states::{Start, Target};
 use gatework_logic::formats::wasm::{WasmError, automaton_to_wasm};
 use gatework_logic::{Automaton, Simulator};
 use serde_json::{Value, json};
@@ -129,7 +129,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// A template with a value for each `{{name}}`. Values are not looked at again, so they may contain anything.
+/// Fills a template with a value for each `{{name}}`. Values are not expanded again, so they may contain anything.
 fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut text = String::with_capacity(template.len() + values.iter().map(|(_, v)| v.len()).sum::<usize>());
     let mut rest = template;
@@ -170,8 +170,8 @@ mod tests {
         x ^ x >> 16
     }
 
-    /// The twin of the random start of the page.
-    fn random_board(height: usize, width: usize, channels: usize) -> Grid {
+    /// Reference implementation of the random start of the page.
+    fn random_grid(height: usize, width: usize, channels: usize) -> Grid {
         let mut grid = Grid::new(1, height, width, channels).unwrap();
         for channel in 0..channels {
             let key = mix(mix(1).wrapping_add(channel as u32));
@@ -183,14 +183,14 @@ mod tests {
         grid
     }
 
-    /// The leading channels of a board as the page writes them.
+    /// The leading channels of a grid as the page writes them.
     fn text(grid: &Grid, observed: usize) -> String {
         let cell = |channel: usize, i: usize| grid.get(0, channel, i / grid.width(), i % grid.width());
         let line = |channel| (0..grid.cells()).map(|i| if cell(channel, i) { '1' } else { '0' }).collect();
         (0..observed).map(line).collect::<Vec<String>>().join("\n")
     }
 
-    /// What Chromium makes of a page; `None`, and a word about it, if it is not installed.
+    /// Returns the document after Chromium has run a page. `None`, with a message, if Chromium is not installed.
     fn dump(folder: &Path, page: &str, fragment: &str) -> Option<String> {
         std::fs::write(folder.join("page.html"), page).unwrap();
         let profile = folder.join("profile");
@@ -205,13 +205,10 @@ mod tests {
         match output {
             Ok(output) => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                // Written past the capture of the test harness, so that it is seen.
-                let _ = writeln!(
-                    std::io::stderr(),
-                    "skipped: the judge chromium is not installed; nothing was judged"
-                );
+                // The test harness captures eprintln! and shows it for failures only.
+                let _ = writeln!(std::io::stderr(), "skipped: chromium is not installed");
                 let required = std::env::var("GATEWORK_JUDGES").is_ok_and(|value| value == "required");
-                assert!(!required, "the judge chromium is required but not installed");
+                assert!(!required, "chromium is required but not installed");
                 None
             }
             Err(error) => panic!("chromium: {error}"),
@@ -235,7 +232,7 @@ mod tests {
         ] {
             let automaton = stirred(boundary);
             let mut grid = match start {
-                Start::Random => random_board(size[0], size[1], 3),
+                Start::Random => random_grid(size[0], size[1], 3),
                 _ => Grid::new(1, size[0], size[1], 3).unwrap(),
             };
             if start != Start::Random {

@@ -1,4 +1,4 @@
-// Uses the page as a visitor would and notes what is on the board: two channels of 30x40 cells that keep their bits.
+// Uses the page as a visitor would and records the cells of the grid: two channels of 30x40 cells that keep their bits.
 setTimeout(() => {
     const instance_init = machine.init;
     const notes = [], ones = () => [0, 1].map(channel => {
@@ -38,7 +38,7 @@ setTimeout(() => {
     note("not while typing", playing);
     tool("draw");
     $("view").value = "all"; look();
-    // The second panel is below or beside the first, after a gap of one cell.
+    // The second panel is below or to the right of the first, after a gap of one cell.
     if (columns() === 1) drag(31 + 6, 6, 6); else drag(6, 41 + 6, 41 + 6);
     note("one channel", ...ones());
     $("view").value = "observed";

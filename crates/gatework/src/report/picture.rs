@@ -1,4 +1,4 @@
-//! The state of an automaton as a picture: one colour a cell. The channels that the loss looks at become ink on paper
+//! The state of an automaton as a picture: one colour per cell. The observed channels become ink on paper
 //! (one channel) or red, green and blue (three); any number of channels, hidden ones too, become a mosaic of small
 //! panels. Real-valued states are rounded to a few shades, so that an animation stays within the palette of a GIF.
 
@@ -21,7 +21,7 @@ const INK_STEPS: f32 = 15.0;
 /// Steps of each of red, green and blue: 6 * 6 * 6 = 216 colours fit a GIF's 256.
 const RGB_STEPS: f32 = 5.0;
 
-/// More cells than this (4096 x 4096) are refused: 48 MB a picture.
+/// Maximum number of cells (4096 x 4096): a picture has at most 48 MB.
 const MAX_CELLS: usize = 1 << 24;
 
 /// How the channels of a cell become its colour.
@@ -34,7 +34,7 @@ pub enum Colouring {
 }
 
 impl Colouring {
-    /// The colouring for an experiment whose loss looks at `channels` channels.
+    /// The colouring for an experiment with `channels` observed channels.
     #[must_use]
     pub fn for_loss_channels(channels: usize) -> Self {
         if channels < 3 { Self::Ink } else { Self::Rgb }
@@ -83,7 +83,7 @@ impl Picture {
     }
 
     /// Lays `channels` channels out as a near-square mosaic, row by row: each a panel of `height x width` cells, ink
-    /// on paper, one cell of gap around it. Places left over stay gap-coloured.
+    /// on paper, one cell of gap around it. Unused places have the colour of the gap.
     pub fn mosaic(
         channels: usize,
         height: usize,

@@ -1,13 +1,13 @@
-//! Time and memory against size on logarithmic axes, one line for each number of threads, with the exponent of each.
+//! Time and memory as functions of size on logarithmic axes: one line for each number of threads, with its exponent.
 
 use super::axis::Log;
 use super::plot::{Area, Plot, coloured};
 use super::svg::{Point, Svg};
 
-/// What was measured with one number of threads.
+/// Measurements with one number of threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalingLine {
-    /// What the line is called.
+    /// The name of the line.
     pub name: String,
     /// Sizes and times.
     pub milliseconds: Vec<(f64, f64)>,
@@ -24,9 +24,9 @@ const X: [(f64, f64); 2] = [(72.0, 396.0), (484.0, 800.0)];
 /// Top and bottom of the plot areas.
 const Y: (f64, f64) = (104.0, 346.0);
 /// Memory below this is that of the program itself, not of the work, in MB.
-const LEAST_MEGABYTES: f64 = 0.1;
+const MIN_MEGABYTES: f64 = 0.1;
 
-/// Draws lines as SVG; `unit` says what sizes count. Points that are not positive numbers are left out.
+/// Draws lines as SVG; `unit` is the unit of the sizes. Points that are not positive numbers are left out.
 #[must_use]
 pub fn scaling_plot(title: &str, unit: &str, lines: &[ScalingLine]) -> String {
     let mut svg = Svg::new(SIZE.0, SIZE.1, title);
@@ -35,7 +35,7 @@ pub fn scaling_plot(title: &str, unit: &str, lines: &[ScalingLine]) -> String {
         points.iter().copied().filter(drawn).collect::<Vec<_>>()
     };
     let times: Vec<_> = lines.iter().map(|line| positive(&line.milliseconds, 0.0)).collect();
-    let memory: Vec<_> = lines.iter().map(|line| positive(&line.megabytes, LEAST_MEGABYTES)).collect();
+    let memory: Vec<_> = lines.iter().map(|line| positive(&line.megabytes, MIN_MEGABYTES)).collect();
     for (panel, (what, points)) in
         [("time, ms", &times), ("peak memory, MB", &memory)].into_iter().enumerate()
     {

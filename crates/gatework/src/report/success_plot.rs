@@ -1,4 +1,4 @@
-//! How many seeds have learned after so many updates or seconds, one line a setting, each with its 95 % interval.
+//! Share of the seeds that have succeeded as a function of updates or seconds: one line per setting, with a 95 % interval.
 
 use gatework_gates::automata::study::success_rate;
 
@@ -6,16 +6,16 @@ use super::axis::{Axis, Linear, Tick};
 use super::plot::{Area, Plot, coloured};
 use super::svg::{Point, Svg, shorten};
 
-/// One setting's seeds.
+/// The results of the seeds of one setting.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// What the setting is called.
+    /// The name of the setting.
     pub name: String,
-    /// Seeds that were run.
+    /// The number of seeds.
     pub runs: usize,
-    /// When each of the successful ones had learned.
+    /// The time at which each successful seed succeeded.
     pub successes: Vec<f64>,
-    /// When the last of all ended.
+    /// The time at which the last seed ended.
     pub longest: f64,
 }
 
@@ -27,10 +27,10 @@ const X: (f64, f64) = (72.0, 540.0);
 const Y: (f64, f64) = (76.0, 366.0);
 /// Height of a line of the legend.
 const LINE: f64 = 20.0;
-/// Characters of a name that fit beside the plot.
+/// Characters of a name that fit into the legend.
 const NAME: usize = 30;
 
-/// Draws curves as SVG; `unit` says what their times are.
+/// Draws curves as SVG; `unit` is the unit of their times.
 #[must_use]
 pub fn success_plot(title: &str, unit: &str, curves: &[Curve]) -> String {
     let height = (Y.0 + LINE * curves.len() as f64).max(Y.1) + 54.0;
@@ -71,7 +71,7 @@ impl Axis for Shares {
     }
 }
 
-/// A curve in pixels: a stair that rises with every success.
+/// A curve in pixels: a step function that rises with every success.
 struct Line {
     share: Vec<Point>,
     low: Vec<Point>,

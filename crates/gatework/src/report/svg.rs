@@ -96,7 +96,7 @@ impl Svg {
         svg
     }
 
-    /// One element a line.
+    /// Writes an element on a line of its own.
     fn push(&mut self, element: impl Display) {
         // Writing to a string does not fail.
         let _ = writeln!(self.text, "{element}");
@@ -108,7 +108,7 @@ impl Svg {
         self.push(format_args!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{text}</text>"));
     }
 
-    /// A bold name and a quiet value behind it.
+    /// A bold name followed by a grey value.
     pub(super) fn name_and_value(&mut self, x: f64, y: f64, name: &str, value: &str) {
         let (x, y, name, value) = (number(x), number(y), escape(name), escape(value));
         self.push(format_args!(
@@ -179,8 +179,8 @@ fn number(value: f64) -> String {
     if tenths % 10.0 == 0.0 { format!("{:.0}", tenths / 10.0 + 0.0) } else { format!("{:.1}", tenths / 10.0) }
 }
 
-/// How many pixels a text is wide, rather more than less: the reader's font decides, and digits of the widest common
-/// one have 7.6.
+/// An upper estimate of the width of a text in pixels: it depends on the reader's font, whose digits are at most 7.6 wide
+/// in common fonts.
 pub(super) fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * 7.7
 }

@@ -1,8 +1,8 @@
-//! `gatework export`: circuits in other formats, and what is refused.
+//! `gatework export`: circuits in other formats, and error messages.
 
 use crate::{Place, is_clean};
 
-/// Every format that is written, with an ending and how its files begin. In Verilog, `small` is a keyword.
+/// Every format that is written, with its extension and the beginning of its files. In Verilog, `small` is a keyword.
 const FORMATS: [(&str, &str, &str); 10] = [
     ("json", "json", "{\"format\":\"gatework-circuit\""),
     ("blif", "blif", ".model small\n.inputs c0_nw c0_n c0_ne c0_w c0 c0_e"),
@@ -88,7 +88,11 @@ fn what_cannot_be_exported_is_refused_and_writes_nothing() {
             "is neither a run folder nor a .safetensors, .json, .blif",
         ),
         (2, &["export", "run", "--grid", "0x4", "-o", "x.v"], "HEIGHTxWIDTH"),
-        (2, &["export", "run", "--grid", "4x4", "-o", "x.h"], "c files cannot hold a grid; the formats that can are blif"),
+        (
+            2,
+            &["export", "run", "--grid", "4x4", "-o", "x.h"],
+            "c files cannot hold a grid; the formats that can are blif",
+        ),
         (2, &["export", "plain.blif", "--grid", "4x4", "-o", "x.v"], "a grid needs an automaton"),
         (2, &["export", "run", "--to", "c", "--json"], "--output"),
         (1, &["export", "run", "--grid", "65536x65536", "-o", "x.aig"], "too large for a grid"),

@@ -1,4 +1,4 @@
-//! Forecasters as a person uses them: train, predict, evaluate, inspect, and what can go wrong.
+//! Forecasters: train, predict, evaluate, inspect, and error messages.
 
 use std::fmt::Write as _;
 
@@ -102,7 +102,7 @@ fn a_run_that_was_interrupted_goes_on_and_ends_with_the_same_bits() {
         .spawn()
         .unwrap();
     wait_for(&mut child, || place.path("parts/checkpoint").exists());
-    // Wherever it is by now, even at its end: what comes out is the same.
+    // The result is the same wherever training is by now, even at its end.
     std::thread::sleep(std::time::Duration::from_millis(50));
     std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     child.wait().unwrap();
@@ -205,7 +205,7 @@ fn inspect_shows_the_program_that_forecasts() {
     let program = &facts["programs"][0];
     let kernels: Vec<&str> =
         program["kernels"].as_array().unwrap().iter().map(|row| row["kernel"].as_str().unwrap()).collect();
-    // The linear model is one product of the windows with its weights; all else is fused into loops around it.
+    // The linear model is one GEMM; everything else is fused into loops around it.
     assert_eq!(
         kernels.iter().filter(|kernel| kernel.starts_with("matmul f32 32x")).count(),
         1,
@@ -287,7 +287,7 @@ fn data_of_the_environment_are_found_or_asked_for() {
         .env("GATEWORK_DATA", place.path("."))
         .assert()
         .success();
-    // The folder knows where its data are.
+    // The run folder has the path of its data.
     place.json(&["evaluate", "x"]);
 }
 
@@ -403,7 +403,7 @@ fn evaluate_says_how_far_its_origins_are_apart() {
         let seventh = said(&[&["evaluate", "--step", "7"], runs].concat());
         assert!(seventh.starts_with("Test part, every 7 steps:\n4 origins"), "{seventh}");
     }
-    // Too many for all of them.
+    // So many origins that evaluation uses every second one.
     let rows = (0..4100).map(|day| format!("{day},{}\n", day % 7)).collect::<Vec<_>>().concat();
     place.write("sales.csv", &format!("ds,y\n{rows}"));
     place.write("long.toml", &SALES.replace("test = 14", "test = 2100").replace("epochs = 20", "epochs = 1"));
@@ -430,7 +430,7 @@ fn the_table_that_is_read_is_not_overwritten() {
         assert!(message.contains("would overwrite sales.csv"), "{message}");
         assert_eq!(place.read("sales.csv"), sales().into_bytes(), "{name}");
     }
-    // A file of another content is replaced.
+    // Another file is replaced.
     place.write("other.csv", &sales());
     place.gatework(&["predict", "run", "sales.csv", "-o", "other.csv"]).assert().success();
 }

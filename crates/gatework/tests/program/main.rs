@@ -1,4 +1,4 @@
-//! Whole-program tests: the binary as a person uses it.
+//! Whole-program tests of the binary `gatework`.
 
 mod export;
 mod forecasts;
@@ -56,7 +56,7 @@ fire_rate = 0.5
 damage = { kind = "random", size = 5 }
 "#;
 
-/// The program in a folder of its own, which holds `small.toml`.
+/// A temporary folder that the program runs in, with `small.toml`.
 struct Place {
     folder: tempfile::TempDir,
 }
@@ -94,7 +94,7 @@ impl Place {
         serde_json::from_str(text.lines().last().unwrap()).unwrap()
     }
 
-    /// Runs, expects this exit status and returns what was said on stderr.
+    /// Runs, expects this exit status and returns the messages on stderr.
     fn refused(&self, status: i32, arguments: &[&str]) -> String {
         let output = self.gatework(arguments).assert().code(status).get_output().clone();
         assert!(output.stdout.is_empty(), "nothing on stdout: {arguments:?}");
@@ -116,10 +116,10 @@ fn is_clean(folder: &Path) -> bool {
     })
 }
 
-/// Waits until something has come about while a program runs.
+/// Waits for a condition while a program runs.
 ///
 /// # Panics
-/// If the program ends before that, or does not get there in ten minutes.
+/// If the program ends before the condition is true, or after ten minutes.
 fn wait_for(child: &mut std::process::Child, come_about: impl Fn() -> bool) {
     let begin = std::time::Instant::now();
     while !come_about() {
@@ -133,7 +133,7 @@ fn wait_for(child: &mut std::process::Child, come_about: impl Fn() -> bool) {
     }
 }
 
-/// Everything that a message has to have, and nothing of a panic.
+/// Asserts that a message has all of these parts and is not of a panic.
 fn assert_says(said: &str, parts: &[&str]) {
     for part in parts {
         assert!(said.contains(part), "{part:?} is missing in: {said}");

@@ -1,8 +1,8 @@
-//! `minimize`: smaller, proved, and the same to look at.
+//! `gatework minimize`: the result is smaller, proved equivalent, and simulates alike.
 
 use crate::Place;
 
-/// A circuit with a gate to spare: (a & b) | (a & !b) | c.
+/// A circuit with a redundant gate: (a & b) | (a & !b) | c.
 const WASTE: &str = "\
 .model waste
 .inputs a b c
@@ -97,7 +97,7 @@ fn what_cannot_be_minimised_is_refused_and_nothing_is_written() {
 #[test]
 fn a_proof_that_takes_too_long_ends_and_nothing_is_written() {
     let place = Place::new();
-    // With so many inputs they are not simply tried out, and in no time nothing else is found out.
+    // 15 inputs are too many for exhaustive simulation, and a time limit of 0 leaves no time for a proof.
     let inputs = ".inputs a b c d e f g h i j k l m n o";
     place.write("waste.blif", &WASTE.replace(".inputs a b c", inputs));
     place.write("small.blif", "precious");

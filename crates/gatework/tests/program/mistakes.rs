@@ -1,4 +1,4 @@
-//! Bad input of every kind: the right exit status, one clear message, nothing lost.
+//! Invalid input: the right exit status, one clear message, and no file is lost.
 
 use std::fs;
 
@@ -80,7 +80,7 @@ fn an_existing_folder_is_not_overwritten_without_a_word() {
     assert_eq!(place.read("run/model.safetensors"), before);
     place.gatework(&train).arg("--force").assert().success();
     assert_ne!(place.read("run/model.safetensors"), before);
-    // A folder with something else in it is not even forced.
+    // A folder with other files is not replaced even with --force.
     fs::create_dir(place.path("mine")).unwrap();
     place.write("mine/letter.txt", "dear");
     let said = place.refused(2, &["train", "small.toml", "--out", "mine", "--force"]);

@@ -1,4 +1,4 @@
-//! Training as a person does it: the run folder, threads, interruption, resumption.
+//! `gatework train`: the run folder, threads, interruption, resumption.
 
 use std::process::{Command, Stdio};
 use std::time::UNIX_EPOCH;
@@ -101,13 +101,13 @@ fn assert_a_kill_changes_nothing(text: &str, kills: [u64; 3]) {
 #[test]
 fn a_run_that_is_killed_at_any_moment_and_resumed_equals_one_that_was_not() {
     // With restarts and everything random in gradient descent: wires, start states, number of steps, cells that fire, grids
-    // that are half grown, noise on states and gates.
+    // that are half grown, rounded states, noise on gates.
     let mut text = SMALL.to_string();
     for (from, to) in [
         ("steps = 3\n", "steps = 3\nfire_rate = 0.7\n"),
         ("updates = 60", "updates = 300\nsteps = [2, 4]\nhalf_grown = 0.5"),
         ("grid = [9, 10]", "grid = [24, 24]"),
-        ("[training]", "[gates]\ngumbel = 0.1\n\n[state]\nnoise = 0.1\nflip = 0.001\n\n[training]"),
+        ("[training]", "[gates]\ngumbel = 0.1\n\n[state]\nround = \"stochastic\"\n\n[training]"),
     ] {
         assert!(text.contains(from), "{from}");
         text = text.replacen(from, to, 1);
@@ -174,7 +174,7 @@ fn as_if_it_had_succeeded(checkpoint: &[u8]) -> Vec<u8> {
 #[test]
 fn an_interrupt_does_not_make_a_later_seed_the_winner() {
     let place = Place::new();
-    // So small that a seed takes one thread.
+    // Small enough that each seed runs on one thread.
     let text = SMALL.replace("grid = [9, 10]", "grid = [5, 6]").replace("batch = 3", "batch = 1");
     place.write("long.toml", &text.replace("updates = 60", "updates = 1000000"));
     let checkpoints = ["run/checkpoint/seed-1.safetensors", "run/checkpoint/seed-2.safetensors"];
@@ -267,7 +267,7 @@ fn seeds_are_all_run_and_counted() {
 #[test]
 fn success_is_found_checked_and_ends_the_run() {
     let place = Place::new();
-    // Everything dead: the target is a board of zeros, which a rule learns within a few updates.
+    // Everything dead: the target is a grid of zeros, which a rule learns within a few updates.
     place.write("zeros.txt", &"..........\n".repeat(9));
     let text = SMALL.replace("kind = \"checkerboard\"", "kind = \"text\"\nfile = \"zeros.txt\"");
     place.write(
@@ -312,7 +312,7 @@ fn a_search_finishes_what_training_leaves_whatever_the_number_of_threads() {
         assert!(text.contains(from));
         text = text.replace(from, to);
     }
-    text += "[search]\nafter = 5\nmoves = 200\ntemperature = [1.0, 0.2]\ntries = 5\n\n\
+    text += "[search]\nafter = 5\nmoves = 200\ntemperature = [1.0, 0.2]\nrestarts = 5\n\n\
              [[evaluate]]\nname = \"growth\"\ngrid = [7, 7]\nsteps = 4\n";
     place.write("search.toml", &text);
     let one = place.json(&["train", "search.toml", "--seed", "1", "--threads", "1", "--out", "one"]);
@@ -322,7 +322,7 @@ fn a_search_finishes_what_training_leaves_whatever_the_number_of_threads() {
     let scores = place.json(&["evaluate", "one"]);
     assert_eq!(scores["scores"][0]["wrong"], 0, "{scores}");
     let more = place.json(&["train", "search.toml", "--seed", "1", "--updates", "9", "--out", "more"]);
-    assert_eq!(more["updates"], 9, "--updates is heard with a search too");
+    assert_eq!(more["updates"], 9, "--updates also applies to a search");
     let said = place.refused(2, &["train", "small.toml", "--recipe", "search"]);
     assert!(said.contains("no [search] table"), "{said}");
     // With the paper's recipe there is no search.
@@ -364,7 +364,7 @@ fn a_run_folder_has_one_writer_at_a_time() {
         let said = place.refused(2, &["train", "run/experiment.toml", how, "--out", "run"]);
         assert!(said.contains("run is in use by another process"), "{said}");
     }
-    // To look at it is no harm.
+    // Reading it is allowed.
     place.gatework(&["inspect", "run"]).assert().success();
     drop(folder);
     place.gatework(&["train", "run/experiment.toml", "--resume", "--out", "run"]).assert().success();
@@ -396,7 +396,7 @@ fn every_run_that_was_set_aside_is_kept() {
     assert_eq!(kept, models);
 }
 
-/// `gatework train ... 2>&1 | head -1`: who has heard enough does not end the training.
+/// `gatework train ... 2>&1 | head -1`: a reader that closes the pipe does not end the training.
 #[test]
 fn a_reader_that_goes_away_does_not_end_the_training() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! The verbs that use what was trained.
+//! The verbs that use a trained model.
 
 use predicates::prelude::*;
 
@@ -62,7 +62,7 @@ fn the_name_of_a_run_without_its_folder_gets_a_hint() {
 }
 
 #[test]
-fn simulate_runs_boards_of_any_size_from_folders_models_and_circuits() {
+fn simulate_runs_grids_of_any_size_from_folders_models_and_circuits() {
     let place = Place::new().trained();
     for subject in ["run", "run/model.safetensors", "run/circuit.json"] {
         for size in ["1x1", "5x70", "64x64"] {
@@ -172,14 +172,14 @@ fn a_study_writes_a_row_for_every_run_and_can_be_resumed() {
     let rows = String::from_utf8(place.read("results/results.csv")).unwrap();
     assert_eq!(rows.lines().count(), 5);
     assert!(place.read("results/success.svg").starts_with(b"<svg"));
-    // A row less, as if it had been stopped; the others stay as they are, to the microsecond.
+    // Without the last row, as if the study had been interrupted; the others stay unchanged, to the microsecond.
     let kept: Vec<&str> = rows.lines().take(4).collect();
     place.write("results/results.csv", &kept.join("\n"));
     place.json(&["study", "study.toml", "--out", "results"]);
     let again = String::from_utf8(place.read("results/results.csv")).unwrap();
     assert_eq!(again.lines().take(4).collect::<Vec<_>>(), kept);
     assert_eq!(again.lines().count(), 5);
-    // Foreign results are not overwritten.
+    // Results that are not of a study are not overwritten.
     place.write("results/results.csv", "a,b\n1,2\n");
     place.gatework(&["study", "study.toml", "--out", "results"]).assert().code(1);
     assert_eq!(place.read("results/results.csv"), b"a,b\n1,2\n");
@@ -188,5 +188,6 @@ fn a_study_writes_a_row_for_every_run_and_can_be_resumed() {
 #[test]
 fn bench_names_the_program_that_replaces_it() {
     let said = Place::new().refused(2, &["bench", "engine", "--only", "add"]);
-    assert_says(&said, &["gatework-bench engine --only add"]);
+    let command = "cargo run --release -p gatework-bench -- engine --only add";
+    assert_says(&said, &["in a clone of the repository", command]);
 }

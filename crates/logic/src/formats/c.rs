@@ -51,10 +51,10 @@ fn write(document: &Document, options: &Options) -> Result<String, FormatError> 
     let circuit = simple(document, LANGUAGE.format)?;
     let name = RULE.repair(options.title(document));
     let code = SourceCode::new(&circuit, &LANGUAGE);
-    let (inputs, outputs, gates) = (circuit.inputs(), circuit.outputs().len(), circuit.nodes().len());
+    let (inputs, outputs, operations) = (circuit.inputs(), circuit.outputs().len(), code.operations);
     let guard = format!("{}_H", name.to_uppercase());
     let mut text = format!(
-        "/* {name}: {inputs} inputs, {outputs} outputs, {gates} gates; 64 samples per word. Written by Gatework. */\n\
+        "/* {name}: {inputs} inputs, {outputs} outputs, {operations} operations; 64 samples per word. Written by Gatework. */\n\
          #ifndef {guard}\n#define {guard}\n\n#include <stddef.h>\n#include <stdint.h>\n\n"
     );
     write_constants(&mut text, &name, document);

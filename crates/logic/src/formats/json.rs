@@ -80,12 +80,13 @@ const FREE_INPUTS: usize = 1 << 16;
 
 /// A text that is not a valid `circuit.json`.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum JsonError {
     /// The text is not JSON or does not have the right fields. The message ends with the line and the column.
     #[error("not a circuit.json: {0}")]
     Json(serde_json::Error),
     /// The file declares far more inputs than its gates can read.
-    #[error("`inputs` is {inputs}, but a file of {bytes} bytes cannot read so many")]
+    #[error("`inputs` is {inputs}, too many for a file of {bytes} bytes")]
     Inputs {
         /// The number of inputs that the file declares.
         inputs: usize,

@@ -17,8 +17,8 @@
 //!
 //! To add a format, write a module with a `FORMAT` and add it to [`FORMATS`].
 //!
-//! Only JSON preserves a circuit gate by gate. All other formats preserve its function: circuits are simplified before
-//! they are written and after they are read, so wires, inner constants, inverters and dead gates are absent. The ports
+//! Only JSON preserves a circuit gate by gate. All other formats preserve its function: before a circuit is written and
+//! after it is read, equal gates are merged, and wires, inner constants, inverters and dead gates are removed. The ports
 //! and their order are preserved. An automaton is written as its rule, with ports named after the
 //! neighbours (`c0_nw`, `c0_n`, ... and `c0_next`, see [`names::ports`]) unless its circuit has names;
 //! with [`Options::grid`], a whole grid is written instead. Reading the file back gives a plain circuit.
@@ -143,6 +143,7 @@ impl Options {
 
 /// An error while reading or writing a file.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum FormatError {
     /// No format has this name.
     #[error("unknown format \"{0}\"; the formats are {list}", list = list(|format| format.name.into()))]

@@ -43,9 +43,9 @@ fn write(document: &Document, options: &Options) -> Result<String, FormatError> 
     let circuit = simple(document, LANGUAGE.format)?;
     let name = RULE.repair(&options.title(document).to_lowercase());
     let code = SourceCode::new(&circuit, &LANGUAGE);
-    let (inputs, outputs, gates) = (circuit.inputs(), circuit.outputs().len(), circuit.nodes().len());
+    let (inputs, outputs, operations) = (circuit.inputs(), circuit.outputs().len(), code.operations);
     let mut text = format!(
-        "//! {name}: {inputs} inputs, {outputs} outputs, {gates} gates; 64 samples per word. Written by Gatework.\n\n"
+        "//! {name}: {inputs} inputs, {outputs} outputs, {operations} operations; 64 samples per word. Written by Gatework.\n\n"
     );
     write_constants(&mut text, document);
     match document {

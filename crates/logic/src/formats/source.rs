@@ -45,6 +45,8 @@ pub(super) struct FunctionBody {
 #[derive(Debug)]
 pub(super) struct SourceCode {
     pub functions: Vec<FunctionBody>,
+    /// The number of bitwise operations.
+    pub operations: usize,
     /// The length of `v`.
     pub values: usize,
     /// Whether each input is read.
@@ -92,7 +94,8 @@ impl SourceCode {
             values: program.inputs as u32 + 1,
         };
         let functions = split(program, block).into_iter().map(|range| writer.function(range)).collect();
-        SourceCode { functions, values: writer.places.count(), used: writer.used }
+        let operations = program.operations();
+        SourceCode { functions, operations, values: writer.places.count(), used: writer.used }
     }
 }
 
@@ -186,7 +189,7 @@ impl Writer<'_> {
 
     fn literal(&self, literal: Literal) -> String {
         let zero = self.language.zero.to_string();
-        let name = if literal.is_constant() { zero } else { self.name(literal.vertex() as u32) };
+        let name = if literal.is_constant() { zero } else { self.name(literal.node() as u32) };
         if literal.is_inverted() { format!("{}{name}", self.language.not) } else { name }
     }
 

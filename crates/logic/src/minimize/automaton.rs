@@ -251,7 +251,7 @@ impl Classes {
         let representatives = self.representatives();
         let word = |classes: &Classes, channel: usize| {
             let output = xag.outputs()[channel];
-            values[output.vertex()] ^ output.mask() ^ u64::from(classes.not[channel]).wrapping_neg()
+            values[output.node()] ^ output.mask() ^ u64::from(classes.not[channel]).wrapping_neg()
         };
         let mut new_classes: FxHashMap<(usize, u64), usize> = FxHashMap::default();
         let mut moves = Vec::new();

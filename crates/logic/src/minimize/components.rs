@@ -26,7 +26,7 @@ pub(super) fn minimize_components(xag: &Xag, budget: Budget) -> Xag {
     let mut old_to_new: Vec<Literal> = (0..xag.len()).map(|node| Literal::new(node, false)).collect();
     let mut is_output = vec![false; xag.len()];
     for output in xag.outputs() {
-        is_output[output.vertex()] = true;
+        is_output[output.node()] = true;
     }
     for gates in components(xag) {
         let component = Component::new(xag, &gates, &is_output);
@@ -68,8 +68,8 @@ fn components(xag: &Xag) -> Vec<Vec<usize>> {
     let mut parent: Vec<usize> = (0..xag.len()).collect();
     for index in xag.gate_range() {
         for fanin in xag.node(index).fanins() {
-            if xag.is_gate(fanin.vertex()) {
-                let (a, b) = (root(&mut parent, fanin.vertex()), root(&mut parent, index));
+            if xag.is_gate(fanin.node()) {
+                let (a, b) = (root(&mut parent, fanin.node()), root(&mut parent, index));
                 parent[a.max(b)] = a.min(b);
             }
         }
@@ -108,8 +108,7 @@ struct Component {
 impl Component {
     fn new(whole: &Xag, gates: &[usize], is_output: &[bool]) -> Component {
         let fanins = gates.iter().flat_map(|&gate| whole.node(gate).fanins());
-        let mut inputs: Vec<usize> =
-            fanins.map(Literal::vertex).filter(|&node| !whole.is_gate(node)).collect();
+        let mut inputs: Vec<usize> = fanins.map(Literal::node).filter(|&node| !whole.is_gate(node)).collect();
         inputs.sort_unstable();
         inputs.dedup();
         let mut xag = Xag::new(inputs.len());
@@ -117,9 +116,9 @@ impl Component {
         for &gate in gates {
             let node = whole.node(gate);
             let [a, b] = node.fanins().map(|fanin| {
-                let literal = match gates.binary_search(&fanin.vertex()) {
+                let literal = match gates.binary_search(&fanin.node()) {
                     Ok(place) => literals[place],
-                    Err(_) => Literal::input(inputs.partition_point(|&input| input < fanin.vertex())),
+                    Err(_) => Literal::input(inputs.partition_point(|&input| input < fanin.node())),
                 };
                 literal.invert_if(fanin.is_inverted())
             });

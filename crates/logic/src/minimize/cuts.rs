@@ -103,9 +103,9 @@ impl Cuts {
             self.lens.resize(index + 1, 0);
         }
         let (mut kept, mut len) = ([Cut::default(); KEPT], 0);
-        let [trivial_a, trivial_b] = node.fanins().map(|fanin| Cut::trivial(fanin.vertex()));
-        for a in self.of(node.a.vertex()).iter().chain([&trivial_a]) {
-            for b in self.of(node.b.vertex()).iter().chain([&trivial_b]) {
+        let [trivial_a, trivial_b] = node.fanins().map(|fanin| Cut::trivial(fanin.node()));
+        for a in self.of(node.a.node()).iter().chain([&trivial_a]) {
+            for b in self.of(node.b.node()).iter().chain([&trivial_b]) {
                 if let Some(mut cut) = a.union(b) {
                     cut.function = combine(node, a.function_in(&cut), b.function_in(&cut));
                     insert(&mut kept, &mut len, cut);
@@ -169,8 +169,7 @@ mod tests {
         let half = xag.xor(a, b);
         let sum = xag.xor(half, c);
         let cuts = all_cuts(&xag);
-        let functions: Vec<_> =
-            cuts.of(sum.vertex()).iter().map(|cut| (cut.leaves(), cut.function)).collect();
+        let functions: Vec<_> = cuts.of(sum.node()).iter().map(|cut| (cut.leaves(), cut.function)).collect();
         assert_eq!(functions, [(&[1, 2, 3][..], 0x9696), (&[3, 4][..], 0x6666)]);
     }
 

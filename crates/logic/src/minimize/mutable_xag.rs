@@ -61,14 +61,14 @@ impl MutableXag {
 
     /// Returns whether a node can be a fanin: an input, or a live gate that was not substituted.
     pub fn is_usable(&self, node: usize) -> bool {
-        !self.is_gate(node) || self.is_alive(node) && self.forward[node].vertex() == node
+        !self.is_gate(node) || self.is_alive(node) && self.forward[node].node() == node
     }
 
     /// Follows forwards to a literal of a node that was not substituted.
     fn resolve(&self, mut literal: Literal) -> Literal {
         loop {
-            let next = self.forward[literal.vertex()];
-            if next.vertex() == literal.vertex() {
+            let next = self.forward[literal.node()];
+            if next.node() == literal.node() {
                 return literal;
             }
             literal = next.invert_if(literal.is_inverted());
@@ -138,12 +138,12 @@ impl MutableXag {
     /// Substitutes a node by a literal: all its fanouts read the literal from now on.
     pub fn substitute(&mut self, index: usize, literal: Literal) {
         let literal = self.resolve(literal);
-        if literal.vertex() == index {
+        if literal.node() == index {
             return;
         }
         let fanouts = self.references[index];
-        self.reference(literal.vertex());
-        self.references[literal.vertex()] += fanouts - 1;
+        self.reference(literal.node());
+        self.references[literal.node()] += fanouts - 1;
         self.unhash(index);
         self.forward[index] = literal;
         self.references[index] = 0;
@@ -161,7 +161,7 @@ impl MutableXag {
                 born += 1;
                 for fanin in self.nodes[node].fanins() {
                     let fanin = self.resolve(fanin);
-                    self.stack.push(fanin.vertex() as u32);
+                    self.stack.push(fanin.node() as u32);
                 }
             }
         }
@@ -184,7 +184,7 @@ impl MutableXag {
         self.stack.push(node as u32);
         while let Some(node) = self.stack.pop() {
             for fanin in self.nodes[node as usize].fanins() {
-                let fanin = self.resolve(fanin).vertex();
+                let fanin = self.resolve(fanin).node();
                 self.references[fanin] -= 1;
                 if self.references[fanin] == 0 && self.is_gate(fanin) {
                     dead += 1;
@@ -197,7 +197,7 @@ impl MutableXag {
 
     /// Reverts [`MutableXag::dereference_fanins`]. Returns the number of gates that become alive.
     pub fn reference_fanins(&mut self, node: usize) -> usize {
-        let fanins = self.nodes[node].fanins().map(|fanin| self.resolve(fanin).vertex());
+        let fanins = self.nodes[node].fanins().map(|fanin| self.resolve(fanin).node());
         fanins.into_iter().map(|fanin| self.reference(fanin)).sum()
     }
 
@@ -211,7 +211,7 @@ impl MutableXag {
         let outputs: Vec<Literal> = self.outputs.iter().map(|&output| self.resolve(output)).collect();
         let mut stack: Vec<usize> = Vec::new();
         for output in &outputs {
-            stack.push(output.vertex());
+            stack.push(output.node());
             while let Some(&index) = stack.last() {
                 if old_to_new[index].is_some() {
                     stack.pop();
@@ -219,15 +219,15 @@ impl MutableXag {
                 }
                 let node = self.nodes[index];
                 let fanins = node.fanins().map(|fanin| self.resolve(fanin));
-                match fanins.map(|f| old_to_new[f.vertex()].map(|new| new.invert_if(f.is_inverted()))) {
+                match fanins.map(|f| old_to_new[f.node()].map(|new| new.invert_if(f.is_inverted()))) {
                     [Some(a), Some(b)] => old_to_new[index] = Some(xag.operation(node.operation(), a, b)),
                     _ => stack.extend(
-                        fanins.map(Literal::vertex).iter().filter(|&&fanin| old_to_new[fanin].is_none()),
+                        fanins.map(Literal::node).iter().filter(|&&fanin| old_to_new[fanin].is_none()),
                     ),
                 }
             }
         }
-        let new = |output: &Literal| old_to_new[output.vertex()].unwrap_or(Literal::FALSE);
+        let new = |output: &Literal| old_to_new[output.node()].unwrap_or(Literal::FALSE);
         xag.set_outputs(outputs.iter().map(|output| new(output).invert_if(output.is_inverted())).collect());
         // Structural hashing of the copy can simplify fanouts, which leaves dead gates.
         let has_dead_gates = xag.fanout_counts()[self.inputs + 1..].contains(&0);
@@ -248,7 +248,7 @@ mod tests {
             let alive = (self.inputs + 1..self.len()).filter(|&node| self.is_alive(node));
             let fanins = alive.flat_map(|node| self.nodes[node].fanins());
             for literal in fanins.chain(self.outputs.iter().copied()) {
-                references[self.resolve(literal).vertex()] += 1;
+                references[self.resolve(literal).node()] += 1;
             }
             references
         }

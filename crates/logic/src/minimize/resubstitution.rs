@@ -94,7 +94,7 @@ impl SimulatedXag {
         }
         for index in xag.gate_range() {
             let node = xag.node(index);
-            let (a, b) = (node.a.vertex() * words, node.b.vertex() * words);
+            let (a, b) = (node.a.node() * words, node.b.node() * words);
             for word in 0..words {
                 tables.push(node.eval_word(tables[a + word], tables[b + word]));
             }
@@ -124,7 +124,7 @@ impl SimulatedXag {
         flipped[node * words..][..words].iter_mut().for_each(|word| *word = !*word);
         for index in node + 1..self.xag.len() {
             let gate = self.xag.node(index);
-            let (a, b) = (gate.a.vertex(), gate.b.vertex());
+            let (a, b) = (gate.a.node(), gate.b.node());
             if self.xag.is_gate(index) && (cone[a] || cone[b]) {
                 cone[index] = true;
                 for word in 0..words {
@@ -135,7 +135,7 @@ impl SimulatedXag {
         }
         let mut care = vec![0; words];
         for output in self.xag.outputs() {
-            let first = output.vertex() * words;
+            let first = output.node() * words;
             for (word, care) in care.iter_mut().enumerate() {
                 *care |= flipped[first + word] ^ self.tables[first + word];
             }
@@ -151,7 +151,7 @@ impl SimulatedXag {
         while let Some(node) = stack.pop() {
             mffc[node] = true;
             for fanin in self.xag.node(node).fanins() {
-                let fanin = fanin.vertex();
+                let fanin = fanin.node();
                 references[fanin] -= 1;
                 if references[fanin] == 0 && self.xag.is_gate(fanin) {
                     stack.push(fanin);
@@ -195,7 +195,7 @@ impl SimulatedXag {
         let visit = usize::MAX >> 32;
         let inner = replacement.inner.map(|(operation, a, b)| xag.add(visit, normal(operation, a, b)));
         let resolve = |literal: Literal| match inner {
-            Some(inner) if literal.vertex() == self.xag.len() => inner.invert_if(literal.is_inverted()),
+            Some(inner) if literal.node() == self.xag.len() => inner.invert_if(literal.is_inverted()),
             _ => literal,
         };
         let literal = match replacement.outer {
@@ -341,12 +341,12 @@ impl<V: FnMut(isize, Replacement) -> bool> Search<'_, V> {
     }
 
     fn intersection(&self, literal: Literal, set: &[u64]) -> Vec<u64> {
-        let table = self.xag.table(literal.vertex());
+        let table = self.xag.table(literal.node());
         table.iter().zip(set).map(|(&x, &set)| (x ^ literal.mask()) & set).collect()
     }
 
     fn is_disjoint(&self, literal: Literal, set: &[u64]) -> bool {
-        let table = self.xag.table(literal.vertex());
+        let table = self.xag.table(literal.node());
         table.iter().zip(set).all(|(&x, &set)| (x ^ literal.mask()) & set == 0)
     }
 
@@ -364,14 +364,14 @@ impl<V: FnMut(isize, Replacement) -> bool> Search<'_, V> {
 
     /// Returns the number of gates of the MFFC that a replacement keeps alive.
     fn kept(&self, replacement: &Replacement) -> usize {
-        let is_inside = |literal: &Literal| self.mffc.get(literal.vertex()).is_some_and(|&inside| inside);
-        let mut stack: Vec<usize> = replacement.literals().filter(is_inside).map(Literal::vertex).collect();
+        let is_inside = |literal: &Literal| self.mffc.get(literal.node()).is_some_and(|&inside| inside);
+        let mut stack: Vec<usize> = replacement.literals().filter(is_inside).map(Literal::node).collect();
         let mut kept = Vec::new();
         while let Some(node) = stack.pop() {
             if !kept.contains(&node) {
                 kept.push(node);
                 let fanins = self.xag.xag.node(node).fanins();
-                stack.extend(fanins.iter().filter(|fanin| is_inside(fanin)).map(|fanin| fanin.vertex()));
+                stack.extend(fanins.iter().filter(|fanin| is_inside(fanin)).map(|fanin| fanin.node()));
             }
         }
         kept.len()
@@ -410,8 +410,8 @@ mod tests {
         let one = xag.xor(both, any);
         let exactly_one = xag.and(one, both.not());
         xag.set_outputs(vec![exactly_one, both]);
-        let found = replacements(&SimulatedXag::new(xag), one.vertex(), 0, 0);
-        assert!(found.iter().any(|(gain, r)| *gain == 1 && r.literal.vertex() == any.vertex()));
+        let found = replacements(&SimulatedXag::new(xag), one.node(), 0, 0);
+        assert!(found.iter().any(|(gain, r)| *gain == 1 && r.literal.node() == any.node()));
     }
 
     proptest! {

@@ -23,7 +23,7 @@ fn output_tables(xag: &Xag) -> Vec<TruthTable> {
         let inputs: Vec<u64> = (0..xag.inputs()).map(|input| input_word(input, word)).collect();
         xag.eval_words(&inputs, &mut values);
         for (table, output) in tables.iter_mut().zip(xag.outputs()) {
-            table.0.push(values[output.vertex()] ^ output.mask());
+            table.0.push(values[output.node()] ^ output.mask());
         }
     }
     tables

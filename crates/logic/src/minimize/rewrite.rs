@@ -100,7 +100,7 @@ impl Candidate {
                 }
                 _ => None,
             };
-            if existing.is_some_and(|(literal, _)| literal.vertex() == index) {
+            if existing.is_some_and(|(literal, _)| literal.node() == index) {
                 return None;
             }
             added += isize::from(!existing.is_some_and(|(_, is_alive)| is_alive));

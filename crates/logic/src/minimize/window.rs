@@ -67,7 +67,7 @@ impl Fanouts {
         let mut starts = vec![0u32; xag.len() + 1];
         for index in xag.gate_range() {
             for fanin in xag.node(index).fanins() {
-                starts[fanin.vertex() + 1] += 1;
+                starts[fanin.node() + 1] += 1;
             }
         }
         for node in 0..xag.len() {
@@ -77,7 +77,7 @@ impl Fanouts {
         let mut gates = vec![0; starts[xag.len()] as usize];
         for index in xag.gate_range() {
             for fanin in xag.node(index).fanins() {
-                let end = &mut ends[fanin.vertex()];
+                let end = &mut ends[fanin.node()];
                 gates[*end as usize] = index as u32;
                 *end += 1;
             }
@@ -141,7 +141,7 @@ impl<'a> Pass<'a> {
         while window.gates.len() < self.options.max_gates {
             let added = |&leaf: &usize| {
                 let fanins = self.xag.node(leaf).fanins();
-                fanins.iter().filter(|fanin| !window.contains(fanin.vertex())).count()
+                fanins.iter().filter(|fanin| !window.contains(fanin.node())).count()
             };
             let can_expand = |&leaf: &usize| self.xag.is_gate(leaf) && !self.in_window[leaf];
             let candidates = window.leaves.iter().copied().filter(can_expand);
@@ -170,7 +170,7 @@ impl<'a> Pass<'a> {
             for &fanout in fanouts.iter().take(MAX_FANOUTS) {
                 let fanout = fanout as usize;
                 let mut fanins = self.xag.node(fanout).fanins().into_iter();
-                let is_determined = fanins.all(|fanin| window.contains(fanin.vertex()));
+                let is_determined = fanins.all(|fanin| window.contains(fanin.node()));
                 if is_determined && !window.contains(fanout) && !self.in_window[fanout] {
                     window.gates.push(fanout);
                     queue.push(fanout);
@@ -188,8 +188,8 @@ impl<'a> Pass<'a> {
         for &index in &window.gates {
             let node = self.xag.node(index);
             let [a, b] = node.fanins().map(|fanin| {
-                *fanouts_inside.entry(fanin.vertex()).or_insert(0) += 1;
-                old_to_new[&fanin.vertex()].invert_if(fanin.is_inverted())
+                *fanouts_inside.entry(fanin.node()).or_insert(0) += 1;
+                old_to_new[&fanin.node()].invert_if(fanin.is_inverted())
             });
             old_to_new.insert(index, inside.operation(node.operation(), a, b));
         }
@@ -209,7 +209,7 @@ impl<'a> Pass<'a> {
         }
         let mut stack: Vec<usize> = Vec::new();
         for output in self.xag.outputs() {
-            stack.push(output.vertex());
+            stack.push(output.node());
             while let Some(&node) = stack.last() {
                 if old_to_new[node].is_some() {
                     stack.pop();
@@ -227,10 +227,10 @@ impl<'a> Pass<'a> {
     /// Returns the nodes that a node is built from: its fanins, or the support of its replacement.
     fn dependencies(&self, node: usize) -> Vec<usize> {
         let Some(&(window, place)) = self.replaced.get(&node) else {
-            return self.xag.node(node).fanins().map(Literal::vertex).to_vec();
+            return self.xag.node(node).fanins().map(Literal::node).to_vec();
         };
         let Replacement { leaves, xag } = &self.windows[window];
-        let support = supports(xag)[xag.outputs()[place].vertex()];
+        let support = supports(xag)[xag.outputs()[place].node()];
         (0..leaves.len()).filter(|&leaf| support >> leaf & 1 == 1).map(|leaf| leaves[leaf]).collect()
     }
 
@@ -251,17 +251,17 @@ impl<'a> Pass<'a> {
         inner.extend(leaves.iter().map(|&leaf| old_to_new[leaf]));
         for index in xag.gate_range() {
             let gate = xag.node(index);
-            let [a, b] = gate.fanins().map(|f| inner[f.vertex()].map(|l| l.invert_if(f.is_inverted())));
+            let [a, b] = gate.fanins().map(|f| inner[f.node()].map(|l| l.invert_if(f.is_inverted())));
             inner.push(a.zip(b).map(|(a, b)| fresh.operation(gate.operation(), a, b)));
         }
-        old_to_new[node] = inner[output.vertex()].map(|literal| literal.invert_if(output.is_inverted()));
+        old_to_new[node] = inner[output.node()].map(|literal| literal.invert_if(output.is_inverted()));
         true
     }
 }
 
 /// Translates a literal of a node that is built.
 fn translate_built(literal: Literal, old_to_new: &[Option<Literal>]) -> Literal {
-    old_to_new[literal.vertex()].unwrap_or(Literal::FALSE).invert_if(literal.is_inverted())
+    old_to_new[literal.node()].unwrap_or(Literal::FALSE).invert_if(literal.is_inverted())
 }
 
 impl Window {
@@ -274,8 +274,8 @@ impl Window {
         self.leaves.retain(|&leaf| leaf != node);
         self.gates.push(node);
         for fanin in xag.node(node).fanins() {
-            if !self.contains(fanin.vertex()) {
-                self.leaves.push(fanin.vertex());
+            if !self.contains(fanin.node()) {
+                self.leaves.push(fanin.node());
             }
         }
     }
@@ -286,7 +286,7 @@ fn supports(xag: &Xag) -> Vec<u64> {
     let mut supports = vec![0];
     supports.extend((0..xag.inputs()).map(|input| 1 << input));
     for index in xag.gate_range() {
-        let [a, b] = xag.node(index).fanins().map(|fanin| supports[fanin.vertex()]);
+        let [a, b] = xag.node(index).fanins().map(|fanin| supports[fanin.node()]);
         supports.push(a | b);
     }
     supports
@@ -296,7 +296,7 @@ fn supports(xag: &Xag) -> Vec<u64> {
 fn has_no_larger_support(xag: &Xag, other: &Xag) -> bool {
     let (own, others) = (supports(xag), supports(other));
     let mut pairs = xag.outputs().iter().zip(other.outputs());
-    pairs.all(|(a, b)| own[a.vertex()] & !others[b.vertex()] == 0)
+    pairs.all(|(a, b)| own[a.node()] & !others[b.node()] == 0)
 }
 
 #[cfg(test)]

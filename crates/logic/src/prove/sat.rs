@@ -53,7 +53,7 @@ pub(crate) fn equal(xag: &Xag, a: Literal, b: Literal, limits: Limits) -> Answer
         if limits.is_past_deadline() {
             return Answer::Unknown;
         }
-        let cone = Cone::new(xag, [a.vertex(), b.vertex()], gates.min(limits.gates));
+        let cone = Cone::new(xag, [a.node(), b.node()], gates.min(limits.gates));
         match cone.check(xag, a, b, limits) {
             Answer::Different(_) if !cone.is_complete && gates < limits.gates => {}
             Answer::Different(_) if !cone.is_complete => return Answer::Unknown,
@@ -91,7 +91,7 @@ impl Cone {
                 cone.is_complete = false;
             } else {
                 cone.gates.push(node);
-                queue.extend(xag.node(node).fanins().map(Literal::vertex));
+                queue.extend(xag.node(node).fanins().map(Literal::node));
             }
         }
         cone
@@ -172,7 +172,7 @@ impl Clauses {
     }
 
     fn literal(&self, literal: Literal) -> batsat::Lit {
-        batsat::Lit::new(self.variables[&literal.vertex()], !literal.is_inverted())
+        batsat::Lit::new(self.variables[&literal.node()], !literal.is_inverted())
     }
 
     fn add(&mut self, literals: &[Literal]) {
@@ -258,7 +258,7 @@ mod tests {
             let inputs: Vec<u64> = (0..6).map(|k| (0..64).fold(0, |w, i| w | (i >> k & 1) << i)).collect();
             let mut values = Vec::new();
             xag.eval_words(&inputs, &mut values);
-            let word = |literal: Literal| values[literal.vertex()] ^ literal.mask();
+            let word = |literal: Literal| values[literal.node()] ^ literal.mask();
             for pair in xag.outputs().windows(2) {
                 let (a, b) = (pair[0], pair[1]);
                 match equal(&xag, a, b, Limits::NONE) {

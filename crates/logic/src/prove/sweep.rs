@@ -130,11 +130,11 @@ impl Sweeper {
 
     /// Returns the literal of the first node that a literal of the new XAG is equal to.
     fn reduce(&mut self, literal: Literal) -> Literal {
-        let node = literal.vertex();
+        let node = literal.node();
         if node == self.hashes.len() {
             let gate = self.xag.node(node);
             for column in &mut self.columns {
-                column.push(gate.eval_word(column[gate.a.vertex()], column[gate.b.vertex()]));
+                column.push(gate.eval_word(column[gate.a.node()], column[gate.b.node()]));
             }
             self.enter(node);
             self.reduced[node] = self.compare(node);

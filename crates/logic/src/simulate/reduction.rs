@@ -1,8 +1,8 @@
-//! Functional reduction: vertices of an XAG that are the same function of at most six inputs are merged, however they
+//! Functional reduction: nodes of an XAG that are the same function of at most six inputs are merged, however they
 //! are computed.
 //!
-//! Structural hashing finds equal gates only. Here every vertex of small support also has its truth table, in a canonical
-//! form: without inputs that it does not depend on, and 0 where all inputs are 0. Vertices that are equal up to an
+//! Structural hashing finds equal gates only. Here every node of small support also has its truth table, in a canonical
+//! form: without inputs that it does not depend on, and 0 where all inputs are 0. Nodes that are equal up to an
 //! inverter have the same table, and the first of them represents the others.
 
 use crate::circuit::Circuit;
@@ -19,9 +19,9 @@ const MAX_INPUTS: usize = 6;
 /// An XAG under construction, with structural hashing and functional reduction.
 pub(super) struct ReducedXag {
     xag: Xag,
-    /// The first literal that is equal to each vertex.
+    /// The first literal that is equal to each node.
     representatives: Vec<Literal>,
-    /// The function of each vertex, if its support is small, and whether the vertex is its inverse.
+    /// The function of each node, if its support is small, and whether the node is its inverse.
     functions: Vec<Option<(Function, bool)>>,
     /// The literal that has each function.
     literals: FxHashMap<Function, Literal>,
@@ -30,11 +30,11 @@ pub(super) struct ReducedXag {
 impl ReducedXag {
     /// An XAG without gates.
     pub fn new(inputs: usize) -> ReducedXag {
-        let leaves = (0..=inputs as u32).map(|vertex| {
-            let function = if vertex == 0 { Function::FALSE } else { Function::input(vertex) };
+        let leaves = (0..=inputs as u32).map(|node| {
+            let function = if node == 0 { Function::FALSE } else { Function::input(node) };
             Some((function, false))
         });
-        let literals = (0..=inputs).map(|vertex| Literal::new(vertex, false));
+        let literals = (0..=inputs).map(|node| Literal::new(node, false));
         ReducedXag {
             xag: Xag::new(inputs),
             representatives: literals.collect(),
@@ -46,10 +46,10 @@ impl ReducedXag {
     /// Adds a gate.
     pub fn gate(&mut self, gate: Gate, a: Literal, b: Literal) -> Literal {
         let literal = self.xag.gate(gate, a, b);
-        if literal.vertex() == self.representatives.len() {
-            self.find_representative(literal.vertex());
+        if literal.node() == self.representatives.len() {
+            self.find_representative(literal.node());
         }
-        self.representatives[literal.vertex()].invert_if(literal.is_inverted())
+        self.representatives[literal.node()].invert_if(literal.is_inverted())
     }
 
     /// Adds the gates of a circuit on these literals and returns the literals of its outputs.
@@ -70,12 +70,12 @@ impl ReducedXag {
         StraightLineProgram::lower(&self.xag, outputs)
     }
 
-    /// Looks for an earlier literal that is equal to a new vertex.
+    /// Looks for an earlier literal that is equal to a new node.
     fn find_representative(&mut self, index: usize) {
         let node = self.xag.node(index);
         let own = Literal::new(index, false);
         let operand = |literal: Literal| {
-            let (function, inverse) = self.functions[literal.vertex()]?;
+            let (function, inverse) = self.functions[literal.node()]?;
             Some((function, inverse != literal.is_inverted()))
         };
         let [a, b] = node.fanins().map(operand);
@@ -95,7 +95,7 @@ impl ReducedXag {
 /// A function of up to six inputs, which is 0 where all of them are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Function {
-    /// The vertices of the inputs, in ascending order; the unused places are 0.
+    /// The nodes of the inputs, in ascending order; the unused places are 0.
     support: [u32; MAX_INPUTS],
     len: u8,
     /// Bit i is the value where the inputs are the bits of i. With fewer than six inputs, the table repeats itself.
@@ -106,13 +106,13 @@ impl Function {
     const FALSE: Function = Function { support: [0; MAX_INPUTS], len: 0, table: 0 };
 
     /// The function of an input.
-    fn input(vertex: u32) -> Function {
+    fn input(node: u32) -> Function {
         let mut support = [0; MAX_INPUTS];
-        support[0] = vertex;
+        support[0] = node;
         Function { support, len: 1, table: INPUTS[0] }
     }
 
-    /// The vertex of the constant or the input that the function is, if it is one.
+    /// The node of the constant or the input that the function is, if it is one.
     fn as_leaf(self) -> Option<usize> {
         (self.len <= 1).then_some(self.support[0] as usize)
     }

@@ -1,4 +1,4 @@
-//! CompiledTiles: the rule of an automaton unrolled over several rows (unroll-and-jam).
+//! Tiles: the rule of an automaton unrolled over several rows (unroll-and-jam).
 //!
 //! Neighbouring rows have common subexpressions: a function of the upper neighbours of one cell may be a function of the
 //! lower neighbours of another. In Life, the sum of three adjacent cells is needed by the rows above, at and below them.

@@ -4,12 +4,12 @@
 //! circuit -> XAG (structural hashing) -> straight-line program -> block interpreter, x86-64, WebAssembly, C, Rust
 //! ```
 //!
-//! A vertex of an XAG is an AND with optional inverters, or an XOR. Each becomes one of four bitwise operations: the
-//! result of a vertex is stored in the polarity that needs no inverter (an AND of two inverted operands as an OR), and
+//! A node of an XAG is an AND with optional inverters, or an XOR. Each becomes one of four bitwise operations: the
+//! result of a node is stored in the polarity that needs no inverter (an AND of two inverted operands as an OR), and
 //! the readers absorb the inversion. Only an output may need an inverter of its own.
 //!
 //! The program is ordered depth first from the outputs: a value is computed shortly before its first use, so few values
-//! are live at a time, and vertices outside of the fan-in cones of the outputs are left out. [`Liveness`] says when
+//! are live at a time, and nodes outside of the fan-in cones of the outputs are left out. [`Liveness`] says when
 //! values are used next; [`SlotAllocator`] reuses the storage of values that are dead.
 
 mod liveness;
@@ -48,7 +48,7 @@ impl Instruction {
         match self {
             Instruction::Compute { a, b, .. } => [Some(a), Some(b)],
             Instruction::Store { literal, .. } => {
-                [(!literal.is_constant()).then(|| literal.vertex() as u32), None]
+                [(!literal.is_constant()).then(|| literal.node() as u32), None]
             }
         }
     }
@@ -56,7 +56,7 @@ impl Instruction {
 
 /// A straight-line program.
 ///
-/// Values are numbered as the vertices of a [`Literal`]: 0 is the constant, `1..=inputs` are the inputs, and each
+/// Values are numbered as the nodes of a [`Literal`]: 0 is the constant, `1..=inputs` are the inputs, and each
 /// [`Instruction::Compute`] adds one. Operands are defined before they are used, and the two operands of an operation
 /// differ.
 #[derive(Clone, Debug)]
@@ -95,13 +95,13 @@ impl StraightLineProgram {
     }
 }
 
-/// A vertex of an XAG as a bitwise operation on stored values.
+/// A node of an XAG as a bitwise operation on stored values.
 #[derive(Clone, Copy)]
 struct Operation {
     op: BitwiseOp,
     a: u32,
     b: u32,
-    /// Whether the result is the inverse of the vertex.
+    /// Whether the result is the inverse of the node.
     inverted: bool,
 }
 
@@ -113,12 +113,11 @@ impl Operation {
         for index in xag.gate_range() {
             let node = xag.node(index);
             let stored = |literal: Literal| {
-                let inverse =
-                    literal.vertex().checked_sub(first).is_some_and(|gate| operations[gate].inverted);
+                let inverse = literal.node().checked_sub(first).is_some_and(|gate| operations[gate].inverted);
                 literal.invert_if(inverse)
             };
             let [a, b] = node.fanins().map(stored);
-            let [x, y] = [a.vertex() as u32, b.vertex() as u32];
+            let [x, y] = [a.node() as u32, b.node() as u32];
             let symmetric = |op, inverted| Operation { op, a: x.min(y), b: x.max(y), inverted };
             let and_not = |a, b| Operation { op: BitwiseOp::AndNot, a, b, inverted: false };
             operations.push(match (node.operation(), a.is_inverted(), b.is_inverted()) {
@@ -145,25 +144,25 @@ fn depth_first(inputs: usize, operations: &[Operation], outputs: &[Literal]) -> 
     let mut instructions = Vec::with_capacity(operations.len() + outputs.len());
     let mut stack: Vec<u32> = Vec::new();
     for (output, &literal) in outputs.iter().enumerate() {
-        stack.push(literal.vertex() as u32);
-        while let Some(&vertex) = stack.last() {
-            if renumbered[vertex as usize] != UNVISITED {
+        stack.push(literal.node() as u32);
+        while let Some(&node) = stack.last() {
+            if renumbered[node as usize] != UNVISITED {
                 stack.pop();
                 continue;
             }
-            let Operation { op, a, b, .. } = operations[vertex as usize - first];
+            let Operation { op, a, b, .. } = operations[node as usize - first];
             let (left, right) = (renumbered[a as usize], renumbered[b as usize]);
             if left != UNVISITED && right != UNVISITED {
                 instructions.push(Instruction::Compute { op, a: left, b: right });
-                renumbered[vertex as usize] = next;
+                renumbered[node as usize] = next;
                 next += 1;
                 stack.pop();
             } else {
                 stack.extend([b, a].into_iter().filter(|&operand| renumbered[operand as usize] == UNVISITED));
             }
         }
-        let inverse = literal.vertex().checked_sub(first).is_some_and(|gate| operations[gate].inverted);
-        let value = renumbered[literal.vertex()] as usize;
+        let inverse = literal.node().checked_sub(first).is_some_and(|gate| operations[gate].inverted);
+        let value = renumbered[literal.node()] as usize;
         let literal = Literal::new(value, literal.is_inverted() != inverse);
         instructions.push(Instruction::Store { literal, output: output as u32 });
     }
@@ -194,7 +193,7 @@ mod tests {
                     });
                 }
                 Instruction::Store { literal, output } => {
-                    outputs[output as usize] = values[literal.vertex()] ^ literal.is_inverted();
+                    outputs[output as usize] = values[literal.node()] ^ literal.is_inverted();
                 }
             }
         }

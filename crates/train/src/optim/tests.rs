@@ -3,20 +3,24 @@ use proptest::prelude::*;
 use safetensors::SafeTensors;
 
 const ADAM: Optimizer = Optimizer::Adam {
-    beta1: usual::beta1(),
-    beta2: usual::beta2(),
-    epsilon: usual::epsilon(),
+    beta1: defaults::beta1(),
+    beta2: defaults::beta2(),
+    epsilon: defaults::epsilon(),
     weight_decay: 0.0,
 };
 const ADAMW: Optimizer = Optimizer::Adamw {
-    beta1: usual::beta1(),
-    beta2: usual::beta2(),
-    epsilon: usual::epsilon(),
-    weight_decay: usual::decoupled_decay(),
+    beta1: defaults::beta1(),
+    beta2: defaults::beta2(),
+    epsilon: defaults::epsilon(),
+    weight_decay: defaults::decoupled_decay(),
 };
 const SGD: Optimizer = Optimizer::Sgd { momentum: 0.0, nesterov: false, weight_decay: 0.0 };
-const RMSPROP: Optimizer =
-    Optimizer::Rmsprop { alpha: usual::alpha(), epsilon: usual::epsilon(), momentum: 0.0, weight_decay: 0.0 };
+const RMSPROP: Optimizer = Optimizer::Rmsprop {
+    alpha: defaults::alpha(),
+    epsilon: defaults::epsilon(),
+    momentum: 0.0,
+    weight_decay: 0.0,
+};
 const MOMENTUM: Optimizer = Optimizer::Sgd { momentum: 0.9, nesterov: false, weight_decay: 0.0 };
 
 fn golden_file() -> Vec<u8> {
@@ -201,7 +205,7 @@ fn a_gradient_of_zero_leaves_parameters_without_decay() {
 }
 
 #[test]
-fn a_state_has_only_the_slots_in_use() {
+fn a_state_has_only_the_moments_in_use() {
     let rmsprop = Optimizer::Rmsprop { alpha: 0.9, epsilon: 1e-8, momentum: 0.9, weight_decay: 0.0 };
     for (optimizer, first, second) in
         [(ADAM, 5, 5), (ADAMW, 5, 5), (SGD, 0, 0), (MOMENTUM, 5, 0), (RMSPROP, 0, 5), (rmsprop, 5, 5)]
@@ -239,7 +243,7 @@ fn parse(text: &str) -> Result<File, toml::de::Error> {
 }
 
 #[test]
-fn a_file_names_an_optimiser_and_what_is_unusual() {
+fn a_file_names_an_optimiser_and_the_settings_that_are_not_defaults() {
     let file = parse("optimizer = { kind = 'adamw', beta2 = 0.99 }\nclip = { value = 100.0 }").unwrap();
     let optimizer = Optimizer::Adamw { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 0.01 };
     assert_eq!(file, File { optimizer, clip: Some(Clip::Value(100.0)) });
@@ -297,7 +301,7 @@ fn settings_out_of_range_are_named() {
 }
 
 #[test]
-fn the_usual_settings_are_valid() {
+fn the_default_settings_are_valid() {
     for optimizer in [ADAM, ADAMW, SGD, MOMENTUM, RMSPROP] {
         assert_eq!(optimizer.validate(), Ok(()));
     }

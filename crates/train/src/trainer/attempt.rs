@@ -85,7 +85,7 @@ pub struct Attempt {
     pub trace: Vec<(u64, f64)>,
     /// Seconds of training.
     pub seconds: f64,
-    /// The state of the optimiser.
+    /// The optimiser state.
     pub(super) optimizer: OptimizerState,
 }
 
@@ -115,11 +115,11 @@ impl Attempt {
         let rate = settings.rate.at(self.update, settings.updates) as f32;
         let is_last = self.update + 1 >= settings.updates;
         // Parameters that may be the final ones are not changed until the losses are known.
-        let (losses, is_moved) = if is_last || self.streak > 0 {
+        let (losses, is_updated) = if is_last || self.streak > 0 {
             (task.step(self.update).map_err(failed)?, false)
         } else {
             let Settings { optimizer, clip, .. } = settings;
-            super::step_and_move(task, self.update, optimizer, &mut self.optimizer, rate, *clip)
+            super::step_and_update(task, self.update, optimizer, &mut self.optimizer, rate, *clip)
                 .map_err(failed)?
         };
         if !losses.soft.is_finite() {
@@ -135,7 +135,7 @@ impl Attempt {
             self.outcome = Outcome::Stopped;
         } else if self.update >= settings.updates {
             self.outcome = Outcome::Exhausted;
-        } else if !is_moved {
+        } else if !is_updated {
             let params = task.params_mut();
             let (values, grads) = (&mut params.values, &params.grads);
             settings.optimizer.step(&mut self.optimizer, values, grads, rate, settings.clip);
@@ -312,7 +312,7 @@ pub(super) mod tests {
             Ok(Losses { hard: losses.hard.filter(|_| update.is_multiple_of(3)), ..losses })
         }
 
-        fn step_and_move(&mut self, update: u64, step: &mut Step<'_>) -> Result<Losses, TaskError> {
+        fn step_and_update(&mut self, update: u64, step: &mut Step<'_>) -> Result<Losses, TaskError> {
             let losses = self.step(update)?;
             if self.1 && losses.hard.is_none() {
                 let Params { values, grads, .. } = &mut self.0.params;

@@ -85,7 +85,7 @@ impl Attempt {
         });
         let metadata = [(STATE.to_string(), state)].into();
         let bytes = safetensors::serialize(views, Some(metadata)).expect("names and shapes are valid");
-        files::write_whole(path, &bytes)
+        files::write_atomic(path, &bytes)
     }
 
     /// Reads an attempt, and sets the parameters of the task.

@@ -1,7 +1,7 @@
 //! The training loop.
 //!
 //! A [`Task`] holds parameters in one flat arena, and computes losses and gradients of an update. An [`Attempt`] trains a
-//! task from one seed: it holds the state of the optimiser, the losses and the best parameters, and can be saved as a
+//! task from one seed: it holds the optimiser state, the losses and the best parameters, and can be saved as a
 //! checkpoint. [`run`] makes attempts with several seeds, sequentially or concurrently, until one succeeds.
 
 mod attempt;
@@ -34,7 +34,7 @@ pub trait Task {
     /// Computes the losses of an update like [`Task::step`], and may apply the optimiser step to all parameters at once
     /// instead of writing their gradients to the arena. An update that computes the hard loss must not change the parameters,
     /// which may be the best so far.
-    fn step_and_move(&mut self, update: u64, step: &mut Step<'_>) -> Result<Losses, TaskError> {
+    fn step_and_update(&mut self, update: u64, step: &mut Step<'_>) -> Result<Losses, TaskError> {
         let _ = step;
         self.step(update)
     }
@@ -56,9 +56,9 @@ pub trait Task {
     }
 }
 
-/// Computes the losses of an update, and returns whether the optimiser step was applied already; if not, the gradients are in
-/// the arena.
-pub fn step_and_move(
+/// Computes the losses of an update. The flag says whether the optimiser step was applied already; if not, the gradients are
+/// in the arena.
+pub fn step_and_update(
     task: &mut impl Task,
     update: u64,
     optimizer: &Optimizer,
@@ -68,7 +68,7 @@ pub fn step_and_move(
 ) -> Result<(Losses, bool), TaskError> {
     match optimizer.begin(state, rate, clip) {
         Some(mut step) => {
-            let losses = task.step_and_move(update, &mut step)?;
+            let losses = task.step_and_update(update, &mut step)?;
             Ok((losses, step.is_taken()))
         }
         None => Ok((task.step(update)?, false)),

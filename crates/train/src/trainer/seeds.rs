@@ -23,9 +23,9 @@ pub struct Options {
     /// Whether to skip the seeds after the first success.
     pub until_success: bool,
     /// The number of concurrent attempts.
-    pub side_by_side: usize,
+    pub concurrent_attempts: usize,
     /// The number of threads per attempt.
-    pub threads_each: usize,
+    pub threads_per_attempt: usize,
     /// The folder of the checkpoints, from which attempts are resumed. If `None`, no checkpoints are written.
     pub checkpoints: Option<PathBuf>,
     /// Time between checkpoints.
@@ -40,7 +40,7 @@ impl Options {
 
     /// Returns whether the attempts that [`run`] returned are complete: all have ended, and either one has succeeded or no
     /// seed is left.
-    pub fn are_met_by(&self, attempts: &[Attempt]) -> bool {
+    pub fn is_complete(&self, attempts: &[Attempt]) -> bool {
         let won = attempts.last().is_some_and(|last| self.is_won_by(last));
         let ended = attempts.iter().all(|attempt| attempt.outcome != Outcome::Running);
         ended && (won || attempts.len() == self.seeds.len())
@@ -87,20 +87,20 @@ pub fn run<T: Task>(
     let work = || {
         loop {
             let index = next.fetch_add(1, Ordering::SeqCst);
-            let pointless = || end.load(Ordering::SeqCst) < index || stop.load(Ordering::SeqCst);
-            if index >= options.seeds.len() || pointless() {
+            let should_stop = || end.load(Ordering::SeqCst) < index || stop.load(Ordering::SeqCst);
+            if index >= options.seeds.len() || should_stop() {
                 return;
             }
-            let another = options.until_success && index + 1 < options.seeds.len();
-            let result = attempt(options, options.seeds[index], another, &make, observer, &pointless);
+            let has_next_seed = options.until_success && index + 1 < options.seeds.len();
+            let result = attempt(options, options.seeds[index], has_next_seed, &make, observer, &should_stop);
             if result.as_ref().map_or(true, |attempt| options.is_won_by(attempt)) {
                 end.fetch_min(index, Ordering::SeqCst);
             }
             *results[index].lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(result);
         }
     };
-    let pools: Vec<rayon::ThreadPool> = (0..options.side_by_side.clamp(1, options.seeds.len().max(1)))
-        .map(|_| rayon::ThreadPoolBuilder::new().num_threads(options.threads_each.max(1)).build())
+    let pools: Vec<rayon::ThreadPool> = (0..options.concurrent_attempts.clamp(1, options.seeds.len().max(1)))
+        .map(|_| rayon::ThreadPoolBuilder::new().num_threads(options.threads_per_attempt.max(1)).build())
         .collect::<Result<_, _>>()
         .map_err(|error| TrainError::Threads(error.to_string()))?;
     std::thread::scope(|scope| {
@@ -133,14 +133,14 @@ fn in_order(
     Ok(attempts)
 }
 
-/// Trains one seed to its end, until it is pointless, or, if there is another seed, until it is hopeless.
+/// Trains one seed until it ends, until `should_stop` returns true, or, if there is another seed, until it can no longer succeed.
 fn attempt<T: Task>(
     options: &Options,
     seed: u64,
-    another: bool,
+    has_next_seed: bool,
     make: &impl Fn(u64) -> Result<T, TaskError>,
     observer: &impl Observer,
-    pointless: &impl Fn() -> bool,
+    should_stop: &impl Fn() -> bool,
 ) -> Result<Attempt, TrainError> {
     let mut task = make(seed).map_err(|source| TrainError::Task { seed, source })?;
     let path = options.checkpoints.as_ref().map(|folder| Options::checkpoint(folder, seed));
@@ -152,14 +152,14 @@ fn attempt<T: Task>(
     observer.updated(&attempt);
     let before = attempt.seconds;
     let (begin, mut saved) = (Instant::now(), Instant::now());
-    while attempt.outcome == Outcome::Running && !pointless() {
+    while attempt.outcome == Outcome::Running && !should_stop() {
         if attempt.update >= options.settings.updates {
             // Interrupted between its last update and its end.
             attempt.outcome = Outcome::Exhausted;
             break;
         }
         attempt.advance(&mut task, &options.settings)?;
-        if another && !task.finishes() && attempt.is_hopeless(&options.settings) {
+        if has_next_seed && !task.finishes() && attempt.is_hopeless(&options.settings) {
             attempt.outcome = Outcome::Exhausted;
         }
         attempt.seconds = before + begin.elapsed().as_secs_f64();
@@ -171,10 +171,10 @@ fn attempt<T: Task>(
     }
     if attempt.outcome == Outcome::Exhausted {
         if task.finishes() {
-            // That may take long. If the process is killed meanwhile, it is repeated, but no update is.
+            // `finish` may take long. If the process is killed meanwhile, only `finish` is repeated.
             save(&attempt, &task)?;
         }
-        finish(&mut attempt, &mut task, observer, pointless)?;
+        finish(&mut attempt, &mut task, observer, should_stop)?;
         attempt.seconds = before + begin.elapsed().as_secs_f64();
     }
     save(&attempt, &task)?;
@@ -189,7 +189,7 @@ fn finish(
     attempt: &mut Attempt,
     task: &mut impl Task,
     observer: &impl Observer,
-    pointless: &impl Fn() -> bool,
+    should_stop: &impl Fn() -> bool,
 ) -> Result<(), TrainError> {
     let Some(best) = attempt.best.as_ref().filter(|best| best.finished.is_none() && attempt.moves == 0)
     else {
@@ -197,12 +197,12 @@ fn finish(
     };
     let stop = |hard: f64| {
         observer.finishing(attempt, hard);
-        pointless()
+        should_stop()
     };
     let failed = |source| TrainError::Task { seed: attempt.seed, source };
     match task.finish(&best.values, &stop).map_err(failed)? {
         Some(finished) => attempt.finish(finished),
-        None if pointless() => attempt.outcome = Outcome::Running,
+        None if should_stop() => attempt.outcome = Outcome::Running,
         None => {}
     }
     Ok(())
@@ -220,8 +220,8 @@ mod tests {
             settings: Settings { updates: 40, ..settings() },
             seeds,
             until_success: true,
-            side_by_side: 1,
-            threads_each: 1,
+            concurrent_attempts: 1,
+            threads_per_attempt: 1,
             checkpoints: None,
             interval: Duration::ZERO,
         }
@@ -234,8 +234,8 @@ mod tests {
 
     #[test]
     fn seeds_are_tried_until_one_succeeds_whatever_the_number_of_threads() {
-        for side_by_side in 1..4 {
-            let options = Options { side_by_side, ..options(vec![90, 80, 1, 70, 2]) };
+        for concurrent_attempts in 1..4 {
+            let options = Options { concurrent_attempts, ..options(vec![90, 80, 1, 70, 2]) };
             let attempts =
                 run(&options, |seed| Ok(Threes::new(seed)), &Quiet, &AtomicBool::new(false)).unwrap();
             let expected = [(90, Outcome::Exhausted), (80, Outcome::Exhausted), (1, Outcome::Succeeded)];
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn all_seeds_run_if_requested() {
-        let options = Options { until_success: false, side_by_side: 2, ..options(vec![1, 90, 2]) };
+        let options = Options { until_success: false, concurrent_attempts: 2, ..options(vec![1, 90, 2]) };
         let attempts = run(&options, |seed| Ok(Threes::new(seed)), &Quiet, &AtomicBool::new(false)).unwrap();
         let expected = [(1, Outcome::Succeeded), (90, Outcome::Exhausted), (2, Outcome::Succeeded)];
         assert_eq!(outcomes(&attempts), expected);
@@ -301,16 +301,16 @@ mod tests {
         let make = |seed| Ok(Threes::new(seed));
         let folder = tempfile::tempdir().unwrap();
         let checkpoints = Some(folder.path().to_path_buf());
-        let options = Options { side_by_side: 2, checkpoints, ..options(vec![90, 1, 2]) };
+        let options = Options { concurrent_attempts: 2, checkpoints, ..options(vec![90, 1, 2]) };
         let stop = AtomicBool::new(false);
         let stopped = run(&options, make, &StopAfterSuccess(&stop), &stop).unwrap();
         assert_eq!(outcomes(&stopped), [(90, Outcome::Running), (1, Outcome::Succeeded)]);
-        assert!(!options.are_met_by(&stopped) && !options.are_met_by(&[]));
+        assert!(!options.is_complete(&stopped) && !options.is_complete(&[]));
         let resumed = run(&options, make, &Quiet, &AtomicBool::new(false)).unwrap();
         assert_eq!(outcomes(&resumed), [(90, Outcome::Exhausted), (1, Outcome::Succeeded)]);
-        assert!(options.are_met_by(&resumed));
+        assert!(options.is_complete(&resumed));
         let all = Options { until_success: false, ..options };
-        assert!(!all.are_met_by(&resumed), "seed 2 is left");
+        assert!(!all.is_complete(&resumed), "seed 2 is left");
     }
 
     #[test]
@@ -322,14 +322,14 @@ mod tests {
 
     /// Makes seed 1 wait until seed 2, which is about to fail, runs concurrently.
     struct Together {
-        side_by_side: usize,
+        concurrent_attempts: usize,
         begun: AtomicBool,
     }
 
     impl Observer for Together {
         fn updated(&self, attempt: &Attempt) {
             self.begun.fetch_or(attempt.seed == 2 && attempt.update == 2, Ordering::SeqCst);
-            let waits = self.side_by_side > 1 && attempt.seed == 1 && attempt.update == 5;
+            let waits = self.concurrent_attempts > 1 && attempt.seed == 1 && attempt.update == 5;
             while waits && !self.begun.load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }
@@ -338,20 +338,20 @@ mod tests {
 
     #[test]
     fn an_error_counts_only_if_no_seed_before_it_succeeds() {
-        for side_by_side in 1..=3 {
+        for concurrent_attempts in 1..=3 {
             let poisoned = |poisoned: &'static [u64]| {
                 move |seed| Ok(Threes { poison: poisoned.contains(&seed).then_some(2), ..Threes::new(seed) })
             };
-            let options = Options { side_by_side, ..options(vec![90, 1, 2, 3]) };
+            let options = Options { concurrent_attempts, ..options(vec![90, 1, 2, 3]) };
             let stop = AtomicBool::new(false);
-            let together = Together { side_by_side, begun: AtomicBool::new(false) };
+            let together = Together { concurrent_attempts, begun: AtomicBool::new(false) };
             let attempts = run(&options, poisoned(&[2, 3]), &together, &stop).unwrap();
             assert_eq!(outcomes(&attempts), [(90, Outcome::Exhausted), (1, Outcome::Succeeded)]);
             let error = run(&options, poisoned(&[1, 2]), &Quiet, &stop).unwrap_err();
-            assert!(error.to_string().contains("seed 1, update 2"), "{side_by_side}: {error}");
+            assert!(error.to_string().contains("seed 1, update 2"), "{concurrent_attempts}: {error}");
             let all = Options { until_success: false, ..options };
             let error = run(&all, poisoned(&[2, 3]), &Quiet, &stop).unwrap_err();
-            assert!(error.to_string().contains("seed 2, update 2"), "{side_by_side}: {error}");
+            assert!(error.to_string().contains("seed 2, update 2"), "{concurrent_attempts}: {error}");
         }
     }
 
@@ -363,7 +363,7 @@ mod tests {
         let stopped =
             in_order(&options, [Some(Ok(attempt(Outcome::Running))), Some(failed())].into_iter()).unwrap();
         assert_eq!(outcomes(&stopped), [(90, Outcome::Running)]);
-        assert!(!options.are_met_by(&stopped));
+        assert!(!options.is_complete(&stopped));
         in_order(&options, [Some(Ok(attempt(Outcome::Exhausted))), Some(failed())].into_iter()).unwrap_err();
         let nothing = in_order(&options, [None, Some(failed())].into_iter()).unwrap();
         assert!(nothing.is_empty(), "seed 90 was not begun");

@@ -163,7 +163,7 @@ real_math! {
         Sigmoid sigmoid,
         Tanh tanh,
         Gelu gelu,
-        GeluSlope gelu_derivative,
+        GeluDerivative gelu_derivative,
         GeluTanh gelu_tanh,
         Silu silu,
         Softplus softplus,

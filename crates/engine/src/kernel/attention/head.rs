@@ -172,7 +172,7 @@ impl<'a, T: Scratch> Head<'a, T> {
     /// queries][keys][panel].
     ///
     /// # Safety
-    /// `transposed` are packed queries or gradients with the columns of the operand, and the result has scratch.
+    /// `transposed` are packed queries or gradients with the columns of the operand, and `to` has room for the result.
     unsafe fn scores<S: Simd>(&self, simd: S, block: &Block, operand: usize, transposed: &[T], to: &mut [T]) {
         let panel = panel::<S, T>();
         let (keys, depth) = self.attention.sizes()[operand];
@@ -194,7 +194,7 @@ impl<'a, T: Scratch> Head<'a, T> {
     /// Multiplies the columns of values (or keys) with weights (or gradients of scores): [columns][queries of the block].
     ///
     /// # Safety
-    /// The scores are those of the block, and the result has scratch.
+    /// The scores are those of the block, and `to` has room for the result.
     unsafe fn over_keys<S: Simd>(&self, simd: S, block: &Block, operand: usize, scores: &[T], to: &mut [T]) {
         let panel = panel::<S, T>();
         let (keys, columns) = self.attention.sizes()[operand];
@@ -217,7 +217,7 @@ impl<'a, T: Scratch> Head<'a, T> {
     /// [keys][columns].
     ///
     /// # Safety
-    /// The scores are those of the block, `packed` is the operand, and the result has scratch.
+    /// The scores are those of the block, `packed` is the operand, and `to` has room for the result.
     unsafe fn over_queries<S: Simd>(
         &self,
         simd: S,

@@ -43,7 +43,7 @@ pub(super) struct PanelGemm<T> {
     pub b: (*const T, usize),
     /// The result, its row stride and its panel stride.
     pub out: (*mut T, [usize; 2]),
-    /// Whether the gemm is added to the result instead of replacing it.
+    /// Whether the product is added to the result instead of replacing it.
     pub accumulate: bool,
 }
 

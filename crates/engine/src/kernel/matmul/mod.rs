@@ -202,7 +202,7 @@ struct Tiled {
     a: Source,
     b: Rhs,
     out: Target,
-    /// Whether there are so is_unpacked rows that the second operand is not packed.
+    /// Whether there are so few rows that the second operand is not packed.
     is_unpacked: bool,
     /// Whether all elements of an unpacked second operand are known to be finite.
     is_finite: bool,
@@ -229,10 +229,10 @@ impl Tiled {
         } else {
             return None;
         };
-        let is_unpacked = sizes[0] <= skinny::MAX_ROWS;
+        let has_few_rows = sizes[0] <= skinny::MAX_ROWS;
         // A single row times a column-major matrix is dot products, and so is a single column.
         let is_dot = sizes[0] == 1 && b.strides[1] != 1 || sizes[1] == 1;
-        let is_unpacked = is_unpacked && b.strides[1] == 1;
+        let is_unpacked = has_few_rows && b.strides[1] == 1;
         (!is_dot).then_some(Tiled { sizes, a, b: Rhs::Unpacked(b), out, is_unpacked, is_finite: false })
     }
 

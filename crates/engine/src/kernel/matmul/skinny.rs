@@ -1,4 +1,4 @@
-//! GEMM of up to three rows: one gemm over the unpacked second matrix, four of its rows at a time. It runs at the speed of
+//! GEMM of up to three rows: one pass over the unpacked second matrix, four of its rows at a time. It runs at the speed of
 //! memory, so packing would not pay.
 
 use fearless_simd::{Simd, prelude::*};

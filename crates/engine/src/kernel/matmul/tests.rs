@@ -135,7 +135,7 @@ fn multiplications_of_several_blocks_equal_the_reference() {
 #[test]
 #[cfg_attr(miri, ignore = "too long")]
 fn multiplications_have_the_same_bits_on_any_number_of_threads() {
-    // As many rows as columns, more rows, and is_unpacked unpacked rows; one multiplication and a batch.
+    // As many rows as columns, more rows, and few, unpacked rows; one multiplication and a batch.
     for ([m, n, k], batch) in [
         ([150, 140, 130], 1),
         ([150, 140, 130], 5),

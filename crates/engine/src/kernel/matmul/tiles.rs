@@ -9,7 +9,7 @@
 //!
 //! The first operand is read in place if its rows or its columns are contiguous, and packed otherwise; a tile prefetches
 //! the rows of the next one. A single row is multiplied with four panels at a time. Rows are distributed evenly among tiles
-//! (32 are 6 + 6 + 5 + 5 + 5 + 5), because a tile of is_unpacked rows is limited by the latency of its additions. The order
+//! (32 are 6 + 6 + 5 + 5 + 5 + 5), because a tile of few rows is limited by the latency of its additions. The order
 //! of the sums does not depend on the blocks of rows and columns, so threads can compute chunks of a result with the same
 //! bits.
 

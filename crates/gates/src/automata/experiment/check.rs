@@ -3,22 +3,22 @@
 use crate::kernel::LANES;
 use gatework_engine::parallel;
 
-use super::{AutomatonExperiment, Experiment, MOST_MEMORY, Recipe, SearchSettings};
+use super::{AutomatonExperiment, Experiment, MAX_MEMORY, Recipe, SearchSettings};
 use crate::automata::cells::{PlanStep, Tile};
-use crate::automata::model::{FirstLayer, MOST_CHANNELS, MOST_GATES, MOST_KERNELS};
+use crate::automata::model::{FirstLayer, MAX_CHANNELS, MAX_GATES, MAX_KERNELS};
 use crate::automata::rollout::KEPT_BYTES;
 use crate::automata::states::{Target, TargetSpec};
 use crate::soft::Wiring;
 use gatework_train::experiment::{Problem, problem};
 
 /// Maximum number of seeds after the first.
-const MOST_RESTARTS: u64 = 100_000;
+const MAX_RESTARTS: u64 = 100_000;
 
 /// Maximum number of grids of a check.
-const MOST_CHECKS: usize = 10_000;
+const MAX_CHECKS: usize = 10_000;
 
 /// Maximum number of seconds between checkpoints.
-const MOST_SECONDS: f64 = 1e9;
+const MAX_SECONDS: f64 = 1e9;
 
 impl AutomatonExperiment {
     /// Checks that the target fits the automaton, and that target and start state fit every grid.
@@ -69,17 +69,17 @@ impl Experiment {
         self.check_perceive()?;
         self.check_update()?;
         self.check_training()?;
-        let (gates, most) = (self.model_shape().most_gates_per_cell(), MOST_GATES);
+        let (gates, most) = (self.model_shape().most_gates_per_cell(), MAX_GATES);
         if gates > most {
-            let message = format!("layers and channels make up to {gates} gates a cell, more than {most}");
+            let message = format!("layers and channels make up to {gates} gates per cell, more than {most}");
             return problem(&["update", "layers"], message);
         }
         let bytes = self.memory();
-        if bytes > MOST_MEMORY {
+        if bytes > MAX_MEMORY {
             let message = format!(
                 "grid, batch, steps and layers would need about {:.0} GB of memory; the limit is {:.0} GB",
                 bytes / 1e9,
-                MOST_MEMORY / 1e9
+                MAX_MEMORY / 1e9
             );
             return problem(&["automaton"], message);
         }
@@ -91,10 +91,10 @@ impl Experiment {
         if self.name.trim().is_empty() {
             return problem(&["name"], "name is empty");
         }
-        if !(1..=MOST_CHANNELS).contains(&a.channels) {
+        if !(1..=MAX_CHANNELS).contains(&a.channels) {
             return problem(
                 &["automaton", "channels"],
-                format!("automaton.channels is {}, not 1 to {MOST_CHANNELS}", a.channels),
+                format!("automaton.channels is {}, not 1 to {MAX_CHANNELS}", a.channels),
             );
         }
         if a.grid.contains(&0) {
@@ -119,14 +119,14 @@ impl Experiment {
     fn check_perceive(&self) -> Result<(), Problem> {
         const KEY: &[&str] = &["perceive", "layers"];
         let layers = &self.perceive.layers;
-        if !(1..=MOST_KERNELS).contains(&self.perceive.kernels) {
-            let message = format!("perceive.kernels is {}, not 1 to {MOST_KERNELS}", self.perceive.kernels);
+        if !(1..=MAX_KERNELS).contains(&self.perceive.kernels) {
+            let message = format!("perceive.kernels is {}, not 1 to {MAX_KERNELS}", self.perceive.kernels);
             return problem(&["perceive", "kernels"], message);
         }
         if layers.first() != Some(&9) || layers.len() < 2 {
             return problem(
                 KEY,
-                "perceive.layers begins with 9, the cells of a patch, and has a layer behind",
+                "perceive.layers must start with 9, the cells of a patch, and have at least one more layer",
             );
         }
         if self.perceive.first == FirstLayer::Moore && layers[1] != 8 {
@@ -180,15 +180,15 @@ impl Experiment {
             let message = format!("training.learning_rate is {}, not a number above 0", t.learning_rate);
             return problem(&["training", "learning_rate"], message);
         }
-        if let Some(seeds) = self.seeds.filter(|seeds| !(1..=MOST_RESTARTS).contains(seeds)) {
-            return problem(&["seeds"], format!("seeds is {seeds}, not 1 to {MOST_RESTARTS}"));
+        if let Some(seeds) = self.seeds.filter(|seeds| !(1..=MAX_RESTARTS).contains(seeds)) {
+            return problem(&["seeds"], format!("seeds is {seeds}, not 1 to {MAX_RESTARTS}"));
         }
-        if t.restarts > MOST_RESTARTS {
-            let message = format!("training.restarts is {}, more than {MOST_RESTARTS}", t.restarts);
+        if t.restarts > MAX_RESTARTS {
+            let message = format!("training.restarts is {}, more than {MAX_RESTARTS}", t.restarts);
             return problem(&["training", "restarts"], message);
         }
-        if t.checks > MOST_CHECKS {
-            let message = format!("training.checks is {}, more than {MOST_CHECKS}", t.checks);
+        if t.checks > MAX_CHECKS {
+            let message = format!("training.checks is {}, more than {MAX_CHECKS}", t.checks);
             return problem(&["training", "checks"], message);
         }
         self.check_rollouts()?;
@@ -197,9 +197,9 @@ impl Experiment {
         if t.stable == 0 || t.checks == 0 {
             return problem(&["training"], "training.stable and training.checks are at least 1");
         }
-        if !(0.0..=MOST_SECONDS).contains(&t.checkpoint_seconds) {
+        if !(0.0..=MAX_SECONDS).contains(&t.checkpoint_seconds) {
             let message = format!(
-                "training.checkpoint_seconds is {:?}, not 0 to {MOST_SECONDS:e}",
+                "training.checkpoint_seconds is {:?}, not 0 to {MAX_SECONDS:e}",
                 t.checkpoint_seconds
             );
             return problem(&["training", "checkpoint_seconds"], message);
@@ -215,7 +215,7 @@ impl Experiment {
         let t = &self.training;
         if let Some([least, most]) = t.steps.filter(|[least, most]| *least == 0 || least > most) {
             let message =
-                format!("training.steps is [{least}, {most}], not a number from 1 on and one from it on");
+                format!("training.steps is [{least}, {most}], but must be [min, max] with 1 <= min <= max");
             return problem(&["training", "steps"], message);
         }
         if t.late == 0 {
@@ -254,7 +254,7 @@ impl Experiment {
                 return problem(&["search"], message);
             }
         }
-        if self.search_memory(search) > MOST_MEMORY {
+        if self.search_memory(search) > MAX_MEMORY {
             let (key, grid) = match &search.grids[..] {
                 [] => (["automaton", "grid"], "automaton.grid"),
                 _ => (["search", "grids"], "search.grids"),
@@ -281,7 +281,7 @@ impl Experiment {
         for p in &self.protocols {
             let rate = p.fire_rate.is_none_or(|rate| rate > 0.0 && rate <= 1.0);
             let sides = p.grid.iter().all(|side| (1..=1 << 14).contains(side));
-            if !(rate && sides && p.steps > 0 && (1..=MOST_CHECKS).contains(&p.samples)) {
+            if !(rate && sides && p.steps > 0 && (1..=MAX_CHECKS).contains(&p.samples)) {
                 let message = format!(
                     "evaluate {:?}: sides of 1 to {}, steps and samples of at least 1, a fire_rate above 0 and at most 1",
                     p.name,

@@ -1,7 +1,9 @@
 //! The `[search]` table of an experiment.
 
 use gatework_train::pairs::{two, twos};
-use serde::{Deserialize, Deserializer, Serialize, de};
+use serde::{Deserialize, Serialize};
+
+use crate::removed::{self, Removed};
 
 /// Settings of the discrete search after training: the `[search]` table of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -11,7 +13,7 @@ pub struct SearchSettings {
     pub after: u64,
     /// Moves of the first run; see `restarts`.
     pub moves: u64,
-    /// Temperatures of the first and of the last move, in wrong cells.
+    /// Temperatures of the first and of the last move, in wrong bits.
     #[serde(deserialize_with = "two")]
     pub temperature: [f64; 2],
     /// Heights and widths of the grids; the grid of the training if empty.
@@ -42,12 +44,12 @@ pub struct SearchSettings {
     /// Moves after a success that look for a circuit with fewer gates.
     #[serde(default)]
     pub shrink: u64,
-    #[serde(default, skip_serializing)]
-    ladder: Removed<1>,
-    #[serde(default, skip_serializing)]
-    retrain: Removed<0>,
-    #[serde(default, skip_serializing)]
-    guided: Removed<0>,
+    #[serde(default, skip_serializing, deserialize_with = "removed::search_ladder")]
+    ladder: Removed,
+    #[serde(default, skip_serializing, deserialize_with = "removed::search_retrain")]
+    retrain: Removed,
+    #[serde(default, skip_serializing, deserialize_with = "removed::search_guided")]
+    guided: Removed,
 }
 
 impl SearchSettings {
@@ -70,18 +72,4 @@ fn default_rewire() -> f64 {
 
 fn default_chains() -> usize {
     2
-}
-
-/// A removed key, which is read only if its value is `OFF`: the one that switched the setting off. Experiments in run
-/// folders of earlier versions spell it out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Removed<const OFF: u32>;
-
-impl<'de, const OFF: u32> Deserialize<'de> for Removed<OFF> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        if f64::deserialize(from)? == f64::from(OFF) {
-            return Ok(Removed);
-        }
-        Err(de::Error::custom(format_args!("this setting was removed; delete it, or set it to {OFF}")))
-    }
 }

@@ -80,18 +80,18 @@ fn mistakes_are_named_with_their_line() {
         ("updates = 500", "updates = 0", "training.updates is 0"),
         ("learning_rate = 0.05", "learning_rate = -1.0", "training.learning_rate is -1"),
         ("batch = 2", "batch = 2\ngate_price = 0.1", "unknown field `gate_price`"),
-        ("batch = 2", "batch = 2\nsteps = [3, 2]", "x.toml:30: training.steps is [3, 2]"),
+        ("batch = 2", "batch = 2\nsteps = [3, 2]", "x.toml:30: training.steps is [3, 2], but must be"),
         ("batch = 2", "batch = 2\nlate = 0", "training.late is 0"),
         ("batch = 2", "batch = 2\nhalf_grown = 1.5", "training.half_grown is 1.5"),
-        ("[search]", "[gates]\ngumbel = -1.0\n[search]", "x.toml:33: gates.gumbel is not"),
-        ("[search]", "[state]\nflip = 0.1\n[search]", "x.toml:34: unknown field `flip`"),
+        ("[search]", "[gates]\ngumbel = -1.0\n[search]", "x.toml:33: gates.gumbel must be at least 0"),
+        ("[search]", "[state]\nflip = 0.1\n[search]", "x.toml:34: state.flip was removed"),
         ("[search]", "[state]\nround = \"up\"\n[search]", "unknown variant `up`"),
         ("after = 10", "after = 0", "search.after is 0"),
         ("temperature = [3.0, 1.0]", "temperature = [3.0, 0.0]", "search.temperature is not two numbers"),
         ("samples = 4", "samples = 1000000000", "would need more than 16 GB"),
         ("[search]", "[nothing]", "unknown field `nothing`"),
         ("kernels = 16", "kernels = 0", "perceive.kernels is 0"),
-        ("[9, 8, 4, 2]", "[8, 8, 4, 2]", "perceive.layers begins with 9"),
+        ("[9, 8, 4, 2]", "[8, 8, 4, 2]", "perceive.layers must start with 9"),
         ("[9, 8, 4, 2]", "[9, 7, 4, 2]", "a moore layer has 8 gates"),
         (
             "[9, 8, 4, 2]",
@@ -117,7 +117,7 @@ fn mistakes_are_named_with_their_line() {
     wide.extend([1 << 24; 9]);
     wide.extend((1..=21).map(|k| (1 << 24) >> k));
     let message = replaced("layers = [264, 256", &format!("layers = {wide:?} #"));
-    assert!(message.contains("gates a cell, more than"), "{message}");
+    assert!(message.contains("gates per cell, more than"), "{message}");
     assert!(error(|text| text[..40].to_string()).contains("missing field"));
 }
 
@@ -167,7 +167,50 @@ fn removed_search_settings_are_read_only_if_they_are_switched_off() {
     let read = with("ladder = 1.0\nretrain = 0\nguided = 0.0").unwrap();
     assert!(!read.experiment.to_toml().contains("guided"));
     let message = with("guided = 0.5").unwrap_err().to_string();
-    assert!(message.starts_with("x.toml:34: this setting was removed"), "{message}");
+    assert!(message.starts_with("x.toml:34: search.guided was removed"), "{message}");
+}
+
+#[test]
+fn gates_and_state_of_earlier_versions_are_read_if_removed_settings_are_switched_off() {
+    let earlier = "
+[gates]
+numbers = \"four\"
+start = [4.0, 4.0]
+temperature = [1.0, 1.0]
+gumbel = 0.0
+gumbel_from = 0.0
+entropy = 0.0
+harden_from = 1.0
+
+[state]
+round = \"nearest\"
+noise = 0.0
+flip = 0.0
+penalty = 0.0
+
+[search]";
+    let read = |table: &str| {
+        let text = BUILT_IN[1].1.replacen("[search]", table, 1);
+        AutomatonExperiment::from_source(&Source::new(&text, "x.toml", "."))
+    };
+    let experiment = read(earlier).unwrap().experiment;
+    assert_eq!(experiment.gates.numbers, crate::soft::Numbers::Four);
+    assert_eq!(experiment.state.round, crate::automata::rollout::Rounding::Nearest);
+    let text = experiment.to_toml();
+    assert!(text.contains("[gates]") && text.contains("[state]"), "{text}");
+    for key in ["entropy =", "harden_from =", "noise =", "flip =", "penalty ="] {
+        assert!(!text.contains(key), "{key} in {text}");
+    }
+    for (from, to, part) in [
+        ("temperature = [1.0, 1.0]", "temperature = [1.0, 0.5]", "gates.temperature was removed"),
+        ("entropy = 0.0", "entropy = 0.1", "gates.entropy was removed; delete it, or set it to 0.0"),
+        ("harden_from = 1.0", "harden_from = 0.5", "gates.harden_from was removed"),
+        ("noise = 0.0", "noise = 0.1", "state.noise was removed"),
+        ("penalty = 0.0", "penalty = 0.1", "state.penalty was removed"),
+    ] {
+        let message = read(&earlier.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(message.contains(part), "{to}: {message}");
+    }
 }
 
 #[test]

@@ -13,9 +13,7 @@
 
 use crate::kernel::{Layer, Wires};
 use gatework_logic::automaton::NEIGHBOURS;
-use gatework_logic::simulate::variants::{
-    FUNCTIONS, Grids, LANES, Rule, Site, TRIALS, Variants, Wrong,
-};
+use gatework_logic::simulate::variants::{FUNCTIONS, Grids, LANES, Rule, Site, TRIALS, Variants, Wrong};
 use gatework_logic::{Gate, GridError, Node};
 
 use super::one_hot;

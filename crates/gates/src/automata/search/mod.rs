@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `annealing` | simulated annealing (Gibbs sampling) over gate functions and wires; minimises the wrong cells |
 //! | `repair` | for a fixed picture: exact repair of the remaining wrong cells by a formula |
-//! | `shrink` | after a success: an equivalent circuit with fewer gates |
+//! | `shrink` | after a success: a smaller circuit that passes the same checks |
 //! | `grow` | adds the gates of formulas to a layered network |
 //!
 //! Several annealing chains run in parallel from the same model. They synchronise after a fixed number of moves, so the

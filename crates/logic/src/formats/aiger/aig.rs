@@ -1,6 +1,6 @@
 //! And-inverter graphs, and their conversion from and to XAGs.
 //!
-//! Variables are the vertices of a [`Literal`]: 0 is the constant, the inputs (latches last) follow from 1, the ANDs come
+//! Variables are the nodes of a [`Literal`]: 0 is the constant, the inputs (latches last) follow from 1, the ANDs come
 //! after them. An AIGER file holds the same numbers.
 
 use crate::circuit::{Circuit, Node};
@@ -38,10 +38,9 @@ impl Aig {
 
     fn from_xag(xag: &Xag) -> Aig {
         let mut aig = Aig { inputs: xag.inputs(), ands: Vec::new(), outputs: Vec::new() };
-        let mut literals: Vec<Literal> =
-            (0..=xag.inputs()).map(|vertex| Literal::new(vertex, false)).collect();
+        let mut literals: Vec<Literal> = (0..=xag.inputs()).map(|node| Literal::new(node, false)).collect();
         let map = |literals: &[Literal], literal: Literal| {
-            literals[literal.vertex()].invert_if(literal.is_inverted())
+            literals[literal.node()].invert_if(literal.is_inverted())
         };
         for index in xag.gate_range() {
             let node = xag.node(index);
@@ -74,17 +73,16 @@ impl Aig {
         Ok(Circuit::new(self.inputs, nodes, circuit.outputs().to_vec())?)
     }
 
-    /// The XAG of the graph. Three ANDs that compute an XOR become one vertex.
+    /// The XAG of the graph. Three ANDs that compute an XOR become one node.
     fn to_xag(&self) -> Xag {
         let mut xag = Xag::new(self.inputs);
-        let mut literals: Vec<Literal> =
-            (0..=self.inputs).map(|vertex| Literal::new(vertex, false)).collect();
+        let mut literals: Vec<Literal> = (0..=self.inputs).map(|node| Literal::new(node, false)).collect();
         for &and in &self.ands {
             let xor = self.xor_operands(and);
-            let [a, b] = xor.unwrap_or(and).map(|o| literals[o.vertex()].invert_if(o.is_inverted()));
+            let [a, b] = xor.unwrap_or(and).map(|o| literals[o.node()].invert_if(o.is_inverted()));
             literals.push(if xor.is_some() { xag.xor(a, b) } else { xag.and(a, b) });
         }
-        let outputs = self.outputs.iter().map(|o| literals[o.vertex()].invert_if(o.is_inverted()));
+        let outputs = self.outputs.iter().map(|o| literals[o.node()].invert_if(o.is_inverted()));
         xag.set_outputs(outputs.collect());
         xag.without_dead_gates()
     }
@@ -92,7 +90,7 @@ impl Aig {
     /// The operands of the XOR that an AND is the last of: `!(a & b) & !(!a & !b)`.
     fn xor_operands(&self, [left, right]: And) -> Option<And> {
         let operands = |literal: Literal| {
-            let and = literal.vertex().checked_sub(self.inputs + 1)?;
+            let and = literal.node().checked_sub(self.inputs + 1)?;
             self.ands.get(and).filter(|_| literal.is_inverted()).copied()
         };
         let ([a, b], [c, d]) = (operands(left)?, operands(right)?);
@@ -130,7 +128,7 @@ mod tests {
         fn the_function_is_preserved(circuit in arbitrary::circuit(0..=20, 100)) {
             let aig = Aig::new(&circuit.clone().into()).unwrap();
             for (i, [a, b]) in aig.ands.iter().enumerate() {
-                prop_assert!(aig.inputs + 1 + i > a.vertex() && a >= b && !b.is_constant());
+                prop_assert!(aig.inputs + 1 + i > a.node() && a >= b && !b.is_constant());
             }
             arbitrary::assert_same_function(&aig.to_circuit().unwrap(), &circuit);
         }

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! The binary format omits what the order implies, and encodes each AND as two differences. Specification: Armin Biere,
-//! "The AIGER And-Inverter Graph (AIG) Format", version 20071012, and the reset values of latches of "AIGER 1.9 And Beyond" (2011). Properties (bad states, constraints, justice, fairness) are errors.
+//! "The AIGER And-Inverter Graph (AIG) Format", version 20071012, and the reset values of latches of "AIGER 1.9 And
+//! Beyond" (2011). Properties (bad states, constraints, justice, fairness) are errors.
 //!
 //! | file | contents |
 //! |---|---|

@@ -22,7 +22,8 @@
 //! ([`super::Options::grid`]). Files with latches are read by [`read_sequential`].
 //!
 //! Names consist of printable ASCII characters other than `#`, `\`, `=` and `"`, and do not begin with `.`; others are
-//! renamed (see [`super::names`]). A file must end with `.end`, so that truncated files are errors. Hierarchy (`.subckt`, `.gate`, a second `.model`) and external don't-cares are errors.
+//! renamed (see [`super::names`]). A file must end with `.end`, so that truncated files are errors.
+//! Hierarchy (`.subckt`, `.gate`, a second `.model`) and external don't-cares are errors.
 
 mod cover;
 mod read;

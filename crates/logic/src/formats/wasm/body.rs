@@ -182,7 +182,7 @@ impl<'a> Compiler<'a> {
         if literal.is_constant() {
             code.v128_const(0);
         } else {
-            code.local_get(self.local(literal.vertex() as u32));
+            code.local_get(self.local(literal.node() as u32));
         }
         if literal.is_inverted() {
             code.v128_not();

@@ -87,6 +87,7 @@ fn write(document: &Document, _: &Options) -> Result<Vec<u8>, FormatError> {
 
 /// A circuit or an automaton that cannot be a module.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum WasmError {
     /// The circuit exceeds [`MAX_OPERATIONS`].
     #[error(

@@ -116,7 +116,7 @@ impl<'a> Generator<'a> {
     fn output(&mut self, literal: Literal, offset: u32, again: u32) {
         let displacement = of_word(offset);
         if literal.is_constant() || literal.is_inverted() {
-            let keep = if literal.is_constant() { NONE } else { self.register[literal.vertex()] };
+            let keep = if literal.is_constant() { NONE } else { self.register[literal.node()] };
             let register = self.take_register(keep);
             if literal == Literal::FALSE {
                 self.assembler.zeros(register);
@@ -124,17 +124,17 @@ impl<'a> Generator<'a> {
                 self.assembler.ones(register);
             }
             if !literal.is_constant() {
-                let operand = self.location(literal.vertex() as u32);
+                let operand = self.location(literal.node() as u32);
                 self.assembler.operate(VPXOR, register, register, operand);
-                self.release_register((literal.vertex() as u32, again));
-                self.release_slot((literal.vertex() as u32, again));
+                self.release_register((literal.node() as u32, again));
+                self.release_slot((literal.node() as u32, again));
             }
             self.assembler.store(Base::Target, displacement, register);
         } else {
-            let register = self.in_register((literal.vertex() as u32, again), NONE);
+            let register = self.in_register((literal.node() as u32, again), NONE);
             self.assembler.store(Base::Target, displacement, register);
-            self.release_register((literal.vertex() as u32, again));
-            self.release_slot((literal.vertex() as u32, again));
+            self.release_register((literal.node() as u32, again));
+            self.release_slot((literal.node() as u32, again));
         }
     }
 
