@@ -386,9 +386,8 @@ mod tests {
         for (name, text) in BUILT_IN {
             let loaded = ForecastExperiment::from_source(&Source::new(text, name, ".")).unwrap();
             assert_eq!((loaded.experiment.name.as_str(), loaded.data_file().unwrap()), (name, None));
-            let again =
-                ForecastExperiment::from_source(&Source::new(&loaded.experiment.to_toml(), name, "."))
-                    .unwrap();
+            let again = ForecastExperiment::from_source(&Source::new(loaded.experiment.to_toml(), name, "."))
+                .unwrap();
             assert_eq!(again.experiment, loaded.experiment);
         }
     }
@@ -420,7 +419,7 @@ mod tests {
             for published in &experiment.published {
                 let other = Experiment { horizon: published.horizon, ..experiment.clone() };
                 let again =
-                    ForecastExperiment::from_source(&Source::new(&other.to_toml(), &experiment.name, "."))
+                    ForecastExperiment::from_source(&Source::new(other.to_toml(), &experiment.name, "."))
                         .unwrap();
                 assert_eq!(again.experiment, other);
             }
@@ -456,7 +455,7 @@ mod tests {
     fn defaults_do_not_conflict_with_explicit_settings() {
         let parse = |more: &str| {
             let text = "name = 'x'\ntask = 'forecaster'\ndata = 'x.csv'\nmodel = 'nlinear'\nhorizon = 3";
-            ForecastExperiment::from_source(&Source::new(&format!("{text}\n{more}"), "x.toml", "."))
+            ForecastExperiment::from_source(&Source::new(format!("{text}\n{more}"), "x.toml", "."))
         };
         // In a wide file all columns are series, even "y"; subsets that do not fit are shortened.
         for more in [
@@ -479,7 +478,7 @@ mod tests {
             )
         };
         let parse =
-            |scaling: &str| ForecastExperiment::from_source(&Source::new(&text(scaling), "x.toml", "."));
+            |scaling: &str| ForecastExperiment::from_source(&Source::new(text(scaling), "x.toml", "."));
         for scaling in ["", "method = 'min-max'", "log = true", "difference = 1", "clip = 3.0"] {
             let table = match scaling {
                 "" | "method = 'min-max'" => scaling.to_string(),
