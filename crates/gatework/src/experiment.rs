@@ -126,7 +126,7 @@ mod tests {
             let loaded = automata::AutomatonExperiment::from_source(&Source::new(text, "x", ".")).unwrap();
             collect(&toml::Value::try_from(&loaded.experiment).unwrap(), &mut keys);
             collect(&toml::Value::try_from(&loaded.experiment.gates).unwrap(), &mut keys);
-            collect(&toml::Value::try_from(&loaded.experiment.state).unwrap(), &mut keys);
+            collect(&toml::Value::try_from(loaded.experiment.state).unwrap(), &mut keys);
         }
         assert!(keys.len() > 50);
         for key in keys {
