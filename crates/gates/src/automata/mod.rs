@@ -16,7 +16,7 @@
 //! | [`task`] | the training task: rollout, loss, gradient, then the search |
 //! | [`run`] | training into a run folder, and opening one |
 //! | [`study`] | success rates of many settings over many seeds |
-//! | [`reference`] | the reference implementation of the roll-out |
+//! | [`mod@reference`] | the reference implementation of the roll-out |
 
 mod batch;
 pub mod cells;

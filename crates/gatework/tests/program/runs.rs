@@ -391,7 +391,7 @@ fn every_run_that_was_set_aside_is_kept() {
     };
     let models = ["1", "2", "3"].map(train);
     let refused = place.refused(2, &["train", "small.toml", "--out", "run"]);
-    assert!(refused.contains("--force sets it aside as run.old-3"), "{refused}");
+    assert!(refused.contains("--force renames it to run.old-3"), "{refused}");
     let kept = ["run.old", "run.old-2", "run"].map(|run| place.read(&format!("{run}/model.safetensors")));
     assert_eq!(kept, models);
 }
