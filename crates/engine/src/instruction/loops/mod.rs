@@ -27,7 +27,7 @@ use math::Math;
 use reduce::Accumulator;
 use tile::{Tile, Worker};
 
-/// Elements of a loop from which on the operands of a tile are prefetched while the previous one is computed. Smaller
+/// Minimum number of elements of a loop that prefetches the operands of a tile while the previous one is computed. Smaller
 /// loops stay in the caches.
 const PREFETCH_MIN_LEN: usize = 1 << 16;
 

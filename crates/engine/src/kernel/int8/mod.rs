@@ -46,7 +46,7 @@ pub enum Int8Error {
         /// Columns of the weights.
         inputs: usize,
     },
-    /// There are so many inputs that sums could overflow.
+    /// The number of inputs exceeds [`MAX_INPUTS`], above which sums could overflow.
     #[error("{0} inputs are more than 2^16, so sums could overflow")]
     Inputs(usize),
     /// There are too many outputs.
