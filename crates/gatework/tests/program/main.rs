@@ -4,6 +4,7 @@ mod export;
 mod forecasts;
 mod minimize;
 mod mistakes;
+mod mutation;
 mod runs;
 mod verbs;
 
