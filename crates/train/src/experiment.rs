@@ -120,32 +120,33 @@ impl Source {
 
     /// Deserialises the text.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ExperimentError> {
-        toml::from_str(&self.text).map_err(|error| {
-            let line = error.span().map(|span| self.line_at(span.start));
-            self.invalid(line, error.message())
-        })
+        toml::from_str(&self.text).map_err(|error| self.not_toml(&error))
     }
 
     /// Returns the value of a top-level key as text, and its line; `None` if the key is missing or the text is not TOML.
     pub fn top_level(&self, key: &str) -> Option<(String, usize)> {
-        let document = DeTable::parse(&self.text).ok()?;
-        let (_, value) = document.get_ref().iter().find(|(known, _)| known.get_ref() == key)?;
-        let line = self.line_at(value.span().start);
-        let text =
-            value.get_ref().as_str().map_or_else(|| self.text[value.span()].to_string(), str::to_string);
-        Some((text, line))
+        self.find_top_level(key).ok().flatten()
+    }
+
+    fn find_top_level(&self, key: &str) -> Result<Option<(String, usize)>, ExperimentError> {
+        let document = DeTable::parse(&self.text).map_err(|error| self.not_toml(&error))?;
+        let found = document.get_ref().iter().find(|(known, _)| known.get_ref() == key);
+        Ok(found.map(|(_, value)| {
+            let as_written = || self.text[value.span()].to_string();
+            let text = value.get_ref().as_str().map_or_else(as_written, str::to_string);
+            (text, self.line_at(value.span().start))
+        }))
     }
 
     /// Returns the `task` of the experiment; an error if it is missing or not one of [`TASKS`], or if the text is not TOML.
     pub fn task(&self) -> Result<String, ExperimentError> {
-        match self.top_level("task") {
+        match self.find_top_level("task")? {
             Some((task, _)) if TASKS.contains(&task.as_str()) => Ok(task),
             Some((task, line)) => {
                 let known = TASKS.map(|task| format!("{task:?}")).join(" and ");
                 Err(self.invalid(Some(line), format!("the task is {task:?}; there are {known}")))
             }
             None => {
-                self.parse::<toml::Table>()?;
                 let known = TASKS.map(|task| format!("task = {task:?}")).join(" or ");
                 Err(self.invalid(None, format!("there is no task; write {known}")))
             }
@@ -160,6 +161,10 @@ impl Source {
     /// Returns an error about this text.
     pub fn invalid(&self, line: Option<usize>, message: impl Into<String>) -> ExperimentError {
         ExperimentError::Invalid { origin: self.origin.clone(), line, message: message.into() }
+    }
+
+    fn not_toml(&self, error: &toml::de::Error) -> ExperimentError {
+        self.invalid(error.span().map(|span| self.line_at(span.start)), error.message())
     }
 
     fn line_at(&self, byte: usize) -> usize {

@@ -118,7 +118,7 @@ impl<'a> Gaps<'a> {
                 continue;
             };
             if let Some(before) = before {
-                let missing = point - before - 1;
+                let missing = point.saturating_sub(before) - 1;
                 if missing > 0 {
                     self.missing_times += missing as u64;
                     self.first_gap.get_or_insert((row, missing));
@@ -128,7 +128,14 @@ impl<'a> Gaps<'a> {
             }
             before = Some(point);
         }
-        let points = before.map_or(0, |last| last.saturating_sub(first)).saturating_add(1);
+        let mut last = before.unwrap_or(first);
+        if matches!(self.schema.missing, Missing::ForwardFill | Missing::Interpolate) {
+            // Times that are not on the grid are imputed from.
+            let point = |tick: Option<&i64>| tick.and_then(|tick| frequency.floor(self.origin, *tick));
+            first = point(rows.ticks.first()).map_or(first, |point| point.min(first));
+            last = point(rows.ticks.last()).map_or(last, |point| point.max(last));
+        }
+        let points = last.saturating_sub(first).saturating_add(1);
         let count = rows.ticks.len();
         if points > MAX_POINTS_PER_ROW * count as i64 + EXTRA_POINTS {
             let problem =

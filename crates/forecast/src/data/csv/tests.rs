@@ -366,3 +366,12 @@ proptest! {
         prop_assert_eq!(&table.series[0].values, &reference);
     }
 }
+
+#[test]
+fn a_time_far_away_that_is_not_on_the_grid_does_not_become_many_points() {
+    let text = "ds,y\n20230130,1\n20460404,4\n2023202301310201,2\n";
+    for missing in ["forward-fill", "interpolate"] {
+        let error = error(text.as_bytes(), &format!("missing = \"{missing}\""));
+        assert!(error.contains("points for 3 rows"), "{error}");
+    }
+}
