@@ -11,7 +11,7 @@
 //!
 //! let loaded = prepare(ForecastExperiment::read(Path::new("sales.toml"))?)?;
 //! let dataset = Dataset::load(&loaded)?;
-//! let folder = RunFolder::create(Path::new("runs/sales"), false)?;
+//! let folder = RunFolder::create(Path::new("runs/sales"), false, &loaded.experiment.to_toml(), &[])?;
 //! let job = Job { experiment: &loaded.experiment, dataset: &dataset, folder: &folder, seeds: vec![1], threads: 2 };
 //! let trained = job.train(&Quiet, &AtomicBool::new(false))?;
 //! println!("mean absolute error: {}", trained.evaluation.scores[0].mae);
@@ -239,8 +239,8 @@ pub struct Trained {
 }
 
 impl Job<'_> {
-    /// Trains all seeds, evaluates them, and writes the experiment, the metrics and the best model. [`finish`](Self::finish)
-    /// then ends the run.
+    /// Trains all seeds, evaluates them, and writes the metrics, the best model, and its seed into the experiment.
+    /// [`finish`](Self::finish) then ends the run.
     pub fn train(&self, observer: &impl Observer, stop: &AtomicBool) -> Result<Trained, RunError> {
         if self.seeds.is_empty() {
             return Err(RunError::NoSeeds);
@@ -248,7 +248,6 @@ impl Job<'_> {
         let begin = Instant::now();
         files::make_folder(&self.folder.checkpoints())?;
         self.check_data()?;
-        self.folder.write("experiment.toml", self.experiment.to_toml().as_bytes())?;
         let attempts = self.attempts(observer, stop)?;
         self.folder.write("metrics.csv", self.metrics(&attempts).as_bytes())?;
         let mut scored = Vec::new();
@@ -580,8 +579,7 @@ mod tests {
 
     /// Returns a finished run of the built-in experiment with an untrained model.
     fn finished_run(parent: &Path) -> RunFolder {
-        let folder = RunFolder::create(&parent.join("run"), false).unwrap();
-        folder.write("experiment.toml", BUILT_IN[0].1.as_bytes()).unwrap();
+        let folder = RunFolder::create(&parent.join("run"), false, BUILT_IN[0].1, &[]).unwrap();
         folder.write("model.safetensors", &untrained(|text| text).0.to_bytes()).unwrap();
         folder.write_summary(&json!({ "version": run_folder::VERSION })).unwrap();
         folder
@@ -638,7 +636,7 @@ mod tests {
     #[test]
     fn a_job_needs_a_seed() {
         let parent = tempfile::tempdir().unwrap();
-        let folder = RunFolder::create(parent.path(), false).unwrap();
+        let folder = RunFolder::create(&parent.path().join("run"), false, "", &[]).unwrap();
         let loaded = ForecastExperiment::from_source(&Source::new(BUILT_IN[0].1, "x", ".")).unwrap();
         let dataset = Dataset::load(&loaded).unwrap();
         let experiment = &loaded.experiment;

@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use gatework_train::trainer::{Attempt, Observer, Outcome};
+use gatework_train::trainer::{Attempt, CheckpointError, Observer, Outcome};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 /// Time between lines when stderr is not a terminal.
@@ -66,6 +66,18 @@ fn message(attempt: &Attempt, shown: &Shown, name: &str) -> String {
 }
 
 impl Observer for Progress {
+    fn damaged(&self, error: &CheckpointError) {
+        let cause = match error {
+            CheckpointError::Damaged { path, problem } => format!("{}: {problem}", path.display()),
+            error => error.to_string(),
+        };
+        let message = format!("warning: {cause}; training continues from the checkpoint before it");
+        match &self.bars {
+            Some(bars) => drop(bars.println(message)),
+            None => status!("{message}"),
+        }
+    }
+
     fn updated(&self, attempt: &Attempt) {
         let mut all = self.shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let shown = all.entry(attempt.seed).or_insert_with(|| self.start(attempt));

@@ -11,4 +11,5 @@ pub mod params;
 pub mod random;
 pub mod run_folder;
 pub mod schedule;
+pub mod tensor_file;
 pub mod trainer;

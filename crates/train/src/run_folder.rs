@@ -15,20 +15,20 @@
 //! use gatework_train::run_folder::RunFolder;
 //!
 //! let parent = tempfile::tempdir()?;
-//! let folder = RunFolder::create(&parent.path().join("first"), false)?;
-//! folder.write("experiment.toml", b"name = \"first\"\n")?;
+//! let path = parent.path().join("first");
+//! let folder = RunFolder::create(&path, false, "name = \"first\"\n", &[])?;
 //! folder.write_summary(&serde_json::json!({ "loss": 0.25 }))?;
 //! assert_eq!(folder.summary()?.unwrap()["loss"], 0.25);
 //!
 //! // A run is not overwritten unless it is replaced on purpose: then it is renamed to `first.old`.
 //! drop(folder);
-//! assert!(RunFolder::create(&parent.path().join("first"), false).is_err());
-//! RunFolder::create(&parent.path().join("first"), true)?;
+//! assert!(RunFolder::create(&path, false, "", &[]).is_err());
+//! RunFolder::create(&path, true, "name = \"second\"\n", &[])?;
 //! assert!(parent.path().join("first.old").is_dir());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::fs::{File, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -174,42 +174,56 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Creates a run folder and locks it. A folder that is not empty is refused; with `replace`, a run in it is renamed to
-    /// PATH.old, or the first free PATH.old-2, PATH.old-3, ...
-    pub fn create(path: &Path, replace: bool) -> Result<RunFolder, RunFolderError> {
-        let (path, mut replaced) = (path.to_path_buf(), None);
-        if is_occupied(&path) {
+    /// Creates a run folder with `experiment.toml` and the files that it refers to, and locks it. The folder appears with all
+    /// of these files at once: it is filled under a temporary name and renamed. A folder that is not empty is refused; with
+    /// `replace`, a run in it is renamed to PATH.old, or the first free PATH.old-2, PATH.old-3, ...
+    pub fn create(
+        path: &Path,
+        replace: bool,
+        experiment: &str,
+        others: &[(&str, &[u8])],
+    ) -> Result<RunFolder, RunFolderError> {
+        let parent = files::folder_of(path);
+        files::make_folder(parent)?;
+        files::remove_abandoned(parent);
+        // Held until the run has been renamed: what is seen under the lock stays true.
+        let occupant = if is_occupied(path) { lock(path)? } else { None };
+        if is_occupied(path) {
             if !path.join(EXPERIMENT).is_file() {
-                return Err(RunFolderError::Foreign { path });
+                return Err(RunFolderError::Foreign { path: path.to_path_buf() });
             }
             if !replace {
-                let aside = aside(&path);
-                return Err(RunFolderError::Exists { path, aside });
+                return Err(RunFolderError::Exists { path: path.to_path_buf(), aside: aside(path) });
             }
-            let previous = lock(&path)?;
-            // Another process may have replaced the run before the lock was taken.
-            if path.join(EXPERIMENT).is_file() {
-                let aside = aside(&path);
-                rename(&path, &aside)?;
-                replaced = Some(aside);
-            }
-            drop(previous);
         }
-        files::make_folder(&path)?;
-        Ok(RunFolder { _lock: lock(&path)?, path, replaced })
+        let staged = Staged::new(parent, experiment, others)?;
+        let mut replaced = None;
+        if is_occupied(path) {
+            let aside = aside(path);
+            rename(path, &aside)?;
+            replaced = Some(aside);
+        }
+        drop(occupant);
+        let lock = staged.publish(path)?;
+        Ok(RunFolder { path: path.to_path_buf(), replaced, _lock: lock })
     }
 
     /// Opens and locks the folder of a run that is to be resumed, and removes temporary files of interrupted writes.
     pub fn resume(path: &Path) -> Result<RunFolder, RunFolderError> {
         let path = path.to_path_buf();
-        if !path.join(EXPERIMENT).is_file() {
-            return Err(RunFolderError::NothingToResume { path });
-        }
         let folder = RunFolder { _lock: lock(&path)?, path, replaced: None };
+        if !folder.experiment().is_file() {
+            return Err(RunFolderError::NothingToResume { path: folder.path });
+        }
         files::make_folder(&folder.checkpoints())?;
         files::remove_abandoned(folder.path());
         files::remove_abandoned(&folder.checkpoints());
         Ok(folder)
+    }
+
+    /// Returns whether nothing is at a path, or an empty folder.
+    pub fn is_unused(path: &Path) -> bool {
+        !is_occupied(path)
     }
 
     /// Returns a folder without locking it or checking its content.
@@ -297,7 +311,52 @@ fn read_summary(path: &Path) -> Result<Value, RunFolderError> {
 
 fn rename(from: &Path, to: &Path) -> Result<(), RunFolderError> {
     let failed = |error| RunFolderError::Rename { from: from.to_path_buf(), to: to.to_path_buf(), error };
-    std::fs::rename(from, to).map_err(failed)
+    fs::rename(from, to).and_then(|()| files::sync_folder(files::folder_of(to))).map_err(failed)
+}
+
+/// A run folder under a temporary name. It is removed when it is dropped before it is published.
+struct Staged {
+    path: PathBuf,
+    lock: Option<File>,
+}
+
+impl Staged {
+    fn new(parent: &Path, experiment: &str, others: &[(&str, &[u8])]) -> Result<Staged, RunFolderError> {
+        let path = files::temporary_path(parent);
+        let failed = |error| FileError { action: "make the folder", path: path.clone(), error };
+        fs::create_dir(&path).map_err(failed)?;
+        let mut staged = Staged { path, lock: None };
+        staged.lock = lock(&staged.path)?;
+        for (name, content) in others.iter().chain(&[(EXPERIMENT, experiment.as_bytes())]) {
+            files::write_atomic(&staged.path.join(name), content)?;
+        }
+        Ok(staged)
+    }
+
+    /// Renames the folder, and returns its lock. A folder that has appeared at the path in the meantime is not replaced unless
+    /// it is empty.
+    fn publish(mut self, path: &Path) -> Result<Option<File>, RunFolderError> {
+        let to = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        // Not every system replaces an empty folder.
+        let _ = fs::remove_dir(&to);
+        let failed =
+            |error| RunFolderError::Rename { from: self.path.clone(), to: path.to_path_buf(), error };
+        match fs::rename(&self.path, &to) {
+            Err(_) if is_occupied(path) => {
+                return Err(RunFolderError::Exists { path: path.to_path_buf(), aside: aside(path) });
+            }
+            renamed => renamed.map_err(failed)?,
+        }
+        files::sync_folder(files::folder_of(&to)).map_err(failed)?;
+        Ok(self.lock.take())
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        // Has no effect on a folder that was renamed.
+        let _ = fs::remove_dir_all(&self.path);
+    }
 }
 
 /// runs/NAME, runs/NAME-2, runs/NAME-3, ...
@@ -329,7 +388,7 @@ fn aside(path: &Path) -> PathBuf {
 
 /// True for a file, and for a folder that is not empty.
 fn is_occupied(path: &Path) -> bool {
-    match std::fs::read_dir(path) {
+    match fs::read_dir(path) {
         Ok(mut entries) => entries.next().is_some(),
         Err(_) => path.exists(),
     }
@@ -340,32 +399,82 @@ mod tests {
     use super::*;
 
     fn run(parent: &Path) -> RunFolder {
-        let folder = RunFolder::create(&parent.join("run"), false).unwrap();
-        folder.write(EXPERIMENT, b"").unwrap();
-        folder
+        RunFolder::create(&parent.join("run"), false, "", &[]).unwrap()
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
     }
 
     #[test]
     fn a_run_is_renamed_when_it_is_replaced() {
         let parent = tempfile::tempdir().unwrap();
         let path = run(parent.path()).path().to_path_buf();
-        let error = RunFolder::create(&path, false).unwrap_err();
+        let error = RunFolder::create(&path, false, "", &[]).unwrap_err();
         assert!(matches!(&error, RunFolderError::Exists { aside, .. } if aside.ends_with("run.old")));
         assert!(error.is_usage());
-        drop(RunFolder::create(&path, true).unwrap());
-        std::fs::write(path.join(EXPERIMENT), b"second").unwrap();
-        drop(RunFolder::create(&path, true).unwrap());
-        assert_eq!(std::fs::read(parent.path().join("run.old-2").join(EXPERIMENT)).unwrap(), b"second");
+        drop(RunFolder::create(&path, true, "second", &[]).unwrap());
+        drop(RunFolder::create(&path, true, "third", &[]).unwrap());
+        assert_eq!(fs::read(parent.path().join("run.old-2").join(EXPERIMENT)).unwrap(), b"second");
+        assert_eq!(names(parent.path()), ["run", "run.old", "run.old-2"]);
     }
 
     #[test]
     fn a_folder_with_other_content_is_never_replaced() {
         let parent = tempfile::tempdir().unwrap();
-        std::fs::write(parent.path().join("letter.txt"), b"dear").unwrap();
-        let error = RunFolder::create(parent.path(), true).unwrap_err();
+        fs::write(parent.path().join("letter.txt"), b"dear").unwrap();
+        let error = RunFolder::create(parent.path(), true, "", &[]).unwrap_err();
         assert!(matches!(error, RunFolderError::Foreign { .. }), "{error}");
         let error = RunFolder::resume(parent.path()).unwrap_err();
         assert!(matches!(error, RunFolderError::NothingToResume { .. }), "{error}");
+        let error = RunFolder::resume(&parent.path().join("nowhere")).unwrap_err();
+        assert!(matches!(error, RunFolderError::NothingToResume { .. }), "{error}");
+    }
+
+    #[test]
+    fn an_empty_folder_is_used() {
+        let parent = tempfile::tempdir().unwrap();
+        fs::create_dir(parent.path().join("run")).unwrap();
+        assert_eq!(names(run(parent.path()).path()), [EXPERIMENT]);
+    }
+
+    #[test]
+    fn a_folder_that_appears_while_another_is_filled_is_not_replaced() {
+        let parent = tempfile::tempdir().unwrap();
+        let staged = Staged::new(parent.path(), "late", &[]).unwrap();
+        let first = run(parent.path());
+        let error = staged.publish(first.path()).unwrap_err();
+        assert!(matches!(error, RunFolderError::Exists { .. }), "{error}");
+        assert_eq!(fs::read(first.experiment()).unwrap(), b"");
+        assert_eq!(names(parent.path()), ["run"]);
+    }
+
+    #[test]
+    fn a_death_before_the_folder_is_complete_leaves_nothing_in_the_way() {
+        let parent = tempfile::tempdir().unwrap();
+        let mut killed = Staged::new(parent.path(), "", &[("target.png", b"")]).unwrap();
+        // The locks of a process end with it.
+        drop(killed.lock.take());
+        std::mem::forget(killed);
+        assert_eq!(names(parent.path()).len(), 1);
+        drop(run(parent.path()));
+        assert_eq!(names(parent.path()), ["run"]);
+    }
+
+    #[test]
+    fn a_run_folder_is_locked_before_it_is_looked_at() {
+        let parent = tempfile::tempdir().unwrap();
+        let writer = run(parent.path());
+        for result in [
+            RunFolder::create(writer.path(), true, "", &[]),
+            RunFolder::create(writer.path(), false, "", &[]),
+            RunFolder::resume(writer.path()),
+        ] {
+            assert!(matches!(result, Err(RunFolderError::InUse { .. })));
+        }
     }
 
     #[test]

@@ -170,22 +170,27 @@ pub struct SeedSummary {
     pub best_hard_loss: Option<f64>,
 }
 
-/// Begins a run in a new folder: writes the experiment, with a copy of the picture that it refers to, so that the folder is
-/// self-contained. `source` is the folder that the path of the picture is relative to.
+/// Begins a run in a new folder, which [`RunFolder::create`] makes: writes the experiment, with a copy of the picture that it
+/// refers to, so that the folder is self-contained. `source` is the folder that the path of the picture is relative to.
 pub fn begin(
-    folder: &RunFolder,
+    path: &Path,
+    replace: bool,
     mut loaded: AutomatonExperiment,
     source: &Path,
-) -> Result<AutomatonExperiment, RunError> {
+) -> Result<(RunFolder, AutomatonExperiment), RunError> {
     let is_text = matches!(loaded.experiment.target, TargetSpec::Text { .. });
+    let mut picture = None;
     if let TargetSpec::Text { file } | TargetSpec::Png { file } = &mut loaded.experiment.target {
-        let picture = files::read(&source.join(&*file))?;
-        *file = if is_text { "target.txt" } else { "target.png" }.into();
-        folder.write(file, &picture)?;
+        let content = files::read(&source.join(&*file))?;
+        let name = if is_text { "target.txt" } else { "target.png" };
+        *file = name.into();
+        picture = Some((name, content));
     }
-    folder.write("experiment.toml", loaded.experiment.to_toml().as_bytes())?;
+    let experiment = loaded.experiment.to_toml();
+    let picture: Vec<(&str, &[u8])> = picture.iter().map(|(name, content)| (*name, &content[..])).collect();
+    let folder = RunFolder::create(path, replace, &experiment, &picture)?;
     files::make_folder(&folder.checkpoints())?;
-    Ok(loaded)
+    Ok((folder, loaded))
 }
 
 /// Prepares to resume a run: checks that the folder holds the requested experiment, returns the experiment of the folder, and
@@ -407,9 +412,9 @@ mod tests {
     #[test]
     fn a_run_is_resumed_if_only_texts_differ() {
         let parent = tempfile::tempdir().unwrap();
-        let folder = RunFolder::create(&parent.path().join("run"), false).unwrap();
         let loaded = AutomatonExperiment::find("checkerboard").unwrap();
-        begin(&folder, loaded.clone(), Path::new(".")).unwrap();
+        let path = parent.path().join("run");
+        let (folder, _) = begin(&path, false, loaded.clone(), Path::new(".")).unwrap();
         let mut requested = loaded.experiment;
         (requested.about, requested.expected) = ("another text".into(), "1 s".into());
         resume(&folder, &requested).unwrap();
@@ -421,7 +426,7 @@ mod tests {
     #[test]
     fn a_damaged_summary_is_ignored_and_that_of_a_newer_version_is_an_error() {
         let parent = tempfile::tempdir().unwrap();
-        let folder = RunFolder::create(&parent.path().join("run"), false).unwrap();
+        let folder = RunFolder::create(&parent.path().join("run"), false, "", &[]).unwrap();
         assert!(finished(&folder).unwrap().is_none());
         folder.write("summary.json", b"{").unwrap();
         assert!(finished(&folder).unwrap().is_none());

@@ -50,7 +50,7 @@ pub struct Train {
     /// The run folder [default: runs/NAME, or the first free runs/NAME-2, ...]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Resume an interrupted run
+    /// Resume an interrupted run; if there is none, a new one starts
     #[arg(long, conflicts_with = "force")]
     resume: bool,
     /// Replace the run in --out, which is renamed to DIR.old, or the first free DIR.old-2, ...
@@ -98,13 +98,16 @@ impl Train {
 
     fn train_automaton(&self, mut loaded: AutomatonExperiment) -> anyhow::Result<Value> {
         self.override_settings(&mut loaded)?;
-        let folder = self.folder(&loaded.experiment.name)?;
-        let loaded = if self.resume {
-            run::resume(&folder, &loaded.experiment)?
+        let (path, resume) = self.folder(&loaded.experiment.name);
+        let (folder, loaded) = if resume {
+            let folder = RunFolder::resume(&path)?;
+            let loaded = run::resume(&folder, &loaded.experiment)?;
+            (folder, loaded)
         } else {
             let source = Path::new(&self.experiment).parent().unwrap_or(Path::new("."));
-            run::begin(&folder, loaded, source)?
+            run::begin(&path, self.force, loaded, source)?
         };
+        print_replaced(&folder);
         if let Some(summary) = run::finished(&folder)? {
             print_finished(&folder);
             return Ok(summary);
@@ -145,19 +148,27 @@ impl Train {
         let seeds: Vec<u64> = self.seeds.map_or_else(|| vec![seed], |count| (1..=count).collect());
         experiment.seed = seeds[0];
         let loaded = forecast_run::prepare(loaded)?;
-        if self.resume {
-            let folder = self.folder(&loaded.experiment.name)?;
+        let (path, resume) = self.folder(&loaded.experiment.name);
+        let mut resumed = None;
+        if resume {
+            let folder = RunFolder::resume(&path)?;
             // Of several seeds, the folder names the one that was kept.
             forecast_run::check_same(&folder, &loaded.experiment, self.seeds.is_some())?;
             if let Some(summary) = forecast_run::finished(&folder, seeds.len())? {
                 print_finished(&folder);
                 return Ok(summary);
             }
+            resumed = Some(folder);
         }
         loaded.experiment.specification().parameters()?;
         let dataset = Dataset::load(&loaded)?;
         // Created last, so that invalid data leave no folder behind.
-        let folder = self.folder(&loaded.experiment.name)?;
+        let experiment = loaded.experiment.to_toml();
+        let folder = match resumed {
+            Some(folder) => folder,
+            None => RunFolder::create(&path, self.force, &experiment, &[])?,
+        };
+        print_replaced(&folder);
         let (experiment, threads) = (&loaded.experiment, super::threads(self.threads));
         let job = forecast_run::Job { experiment, dataset: &dataset, folder: &folder, seeds, threads };
         forecaster::train(&job, &*super::stop_on_interrupt()?)
@@ -186,8 +197,8 @@ impl Train {
         Ok(loaded.check(&self.experiment)?)
     }
 
-    /// Opens or creates the run folder.
-    fn folder(&self, experiment: &str) -> Result<RunFolder, RunFolderError> {
+    /// Returns the path of the run folder, and whether there is a run to resume in it.
+    fn folder(&self, experiment: &str) -> (PathBuf, bool) {
         // A file gives the run its own name: a copied experiment may still have the name of the original. The copy in a run
         // folder does not.
         let is_file = Path::new(&self.experiment).is_file();
@@ -198,14 +209,17 @@ impl Train {
             None if self.resume || self.force => RunFolder::newest_path(&name),
             None => RunFolder::unused_path(&name),
         };
-        if self.resume {
-            return RunFolder::resume(&path);
+        let starts = self.resume && RunFolder::is_unused(&path);
+        if starts {
+            status!("There is nothing to resume in {}: a new run starts", path.display());
         }
-        let folder = RunFolder::create(&path, self.force)?;
-        if let Some(aside) = folder.replaced() {
-            status!("The previous run in {} was renamed to {}", path.display(), aside.display());
-        }
-        Ok(folder)
+        (path, self.resume && !starts)
+    }
+}
+
+fn print_replaced(folder: &RunFolder) {
+    if let Some(aside) = folder.replaced() {
+        status!("The previous run in {} was renamed to {}", folder.path().display(), aside.display());
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::{Place, assert_says, is_clean, wait_for};
 
 /// Two series of 80 days with a season of a week.
-fn sales() -> String {
+pub fn sales() -> String {
     let mut text = String::from("unique_id,ds,y\n");
     for (id, base, days) in [("north", 100, 80), ("south, small", 20, 80)] {
         for day in 0..days {
@@ -15,7 +15,7 @@ fn sales() -> String {
     text
 }
 
-const SALES: &str = "
+pub const SALES: &str = "
 name = 'sales'
 task = 'forecaster'
 data = 'sales.csv'

@@ -1,6 +1,7 @@
 //! Whole-program tests of the binary `gatework`.
 
 mod export;
+mod faults;
 mod forecasts;
 mod minimize;
 mod mistakes;
@@ -112,7 +113,7 @@ impl Place {
 fn is_clean(folder: &Path) -> bool {
     std::fs::read_dir(folder).unwrap().all(|entry| {
         let path = entry.unwrap().path();
-        if path.is_dir() { is_clean(&path) } else { path.extension().is_none_or(|e| e != "part") }
+        path.extension().is_none_or(|e| e != "part") && (!path.is_dir() || is_clean(&path))
     })
 }
 

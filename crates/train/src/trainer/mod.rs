@@ -9,7 +9,7 @@ mod checkpoint;
 mod seeds;
 
 pub use attempt::{Attempt, Best, Metric, Outcome, Settings};
-pub use checkpoint::CheckpointError;
+pub use checkpoint::{CheckpointError, CheckpointProblem};
 pub use seeds::{Observer, Options, Quiet, run};
 
 use crate::files::FileError;
