@@ -160,10 +160,10 @@ fn a_place_that_cannot_be_written_is_named() {
 fn a_full_disk_loses_nothing() {
     let place = Place::new().trained();
     let before = place.read("run/model.safetensors");
-    // A limit on file sizes stands for a full disk: writes fail half-way.
+    // A limit on file sizes stands for a full disk: writes fail half-way. Its signal does not end the program.
     let program = assert_cmd::cargo::cargo_bin("gatework");
     let script = format!(
-        "trap '' XFSZ; ulimit -f 4; exec {} train small.toml --seed 2 --out run --force --updates 3",
+        "ulimit -f 4; exec {} train small.toml --seed 2 --out run --force --updates 3",
         program.display()
     );
     let output = std::process::Command::new("bash")
@@ -175,4 +175,73 @@ fn a_full_disk_loses_nothing() {
     assert_says(&String::from_utf8(output.stderr).unwrap(), &["cannot write", "run"]);
     assert!(is_clean(&place.path("run")), "no half-written file");
     assert_eq!(place.read("run.old/model.safetensors"), before, "the old run is set aside");
+}
+
+/// Runs and returns all that is printed, which has no character that a terminal interprets.
+fn printed(place: &Place, arguments: &[&str]) -> String {
+    let output = place.gatework(arguments).output().unwrap();
+    let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+    let is_active = |c: char| c.is_control() && !"\n\t".contains(c) || "\u{202e}\u{2028}".contains(c);
+    assert!(!said.is_empty() && !said.contains(is_active), "{arguments:?}: {said:?}");
+    assert!(said.lines().all(|line| !line.starts_with("forged")), "{arguments:?}: {said}");
+    said
+}
+
+#[test]
+fn text_of_files_and_arguments_is_escaped_on_its_way_to_a_terminal() {
+    let place = Place::new();
+    const TEXT: &str = r"\u001b[2J\u202e\nforged";
+    const SHOWN: &str = r"\u{1b}[2J\u{202e}\nforged";
+    let text = SMALL
+        .replacen("task =", &format!("about = \"{TEXT}\"\nexpected = \"{TEXT}\"\ntask ="), 1)
+        .replacen("name = \"larger\"", &format!("name = \"{TEXT}\""), 1)
+        .replacen("updates = 60", "updates = 1", 1);
+    place.write("small.toml", &text);
+    let place = place.trained();
+    for verb in ["inspect", "evaluate"] {
+        assert_says(&printed(&place, &[verb, "run"]), &[SHOWN]);
+        let json = place.json(&[verb, "run"]).to_string();
+        assert_says(&json, &[r"\u001b[2J", r"\nforged"]);
+    }
+    place.write("bad.toml", &text.replacen("steps = 6", "steps = 0", 1));
+    assert_says(&printed(&place, &["train", "bad.toml"]), &["[2J", "steps and samples of at least 1"]);
+    let argument = "\u{1b}[2J\u{202e}";
+    assert_says(&printed(&place, &["inspect", argument]), &[r"\u{1b}[2J"]);
+    // The parser of the command line removes escape sequences itself.
+    assert_says(&printed(&place, &["simulate", "run", "--size", argument]), &[r"\u{202e}"]);
+    assert_says(&printed(&place, &[argument]), &[r"\u{202e}"]);
+}
+
+#[test]
+fn names_of_series_and_columns_are_escaped_on_their_way_to_a_terminal() {
+    let place = Place::new();
+    place.write("sales.csv", "unique_id,ds,y\n\u{1b}[2J\u{202e},2020-01-01,1\n\u{1b}[2J\u{202e},x,2\n");
+    let text = "task = 'forecaster'\ndata = 'sales.csv'\nmodel = 'nlinear'\nhorizon = 3\n";
+    place.write("sales.toml", text);
+    assert_says(&printed(&place, &["train", "sales.toml"]), &["sales.csv:3"]);
+    place.write("sales.csv", "unique_id,ds,\u{1b}[2J\u{202e}\na,2020-01-01,1\n");
+    assert_says(&printed(&place, &["train", "sales.toml"]), &[r"\u{1b}[2J"]);
+}
+
+#[test]
+fn a_name_cannot_lead_out_of_the_folder_of_runs() {
+    let place = Place::new().trained();
+    fs::copy(place.path("run/experiment.toml"), place.path("experiment.toml")).unwrap();
+    let forecaster =
+        "name = \"small\"\ntask = 'forecaster'\ndata = 'airpassengers'\nmodel = 'nlinear'\nhorizon = 3\n";
+    for (text, name) in
+        [(SMALL, ".."), (SMALL, "a/b"), (SMALL, r"\u001b[2J"), (forecaster, ".."), (forecaster, "../up")]
+    {
+        place.write("experiment.toml", &text.replacen("name = \"small\"", &format!("name = \"{name}\""), 1));
+        for option in ["--resume", "--force"] {
+            let said = place.refused(2, &["train", "experiment.toml", option]);
+            assert!(said.contains("experiment.toml:") && said.contains(": name is "), "{said}");
+        }
+    }
+    // The stem of this file is "..".
+    place.write("...toml", SMALL);
+    place.gatework(&["train", "...toml", "--updates", "1"]).assert().success();
+    assert!(place.path("runs/small/model.safetensors").is_file());
+    place.write("...toml", &SMALL.replacen("name = \"small\"", "", 1));
+    assert_says(&place.refused(2, &["train", "...toml"]), &["...toml: name is \"..\""]);
 }

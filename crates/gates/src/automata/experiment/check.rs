@@ -9,7 +9,7 @@ use crate::automata::model::{FirstLayer, MAX_CHANNELS, MAX_GATES, MAX_KERNELS};
 use crate::automata::rollout::KEPT_BYTES;
 use crate::automata::states::{Target, TargetSpec};
 use crate::soft::Wiring;
-use gatework_train::experiment::{Problem, problem};
+use gatework_train::experiment::{Problem, check_name, problem};
 
 /// Maximum number of seeds after the first.
 const MAX_RESTARTS: u64 = 100_000;
@@ -88,9 +88,7 @@ impl Experiment {
 
     fn check_sizes(&self) -> Result<(), Problem> {
         let a = &self.automaton;
-        if self.name.trim().is_empty() {
-            return problem(&["name"], "name is empty");
-        }
+        check_name(&self.name)?;
         if !(1..=MAX_CHANNELS).contains(&a.channels) {
             return problem(
                 &["automaton", "channels"],
