@@ -10,6 +10,7 @@ use crate::automata::rollout::KEPT_BYTES;
 use crate::automata::states::{Target, TargetSpec};
 use crate::soft::Wiring;
 use gatework_train::experiment::{Problem, check_name, problem};
+use gatework_train::memory;
 
 /// Maximum number of seeds after the first.
 const MAX_RESTARTS: u64 = 100_000;
@@ -262,6 +263,13 @@ impl Experiment {
             return problem(&key, message);
         }
         Ok(())
+    }
+
+    /// Checks that the memory for one seed is available.
+    pub(super) fn check_memory(&self) -> Result<(), Problem> {
+        let bytes = self.memory().max(self.search().map_or(0.0, |search| self.search_memory(search)));
+        memory::check(bytes, || "grid, batch, steps and layers".into())
+            .map_err(|error| Problem::new(&["automaton"], error.to_string()))
     }
 
     /// Estimates the bytes that a search needs.
