@@ -190,20 +190,19 @@ fn printed(place: &Place, arguments: &[&str]) -> String {
 #[test]
 fn text_of_files_and_arguments_is_escaped_on_its_way_to_a_terminal() {
     let place = Place::new();
-    const TEXT: &str = r"\u001b[2J\u202e\nforged";
-    const SHOWN: &str = r"\u{1b}[2J\u{202e}\nforged";
-    let text = SMALL
-        .replacen("task =", &format!("about = \"{TEXT}\"\nexpected = \"{TEXT}\"\ntask ="), 1)
-        .replacen("name = \"larger\"", &format!("name = \"{TEXT}\""), 1)
+    let (text, shown) = (r"\u001b[2J\u202e\nforged", r"\u{1b}[2J\u{202e}\nforged");
+    let experiment = SMALL
+        .replacen("task =", &format!("about = \"{text}\"\nexpected = \"{text}\"\ntask ="), 1)
+        .replacen("name = \"larger\"", &format!("name = \"{text}\""), 1)
         .replacen("updates = 60", "updates = 1", 1);
-    place.write("small.toml", &text);
+    place.write("small.toml", &experiment);
     let place = place.trained();
     for verb in ["inspect", "evaluate"] {
-        assert_says(&printed(&place, &[verb, "run"]), &[SHOWN]);
+        assert_says(&printed(&place, &[verb, "run"]), &[shown]);
         let json = place.json(&[verb, "run"]).to_string();
         assert_says(&json, &[r"\u001b[2J", r"\nforged"]);
     }
-    place.write("bad.toml", &text.replacen("steps = 6", "steps = 0", 1));
+    place.write("bad.toml", &experiment.replacen("steps = 6", "steps = 0", 1));
     assert_says(&printed(&place, &["train", "bad.toml"]), &["[2J", "steps and samples of at least 1"]);
     let argument = "\u{1b}[2J\u{202e}";
     assert_says(&printed(&place, &["inspect", argument]), &[r"\u{1b}[2J"]);
@@ -244,4 +243,64 @@ fn a_name_cannot_lead_out_of_the_folder_of_runs() {
     assert!(place.path("runs/small/model.safetensors").is_file());
     place.write("...toml", &SMALL.replacen("name = \"small\"", "", 1));
     assert_says(&place.refused(2, &["train", "...toml"]), &["...toml: name is \"..\""]);
+}
+
+/// Runs under a limit of the address space in KiB, expects this exit status and returns the messages on stderr.
+#[cfg(target_os = "linux")]
+fn said_with_memory(place: &Place, limit: u64, status: i32, arguments: &str) -> String {
+    let program = assert_cmd::cargo::cargo_bin("gatework");
+    let script = format!("ulimit -v {limit}; exec {} {arguments}", program.display());
+    let output = std::process::Command::new("bash")
+        .args(["-c", &script])
+        .current_dir(place.folder.path())
+        .env("RAYON_NUM_THREADS", "2")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(status), "{arguments}: {said}");
+    said
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_exceeds_the_memory_is_refused_before_the_work() {
+    let place = Place::new().trained();
+    let limit = 1_000_000;
+    let said = said_with_memory(&place, limit, 1, "simulate run --size 65536x65536");
+    assert_says(&said, &["a grid of 65536x65536 cells with 4 channels would need about ", " GB of memory"]);
+    // The picture is checked before the grid, which does not fit either.
+    let said = said_with_memory(&place, limit, 2, "simulate run --size 65536x65536 --gif a.gif");
+    assert_says(&said, &["65536x65536 cells are too many for a picture", "4096x4096"]);
+    for (from, to) in [("grid = [9, 10]", "grid = [1500, 1500]"), ("steps = 3", "steps = 900000")] {
+        place.write("large.toml", &SMALL.replacen(from, to, 1));
+        let said = said_with_memory(&place, limit, 2, "train large.toml --out large --threads 2");
+        assert_says(&said, &["large.toml: grid, batch, steps and layers would need about ", " of memory"]);
+    }
+    place.write("small.toml", &SMALL.replacen("grid = [20, 31]", "grid = [16384, 16384]", 1));
+    fs::copy(place.path("small.toml"), place.path("run/experiment.toml")).unwrap();
+    let said = said_with_memory(&place, limit, 1, "evaluate run");
+    assert_says(&said, &["evaluate \"larger\": a grid of 16384x16384 cells would need about "]);
+    assert!(!place.path("large").exists() && !place.path("a.gif").exists());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_forecaster_that_exceeds_the_memory_is_refused() {
+    let place = Place::new();
+    for (settings, part) in [
+        ("model = { kind = 'nhits', width = 4096 }\nhorizon = 3", "model nhits: training "),
+        (
+            "model = { kind = 'transformer', patch = 1, stride = 1 }\nhorizon = 1\ninput = 10000",
+            "model transformer with input ",
+        ),
+    ] {
+        let rows: Vec<String> = (0..30_000).map(|step| format!("{step},{}\n", step % 7)).collect();
+        place.write("data.csv", &format!("ds,y\n{}", rows.concat()));
+        place.write(
+            "large.toml",
+            &format!("name = 'large'\ntask = 'forecaster'\ndata = 'data.csv'\n{settings}\n"),
+        );
+        let said = said_with_memory(&place, 1_000_000, 1, "train large.toml --threads 2");
+        assert_says(&said, &[part, "would need about ", " of memory"]);
+    }
 }
