@@ -1,4 +1,4 @@
-//! Progress of training: a bar for each seed on a terminal, a line every few seconds elsewhere.
+//! Progress of training and of other long commands: bars on a terminal, a line every few seconds elsewhere.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -10,6 +10,59 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 /// Time between lines when stderr is not a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Time before a [`Counter`] draws its bar: most commands end earlier.
+const BAR_DELAY: Duration = Duration::from_secs(1);
+
+/// Shows the progress of a command that counts something.
+pub struct Counter {
+    unit: &'static str,
+    begin: Instant,
+    /// Present on a terminal only.
+    bar: Option<ProgressBar>,
+    line: Mutex<Instant>,
+}
+
+impl Counter {
+    /// Counts in this unit, in the plural.
+    pub fn new(unit: &'static str) -> Counter {
+        let bar = std::io::stderr().is_terminal().then(|| styled(ProgressBar::new(0)).with_prefix(unit));
+        Counter { unit, begin: Instant::now(), bar, line: Mutex::new(Instant::now()) }
+    }
+
+    /// Shows that `done` of `total` units are finished.
+    pub fn show(&self, done: usize, total: usize) {
+        if let Some(bar) = &self.bar {
+            if self.begin.elapsed() >= BAR_DELAY {
+                bar.set_length(total as u64);
+                bar.set_position(done as u64);
+            }
+            return;
+        }
+        let mut line = self.line.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if line.elapsed() >= LINE_INTERVAL {
+            *line = Instant::now();
+            status!("{done} of {total} {}", self.unit);
+        }
+    }
+}
+
+impl Drop for Counter {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Sets the style of a bar.
+fn styled(bar: ProgressBar) -> ProgressBar {
+    let template = "{prefix:>8} {wide_bar:.cyan/blue} {pos:>5}/{len} {msg} {eta:>4}";
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style.progress_chars("━╸─")),
+        Err(_) => bar,
+    }
+}
 
 /// Shows the progress of all seeds.
 pub struct Progress {
@@ -42,13 +95,9 @@ impl Progress {
 
     fn start(&self, attempt: &Attempt) -> Shown {
         let bar = match &self.bars {
-            Some(bars) => bars.add(ProgressBar::new(self.updates)),
+            Some(bars) => styled(bars.add(ProgressBar::new(self.updates))),
             None => ProgressBar::hidden(),
         };
-        let template = "{prefix:>8} {wide_bar:.cyan/blue} {pos:>5}/{len} {msg} {eta:>4}";
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style.progress_chars("━╸─"));
-        }
         bar.set_prefix(format!("seed {}", attempt.seed));
         // A resumed run does not start from 0: the remaining time is estimated from here.
         bar.set_position(attempt.update);
@@ -73,7 +122,7 @@ impl Observer for Progress {
         };
         let message = format!("warning: {cause}; training continues from the checkpoint before it");
         match &self.bars {
-            Some(bars) => drop(bars.println(message)),
+            Some(bars) => drop(bars.println(crate::output::one_line(&message))),
             None => status!("{message}"),
         }
     }

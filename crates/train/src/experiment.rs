@@ -64,6 +64,33 @@ pub fn problem<T>(key: &[&str], message: impl Into<String>) -> Result<T, Problem
     Err(Problem::new(key, message))
 }
 
+/// Maximum length of a name in bytes. File systems allow 255, and the names of run folders may end in a number.
+const MAX_NAME: usize = 200;
+
+/// Checks the name of an experiment, which is also the name of a folder: one component of a path, without control characters.
+pub fn check_name(name: &str) -> Result<(), Problem> {
+    let message = if name.trim().is_empty() {
+        "name is empty; give the experiment a name".to_string()
+    } else if name.len() > MAX_NAME {
+        format!("name has {} bytes; the limit is {MAX_NAME}", name.len())
+    } else if let Some(c) = name.chars().find(|c| c.is_control() || r"/\".contains(*c)) {
+        format!("name is {name:?}, but {c:?} cannot be in the name of a folder")
+    } else if name.starts_with(' ') || name.ends_with([' ', '.']) || is_device(name) {
+        format!("name is {name:?}, which cannot be the name of a folder on every system")
+    } else {
+        return Ok(());
+    };
+    problem(&["name"], message)
+}
+
+/// Whether Windows reserves a name for a device, which it does whatever the extension.
+fn is_device(name: &str) -> bool {
+    let stem = name.split('.').next().unwrap_or_default().trim_end().to_lowercase();
+    let port = stem.strip_prefix("com").or(stem.strip_prefix("lpt"));
+    ["con", "prn", "aux", "nul"].contains(&stem.as_str())
+        || port.is_some_and(|number| number.len() == 1 && number.parse::<u8>().is_ok())
+}
+
 /// The text of an experiment and its origin.
 #[derive(Clone, Debug)]
 pub struct Source {
@@ -210,6 +237,48 @@ mod tests {
             assert_eq!(error, format!("x.toml:{line}: wrong"), "{key:?}");
         }
         assert_eq!(source.locate(Problem::new(&["z"], "wrong")).to_string(), "x.toml: wrong");
+    }
+
+    #[test]
+    fn a_name_is_one_component_of_a_path() {
+        for valid in [
+            "a",
+            "lizard-2",
+            "my sales",
+            "v1.2",
+            ".hidden",
+            "Ærø",
+            "console",
+            "con2",
+            "comb",
+            &"x".repeat(MAX_NAME),
+        ] {
+            assert_eq!(check_name(valid), Ok(()), "{valid}");
+        }
+        for invalid in [
+            "",
+            " ",
+            ".",
+            "..",
+            "a/b",
+            "/",
+            r"..\a",
+            "a\u{1b}[2J",
+            "a\nb",
+            "a\0",
+            "a\u{9b}",
+            "a.",
+            "a ",
+            " a",
+            "CON",
+            "nul.toml",
+            "com1",
+            &"x".repeat(MAX_NAME + 1),
+        ] {
+            let Problem { key, message } = check_name(invalid).unwrap_err();
+            assert!(key == ["name"] && message.starts_with("name "), "{message}");
+            assert!(!message.contains(char::is_control) && message.len() < MAX_NAME + 100, "{message}");
+        }
     }
 
     #[test]

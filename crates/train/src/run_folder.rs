@@ -361,9 +361,7 @@ impl Drop for Staged {
 
 /// runs/NAME, runs/NAME-2, runs/NAME-3, ...
 fn numbered(name: &str) -> impl Iterator<Item = PathBuf> {
-    let safe: String =
-        name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
-    (1..).map(move |n| Path::new(RUNS).join(if n == 1 { safe.clone() } else { format!("{safe}-{n}") }))
+    (1..).map(move |n| Path::new(RUNS).join(if n == 1 { name.to_string() } else { format!("{name}-{n}") }))
 }
 
 /// Locks a folder for this process, where the file system has locks.

@@ -21,7 +21,7 @@ use crate::network::loss::Loss;
 use crate::network::normalization::Normalization;
 use crate::specification::Specification;
 use crate::training::Training;
-use gatework_train::experiment::{ExperimentError, Problem, Source, problem};
+use gatework_train::experiment::{ExperimentError, Problem, Source, check_name, problem};
 
 /// The built-in experiments: name and TOML.
 pub const BUILT_IN: [(&str, &str); 1] =
@@ -261,9 +261,7 @@ impl Experiment {
 
     /// Checks every setting; the problem names the key of the first invalid one.
     pub fn check(&self) -> Result<(), Problem> {
-        if self.name.trim().is_empty() {
-            return problem(&["name"], "name is empty; give the experiment a name");
-        }
+        check_name(&self.name)?;
         if self.stride == 0 {
             return problem(&["stride"], "stride is 0, but must be at least 1");
         }

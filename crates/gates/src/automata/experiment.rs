@@ -310,14 +310,16 @@ impl AutomatonExperiment {
         Ok(loaded)
     }
 
-    /// Checks the experiment again after its settings were changed. Error messages begin with `origin`.
+    /// Checks the experiment again after its settings were changed, and that the memory to train it is available. Error
+    /// messages begin with `origin`.
     pub fn check(&self, origin: &str) -> Result<(), ExperimentError> {
         let invalid = |Problem { message, .. }| ExperimentError::Invalid {
             origin: origin.to_string(),
             line: None,
             message,
         };
-        self.experiment.check().and_then(|()| self.check_target()).map_err(invalid)
+        let checked = self.experiment.check().and_then(|()| self.check_target());
+        checked.and_then(|()| self.experiment.check_memory()).map_err(invalid)
     }
 }
 

@@ -23,6 +23,7 @@ use gatework_engine::parallel;
 use gatework_logic::{Automaton, Document, from_json, to_json};
 use gatework_train::experiment::ExperimentError;
 use gatework_train::files::{self, FileError};
+use gatework_train::memory;
 use gatework_train::run_folder::{self, RunFolder, RunFolderError};
 use gatework_train::trainer::{self, Attempt, Best, Observer, Options, Outcome, TaskError, TrainError};
 use serde::Serialize;
@@ -315,16 +316,25 @@ fn options(experiment: &Experiment, folder: Option<&RunFolder>, threads: usize) 
     let tiles = cells.div_ceil(LANES);
     let useful = parallel::chunk_count(tiles, tiles.saturating_mul(experiment.automaton.steps)).min(threads);
     let threads_per_attempt = if experiment.seeds.is_some() { 1 } else { useful };
-    let in_memory = (MAX_MEMORY / experiment.memory()) as usize;
+    let concurrent = (threads / threads_per_attempt).min(seeds.len());
     Options {
         settings: experiment.trainer_settings(),
-        concurrent_attempts: (threads / threads_per_attempt).min(in_memory).min(seeds.len()),
+        concurrent_attempts: in_memory(concurrent, experiment.memory()),
         threads_per_attempt,
         until_success: experiment.seeds.is_none(),
         seeds,
         checkpoints: folder.map(RunFolder::checkpoints),
         interval: Duration::from_secs_f64(training.checkpoint_seconds),
     }
+}
+
+/// The number of concurrent attempts, at most `wanted` and at least 1, that fit into memory if each needs this many bytes.
+pub(super) fn in_memory(wanted: usize, bytes: f64) -> usize {
+    let fits = |count: &usize| {
+        let all = *count as f64 * bytes;
+        all <= MAX_MEMORY && memory::check(all, String::new).is_ok()
+    };
+    (2..=wanted).rev().find(fits).unwrap_or(1)
 }
 
 /// The attempt to keep: the first success, or else that with the lowest hard loss.

@@ -26,8 +26,9 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::experiment::{AutomatonExperiment, BUILT_IN, MAX_MEMORY, SearchSettings};
+use super::experiment::{AutomatonExperiment, BUILT_IN, SearchSettings};
 use super::model::Model;
+use super::run::in_memory;
 use super::task::AutomatonTask;
 use gatework_train::experiment::{ExperimentError, Source};
 use gatework_train::trainer::{self, Options, Outcome, Quiet, TrainError};
@@ -123,13 +124,13 @@ impl Study {
             let mut table = base.clone();
             merge(&mut table, change);
             let text = table.to_string();
-            let loaded = AutomatonExperiment::from_source(&Source::new(text, "", folder)).map_err(
-                |error| match error {
-                    // The line refers to the merged text, so it is left out.
-                    ExperimentError::Invalid { message, .. } => invalid(format!("setting {name}: {message}")),
-                    other => other,
-                },
-            )?;
+            let loaded = AutomatonExperiment::from_source(&Source::new(text, "", folder));
+            let checked = loaded.and_then(|loaded| loaded.check("").map(|()| loaded));
+            let loaded = checked.map_err(|error| match error {
+                // The line refers to the merged text, so it is left out.
+                ExperimentError::Invalid { message, .. } => invalid(format!("setting {name}: {message}")),
+                other => other,
+            })?;
             let fingerprint = fingerprint(&loaded.experiment.to_toml());
             Ok(Setting { name, loaded, fingerprint })
         };
@@ -182,10 +183,9 @@ impl Study {
         };
         let memory =
             self.settings.iter().map(|setting| setting.loaded.experiment.memory()).fold(1.0, f64::max);
-        let threads = threads.min((MAX_MEMORY / memory) as usize);
+        let threads = in_memory(threads.min(jobs.len()), memory);
         std::thread::scope(|scope| {
-            let workers: Vec<_> =
-                (0..threads.clamp(1, jobs.len().max(1))).map(|_| scope.spawn(work)).collect();
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
             workers
                 .into_iter()
                 .try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use gatework_forecast::data;
 use gatework_forecast::run::{self as forecast_run, ForecastRun};
-use gatework_gates::automata::evaluate::{Score, score};
+use gatework_gates::automata::evaluate::{Score, score_observed};
 use serde_json::json;
 
 use super::forecaster::{dataset, heading, print_scores};
+use crate::progress::Counter;
 use crate::subject::Subject;
 use crate::usage::Usage;
 
@@ -89,7 +90,10 @@ impl Evaluate {
         let automaton = subject.automaton()?;
         let mut scores = Vec::new();
         for protocol in &loaded.experiment.protocols {
-            scores.push(score(automaton, loaded, protocol, self.seed.unwrap_or(0))?);
+            let progress = Counter::new("steps");
+            let seed = self.seed.unwrap_or(0);
+            let show = |done, total| progress.show(done, total);
+            scores.push(score_observed(automaton, loaded, protocol, seed, show)?);
         }
         print_protocols(&scores);
         if self.json {

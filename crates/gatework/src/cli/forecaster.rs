@@ -74,7 +74,8 @@ fn is_constant(values: &[f64]) -> bool {
 }
 
 fn print_result(job: &Job<'_>, ForecasterRun { trained, plot, .. }: &ForecasterRun) {
-    status!("\n{}", heading(trained.part, trained.step));
+    status!("");
+    status!("{}", heading(trained.part, trained.step));
     if trained.part != Subset::Test {
         let horizon = job.experiment.horizon;
         status!(
@@ -87,7 +88,10 @@ fn print_result(job: &Job<'_>, ForecasterRun { trained, plot, .. }: &ForecasterR
             "The {better} baseline is more accurate here; more epochs, a longer input or another model may help."
         );
     }
-    status!("\n{}\n{}", plot.title, report::terminal_plot(plot, 72));
+    status!("");
+    status!("{}", plot.title);
+    report::terminal_plot(plot, 72).lines().for_each(|line| status!("{line}"));
+    status!("");
     let run = job.folder.path().display().to_string();
     status!("Run folder: {run}");
     status!("  {run}/forecast.svg    the last forecast and the actual values");
@@ -110,16 +114,16 @@ fn better_baseline(evaluation: &Evaluation) -> Option<&str> {
 
 /// Prints a row for each score: mean, standard deviation, and each seed.
 fn print_seeds(SeedScores { seeds, scores, .. }: &SeedScores) {
-    status_part!("\n{:<16} {:>10} {:>10}", "", "mean", "std. dev.");
-    for seed in seeds {
-        status_part!(" {:>10}", format!("seed {seed}"));
-    }
-    status!();
+    let row = |cells: Vec<String>| cells.iter().fold(String::new(), |row, cell| format!("{row} {cell:>10}"));
+    let heads = ["mean".to_string(), "std. dev.".to_string()];
+    let heads = heads.into_iter().chain(seeds.iter().map(|seed| format!("seed {seed}")));
+    status!("");
+    status!("{:<16}{}", "", row(heads.collect()));
     for (name, values) in scores {
         let (mean, deviation) = mean_and_deviation(values);
         let mut cells = number::column(&[&[mean], &values[..]].concat(), 4);
         cells.splice(1..1, number::column(&[deviation], 4));
-        status!("{name:<16}{}", cells.iter().fold(String::new(), |row, cell| format!("{row} {cell:>10}")));
+        status!("{name:<16}{}", row(cells));
     }
 }
 

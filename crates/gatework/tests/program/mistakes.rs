@@ -160,10 +160,10 @@ fn a_place_that_cannot_be_written_is_named() {
 fn a_full_disk_loses_nothing() {
     let place = Place::new().trained();
     let before = place.read("run/model.safetensors");
-    // A limit on file sizes stands for a full disk: writes fail half-way.
+    // A limit on file sizes stands for a full disk: writes fail half-way. Its signal does not end the program.
     let program = assert_cmd::cargo::cargo_bin("gatework");
     let script = format!(
-        "trap '' XFSZ; ulimit -f 4; exec {} train small.toml --seed 2 --out run --force --updates 3",
+        "ulimit -f 4; exec {} train small.toml --seed 2 --out run --force --updates 3",
         program.display()
     );
     let output = std::process::Command::new("bash")
@@ -175,4 +175,132 @@ fn a_full_disk_loses_nothing() {
     assert_says(&String::from_utf8(output.stderr).unwrap(), &["cannot write", "run"]);
     assert!(is_clean(&place.path("run")), "no half-written file");
     assert_eq!(place.read("run.old/model.safetensors"), before, "the old run is set aside");
+}
+
+/// Runs and returns all that is printed, which has no character that a terminal interprets.
+fn printed(place: &Place, arguments: &[&str]) -> String {
+    let output = place.gatework(arguments).output().unwrap();
+    let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+    let is_active = |c: char| c.is_control() && !"\n\t".contains(c) || "\u{202e}\u{2028}".contains(c);
+    assert!(!said.is_empty() && !said.contains(is_active), "{arguments:?}: {said:?}");
+    assert!(said.lines().all(|line| !line.starts_with("forged")), "{arguments:?}: {said}");
+    said
+}
+
+#[test]
+fn text_of_files_and_arguments_is_escaped_on_its_way_to_a_terminal() {
+    let place = Place::new();
+    let (text, shown) = (r"\u001b[2J\u202e\nforged", r"\u{1b}[2J\u{202e}\nforged");
+    let experiment = SMALL
+        .replacen("task =", &format!("about = \"{text}\"\nexpected = \"{text}\"\ntask ="), 1)
+        .replacen("name = \"larger\"", &format!("name = \"{text}\""), 1)
+        .replacen("updates = 60", "updates = 1", 1);
+    place.write("small.toml", &experiment);
+    let place = place.trained();
+    for verb in ["inspect", "evaluate"] {
+        assert_says(&printed(&place, &[verb, "run"]), &[shown]);
+        let json = place.json(&[verb, "run"]).to_string();
+        assert_says(&json, &[r"\u001b[2J", r"\nforged"]);
+    }
+    place.write("bad.toml", &experiment.replacen("steps = 6", "steps = 0", 1));
+    assert_says(&printed(&place, &["train", "bad.toml"]), &["[2J", "steps and samples of at least 1"]);
+    let argument = "\u{1b}[2J\u{202e}";
+    assert_says(&printed(&place, &["inspect", argument]), &[r"\u{1b}[2J"]);
+    // The parser of the command line removes escape sequences itself.
+    assert_says(&printed(&place, &["simulate", "run", "--size", argument]), &[r"\u{202e}"]);
+    assert_says(&printed(&place, &[argument]), &[r"\u{202e}"]);
+}
+
+#[test]
+fn names_of_series_and_columns_are_escaped_on_their_way_to_a_terminal() {
+    let place = Place::new();
+    place.write("sales.csv", "unique_id,ds,y\n\u{1b}[2J\u{202e},2020-01-01,1\n\u{1b}[2J\u{202e},x,2\n");
+    let text = "task = 'forecaster'\ndata = 'sales.csv'\nmodel = 'nlinear'\nhorizon = 3\n";
+    place.write("sales.toml", text);
+    assert_says(&printed(&place, &["train", "sales.toml"]), &["sales.csv:3"]);
+    place.write("sales.csv", "unique_id,ds,\u{1b}[2J\u{202e}\na,2020-01-01,1\n");
+    assert_says(&printed(&place, &["train", "sales.toml"]), &[r"\u{1b}[2J"]);
+}
+
+#[test]
+fn a_name_cannot_lead_out_of_the_folder_of_runs() {
+    let place = Place::new().trained();
+    fs::copy(place.path("run/experiment.toml"), place.path("experiment.toml")).unwrap();
+    let forecaster =
+        "name = \"small\"\ntask = 'forecaster'\ndata = 'airpassengers'\nmodel = 'nlinear'\nhorizon = 3\n";
+    for (text, name) in
+        [(SMALL, ".."), (SMALL, "a/b"), (SMALL, r"\u001b[2J"), (forecaster, ".."), (forecaster, "../up")]
+    {
+        place.write("experiment.toml", &text.replacen("name = \"small\"", &format!("name = \"{name}\""), 1));
+        for option in ["--resume", "--force"] {
+            let said = place.refused(2, &["train", "experiment.toml", option]);
+            assert!(said.contains("experiment.toml:") && said.contains(": name is "), "{said}");
+        }
+    }
+    // The stem of this file is "..".
+    place.write("...toml", SMALL);
+    place.gatework(&["train", "...toml", "--updates", "1"]).assert().success();
+    assert!(place.path("runs/small/model.safetensors").is_file());
+    place.write("...toml", &SMALL.replacen("name = \"small\"", "", 1));
+    assert_says(&place.refused(2, &["train", "...toml"]), &["...toml: name is \"..\""]);
+}
+
+/// Runs under a limit of the address space in KiB, expects this exit status and returns the messages on stderr.
+#[cfg(target_os = "linux")]
+fn said_with_memory(place: &Place, limit: u64, status: i32, arguments: &str) -> String {
+    let program = assert_cmd::cargo::cargo_bin("gatework");
+    let script = format!("ulimit -v {limit}; exec {} {arguments}", program.display());
+    let output = std::process::Command::new("bash")
+        .args(["-c", &script])
+        .current_dir(place.folder.path())
+        .env("RAYON_NUM_THREADS", "2")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(status), "{arguments}: {said}");
+    said
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_exceeds_the_memory_is_refused_before_the_work() {
+    let place = Place::new().trained();
+    let limit = 1_000_000;
+    let said = said_with_memory(&place, limit, 1, "simulate run --size 65536x65536");
+    assert_says(&said, &["a grid of 65536x65536 cells with 4 channels would need about ", " GB of memory"]);
+    // The picture is checked before the grid, which does not fit either.
+    let said = said_with_memory(&place, limit, 2, "simulate run --size 65536x65536 --gif a.gif");
+    assert_says(&said, &["65536x65536 cells are too many for a picture", "4096x4096"]);
+    for (from, to) in [("grid = [9, 10]", "grid = [1500, 1500]"), ("steps = 3", "steps = 900000")] {
+        place.write("large.toml", &SMALL.replacen(from, to, 1));
+        let said = said_with_memory(&place, limit, 2, "train large.toml --out large --threads 2");
+        assert_says(&said, &["large.toml: grid, batch, steps and layers would need about ", " of memory"]);
+    }
+    place.write("small.toml", &SMALL.replacen("grid = [20, 31]", "grid = [16384, 16384]", 1));
+    fs::copy(place.path("small.toml"), place.path("run/experiment.toml")).unwrap();
+    let said = said_with_memory(&place, limit, 1, "evaluate run");
+    assert_says(&said, &["evaluate \"larger\": a grid of 16384x16384 cells would need about "]);
+    assert!(!place.path("large").exists() && !place.path("a.gif").exists());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_forecaster_that_exceeds_the_memory_is_refused() {
+    let place = Place::new();
+    for (settings, part) in [
+        ("model = { kind = 'nhits', width = 4096 }\nhorizon = 3", "model nhits: training "),
+        (
+            "model = { kind = 'transformer', patch = 1, stride = 1 }\nhorizon = 1\ninput = 10000",
+            "model transformer with input ",
+        ),
+    ] {
+        let rows: Vec<String> = (0..30_000).map(|step| format!("{step},{}\n", step % 7)).collect();
+        place.write("data.csv", &format!("ds,y\n{}", rows.concat()));
+        place.write(
+            "large.toml",
+            &format!("name = 'large'\ntask = 'forecaster'\ndata = 'data.csv'\n{settings}\n"),
+        );
+        let said = said_with_memory(&place, 1_000_000, 1, "train large.toml --threads 2");
+        assert_says(&said, &[part, "would need about ", " of memory"]);
+    }
 }

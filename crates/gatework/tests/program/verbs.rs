@@ -141,6 +141,9 @@ fn a_failed_write_to_stdout_is_an_error_unless_the_pipe_is_closed() {
         &["inspect", "run", "--json"],
         &["list"],
         &["export", "run", "--to", "blif"],
+        &["--help"],
+        &["help", "train"],
+        &["--version"],
     ] {
         let command = |stdout: Stdio| {
             let mut command = std::process::Command::new(&program);

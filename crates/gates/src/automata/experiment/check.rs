@@ -9,7 +9,8 @@ use crate::automata::model::{FirstLayer, MAX_CHANNELS, MAX_GATES, MAX_KERNELS};
 use crate::automata::rollout::KEPT_BYTES;
 use crate::automata::states::{Target, TargetSpec};
 use crate::soft::Wiring;
-use gatework_train::experiment::{Problem, problem};
+use gatework_train::experiment::{Problem, check_name, problem};
+use gatework_train::memory;
 
 /// Maximum number of seeds after the first.
 const MAX_RESTARTS: u64 = 100_000;
@@ -88,9 +89,7 @@ impl Experiment {
 
     fn check_sizes(&self) -> Result<(), Problem> {
         let a = &self.automaton;
-        if self.name.trim().is_empty() {
-            return problem(&["name"], "name is empty");
-        }
+        check_name(&self.name)?;
         if !(1..=MAX_CHANNELS).contains(&a.channels) {
             return problem(
                 &["automaton", "channels"],
@@ -264,6 +263,13 @@ impl Experiment {
             return problem(&key, message);
         }
         Ok(())
+    }
+
+    /// Checks that the memory for one seed is available.
+    pub(super) fn check_memory(&self) -> Result<(), Problem> {
+        let bytes = self.memory().max(self.search().map_or(0.0, |search| self.search_memory(search)));
+        memory::check(bytes, || "grid, batch, steps and layers".into())
+            .map_err(|error| Problem::new(&["automaton"], error.to_string()))
     }
 
     /// Estimates the bytes that a search needs.
