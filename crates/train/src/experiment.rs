@@ -98,19 +98,9 @@ impl Source {
         Err(ExperimentError::Unknown { name: name.to_string(), hint, known: names.join(", ") })
     }
 
-    /// Returns the text.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
     /// Returns the folder that relative paths in the text refer to.
     pub fn folder(&self) -> &Path {
         &self.folder
-    }
-
-    /// Returns what errors call the text: a path, or the name of a built-in experiment.
-    pub fn origin(&self) -> &str {
-        &self.origin
     }
 
     /// Returns the name of an experiment without a `name` of its own: the stem of its file.

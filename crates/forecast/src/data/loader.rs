@@ -186,7 +186,8 @@ impl Loader {
     }
 
     /// Returns the number of batches prefetched so far.
-    pub fn prefetched(&self) -> u64 {
+    #[cfg(test)]
+    fn prefetched(&self) -> u64 {
         self.made.load(Ordering::Acquire)
     }
 

@@ -64,16 +64,6 @@ impl<W: BatchSource> ForecastTask<W> {
         Forecaster::new(self.specification.clone(), params)
     }
 
-    /// Returns the specification of the forecaster.
-    pub fn specification(&self) -> &Specification {
-        &self.specification
-    }
-
-    /// Returns the source of the batches.
-    pub fn source(&self) -> &W {
-        &self.source
-    }
-
     /// Returns the mean validation loss of the current parameters; `None` if there are no validation windows.
     pub fn validation_loss(&mut self) -> Result<Option<f64>, TaskError> {
         let (mut sum, mut rows) = (0.0, 0);
@@ -226,7 +216,7 @@ mod tests {
         let validated = |first| {
             let task = ForecastTask::new(&specification, Signal::new(&specification, 32), 1).unwrap();
             let mut task = task.with_validation_start(first);
-            let epoch = task.source().updates_per_epoch();
+            let epoch = task.source.updates_per_epoch();
             [0, 1, 2, 3].map(|epochs| task.step(epochs * epoch).unwrap().hard.is_some())
         };
         assert_eq!(validated(1), [false, true, true, true]);

@@ -16,7 +16,6 @@
 //! | [`task`] | the training task: rollout, loss, gradient, then the search |
 //! | [`run`] | training into a run folder, and opening one |
 //! | [`study`] | success rates of many settings over many seeds |
-//! | [`mod@reference`] | the reference implementation of the roll-out |
 
 mod batch;
 pub mod cells;
@@ -24,7 +23,8 @@ pub mod evaluate;
 pub mod experiment;
 pub mod hard;
 pub mod model;
-pub mod reference;
+#[cfg(test)]
+mod reference;
 pub mod rollout;
 pub mod run;
 pub mod search;

@@ -202,12 +202,6 @@ impl Model {
         Wires { inputs: NEIGHBOURS, layers }
     }
 
-    /// Returns the rows of the merged perception's outputs among one channel's update inputs: by output, then kernel.
-    pub fn perception_rows(&self) -> Vec<u32> {
-        let (kernels, outputs) = (self.shape.kernels as u32, self.perceive.outputs() as u32);
-        (0..kernels).flat_map(|k| (0..outputs).map(move |s| s * kernels + k)).collect()
-    }
-
     /// Returns the most likely function of every gate, in the order of the logits.
     pub fn functions(&self) -> Vec<Gate> {
         let gate = |index| Gate::from_index(index).unwrap_or(Gate::A);

@@ -68,11 +68,6 @@ impl AutomatonTask {
         })
     }
 
-    /// The current model.
-    pub fn model(&self) -> &Model {
-        &self.model
-    }
-
     /// Durations of the last update.
     pub fn times(&self) -> StepTimes {
         self.times
