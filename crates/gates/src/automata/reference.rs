@@ -1,11 +1,11 @@
-//! Reference implementation of the roll-out: cell by cell, gate by gate, in f64. Tests compare with it.
+//! Reference implementation of the rollout: cell by cell, gate by gate, in f64. Tests compare with it.
 
 use crate::kernel::reference;
 
 use super::cells::{NEIGHBOURS, Shape};
 use super::model::Model;
 
-/// The reference implementation of a roll-out.
+/// The reference implementation of a rollout.
 #[derive(Clone, Debug)]
 pub struct ReferenceRollout<'a> {
     /// The model.
