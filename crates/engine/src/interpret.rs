@@ -128,7 +128,7 @@ impl Graph {
         self.interpret_nodes(inputs, &ids)
     }
 
-    /// Evaluates some nodes.
+    /// Evaluates the given nodes, in their order.
     pub fn interpret_nodes(&self, inputs: &[(&str, Value)], wanted: &[Id]) -> Result<Vec<Value>, InputError> {
         let mut needed = vec![false; self.nodes().len()];
         for id in wanted {

@@ -199,14 +199,14 @@ mod tests {
                 optimizer.step(&mut state, values, grads, 0.01, None);
                 let mut step = optimizer.begin(&mut other, 0.01, None).unwrap();
                 assert_eq!(during.step_and_update(update, &mut step).unwrap(), losses);
-                assert!(step.is_taken());
+                assert!(step.is_applied());
                 assert_eq!(during.params().values, after.params().values, "{}", specification.model.name());
             }
             assert_eq!(state, other);
             // Gradients of several micro-batches are accumulated first.
             let mut step = optimizer.begin(&mut other, 0.01, None).unwrap();
             task().with_micro_batch(8).step_and_update(1, &mut step).unwrap();
-            assert!(!step.is_taken());
+            assert!(!step.is_applied());
         }
     }
 

@@ -67,7 +67,7 @@ impl ModelShape {
     }
 
     /// Upper bound on the gates of one cell's circuit, in which each channel has its own copy of the perception.
-    pub fn most_gates_per_cell(&self) -> usize {
+    pub fn max_gates_per_cell(&self) -> usize {
         self.gates().saturating_mul(self.channels)
     }
 }
@@ -331,7 +331,7 @@ impl Model {
         let fits = (1..=MAX_CHANNELS).contains(&shape.channels)
             && (1..=MAX_KERNELS).contains(&shape.kernels)
             && shape.gates() <= bytes.len() / (FUNCTIONS * size_of::<f32>())
-            && shape.most_gates_per_cell() <= MAX_GATES
+            && shape.max_gates_per_cell() <= MAX_GATES
             && perceive.inputs == NEIGHBOURS
             && Some(shape.update_inputs()) == shape.update.first().copied()
             && update.outputs() == shape.channels;

@@ -41,7 +41,7 @@ impl Start {
     }
 
     /// Returns true if every rollout has the same start state, with equal bits in all channels.
-    pub fn starts_alike(&self) -> bool {
+    pub fn has_equal_channels(&self) -> bool {
         matches!(self, Start::Seed | Start::Zeros)
     }
 

@@ -69,7 +69,7 @@ impl Experiment {
         self.check_perceive()?;
         self.check_update()?;
         self.check_training()?;
-        let (gates, most) = (self.model_shape().most_gates_per_cell(), MAX_GATES);
+        let (gates, most) = (self.model_shape().max_gates_per_cell(), MAX_GATES);
         if gates > most {
             let message = format!("layers and channels make up to {gates} gates per cell, more than {most}");
             return problem(&["update", "layers"], message);
@@ -318,7 +318,7 @@ impl Experiment {
         let tiles = (cells / LANES as f64).min(1e9) as usize;
         let parts = parallel::chunk_count(tiles, tiles.saturating_mul(self.automaton.steps)) as f64;
         let parts = parts * (shape.gates() as f64 * 256.0 + shape.update[0] as f64 * 256.0) + 2.0 * state;
-        let circuit = shape.most_gates_per_cell() as f64 * 32.0;
+        let circuit = shape.max_gates_per_cell() as f64 * 32.0;
         state * (steps + 2.0) + KEPT_BYTES as f64 + wires + masks + gates + parts + circuit
     }
 }

@@ -193,7 +193,7 @@ impl Search<'_> {
     fn repaired(&self, found: Found, run: u64) -> Result<Found, TaskError> {
         let experiment = &self.loaded.experiment;
         let one_step = experiment.automaton.steps == 1;
-        if !(experiment.start.starts_alike() || one_step) || experiment.automaton.fire_rate.is_some() {
+        if !(experiment.start.has_equal_channels() || one_step) || experiment.automaton.fire_rate.is_some() {
             return Ok(found);
         }
         let time = run << 32 | u64::from(u32::MAX);
