@@ -139,7 +139,7 @@ pub fn start_of(experiment: &Experiment) -> Vec<Start> {
         states::Start::Zeros => vec![Start::Zero; channels],
         states::Start::Seed => vec![Start::Alike; channels],
         // Given grids set one channel or three.
-        states::Start::Boards { .. } => {
+        states::Start::Grids { .. } => {
             (0..channels).map(|channel| if channel < 3 { Start::Free } else { Start::Zero }).collect()
         }
         _ => vec![Start::Free; channels],

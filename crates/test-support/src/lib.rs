@@ -2,3 +2,4 @@
 
 pub mod counting;
 pub mod golden;
+pub mod program;

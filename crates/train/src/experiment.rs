@@ -125,19 +125,9 @@ impl Source {
         Err(ExperimentError::Unknown { name: name.to_string(), hint, known: names.join(", ") })
     }
 
-    /// Returns the text.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
     /// Returns the folder that relative paths in the text refer to.
     pub fn folder(&self) -> &Path {
         &self.folder
-    }
-
-    /// Returns what errors call the text: a path, or the name of a built-in experiment.
-    pub fn origin(&self) -> &str {
-        &self.origin
     }
 
     /// Returns the name of an experiment without a `name` of its own: the stem of its file.
@@ -179,9 +169,10 @@ impl Source {
         }
     }
 
-    /// Returns the error for a problem, with the line of its key or of the innermost enclosing table.
-    pub fn locate(&self, problem: Problem) -> ExperimentError {
-        self.invalid(self.line_of(&problem.key), problem.message)
+    /// Returns the error for a problem, with the line of its key or of the innermost enclosing table. `former` has the former
+    /// names of keys that are still read, with their current names, as `table.key`.
+    pub fn locate(&self, problem: Problem, former: &[(&str, &str)]) -> ExperimentError {
+        self.invalid(self.line_of(&problem.key, former), problem.message)
     }
 
     /// Returns an error about this text.
@@ -193,16 +184,21 @@ impl Source {
         1 + self.text.bytes().take(byte).filter(|&b| b == b'\n').count()
     }
 
-    fn line_of(&self, key: &[String]) -> Option<usize> {
+    fn line_of(&self, key: &[String], former: &[(&str, &str)]) -> Option<usize> {
         let document = DeTable::parse(&self.text).ok()?;
         let (first, rest) = key.split_first()?;
         let (found, mut value) = document.get_ref().iter().find(|(k, _)| k.get_ref() == first)?;
-        let mut start = found.span().start;
+        let (mut start, mut path) = (found.span().start, first.clone());
         for name in rest {
+            let current = format!("{path}.{name}");
+            let is_key = |known: &str| {
+                let known = format!("{path}.{known}");
+                known == current || former.contains(&(&*known, &*current))
+            };
             let inner = match value.get_ref() {
                 DeValue::Table(table) => table
                     .iter()
-                    .find(|(k, _)| k.get_ref() == name)
+                    .find(|(known, _)| is_key(known.get_ref()))
                     .map(|(found, value)| (found.span().start, value)),
                 DeValue::Array(array) => name
                     .parse()
@@ -213,6 +209,7 @@ impl Source {
             };
             let Some(inner) = inner else { break };
             (start, value) = inner;
+            path = current;
         }
         Some(self.line_at(start))
     }
@@ -221,6 +218,16 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_is_located_by_its_former_name() {
+        let source = Source::new("[a]\nx = 1\nold = [1,\n 2]\n[b]\nold = 2\n", "x.toml", "");
+        let line =
+            |key: &[&str]| source.locate(Problem::new(key, "wrong"), &[("a.old", "a.new")]).to_string();
+        assert_eq!(line(&["a", "new"]), "x.toml:3: wrong");
+        assert_eq!(line(&["a", "new", "1"]), "x.toml:4: wrong");
+        assert_eq!(line(&["b", "new"]), "x.toml:5: wrong", "the key of another table was not renamed");
+    }
 
     #[test]
     fn a_key_is_located_by_its_span_or_that_of_its_table() {
@@ -233,10 +240,10 @@ mod tests {
             (&["b", "d", "1"], 5),
             (&["e", "1", "f"], 9),
         ] {
-            let error = source.locate(Problem::new(key, "wrong")).to_string();
+            let error = source.locate(Problem::new(key, "wrong"), &[]).to_string();
             assert_eq!(error, format!("x.toml:{line}: wrong"), "{key:?}");
         }
-        assert_eq!(source.locate(Problem::new(&["z"], "wrong")).to_string(), "x.toml: wrong");
+        assert_eq!(source.locate(Problem::new(&["z"], "wrong"), &[]).to_string(), "x.toml: wrong");
     }
 
     #[test]

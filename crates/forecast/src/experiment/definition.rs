@@ -34,6 +34,13 @@ pub const BUILT_IN_DATA: [(&str, &str); 1] =
 /// Prefix of data paths relative to the folder in the environment variable `GATEWORK_DATA`.
 const DATA_FOLDER: &str = "$GATEWORK_DATA";
 
+/// Former names of keys, which are still read, and their current names.
+const FORMER_KEYS: [(&str, &str); 3] = [
+    ("training.together", "training.group_by_time"),
+    ("training.first_look", "training.validation_start_epoch"),
+    ("training.part", "training.micro_batch"),
+];
+
 /// What is trained on which data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -162,7 +169,7 @@ impl ForecastExperiment {
             experiment.name = source.default_name().unwrap_or_default();
         }
         experiment.name_built_in_columns();
-        experiment.check().map_err(|problem| source.locate(problem))?;
+        experiment.check().map_err(|problem| source.locate(problem, &FORMER_KEYS))?;
         Ok(ForecastExperiment { experiment, folder: source.folder().to_path_buf() })
     }
 

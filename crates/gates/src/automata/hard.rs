@@ -1,4 +1,4 @@
-//! Hard roll-outs on bit planes, with asynchronous updates and damage, compared with a target.
+//! Hard rollouts on bit planes, with asynchronous updates and damage, compared with a target.
 
 use gatework_logic::simulate::Runner;
 use gatework_logic::{Automaton, AutomatonError, Grid, GridError, Simulator};

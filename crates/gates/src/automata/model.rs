@@ -67,7 +67,7 @@ impl ModelShape {
     }
 
     /// Upper bound on the gates of one cell's circuit, in which each channel has its own copy of the perception.
-    pub fn most_gates_per_cell(&self) -> usize {
+    pub fn max_gates_per_cell(&self) -> usize {
         self.gates().saturating_mul(self.channels)
     }
 }
@@ -184,12 +184,6 @@ impl Model {
             before = layer.len() as u32;
         }
         Wires { inputs: NEIGHBOURS, layers }
-    }
-
-    /// Returns the rows of the merged perception's outputs among one channel's update inputs: by output, then kernel.
-    pub fn perception_rows(&self) -> Vec<u32> {
-        let (kernels, outputs) = (self.shape.kernels as u32, self.perceive.outputs() as u32);
-        (0..kernels).flat_map(|k| (0..outputs).map(move |s| s * kernels + k)).collect()
     }
 
     /// Returns the most likely function of every gate, in the order of the logits.
@@ -309,7 +303,7 @@ impl Model {
         let fits = (1..=MAX_CHANNELS).contains(&shape.channels)
             && (1..=MAX_KERNELS).contains(&shape.kernels)
             && shape.gates() <= bytes.len() / (FUNCTIONS * size_of::<f32>())
-            && shape.most_gates_per_cell() <= MAX_GATES
+            && shape.max_gates_per_cell() <= MAX_GATES
             && perceive.inputs == NEIGHBOURS
             && Some(shape.update_inputs()) == shape.update.first().copied()
             && update.outputs() == shape.channels;

@@ -126,7 +126,7 @@ impl Export {
             return Err(Usage("a web page needs an automaton".into()).into());
         };
         let start = subject.loaded.as_ref().map(|loaded| &loaded.experiment.start);
-        if self.minimize && matches!(start, Some(Start::Boards { .. })) {
+        if self.minimize && matches!(start, Some(Start::Grids { .. })) {
             let message =
                 "a web page that starts from given grids needs all their channels; leave out --minimize";
             return Err(Usage(message.into()).into());

@@ -75,8 +75,8 @@ fn is_constant(values: &[f64]) -> bool {
 
 fn print_result(job: &Job<'_>, ForecasterRun { trained, plot, .. }: &ForecasterRun) {
     status!("");
-    status!("{}", heading(trained.part, trained.step));
-    if trained.part != Subset::Test {
+    status!("{}", heading(trained.subset, trained.step));
+    if trained.subset != Subset::Test {
         let horizon = job.experiment.horizon;
         status!(
             "  The test part has no window with a horizon of {horizon}: these values were used in training."

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::forecasts::{SALES, sales};
+use gatework_test_support::program::{SALES, sales};
+
 use crate::{Place, SMALL, is_clean};
 
 /// Error numbers of Linux.

@@ -1,37 +1,8 @@
 //! Forecasters: train, predict, evaluate, inspect, and error messages.
 
-use std::fmt::Write as _;
+use gatework_test_support::program::{SALES, assert_says, sales};
 
-use crate::{Place, assert_says, is_clean, wait_for};
-
-/// Two series of 80 days with a season of a week.
-pub fn sales() -> String {
-    let mut text = String::from("unique_id,ds,y\n");
-    for (id, base, days) in [("north", 100, 80), ("south, small", 20, 80)] {
-        for day in 0..days {
-            let _ = writeln!(text, "\"{id}\",{day},{}", base + day + 10 * (day % 7));
-        }
-    }
-    text
-}
-
-pub const SALES: &str = "
-name = 'sales'
-task = 'forecaster'
-data = 'sales.csv'
-model = 'nlinear'
-horizon = 7
-input = 14
-season = 7
-
-[split]
-validation = 14
-test = 14
-
-[training]
-epochs = 20
-learning_rate = 0.01
-";
+use crate::{Place, is_clean, wait_for};
 
 fn place() -> Place {
     let place = Place::new();

@@ -11,6 +11,7 @@ mod verbs;
 use std::path::Path;
 
 use assert_cmd::Command;
+use gatework_test_support::program::assert_says;
 
 /// A small experiment that trains in well under a second: noise into a checkerboard of single cells.
 const SMALL: &str = r#"
@@ -132,12 +133,4 @@ fn wait_for(child: &mut std::process::Child, come_about: impl Fn() -> bool) {
         }
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-}
-
-/// Asserts that a message has all of these parts and is not of a panic.
-fn assert_says(said: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(said.contains(part), "{part:?} is missing in: {said}");
-    }
-    assert!(!said.contains("panicked"), "{said}");
 }

@@ -41,8 +41,8 @@ fn bad_experiments_are_refused_with_their_line_and_leave_no_folder() {
         ("kind = \"checkerboard\"", "kind = \"png\"\nfile = \"p.txt\"", "not a PNG"),
         (
             "kind = \"random\"",
-            "kind = \"boards\"\nboards = [\"RRRRR\", \"#?\"]",
-            "bad.toml:20: start.boards[1]: line 1: '?'",
+            "kind = \"grids\"\ngrids = [\"RRRRR\", \"#?\"]",
+            "bad.toml:20: start.grids[1]: line 1: '?'",
         ),
     ] {
         let place = Place::new();

@@ -316,7 +316,7 @@ fn a_search_finishes_what_training_leaves_whatever_the_number_of_threads() {
         assert!(text.contains(from));
         text = text.replace(from, to);
     }
-    text += "[search]\nafter = 5\nmoves = 200\ntemperature = [1.0, 0.2]\nrestarts = 5\n\n\
+    text += "[search]\nafter = 5\nmoves = 200\ntemperature = [1.0, 0.2]\nruns = 5\n\n\
              [[evaluate]]\nname = \"growth\"\ngrid = [7, 7]\nsteps = 4\n";
     place.write("search.toml", &text);
     let one = place.json(&["train", "search.toml", "--seed", "1", "--threads", "1", "--out", "one"]);

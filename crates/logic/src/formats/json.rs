@@ -28,7 +28,7 @@ use thiserror::Error;
 const KIND: &str = "gatework-circuit";
 const VERSION: u64 = 1;
 
-/// The format.
+/// The entry of JSON in [`FORMATS`](super::FORMATS).
 pub static FORMAT: Format = Format {
     name: "json",
     endings: &["json"],

@@ -210,7 +210,7 @@ impl Attempt {
         task.params_mut().values.copy_from_slice(&values);
         let mut attempt = Attempt::new(seed, settings, n);
         for (soft, hard) in soft.into_iter().zip(hard) {
-            attempt.note(Losses { soft, hard });
+            attempt.record_losses(Losses { soft, hard });
         }
         if let Some(at_best) = &mut attempt.best {
             at_best.values = best;

@@ -69,7 +69,7 @@ pub fn step_and_update(
     match optimizer.begin(state, rate, clip) {
         Some(mut step) => {
             let losses = task.step_and_update(update, &mut step)?;
-            Ok((losses, step.is_taken()))
+            Ok((losses, step.is_applied()))
         }
         None => Ok((task.step(update)?, false)),
     }

@@ -165,7 +165,7 @@ fn attempt<T: Task>(
             break;
         }
         attempt.advance(&mut task, &options.settings)?;
-        if has_next_seed && !task.finishes() && attempt.is_hopeless(&options.settings) {
+        if has_next_seed && !task.finishes() && attempt.is_unpromising(&options.settings) {
             attempt.outcome = Outcome::Exhausted;
         }
         attempt.seconds = before + begin.elapsed().as_secs_f64();
