@@ -352,7 +352,7 @@ mod tests {
         for poll in (1..=never.polls()).step_by(never.polls() as usize / 50) {
             let stop = Stop::at_poll(poll);
             assert_eq!(run(&stop), Err(AutomataError::Stopped(Stopped)));
-            assert!(stop.polls() <= poll + 2, "{} questions after {poll}", stop.polls());
+            assert!(stop.polls() <= poll + 1, "{} questions after {poll}", stop.polls());
         }
     }
 

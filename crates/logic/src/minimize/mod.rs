@@ -406,34 +406,28 @@ mod tests {
 
     #[test]
     fn every_pass_asks_whether_to_stop_and_no_pass_follows() {
-        // Two circuits side by side: one of many inputs, and one of few, which is searched.
-        let (large, small) = (random(40, 300, 30), random(8, 40, 2));
-        let shifted = |signal: u32| if signal < 8 { 40 + signal } else { signal + 340 };
-        let mut nodes: Vec<crate::Node> = large.nodes().to_vec();
-        let up = |signal: u32| if signal < 40 { signal } else { signal + 8 };
-        nodes.iter_mut().for_each(|node| (node.a, node.b) = (up(node.a), up(node.b)));
-        nodes.extend(small.nodes().iter().map(|n| crate::Node::new(n.gate, shifted(n.a), shifted(n.b))));
-        let outputs = large.outputs().iter().map(|&o| up(o));
-        let outputs = outputs.chain(small.outputs().iter().map(|&o| shifted(o))).collect();
-        let circuit = Circuit::new(48, nodes, outputs).unwrap();
-
-        let never = Stop::never();
-        let (result, passes) = observed(&circuit, &never);
-        assert!(result.is_ok());
-        for name in ["rewrite", "sweep", "search", "resubstitute"] {
-            assert!(passes.iter().any(|&(pass, ..)| pass == name), "{name}");
-        }
-        let ends = passes.iter().skip(1).map(|&(.., polls)| polls).chain([never.polls()]);
-        for (&(pass, gates, begin), end) in passes.iter().zip(ends) {
-            assert!(end - begin >= gates as u64, "{pass}: {} questions for {gates} gates", end - begin);
-        }
-        for poll in (1..=never.polls()).step_by(never.polls() as usize / 200) {
-            let stop = Stop::at_poll(poll);
-            let (result, begun) = observed(&circuit, &stop);
-            assert_eq!(result, Err(Stopped));
-            assert_eq!(stop.polls(), poll, "no question follows");
-            assert!(begun.iter().all(|&(.., polls)| polls < poll), "no pass follows");
-            assert_eq!(begun[..], passes[..begun.len()]);
+        // Few inputs, for the search of components, and many, for the resubstitution in windows.
+        for (inputs, gates, last) in [(10, 100, "search"), (40, 300, "resubstitute")] {
+            let circuit = random(inputs, gates, 20);
+            let never = Stop::never();
+            let (result, passes) = observed(&circuit, &never);
+            assert!(result.is_ok());
+            assert_eq!(passes.last().map(|&(pass, ..)| pass), Some(last));
+            let ends = passes.iter().skip(1).map(|&(.., polls)| polls).chain([never.polls()]);
+            for (&(pass, gates, begin), end) in passes.iter().zip(ends) {
+                // A component with many inputs is not searched.
+                let expected =
+                    if pass == "search" && inputs > resubstitution::MAX_INPUTS { 1 } else { gates };
+                assert!(end - begin >= expected as u64, "{pass}: {} questions, {gates} gates", end - begin);
+            }
+            for poll in (1..=never.polls()).step_by(never.polls().div_ceil(50) as usize) {
+                let stop = Stop::at_poll(poll);
+                let (result, begun) = observed(&circuit, &stop);
+                assert_eq!(result, Err(Stopped));
+                assert!(stop.polls() <= poll + 1, "{} questions after {poll}", stop.polls());
+                assert_eq!(begun[..], passes[..begun.len()]);
+                assert!(begun.iter().all(|&(.., polls)| polls < poll), "a pass began after the stop");
+            }
         }
     }
 

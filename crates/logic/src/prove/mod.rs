@@ -335,26 +335,23 @@ mod tests {
     #[test]
     fn a_check_ends_at_the_question_that_stops_it() {
         let random = arbitrary::large(2, 400).circuit;
-        let small = crate::minimize::minimize_until(
-            &random,
-            &crate::minimize::Options::default(),
-            &Stop::never(),
-            &|_, _| {},
-        );
-        let small = small.unwrap();
-        let product = |exchange| multiplier(4, exchange);
-        let wide = |exchange| multiplier(8, exchange);
-        let checks: [&dyn Fn(&Stop<'_>) -> Result<Verdict, ProveError>; 4] = [
+        let (options, never) = (crate::minimize::Options::default(), Stop::never());
+        let small = crate::minimize::minimize_until(&random, &options, &never, &|_, _| {}).unwrap();
+        let [a, b] = [false, true].map(|exchange| multiplier(6, exchange));
+        let checks: [&dyn Fn(&Stop<'_>) -> Result<Verdict, ProveError>; 3] = [
             &|stop| small.prove(&random, stop),
-            &|stop| equivalent_until(&random, &random.simplify(), stop),
-            &|stop| equivalent_until(&product(false), &product(true), stop),
-            &|stop| equivalent_until(&wide(false), &wide(true), stop),
+            // Random simulation and sweeping, and exhaustive simulation.
+            &|stop| equivalent_until(&random, &small.circuit, stop),
+            &|stop| equivalent_until(&a, &b, stop),
         ];
-        for (check, questions) in checks.into_iter().zip([70u64, 70, 4, 2000]) {
-            for poll in (1..=questions).step_by(questions.div_ceil(40) as usize) {
+        for check in checks {
+            let never = Stop::never();
+            assert_eq!(check(&never), Ok(Verdict::Equal));
+            assert!(never.polls() > RANDOM_WORDS as u64 / 2, "{} questions", never.polls());
+            for poll in (1..=never.polls()).step_by(never.polls().div_ceil(30) as usize) {
                 let stop = Stop::at_poll(poll);
                 assert_eq!(check(&stop), Ok(Verdict::Unknown));
-                assert!(stop.polls() <= poll + 2, "{} questions after {poll}", stop.polls());
+                assert!(stop.polls() <= poll + 1, "{} questions after {poll}", stop.polls());
             }
         }
     }
