@@ -1,5 +1,6 @@
 //! Progress of training and of other long commands: bars on a terminal, a line every few seconds elsewhere.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::sync::Mutex;
@@ -196,5 +197,39 @@ impl Drop for Progress {
         if let Some(bars) = &self.bars {
             let _ = bars.clear();
         }
+    }
+}
+
+/// Shows the passes of a minimisation and its proof.
+pub struct Passes {
+    begin: Instant,
+    line: Cell<Instant>,
+    spinner: ProgressBar,
+}
+
+impl Passes {
+    /// Shows nothing before the first pass.
+    pub fn new() -> Passes {
+        let spinner = ProgressBar::new_spinner();
+        let now = Instant::now();
+        Passes { begin: now, line: Cell::new(now), spinner }
+    }
+
+    /// Shows the pass that begins and the number of gates.
+    pub fn show(&self, pass: &str, gates: usize) {
+        let text = format!("{pass}: {gates} gates");
+        if std::io::stderr().is_terminal() {
+            self.spinner.enable_steady_tick(Duration::from_millis(100));
+            self.spinner.set_message(text);
+        } else if self.line.get().elapsed() >= LINE_INTERVAL {
+            self.line.set(Instant::now());
+            status!("{:.0} s: {text}", self.begin.elapsed().as_secs_f64());
+        }
+    }
+}
+
+impl Drop for Passes {
+    fn drop(&mut self) {
+        self.spinner.finish_and_clear();
     }
 }

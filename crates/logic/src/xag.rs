@@ -94,7 +94,7 @@ pub(crate) fn translate(literal: Literal, old_to_new: &[Literal]) -> Literal {
 }
 
 /// A structurally hashed XOR-AND graph.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Xag {
     inputs: usize,
     nodes: Vec<XagNode>,
@@ -137,10 +137,10 @@ impl Xag {
         circuit.outputs().iter().map(|&signal| literals[signal as usize]).collect()
     }
 
-    /// Adds another XAG with these nodes as its inputs and returns the literals of its outputs.
-    pub fn add_xag(&mut self, other: &Xag, inputs: &[usize]) -> Vec<Literal> {
+    /// Adds another XAG with these literals as its inputs and returns the literals of its outputs.
+    pub fn add_xag(&mut self, other: &Xag, inputs: &[Literal]) -> Vec<Literal> {
         let mut literals = vec![Literal::FALSE];
-        literals.extend(inputs.iter().map(|&node| Literal::new(node, false)));
+        literals.extend_from_slice(inputs);
         for index in other.gate_range() {
             literals.push(self.add_copy(other.node(index), &literals));
         }
@@ -336,6 +336,41 @@ impl Xag {
             })
         };
         self.outputs.iter().map(&mut signal).collect()
+    }
+}
+
+/// The gates that read each node, as a compressed adjacency list.
+pub(crate) struct Fanouts {
+    starts: Vec<u32>,
+    gates: Vec<u32>,
+}
+
+impl Fanouts {
+    pub fn new(xag: &Xag) -> Fanouts {
+        let mut starts = vec![0u32; xag.len() + 1];
+        for index in xag.gate_range() {
+            for fanin in xag.node(index).fanins() {
+                starts[fanin.node() + 1] += 1;
+            }
+        }
+        for node in 0..xag.len() {
+            starts[node + 1] += starts[node];
+        }
+        let mut ends = starts.clone();
+        let mut gates = vec![0; starts[xag.len()] as usize];
+        for index in xag.gate_range() {
+            for fanin in xag.node(index).fanins() {
+                let end = &mut ends[fanin.node()];
+                gates[*end as usize] = index as u32;
+                *end += 1;
+            }
+        }
+        Fanouts { starts, gates }
+    }
+
+    /// Returns the gates that read a node.
+    pub fn of(&self, node: usize) -> &[u32] {
+        &self.gates[self.starts[node] as usize..self.starts[node + 1] as usize]
     }
 }
 

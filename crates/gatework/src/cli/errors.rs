@@ -7,7 +7,7 @@ use gatework_gates::automata::run as automata_run;
 use gatework_train::experiment::ExperimentError;
 use gatework_train::run_folder::RunFolderError;
 
-use super::{program, resume_command};
+use super::resume_command;
 use crate::minimize::MinimizeError;
 use crate::simulation::SimulationError;
 use crate::subject::SubjectError;
@@ -40,11 +40,13 @@ pub fn is_usage(error: &anyhow::Error) -> bool {
 
 /// Returns the option or command that helps with an error.
 fn hint(cause: &(dyn Error + 'static)) -> Option<String> {
-    if let Some(MinimizeError::Timeout(_)) = cause.downcast_ref() {
-        return Some(format!("nothing is written ({} minimize --proof-seconds allows more time)", program()));
-    }
-    if cause.is::<MinimizeError>() {
-        return Some("nothing is written".into());
+    match cause.downcast_ref() {
+        Some(MinimizeError::Timeout(_)) => {
+            return Some("nothing is written (--proof-seconds allows more time)".into());
+        }
+        Some(MinimizeError::Interrupted) => return Some("nothing was written".into()),
+        Some(_) => return Some("nothing is written".into()),
+        None => {}
     }
     match run_folder_error(cause)? {
         RunFolderError::Exists { aside, .. } => Some(format!(

@@ -6,6 +6,8 @@
 
 use super::resubstitution::MAX_INPUTS;
 use super::{local_search, resynthesis};
+use crate::prove::trace::Trace;
+use crate::stop::{Stop, Stopped};
 use crate::xag::{Literal, Xag, translate};
 
 /// The maximum number of gates of a component that is searched.
@@ -21,7 +23,12 @@ pub(super) struct Budget {
 }
 
 /// Minimises each component with few inputs.
-pub(super) fn minimize_components(xag: &Xag, budget: Budget) -> Xag {
+pub(super) fn minimize_components(
+    xag: &Xag,
+    budget: Budget,
+    mut trace: Option<&mut Trace>,
+    stop: &Stop<'_>,
+) -> Result<Xag, Stopped> {
     let mut fresh = Xag::new(xag.inputs());
     let mut old_to_new: Vec<Literal> = (0..xag.len()).map(|node| Literal::new(node, false)).collect();
     let mut is_output = vec![false; xag.len()];
@@ -29,37 +36,44 @@ pub(super) fn minimize_components(xag: &Xag, budget: Budget) -> Xag {
         is_output[output.node()] = true;
     }
     for gates in components(xag) {
+        stop.check()?;
         let component = Component::new(xag, &gates, &is_output);
         let smaller = if component.inputs.len() <= MAX_INPUTS {
-            minimize_component(&component.xag, budget)
+            minimize_component(&component.xag, budget, stop)?
         } else {
             component.xag.clone()
         };
-        let literals = fresh.add_xag(&smaller, &component.inputs);
+        if let Some(trace) = &mut trace {
+            trace.claim_replacement(&component.outputs, &smaller, &component.inputs);
+        }
+        let inputs: Vec<Literal> = component.inputs.iter().map(|&node| Literal::new(node, false)).collect();
+        let literals = fresh.add_xag(&smaller, &inputs);
         for (&output, literal) in component.outputs.iter().zip(literals) {
             old_to_new[output] = literal;
         }
     }
     fresh.set_outputs(xag.outputs().iter().map(|&output| translate(output, &old_to_new)).collect());
-    fresh.without_dead_gates()
+    Ok(fresh.without_dead_gates())
 }
 
 /// Returns the smallest XAG that local search finds from the given structure and from resynthesised ones.
-fn minimize_component(xag: &Xag, budget: Budget) -> Xag {
+fn minimize_component(xag: &Xag, budget: Budget, stop: &Stop<'_>) -> Result<Xag, Stopped> {
     let own = (xag.gates() <= MAX_GATES).then(|| xag.clone());
     let starts = [resynthesis::by_expansion(xag), resynthesis::by_symmetry(xag), own];
     let starts = starts.into_iter().flatten().filter(|start| start.gates() <= MAX_GATES);
-    let mut starts: Vec<Xag> = starts.map(|start| local_search::descend(&start, 2)).collect();
+    let starts: Result<Vec<Xag>, Stopped> =
+        starts.map(|start| local_search::descend(&start, 2, stop)).collect();
+    let mut starts = starts?;
     starts.sort_by_key(Xag::gates);
     let walk = |(start, seed): (&Xag, u64)| {
         // A walk over few gates has few states to visit.
         let patience = budget.patience.min(8 * start.gates() * start.gates());
-        local_search::walk(start, patience, seed)
+        local_search::walk(start, patience, seed, stop)
     };
     let seeds = |start| (0..budget.walks).map(move |seed| (start, seed));
-    let walked: Vec<Xag> = starts.iter().take(2).flat_map(seeds).map(walk).collect();
-    let all = starts.into_iter().chain(walked).chain([xag.clone()]);
-    all.min_by_key(Xag::gates).unwrap_or_else(|| xag.clone())
+    let walked: Result<Vec<Xag>, Stopped> = starts.iter().take(2).flat_map(seeds).map(walk).collect();
+    let all = starts.iter().chain(walked.as_ref().map_err(|&stopped| stopped)?).chain([xag]);
+    Ok(all.min_by_key(|xag| xag.gates()).unwrap_or(xag).clone())
 }
 
 /// Returns the gates of each component, in topological order.
@@ -156,7 +170,7 @@ mod tests {
         #[test]
         fn minimizing_components_preserves_the_function_and_adds_no_gates(circuit in arbitrary::circuit(0..=60, 60)) {
             let xag = Xag::from_circuit(&circuit).without_dead_gates();
-            let smaller = minimize_components(&xag, Budget { walks: 1, patience: 20 });
+            let smaller = minimize_components(&xag, Budget { walks: 1, patience: 20 }, None, &Stop::never()).unwrap();
             prop_assert!(smaller.gates() <= xag.gates());
             prop_assert_eq!(equivalent(&circuit, &smaller.to_circuit(&circuit)), Ok(Verdict::Equal));
         }

@@ -1,0 +1,436 @@
+//! The steps of a minimisation, as hints for its proof.
+//!
+//! The passes change a few gates at a time. A trace holds every version of the XAG in one structurally hashed XAG, and a
+//! *claim* for each replacement: that two of its literals are equal as functions of a few nodes, the leaves. Proving a
+//! claim takes a truth table, whatever the size of the circuit. The proved claims are then extended by congruence closure:
+//! gates with equal fanins are equal. If every claim holds, the outputs of the first and of the last version are equal.
+//!
+//! A proof does not trust the trace. It adds the two circuits to the XAG of the trace, where structural hashing finds
+//! their gates, and uses no claim that it has not proved. A wrong trace leads to no merged gates, never to wrong ones.
+
+use super::sat::{self, Answer, Limits};
+use crate::circuit::Circuit;
+use crate::stop::{Stop, Stopped};
+use crate::truth::{input_word, table_words};
+use crate::xag::{Fanouts, Literal, Normal, Xag, XagNode, normal, translate};
+use rustc_hash::FxHashMap;
+
+/// All versions of an XAG during a minimisation, and the claims that connect them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Trace {
+    xag: Xag,
+    /// The literal of each node of the current version.
+    current: Vec<Literal>,
+    claims: Vec<Claim>,
+    /// The leaves of all claims.
+    leaves: Vec<u32>,
+}
+
+/// Two literals that are said to be equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Claim {
+    pair: [Literal; 2],
+    /// The end of its leaves; they start where those of the claim before end. No leaves: the SAT solver decides.
+    end: usize,
+}
+
+impl Trace {
+    /// Starts with the first version.
+    pub fn new(xag: &Xag) -> Trace {
+        let current = (0..xag.len()).map(|node| Literal::new(node, false)).collect();
+        Trace { xag: xag.clone(), current, claims: Vec::new(), leaves: Vec::new() }
+    }
+
+    /// Takes an XAG as the current version.
+    pub fn advance(&mut self, xag: &Xag) {
+        self.current = self.add_nodes(xag.inputs(), xag.gate_range().map(|index| xag.node(index)));
+    }
+
+    /// Returns the literals of the nodes of the current version.
+    pub fn current(&self) -> &[Literal] {
+        &self.current
+    }
+
+    /// Adds gates in topological order on the inputs, and returns the literals of all nodes.
+    pub fn add_nodes(&mut self, inputs: usize, nodes: impl Iterator<Item = XagNode>) -> Vec<Literal> {
+        let mut literals: Vec<Literal> = (0..=inputs).map(|node| Literal::new(node, false)).collect();
+        for node in nodes {
+            literals.push(self.xag.add_copy(node, &literals));
+        }
+        literals
+    }
+
+    /// Adds a gate whose fanins are translated by `literals`.
+    pub fn add_copy(&mut self, node: XagNode, literals: &[Literal]) -> Literal {
+        self.xag.add_copy(node, literals)
+    }
+
+    /// Claims that two literals are equal, if the SAT solver can prove it.
+    pub fn claim(&mut self, a: Literal, b: Literal) {
+        self.claim_on(a, b, []);
+    }
+
+    /// Claims that two literals are equal functions of these leaves.
+    pub fn claim_on(&mut self, a: Literal, b: Literal, leaves: impl IntoIterator<Item = Literal>) {
+        if a != b {
+            self.leaves.extend(leaves.into_iter().map(|leaf| leaf.node() as u32));
+            self.claims.push(Claim { pair: [a, b], end: self.leaves.len() });
+        }
+    }
+
+    /// Claims that nodes of the current version are equal to the outputs of an XAG on leaves of the current version.
+    pub fn claim_replacement(&mut self, nodes: &[usize], replacement: &Xag, leaves: &[usize]) {
+        let leaves: Vec<Literal> = leaves.iter().map(|&leaf| self.current[leaf]).collect();
+        let literals = self.xag.add_xag(replacement, &leaves);
+        for (&node, literal) in nodes.iter().zip(literals) {
+            self.claim_on(self.current[node], literal, leaves.iter().copied());
+        }
+    }
+
+    /// Returns an XAG with the outputs of both circuits, in which the gates that the trace proves equal are merged.
+    pub fn merge(&self, left: &Circuit, right: &Circuit, stop: &Stop<'_>) -> Result<Xag, Stopped> {
+        let mut xag = self.xag.clone();
+        let mut outputs = xag.add_circuit(left);
+        stop.check()?;
+        outputs.extend(xag.add_circuit(right));
+        xag.set_outputs(outputs);
+        stop.check()?;
+        let fanouts = Fanouts::new(&xag);
+        let mut classes = Classes::new(&xag, &fanouts);
+        let (mut tables, mut start) = (Tables::default(), 0);
+        for claim in &self.claims {
+            stop.check()?;
+            let ([a, b], leaves) = (claim.pair, &self.leaves[start..claim.end]);
+            start = claim.end;
+            let is_equal = if leaves.is_empty() {
+                sat::equal(&xag, a, b, CLAIM, stop) == Answer::Equal
+            } else {
+                tables.are_equal(&xag, a, b, leaves)
+            };
+            if is_equal {
+                classes.merge(a, b, stop)?;
+            }
+        }
+        Ok(classes.merged_xag())
+    }
+}
+
+/// Limits of the SAT query about a claim without leaves.
+const CLAIM: Limits = Limits { gates: 1024, conflicts: 1000 };
+/// The maximum number of leaves for truth tables.
+const MAX_LEAVES: usize = 12;
+/// The maximum number of nodes for truth tables.
+const MAX_NODES: usize = 1 << 12;
+
+/// Truth tables of the nodes between the leaves and the literals of a claim.
+#[derive(Default)]
+struct Tables {
+    words: usize,
+    /// The place of the table of each node.
+    places: FxHashMap<u32, usize>,
+    tables: Vec<u64>,
+    stack: Vec<u32>,
+}
+
+impl Tables {
+    /// Returns whether two literals are equal functions of the leaves. False also if they depend on other nodes.
+    fn are_equal(&mut self, xag: &Xag, a: Literal, b: Literal, leaves: &[u32]) -> bool {
+        if leaves.len() > MAX_LEAVES {
+            return false;
+        }
+        self.places.clear();
+        self.tables.clear();
+        self.words = table_words(leaves.len());
+        self.push(0, |_| 0);
+        for (input, &leaf) in leaves.iter().enumerate() {
+            if !self.places.contains_key(&leaf) {
+                self.push(leaf, |word| input_word(input, word));
+            }
+        }
+        let places = [a, b].map(|literal| self.evaluate(xag, literal.node() as u32));
+        let [Some(x), Some(y)] = places else { return false };
+        let mask = a.mask() ^ b.mask();
+        (0..self.words).all(|word| self.tables[x + word] == self.tables[y + word] ^ mask)
+    }
+
+    fn push(&mut self, node: u32, value: impl Fn(usize) -> u64) {
+        self.places.insert(node, self.tables.len());
+        self.tables.extend((0..self.words).map(value));
+    }
+
+    /// Computes the table of a node and returns its place, or `None` if the leaves do not determine it.
+    fn evaluate(&mut self, xag: &Xag, root: u32) -> Option<usize> {
+        self.stack.clear();
+        self.stack.push(root);
+        while let Some(&node) = self.stack.last() {
+            if self.places.contains_key(&node) {
+                self.stack.pop();
+                continue;
+            }
+            if !xag.is_gate(node as usize) || self.places.len() == MAX_NODES {
+                return None;
+            }
+            let gate = xag.node(node as usize);
+            let fanins = gate.fanins().map(|fanin| fanin.node() as u32);
+            if let [Some(&a), Some(&b)] = fanins.map(|fanin| self.places.get(&fanin)) {
+                self.places.insert(node, self.tables.len());
+                for word in 0..self.words {
+                    let value = gate.eval_word(self.tables[a + word], self.tables[b + word]);
+                    self.tables.push(value);
+                }
+            } else {
+                self.stack.extend(fanins.iter().filter(|&fanin| !self.places.contains_key(fanin)));
+            }
+        }
+        self.places.get(&root).copied()
+    }
+}
+
+/// Classes of nodes that are equal up to inversion, closed under congruence.
+struct Classes<'a> {
+    xag: &'a Xag,
+    fanouts: &'a Fanouts,
+    /// Union-find: a literal that each node is equal to, nearer to the representative of its class.
+    parent: Vec<Literal>,
+    /// The next node of the same class, in a cycle.
+    next: Vec<u32>,
+    sizes: Vec<u32>,
+    /// The literal of a gate, by its normal form on representatives.
+    table: FxHashMap<XagNode, Literal>,
+}
+
+impl<'a> Classes<'a> {
+    /// One class for each node.
+    fn new(xag: &'a Xag, fanouts: &'a Fanouts) -> Classes<'a> {
+        let own = |index: usize| (xag.node(index), Literal::new(index, false));
+        Classes {
+            xag,
+            fanouts,
+            parent: (0..xag.len()).map(|node| Literal::new(node, false)).collect(),
+            next: (0..xag.len() as u32).collect(),
+            sizes: vec![1; xag.len()],
+            table: xag.gate_range().map(own).collect(),
+        }
+    }
+
+    /// Returns the representative of a literal, with path halving.
+    fn find(&mut self, mut literal: Literal) -> Literal {
+        loop {
+            let parent = self.parent[literal.node()];
+            if parent.node() == literal.node() {
+                return literal;
+            }
+            let grandparent = translate(parent, &self.parent);
+            self.parent[literal.node()] = grandparent;
+            literal = grandparent.invert_if(literal.is_inverted());
+        }
+    }
+
+    /// Merges the classes of two equal literals, and then those of gates that have become equal.
+    fn merge(&mut self, a: Literal, b: Literal, stop: &Stop<'_>) -> Result<(), Stopped> {
+        let fanouts = self.fanouts;
+        let mut pairs = vec![(a, b)];
+        while let Some((a, b)) = pairs.pop() {
+            let (a, b) = (self.find(a), self.find(b));
+            if a.node() == b.node() {
+                continue;
+            }
+            stop.check()?;
+            // The constant represents its class, so that normal forms see it.
+            let weight = |literal: Literal| (literal.is_constant(), self.sizes[literal.node()]);
+            let (winner, loser) = if weight(a) >= weight(b) { (a, b) } else { (b, a) };
+            self.parent[loser.node()] = winner.invert_if(loser.is_inverted());
+            self.sizes[winner.node()] += self.sizes[loser.node()];
+            let mut member = loser.node();
+            loop {
+                for &gate in fanouts.of(member) {
+                    pairs.extend(self.equal_gate(gate as usize));
+                }
+                member = self.next[member] as usize;
+                if member == loser.node() {
+                    break;
+                }
+            }
+            self.next.swap(winner.node(), loser.node());
+        }
+        Ok(())
+    }
+
+    /// Looks up a gate by the representatives of its fanins. Returns a literal that it is equal to, together with its own.
+    fn equal_gate(&mut self, gate: usize) -> Option<(Literal, Literal)> {
+        let node = self.xag.node(gate);
+        let own = Literal::new(gate, false);
+        let (a, b) = (self.find(node.a), self.find(node.b));
+        match normal(node.operation(), a, b) {
+            Normal::Literal(literal) => Some((own, literal)),
+            Normal::Node(node, inverted) => {
+                let own = own.invert_if(inverted);
+                let first = *self.table.entry(node).or_insert(own);
+                (first != own).then_some((own, first))
+            }
+        }
+    }
+
+    /// Returns the XAG with one gate for each class.
+    fn merged_xag(mut self) -> Xag {
+        let mut merged = Xag::new(self.xag.inputs());
+        let mut old_to_new: Vec<Literal> = Vec::with_capacity(self.xag.len());
+        // The new literal of each representative.
+        let mut built: Vec<Option<Literal>> = vec![None; self.xag.len()];
+        for node in 0..self.xag.len() {
+            let representative = self.find(Literal::new(node, false));
+            let inverted = representative.is_inverted();
+            let literal = match built[representative.node()] {
+                Some(literal) => literal.invert_if(inverted),
+                None if self.xag.is_gate(node) => merged.add_copy(self.xag.node(node), &old_to_new),
+                None => Literal::new(node, false),
+            };
+            built[representative.node()] = Some(literal.invert_if(inverted));
+            old_to_new.push(literal);
+        }
+        merged.set_outputs(self.xag.outputs().iter().map(|&output| translate(output, &old_to_new)).collect());
+        merged
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arbitrary;
+    use crate::minimize::{Effort, Options, minimize_until};
+    use crate::prove::{Verdict, equivalent, equivalent_by};
+    use proptest::prelude::*;
+
+    /// Returns a circuit with `inputs` inputs and these outputs of an XAG.
+    fn circuit(xag: &Xag, outputs: Vec<Literal>) -> Circuit {
+        let mut xag = xag.clone();
+        let ports = Circuit::new(xag.inputs(), vec![], vec![0; outputs.len()]).unwrap();
+        xag.set_outputs(outputs);
+        xag.without_dead_gates().to_circuit(&ports)
+    }
+
+    /// Returns whether the trace alone merges the outputs of two circuits.
+    fn is_merged(trace: &Trace, left: &Circuit, right: &Circuit) -> bool {
+        let merged = trace.merge(left, right, &Stop::never()).unwrap();
+        let (lefts, rights) = merged.outputs().split_at(left.outputs().len());
+        lefts == rights
+    }
+
+    /// a & (b | c) and (a & b) | (a & c), each below the same chain of gates on further inputs.
+    struct Factored {
+        xag: Xag,
+        pair: [Literal; 2],
+        leaves: [Literal; 3],
+        circuits: [Circuit; 2],
+    }
+
+    fn factored() -> Factored {
+        let mut xag = Xag::new(30);
+        let leaves = [0, 1, 2].map(Literal::input);
+        let [a, b, c] = leaves;
+        let (ab, ac) = (xag.and(a, b), xag.and(a, c));
+        let b_or_c = xag.or(b, c);
+        let pair = [xag.and(a, b_or_c), xag.or(ab, ac)];
+        let chain = |xag: &mut Xag, first: Literal| {
+            (3..30).fold(first, |y, input| {
+                let x = Literal::input(input);
+                if input % 2 == 0 { xag.and(y, x).not() } else { xag.xor(y, x) }
+            })
+        };
+        let outputs = pair.map(|first| chain(&mut xag, first));
+        let circuits = outputs.map(|output| circuit(&xag, vec![output]));
+        Factored { xag, pair, leaves, circuits }
+    }
+
+    #[test]
+    fn gates_above_a_proved_claim_are_merged() {
+        let Factored { xag, pair: [a, b], leaves, circuits: [left, right] } = factored();
+        let mut trace = Trace::new(&xag);
+        assert!(!is_merged(&trace, &left, &right));
+        trace.claim_on(a, b, leaves);
+        assert!(is_merged(&trace, &left, &right));
+        let mut trace = Trace::new(&xag);
+        trace.claim(a, b);
+        assert!(is_merged(&trace, &left, &right));
+    }
+
+    #[test]
+    fn claims_that_are_wrong_or_have_too_few_leaves_are_not_used() {
+        let Factored { xag, pair: [a, b], leaves, circuits: [left, right] } = factored();
+        let mut trace = Trace::new(&xag);
+        trace.claim_on(a, b, [leaves[0], leaves[1]]);
+        trace.claim_on(a, b.not(), leaves);
+        trace.claim_on(a, leaves[0], leaves);
+        trace.claim(a, leaves[0]);
+        trace.claim_on(a, Literal::FALSE, [Literal::FALSE; 13]);
+        assert!(!is_merged(&trace, &left, &right));
+        let verdict = equivalent_by(&left, &right, Some(&trace), &Stop::never());
+        assert_eq!(verdict, Ok(Verdict::Equal), "decided without the claims");
+        let wrong = circuit(&xag, vec![a]);
+        let other = circuit(&xag, vec![leaves[0]]);
+        let verdict = equivalent_by(&wrong, &other, Some(&trace), &Stop::never());
+        assert!(matches!(verdict, Ok(Verdict::Different { .. })), "{verdict:?}");
+    }
+
+    #[test]
+    fn gates_that_become_constant_are_merged_with_the_constant() {
+        // x = a & b & !(a | b) is 0, so x | c is c.
+        let mut xag = Xag::new(20);
+        let [a, b, c] = [0, 1, 2].map(Literal::input);
+        let (both, any) = (xag.and(a, b), xag.or(a, b));
+        let never = xag.and(both, any.not());
+        let sum = xag.or(never, c);
+        let (left, right) = (circuit(&xag, vec![sum]), circuit(&xag, vec![c]));
+        let mut trace = Trace::new(&xag);
+        trace.claim_on(never, Literal::FALSE, [a, b]);
+        assert!(is_merged(&trace, &left, &right));
+    }
+
+    #[test]
+    fn truth_tables_compare_functions_of_twelve_leaves() {
+        let mut xag = Xag::new(20);
+        let inputs: Vec<Literal> = (0..12).map(Literal::input).collect();
+        let forward = inputs.iter().fold(Literal::FALSE, |sum, &x| xag.xor(sum, x));
+        let backward = inputs.iter().rev().fold(Literal::TRUE, |sum, &x| xag.xor(sum, x));
+        let product = inputs.iter().fold(Literal::TRUE, |product, &x| xag.and(product, x));
+        let nearly = xag.xor(forward, product);
+        let leaves: Vec<u32> = inputs.iter().map(|input| input.node() as u32).collect();
+        let mut tables = Tables::default();
+        assert!(tables.are_equal(&xag, forward, backward.not(), &leaves));
+        assert!(!tables.are_equal(&xag, forward, backward, &leaves));
+        assert!(!tables.are_equal(&xag, nearly, backward.not(), &leaves), "they differ for one assignment");
+        assert!(!tables.are_equal(&xag, forward, backward.not(), &leaves[1..]));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn the_claims_of_a_minimization_suffice_for_its_proof(
+            circuit in prop_oneof![arbitrary::circuit(0..=8, 60), arbitrary::circuit(13..=60, 250)],
+            effort in prop_oneof![Just(Effort::Fast), Just(Effort::Normal)],
+        ) {
+            let options = Options { effort, ..Options::default() };
+            let small = minimize_until(&circuit, &options, &Stop::never(), &|_, _| {}).unwrap();
+            let trace = small.trace().unwrap();
+            prop_assert!(is_merged(trace, &circuit, &small.circuit));
+            prop_assert_eq!(small.prove(&circuit, &Stop::never()), Ok(Verdict::Equal));
+        }
+
+        #[test]
+        fn verdicts_do_not_depend_on_the_trace(
+            circuit in arbitrary::circuit(15..=20, 80),
+            place in any::<prop::sample::Index>(),
+            index in 0usize..16,
+        ) {
+            prop_assume!(!circuit.nodes().is_empty());
+            let small = minimize_until(&circuit, &Options::default(), &Stop::never(), &|_, _| {}).unwrap();
+            let mut nodes = circuit.nodes().to_vec();
+            let place = place.index(nodes.len());
+            nodes[place].gate = crate::Gate::ALL[index];
+            let mutant = Circuit::new(circuit.inputs(), nodes, circuit.outputs().to_vec()).unwrap();
+            let is_equal = |verdict| verdict == Ok(Verdict::Equal);
+            let with_trace = equivalent_by(&mutant, &small.circuit, small.trace(), &Stop::never());
+            prop_assert_eq!(is_equal(with_trace), is_equal(equivalent(&mutant, &small.circuit)));
+        }
+    }
+}
