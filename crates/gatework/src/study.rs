@@ -123,7 +123,7 @@ pub fn run(
         let plot = report::success_plot(&title, unit, &curves(study, &rows, time));
         files::write_atomic(&folder.join(file), plot.as_bytes())
     };
-    plot("success.svg", "updates, and moves of the search", |row| (row.updates + row.moves) as f64)?;
+    plot("success.svg", "updates, and moves of the search", |row| row.updates as f64 + row.moves as f64)?;
     plot("seconds.svg", "seconds", |row| row.seconds)?;
     let settings = by_setting(study, &rows).map(|(name, rows)| setting_result(name, &rows)).collect();
     Ok(Results { settings, is_complete: rows.len() >= study.settings.len() * study.seeds as usize })

@@ -1,8 +1,9 @@
-//! An allocator that counts, for tests that show that nothing is allocated.
+//! An allocator that counts, for tests that show that nothing is allocated, or not more than a limit.
 
 #![expect(unsafe_code, reason = "an allocator is unsafe to implement; this one delegates to the system's")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Counts allocations and delegates them to the system. A test makes it its `#[global_allocator]`.
@@ -11,15 +12,37 @@ pub struct CountingAllocator;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call is delegated to the system's allocator.
+thread_local! {
+    /// Bytes that this thread has allocated, less those that it has released. Negative if it released memory of other threads.
+    static HELD: Cell<isize> = const { Cell::new(0) };
+    /// The maximum of `HELD` since it was last set.
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
+
+fn hold(bytes: isize) {
+    let held = HELD.get() + bytes;
+    HELD.set(held);
+    PEAK.set(PEAK.get().max(held));
+}
+
+// SAFETY: every call is delegated to the system's allocator. The counters do not allocate.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        hold(layout.size() as isize);
         // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        hold(layout.size() as isize);
+        // SAFETY: the caller upholds the contract of `alloc_zeroed`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        hold(-(layout.size() as isize));
         // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -28,4 +51,13 @@ unsafe impl GlobalAlloc for CountingAllocator {
 /// Returns the number of allocations of the whole process so far.
 pub fn allocations() -> usize {
     ALLOCATIONS.load(Ordering::Relaxed)
+}
+
+/// Does some work and returns, with its result, the maximum number of bytes that the calling thread held at a time, in addition
+/// to those that it held before.
+pub fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    let before = HELD.get();
+    PEAK.set(before);
+    let result = work();
+    (result, PEAK.get().saturating_sub(before).cast_unsigned())
 }

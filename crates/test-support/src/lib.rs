@@ -2,4 +2,5 @@
 
 pub mod counting;
 pub mod golden;
+pub mod mutation;
 pub mod program;

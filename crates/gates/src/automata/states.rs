@@ -193,6 +193,9 @@ pub struct Bitmap {
 /// Maximum number of rows or columns of a picture.
 const LARGEST_SIDE: usize = 1 << 14;
 
+/// Maximum ratio of the size of data to its size after compression by Deflate.
+const MAX_DEFLATE_RATIO: usize = 1032;
+
 impl Bitmap {
     /// Reads `#` and `.`, or R, G, B, Y and `.`.
     pub fn from_text(text: &str) -> Result<Bitmap, StateError> {
@@ -240,6 +243,11 @@ impl Bitmap {
             let grid = format!("limited to {LARGEST_SIDE} x {LARGEST_SIDE}");
             return Err(StateError::Size { found: format!("{height}x{width}"), grid });
         };
+        // Memory is in proportion to the file, whatever size the header has.
+        if reader.info().raw_bytes() / MAX_DEFLATE_RATIO > bytes.len() {
+            let short = std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "too short for its size");
+            return Err(png::DecodingError::IoError(short).into());
+        }
         let mut pixels = vec![0; size];
         let info = reader.next_frame(&mut pixels)?;
         let samples = info.color_type.samples();
@@ -472,5 +480,16 @@ mod tests {
         assert_eq!(map.bits, [[true, false, true], [false, true, false]]);
         assert!(Bitmap::from_png(&bytes[..20]).is_err());
         assert!(Bitmap::from_png(b"no png").is_err());
+    }
+
+    #[test]
+    fn a_short_png_does_not_claim_memory_for_a_large_picture() {
+        let mut bytes = Vec::new();
+        let side = LARGEST_SIDE as u32;
+        let mut encoder = png::Encoder::new(&mut bytes, side, side);
+        encoder.set_color(png::ColorType::Rgba);
+        encoder.write_header().unwrap().write_chunk(png::chunk::IDAT, b"short").unwrap();
+        let error = Bitmap::from_png(&bytes).unwrap_err().to_string();
+        assert!(error.ends_with("too short for its size"), "{error}");
     }
 }

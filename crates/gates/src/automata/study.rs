@@ -39,6 +39,9 @@ const MAX_SEEDS: u64 = 100_000;
 /// Maximum number of settings.
 const MAX_SETTINGS: usize = 1000;
 
+/// Maximum number of names in a key of the grid. Tables are merged recursively.
+const MAX_DEPTH: usize = 16;
+
 /// The TOML file of a study.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -310,6 +313,9 @@ fn changes(file: &File) -> Result<Vec<(String, Table)>, String> {
     }
     for (key, values) in &file.grid {
         let Value::Array(values) = values else { return Err(format!("grid: {key} is not a list")) };
+        if key.split('.').count() > MAX_DEPTH {
+            return Err(format!("grid: a key has more than {MAX_DEPTH} names"));
+        }
         let with = |(name, change): &(String, Table)| {
             let with_value = |value: &Value| {
                 let mut change = change.clone();
@@ -539,6 +545,8 @@ mod tests {
             let message = error(from, to);
             assert!(message.contains(part), "{from} -> {to}: {message}");
         }
+        let deep = format!("\"{}b\" = [1]\n", "a.".repeat(1_000_000));
+        assert!(error("\"training.learning_rate\" = [0.05, 0.1]", &deep).contains("more than 16 names"));
         assert!(rows_from_csv("setting,seed\nx,y\n").is_err());
     }
 

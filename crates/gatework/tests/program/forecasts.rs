@@ -11,7 +11,7 @@ fn place() -> Place {
     place
 }
 
-fn trained() -> Place {
+pub fn trained() -> Place {
     let place = place();
     place.gatework(&["train", "sales.toml", "--out", "run"]).assert().success();
     place

@@ -5,6 +5,7 @@ mod faults;
 mod forecasts;
 mod minimize;
 mod mistakes;
+mod mutation;
 mod runs;
 mod verbs;
 
