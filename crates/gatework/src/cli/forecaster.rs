@@ -79,7 +79,7 @@ fn print_result(job: &Job<'_>, ForecasterRun { trained, plot, .. }: &ForecasterR
     if trained.subset != Subset::Test {
         let horizon = job.experiment.horizon;
         status!(
-            "  The test part has no window with a horizon of {horizon}: these values were used in training."
+            "  The test subset has no window with a horizon of {horizon}: these values were used in training."
         );
     }
     print_scores(&trained.evaluation, trained.scaled);
@@ -127,11 +127,11 @@ fn print_seeds(SeedScores { seeds, scores, .. }: &SeedScores) {
     }
 }
 
-/// Returns what scores are of: the part, and the step between origins unless it is 1.
-pub fn heading(part: Subset, step: usize) -> String {
+/// Returns what scores are of: the subset, and the step between origins unless it is 1.
+pub fn heading(subset: Subset, step: usize) -> String {
     let every = if step == 1 { String::new() } else { format!(", every {step} steps") };
-    let name = part.name();
-    format!("{}{} part{every}:", name[..1].to_uppercase(), &name[1..])
+    let name = subset.name();
+    format!("{}{} subset{every}:", name[..1].to_uppercase(), &name[1..])
 }
 
 /// Loads the data of a run, with a warning if they have changed since training.

@@ -152,7 +152,7 @@ fn gaps_in_new_data_are_filled_if_asked_for() {
 #[test]
 fn evaluate_inspect_and_list_know_forecasters() {
     let place = trained();
-    let scores = place.json(&["evaluate", "run", "--part", "validation", "--step", "7"]);
+    let scores = place.json(&["evaluate", "run", "--subset", "validation", "--step", "7"]);
     assert_eq!(scores["windows"], 2 * 2);
     let names: Vec<&str> =
         scores["scores"].as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap()).collect();
@@ -369,10 +369,10 @@ fn evaluate_says_how_far_its_origins_are_apart() {
         String::from_utf8(output.stdout).unwrap()
     };
     let every = said(&["evaluate", "run"]);
-    assert!(every.starts_with("Test part:\n16 origins"), "{every}");
+    assert!(every.starts_with("Test subset:\n16 origins"), "{every}");
     for runs in [&["run"][..], &["run", "run"]] {
         let seventh = said(&[&["evaluate", "--step", "7"], runs].concat());
-        assert!(seventh.starts_with("Test part, every 7 steps:\n4 origins"), "{seventh}");
+        assert!(seventh.starts_with("Test subset, every 7 steps:\n4 origins"), "{seventh}");
     }
     // So many origins that evaluation uses every second one.
     let rows = (0..4100).map(|day| format!("{day},{}\n", day % 7)).collect::<Vec<_>>().concat();
@@ -381,7 +381,7 @@ fn evaluate_says_how_far_its_origins_are_apart() {
     place.gatework(&["train", "long.toml", "--out", "long"]).assert().success();
     for runs in [&["long"][..], &["long", "long"]] {
         let fewer = said(&[&["evaluate"], runs].concat());
-        assert!(fewer.starts_with("Test part, every 2 steps:\n1047 origins"), "{fewer}");
+        assert!(fewer.starts_with("Test subset, every 2 steps:\n1047 origins"), "{fewer}");
     }
 }
 
