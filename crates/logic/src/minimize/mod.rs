@@ -392,12 +392,11 @@ mod tests {
         }
     }
 
-    /// Runs all passes and returns the result, and for each pass its name, the number of gates and the number of
-    /// questions to the stop before it.
-    fn observed(
-        circuit: &Circuit,
-        stop: &Stop<'_>,
-    ) -> (Result<Minimized, Stopped>, Vec<(&'static str, usize, u64)>) {
+    /// A pass that has begun: its name, the number of gates, and the number of questions to the stop before it.
+    type Begun = (&'static str, usize, u64);
+
+    /// Runs all passes and returns the result and the passes.
+    fn observed(circuit: &Circuit, stop: &Stop<'_>) -> (Result<Minimized, Stopped>, Vec<Begun>) {
         let passes = std::cell::RefCell::new(Vec::new());
         let observer = |pass, gates| passes.borrow_mut().push((pass, gates, stop.polls()));
         let result = minimize_until(circuit, &Options::default(), stop, &observer);

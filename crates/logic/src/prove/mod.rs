@@ -334,11 +334,12 @@ mod tests {
 
     #[test]
     fn a_check_ends_at_the_question_that_stops_it() {
+        type Check<'a> = &'a dyn Fn(&Stop<'_>) -> Result<Verdict, ProveError>;
         let random = arbitrary::large(2, 400).circuit;
         let (options, never) = (crate::minimize::Options::default(), Stop::never());
         let small = crate::minimize::minimize_until(&random, &options, &never, &|_, _| {}).unwrap();
         let [a, b] = [false, true].map(|exchange| multiplier(6, exchange));
-        let checks: [&dyn Fn(&Stop<'_>) -> Result<Verdict, ProveError>; 3] = [
+        let checks: [Check<'_>; 3] = [
             &|stop| small.prove(&random, stop),
             // Random simulation and sweeping, and exhaustive simulation.
             &|stop| equivalent_until(&random, &small.circuit, stop),

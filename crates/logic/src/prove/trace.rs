@@ -128,7 +128,7 @@ struct Tables {
     words: usize,
     /// The place of the table of each node.
     places: FxHashMap<u32, usize>,
-    tables: Vec<u64>,
+    values: Vec<u64>,
     stack: Vec<u32>,
 }
 
@@ -139,7 +139,7 @@ impl Tables {
             return false;
         }
         self.places.clear();
-        self.tables.clear();
+        self.values.clear();
         self.words = table_words(leaves.len());
         self.push(0, |_| 0);
         for (input, &leaf) in leaves.iter().enumerate() {
@@ -150,12 +150,12 @@ impl Tables {
         let places = [a, b].map(|literal| self.evaluate(xag, literal.node() as u32));
         let [Some(x), Some(y)] = places else { return false };
         let mask = a.mask() ^ b.mask();
-        (0..self.words).all(|word| self.tables[x + word] == self.tables[y + word] ^ mask)
+        (0..self.words).all(|word| self.values[x + word] == self.values[y + word] ^ mask)
     }
 
     fn push(&mut self, node: u32, value: impl Fn(usize) -> u64) {
-        self.places.insert(node, self.tables.len());
-        self.tables.extend((0..self.words).map(value));
+        self.places.insert(node, self.values.len());
+        self.values.extend((0..self.words).map(value));
     }
 
     /// Computes the table of a node and returns its place, or `None` if the leaves do not determine it.
@@ -173,10 +173,10 @@ impl Tables {
             let gate = xag.node(node as usize);
             let fanins = gate.fanins().map(|fanin| fanin.node() as u32);
             if let [Some(&a), Some(&b)] = fanins.map(|fanin| self.places.get(&fanin)) {
-                self.places.insert(node, self.tables.len());
+                self.places.insert(node, self.values.len());
                 for word in 0..self.words {
-                    let value = gate.eval_word(self.tables[a + word], self.tables[b + word]);
-                    self.tables.push(value);
+                    let value = gate.eval_word(self.values[a + word], self.values[b + word]);
+                    self.values.push(value);
                 }
             } else {
                 self.stack.extend(fanins.iter().filter(|&fanin| !self.places.contains_key(fanin)));
