@@ -98,6 +98,12 @@ fn replace(
     sync_folder(folder)
 }
 
+/// Renames a file, and makes that durable.
+pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
+    let renamed = fs::rename(from, to).and_then(|()| sync_folder(folder_of(to)));
+    renamed.map_err(|error| FileError::new("rename", from, error))
+}
+
 /// Returns the folder of a file.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
@@ -108,7 +114,9 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(not(unix)) {
         return Ok(());
     }
-    match fs::File::open(folder)?.sync_all() {
+    // A folder may be writable without being readable.
+    let Ok(folder) = fs::File::open(folder) else { return Ok(()) };
+    match folder.sync_all() {
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
             Ok(())
         }
@@ -131,6 +139,11 @@ pub(crate) fn temporary_path(folder: &Path) -> PathBuf {
 pub fn remove_abandoned(folder: &Path) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()).filter(|path| is_temporary(path)) {
+        // Opening a pipe would wait for its other end.
+        let is_ours = path.symlink_metadata().is_ok_and(|metadata| metadata.is_file() || metadata.is_dir());
+        if !is_ours {
+            continue;
+        }
         // A process that is still writing holds a lock.
         let Ok(lock) = fs::File::open(&path) else { continue };
         if lock.try_lock().is_ok() {
@@ -140,7 +153,7 @@ pub fn remove_abandoned(folder: &Path) {
 }
 
 /// True for the names of [`temporary_path`].
-fn is_temporary(path: &Path) -> bool {
+pub(crate) fn is_temporary(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     let (begin, end) = TEMPORARY;
     let number = name.strip_prefix(begin.as_bytes()).and_then(|rest| rest.strip_suffix(end.as_bytes()));

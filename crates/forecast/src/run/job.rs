@@ -70,6 +70,9 @@ impl Job<'_> {
         let begin = Instant::now();
         files::make_folder(&self.folder.checkpoints())?;
         self.check_data()?;
+        if !self.folder.experiment().is_file() {
+            self.folder.write("experiment.toml", self.experiment.to_toml().as_bytes())?;
+        }
         let attempts = self.attempts(observer, stop)?;
         self.folder.write("metrics.csv", self.metrics(&attempts).as_bytes())?;
         let mut scored = Vec::new();

@@ -297,7 +297,8 @@ pub fn finish(folder: &RunFolder, experiment: &Experiment, trained: &Trained) ->
 
 /// Completes the end of a run, if its summary is staged.
 fn complete(folder: &RunFolder, experiment: &Experiment) -> Result<(), RunError> {
-    let Some(summary) = folder.staged_summary()? else { return Ok(()) };
+    // A damaged one is written again at the end of the run.
+    let Ok(Some(summary)) = folder.staged_summary() else { return Ok(()) };
     let experiment = Experiment { seed: summary["seed"].as_u64(), ..experiment.clone() };
     folder.write("experiment.toml", experiment.to_toml().as_bytes())?;
     Ok(folder.commit_summary()?)

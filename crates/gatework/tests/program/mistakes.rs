@@ -91,10 +91,10 @@ fn an_existing_folder_is_not_overwritten_without_a_word() {
 #[test]
 fn resuming_needs_a_run_of_the_same_experiment() {
     let place = Place::new().trained();
-    assert_says(
-        &place.refused(2, &["train", "small.toml", "--resume", "--out", "none"]),
-        &["nothing to resume"],
-    );
+    fs::create_dir(place.path("mine")).unwrap();
+    place.write("mine/letter.txt", "dear");
+    let foreign = ["train", "small.toml", "--resume", "--out", "mine"];
+    assert_says(&place.refused(2, &foreign), &["mine is not a run folder: there is nothing to resume"]);
     let other = ["train", "checkerboard", "--resume", "--out", "run"];
     assert_says(&place.refused(2, &other), &["run belongs to another experiment (small)"]);
     let other_seed = ["train", "small.toml", "--seed", "2", "--resume", "--out", "run"];
@@ -114,7 +114,7 @@ fn damaged_run_folders_are_named_not_used() {
     fs::write(place.path("run/model.safetensors"), &model[..model.len() / 2]).unwrap();
     all(1, &["model.safetensors", "not a complete safetensors file"]);
     fs::write(place.path("run/model.safetensors"), b"\x02\0\0\0\0\0\0\0{}").unwrap();
-    all(1, &["model.safetensors", "not a Gatework automaton"]);
+    all(1, &["model.safetensors", "no entry \"gatework-automaton\""]);
     fs::remove_file(place.path("run/model.safetensors")).unwrap();
     all(2, &["has no model.safetensors", "--resume"]);
     fs::write(place.path("run/model.safetensors"), &model).unwrap();
@@ -133,15 +133,37 @@ fn damaged_run_folders_are_named_not_used() {
 }
 
 #[test]
-fn a_damaged_checkpoint_stops_a_resumption_and_is_kept() {
+fn training_continues_from_the_checkpoint_before_a_damaged_one() {
     let place = Place::new().trained();
+    let model = place.read("run/model.safetensors");
+    let [last, previous] = ["", ".previous"].map(|name| format!("run/checkpoint/seed-1{name}.safetensors"));
+    let resume = ["train", "small.toml", "--seed", "1", "--resume", "--out", "run"];
+    let damage = |name: &str| {
+        let mut bytes = place.read(name);
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(place.path(name), &bytes).unwrap();
+        bytes
+    };
     fs::remove_file(place.path("run/summary.json")).unwrap();
-    let checkpoint = "run/checkpoint/seed-1.safetensors";
-    let bytes = place.read(checkpoint);
-    fs::write(place.path(checkpoint), &bytes[..200]).unwrap();
-    let said = place.refused(1, &["train", "small.toml", "--seed", "1", "--resume", "--out", "run"]);
-    assert_says(&said, &["seed-1.safetensors", "not a complete checkpoint"]);
-    assert_eq!(place.read(checkpoint), bytes[..200]);
+    damage(&last);
+    let output = place.gatework(&resume).assert().success().get_output().clone();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_says(&said, &["warning: ", "seed-1.safetensors", "checksum", "from the checkpoint before it"]);
+    assert_eq!(place.read("run/model.safetensors"), model);
+    // Both are damaged: they are refused, and kept.
+    fs::remove_file(place.path("run/summary.json")).unwrap();
+    let damaged = [damage(&last), damage(&previous)];
+    assert_says(&place.refused(1, &resume), &["seed-1.safetensors", "checksum", "remove the file"]);
+    assert_eq!([place.read(&last), place.read(&previous)], damaged);
+}
+
+#[test]
+fn resuming_without_a_run_starts_one() {
+    let place = Place::new();
+    let arguments = ["train", "small.toml", "--seed", "1", "--updates", "2", "--resume", "--out", "run"];
+    let output = place.gatework(&arguments).assert().success().get_output().clone();
+    assert_says(&String::from_utf8(output.stderr).unwrap(), &["nothing to resume in run: a new run starts"]);
+    assert!(place.path("run/summary.json").exists());
 }
 
 #[test]

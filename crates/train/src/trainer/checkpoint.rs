@@ -39,6 +39,12 @@ pub enum CheckpointError {
     },
 }
 
+impl CheckpointError {
+    fn is_of_another_task(&self) -> bool {
+        matches!(self, CheckpointError::Unusable { problem: CheckpointProblem::State(_), .. })
+    }
+}
+
 /// Bytes that are not those of a usable checkpoint.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -125,16 +131,21 @@ impl Attempt {
         damaged: impl FnOnce(&CheckpointError),
     ) -> Result<Option<Attempt>, CheckpointError> {
         let previous = previous(path);
-        if !path.exists() {
+        // The next checkpoint must not replace the last one that is whole.
+        let restore = || files::rename(&previous, path);
+        if !path.exists() && previous.exists() {
             // Interrupted while the checkpoint was replaced.
-            return previous.exists().then(|| Attempt::load(&previous, seed, settings, task)).transpose();
+            restore()?;
+        }
+        if !path.exists() {
+            return Ok(None);
         }
         match Attempt::load(path, seed, settings, task) {
-            Err(error @ (CheckpointError::File(_) | CheckpointError::Damaged { .. }))
-                if previous.exists() =>
-            {
+            // The version may be damaged, too.
+            Err(error) if previous.exists() && !error.is_of_another_task() => {
                 let Ok(attempt) = Attempt::load(&previous, seed, settings, task) else { return Err(error) };
                 damaged(&error);
+                restore()?;
                 Ok(Some(attempt))
             }
             attempt => attempt.map(Some),
@@ -276,28 +287,29 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [last, previous] = two_checkpoints(folder.path());
         assert_eq!(resumed(&last).unwrap(), (Some(2), None));
-        let whole = std::fs::read(&last).unwrap();
+        let [whole, before] = [&last, &previous].map(|path| std::fs::read(path).unwrap());
         for bit in (0..8 * whole.len()).step_by(11) {
             let mut flipped = whole.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             std::fs::write(&last, &flipped).unwrap();
-            let (updates, reported) = match resumed(&last) {
-                Ok(resumed) => resumed,
-                // The bit is in the version.
-                Err(CheckpointError::Unusable { .. }) => continue,
-                Err(error) => panic!("bit {bit}: {error}"),
-            };
+            std::fs::write(&previous, &before).unwrap();
+            let (updates, reported) = resumed(&last).unwrap_or_else(|error| panic!("bit {bit}: {error}"));
             match reported {
-                Some(message) => assert!(message.contains("seed-1.safetensors") && updates == Some(1)),
+                Some(message) => {
+                    assert!(message.contains("seed-1.safetensors") && updates == Some(1), "bit {bit}");
+                    assert_eq!(std::fs::read(&last).unwrap(), before, "the whole one is the last one now");
+                }
                 None => assert_eq!(updates, Some(2), "bit {bit}"),
             }
         }
         let mut flipped = whole.clone();
         *flipped.last_mut().unwrap() ^= 1;
         std::fs::write(&last, &flipped).unwrap();
+        std::fs::write(&previous, &before).unwrap();
         let message = resumed(&last).unwrap().1.unwrap();
         assert!(message.contains("the checksum does not match"), "{message}");
         // Both are damaged, or the only one is.
+        std::fs::write(&last, &flipped).unwrap();
         std::fs::write(&previous, &flipped).unwrap();
         assert!(matches!(resumed(&last), Err(CheckpointError::Damaged { path, .. }) if path == last));
         std::fs::remove_file(&previous).unwrap();
@@ -310,7 +322,8 @@ mod tests {
         let [last, previous] = two_checkpoints(folder.path());
         std::fs::remove_file(&last).unwrap();
         assert_eq!(resumed(&last).unwrap(), (Some(1), None));
-        std::fs::remove_file(&previous).unwrap();
+        assert!(last.exists() && !previous.exists());
+        std::fs::remove_file(&last).unwrap();
         assert_eq!(resumed(&last).unwrap(), (None, None));
     }
 
