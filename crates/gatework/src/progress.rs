@@ -207,14 +207,15 @@ pub struct Passes {
     spinner: ProgressBar,
 }
 
-impl Passes {
+impl Default for Passes {
     /// Shows nothing before the first pass.
-    pub fn new() -> Passes {
-        let spinner = ProgressBar::new_spinner();
+    fn default() -> Passes {
         let now = Instant::now();
-        Passes { begin: now, line: Cell::new(now), spinner }
+        Passes { begin: now, line: Cell::new(now), spinner: ProgressBar::new_spinner() }
     }
+}
 
+impl Passes {
     /// Shows the pass that begins and the number of gates.
     pub fn show(&self, pass: &str, gates: usize) {
         let text = format!("{pass}: {gates} gates");

@@ -59,7 +59,7 @@ impl Work {
     pub fn minimize(&self, document: &Document, start: Vec<Start>) -> anyhow::Result<Proved> {
         let options = Options { effort: self.effort.into(), start };
         let stop = super::stop_on_interrupt()?;
-        let passes = Passes::new();
+        let passes = Passes::default();
         let control = Control {
             proof_time: Duration::from_secs_f64(self.proof_seconds),
             stop: &stop,

@@ -122,9 +122,8 @@ fn a_proof_that_takes_too_long_ends_and_nothing_is_written() {
 fn random_network(gates: usize) -> String {
     use std::fmt::Write as _;
     const INPUTS: usize = 256;
-    let names = |range: std::ops::Range<usize>| range.map(|i| format!(" n{i}")).collect::<String>();
-    let mut text = format!(".model random\n.inputs{}\n", names(0..INPUTS));
-    writeln!(text, ".outputs{}", names(gates..gates + INPUTS)).unwrap();
+    let names = |first: usize| (first..first + INPUTS).map(|i| format!("n{i}")).collect::<Vec<_>>().join(" ");
+    let mut text = format!(".model random\n.inputs {}\n.outputs {}\n", names(0), names(gates));
     let mut state = 1u64;
     let mut below = |end: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
