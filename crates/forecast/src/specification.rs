@@ -261,8 +261,17 @@ impl Specification {
         (forecast.slice(1, steps - self.horizon, steps), loss)
     }
 
-    /// Returns the parameters; an error if there are too many for training.
+    /// Returns the parameters; an error if there are too many, or not enough memory to train them.
     pub fn parameters(&self) -> Result<Vec<Parameter>, SpecificationError> {
+        let (parameters, count) = self.counted_parameters()?;
+        let what = || format!("training {:.1} million parameters", count / 1e6);
+        memory::check(count * PARAMETER_BYTES, what)
+            .map_err(|error| SpecificationError::Memory { model: self.model.name(), error })?;
+        Ok(parameters)
+    }
+
+    /// Returns the parameters and the number of their values; an error if there are too many.
+    fn counted_parameters(&self) -> Result<(Vec<Parameter>, f64), SpecificationError> {
         let (_, bindings) = self.network(1, Mode::Evaluation)?;
         let sizes =
             bindings.parameters.iter().map(|p| p.shape.iter().map(|&size| size as f64).product::<f64>());
@@ -271,15 +280,12 @@ impl Specification {
             let millions = (count / 1e6).round() as u64;
             return Err(SpecificationError::TooManyParameters { model: self.model.name(), millions });
         }
-        let what = || format!("training {:.1} million parameters", count / 1e6);
-        memory::check(count * PARAMETER_BYTES, what)
-            .map_err(|error| SpecificationError::Memory { model: self.model.name(), error })?;
-        Ok(bindings.parameters)
+        Ok((bindings.parameters, count))
     }
 
     /// Returns the parameters with the initial values of a seed.
     pub fn params(&self, seed: u64) -> Result<Params, SpecificationError> {
-        let parameters = self.parameters()?;
+        let (parameters, _) = self.counted_parameters()?;
         let mut params = Params::new();
         for (index, parameter) in parameters.iter().enumerate() {
             add_parameter(&mut params, parameter, Random::new(seed, Purpose::Parameters, index as u64));
