@@ -117,8 +117,9 @@ impl Xag {
         xag
     }
 
-    /// Adds a circuit on the inputs of the XAG and returns the literals of its outputs.
+    /// Adds a circuit with as many inputs as the XAG, on these inputs, and returns the literals of its outputs.
     pub fn add_circuit(&mut self, circuit: &Circuit) -> Vec<Literal> {
+        assert_eq!(circuit.inputs(), self.inputs, "the numbers of inputs differ");
         self.add_circuit_on(circuit, (0..self.inputs).map(Literal::input).collect())
     }
 

@@ -150,7 +150,7 @@ fn decide(
     if let Some(input) = simulate_random_inputs(left, right, stop)? {
         return Ok(Some(input));
     }
-    let mut xag = match trace {
+    let mut xag = match trace.filter(|trace| trace.is_usable_for(left, right)) {
         Some(trace) => trace.merge(left, right, stop)?,
         None => combine(left, right, stop)?,
     };

@@ -9,7 +9,7 @@
 //! their gates, and uses no claim that it has not proved. A wrong trace leads to no merged gates, never to wrong ones.
 
 use super::sat::{self, Answer, Limits};
-use crate::circuit::Circuit;
+use crate::circuit::{Circuit, MAX_SIGNALS};
 use crate::stop::{Stop, Stopped};
 use crate::truth::{input_word, table_words};
 use crate::xag::{Fanouts, Literal, Normal, Xag, XagNode, normal, translate};
@@ -85,6 +85,12 @@ impl Trace {
         for (&node, literal) in nodes.iter().zip(literals) {
             self.claim_on(self.current[node], literal, leaves.iter().copied());
         }
+    }
+
+    /// Returns whether two circuits with equal inputs can be added to the XAG.
+    pub fn is_usable_for(&self, left: &Circuit, right: &Circuit) -> bool {
+        let nodes = self.xag.len() + left.nodes().len() + right.nodes().len();
+        self.xag.inputs() == left.inputs() && nodes < MAX_SIGNALS
     }
 
     /// Returns an XAG with the outputs of both circuits, in which the gates that the trace proves equal are merged.
@@ -297,6 +303,8 @@ impl<'a> Classes<'a> {
 mod tests {
     use super::*;
     use crate::arbitrary;
+    use crate::circuit::Node;
+    use crate::gate::Gate;
     use crate::minimize::{Effort, Options, minimize_until};
     use crate::prove::{Verdict, equivalent, equivalent_by};
     use proptest::prelude::*;
@@ -370,6 +378,27 @@ mod tests {
         let other = circuit(&xag, vec![leaves[0]]);
         let verdict = equivalent_by(&wrong, &other, Some(&trace), &Stop::never());
         assert!(matches!(verdict, Ok(Verdict::Different { .. })), "{verdict:?}");
+    }
+
+    #[test]
+    fn a_trace_of_another_number_of_inputs_is_ignored() {
+        // Added to the XAG of the trace, signal 38 of 20 inputs would be one of its 40 inputs.
+        let mut xag = Xag::new(40);
+        let sum = xag.xor(Literal::input(0), Literal::input(1));
+        let options = Options::default();
+        let mut small =
+            minimize_until(&circuit(&xag, vec![sum]), &options, &Stop::never(), &|_, _| {}).unwrap();
+        // Alternating inputs and complements: 1 for one assignment, which random simulation does not find.
+        let gate = |i: u32| if i % 2 == 0 { Gate::AND } else { Gate::A_AND_NOT_B };
+        let mut nodes: Vec<Node> =
+            (0..19).map(|i| Node::new(gate(i), if i == 0 { 0 } else { 19 + i }, i + 1)).collect();
+        let left = Circuit::new(20, nodes.clone(), vec![38]).unwrap();
+        small.circuit = left.clone();
+        assert_eq!(small.prove(&left, &Stop::never()), Ok(Verdict::Equal));
+        nodes[18] = Node::new(Gate::FALSE, 0, 0);
+        small.circuit = Circuit::new(20, nodes, vec![38]).unwrap();
+        let verdict = small.prove(&left, &Stop::never());
+        assert!(matches!(verdict, Ok(Verdict::Different { output: 0, .. })), "{verdict:?}");
     }
 
     #[test]
