@@ -78,10 +78,9 @@ pub enum ProveError {
         /// The outputs of the second circuit.
         right: usize,
     },
-    /// The solver found a counterexample that evaluation of the circuits does not confirm.
-    #[error(
-        "the SAT solver found a counterexample that the circuits do not confirm; this is a bug in Gatework"
-    )]
+    /// Evaluation of the circuits does not confirm a counterexample of the solver, or a literal and its complement
+    /// were proved equal.
+    #[error("the steps of the equivalence proof contradict each other; this is a bug in Gatework")]
     Contradiction,
     /// The two circuits together exceed [`MAX_SIGNALS`](crate::circuit::MAX_SIGNALS).
     #[error("circuits with {gates} gates together are too large to compare")]
@@ -133,7 +132,23 @@ pub(crate) fn equivalent_by(
     match decide(left, right, trace, stop) {
         Ok(Some(input)) => confirm_counterexample(left, right, input),
         Ok(None) => Ok(Verdict::Equal),
-        Err(Stopped) => Ok(Verdict::Unknown),
+        Err(Failure::Stopped) => Ok(Verdict::Unknown),
+        Err(Failure::Contradiction) => Err(ProveError::Contradiction),
+    }
+}
+
+/// Why a check ended without a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    /// The check was stopped.
+    Stopped,
+    /// A literal and its complement were proved equal.
+    Contradiction,
+}
+
+impl From<Stopped> for Failure {
+    fn from(Stopped: Stopped) -> Failure {
+        Failure::Stopped
     }
 }
 
@@ -143,9 +158,9 @@ fn decide(
     right: &Circuit,
     trace: Option<&Trace>,
     stop: &Stop<'_>,
-) -> Result<Option<Vec<bool>>, Stopped> {
+) -> Result<Option<Vec<bool>>, Failure> {
     if left.inputs() <= MAX_EXHAUSTIVE_INPUTS {
-        return simulate_all_inputs(left, right, stop);
+        return Ok(simulate_all_inputs(left, right, stop)?);
     }
     if let Some(input) = simulate_random_inputs(left, right, stop)? {
         return Ok(Some(input));
@@ -163,7 +178,7 @@ fn decide(
         let (a, b) = (pair[0], pair[1]);
         match sat::equal(&xag, a, b, Limits::NONE, stop) {
             Answer::Equal => {}
-            Answer::Unknown => return Err(Stopped),
+            Answer::Unknown => return Err(Failure::Stopped),
             Answer::Different(bits) => {
                 let mut input = vec![false; left.inputs()];
                 for (place, bit) in bits {

@@ -8,9 +8,10 @@
 //! A proof does not trust the trace. It adds the two circuits to the XAG of the trace, where structural hashing finds
 //! their gates, and uses no claim that it has not proved. A wrong trace leads to no merged gates, never to wrong ones.
 
+use super::Failure;
 use super::sat::{self, Answer, Limits};
 use crate::circuit::{Circuit, MAX_SIGNALS};
-use crate::stop::{Stop, Stopped};
+use crate::stop::Stop;
 use crate::truth::{input_word, table_words};
 use crate::xag::{Fanouts, Literal, Normal, Xag, XagNode, normal, translate};
 use rustc_hash::FxHashMap;
@@ -94,7 +95,7 @@ impl Trace {
     }
 
     /// Returns an XAG with the outputs of both circuits, in which the gates that the trace proves equal are merged.
-    pub fn merge(&self, left: &Circuit, right: &Circuit, stop: &Stop<'_>) -> Result<Xag, Stopped> {
+    pub(super) fn merge(&self, left: &Circuit, right: &Circuit, stop: &Stop<'_>) -> Result<Xag, Failure> {
         let mut xag = self.xag.clone();
         let mut outputs = xag.add_circuit(left);
         stop.check()?;
@@ -233,13 +234,16 @@ impl<'a> Classes<'a> {
     }
 
     /// Merges the classes of two equal literals, and then those of gates that have become equal.
-    fn merge(&mut self, a: Literal, b: Literal, stop: &Stop<'_>) -> Result<(), Stopped> {
+    fn merge(&mut self, a: Literal, b: Literal, stop: &Stop<'_>) -> Result<(), Failure> {
         let fanouts = self.fanouts;
         let mut pairs = vec![(a, b)];
         while let Some((a, b)) = pairs.pop() {
             let (a, b) = (self.find(a), self.find(b));
-            if a.node() == b.node() {
+            if a == b {
                 continue;
+            }
+            if a.node() == b.node() {
+                return Err(Failure::Contradiction);
             }
             stop.check()?;
             // The constant represents its class, so that normal forms see it.
@@ -416,6 +420,23 @@ mod tests {
     }
 
     #[test]
+    fn literals_that_are_merged_with_their_complement_are_a_contradiction() {
+        let mut xag = Xag::new(3);
+        let [a, b, c] = [0, 1, 2].map(Literal::input);
+        let (ac, bc) = (xag.xor(a, c), xag.xor(b, c));
+        let fanouts = Fanouts::new(&xag);
+        let merge = |pairs: &[(Literal, Literal)]| {
+            let mut classes = Classes::new(&xag, &fanouts);
+            pairs.iter().try_for_each(|&(a, b)| classes.merge(a, b, &Stop::never()))
+        };
+        assert_eq!(merge(&[(a, b), (b, a), (ac, bc)]), Ok(()));
+        for pairs in [[(a, b), (a, b.not())], [(a, b), (ac, bc.not())], [(ac, bc.not()), (a, b)]] {
+            assert_eq!(merge(&pairs), Err(Failure::Contradiction));
+        }
+        assert_eq!(merge(&[(Literal::FALSE, Literal::TRUE)]), Err(Failure::Contradiction));
+    }
+
+    #[test]
     fn truth_tables_compare_functions_of_twelve_leaves() {
         let mut xag = Xag::new(20);
         let inputs: Vec<Literal> = (0..12).map(Literal::input).collect();
@@ -455,7 +476,7 @@ mod tests {
             let small = minimize_until(&circuit, &Options::default(), &Stop::never(), &|_, _| {}).unwrap();
             let mut nodes = circuit.nodes().to_vec();
             let place = place.index(nodes.len());
-            nodes[place].gate = crate::Gate::ALL[index];
+            nodes[place].gate = Gate::ALL[index];
             let mutant = Circuit::new(circuit.inputs(), nodes, circuit.outputs().to_vec()).unwrap();
             let is_equal = |verdict| verdict == Ok(Verdict::Equal);
             let with_trace = equivalent_by(&mutant, &small.circuit, small.trace(), &Stop::never());
