@@ -385,6 +385,57 @@ mod tests {
     }
 
     #[test]
+    fn each_wrong_claim_leaves_its_own_pair_unmerged() {
+        let Factored { xag, pair: [a, b], leaves, .. } = factored();
+        let claims: [(Literal, Literal, &[Literal]); 8] = [
+            (a, b, &leaves[..2]),
+            (a, b, &[Literal::FALSE]),
+            (a, b, &[leaves[0]; 13]),
+            (a, b.not(), &leaves),
+            (a, b.not(), &[]),
+            (a, leaves[0], &leaves),
+            (a, leaves[0], &[]),
+            (a, Literal::FALSE, &[Literal::FALSE; 13]),
+        ];
+        for (a, b, leaves) in claims {
+            let mut trace = Trace::new(&xag);
+            trace.claim_on(a, b, leaves.iter().copied());
+            let [left, right] = [a, b].map(|literal| circuit(&xag, vec![literal]));
+            assert!(!is_merged(&trace, &left, &right), "{a:?} {b:?} {leaves:?}");
+        }
+    }
+
+    /// Returns whether a claim without leaves is used, and the answer of the solver within the limits of a claim.
+    fn solve_claim(xag: &Xag, a: Literal, b: Literal) -> (bool, Answer) {
+        let mut trace = Trace::new(xag);
+        trace.claim(a, b);
+        let [left, right] = [a, b].map(|literal| circuit(xag, vec![literal]));
+        (is_merged(&trace, &left, &right), sat::equal(xag, a, b, CLAIM, &Stop::never()))
+    }
+
+    #[test]
+    fn claims_beyond_the_limits_of_the_solver_are_not_used() {
+        // Too many gates: the chains differ at their beginning only.
+        let mut xag = Xag::new(30);
+        let [a, b] = [0, 1].map(|first| {
+            (0..CLAIM.gates).fold(Literal::input(first), |y, i| {
+                let x = Literal::input(2 + i % 28);
+                if i % 3 == 0 { xag.and(y, x).not() } else { xag.xor(y, x) }
+            })
+        });
+        assert_eq!(solve_claim(&xag, a, b), (false, Answer::Unknown));
+        // Too many conflicts: parities in two orders, and a difference for one assignment.
+        let mut xag = Xag::new(100);
+        let inputs: Vec<Literal> = (0..100).map(Literal::input).collect();
+        let forward = inputs.iter().fold(Literal::FALSE, |sum, &x| xag.xor(sum, x));
+        let backward = inputs.iter().rev().fold(Literal::FALSE, |sum, &x| xag.xor(sum, x));
+        let product = inputs.iter().fold(Literal::TRUE, |product, &x| xag.and(product, x));
+        let nearly = xag.xor(backward, product);
+        assert_eq!(solve_claim(&xag, forward, backward), (false, Answer::Unknown));
+        assert_eq!(solve_claim(&xag, forward, nearly), (false, Answer::Unknown));
+    }
+
+    #[test]
     fn a_trace_of_another_number_of_inputs_is_ignored() {
         // Added to the XAG of the trace, signal 38 of 20 inputs would be one of its 40 inputs.
         let mut xag = Xag::new(40);
@@ -450,6 +501,80 @@ mod tests {
         assert!(!tables.are_equal(&xag, forward, backward, &leaves));
         assert!(!tables.are_equal(&xag, nearly, backward.not(), &leaves), "they differ for one assignment");
         assert!(!tables.are_equal(&xag, forward, backward.not(), &leaves[1..]));
+    }
+
+    /// Returns the truth tables of literals of an XAG with few inputs.
+    fn truth_tables(xag: &Xag, literals: &[Literal]) -> Vec<Vec<u64>> {
+        let mut tables = vec![Vec::new(); literals.len()];
+        let mut values = Vec::new();
+        for word in 0..table_words(xag.inputs()) {
+            let inputs: Vec<u64> = (0..xag.inputs()).map(|input| input_word(input, word)).collect();
+            xag.eval_words(&inputs, &mut values);
+            for (table, literal) in tables.iter_mut().zip(literals) {
+                table.push(values[literal.node()] ^ literal.mask());
+            }
+        }
+        tables
+    }
+
+    /// A claim about two literals, which are selected by numbers.
+    #[derive(Clone, Debug)]
+    struct Draft {
+        pair: [prop::sample::Index; 2],
+        /// Whether the second literal is one with the truth table of the first, if there is another.
+        is_true: bool,
+        /// Random leaves, or all inputs.
+        leaves: Option<Vec<prop::sample::Index>>,
+    }
+
+    fn draft() -> impl Strategy<Value = Draft> {
+        let leaves = prop::option::of(prop::collection::vec(any::<prop::sample::Index>(), 0..6));
+        (any::<[prop::sample::Index; 2]>(), any::<bool>(), leaves)
+            .prop_map(|(pair, is_true, leaves)| Draft { pair, is_true, leaves })
+    }
+
+    proptest! {
+        #[test]
+        fn merging_preserves_every_function_whatever_the_claims(
+            circuit in arbitrary::circuit(1..=8, 60),
+            drafts in prop::collection::vec(draft(), 0..20),
+        ) {
+            let mut xag = Xag::from_circuit(&circuit);
+            let inputs: Vec<Literal> = (0..xag.inputs()).map(Literal::input).collect();
+            let literals: Vec<Literal> =
+                (0..xag.len()).flat_map(|node| [false, true].map(|not| Literal::new(node, not))).collect();
+            let expected = truth_tables(&xag, &literals);
+            xag.set_outputs(literals.clone());
+            let ports = Circuit::new(xag.inputs(), vec![], vec![0; literals.len()]).unwrap();
+            let all = xag.to_circuit(&ports);
+            let mut trace = Trace::new(&xag);
+            let mut proved = Vec::new();
+            for Draft { pair, is_true, leaves } in drafts {
+                let a = pair[0].index(literals.len());
+                let fits = |&b: &usize| b != a && (!is_true || expected[b] == expected[a]);
+                let others: Vec<usize> = (0..literals.len()).filter(fits).collect();
+                if others.is_empty() {
+                    continue;
+                }
+                let b = others[pair[1].index(others.len())];
+                if leaves.is_none() && is_true {
+                    proved.push([a, b]);
+                }
+                let leaves = leaves.map_or(inputs.clone(), |leaves| {
+                    leaves.iter().map(|leaf| literals[leaf.index(literals.len())]).collect()
+                });
+                trace.claim_on(literals[a], literals[b], leaves);
+            }
+            let merged = trace.merge(&all, &all, &Stop::never());
+            prop_assert!(merged.is_ok(), "{:?}", merged);
+            let merged = merged.unwrap();
+            let (lefts, rights) = merged.outputs().split_at(literals.len());
+            prop_assert_eq!(lefts, rights);
+            prop_assert_eq!(truth_tables(&merged, lefts), expected);
+            for [a, b] in proved {
+                prop_assert_eq!(lefts[a], lefts[b]);
+            }
+        }
     }
 
     proptest! {
