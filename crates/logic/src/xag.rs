@@ -10,6 +10,7 @@
 use crate::circuit::{Circuit, CircuitError, Node};
 use crate::gate::{Gate, Unary};
 pub(crate) use crate::literal::Literal;
+use crate::stop::{Stop, Stopped};
 use rustc_hash::FxHashMap;
 
 /// The function of an XAG node.
@@ -347,9 +348,10 @@ pub(crate) struct Fanouts {
 }
 
 impl Fanouts {
-    pub fn new(xag: &Xag) -> Fanouts {
+    pub fn new(xag: &Xag, stop: &Stop<'_>) -> Result<Fanouts, Stopped> {
         let mut starts = vec![0u32; xag.len() + 1];
         for index in xag.gate_range() {
+            stop.check_at(index)?;
             for fanin in xag.node(index).fanins() {
                 starts[fanin.node() + 1] += 1;
             }
@@ -360,13 +362,14 @@ impl Fanouts {
         let mut ends = starts.clone();
         let mut gates = vec![0; starts[xag.len()] as usize];
         for index in xag.gate_range() {
+            stop.check_at(index)?;
             for fanin in xag.node(index).fanins() {
                 let end = &mut ends[fanin.node()];
                 gates[*end as usize] = index as u32;
                 *end += 1;
             }
         }
-        Fanouts { starts, gates }
+        Ok(Fanouts { starts, gates })
     }
 
     /// Returns the gates that read a node.

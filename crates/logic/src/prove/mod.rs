@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_ends_at_the_question_that_stops_it() {
+    fn a_check_ends_at_the_poll_that_stops_it() {
         let random = arbitrary::large(2, 400).circuit;
         let (options, never) = (crate::minimize::Options::default(), Stop::never());
         let small = crate::minimize::minimize_until(&random, &options, &never, &|_, _| {}).unwrap();
@@ -362,11 +362,11 @@ mod tests {
         for check in checks {
             let never = Stop::never();
             assert_eq!(check(&never), Ok(Verdict::Equal));
-            assert!(never.polls() > RANDOM_WORDS as u64 / 2, "{} questions", never.polls());
+            assert!(never.polls() > RANDOM_WORDS as u64 / 2, "{} polls", never.polls());
             for poll in (1..=never.polls()).step_by(never.polls().div_ceil(30) as usize) {
                 let stop = Stop::at_poll(poll);
                 assert_eq!(check(&stop), Ok(Verdict::Unknown));
-                assert!(stop.polls() <= poll + 1, "{} questions after {poll}", stop.polls());
+                assert!(stop.polls() <= poll + 1, "{} polls after {poll}", stop.polls());
             }
         }
     }

@@ -11,7 +11,7 @@
 use super::Failure;
 use super::sat::{self, Answer, Limits};
 use crate::circuit::{Circuit, MAX_SIGNALS};
-use crate::stop::Stop;
+use crate::stop::{Stop, Stopped};
 use crate::truth::{input_word, table_words};
 use crate::xag::{Fanouts, Literal, Normal, Xag, XagNode, normal, translate};
 use rustc_hash::FxHashMap;
@@ -43,8 +43,14 @@ impl Trace {
     }
 
     /// Takes an XAG as the current version.
-    pub fn advance(&mut self, xag: &Xag) {
-        self.current = self.add_nodes(xag.inputs(), xag.gate_range().map(|index| xag.node(index)));
+    pub fn advance(&mut self, xag: &Xag, stop: &Stop<'_>) -> Result<(), Stopped> {
+        self.current = self.add_nodes(xag.inputs(), xag.gate_range().map(|index| xag.node(index)), stop)?;
+        Ok(())
+    }
+
+    /// Returns the number of nodes of all versions.
+    pub fn nodes(&self) -> usize {
+        self.xag.len()
     }
 
     /// Returns the literals of the nodes of the current version.
@@ -53,12 +59,18 @@ impl Trace {
     }
 
     /// Adds gates in topological order on the inputs, and returns the literals of all nodes.
-    pub fn add_nodes(&mut self, inputs: usize, nodes: impl Iterator<Item = XagNode>) -> Vec<Literal> {
+    pub fn add_nodes(
+        &mut self,
+        inputs: usize,
+        nodes: impl Iterator<Item = XagNode>,
+        stop: &Stop<'_>,
+    ) -> Result<Vec<Literal>, Stopped> {
         let mut literals: Vec<Literal> = (0..=inputs).map(|node| Literal::new(node, false)).collect();
         for node in nodes {
+            stop.check_at(literals.len())?;
             literals.push(self.xag.add_copy(node, &literals));
         }
-        literals
+        Ok(literals)
     }
 
     /// Adds a gate whose fanins are translated by `literals`.
@@ -97,13 +109,14 @@ impl Trace {
     /// Returns an XAG with the outputs of both circuits, in which the gates that the trace proves equal are merged.
     pub(super) fn merge(&self, left: &Circuit, right: &Circuit, stop: &Stop<'_>) -> Result<Xag, Failure> {
         let mut xag = self.xag.clone();
+        stop.check()?;
         let mut outputs = xag.add_circuit(left);
         stop.check()?;
         outputs.extend(xag.add_circuit(right));
         xag.set_outputs(outputs);
         stop.check()?;
-        let fanouts = Fanouts::new(&xag);
-        let mut classes = Classes::new(&xag, &fanouts);
+        let fanouts = Fanouts::new(&xag, stop)?;
+        let mut classes = Classes::new(&xag, &fanouts, stop)?;
         let (mut tables, mut start) = (Tables::default(), 0);
         for claim in &self.claims {
             stop.check()?;
@@ -118,7 +131,7 @@ impl Trace {
                 classes.merge(a, b, stop)?;
             }
         }
-        Ok(classes.merged_xag())
+        Ok(classes.merged_xag(stop)?)
     }
 }
 
@@ -208,16 +221,20 @@ struct Classes<'a> {
 
 impl<'a> Classes<'a> {
     /// One class for each node.
-    fn new(xag: &'a Xag, fanouts: &'a Fanouts) -> Classes<'a> {
-        let own = |index: usize| (xag.node(index), Literal::new(index, false));
-        Classes {
+    fn new(xag: &'a Xag, fanouts: &'a Fanouts, stop: &Stop<'_>) -> Result<Classes<'a>, Stopped> {
+        let mut table = FxHashMap::with_capacity_and_hasher(xag.gates(), Default::default());
+        for index in xag.gate_range() {
+            stop.check_at(index)?;
+            table.insert(xag.node(index), Literal::new(index, false));
+        }
+        Ok(Classes {
             xag,
             fanouts,
             parent: (0..xag.len()).map(|node| Literal::new(node, false)).collect(),
             next: (0..xag.len() as u32).collect(),
             sizes: vec![1; xag.len()],
-            table: xag.gate_range().map(own).collect(),
-        }
+            table,
+        })
     }
 
     /// Returns the representative of a literal, with path halving.
@@ -282,12 +299,13 @@ impl<'a> Classes<'a> {
     }
 
     /// Returns the XAG with one gate for each class.
-    fn merged_xag(mut self) -> Xag {
+    fn merged_xag(mut self, stop: &Stop<'_>) -> Result<Xag, Stopped> {
         let mut merged = Xag::new(self.xag.inputs());
         let mut old_to_new: Vec<Literal> = Vec::with_capacity(self.xag.len());
         // The new literal of each representative.
         let mut built: Vec<Option<Literal>> = vec![None; self.xag.len()];
         for node in 0..self.xag.len() {
+            stop.check_at(node)?;
             let representative = self.find(Literal::new(node, false));
             let inverted = representative.is_inverted();
             let literal = match built[representative.node()] {
@@ -299,7 +317,7 @@ impl<'a> Classes<'a> {
             old_to_new.push(literal);
         }
         merged.set_outputs(self.xag.outputs().iter().map(|&output| translate(output, &old_to_new)).collect());
-        merged
+        Ok(merged)
     }
 }
 
@@ -311,6 +329,7 @@ mod tests {
     use crate::gate::Gate;
     use crate::minimize::{Effort, Options, minimize_until};
     use crate::prove::{Verdict, equivalent, equivalent_by};
+    use crate::stop::STRIDE;
     use proptest::prelude::*;
 
     /// Returns a circuit with `inputs` inputs and these outputs of an XAG.
@@ -475,9 +494,9 @@ mod tests {
         let mut xag = Xag::new(3);
         let [a, b, c] = [0, 1, 2].map(Literal::input);
         let (ac, bc) = (xag.xor(a, c), xag.xor(b, c));
-        let fanouts = Fanouts::new(&xag);
+        let fanouts = Fanouts::new(&xag, &Stop::never()).unwrap();
         let merge = |pairs: &[(Literal, Literal)]| {
-            let mut classes = Classes::new(&xag, &fanouts);
+            let mut classes = Classes::new(&xag, &fanouts, &Stop::never()).unwrap();
             pairs.iter().try_for_each(|&(a, b)| classes.merge(a, b, &Stop::never()))
         };
         assert_eq!(merge(&[(a, b), (b, a), (ac, bc)]), Ok(()));
@@ -485,6 +504,35 @@ mod tests {
             assert_eq!(merge(&pairs), Err(Failure::Contradiction));
         }
         assert_eq!(merge(&[(Literal::FALSE, Literal::TRUE)]), Err(Failure::Contradiction));
+    }
+
+    #[test]
+    fn every_stage_of_a_merge_polls() {
+        let mut xag = Xag::new(20);
+        let last = (0..8 * STRIDE).fold(Literal::input(0), |y, i| {
+            let x = Literal::input(1 + i % 19);
+            if i % 2 == 0 { xag.and(y, x) } else { xag.xor(y, x) }
+        });
+        let whole = circuit(&xag, vec![last]);
+        let trace = Trace::new(&xag);
+        let polls = |run: &dyn Fn(&Stop<'_>)| {
+            let stop = Stop::never();
+            run(&stop);
+            stop.polls()
+        };
+        let fanouts = Fanouts::new(&xag, &Stop::never()).unwrap();
+        let classes = |stop: &Stop<'_>| Classes::new(&xag, &fanouts, stop).unwrap();
+        assert!(polls(&|stop| drop(Fanouts::new(&xag, stop))) >= 16);
+        assert!(polls(&|stop| drop(classes(stop))) >= 8);
+        assert!(polls(&|stop| drop(classes(&Stop::never()).merged_xag(stop))) >= 8);
+        assert!(polls(&|stop| trace.clone().advance(&xag, stop).unwrap()) >= 8);
+        let all = polls(&|stop| drop(trace.merge(&whole, &whole, stop)));
+        assert!(all >= 32, "{all} polls");
+        for poll in 1..=all {
+            let stop = Stop::at_poll(poll);
+            assert_eq!(trace.merge(&whole, &whole, &stop), Err(Failure::Stopped));
+            assert_eq!(stop.polls(), poll);
+        }
     }
 
     #[test]
@@ -529,8 +577,11 @@ mod tests {
 
     fn draft() -> impl Strategy<Value = Draft> {
         let leaves = prop::option::of(prop::collection::vec(any::<prop::sample::Index>(), 0..6));
-        (any::<[prop::sample::Index; 2]>(), any::<bool>(), leaves)
-            .prop_map(|(pair, is_true, leaves)| Draft { pair, is_true, leaves })
+        (any::<[prop::sample::Index; 2]>(), any::<bool>(), leaves).prop_map(|(pair, is_true, leaves)| Draft {
+            pair,
+            is_true,
+            leaves,
+        })
     }
 
     proptest! {
