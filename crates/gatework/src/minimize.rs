@@ -174,8 +174,10 @@ impl Control<'_> {
         (self.observer)("proof", gates);
         let begin = Instant::now();
         match proof(&Stop::after(self.proof_time).or_flag(self.stop))? {
+            Verdict::Equal | Verdict::Unknown if self.stop.load(Ordering::Relaxed) => {
+                Err(MinimizeError::Interrupted)
+            }
             Verdict::Equal => Ok(begin.elapsed().as_secs_f64()),
-            Verdict::Unknown if self.stop.load(Ordering::Relaxed) => Err(MinimizeError::Interrupted),
             Verdict::Unknown => Err(MinimizeError::Timeout(begin.elapsed())),
             Verdict::Different { input, output } => {
                 let input = input.iter().map(|&bit| if bit { '1' } else { '0' }).collect();
@@ -196,5 +198,22 @@ pub fn start_of(experiment: &Experiment) -> Vec<Start> {
             (0..channels).map(|channel| if channel < 3 { Start::Free } else { Start::Zero }).collect()
         }
         _ => vec![Start::Free; channels],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupt_at_the_end_of_a_proof_is_not_lost() {
+        let stop = AtomicBool::new(false);
+        let control = Control { proof_time: PROOF_TIME, stop: &stop, observer: &|_, _| {} };
+        assert!(control.prove(0, |_| Ok(Verdict::Equal)).is_ok());
+        let interrupted = control.prove(0, |_| {
+            stop.store(true, Ordering::Relaxed);
+            Ok(Verdict::Equal)
+        });
+        assert!(matches!(interrupted, Err(MinimizeError::Interrupted)));
     }
 }

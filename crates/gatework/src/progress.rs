@@ -216,21 +216,43 @@ impl Default for Passes {
 }
 
 impl Passes {
-    /// Shows the pass that begins and the number of gates.
+    /// Shows the pass that begins and the number of gates. Elsewhere than on a terminal, lines that follow each other
+    /// quickly are left out, but not that of the proof if the passes took long: no line may follow it for minutes.
     pub fn show(&self, pass: &str, gates: usize) {
         let text = format!("{pass}: {gates} gates");
         if std::io::stderr().is_terminal() {
             self.spinner.enable_steady_tick(Duration::from_millis(100));
             self.spinner.set_message(text);
-        } else if self.line.get().elapsed() >= LINE_INTERVAL {
+        } else if self.is_line_due(pass, Instant::now()) {
             self.line.set(Instant::now());
             status!("{:.0} s: {text}", self.begin.elapsed().as_secs_f64());
         }
+    }
+
+    fn is_line_due(&self, pass: &str, now: Instant) -> bool {
+        let since = if pass == "proof" { self.begin } else { self.line.get() };
+        now.duration_since(since) >= LINE_INTERVAL
     }
 }
 
 impl Drop for Passes {
     fn drop(&mut self) {
         self.spinner.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_proof_has_a_line_after_long_passes_even_if_another_line_came_just_before() {
+        let passes = Passes::default();
+        let end = passes.begin + LINE_INTERVAL;
+        assert!(!passes.is_line_due("proof", passes.begin));
+        assert!(passes.is_line_due("sweep", end));
+        passes.line.set(end);
+        assert!(!passes.is_line_due("sweep", end));
+        assert!(passes.is_line_due("proof", end));
     }
 }

@@ -1,7 +1,7 @@
 //! When to give up a long computation: a deadline, a flag, or both.
 //!
-//! Minimisation and proofs ask often. Once the answer was yes it stays yes, so a stage that ends early cannot be
-//! followed by one that does not.
+//! Minimisation and proofs poll often. Once a stop is due it stays due, so a stage that ends early cannot be followed by
+//! one that does not.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +12,9 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("stopped before the end")]
 pub struct Stopped;
+
+/// The number of short steps, such as visits of a node, between two polls.
+pub(crate) const STRIDE: usize = 1024;
 
 /// A deadline and a flag that end a computation early.
 ///
@@ -31,7 +34,7 @@ pub struct Stop<'a> {
     deadline: Option<Instant>,
     flag: Option<&'a AtomicBool>,
     is_due: Cell<bool>,
-    /// The number of questions, and the one from which on the answer is yes.
+    /// The number of polls, and the first one at which the stop is due.
     #[cfg(test)]
     polls: (Cell<u64>, Option<u64>),
 }
@@ -47,7 +50,7 @@ impl<'a> Stop<'a> {
         Stop { deadline: Instant::now().checked_add(time), ..Stop::default() }
     }
 
-    /// Stops also once the flag is true.
+    /// Stops also once the flag is true. There is one flag: a second call replaces it.
     #[must_use]
     pub fn or_flag(self, flag: &'a AtomicBool) -> Stop<'a> {
         Stop { flag: Some(flag), ..self }
@@ -66,7 +69,7 @@ impl<'a> Stop<'a> {
         self.is_due.get()
     }
 
-    /// Returns whether an earlier question had the answer yes, without looking again.
+    /// Returns whether the stop was due at an earlier poll, without polling.
     pub(crate) fn was_due(&self) -> bool {
         self.is_due.get()
     }
@@ -75,16 +78,21 @@ impl<'a> Stop<'a> {
     pub(crate) fn check(&self) -> Result<(), Stopped> {
         if self.is_due() { Err(Stopped) } else { Ok(()) }
     }
+
+    /// Polls like [`Stop::check`] at every [`STRIDE`]-th step, for loops with short steps.
+    pub(crate) fn check_at(&self, step: usize) -> Result<(), Stopped> {
+        if step.is_multiple_of(STRIDE) { self.check() } else { Ok(()) }
+    }
 }
 
 #[cfg(test)]
 impl Stop<'_> {
-    /// Stops at the given question.
+    /// Stops at the given poll.
     pub fn at_poll(poll: u64) -> Self {
         Stop { polls: (Cell::new(0), Some(poll)), ..Stop::default() }
     }
 
-    /// Returns the number of questions so far.
+    /// Returns the number of polls so far.
     pub fn polls(&self) -> u64 {
         self.polls.0.get()
     }

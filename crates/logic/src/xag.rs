@@ -10,6 +10,7 @@
 use crate::circuit::{Circuit, CircuitError, Node};
 use crate::gate::{Gate, Unary};
 pub(crate) use crate::literal::Literal;
+use crate::stop::{Stop, Stopped};
 use rustc_hash::FxHashMap;
 
 /// The function of an XAG node.
@@ -117,8 +118,9 @@ impl Xag {
         xag
     }
 
-    /// Adds a circuit on the inputs of the XAG and returns the literals of its outputs.
+    /// Adds a circuit with as many inputs as the XAG, on these inputs, and returns the literals of its outputs.
     pub fn add_circuit(&mut self, circuit: &Circuit) -> Vec<Literal> {
+        assert_eq!(circuit.inputs(), self.inputs, "the numbers of inputs differ");
         self.add_circuit_on(circuit, (0..self.inputs).map(Literal::input).collect())
     }
 
@@ -346,9 +348,10 @@ pub(crate) struct Fanouts {
 }
 
 impl Fanouts {
-    pub fn new(xag: &Xag) -> Fanouts {
+    pub fn new(xag: &Xag, stop: &Stop<'_>) -> Result<Fanouts, Stopped> {
         let mut starts = vec![0u32; xag.len() + 1];
         for index in xag.gate_range() {
+            stop.check_at(index)?;
             for fanin in xag.node(index).fanins() {
                 starts[fanin.node() + 1] += 1;
             }
@@ -359,13 +362,14 @@ impl Fanouts {
         let mut ends = starts.clone();
         let mut gates = vec![0; starts[xag.len()] as usize];
         for index in xag.gate_range() {
+            stop.check_at(index)?;
             for fanin in xag.node(index).fanins() {
                 let end = &mut ends[fanin.node()];
                 gates[*end as usize] = index as u32;
                 *end += 1;
             }
         }
-        Fanouts { starts, gates }
+        Ok(Fanouts { starts, gates })
     }
 
     /// Returns the gates that read a node.

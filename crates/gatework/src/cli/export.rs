@@ -106,7 +106,7 @@ impl Export {
         if !self.minimize {
             return Ok(subject.document());
         }
-        let proved = self.work.minimize(&subject.document(), Vec::new())?;
+        let proved = self.work.minimize(&subject.document(), Vec::new(), &*super::stop_on_interrupt()?)?;
         print_proved(subject, &proved);
         Ok(proved.document)
     }

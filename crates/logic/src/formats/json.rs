@@ -2,7 +2,7 @@
 //! `diff`.
 //!
 //! ```json
-//! {"format":"gatework-circuit","version":1,"checksum":"8dff6d94",
+//! {"format":"gatework-circuit","version":2,"checksum":"8dff6d94",
 //! "automaton":{"channels":1,"boundary":"torus"},
 //! "observed":1,
 //! "inputs":9,
@@ -13,9 +13,10 @@
 //! ```
 //!
 //! A gate is `[index, a, b]`; a signal below `inputs` is an input, `inputs + i` is gate `i`. Optional are
-//! `checksum` (the CRC-32 of the rest, as [`to_json`] writes it), `automaton` (the file is then an automaton), `observed` (the number of leading channels of the
-//! automaton that are observed, for example by the loss), `input_names` and `output_names`. Unknown fields are errors, because
-//! most of them are misspelt.
+//! `checksum` (the CRC-32 of the rest, as [`to_json`] writes it), `automaton` (the file is then an automaton), `observed`
+//! (the number of leading channels of the automaton that are observed, for example by the loss), `input_names` and
+//! `output_names`. Unknown fields are errors, because most of them are misspelt. Version 1 was written without a
+//! checksum.
 
 use crate::automaton::{Automaton, AutomatonError, Boundary};
 use crate::circuit::{Circuit, CircuitError, Node};
@@ -26,7 +27,8 @@ use std::fmt::Write;
 use thiserror::Error;
 
 const KIND: &str = "gatework-circuit";
-const VERSION: u64 = 1;
+/// The newest version. All versions from 1 are read.
+const VERSION: u64 = 2;
 
 /// The entry of JSON in [`FORMATS`](super::FORMATS).
 pub static FORMAT: Format = Format {
@@ -96,9 +98,14 @@ pub enum JsonError {
     /// The file has another format.
     #[error("the format is \"{0}\", but a circuit.json has \"{KIND}\"")]
     Format(String),
-    /// The version of the format is unknown.
-    #[error("this is version {0} of the format, but this program reads version {VERSION}; use a newer one")]
+    /// The file was written by a newer version of Gatework.
+    #[error(
+        "it was written by a newer version of Gatework (format {0}, this program reads up to {VERSION}); update Gatework"
+    )]
     Version(u64),
+    /// The version of the format is 0.
+    #[error("`version` is 0, but the first version of the format is 1")]
+    VersionZero,
     /// The content has changed since the file was written.
     #[error(
         "the checksum does not match: the file is corrupt, or was edited; if it was edited, remove `checksum`"
@@ -150,7 +157,7 @@ impl JsonError {
                 ("inputs", None)
             }
             JsonError::Format(_) => ("format", None),
-            JsonError::Version(_) => ("version", None),
+            JsonError::Version(_) | JsonError::VersionZero => ("version", None),
             JsonError::Checksum => ("checksum", None),
             JsonError::Gate { gate, .. } | JsonError::Circuit(CircuitError::Operand { gate, .. }) => {
                 ("gates", Some(*gate))
@@ -257,7 +264,7 @@ fn checksum(body: &str) -> String {
     format!("{:08x}", crc32fast::hash(body.as_bytes()))
 }
 
-/// Reads a document, and the checksum that it is said to have.
+/// Reads a document and its stored checksum.
 fn parse(text: &str) -> Result<(Document, Option<String>), JsonError> {
     let file: File = match serde_json::from_str(text) {
         Ok(file) => file,
@@ -296,8 +303,10 @@ fn parse(text: &str) -> Result<(Document, Option<String>), JsonError> {
 fn check_header(format: String, version: u64) -> Result<(), JsonError> {
     if format != KIND {
         Err(JsonError::Format(format))
-    } else if version != VERSION {
+    } else if version > VERSION {
         Err(JsonError::Version(version))
+    } else if version == 0 {
+        Err(JsonError::VersionZero)
     } else {
         Ok(())
     }
@@ -379,12 +388,15 @@ mod tests {
         let document = from_json(RULE).unwrap();
         assert!(matches!(&document, Document::Automaton { observed: Some(1), .. }));
         // The CRC-32 as zlib computes it.
-        let checked = RULE.replace("\"version\":1", "\"version\":1,\"checksum\":\"a506d563\"");
+        let checked = RULE.replace("\"version\":1", "\"version\":2,\"checksum\":\"a506d563\"");
         assert_eq!(to_json(&document), checked);
         assert_eq!(from_json(&checked).unwrap(), document);
+        // Both versions are read with and without a checksum.
+        assert_eq!(from_json(&RULE.replace("\"version\":1", "\"version\":2")).unwrap(), document);
+        assert_eq!(from_json(&checked.replace("\"version\":2", "\"version\":1")).unwrap(), document);
         assert_eq!(
             message(&checked.replace("[6,9,4]", "[7,9,4]")),
-            "line 1, column 52: the checksum does not match: the file is corrupt, or was edited; if it was edited, \
+            "line 1, column 53: the checksum does not match: the file is corrupt, or was edited; if it was edited, \
              remove `checksum`"
         );
     }
@@ -448,8 +460,13 @@ mod tests {
             "line 1, column 11: the format is \"gatework-model\", but a circuit.json has \"gatework-circuit\""
         );
         assert_eq!(
-            message(r#"{"format":"gatework-circuit","version":2,"wires":[]}"#),
-            "line 1, column 40: this is version 2 of the format, but this program reads version 1; use a newer one"
+            message(r#"{"format":"gatework-circuit","version":3,"wires":[]}"#),
+            "line 1, column 40: it was written by a newer version of Gatework (format 3, this program reads up to 2); \
+             update Gatework"
+        );
+        assert_eq!(
+            message(&RULE.replace("\"version\":1", "\"version\":0")),
+            "line 1, column 40: `version` is 0, but the first version of the format is 1"
         );
     }
 

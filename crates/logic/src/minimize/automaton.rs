@@ -12,7 +12,7 @@
 //! until no class changes
 //! ```
 
-use super::{Effort, Minimized, Observer, Options, Start, Statistics, minimize_until};
+use super::{Effort, Minimized, Observer, Options, Start, Statistics, minimize_untraced};
 use crate::automaton::{Automaton, Boundary, CENTRE, NEIGHBOURS};
 use crate::circuit::{Circuit, CircuitError};
 use crate::cone::Cone;
@@ -67,10 +67,10 @@ pub fn minimize_automaton_until(
     let assumed = assume(&automaton.circuit, &known).to_circuit(&automaton.circuit);
     let fast = Options { effort: Effort::Fast, ..Options::default() };
     let Minimized { circuit, .. } =
-        minimize_until(&without_unobservable(&assumed, observed), &fast, stop, observer)?;
+        minimize_untraced(&without_unobservable(&assumed, observed), &fast, stop, observer)?;
     let channels = live_channels(&circuit, observed);
     let projected = project(&circuit, &channels)?;
-    let Minimized { circuit, mut statistics, .. } = minimize_until(&projected, options, stop, observer)?;
+    let Minimized { circuit, mut statistics, .. } = minimize_untraced(&projected, options, stop, observer)?;
     statistics.gates_before = super::gates(&automaton.circuit);
     statistics.depth_before = automaton.circuit.depth();
     let automaton = Automaton::new(channels.len(), automaton.boundary, circuit)?;
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minimization_ends_at_the_question_that_stops_it() {
+    fn a_minimization_ends_at_the_poll_that_stops_it() {
         let automaton = arbitrary::large(4, 300);
         let options = options(vec![Start::Alike; 4]);
         let run = |stop: &Stop<'_>| minimize_automaton_until(&automaton, 1, &options, stop, &|_, _| {});
@@ -352,7 +352,7 @@ mod tests {
         for poll in (1..=never.polls()).step_by(never.polls() as usize / 50) {
             let stop = Stop::at_poll(poll);
             assert_eq!(run(&stop), Err(AutomataError::Stopped(Stopped)));
-            assert!(stop.polls() <= poll + 1, "{} questions after {poll}", stop.polls());
+            assert!(stop.polls() <= poll + 1, "{} polls after {poll}", stop.polls());
         }
     }
 

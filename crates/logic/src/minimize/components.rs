@@ -35,9 +35,9 @@ pub(super) fn minimize_components(
     for output in xag.outputs() {
         is_output[output.node()] = true;
     }
-    for gates in components(xag) {
+    for gates in components(xag, stop)? {
         stop.check()?;
-        let component = Component::new(xag, &gates, &is_output);
+        let component = Component::new(xag, &gates, &is_output, stop)?;
         let smaller = if component.inputs.len() <= MAX_INPUTS {
             minimize_component(&component.xag, budget, stop)?
         } else {
@@ -59,7 +59,7 @@ pub(super) fn minimize_components(
 /// Returns the smallest XAG that local search finds from the given structure and from resynthesised ones.
 fn minimize_component(xag: &Xag, budget: Budget, stop: &Stop<'_>) -> Result<Xag, Stopped> {
     let own = (xag.gates() <= MAX_GATES).then(|| xag.clone());
-    let starts = [resynthesis::by_expansion(xag), resynthesis::by_symmetry(xag), own];
+    let starts = [resynthesis::by_expansion(xag, stop)?, resynthesis::by_symmetry(xag, stop)?, own];
     let starts = starts.into_iter().flatten().filter(|start| start.gates() <= MAX_GATES);
     let starts: Result<Vec<Xag>, Stopped> =
         starts.map(|start| local_search::descend(&start, 2, stop)).collect();
@@ -77,10 +77,11 @@ fn minimize_component(xag: &Xag, budget: Budget, stop: &Stop<'_>) -> Result<Xag,
 }
 
 /// Returns the gates of each component, in topological order.
-fn components(xag: &Xag) -> Vec<Vec<usize>> {
+fn components(xag: &Xag, stop: &Stop<'_>) -> Result<Vec<Vec<usize>>, Stopped> {
     // Union-find: each node points to an earlier one of its component, or to itself.
     let mut parent: Vec<usize> = (0..xag.len()).collect();
     for index in xag.gate_range() {
+        stop.check_at(index)?;
         for fanin in xag.node(index).fanins() {
             if xag.is_gate(fanin.node()) {
                 let (a, b) = (root(&mut parent, fanin.node()), root(&mut parent, index));
@@ -91,6 +92,7 @@ fn components(xag: &Xag) -> Vec<Vec<usize>> {
     let mut component_of_root = vec![usize::MAX; xag.len()];
     let mut components: Vec<Vec<usize>> = Vec::new();
     for index in xag.gate_range() {
+        stop.check_at(index)?;
         let root = root(&mut parent, index);
         if component_of_root[root] == usize::MAX {
             component_of_root[root] = components.len();
@@ -98,7 +100,7 @@ fn components(xag: &Xag) -> Vec<Vec<usize>> {
         }
         components[component_of_root[root]].push(index);
     }
-    components
+    Ok(components)
 }
 
 /// Returns the first node of a component, with path halving.
@@ -120,14 +122,15 @@ struct Component {
 }
 
 impl Component {
-    fn new(whole: &Xag, gates: &[usize], is_output: &[bool]) -> Component {
+    fn new(whole: &Xag, gates: &[usize], is_output: &[bool], stop: &Stop<'_>) -> Result<Component, Stopped> {
         let fanins = gates.iter().flat_map(|&gate| whole.node(gate).fanins());
         let mut inputs: Vec<usize> = fanins.map(Literal::node).filter(|&node| !whole.is_gate(node)).collect();
         inputs.sort_unstable();
         inputs.dedup();
         let mut xag = Xag::new(inputs.len());
         let mut literals: Vec<Literal> = Vec::with_capacity(gates.len());
-        for &gate in gates {
+        for (step, &gate) in gates.iter().enumerate() {
+            stop.check_at(step)?;
             let node = whole.node(gate);
             let [a, b] = node.fanins().map(|fanin| {
                 let literal = match gates.binary_search(&fanin.node()) {
@@ -141,7 +144,7 @@ impl Component {
         let places = (0..gates.len()).filter(|&place| is_output[gates[place]]);
         xag.set_outputs(places.clone().map(|place| literals[place]).collect());
         let outputs = places.map(|place| gates[place]).collect();
-        Component { xag, inputs, outputs }
+        Ok(Component { xag, inputs, outputs })
     }
 }
 
@@ -159,9 +162,9 @@ mod tests {
         let (ab, bc) = (xag.and(a, b), xag.and(b, c));
         let (abd, abc) = (xag.xor(ab, d), xag.xor(ab, c));
         xag.set_outputs(vec![abd, abc, bc]);
-        assert_eq!(components(&xag), [vec![5, 7, 8], vec![6]]);
+        assert_eq!(components(&xag, &Stop::never()).unwrap(), [vec![5, 7, 8], vec![6]]);
         let is_output = [false, false, false, false, false, false, true, true, true];
-        let component = Component::new(&xag, &[5, 7, 8], &is_output);
+        let component = Component::new(&xag, &[5, 7, 8], &is_output, &Stop::never()).unwrap();
         assert_eq!((&component.inputs[..], &component.outputs[..]), (&[1, 2, 3, 4][..], &[7, 8][..]));
     }
 

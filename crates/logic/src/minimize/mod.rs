@@ -153,7 +153,7 @@ pub fn gates(circuit: &Circuit) -> usize {
 pub fn minimize(circuit: &Circuit, options: &Options) -> Minimized {
     let stop = Stop::never();
     let mut optimizer = Optimizer::new(circuit, &stop, &|_, _| {});
-    // Never stopped.
+    // It is never stopped.
     let _ = optimizer.run(options);
     optimizer.finish(circuit)
 }
@@ -161,8 +161,8 @@ pub fn minimize(circuit: &Circuit, options: &Options) -> Minimized {
 /// A function that is called before each pass, with its name and the number of gates.
 pub type Observer<'a> = dyn Fn(&'static str, usize) + 'a;
 
-/// Minimises like [`minimize`], unless it is stopped, and records the replacements for [`Minimized::prove`]. Calls
-/// `observer` before each pass.
+/// Minimises like [`minimize`], unless it is stopped, and records the replacements for [`Minimized::prove`], unless they
+/// take too much memory. Calls `observer` before each pass.
 pub fn minimize_until(
     circuit: &Circuit,
     options: &Options,
@@ -170,10 +170,25 @@ pub fn minimize_until(
     observer: &Observer<'_>,
 ) -> Result<Minimized, Stopped> {
     let mut optimizer = Optimizer::new(circuit, stop, observer);
-    optimizer.trace = Some(Trace::new(&optimizer.xag));
+    optimizer.record(MAX_TRACE_NODES);
     optimizer.run(options)?;
     Ok(optimizer.finish(circuit))
 }
+
+/// Minimises like [`minimize_until`], but records nothing.
+fn minimize_untraced(
+    circuit: &Circuit,
+    options: &Options,
+    stop: &Stop<'_>,
+    observer: &Observer<'_>,
+) -> Result<Minimized, Stopped> {
+    let mut optimizer = Optimizer::new(circuit, stop, observer);
+    optimizer.run(options)?;
+    Ok(optimizer.finish(circuit))
+}
+
+/// The maximum number of nodes of a trace, about 50 bytes each with their claims. A proof works without the trace.
+const MAX_TRACE_NODES: usize = 1 << 24;
 
 /// Limits of each SAT query of a sweep.
 const SWEEP: Limits = Limits { gates: 300, conflicts: 100 };
@@ -189,6 +204,7 @@ struct Optimizer<'a> {
     xag: Xag,
     statistics: Statistics,
     trace: Option<Trace>,
+    max_trace_nodes: usize,
     stop: &'a Stop<'a>,
     observer: &'a Observer<'a>,
 }
@@ -204,7 +220,13 @@ impl<'a> Optimizer<'a> {
             depth_after: 0,
             passes: Vec::new(),
         };
-        Optimizer { xag, statistics, trace: None, stop, observer }
+        Optimizer { xag, statistics, trace: None, max_trace_nodes: 0, stop, observer }
+    }
+
+    /// Records the replacements, as long as the trace has at most this number of nodes.
+    fn record(&mut self, max_nodes: usize) {
+        self.max_trace_nodes = max_nodes;
+        self.trace = (self.xag.len() <= max_nodes).then(|| Trace::new(&self.xag));
     }
 
     /// Runs all passes.
@@ -242,9 +264,10 @@ impl<'a> Optimizer<'a> {
         if xag.gates() <= self.xag.gates() {
             self.xag = xag;
             if let Some(trace) = &mut self.trace {
-                trace.advance(&self.xag);
+                trace.advance(&self.xag, self.stop)?;
             }
         }
+        self.trace.take_if(|trace| trace.nodes() > self.max_trace_nodes);
         Ok(())
     }
 
@@ -309,8 +332,9 @@ fn sweep(xag: &Xag, trace: Option<&mut Trace>, stop: &Stop<'_>) -> Result<Xag, S
     let Sweeper { xag: swept, reduced, .. } = Sweeper::run(xag, SWEEP, stop)?;
     if let Some(trace) = trace {
         let nodes = swept.gate_range().map(|index| swept.node(index));
-        let literals = trace.add_nodes(swept.inputs(), nodes);
-        for (&literal, &reduced) in literals.iter().zip(&reduced) {
+        let literals = trace.add_nodes(swept.inputs(), nodes, stop)?;
+        for (step, (&literal, &reduced)) in literals.iter().zip(&reduced).enumerate() {
+            stop.check_at(step)?;
             trace.claim(literal, translate(reduced, &literals));
         }
     }
@@ -392,7 +416,7 @@ mod tests {
         }
     }
 
-    /// A pass that has begun: its name, the number of gates, and the number of questions to the stop before it.
+    /// A pass that has begun: its name, the number of gates, and the number of polls before it.
     type Begun = (&'static str, usize, u64);
 
     /// Runs all passes and returns the result and the passes.
@@ -404,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pass_asks_whether_to_stop_and_no_pass_follows() {
+    fn every_pass_polls_and_no_pass_follows_a_stop() {
         // Few inputs, for the search of components, and many, for the resubstitution in windows.
         for (inputs, gates, last) in [(10, 100, "search"), (40, 300, "resubstitute")] {
             let circuit = random(inputs, gates, 20);
@@ -417,17 +441,41 @@ mod tests {
                 // A component with many inputs is not searched.
                 let expected =
                     if pass == "search" && inputs > resubstitution::MAX_INPUTS { 1 } else { gates };
-                assert!(end - begin >= expected as u64, "{pass}: {} questions, {gates} gates", end - begin);
+                assert!(end - begin >= expected as u64, "{pass}: {} polls, {gates} gates", end - begin);
             }
             for poll in (1..=never.polls()).step_by(never.polls().div_ceil(50) as usize) {
                 let stop = Stop::at_poll(poll);
                 let (result, begun) = observed(&circuit, &stop);
                 assert_eq!(result, Err(Stopped));
-                assert!(stop.polls() <= poll + 1, "{} questions after {poll}", stop.polls());
+                assert!(stop.polls() <= poll + 1, "{} polls after {poll}", stop.polls());
                 assert_eq!(begun[..], passes[..begun.len()]);
                 assert!(begun.iter().all(|&(.., polls)| polls < poll), "a pass began after the stop");
             }
         }
+    }
+
+    #[test]
+    fn a_trace_that_becomes_too_large_is_dropped_and_the_result_is_proved_without() {
+        let circuit = random(40, 300, 20);
+        let (stop, observer) = (Stop::never(), |_: &'static str, _: usize| {});
+        let traced = |max_nodes: usize| {
+            let mut optimizer = Optimizer::new(&circuit, &stop, &observer);
+            optimizer.record(max_nodes);
+            optimizer.run(&Options::default()).unwrap();
+            optimizer.finish(&circuit)
+        };
+        let all = traced(usize::MAX);
+        let nodes = all.trace().unwrap().nodes();
+        assert_eq!(traced(nodes), all);
+        let first = Xag::from_circuit(&circuit).without_dead_gates().len();
+        assert!(first < nodes);
+        for max_nodes in [0, first - 1, first, nodes - 1] {
+            let dropped = traced(max_nodes);
+            assert_eq!((dropped.trace(), &dropped.circuit), (None, &all.circuit), "{max_nodes}");
+            assert_eq!(dropped.prove(&circuit, &stop), Ok(Verdict::Equal));
+        }
+        let untraced = minimize_untraced(&circuit, &Options::default(), &stop, &observer).unwrap();
+        assert_eq!((untraced.trace(), &untraced.circuit), (None, &all.circuit));
     }
 
     proptest! {

@@ -48,7 +48,7 @@ pub(super) fn rewrite(
         }
     }
     if let Some(trace) = trace {
-        record(trace, &xag, &replacements);
+        record(trace, &xag, &replacements, stop)?;
     }
     Ok(xag.to_xag())
 }
@@ -61,17 +61,25 @@ struct Replacement {
 }
 
 /// Adds all nodes to the trace, dead or alive, and a claim for each replacement.
-fn record(trace: &mut Trace, xag: &MutableXag, replacements: &[Replacement]) {
+fn record(
+    trace: &mut Trace,
+    xag: &MutableXag,
+    replacements: &[Replacement],
+    stop: &Stop<'_>,
+) -> Result<(), Stopped> {
     let mut literals = trace.current().to_vec();
     literals.resize(xag.len(), Literal::FALSE);
-    for index in xag.in_order_of_visits() {
+    for (step, index) in xag.in_order_of_visits().into_iter().enumerate() {
+        stop.check_at(step)?;
         literals[index] = trace.add_copy(xag.node(index), &literals);
     }
-    for replacement in replacements {
+    for (step, replacement) in replacements.iter().enumerate() {
+        stop.check_at(step)?;
         let [node, literal] = [Literal::new(replacement.node, false), replacement.literal];
         let leaves = replacement.leaves.map(|leaf| translate(leaf, &literals));
         trace.claim_on(translate(node, &literals), translate(literal, &literals), leaves);
     }
+    Ok(())
 }
 
 /// An implementation of a node on the leaves of a cut.

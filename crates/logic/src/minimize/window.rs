@@ -34,7 +34,7 @@ pub(super) fn resubstitute(
     trace: Option<&mut Trace>,
     stop: &Stop<'_>,
 ) -> Result<Xag, Stopped> {
-    let mut pass = Pass::new(xag, options);
+    let mut pass = Pass::new(xag, options, stop)?;
     let gates = xag.gates();
     // From the outputs to the inputs, with another first pivot in each round.
     for step in 0..gates {
@@ -45,7 +45,8 @@ pub(super) fn resubstitute(
         }
     }
     if let Some(trace) = trace {
-        for window in &pass.windows {
+        for (step, window) in pass.windows.iter().enumerate() {
+            stop.check_at(step)?;
             trace.claim_replacement(&window.outputs, &window.xag, &window.leaves);
         }
     }
@@ -81,16 +82,16 @@ struct Window {
 const MAX_FANOUTS: usize = 16;
 
 impl<'a> Pass<'a> {
-    fn new(xag: &'a Xag, options: WindowOptions) -> Pass<'a> {
-        Pass {
+    fn new(xag: &'a Xag, options: WindowOptions, stop: &Stop<'_>) -> Result<Pass<'a>, Stopped> {
+        Ok(Pass {
             xag,
             options,
             fanout_counts: xag.fanout_counts(),
-            fanouts: Fanouts::new(xag),
+            fanouts: Fanouts::new(xag, stop)?,
             in_window: vec![false; xag.len()],
             replaced: FxHashMap::default(),
             windows: Vec::new(),
-        }
+        })
     }
 
     fn visit(&mut self, pivot: usize, round: usize, stop: &Stop<'_>) -> Result<(), Stopped> {

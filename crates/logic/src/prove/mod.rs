@@ -78,10 +78,9 @@ pub enum ProveError {
         /// The outputs of the second circuit.
         right: usize,
     },
-    /// The solver found a counterexample that evaluation of the circuits does not confirm.
-    #[error(
-        "the SAT solver found a counterexample that the circuits do not confirm; this is a bug in Gatework"
-    )]
+    /// Evaluation of the circuits does not confirm a counterexample of the solver, or a literal and its complement
+    /// were proved equal.
+    #[error("the steps of the equivalence proof contradict each other; this is a bug in Gatework")]
     Contradiction,
     /// The two circuits together exceed [`MAX_SIGNALS`](crate::circuit::MAX_SIGNALS).
     #[error("circuits with {gates} gates together are too large to compare")]
@@ -133,7 +132,23 @@ pub(crate) fn equivalent_by(
     match decide(left, right, trace, stop) {
         Ok(Some(input)) => confirm_counterexample(left, right, input),
         Ok(None) => Ok(Verdict::Equal),
-        Err(Stopped) => Ok(Verdict::Unknown),
+        Err(Failure::Stopped) => Ok(Verdict::Unknown),
+        Err(Failure::Contradiction) => Err(ProveError::Contradiction),
+    }
+}
+
+/// Why a check ended without a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    /// The check was stopped.
+    Stopped,
+    /// A literal and its complement were proved equal.
+    Contradiction,
+}
+
+impl From<Stopped> for Failure {
+    fn from(Stopped: Stopped) -> Failure {
+        Failure::Stopped
     }
 }
 
@@ -143,14 +158,14 @@ fn decide(
     right: &Circuit,
     trace: Option<&Trace>,
     stop: &Stop<'_>,
-) -> Result<Option<Vec<bool>>, Stopped> {
+) -> Result<Option<Vec<bool>>, Failure> {
     if left.inputs() <= MAX_EXHAUSTIVE_INPUTS {
-        return simulate_all_inputs(left, right, stop);
+        return Ok(simulate_all_inputs(left, right, stop)?);
     }
     if let Some(input) = simulate_random_inputs(left, right, stop)? {
         return Ok(Some(input));
     }
-    let mut xag = match trace {
+    let mut xag = match trace.filter(|trace| trace.is_usable_for(left, right)) {
         Some(trace) => trace.merge(left, right, stop)?,
         None => combine(left, right, stop)?,
     };
@@ -163,7 +178,7 @@ fn decide(
         let (a, b) = (pair[0], pair[1]);
         match sat::equal(&xag, a, b, Limits::NONE, stop) {
             Answer::Equal => {}
-            Answer::Unknown => return Err(Stopped),
+            Answer::Unknown => return Err(Failure::Stopped),
             Answer::Different(bits) => {
                 let mut input = vec![false; left.inputs()];
                 for (place, bit) in bits {
@@ -333,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_ends_at_the_question_that_stops_it() {
+    fn a_check_ends_at_the_poll_that_stops_it() {
         type Check<'a> = &'a dyn Fn(&Stop<'_>) -> Result<Verdict, ProveError>;
         let random = arbitrary::large(2, 400).circuit;
         let (options, never) = (crate::minimize::Options::default(), Stop::never());
@@ -348,11 +363,11 @@ mod tests {
         for check in checks {
             let never = Stop::never();
             assert_eq!(check(&never), Ok(Verdict::Equal));
-            assert!(never.polls() > RANDOM_WORDS as u64 / 2, "{} questions", never.polls());
+            assert!(never.polls() > RANDOM_WORDS as u64 / 2, "{} polls", never.polls());
             for poll in (1..=never.polls()).step_by(never.polls().div_ceil(30) as usize) {
                 let stop = Stop::at_poll(poll);
                 assert_eq!(check(&stop), Ok(Verdict::Unknown));
-                assert!(stop.polls() <= poll + 1, "{} questions after {poll}", stop.polls());
+                assert!(stop.polls() <= poll + 1, "{} polls after {poll}", stop.polls());
             }
         }
     }

@@ -5,7 +5,7 @@
 //! variables. If the literals are equal in the partial cone they are equal in the XAG. A difference is real only if all
 //! free variables are inputs; otherwise the query is repeated with a larger cone.
 
-use crate::stop::Stop;
+use crate::stop::{STRIDE, Stop};
 use crate::xag::{Literal, Operation, Xag};
 use batsat::{Callbacks, ClauseKind, SolverInterface, SolverOpts, lbool};
 use rustc_hash::FxHashMap;
@@ -41,10 +41,7 @@ const FIRST_CONE: usize = 64;
 /// The factor by which the maximum grows when the query is repeated.
 const GROWTH: usize = 16;
 
-/// The number of gates between two questions whether to stop.
-const STOP_STRIDE: usize = 1024;
-
-/// The number of decisions of the solver between two questions whether to stop. A decision in a cone of a million
+/// The number of decisions of the solver between two polls. A decision in a cone of a million
 /// gates can take milliseconds.
 const DECISION_STRIDE: usize = 16;
 
@@ -95,7 +92,7 @@ impl Cone {
                 cone.free.push(node);
                 cone.is_complete = false;
             } else {
-                if cone.gates.len().is_multiple_of(STOP_STRIDE) && stop.is_due() {
+                if cone.gates.len().is_multiple_of(STRIDE) && stop.is_due() {
                     return None;
                 }
                 cone.gates.push(node);
@@ -110,7 +107,7 @@ impl Cone {
         for &node in self.free.iter().chain(self.gates.iter().rev()) {
             clauses.add_variable(node);
         }
-        for gates in self.gates.chunks(STOP_STRIDE) {
+        for gates in self.gates.chunks(STRIDE) {
             if stop.is_due() {
                 return Answer::Unknown;
             }
@@ -149,7 +146,7 @@ impl Callbacks for Budget<'_> {
         self.conflicts += u64::from(kind == ClauseKind::Learnt);
     }
 
-    /// Returns whether to end the search. The solver asks before each decision, and once more after the search has
+    /// Returns whether to end the search. The solver polls before each decision, and once more after the search has
     /// ended: that answer must be the same, or the search starts again.
     fn stop(&self) -> bool {
         // Reading the clock each time would take longer than many decisions.
@@ -270,11 +267,11 @@ mod tests {
     }
 
     #[test]
-    fn a_query_ends_at_the_question_that_stops_it() {
+    fn a_query_ends_at_the_poll_that_stops_it() {
         let (xag, a, b) = parities(60);
         let never = Stop::never();
         assert_eq!(equal(&xag, a, b, Limits::NONE, &never), Answer::Equal);
-        assert!(never.polls() > 20, "{} questions", never.polls());
+        assert!(never.polls() > 20, "{} polls", never.polls());
         for poll in (1..=never.polls()).step_by(never.polls().div_ceil(50) as usize) {
             let stop = Stop::at_poll(poll);
             assert_eq!(equal(&xag, a, b, Limits::NONE, &stop), Answer::Unknown);
