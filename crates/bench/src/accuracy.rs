@@ -80,7 +80,7 @@ impl Accuracy {
         let mut rows = rows(&runs);
         rows.extend(together(&runs)?);
         self.write(&rows)?;
-        print_line!("{}", to_markdown(&rows).trim_end());
+        to_markdown(&rows).lines().for_each(|line| print_line!("{line}"));
         if self.json {
             cli::print_json(&json!({ "bench": "accuracy", "rows": rows }))?;
         }
@@ -127,7 +127,8 @@ impl Accuracy {
         if self.tables {
             return Ok(None);
         }
-        status!("\n{}", planned.folder.display());
+        status!("");
+        status!("{}", planned.folder.display());
         files::make_folder(&planned.folder)?;
         let experiment = &planned.loaded.experiment;
         let dataset = Dataset::load(&planned.loaded)?;

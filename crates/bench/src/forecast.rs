@@ -206,26 +206,20 @@ fn print_kernels(name: &str, specification: &Specification) -> anyhow::Result<()
             None => numbers.iter_mut().enumerate().for_each(|(i, x)| *x = wave(i + 1)),
         }
     }
-    let kernels = program.kernels();
-    // The minimum time of each kernel over a few runs.
-    let mut times = vec![f64::INFINITY; kernels.len()];
-    for _ in 0..7 {
-        let measured = runner.run_timed();
-        times.iter_mut().zip(measured).for_each(|(least, time)| *least = least.min(time.as_secs_f64()));
-    }
+    let timings = runner.timings(7);
     let mut groups: BTreeMap<&str, (usize, f64)> = BTreeMap::new();
-    for (kernel, time) in kernels.iter().zip(&times) {
+    for (kernel, time, _) in &timings.kernels {
         let group = groups.entry(kernel).or_default();
-        *group = (group.0 + 1, group.1 + time);
+        *group = (group.0 + 1, group.1 + time.as_secs_f64());
     }
     let mut groups: Vec<(&str, (usize, f64))> = groups.into_iter().collect();
     groups.sort_by(|(_, (_, a)), (_, (_, b))| b.total_cmp(a));
     print_line!(
         "{name}: {} nodes, {} kernels, {:.1} MB, compiled in {seconds:.3} s, {:.3} ms",
         graph.nodes().len(),
-        kernels.len(),
+        timings.kernels.len(),
         program.bytes() as f64 / 1e6,
-        times.iter().sum::<f64>() * 1e3,
+        timings.total().as_secs_f64() * 1e3,
     );
     for (kernel, (count, time)) in groups {
         print_line!("  {:>9.3} ms {count:>5} {kernel}", time * 1e3);

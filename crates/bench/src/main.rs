@@ -50,8 +50,10 @@ enum What {
 }
 
 fn main() -> ExitCode {
-    let bench = Bench::parse();
-    gatework::cli::finish(|| bench.run())
+    match gatework::cli::parse::<Bench>() {
+        Ok(bench) => gatework::cli::finish(|| bench.run()),
+        Err(status) => status,
+    }
 }
 
 impl Bench {

@@ -1,10 +1,9 @@
 //! Whole-program tests of `gatework-bench`.
 
-use std::fmt::Write as _;
-
 use assert_cmd::Command;
 use gatework_forecast::data::Subset;
 use gatework_forecast::run::{ForecastRun, scaled_score};
+use gatework_test_support::program::{SALES, assert_says, sales};
 
 /// A temporary folder that the program runs in.
 struct Place {
@@ -47,43 +46,6 @@ impl Place {
         String::from_utf8(output.stderr).unwrap()
     }
 }
-
-/// Asserts that a message has all of these parts and is not of a panic.
-fn assert_says(said: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(said.contains(part), "{part:?} is missing in: {said}");
-    }
-    assert!(!said.contains("panicked"), "{said}");
-}
-
-/// Two series of 80 days with a season of a week.
-fn sales() -> String {
-    let mut text = String::from("unique_id,ds,y\n");
-    for (id, base, days) in [("north", 100, 80), ("south, small", 20, 80)] {
-        for day in 0..days {
-            let _ = writeln!(text, "\"{id}\",{day},{}", base + day + 10 * (day % 7));
-        }
-    }
-    text
-}
-
-const SALES: &str = "
-name = 'sales'
-task = 'forecaster'
-data = 'sales.csv'
-model = 'nlinear'
-horizon = 7
-input = 14
-season = 7
-
-[split]
-validation = 14
-test = 14
-
-[training]
-epochs = 20
-learning_rate = 0.01
-";
 
 fn sales_place() -> Place {
     let place = Place::new();

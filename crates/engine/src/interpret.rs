@@ -37,7 +37,7 @@ pub enum InputError {
     Missing(String),
     /// An input has a wrong type or shape.
     #[error("input {name:?} is {found}, expected {wanted}")]
-    Misfit {
+    Mismatch {
         /// The name of the input.
         name: String,
         /// Type, shape and number of elements of the value.
@@ -128,7 +128,7 @@ impl Graph {
         self.interpret_nodes(inputs, &ids)
     }
 
-    /// Evaluates some nodes.
+    /// Evaluates the given nodes, in their order.
     pub fn interpret_nodes(&self, inputs: &[(&str, Value)], wanted: &[Id]) -> Result<Vec<Value>, InputError> {
         let mut needed = vec![false; self.nodes().len()];
         for id in wanted {
@@ -170,7 +170,7 @@ fn find(inputs: &[(&str, Value)], name: &str, node: &Node) -> Result<Value, Inpu
     };
     let is_whole = count == value.shape.elements() && is_float == value.dtype.is_float();
     if (value.dtype, value.shape) != (node.dtype, node.shape) || !is_whole {
-        return Err(InputError::Misfit {
+        return Err(InputError::Mismatch {
             name: name.to_string(),
             found: format!("{}{} with {count} elements", value.dtype, value.shape),
             wanted: format!("{}{}", node.dtype, node.shape),

@@ -18,7 +18,7 @@ fn assert_names(result: Result<Id, GraphError>, words: &[&str]) {
 }
 
 #[test]
-fn misfitting_shapes_are_named() {
+fn mismatched_shapes_are_named() {
     let mut g = Graph::new();
     let a = input(&mut g, "a", DType::F32, &[2, 3]);
     let b = input(&mut g, "b", DType::F32, &[4, 5]);
@@ -61,7 +61,7 @@ fn missing_axes_are_named() {
 }
 
 #[test]
-fn misfitting_types_are_named() {
+fn mismatched_types_are_named() {
     let mut g = Graph::new();
     let (x, i) = (input(&mut g, "x", DType::F32, &[2, 2]), input(&mut g, "i", DType::I32, &[2, 2]));
     assert_names(g.add(x, i), &["add", "f32", "i32", "cast"]);

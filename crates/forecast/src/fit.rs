@@ -4,18 +4,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use gatework_train::experiment::Problem;
-use gatework_train::trainer::{self, Options, Quiet, TrainError};
+use gatework_train::trainer::{Options, Quiet, TrainError};
 
-use crate::data::{Schema, Subset, Table};
-use crate::evaluation::calibrate;
+use crate::data::{Schema, Table};
 use crate::experiment::{Dataset, DatasetError, Experiment};
-use crate::forecaster::{Forecaster, ForecasterError};
-use crate::prediction::{Context, PredictError, Predictor};
+use crate::prediction::{PredictError, Predictor};
+use crate::run;
 use crate::specification::SpecificationError;
-use crate::training::ForecastTask;
-
-/// Maximum number of calibration windows.
-const MAX_CALIBRATION_WINDOWS: usize = 5000;
 
 /// A forecaster that cannot be trained.
 #[derive(Debug, thiserror::Error)]
@@ -36,12 +31,9 @@ pub enum FitError {
     /// The validation loss was never finite.
     #[error("the validation loss was never finite: training has diverged; lower training.learning_rate")]
     Diverged,
-    /// The trained model cannot be built.
+    /// The trained model cannot be built, or its intervals cannot be calibrated.
     #[error(transparent)]
-    Forecaster(#[from] ForecasterError),
-    /// The intervals cannot be calibrated.
-    #[error(transparent)]
-    Calibration(#[from] PredictError),
+    Predict(#[from] PredictError),
 }
 
 /// Trains a forecaster on a table, keeps the parameters with the lowest validation loss, and calibrates its intervals on
@@ -53,12 +45,10 @@ pub fn fit(table: &Table, experiment: &Experiment) -> Result<Predictor, FitError
     let (past, future, fixed) = (columns.past, columns.future, columns.fixed);
     experiment.columns = Schema { past, future, fixed, ..experiment.columns };
     experiment.check().map_err(FitError::Experiment)?;
-    let specification = experiment.specification();
-    specification.parameters()?;
+    experiment.specification().parameters()?;
     let dataset = Dataset::from_table(&experiment, table.clone())?;
-    let training = &experiment.training;
     let options = Options {
-        settings: training.settings(dataset.loader(&experiment, experiment.seed).updates_per_epoch()),
+        settings: run::settings(&experiment, &dataset),
         seeds: vec![experiment.seed],
         until_success: false,
         concurrent_attempts: 1,
@@ -66,30 +56,9 @@ pub fn fit(table: &Table, experiment: &Experiment) -> Result<Predictor, FitError
         checkpoints: None,
         interval: Duration::MAX,
     };
-    let make = |seed| {
-        let task = ForecastTask::new(&specification, dataset.loader(&experiment, seed), seed)?;
-        let task = task.with_validation_start(training.validation_start_epoch.unwrap_or(1));
-        Ok(match training.micro_batch {
-            Some(rows) => task.with_micro_batch(rows),
-            None => task,
-        })
-    };
-    let attempts = trainer::run(&options, make, &Quiet, &AtomicBool::new(false))?;
+    let attempts = run::train(&experiment, &dataset, &options, &Quiet, &AtomicBool::new(false))?;
     let best = attempts.into_iter().next().and_then(|attempt| attempt.best).ok_or(FitError::Diverged)?;
-    let mut params = specification.params(experiment.seed)?;
-    params.values.copy_from_slice(&best.values);
-    let predictor =
-        Predictor::new(Forecaster::new(specification.clone(), params)?, dataset.context(&experiment));
-    calibrated(predictor, &dataset, &experiment.intervals)
-}
-
-/// Calibrates the intervals of a predictor on the validation subset.
-fn calibrated(mut predictor: Predictor, dataset: &Dataset, levels: &[f64]) -> Result<Predictor, FitError> {
-    let count = dataset.windows(Subset::Validation, 1).len();
-    let windows = dataset.windows(Subset::Validation, count.div_ceil(MAX_CALIBRATION_WINDOWS).max(1));
-    let conformal = calibrate(&mut predictor, &windows, &dataset.table, levels)?;
-    let context = Context { conformal, ..predictor.context().clone() };
-    Ok(predictor.with_context(context))
+    Ok(run::predictor(&experiment, &dataset, &best)?)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::network::inputs::Inputs;
 use crate::network::loss::Loss;
 use crate::network::normalization::Normalization;
 use crate::network::{Bindings, Initializer, Network, Parameter, Tensor};
+use gatework_train::memory::{self, OutOfMemory};
 use gatework_train::params::Params;
 use gatework_train::random::{Purpose, Random};
 
@@ -101,6 +102,14 @@ pub enum SpecificationError {
         /// Number of parameters, in millions.
         millions: u64,
     },
+    /// The parameters do not fit into memory.
+    #[error("model {model}: {error}")]
+    Memory {
+        /// Name of the model.
+        model: &'static str,
+        /// How much they need.
+        error: OutOfMemory,
+    },
     /// The graph of the model cannot be built for these sizes.
     #[error("model {model} with input {input} and horizon {horizon}: {error}")]
     Graph {
@@ -124,7 +133,9 @@ impl SpecificationError {
             SpecificationError::Loss { .. } => vec!["loss"],
             SpecificationError::Normalization { .. } => vec!["normalization"],
             SpecificationError::Model { error, .. } => vec!["model", error.setting],
-            SpecificationError::TooManyParameters { .. } | SpecificationError::Graph { .. } => vec!["model"],
+            SpecificationError::TooManyParameters { .. }
+            | SpecificationError::Memory { .. }
+            | SpecificationError::Graph { .. } => vec!["model"],
         }
     }
 }
@@ -132,8 +143,11 @@ impl SpecificationError {
 /// Maximum input, horizon and number of columns.
 const MAX_SIZE: usize = 10_000;
 
-/// Maximum number of parameters: values, gradients, two moments and the best values so far take 10 GB.
+/// Maximum number of parameters. They take 10 GB in training.
 const MAX_PARAMETERS: f64 = 0.5e9;
+
+/// Bytes of a parameter in training: value, gradient, two moments and the best value so far.
+const PARAMETER_BYTES: f64 = 20.0;
 
 /// Name of the input that the loss is multiplied by.
 pub(crate) const WEIGHT: &str = "weight";
@@ -189,6 +203,17 @@ impl Specification {
         self.model.check(&self.shape(1)).map_err(|error| SpecificationError::Model { model, error })
     }
 
+    /// Returns an error if the memory of a program for batches of this many windows is not available.
+    pub(crate) fn check_memory(&self, rows: usize, bytes: usize) -> Result<(), OutOfMemory> {
+        memory::check(bytes as f64, || {
+            let Specification { model, input, horizon, .. } = self;
+            format!(
+                "model {} with input {input}, horizon {horizon} and {rows} windows at a time",
+                model.name()
+            )
+        })
+    }
+
     /// Builds the network for batches of this many windows, with its parameters and dropout masks.
     ///
     /// Inputs are named after the fields of [`Batch`](crate::data::Batch), parameters by their names. Outputs are `forecast`,
@@ -236,8 +261,17 @@ impl Specification {
         (forecast.slice(1, steps - self.horizon, steps), loss)
     }
 
-    /// Returns the parameters; an error if there are too many for training.
+    /// Returns the parameters; an error if there are too many, or not enough memory to train them.
     pub fn parameters(&self) -> Result<Vec<Parameter>, SpecificationError> {
+        let (parameters, count) = self.counted_parameters()?;
+        let what = || format!("training {:.1} million parameters", count / 1e6);
+        memory::check(count * PARAMETER_BYTES, what)
+            .map_err(|error| SpecificationError::Memory { model: self.model.name(), error })?;
+        Ok(parameters)
+    }
+
+    /// Returns the parameters and the number of their values; an error if there are too many.
+    fn counted_parameters(&self) -> Result<(Vec<Parameter>, f64), SpecificationError> {
         let (_, bindings) = self.network(1, Mode::Evaluation)?;
         let sizes =
             bindings.parameters.iter().map(|p| p.shape.iter().map(|&size| size as f64).product::<f64>());
@@ -246,12 +280,12 @@ impl Specification {
             let millions = (count / 1e6).round() as u64;
             return Err(SpecificationError::TooManyParameters { model: self.model.name(), millions });
         }
-        Ok(bindings.parameters)
+        Ok((bindings.parameters, count))
     }
 
     /// Returns the parameters with the initial values of a seed.
     pub fn params(&self, seed: u64) -> Result<Params, SpecificationError> {
-        let parameters = self.parameters()?;
+        let (parameters, _) = self.counted_parameters()?;
         let mut params = Params::new();
         for (index, parameter) in parameters.iter().enumerate() {
             add_parameter(&mut params, parameter, Random::new(seed, Purpose::Parameters, index as u64));

@@ -12,13 +12,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gatework_gates::automata::experiment::Experiment;
 use gatework_gates::automata::states;
-use gatework_logic::minimize::{self, Options, Start, Statistics};
+use gatework_logic::minimize::{self, Observer, Options, Start, Statistics};
 use gatework_logic::prove::{self, AutomataError, ProveError, Verdict};
-use gatework_logic::{Automaton, Circuit, Document};
+use gatework_logic::{Automaton, Circuit, Document, Stop, Stopped};
 
 /// The default limit of the time for a proof.
 pub const PROOF_TIME: Duration = Duration::from_secs(600);
@@ -29,13 +30,16 @@ pub const PROOF_TIME: Duration = Duration::from_secs(600);
 pub enum MinimizeError {
     /// The automaton is not valid.
     #[error(transparent)]
-    Automaton(#[from] AutomataError),
+    Automaton(AutomataError),
     /// The circuits cannot be compared.
     #[error(transparent)]
     Prove(#[from] ProveError),
     /// The proof exceeded its time limit.
     #[error("the equivalence proof was given up after {:.1} s", .0.as_secs_f64())]
     Timeout(Duration),
+    /// The flag of [`Control::stop`] was set.
+    #[error("interrupted")]
+    Interrupted,
     /// The minimised circuit differs: a bug of the minimiser.
     #[error("the minimised circuit differs in output {output} for input {input}: this is a bug of Gatework")]
     Different {
@@ -69,65 +73,116 @@ pub struct Proved {
     pub proof_seconds: f64,
 }
 
+impl From<AutomataError> for MinimizeError {
+    fn from(error: AutomataError) -> MinimizeError {
+        match error {
+            AutomataError::Stopped(stopped) => stopped.into(),
+            error => MinimizeError::Automaton(error),
+        }
+    }
+}
+
+/// Only the flag stops the passes: the time limit is that of the proof.
+impl From<Stopped> for MinimizeError {
+    fn from(_: Stopped) -> MinimizeError {
+        MinimizeError::Interrupted
+    }
+}
+
+/// How a minimisation with proof is limited and observed.
+#[derive(Clone, Copy)]
+pub struct Control<'a> {
+    /// The time limit of the proof.
+    pub proof_time: Duration,
+    /// A flag that ends the minimisation and the proof.
+    pub stop: &'a AtomicBool,
+    /// Called before each pass and before the proof (`"proof"`), with the number of gates.
+    pub observer: &'a Observer<'a>,
+}
+
 /// Minimises a circuit or an automaton and proves the result equivalent within a time limit.
 pub fn with_proof(document: &Document, options: &Options, limit: Duration) -> Result<Proved, MinimizeError> {
+    let control = Control { proof_time: limit, stop: &AtomicBool::new(false), observer: &|_, _| {} };
+    with_proof_controlled(document, options, control)
+}
+
+/// Minimises and proves like [`with_proof`], with a flag that ends it and a function that observes its progress.
+pub fn with_proof_controlled(
+    document: &Document,
+    options: &Options,
+    control: Control<'_>,
+) -> Result<Proved, MinimizeError> {
     match document {
         Document::Automaton { automaton, observed } => {
-            minimize_automaton(automaton, observed.unwrap_or(automaton.channels), options, limit)
+            control.minimize_automaton(automaton, observed.unwrap_or(automaton.channels), options)
         }
-        Document::Circuit(circuit) => minimize_circuit(circuit, options, limit),
+        Document::Circuit(circuit) => control.minimize_circuit(circuit, options),
     }
 }
 
-fn minimize_circuit(circuit: &Circuit, options: &Options, limit: Duration) -> Result<Proved, MinimizeError> {
-    let begin = Instant::now();
-    let result = minimize::minimize(circuit, options);
-    let seconds = begin.elapsed().as_secs_f64();
-    let begin = Instant::now();
-    require_equal(prove::equivalent_within(circuit, &result.circuit, limit)?, begin.elapsed())?;
-    Ok(Proved {
-        document: result.circuit.into(),
-        statistics: result.statistics,
-        channels: None,
-        assumes_start: false,
-        seconds,
-        proof_seconds: begin.elapsed().as_secs_f64(),
-    })
-}
-
-fn minimize_automaton(
-    automaton: &Automaton,
-    observed: usize,
-    options: &Options,
-    limit: Duration,
-) -> Result<Proved, MinimizeError> {
-    let begin = Instant::now();
-    let result = minimize::minimize_automaton(automaton, observed, options)?;
-    let seconds = begin.elapsed().as_secs_f64();
-    let begin = Instant::now();
-    let (small, map) = (&result.automaton, &result.map);
-    let verdict = prove::equivalent_automata_within(automaton, small, observed, map, limit)?;
-    require_equal(verdict, begin.elapsed())?;
-    if !result.holds_at_start() {
-        return Err(MinimizeError::Start);
+impl Control<'_> {
+    fn minimize_circuit(self, circuit: &Circuit, options: &Options) -> Result<Proved, MinimizeError> {
+        let begin = Instant::now();
+        let stop = Stop::never().or_flag(self.stop);
+        let result = minimize::minimize_until(circuit, options, &stop, self.observer)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let proof_seconds =
+            self.prove(result.statistics.gates_after, |stop| Ok(result.prove(circuit, stop)?))?;
+        Ok(Proved {
+            document: result.circuit.into(),
+            statistics: result.statistics,
+            channels: None,
+            assumes_start: false,
+            seconds,
+            proof_seconds,
+        })
     }
-    Ok(Proved {
-        assumes_start: result.assumes_start(),
-        document: Document::Automaton { automaton: result.automaton, observed: Some(observed) },
-        statistics: result.statistics,
-        channels: Some(result.map.channels),
-        seconds,
-        proof_seconds: begin.elapsed().as_secs_f64(),
-    })
-}
 
-fn require_equal(verdict: Verdict, time: Duration) -> Result<(), MinimizeError> {
-    match verdict {
-        Verdict::Equal => Ok(()),
-        Verdict::Unknown => Err(MinimizeError::Timeout(time)),
-        Verdict::Different { input, output } => {
-            let input = input.iter().map(|&bit| if bit { '1' } else { '0' }).collect();
-            Err(MinimizeError::Different { input, output })
+    fn minimize_automaton(
+        self,
+        automaton: &Automaton,
+        observed: usize,
+        options: &Options,
+    ) -> Result<Proved, MinimizeError> {
+        let begin = Instant::now();
+        let stop = Stop::never().or_flag(self.stop);
+        let result = minimize::minimize_automaton_until(automaton, observed, options, &stop, self.observer)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let proof_seconds = self.prove(result.statistics.gates_after, |stop| {
+            let (small, map) = (&result.automaton, &result.map);
+            Ok(prove::equivalent_automata_until(automaton, small, observed, map, stop)?)
+        })?;
+        if !result.holds_at_start() {
+            return Err(MinimizeError::Start);
+        }
+        Ok(Proved {
+            assumes_start: result.assumes_start(),
+            document: Document::Automaton { automaton: result.automaton, observed: Some(observed) },
+            statistics: result.statistics,
+            channels: Some(result.map.channels),
+            seconds,
+            proof_seconds,
+        })
+    }
+
+    /// Runs a proof within the time limit and returns the seconds that it took.
+    fn prove(
+        self,
+        gates: usize,
+        proof: impl FnOnce(&Stop<'_>) -> Result<Verdict, MinimizeError>,
+    ) -> Result<f64, MinimizeError> {
+        (self.observer)("proof", gates);
+        let begin = Instant::now();
+        match proof(&Stop::after(self.proof_time).or_flag(self.stop))? {
+            Verdict::Equal | Verdict::Unknown if self.stop.load(Ordering::Relaxed) => {
+                Err(MinimizeError::Interrupted)
+            }
+            Verdict::Equal => Ok(begin.elapsed().as_secs_f64()),
+            Verdict::Unknown => Err(MinimizeError::Timeout(begin.elapsed())),
+            Verdict::Different { input, output } => {
+                let input = input.iter().map(|&bit| if bit { '1' } else { '0' }).collect();
+                Err(MinimizeError::Different { input, output })
+            }
         }
     }
 }
@@ -139,9 +194,26 @@ pub fn start_of(experiment: &Experiment) -> Vec<Start> {
         states::Start::Zeros => vec![Start::Zero; channels],
         states::Start::Seed => vec![Start::Alike; channels],
         // Given grids set one channel or three.
-        states::Start::Boards { .. } => {
+        states::Start::Grids { .. } => {
             (0..channels).map(|channel| if channel < 3 { Start::Free } else { Start::Zero }).collect()
         }
         _ => vec![Start::Free; channels],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupt_at_the_end_of_a_proof_is_not_lost() {
+        let stop = AtomicBool::new(false);
+        let control = Control { proof_time: PROOF_TIME, stop: &stop, observer: &|_, _| {} };
+        assert!(control.prove(0, |_| Ok(Verdict::Equal)).is_ok());
+        let interrupted = control.prove(0, |_| {
+            stop.store(true, Ordering::Relaxed);
+            Ok(Verdict::Equal)
+        });
+        assert!(matches!(interrupted, Err(MinimizeError::Interrupted)));
     }
 }

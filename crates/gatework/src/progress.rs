@@ -1,15 +1,69 @@
-//! Progress of training: a bar for each seed on a terminal, a line every few seconds elsewhere.
+//! Progress of training and of other long commands: bars on a terminal, a line every few seconds elsewhere.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use gatework_train::trainer::{Attempt, Observer, Outcome};
+use gatework_train::trainer::{Attempt, CheckpointError, Observer, Outcome};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 /// Time between lines when stderr is not a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Time before a [`Counter`] draws its bar: most commands end earlier.
+const BAR_DELAY: Duration = Duration::from_secs(1);
+
+/// Shows the progress of a command that counts something.
+pub struct Counter {
+    unit: &'static str,
+    begin: Instant,
+    /// Present on a terminal only.
+    bar: Option<ProgressBar>,
+    line: Mutex<Instant>,
+}
+
+impl Counter {
+    /// Counts in this unit, in the plural.
+    pub fn new(unit: &'static str) -> Counter {
+        let bar = std::io::stderr().is_terminal().then(|| styled(ProgressBar::new(0)).with_prefix(unit));
+        Counter { unit, begin: Instant::now(), bar, line: Mutex::new(Instant::now()) }
+    }
+
+    /// Shows that `done` of `total` units are finished.
+    pub fn show(&self, done: usize, total: usize) {
+        if let Some(bar) = &self.bar {
+            if self.begin.elapsed() >= BAR_DELAY {
+                bar.set_length(total as u64);
+                bar.set_position(done as u64);
+            }
+            return;
+        }
+        let mut line = self.line.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if line.elapsed() >= LINE_INTERVAL {
+            *line = Instant::now();
+            status!("{done} of {total} {}", self.unit);
+        }
+    }
+}
+
+impl Drop for Counter {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Sets the style of a bar.
+fn styled(bar: ProgressBar) -> ProgressBar {
+    let template = "{prefix:>8} {wide_bar:.cyan/blue} {pos:>5}/{len} {msg} {eta:>4}";
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style.progress_chars("━╸─")),
+        Err(_) => bar,
+    }
+}
 
 /// Shows the progress of all seeds.
 pub struct Progress {
@@ -42,13 +96,9 @@ impl Progress {
 
     fn start(&self, attempt: &Attempt) -> Shown {
         let bar = match &self.bars {
-            Some(bars) => bars.add(ProgressBar::new(self.updates)),
+            Some(bars) => styled(bars.add(ProgressBar::new(self.updates))),
             None => ProgressBar::hidden(),
         };
-        let template = "{prefix:>8} {wide_bar:.cyan/blue} {pos:>5}/{len} {msg} {eta:>4}";
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style.progress_chars("━╸─"));
-        }
         bar.set_prefix(format!("seed {}", attempt.seed));
         // A resumed run does not start from 0: the remaining time is estimated from here.
         bar.set_position(attempt.update);
@@ -66,6 +116,18 @@ fn message(attempt: &Attempt, shown: &Shown, name: &str) -> String {
 }
 
 impl Observer for Progress {
+    fn damaged(&self, error: &CheckpointError) {
+        let cause = match error {
+            CheckpointError::Damaged { path, problem } => format!("{}: {problem}", path.display()),
+            error => error.to_string(),
+        };
+        let message = format!("warning: {cause}; training continues from the checkpoint before it");
+        match &self.bars {
+            Some(bars) => drop(bars.println(crate::output::one_line(&message))),
+            None => status!("{message}"),
+        }
+    }
+
     fn updated(&self, attempt: &Attempt) {
         let mut all = self.shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let shown = all.entry(attempt.seed).or_insert_with(|| self.start(attempt));
@@ -135,5 +197,62 @@ impl Drop for Progress {
         if let Some(bars) = &self.bars {
             let _ = bars.clear();
         }
+    }
+}
+
+/// Shows the passes of a minimisation and its proof.
+pub struct Passes {
+    begin: Instant,
+    line: Cell<Instant>,
+    spinner: ProgressBar,
+}
+
+impl Default for Passes {
+    /// Shows nothing before the first pass.
+    fn default() -> Passes {
+        let now = Instant::now();
+        Passes { begin: now, line: Cell::new(now), spinner: ProgressBar::new_spinner() }
+    }
+}
+
+impl Passes {
+    /// Shows the pass that begins and the number of gates. Elsewhere than on a terminal, lines that follow each other
+    /// quickly are left out, but not that of the proof if the passes took long: no line may follow it for minutes.
+    pub fn show(&self, pass: &str, gates: usize) {
+        let text = format!("{pass}: {gates} gates");
+        if std::io::stderr().is_terminal() {
+            self.spinner.enable_steady_tick(Duration::from_millis(100));
+            self.spinner.set_message(text);
+        } else if self.is_line_due(pass, Instant::now()) {
+            self.line.set(Instant::now());
+            status!("{:.0} s: {text}", self.begin.elapsed().as_secs_f64());
+        }
+    }
+
+    fn is_line_due(&self, pass: &str, now: Instant) -> bool {
+        let since = if pass == "proof" { self.begin } else { self.line.get() };
+        now.duration_since(since) >= LINE_INTERVAL
+    }
+}
+
+impl Drop for Passes {
+    fn drop(&mut self) {
+        self.spinner.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_proof_has_a_line_after_long_passes_even_if_another_line_came_just_before() {
+        let passes = Passes::default();
+        let end = passes.begin + LINE_INTERVAL;
+        assert!(!passes.is_line_due("proof", passes.begin));
+        assert!(passes.is_line_due("sweep", end));
+        passes.line.set(end);
+        assert!(!passes.is_line_due("sweep", end));
+        assert!(passes.is_line_due("proof", end));
     }
 }

@@ -119,7 +119,7 @@ pub fn train_forecaster_into(
     let title = format!("{}, seed {}", job.experiment.name, trained.attempt.seed);
     let losses = report::forecaster_loss_plot(&title, &forecaster_losses(&trained.attempt));
     job.folder.write("loss.svg", losses.as_bytes())?;
-    let windows = job.dataset.windows(trained.part, 1);
+    let windows = job.dataset.windows(trained.subset, 1);
     let (series, origin, number) = last_window_of_first_series(&windows);
     let predictions = trained.predictor.predict_windows(&windows, &[number as u32], &job.dataset.table)?;
     let plot = forecast_plot(&job.dataset.table, series, origin, &predictions[0]);

@@ -18,6 +18,7 @@ use gatework_gates::automata::states::{Start, StateError, Target};
 use gatework_logic::minimize::{Effort, Options, minimize};
 use gatework_logic::prove::{Verdict, equivalent_within};
 use gatework_logic::{Automaton, AutomatonError, Grid, GridError};
+use gatework_train::memory::{self, OutOfMemory};
 use gatework_train::random::{Purpose, Random};
 
 use crate::report::{self, Animation, Colouring, Picture, ReportError};
@@ -33,6 +34,9 @@ pub enum SimulationError {
     /// The grid cannot be made.
     #[error(transparent)]
     Size(GridError),
+    /// The grid does not fit into memory.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
     /// The start state cannot be made.
     #[error(transparent)]
     Start(StateError),
@@ -52,7 +56,7 @@ impl SimulationError {
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Subject(error) => error.is_usage(),
-            Self::Size(_) | Self::Start(_) => true,
+            Self::Size(_) | Self::Start(_) | Self::Report(ReportError::TooLarge { .. }) => true,
             _ => false,
         }
     }
@@ -104,6 +108,15 @@ pub struct Simulated {
 impl Simulation {
     /// Runs the simulation.
     pub fn run(&self, subject: &Subject) -> Result<Simulated, SimulationError> {
+        self.run_observed(subject, |_, _| ())
+    }
+
+    /// Runs the simulation, and reports the number of finished steps and of all steps from time to time.
+    pub fn run_observed(
+        &self,
+        subject: &Subject,
+        progress: impl Fn(usize, usize),
+    ) -> Result<Simulated, SimulationError> {
         let automaton = subject.automaton()?;
         let trained = subject.loaded.as_ref().map(|loaded| &loaded.experiment);
         let [height, width] = self.size.or(trained.map(|e| e.automaton.grid)).unwrap_or([64, 64]);
@@ -111,6 +124,12 @@ impl Simulation {
         let fire_rate =
             self.fire_rate.or(trained.and_then(|e| e.automaton.fire_rate)).filter(|rate| *rate < 1.0);
         let start = self.start.clone().or(trained.map(|e| e.start.clone())).unwrap_or(Start::Random);
+        let channels = if self.hidden { automaton.channels } else { subject.observed };
+        let film = self.gif.then(|| Film::new([height, width], channels, subject.observed, steps));
+        let mut film = film.transpose()?;
+        memory::check(HardRun::memory(1, [height, width], automaton.channels), || {
+            format!("a grid of {height}x{width} cells with {} channels", automaton.channels)
+        })?;
         let mut grid = Grid::new(1, height, width, automaton.channels).map_err(SimulationError::Size)?;
         start
             .fill(&mut grid, &mut Random::new(self.seed, Purpose::Check, 0))
@@ -124,16 +143,18 @@ impl Simulation {
             None => None,
         };
         let conditions = Conditions { fire_rate, damage: self.damage };
-        let channels = if self.hidden { automaton.channels } else { subject.observed };
         let automaton = minimized_for(automaton, (height * width).saturating_mul(steps));
         let mut run = HardRun::new(&automaton, channels, grid, conditions, self.seed)?;
-        let mut film = self.gif.then(|| Film::new(&run, channels, subject.observed, steps));
         film.iter_mut().try_for_each(|film| film.record(&run))?;
         let begin = Instant::now();
+        let chunk =
+            if is_undisturbed { steps.div_ceil(100).max(MIN_CHUNK) } else { MASK_CELLS / (height * width) };
         let stride = film.as_ref().map_or(steps, |film| film.stride);
         while run.steps() < steps {
-            run.run(stride.min(steps - run.steps()))?;
+            let next = (run.steps() + 1).next_multiple_of(stride).min(steps);
+            run.run(chunk.clamp(1, next - run.steps()))?;
             film.iter_mut().try_for_each(|film| film.record(&run))?;
+            progress(run.steps(), steps);
         }
         let seconds = begin.elapsed().as_secs_f64();
         let wrong = target.map(|target| run.wrong_outside_damage(&target)).transpose()?;
@@ -149,6 +170,13 @@ impl Simulation {
         })
     }
 }
+
+/// Minimum number of steps between two reports of progress, if all cells update. Large grids are converted to another layout
+/// before and after, which takes as long as up to a hundred steps.
+const MIN_CHUNK: usize = 1024;
+
+/// Cells x steps between two reports of progress, if the cells that update or are damaged are drawn one by one.
+const MASK_CELLS: usize = 1 << 28;
 
 /// Gates x cells x steps above which minimising the circuit first saves time.
 const LONG_RUN: usize = 1 << 36;
@@ -185,15 +213,17 @@ struct Film {
 }
 
 impl Film {
-    /// A film of the first `channels` of a simulation of `steps` steps.
-    fn new(run: &HardRun, channels: usize, observed: usize, steps: usize) -> Film {
-        let cells = run.grid().cells() * if channels > observed { channels } else { 1 };
-        let frames = MAX_FRAMES.min(MAX_FRAME_CELLS / cells).max(2);
+    /// A film of the first `channels` of a simulation of `steps` steps; an error if its frames have too many cells.
+    fn new(size: [usize; 2], channels: usize, observed: usize, steps: usize) -> Result<Film, ReportError> {
+        let mosaic = (channels > observed).then_some(channels);
+        let [height, width] = Picture::size(mosaic, size[0], size[1])?;
+        let frames = MAX_FRAMES.min(MAX_FRAME_CELLS / (height * width).max(1)).max(2);
         let stride = steps.div_ceil(frames).max(1);
         let delay = if steps / stride > 100 { 4 } else { 8 };
         let colouring = Film::colouring(channels, observed);
         let options = report::Options { delay, ..Default::default() };
-        Film { channels, observed, stride, steps, animation: Animation::new(&colouring.colours(), options) }
+        let animation = Animation::new(&colouring.colours(), options);
+        Ok(Film { channels, observed, stride, steps, animation })
     }
 
     /// A mosaic of all channels is black and white.
@@ -240,7 +270,7 @@ pub fn training_gif(
     let channels = if hidden { automaton.channels } else { observed };
     let conditions = Conditions { fire_rate: experiment.automaton.fire_rate, damage: None };
     let mut run = HardRun::new(automaton, channels, grid, conditions, seed)?;
-    let mut film = Film::new(&run, channels, observed, steps);
+    let mut film = Film::new([height, width], channels, observed, steps)?;
     film.record(&run)?;
     for _ in 0..steps {
         run.step()?;
@@ -252,7 +282,38 @@ pub fn training_gif(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gatework_logic::{Boundary, Circuit, Gate, Node, rules};
+    use gatework_logic::{Boundary, Circuit, Document, Gate, Node, rules, to_json};
+
+    #[test]
+    fn progress_ends_with_the_last_step_and_frames_are_taken_at_their_stride() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("life.json");
+        let document = Document::Automaton { automaton: rules::life(Boundary::Torus), observed: None };
+        std::fs::write(&path, to_json(&document)).unwrap();
+        let subject = Subject::open(&path).unwrap();
+        for (gif, fire_rate, steps, reports) in [
+            (false, None, 2500, vec![1024, 2048, 2500]),
+            // Every 11th step: 2500 steps in at most 240 frames.
+            (true, None, 2500, (1..=227).map(|frame| frame * 11).chain([2500]).collect()),
+            (false, Some(0.5), 3, vec![3]),
+        ] {
+            let seen = std::cell::RefCell::new(Vec::new());
+            let simulation = Simulation {
+                size: Some([8, 8]),
+                steps: Some(steps),
+                gif,
+                fire_rate,
+                ..Simulation::default()
+            };
+            simulation
+                .run_observed(&subject, |done, total| {
+                    assert_eq!(total, steps);
+                    seen.borrow_mut().push(done);
+                })
+                .unwrap();
+            assert_eq!(seen.into_inner(), reports);
+        }
+    }
 
     #[test]
     fn only_a_long_simulation_minimises_the_circuit() {

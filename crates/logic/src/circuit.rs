@@ -266,15 +266,6 @@ impl Circuit {
         }
         count
     }
-
-    /// Returns the number of occurrences of each gate, by [`Gate::index`].
-    pub fn histogram(&self) -> [usize; 16] {
-        let mut counts = [0; 16];
-        for node in &self.nodes {
-            counts[usize::from(node.gate.index())] += 1;
-        }
-        counts
-    }
 }
 
 #[cfg(test)]
@@ -349,13 +340,6 @@ mod tests {
         ]);
         let circuit = Circuit::new(2, gates, vec![6]).unwrap();
         assert_eq!((circuit.active(), circuit.reachable(), circuit.depth()), (5, 3, 2));
-    }
-
-    #[test]
-    fn histogram_counts_every_gate() {
-        let gates = nodes([(Gate::AND, 0, 0), (Gate::A, 0, 0), (Gate::AND, 0, 1)]);
-        let counts = Circuit::new(1, gates, vec![]).unwrap().histogram();
-        assert_eq!((counts[1], counts[3], counts.iter().sum::<usize>()), (2, 1, 3));
     }
 
     #[test]

@@ -60,6 +60,20 @@ pub enum GridError {
         /// The number of bits of a cell.
         channels: usize,
     },
+    /// There is not enough memory for the grid.
+    #[error(
+        "there is not enough memory for a grid of {samples} samples, {height}x{width} cells and {channels} channels"
+    )]
+    Memory {
+        /// The number of samples.
+        samples: usize,
+        /// The number of rows.
+        height: usize,
+        /// The number of columns.
+        width: usize,
+        /// The number of bits of a cell.
+        channels: usize,
+    },
     /// The automaton and the grid have different numbers of channels.
     #[error("the automaton has {automaton} channels, but the grid has {grid}")]
     Channels {
@@ -106,7 +120,11 @@ impl Grid {
             .filter(|&words| words <= MAX_WORDS);
         match (words_per_sample, words) {
             (Some(words_per_sample), Some(words)) => {
-                Ok(Grid { samples, height, width, channels, words_per_sample, planes: vec![0; words] })
+                let mut planes = Vec::new();
+                let reserved = planes.try_reserve_exact(words);
+                reserved.map_err(|_| GridError::Memory { samples, height, width, channels })?;
+                planes.resize(words, 0);
+                Ok(Grid { samples, height, width, channels, words_per_sample, planes })
             }
             _ => Err(GridError::TooLarge { samples, height, width, channels }),
         }

@@ -39,7 +39,7 @@
 //!
 //! Internal modules: `xag` (the XOR-AND graph that minimisation, proofs and compilation work on), `literal` (its edges),
 //! `straight_line` (the program from which simulators and exported code are generated), `simplify`, `cone` (the cone of
-//! influence of observed channels), `truth` (truth tables) and `arbitrary` (random circuits for tests).
+//! influence of observed channels), `stop` (when to give up), `truth` (truth tables) and `arbitrary` (random circuits for tests).
 //!
 //! # Cellular automata
 //!
@@ -80,6 +80,7 @@ pub mod prove;
 pub mod rules;
 mod simplify;
 pub mod simulate;
+mod stop;
 mod straight_line;
 mod truth;
 mod xag;
@@ -92,6 +93,7 @@ pub use grid::{Grid, GridError};
 pub use minimize::{Effort, Minimized, MinimizedAutomaton, minimize, minimize_automaton};
 pub use naive::{StepError, naive_step, naive_step_masked};
 pub use simulate::Simulator;
+pub use stop::{Stop, Stopped};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -10,6 +10,7 @@
 use crate::circuit::{Circuit, CircuitError, Node};
 use crate::gate::{Gate, Unary};
 pub(crate) use crate::literal::Literal;
+use crate::stop::{Stop, Stopped};
 use rustc_hash::FxHashMap;
 
 /// The function of an XAG node.
@@ -94,7 +95,7 @@ pub(crate) fn translate(literal: Literal, old_to_new: &[Literal]) -> Literal {
 }
 
 /// A structurally hashed XOR-AND graph.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Xag {
     inputs: usize,
     nodes: Vec<XagNode>,
@@ -117,8 +118,9 @@ impl Xag {
         xag
     }
 
-    /// Adds a circuit on the inputs of the XAG and returns the literals of its outputs.
+    /// Adds a circuit with as many inputs as the XAG, on these inputs, and returns the literals of its outputs.
     pub fn add_circuit(&mut self, circuit: &Circuit) -> Vec<Literal> {
+        assert_eq!(circuit.inputs(), self.inputs, "the numbers of inputs differ");
         self.add_circuit_on(circuit, (0..self.inputs).map(Literal::input).collect())
     }
 
@@ -137,10 +139,10 @@ impl Xag {
         circuit.outputs().iter().map(|&signal| literals[signal as usize]).collect()
     }
 
-    /// Adds another XAG with these nodes as its inputs and returns the literals of its outputs.
-    pub fn add_xag(&mut self, other: &Xag, inputs: &[usize]) -> Vec<Literal> {
+    /// Adds another XAG with these literals as its inputs and returns the literals of its outputs.
+    pub fn add_xag(&mut self, other: &Xag, inputs: &[Literal]) -> Vec<Literal> {
         let mut literals = vec![Literal::FALSE];
-        literals.extend(inputs.iter().map(|&node| Literal::new(node, false)));
+        literals.extend_from_slice(inputs);
         for index in other.gate_range() {
             literals.push(self.add_copy(other.node(index), &literals));
         }
@@ -336,6 +338,43 @@ impl Xag {
             })
         };
         self.outputs.iter().map(&mut signal).collect()
+    }
+}
+
+/// The gates that read each node, as a compressed adjacency list.
+pub(crate) struct Fanouts {
+    starts: Vec<u32>,
+    gates: Vec<u32>,
+}
+
+impl Fanouts {
+    pub fn new(xag: &Xag, stop: &Stop<'_>) -> Result<Fanouts, Stopped> {
+        let mut starts = vec![0u32; xag.len() + 1];
+        for index in xag.gate_range() {
+            stop.check_at(index)?;
+            for fanin in xag.node(index).fanins() {
+                starts[fanin.node() + 1] += 1;
+            }
+        }
+        for node in 0..xag.len() {
+            starts[node + 1] += starts[node];
+        }
+        let mut ends = starts.clone();
+        let mut gates = vec![0; starts[xag.len()] as usize];
+        for index in xag.gate_range() {
+            stop.check_at(index)?;
+            for fanin in xag.node(index).fanins() {
+                let end = &mut ends[fanin.node()];
+                gates[*end as usize] = index as u32;
+                *end += 1;
+            }
+        }
+        Ok(Fanouts { starts, gates })
+    }
+
+    /// Returns the gates that read a node.
+    pub fn of(&self, node: usize) -> &[u32] {
+        &self.gates[self.starts[node] as usize..self.starts[node + 1] as usize]
     }
 }
 

@@ -3,3 +3,4 @@
 pub mod counting;
 pub mod golden;
 pub mod mutation;
+pub mod program;

@@ -64,6 +64,33 @@ pub fn problem<T>(key: &[&str], message: impl Into<String>) -> Result<T, Problem
     Err(Problem::new(key, message))
 }
 
+/// Maximum length of a name in bytes. File systems allow 255, and the names of run folders may end in a number.
+const MAX_NAME: usize = 200;
+
+/// Checks the name of an experiment, which is also the name of a folder: one component of a path, without control characters.
+pub fn check_name(name: &str) -> Result<(), Problem> {
+    let message = if name.trim().is_empty() {
+        "name is empty; give the experiment a name".to_string()
+    } else if name.len() > MAX_NAME {
+        format!("name has {} bytes; the limit is {MAX_NAME}", name.len())
+    } else if let Some(c) = name.chars().find(|c| c.is_control() || r"/\".contains(*c)) {
+        format!("name is {name:?}, but {c:?} cannot be in the name of a folder")
+    } else if name.starts_with(' ') || name.ends_with([' ', '.']) || is_device(name) {
+        format!("name is {name:?}, which cannot be the name of a folder on every system")
+    } else {
+        return Ok(());
+    };
+    problem(&["name"], message)
+}
+
+/// Whether Windows reserves a name for a device, which it does whatever the extension.
+fn is_device(name: &str) -> bool {
+    let stem = name.split('.').next().unwrap_or_default().trim_end().to_lowercase();
+    let port = stem.strip_prefix("com").or(stem.strip_prefix("lpt"));
+    ["con", "prn", "aux", "nul"].contains(&stem.as_str())
+        || port.is_some_and(|number| number.len() == 1 && number.parse::<u8>().is_ok())
+}
+
 /// The text of an experiment and its origin.
 #[derive(Clone, Debug)]
 pub struct Source {
@@ -98,19 +125,9 @@ impl Source {
         Err(ExperimentError::Unknown { name: name.to_string(), hint, known: names.join(", ") })
     }
 
-    /// Returns the text.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
     /// Returns the folder that relative paths in the text refer to.
     pub fn folder(&self) -> &Path {
         &self.folder
-    }
-
-    /// Returns what errors call the text: a path, or the name of a built-in experiment.
-    pub fn origin(&self) -> &str {
-        &self.origin
     }
 
     /// Returns the name of an experiment without a `name` of its own: the stem of its file.
@@ -153,9 +170,10 @@ impl Source {
         }
     }
 
-    /// Returns the error for a problem, with the line of its key or of the innermost enclosing table.
-    pub fn locate(&self, problem: Problem) -> ExperimentError {
-        self.invalid(self.line_of(&problem.key), problem.message)
+    /// Returns the error for a problem, with the line of its key or of the innermost enclosing table. `former` has the former
+    /// names of keys that are still read, with their current names, as `table.key`.
+    pub fn locate(&self, problem: Problem, former: &[(&str, &str)]) -> ExperimentError {
+        self.invalid(self.line_of(&problem.key, former), problem.message)
     }
 
     /// Returns an error about this text.
@@ -171,16 +189,21 @@ impl Source {
         1 + self.text.bytes().take(byte).filter(|&b| b == b'\n').count()
     }
 
-    fn line_of(&self, key: &[String]) -> Option<usize> {
+    fn line_of(&self, key: &[String], former: &[(&str, &str)]) -> Option<usize> {
         let document = DeTable::parse(&self.text).ok()?;
         let (first, rest) = key.split_first()?;
         let (found, mut value) = document.get_ref().iter().find(|(k, _)| k.get_ref() == first)?;
-        let mut start = found.span().start;
+        let (mut start, mut path) = (found.span().start, first.clone());
         for name in rest {
+            let current = format!("{path}.{name}");
+            let is_key = |known: &str| {
+                let known = format!("{path}.{known}");
+                known == current || former.contains(&(&*known, &*current))
+            };
             let inner = match value.get_ref() {
                 DeValue::Table(table) => table
                     .iter()
-                    .find(|(k, _)| k.get_ref() == name)
+                    .find(|(known, _)| is_key(known.get_ref()))
                     .map(|(found, value)| (found.span().start, value)),
                 DeValue::Array(array) => name
                     .parse()
@@ -191,6 +214,7 @@ impl Source {
             };
             let Some(inner) = inner else { break };
             (start, value) = inner;
+            path = current;
         }
         Some(self.line_at(start))
     }
@@ -199,6 +223,16 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_is_located_by_its_former_name() {
+        let source = Source::new("[a]\nx = 1\nold = [1,\n 2]\n[b]\nold = 2\n", "x.toml", "");
+        let line =
+            |key: &[&str]| source.locate(Problem::new(key, "wrong"), &[("a.old", "a.new")]).to_string();
+        assert_eq!(line(&["a", "new"]), "x.toml:3: wrong");
+        assert_eq!(line(&["a", "new", "1"]), "x.toml:4: wrong");
+        assert_eq!(line(&["b", "new"]), "x.toml:5: wrong", "the key of another table was not renamed");
+    }
 
     #[test]
     fn a_key_is_located_by_its_span_or_that_of_its_table() {
@@ -211,10 +245,52 @@ mod tests {
             (&["b", "d", "1"], 5),
             (&["e", "1", "f"], 9),
         ] {
-            let error = source.locate(Problem::new(key, "wrong")).to_string();
+            let error = source.locate(Problem::new(key, "wrong"), &[]).to_string();
             assert_eq!(error, format!("x.toml:{line}: wrong"), "{key:?}");
         }
-        assert_eq!(source.locate(Problem::new(&["z"], "wrong")).to_string(), "x.toml: wrong");
+        assert_eq!(source.locate(Problem::new(&["z"], "wrong"), &[]).to_string(), "x.toml: wrong");
+    }
+
+    #[test]
+    fn a_name_is_one_component_of_a_path() {
+        for valid in [
+            "a",
+            "lizard-2",
+            "my sales",
+            "v1.2",
+            ".hidden",
+            "Ærø",
+            "console",
+            "con2",
+            "comb",
+            &"x".repeat(MAX_NAME),
+        ] {
+            assert_eq!(check_name(valid), Ok(()), "{valid}");
+        }
+        for invalid in [
+            "",
+            " ",
+            ".",
+            "..",
+            "a/b",
+            "/",
+            r"..\a",
+            "a\u{1b}[2J",
+            "a\nb",
+            "a\0",
+            "a\u{9b}",
+            "a.",
+            "a ",
+            " a",
+            "CON",
+            "nul.toml",
+            "com1",
+            &"x".repeat(MAX_NAME + 1),
+        ] {
+            let Problem { key, message } = check_name(invalid).unwrap_err();
+            assert!(key == ["name"] && message.starts_with("name "), "{message}");
+            assert!(!message.contains(char::is_control) && message.len() < MAX_NAME + 100, "{message}");
+        }
     }
 
     #[test]

@@ -56,50 +56,108 @@ pub fn check_json_version(json: &str, supported: u64) -> Result<(), NewerVersion
 /// path has the old content or the new. Links and permissions are kept. A device or a pipe is written to in place.
 pub fn write_atomic(path: &Path, content: &[u8]) -> Result<(), FileError> {
     let failed = |error| FileError::new("write", path, error);
-    let Ok(there) = fs::metadata(path) else { return replace(path, content, None).map_err(failed) };
+    let Ok(there) = fs::metadata(path) else { return replace(path, content, None, None).map_err(failed) };
     if there.is_file() {
         let file = fs::canonicalize(path).map_err(failed)?;
-        return replace(&file, content, Some(there.permissions())).map_err(failed);
+        return replace(&file, content, Some(there.permissions()), None).map_err(failed);
     }
     let mut sink = fs::OpenOptions::new().write(true).open(path).map_err(failed)?;
     sink.write_all(content).map_err(failed)
 }
 
+/// Writes a file atomically, after the file that was there has been renamed to `previous`. At any moment at least one of the
+/// two is there, and whole.
+pub fn write_keeping_previous(path: &Path, previous: &Path, content: &[u8]) -> Result<(), FileError> {
+    replace(path, content, None, Some(previous)).map_err(|error| FileError::new("write", path, error))
+}
+
 /// Replaces a file.
-fn replace(path: &Path, content: &[u8], permissions: Option<fs::Permissions>) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    // Another process may write the same file: each has its own temporary file.
-    name.push(format!(".{}.part", std::process::id()));
-    let temporary = path.with_file_name(name);
+fn replace(
+    path: &Path,
+    content: &[u8],
+    permissions: Option<fs::Permissions>,
+    previous: Option<&Path>,
+) -> io::Result<()> {
+    let folder = folder_of(path);
+    let temporary = temporary_path(folder);
+    // Exclusive creation does not follow a link that someone may have put there.
+    let mut file = fs::File::create_new(&temporary)?;
     let write = || {
-        let mut file = fs::File::create(&temporary)?;
         permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions))?;
         // Shows that the writer is alive, where the file system has locks.
         let _ = file.try_lock();
         file.write_all(content)?;
         file.sync_all()?;
+        if let Some(previous) = previous.filter(|_| path.exists()) {
+            fs::rename(path, previous)?;
+        }
         fs::rename(&temporary, path)
     };
     // Best effort: the first error is the one to report.
-    write().inspect_err(|_| drop(fs::remove_file(&temporary)))
+    write().inspect_err(|_| drop(fs::remove_file(&temporary)))?;
+    sync_folder(folder)
 }
 
-/// Removes temporary files that killed processes have left in a folder. Errors are ignored.
+/// Renames a file, and makes that durable.
+pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
+    let renamed = fs::rename(from, to).and_then(|()| sync_folder(folder_of(to)));
+    renamed.map_err(|error| FileError::new("rename", from, error))
+}
+
+/// Returns the folder of a file.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes renames in a folder durable, where the file system supports it.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(not(unix)) {
+        return Ok(());
+    }
+    // A folder may be writable without being readable.
+    let Ok(folder) = fs::File::open(folder) else { return Ok(()) };
+    match folder.sync_all() {
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
+            Ok(())
+        }
+        result => result,
+    }
+}
+
+/// The begin and the end of the names of temporary files and folders; between them is a random number.
+const TEMPORARY: (&str, &str) = (".gatework-", ".part");
+
+/// Returns a path in a folder that nothing has yet, in all likelihood: the standard library seeds its hash maps from the
+/// random numbers of the operating system.
+pub(crate) fn temporary_path(folder: &Path) -> PathBuf {
+    use std::hash::{BuildHasher as _, RandomState};
+    let (begin, end) = TEMPORARY;
+    folder.join(format!("{begin}{:016x}{end}", RandomState::new().hash_one(std::process::id())))
+}
+
+/// Removes temporary files and folders that killed processes have left in a folder. Errors are ignored.
 pub fn remove_abandoned(folder: &Path) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()).filter(|path| is_temporary(path)) {
+        // Opening a pipe would wait for its other end.
+        let is_ours = path.symlink_metadata().is_ok_and(|metadata| metadata.is_file() || metadata.is_dir());
+        if !is_ours {
+            continue;
+        }
         // A process that is still writing holds a lock.
-        if fs::File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
-            let _ = fs::remove_file(&path);
+        let Ok(lock) = fs::File::open(&path) else { continue };
+        if lock.try_lock().is_ok() {
+            let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         }
     }
 }
 
-/// True for NAME.PID.part.
-fn is_temporary(path: &Path) -> bool {
-    let writer = path.file_stem().map(Path::new).and_then(Path::extension).unwrap_or_default();
-    let is_number = !writer.is_empty() && writer.as_encoded_bytes().iter().all(u8::is_ascii_digit);
-    is_number && path.extension().is_some_and(|extension| extension == "part")
+/// True for the names of [`temporary_path`].
+pub(crate) fn is_temporary(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    let (begin, end) = TEMPORARY;
+    let number = name.strip_prefix(begin.as_bytes()).and_then(|rest| rest.strip_suffix(end.as_bytes()));
+    number.is_some_and(|number| number.len() == 16 && number.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// The maximum number of bytes read from a device or a pipe, which may be endless.
@@ -177,23 +235,48 @@ mod tests {
     }
 
     #[test]
-    fn only_abandoned_temporary_files_are_removed() {
+    fn only_abandoned_temporary_files_and_folders_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        for name in
-            ["a.txt.12.part", "a.txt.13.part", "a.part", "12.part", "a.txt", "a.x1.part", "a.12.parts"]
-        {
+        let names = [
+            ".gatework-0123456789abcdef.part",
+            ".gatework-1123456789abcdef.part",
+            ".gatework-x123456789abcdef.part",
+            ".gatework-0123456789abcde.part",
+            "gatework-0123456789abcdef.part",
+            ".gatework-0123456789abcdef.parts",
+        ];
+        for name in names {
             fs::write(path(name), name).unwrap();
         }
-        let living = fs::File::open(path("a.txt.13.part")).unwrap();
+        fs::create_dir_all(path(".gatework-2123456789abcdef.part/checkpoint")).unwrap();
+        let living = fs::File::open(path(names[1])).unwrap();
         living.lock().unwrap();
         remove_abandoned(folder.path());
-        assert!(!path("a.txt.12.part").exists());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 6);
+        assert!(!path(names[0]).exists());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 5);
         drop(living);
         remove_abandoned(folder.path());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 5);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 4);
         remove_abandoned(&path("nowhere"));
+    }
+
+    #[test]
+    fn temporary_names_are_recognised_and_cannot_be_guessed() {
+        let names: Vec<PathBuf> = (0..100).map(|_| temporary_path(Path::new("folder"))).collect();
+        assert!(names.iter().all(|name| is_temporary(name) && name.starts_with("folder")));
+        assert!((1..100).all(|i| !names[..i].contains(&names[i])));
+    }
+
+    #[test]
+    fn the_previous_file_is_kept_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, previous) = (folder.path().join("a"), folder.path().join("a.previous"));
+        for content in [b"1", b"2", b"3"] {
+            write_keeping_previous(&path, &previous, content).unwrap();
+        }
+        assert_eq!((read_text(&path).unwrap(), read_text(&previous).unwrap()), ("3".into(), "2".into()));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     #[test]

@@ -4,6 +4,7 @@ pub mod experiment;
 pub mod files;
 #[doc(hidden)]
 pub mod kinds;
+pub mod memory;
 pub mod optim;
 #[doc(hidden)]
 pub mod pairs;
@@ -11,4 +12,5 @@ pub mod params;
 pub mod random;
 pub mod run_folder;
 pub mod schedule;
+pub mod tensor_file;
 pub mod trainer;

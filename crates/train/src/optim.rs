@@ -255,7 +255,7 @@ impl Optimizer {
             return None;
         }
         let (clipping, _) = prepare(clip, &[]);
-        Some(Step { optimizer: self, state, learning_rate, clipping, is_taken: false })
+        Some(Step { optimizer: self, state, learning_rate, clipping, is_applied: false })
     }
 
     /// Updates a range of the parameters. The state is that of all parameters.
@@ -314,7 +314,7 @@ pub struct Step<'a> {
     learning_rate: f32,
     clipping: kernel::Clipping,
     /// Whether a range was updated. If none was, no step is counted.
-    is_taken: bool,
+    is_applied: bool,
 }
 
 impl Step<'_> {
@@ -323,16 +323,16 @@ impl Step<'_> {
     /// # Panics
     /// If the range, its values and its gradients differ in length, or the state has fewer elements.
     pub fn apply(&mut self, range: Range<usize>, values: &mut [f32], grads: &[f32]) {
-        if !self.is_taken {
+        if !self.is_applied {
             self.state.step = self.state.step.saturating_add(1);
-            self.is_taken = true;
+            self.is_applied = true;
         }
         self.optimizer.apply(self.state, range, values, grads, self.learning_rate, self.clipping);
     }
 
     /// Returns whether a range was updated.
-    pub fn is_taken(&self) -> bool {
-        self.is_taken
+    pub fn is_applied(&self) -> bool {
+        self.is_applied
     }
 }
 

@@ -4,7 +4,7 @@
 //! The generator is Philox ([`gatework_engine::kernel::random`]). Its key is the seed; its counter consists of a purpose, a
 //! time (the update) and a position.
 
-use gatework_engine::kernel::random::{fill, mask, mask_blocks, philox};
+use gatework_engine::kernel::random::{mask, mask_blocks, philox};
 
 /// The purpose of random numbers. Sequences of different purposes are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,21 +83,6 @@ impl Random {
         self.block[self.used - 1]
     }
 
-    /// Fills a slice with random bits. Faster than repeated calls of [`Random::bits`], with the same result.
-    pub fn fill(&mut self, bits: &mut [u32]) {
-        let begun = (4 - self.used).min(bits.len());
-        let (first, rest) = bits.split_at_mut(begun);
-        for bits in first {
-            *bits = self.bits();
-        }
-        let (blocks, last) = rest.split_at_mut(rest.len() / 4 * 4);
-        fill(self.counter, self.key, blocks);
-        self.counter[0] = self.counter[0].wrapping_add((blocks.len() / 4) as u32);
-        for bits in last {
-            *bits = self.bits();
-        }
-    }
-
     /// Fills a row of an inverted-dropout mask: an element is 0 with probability `rate`, rounded down to a multiple of 2^-16,
     /// and otherwise scaled so that the mean is 1. The row depends on seed, purpose, time, length and row only.
     pub fn mask(&mut self, row: usize, rate: f64, numbers: &mut [f32]) {
@@ -150,21 +135,6 @@ mod tests {
         let numbers: Vec<u32> = (0..12).map(|_| random.bits()).collect();
         random.seek(1);
         assert_eq!([random.bits(), random.bits()], numbers[4..6]);
-    }
-
-    #[test]
-    fn fill_equals_single_calls() {
-        for (skipped, length) in [(0, 32), (3, 100), (5, 1), (4, 33), (1, 2), (2, 64)] {
-            let mut one_by_one = Random::new(9, Purpose::Check, 3);
-            // The counter wraps within the slice.
-            one_by_one.seek(u32::MAX - 3);
-            (0..skipped).for_each(|_| _ = one_by_one.bits());
-            let mut at_once = one_by_one.clone();
-            let mut bits = vec![0; length];
-            at_once.fill(&mut bits);
-            assert!(bits.iter().all(|&bits| bits == one_by_one.bits()), "{skipped} {length}");
-            assert_eq!(at_once.bits(), one_by_one.bits());
-        }
     }
 
     #[test]

@@ -15,20 +15,20 @@
 //! use gatework_train::run_folder::RunFolder;
 //!
 //! let parent = tempfile::tempdir()?;
-//! let folder = RunFolder::create(&parent.path().join("first"), false)?;
-//! folder.write("experiment.toml", b"name = \"first\"\n")?;
+//! let path = parent.path().join("first");
+//! let folder = RunFolder::create(&path, false, "name = \"first\"\n", &[])?;
 //! folder.write_summary(&serde_json::json!({ "loss": 0.25 }))?;
 //! assert_eq!(folder.summary()?.unwrap()["loss"], 0.25);
 //!
 //! // A run is not overwritten unless it is replaced on purpose: then it is renamed to `first.old`.
 //! drop(folder);
-//! assert!(RunFolder::create(&parent.path().join("first"), false).is_err());
-//! RunFolder::create(&parent.path().join("first"), true)?;
+//! assert!(RunFolder::create(&path, false, "", &[]).is_err());
+//! RunFolder::create(&path, true, "name = \"second\"\n", &[])?;
 //! assert!(parent.path().join("first.old").is_dir());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::fs::{File, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -43,8 +43,12 @@ pub const RUNS: &str = "runs";
 pub const VERSION: u64 = 1;
 
 const EXPERIMENT: &str = "experiment.toml";
+const CHECKPOINTS: &str = "checkpoint";
 const MODEL: &str = "model.safetensors";
 const SUMMARY: &str = "summary.json";
+
+/// A file that is there while the first files of a run are written. It has the name of a temporary file.
+const BEGINNING: &str = ".gatework-0000000000000000.part";
 
 /// A summary that is not in its final place yet, because `experiment.toml` may not name the seed that was kept.
 const NEXT_SUMMARY: &str = "summary.json.next";
@@ -174,42 +178,57 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Creates a run folder and locks it. A folder that is not empty is refused; with `replace`, a run in it is renamed to
-    /// PATH.old, or the first free PATH.old-2, PATH.old-3, ...
-    pub fn create(path: &Path, replace: bool) -> Result<RunFolder, RunFolderError> {
-        let (path, mut replaced) = (path.to_path_buf(), None);
-        if is_occupied(&path) {
+    /// Creates a run folder with `experiment.toml` and the files that it refers to, and locks it. A folder that is not
+    /// [unused](Self::is_unused) is refused; with `replace`, a run in it is renamed to PATH.old, or the first free PATH.old-2,
+    /// PATH.old-3, ...
+    pub fn create(
+        path: &Path,
+        replace: bool,
+        experiment: &str,
+        others: &[(&str, &[u8])],
+    ) -> Result<RunFolder, RunFolderError> {
+        let mut replaced = None;
+        if !RunFolder::is_unused(path) {
+            // The lock is held until the run has been renamed: what is seen under it stays true.
+            let _lock = lock(path)?;
             if !path.join(EXPERIMENT).is_file() {
-                return Err(RunFolderError::Foreign { path });
+                return Err(RunFolderError::Foreign { path: path.to_path_buf() });
             }
+            let aside = aside(path);
             if !replace {
-                let aside = aside(&path);
-                return Err(RunFolderError::Exists { path, aside });
+                return Err(RunFolderError::Exists { path: path.to_path_buf(), aside });
             }
-            let previous = lock(&path)?;
-            // Another process may have replaced the run before the lock was taken.
-            if path.join(EXPERIMENT).is_file() {
-                let aside = aside(&path);
-                rename(&path, &aside)?;
-                replaced = Some(aside);
-            }
-            drop(previous);
+            remove_abandoned(path);
+            rename(path, &aside)?;
+            replaced = Some(aside);
         }
-        files::make_folder(&path)?;
-        Ok(RunFolder { _lock: lock(&path)?, path, replaced })
+        let begun = begin(path, experiment, others);
+        if let (Err(_), Some(aside)) = (&begun, &replaced) {
+            // Best effort: the first error is the one to report.
+            let _ = fs::rename(aside, path);
+        }
+        Ok(RunFolder { path: path.to_path_buf(), replaced, _lock: begun? })
     }
 
     /// Opens and locks the folder of a run that is to be resumed, and removes temporary files of interrupted writes.
     pub fn resume(path: &Path) -> Result<RunFolder, RunFolderError> {
         let path = path.to_path_buf();
-        if !path.join(EXPERIMENT).is_file() {
-            return Err(RunFolderError::NothingToResume { path });
-        }
         let folder = RunFolder { _lock: lock(&path)?, path, replaced: None };
+        if !folder.experiment().is_file() {
+            return Err(RunFolderError::NothingToResume { path: folder.path });
+        }
         files::make_folder(&folder.checkpoints())?;
-        files::remove_abandoned(folder.path());
-        files::remove_abandoned(&folder.checkpoints());
+        remove_abandoned(folder.path());
         Ok(folder)
+    }
+
+    /// Returns whether a new run may use a path: nothing is there, or an empty folder, or what a process that was killed
+    /// before its run began has left.
+    pub fn is_unused(path: &Path) -> bool {
+        let Ok(entries) = fs::read_dir(path) else { return path.symlink_metadata().is_err() };
+        let mut paths = entries.flatten().map(|entry| entry.path());
+        let is_abandoned = path.join(BEGINNING).exists() && !path.join(EXPERIMENT).exists();
+        is_abandoned || paths.all(|path| files::is_temporary(&path))
     }
 
     /// Returns a folder without locking it or checking its content.
@@ -217,9 +236,9 @@ impl RunFolder {
         RunFolder { path: path.to_path_buf(), replaced: None, _lock: None }
     }
 
-    /// Returns the first of runs/NAME, runs/NAME-2, ... that does not exist.
+    /// Returns the first of runs/NAME, runs/NAME-2, ... that is [unused](Self::is_unused).
     pub fn unused_path(name: &str) -> PathBuf {
-        numbered(name).find(|path| !path.exists()).unwrap_or_default()
+        numbered(name).find(|path| RunFolder::is_unused(path)).unwrap_or_default()
     }
 
     /// Returns the last of runs/NAME, runs/NAME-2, ... that exists, or the first if none does.
@@ -251,7 +270,7 @@ impl RunFolder {
 
     /// Returns the folder of the checkpoints.
     pub fn checkpoints(&self) -> PathBuf {
-        self.path.join("checkpoint")
+        self.path.join(CHECKPOINTS)
     }
 
     /// Writes a file atomically.
@@ -287,6 +306,12 @@ impl RunFolder {
     }
 }
 
+/// Removes temporary files of interrupted writes.
+fn remove_abandoned(path: &Path) {
+    files::remove_abandoned(path);
+    files::remove_abandoned(&path.join(CHECKPOINTS));
+}
+
 fn read_summary(path: &Path) -> Result<Value, RunFolderError> {
     let failed = |error| RunFolderError::Summary { path: path.to_path_buf(), error };
     let summary: Value = serde_json::from_str(&files::read_text(path)?).map_err(failed)?;
@@ -297,24 +322,66 @@ fn read_summary(path: &Path) -> Result<Value, RunFolderError> {
 
 fn rename(from: &Path, to: &Path) -> Result<(), RunFolderError> {
     let failed = |error| RunFolderError::Rename { from: from.to_path_buf(), to: to.to_path_buf(), error };
-    std::fs::rename(from, to).map_err(failed)
+    fs::rename(from, to).and_then(|()| files::sync_folder(files::folder_of(to))).map_err(failed)
+}
+
+/// Fills an unused folder, and returns its lock. If that fails, nothing is left of it.
+fn begin(path: &Path, experiment: &str, others: &[(&str, &[u8])]) -> Result<Option<File>, RunFolderError> {
+    let is_new = !path.exists();
+    files::make_folder(path)?;
+    let lock = lock(path)?;
+    if !RunFolder::is_unused(path) {
+        return Err(RunFolderError::Exists { path: path.to_path_buf(), aside: aside(path) });
+    }
+    let beginning = path.join(BEGINNING);
+    let fill = || {
+        files::write_atomic(&beginning, b"")?;
+        for (name, content) in others.iter().chain(&[(EXPERIMENT, experiment.as_bytes())]) {
+            files::write_atomic(&path.join(name), content)?;
+        }
+        Ok(files::remove_abandoned(path))
+    };
+    if let Err(error) = fill() {
+        // Best effort: the first error is the one to report.
+        for name in others.iter().map(|(name, _)| *name).chain([EXPERIMENT, BEGINNING]) {
+            let _ = fs::remove_file(path.join(name));
+        }
+        if is_new {
+            let _ = fs::remove_dir(path);
+        }
+        return Err(RunFolderError::File(error));
+    }
+    Ok(lock)
 }
 
 /// runs/NAME, runs/NAME-2, runs/NAME-3, ...
 fn numbered(name: &str) -> impl Iterator<Item = PathBuf> {
-    let safe: String =
-        name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
-    (1..).map(move |n| Path::new(RUNS).join(if n == 1 { safe.clone() } else { format!("{safe}-{n}") }))
+    (1..).map(move |n| Path::new(RUNS).join(if n == 1 { name.to_string() } else { format!("{name}-{n}") }))
 }
 
-/// Locks a folder for this process, where the file system has locks.
+/// Locks a folder for this process, where the system has locks of folders.
 fn lock(path: &Path) -> Result<Option<File>, RunFolderError> {
     let Ok(folder) = File::open(path) else { return Ok(None) };
     match folder.try_lock() {
+        // Another process may have renamed the folder after it was opened.
+        Ok(()) if !is_same(&folder, path) => Err(RunFolderError::InUse { path: path.to_path_buf() }),
         Ok(()) => Ok(Some(folder)),
         Err(TryLockError::WouldBlock) => Err(RunFolderError::InUse { path: path.to_path_buf() }),
         Err(TryLockError::Error(_)) => Ok(None),
     }
+}
+
+/// Whether an open folder is the one at a path.
+#[cfg(unix)]
+fn is_same(folder: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    folder.metadata().map(inode).ok() == fs::metadata(path).map(inode).ok()
+}
+
+#[cfg(not(unix))]
+fn is_same(_: &File, _: &Path) -> bool {
+    true
 }
 
 /// The first of PATH.old, PATH.old-2, ... that is free. A dangling link counts as taken.
@@ -327,45 +394,144 @@ fn aside(path: &Path) -> PathBuf {
     numbered.find(|aside| aside.symlink_metadata().is_err()).unwrap_or_default()
 }
 
-/// True for a file, and for a folder that is not empty.
-fn is_occupied(path: &Path) -> bool {
-    match std::fs::read_dir(path) {
-        Ok(mut entries) => entries.next().is_some(),
-        Err(_) => path.exists(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn run(parent: &Path) -> RunFolder {
-        let folder = RunFolder::create(&parent.join("run"), false).unwrap();
-        folder.write(EXPERIMENT, b"").unwrap();
-        folder
+        RunFolder::create(&parent.join("run"), false, "", &[]).unwrap()
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
     }
 
     #[test]
     fn a_run_is_renamed_when_it_is_replaced() {
         let parent = tempfile::tempdir().unwrap();
         let path = run(parent.path()).path().to_path_buf();
-        let error = RunFolder::create(&path, false).unwrap_err();
+        let error = RunFolder::create(&path, false, "", &[]).unwrap_err();
         assert!(matches!(&error, RunFolderError::Exists { aside, .. } if aside.ends_with("run.old")));
         assert!(error.is_usage());
-        drop(RunFolder::create(&path, true).unwrap());
-        std::fs::write(path.join(EXPERIMENT), b"second").unwrap();
-        drop(RunFolder::create(&path, true).unwrap());
-        assert_eq!(std::fs::read(parent.path().join("run.old-2").join(EXPERIMENT)).unwrap(), b"second");
+        drop(RunFolder::create(&path, true, "second", &[]).unwrap());
+        drop(RunFolder::create(&path, true, "third", &[]).unwrap());
+        assert_eq!(fs::read(parent.path().join("run.old-2").join(EXPERIMENT)).unwrap(), b"second");
+        assert_eq!(names(parent.path()), ["run", "run.old", "run.old-2"]);
     }
 
     #[test]
     fn a_folder_with_other_content_is_never_replaced() {
         let parent = tempfile::tempdir().unwrap();
-        std::fs::write(parent.path().join("letter.txt"), b"dear").unwrap();
-        let error = RunFolder::create(parent.path(), true).unwrap_err();
+        fs::write(parent.path().join("letter.txt"), b"dear").unwrap();
+        let error = RunFolder::create(parent.path(), true, "", &[]).unwrap_err();
         assert!(matches!(error, RunFolderError::Foreign { .. }), "{error}");
         let error = RunFolder::resume(parent.path()).unwrap_err();
         assert!(matches!(error, RunFolderError::NothingToResume { .. }), "{error}");
+        let error = RunFolder::resume(&parent.path().join("nowhere")).unwrap_err();
+        assert!(matches!(error, RunFolderError::NothingToResume { .. }), "{error}");
+    }
+
+    #[test]
+    fn an_empty_folder_is_filled_in_place() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("run");
+        fs::create_dir(&path).unwrap();
+        #[cfg(unix)]
+        let inode = || std::os::unix::fs::MetadataExt::ino(&fs::metadata(&path).unwrap());
+        #[cfg(not(unix))]
+        let inode = || 0;
+        let before = inode();
+        assert_eq!(names(run(parent.path()).path()), [EXPERIMENT]);
+        assert_eq!(inode(), before);
+    }
+
+    #[test]
+    fn what_a_killed_process_has_left_is_taken_over() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("run");
+        // As far as it came: a folder, the file of the beginning, a part of a file, the files that the experiment refers to.
+        let left =
+            [BEGINNING, ".gatework-0123456789abcdef.part", "target.png", ".gatework-1123456789abcdef.part"];
+        for count in 0..=left.len() {
+            fs::create_dir(&path).unwrap();
+            for name in &left[..count] {
+                fs::write(path.join(name), b"part").unwrap();
+            }
+            assert!(RunFolder::is_unused(&path), "{count}");
+            let folder = RunFolder::create(&path, false, "", &[("target.png", b"whole")]).unwrap();
+            assert_eq!(names(folder.path()), [EXPERIMENT, "target.png"]);
+            assert_eq!(fs::read(path.join("target.png")).unwrap(), b"whole");
+            drop(folder);
+            fs::remove_dir_all(&path).unwrap();
+        }
+        // A file of the user with the same name is not taken over.
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("target.png"), b"mine").unwrap();
+        let error = RunFolder::create(&path, true, "", &[("target.png", b"whole")]).unwrap_err();
+        assert!(matches!(error, RunFolderError::Foreign { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_failure_leaves_what_was_there() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = run(parent.path()).path().to_path_buf();
+        fs::write(path.join(EXPERIMENT), b"first").unwrap();
+        // A name that leads into a folder that does not exist cannot be written.
+        let broken = |path: &Path| RunFolder::create(path, true, "second", &[("none/target.png", b"")]);
+        assert!(broken(&path).is_err());
+        assert_eq!(fs::read(path.join(EXPERIMENT)).unwrap(), b"first");
+        assert!(broken(&parent.path().join("new")).is_err());
+        assert_eq!(names(parent.path()), ["run"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn concurrent_runs_get_folders_of_their_own() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("run");
+        let created = std::sync::atomic::AtomicUsize::new(0);
+        for _ in 0..20 {
+            std::thread::scope(|scope| {
+                for content in ["first", "second", "third"] {
+                    scope.spawn(|| match RunFolder::create(&path, false, content, &[]) {
+                        Ok(folder) => {
+                            created.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                            assert_eq!(fs::read(folder.experiment()).unwrap(), content.as_bytes());
+                            // Held until the others have tried.
+                            std::mem::forget(folder);
+                        }
+                        Err(RunFolderError::InUse { .. } | RunFolderError::Exists { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    });
+                }
+            });
+            assert_eq!(names(&path), [EXPERIMENT]);
+            assert_eq!(names(parent.path()), ["run"]);
+            fs::remove_dir_all(&path).unwrap();
+        }
+        assert_eq!(created.into_inner(), 20);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_run_folder_is_locked_before_it_is_looked_at() {
+        let parent = tempfile::tempdir().unwrap();
+        let writer = run(parent.path());
+        for result in [
+            RunFolder::create(writer.path(), true, "", &[]),
+            RunFolder::create(writer.path(), false, "", &[]),
+            RunFolder::resume(writer.path()),
+        ] {
+            assert!(matches!(result, Err(RunFolderError::InUse { .. })));
+        }
+        // A lock on a folder that has been renamed is not one on the folder that is at the path now.
+        let opened = File::open(writer.path()).unwrap();
+        fs::rename(writer.path(), parent.path().join("aside")).unwrap();
+        fs::create_dir(writer.path()).unwrap();
+        assert!(!is_same(&opened, writer.path()));
     }
 
     #[test]

@@ -268,7 +268,7 @@ impl Graph {
         &self.nodes
     }
 
-    /// A node.
+    /// Returns a node by its id.
     ///
     /// # Panics
     /// If the graph has no such node.

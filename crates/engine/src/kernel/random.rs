@@ -18,11 +18,6 @@ pub fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     counter
 }
 
-/// Fills a slice with the words of the blocks from `counter` on.
-pub fn fill(counter: [u32; 4], key: [u32; 2], words: &mut [u32]) {
-    dispatch!(level(), _ => fill_pass(counter, key, words));
-}
-
 /// Fills a slice with a dropout mask: each element is independently 0 with probability `dropped / 65536`, and `kept`
 /// otherwise.
 pub fn mask(counter: [u32; 4], key: [u32; 2], dropped: u16, kept: f32, numbers: &mut [f32]) {
@@ -70,20 +65,6 @@ fn advance([first, rest @ ..]: [u32; 4], blocks: usize) -> [u32; 4] {
 }
 
 #[inline(always)]
-fn fill_pass(mut counter: [u32; 4], key: [u32; 2], words: &mut [u32]) {
-    let (chunks, rest) = words.as_chunks_mut::<{ 4 * LANES }>();
-    for chunk in chunks {
-        let lanes = lanes(counter, key);
-        *chunk = std::array::from_fn(|i| lanes[i % 4][i / 4]);
-        counter = advance(counter, LANES);
-    }
-    for rest in rest.chunks_mut(4) {
-        rest.copy_from_slice(&philox(counter, key)[..rest.len()]);
-        counter = advance(counter, 1);
-    }
-}
-
-#[inline(always)]
 fn mask_pass(mut counter: [u32; 4], key: [u32; 2], dropped: u16, kept: f32, numbers: &mut [f32]) {
     let (chunks, rest) = numbers.as_chunks_mut::<{ 8 * LANES }>();
     for chunk in chunks {
@@ -117,21 +98,6 @@ mod tests {
         // Known answers of the reference implementation (Random123, kat_vectors).
         assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
         assert_eq!(philox([!0; 4], [!0; 2]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
-    }
-
-    #[test]
-    fn a_slice_holds_consecutive_blocks() {
-        on_every_level(|| {
-            for length in [0, 1, 4, 31, 32, 33, 100] {
-                // The counter wraps within the slice.
-                let (counter, key) = ([u32::MAX - 3, 1, 2, 3], [4, 5]);
-                let mut words = vec![0; length];
-                fill(counter, key, &mut words);
-                for (block, words) in words.chunks(4).enumerate() {
-                    assert_eq!(words, &philox(advance(counter, block), key)[..words.len()]);
-                }
-            }
-        });
     }
 
     #[test]

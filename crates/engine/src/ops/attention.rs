@@ -44,7 +44,7 @@ impl Graph {
     /// Attention with one head: `softmax(q k' / sqrt(d)) v` for `[.., time, d]`. Batches broadcast.
     pub fn attention(&mut self, q: Id, k: Id, v: Id) -> Result<Id, GraphError> {
         self.known("attention", &[q, k, v])?;
-        if misfit(self, [q, k, v], 1).is_some() {
+        if shape_problem(self, [q, k, v], 1).is_some() {
             // Broadcast batches and empty operands; if it is anything else, the elementary operations report it.
             return self.composed_attention(q, k, v);
         }
@@ -66,7 +66,7 @@ impl Graph {
     /// ```
     pub fn multi_head_attention(&mut self, q: Id, k: Id, v: Id, heads: usize) -> Result<Id, GraphError> {
         self.known("attention", &[q, k, v])?;
-        if let Some(problem) = misfit(self, [q, k, v], heads) {
+        if let Some(problem) = shape_problem(self, [q, k, v], heads) {
             return self.error("attention", &[q, k, v], problem);
         }
         let shape = self.shape(q);
@@ -116,7 +116,7 @@ impl Graph {
 }
 
 /// Why operands do not fit attention, if they do not.
-fn misfit(g: &Graph, args: [Id; 3], heads: usize) -> Option<String> {
+fn shape_problem(g: &Graph, args: [Id; 3], heads: usize) -> Option<String> {
     let [queries, keys, values] = args.map(|id| g.shape(id));
     let dtype = g.dtype(args[0]);
     if !dtype.is_float() || args.iter().any(|&arg| g.dtype(arg) != dtype) {
@@ -146,7 +146,7 @@ fn misfit(g: &Graph, args: [Id; 3], heads: usize) -> Option<String> {
 /// The shape of the result of attention on `[batch, tokens, columns]`.
 fn result_shape(g: &Graph, args: [Id; 3], heads: usize) -> Result<Shape, GraphError> {
     let needs_axes = || (g.shape(args[0]).axes() != 3).then(|| "needs [batch, tokens, columns]".into());
-    match misfit(g, args, heads).or_else(needs_axes) {
+    match shape_problem(g, args, heads).or_else(needs_axes) {
         Some(problem) => g.error("attention", &args, problem),
         None => Ok(Shape::new(&g.shape(args[0]).with(2, g.shape(args[2])[2]))?),
     }
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn misfitting_operands_and_second_derivatives_are_refused() {
+    fn mismatched_operands_and_second_derivatives_are_refused() {
         let mut g = Graph::new();
         let x = g.input("x", DType::F32, &[2, 3, 4]).unwrap();
         let y = g.input("y", DType::F32, &[2, 5, 4]).unwrap();

@@ -177,7 +177,7 @@ impl Graph {
         let &[width, gates] = &*self.shape(hidden) else { unreachable!("weights have two axes") };
         let zero = self.constant(self.dtype(x), 0.0);
         let zeros = self.expand(zero, &[batch, width])?;
-        let (mut state, mut memory) = (zeros, zeros);
+        let (mut state, mut cell_state) = (zeros, zeros);
         let mut tape: Vec<Vec<Id>> = vec![Vec::new(); cell.parts()];
         for t in 0..time {
             let now = self.slice(x, 0, t, t + 1)?;
@@ -193,32 +193,33 @@ impl Graph {
             };
             let both = self.add(from_input, from_state)?;
             let columns = |g: &mut Graph, x: Id, gate: usize| g.slice(x, 1, gate * width, (gate + 1) * width);
-            let open = |g: &mut Graph, gate: usize| {
+            let sigmoid_gate = |g: &mut Graph, gate: usize| {
                 let gate = columns(g, both, gate)?;
                 g.sigmoid(gate)
             };
             let parts = match cell {
                 Cell::Gru => {
-                    let (reset, update) = (open(self, 0)?, open(self, 1)?);
-                    let remembered = columns(self, from_state, 2)?;
-                    let let_in = self.mul(reset, remembered)?;
-                    let fresh = columns(self, from_input, 2)?;
-                    let fresh = self.add(fresh, let_in)?;
-                    let fresh = self.tanh(fresh)?;
+                    let (reset, update) = (sigmoid_gate(self, 0)?, sigmoid_gate(self, 1)?);
+                    let new_hidden = columns(self, from_state, 2)?;
+                    let reset_hidden = self.mul(reset, new_hidden)?;
+                    let new_input = columns(self, from_input, 2)?;
+                    let sum = self.add(new_input, reset_hidden)?;
+                    let candidate = self.tanh(sum)?;
                     let (rest, old) = (self.one_minus(update)?, self.mul(update, state)?);
-                    let new = self.mul(rest, fresh)?;
+                    let new = self.mul(rest, candidate)?;
                     state = self.add(new, old)?;
-                    vec![state, reset, update, fresh, remembered]
+                    vec![state, reset, update, candidate, new_hidden]
                 }
                 Cell::Lstm => {
-                    let (write, keep, show) = (open(self, 0)?, open(self, 1)?, open(self, 3)?);
-                    let fresh = columns(self, both, 2)?;
-                    let fresh = self.tanh(fresh)?;
-                    let (old, new) = (self.mul(keep, memory)?, self.mul(write, fresh)?);
-                    memory = self.add(old, new)?;
-                    let seen = self.tanh(memory)?;
-                    state = self.mul(show, seen)?;
-                    vec![state, memory, write, keep, fresh, show]
+                    let [input, forget, output] = [0, 1, 3].map(|gate| sigmoid_gate(self, gate));
+                    let (input, forget, output) = (input?, forget?, output?);
+                    let candidate = columns(self, both, 2)?;
+                    let candidate = self.tanh(candidate)?;
+                    let (old, new) = (self.mul(forget, cell_state)?, self.mul(input, candidate)?);
+                    cell_state = self.add(old, new)?;
+                    let tanh_state = self.tanh(cell_state)?;
+                    state = self.mul(output, tanh_state)?;
+                    vec![state, cell_state, input, forget, candidate, output]
                 }
             };
             for (steps, part) in tape.iter_mut().zip(parts) {
@@ -361,7 +362,7 @@ impl RecurrentKernel {
         let (inputs, tape, pass) = if self.backward {
             (2, place(1), Pass::Backward { gradients: place(0), out, of_inputs: self.all })
         } else {
-            (0, out, Pass::Forward { biases: [place(3), place(4)], keeps: self.all })
+            (0, out, Pass::Forward { biases: [place(3), place(4)], saves_gates: self.all })
         };
         Steps {
             cell: self.cell,

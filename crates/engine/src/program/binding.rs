@@ -124,7 +124,7 @@ impl Runner {
         let given = to.as_ref().map_or(written, |to| to.len());
         for (found, wanted) in [(from.len(), read), (given, written)] {
             if found < wanted {
-                return Err(ProgramError::Bound { wanted, found });
+                return Err(ProgramError::ShortSlice { wanted, found });
             }
         }
         let Runner { program, memory, scratch, bindings, .. } = self;
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn short_slices_and_misfitting_ranges_are_refused() {
+    fn short_slices_and_mismatched_ranges_are_refused() {
         let (g, _) = layers();
         let mut runner = Program::new(&g).unwrap().runner();
         assert!(runner.bind(&[("w1", 0..62)], &[]).is_err());

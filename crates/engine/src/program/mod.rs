@@ -105,7 +105,7 @@ pub enum ProgramError {
     },
     /// A wrong type or number of elements.
     #[error("{name:?} is {wanted}, but was accessed as {found}")]
-    Misfit {
+    Mismatch {
         /// The name of the input or output.
         name: String,
         /// Its type and shape.
@@ -115,7 +115,7 @@ pub enum ProgramError {
     },
     /// A slice is too short for the ports that are bound to it.
     #[error("the bound inputs or outputs need {wanted} elements, but the slice has {found}")]
-    Bound {
+    ShortSlice {
         /// Elements that are needed.
         wanted: usize,
         /// Elements of the slice.
@@ -123,7 +123,7 @@ pub enum ProgramError {
     },
     /// Two parameters have the same name or gradient, or overlap.
     #[error("{first:?} and {second:?} have the same name or gradient, or overlap")]
-    Twice {
+    ConflictingParameters {
         /// The first parameter.
         first: String,
         /// The second parameter.
@@ -293,7 +293,7 @@ impl Runner {
     }
 
     /// Like [`Runner::run`]. Returns the time of each kernel, in the order of [`Program::kernels`].
-    pub fn run_timed(&mut self) -> Vec<Duration> {
+    fn run_timed(&mut self) -> Vec<Duration> {
         let mut times = vec![Duration::ZERO; self.program.instructions.len()];
         self.for_each_kernel(|kernel, run| {
             let start = Instant::now();
@@ -328,7 +328,7 @@ fn check<T: Element>(port: &Port, elements: usize) -> Result<(), ProgramError> {
     if (port.dtype, port.shape.elements()) == (T::DTYPE, elements) {
         return Ok(());
     }
-    Err(ProgramError::Misfit {
+    Err(ProgramError::Mismatch {
         name: port.name.clone(),
         wanted: format!("{}{}", port.dtype, port.shape),
         found: format!("{elements} elements of {}", T::DTYPE),

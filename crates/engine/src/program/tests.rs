@@ -340,8 +340,8 @@ fn errors_name_the_port() {
     let mut runner = Program::new(&g).unwrap().runner();
     let unknown = runner.write("z", &[0.0f32]).unwrap_err().to_string();
     assert_eq!(unknown, "there is no input \"z\"; there are x");
-    let misfit = runner.write("x", &[0.0f64; 2]).unwrap_err().to_string();
-    assert_eq!(misfit, "\"x\" is f32[2], but was accessed as 2 elements of f64");
+    let mismatch = runner.write("x", &[0.0f64; 2]).unwrap_err().to_string();
+    assert_eq!(mismatch, "\"x\" is f32[2], but was accessed as 2 elements of f64");
     assert!(runner.read::<i32>("y").is_err());
 }
 

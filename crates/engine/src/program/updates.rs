@@ -101,7 +101,7 @@ impl Runner {
             };
             if let Some((other, ..)) = updates[..i].iter().find(collides) {
                 let [first, second] = [other, parameter].map(|name| (*name).to_string());
-                return Err(ProgramError::Twice { first, second });
+                return Err(ProgramError::ConflictingParameters { first, second });
             }
             let (_, parameter) = find("input", &program.inputs, parameter)?;
             let (_, gradient) = find("output", &program.outputs, gradient)?;
@@ -143,7 +143,7 @@ impl Runner {
         let Updates { bindings, due, gradients } = updates;
         let (wanted, found) = (bindings.lengths[0], parameters.len());
         if found < wanted {
-            return Err(ProgramError::Bound { wanted, found });
+            return Err(ProgramError::ShortSlice { wanted, found });
         }
         for place in &bindings.copied[0] {
             f32::arena_mut(memory)[place.inside..][..place.len]
@@ -279,14 +279,14 @@ mod tests {
     }
 
     #[test]
-    fn misfitting_parameters_are_refused() {
+    fn conflicting_or_mismatched_parameters_are_refused() {
         let (g, _) = layers(&[2, 3], 1);
         let mut runner = Program::new(&g).unwrap().runner();
         assert!(runner.bind_updates(&[("w0", "dw0", 0..5)]).is_err());
         assert!(runner.bind_updates(&[("w0", "dw9", 0..6)]).is_err());
         for second in [("w0", "db0", 6..9), ("b0", "dw0", 6..9), ("b0", "db0", 5..8)] {
             let error = runner.bind_updates(&[("w0", "dw0", 0..6), second]).unwrap_err();
-            assert!(matches!(error, ProgramError::Twice { .. }), "{error}");
+            assert!(matches!(error, ProgramError::ConflictingParameters { .. }), "{error}");
         }
         runner.bind_updates(&[("w0", "dw0", 2..8)]).unwrap();
         let error = runner.run_updating(&mut [0.0; 7], &mut |_, _, _| {}).unwrap_err().to_string();

@@ -292,7 +292,7 @@ mod tests {
         let len = 2 * elementwise::CHUNK_LEN + 29;
         let x: Vec<T> = (0..len).map(|i| T::from_f64((i * 7919 % 4001) as f64 * 0.01 - 20.0)).collect();
         let bits = |x: &[T]| {
-            let bit = |x: &T| if x.to_f64().is_nan() { T::NAN.bits() } else { x.bits() };
+            let bit = |x: &T| if x.to_f64().is_nan() { f64::NAN.to_bits() } else { x.to_f64().to_bits() };
             x.iter().map(bit).collect::<Vec<_>>()
         };
         for function in functions::<T>() {

@@ -66,7 +66,7 @@ pub enum VectorError {
     Class {
         /// The row of the target.
         row: usize,
-        /// The class.
+        /// The class that is out of range.
         class: usize,
         /// The number of classes.
         classes: usize,

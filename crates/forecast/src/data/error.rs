@@ -168,7 +168,7 @@ pub enum DataProblem {
         id: String,
         /// Points of the grid.
         points: i64,
-        /// Rows.
+        /// Rows of the series.
         rows: usize,
         /// The frequency.
         frequency: Frequency,
@@ -208,11 +208,11 @@ pub enum DataProblem {
         "mixed frequencies: series {first:?} has {first_frequency}, series {second:?} has {second_frequency}; set frequency, or split the file"
     )]
     MixedFrequencies {
-        /// A series.
+        /// Id of a series.
         first: String,
         /// Its frequency.
         first_frequency: Frequency,
-        /// Another.
+        /// Id of a series with another frequency.
         second: String,
         /// Its frequency.
         second_frequency: Frequency,

@@ -186,7 +186,8 @@ impl Loader {
     }
 
     /// Returns the number of batches prefetched so far.
-    pub fn prefetched(&self) -> u64 {
+    #[cfg(test)]
+    fn prefetched(&self) -> u64 {
         self.made.load(Ordering::Acquire)
     }
 
@@ -271,7 +272,8 @@ mod tests {
         let table = Arc::new(read_csv(text.as_bytes(), "a", &Schema::default()).unwrap());
         let split = Split { train: None, validation: Length::Steps(20), test: Length::Steps(0) };
         let sizes = WindowSizes { input: 3, horizon: 1, stride: 1 };
-        [Subset::Train, Subset::Validation].map(|part| Arc::new(Windows::new(&table, sizes, &split, part)))
+        [Subset::Train, Subset::Validation]
+            .map(|subset| Arc::new(Windows::new(&table, sizes, &split, subset)))
     }
 
     fn loader(count: usize, rows: usize, seed: u64) -> Loader {

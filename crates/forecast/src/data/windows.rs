@@ -133,10 +133,10 @@ pub struct Windows {
 
 impl Windows {
     /// Finds the windows whose targets are in a subset.
-    pub fn new(table: &Arc<Table>, sizes: WindowSizes, split: &Split, part: Subset) -> Windows {
+    pub fn new(table: &Arc<Table>, sizes: WindowSizes, split: &Split, subset: Subset) -> Windows {
         let mut windows = Windows::empty(table, sizes);
         for (number, series) in table.series.iter().enumerate() {
-            let range = split.range(part, series.values.len());
+            let range = split.range(subset, series.values.len());
             windows.add_series(number, series, range);
         }
         windows
@@ -381,7 +381,7 @@ mod tests {
     fn inputs_reach_into_the_previous_subset_but_targets_do_not() {
         let table = counting(&[20]);
         let sizes = WindowSizes { input: 4, horizon: 2, stride: 1 };
-        let count = |part| Windows::new(&table, sizes, &steps(10, 5, 5), part).len();
+        let count = |subset| Windows::new(&table, sizes, &steps(10, 5, 5), subset).len();
         assert_eq!([count(Subset::Train), count(Subset::Validation), count(Subset::Test)], [5, 4, 4]);
         let test = Windows::new(&table, sizes, &steps(10, 5, 5), Subset::Test);
         assert_eq!((test.origin(0), test.origin(3), test.origin(4)), (Some((0, 15)), Some((0, 18)), None));
@@ -485,11 +485,11 @@ mod tests {
                 series.leaky = leaky.iter().copied().filter(|row| *row < series.values.len()).collect();
             }
             let split = Split { train: Some(Length::Steps(train)), validation: Length::Steps(40), test: Length::Steps(0) };
-            for part in [Subset::Train, Subset::Validation] {
-                let windows = Windows::new(&table, WindowSizes { input, horizon, stride }, &split, part);
+            for subset in [Subset::Train, Subset::Validation] {
+                let windows = Windows::new(&table, WindowSizes { input, horizon, stride }, &split, subset);
                 let mut reference = Vec::new();
                 for (series, values) in all.iter().enumerate() {
-                    let range = split.range(part, values.len());
+                    let range = split.range(subset, values.len());
                     let first = range.start.max(input);
                     for origin in (first..values.len()).filter(|t| (t - first).is_multiple_of(stride)) {
                         let inside = origin + horizon <= range.end && !leaky.contains(&(origin - 1));

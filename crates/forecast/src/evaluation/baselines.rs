@@ -77,7 +77,7 @@ fn adjusted(
 
 /// The seasonality test of the M4 competition: the autocorrelation at the season against its 90 % limits.
 fn is_seasonal(values: &[f64], season: usize) -> bool {
-    if season < 2 || values.len() < 3 * season {
+    if season < 2 || values.len() / 3 < season {
         return false;
     }
     let (n, mean) = (values.len() as f64, mean(values));
@@ -207,6 +207,14 @@ mod tests {
         // Fewer than three seasons are not tested.
         let short = &history[..11];
         assert_eq!(Baseline::Naive2.forecast(short, 4, 2), Baseline::Naive.forecast(short, 4, 2));
+    }
+
+    #[test]
+    fn a_season_of_any_length_is_not_longer_than_the_history() {
+        for baseline in Baseline::ALL {
+            let longest = baseline.forecast(&[1., 5., 2.], usize::MAX, 2);
+            assert_eq!(longest, baseline.forecast(&[1., 5., 2.], 3, 2), "{}", baseline.name());
+        }
     }
 
     #[test]

@@ -173,8 +173,8 @@ impl Dataset {
     }
 
     /// Returns the windows of a subset.
-    pub fn windows(&self, part: Subset, stride: usize) -> Windows {
-        Windows::new(&self.scaled, WindowSizes { stride, ..self.sizes }, &self.split, part)
+    pub fn windows(&self, subset: Subset, stride: usize) -> Windows {
+        Windows::new(&self.scaled, WindowSizes { stride, ..self.sizes }, &self.split, subset)
     }
 
     /// Returns the batches for the trainer, in the order of a seed, prefetched by a thread.
@@ -183,6 +183,11 @@ impl Dataset {
         let validation = Arc::new(self.windows(Subset::Validation, 1));
         let Training { batch, group_by_time, .. } = experiment.training;
         Loader::new(training, validation, batch, seed).group_by_time(group_by_time)
+    }
+
+    /// Returns the number of updates in which training reads every window once.
+    pub fn updates_per_epoch(&self, experiment: &Experiment) -> u64 {
+        self.loader(experiment, 0).updates_per_epoch()
     }
 }
 

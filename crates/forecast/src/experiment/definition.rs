@@ -21,7 +21,7 @@ use crate::network::loss::Loss;
 use crate::network::normalization::Normalization;
 use crate::specification::Specification;
 use crate::training::Training;
-use gatework_train::experiment::{ExperimentError, Problem, Source, problem};
+use gatework_train::experiment::{ExperimentError, Problem, Source, check_name, problem};
 
 /// The built-in experiments: name and TOML.
 pub const BUILT_IN: [(&str, &str); 1] =
@@ -33,6 +33,13 @@ pub const BUILT_IN_DATA: [(&str, &str); 1] =
 
 /// Prefix of data paths relative to the folder in the environment variable `GATEWORK_DATA`.
 const DATA_FOLDER: &str = "$GATEWORK_DATA";
+
+/// Former names of keys, which are still read, and their current names.
+const FORMER_KEYS: [(&str, &str); 3] = [
+    ("training.together", "training.group_by_time"),
+    ("training.first_look", "training.validation_start_epoch"),
+    ("training.part", "training.micro_batch"),
+];
 
 /// What is trained on which data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -162,7 +169,7 @@ impl ForecastExperiment {
             experiment.name = source.default_name().unwrap_or_default();
         }
         experiment.name_built_in_columns();
-        experiment.check().map_err(|problem| source.locate(problem))?;
+        experiment.check().map_err(|problem| source.locate(problem, &FORMER_KEYS))?;
         Ok(ForecastExperiment { experiment, folder: source.folder().to_path_buf() })
     }
 
@@ -261,9 +268,7 @@ impl Experiment {
 
     /// Checks every setting; the problem names the key of the first invalid one.
     pub fn check(&self) -> Result<(), Problem> {
-        if self.name.trim().is_empty() {
-            return problem(&["name"], "name is empty; give the experiment a name");
-        }
+        check_name(&self.name)?;
         if self.stride == 0 {
             return problem(&["stride"], "stride is 0, but must be at least 1");
         }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use gatework_engine::program::ProgramError;
 use gatework_train::files::{FileError, NewerVersion};
+use gatework_train::memory::OutOfMemory;
 
 use crate::network::feed::BatchError;
 use crate::specification::SpecificationError;
@@ -43,6 +44,9 @@ pub enum ForecasterError {
     /// The batch does not fit the model.
     #[error(transparent)]
     Batch(#[from] BatchError),
+    /// The model does not fit into memory.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
     /// The compiled program cannot run.
     #[error(transparent)]
     Program(#[from] ProgramError),

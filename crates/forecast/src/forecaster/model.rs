@@ -122,7 +122,11 @@ impl Forecaster {
         if forecast.kind != self.kind {
             forecast.kind = self.kind.clone();
         }
-        forecast.values.resize(rows * horizon * outputs, 0.0);
+        let numbers = rows * horizon * outputs;
+        if numbers > forecast.values.capacity() {
+            specification.check_memory(rows, numbers * size_of::<f32>())?;
+        }
+        forecast.values.resize(numbers, 0.0);
         if let Some(sampler) = self.sampler()? {
             return Ok(sampler.sample(batch, &mut forecast.values)?);
         }
@@ -189,7 +193,9 @@ impl Forecaster {
         let place = rows.clamp(1, MAX_ROWS).next_power_of_two().ilog2() as usize;
         if self.runners[place].is_none() {
             let (graph, _) = self.specification.network(1 << place, Mode::Prediction)?;
-            let mut runner = Program::new(&graph)?.runner();
+            let program = Program::new(&graph)?;
+            self.specification.check_memory(1 << place, program.bytes())?;
+            let mut runner = program.runner();
             if self.precision == Precision::Int8 {
                 runner.quantize();
             }

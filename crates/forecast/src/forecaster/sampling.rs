@@ -204,7 +204,9 @@ fn compile(
         horizon: specification.horizon,
         error,
     })?;
-    let mut runner = Program::new(&graph)?.runner();
+    let program = Program::new(&graph)?;
+    specification.check_memory(1, program.bytes())?;
+    let mut runner = program.runner();
     for tensor in bindings.parameters.iter().filter_map(|parameter| params.get(&parameter.name)) {
         runner.write(&tensor.name, &params.values[tensor.range.clone()])?;
     }

@@ -299,27 +299,6 @@ impl<'n> Tensor<'n> {
         self.network.build(|graph| graph.max(self.id, other.id))
     }
 
-    /// `self` where the condition is not 0, else `other`.
-    #[must_use]
-    pub fn where_or(self, condition: Tensor<'n>, other: Tensor<'n>) -> Tensor<'n> {
-        self.network.build(|graph| graph.select(condition.id, self.id, other.id))
-    }
-
-    /// 1 where `self` is less than `other`, else 0.
-    #[must_use]
-    pub fn less(self, other: Tensor<'n>) -> Tensor<'n> {
-        self.network.build(|graph| graph.less(self.id, other.id))
-    }
-
-    /// Elementwise maximum with a number.
-    #[must_use]
-    pub fn at_least(self, least: f64) -> Tensor<'n> {
-        self.network.build(|graph| {
-            let least = graph.constant_like(self.id, least)?;
-            graph.max(self.id, least)
-        })
-    }
-
     /// Flattens all axes but the first: `[rows, ..]` becomes `[rows, elements]`.
     #[must_use]
     pub fn flatten(self) -> Tensor<'n> {

@@ -28,7 +28,7 @@ pub enum Normalization {
 pub struct InstanceStatistics<'n> {
     /// Subtracted by [`normalize`](Self::normalize).
     pub centre: Option<Tensor<'n>>,
-    /// Divided by.
+    /// The divisor of [`normalize`](Self::normalize).
     pub scale: Option<Tensor<'n>>,
 }
 

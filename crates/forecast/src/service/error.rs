@@ -52,7 +52,7 @@ pub enum ServiceError {
     Covariates {
         /// "past" or "known-future".
         kind: &'static str,
-        /// Number given.
+        /// Number of covariates that were given.
         found: usize,
         /// Number that the model reads.
         needed: usize,

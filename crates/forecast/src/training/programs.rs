@@ -153,6 +153,7 @@ impl Programs {
     fn compile(&mut self, rows: usize, params: &Params) -> Result<usize, TaskError> {
         let (graph, bindings) = self.specification.network(rows, self.mode)?;
         let program = Program::new(&graph)?;
+        self.specification.check_memory(rows, program.bytes())?;
         let gradients = match self.mode {
             Mode::Training => params.tensors().iter().map(|tensor| gradient_name(&tensor.name)).collect(),
             _ => Vec::new(),

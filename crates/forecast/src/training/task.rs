@@ -64,16 +64,6 @@ impl<W: BatchSource> ForecastTask<W> {
         Forecaster::new(self.specification.clone(), params)
     }
 
-    /// Returns the specification of the forecaster.
-    pub fn specification(&self) -> &Specification {
-        &self.specification
-    }
-
-    /// Returns the source of the batches.
-    pub fn source(&self) -> &W {
-        &self.source
-    }
-
     /// Returns the mean validation loss of the current parameters; `None` if there are no validation windows.
     pub fn validation_loss(&mut self) -> Result<Option<f64>, TaskError> {
         let (mut sum, mut rows) = (0.0, 0);
@@ -209,14 +199,14 @@ mod tests {
                 optimizer.step(&mut state, values, grads, 0.01, None);
                 let mut step = optimizer.begin(&mut other, 0.01, None).unwrap();
                 assert_eq!(during.step_and_update(update, &mut step).unwrap(), losses);
-                assert!(step.is_taken());
+                assert!(step.is_applied());
                 assert_eq!(during.params().values, after.params().values, "{}", specification.model.name());
             }
             assert_eq!(state, other);
             // Gradients of several micro-batches are accumulated first.
             let mut step = optimizer.begin(&mut other, 0.01, None).unwrap();
             task().with_micro_batch(8).step_and_update(1, &mut step).unwrap();
-            assert!(!step.is_taken());
+            assert!(!step.is_applied());
         }
     }
 
@@ -226,7 +216,7 @@ mod tests {
         let validated = |first| {
             let task = ForecastTask::new(&specification, Signal::new(&specification, 32), 1).unwrap();
             let mut task = task.with_validation_start(first);
-            let epoch = task.source().updates_per_epoch();
+            let epoch = task.source.updates_per_epoch();
             [0, 1, 2, 3].map(|epochs| task.step(epochs * epoch).unwrap().hard.is_some())
         };
         assert_eq!(validated(1), [false, true, true, true]);

@@ -1,4 +1,4 @@
-//! Plans: the cells that a roll-out computes.
+//! Plans: the cells that a rollout computes.
 //!
 //! A state is an array of entries. Cells whose whole past neighbourhood is identical have the same value and share an
 //! entry. This is exact, and it makes the first steps of a grid that starts from one seed cell nearly free. Entry 0 stands
@@ -69,7 +69,7 @@ impl PlanStep {
     }
 }
 
-/// All steps of a roll-out.
+/// All steps of a rollout.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Entries of the start state.

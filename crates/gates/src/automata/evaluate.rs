@@ -1,6 +1,8 @@
 //! Evaluation of a hard automaton by the protocols of an experiment: larger grids, more steps, damage, asynchronous
 //! updates.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use gatework_logic::{Automaton, Grid, Simulator, rules};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -8,6 +10,7 @@ use serde::Serialize;
 use super::experiment::{AutomatonExperiment, Protocol};
 use super::hard::{Conditions, DamageKind, HardRun};
 use super::states::{StateError, Target};
+use gatework_train::memory::{self, OutOfMemory};
 use gatework_train::random::{Purpose, Random};
 
 /// The score of an automaton in a protocol.
@@ -38,6 +41,17 @@ pub fn score(
     protocol: &Protocol,
     seed: u64,
 ) -> Result<Score, EvaluationError> {
+    score_observed(automaton, loaded, protocol, seed, |_, _| ())
+}
+
+/// Runs a protocol, and reports the number of finished steps of all grids and their total.
+pub fn score_observed(
+    automaton: &Automaton,
+    loaded: &AutomatonExperiment,
+    protocol: &Protocol,
+    seed: u64,
+    progress: impl Fn(usize, usize) + Sync,
+) -> Result<Score, EvaluationError> {
     let [height, width] = protocol.grid;
     // The grids of a run share the cells that fire and those that are damaged, so with either of them random each grid
     // has a run of its own.
@@ -45,9 +59,15 @@ pub fn score(
         || protocol.damage.is_some_and(|damage| damage.kind == DamageKind::Random);
     let samples = if loaded.experiment.start.is_fixed() && !is_random { 1 } else { protocol.samples.max(1) };
     let (runs, grids) = if is_random { (samples, 1) } else { (1, samples) };
+    let concurrent = runs.min(rayon::current_num_threads());
+    let bytes = concurrent as f64 * HardRun::memory(grids, protocol.grid, automaton.channels);
+    memory::check(bytes, || format!("evaluate {:?}: a grid of {height}x{width} cells", protocol.name))?;
+    let (done, total) = (AtomicUsize::new(0), protocol.steps.saturating_mul(runs));
+    let step = || progress(done.fetch_add(1, Ordering::Relaxed) + 1, total);
+    let random = |run: u64| Random::new(seed, Purpose::Check, run);
     let courses: Vec<Course> = (0..runs as u64)
         .into_par_iter()
-        .map(|run| Course::of(automaton, loaded, protocol, grids, Random::new(seed, Purpose::Check, run)))
+        .map(|run| Course::of(automaton, loaded, protocol, grids, random(run), &step))
         .collect::<Result<_, _>>()?;
     let settled: Option<Vec<usize>> = courses.iter().map(|course| course.settled).collect();
     let late: usize = courses.iter().map(|course| course.late).sum();
@@ -83,6 +103,7 @@ impl Course {
         protocol: &Protocol,
         samples: usize,
         mut random: Random,
+        finished_step: &impl Fn(),
     ) -> Result<Course, EvaluationError> {
         let [height, width] = protocol.grid;
         let mut start = Grid::new(samples, height, width, automaton.channels).map_err(StateError::from)?;
@@ -103,6 +124,7 @@ impl Course {
             if step > protocol.steps - late_steps(protocol) {
                 course.late += run.wrong(&target).map_err(StateError::from)?;
             }
+            finished_step();
         }
         Ok(course)
     }
@@ -112,6 +134,9 @@ impl Course {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluationError {
+    /// The grids do not fit into memory.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
     /// A start or target state cannot be made.
     #[error(transparent)]
     State(#[from] StateError),

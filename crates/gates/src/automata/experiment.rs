@@ -21,6 +21,15 @@ use gatework_train::trainer;
 
 pub use search::SearchSettings;
 
+/// Former names of keys, which are still read, and their current names.
+pub(in crate::automata) const FORMER_KEYS: [(&str, &str); 5] = [
+    ("search.tries", "search.runs"),
+    ("search.restarts", "search.runs"),
+    ("search.baths", "search.chains"),
+    ("search.boards", "search.samples"),
+    ("start.boards", "start.grids"),
+];
+
 /// The built-in experiments: name and TOML.
 pub const BUILT_IN: [(&str, &str); 5] = [
     ("game-of-life", include_str!("../../experiments/game-of-life.toml")),
@@ -97,7 +106,7 @@ pub struct AutomatonSettings {
     /// Height and width in training.
     #[serde(deserialize_with = "two")]
     pub grid: [usize; 2],
-    /// Steps of a roll-out.
+    /// Steps of a rollout.
     pub steps: usize,
     /// Fraction of the cells that update in a step; all, if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -302,22 +311,25 @@ impl AutomatonExperiment {
         if experiment.name.is_empty() {
             experiment.name = source.default_name().unwrap_or_default();
         }
-        experiment.check().map_err(|problem| source.locate(problem))?;
-        let target = Target::load(&experiment.target, source.folder())
-            .map_err(|error| source.locate(Problem::new(&["target"], format!("target: {error}"))))?;
+        experiment.check().map_err(|problem| source.locate(problem, &FORMER_KEYS))?;
+        let target = Target::load(&experiment.target, source.folder()).map_err(|error| {
+            source.locate(Problem::new(&["target"], format!("target: {error}")), &FORMER_KEYS)
+        })?;
         let loaded = AutomatonExperiment { experiment, target };
-        loaded.check_target().map_err(|problem| source.locate(problem))?;
+        loaded.check_target().map_err(|problem| source.locate(problem, &FORMER_KEYS))?;
         Ok(loaded)
     }
 
-    /// Checks the experiment again after its settings were changed. Error messages begin with `origin`.
+    /// Checks the experiment again after its settings were changed, and that the memory to train it is available. Error
+    /// messages begin with `origin`.
     pub fn check(&self, origin: &str) -> Result<(), ExperimentError> {
         let invalid = |Problem { message, .. }| ExperimentError::Invalid {
             origin: origin.to_string(),
             line: None,
             message,
         };
-        self.experiment.check().and_then(|()| self.check_target()).map_err(invalid)
+        let checked = self.experiment.check().and_then(|()| self.check_target());
+        checked.and_then(|()| self.experiment.check_memory()).map_err(invalid)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Hard roll-outs on bit planes, with asynchronous updates and damage, compared with a target.
+//! Hard rollouts on bit planes, with asynchronous updates and damage, compared with a target.
 
 use gatework_logic::simulate::Runner;
 use gatework_logic::{Automaton, AutomatonError, Grid, GridError, Simulator};
@@ -87,6 +87,13 @@ impl HardRun {
         Ok(HardRun { simulator, runner, grid, conditions, seed, step: 0, mask, damaged: None })
     }
 
+    /// Estimates the bytes of a run on grids of this size, with a target: two grids, the padded planes of the simulator, the two
+    /// layouts of the runner, and the masks.
+    pub fn memory(samples: usize, [height, width]: [usize; 2], channels: usize) -> f64 {
+        let bits = samples as f64 * height as f64 * width as f64 * channels as f64;
+        5.0 * bits / 8.0 + (MASK_WORDS * size_of::<u64>()) as f64
+    }
+
     /// The current state.
     pub fn grid(&self) -> &Grid {
         &self.grid
@@ -173,7 +180,7 @@ impl HardRun {
 
     fn square(&self, damage: Damage) -> Square {
         let (height, width) = (self.grid.height(), self.grid.width());
-        let cut = |begin: usize, side: usize, size: usize| begin..(begin + side).min(size);
+        let cut = |begin: usize, side: usize, size: usize| begin..begin.saturating_add(side).min(size);
         match damage.kind {
             DamageKind::Centre => {
                 let middle = |size: usize| cut(size.saturating_sub(damage.size) / 2, damage.size, size);
@@ -181,7 +188,7 @@ impl HardRun {
             }
             DamageKind::Random => {
                 let mut random = Random::new(self.seed, Purpose::Damage, self.step as u64);
-                let side = 1 + random.below(damage.size.max(1));
+                let side = random.below(damage.size.max(1)).saturating_add(1);
                 let (y, x) = (random.below(height), random.below(width));
                 Square { rows: cut(y, side, height), columns: cut(x, side, width) }
             }
@@ -282,6 +289,17 @@ mod tests {
             assert!(fast.grid == single.grid && fast.steps() == steps, "{fire_rate:?} {damage:?}");
             let wrong = |run: &HardRun| run.wrong_outside_damage(&start).unwrap();
             assert_eq!(wrong(&fast), wrong(&single));
+        }
+    }
+
+    #[test]
+    fn damage_of_any_size_is_clipped_at_the_edge() {
+        for kind in [DamageKind::Centre, DamageKind::Random] {
+            let conditions =
+                Conditions { fire_rate: None, damage: Some(Damage { kind, size: usize::MAX, until: None }) };
+            let mut run = HardRun::new(&still(), 1, ones(7, 3), conditions, 1).unwrap();
+            run.step().unwrap();
+            assert!((1..=21).contains(&run.damaged_cells()));
         }
     }
 

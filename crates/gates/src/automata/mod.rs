@@ -5,10 +5,10 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`states`] | start states and targets |
-//! | [`hard`] | hard roll-outs with damage and asynchronous updates |
-//! | [`cells`] | plans: the cells that a roll-out computes, equal cells once |
+//! | [`hard`] | hard rollouts with damage and asynchronous updates |
+//! | [`cells`] | plans: the cells that a rollout computes, equal cells once |
 //! | [`model`] | wires and logits; `harden` turns them into a circuit |
-//! | [`rollout`] | the soft roll-out, its loss and its gradient |
+//! | [`rollout`] | the soft rollout, its loss and its gradient |
 //! | [`experiment`] | the settings of an experiment, read from TOML and checked |
 //! | `batch` | the start states, plan and targets of an update |
 //! | [`evaluate`] | the protocols of an experiment, scored on the hard automaton |
@@ -16,7 +16,6 @@
 //! | [`task`] | the training task: rollout, loss, gradient, then the search |
 //! | [`run`] | training into a run folder, and opening one |
 //! | [`study`] | success rates of many settings over many seeds |
-//! | [`mod@reference`] | the reference implementation of the roll-out |
 
 mod batch;
 pub mod cells;
@@ -24,7 +23,8 @@ pub mod evaluate;
 pub mod experiment;
 pub mod hard;
 pub mod model;
-pub mod reference;
+#[cfg(test)]
+mod reference;
 pub mod rollout;
 pub mod run;
 pub mod search;

@@ -4,14 +4,14 @@ use crate::kernel::{FUNCTIONS, Layer, Wires};
 use gatework_logic::automaton::CENTRE;
 use gatework_logic::circuit::MAX_SIGNALS;
 use gatework_logic::{Automaton, Boundary, Circuit, Gate, Node};
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
 
 use super::cells::NEIGHBOURS;
 use crate::soft::{self, Wiring, WiringError};
-use gatework_train::files::{NewerVersion, check_json_version};
 use gatework_train::params::Params;
 use gatework_train::random::{Purpose, Random};
+use gatework_train::tensor_file::{NamedTensor, TensorFileError, TensorFormat};
 use gatework_train::trainer::{Best, TaskError};
 
 /// The wiring of the first perception layer.
@@ -67,7 +67,7 @@ impl ModelShape {
     }
 
     /// Upper bound on the gates of one cell's circuit, in which each channel has its own copy of the perception.
-    pub fn most_gates_per_cell(&self) -> usize {
+    pub fn max_gates_per_cell(&self) -> usize {
         self.gates().saturating_mul(self.channels)
     }
 }
@@ -100,15 +100,12 @@ pub struct GateCounts {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// Not a safetensors file, or cut off.
-    #[error("not a complete safetensors file ({0})")]
-    Format(#[from] safetensors::SafeTensorError),
+    /// Not a model file, or damaged, or written by a newer version of Gatework.
+    #[error(transparent)]
+    Format(#[from] TensorFileError),
     /// The file does not describe a Gatework automaton.
     #[error("not a Gatework automaton: {0}")]
     Foreign(String),
-    /// Written by a newer version of Gatework.
-    #[error(transparent)]
-    Newer(#[from] NewerVersion),
     /// A tensor is missing or has the wrong type or size.
     #[error("tensor {name}: {problem}")]
     Tensor {
@@ -133,21 +130,8 @@ pub enum ModelError {
     },
 }
 
-/// Metadata key of the shape in a model file. There is only one key, because several would have no fixed order.
-const DESCRIPTION: &str = "gatework-automaton";
-
-/// The version of model files that this program writes, and the newest that it reads.
-const VERSION: u64 = 1;
-
-/// The description in a model file.
-#[derive(Serialize, Deserialize)]
-struct Description {
-    /// 0 in files that were written before they had a version.
-    #[serde(default)]
-    version: u64,
-    #[serde(flatten)]
-    shape: ModelShape,
-}
+/// Model files, whose header is the shape.
+const FORMAT: TensorFormat = TensorFormat { key: "gatework-automaton", version: 2 };
 
 impl Model {
     /// Draws the wires of a seed; all gates pass their first operand through.
@@ -200,12 +184,6 @@ impl Model {
             before = layer.len() as u32;
         }
         Wires { inputs: NEIGHBOURS, layers }
-    }
-
-    /// Returns the rows of the merged perception's outputs among one channel's update inputs: by output, then kernel.
-    pub fn perception_rows(&self) -> Vec<u32> {
-        let (kernels, outputs) = (self.shape.kernels as u32, self.perceive.outputs() as u32);
-        (0..kernels).flat_map(|k| (0..outputs).map(move |s| s * kernels + k)).collect()
     }
 
     /// Returns the most likely function of every gate, in the order of the logits.
@@ -280,9 +258,7 @@ impl Model {
 
     /// Serialises the model as safetensors. Equal models have equal bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let description = Description { version: VERSION, shape: self.shape.clone() };
-        let description = serde_json::to_string(&description).expect("a shape has no keys that JSON lacks");
-        let mut tensors: Vec<(String, Dtype, Vec<usize>, Vec<u8>)> = Vec::new();
+        let mut tensors: Vec<NamedTensor> = Vec::new();
         for (network, wires) in [("perceive", &self.perceive), ("update", &self.update)] {
             for (i, layer) in wires.layers.iter().enumerate() {
                 for (operand, wires) in [("a", &layer.a), ("b", &layer.b)] {
@@ -296,11 +272,7 @@ impl Model {
             let data = bytes(values, f32::to_le_bytes);
             tensors.push((format!("params.{}", tensor.name), Dtype::F32, tensor.shape.clone(), data));
         }
-        let views = tensors.iter().map(|(name, dtype, shape, data)| {
-            (name, TensorView::new(*dtype, shape.clone(), data).expect("as many bytes as the shape says"))
-        });
-        let metadata = [(DESCRIPTION.to_string(), description)].into();
-        safetensors::serialize(views, Some(metadata)).expect("names and shapes are valid")
+        FORMAT.write(&self.shape, &tensors)
     }
 
     /// Returns the best model of a seed: that of the search, or the best parameters of training.
@@ -324,20 +296,14 @@ impl Model {
 
     /// Reads and checks a model file.
     pub fn from_bytes(bytes: &[u8]) -> Result<Model, ModelError> {
-        let (_, header) = SafeTensors::read_metadata(bytes)?;
-        let file = SafeTensors::deserialize(bytes)?;
-        let description = header.metadata().as_ref().and_then(|m| m.get(DESCRIPTION));
-        let description = description.ok_or_else(|| ModelError::Foreign("its metadata is missing".into()))?;
-        check_json_version(description, VERSION)?;
-        let Description { shape, .. } =
-            serde_json::from_str(description).map_err(|e| ModelError::Foreign(e.to_string()))?;
+        let (shape, file): (ModelShape, SafeTensors<'_>) = FORMAT.read(bytes)?;
         let perceive = read_wires(&file, "perceive", &shape.perceive)?;
         let update = read_wires(&file, "update", &shape.update)?;
         // Checked before sizes are multiplied and memory is allocated.
         let fits = (1..=MAX_CHANNELS).contains(&shape.channels)
             && (1..=MAX_KERNELS).contains(&shape.kernels)
             && shape.gates() <= bytes.len() / (FUNCTIONS * size_of::<f32>())
-            && shape.most_gates_per_cell() <= MAX_GATES
+            && shape.max_gates_per_cell() <= MAX_GATES
             && perceive.inputs == NEIGHBOURS
             && Some(shape.update_inputs()) == shape.update.first().copied()
             && update.outputs() == shape.channels;
@@ -485,26 +451,43 @@ mod tests {
         let mut broken = model.clone();
         broken.params.values[17] = f32::NAN;
         assert!(matches!(Model::from_bytes(&broken.to_bytes()), Err(ModelError::NotFinite { .. })));
-        assert!(matches!(Model::from_bytes(&safetensors_of_nothing()), Err(ModelError::Foreign(_))));
+        let foreign = Model::from_bytes(&safetensors_of_nothing());
+        assert!(matches!(foreign, Err(ModelError::Format(TensorFileError::Foreign { .. }))));
+    }
+
+    #[test]
+    fn a_flipped_bit_is_refused_or_changes_nothing() {
+        let model = Model::new(&shape(), 7).unwrap();
+        let bytes = model.to_bytes();
+        for bit in (0..8 * bytes.len()).step_by(13) {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            if let Ok(read) = Model::from_bytes(&flipped) {
+                assert_eq!(read.to_bytes(), bytes, "bit {bit}");
+            }
+        }
     }
 
     #[test]
     fn a_model_of_a_newer_version_is_refused_and_one_without_a_version_is_read() {
         let bytes = Model::new(&shape(), 7).unwrap().to_bytes();
-        // The replacements keep the length of the header.
-        let replaced = |to: &str| {
-            let (from, mut bytes) = (br#"\"version\":1,"#, bytes.clone());
-            let at = bytes.windows(from.len()).position(|window| window == from).unwrap();
+        let replaced = |from: &str, to: &str| {
+            let mut bytes = bytes.clone();
+            let at = bytes.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
             bytes[at..at + from.len()].copy_from_slice(to.as_bytes());
             Model::from_bytes(&bytes)
         };
-        assert!(replaced("              ").is_ok());
-        let newer = replaced(r#"\"version\":2,"#).unwrap_err();
-        assert!(newer.to_string().contains("a newer version of Gatework (format 2"), "{newer}");
+        let newer = replaced(r#"\"version\":2"#, r#"\"version\":3"#).unwrap_err();
+        assert!(newer.to_string().contains("a newer version of Gatework (format 3"), "{newer}");
+        // As long as the version and the checksum together.
+        let begin = String::from_utf8_lossy(&bytes).find(r#"{\"version\""#).unwrap();
+        let end = String::from_utf8_lossy(&bytes).find(r#"\"channels\""#).unwrap();
+        let from = String::from_utf8_lossy(&bytes[begin..end]).into_owned();
+        assert!(replaced(&from, &format!("{{{:1$}", "", from.len() - 1)).is_ok());
     }
 
     fn safetensors_of_nothing() -> Vec<u8> {
-        let none: Vec<(String, TensorView<'_>)> = Vec::new();
+        let none: Vec<(String, safetensors::tensor::TensorView<'_>)> = Vec::new();
         safetensors::serialize(none, None).unwrap()
     }
 }

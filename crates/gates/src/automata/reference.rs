@@ -1,11 +1,11 @@
-//! Reference implementation of the roll-out: cell by cell, gate by gate, in f64. Tests compare with it.
+//! Reference implementation of the rollout: cell by cell, gate by gate, in f64. Tests compare with it.
 
 use crate::kernel::reference;
 
 use super::cells::{NEIGHBOURS, Shape};
 use super::model::Model;
 
-/// The reference implementation of a roll-out.
+/// The reference implementation of a rollout.
 #[derive(Clone, Debug)]
 pub struct ReferenceRollout<'a> {
     /// The model.
@@ -34,12 +34,18 @@ impl ReferenceRollout<'_> {
         self.model.params.values.iter().map(|&x| f64::from(x)).collect()
     }
 
+    /// Returns the rows of the merged perception's outputs among one channel's update inputs: by output, then kernel.
+    fn perception_rows(&self) -> Vec<u32> {
+        let (kernels, outputs) = (self.model.shape.kernels as u32, self.model.perceive.outputs() as u32);
+        (0..kernels).flat_map(|k| (0..outputs).map(move |s| s * kernels + k)).collect()
+    }
+
     /// Inputs of the update network for a cell.
     fn update_inputs(&self, logits: &[f64], state: &[f64], cell: usize) -> Vec<f64> {
         let channels = self.model.shape.channels;
         let mut inputs = state[cell * channels..][..channels].to_vec();
         let merged = self.model.merged_perception();
-        let rows = self.model.perception_rows();
+        let rows = self.perception_rows();
         for channel in 0..channels {
             let nodes = reference::forward(&merged, logits, &self.patch(state, cell, channel));
             let outputs = &nodes[nodes.len() - 1];
@@ -77,7 +83,7 @@ impl ReferenceRollout<'_> {
     pub fn gradient(&self, start: &[f64], target: &[f64], loss_channels: usize) -> (f64, Vec<f64>) {
         let (channels, logits) = (self.model.shape.channels, self.logits());
         let (perceive_logits, update_logits) = logits.split_at(self.model.perceive_gates() * 16);
-        let (merged, rows) = (self.model.merged_perception(), self.model.perception_rows());
+        let (merged, rows) = (self.model.merged_perception(), self.perception_rows());
         let states = self.states(start);
         let mut loss = 0.0;
         let mut grads = vec![0.0; start.len()];

@@ -1,4 +1,4 @@
-//! The soft roll-out of an automaton: all steps forward, the loss after the last one, and the backward pass.
+//! The soft rollout of an automaton: all steps forward, the loss after the last one, and the backward pass.
 //!
 //! ```text
 //! forward, step t:   for each tile of 32 cells:
@@ -35,7 +35,7 @@ pub use rounding::{Rounding, StateRounding, StateSettings};
 /// Memory for the update's inputs of all steps. If they need more, they are recomputed in the backward pass.
 pub(super) const KEPT_BYTES: usize = 24 << 20;
 
-/// Durations of the two passes of a roll-out.
+/// Durations of the two passes of a rollout.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Times {
     /// Forward pass without the last step.
@@ -66,7 +66,7 @@ impl<'a> GridGroup<'a> {
     }
 }
 
-/// The compiled networks of a model and the buffers of its roll-outs.
+/// The compiled networks of a model and the buffers of its rollouts.
 #[derive(Debug)]
 pub struct Rollout {
     shared: Shared,
@@ -83,7 +83,7 @@ struct Shared {
     kept_bytes: usize,
 }
 
-/// The roll-out of one group.
+/// The rollout of one group.
 #[derive(Debug, Default)]
 struct Roll {
     chunks: Vec<Chunk>,

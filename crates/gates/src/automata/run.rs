@@ -23,6 +23,7 @@ use gatework_engine::parallel;
 use gatework_logic::{Automaton, Document, from_json, to_json};
 use gatework_train::experiment::ExperimentError;
 use gatework_train::files::{self, FileError};
+use gatework_train::memory;
 use gatework_train::run_folder::{self, RunFolder, RunFolderError};
 use gatework_train::trainer::{self, Attempt, Best, Observer, Options, Outcome, TaskError, TrainError};
 use serde::Serialize;
@@ -170,22 +171,27 @@ pub struct SeedSummary {
     pub best_hard_loss: Option<f64>,
 }
 
-/// Begins a run in a new folder: writes the experiment, with a copy of the picture that it refers to, so that the folder is
-/// self-contained. `source` is the folder that the path of the picture is relative to.
+/// Begins a run in a new folder, which [`RunFolder::create`] makes: writes the experiment, with a copy of the picture that it
+/// refers to, so that the folder is self-contained. `source` is the folder that the path of the picture is relative to.
 pub fn begin(
-    folder: &RunFolder,
+    path: &Path,
+    replace: bool,
     mut loaded: AutomatonExperiment,
     source: &Path,
-) -> Result<AutomatonExperiment, RunError> {
+) -> Result<(RunFolder, AutomatonExperiment), RunError> {
     let is_text = matches!(loaded.experiment.target, TargetSpec::Text { .. });
+    let mut picture = None;
     if let TargetSpec::Text { file } | TargetSpec::Png { file } = &mut loaded.experiment.target {
-        let picture = files::read(&source.join(&*file))?;
-        *file = if is_text { "target.txt" } else { "target.png" }.into();
-        folder.write(file, &picture)?;
+        let content = files::read(&source.join(&*file))?;
+        let name = if is_text { "target.txt" } else { "target.png" };
+        *file = name.into();
+        picture = Some((name, content));
     }
-    folder.write("experiment.toml", loaded.experiment.to_toml().as_bytes())?;
+    let experiment = loaded.experiment.to_toml();
+    let picture: Vec<(&str, &[u8])> = picture.iter().map(|(name, content)| (*name, &content[..])).collect();
+    let folder = RunFolder::create(path, replace, &experiment, &picture)?;
     files::make_folder(&folder.checkpoints())?;
-    Ok(loaded)
+    Ok((folder, loaded))
 }
 
 /// Prepares to resume a run: checks that the folder holds the requested experiment, returns the experiment of the folder, and
@@ -291,7 +297,8 @@ pub fn finish(folder: &RunFolder, experiment: &Experiment, trained: &Trained) ->
 
 /// Completes the end of a run, if its summary is staged.
 fn complete(folder: &RunFolder, experiment: &Experiment) -> Result<(), RunError> {
-    let Some(summary) = folder.staged_summary()? else { return Ok(()) };
+    // A damaged one is written again at the end of the run.
+    let Ok(Some(summary)) = folder.staged_summary() else { return Ok(()) };
     let experiment = Experiment { seed: summary["seed"].as_u64(), ..experiment.clone() };
     folder.write("experiment.toml", experiment.to_toml().as_bytes())?;
     Ok(folder.commit_summary()?)
@@ -310,16 +317,25 @@ fn options(experiment: &Experiment, folder: Option<&RunFolder>, threads: usize) 
     let tiles = cells.div_ceil(LANES);
     let useful = parallel::chunk_count(tiles, tiles.saturating_mul(experiment.automaton.steps)).min(threads);
     let threads_per_attempt = if experiment.seeds.is_some() { 1 } else { useful };
-    let in_memory = (MAX_MEMORY / experiment.memory()) as usize;
+    let concurrent = (threads / threads_per_attempt).min(seeds.len());
     Options {
         settings: experiment.trainer_settings(),
-        concurrent_attempts: (threads / threads_per_attempt).min(in_memory).min(seeds.len()),
+        concurrent_attempts: in_memory(concurrent, experiment.memory()),
         threads_per_attempt,
         until_success: experiment.seeds.is_none(),
         seeds,
         checkpoints: folder.map(RunFolder::checkpoints),
         interval: Duration::from_secs_f64(training.checkpoint_seconds),
     }
+}
+
+/// The number of concurrent attempts, at most `wanted` and at least 1, that fit into memory if each needs this many bytes.
+pub(super) fn in_memory(wanted: usize, bytes: f64) -> usize {
+    let fits = |count: &usize| {
+        let all = *count as f64 * bytes;
+        all <= MAX_MEMORY && memory::check(all, String::new).is_ok()
+    };
+    (2..=wanted).rev().find(fits).unwrap_or(1)
 }
 
 /// The attempt to keep: the first success, or else that with the lowest hard loss.
@@ -407,9 +423,9 @@ mod tests {
     #[test]
     fn a_run_is_resumed_if_only_texts_differ() {
         let parent = tempfile::tempdir().unwrap();
-        let folder = RunFolder::create(&parent.path().join("run"), false).unwrap();
         let loaded = AutomatonExperiment::find("checkerboard").unwrap();
-        begin(&folder, loaded.clone(), Path::new(".")).unwrap();
+        let path = parent.path().join("run");
+        let (folder, _) = begin(&path, false, loaded.clone(), Path::new(".")).unwrap();
         let mut requested = loaded.experiment;
         (requested.about, requested.expected) = ("another text".into(), "1 s".into());
         resume(&folder, &requested).unwrap();
@@ -421,7 +437,7 @@ mod tests {
     #[test]
     fn a_damaged_summary_is_ignored_and_that_of_a_newer_version_is_an_error() {
         let parent = tempfile::tempdir().unwrap();
-        let folder = RunFolder::create(&parent.path().join("run"), false).unwrap();
+        let folder = RunFolder::create(&parent.path().join("run"), false, "", &[]).unwrap();
         assert!(finished(&folder).unwrap().is_none());
         folder.write("summary.json", b"{").unwrap();
         assert!(finished(&folder).unwrap().is_none());

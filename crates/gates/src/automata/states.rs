@@ -1,4 +1,4 @@
-//! Start and target states of a roll-out.
+//! Start and target states of a rollout.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use gatework_train::files;
 use gatework_train::random::Random;
 
-/// The start state of a roll-out.
+/// The start state of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
@@ -22,36 +22,38 @@ pub enum Start {
     /// Zeros everywhere.
     Zeros,
     /// One of these grids, drawn for every sample. `#` is 1 in channel 0; letters as in targets.
-    Boards {
+    #[serde(alias = "boards")]
+    Grids {
         /// The grids, as text.
-        boards: Vec<String>,
+        #[serde(alias = "boards")]
+        grids: Vec<String>,
     },
 }
 
 impl Start {
-    /// Returns true if every roll-out has the same start state.
+    /// Returns true if every rollout has the same start state.
     pub fn is_fixed(&self) -> bool {
         match self {
             Start::Random => false,
             Start::Seed | Start::Zeros => true,
-            Start::Boards { boards } => boards.len() == 1,
+            Start::Grids { grids } => grids.len() == 1,
         }
     }
 
-    /// Returns true if every roll-out has the same start state, with equal bits in all channels.
-    pub fn starts_alike(&self) -> bool {
+    /// Returns true if every rollout has the same start state, with equal bits in all channels.
+    pub fn has_equal_channels(&self) -> bool {
         matches!(self, Start::Seed | Start::Zeros)
     }
 
     /// Checks that given grids can be read and fit a grid of this height and width; the error begins with their key.
     pub fn check(&self, [height, width]: [usize; 2], channels: usize) -> Result<(), String> {
-        let Start::Boards { boards } = self else { return Ok(()) };
-        if boards.is_empty() {
-            return Err("boards is empty".into());
+        let Start::Grids { grids } = self else { return Ok(()) };
+        if grids.is_empty() {
+            return Err("grids is empty".into());
         }
-        for (i, text) in boards.iter().enumerate() {
-            let fits = Bitmap::from_text(text).and_then(|board| board.check_fit(height, width, channels));
-            fits.map_err(|error| format!("boards[{i}]: {error}"))?;
+        for (i, text) in grids.iter().enumerate() {
+            let fits = Bitmap::from_text(text).and_then(|bitmap| bitmap.check_fit(height, width, channels));
+            fits.map_err(|error| format!("grids[{i}]: {error}"))?;
         }
         Ok(())
     }
@@ -69,10 +71,10 @@ impl Start {
                 }
             }
             Start::Random => fill_random(grid, random),
-            Start::Boards { boards } => {
+            Start::Grids { grids } => {
                 for sample in 0..grid.samples() {
-                    let board = Bitmap::from_text(&boards[random.below(boards.len())])?;
-                    board.place(grid, sample)?;
+                    let bitmap = Bitmap::from_text(&grids[random.below(grids.len())])?;
+                    bitmap.place(grid, sample)?;
                 }
             }
         }
@@ -93,7 +95,7 @@ fn fill_random(grid: &mut Grid, random: &mut Random) {
     }
 }
 
-/// The target of a roll-out: the `[target]` table of an experiment.
+/// The target of a rollout: the `[target]` table of an experiment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
@@ -291,7 +293,7 @@ impl Bitmap {
     }
 }
 
-/// The target of a roll-out, loaded.
+/// The target of a rollout, loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Target {
@@ -453,9 +455,9 @@ mod tests {
         Start::Random.fill(&mut grid, &mut random()).unwrap();
         let ones: usize = (0..6).map(|i| grid.count_ones(i / 3, i % 3)).sum();
         assert!((60..150).contains(&ones), "{ones} of 210");
-        let boards = Start::Boards { boards: vec!["##\n##".into()] };
+        let grids = Start::Grids { grids: vec!["##\n##".into()] };
         let mut grid = Grid::new(1, 4, 4, 1).unwrap();
-        boards.fill(&mut grid, &mut random()).unwrap();
+        grids.fill(&mut grid, &mut random()).unwrap();
         assert!(grid.count_ones(0, 0) == 4 && grid.get(0, 0, 1, 1));
     }
 

@@ -26,8 +26,9 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::experiment::{AutomatonExperiment, BUILT_IN, MAX_MEMORY, SearchSettings};
+use super::experiment::{AutomatonExperiment, BUILT_IN, FORMER_KEYS};
 use super::model::Model;
+use super::run::in_memory;
 use super::task::AutomatonTask;
 use gatework_train::experiment::{ExperimentError, Source};
 use gatework_train::trainer::{self, Options, Outcome, Quiet, TrainError};
@@ -126,13 +127,13 @@ impl Study {
             let mut table = base.clone();
             merge(&mut table, change);
             let text = table.to_string();
-            let loaded = AutomatonExperiment::from_source(&Source::new(text, "", folder)).map_err(
-                |error| match error {
-                    // The line refers to the merged text, so it is left out.
-                    ExperimentError::Invalid { message, .. } => invalid(format!("setting {name}: {message}")),
-                    other => other,
-                },
-            )?;
+            let loaded = AutomatonExperiment::from_source(&Source::new(text, "", folder));
+            let checked = loaded.and_then(|loaded| loaded.check("").map(|()| loaded));
+            let loaded = checked.map_err(|error| match error {
+                // The line refers to the merged text, so it is left out.
+                ExperimentError::Invalid { message, .. } => invalid(format!("setting {name}: {message}")),
+                other => other,
+            })?;
             let fingerprint = fingerprint(&loaded.experiment.to_toml());
             Ok(Setting { name, loaded, fingerprint })
         };
@@ -185,10 +186,9 @@ impl Study {
         };
         let memory =
             self.settings.iter().map(|setting| setting.loaded.experiment.memory()).fold(1.0, f64::max);
-        let threads = threads.min((MAX_MEMORY / memory) as usize);
+        let threads = in_memory(threads.min(jobs.len()), memory);
         std::thread::scope(|scope| {
-            let workers: Vec<_> =
-                (0..threads.clamp(1, jobs.len().max(1))).map(|_| scope.spawn(work)).collect();
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
             workers
                 .into_iter()
                 .try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -358,12 +358,17 @@ fn nested(key: &str, value: &Value) -> Table {
     table
 }
 
-/// Replaces earlier names of keys, so that a change overrides a key by either name.
+/// Replaces former names of keys, so that a change overrides a key by either name.
 fn use_current_names(table: &mut Table) {
-    let Some(Value::Table(search)) = table.get_mut("search") else { return };
-    for (earlier, current) in SearchSettings::RENAMED {
-        if let Some(value) = search.remove(earlier) {
-            search.insert(current.into(), value);
+    for (former, current) in FORMER_KEYS {
+        let (Some((name, former)), Some((_, current))) = (former.split_once('.'), current.split_once('.'))
+        else {
+            continue;
+        };
+        if let Some(Value::Table(inner)) = table.get_mut(name)
+            && let Some(value) = inner.remove(former)
+        {
+            inner.insert(current.into(), value);
         }
     }
 }
@@ -417,7 +422,7 @@ mod tests {
         [settings.search.search]
         after = 2
         moves = 2
-        restarts = 1
+        runs = 1
         [settings.search.update]
         layers = [17, 16, 8, 4, 2, 1]
         [grid]
@@ -489,25 +494,27 @@ mod tests {
 
     #[test]
     fn earlier_names_of_search_keys_override_the_current_ones() {
-        let text = STUDY.replacen("restarts = 1", "tries = 7\nbaths = 3\nboards = 5", 1);
+        let text = STUDY.replacen("runs = 1", "tries = 7\nbaths = 3\nboards = 5", 1);
         let study = Study::from_source(&Source::new(&text, "x.toml", "")).unwrap();
         let search = study.settings[2].loaded.experiment.search().unwrap();
-        assert_eq!((search.restarts, search.chains, search.samples), (7, 3, 5));
+        assert_eq!((search.runs, search.chains, search.samples), (7, 3, 5));
     }
 
     #[test]
     fn a_grid_overrides_a_setting_by_either_name() {
-        let restarts = |setting: &str, grid: &str| {
-            let text = STUDY.replacen("restarts = 1", &format!("{setting} = 7"), 1).replacen(
+        let runs = |setting: &str, grid: &str| {
+            let text = STUDY.replacen("runs = 1", &format!("{setting} = 7"), 1).replacen(
                 "\"training.learning_rate\" = [0.05, 0.1]",
                 &format!("\"search.{grid}\" = [3]"),
                 1,
             );
             let study = Study::from_source(&Source::new(&text, "x.toml", "")).unwrap();
-            study.settings[1].loaded.experiment.search().unwrap().restarts
+            study.settings[1].loaded.experiment.search().unwrap().runs
         };
-        for (setting, grid) in [("tries", "restarts"), ("restarts", "tries"), ("tries", "tries")] {
-            assert_eq!(restarts(setting, grid), 3, "{setting} and {grid}");
+        for (setting, grid) in
+            [("tries", "runs"), ("runs", "tries"), ("restarts", "tries"), ("runs", "restarts")]
+        {
+            assert_eq!(runs(setting, grid), 3, "{setting} and {grid}");
         }
     }
 

@@ -19,15 +19,15 @@ use gatework_train::trainer::{Finished, Losses, Task, TaskError};
 /// Bits of a start state up to which all start states are checked instead of a random sample.
 const EXHAUSTIVE_BITS: usize = 12;
 
-/// Bits of the number of a roll-out's step in the number of a random stream.
+/// Bits of the number of a rollout's step in the number of a random stream.
 const STEP_BITS: u32 = 20;
 
 /// Durations of the parts of an update.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StepTimes {
-    /// The soft roll-out.
+    /// The soft rollout.
     pub soft: Times,
-    /// The hard roll-out of the same batch.
+    /// The hard rollout of the same batch.
     pub hard: Duration,
 }
 
@@ -39,7 +39,7 @@ pub struct AutomatonTask {
     /// The parameters that are trained instead of the model's logits, if gates are truth tables.
     tables: Option<Params>,
     rollout: Rollout,
-    /// The logits with noise that the roll-out runs, unless the gates are the paper's.
+    /// The logits with noise that the rollout runs, unless the gates are the paper's.
     noisy: Vec<f32>,
     batches: BatchSource,
     times: StepTimes,
@@ -66,11 +66,6 @@ impl AutomatonTask {
             times: StepTimes::default(),
             computed: 0,
         })
-    }
-
-    /// The current model.
-    pub fn model(&self) -> &Model {
-        &self.model
     }
 
     /// Durations of the last update.
@@ -263,7 +258,7 @@ mod tests {
     fn the_search_after_training_finds_the_same_with_any_number_of_threads() {
         let mut loaded = small("checkerboard", "", "");
         let search = loaded.experiment.search.as_mut().unwrap();
-        (search.moves, search.restarts, search.shrink) = (120, 3, 0);
+        (search.moves, search.runs, search.shrink) = (120, 3, 0);
         search.redraw = false;
         let finished = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

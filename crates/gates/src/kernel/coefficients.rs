@@ -78,12 +78,6 @@ impl GateTable {
         });
     }
 
-    /// Returns the four coefficients of a gate: out = c0 + c1 a + c2 b + c3 ab.
-    pub fn coefficients(&self, gate: usize) -> [f32; 4] {
-        let [c0, c1, c2, c3, ..] = self.quantities[gate].0;
-        [c0, c1, c2, c3]
-    }
-
     /// Computes the gradients of the logits from those of the coefficients (c0 to c3 of each gate) and adds them to
     /// `grads`.
     pub fn logit_gradients(&self, coefficient_grads: &[[f32; 4]], grads: &mut [f32]) {
@@ -380,7 +374,7 @@ mod tests {
         let logits: Vec<f32> = (0..FUNCTIONS).map(|i| if i == function { 60.0 } else { 0.0 }).collect();
         let mut table = GateTable::new(1);
         table.update(&logits);
-        let [c0, c1, c2, c3] = table.coefficients(0);
+        let [c0, c1, c2, c3, ..] = table.quantities[0].0;
         let value = |a: f32, b: f32| c0 + c1 * a + c2 * b + c3 * a * b;
         let bits = [value(1.0, 1.0), value(1.0, 0.0), value(0.0, 1.0), value(0.0, 0.0)];
         for (bit, value) in bits.iter().enumerate() {

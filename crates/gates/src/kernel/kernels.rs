@@ -131,23 +131,13 @@ impl Kernels {
         })
     }
 
-    /// Number of input rows of one kernel.
-    pub fn inputs(&self) -> usize {
-        self.inputs
-    }
-
     /// Number of output rows of all kernels and channels.
     pub fn outputs(&self) -> usize {
         self.channels * self.outputs * self.count
     }
 
-    /// Number of gates of all kernels, each of which has 16 logits.
-    pub fn gates(&self) -> usize {
-        self.count * self.layers.iter().map(|layer| layer.rows).sum::<usize>()
-    }
-
-    /// Runs the kernels on groups of channels that begin with channel `first`. `inputs` holds [`inputs`](Self::inputs)
-    /// wide rows for each group, `outputs` the rows of all channels.
+    /// Runs the kernels on groups of channels that begin with channel `first`. `inputs` holds the wide input rows of one
+    /// kernel for each group, `outputs` the rows of all channels.
     pub fn infer(
         &self,
         coefficients: &Coefficients,
@@ -481,9 +471,10 @@ mod tests {
         };
         let mut row = || Row(std::array::from_fn(|_| random()));
         let network = Kernels::new(wires, kernels, channels).unwrap();
-        let numbers: Vec<f32> = (0..network.gates()).flat_map(|_| row().0).map(|x| 6.0 * x - 3.0).collect();
-        let logits = &numbers[..network.gates() * FUNCTIONS];
-        let mut table = GateTable::new(network.gates());
+        let gates = kernels * wires.gates();
+        let numbers: Vec<f32> = (0..gates).flat_map(|_| row().0).map(|x| 6.0 * x - 3.0).collect();
+        let logits = &numbers[..gates * FUNCTIONS];
+        let mut table = GateTable::new(gates);
         table.update(logits);
         let mut coefficients = Coefficients::default();
         coefficients.gather(&network, &table);
@@ -538,7 +529,7 @@ mod tests {
             to_add.extend(expected);
         }
         reference::assert_gradients_agree("an input", &added, &to_add);
-        let mut coefficient_grads = vec![[0.0; 4]; network.gates()];
+        let mut coefficient_grads = vec![[0.0; 4]; gates];
         sums.add_to(&network, &table, &mut coefficient_grads);
         let mut grads = vec![0.0; logits.len()];
         table.logit_gradients(&coefficient_grads, &mut grads);

@@ -204,7 +204,6 @@ pub struct GateProgram {
     pub(super) slot_rows: usize,
     inputs: usize,
     outputs: usize,
-    gates: usize,
 }
 
 impl AsRef<Order> for GateProgram {
@@ -245,10 +244,9 @@ impl GateProgram {
             inputs = outputs;
         }
         let unread = (0..wires.inputs as u32).filter(|&i| !inputs_read[i as usize]).collect();
-        let gates = wires.gates();
         let slot_rows = assign_slots(&mut layers);
         let order = Order::new(sources);
-        Ok(GateProgram { layers, order, unread, slot_rows, inputs: wires.inputs, outputs: needed, gates })
+        Ok(GateProgram { layers, order, unread, slot_rows, inputs: wires.inputs, outputs: needed })
     }
 
     /// Number of input rows.
@@ -259,11 +257,6 @@ impl GateProgram {
     /// Number of output rows.
     pub fn outputs(&self) -> usize {
         self.outputs
-    }
-
-    /// Number of gates of the network, each of which has 16 logits.
-    pub fn gates(&self) -> usize {
-        self.gates
     }
 
     /// Number of gates that run.

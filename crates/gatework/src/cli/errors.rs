@@ -7,7 +7,7 @@ use gatework_gates::automata::run as automata_run;
 use gatework_train::experiment::ExperimentError;
 use gatework_train::run_folder::RunFolderError;
 
-use super::{program, resume_command};
+use super::resume_command;
 use crate::minimize::MinimizeError;
 use crate::simulation::SimulationError;
 use crate::subject::SubjectError;
@@ -19,7 +19,7 @@ const MAX_MESSAGE: usize = 2000;
 /// Returns the message of an error with its causes and a hint.
 pub fn message(error: &anyhow::Error) -> String {
     let hint = error.chain().find_map(hint).map_or_else(String::new, |hint| format!("; {hint}"));
-    printable(&format!("{error:#}{hint}"))
+    shortened(format!("{error:#}{hint}"))
 }
 
 /// Returns whether the program was called wrongly, as opposed to a failure.
@@ -40,11 +40,13 @@ pub fn is_usage(error: &anyhow::Error) -> bool {
 
 /// Returns the option or command that helps with an error.
 fn hint(cause: &(dyn Error + 'static)) -> Option<String> {
-    if let Some(MinimizeError::Timeout(_)) = cause.downcast_ref() {
-        return Some(format!("nothing is written ({} minimize --proof-seconds allows more time)", program()));
-    }
-    if cause.is::<MinimizeError>() {
-        return Some("nothing is written".into());
+    match cause.downcast_ref() {
+        Some(MinimizeError::Timeout(_)) => {
+            return Some("nothing is written (--proof-seconds allows more time)".into());
+        }
+        Some(MinimizeError::Interrupted) => return Some("nothing was written".into()),
+        Some(_) => return Some("nothing is written".into()),
+        None => {}
     }
     match run_folder_error(cause)? {
         RunFolderError::Exists { aside, .. } => Some(format!(
@@ -75,14 +77,12 @@ fn run_folder_error<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a RunFolde
     }
 }
 
-/// Replaces control characters, which a terminal would interpret, and cuts a message that is too long.
-fn printable(message: &str) -> String {
-    let harmless = |c: char| if c.is_control() && c != '\n' { char::REPLACEMENT_CHARACTER } else { c };
-    let mut text: String = message.chars().take(MAX_MESSAGE).map(harmless).collect();
-    if message.chars().nth(MAX_MESSAGE).is_some() {
-        text.push_str(" ...");
+/// Cuts a message that is too long.
+fn shortened(message: String) -> String {
+    match message.char_indices().nth(MAX_MESSAGE) {
+        Some((end, _)) => format!("{} ...", &message[..end]),
+        None => message,
     }
-    text
 }
 
 #[cfg(test)]
@@ -90,9 +90,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_have_no_control_characters_and_a_maximum_length() {
-        assert_eq!(printable("a\n\u{1b}[31mb\u{7}"), "a\n\u{fffd}[31mb\u{fffd}");
-        let long = printable(&"ä".repeat(MAX_MESSAGE + 1));
+    fn messages_have_a_maximum_length() {
+        assert_eq!(shortened("ä".repeat(MAX_MESSAGE)), "ä".repeat(MAX_MESSAGE));
+        let long = shortened("ä".repeat(MAX_MESSAGE + 1));
         assert!(long.chars().count() == MAX_MESSAGE + 4 && long.ends_with(" ..."));
     }
 

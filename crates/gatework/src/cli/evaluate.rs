@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use gatework_forecast::data;
 use gatework_forecast::run::{self as forecast_run, ForecastRun};
-use gatework_gates::automata::evaluate::{Score, score};
+use gatework_gates::automata::evaluate::{Score, score_observed};
 use serde_json::json;
 
 use super::forecaster::{dataset, heading, print_scores};
+use crate::progress::Counter;
 use crate::subject::Subject;
 use crate::usage::Usage;
 
@@ -22,13 +23,13 @@ wrong bits      after the last step; cells that were damaged in it are not count
 late, per step  mean wrong bits per step in the last quarter, including damaged cells
 settled at      the first step after which no bit was wrong
 
-Forecasters: the model and the baselines forecast from every origin of the test part; the model is
+Forecasters: the model and the baselines forecast from every origin of the test subset; the model is
 not trained again. OWA: sMAPE and MASE relative to Naive2. cov. N %: empirical coverage of the N %
 intervals. Scaled values: in the units of the model, over every origin, as papers report ETT.
 
 Examples:
   gatework evaluate runs/checkerboard
-  gatework evaluate runs/airpassengers --part validation
+  gatework evaluate runs/airpassengers --subset validation
   gatework evaluate runs/one runs/two runs/three"
 )]
 pub struct Evaluate {
@@ -41,9 +42,9 @@ pub struct Evaluate {
     /// Automata: seed of start states, asynchronous updates and damage [default: 0]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Forecasters: the part of the data [default: test]
-    #[arg(long, value_enum)]
-    part: Option<Part>,
+    /// Forecasters: the subset of the data [default: test]
+    #[arg(long, alias = "part", value_enum)]
+    subset: Option<SubsetName>,
     /// Forecasters: steps from one origin to the next [default: 1, or more to have at most 2000 origins]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     step: Option<u64>,
@@ -52,9 +53,9 @@ pub struct Evaluate {
     json: bool,
 }
 
-/// A part of the data of a forecaster.
+/// A subset of the data of a forecaster.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Part {
+enum SubsetName {
     /// Not used in training.
     Test,
     /// Used for early stopping and for the calibration of intervals.
@@ -78,7 +79,7 @@ impl Evaluate {
                 Usage("several runs can be evaluated together only if they are forecasters".into()).into()
             );
         }
-        let options = [(self.part.is_some(), "--part"), (self.step.is_some(), "--step")];
+        let options = [(self.subset.is_some(), "--subset"), (self.step.is_some(), "--step")];
         super::refuse(&options, "forecasters", "an automaton")?;
         let subject = Subject::open(&self.run)?;
         let Some(loaded) = &subject.loaded else {
@@ -89,7 +90,10 @@ impl Evaluate {
         let automaton = subject.automaton()?;
         let mut scores = Vec::new();
         for protocol in &loaded.experiment.protocols {
-            scores.push(score(automaton, loaded, protocol, self.seed.unwrap_or(0))?);
+            let progress = Counter::new("steps");
+            let seed = self.seed.unwrap_or(0);
+            let show = |done, total| progress.show(done, total);
+            scores.push(score_observed(automaton, loaded, protocol, seed, show)?);
         }
         print_protocols(&scores);
         if self.json {
@@ -101,9 +105,9 @@ impl Evaluate {
 
     /// Scores a forecaster, or the median of the forecasts of several.
     fn evaluate_forecasters(&self, first: ForecastRun) -> anyhow::Result<()> {
-        let part = match self.part {
-            Some(Part::Test) | None => data::Subset::Test,
-            Some(Part::Validation) => data::Subset::Validation,
+        let subset = match self.subset {
+            Some(SubsetName::Test) | None => data::Subset::Test,
+            Some(SubsetName::Validation) => data::Subset::Validation,
         };
         let mut runs = vec![first];
         for path in &self.others {
@@ -111,13 +115,13 @@ impl Evaluate {
             runs.push(ForecastRun::open(path)?.ok_or_else(wrong)?);
         }
         let datasets = runs.iter().map(dataset).collect::<anyhow::Result<Vec<_>>>()?;
-        let step = self.step.map_or_else(|| forecast_run::default_step(&datasets[0], part), |n| n as usize);
-        let evaluation = forecast_run::score_ensemble(&mut runs, &datasets, part, step)?;
+        let step = self.step.map_or_else(|| forecast_run::default_step(&datasets[0], subset), |n| n as usize);
+        let evaluation = forecast_run::score_ensemble(&mut runs, &datasets, subset, step)?;
         let scaled = match &mut runs[..] {
-            [run] => forecast_run::scaled_score(&mut run.predictor, &datasets[0], part)?,
+            [run] => forecast_run::scaled_score(&mut run.predictor, &datasets[0], subset)?,
             _ => None,
         };
-        print_line!("{}", heading(part, step));
+        print_line!("{}", heading(subset, step));
         print_scores(&evaluation, scaled);
         if self.json {
             let mut result =

@@ -7,12 +7,10 @@ use clap::Args;
 use gatework_gates::automata::states::Start;
 use gatework_logic::Document;
 use gatework_logic::formats::{self, FORMATS, Format, FormatError, Options};
-use gatework_logic::minimize;
 use gatework_train::files;
 use serde_json::json;
 
-use super::minimize::print_proved;
-use crate::minimize::{PROOF_TIME, with_proof};
+use super::minimize::{Work, print_proved};
 use crate::report::page::Page;
 use crate::subject::Subject;
 use crate::usage::Usage;
@@ -20,6 +18,7 @@ use crate::usage::Usage;
 /// Export a circuit to another format: BLIF, AIGER, Verilog, C, Rust, ...
 #[derive(Debug, Args)]
 #[command(after_help = after_help())]
+#[command(mut_args(|arg| if WORK.contains(&arg.get_id().as_str()) { arg.requires("minimize") } else { arg }))]
 pub struct Export {
     /// A run folder, a model.safetensors or a circuit
     #[arg(value_name = "RUN|FILE")]
@@ -36,6 +35,8 @@ pub struct Export {
     /// Minimise the circuit first, and prove the result equivalent
     #[arg(long)]
     minimize: bool,
+    #[command(flatten)]
+    work: Work,
     /// The name of the module or function [default: that of the experiment or the file]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -43,6 +44,9 @@ pub struct Export {
     #[arg(long, requires = "output")]
     json: bool,
 }
+
+/// The options of [`Work`], which need `--minimize`.
+const WORK: [&str; 2] = ["effort", "proof_seconds"];
 
 fn after_help() -> String {
     let row = |format: &Format| {
@@ -102,7 +106,7 @@ impl Export {
         if !self.minimize {
             return Ok(subject.document());
         }
-        let proved = with_proof(&subject.document(), &minimize::Options::default(), PROOF_TIME)?;
+        let proved = self.work.minimize(&subject.document(), Vec::new(), &*super::stop_on_interrupt()?)?;
         print_proved(subject, &proved);
         Ok(proved.document)
     }
@@ -126,7 +130,7 @@ impl Export {
             return Err(Usage("a web page needs an automaton".into()).into());
         };
         let start = subject.loaded.as_ref().map(|loaded| &loaded.experiment.start);
-        if self.minimize && matches!(start, Some(Start::Boards { .. })) {
+        if self.minimize && matches!(start, Some(Start::Grids { .. })) {
             let message =
                 "a web page that starts from given grids needs all their channels; leave out --minimize";
             return Err(Usage(message.into()).into());

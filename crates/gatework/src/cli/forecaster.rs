@@ -74,11 +74,12 @@ fn is_constant(values: &[f64]) -> bool {
 }
 
 fn print_result(job: &Job<'_>, ForecasterRun { trained, plot, .. }: &ForecasterRun) {
-    status!("\n{}", heading(trained.part, trained.step));
-    if trained.part != Subset::Test {
+    status!("");
+    status!("{}", heading(trained.subset, trained.step));
+    if trained.subset != Subset::Test {
         let horizon = job.experiment.horizon;
         status!(
-            "  The test part has no window with a horizon of {horizon}: these values were used in training."
+            "  The test subset has no window with a horizon of {horizon}: these values were used in training."
         );
     }
     print_scores(&trained.evaluation, trained.scaled);
@@ -87,7 +88,10 @@ fn print_result(job: &Job<'_>, ForecasterRun { trained, plot, .. }: &ForecasterR
             "The {better} baseline is more accurate here; more epochs, a longer input or another model may help."
         );
     }
-    status!("\n{}\n{}", plot.title, report::terminal_plot(plot, 72));
+    status!("");
+    status!("{}", plot.title);
+    report::terminal_plot(plot, 72).lines().for_each(|line| status!("{line}"));
+    status!("");
     let run = job.folder.path().display().to_string();
     status!("Run folder: {run}");
     status!("  {run}/forecast.svg    the last forecast and the actual values");
@@ -110,24 +114,24 @@ fn better_baseline(evaluation: &Evaluation) -> Option<&str> {
 
 /// Prints a row for each score: mean, standard deviation, and each seed.
 fn print_seeds(SeedScores { seeds, scores, .. }: &SeedScores) {
-    status_part!("\n{:<16} {:>10} {:>10}", "", "mean", "std. dev.");
-    for seed in seeds {
-        status_part!(" {:>10}", format!("seed {seed}"));
-    }
-    status!();
+    let row = |cells: Vec<String>| cells.iter().fold(String::new(), |row, cell| format!("{row} {cell:>10}"));
+    let heads = ["mean".to_string(), "std. dev.".to_string()];
+    let heads = heads.into_iter().chain(seeds.iter().map(|seed| format!("seed {seed}")));
+    status!("");
+    status!("{:<16}{}", "", row(heads.collect()));
     for (name, values) in scores {
         let (mean, deviation) = mean_and_deviation(values);
         let mut cells = number::column(&[&[mean], &values[..]].concat(), 4);
         cells.splice(1..1, number::column(&[deviation], 4));
-        status!("{name:<16}{}", cells.iter().fold(String::new(), |row, cell| format!("{row} {cell:>10}")));
+        status!("{name:<16}{}", row(cells));
     }
 }
 
-/// Returns what scores are of: the part, and the step between origins unless it is 1.
-pub fn heading(part: Subset, step: usize) -> String {
+/// Returns what scores are of: the subset, and the step between origins unless it is 1.
+pub fn heading(subset: Subset, step: usize) -> String {
     let every = if step == 1 { String::new() } else { format!(", every {step} steps") };
-    let name = part.name();
-    format!("{}{} part{every}:", name[..1].to_uppercase(), &name[1..])
+    let name = subset.name();
+    format!("{}{} subset{every}:", name[..1].to_uppercase(), &name[1..])
 }
 
 /// Loads the data of a run, with a warning if they have changed since training.

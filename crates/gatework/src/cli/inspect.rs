@@ -70,7 +70,9 @@ impl Inspect {
         print_facts(&facts);
         for (what, program) in programs {
             if self.program.is_some() {
-                print_line!("\nprogram of {what}, batch {windows}, {}\n{program}", kernel::simd_name());
+                print_line!("");
+                print_line!("program of {what}, batch {windows}, {}", kernel::simd_name());
+                program.to_string().lines().for_each(|line| print_line!("{line}"));
             } else {
                 let moved: usize = program.traffic().iter().sum();
                 let (kernels, bytes) = (program.kernels().len(), program.bytes());
@@ -210,7 +212,8 @@ const BAR_WIDTH: usize = 40;
 
 fn print_histogram(bars: &[(String, usize)]) {
     let most = bars.iter().map(|(_, count)| *count).max().unwrap_or(0).max(1) as f64;
-    print_line!("\ngates by function (logarithmic)");
+    print_line!("");
+    print_line!("gates by function (logarithmic)");
     for (name, count) in bars.iter().filter(|(_, count)| *count > 0) {
         let width = (BAR_WIDTH as f64 * (*count as f64 + 1.0).ln() / (most + 1.0).ln()).ceil() as usize;
         print_line!("{name:>8} {:<BAR_WIDTH$} {count}", "█".repeat(width.min(BAR_WIDTH)));

@@ -53,7 +53,8 @@ impl List {
             print_line!("{name:<19} {expected:<14} {about}");
         }
         let program = program();
-        status!("\nTrain one:        {program} train checkerboard");
+        status!("");
+        status!("Train one:        {program} train checkerboard");
         status!("Make your own:    {program} list checkerboard > my.toml; edit it; {program} train my.toml");
         Ok(())
     }

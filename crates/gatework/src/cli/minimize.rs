@@ -1,16 +1,19 @@
 //! `gatework minimize`: fewer gates for the same function, proved before it is written.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use gatework_logic::Document;
 use gatework_logic::formats::{self, Format};
-use gatework_logic::minimize::{Effort, Options};
+use gatework_logic::minimize::{Effort, Options, Start};
 use gatework_train::files;
 use serde_json::json;
 
 use super::program;
-use crate::minimize::{self, PROOF_TIME, Proved};
+use crate::minimize::{self, Control, MinimizeError, PROOF_TIME, Proved};
+use crate::progress::Passes;
 use crate::subject::Subject;
 use crate::usage::Usage;
 
@@ -31,18 +34,44 @@ pub struct Minimize {
     /// The file to write, in the format of its extension [default: in a run folder, minimized.json]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// How much work to spend
-    #[arg(long, value_enum, default_value = "normal")]
-    effort: EffortName,
+    #[command(flatten)]
+    work: Work,
     /// Assume the start state of the experiment
     #[arg(long)]
     from_start: bool,
-    /// Time limit of the proof in seconds; if it is exceeded, nothing is written
-    #[arg(long, value_name = "S", default_value_t = PROOF_TIME.as_secs_f64(), value_parser = parse_proof_seconds)]
-    proof_seconds: f64,
     /// Print a summary as one JSON object on stdout
     #[arg(long)]
     json: bool,
+}
+
+/// How much work a minimisation and its proof may take.
+#[derive(Debug, Args)]
+pub struct Work {
+    /// How much work to spend
+    #[arg(long, value_enum, default_value = "normal")]
+    effort: EffortName,
+    /// Time limit of the proof in seconds; if it is exceeded, nothing is written
+    #[arg(long, value_name = "S", default_value_t = PROOF_TIME.as_secs_f64(), value_parser = parse_proof_seconds)]
+    proof_seconds: f64,
+}
+
+impl Work {
+    /// Minimises a circuit and proves the result, with progress on stderr, until the flag is set.
+    pub fn minimize(
+        &self,
+        document: &Document,
+        start: Vec<Start>,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Proved> {
+        let options = Options { effort: self.effort.into(), start };
+        let passes = Passes::default();
+        let control = Control {
+            proof_time: Duration::from_secs_f64(self.proof_seconds),
+            stop,
+            observer: &|pass, gates| passes.show(pass, gates),
+        };
+        Ok(minimize::with_proof_controlled(document, &options, control)?)
+    }
 }
 
 /// Parses a number of seconds.
@@ -95,9 +124,8 @@ impl Minimize {
                 return Err(Usage(message.into()).into());
             }
         };
-        let options = Options { effort: self.effort.into(), start };
-        let limit = Duration::from_secs_f64(self.proof_seconds);
-        let proved = minimize::with_proof(&subject.document(), &options, limit)?;
+        let stop = super::stop_on_interrupt()?;
+        let proved = self.work.minimize(&subject.document(), start, &stop)?;
         let name = if proved.assumes_start { "minimized-from-start.json" } else { "minimized.json" };
         let in_run = subject.loaded.is_some().then(|| subject.path.join(name));
         let path = self.output.clone().or(in_run);
@@ -106,7 +134,11 @@ impl Minimize {
                 let format = format.unwrap_or(Format::named("json")?);
                 let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
                 let options = formats::Options { name, grid: None };
-                files::write_atomic(path, &formats::write(&proved.document, format, &options)?)?;
+                let bytes = formats::write(&proved.document, format, &options)?;
+                if stop.load(Ordering::Relaxed) {
+                    return Err(MinimizeError::Interrupted.into());
+                }
+                files::write_atomic(path, &bytes)?;
                 status!("Wrote {}", path.display());
             }
             None => status!("Nothing is written; -o names a file"),

@@ -15,6 +15,7 @@ pub mod simulate;
 pub mod study;
 pub mod train;
 
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -84,7 +85,10 @@ impl Bench {
 
 /// Parses the command line and runs its verb.
 pub fn main() -> ExitCode {
-    let verb = Cli::parse().verb;
+    let verb = match parse::<Cli>() {
+        Ok(cli) => cli.verb,
+        Err(status) => return status,
+    };
     finish(|| match verb {
         Verb::List(verb) => verb.run(),
         Verb::Train(verb) => verb.run(),
@@ -99,14 +103,41 @@ pub fn main() -> ExitCode {
     })
 }
 
+/// Parses the command line. If there is nothing to run, prints help, version or what is wrong, and returns the exit status.
+pub fn parse<T: Parser>() -> Result<T, ExitCode> {
+    T::try_parse().map_err(|message| {
+        let text = message.render();
+        if message.use_stderr() {
+            text.to_string().lines().for_each(|line| status!("{line}"));
+            return ExitCode::from(2);
+        }
+        let is_styled = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let text = if is_styled { text.ansi().to_string() } else { text.to_string() };
+        finish(|| output::write(text.as_bytes()))
+    })
+}
+
 /// Runs a command, prints its error and returns the exit status.
 pub fn finish(command: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
+    #[cfg(unix)]
+    block_file_size_signal();
     if std::env::args_os().any(|argument| argument == "--json") {
         output::reserve_for_json();
     }
     let Err(error) = command().and_then(|()| output::finish()) else { return ExitCode::SUCCESS };
     status!("error: {}", errors::message(&error));
     ExitCode::from(if errors::is_usage(&error) { 2 } else { 1 })
+}
+
+/// Blocks SIGXFSZ in this thread and those that it starts. A write beyond the file size limit (`ulimit -f`) is then an error
+/// of that write, instead of the end of the process.
+#[cfg(unix)]
+fn block_file_size_signal() {
+    use nix::sys::signal::{SigSet, Signal};
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGXFSZ);
+    // If this fails, the signal ends the process.
+    let _ = signals.thread_block();
 }
 
 /// Returns how this program was called, quoted for a shell: it may not be in the search path.

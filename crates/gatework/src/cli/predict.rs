@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::Args;
 use gatework_forecast::data::{DataError, Missing, Schema, Table};
 use gatework_forecast::experiment::dataset::read_file_or_built_in;
-use gatework_forecast::forecaster::Precision;
+use gatework_forecast::forecaster::{MAX_ROWS, Precision};
 use gatework_forecast::prediction::Predictor;
 use gatework_forecast::prediction::{Context, Prediction};
 use gatework_forecast::run::{self, ForecastRun, holdout_error};
@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::forecast_csv;
 use crate::number;
+use crate::progress::Counter;
 use crate::report;
 use crate::runs::forecast_plot;
 use crate::usage::Usage;
@@ -113,7 +114,13 @@ impl Predict {
         let prepared = run.predictor.context().prepare(&specification, table)?;
         let numbers: Vec<u32> = (0..prepared.windows.len() as u32).collect();
         let forecast = Instant::now();
-        let predictions = run.predictor.predict_windows(&prepared.windows, &numbers, &prepared.table)?;
+        let progress = Counter::new("series");
+        let mut predictions = Vec::with_capacity(numbers.len());
+        for numbers in numbers.chunks(MAX_ROWS) {
+            predictions.extend(run.predictor.predict_windows(&prepared.windows, numbers, &prepared.table)?);
+            progress.show(predictions.len(), prepared.windows.len());
+        }
+        drop(progress);
         let seconds = forecast.elapsed().as_secs_f64();
         let text = forecast_csv::to_csv(&prepared.table, &predictions, &run.predictor.context().columns);
         match self.output.as_ref().filter(|path| path.as_os_str() != "-") {
@@ -216,7 +223,7 @@ impl Predict {
         let (Some(path), Some(prediction)) = (&self.plot, predictions.get(place)) else { return Ok(()) };
         let plot = forecast_plot(table, place, table.series[place].values.len(), prediction);
         files::write_atomic(path, report::forecast_plot(&plot).as_bytes())?;
-        status_part!("{}", report::terminal_plot(&plot, 72));
+        report::terminal_plot(&plot, 72).lines().for_each(|line| status!("{line}"));
         status!("Wrote {}", path.display());
         Ok(())
     }

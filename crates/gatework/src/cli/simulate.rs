@@ -8,6 +8,7 @@ use gatework_gates::automata::states::Start;
 use gatework_train::files;
 use serde_json::json;
 
+use crate::progress::Counter;
 use crate::simulation::{Simulated, Simulation};
 use crate::subject::Subject;
 
@@ -84,7 +85,9 @@ impl Simulate {
             gif: self.gif.is_some(),
             hidden: self.hidden,
         };
-        let result = simulation.run(&subject)?;
+        let progress = Counter::new("steps");
+        let result = simulation.run_observed(&subject, |done, total| progress.show(done, total))?;
+        drop(progress);
         if let (Some(path), Some(gif)) = (&self.gif, &result.gif) {
             files::write_atomic(path, gif)?;
             status!("Wrote {}", path.display());

@@ -116,5 +116,6 @@ fn print_table(table: &[SettingResult], folder: &Path) {
             &row.gates.median.map_or_else(|| "-".to_string(), |n| n.to_string()),
         ]);
     }
-    print_line!("\nresults.csv, success.svg and seconds.svg are in {}", folder.display());
+    print_line!("");
+    print_line!("results.csv, success.svg and seconds.svg are in {}", folder.display());
 }

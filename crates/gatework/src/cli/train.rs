@@ -1,5 +1,6 @@
 //! `gatework train`: trains an experiment into a run folder.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -9,11 +10,12 @@ use gatework_forecast::run as forecast_run;
 use gatework_gates::automata::experiment::{AutomatonExperiment, Experiment, Recipe};
 use gatework_gates::automata::run::{self, RunError, Trained};
 use gatework_gates::automata::states::Start;
+use gatework_train::experiment::check_name;
 use gatework_train::run_folder::{RunFolder, RunFolderError};
 use gatework_train::trainer::{Attempt, Outcome};
 use serde_json::Value;
 
-use super::{forecaster, program, resume_command};
+use super::{forecaster, program, quoted, resume_command};
 use crate::experiment;
 use crate::progress::{Progress, work};
 use crate::runs;
@@ -50,7 +52,7 @@ pub struct Train {
     /// The run folder [default: runs/NAME, or the first free runs/NAME-2, ...]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Resume an interrupted run
+    /// Resume an interrupted run; if there is none, a new one starts
     #[arg(long, conflicts_with = "force")]
     resume: bool,
     /// Replace the run in --out, which is renamed to DIR.old, or the first free DIR.old-2, ...
@@ -98,13 +100,16 @@ impl Train {
 
     fn train_automaton(&self, mut loaded: AutomatonExperiment) -> anyhow::Result<Value> {
         self.override_settings(&mut loaded)?;
-        let folder = self.folder(&loaded.experiment.name)?;
-        let loaded = if self.resume {
-            run::resume(&folder, &loaded.experiment)?
+        let (path, resume) = self.folder(&loaded.experiment.name);
+        let (folder, loaded) = if resume {
+            let folder = RunFolder::resume(&path)?;
+            let loaded = run::resume(&folder, &loaded.experiment)?;
+            (folder, loaded)
         } else {
             let source = Path::new(&self.experiment).parent().unwrap_or(Path::new("."));
-            run::begin(&folder, loaded, source)?
+            run::begin(&path, self.force, loaded, source)?
         };
+        print_replaced(&folder);
         if let Some(summary) = run::finished(&folder)? {
             print_finished(&folder);
             return Ok(summary);
@@ -145,19 +150,27 @@ impl Train {
         let seeds: Vec<u64> = self.seeds.map_or_else(|| vec![seed], |count| (1..=count).collect());
         experiment.seed = seeds[0];
         let loaded = forecast_run::prepare(loaded)?;
-        if self.resume {
-            let folder = self.folder(&loaded.experiment.name)?;
+        let (path, resume) = self.folder(&loaded.experiment.name);
+        let mut resumed = None;
+        if resume {
+            let folder = RunFolder::resume(&path)?;
             // Of several seeds, the folder names the one that was kept.
             forecast_run::check_same(&folder, &loaded.experiment, self.seeds.is_some())?;
             if let Some(summary) = forecast_run::finished(&folder, seeds.len())? {
                 print_finished(&folder);
                 return Ok(summary);
             }
+            resumed = Some(folder);
         }
         loaded.experiment.specification().parameters()?;
         let dataset = Dataset::load(&loaded)?;
         // Created last, so that invalid data leave no folder behind.
-        let folder = self.folder(&loaded.experiment.name)?;
+        let experiment = loaded.experiment.to_toml();
+        let folder = match resumed {
+            Some(folder) => folder,
+            None => RunFolder::create(&path, self.force, &experiment, &[])?,
+        };
+        print_replaced(&folder);
         let (experiment, threads) = (&loaded.experiment, super::threads(self.threads));
         let job = forecast_run::Job { experiment, dataset: &dataset, folder: &folder, seeds, threads };
         forecaster::train(&job, &*super::stop_on_interrupt()?)
@@ -186,26 +199,30 @@ impl Train {
         Ok(loaded.check(&self.experiment)?)
     }
 
-    /// Opens or creates the run folder.
-    fn folder(&self, experiment: &str) -> Result<RunFolder, RunFolderError> {
+    /// Returns the path of the run folder, and whether there is a run to resume in it.
+    fn folder(&self, experiment: &str) -> (PathBuf, bool) {
         // A file gives the run its own name: a copied experiment may still have the name of the original. The copy in a run
         // folder does not.
         let is_file = Path::new(&self.experiment).is_file();
-        let stem = Path::new(&self.experiment).file_stem().filter(|stem| is_file && *stem != "experiment");
-        let name = stem.map_or(experiment.into(), |stem| stem.to_string_lossy());
+        let stem = Path::new(&self.experiment).file_stem().and_then(OsStr::to_str);
+        let is_own = |stem: &&str| is_file && *stem != "experiment" && check_name(stem).is_ok();
+        let name = stem.filter(is_own).unwrap_or(experiment);
         let path = match &self.out {
             Some(path) => path.clone(),
-            None if self.resume || self.force => RunFolder::newest_path(&name),
-            None => RunFolder::unused_path(&name),
+            None if self.resume || self.force => RunFolder::newest_path(name),
+            None => RunFolder::unused_path(name),
         };
-        if self.resume {
-            return RunFolder::resume(&path);
+        let starts = self.resume && RunFolder::is_unused(&path);
+        if starts {
+            status!("There is nothing to resume in {}: a new run starts", path.display());
         }
-        let folder = RunFolder::create(&path, self.force)?;
-        if let Some(aside) = folder.replaced() {
-            status!("The previous run in {} was renamed to {}", path.display(), aside.display());
-        }
-        Ok(folder)
+        (path, self.resume && !starts)
+    }
+}
+
+fn print_replaced(folder: &RunFolder) {
+    if let Some(aside) = folder.replaced() {
+        status!("The previous run in {} was renamed to {}", folder.path().display(), aside.display());
     }
 }
 
@@ -221,9 +238,10 @@ fn print_finished(folder: &RunFolder) {
 /// Prints the result of training an automaton.
 fn print_result(experiment: &Experiment, trained: &Trained, folder: &RunFolder) {
     let (attempts, kept) = (&trained.attempts, trained.kept());
+    status!("");
     if experiment.seeds.is_some() {
         let is_success = |attempt: &&Attempt| attempt.outcome == Outcome::Succeeded;
-        status!("\n{} of {} seeds succeeded", attempts.iter().filter(is_success).count(), attempts.len());
+        status!("{} of {} seeds succeeded", attempts.iter().filter(is_success).count(), attempts.len());
         for attempt in attempts.iter().filter(is_success) {
             status!("  seed {:<4} {:>7.1} s, {}", attempt.seed, attempt.seconds, work(attempt));
         }
@@ -234,7 +252,7 @@ fn print_result(experiment: &Experiment, trained: &Trained, folder: &RunFolder) 
             n => format!(" (attempt {n})"),
         };
         status!(
-            "\nLearned: seed {}{tried}, after {}; {seconds:.1} s of training in total",
+            "Learned: seed {}{tried}, after {}; {seconds:.1} s of training in total",
             kept.seed,
             work(kept)
         );
@@ -244,7 +262,7 @@ fn print_result(experiment: &Experiment, trained: &Trained, folder: &RunFolder) 
             n => format!("{n} seeds"),
         };
         let hard = kept.best.as_ref().map_or(f64::NAN, |best| best.hard);
-        status!("\nNot learned with {count}; the best hard loss is {hard} (seed {}).", kept.seed);
+        status!("Not learned with {count}; the best hard loss is {hard} (seed {}).", kept.seed);
         if hard == 0.0 {
             status!("The hard loss reached 0, but not for long enough, or not on new start states.");
         }
@@ -252,14 +270,14 @@ fn print_result(experiment: &Experiment, trained: &Trained, folder: &RunFolder) 
     }
     let gates = trained.gates;
     status!("Gates: {} in total, {} active, {} reachable", gates.total, gates.active, gates.reachable);
-    let run = folder.path().display();
+    let run = folder.path().display().to_string();
     status!("Run folder: {run}");
     status!("  {run}/rollout.gif     a simulation");
     status!("  {run}/loss.svg        soft and hard loss");
     let Experiment { automaton, start, .. } = experiment;
     // A pattern from random states should be stable; a picture is complete at its step only.
     let steps = if *start == Start::Random { (automaton.steps * 4).max(100) } else { automaton.steps };
-    let program = program();
+    let (program, run) = (program(), quoted(&run));
     status!("Next: {program} evaluate {run}");
     status!("      {program} simulate {run} --size 64x64 --steps {steps} --gif big.gif");
 }

@@ -1,13 +1,14 @@
 //! Animated GIFs of cell pictures. A cell becomes a crisp square of `scale x scale` pixels. A frame after the first
 //! encodes only the rectangle of cells that changed, and leaves unchanged cells inside it transparent where that is
 //! smaller: an automaton that settles costs a few bytes per frame. All frames share one palette, made from the colours
-//! in use.
+//! in use. Several frames are compressed at a time, one per thread; the result does not depend on how many.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use ::gif::{DisposalMethod, Encoder, Frame, Repeat};
+use rayon::prelude::*;
 
 use super::ReportError;
 use super::picture::{Picture, Rgb};
@@ -24,6 +25,8 @@ const GRID_SCALE: usize = 12;
 const MAX_COLOURS: usize = 256;
 /// Maximum number of pixels of a frame.
 const MAX_PIXELS: usize = 1 << 26;
+/// Maximum number of cells of the pictures that are compressed at a time, unless one has more.
+const MAX_WAITING: usize = 1 << 25;
 
 /// How an animation looks and how fast it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +45,7 @@ impl Default for Options {
     }
 }
 
-/// A GIF encoder. It keeps only the encoded bytes and the current picture, whatever the number of frames.
+/// A GIF encoder. It keeps the encoded bytes and a picture per thread, whatever the number of frames.
 ///
 /// ```ignore
 /// let mut animation = Animation::new(&Colouring::Ink.colours(), Options { delay: 5, ..Options::default() });
@@ -61,7 +64,12 @@ struct Canvas {
     raster: Raster,
     palette: Palette,
     encoder: Encoder<Vec<u8>>,
-    shown: Picture,
+    /// Width and height of the pictures in cells.
+    size: (usize, usize),
+    /// Pictures that are not encoded yet.
+    waiting: Vec<Picture>,
+    /// The palette indices of the last encoded picture.
+    shown: Vec<u8>,
     /// Encoded but not written, because the last frame has another delay.
     pending: Frame<'static>,
 }
@@ -80,35 +88,53 @@ impl Animation {
         }
         self.frames += 1;
         let Some(canvas) = &mut self.canvas else {
-            self.canvas = Some(Canvas::new(picture, &self.colours, self.options)?);
+            self.canvas = Some(Canvas::new(&picture, &self.colours, self.options)?);
             return Ok(());
         };
-        let first = (canvas.shown.width, canvas.shown.height);
-        if (width, height) != first {
-            return Err(ReportError::SizeChanged { frame, first, this: (width, height) });
+        if (width, height) != canvas.size {
+            return Err(ReportError::SizeChanged { frame, first: canvas.size, this: (width, height) });
         }
-        let next = canvas.raster.smallest_frame(&picture, Some(&canvas.shown), &canvas.palette);
-        canvas.write(self.options.delay)?;
-        (canvas.shown, canvas.pending) = (picture, next);
-        Ok(())
+        let most = rayon::current_num_threads().min(MAX_WAITING / picture.cells.len());
+        canvas.waiting.push(picture);
+        if canvas.waiting.len() < most { Ok(()) } else { canvas.encode_waiting(self.options.delay) }
     }
 
     /// The GIF; it loops forever.
     pub fn finish(self) -> Result<Vec<u8>, ReportError> {
         let mut canvas = self.canvas.ok_or(ReportError::NoFrames)?;
+        canvas.encode_waiting(self.options.delay)?;
         canvas.write(self.options.hold)?;
         Ok(canvas.encoder.into_inner()?)
     }
 }
 
 impl Canvas {
-    fn new(picture: Picture, colours: &BTreeSet<Rgb>, options: Options) -> Result<Self, ReportError> {
-        let raster = Raster::new(&picture, options.scale)?;
+    fn new(picture: &Picture, colours: &BTreeSet<Rgb>, options: Options) -> Result<Self, ReportError> {
+        let raster = Raster::new(picture, options.scale)?;
         let palette = Palette::new(colours, raster.scale >= GRID_SCALE);
         let mut encoder = Encoder::new(Vec::new(), raster.width, raster.height, &palette.bytes())?;
         encoder.set_repeat(Repeat::Infinite)?;
-        let pending = raster.smallest_frame(&picture, None, &palette);
-        Ok(Self { raster, palette, encoder, shown: picture, pending })
+        let shown = palette.indices(picture);
+        let pending = raster.smallest_frame(&shown, None, &palette);
+        let size = (picture.width, picture.height);
+        Ok(Self { raster, palette, encoder, size, waiting: Vec::new(), shown, pending })
+    }
+
+    /// Encodes the waiting pictures, and writes all frames but the last, each shown for `delay`.
+    fn encode_waiting(&mut self, delay: u16) -> Result<(), ReportError> {
+        let (raster, palette) = (&self.raster, &self.palette);
+        let mut pictures = vec![std::mem::take(&mut self.shown)];
+        pictures.par_extend(self.waiting.par_drain(..).map(|picture| palette.indices(&picture)));
+        let frames: Vec<Frame<'static>> = pictures
+            .par_windows(2)
+            .map(|pair| raster.smallest_frame(&pair[1], Some(&pair[0]), palette))
+            .collect();
+        self.shown = pictures.pop().unwrap_or_default();
+        for frame in frames {
+            self.write(delay)?;
+            self.pending = frame;
+        }
+        Ok(())
     }
 
     /// Writes the pending frame, shown for `delay`.
@@ -163,25 +189,31 @@ impl Palette {
         Self { index: index.collect(), colours: colours.collect(), grid: false, transparent: None }
     }
 
-    /// The indices for a cell of this colour.
-    fn cell(&self, colour: Rgb) -> Cell {
-        let index = |colour: Rgb| self.index.get(&colour).copied().unwrap_or(0);
-        Cell { body: index(colour), line: index(if self.grid { line_colour(colour) } else { colour }) }
+    /// The indices of the cells of a picture.
+    fn indices(&self, picture: &Picture) -> Vec<u8> {
+        // Neighbouring cells often have the same colour, which is looked up once.
+        let mut last = ([0; 3], self.index.get(&[0; 3]).copied().unwrap_or(0));
+        let index = |&colour: &Rgb| {
+            if colour != last.0 {
+                last = (colour, self.index.get(&colour).copied().unwrap_or(0));
+            }
+            last.1
+        };
+        picture.cells.iter().map(index).collect()
+    }
+
+    /// The index of the grid line of a cell with this index; the same if there are no lines.
+    fn line(&self, index: u8) -> u8 {
+        let line = |colour: &Rgb| self.index.get(&line_colour(*colour)).copied();
+        let colour =
+            self.colours.get(usize::from(index)).filter(|_| self.grid && self.transparent != Some(index));
+        colour.and_then(line).unwrap_or(index)
     }
 
     /// Returns the palette in the layout of the encoder.
     fn bytes(&self) -> Vec<u8> {
         self.colours.concat()
     }
-}
-
-/// The palette indices of one cell.
-#[derive(Clone, Copy)]
-struct Cell {
-    /// The cell itself.
-    body: u8,
-    /// The grid line above it and at its left; the same as the body if there are no lines.
-    line: u8,
 }
 
 /// The colour of the grid line of a cell: a little darker than the cell, so that light areas show their cells and dark
@@ -211,25 +243,20 @@ impl Raster {
             (Some(width), Some(height)) if usize::from(width) * usize::from(height) <= MAX_PIXELS => {
                 Ok(Self { scale, width, height })
             }
-            _ => Err(ReportError::TooLarge { width: picture.width, height: picture.height }),
+            _ => Err(ReportError::TooLarge { width: picture.width, height: picture.height, channels: None }),
         }
     }
 
-    /// Returns the compressed frame that turns `shown` into `picture`. Few changes compress better with transparent unchanged
+    /// Returns the compressed frame that turns `shown` into `picture`, both as palette indices. Few changes compress better with transparent unchanged
     /// cells, many changes without: the smaller frame is returned.
-    fn smallest_frame(
-        &self,
-        picture: &Picture,
-        shown: Option<&Picture>,
-        palette: &Palette,
-    ) -> Frame<'static> {
-        let (rows, columns) = changed(picture, shown);
-        let draw = |keep: Option<(&Picture, u8)>| {
-            let mut frame = self.frame(&rows, &columns, |i| match keep {
-                Some((shown, index)) if shown.cells[i] == picture.cells[i] => {
-                    Cell { body: index, line: index }
-                }
-                _ => palette.cell(picture.cells[i]),
+    fn smallest_frame(&self, picture: &[u8], shown: Option<&[u8]>, palette: &Palette) -> Frame<'static> {
+        let width = usize::from(self.width) / self.scale;
+        let (rows, columns) = changed(picture, shown, width);
+        let lines: [u8; MAX_COLOURS] = std::array::from_fn(|index| palette.line(index as u8));
+        let draw = |keep: Option<(&[u8], u8)>| {
+            let mut frame = self.frame(&rows, &columns, &lines, |i| match keep {
+                Some((shown, transparent)) if shown[i] == picture[i] => transparent,
+                _ => picture[i],
             });
             frame.transparent = keep.map(|(_, index)| index);
             frame.make_lzw_pre_encoded();
@@ -242,22 +269,29 @@ impl Raster {
         }
     }
 
-    /// The pixels of the cells in `rows` and `columns`; `cell` gives the colours of the cell with this index.
+    /// The pixels of the cells in `rows` and `columns`; `cell` gives the palette index of a cell, `lines` that of its line.
     fn frame(
         &self,
         rows: &Range<usize>,
         columns: &Range<usize>,
-        cell: impl Fn(usize) -> Cell,
+        lines: &[u8; MAX_COLOURS],
+        cell: impl Fn(usize) -> u8,
     ) -> Frame<'static> {
         let picture_width = usize::from(self.width) / self.scale;
         let mut buffer = Vec::with_capacity(rows.len() * columns.len() * self.scale * self.scale);
         for y in rows.clone() {
-            let cells: Vec<Cell> = columns.clone().map(|x| cell(y * picture_width + x)).collect();
+            let cells = columns.clone().map(|x| cell(y * picture_width + x));
+            if self.scale == 1 {
+                buffer.extend(cells);
+                continue;
+            }
+            let cells: Vec<u8> = cells.collect();
             for pixel_y in 0..self.scale {
                 let under_line = pixel_y == 0 && y > 0;
-                for (x, cell) in columns.clone().zip(&cells) {
-                    let body = if under_line { cell.line } else { cell.body };
-                    buffer.push(if x > 0 { cell.line } else { body });
+                for (x, &cell) in columns.clone().zip(&cells) {
+                    let line = lines[usize::from(cell)];
+                    let body = if under_line { line } else { cell };
+                    buffer.push(if x > 0 { line } else { body });
                     buffer.resize(buffer.len() + self.scale - 1, body);
                 }
             }
@@ -278,15 +312,17 @@ impl Raster {
 
 /// Returns the smallest rectangle (rows, columns) that contains every changed cell; one cell if nothing changed, because a
 /// frame needs a pixel.
-fn changed(picture: &Picture, shown: Option<&Picture>) -> (Range<usize>, Range<usize>) {
-    let Some(shown) = shown else { return (0..picture.height, 0..picture.width) };
+fn changed(picture: &[u8], shown: Option<&[u8]>, width: usize) -> (Range<usize>, Range<usize>) {
+    let Some(shown) = shown else { return (0..picture.len() / width, 0..width) };
     let mut bounds: Option<(Range<usize>, Range<usize>)> = None;
-    for (i, _) in picture.cells.iter().zip(&shown.cells).enumerate().filter(|(_, (new, old))| new != old) {
-        let (y, x) = (i / picture.width, i % picture.width);
-        let (rows, columns) = bounds.get_or_insert((y..y + 1, x..x + 1));
-        // Cells come row by row: only the last row moves.
+    for (y, (new, old)) in picture.chunks(width).zip(shown.chunks(width)).enumerate() {
+        let differs = |x: &usize| new[*x] != old[*x];
+        let (Some(first), Some(last)) = ((0..width).find(differs), (0..width).rfind(differs)) else {
+            continue;
+        };
+        let (rows, columns) = bounds.get_or_insert((y..y + 1, first..last + 1));
         rows.end = y + 1;
-        *columns = columns.start.min(x)..columns.end.max(x + 1);
+        *columns = columns.start.min(first)..columns.end.max(last + 1);
     }
     bounds.unwrap_or((0..1, 0..1))
 }

@@ -66,12 +66,21 @@ pub enum ReportError {
         this: (usize, usize),
     },
     /// A picture that is larger than the format or the memory of a small machine allows.
-    #[error("{width} x {height} cells are too many for one picture: show a smaller grid or fewer channels")]
+    #[error(
+        "{height}x{width} cells{} are too many for a picture, which has at most {} cells, such as 4096x4096, and sides of \
+         at most {}; show a smaller grid{}",
+        channels.map_or(String::new(), |channels| format!(" of {channels} channels, side by side,")),
+        picture::MAX_CELLS,
+        picture::MAX_SIDE,
+        channels.map_or("", |_| " or fewer channels")
+    )]
     TooLarge {
         /// Width in cells (of a mosaic: of one panel).
         width: usize,
         /// Height in cells (of a mosaic: of one panel).
         height: usize,
+        /// The number of panels of a mosaic.
+        channels: Option<usize>,
     },
     /// The GIF encoder failed.
     #[error("the GIF encoder failed")]

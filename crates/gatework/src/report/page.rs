@@ -102,11 +102,11 @@ impl<'a> Page<'a> {
         let start = match &self.start {
             Start::Seed => json!({ "kind": "seed" }),
             Start::Zeros => json!({ "kind": "zeros" }),
-            Start::Boards { boards } => {
-                let rows = |board: &String| -> Vec<String> {
-                    board.lines().map(|line| line.trim_end().to_string()).filter(|l| !l.is_empty()).collect()
+            Start::Grids { grids } => {
+                let rows = |grid: &String| -> Vec<String> {
+                    grid.lines().map(|line| line.trim_end().to_string()).filter(|l| !l.is_empty()).collect()
                 };
-                match boards.first().map(rows).filter(|rows| !rows.is_empty()) {
+                match grids.first().map(rows).filter(|rows| !rows.is_empty()) {
                     Some(rows) => json!({ "kind": "board", "rows": rows }),
                     None => json!({ "kind": "zeros" }),
                 }
@@ -224,11 +224,11 @@ mod tests {
     #[test]
     fn in_chromium_the_cells_are_those_of_the_naive_twin() {
         let folder = tempfile::tempdir().unwrap();
-        let boards = Start::Boards { boards: vec![".RG\nYB.\n##0\n".into()] };
+        let grids = Start::Grids { grids: vec![".RG\nYB.\n##0\n".into()] };
         for (boundary, size, observed, start) in [
             (Boundary::Torus, [11, 130], 3, Start::Random),
             (Boundary::Zeros, [9, 20], 1, Start::Seed),
-            (Boundary::Torus, [12, 17], 3, boards),
+            (Boundary::Torus, [12, 17], 3, grids),
         ] {
             let automaton = stirred(boundary);
             let mut grid = match start {
@@ -271,10 +271,10 @@ mod tests {
     #[test]
     fn words_cannot_break_the_page() {
         let automaton = stirred(Boundary::Torus);
-        let boards = vec!["</script><script>alert(1)</script>".to_string()];
+        let grids = vec!["</script><script>alert(1)</script>".to_string()];
         let page = Page {
             about: "a & b {{module}} <!--",
-            start: Start::Boards { boards },
+            start: Start::Grids { grids },
             ..Page::new("<img src=x> {{rule}}", &automaton, 1)
         };
         let html = page.html().unwrap();

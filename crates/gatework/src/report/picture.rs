@@ -2,6 +2,8 @@
 //! (one channel) or red, green and blue (three); any number of channels, hidden ones too, become a mosaic of small
 //! panels. Real-valued states are rounded to a few shades, so that an animation stays within the palette of a GIF.
 
+use rayon::prelude::*;
+
 use super::ReportError;
 
 /// A colour: red, green, blue.
@@ -17,12 +19,14 @@ const GAP: Rgb = [0xcb, 0xc5, 0xb6];
 const NIGHT: Rgb = [0x14, 0x14, 0x1c];
 
 /// Steps from paper to ink: 16 shades.
-const INK_STEPS: f32 = 15.0;
+const INK_STEPS: u8 = 15;
 /// Steps of each of red, green and blue: 6 * 6 * 6 = 216 colours fit a GIF's 256.
-const RGB_STEPS: f32 = 5.0;
+const RGB_STEPS: u8 = 5;
 
 /// Maximum number of cells (4096 x 4096): a picture has at most 48 MB.
-const MAX_CELLS: usize = 1 << 24;
+pub(super) const MAX_CELLS: usize = 1 << 24;
+/// Maximum number of cells of a side: a GIF counts pixels in 16 bits.
+pub(super) const MAX_SIDE: usize = u16::MAX as usize;
 
 /// How the channels of a cell become its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +49,7 @@ impl Colouring {
     pub fn colours(self) -> Vec<[u8; 3]> {
         let bit = |bits: u8, channel: u8| f32::from(bits >> channel & 1);
         match self {
-            Self::Ink => vec![ink(0.0), ink(1.0), GAP],
+            Self::Ink => vec![PAPER, INK, GAP],
             Self::Rgb => (0..8).map(|bits| red_green_blue([0, 1, 2].map(|c| bit(bits, c)))).collect(),
         }
     }
@@ -73,13 +77,13 @@ impl Picture {
         height: usize,
         width: usize,
         colouring: Colouring,
-        state: impl Fn(usize, usize, usize) -> f32,
+        state: impl Fn(usize, usize, usize) -> f32 + Sync,
     ) -> Result<Self, ReportError> {
-        Self::paint(height, width, |y, x| match colouring {
-            Colouring::Ink => ink(state(0, y, x)),
+        let (size, inks) = (Self::size(None, height, width)?, inks());
+        Ok(Self::paint(size, |y, x| match colouring {
+            Colouring::Ink => inks[shade(state(0, y, x), INK_STEPS)],
             Colouring::Rgb => red_green_blue([state(0, y, x), state(1, y, x), state(2, y, x)]),
-        })
-        .ok_or(ReportError::TooLarge { width, height })
+        }))
     }
 
     /// Lays `channels` channels out as a near-square mosaic, row by row: each a panel of `height x width` cells, ink
@@ -88,53 +92,69 @@ impl Picture {
         channels: usize,
         height: usize,
         width: usize,
-        state: impl Fn(usize, usize, usize) -> f32,
+        state: impl Fn(usize, usize, usize) -> f32 + Sync,
     ) -> Result<Self, ReportError> {
-        let too_large = || ReportError::TooLarge { width, height };
-        if channels > MAX_CELLS || height > MAX_CELLS || width > MAX_CELLS {
-            return Err(too_large());
-        }
+        let (size, inks) = (Self::size(Some(channels), height, width)?, inks());
         let (pitch_y, pitch_x) = (height + 1, width + 1);
-        // columns * pitch_x = rows * pitch_y and columns * rows = channels
-        let square = (channels as f64 * pitch_y as f64 / pitch_x as f64).sqrt().round() as usize;
-        let columns = square.clamp(1, channels.max(1));
-        let rows = channels.div_ceil(columns);
-        Self::paint(rows * pitch_y + 1, columns * pitch_x + 1, |y, x| {
+        let columns = (size[1] - 1) / pitch_x;
+        Ok(Self::paint(size, |y, x| {
             let (panel_y, panel_x) = (y / pitch_y, x / pitch_x);
             let channel = panel_y * columns + panel_x;
             // Row 0 and column 0 of each pitch are the gap.
             match ((y % pitch_y).checked_sub(1), (x % pitch_x).checked_sub(1)) {
-                (Some(y), Some(x)) if panel_x < columns && channel < channels => ink(state(channel, y, x)),
+                (Some(y), Some(x)) if panel_x < columns && channel < channels => {
+                    inks[shade(state(channel, y, x), INK_STEPS)]
+                }
                 _ => GAP,
             }
-        })
-        .ok_or_else(too_large)
+        }))
     }
 
-    /// A picture from a colour for each (y, x); none if it has too many cells.
-    fn paint(height: usize, width: usize, colour: impl Fn(usize, usize) -> Rgb) -> Option<Self> {
-        height.checked_mul(width).filter(|&cells| cells <= MAX_CELLS)?;
-        let cells = (0..height).flat_map(|y| (0..width).map(move |x| (y, x))).map(|(y, x)| colour(y, x));
-        Some(Self { width, height, cells: cells.collect() })
+    /// Returns the height and width of the picture of a state, or of the mosaic of this many channels, in cells; an error if
+    /// it has too many.
+    pub fn size(mosaic: Option<usize>, height: usize, width: usize) -> Result<[usize; 2], ReportError> {
+        let too_large = || ReportError::TooLarge { width, height, channels: mosaic };
+        if mosaic.is_some_and(|channels| channels > MAX_CELLS) || height > MAX_SIDE || width > MAX_SIDE {
+            return Err(too_large());
+        }
+        let size = mosaic.map_or([height, width], |channels| {
+            let (pitch_y, pitch_x) = (height + 1, width + 1);
+            // columns * pitch_x = rows * pitch_y and columns * rows = channels
+            let square = (channels as f64 * pitch_y as f64 / pitch_x as f64).sqrt().round() as usize;
+            let columns = square.clamp(1, channels.max(1));
+            [channels.div_ceil(columns) * pitch_y + 1, columns * pitch_x + 1]
+        });
+        let fits = size.iter().all(|side| *side <= MAX_SIDE) && size[0] * size[1] <= MAX_CELLS;
+        if fits { Ok(size) } else { Err(too_large()) }
+    }
+
+    /// A picture from a colour for each (y, x).
+    fn paint([height, width]: [usize; 2], colour: impl Fn(usize, usize) -> Rgb + Sync) -> Self {
+        let mut cells = vec![GAP; height * width];
+        cells.par_chunks_mut(width.max(1)).enumerate().for_each(|(y, row)| {
+            row.iter_mut().enumerate().for_each(|(x, cell)| *cell = colour(y, x));
+        });
+        Self { width, height, cells }
     }
 }
 
-/// The fraction of `value`, rounded to `steps` steps; NaN is 0.
-fn shade(value: f32, steps: f32) -> f32 {
-    let value = if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) };
-    (value * steps).round() / steps
+/// The nearest of the steps from 0 to 1; NaN is 0.
+fn shade(value: f32, steps: u8) -> usize {
+    (value.clamp(0.0, 1.0) * f32::from(steps) + 0.5) as usize
 }
 
-/// From paper (0) to ink (1).
-fn ink(value: f32) -> Rgb {
-    let amount = shade(value, INK_STEPS);
-    let mix = |from: u8, to: u8| (f32::from(from) + (f32::from(to) - f32::from(from)) * amount).round() as u8;
-    [mix(PAPER[0], INK[0]), mix(PAPER[1], INK[1]), mix(PAPER[2], INK[2])]
+/// The shades from paper to ink.
+fn inks() -> [Rgb; INK_STEPS as usize + 1] {
+    let mix = |from: u8, to: u8, amount: f32| {
+        (f32::from(from) + (f32::from(to) - f32::from(from)) * amount).round() as u8
+    };
+    let shade = |step: usize| [0, 1, 2].map(|c| mix(PAPER[c], INK[c], step as f32 / f32::from(INK_STEPS)));
+    std::array::from_fn(shade)
 }
 
 /// Each channel from 0 to 255; near-black where all are 0.
 fn red_green_blue(channels: [f32; 3]) -> Rgb {
-    let colour = channels.map(|value| (shade(value, RGB_STEPS) * 255.0).round() as u8);
+    let colour = channels.map(|value| shade(value, RGB_STEPS) as u8 * (255 / RGB_STEPS));
     if colour == [0, 0, 0] { NIGHT } else { colour }
 }
 
@@ -160,6 +180,7 @@ mod tests {
 
     #[test]
     fn soft_values_have_few_shades_and_wild_values_are_cut() {
+        let ink = |value| Picture::from_channels(1, 1, Colouring::Ink, |_, _, _| value).unwrap().cells[0];
         let shades: std::collections::BTreeSet<Rgb> = (0..=1000).map(|i| ink(i as f32 / 1000.0)).collect();
         assert_eq!(shades.len(), 16);
         assert_eq!(ink(f32::NAN), PAPER);

@@ -1,37 +1,8 @@
 //! Forecasters: train, predict, evaluate, inspect, and error messages.
 
-use std::fmt::Write as _;
+use gatework_test_support::program::{SALES, assert_says, sales};
 
-use crate::{Place, assert_says, is_clean, wait_for};
-
-/// Two series of 80 days with a season of a week.
-fn sales() -> String {
-    let mut text = String::from("unique_id,ds,y\n");
-    for (id, base, days) in [("north", 100, 80), ("south, small", 20, 80)] {
-        for day in 0..days {
-            let _ = writeln!(text, "\"{id}\",{day},{}", base + day + 10 * (day % 7));
-        }
-    }
-    text
-}
-
-const SALES: &str = "
-name = 'sales'
-task = 'forecaster'
-data = 'sales.csv'
-model = 'nlinear'
-horizon = 7
-input = 14
-season = 7
-
-[split]
-validation = 14
-test = 14
-
-[training]
-epochs = 20
-learning_rate = 0.01
-";
+use crate::{Place, is_clean, wait_for};
 
 fn place() -> Place {
     let place = Place::new();
@@ -181,7 +152,7 @@ fn gaps_in_new_data_are_filled_if_asked_for() {
 #[test]
 fn evaluate_inspect_and_list_know_forecasters() {
     let place = trained();
-    let scores = place.json(&["evaluate", "run", "--part", "validation", "--step", "7"]);
+    let scores = place.json(&["evaluate", "run", "--subset", "validation", "--step", "7"]);
     assert_eq!(scores["windows"], 2 * 2);
     let names: Vec<&str> =
         scores["scores"].as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap()).collect();
@@ -398,10 +369,10 @@ fn evaluate_says_how_far_its_origins_are_apart() {
         String::from_utf8(output.stdout).unwrap()
     };
     let every = said(&["evaluate", "run"]);
-    assert!(every.starts_with("Test part:\n16 origins"), "{every}");
+    assert!(every.starts_with("Test subset:\n16 origins"), "{every}");
     for runs in [&["run"][..], &["run", "run"]] {
         let seventh = said(&[&["evaluate", "--step", "7"], runs].concat());
-        assert!(seventh.starts_with("Test part, every 7 steps:\n4 origins"), "{seventh}");
+        assert!(seventh.starts_with("Test subset, every 7 steps:\n4 origins"), "{seventh}");
     }
     // So many origins that evaluation uses every second one.
     let rows = (0..4100).map(|day| format!("{day},{}\n", day % 7)).collect::<Vec<_>>().concat();
@@ -410,7 +381,7 @@ fn evaluate_says_how_far_its_origins_are_apart() {
     place.gatework(&["train", "long.toml", "--out", "long"]).assert().success();
     for runs in [&["long"][..], &["long", "long"]] {
         let fewer = said(&[&["evaluate"], runs].concat());
-        assert!(fewer.starts_with("Test part, every 2 steps:\n1047 origins"), "{fewer}");
+        assert!(fewer.starts_with("Test subset, every 2 steps:\n1047 origins"), "{fewer}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Whole-program tests of the binary `gatework`.
 
 mod export;
+mod faults;
 mod forecasts;
 mod minimize;
 mod mistakes;
@@ -11,6 +12,7 @@ mod verbs;
 use std::path::Path;
 
 use assert_cmd::Command;
+use gatework_test_support::program::assert_says;
 
 /// A small experiment that trains in well under a second: noise into a checkerboard of single cells.
 const SMALL: &str = r#"
@@ -113,7 +115,7 @@ impl Place {
 fn is_clean(folder: &Path) -> bool {
     std::fs::read_dir(folder).unwrap().all(|entry| {
         let path = entry.unwrap().path();
-        if path.is_dir() { is_clean(&path) } else { path.extension().is_none_or(|e| e != "part") }
+        path.extension().is_none_or(|e| e != "part") && (!path.is_dir() || is_clean(&path))
     })
 }
 
@@ -132,12 +134,4 @@ fn wait_for(child: &mut std::process::Child, come_about: impl Fn() -> bool) {
         }
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-}
-
-/// Asserts that a message has all of these parts and is not of a panic.
-fn assert_says(said: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(said.contains(part), "{part:?} is missing in: {said}");
-    }
-    assert!(!said.contains("panicked"), "{said}");
 }

@@ -108,4 +108,56 @@ fn a_proof_that_takes_too_long_ends_and_nothing_is_written() {
     let said = place.refused(2, &["minimize", "waste.blif", "--proof-seconds=-1"]);
     assert!(said.contains("--proof-seconds"), "{said}");
     assert_eq!(place.json(&["minimize", "waste.blif", "--proof-seconds", "600"])["gates_after"], 1);
+    let export = ["export", "waste.blif", "--minimize", "--effort", "fast", "-o", "small.blif"];
+    let said = place.refused(1, &[&export[..], &["--proof-seconds", "0"]].concat());
+    assert!(said.contains("given up after") && said.contains("nothing is written"), "{said}");
+    assert_eq!(place.read("small.blif"), b"precious");
+    place.gatework(&export).assert().success();
+    assert!(place.read("small.blif").starts_with(b".model"));
+    let said = place.refused(2, &["export", "waste.blif", "--to", "c", "--proof-seconds", "1"]);
+    assert!(said.contains("--minimize"), "{said}");
+}
+
+/// Returns a network of random gates, each on two of the last 4,000 signals: its minimisation takes long.
+fn random_network(gates: usize) -> String {
+    use std::fmt::Write as _;
+    const INPUTS: usize = 256;
+    let names = |first: usize| (first..first + INPUTS).map(|i| format!("n{i}")).collect::<Vec<_>>().join(" ");
+    let mut text = format!(".model random\n.inputs {}\n.outputs {}\n", names(0), names(gates));
+    let mut state = 1u64;
+    let mut below = |end: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % end
+    };
+    for gate in INPUTS..INPUTS + gates {
+        let a = gate - 1 - below(gate.min(4000));
+        let b = gate - 1 - below(gate.min(4000));
+        let cover = ["11 1", "10 1", "01 1", "00 1", "10 1\n01 1"][below(5)];
+        writeln!(text, ".names n{a} n{b} n{gate}\n{cover}").unwrap();
+    }
+    text + ".end\n"
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_minimisation_ends_and_nothing_is_written() {
+    use std::io::{BufRead as _, Read as _};
+    let place = Place::new();
+    place.write("random.blif", &random_network(100_000));
+    let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("gatework"))
+        .current_dir(place.path("."))
+        .args(["minimize", "random.blif", "--effort", "high", "-o", "small.blif"])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    assert!(line.trim_end().ends_with(" gates"), "the progress of the passes: {line}");
+    std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.ends_with("error: interrupted; nothing was written\n"), "{said}");
+    assert!(!place.path("small.blif").exists() && crate::is_clean(&place.path(".")));
 }

@@ -41,8 +41,8 @@ fn bad_experiments_are_refused_with_their_line_and_leave_no_folder() {
         ("kind = \"checkerboard\"", "kind = \"png\"\nfile = \"p.txt\"", "not a PNG"),
         (
             "kind = \"random\"",
-            "kind = \"boards\"\nboards = [\"RRRRR\", \"#?\"]",
-            "bad.toml:20: start.boards[1]: line 1: '?'",
+            "kind = \"grids\"\ngrids = [\"RRRRR\", \"#?\"]",
+            "bad.toml:20: start.grids[1]: line 1: '?'",
         ),
     ] {
         let place = Place::new();
@@ -91,10 +91,10 @@ fn an_existing_folder_is_not_overwritten_without_a_word() {
 #[test]
 fn resuming_needs_a_run_of_the_same_experiment() {
     let place = Place::new().trained();
-    assert_says(
-        &place.refused(2, &["train", "small.toml", "--resume", "--out", "none"]),
-        &["nothing to resume"],
-    );
+    fs::create_dir(place.path("mine")).unwrap();
+    place.write("mine/letter.txt", "dear");
+    let foreign = ["train", "small.toml", "--resume", "--out", "mine"];
+    assert_says(&place.refused(2, &foreign), &["mine is not a run folder: there is nothing to resume"]);
     let other = ["train", "checkerboard", "--resume", "--out", "run"];
     assert_says(&place.refused(2, &other), &["run belongs to another experiment (small)"]);
     let other_seed = ["train", "small.toml", "--seed", "2", "--resume", "--out", "run"];
@@ -114,7 +114,7 @@ fn damaged_run_folders_are_named_not_used() {
     fs::write(place.path("run/model.safetensors"), &model[..model.len() / 2]).unwrap();
     all(1, &["model.safetensors", "not a complete safetensors file"]);
     fs::write(place.path("run/model.safetensors"), b"\x02\0\0\0\0\0\0\0{}").unwrap();
-    all(1, &["model.safetensors", "not a Gatework automaton"]);
+    all(1, &["model.safetensors", "no entry \"gatework-automaton\""]);
     fs::remove_file(place.path("run/model.safetensors")).unwrap();
     all(2, &["has no model.safetensors", "--resume"]);
     fs::write(place.path("run/model.safetensors"), &model).unwrap();
@@ -133,15 +133,37 @@ fn damaged_run_folders_are_named_not_used() {
 }
 
 #[test]
-fn a_damaged_checkpoint_stops_a_resumption_and_is_kept() {
+fn training_continues_from_the_checkpoint_before_a_damaged_one() {
     let place = Place::new().trained();
+    let model = place.read("run/model.safetensors");
+    let [last, previous] = ["", ".previous"].map(|name| format!("run/checkpoint/seed-1{name}.safetensors"));
+    let resume = ["train", "small.toml", "--seed", "1", "--resume", "--out", "run"];
+    let damage = |name: &str| {
+        let mut bytes = place.read(name);
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(place.path(name), &bytes).unwrap();
+        bytes
+    };
     fs::remove_file(place.path("run/summary.json")).unwrap();
-    let checkpoint = "run/checkpoint/seed-1.safetensors";
-    let bytes = place.read(checkpoint);
-    fs::write(place.path(checkpoint), &bytes[..200]).unwrap();
-    let said = place.refused(1, &["train", "small.toml", "--seed", "1", "--resume", "--out", "run"]);
-    assert_says(&said, &["seed-1.safetensors", "not a complete checkpoint"]);
-    assert_eq!(place.read(checkpoint), bytes[..200]);
+    damage(&last);
+    let output = place.gatework(&resume).assert().success().get_output().clone();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_says(&said, &["warning: ", "seed-1.safetensors", "checksum", "from the checkpoint before it"]);
+    assert_eq!(place.read("run/model.safetensors"), model);
+    // Both are damaged: they are refused, and kept.
+    fs::remove_file(place.path("run/summary.json")).unwrap();
+    let damaged = [damage(&last), damage(&previous)];
+    assert_says(&place.refused(1, &resume), &["seed-1.safetensors", "checksum", "remove the file"]);
+    assert_eq!([place.read(&last), place.read(&previous)], damaged);
+}
+
+#[test]
+fn resuming_without_a_run_starts_one() {
+    let place = Place::new();
+    let arguments = ["train", "small.toml", "--seed", "1", "--updates", "2", "--resume", "--out", "run"];
+    let output = place.gatework(&arguments).assert().success().get_output().clone();
+    assert_says(&String::from_utf8(output.stderr).unwrap(), &["nothing to resume in run: a new run starts"]);
+    assert!(place.path("run/summary.json").exists());
 }
 
 #[test]
@@ -160,10 +182,10 @@ fn a_place_that_cannot_be_written_is_named() {
 fn a_full_disk_loses_nothing() {
     let place = Place::new().trained();
     let before = place.read("run/model.safetensors");
-    // A limit on file sizes stands for a full disk: writes fail half-way.
+    // A limit on file sizes stands for a full disk: writes fail half-way. Its signal does not end the program.
     let program = assert_cmd::cargo::cargo_bin("gatework");
     let script = format!(
-        "trap '' XFSZ; ulimit -f 4; exec {} train small.toml --seed 2 --out run --force --updates 3",
+        "ulimit -f 4; exec {} train small.toml --seed 2 --out run --force --updates 3",
         program.display()
     );
     let output = std::process::Command::new("bash")
@@ -175,4 +197,132 @@ fn a_full_disk_loses_nothing() {
     assert_says(&String::from_utf8(output.stderr).unwrap(), &["cannot write", "run"]);
     assert!(is_clean(&place.path("run")), "no half-written file");
     assert_eq!(place.read("run.old/model.safetensors"), before, "the old run is set aside");
+}
+
+/// Runs and returns all that is printed, which has no character that a terminal interprets.
+fn printed(place: &Place, arguments: &[&str]) -> String {
+    let output = place.gatework(arguments).output().unwrap();
+    let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).concat();
+    let is_active = |c: char| c.is_control() && !"\n\t".contains(c) || "\u{202e}\u{2028}".contains(c);
+    assert!(!said.is_empty() && !said.contains(is_active), "{arguments:?}: {said:?}");
+    assert!(said.lines().all(|line| !line.starts_with("forged")), "{arguments:?}: {said}");
+    said
+}
+
+#[test]
+fn text_of_files_and_arguments_is_escaped_on_its_way_to_a_terminal() {
+    let place = Place::new();
+    let (text, shown) = (r"\u001b[2J\u202e\nforged", r"\u{1b}[2J\u{202e}\nforged");
+    let experiment = SMALL
+        .replacen("task =", &format!("about = \"{text}\"\nexpected = \"{text}\"\ntask ="), 1)
+        .replacen("name = \"larger\"", &format!("name = \"{text}\""), 1)
+        .replacen("updates = 60", "updates = 1", 1);
+    place.write("small.toml", &experiment);
+    let place = place.trained();
+    for verb in ["inspect", "evaluate"] {
+        assert_says(&printed(&place, &[verb, "run"]), &[shown]);
+        let json = place.json(&[verb, "run"]).to_string();
+        assert_says(&json, &[r"\u001b[2J", r"\nforged"]);
+    }
+    place.write("bad.toml", &experiment.replacen("steps = 6", "steps = 0", 1));
+    assert_says(&printed(&place, &["train", "bad.toml"]), &["[2J", "steps and samples of at least 1"]);
+    let argument = "\u{1b}[2J\u{202e}";
+    assert_says(&printed(&place, &["inspect", argument]), &[r"\u{1b}[2J"]);
+    // The parser of the command line removes escape sequences itself.
+    assert_says(&printed(&place, &["simulate", "run", "--size", argument]), &[r"\u{202e}"]);
+    assert_says(&printed(&place, &[argument]), &[r"\u{202e}"]);
+}
+
+#[test]
+fn names_of_series_and_columns_are_escaped_on_their_way_to_a_terminal() {
+    let place = Place::new();
+    place.write("sales.csv", "unique_id,ds,y\n\u{1b}[2J\u{202e},2020-01-01,1\n\u{1b}[2J\u{202e},x,2\n");
+    let text = "task = 'forecaster'\ndata = 'sales.csv'\nmodel = 'nlinear'\nhorizon = 3\n";
+    place.write("sales.toml", text);
+    assert_says(&printed(&place, &["train", "sales.toml"]), &["sales.csv:3"]);
+    place.write("sales.csv", "unique_id,ds,\u{1b}[2J\u{202e}\na,2020-01-01,1\n");
+    assert_says(&printed(&place, &["train", "sales.toml"]), &[r"\u{1b}[2J"]);
+}
+
+#[test]
+fn a_name_cannot_lead_out_of_the_folder_of_runs() {
+    let place = Place::new().trained();
+    fs::copy(place.path("run/experiment.toml"), place.path("experiment.toml")).unwrap();
+    let forecaster =
+        "name = \"small\"\ntask = 'forecaster'\ndata = 'airpassengers'\nmodel = 'nlinear'\nhorizon = 3\n";
+    for (text, name) in
+        [(SMALL, ".."), (SMALL, "a/b"), (SMALL, r"\u001b[2J"), (forecaster, ".."), (forecaster, "../up")]
+    {
+        place.write("experiment.toml", &text.replacen("name = \"small\"", &format!("name = \"{name}\""), 1));
+        for option in ["--resume", "--force"] {
+            let said = place.refused(2, &["train", "experiment.toml", option]);
+            assert!(said.contains("experiment.toml:") && said.contains(": name is "), "{said}");
+        }
+    }
+    // The stem of this file is "..".
+    place.write("...toml", SMALL);
+    place.gatework(&["train", "...toml", "--updates", "1"]).assert().success();
+    assert!(place.path("runs/small/model.safetensors").is_file());
+    place.write("...toml", &SMALL.replacen("name = \"small\"", "", 1));
+    assert_says(&place.refused(2, &["train", "...toml"]), &["...toml: name is \"..\""]);
+}
+
+/// Runs under a limit of the address space in KiB, expects this exit status and returns the messages on stderr.
+#[cfg(target_os = "linux")]
+fn said_with_memory(place: &Place, limit: u64, status: i32, arguments: &str) -> String {
+    let program = assert_cmd::cargo::cargo_bin("gatework");
+    let script = format!("ulimit -v {limit}; exec {} {arguments}", program.display());
+    let output = std::process::Command::new("bash")
+        .args(["-c", &script])
+        .current_dir(place.folder.path())
+        .env("RAYON_NUM_THREADS", "2")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(status), "{arguments}: {said}");
+    said
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_exceeds_the_memory_is_refused_before_the_work() {
+    let place = Place::new().trained();
+    let limit = 1_000_000;
+    let said = said_with_memory(&place, limit, 1, "simulate run --size 65536x65536");
+    assert_says(&said, &["a grid of 65536x65536 cells with 4 channels would need about ", " GB of memory"]);
+    // The picture is checked before the grid, which does not fit either.
+    let said = said_with_memory(&place, limit, 2, "simulate run --size 65536x65536 --gif a.gif");
+    assert_says(&said, &["65536x65536 cells are too many for a picture", "4096x4096"]);
+    for (from, to) in [("grid = [9, 10]", "grid = [1500, 1500]"), ("steps = 3", "steps = 900000")] {
+        place.write("large.toml", &SMALL.replacen(from, to, 1));
+        let said = said_with_memory(&place, limit, 2, "train large.toml --out large --threads 2");
+        assert_says(&said, &["large.toml: grid, batch, steps and layers would need about ", " of memory"]);
+    }
+    place.write("small.toml", &SMALL.replacen("grid = [20, 31]", "grid = [16384, 16384]", 1));
+    fs::copy(place.path("small.toml"), place.path("run/experiment.toml")).unwrap();
+    let said = said_with_memory(&place, limit, 1, "evaluate run");
+    assert_says(&said, &["evaluate \"larger\": a grid of 16384x16384 cells would need about "]);
+    assert!(!place.path("large").exists() && !place.path("a.gif").exists());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_forecaster_that_exceeds_the_memory_is_refused() {
+    let place = Place::new();
+    for (settings, part) in [
+        ("model = { kind = 'nhits', width = 4096 }\nhorizon = 3", "model nhits: training "),
+        (
+            "model = { kind = 'transformer', patch = 1, stride = 1 }\nhorizon = 1\ninput = 10000",
+            "model transformer with input ",
+        ),
+    ] {
+        let rows: Vec<String> = (0..30_000).map(|step| format!("{step},{}\n", step % 7)).collect();
+        place.write("data.csv", &format!("ds,y\n{}", rows.concat()));
+        place.write(
+            "large.toml",
+            &format!("name = 'large'\ntask = 'forecaster'\ndata = 'data.csv'\n{settings}\n"),
+        );
+        let said = said_with_memory(&place, 1_000_000, 1, "train large.toml --threads 2");
+        assert_says(&said, &[part, "would need about ", " of memory"]);
+    }
 }

@@ -30,7 +30,7 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 const MUTANTS: u64 = 300;
 
 /// Kinds of files with a checksum: a mutant is refused, or it means the same as the original.
-const CHECKSUMMED: &[&str] = &["forecaster"];
+const CHECKSUMMED: &[&str] = &["automaton", "checkpoint", "forecaster", "json"];
 
 /// A grey PNG of 10 x 9 pixels, and a coloured one.
 const PNG: [&[u8]; 2] = [

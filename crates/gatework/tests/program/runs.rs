@@ -89,8 +89,8 @@ fn assert_a_kill_changes_nothing(text: &str, kills: [u64; 3]) {
     }
     // A kill may also interrupt a write.
     std::fs::create_dir_all(place.path("killed/checkpoint")).unwrap();
-    place.write("killed/metrics.csv.4000000000.part", "seed,upd");
-    place.write("killed/checkpoint/seed-1.safetensors.4000000000.part", "");
+    place.write("killed/.gatework-0123456789abcdef.part", "seed,upd");
+    place.write("killed/checkpoint/.gatework-0123456789abcdef.part", "");
     place.gatework(&["train", "long.toml", "--out", "killed", "--resume"]).assert().success();
     assert!(is_clean(&place.path("killed")));
     for file in ["model.safetensors", "circuit.json", "metrics.csv", "rollout.gif"] {
@@ -158,7 +158,7 @@ fn an_interrupt_leaves_a_checkpoint_and_says_how_to_go_on() {
     assert!(said.contains("An interrupted search starts again after gradient descent."), "{said}");
 }
 
-/// The checkpoint of a seed that still runs, as that of one that has succeeded.
+/// The checkpoint of a seed that still runs, as that of one that has succeeded, in a version without a checksum.
 #[cfg(unix)]
 fn as_if_it_had_succeeded(checkpoint: &[u8]) -> Vec<u8> {
     let (length, rest) = checkpoint.split_first_chunk().unwrap();
@@ -166,6 +166,10 @@ fn as_if_it_had_succeeded(checkpoint: &[u8]) -> Vec<u8> {
     let header = std::str::from_utf8(header).unwrap();
     let changed = header.replace(r#"\"outcome\":\"running\""#, r#"\"outcome\":\"succeeded\""#);
     assert_ne!(changed, header);
+    let changed = changed.replace(r#"\"version\":2"#, r#"\"version\":1"#);
+    let checksum = changed.find(r#"\"checksum\""#).unwrap();
+    let end = changed[checksum..].find(',').unwrap() + checksum + 1;
+    let changed = [&changed[..checksum], &changed[end..]].concat();
     let changed = format!("{changed:width$}", width = changed.len().next_multiple_of(8));
     [&(changed.len() as u64).to_le_bytes(), changed.as_bytes(), tensors].concat()
 }
@@ -312,7 +316,7 @@ fn a_search_finishes_what_training_leaves_whatever_the_number_of_threads() {
         assert!(text.contains(from));
         text = text.replace(from, to);
     }
-    text += "[search]\nafter = 5\nmoves = 200\ntemperature = [1.0, 0.2]\nrestarts = 5\n\n\
+    text += "[search]\nafter = 5\nmoves = 200\ntemperature = [1.0, 0.2]\nruns = 5\n\n\
              [[evaluate]]\nname = \"growth\"\ngrid = [7, 7]\nsteps = 4\n";
     place.write("search.toml", &text);
     let one = place.json(&["train", "search.toml", "--seed", "1", "--threads", "1", "--out", "one"]);

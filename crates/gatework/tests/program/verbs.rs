@@ -107,7 +107,7 @@ fn evaluate_scores_every_protocol() {
     assert_eq!((&scores[0]["name"], &scores[0]["bits"]), (&"larger".into(), &(10 * 20 * 31).into()));
     assert!(scores.iter().all(|score| score["wrong"].is_u64() && score["late_wrong"].is_f64()));
     assert_eq!(result, place.json(&["evaluate", "run"]), "the same seed gives the same score");
-    for (option, value) in [("--part", "test"), ("--step", "2")] {
+    for (option, value) in [("--subset", "test"), ("--step", "2")] {
         let said = place.refused(2, &["evaluate", "run", option, value]);
         assert!(said.contains(&format!("{option} is for forecasters; this is an automaton")), "{said}");
     }
@@ -141,6 +141,9 @@ fn a_failed_write_to_stdout_is_an_error_unless_the_pipe_is_closed() {
         &["inspect", "run", "--json"],
         &["list"],
         &["export", "run", "--to", "blif"],
+        &["--help"],
+        &["help", "train"],
+        &["--version"],
     ] {
         let command = |stdout: Stdio| {
             let mut command = std::process::Command::new(&program);

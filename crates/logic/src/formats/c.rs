@@ -21,7 +21,7 @@ use super::{Document, Format, FormatError, Options};
 use crate::automaton::{Boundary, NEIGHBOURS};
 use std::fmt::Write;
 
-/// The format.
+/// The entry of C in [`FORMATS`](super::FORMATS).
 pub static FORMAT: Format = Format {
     name: "c",
     endings: &["h", "c"],

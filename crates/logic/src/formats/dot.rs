@@ -8,7 +8,7 @@ use super::{Document, Format, FormatError, Options, used_inputs};
 use crate::gate::Gate;
 use std::fmt::Write;
 
-/// The format.
+/// The entry of DOT in [`FORMATS`](super::FORMATS).
 pub static FORMAT: Format = Format {
     name: "dot",
     endings: &["dot", "gv"],

@@ -2,7 +2,7 @@
 //! `diff`.
 //!
 //! ```json
-//! {"format":"gatework-circuit","version":1,
+//! {"format":"gatework-circuit","version":2,"checksum":"8dff6d94",
 //! "automaton":{"channels":1,"boundary":"torus"},
 //! "observed":1,
 //! "inputs":9,
@@ -13,9 +13,10 @@
 //! ```
 //!
 //! A gate is `[index, a, b]`; a signal below `inputs` is an input, `inputs + i` is gate `i`. Optional are
-//! `automaton` (the file is then an automaton), `observed` (the number of leading channels of the
-//! automaton that are observed, for example by the loss), `input_names` and `output_names`. Unknown fields are errors, because
-//! most of them are misspelt.
+//! `checksum` (the CRC-32 of the rest, as [`to_json`] writes it), `automaton` (the file is then an automaton), `observed`
+//! (the number of leading channels of the automaton that are observed, for example by the loss), `input_names` and
+//! `output_names`. Unknown fields are errors, because most of them are misspelt. Version 1 was written without a
+//! checksum.
 
 use crate::automaton::{Automaton, AutomatonError, Boundary};
 use crate::circuit::{Circuit, CircuitError, Node};
@@ -26,9 +27,10 @@ use std::fmt::Write;
 use thiserror::Error;
 
 const KIND: &str = "gatework-circuit";
-const VERSION: u64 = 1;
+/// The newest version. All versions from 1 are read.
+const VERSION: u64 = 2;
 
-/// The format.
+/// The entry of JSON in [`FORMATS`](super::FORMATS).
 pub static FORMAT: Format = Format {
     name: "json",
     endings: &["json"],
@@ -96,9 +98,19 @@ pub enum JsonError {
     /// The file has another format.
     #[error("the format is \"{0}\", but a circuit.json has \"{KIND}\"")]
     Format(String),
-    /// The version of the format is unknown.
-    #[error("this is version {0} of the format, but this program reads version {VERSION}; use a newer one")]
+    /// The file was written by a newer version of Gatework.
+    #[error(
+        "it was written by a newer version of Gatework (format {0}, this program reads up to {VERSION}); update Gatework"
+    )]
     Version(u64),
+    /// The version of the format is 0.
+    #[error("`version` is 0, but the first version of the format is 1")]
+    VersionZero,
+    /// The content has changed since the file was written.
+    #[error(
+        "the checksum does not match: the file is corrupt, or was edited; if it was edited, remove `checksum`"
+    )]
+    Checksum,
     /// The index of a gate is not below 16.
     #[error("gate {gate} has index {index}, but the sixteen gates have the indices 0 to 15")]
     Gate {
@@ -145,7 +157,8 @@ impl JsonError {
                 ("inputs", None)
             }
             JsonError::Format(_) => ("format", None),
-            JsonError::Version(_) => ("version", None),
+            JsonError::Version(_) | JsonError::VersionZero => ("version", None),
+            JsonError::Checksum => ("checksum", None),
             JsonError::Gate { gate, .. } | JsonError::Circuit(CircuitError::Operand { gate, .. }) => {
                 ("gates", Some(*gate))
             }
@@ -214,6 +227,7 @@ struct Header {
 struct File {
     format: String,
     version: u64,
+    checksum: Option<String>,
     inputs: usize,
     outputs: Vec<u32>,
     gates: Vec<(u32, u32, u32)>,
@@ -232,12 +246,26 @@ struct AutomatonPart {
     boundary: Boundary,
 }
 
-/// Reads a circuit or an automaton.
+/// Reads a circuit or an automaton. The checksum is verified if the file has one.
 pub fn from_json(text: &str) -> Result<Document, JsonError> {
     read_document(text).map_err(|error| error.locate(text))
 }
 
 fn read_document(text: &str) -> Result<Document, JsonError> {
+    let (document, sum) = parse(text)?;
+    if sum.is_some_and(|sum| sum != checksum(&body(&document))) {
+        return Err(JsonError::Checksum);
+    }
+    Ok(document)
+}
+
+/// The checksum of the text after `checksum`.
+fn checksum(body: &str) -> String {
+    format!("{:08x}", crc32fast::hash(body.as_bytes()))
+}
+
+/// Reads a document and its stored checksum.
+fn parse(text: &str) -> Result<(Document, Option<String>), JsonError> {
     let file: File = match serde_json::from_str(text) {
         Ok(file) => file,
         Err(error) => {
@@ -258,24 +286,27 @@ fn read_document(text: &str) -> Result<Document, JsonError> {
     });
     let circuit = Circuit::new(file.inputs, nodes.collect::<Result<_, _>>()?, file.outputs)?
         .with_names(file.input_names, file.output_names)?;
-    match (file.automaton, file.observed) {
-        (None, None) => Ok(Document::Circuit(circuit)),
-        (None, Some(observed)) => Err(JsonError::NoAutomaton(observed)),
+    let document = match (file.automaton, file.observed) {
+        (None, None) => Document::Circuit(circuit),
+        (None, Some(observed)) => return Err(JsonError::NoAutomaton(observed)),
         (Some(AutomatonPart { channels, boundary }), observed) => {
             let automaton = Automaton::new(channels, boundary, circuit)?;
-            match observed.filter(|observed| !(1..=channels).contains(observed)) {
-                Some(observed) => Err(JsonError::Observed { observed, channels }),
-                None => Ok(Document::Automaton { automaton, observed }),
+            if let Some(observed) = observed.filter(|observed| !(1..=channels).contains(observed)) {
+                return Err(JsonError::Observed { observed, channels });
             }
+            Document::Automaton { automaton, observed }
         }
-    }
+    };
+    Ok((document, file.checksum))
 }
 
 fn check_header(format: String, version: u64) -> Result<(), JsonError> {
     if format != KIND {
         Err(JsonError::Format(format))
-    } else if version != VERSION {
+    } else if version > VERSION {
         Err(JsonError::Version(version))
+    } else if version == 0 {
+        Err(JsonError::VersionZero)
     } else {
         Ok(())
     }
@@ -292,10 +323,15 @@ fn check_header(format: String, version: u64) -> Result<(), JsonError> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn to_json(document: &Document) -> String {
+    let body = body(document);
+    let sum = checksum(&body);
+    format!("{{\"format\":\"{KIND}\",\"version\":{VERSION},\"checksum\":\"{sum}\"{body}")
+}
+
+/// The text after `checksum`.
+fn body(document: &Document) -> String {
     let circuit = document.circuit();
     let mut text = String::with_capacity(200 + 8 * circuit.outputs().len() + 24 * circuit.nodes().len());
-    // Writing to a string never fails, nor does the JSON of numbers and strings.
-    let _ = write!(text, "{{\"format\":\"{KIND}\",\"version\":{VERSION}");
     if let Document::Automaton { automaton, observed } = document {
         let part = AutomatonPart { channels: automaton.channels, boundary: automaton.boundary };
         push_field(&mut text, "automaton", &part);
@@ -320,6 +356,7 @@ pub fn to_json(document: &Document) -> String {
 }
 
 fn push_field<T: Serialize + ?Sized>(text: &mut String, key: &str, value: &T) {
+    // Writing to a string never fails, nor does the JSON of numbers and strings.
     let value = serde_json::to_string(value).unwrap_or_default();
     let _ = write!(text, ",\n\"{key}\":{value}");
 }
@@ -350,7 +387,30 @@ mod tests {
     fn a_file_is_one_gate_per_line() {
         let document = from_json(RULE).unwrap();
         assert!(matches!(&document, Document::Automaton { observed: Some(1), .. }));
-        assert_eq!(to_json(&document), RULE);
+        // The CRC-32 as zlib computes it.
+        let checked = RULE.replace("\"version\":1", "\"version\":2,\"checksum\":\"a506d563\"");
+        assert_eq!(to_json(&document), checked);
+        assert_eq!(from_json(&checked).unwrap(), document);
+        // Both versions are read with and without a checksum.
+        assert_eq!(from_json(&RULE.replace("\"version\":1", "\"version\":2")).unwrap(), document);
+        assert_eq!(from_json(&checked.replace("\"version\":2", "\"version\":1")).unwrap(), document);
+        assert_eq!(
+            message(&checked.replace("[6,9,4]", "[7,9,4]")),
+            "line 1, column 53: the checksum does not match: the file is corrupt, or was edited; if it was edited, \
+             remove `checksum`"
+        );
+    }
+
+    #[test]
+    fn a_flipped_bit_is_refused_or_changes_nothing() {
+        let document = from_json(RULE).unwrap();
+        let text = to_json(&document);
+        for bit in 0..8 * text.len() {
+            let mut bytes = text.clone().into_bytes();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let Ok(flipped) = String::from_utf8(bytes) else { continue };
+            assert!(from_json(&flipped).map_or(true, |read| read == document), "bit {bit}: {flipped}");
+        }
     }
 
     #[test]
@@ -400,8 +460,13 @@ mod tests {
             "line 1, column 11: the format is \"gatework-model\", but a circuit.json has \"gatework-circuit\""
         );
         assert_eq!(
-            message(r#"{"format":"gatework-circuit","version":2,"wires":[]}"#),
-            "line 1, column 40: this is version 2 of the format, but this program reads version 1; use a newer one"
+            message(r#"{"format":"gatework-circuit","version":3,"wires":[]}"#),
+            "line 1, column 40: it was written by a newer version of Gatework (format 3, this program reads up to 2); \
+             update Gatework"
+        );
+        assert_eq!(
+            message(&RULE.replace("\"version\":1", "\"version\":0")),
+            "line 1, column 40: `version` is 0, but the first version of the format is 1"
         );
     }
 

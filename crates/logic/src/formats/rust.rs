@@ -18,7 +18,7 @@ use super::{Document, Format, FormatError, Options};
 use crate::automaton::{Boundary, NEIGHBOURS};
 use std::fmt::Write;
 
-/// The format.
+/// The entry of Rust in [`FORMATS`](super::FORMATS).
 pub static FORMAT: Format = Format {
     name: "rust",
     endings: &["rs"],

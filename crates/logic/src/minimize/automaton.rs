@@ -12,7 +12,7 @@
 //! until no class changes
 //! ```
 
-use super::{Effort, Minimized, Options, Start, Statistics, minimize};
+use super::{Effort, Minimized, Observer, Options, Start, Statistics, minimize_untraced};
 use crate::automaton::{Automaton, Boundary, CENTRE, NEIGHBOURS};
 use crate::circuit::{Circuit, CircuitError};
 use crate::cone::Cone;
@@ -20,6 +20,7 @@ use crate::formats::names::{self, Ports};
 use crate::prove::automaton::{AutomataError, Known, StateMap};
 use crate::prove::sat::{self, Answer, Limits};
 use crate::prove::sweep::Random;
+use crate::stop::{Stop, Stopped};
 use crate::xag::{Literal, Xag};
 use rustc_hash::FxHashMap;
 
@@ -47,15 +48,29 @@ pub fn minimize_automaton(
     observed: usize,
     options: &Options,
 ) -> Result<MinimizedAutomaton, AutomataError> {
+    minimize_automaton_until(automaton, observed, options, &Stop::never(), &|_, _| {})
+}
+
+/// Minimises like [`minimize_automaton`]; returns [`AutomataError::Stopped`] if it was stopped. Calls `observer` before
+/// each pass.
+pub fn minimize_automaton_until(
+    automaton: &Automaton,
+    observed: usize,
+    options: &Options,
+    stop: &Stop<'_>,
+    observer: &Observer<'_>,
+) -> Result<MinimizedAutomaton, AutomataError> {
     automaton.check()?;
     let observed = observed.clamp(1, automaton.channels);
-    let known = Classes::new(automaton, &options.start).prove(automaton);
+    observer("induction", automaton.circuit.nodes().len());
+    let known = Classes::new(automaton, &options.start).prove(automaton, stop)?;
     let assumed = assume(&automaton.circuit, &known).to_circuit(&automaton.circuit);
     let fast = Options { effort: Effort::Fast, ..Options::default() };
-    let Minimized { circuit, .. } = minimize(&without_unobservable(&assumed, observed), &fast);
+    let Minimized { circuit, .. } =
+        minimize_untraced(&without_unobservable(&assumed, observed), &fast, stop, observer)?;
     let channels = live_channels(&circuit, observed);
     let projected = project(&circuit, &channels)?;
-    let Minimized { circuit, mut statistics } = minimize(&projected, options);
+    let Minimized { circuit, mut statistics, .. } = minimize_untraced(&projected, options, stop, observer)?;
     statistics.gates_before = super::gates(&automaton.circuit);
     statistics.depth_before = automaton.circuit.depth();
     let automaton = Automaton::new(channels.len(), automaton.boundary, circuit)?;
@@ -225,23 +240,24 @@ impl Classes {
     }
 
     /// Refines the classes until they are inductive and returns the proved invariants.
-    fn prove(mut self, automaton: &Automaton) -> Vec<Option<Known>> {
+    fn prove(mut self, automaton: &Automaton, stop: &Stop<'_>) -> Result<Vec<Option<Known>>, Stopped> {
         let mut random = Random(3);
         loop {
             let known = self.known();
             if known.iter().all(Option::is_none) {
-                return known;
+                return Ok(known);
             }
             let xag = assume(&automaton.circuit, &known).without_dead_gates();
             let mut values = Vec::new();
             let mut is_split = false;
             for _ in 0..RANDOM_WORDS {
+                stop.check()?;
                 let inputs: Vec<u64> = (0..xag.inputs()).map(|_| random.word()).collect();
                 xag.eval_words(&inputs, &mut values);
                 is_split |= self.split(&xag, &values);
             }
-            if !is_split && !self.refute(&xag, &mut values) {
-                return known;
+            if !is_split && !self.refute(&xag, &mut values, stop)? {
+                return Ok(known);
             }
         }
     }
@@ -275,7 +291,7 @@ impl Classes {
     }
 
     /// Queries the SAT solver until a candidate is not proved, and splits it off. Returns whether there was one.
-    fn refute(&mut self, xag: &Xag, values: &mut Vec<u64>) -> bool {
+    fn refute(&mut self, xag: &Xag, values: &mut Vec<u64>, stop: &Stop<'_>) -> Result<bool, Stopped> {
         let representatives = self.representatives();
         let literal =
             |classes: &Classes, channel: usize| xag.outputs()[channel].invert_if(classes.not[channel]);
@@ -286,9 +302,12 @@ impl Classes {
                 _ if class == 0 => Literal::FALSE,
                 _ => continue,
             };
-            let is_split = match sat::equal(xag, literal(self, channel), expected, QUERY) {
+            let is_split = match sat::equal(xag, literal(self, channel), expected, QUERY, stop) {
                 Answer::Equal => continue,
-                Answer::Unknown => false,
+                Answer::Unknown => {
+                    stop.check()?;
+                    false
+                }
                 Answer::Different(pattern) => {
                     let mut inputs = vec![0; xag.inputs()];
                     for (input, bit) in pattern {
@@ -302,9 +321,9 @@ impl Classes {
                 self.class[channel] = self.len;
                 self.len += 1;
             }
-            return true;
+            return Ok(true);
         }
-        false
+        Ok(false)
     }
 }
 
@@ -321,6 +340,20 @@ mod tests {
 
     fn options(start: Vec<Start>) -> Options {
         Options { effort: Effort::Fast, start }
+    }
+
+    #[test]
+    fn a_minimization_ends_at_the_poll_that_stops_it() {
+        let automaton = arbitrary::large(4, 300);
+        let options = options(vec![Start::Alike; 4]);
+        let run = |stop: &Stop<'_>| minimize_automaton_until(&automaton, 1, &options, stop, &|_, _| {});
+        let never = Stop::never();
+        assert!(run(&never).is_ok());
+        for poll in (1..=never.polls()).step_by(never.polls() as usize / 50) {
+            let stop = Stop::at_poll(poll);
+            assert_eq!(run(&stop), Err(AutomataError::Stopped(Stopped)));
+            assert!(stop.polls() <= poll + 1, "{} polls after {poll}", stop.polls());
+        }
     }
 
     #[test]

@@ -6,6 +6,8 @@
 
 use super::resubstitution::MAX_INPUTS;
 use super::{local_search, resynthesis};
+use crate::prove::trace::Trace;
+use crate::stop::{Stop, Stopped};
 use crate::xag::{Literal, Xag, translate};
 
 /// The maximum number of gates of a component that is searched.
@@ -21,52 +23,65 @@ pub(super) struct Budget {
 }
 
 /// Minimises each component with few inputs.
-pub(super) fn minimize_components(xag: &Xag, budget: Budget) -> Xag {
+pub(super) fn minimize_components(
+    xag: &Xag,
+    budget: Budget,
+    mut trace: Option<&mut Trace>,
+    stop: &Stop<'_>,
+) -> Result<Xag, Stopped> {
     let mut fresh = Xag::new(xag.inputs());
     let mut old_to_new: Vec<Literal> = (0..xag.len()).map(|node| Literal::new(node, false)).collect();
     let mut is_output = vec![false; xag.len()];
     for output in xag.outputs() {
         is_output[output.node()] = true;
     }
-    for gates in components(xag) {
-        let component = Component::new(xag, &gates, &is_output);
+    for gates in components(xag, stop)? {
+        stop.check()?;
+        let component = Component::new(xag, &gates, &is_output, stop)?;
         let smaller = if component.inputs.len() <= MAX_INPUTS {
-            minimize_component(&component.xag, budget)
+            minimize_component(&component.xag, budget, stop)?
         } else {
             component.xag.clone()
         };
-        let literals = fresh.add_xag(&smaller, &component.inputs);
+        if let Some(trace) = &mut trace {
+            trace.claim_replacement(&component.outputs, &smaller, &component.inputs);
+        }
+        let inputs: Vec<Literal> = component.inputs.iter().map(|&node| Literal::new(node, false)).collect();
+        let literals = fresh.add_xag(&smaller, &inputs);
         for (&output, literal) in component.outputs.iter().zip(literals) {
             old_to_new[output] = literal;
         }
     }
     fresh.set_outputs(xag.outputs().iter().map(|&output| translate(output, &old_to_new)).collect());
-    fresh.without_dead_gates()
+    Ok(fresh.without_dead_gates())
 }
 
 /// Returns the smallest XAG that local search finds from the given structure and from resynthesised ones.
-fn minimize_component(xag: &Xag, budget: Budget) -> Xag {
+fn minimize_component(xag: &Xag, budget: Budget, stop: &Stop<'_>) -> Result<Xag, Stopped> {
     let own = (xag.gates() <= MAX_GATES).then(|| xag.clone());
-    let starts = [resynthesis::by_expansion(xag), resynthesis::by_symmetry(xag), own];
+    let starts = [resynthesis::by_expansion(xag, stop)?, resynthesis::by_symmetry(xag, stop)?, own];
     let starts = starts.into_iter().flatten().filter(|start| start.gates() <= MAX_GATES);
-    let mut starts: Vec<Xag> = starts.map(|start| local_search::descend(&start, 2)).collect();
+    let starts: Result<Vec<Xag>, Stopped> =
+        starts.map(|start| local_search::descend(&start, 2, stop)).collect();
+    let mut starts = starts?;
     starts.sort_by_key(Xag::gates);
     let walk = |(start, seed): (&Xag, u64)| {
         // A walk over few gates has few states to visit.
         let patience = budget.patience.min(8 * start.gates() * start.gates());
-        local_search::walk(start, patience, seed)
+        local_search::walk(start, patience, seed, stop)
     };
     let seeds = |start| (0..budget.walks).map(move |seed| (start, seed));
-    let walked: Vec<Xag> = starts.iter().take(2).flat_map(seeds).map(walk).collect();
-    let all = starts.into_iter().chain(walked).chain([xag.clone()]);
-    all.min_by_key(Xag::gates).unwrap_or_else(|| xag.clone())
+    let walked: Result<Vec<Xag>, Stopped> = starts.iter().take(2).flat_map(seeds).map(walk).collect();
+    let all = starts.iter().chain(walked.as_ref().map_err(|&stopped| stopped)?).chain([xag]);
+    Ok(all.min_by_key(|xag| xag.gates()).unwrap_or(xag).clone())
 }
 
 /// Returns the gates of each component, in topological order.
-fn components(xag: &Xag) -> Vec<Vec<usize>> {
+fn components(xag: &Xag, stop: &Stop<'_>) -> Result<Vec<Vec<usize>>, Stopped> {
     // Union-find: each node points to an earlier one of its component, or to itself.
     let mut parent: Vec<usize> = (0..xag.len()).collect();
     for index in xag.gate_range() {
+        stop.check_at(index)?;
         for fanin in xag.node(index).fanins() {
             if xag.is_gate(fanin.node()) {
                 let (a, b) = (root(&mut parent, fanin.node()), root(&mut parent, index));
@@ -77,6 +92,7 @@ fn components(xag: &Xag) -> Vec<Vec<usize>> {
     let mut component_of_root = vec![usize::MAX; xag.len()];
     let mut components: Vec<Vec<usize>> = Vec::new();
     for index in xag.gate_range() {
+        stop.check_at(index)?;
         let root = root(&mut parent, index);
         if component_of_root[root] == usize::MAX {
             component_of_root[root] = components.len();
@@ -84,7 +100,7 @@ fn components(xag: &Xag) -> Vec<Vec<usize>> {
         }
         components[component_of_root[root]].push(index);
     }
-    components
+    Ok(components)
 }
 
 /// Returns the first node of a component, with path halving.
@@ -106,14 +122,15 @@ struct Component {
 }
 
 impl Component {
-    fn new(whole: &Xag, gates: &[usize], is_output: &[bool]) -> Component {
+    fn new(whole: &Xag, gates: &[usize], is_output: &[bool], stop: &Stop<'_>) -> Result<Component, Stopped> {
         let fanins = gates.iter().flat_map(|&gate| whole.node(gate).fanins());
         let mut inputs: Vec<usize> = fanins.map(Literal::node).filter(|&node| !whole.is_gate(node)).collect();
         inputs.sort_unstable();
         inputs.dedup();
         let mut xag = Xag::new(inputs.len());
         let mut literals: Vec<Literal> = Vec::with_capacity(gates.len());
-        for &gate in gates {
+        for (step, &gate) in gates.iter().enumerate() {
+            stop.check_at(step)?;
             let node = whole.node(gate);
             let [a, b] = node.fanins().map(|fanin| {
                 let literal = match gates.binary_search(&fanin.node()) {
@@ -127,7 +144,7 @@ impl Component {
         let places = (0..gates.len()).filter(|&place| is_output[gates[place]]);
         xag.set_outputs(places.clone().map(|place| literals[place]).collect());
         let outputs = places.map(|place| gates[place]).collect();
-        Component { xag, inputs, outputs }
+        Ok(Component { xag, inputs, outputs })
     }
 }
 
@@ -145,9 +162,9 @@ mod tests {
         let (ab, bc) = (xag.and(a, b), xag.and(b, c));
         let (abd, abc) = (xag.xor(ab, d), xag.xor(ab, c));
         xag.set_outputs(vec![abd, abc, bc]);
-        assert_eq!(components(&xag), [vec![5, 7, 8], vec![6]]);
+        assert_eq!(components(&xag, &Stop::never()).unwrap(), [vec![5, 7, 8], vec![6]]);
         let is_output = [false, false, false, false, false, false, true, true, true];
-        let component = Component::new(&xag, &[5, 7, 8], &is_output);
+        let component = Component::new(&xag, &[5, 7, 8], &is_output, &Stop::never()).unwrap();
         assert_eq!((&component.inputs[..], &component.outputs[..]), (&[1, 2, 3, 4][..], &[7, 8][..]));
     }
 
@@ -156,7 +173,7 @@ mod tests {
         #[test]
         fn minimizing_components_preserves_the_function_and_adds_no_gates(circuit in arbitrary::circuit(0..=60, 60)) {
             let xag = Xag::from_circuit(&circuit).without_dead_gates();
-            let smaller = minimize_components(&xag, Budget { walks: 1, patience: 20 });
+            let smaller = minimize_components(&xag, Budget { walks: 1, patience: 20 }, None, &Stop::never()).unwrap();
             prop_assert!(smaller.gates() <= xag.gates());
             prop_assert_eq!(equivalent(&circuit, &smaller.to_circuit(&circuit)), Ok(Verdict::Equal));
         }

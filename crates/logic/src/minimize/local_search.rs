@@ -6,6 +6,7 @@
 
 use super::resubstitution::{Replacement, SimulatedXag};
 use crate::prove::sweep::Random;
+use crate::stop::{Stop, Stopped};
 use crate::xag::Xag;
 
 /// Searches the replacements of a gate with up to `gates` gates, at most `limit` of them. Returns the first one with
@@ -31,19 +32,20 @@ fn choose(
 
 /// Applies every replacement with a gain until no gate has one: first replacements without gates, which are the
 /// fastest to find, then with one gate and so on up to `gates`.
-pub(super) fn descend(xag: &Xag, gates: usize) -> Xag {
+pub(super) fn descend(xag: &Xag, gates: usize, stop: &Stop<'_>) -> Result<Xag, Stopped> {
     let mut xag = SimulatedXag::new(xag.clone());
     for gates in 0..=gates {
-        xag = descend_with(xag, gates);
+        xag = descend_with(xag, gates, stop)?;
     }
-    xag.into_xag()
+    Ok(xag.into_xag())
 }
 
 /// Cycles through the gates until none of them has a replacement with a gain.
-fn descend_with(mut xag: SimulatedXag, gates: usize) -> SimulatedXag {
+fn descend_with(mut xag: SimulatedXag, gates: usize, stop: &Stop<'_>) -> Result<SimulatedXag, Stopped> {
     let mut random = Random(1);
     let (mut node, mut failures) = (0, 0);
     while failures < xag.xag().gates() {
+        stop.check()?;
         let range = xag.xag().gate_range();
         node = if range.contains(&node) { node } else { range.start };
         match choose(&xag, node, gates, 0, usize::MAX, &mut random) {
@@ -55,15 +57,16 @@ fn descend_with(mut xag: SimulatedXag, gates: usize) -> SimulatedXag {
         }
         node += 1;
     }
-    xag
+    Ok(xag)
 }
 
 /// Walks until `patience` consecutive steps have saved no gate.
-pub(super) fn walk(xag: &Xag, patience: usize, seed: u64) -> Xag {
+pub(super) fn walk(xag: &Xag, patience: usize, seed: u64, stop: &Stop<'_>) -> Result<Xag, Stopped> {
     let mut random = Random(seed);
     let mut xag = SimulatedXag::new(xag.clone());
     let mut failures = 0;
     while failures < patience && xag.xag().gates() > 0 {
+        stop.check()?;
         let range = xag.xag().gate_range();
         let node = range.start + random.below(range.len());
         let (start, gates) = (random.below(range.end), 1 + random.below(2));
@@ -76,7 +79,7 @@ pub(super) fn walk(xag: &Xag, patience: usize, seed: u64) -> Xag {
             xag = SimulatedXag::new(next);
         }
     }
-    xag.into_xag()
+    Ok(xag.into_xag())
 }
 
 #[cfg(test)]
@@ -94,10 +97,11 @@ mod tests {
             seed in 0u64..9,
         ) {
             let xag = Xag::from_circuit(&circuit).without_dead_gates();
-            let descended = descend(&xag, 2);
-            let walked = walk(&descended, 100, seed);
+            let stop = Stop::never();
+            let descended = descend(&xag, 2, &stop).unwrap();
+            let walked = walk(&descended, 100, seed, &stop).unwrap();
             prop_assert!(descended.gates() <= xag.gates() && walked.gates() <= descended.gates());
-            prop_assert_eq!(descend(&descended, 2).gates(), descended.gates());
+            prop_assert_eq!(descend(&descended, 2, &stop).unwrap().gates(), descended.gates());
             for xag in [descended, walked] {
                 prop_assert_eq!(equivalent(&circuit, &xag.to_circuit(&circuit)), Ok(Verdict::Equal));
             }

@@ -31,12 +31,15 @@ mod resynthesis;
 mod rewrite;
 mod window;
 
-pub use automaton::{MinimizedAutomaton, cone_of_influence, minimize_automaton};
+pub use automaton::{MinimizedAutomaton, cone_of_influence, minimize_automaton, minimize_automaton_until};
 
 use crate::circuit::Circuit;
 use crate::prove::sat::Limits;
-use crate::prove::sweep::sweep;
-use crate::xag::Xag;
+use crate::prove::sweep::Sweeper;
+use crate::prove::trace::Trace;
+use crate::prove::{ProveError, Verdict, equivalent_by};
+use crate::stop::{Stop, Stopped};
+use crate::xag::{Xag, translate};
 
 /// The effort of a minimisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -99,6 +102,33 @@ pub struct Minimized {
     pub circuit: Circuit,
     /// Sizes before and after.
     pub statistics: Statistics,
+    trace: Option<Trace>,
+}
+
+impl Minimized {
+    /// Checks whether the circuit computes the same function as the original.
+    ///
+    /// The replacements that [`minimize_until`] has recorded are hints for the proof, which makes it fast for millions
+    /// of gates. The proof does not rely on them: each is proved before it is used.
+    ///
+    /// ```
+    /// use gatework_logic::minimize::{Options, minimize_until};
+    /// use gatework_logic::{Circuit, Gate, Node, Stop, prove::Verdict};
+    ///
+    /// let gates = vec![Node::new(Gate::AND, 0, 1), Node::new(Gate::A_AND_NOT_B, 0, 1), Node::new(Gate::OR, 2, 3)];
+    /// let circuit = Circuit::new(2, gates, vec![4])?;
+    /// let small = minimize_until(&circuit, &Options::default(), &Stop::never(), &|_, _| {})?;
+    /// assert_eq!(small.prove(&circuit, &Stop::never())?, Verdict::Equal);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn prove(&self, original: &Circuit, stop: &Stop<'_>) -> Result<Verdict, ProveError> {
+        equivalent_by(original, &self.circuit, self.trace.as_ref(), stop)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn trace(&self) -> Option<&Trace> {
+        self.trace.as_ref()
+    }
 }
 
 /// Returns the number of two-input gates of a circuit. Dead gates, wires, inverters and constants are not counted, and
@@ -121,26 +151,47 @@ pub fn gates(circuit: &Circuit) -> usize {
 /// ```
 #[must_use]
 pub fn minimize(circuit: &Circuit, options: &Options) -> Minimized {
-    let mut optimizer = Optimizer::new(circuit);
-    // The search of small XAGs finds all that the passes for large ones find.
-    let mut is_searched = false;
-    if options.effort > Effort::Fast && optimizer.xag.gates() <= LARGE {
-        optimizer.repeat(Effort::Fast);
-        is_searched = optimizer.xag.inputs() <= resubstitution::MAX_INPUTS
-            && optimizer.xag.gates() <= components::MAX_GATES;
-        optimizer.minimize_components(options.effort);
-    }
-    if !is_searched {
-        optimizer.repeat(options.effort);
-    }
-    let minimized = optimizer.xag.to_circuit(circuit);
-    optimizer.statistics.gates_after = optimizer.xag.gates();
-    optimizer.statistics.depth_after = minimized.depth();
-    Minimized { circuit: minimized, statistics: optimizer.statistics }
+    let stop = Stop::never();
+    let mut optimizer = Optimizer::new(circuit, &stop, &|_, _| {});
+    // It is never stopped.
+    let _ = optimizer.run(options);
+    optimizer.finish(circuit)
 }
 
+/// A function that is called before each pass, with its name and the number of gates.
+pub type Observer<'a> = dyn Fn(&'static str, usize) + 'a;
+
+/// Minimises like [`minimize`], unless it is stopped, and records the replacements for [`Minimized::prove`], unless they
+/// take too much memory. Calls `observer` before each pass.
+pub fn minimize_until(
+    circuit: &Circuit,
+    options: &Options,
+    stop: &Stop<'_>,
+    observer: &Observer<'_>,
+) -> Result<Minimized, Stopped> {
+    let mut optimizer = Optimizer::new(circuit, stop, observer);
+    optimizer.record(MAX_TRACE_NODES);
+    optimizer.run(options)?;
+    Ok(optimizer.finish(circuit))
+}
+
+/// Minimises like [`minimize_until`], but records nothing.
+fn minimize_untraced(
+    circuit: &Circuit,
+    options: &Options,
+    stop: &Stop<'_>,
+    observer: &Observer<'_>,
+) -> Result<Minimized, Stopped> {
+    let mut optimizer = Optimizer::new(circuit, stop, observer);
+    optimizer.run(options)?;
+    Ok(optimizer.finish(circuit))
+}
+
+/// The maximum number of nodes of a trace, about 50 bytes each with their claims. A proof works without the trace.
+const MAX_TRACE_NODES: usize = 1 << 24;
+
 /// Limits of each SAT query of a sweep.
-const SWEEP: Limits = Limits { gates: 300, conflicts: 100, deadline: None };
+const SWEEP: Limits = Limits { gates: 300, conflicts: 100 };
 /// The number of consecutive rounds without a gain that ends the repetition.
 const PATIENCE: usize = 3;
 /// Above this number of gates, fewer rounds are run and windows are searched with less effort.
@@ -149,13 +200,17 @@ const LARGE: usize = 20_000;
 const MAX_WALK_GATES: usize = 2_000;
 
 /// The state of a minimisation between two passes.
-struct Optimizer {
+struct Optimizer<'a> {
     xag: Xag,
     statistics: Statistics,
+    trace: Option<Trace>,
+    max_trace_nodes: usize,
+    stop: &'a Stop<'a>,
+    observer: &'a Observer<'a>,
 }
 
-impl Optimizer {
-    fn new(circuit: &Circuit) -> Optimizer {
+impl<'a> Optimizer<'a> {
+    fn new(circuit: &Circuit, stop: &'a Stop<'a>, observer: &'a Observer<'a>) -> Optimizer<'a> {
         let xag = Xag::from_circuit(circuit).without_dead_gates();
         let gates = xag.gates();
         let statistics = Statistics {
@@ -165,25 +220,63 @@ impl Optimizer {
             depth_after: 0,
             passes: Vec::new(),
         };
-        Optimizer { xag, statistics }
+        Optimizer { xag, statistics, trace: None, max_trace_nodes: 0, stop, observer }
     }
 
-    /// Takes the result of a pass unless it is larger.
-    fn take(&mut self, pass: &'static str, xag: Xag) {
+    /// Records the replacements, as long as the trace has at most this number of nodes.
+    fn record(&mut self, max_nodes: usize) {
+        self.max_trace_nodes = max_nodes;
+        self.trace = (self.xag.len() <= max_nodes).then(|| Trace::new(&self.xag));
+    }
+
+    /// Runs all passes.
+    fn run(&mut self, options: &Options) -> Result<(), Stopped> {
+        // The search of small XAGs finds all that the passes for large ones find.
+        let mut is_searched = false;
+        if options.effort > Effort::Fast && self.xag.gates() <= LARGE {
+            self.repeat(Effort::Fast)?;
+            is_searched =
+                self.xag.inputs() <= resubstitution::MAX_INPUTS && self.xag.gates() <= components::MAX_GATES;
+            self.minimize_components(options.effort)?;
+        }
+        if is_searched { Ok(()) } else { self.repeat(options.effort) }
+    }
+
+    fn finish(mut self, ports: &Circuit) -> Minimized {
+        let circuit = self.xag.to_circuit(ports);
+        self.statistics.gates_after = self.xag.gates();
+        self.statistics.depth_after = circuit.depth();
+        Minimized { circuit, statistics: self.statistics, trace: self.trace }
+    }
+
+    /// Runs a pass and takes its result unless it is larger.
+    fn pass(
+        &mut self,
+        pass: &'static str,
+        run: impl FnOnce(&Xag, Option<&mut Trace>, &Stop<'_>) -> Result<Xag, Stopped>,
+    ) -> Result<(), Stopped> {
+        self.stop.check()?;
+        (self.observer)(pass, self.xag.gates());
+        let xag = run(&self.xag, self.trace.as_mut(), self.stop)?;
         if xag.gates() < self.xag.gates() {
             self.statistics.passes.push((pass, xag.gates()));
         }
         if xag.gates() <= self.xag.gates() {
             self.xag = xag;
+            if let Some(trace) = &mut self.trace {
+                trace.advance(&self.xag, self.stop)?;
+            }
         }
+        self.trace.take_if(|trace| trace.nodes() > self.max_trace_nodes);
+        Ok(())
     }
 
-    fn rewrite(&mut self, zero_gain: bool, round: usize) {
-        self.take("rewrite", rewrite::rewrite(&self.xag, zero_gain, round));
+    fn rewrite(&mut self, zero_gain: bool, round: usize) -> Result<(), Stopped> {
+        self.pass("rewrite", |xag, trace, stop| rewrite::rewrite(xag, zero_gain, round, trace, stop))
     }
 
     /// Runs rounds of all passes. Large XAGs get fewer rounds, because the first ones save the most.
-    fn repeat(&mut self, effort: Effort) {
+    fn repeat(&mut self, effort: Effort) -> Result<(), Stopped> {
         let is_large = self.xag.gates() > LARGE;
         let (rounds, patience) = match (effort, is_large) {
             (Effort::Fast, _) | (Effort::Normal, true) => (2, 1),
@@ -194,21 +287,24 @@ impl Optimizer {
         let mut failures = 0;
         for round in 0..rounds {
             let before = self.xag.gates();
-            self.rewrite(false, round);
+            self.rewrite(false, round)?;
             if round == 0 || effort > Effort::Fast && !is_large {
-                self.take("sweep", sweep(&self.xag, SWEEP).without_dead_gates());
+                self.pass("sweep", sweep)?;
             }
             if effort > Effort::Fast {
-                self.rewrite(true, round);
-                self.rewrite(false, round);
+                self.rewrite(true, round)?;
+                self.rewrite(false, round)?;
                 let options = self.window_options(effort, round);
-                self.take("resubstitute", window::resubstitute(&self.xag, options, round));
+                self.pass("resubstitute", |xag, trace, stop| {
+                    window::resubstitute(xag, options, round, trace, stop)
+                })?;
             }
             failures = if self.xag.gates() < before { 0 } else { failures + 1 };
             if failures == patience || self.xag.gates() == 0 {
                 break;
             }
         }
+        Ok(())
     }
 
     fn window_options(&self, effort: Effort, round: usize) -> window::WindowOptions {
@@ -220,15 +316,29 @@ impl Optimizer {
         }
     }
 
-    fn minimize_components(&mut self, effort: Effort) {
+    fn minimize_components(&mut self, effort: Effort) -> Result<(), Stopped> {
         let (walks, patience) = match effort {
             Effort::High => (8, 5000),
             _ if self.xag.gates() > MAX_WALK_GATES => (0, 0),
             _ => (2, 300),
         };
         let budget = components::Budget { walks, patience };
-        self.take("search", components::minimize_components(&self.xag, budget));
+        self.pass("search", |xag, trace, stop| components::minimize_components(xag, budget, trace, stop))
     }
+}
+
+/// Merges equal nodes.
+fn sweep(xag: &Xag, trace: Option<&mut Trace>, stop: &Stop<'_>) -> Result<Xag, Stopped> {
+    let Sweeper { xag: swept, reduced, .. } = Sweeper::run(xag, SWEEP, stop)?;
+    if let Some(trace) = trace {
+        let nodes = swept.gate_range().map(|index| swept.node(index));
+        let literals = trace.add_nodes(swept.inputs(), nodes, stop)?;
+        for (step, (&literal, &reduced)) in literals.iter().zip(&reduced).enumerate() {
+            stop.check_at(step)?;
+            trace.claim(literal, translate(reduced, &literals));
+        }
+    }
+    Ok(swept.without_dead_gates())
 }
 
 #[cfg(test)]
@@ -304,6 +414,68 @@ mod tests {
                 .map(|effort| with_effort(&circuit, effort).statistics.gates_after);
             assert!(normal <= fast && fast < super::gates(&circuit), "{normal} {fast}");
         }
+    }
+
+    /// A pass that has begun: its name, the number of gates, and the number of polls before it.
+    type Begun = (&'static str, usize, u64);
+
+    /// Runs all passes and returns the result and the passes.
+    fn observed(circuit: &Circuit, stop: &Stop<'_>) -> (Result<Minimized, Stopped>, Vec<Begun>) {
+        let passes = std::cell::RefCell::new(Vec::new());
+        let observer = |pass, gates| passes.borrow_mut().push((pass, gates, stop.polls()));
+        let result = minimize_until(circuit, &Options::default(), stop, &observer);
+        (result, passes.into_inner())
+    }
+
+    #[test]
+    fn every_pass_polls_and_no_pass_follows_a_stop() {
+        // Few inputs, for the search of components, and many, for the resubstitution in windows.
+        for (inputs, gates, last) in [(10, 100, "search"), (40, 300, "resubstitute")] {
+            let circuit = random(inputs, gates, 20);
+            let never = Stop::never();
+            let (result, passes) = observed(&circuit, &never);
+            assert!(result.is_ok());
+            assert_eq!(passes.last().map(|&(pass, ..)| pass), Some(last));
+            let ends = passes.iter().skip(1).map(|&(.., polls)| polls).chain([never.polls()]);
+            for (&(pass, gates, begin), end) in passes.iter().zip(ends) {
+                // A component with many inputs is not searched.
+                let expected =
+                    if pass == "search" && inputs > resubstitution::MAX_INPUTS { 1 } else { gates };
+                assert!(end - begin >= expected as u64, "{pass}: {} polls, {gates} gates", end - begin);
+            }
+            for poll in (1..=never.polls()).step_by(never.polls().div_ceil(50) as usize) {
+                let stop = Stop::at_poll(poll);
+                let (result, begun) = observed(&circuit, &stop);
+                assert_eq!(result, Err(Stopped));
+                assert!(stop.polls() <= poll + 1, "{} polls after {poll}", stop.polls());
+                assert_eq!(begun[..], passes[..begun.len()]);
+                assert!(begun.iter().all(|&(.., polls)| polls < poll), "a pass began after the stop");
+            }
+        }
+    }
+
+    #[test]
+    fn a_trace_that_becomes_too_large_is_dropped_and_the_result_is_proved_without() {
+        let circuit = random(40, 300, 20);
+        let (stop, observer) = (Stop::never(), |_: &'static str, _: usize| {});
+        let traced = |max_nodes: usize| {
+            let mut optimizer = Optimizer::new(&circuit, &stop, &observer);
+            optimizer.record(max_nodes);
+            optimizer.run(&Options::default()).unwrap();
+            optimizer.finish(&circuit)
+        };
+        let all = traced(usize::MAX);
+        let nodes = all.trace().unwrap().nodes();
+        assert_eq!(traced(nodes), all);
+        let first = Xag::from_circuit(&circuit).without_dead_gates().len();
+        assert!(first < nodes);
+        for max_nodes in [0, first - 1, first, nodes - 1] {
+            let dropped = traced(max_nodes);
+            assert_eq!((dropped.trace(), &dropped.circuit), (None, &all.circuit), "{max_nodes}");
+            assert_eq!(dropped.prove(&circuit, &stop), Ok(Verdict::Equal));
+        }
+        let untraced = minimize_untraced(&circuit, &Options::default(), &stop, &observer).unwrap();
+        assert_eq!((untraced.trace(), &untraced.circuit), (None, &all.circuit));
     }
 
     proptest! {

@@ -50,6 +50,11 @@ impl MutableXag {
         self.nodes[index]
     }
 
+    fn is_normal(&self, gate: usize) -> bool {
+        let node = self.nodes[gate];
+        matches!(normal(node.operation(), node.a, node.b), Normal::Node(normal, false) if normal == node)
+    }
+
     fn is_gate(&self, node: usize) -> bool {
         node > self.inputs
     }
@@ -62,6 +67,15 @@ impl MutableXag {
     /// Returns whether a node can be a fanin: an input, or a live gate that was not substituted.
     pub fn is_usable(&self, node: usize) -> bool {
         !self.is_gate(node) || self.is_alive(node) && self.forward[node].node() == node
+    }
+
+    /// Returns the gates in the order of their visits, in which fanins come first. Gates that turned out to be equal to
+    /// something else when they were visited are left out, because their fanins are not in normal form.
+    pub fn in_order_of_visits(&self) -> Vec<usize> {
+        let mut gates: Vec<usize> =
+            (self.inputs + 1..self.len()).filter(|&gate| self.is_normal(gate)).collect();
+        gates.sort_by_key(|&gate| self.visit[gate]);
+        gates
     }
 
     /// Follows forwards to a literal of a node that was not substituted.

@@ -10,69 +10,86 @@
 
 use super::npn_library::NpnLibrary;
 use super::resubstitution::MAX_INPUTS;
+use crate::stop::{Stop, Stopped};
 use crate::truth::{TruthTable, input_word, table_words};
 use crate::xag::{Literal, Xag};
 use rustc_hash::FxHashMap;
 
 /// Returns the truth tables of the outputs of an XAG with at most [`MAX_INPUTS`] inputs.
-fn output_tables(xag: &Xag) -> Vec<TruthTable> {
+fn output_tables(xag: &Xag, stop: &Stop<'_>) -> Result<Vec<TruthTable>, Stopped> {
     let words = table_words(xag.inputs());
     let mut tables = vec![TruthTable(Vec::with_capacity(words)); xag.outputs().len()];
     let mut values = Vec::new();
     for word in 0..words {
+        stop.check()?;
         let inputs: Vec<u64> = (0..xag.inputs()).map(|input| input_word(input, word)).collect();
         xag.eval_words(&inputs, &mut values);
         for (table, output) in tables.iter_mut().zip(xag.outputs()) {
             table.0.push(values[output.node()] ^ output.mask());
         }
     }
-    tables
+    Ok(tables)
 }
 
 /// Resynthesis stops at twice the gates of the original plus this number.
 const SLACK: usize = 50;
 
 /// Rebuilds an XAG by Shannon and Davio expansion, unless the result becomes much larger.
-pub(super) fn by_expansion(xag: &Xag) -> Option<Xag> {
+pub(super) fn by_expansion(xag: &Xag, stop: &Stop<'_>) -> Result<Option<Xag>, Stopped> {
     let signals = (0..xag.inputs()).map(Literal::input).collect();
-    build(Xag::new(xag.inputs()), signals, 2 * xag.gates() + SLACK, &output_tables(xag))
+    build(Xag::new(xag.inputs()), signals, 2 * xag.gates() + SLACK, &output_tables(xag, stop)?, stop)
 }
 
 /// Rebuilds an XAG by counting symmetric inputs, if there is a group of at least three and the result does not become
 /// much larger.
-pub(super) fn by_symmetry(xag: &Xag) -> Option<Xag> {
-    let tables = output_tables(xag);
-    let groups = symmetric_groups(&tables, xag.inputs());
+pub(super) fn by_symmetry(xag: &Xag, stop: &Stop<'_>) -> Result<Option<Xag>, Stopped> {
+    let tables = output_tables(xag, stop)?;
+    let groups = symmetric_groups(&tables, xag.inputs(), stop)?;
     if groups.iter().all(|group| group.len() < 3) {
-        return None;
+        return Ok(None);
     }
     let mut fresh = Xag::new(xag.inputs());
     let counts: Vec<Count> = groups.into_iter().map(|group| Count::new(&mut fresh, group)).collect();
     let signals: Vec<Literal> = counts.iter().flat_map(|count| count.bits.iter().copied()).collect();
     if signals.len() > MAX_INPUTS {
-        return None;
+        return Ok(None);
     }
     let of_counts =
         |table: &TruthTable| TruthTable::from_bits(signals.len(), |i| table.bit(representative(&counts, i)));
     let tables: Vec<TruthTable> = tables.iter().map(of_counts).collect();
-    build(fresh, signals, 2 * xag.gates() + SLACK, &tables)
+    build(fresh, signals, 2 * xag.gates() + SLACK, &tables, stop)
 }
 
 /// Adds functions of these signals as the outputs of an XAG, unless it gets more than `max_gates` gates.
-fn build(mut xag: Xag, signals: Vec<Literal>, max_gates: usize, tables: &[TruthTable]) -> Option<Xag> {
-    let mut builder = Builder { xag: &mut xag, signals, built: FxHashMap::default(), max_gates };
+fn build(
+    mut xag: Xag,
+    signals: Vec<Literal>,
+    max_gates: usize,
+    tables: &[TruthTable],
+    stop: &Stop<'_>,
+) -> Result<Option<Xag>, Stopped> {
+    let mut builder = Builder { xag: &mut xag, signals, built: FxHashMap::default(), max_gates, stop };
     let outputs: Option<Vec<Literal>> = tables.iter().map(|table| builder.build(table)).collect();
-    xag.set_outputs(outputs?);
-    Some(xag.without_dead_gates())
+    if stop.was_due() {
+        return Err(Stopped);
+    }
+    let Some(outputs) = outputs else { return Ok(None) };
+    xag.set_outputs(outputs);
+    Ok(Some(xag.without_dead_gates()))
 }
 
 /// An input and whether it is inverted.
 type Member = (usize, bool);
 
 /// Partitions the support into groups of inputs in which all functions are symmetric.
-fn symmetric_groups(tables: &[TruthTable], inputs: usize) -> Vec<Vec<Member>> {
+fn symmetric_groups(
+    tables: &[TruthTable],
+    inputs: usize,
+    stop: &Stop<'_>,
+) -> Result<Vec<Vec<Member>>, Stopped> {
     let mut groups: Vec<Vec<Member>> = Vec::new();
     for input in 0..inputs {
+        stop.check()?;
         if !tables.iter().any(|table| table.depends_on(input)) {
             continue;
         }
@@ -88,7 +105,7 @@ fn symmetric_groups(tables: &[TruthTable], inputs: usize) -> Vec<Vec<Member>> {
             None => groups.push(vec![(input, false)]),
         }
     }
-    groups
+    Ok(groups)
 }
 
 /// A group of inputs and the binary digits of the number of ones among them.
@@ -146,10 +163,11 @@ struct Builder<'a> {
     signals: Vec<Literal>,
     built: FxHashMap<TruthTable, Literal>,
     max_gates: usize,
+    stop: &'a Stop<'a>,
 }
 
 impl Builder<'_> {
-    /// Builds a function, unless the XAG has too many gates.
+    /// Builds a function, unless the XAG has too many gates or it is time to stop.
     fn build(&mut self, table: &TruthTable) -> Option<Literal> {
         if table.bit(0) {
             return Some(self.build(&table.not())?.not());
@@ -157,7 +175,7 @@ impl Builder<'_> {
         if let Some(&literal) = self.built.get(table) {
             return Some(literal);
         }
-        if self.xag.gates() > self.max_gates {
+        if self.xag.gates() > self.max_gates || self.stop.is_due() {
             return None;
         }
         let support = table.support(self.signals.len());
@@ -236,9 +254,10 @@ mod tests {
     #[test]
     fn life_is_symmetric_in_its_neighbours() {
         let life = Xag::from_circuit(&crate::rules::life(Boundary::Torus).circuit);
-        let groups = symmetric_groups(&output_tables(&life), 9);
+        let groups =
+            symmetric_groups(&output_tables(&life, &Stop::never()).unwrap(), 9, &Stop::never()).unwrap();
         assert_eq!(groups.iter().map(Vec::len).collect::<Vec<_>>(), [8, 1]);
-        assert!(by_symmetry(&life).unwrap().gates() < 50);
+        assert!(by_symmetry(&life, &Stop::never()).unwrap().unwrap().gates() < 50);
     }
 
     #[test]
@@ -248,15 +267,33 @@ mod tests {
         let table = TruthTable::from_bits(5, |i| {
             literals.iter().enumerate().filter(|(k, l)| (i >> k & 1 == 1) != l.is_inverted()).count() >= 3
         });
-        let groups = symmetric_groups(&[table], 5);
+        let groups = symmetric_groups(&[table], 5, &Stop::never()).unwrap();
         assert_eq!(groups, [vec![(0, false), (1, true), (2, false), (3, true), (4, false)]]);
+    }
+
+    #[test]
+    fn resynthesis_ends_at_the_poll_that_stops_it() {
+        let life = Xag::from_circuit(&crate::rules::life(Boundary::Torus).circuit);
+        for resynthesize in [by_expansion, by_symmetry] {
+            let never = Stop::never();
+            assert!(resynthesize(&life, &never).is_ok());
+            // More than the truth tables, whose eight words are one poll each.
+            assert!(never.polls() > 8 + 3, "{} polls", never.polls());
+            for poll in 1..=never.polls() {
+                let stop = Stop::at_poll(poll);
+                assert!(resynthesize(&life, &stop).is_err());
+                assert!(stop.polls() <= poll + 1);
+            }
+        }
     }
 
     proptest! {
         #[test]
         fn resynthesis_preserves_the_function(circuit in arbitrary::circuit(0..=9, 60)) {
             let xag = Xag::from_circuit(&circuit);
-            for fresh in [by_expansion(&xag), by_symmetry(&xag)].into_iter().flatten() {
+            let stop = Stop::never();
+            let built = [by_expansion(&xag, &stop).unwrap(), by_symmetry(&xag, &stop).unwrap()];
+            for fresh in built.into_iter().flatten() {
                 prop_assert_eq!(equivalent(&circuit, &fresh.to_circuit(&circuit)), Ok(Verdict::Equal));
             }
         }
@@ -266,10 +303,10 @@ mod tests {
             // A random function of the count of eight inputs and of a ninth input.
             let table = TruthTable::from_bits(9, |i| values[2 * (i & 255).count_ones() as usize + (i >> 8)]);
             let signals = (0..9).map(Literal::input).collect();
-            let xag = build(Xag::new(9), signals, 10_000, &[table]).unwrap();
+            let xag = build(Xag::new(9), signals, 10_000, &[table], &Stop::never()).unwrap().unwrap();
             let ports = crate::Circuit::new(9, vec![], vec![0]).unwrap();
             let circuit = xag.to_circuit(&ports);
-            if let Some(fresh) = by_symmetry(&xag) {
+            if let Some(fresh) = by_symmetry(&xag, &Stop::never()).unwrap() {
                 prop_assert_eq!(equivalent(&circuit, &fresh.to_circuit(&circuit)), Ok(Verdict::Equal));
             }
         }

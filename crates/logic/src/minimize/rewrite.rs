@@ -13,14 +13,24 @@
 use super::cuts::{Cuts, LEAVES};
 use super::mutable_xag::MutableXag;
 use super::npn_library::{Implementation, MAX_GATES, NpnLibrary};
-use crate::xag::{Literal, Normal, Xag, normal};
+use crate::prove::trace::Trace;
+use crate::stop::{Stop, Stopped};
+use crate::xag::{Literal, Normal, Xag, normal, translate};
 
 /// Runs one pass over an XAG. With `zero_gain`, replacements that save nothing are applied too. `round` determines
 /// which of several equally good chains is chosen.
-pub(super) fn rewrite(original: &Xag, zero_gain: bool, round: usize) -> Xag {
+pub(super) fn rewrite(
+    original: &Xag,
+    zero_gain: bool,
+    round: usize,
+    trace: Option<&mut Trace>,
+    stop: &Stop<'_>,
+) -> Result<Xag, Stopped> {
+    let mut replacements = Vec::new();
     let mut xag = MutableXag::new(original);
     let mut cuts = Cuts::new(original.len());
     for index in original.gate_range() {
+        stop.check()?;
         if !xag.begin_visit(index) {
             continue;
         }
@@ -31,10 +41,45 @@ pub(super) fn rewrite(original: &Xag, zero_gain: bool, round: usize) -> Xag {
             for added in first..xag.len() {
                 cuts.compute(added, xag.node(added));
             }
+            if trace.is_some() {
+                replacements.push(Replacement { node: index, literal, leaves });
+            }
             xag.substitute(index, literal);
         }
     }
-    xag.to_xag()
+    if let Some(trace) = trace {
+        record(trace, &xag, &replacements, stop)?;
+    }
+    Ok(xag.to_xag())
+}
+
+/// A node and the literal that has replaced it, a function of the same leaves.
+struct Replacement {
+    node: usize,
+    literal: Literal,
+    leaves: [Literal; LEAVES],
+}
+
+/// Adds all nodes to the trace, dead or alive, and a claim for each replacement.
+fn record(
+    trace: &mut Trace,
+    xag: &MutableXag,
+    replacements: &[Replacement],
+    stop: &Stop<'_>,
+) -> Result<(), Stopped> {
+    let mut literals = trace.current().to_vec();
+    literals.resize(xag.len(), Literal::FALSE);
+    for (step, index) in xag.in_order_of_visits().into_iter().enumerate() {
+        stop.check_at(step)?;
+        literals[index] = trace.add_copy(xag.node(index), &literals);
+    }
+    for (step, replacement) in replacements.iter().enumerate() {
+        stop.check_at(step)?;
+        let [node, literal] = [Literal::new(replacement.node, false), replacement.literal];
+        let leaves = replacement.leaves.map(|leaf| translate(leaf, &literals));
+        trace.claim_on(translate(node, &literals), translate(literal, &literals), leaves);
+    }
+    Ok(())
 }
 
 /// An implementation of a node on the leaves of a cut.
@@ -137,7 +182,7 @@ mod tests {
             xag.set_outputs(row);
             let mut small = xag.without_dead_gates();
             for round in 0..8 {
-                small = rewrite(&small, round % 2 == 1, round);
+                small = rewrite(&small, round % 2 == 1, round, None, &Stop::never()).unwrap();
             }
             assert_eq!(small.gates(), NpnLibrary::get().size(function), "function {function:04x}");
         }
@@ -151,7 +196,7 @@ mod tests {
             round in 0usize..10,
         ) {
             let xag = Xag::from_circuit(&circuit).without_dead_gates();
-            let small = rewrite(&xag, zero_gain, round);
+            let small = rewrite(&xag, zero_gain, round, None, &Stop::never()).unwrap();
             prop_assert!(small.gates() <= xag.gates());
             prop_assert_eq!(equivalent(&circuit, &small.to_circuit(&circuit)), Ok(Verdict::Equal));
         }

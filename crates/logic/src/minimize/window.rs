@@ -8,7 +8,9 @@
 //! the whole XAG gets a larger fan-in cone, so any number of windows can be replaced at once without creating a cycle.
 
 use super::local_search;
-use crate::xag::{Literal, Xag};
+use crate::prove::trace::Trace;
+use crate::stop::{Stop, Stopped};
+use crate::xag::{Fanouts, Literal, Xag};
 use rustc_hash::FxHashMap;
 
 /// The size of windows and the effort of their search.
@@ -25,17 +27,30 @@ pub(super) struct WindowOptions {
 }
 
 /// Runs one pass over an XAG. `round` shifts the positions of the windows.
-pub(super) fn resubstitute(xag: &Xag, options: WindowOptions, round: usize) -> Xag {
-    let mut pass = Pass::new(xag, options);
+pub(super) fn resubstitute(
+    xag: &Xag,
+    options: WindowOptions,
+    round: usize,
+    trace: Option<&mut Trace>,
+    stop: &Stop<'_>,
+) -> Result<Xag, Stopped> {
+    let mut pass = Pass::new(xag, options, stop)?;
     let gates = xag.gates();
     // From the outputs to the inputs, with another first pivot in each round.
     for step in 0..gates {
+        stop.check()?;
         let pivot = xag.inputs() + 1 + (2 * gates - 1 - step - (round * 7919) % gates) % gates;
         if !pass.in_window[pivot] {
-            pass.visit(pivot, round);
+            pass.visit(pivot, round, stop)?;
         }
     }
-    pass.finish()
+    if let Some(trace) = trace {
+        for (step, window) in pass.windows.iter().enumerate() {
+            stop.check_at(step)?;
+            trace.claim_replacement(&window.outputs, &window.xag, &window.leaves);
+        }
+    }
+    Ok(pass.finish())
 }
 
 struct Pass<'a> {
@@ -53,41 +68,8 @@ struct Pass<'a> {
 /// The new content of a window.
 struct Replacement {
     leaves: Vec<usize>,
+    outputs: Vec<usize>,
     xag: Xag,
-}
-
-/// The gates that read each node, as a compressed adjacency list.
-struct Fanouts {
-    starts: Vec<u32>,
-    gates: Vec<u32>,
-}
-
-impl Fanouts {
-    fn new(xag: &Xag) -> Fanouts {
-        let mut starts = vec![0u32; xag.len() + 1];
-        for index in xag.gate_range() {
-            for fanin in xag.node(index).fanins() {
-                starts[fanin.node() + 1] += 1;
-            }
-        }
-        for node in 0..xag.len() {
-            starts[node + 1] += starts[node];
-        }
-        let mut ends = starts.clone();
-        let mut gates = vec![0; starts[xag.len()] as usize];
-        for index in xag.gate_range() {
-            for fanin in xag.node(index).fanins() {
-                let end = &mut ends[fanin.node()];
-                gates[*end as usize] = index as u32;
-                *end += 1;
-            }
-        }
-        Fanouts { starts, gates }
-    }
-
-    fn of(&self, node: usize) -> &[u32] {
-        &self.gates[self.starts[node] as usize..self.starts[node + 1] as usize]
-    }
 }
 
 /// The leaves and the gates of a window, both sorted once it is complete.
@@ -100,27 +82,27 @@ struct Window {
 const MAX_FANOUTS: usize = 16;
 
 impl<'a> Pass<'a> {
-    fn new(xag: &'a Xag, options: WindowOptions) -> Pass<'a> {
-        Pass {
+    fn new(xag: &'a Xag, options: WindowOptions, stop: &Stop<'_>) -> Result<Pass<'a>, Stopped> {
+        Ok(Pass {
             xag,
             options,
             fanout_counts: xag.fanout_counts(),
-            fanouts: Fanouts::new(xag),
+            fanouts: Fanouts::new(xag, stop)?,
             in_window: vec![false; xag.len()],
             replaced: FxHashMap::default(),
             windows: Vec::new(),
-        }
+        })
     }
 
-    fn visit(&mut self, pivot: usize, round: usize) {
+    fn visit(&mut self, pivot: usize, round: usize, stop: &Stop<'_>) -> Result<(), Stopped> {
         let window = self.grow(pivot);
         if window.gates.len() < 3 {
-            return;
+            return Ok(());
         }
         let (original, outputs) = self.extract(&window);
-        let mut smaller = local_search::descend(&original, self.options.replacement_gates);
+        let mut smaller = local_search::descend(&original, self.options.replacement_gates, stop)?;
         if self.options.patience > 0 {
-            smaller = local_search::walk(&smaller, self.options.patience, (pivot + round) as u64);
+            smaller = local_search::walk(&smaller, self.options.patience, (pivot + round) as u64, stop)?;
         }
         for &node in &window.gates {
             self.in_window[node] = true;
@@ -129,8 +111,9 @@ impl<'a> Pass<'a> {
             for (place, &output) in outputs.iter().enumerate() {
                 self.replaced.insert(output, (self.windows.len(), place));
             }
-            self.windows.push(Replacement { leaves: window.leaves, xag: smaller });
+            self.windows.push(Replacement { leaves: window.leaves, outputs, xag: smaller });
         }
+        Ok(())
     }
 
     /// Grows a window around a pivot: towards the inputs, expanding the leaf that adds the fewest leaves, then by the
@@ -229,7 +212,7 @@ impl<'a> Pass<'a> {
         let Some(&(window, place)) = self.replaced.get(&node) else {
             return self.xag.node(node).fanins().map(Literal::node).to_vec();
         };
-        let Replacement { leaves, xag } = &self.windows[window];
+        let Replacement { leaves, xag, .. } = &self.windows[window];
         let support = supports(xag)[xag.outputs()[place].node()];
         (0..leaves.len()).filter(|&leaf| support >> leaf & 1 == 1).map(|leaf| leaves[leaf]).collect()
     }
@@ -245,7 +228,7 @@ impl<'a> Pass<'a> {
             old_to_new[node] = Some(fresh.operation(gate.operation(), a, b));
             return true;
         };
-        let Replacement { leaves, xag } = &self.windows[window];
+        let Replacement { leaves, xag, .. } = &self.windows[window];
         let output = xag.outputs()[place];
         let mut inner: Vec<Option<Literal>> = vec![Some(Literal::FALSE)];
         inner.extend(leaves.iter().map(|&leaf| old_to_new[leaf]));
@@ -318,7 +301,7 @@ mod tests {
             prop_assume!(xag.gates() > 0);
             let patience = 10 * (round % 2);
             let options = WindowOptions { max_leaves, max_gates: 20, replacement_gates: 1, patience };
-            let smaller = resubstitute(&xag, options, round);
+            let smaller = resubstitute(&xag, options, round, None, &Stop::never()).unwrap();
             prop_assert!(smaller.gates() <= xag.gates());
             prop_assert_eq!(equivalent(&circuit, &smaller.to_circuit(&circuit)), Ok(Verdict::Equal));
         }

@@ -14,11 +14,12 @@
 //! caller initialises the second automaton according to the map and guarantees that the invariants hold in the initial
 //! state.
 
-use super::{ProveError, Verdict, decide};
+use super::{ProveError, Verdict, equivalent_until};
 use crate::automaton::{Automaton, AutomatonError, Boundary, NEIGHBOURS};
 use crate::circuit::{Circuit, CircuitError, Node};
 use crate::gate::Gate;
-use std::time::{Duration, Instant};
+use crate::stop::{Stop, Stopped};
+use std::time::Duration;
 use thiserror::Error;
 
 /// An invariant of a channel, which holds in every state.
@@ -77,6 +78,9 @@ pub enum AutomataError {
     /// The circuits of the induction step cannot be compared.
     #[error(transparent)]
     Prove(#[from] ProveError),
+    /// A minimisation was stopped.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
 }
 
 /// Checks whether the first `observed` channels of two automata agree after any number of steps, from every initial
@@ -87,8 +91,7 @@ pub fn equivalent_automata(
     observed: usize,
     map: &StateMap,
 ) -> Result<Verdict, AutomataError> {
-    let (left, right) = induction_step(first, second, observed, map)?;
-    Ok(decide(&left, &right, None)?)
+    equivalent_automata_until(first, second, observed, map, &Stop::never())
 }
 
 /// Checks like [`equivalent_automata`]; returns [`Verdict::Unknown`] after about this time.
@@ -99,9 +102,19 @@ pub fn equivalent_automata_within(
     map: &StateMap,
     time: Duration,
 ) -> Result<Verdict, AutomataError> {
-    let deadline = Instant::now().checked_add(time);
+    equivalent_automata_until(first, second, observed, map, &Stop::after(time))
+}
+
+/// Checks like [`equivalent_automata`]; returns [`Verdict::Unknown`] if it was stopped.
+pub fn equivalent_automata_until(
+    first: &Automaton,
+    second: &Automaton,
+    observed: usize,
+    map: &StateMap,
+    stop: &Stop<'_>,
+) -> Result<Verdict, AutomataError> {
     let (left, right) = induction_step(first, second, observed, map)?;
-    Ok(decide(&left, &right, deadline)?)
+    Ok(equivalent_until(&left, &right, stop)?)
 }
 
 /// Returns two circuits that are equal if the induction step holds.

@@ -3,36 +3,44 @@
 //! ```text
 //! simulate both circuits on random inputs:   a difference is a counterexample
 //! add both to one XAG:                       structural hashing merges equal gates on equal operands
+//! hints of the minimiser, if there are any:  each is proved by itself; equal gates are merged
 //! SAT sweeping:                              merges equal nodes, from the inputs on
 //! each pair of outputs still different:      the SAT solver decides
 //! ```
 //!
 //! Circuits with at most 14 inputs are simulated exhaustively instead.
 //!
-//! A proof relies on nothing but the two circuits. It shares the XAG and the sweeping with the minimiser, but none of
-//! the passes that restructure a circuit. The simulation and the final check of a counterexample evaluate the circuits
-//! themselves, so they would reveal an error in the conversion to an XAG.
+//! A proof relies on nothing but the two circuits: hints are proved before they are used. It shares the XAG and the
+//! sweeping with the minimiser, but none of the passes that restructure a circuit. The simulation and the final check
+//! of a counterexample evaluate the circuits themselves, so they would reveal an error in the conversion to an XAG.
 //!
 //! | module | content |
 //! |---|---|
 //! | `automaton` | sequential equivalence of automata, by induction over the steps |
 //! | `sat` | SAT queries: whether two literals are equal |
 //! | `sweep` | SAT sweeping |
+//! | `trace` | the steps of a minimisation, as hints that are proved one by one |
 
 pub(crate) mod automaton;
 pub(crate) mod sat;
 pub(crate) mod sweep;
+pub(crate) mod trace;
 
-pub use automaton::{AutomataError, Known, StateMap, equivalent_automata, equivalent_automata_within};
+pub use automaton::{
+    AutomataError, Known, StateMap, equivalent_automata, equivalent_automata_until,
+    equivalent_automata_within,
+};
 
 use crate::circuit::Circuit;
 use crate::gate::Gate;
+use crate::stop::{Stop, Stopped};
 use crate::truth::input_word;
 use crate::xag::Xag;
 use sat::{Answer, Limits};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use sweep::Random;
 use thiserror::Error;
+use trace::Trace;
 
 /// The result of an equivalence check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +54,7 @@ pub enum Verdict {
         /// The first output that differs.
         output: usize,
     },
-    /// The time limit was reached before a decision.
+    /// The time limit was reached, or the check was stopped, before a decision.
     Unknown,
 }
 
@@ -70,10 +78,9 @@ pub enum ProveError {
         /// The outputs of the second circuit.
         right: usize,
     },
-    /// The solver found a counterexample that evaluation of the circuits does not confirm.
-    #[error(
-        "the SAT solver found a counterexample that the circuits do not confirm; this is a bug in Gatework"
-    )]
+    /// Evaluation of the circuits does not confirm a counterexample of the solver, or a literal and its complement
+    /// were proved equal.
+    #[error("the steps of the equivalence proof contradict each other; this is a bug in Gatework")]
     Contradiction,
     /// The two circuits together exceed [`MAX_SIGNALS`](crate::circuit::MAX_SIGNALS).
     #[error("circuits with {gates} gates together are too large to compare")]
@@ -85,7 +92,7 @@ pub enum ProveError {
 
 /// Limits of each SAT query about inner nodes. Most equal nodes are equal for local reasons; what is not found here is
 /// left to the queries about the outputs.
-const SWEEP: Limits = Limits { gates: 1024, conflicts: 1000, deadline: None };
+const SWEEP: Limits = Limits { gates: 1024, conflicts: 1000 };
 /// The number of 64-bit words of random inputs that both circuits are simulated on.
 const RANDOM_WORDS: usize = 64;
 
@@ -101,44 +108,97 @@ const RANDOM_WORDS: usize = 64;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn equivalent(left: &Circuit, right: &Circuit) -> Result<Verdict, ProveError> {
-    decide(left, right, None)
+    equivalent_until(left, right, &Stop::never())
 }
 
 /// Checks whether two circuits compute the same function; returns [`Verdict::Unknown`] after about this time.
 pub fn equivalent_within(left: &Circuit, right: &Circuit, time: Duration) -> Result<Verdict, ProveError> {
-    decide(left, right, Instant::now().checked_add(time))
+    equivalent_until(left, right, &Stop::after(time))
 }
 
-fn decide(left: &Circuit, right: &Circuit, deadline: Option<Instant>) -> Result<Verdict, ProveError> {
+/// Checks whether two circuits compute the same function; returns [`Verdict::Unknown`] if it was stopped.
+pub fn equivalent_until(left: &Circuit, right: &Circuit, stop: &Stop<'_>) -> Result<Verdict, ProveError> {
+    equivalent_by(left, right, None, stop)
+}
+
+/// Checks like [`equivalent_until`], with the steps that lead from one circuit to the other as hints.
+pub(crate) fn equivalent_by(
+    left: &Circuit,
+    right: &Circuit,
+    trace: Option<&Trace>,
+    stop: &Stop<'_>,
+) -> Result<Verdict, ProveError> {
     check_ports(left, right)?;
+    match decide(left, right, trace, stop) {
+        Ok(Some(input)) => confirm_counterexample(left, right, input),
+        Ok(None) => Ok(Verdict::Equal),
+        Err(Failure::Stopped) => Ok(Verdict::Unknown),
+        Err(Failure::Contradiction) => Err(ProveError::Contradiction),
+    }
+}
+
+/// Why a check ended without a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    /// The check was stopped.
+    Stopped,
+    /// A literal and its complement were proved equal.
+    Contradiction,
+}
+
+impl From<Stopped> for Failure {
+    fn from(Stopped: Stopped) -> Failure {
+        Failure::Stopped
+    }
+}
+
+/// Returns an input for which two circuits differ, or `None` if they are equal.
+fn decide(
+    left: &Circuit,
+    right: &Circuit,
+    trace: Option<&Trace>,
+    stop: &Stop<'_>,
+) -> Result<Option<Vec<bool>>, Failure> {
     if left.inputs() <= MAX_EXHAUSTIVE_INPUTS {
-        return simulate_all_inputs(left, right);
+        return Ok(simulate_all_inputs(left, right, stop)?);
     }
-    if let Some(verdict) = simulate_random_inputs(left, right)? {
-        return Ok(verdict);
+    if let Some(input) = simulate_random_inputs(left, right, stop)? {
+        return Ok(Some(input));
     }
-    let mut xag = Xag::new(left.inputs());
-    let mut outputs = xag.add_circuit(left);
-    outputs.extend(xag.add_circuit(right));
-    xag.set_outputs(outputs);
-    let xag = sweep::sweep(&xag.without_dead_gates(), Limits { deadline, ..SWEEP });
-    let limits = Limits { deadline, ..Limits::NONE };
+    let mut xag = match trace.filter(|trace| trace.is_usable_for(left, right)) {
+        Some(trace) => trace.merge(left, right, stop)?,
+        None => combine(left, right, stop)?,
+    };
     let (lefts, rights) = xag.outputs().split_at(left.outputs().len());
-    let mut verdict = Verdict::Equal;
-    for (&a, &b) in lefts.iter().zip(rights) {
-        match sat::equal(&xag, a, b, limits) {
+    let different = lefts.iter().zip(rights).filter(|(a, b)| a != b).flat_map(|(&a, &b)| [a, b]);
+    xag.set_outputs(different.collect());
+    stop.check()?;
+    let xag = sweep::sweep(&xag.without_dead_gates(), SWEEP, stop)?;
+    for pair in xag.outputs().chunks_exact(2) {
+        let (a, b) = (pair[0], pair[1]);
+        match sat::equal(&xag, a, b, Limits::NONE, stop) {
             Answer::Equal => {}
-            Answer::Unknown => verdict = Verdict::Unknown,
+            Answer::Unknown => return Err(Failure::Stopped),
             Answer::Different(bits) => {
                 let mut input = vec![false; left.inputs()];
                 for (place, bit) in bits {
                     input[place] = bit;
                 }
-                return confirm_counterexample(left, right, input);
+                return Ok(Some(input));
             }
         }
     }
-    Ok(verdict)
+    Ok(None)
+}
+
+/// Returns an XAG with the outputs of both circuits.
+fn combine(left: &Circuit, right: &Circuit, stop: &Stop<'_>) -> Result<Xag, Stopped> {
+    let mut xag = Xag::new(left.inputs());
+    let mut outputs = xag.add_circuit(left);
+    stop.check()?;
+    outputs.extend(xag.add_circuit(right));
+    xag.set_outputs(outputs);
+    Ok(xag)
 }
 
 fn check_ports(left: &Circuit, right: &Circuit) -> Result<(), ProveError> {
@@ -164,16 +224,21 @@ fn confirm_counterexample(left: &Circuit, right: &Circuit, input: Vec<bool>) -> 
 /// The maximum number of inputs for exhaustive simulation.
 const MAX_EXHAUSTIVE_INPUTS: usize = 14;
 
-/// Simulates both circuits on all inputs, 64 at a time.
-fn simulate_all_inputs(left: &Circuit, right: &Circuit) -> Result<Verdict, ProveError> {
+/// Simulates both circuits on all inputs, 64 at a time. Returns an input for which they differ.
+fn simulate_all_inputs(
+    left: &Circuit,
+    right: &Circuit,
+    stop: &Stop<'_>,
+) -> Result<Option<Vec<bool>>, Stopped> {
     let mut values = [Vec::new(), Vec::new()];
     for block in 0..1usize << left.inputs().saturating_sub(6) {
+        stop.check()?;
         let inputs: Vec<u64> = (0..left.inputs()).map(|input| input_word(input, block)).collect();
         if let Some(input) = difference(left, right, &inputs, &mut values) {
-            return confirm_counterexample(left, right, input);
+            return Ok(Some(input));
         }
     }
-    Ok(Verdict::Equal)
+    Ok(None)
 }
 
 /// Returns one of 64 inputs for which two circuits differ.
@@ -192,18 +257,23 @@ fn difference(
     Some(inputs.iter().map(|input| input >> word.trailing_zeros() & 1 == 1).collect())
 }
 
-/// Simulates both circuits on random inputs, with several densities of ones.
-fn simulate_random_inputs(left: &Circuit, right: &Circuit) -> Result<Option<Verdict>, ProveError> {
+/// Simulates both circuits on random inputs, with several densities of ones. Returns an input for which they differ.
+fn simulate_random_inputs(
+    left: &Circuit,
+    right: &Circuit,
+    stop: &Stop<'_>,
+) -> Result<Option<Vec<bool>>, Stopped> {
     let mut random = Random(1);
     let mut inputs = vec![0; left.inputs()];
     let mut values = [Vec::new(), Vec::new()];
     for trial in 0..RANDOM_WORDS {
+        stop.check()?;
         for word in &mut inputs {
             let (a, b, c) = (random.word(), random.word(), random.word());
             *word = [a, a & b, a | b, a & b & c, a | b | c][trial % 5];
         }
         if let Some(input) = difference(left, right, &inputs, &mut values) {
-            return confirm_counterexample(left, right, input).map(Some);
+            return Ok(Some(input));
         }
     }
     Ok(None)
@@ -275,6 +345,31 @@ mod tests {
         assert_eq!(equivalent_within(&a, &b, Duration::ZERO), Ok(Verdict::Unknown));
         let (a, b) = (multiplier(3, false), multiplier(3, true));
         assert_eq!(equivalent_within(&a, &b, Duration::from_secs(600)), Ok(Verdict::Equal));
+    }
+
+    #[test]
+    fn a_check_ends_at_the_poll_that_stops_it() {
+        type Check<'a> = &'a dyn Fn(&Stop<'_>) -> Result<Verdict, ProveError>;
+        let random = arbitrary::large(2, 400).circuit;
+        let (options, never) = (crate::minimize::Options::default(), Stop::never());
+        let small = crate::minimize::minimize_until(&random, &options, &never, &|_, _| {}).unwrap();
+        let [a, b] = [false, true].map(|exchange| multiplier(6, exchange));
+        let checks: [Check<'_>; 3] = [
+            &|stop| small.prove(&random, stop),
+            // Random simulation and sweeping, and exhaustive simulation.
+            &|stop| equivalent_until(&random, &small.circuit, stop),
+            &|stop| equivalent_until(&a, &b, stop),
+        ];
+        for check in checks {
+            let never = Stop::never();
+            assert_eq!(check(&never), Ok(Verdict::Equal));
+            assert!(never.polls() > RANDOM_WORDS as u64 / 2, "{} polls", never.polls());
+            for poll in (1..=never.polls()).step_by(never.polls().div_ceil(30) as usize) {
+                let stop = Stop::at_poll(poll);
+                assert_eq!(check(&stop), Ok(Verdict::Unknown));
+                assert!(stop.polls() <= poll + 1, "{} polls after {poll}", stop.polls());
+            }
+        }
     }
 
     /// Returns an array multiplier, with the factors exchanged if `exchange`.

@@ -5,12 +5,12 @@
 //! variables. If the literals are equal in the partial cone they are equal in the XAG. A difference is real only if all
 //! free variables are inputs; otherwise the query is repeated with a larger cone.
 
+use crate::stop::{STRIDE, Stop};
 use crate::xag::{Literal, Operation, Xag};
 use batsat::{Callbacks, ClauseKind, SolverInterface, SolverOpts, lbool};
 use rustc_hash::FxHashMap;
 use std::cell::Cell;
 use std::collections::BinaryHeap;
-use std::time::Instant;
 
 /// The result of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,12 +30,10 @@ pub(crate) struct Limits {
     pub gates: usize,
     /// The maximum number of conflicts of the solver, per cone.
     pub conflicts: u64,
-    /// The time at which the query ends.
-    pub deadline: Option<Instant>,
 }
 
 impl Limits {
-    pub const NONE: Limits = Limits { gates: usize::MAX, conflicts: u64::MAX, deadline: None };
+    pub const NONE: Limits = Limits { gates: usize::MAX, conflicts: u64::MAX };
 }
 
 /// The maximum number of gates of the first cone.
@@ -43,18 +41,21 @@ const FIRST_CONE: usize = 64;
 /// The factor by which the maximum grows when the query is repeated.
 const GROWTH: usize = 16;
 
+/// The number of decisions of the solver between two polls. A decision in a cone of a million
+/// gates can take milliseconds.
+const DECISION_STRIDE: usize = 16;
+
 /// Decides whether two literals are equal.
-pub(crate) fn equal(xag: &Xag, a: Literal, b: Literal, limits: Limits) -> Answer {
+pub(crate) fn equal(xag: &Xag, a: Literal, b: Literal, limits: Limits, stop: &Stop<'_>) -> Answer {
     if a == b {
         return Answer::Equal;
     }
     let mut gates = FIRST_CONE;
     loop {
-        if limits.is_past_deadline() {
+        let Some(cone) = Cone::new(xag, [a.node(), b.node()], gates.min(limits.gates), stop) else {
             return Answer::Unknown;
-        }
-        let cone = Cone::new(xag, [a.node(), b.node()], gates.min(limits.gates));
-        match cone.check(xag, a, b, limits) {
+        };
+        match cone.check(xag, a, b, limits, stop) {
             Answer::Different(_) if !cone.is_complete && gates < limits.gates => {}
             Answer::Different(_) if !cone.is_complete => return Answer::Unknown,
             answer => return answer,
@@ -74,7 +75,8 @@ struct Cone {
 }
 
 impl Cone {
-    fn new(xag: &Xag, roots: [usize; 2], max_gates: usize) -> Cone {
+    /// Returns the cone of two nodes, or `None` if it is time to stop.
+    fn new(xag: &Xag, roots: [usize; 2], max_gates: usize, stop: &Stop<'_>) -> Option<Cone> {
         let mut queue = BinaryHeap::from(roots);
         let mut cone = Cone { gates: Vec::new(), free: Vec::new(), is_complete: true };
         while let Some(node) = queue.pop() {
@@ -90,20 +92,28 @@ impl Cone {
                 cone.free.push(node);
                 cone.is_complete = false;
             } else {
+                if cone.gates.len().is_multiple_of(STRIDE) && stop.is_due() {
+                    return None;
+                }
                 cone.gates.push(node);
                 queue.extend(xag.node(node).fanins().map(Literal::node));
             }
         }
-        cone
+        Some(cone)
     }
 
-    fn check(&self, xag: &Xag, a: Literal, b: Literal, limits: Limits) -> Answer {
-        let mut clauses = Clauses::new(limits);
+    fn check(&self, xag: &Xag, a: Literal, b: Literal, limits: Limits, stop: &Stop<'_>) -> Answer {
+        let mut clauses = Clauses::new(limits, stop);
         for &node in self.free.iter().chain(self.gates.iter().rev()) {
             clauses.add_variable(node);
         }
-        for &node in &self.gates {
-            clauses.add_gate(xag, node);
+        for gates in self.gates.chunks(STRIDE) {
+            if stop.is_due() {
+                return Answer::Unknown;
+            }
+            for &node in gates {
+                clauses.add_gate(xag, node);
+            }
         }
         let difference = [(a, b.not()), (a.not(), b)];
         for (a, b) in difference {
@@ -117,48 +127,46 @@ impl Cone {
     }
 
     /// Returns the values of the inputs in the model that was found.
-    fn inputs(&self, xag: &Xag, clauses: &Clauses) -> Vec<(usize, bool)> {
+    fn inputs(&self, xag: &Xag, clauses: &Clauses<'_>) -> Vec<(usize, bool)> {
         let inputs = self.free.iter().filter(|&&node| !xag.is_gate(node));
         inputs.map(|&node| (node - 1, clauses.value(node))).collect()
     }
 }
 
 /// The limits of a query, as callbacks of the solver.
-struct Budget {
+struct Budget<'a> {
     limits: Limits,
+    stop: &'a Stop<'a>,
     conflicts: u64,
-    calls: Cell<u32>,
+    calls: Cell<usize>,
 }
 
-impl Callbacks for Budget {
+impl Callbacks for Budget<'_> {
     fn on_new_clause(&mut self, _: &[batsat::Lit], kind: ClauseKind) {
         self.conflicts += u64::from(kind == ClauseKind::Learnt);
     }
 
+    /// Returns whether to end the search. The solver polls before each decision, and once more after the search has
+    /// ended: that answer must be the same, or the search starts again.
     fn stop(&self) -> bool {
         // Reading the clock each time would take longer than many decisions.
-        self.calls.set(self.calls.get().wrapping_add(1));
-        let is_late = || self.calls.get().is_multiple_of(256) && self.limits.is_past_deadline();
-        self.conflicts > self.limits.conflicts || is_late()
-    }
-}
-
-impl Limits {
-    pub fn is_past_deadline(&self) -> bool {
-        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        let calls = self.calls.replace(self.calls.get().wrapping_add(1));
+        self.conflicts > self.limits.conflicts
+            || self.stop.was_due()
+            || calls.is_multiple_of(DECISION_STRIDE) && self.stop.is_due()
     }
 }
 
 /// The Tseitin encoding of a cone.
-struct Clauses {
-    solver: batsat::Solver<Budget>,
+struct Clauses<'a> {
+    solver: batsat::Solver<Budget<'a>>,
     variables: FxHashMap<usize, batsat::Var>,
     clause: Vec<batsat::Lit>,
 }
 
-impl Clauses {
-    fn new(limits: Limits) -> Clauses {
-        let budget = Budget { limits, conflicts: 0, calls: Cell::new(0) };
+impl<'a> Clauses<'a> {
+    fn new(limits: Limits, stop: &'a Stop<'a>) -> Clauses<'a> {
+        let budget = Budget { limits, stop, conflicts: 0, calls: Cell::new(0) };
         let solver = batsat::Solver::new(SolverOpts::default(), budget);
         let mut clauses = Clauses { solver, variables: FxHashMap::default(), clause: Vec::new() };
         clauses.add_variable(0);
@@ -218,6 +226,8 @@ mod tests {
     use super::*;
     use crate::arbitrary;
     use proptest::prelude::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
 
     /// Returns the parity of `n` inputs as two chains of XORs, from the first input on and from the last.
     fn parities(n: usize) -> (Xag, Literal, Literal) {
@@ -232,11 +242,41 @@ mod tests {
     fn limits_are_kept() {
         let (xag, a, b) = parities(60);
         let few = Limits { conflicts: 10, ..Limits::NONE };
-        assert_eq!(equal(&xag, a, b, few), Answer::Unknown);
-        let now = Limits { deadline: Some(Instant::now()), ..Limits::NONE };
-        assert_eq!(equal(&xag, a, b, now), Answer::Unknown);
+        assert_eq!(equal(&xag, a, b, few, &Stop::never()), Answer::Unknown);
+        assert_eq!(equal(&xag, a, b, Limits::NONE, &Stop::after(Duration::ZERO)), Answer::Unknown);
         let small = Limits { gates: 30, ..Limits::NONE };
-        assert_eq!(equal(&xag, a, b, small), Answer::Unknown);
+        assert_eq!(equal(&xag, a, b, small, &Stop::never()), Answer::Unknown);
+    }
+
+    #[test]
+    fn a_search_that_was_stopped_stays_stopped() {
+        let flag = AtomicBool::new(false);
+        let stop = Stop::never().or_flag(&flag);
+        let budget = Budget { limits: Limits::NONE, stop: &stop, conflicts: 0, calls: Cell::new(0) };
+        assert!((0..1000).all(|_| !budget.stop()));
+        flag.store(true, Ordering::Relaxed);
+        assert!((0..DECISION_STRIDE).any(|_| budget.stop()));
+        assert!((0..1000).all(|_| budget.stop()));
+    }
+
+    #[test]
+    fn a_deadline_that_has_passed_ends_a_search_before_its_first_decision() {
+        let stop = Stop::after(Duration::ZERO);
+        let budget = Budget { limits: Limits::NONE, stop: &stop, conflicts: 0, calls: Cell::new(0) };
+        assert!((0..1000).all(|_| budget.stop()));
+    }
+
+    #[test]
+    fn a_query_ends_at_the_poll_that_stops_it() {
+        let (xag, a, b) = parities(60);
+        let never = Stop::never();
+        assert_eq!(equal(&xag, a, b, Limits::NONE, &never), Answer::Equal);
+        assert!(never.polls() > 20, "{} polls", never.polls());
+        for poll in (1..=never.polls()).step_by(never.polls().div_ceil(50) as usize) {
+            let stop = Stop::at_poll(poll);
+            assert_eq!(equal(&xag, a, b, Limits::NONE, &stop), Answer::Unknown);
+            assert_eq!(stop.polls(), poll);
+        }
     }
 
     #[test]
@@ -245,9 +285,9 @@ mod tests {
         let (a, b) = (Literal::input(0), Literal::input(1));
         let (both, neither) = (xag.and(a, b), xag.and(a.not(), b.not()));
         let never = xag.and(both, neither);
-        assert_eq!(equal(&xag, never, Literal::FALSE, Limits::NONE), Answer::Equal);
-        assert_eq!(equal(&xag, Literal::TRUE, never.not(), Limits::NONE), Answer::Equal);
-        let answer = equal(&xag, Literal::TRUE, both, Limits::NONE);
+        assert_eq!(equal(&xag, never, Literal::FALSE, Limits::NONE, &Stop::never()), Answer::Equal);
+        assert_eq!(equal(&xag, Literal::TRUE, never.not(), Limits::NONE, &Stop::never()), Answer::Equal);
+        let answer = equal(&xag, Literal::TRUE, both, Limits::NONE, &Stop::never());
         assert!(matches!(answer, Answer::Different(inputs) if !inputs.is_empty()));
     }
 
@@ -261,7 +301,7 @@ mod tests {
             let word = |literal: Literal| values[literal.node()] ^ literal.mask();
             for pair in xag.outputs().windows(2) {
                 let (a, b) = (pair[0], pair[1]);
-                match equal(&xag, a, b, Limits::NONE) {
+                match equal(&xag, a, b, Limits::NONE, &Stop::never()) {
                     Answer::Equal => prop_assert_eq!(word(a), word(b)),
                     Answer::Different(bits) => {
                         let fits = |&(input, bit): &(usize, bool)| inputs[input] ^ u64::from(!bit).wrapping_neg();

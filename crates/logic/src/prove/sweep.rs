@@ -14,6 +14,7 @@
 //! involves few gates.
 
 use super::sat::{self, Answer, Limits};
+use crate::stop::{Stop, Stopped};
 use crate::xag::{Literal, Xag, translate};
 use rustc_hash::FxHashMap;
 
@@ -49,19 +50,22 @@ impl Random {
 
 /// Merges equal and complementary nodes of an XAG, with limits for each SAT query. The result has the same outputs;
 /// merged nodes may remain as dead gates.
-pub(crate) fn sweep(xag: &Xag, limits: Limits) -> Xag {
-    Sweeper::run(xag, limits).xag
+pub(crate) fn sweep(xag: &Xag, limits: Limits, stop: &Stop<'_>) -> Result<Xag, Stopped> {
+    Ok(Sweeper::run(xag, limits, stop)?.xag)
 }
 
-struct Sweeper {
-    xag: Xag,
+/// A sweep and its result.
+pub(crate) struct Sweeper<'a> {
+    /// The swept XAG, with the merged nodes as dead gates.
+    pub xag: Xag,
     limits: Limits,
+    stop: &'a Stop<'a>,
     /// Simulated words: `columns[k][node]`.
     columns: Vec<Vec<u64>>,
     /// The hash of the signature of each node, the same for complementary signatures.
     hashes: Vec<u64>,
     /// The literal that each node is equal to; the node itself if no earlier node is.
-    reduced: Vec<Literal>,
+    pub reduced: Vec<Literal>,
     /// Candidate classes, by hash.
     classes: FxHashMap<u64, Class>,
     /// Counterexamples that are not simulated yet.
@@ -76,11 +80,12 @@ struct Class {
     failures: u8,
 }
 
-impl Sweeper {
-    fn new(xag: &Xag, limits: Limits) -> Sweeper {
+impl<'a> Sweeper<'a> {
+    fn new(xag: &Xag, limits: Limits, stop: &'a Stop<'a>) -> Sweeper<'a> {
         let mut sweeper = Sweeper {
             xag: Xag::new(xag.inputs()),
             limits,
+            stop,
             columns: Vec::new(),
             hashes: Vec::new(),
             reduced: Vec::new(),
@@ -102,16 +107,17 @@ impl Sweeper {
     }
 
     /// Adds the swept nodes and the outputs of an XAG.
-    fn run(xag: &Xag, limits: Limits) -> Sweeper {
-        let mut sweeper = Sweeper::new(xag, limits);
+    pub fn run(xag: &Xag, limits: Limits, stop: &'a Stop<'a>) -> Result<Sweeper<'a>, Stopped> {
+        let mut sweeper = Sweeper::new(xag, limits, stop);
         let mut old_to_new: Vec<Literal> = (0..=xag.inputs()).map(|node| Literal::new(node, false)).collect();
         old_to_new.reserve(xag.gates());
         for index in xag.gate_range() {
+            stop.check()?;
             let literal = sweeper.xag.add_copy(xag.node(index), &old_to_new);
             old_to_new.push(sweeper.reduce(literal));
         }
         sweeper.xag.set_outputs(xag.outputs().iter().map(|&output| translate(output, &old_to_new)).collect());
-        sweeper
+        Ok(sweeper)
     }
 
     /// Returns whether the signature of a node is inverted in its hash.
@@ -147,11 +153,11 @@ impl Sweeper {
         let own = Literal::new(node, false);
         let Some(class) = self.classes.get_mut(&self.hashes[node]) else { return own };
         let first = class.first as usize;
-        if first == node || class.failures >= MAX_FAILURES || self.limits.is_past_deadline() {
+        if first == node || class.failures >= MAX_FAILURES {
             return own;
         }
         let candidate = Literal::new(first, self.phase(first) != self.phase(node));
-        match sat::equal(&self.xag, own, candidate, self.limits) {
+        match sat::equal(&self.xag, own, candidate, self.limits, self.stop) {
             Answer::Equal => return candidate,
             Answer::Unknown => self.fail(node),
             Answer::Different(pattern) => {
@@ -220,7 +226,7 @@ mod tests {
         let b_or_c = xag.or(b, c);
         let product = xag.and(a, b_or_c).not();
         xag.set_outputs(vec![sum, product]);
-        let swept = sweep(&xag, Limits::NONE);
+        let swept = sweep(&xag, Limits::NONE, &Stop::never()).unwrap();
         assert_eq!(swept.outputs()[0], swept.outputs()[1].not());
         assert_eq!(swept.without_dead_gates().gates(), 3);
     }
@@ -235,7 +241,8 @@ mod tests {
         };
         let outputs: Vec<Literal> = (0..80).map(|i| product(i..i + 40, &mut xag)).collect();
         xag.set_outputs(outputs);
-        let swept = Sweeper::run(&xag, Limits::NONE);
+        let stop = Stop::never();
+        let swept = Sweeper::run(&xag, Limits::NONE, &stop).unwrap();
         let mut distinct = swept.xag.outputs().to_vec();
         distinct.sort_unstable();
         distinct.dedup();
@@ -247,7 +254,7 @@ mod tests {
         #[test]
         fn sweeping_preserves_the_function(circuit in arbitrary::circuit(0..=6, 120)) {
             let xag = Xag::from_circuit(&circuit).without_dead_gates();
-            let swept = sweep(&xag, Limits::NONE).without_dead_gates();
+            let swept = sweep(&xag, Limits::NONE, &Stop::never()).unwrap().without_dead_gates();
             prop_assert!(swept.gates() <= xag.gates());
             let swept = swept.to_circuit(&circuit);
             for i in 0..1u32 << circuit.inputs() {

@@ -162,9 +162,9 @@ fn a_step_in_parts_is_the_whole_step() {
                 for range in [20..41, 0..3, 3..20] {
                     step.apply(range.clone(), &mut parts[range.clone()], &grads[range]);
                 }
-                assert!(step.is_taken());
+                assert!(step.is_applied());
             }
-            assert!(!optimizer.begin(&mut other, 0.1, clip).unwrap().is_taken());
+            assert!(!optimizer.begin(&mut other, 0.1, clip).unwrap().is_applied());
             assert_eq!((&parts, &other), (&whole, &state), "{optimizer:?} with {clip:?}");
         }
         assert!(optimizer.begin(&mut optimizer.state(1), 0.1, Some(Clip::Norm(1.0))).is_none());

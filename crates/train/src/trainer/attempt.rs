@@ -160,7 +160,7 @@ impl Attempt {
     /// Returns whether the remaining updates are too few for a success, or three quarters of the updates are used and the soft
     /// loss is still above a quarter of its first values. The second criterion is a heuristic: the updates that it saves are
     /// better spent on the next seed.
-    pub fn is_hopeless(&self, settings: &Settings) -> bool {
+    pub fn is_unpromising(&self, settings: &Settings) -> bool {
         let needed = settings.stable - self.streak % settings.stable;
         let had_a_chance = settings.updates >= settings.stable;
         let too_late = settings.updates.saturating_sub(self.update) < needed;
@@ -181,14 +181,14 @@ impl Attempt {
 
     /// Records the losses of an update, and the parameters if they are the best.
     fn record(&mut self, losses: Losses, values: &[f32]) {
-        if let Some(best) = self.note(losses) {
+        if let Some(best) = self.record_losses(losses) {
             best.clear();
             best.extend_from_slice(values);
         }
     }
 
     /// Records the losses of an update. Returns the buffer of the best parameters if the current ones are the best.
-    pub(super) fn note(&mut self, losses: Losses) -> Option<&mut Vec<f32>> {
+    pub(super) fn record_losses(&mut self, losses: Losses) -> Option<&mut Vec<f32>> {
         let update = self.update;
         self.update += 1;
         self.metrics.push(Metric { soft: losses.soft, hard: losses.hard });
@@ -376,7 +376,7 @@ pub(super) mod tests {
         let hopeless = |wrong: usize, right: usize| {
             let losses = std::iter::repeat_n((0.0, 1.0), wrong).chain(std::iter::repeat_n((0.0, 0.0), right));
             let (attempt, settings) = after(losses);
-            attempt.is_hopeless(&settings)
+            attempt.is_unpromising(&settings)
         };
         assert!(!hopeless(95, 0) && hopeless(96, 0));
         assert!(!hopeless(95, 4) && hopeless(96, 3));
@@ -387,7 +387,7 @@ pub(super) mod tests {
         let hopeless = |updates: usize, last: f64, hard: f64| {
             let losses = std::iter::repeat_n((100.0, 9.0), updates - 10);
             let (attempt, settings) = after(losses.chain(std::iter::repeat_n((last, hard), 10)));
-            attempt.is_hopeless(&settings)
+            attempt.is_unpromising(&settings)
         };
         assert!(hopeless(75, 26.0, 1.0));
         assert!(!hopeless(74, 26.0, 1.0), "it has time");

@@ -9,7 +9,7 @@ mod checkpoint;
 mod seeds;
 
 pub use attempt::{Attempt, Best, Metric, Outcome, Settings};
-pub use checkpoint::CheckpointError;
+pub use checkpoint::{CheckpointError, CheckpointProblem};
 pub use seeds::{Observer, Options, Quiet, run};
 
 use crate::files::FileError;
@@ -69,7 +69,7 @@ pub fn step_and_update(
     match optimizer.begin(state, rate, clip) {
         Some(mut step) => {
             let losses = task.step_and_update(update, &mut step)?;
-            Ok((losses, step.is_taken()))
+            Ok((losses, step.is_applied()))
         }
         None => Ok((task.step(update)?, false)),
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::attempt::{Attempt, Outcome, Settings};
-use super::{Task, TaskError, TrainError};
+use super::{CheckpointError, Task, TaskError, TrainError};
 
 /// How to run attempts.
 #[derive(Clone, Debug)]
@@ -62,6 +62,9 @@ pub trait Observer: Sync {
 
     /// Called when an attempt has ended.
     fn finished(&self, _attempt: &Attempt) {}
+
+    /// Called when a checkpoint is damaged and the one before it is used.
+    fn damaged(&self, _error: &CheckpointError) {}
 }
 
 /// An observer that does nothing.
@@ -145,10 +148,13 @@ fn attempt<T: Task>(
     let mut task = make(seed).map_err(|source| TrainError::Task { seed, source })?;
     let path = options.checkpoints.as_ref().map(|folder| Options::checkpoint(folder, seed));
     let save = |attempt: &Attempt, task: &T| path.as_ref().map_or(Ok(()), |path| attempt.save(task, path));
-    let mut attempt = match &path {
-        Some(path) if path.exists() => Attempt::load(path, seed, &options.settings, &mut task)?,
-        _ => Attempt::new(seed, &options.settings, task.params().len()),
+    let resumed = match &path {
+        Some(path) => {
+            Attempt::resume(path, seed, &options.settings, &mut task, |error| observer.damaged(error))?
+        }
+        None => None,
     };
+    let mut attempt = resumed.unwrap_or_else(|| Attempt::new(seed, &options.settings, task.params().len()));
     observer.updated(&attempt);
     let before = attempt.seconds;
     let (begin, mut saved) = (Instant::now(), Instant::now());
@@ -159,7 +165,7 @@ fn attempt<T: Task>(
             break;
         }
         attempt.advance(&mut task, &options.settings)?;
-        if has_next_seed && !task.finishes() && attempt.is_hopeless(&options.settings) {
+        if has_next_seed && !task.finishes() && attempt.is_unpromising(&options.settings) {
             attempt.outcome = Outcome::Exhausted;
         }
         attempt.seconds = before + begin.elapsed().as_secs_f64();

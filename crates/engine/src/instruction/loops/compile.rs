@@ -53,7 +53,7 @@ pub(super) struct CompiledLoop {
 /// How an operation is executed on a tile.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pass {
-    /// On its own.
+    /// In a pass of its own.
     Single,
     /// Together with the operation before it.
     Pair(Pair, [Operand; 3]),

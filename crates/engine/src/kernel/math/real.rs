@@ -24,8 +24,6 @@ pub trait Real: Element + SimdFloatElement<Bits: From<u8>> {
     fn from_f64(x: f64) -> Self;
     /// Converts to `f64`, exactly.
     fn to_f64(self) -> f64;
-    /// Returns the bits as an integer.
-    fn bits(self) -> Self::Bits;
 
     /// Number of stored bits of the mantissa.
     const MANTISSA: u32;
@@ -175,10 +173,6 @@ impl Real for f32 {
     fn to_f64(self) -> f64 {
         f64::from(self)
     }
-    #[inline(always)]
-    fn bits(self) -> u32 {
-        self.to_bits()
-    }
 
     const MANTISSA: u32 = 23;
     const EXPONENT_SHIFTER: Self = 12_582_912.0 + 254.0;
@@ -281,10 +275,6 @@ impl Real for f64 {
     #[inline(always)]
     fn to_f64(self) -> f64 {
         self
-    }
-    #[inline(always)]
-    fn bits(self) -> u64 {
-        self.to_bits()
     }
 
     const MANTISSA: u32 = 52;

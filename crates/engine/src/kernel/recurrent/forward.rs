@@ -64,9 +64,9 @@ impl Scratch {
 /// If a tensor is out of bounds.
 pub fn forward<T: Real + GemmElement>(memory: &mut [T], steps: &Steps) {
     assert!(steps.end::<T>() <= memory.len(), "tensor out of bounds of the memory");
-    let Pass::Forward { biases, keeps } = steps.pass else { unreachable!("not a forward pass") };
+    let Pass::Forward { biases, saves_gates } = steps.pass else { unreachable!("not a forward pass") };
     let shared = SharedPtr(memory.as_mut_ptr());
-    let all = Forward { steps: *steps, shared, keeps, first: 0, rows: steps.batch };
+    let all = Forward { steps: *steps, shared, saves_gates, first: 0, rows: steps.batch };
     let level = crate::kernel::level();
     // SAFETY: all tensors are in bounds (asserted above), and the scratch memory is disjoint from the rest by the plan.
     dispatch!(level, simd => unsafe { all.pack(simd, biases) });
@@ -87,7 +87,7 @@ pub fn forward<T: Real + GemmElement>(memory: &mut [T], steps: &Steps) {
 struct Forward<T> {
     steps: Steps,
     shared: SharedPtr<T>,
-    keeps: bool,
+    saves_gates: bool,
     first: usize,
     rows: usize,
 }
@@ -299,8 +299,8 @@ impl<T: Real + GemmElement> Forward<T> {
             let before = (t > 0).then(|| unsafe { self.shared.read(place(carried, t - 1), end) });
             let before = load_or_zero::<S, T>(simd, before, unit, end);
             let parts = if GRU { gru::<S, T>(simd, sums, before) } else { lstm::<S, T>(simd, sums, before) };
-            let kept = if self.keeps { self.steps.cell.parts() } else { 1 + carried };
-            for (part, value) in parts.into_iter().enumerate().take(kept) {
+            let saved = if self.saves_gates { self.steps.cell.parts() } else { 1 + carried };
+            for (part, value) in parts.into_iter().enumerate().take(saved) {
                 // SAFETY: as above; nothing else references the row.
                 store::<S, T>(unsafe { self.shared.write(place(part, t), end) }, unit, end, value);
             }

@@ -80,7 +80,7 @@ pub enum Pass {
         /// Input bias and hidden bias, [gates * hidden] each.
         biases: [usize; 2],
         /// Whether the gates are written to the tape; only the backward pass needs them.
-        keeps: bool,
+        saves_gates: bool,
     },
     /// Computes the gradients of all operands from those of the states.
     Backward {
@@ -117,8 +117,9 @@ impl Steps {
         let rows = self.time * self.batch;
         let weights = (self.hidden + self.features) * self.width();
         match self.pass {
-            Pass::Forward { keeps, .. } => {
-                let parts = if keeps { self.cell.parts() } else { 1 + usize::from(self.cell == Cell::Lstm) };
+            Pass::Forward { saves_gates, .. } => {
+                let parts =
+                    if saves_gates { self.cell.parts() } else { 1 + usize::from(self.cell == Cell::Lstm) };
                 rows * (self.hidden * parts + self.features) + weights
             }
             Pass::Backward { of_inputs, .. } => {

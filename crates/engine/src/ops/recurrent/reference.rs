@@ -53,15 +53,15 @@ pub(super) fn gradient(cell: Cell, args: &[&Value], shape: Shape, dtype: DType) 
 
 /// The gradients of the arguments of the gates, `[time, batch, 4 * hidden]`.
 fn gate_gradients(cell: Cell, args: &[&Value]) -> Vec<f64> {
-    let [gradients, mut kept, weights] = [0, 1, 4].map(|arg| args[arg].to_f64());
+    let [gradients, mut tape, weights] = [0, 1, 4].map(|arg| args[arg].to_f64());
     let &[time, batch, hidden] = &*args[0].shape else { unreachable!("three axes") };
     let width = cell.gates() * hidden;
     let least = Cell::least_gradient(args[0].dtype);
     let drop_least = |gradient: f64| if gradient.abs() < least { 0.0 } else { gradient };
-    let mut tape = Table { shape: args[1].shape, elements: &mut kept };
+    let mut tape = Table { shape: args[1].shape, elements: &mut tape };
     let mut elements = vec![0.0; time * batch * 4 * hidden];
-    // Gradients of the state and of the LSTM memory, from the next step.
-    let (mut of_state, mut of_memory) = (vec![0.0; batch * hidden], vec![0.0; batch * hidden]);
+    // Gradients of the state and of the LSTM cell state, from the next step.
+    let (mut of_state, mut of_cell_state) = (vec![0.0; batch * hidden], vec![0.0; batch * hidden]);
     for (t, row) in (0..time).rev().flat_map(|t| (0..batch).map(move |row| (t, row))) {
         let mut next = vec![0.0; hidden];
         for unit in 0..hidden {
@@ -73,26 +73,27 @@ fn gate_gradients(cell: Cell, args: &[&Value]) -> Vec<f64> {
             let (rows, products) = match cell {
                 Cell::Gru => {
                     let before = if t == 0 { 0.0 } else { *tape.at(&[0, t - 1, row, unit]) };
-                    let [_, reset, update, fresh, remembered] = parts;
-                    let d_fresh = state * (1.0 - update) * (1.0 - fresh * fresh);
-                    let d_update = state * (before - fresh) * derivative(update);
-                    let d_reset = d_fresh * remembered * derivative(reset);
+                    let [_, reset, update, candidate, new_hidden] = parts;
+                    let d_candidate = state * (1.0 - update) * (1.0 - candidate * candidate);
+                    let d_update = state * (before - candidate) * derivative(update);
+                    let d_reset = d_candidate * new_hidden * derivative(reset);
                     next[unit] += state * update;
-                    let products = vec![d_reset, d_update, d_fresh * reset];
-                    (vec![d_reset, d_update, d_fresh, d_fresh * reset], products)
+                    let products = vec![d_reset, d_update, d_candidate * reset];
+                    (vec![d_reset, d_update, d_candidate, d_candidate * reset], products)
                 }
                 Cell::Lstm => {
-                    let show = part(5);
+                    let output = part(5);
                     let before = if t == 0 { 0.0 } else { *tape.at(&[1, t - 1, row, unit]) };
-                    let [_, memory, write, keep, fresh] = parts;
-                    let seen = memory.tanh();
-                    let d_memory = drop_least(of_memory[at] + state * show * (1.0 - seen * seen));
-                    of_memory[at] = d_memory * keep;
+                    let [_, cell_state, input, forget, candidate] = parts;
+                    let tanh_state = cell_state.tanh();
+                    let d_cell_state =
+                        drop_least(of_cell_state[at] + state * output * (1.0 - tanh_state * tanh_state));
+                    of_cell_state[at] = d_cell_state * forget;
                     let rows = vec![
-                        d_memory * fresh * derivative(write),
-                        d_memory * before * derivative(keep),
-                        d_memory * write * (1.0 - fresh * fresh),
-                        state * seen * derivative(show),
+                        d_cell_state * candidate * derivative(input),
+                        d_cell_state * before * derivative(forget),
+                        d_cell_state * input * (1.0 - candidate * candidate),
+                        state * tanh_state * derivative(output),
                     ];
                     (rows.clone(), rows)
                 }

@@ -19,10 +19,10 @@ fn unrolled(g: &mut Graph, cell: Cell, x: Id, weights: [Id; 4]) -> Result<Id, Gr
     }
     let by_step = g.concat(&steps, 0)?;
     let [input, hidden] = [g.transpose(input)?, g.transpose(hidden)?];
-    let kept = g.composed_recurrent(cell, [by_step, input, hidden, input_bias, hidden_bias])?;
+    let tape = g.composed_recurrent(cell, [by_step, input, hidden, input_bias, hidden_bias])?;
     let mut states = Vec::new();
     for t in 0..time {
-        let now = g.slice(kept, 1, t, t + 1)?;
+        let now = g.slice(tape, 1, t, t + 1)?;
         let now = g.slice(now, 0, 0, 1)?;
         states.push(g.reshape(now, &[batch, 1, width])?);
     }
@@ -361,7 +361,7 @@ fn a_cell_has_the_same_bits_on_any_number_of_threads() {
 }
 
 #[test]
-fn misfitting_sizes_and_second_derivatives_are_refused() {
+fn mismatched_sizes_and_second_derivatives_are_refused() {
     let mut g = Graph::new();
     let x = g.input("x", DType::F32, &[2, 3, 4]).unwrap();
     let (w, b) = (g.input("w", DType::F32, &[9, 4]).unwrap(), g.input("b", DType::F32, &[9]).unwrap());

@@ -9,7 +9,8 @@ use crate::automata::model::{FirstLayer, MAX_CHANNELS, MAX_GATES, MAX_KERNELS};
 use crate::automata::rollout::KEPT_BYTES;
 use crate::automata::states::{Target, TargetSpec};
 use crate::soft::Wiring;
-use gatework_train::experiment::{Problem, problem};
+use gatework_train::experiment::{Problem, check_name, problem};
+use gatework_train::memory;
 
 /// Maximum number of seeds after the first.
 const MAX_RESTARTS: u64 = 100_000;
@@ -69,7 +70,7 @@ impl Experiment {
         self.check_perceive()?;
         self.check_update()?;
         self.check_training()?;
-        let (gates, most) = (self.model_shape().most_gates_per_cell(), MAX_GATES);
+        let (gates, most) = (self.model_shape().max_gates_per_cell(), MAX_GATES);
         if gates > most {
             let message = format!("layers and channels make up to {gates} gates per cell, more than {most}");
             return problem(&["update", "layers"], message);
@@ -88,9 +89,7 @@ impl Experiment {
 
     fn check_sizes(&self) -> Result<(), Problem> {
         let a = &self.automaton;
-        if self.name.trim().is_empty() {
-            return problem(&["name"], "name is empty");
-        }
+        check_name(&self.name)?;
         if !(1..=MAX_CHANNELS).contains(&a.channels) {
             return problem(
                 &["automaton", "channels"],
@@ -108,7 +107,7 @@ impl Experiment {
             return problem(&["automaton", "fire_rate"], message);
         }
         if let Err(error) = self.start.check(a.grid, a.channels) {
-            return problem(&["start", "boards"], format!("start.{error}"));
+            return problem(&["start", "grids"], format!("start.{error}"));
         }
         if self.target == (TargetSpec::Checkerboard { square: 0 }) {
             return problem(&["target", "square"], "target.square is 0");
@@ -234,24 +233,25 @@ impl Experiment {
             let missing = self.training.recipe == Recipe::Search;
             return if missing { problem(&["training", "recipe"], message) } else { Ok(()) };
         };
-        for (fits, message) in [
-            (search.after > 0, "search.after is 0"),
-            ((1..=1 << 40).contains(&search.moves), "search.moves is not 1 to 2^40"),
+        for (fits, key, problem_of_key) in [
+            (search.after > 0, "after", "is 0"),
+            ((1..=1 << 40).contains(&search.moves), "moves", "is not 1 to 2^40"),
             (
                 search.temperature.iter().all(|t| *t > 0.0 && t.is_finite()),
-                "search.temperature is not two numbers above 0",
+                "temperature",
+                "is not two numbers above 0",
             ),
-            (search.grids.iter().flatten().all(|&side| side > 0), "a side in search.grids is 0"),
-            (search.samples > 0, "search.samples is 0"),
-            ((1..=256).contains(&search.chains), "search.chains is not 1 to 256"),
-            ((1..=100_000).contains(&search.restarts), "search.restarts is not 1 to 100000"),
-            (search.active > 0.0 && search.active <= 1.0, "search.active is not above 0 and at most 1"),
-            (search.rewire >= 0.0 && search.rewire <= 1.0, "search.rewire is not from 0 to 1"),
-            (search.shrink <= 1 << 40, "search.shrink is more than 2^40"),
-            (search.stay <= 1 << 20, "search.stay is more than 2^20"),
+            (search.grids.iter().flatten().all(|&side| side > 0), "grids", "has a side of 0"),
+            (search.samples > 0, "samples", "is 0"),
+            ((1..=256).contains(&search.chains), "chains", "is not 1 to 256"),
+            ((1..=100_000).contains(&search.runs), "runs", "is not 1 to 100000"),
+            (search.active > 0.0 && search.active <= 1.0, "active", "is not above 0 and at most 1"),
+            (search.rewire >= 0.0 && search.rewire <= 1.0, "rewire", "is not from 0 to 1"),
+            (search.shrink <= 1 << 40, "shrink", "is more than 2^40"),
+            (search.stay <= 1 << 20, "stay", "is more than 2^20"),
         ] {
             if !fits {
-                return problem(&["search"], message);
+                return problem(&["search", key], format!("search.{key} {problem_of_key}"));
             }
         }
         if self.search_memory(search) > MAX_MEMORY {
@@ -264,6 +264,13 @@ impl Experiment {
             return problem(&key, message);
         }
         Ok(())
+    }
+
+    /// Checks that the memory for one seed is available.
+    pub(super) fn check_memory(&self) -> Result<(), Problem> {
+        let bytes = self.memory().max(self.search().map_or(0.0, |search| self.search_memory(search)));
+        memory::check(bytes, || "grid, batch, steps and layers".into())
+            .map_err(|error| Problem::new(&["automaton"], error.to_string()))
     }
 
     /// Estimates the bytes that a search needs.
@@ -317,7 +324,7 @@ impl Experiment {
         let tiles = (cells / LANES as f64).min(1e9) as usize;
         let parts = parallel::chunk_count(tiles, tiles.saturating_mul(self.automaton.steps)) as f64;
         let parts = parts * (shape.gates() as f64 * 256.0 + shape.update[0] as f64 * 256.0) + 2.0 * state;
-        let circuit = shape.most_gates_per_cell() as f64 * 32.0;
+        let circuit = shape.max_gates_per_cell() as f64 * 32.0;
         state * (steps + 2.0) + KEPT_BYTES as f64 + wires + masks + gates + parts + circuit
     }
 }

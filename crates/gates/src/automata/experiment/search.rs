@@ -11,7 +11,7 @@ use crate::removed::{self, Removed};
 pub struct SearchSettings {
     /// Updates of gradient descent before the search begins.
     pub after: u64,
-    /// Moves of the first run; see `restarts`.
+    /// Moves of the first run; see `runs`.
     pub moves: u64,
     /// Temperatures of the first and of the last move, in wrong bits.
     #[serde(deserialize_with = "two")]
@@ -36,9 +36,9 @@ pub struct SearchSettings {
     pub chains: usize,
     /// Annealing runs at most, each from the start. Which of them succeed cannot be predicted, so their lengths follow
     /// the universal restart strategy of Luby, Sinclair and Zuckerman (1993): 1, 1, 2, 1, 1, 2, 4, ... times `moves`.
-    #[serde(default = "one", alias = "tries")]
-    pub restarts: usize,
-    /// Restarts draw new wires and begin without training, because some wirings never succeed.
+    #[serde(default = "one", alias = "tries", alias = "restarts")]
+    pub runs: usize,
+    /// Further runs draw new wires and begin without training, because some wirings never succeed.
     #[serde(default)]
     pub redraw: bool,
     /// Moves after a success that look for a circuit with fewer gates.
@@ -50,12 +50,6 @@ pub struct SearchSettings {
     retrain: Removed,
     #[serde(default, skip_serializing, deserialize_with = "removed::search_guided")]
     guided: Removed,
-}
-
-impl SearchSettings {
-    /// Earlier names of keys, which are still read, and their current names.
-    pub(in crate::automata) const RENAMED: [(&'static str, &'static str); 3] =
-        [("tries", "restarts"), ("baths", "chains"), ("boards", "samples")];
 }
 
 fn one() -> usize {

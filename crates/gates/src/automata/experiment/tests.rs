@@ -62,14 +62,14 @@ fn mistakes_are_named_with_their_line() {
         ),
         (
             "kind = \"random\"",
-            "kind = \"boards\"\nboards = [\"#.\\n.#\", \"#.x\"]",
-            "x.toml:21: start.boards[1]: line 1: 'x' is none of # . R G B Y",
+            "kind = \"grids\"\ngrids = [\"#.\\n.#\", \"#.x\"]",
+            "x.toml:21: start.grids[1]: line 1: 'x' is none of # . R G B Y",
         ),
-        ("kind = \"random\"", "kind = \"boards\"\nboards = []", "start.boards is empty"),
+        ("kind = \"random\"", "kind = \"grids\"\ngrids = []", "start.grids is empty"),
         (
             "kind = \"random\"",
-            "kind = \"boards\"\nboards = [\"#################\"]",
-            "start.boards[0]: the picture is 1x17 (height x width), but the grid is 16x16",
+            "kind = \"grids\"\ngrids = [\"#################\"]",
+            "start.grids[0]: the picture is 1x17 (height x width), but the grid is 16x16",
         ),
         ("batch = 2", "batch = 0", "training.batch is 0"),
         (
@@ -146,11 +146,11 @@ fn grids_without_room_for_the_picture_or_the_start_are_named_with_their_line() {
     assert_eq!(parse(&searched).unwrap_err().to_string(), expected);
     let board = BUILT_IN[1]
         .1
-        .replacen("kind = \"random\"", "kind = \"boards\"\nboards = [\"#\\n#\"]", 1)
+        .replacen("kind = \"random\"", "kind = \"grids\"\ngrids = [\"#\\n#\"]", 1)
         .replacen("grid = [64, 64]", "grid = [1, 64]", 1);
     let said = parse(&board).unwrap_err().to_string();
     let expected = format!(
-        "x.toml:{}: evaluate \"generalisation\": start.boards[0]: the picture is 2x1 (height x width), but the \
+        "x.toml:{}: evaluate \"generalisation\": start.grids[0]: the picture is 2x1 (height x width), but the \
          grid is 1x64",
         line(&board, "grid = [1, 64]")
     );
@@ -220,4 +220,36 @@ fn settings_that_were_changed_are_checked_again() {
     loaded.experiment.training.updates = 2_000_000_000_000;
     let said = loaded.check("checkerboard").unwrap_err().to_string();
     assert_eq!(said, "checkerboard: training.updates is 2000000000000, not 1 to 2^40");
+}
+
+#[test]
+fn former_keys_are_read_and_errors_point_at_their_lines() {
+    let text = BUILT_IN[1].1;
+    let line = |text: &str, key: &str| 1 + text.lines().position(|line| line.starts_with(key)).unwrap();
+    let located = |from: &str, to: &str, key: &str, message: &str| {
+        let text = text.replacen(from, to, 1);
+        let said =
+            AutomatonExperiment::from_source(&Source::new(&text, "x.toml", ".")).unwrap_err().to_string();
+        assert_eq!(said, format!("x.toml:{}: {message}", line(&text, key)));
+    };
+    for name in ["runs", "restarts", "tries"] {
+        located(
+            "runs = 100",
+            &format!("{name} = 0"),
+            &format!("{name} = 0"),
+            "search.runs is not 1 to 100000",
+        );
+    }
+    located("runs = 100", "baths = 0", "baths", "search.chains is not 1 to 256");
+    located("kind = \"random\"", "kind = \"boards\"\nboards = []", "boards", "start.grids is empty");
+
+    let former = text.replacen("runs = 100", "restarts = 7", 1).replacen(
+        "kind = \"random\"",
+        "kind = \"boards\"\nboards = [\"#\"]",
+        1,
+    );
+    let read = AutomatonExperiment::from_source(&Source::new(&former, "x.toml", ".")).unwrap().experiment;
+    assert_eq!(read.search().unwrap().runs, 7);
+    assert_eq!(read.start, Start::Grids { grids: vec!["#".into()] });
+    assert!(read.to_toml().contains("runs = 7") && read.to_toml().contains("kind = \"grids\""));
 }

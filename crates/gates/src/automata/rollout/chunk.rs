@@ -1,4 +1,4 @@
-//! The parallel work of a roll-out: the networks of a model on one chunk of a step's tiles.
+//! The parallel work of a rollout: the networks of a model on one chunk of a step's tiles.
 
 use std::ops::Range;
 

@@ -4,7 +4,7 @@ use crate::kernel::Row;
 
 use crate::automata::cells::{Plan, PlanStep};
 
-/// Scale of the gradients within a roll-out. Deep in a network whose gates mostly pass one operand through, the gradient
+/// Scale of the gradients within a rollout. Deep in a network whose gates mostly pass one operand through, the gradient
 /// of the other operand is tiny, and subnormal numbers are slow. The scale is a power of two, so it causes no rounding;
 /// gradients up to 1e14 do not overflow.
 pub(super) const GRADIENT_SCALE: f32 = (1u128 << 80) as f32;

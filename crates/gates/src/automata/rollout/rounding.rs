@@ -95,7 +95,7 @@ mod tests {
         model
     }
 
-    /// Loss, gradient and intermediate states of a small roll-out with targets for the last `late` states.
+    /// Loss, gradient and intermediate states of a small rollout with targets for the last `late` states.
     fn run(rounding: Rounding, late: usize, logits: &[f32]) -> (f64, Vec<f32>, Vec<Vec<f32>>) {
         let model = model();
         let mut random = Random::new(6, Purpose::Check, 0);

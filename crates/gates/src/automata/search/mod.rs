@@ -92,23 +92,23 @@ pub struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Searches from a model until one passes every check, all restarts are used or `stop`, which is called with the
+    /// Searches from a model until one passes every check, all runs are used or `stop`, which is called with the
     /// number of wrong bits now and then, returns true. Returns `None` if it was stopped.
     pub fn run(&self, model: &Model, stop: &dyn Fn(f64) -> bool) -> Result<Option<Found>, TaskError> {
         let mut best: Option<Found> = None;
         let (mut moves, mut trace) = (0, Vec::new());
-        for restart in 0..self.settings.restarts as u64 {
-            let redraw = restart > 0 && self.settings.redraw;
-            let redrawn = redraw.then(|| self.redrawn(model, restart)).transpose()?;
+        for run in 0..self.settings.runs as u64 {
+            let redraw = run > 0 && self.settings.redraw;
+            let redrawn = redraw.then(|| self.redrawn(model, run)).transpose()?;
             let begin = redrawn.as_ref().unwrap_or(model);
-            let Some(found) = self.anneal(begin, restart, stop)? else { return Ok(None) };
+            let Some(found) = self.anneal(begin, run, stop)? else { return Ok(None) };
             let better = best.as_ref().is_none_or(|best| found.passes || found.wrong < best.wrong);
             let passes = found.passes;
             trace.extend(found.trace.iter().map(|&(at, wrong)| (moves + at, wrong)));
             moves += found.moves;
             let found = if passes && self.settings.shrink > 0 {
                 moves += self.settings.shrink;
-                let shrunk = self.shrunk(found.model, restart << 32 | 1 << 31, stop)?;
+                let shrunk = self.shrunk(found.model, run << 32 | 1 << 31, stop)?;
                 let Some(model) = shrunk else { return Ok(None) };
                 Found { model, ..found }
             } else {
@@ -125,21 +125,21 @@ impl Search<'_> {
     }
 
     /// Draws new wires for an untrained model of the same shape.
-    fn redrawn(&self, model: &Model, restart: u64) -> Result<Model, TaskError> {
-        let seed = Random::new(self.seed, Purpose::Redraw, restart).word();
+    fn redrawn(&self, model: &Model, run: u64) -> Result<Model, TaskError> {
+        let seed = Random::new(self.seed, Purpose::Redraw, run).word();
         Ok(Model::new(&model.shape, seed)?)
     }
 
-    /// Runs all chains until one of them passes every check or the moves of this restart are used, then tries exact
+    /// Runs all chains until one of them passes every check or the moves of this run are used, then tries exact
     /// repair.
     fn anneal(
         &self,
         model: &Model,
-        restart: u64,
+        run: u64,
         stop: &dyn Fn(f64) -> bool,
     ) -> Result<Option<Found>, TaskError> {
         let observed = self.loaded.target.channels();
-        let time = |number: u64| restart << 32 | number;
+        let time = |number: u64| run << 32 | number;
         let mut draws = 0;
         let mut grids = self.grids(time(draws))?;
         let mut chains: Vec<Chain> = (0..self.settings.chains as u64)
@@ -149,7 +149,7 @@ impl Search<'_> {
             })
             .collect::<Result<_, _>>()?;
         let (mut moves, mut trace) = (0, Vec::new());
-        let most = self.settings.moves.saturating_mul(luby(restart + 1));
+        let most = self.settings.moves.saturating_mul(luby(run + 1));
         while moves < most {
             let wrong = chains.iter().map(Chain::wrong).min().unwrap_or(0);
             trace.push((moves, wrong));
@@ -186,17 +186,17 @@ impl Search<'_> {
         let Some(best) = chains.iter().min_by_key(|chain| chain.best()) else { return Ok(None) };
         let (model, wrong) = (best.best_model(MARGIN), best.best());
         trace.push((moves, wrong));
-        self.repaired(Found { model, wrong, moves, trace, passes: false }, restart).map(Some)
+        self.repaired(Found { model, wrong, moves, trace, passes: false }, run).map(Some)
     }
 
     /// Applies exact repair where that is possible.
-    fn repaired(&self, found: Found, restart: u64) -> Result<Found, TaskError> {
+    fn repaired(&self, found: Found, run: u64) -> Result<Found, TaskError> {
         let experiment = &self.loaded.experiment;
         let one_step = experiment.automaton.steps == 1;
-        if !(experiment.start.starts_alike() || one_step) || experiment.automaton.fire_rate.is_some() {
+        if !(experiment.start.has_equal_channels() || one_step) || experiment.automaton.fire_rate.is_some() {
             return Ok(found);
         }
-        let time = restart << 32 | u64::from(u32::MAX);
+        let time = run << 32 | u64::from(u32::MAX);
         let mut random = Random::new(self.seed, Purpose::Search, time);
         let protocols = self.protocols().filter(|protocol| protocol.steps == experiment.automaton.steps);
         let sizes = self.sizes().iter().copied().chain(protocols.map(|protocol| protocol.grid));

@@ -104,7 +104,7 @@ fn shrinking_removes_gates_and_keeps_the_protocols_passing() {
 }
 
 #[test]
-fn restarts_have_the_lengths_of_the_luby_sequence() {
+fn runs_have_the_lengths_of_the_luby_sequence() {
     let lengths: Vec<u64> = (1..=15).map(luby).collect();
     assert_eq!(lengths, [1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8]);
 }

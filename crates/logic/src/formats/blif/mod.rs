@@ -34,7 +34,7 @@ pub use write::write_sequential;
 
 use super::{Document, Format, names::NameRule, sequential};
 
-/// The format.
+/// The entry of BLIF in [`FORMATS`](super::FORMATS).
 pub static FORMAT: Format = Format {
     name: "blif",
     endings: &["blif"],

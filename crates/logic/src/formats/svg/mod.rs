@@ -17,7 +17,7 @@ use crate::circuit::Circuit;
 use layout::{Item, Layout, Line};
 use std::fmt::Write;
 
-/// The format.
+/// The entry of SVG in [`FORMATS`](super::FORMATS).
 pub static FORMAT: Format = Format {
     name: "svg",
     endings: &["svg"],

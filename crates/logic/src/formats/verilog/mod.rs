@@ -30,7 +30,7 @@ use crate::circuit::Circuit;
 use crate::gate::Gate;
 use std::fmt::Write;
 
-/// The format.
+/// The entry of Verilog in [`FORMATS`](super::FORMATS).
 pub static FORMAT: Format = Format {
     name: "verilog",
     endings: &["v"],

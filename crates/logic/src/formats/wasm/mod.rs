@@ -61,7 +61,7 @@ use thiserror::Error;
 /// 64 bytes (most gates take 25).
 pub const MAX_OPERATIONS: usize = 1 << 24;
 
-/// The format.
+/// The entry of WebAssembly in [`FORMATS`](super::FORMATS).
 pub(crate) static FORMAT: Format = Format {
     name: "wasm",
     endings: &["wasm"],

@@ -42,8 +42,6 @@ pub struct Variants {
     /// The first site of each node, and the next site of each site.
     first_site: Vec<u32>,
     stack: Vec<u32>,
-    visited: Vec<u32>,
-    operations: usize,
     buffers: PlaneBuffers,
     scratch: Vec<Vector>,
     /// The program of the last simulation, whose memory is reused.
@@ -57,16 +55,6 @@ impl Variants {
     /// Creates empty buffers.
     pub fn new() -> Variants {
         Variants::default()
-    }
-
-    /// The nodes in the fan-in cone of the observed channels in the last simulation, including wires.
-    pub fn visited(&self) -> &[u32] {
-        &self.visited
-    }
-
-    /// The operations per cell of the last simulation.
-    pub fn operations(&self) -> usize {
-        self.operations
     }
 
     /// Counts the wrong bits of all automata on the grids: the rule with the changes of each trial. Sites with operands
@@ -97,7 +85,6 @@ impl Variants {
         for (i, site) in sites.iter().enumerate() {
             next_site[i] = std::mem::replace(&mut self.first_site[site.node], i as u32);
         }
-        self.visited.clear();
         let mut builder = XagBuilder {
             rule,
             sites: &sites,
@@ -109,7 +96,6 @@ impl Variants {
         };
         let (outputs, channels) = builder.build(grids.observed(), grids.is_asynchronous());
         let program = StraightLineProgram::lower(&builder.xag, &outputs);
-        self.operations = program.operations();
         let layout = grids.layout(rule.channels, &channels);
         TrialProgram { compiled: CompiledProgram::reusing(self.old.take(), &program, &layout), channels }
     }
@@ -218,7 +204,6 @@ impl XagBuilder<'_> {
 
     /// Builds a node whose operands are built.
     fn node(&mut self, index: usize, node: Node) -> Literal {
-        self.state.visited.push(index as u32);
         let mut value = self.xag.gate(node.gate, self.known(node.a), self.known(node.b));
         let mut site = self.state.first_site[index];
         while site != NONE {
