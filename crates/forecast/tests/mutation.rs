@@ -103,7 +103,7 @@ fn parquet_file() -> Vec<u8> {
     let message = "message m { required binary unique_id (UTF8); required int64 ds (TIMESTAMP(MICROS, false)); optional double y; }";
     let schema = parquet::schema::parser::parse_message_type(message).unwrap().into();
     let mut bytes = Vec::new();
-    let mut writer = SerializedFileWriter::new(&mut bytes, schema, Default::default()).unwrap();
+    let mut writer = SerializedFileWriter::new(&mut bytes, schema, std::sync::Arc::default()).unwrap();
     let mut group = writer.next_row_group().unwrap();
     while let Some(mut column) = group.next_column().unwrap() {
         match column.untyped() {

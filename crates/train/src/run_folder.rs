@@ -339,7 +339,8 @@ fn begin(path: &Path, experiment: &str, others: &[(&str, &[u8])]) -> Result<Opti
         for (name, content) in others.iter().chain(&[(EXPERIMENT, experiment.as_bytes())]) {
             files::write_atomic(&path.join(name), content)?;
         }
-        Ok(files::remove_abandoned(path))
+        files::remove_abandoned(path);
+        Ok(())
     };
     if let Err(error) = fill() {
         // Best effort: the first error is the one to report.

@@ -143,6 +143,23 @@ fn trained(place: &Place) {
     place.gatework(&["train", "small.toml", "--seed", "1", "--out", "runs/run"]).assert().success();
 }
 
+/// Runs the program with the preload library.
+fn run(
+    place: &Place,
+    library: &Path,
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+) -> std::process::Output {
+    Command::new(assert_cmd::cargo::cargo_bin("gatework"))
+        .args(arguments)
+        .current_dir(place.folder.path())
+        .env("LD_PRELOAD", library)
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
 impl Scenario {
     fn place(&self) -> Place {
         let place = Place::new();
@@ -150,29 +167,11 @@ impl Scenario {
         place
     }
 
-    /// Runs the program with the preload library.
-    fn run(
-        &self,
-        place: &Place,
-        library: &Path,
-        arguments: &[&str],
-        variables: &[(&str, &str)],
-    ) -> std::process::Output {
-        Command::new(assert_cmd::cargo::cargo_bin("gatework"))
-            .args(arguments)
-            .current_dir(place.folder.path())
-            .env("LD_PRELOAD", library)
-            .envs(variables.iter().copied())
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
-    }
-
     /// The content of the files, and the summary without times.
     fn result(&self, place: &Place) -> Vec<Vec<u8>> {
         let read = |name: &&str| {
             let content = place.read(&format!("runs/run/{name}"));
-            if !name.ends_with(".toml") {
+            if *name != "experiment.toml" {
                 return content;
             }
             // The path of a table is absolute, and each run has a folder of its own.
@@ -194,7 +193,7 @@ impl Scenario {
         let context = format!("{}, {fault} at call {call}", self.name);
         let place = self.place();
         let variables = [("FAULT_AT", &*call.to_string()), ("FAULT", fault)];
-        let output = self.run(&place, library, self.arguments, &variables);
+        let output = run(&place, library, self.arguments, &variables);
         let said = String::from_utf8_lossy(&output.stderr);
         let is_reached = match output.status.code() {
             None => fault == "kill",
@@ -207,8 +206,8 @@ impl Scenario {
         };
         let again = [self.arguments, self.resume].concat();
         // The second run may reach the same call, or end before it.
-        self.run(&place, library, &again, &variables);
-        let output = self.run(&place, library, &again, &[]);
+        run(&place, library, &again, &variables);
+        let output = run(&place, library, &again, &[]);
         assert!(output.status.success(), "{context}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(self.result(&place) == whole, "{context}: the result is another");
         // Other commands may leave a temporary file when they are killed.
@@ -233,8 +232,7 @@ fn a_fault_at_any_call_loses_nothing_and_leaves_nothing_behind() {
     for (index, scenario) in SCENARIOS.iter().enumerate() {
         let place = scenario.place();
         let count = folder.path().join(format!("count-{index}"));
-        let output =
-            scenario.run(&place, &library, scenario.arguments, &[("FAULT_COUNT", count.to_str().unwrap())]);
+        let output = run(&place, &library, scenario.arguments, &[("FAULT_COUNT", count.to_str().unwrap())]);
         assert!(output.status.success(), "{}: {}", scenario.name, String::from_utf8_lossy(&output.stderr));
         let calls: usize = std::fs::read_to_string(&count).unwrap().trim().parse().unwrap();
         assert!(calls >= 4, "{}: only {calls} calls are intercepted", scenario.name);

@@ -115,11 +115,11 @@ fn pictures() {
 }
 
 /// Reads a circuit or an automaton and uses it.
-fn circuit(subject: Subject) -> String {
+fn circuit(subject: &Subject) -> String {
     let circuit = &subject.circuit;
     let outputs = circuit.eval(&vec![true; circuit.inputs()]);
     let simulation = Simulation { size: Some([5, 6]), steps: Some(2), ..Simulation::default() };
-    let ones = simulation.run(&subject).map(|simulated| simulated.ones);
+    let ones = simulation.run(subject).map(|simulated| simulated.ones);
     format!("{outputs:?} {ones:?} {} {}", circuit.simplify().nodes().len(), to_json(&subject.document()))
 }
 
@@ -140,7 +140,7 @@ fn circuits() {
         let originals: Vec<Vec<u8>> = documents.iter().map(write).collect();
         let file = format!("mutant.{}", format.endings[0]);
         let kind = Kind { name: format.name, path: &place.path(&file), place: &file, originals: &originals };
-        kind.check(Subject::open, circuit);
+        kind.check(Subject::open, |subject| circuit(&subject));
     }
 }
 
@@ -153,7 +153,7 @@ fn automaton_runs() {
     let path = place.path("mutant.safetensors");
     let models = original("run/model.safetensors");
     let model = Kind { name: "automaton", path: &path, place: "mutant.safetensors", originals: &models };
-    model.check(Subject::open, circuit);
+    model.check(Subject::open, |subject| circuit(&subject));
 
     let settings = loaded.experiment.trainer_settings();
     let mut task = AutomatonTask::new(&loaded, 1).unwrap();

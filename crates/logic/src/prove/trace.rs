@@ -222,7 +222,7 @@ struct Classes<'a> {
 impl<'a> Classes<'a> {
     /// One class for each node.
     fn new(xag: &'a Xag, fanouts: &'a Fanouts, stop: &Stop<'_>) -> Result<Classes<'a>, Stopped> {
-        let mut table = FxHashMap::with_capacity_and_hasher(xag.gates(), Default::default());
+        let mut table = FxHashMap::with_capacity_and_hasher(xag.gates(), rustc_hash::FxBuildHasher);
         for index in xag.gate_range() {
             stop.check_at(index)?;
             table.insert(xag.node(index), Literal::new(index, false));
@@ -463,7 +463,7 @@ mod tests {
         let mut small =
             minimize_until(&circuit(&xag, vec![sum]), &options, &Stop::never(), &|_, _| {}).unwrap();
         // Alternating inputs and complements: 1 for one assignment, which random simulation does not find.
-        let gate = |i: u32| if i % 2 == 0 { Gate::AND } else { Gate::A_AND_NOT_B };
+        let gate = |i: u32| if i.is_multiple_of(2) { Gate::AND } else { Gate::A_AND_NOT_B };
         let mut nodes: Vec<Node> =
             (0..19).map(|i| Node::new(gate(i), if i == 0 { 0 } else { 19 + i }, i + 1)).collect();
         let left = Circuit::new(20, nodes.clone(), vec![38]).unwrap();
