@@ -2,6 +2,7 @@
 //! line of an error is the number of the row, from 2.
 
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ::csv::ByteRecord;
 use parquet::basic::{LogicalType, TimeUnit};
@@ -16,7 +17,11 @@ use super::time::{self, DAY, TimeKind};
 
 /// Reads a table from a Parquet file. Errors call it `origin`.
 pub fn read(file: File, origin: &str, schema: &Schema) -> Result<Table, DataError> {
-    read_rows(file, schema).map_err(|(line, problem)| problem.at(origin, line))
+    // The library panics on some corrupt pages, for example on encoded values that end too early.
+    let result = catch_unwind(AssertUnwindSafe(|| read_rows(file, schema))).unwrap_or_else(|_| {
+        Err((None, DataProblem::Unreadable("the file is corrupt: a page cannot be decoded".into())))
+    });
+    result.map_err(|(line, problem)| problem.at(origin, line))
 }
 
 fn read_rows(file: File, schema: &Schema) -> Result<Table, Located> {

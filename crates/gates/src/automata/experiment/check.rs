@@ -277,11 +277,14 @@ impl Experiment {
     fn search_memory(&self, search: &SearchSettings) -> f64 {
         let own = [self.automaton.grid];
         let grids = if search.grids.is_empty() { &own[..] } else { &search.grids };
-        let cells: f64 = grids.iter().map(|[height, width]| (height + 2) as f64 * (width + 4) as f64).sum();
-        let masks = self.automaton.fire_rate.map_or(0, |_| self.automaton.steps + search.stay);
-        let planes = self.automaton.channels * 3 + 30 + masks;
+        // Any number may be in the file: integers could overflow.
+        let cells: f64 =
+            grids.iter().map(|&[height, width]| (height as f64 + 2.0) * (width as f64 + 4.0)).sum();
+        let masks =
+            self.automaton.fire_rate.map_or(0.0, |_| self.automaton.steps as f64 + search.stay as f64);
+        let planes = self.automaton.channels as f64 * 3.0 + 30.0 + masks;
         // A cell of a plane has two words.
-        cells * search.samples as f64 * planes as f64 * 16.0 * search.chains as f64
+        cells * search.samples as f64 * planes * 16.0 * search.chains as f64
     }
 
     fn check_protocols(&self) -> Result<(), Problem> {

@@ -89,6 +89,11 @@ fn mistakes_are_named_with_their_line() {
         ("after = 10", "after = 0", "search.after is 0"),
         ("temperature = [3.0, 1.0]", "temperature = [3.0, 0.0]", "search.temperature is not two numbers"),
         ("samples = 4", "samples = 1000000000", "would need more than 16 GB"),
+        (
+            "samples = 4",
+            "samples = 4\ngrids = [[18446744073709551615, 18446744073709551613]]",
+            "search.grids and search.samples would need more than 16 GB",
+        ),
         ("[search]", "[nothing]", "unknown field `nothing`"),
         ("kernels = 16", "kernels = 0", "perceive.kernels is 0"),
         ("[9, 8, 4, 2]", "[8, 8, 4, 2]", "perceive.layers must start with 9"),
