@@ -26,7 +26,7 @@ const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(5);
 /// An experiment that is to be trained into a run folder.
 #[derive(Debug)]
 pub struct Job<'a> {
-    /// The experiment, with absolute paths (see [`prepare`]).
+    /// The experiment, with absolute paths (see [`prepare`](super::prepare)).
     pub experiment: &'a Experiment,
     /// Its data.
     pub dataset: &'a Dataset,
