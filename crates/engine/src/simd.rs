@@ -14,7 +14,13 @@ pub use fearless_simd::{Level, Simd};
 #[doc(hidden)]
 macro_rules! dispatch {
     ($level:expr, $simd:pat => $body:expr) => {{
-        #[cfg(target_arch = "x86_64")]
+        // One instantiation instead of three: a third of the compile time.
+        #[cfg(all(target_arch = "x86_64", gatework_simd = "avx2"))]
+        match $level.as_avx2().or_else(|| $crate::simd::Level::new().as_avx2()) {
+            Some(token) => $crate::with_vectors!(token, $simd => $body),
+            None => unimplemented!("this build is for processors with AVX2 only"),
+        }
+        #[cfg(all(target_arch = "x86_64", not(gatework_simd = "avx2")))]
         match $level {
             $crate::simd::Level::Avx512(token) => $crate::with_vectors!(token, $simd => $body),
             $crate::simd::Level::Avx2(token) => $crate::with_vectors!(token, $simd => $body),
@@ -56,7 +62,8 @@ pub fn outlined<R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// Returns the widest instruction set of this processor. Built with `RUSTFLAGS='--cfg gatework_simd="avx2"'` (or
-/// `"sse2"`), it returns the named one, so that its accuracy and speed can be measured.
+/// `"sse2"`), it returns the named one, so that its accuracy and speed can be measured. A build for AVX2 has no other
+/// kernels, and takes a third of the time to compile.
 #[inline(always)]
 pub fn level() -> Level {
     #[cfg(any(test, feature = "testing"))]
