@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use gatework_engine::{Program, kernel};
 use gatework_forecast::specification::Mode;
-use gatework_forecast::{ForecastTask, Forecaster, Specification};
+use gatework_forecast::{ForecastTask, Specification, TrainedNetwork};
 use gatework_train::trainer::{self, Task};
 use serde_json::{Value, json};
 
@@ -120,17 +120,17 @@ impl ForecastBench {
     fn measure(&self, name: &str, columns: usize, specification: &Specification) -> anyhow::Result<Value> {
         let params = specification.params(1)?;
         let count = params.len();
-        let mut forecaster = Forecaster::new(specification.clone(), params)?;
+        let mut network = TrainedNetwork::new(specification.clone(), params)?;
         if let Some(format) = self.weights {
-            (forecaster, _) = forecaster.with_precision(format.weights())?;
+            (network, _) = network.with_precision(format.weights())?;
         }
         let mut predict = |samples: usize| {
             let batch = Wave::new(specification, samples * columns).0;
-            let mut forecast = forecaster.predict(&batch)?;
-            self.times(|| Ok(forecaster.predict_into(&batch, &mut forecast)?))
+            let mut forecast = network.predict(&batch)?;
+            self.times(|| Ok(network.predict_into(&batch, &mut forecast)?))
         };
         let (one, some, many) = (predict(1)?, predict(32)?, predict(256)?);
-        drop(forecaster);
+        drop(network);
         let mut row = json!({
             "model": name,
             "parameters": count,

@@ -8,7 +8,7 @@ use gatework_train::trainer::{Options, Quiet, TrainError};
 
 use crate::data::{Schema, Table};
 use crate::experiment::{Dataset, DatasetError, Experiment};
-use crate::prediction::{PredictError, Predictor};
+use crate::prediction::{Forecaster, PredictError};
 use crate::run;
 use crate::specification::SpecificationError;
 
@@ -39,7 +39,7 @@ pub enum FitError {
 /// Trains a forecaster on a table, keeps the parameters with the lowest validation loss, and calibrates its intervals on
 /// the validation subset. The columns of the experiment are those of the table; its `data` is not read. All cores are
 /// used; the result depends only on the table and the experiment.
-pub fn fit(table: &Table, experiment: &Experiment) -> Result<Predictor, FitError> {
+pub fn fit(table: &Table, experiment: &Experiment) -> Result<Forecaster, FitError> {
     let mut experiment = experiment.clone();
     let columns = table.columns.clone();
     let (past, future, fixed) = (columns.past, columns.future, columns.fixed);
@@ -58,7 +58,7 @@ pub fn fit(table: &Table, experiment: &Experiment) -> Result<Predictor, FitError
     };
     let attempts = run::train(&experiment, &dataset, &options, &Quiet, &AtomicBool::new(false))?;
     let best = attempts.into_iter().next().and_then(|attempt| attempt.best).ok_or(FitError::Diverged)?;
-    Ok(run::predictor(&experiment, &dataset, &best)?)
+    Ok(run::forecaster(&experiment, &dataset, &best)?)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Neural forecasting of time series on a CPU.
 //!
-//! [`fit`] trains a model on a table; the resulting [`Predictor`] forecasts tables in the units of the data, with
+//! [`fit`] trains a model on a table; the resulting [`Forecaster`] forecasts tables in the units of the data, with
 //! calibrated prediction intervals:
 //!
 //! ```
@@ -23,7 +23,7 @@
 //! ```
 //!
 //! Files are read by [`data::read`], experiments in TOML by [`experiment::ForecastExperiment`]. A trained model is saved by
-//! [`Predictor::to_bytes`] and served to many threads by [`service::Service`].
+//! [`Forecaster::to_bytes`] and served to many threads by [`service::Service`].
 //!
 //! Modules in the order of their dependencies; each uses only those above it:
 //!
@@ -34,7 +34,7 @@
 //! | [`network`] | building blocks: graphs, layers, losses, normalisation |
 //! | [`models`] | one file per model; [`Model`] is the list |
 //! | [`specification`] | a model with its loss and window sizes, and its graph |
-//! | [`forecaster`] | a trained model: its file and its forecasts |
+//! | [`trained_network`] | a trained network: its file and its forecasts |
 //! | [`training`] | training settings and the training task |
 //! | [`prediction`] | forecasts of tables in the units of the data, with calibrated intervals |
 //! | [`evaluation`] | rolling-origin evaluation against baselines |
@@ -47,7 +47,6 @@ pub mod data;
 pub mod evaluation;
 pub mod experiment;
 mod fit;
-pub mod forecaster;
 pub mod metrics;
 pub mod models;
 pub mod network;
@@ -59,14 +58,15 @@ pub mod specification;
 mod test_fixtures;
 #[cfg(test)]
 mod test_signal;
+pub mod trained_network;
 pub mod training;
 
 pub use fit::{FitError, fit};
-pub use forecaster::{Forecast, Forecaster, ForecasterError};
 pub use models::Model;
 pub use network::loss::Loss;
-pub use prediction::{Prediction, Predictor};
+pub use prediction::{Forecaster, Prediction};
 pub use specification::{Specification, SpecificationError};
+pub use trained_network::{Forecast, NetworkError, TrainedNetwork};
 pub use training::{ForecastTask, Training};
 
 /// Compiles the examples of the README.

@@ -1,16 +1,16 @@
-//! Untrained predictors for tests.
+//! Untrained forecasters for tests.
 
 use std::fmt::Write as _;
 
-use crate::Forecaster;
+use crate::TrainedNetwork;
 use crate::data::Table;
 use crate::experiment::{BUILT_IN, Dataset, ForecastExperiment};
 use crate::prediction::conformal::CalibrationErrors;
-use crate::prediction::{Context, Predictor};
+use crate::prediction::{Context, Forecaster};
 use gatework_train::experiment::Source;
 
-/// Returns a predictor for the built-in experiment, edited by `change`, with initial parameters, and its data.
-pub fn untrained(change: impl Fn(String) -> String) -> (Predictor, Dataset) {
+/// Returns a forecaster for the built-in experiment, edited by `change`, with initial parameters, and its data.
+pub fn untrained(change: impl Fn(String) -> String) -> (Forecaster, Dataset) {
     let text = change(BUILT_IN[0].1.to_string());
     let loaded = ForecastExperiment::from_source(&Source::new(&text, "x", ".")).unwrap();
     let dataset = Dataset::load(&loaded).unwrap();
@@ -21,19 +21,19 @@ pub fn untrained(change: impl Fn(String) -> String) -> (Predictor, Dataset) {
     let context = Context { conformal, ..dataset.context(experiment) };
     let specification = experiment.specification();
     let params = specification.params(1).unwrap();
-    (Predictor::new(Forecaster::new(specification, params).unwrap(), context), dataset)
+    (Forecaster::new(TrainedNetwork::new(specification, params).unwrap(), context), dataset)
 }
 
 /// Returns [`untrained`] with another model and loss.
-pub fn untrained_model(model: &str, loss: &str) -> (Predictor, Dataset) {
+pub fn untrained_model(model: &str, loss: &str) -> (Forecaster, Dataset) {
     untrained(|text| {
         let text = text.replace("\"dlinear\"", &format!("\"{model}\""));
         text.replace("\"mse\"", &format!("\"{loss}\""))
     })
 }
 
-/// Returns an untrained predictor that reads covariates of every kind, and a table of two series.
-pub fn with_covariates() -> (Predictor, Table) {
+/// Returns an untrained forecaster that reads covariates of every kind, and a table of two series.
+pub fn with_covariates() -> (Forecaster, Table) {
     let mut text = String::from("unique_id,ds,y,price,holiday,size\n");
     for id in ["a", "b"] {
         for day in 0..44 {
@@ -56,5 +56,5 @@ pub fn with_covariates() -> (Predictor, Table) {
     let params = specification.params(1).unwrap();
     let context = dataset.context(&loaded.experiment);
     let table = crate::experiment::dataset::read(&loaded).unwrap();
-    (Predictor::new(Forecaster::new(specification, params).unwrap(), context), table)
+    (Forecaster::new(TrainedNetwork::new(specification, params).unwrap(), context), table)
 }

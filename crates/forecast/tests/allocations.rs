@@ -1,7 +1,7 @@
 //! Training steps and forecasts allocate nothing after the first ones. A counting allocator checks it.
 
 use gatework_forecast::data::{Batch, BatchSource};
-use gatework_forecast::{ForecastTask, Forecaster, Specification};
+use gatework_forecast::{ForecastTask, Specification, TrainedNetwork};
 use gatework_train::optim::{Clip, Optimizer};
 use gatework_train::trainer::{Task, TaskError};
 
@@ -81,10 +81,10 @@ fn check_all() {
         // Every other update computes the validation loss of two batches.
         assert_eq!(allocations(|| (4..10).for_each(&mut step)), 0, "training {model}");
 
-        let mut forecaster =
-            Forecaster::new(specification.clone(), specification.params(1).unwrap()).unwrap();
-        let mut forecast = forecaster.predict(&batch).unwrap();
-        let predict = || forecaster.predict_into(&batch, &mut forecast).unwrap();
+        let mut network =
+            TrainedNetwork::new(specification.clone(), specification.params(1).unwrap()).unwrap();
+        let mut forecast = network.predict(&batch).unwrap();
+        let predict = || network.predict_into(&batch, &mut forecast).unwrap();
         assert_eq!(allocations(predict), 0, "forecasts of {model}");
     }
 }

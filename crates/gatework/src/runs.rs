@@ -121,7 +121,7 @@ pub fn train_forecaster_into(
     job.folder.write("loss.svg", losses.as_bytes())?;
     let windows = job.dataset.windows(trained.subset, 1);
     let (series, origin, number) = last_window_of_first_series(&windows);
-    let predictions = trained.predictor.predict_windows(&windows, &[number as u32], &job.dataset.table)?;
+    let predictions = trained.forecaster.predict_windows(&windows, &[number as u32], &job.dataset.table)?;
     let plot = forecast_plot(&job.dataset.table, series, origin, &predictions[0]);
     job.folder.write("forecast.svg", report::forecast_plot(&plot).as_bytes())?;
     let summary = job.finish(&trained)?;

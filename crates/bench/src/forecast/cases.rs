@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use gatework_forecast::{ForecastTask, Forecaster, Specification};
+use gatework_forecast::{ForecastTask, Specification, TrainedNetwork};
 use gatework_train::files;
 use gatework_train::trainer::Task;
 use serde_json::{Map, Value, json};
@@ -39,10 +39,10 @@ impl ForecastBench {
 
 fn case(name: &str, specification: &Specification, folder: &Path) -> anyhow::Result<Value> {
     let file = format!("{}.safetensors", name.replace([' ', ','], "-"));
-    let mut forecaster = Forecaster::new(specification.clone(), specification.params(1)?)?;
-    files::write_atomic(&folder.join(&file), &forecaster.to_bytes())?;
+    let mut network = TrainedNetwork::new(specification.clone(), specification.params(1)?)?;
+    files::write_atomic(&folder.join(&file), &network.to_bytes())?;
     let batch = Wave::new(specification, WINDOWS).0;
-    let forecast = forecaster.predict(&batch)?.values;
+    let forecast = network.predict(&batch)?.values;
     Ok(json!({
         "file": file, "windows": WINDOWS, "past": batch.past, "target": batch.target, "forecast": forecast, "rate": RATE,
         "losses": losses(specification)?,
@@ -78,8 +78,8 @@ mod tests {
             "{losses:?}"
         );
         let bytes = std::fs::read(folder.path().join(case["file"].as_str().context("no file")?))?;
-        let mut forecaster = Forecaster::from_bytes(&bytes).map_err(anyhow::Error::msg)?;
-        let forecast = forecaster.predict(&Wave::new(&specification, WINDOWS).0)?.values;
+        let mut network = TrainedNetwork::from_bytes(&bytes).map_err(anyhow::Error::msg)?;
+        let forecast = network.predict(&Wave::new(&specification, WINDOWS).0)?.values;
         assert_eq!(json!(forecast), case["forecast"]);
         Ok(())
     }

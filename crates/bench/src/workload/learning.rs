@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use anyhow::{Context as _, anyhow, ensure};
-use gatework_forecast::{ForecastTask, Forecaster};
+use gatework_forecast::{ForecastTask, TrainedNetwork};
 use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::task::AutomatonTask;
 use gatework_gates::kernel::{
@@ -98,15 +98,15 @@ pub fn automaton_update(name: &str) -> anyhow::Result<Call> {
 /// Prepares the prediction of a batch of windows by a forecasting model: 168 values in, 24 out.
 pub fn predict(model: &Value, windows: usize) -> anyhow::Result<Call> {
     let specification = specification(model, 168, 24)?;
-    let mut forecaster = Forecaster::new(specification.clone(), specification.params(1)?)?;
+    let mut network = TrainedNetwork::new(specification.clone(), specification.params(1)?)?;
     let batch = Wave::new(&specification, windows).0;
-    let mut forecast = forecaster.predict(&batch)?;
+    let mut forecast = network.predict(&batch)?;
     // The first window on its own has the same forecast as in a batch.
     let one: Vec<f64> =
-        forecaster.predict(&Wave::new(&specification, 1).0)?.values.iter().map(|&x| x.into()).collect();
+        network.predict(&Wave::new(&specification, 1).0)?.values.iter().map(|&x| x.into()).collect();
     ensure_close(&forecast.values[..one.len()], &one, 1e-4)?;
     Ok(Box::new(move || {
-        forecaster.predict_into(&batch, &mut forecast).expect("a batch that was predicted before");
+        network.predict_into(&batch, &mut forecast).expect("a batch that was predicted before");
     }))
 }
 

@@ -5,10 +5,10 @@ use serde::Serialize;
 
 use super::baselines::Baseline;
 use crate::data::{Batch, Series, Table, Windows};
-use crate::forecaster::MAX_ROWS;
 use crate::metrics;
 use crate::prediction::conformal::{CalibrationErrors, Conformal, after_last_gap};
-use crate::prediction::{PredictError, Prediction, Predictor};
+use crate::prediction::{Forecaster, PredictError, Prediction};
+use crate::trained_network::MAX_ROWS;
 
 /// Accuracy of forecasts: means over windows, without those whose error is undefined.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -118,7 +118,7 @@ impl Sums {
 /// A member of an ensemble, and the windows that it forecasts.
 pub struct EnsembleMember<'a> {
     /// The model.
-    pub predictor: &'a mut Predictor,
+    pub forecaster: &'a mut Forecaster,
     /// Windows of its scaled table.
     pub windows: &'a Windows,
 }
@@ -128,10 +128,10 @@ pub struct EnsembleMember<'a> {
 pub fn evaluate(members: &mut [EnsembleMember<'_>], table: &Table) -> Result<Evaluation, PredictError> {
     check_members(members)?;
     let Some(first) = members.first() else { return Err(PredictError::EnsembleMismatch) };
-    let (season, horizon) = (first.predictor.context().season, first.predictor.specification().horizon);
+    let (season, horizon) = (first.forecaster.context().season, first.forecaster.specification().horizon);
     let windows = first.windows.len();
     let name = match members.len() {
-        1 => first.predictor.specification().model.name().to_string(),
+        1 => first.forecaster.specification().model.name().to_string(),
         several => format!("median of {several}"),
     };
     let mut model = Sums::default();
@@ -162,7 +162,7 @@ fn check_members(members: &[EnsembleMember<'_>]) -> Result<(), PredictError> {
     let matches = |other: &EnsembleMember<'_>| {
         let place =
             |member: &EnsembleMember<'_>, number| member.windows.origin(number).and_then(|at| id(member, at));
-        other.predictor.specification().horizon == first.predictor.specification().horizon
+        other.forecaster.specification().horizon == first.forecaster.specification().horizon
             && other.windows.len() == first.windows.len()
             && (0..first.windows.len()).all(|number| place(first, number) == place(other, number))
     };
@@ -181,16 +181,16 @@ pub struct ScaledErrors {
 }
 
 /// Returns the errors of a model on windows of a scaled table, in scaled units.
-pub fn scaled_errors(predictor: &mut Predictor, windows: &Windows) -> Result<ScaledErrors, PredictError> {
-    let forecaster = predictor.forecaster_mut();
-    let horizon = forecaster.specification().horizon;
+pub fn scaled_errors(forecaster: &mut Forecaster, windows: &Windows) -> Result<ScaledErrors, PredictError> {
+    let network = forecaster.network_mut();
+    let horizon = network.specification().horizon;
     let mut batch = Batch::new(windows.shape(0));
     let (mut squares, mut distances) = (0.0, 0.0);
     let numbers: Vec<u32> = (0..windows.len() as u32).collect();
     for numbers in numbers.chunks(MAX_ROWS) {
         batch.set_rows(numbers.len());
         windows.fill(numbers, &mut batch)?;
-        let forecast = forecaster.predict(&batch)?;
+        let forecast = network.predict(&batch)?;
         for (row, target) in batch.target.chunks(horizon).enumerate() {
             let target: Vec<f64> = target.iter().copied().map(f64::from).collect();
             let values: Vec<f64> = (0..horizon).map(|step| forecast.point(row, step)).collect();
@@ -204,15 +204,19 @@ pub fn scaled_errors(predictor: &mut Predictor, windows: &Windows) -> Result<Sca
 
 /// Calibrates interval widths on windows that training did not see.
 pub fn calibrate(
-    predictor: &mut Predictor,
+    forecaster: &mut Forecaster,
     windows: &Windows,
     table: &Table,
     levels: &[f64],
 ) -> Result<Conformal, PredictError> {
-    let mut errors = CalibrationErrors::new(predictor.specification().horizon, predictor.context().season);
-    for_each_window(&mut [EnsembleMember { predictor, windows }], table, |id, history, actual, forecast| {
-        errors.add(id, history, actual, &forecast.values);
-    })?;
+    let mut errors = CalibrationErrors::new(forecaster.specification().horizon, forecaster.context().season);
+    for_each_window(
+        &mut [EnsembleMember { forecaster, windows }],
+        table,
+        |id, history, actual, forecast| {
+            errors.add(id, history, actual, &forecast.values);
+        },
+    )?;
     Ok(errors.calibrate(levels))
 }
 
@@ -227,7 +231,7 @@ fn for_each_window(
     for numbers in numbers.chunks(MAX_ROWS) {
         let forecasts = members
             .iter_mut()
-            .map(|EnsembleMember { predictor, windows }| predictor.predict_windows(windows, numbers, table))
+            .map(|EnsembleMember { forecaster, windows }| forecaster.predict_windows(windows, numbers, table))
             .collect::<Result<Vec<_>, _>>()?;
         for (row, number) in numbers.iter().enumerate() {
             let Some((series, origin)) = members[0].windows.origin(*number as usize) else { continue };
@@ -267,8 +271,8 @@ mod tests {
     use gatework_train::experiment::Source;
     use gatework_train::trainer::{Attempt, Outcome, Task as _};
 
-    fn one(predictor: &mut Predictor, windows: &Windows, table: &Table) -> Evaluation {
-        evaluate(&mut [EnsembleMember { predictor, windows }], table).unwrap()
+    fn one(forecaster: &mut Forecaster, windows: &Windows, table: &Table) -> Evaluation {
+        evaluate(&mut [EnsembleMember { forecaster, windows }], table).unwrap()
     }
 
     #[test]
@@ -276,10 +280,10 @@ mod tests {
         let runs = ["dlinear", "nlinear", "nhits"].map(|model| untrained_model(model, "mae"));
         let table = runs[0].1.table.clone();
         let windows = runs[0].1.windows(Subset::Test, 1);
-        let mut predictors: Vec<Predictor> = runs.into_iter().map(|(predictor, _)| predictor).collect();
-        let forecasts: Vec<Prediction> = predictors
+        let mut forecasters: Vec<Forecaster> = runs.into_iter().map(|(forecaster, _)| forecaster).collect();
+        let forecasts: Vec<Prediction> = forecasters
             .iter_mut()
-            .map(|predictor| predictor.predict_windows(&windows, &[0], &table).unwrap().remove(0))
+            .map(|forecaster| forecaster.predict_windows(&windows, &[0], &table).unwrap().remove(0))
             .collect();
         let values = &table.series[0].values;
         let error: f64 = (0..12)
@@ -289,8 +293,10 @@ mod tests {
                 (at[1] - values[132 + step]).abs() / 12.0
             })
             .sum();
-        let mut members: Vec<EnsembleMember<'_>> =
-            predictors.iter_mut().map(|predictor| EnsembleMember { predictor, windows: &windows }).collect();
+        let mut members: Vec<EnsembleMember<'_>> = forecasters
+            .iter_mut()
+            .map(|forecaster| EnsembleMember { forecaster, windows: &windows })
+            .collect();
         let evaluation = evaluate(&mut members, &table).unwrap();
         assert_eq!((evaluation.windows, evaluation.scores[0].name.as_str()), (1, "median of 3"));
         assert!((evaluation.scores[0].mae - error).abs() < 1e-6 * error);
@@ -303,8 +309,8 @@ mod tests {
             ["dlinear", "nlinear"].map(|model| untrained_model(model, "mae"));
         let (all, some) = (dataset.windows(Subset::Validation, 1), dataset.windows(Subset::Validation, 2));
         let mut members = [
-            EnsembleMember { predictor: &mut a, windows: &all },
-            EnsembleMember { predictor: &mut b, windows: &some },
+            EnsembleMember { forecaster: &mut a, windows: &all },
+            EnsembleMember { forecaster: &mut b, windows: &some },
         ];
         let message = evaluate(&mut members, &dataset.table).unwrap_err().to_string();
         assert!(message.contains("same series from the same origins"), "{message}");
@@ -312,14 +318,14 @@ mod tests {
 
     #[test]
     fn scaled_errors_are_those_of_the_scaled_values() {
-        let (mut predictor, dataset) = untrained_model("nlinear", "mae");
+        let (mut forecaster, dataset) = untrained_model("nlinear", "mae");
         let windows = dataset.windows(Subset::Validation, 1);
-        let scaled = scaled_errors(&mut predictor, &windows).unwrap();
+        let scaled = scaled_errors(&mut forecaster, &windows).unwrap();
         // Computed via the units of the data: the built-in data are log-scaled.
         let numbers: Vec<u32> = (0..windows.len() as u32).collect();
-        let forecasts = predictor.predict_windows(&windows, &numbers, &dataset.table).unwrap();
-        let fit = predictor.context().scaler.of("Passengers").unwrap();
-        let scaling = &predictor.context().scaler.scaling;
+        let forecasts = forecaster.predict_windows(&windows, &numbers, &dataset.table).unwrap();
+        let fit = forecaster.context().scaler.of("Passengers").unwrap();
+        let scaling = &forecaster.context().scaler.scaling;
         let mut squares = 0.0;
         for (number, mut forecast) in forecasts.into_iter().enumerate() {
             let origin = windows.origin(number).unwrap().1;
@@ -348,9 +354,9 @@ mod tests {
 
     #[test]
     fn an_evaluation_has_the_model_and_every_baseline() {
-        let (mut predictor, dataset) = untrained_model("dlinear", "mae");
+        let (mut forecaster, dataset) = untrained_model("dlinear", "mae");
         let windows = dataset.windows(Subset::Validation, 1);
-        let evaluation = one(&mut predictor, &windows, &dataset.table);
+        let evaluation = one(&mut forecaster, &windows, &dataset.table);
         let names: Vec<&str> = evaluation.scores.iter().map(|score| score.name.as_str()).collect();
         assert_eq!(names, ["dlinear", "naive", "seasonal naive", "drift", "naive2", "theta"]);
         assert_eq!(evaluation.windows, 13);
@@ -364,7 +370,7 @@ mod tests {
     }
 
     /// Trains a model on values.
-    fn trained(values: impl Iterator<Item = f64>) -> (Predictor, Dataset) {
+    fn trained(values: impl Iterator<Item = f64>) -> (Forecaster, Dataset) {
         let rows: Vec<String> = values.enumerate().map(|(t, value)| format!("{t},{value}\n")).collect();
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("x.csv"), format!("ds,y\n{}", rows.concat())).unwrap();
@@ -379,15 +385,15 @@ mod tests {
         while attempt.outcome == Outcome::Running {
             attempt.advance(&mut task, &settings).unwrap();
         }
-        let forecaster = task.forecaster(&attempt.best.unwrap().values).unwrap();
-        (Predictor::new(forecaster, dataset.context(experiment)), dataset)
+        let network = task.network(&attempt.best.unwrap().values).unwrap();
+        (Forecaster::new(network, dataset.context(experiment)), dataset)
     }
 
     #[test]
     fn small_changes_of_large_values_are_learned() {
         let wave = |t: i32| 5.0 * (f64::from(t) * std::f64::consts::TAU / 7.0).sin();
-        let (mut predictor, dataset) = trained((0..300).map(|t| 2e8 + 0.1 * f64::from(t) + wave(t)));
-        let evaluation = one(&mut predictor, &dataset.windows(Subset::Test, 1), &dataset.table);
+        let (mut forecaster, dataset) = trained((0..300).map(|t| 2e8 + 0.1 * f64::from(t) + wave(t)));
+        let evaluation = one(&mut forecaster, &dataset.windows(Subset::Test, 1), &dataset.table);
         let [model, naive, seasonal, ..] = &evaluation.scores[..] else { unreachable!("six scores") };
         assert!(naive.mae > 3.0 && model.mae < 0.1 * naive.mae, "{} against {}", model.mae, naive.mae);
         // The values rise by 0.7 per season.
@@ -397,13 +403,13 @@ mod tests {
 
     #[test]
     fn calibrated_intervals_cover_their_calibration_windows() {
-        let (mut predictor, dataset) = untrained_model("dlinear", "mae");
+        let (mut forecaster, dataset) = untrained_model("dlinear", "mae");
         let windows = dataset.windows(Subset::Train, 1);
-        let conformal = calibrate(&mut predictor, &windows, &dataset.table, &[0.5, 0.8]).unwrap();
+        let conformal = calibrate(&mut forecaster, &windows, &dataset.table, &[0.5, 0.8]).unwrap();
         assert_eq!(conformal.windows(), windows.len());
-        let context = Context { conformal, ..predictor.context().clone() };
-        let mut predictor = predictor.with_context(context);
-        let evaluation = one(&mut predictor, &windows, &dataset.table);
+        let context = Context { conformal, ..forecaster.context().clone() };
+        let mut forecaster = forecaster.with_context(context);
+        let evaluation = one(&mut forecaster, &windows, &dataset.table);
         for (level, coverage) in &evaluation.scores[0].coverage {
             assert!(coverage >= level && *coverage < level + 0.05, "{coverage} for {level}");
         }

@@ -1,7 +1,7 @@
 //! DeepAR (Salinas, Flunkert, Gasthaus, Januschowski: "DeepAR: probabilistic forecasting with autoregressive recurrent
 //! networks", International Journal of Forecasting 2020): an LSTM reads a value and forecasts the distribution of the
 //! next one, in the window and the horizon alike. Training reads the true values (teacher forcing); prediction draws
-//! sample paths (`forecaster::sampling`).
+//! sample paths (`trained_network::sampling`).
 
 use serde::{Deserialize, Serialize};
 

@@ -9,8 +9,8 @@ use super::conformal::{Conformal, after_last_gap};
 use crate::data::calendar::{Calendar, CalendarError};
 use crate::data::scale::{FittedScale, Scaler, UnknownSeries};
 use crate::data::{Schema, Series, Table, WindowError, Windows};
-use crate::forecaster::Forecast;
 use crate::specification::Specification;
+use crate::trained_network::Forecast;
 
 /// What a trained model stores about its data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -201,24 +201,24 @@ mod tests {
     use super::*;
     use crate::data::frequency::Frequency;
     use crate::data::time::TimeKind;
-    use crate::prediction::Predictor;
+    use crate::prediction::Forecaster;
     use crate::test_fixtures::untrained_model;
 
     #[test]
     fn other_frequencies_and_unknown_series_are_rejected() {
-        let (mut predictor, dataset) = untrained_model("dlinear", "mae");
-        let prepare = |predictor: &Predictor, table: &Table| {
-            predictor.context().prepare(predictor.specification(), table.clone())
+        let (mut forecaster, dataset) = untrained_model("dlinear", "mae");
+        let prepare = |forecaster: &Forecaster, table: &Table| {
+            forecaster.context().prepare(forecaster.specification(), table.clone())
         };
         let mut table = Table::clone(&dataset.table);
-        assert!(prepare(&predictor, &table).is_ok());
+        assert!(prepare(&forecaster, &table).is_ok());
         table.series[0].id = "other".into();
-        let message = prepare(&predictor, &table).unwrap_err().to_string();
+        let message = prepare(&forecaster, &table).unwrap_err().to_string();
         assert!(message.contains("series \"other\" was not in the training data"), "{message}");
-        predictor.learn_new_series(&table);
-        assert!(prepare(&predictor, &table).is_ok());
+        forecaster.learn_new_series(&table);
+        assert!(prepare(&forecaster, &table).is_ok());
         table.frequency = Frequency::parse("D", TimeKind::Date).unwrap();
-        let message = prepare(&predictor, &table).unwrap_err().to_string();
+        let message = prepare(&forecaster, &table).unwrap_err().to_string();
         assert!(message.contains("frequency D, but the model was trained on M"), "{message}");
     }
 
@@ -232,28 +232,28 @@ mod tests {
 
     #[test]
     fn a_gap_within_the_lag_of_differences_is_rejected() {
-        let (predictor, dataset) = untrained_model("dlinear", "mae");
-        let mut context = predictor.context().clone();
+        let (forecaster, dataset) = untrained_model("dlinear", "mae");
+        let mut context = forecaster.context().clone();
         context.scaler.scaling.difference = 40;
         let mut table = Table::clone(&dataset.table);
         let end = table.series[0].values.len();
         table.series[0].values[end - 35] = f64::NAN;
-        let message = context.prepare(predictor.specification(), table).unwrap_err().to_string();
+        let message = context.prepare(forecaster.specification(), table).unwrap_err().to_string();
         assert!(message.contains("34") && message.contains("64"), "{message}");
     }
 
     #[test]
     fn intervals_come_from_the_model_or_from_calibration() {
         for (loss, own) in [("mae", false), ("quantiles", true), ("gaussian", true)] {
-            let (mut predictor, dataset) = untrained_model("dlinear", loss);
+            let (mut forecaster, dataset) = untrained_model("dlinear", loss);
             let windows = dataset.windows(crate::data::Subset::Test, 1);
             let mut widths = Vec::new();
             for scale in [1.0, 10.0] {
-                let forecast = &predictor.predict_windows(&windows, &[0], &dataset.table).unwrap()[0];
+                let forecast = &forecaster.predict_windows(&windows, &[0], &dataset.table).unwrap()[0];
                 let interval = &forecast.intervals[0];
                 widths.push(interval.high[3] - interval.low[3]);
-                predictor.scale_conformal(scale);
-                predictor.scale_conformal(10.0);
+                forecaster.scale_conformal(scale);
+                forecaster.scale_conformal(10.0);
             }
             assert_eq!(widths[0] == widths[1], own, "{loss}: {widths:?}");
         }

@@ -4,11 +4,11 @@
 //! |---|---|
 //! | [`conformal`] | prediction intervals calibrated on held-out errors |
 //! | [`context`] | what a trained model stores about its data; [`Prediction`] and [`Interval`] |
-//! | [`predictor`] | [`Predictor`]: a forecaster with its context |
+//! | [`forecaster`] | [`Forecaster`]: a trained network with its context |
 
 pub mod conformal;
 pub mod context;
-pub mod predictor;
+pub mod forecaster;
 
 pub use context::{Context, ContextError, Interval, NotFinite, Prediction, Prepared};
-pub use predictor::{PredictError, Predictor};
+pub use forecaster::{Forecaster, PredictError};

@@ -10,9 +10,9 @@ use gatework_train::trainer::{self, Attempt, Observer, Options};
 use serde_json::{Value, json};
 
 use super::score::{default_step, scaled_score, score};
-use super::train::{predictor, settings, train};
+use super::train::{forecaster, settings, train};
 use super::{RunError, SeedScores};
-use crate::Predictor;
+use crate::Forecaster;
 use crate::data::Subset;
 use crate::evaluation::{Evaluation, ScaledErrors};
 use crate::experiment::{Dataset, Experiment};
@@ -46,7 +46,7 @@ pub struct Trained {
     /// Its lowest validation loss.
     pub validation: f64,
     /// The model with its intervals.
-    pub predictor: Predictor,
+    pub forecaster: Forecaster,
     /// The subset that it was evaluated on: the test subset, unless that is empty.
     pub subset: Subset,
     /// The steps from one forecast origin to the next.
@@ -85,20 +85,20 @@ impl Job<'_> {
         kept.seeds = seeds;
         let experiment = Experiment { seed: kept.attempt.seed, ..self.experiment.clone() };
         self.folder.write("experiment.toml", experiment.to_toml().as_bytes())?;
-        self.folder.write("model.safetensors", &kept.predictor.to_bytes())?;
+        self.folder.write("model.safetensors", &kept.forecaster.to_bytes())?;
         Ok(kept)
     }
 
     /// Ends the run: writes the summary and returns it.
     pub fn finish(&self, trained: &Trained) -> Result<Value, RunError> {
-        let Trained { attempt, predictor, evaluation, .. } = trained;
+        let Trained { attempt, forecaster, evaluation, .. } = trained;
         let best = attempt.best.as_ref();
         let mut summary = json!({
             "version": run_folder::VERSION,
             "experiment": self.experiment.name,
-            "model": predictor.specification().model.name(),
-            "parameters": predictor.parameters(),
-            "horizon": predictor.specification().horizon,
+            "model": forecaster.specification().model.name(),
+            "parameters": forecaster.parameters(),
+            "horizon": forecaster.specification().horizon,
             "seed": attempt.seed,
             "updates": attempt.update,
             "epochs": self.experiment.training.epochs(self.dataset.updates_per_epoch(self.experiment)),
@@ -159,12 +159,12 @@ impl Job<'_> {
         let best = attempt.best.as_ref().ok_or(RunError::NoValidation)?;
         let has_test = !self.dataset.windows(Subset::Test, 1).is_empty();
         let subset = if has_test { Subset::Test } else { Subset::Validation };
-        let mut predictor = predictor(self.experiment, self.dataset, best)?;
+        let mut forecaster = forecaster(self.experiment, self.dataset, best)?;
         let step = default_step(self.dataset, subset);
-        let evaluation = score(&mut predictor, self.dataset, subset, step)?;
-        let scaled = scaled_score(&mut predictor, self.dataset, subset)?;
+        let evaluation = score(&mut forecaster, self.dataset, subset, step)?;
+        let scaled = scaled_score(&mut forecaster, self.dataset, subset)?;
         let (validation, seeds) = (best.hard, SeedScores::default());
-        Ok(Trained { attempt, validation, predictor, subset, step, evaluation, scaled, seeds, begin })
+        Ok(Trained { attempt, validation, forecaster, subset, step, evaluation, scaled, seeds, begin })
     }
 
     /// The losses of every update as CSV.

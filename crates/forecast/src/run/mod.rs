@@ -34,13 +34,13 @@ use serde_json::Value;
 
 use crate::data::{DataError, Subset};
 use crate::experiment::{Dataset, DatasetError, Experiment, ForecastExperiment};
-use crate::prediction::{PredictError, Predictor};
-use crate::{ForecasterError, SpecificationError};
+use crate::prediction::{Forecaster, PredictError};
+use crate::{NetworkError, SpecificationError};
 
 pub use job::{Job, Trained};
 pub use score::{default_step, holdout_error, scaled_score, score, score_ensemble};
 pub use seeds::{SeedScores, mean_and_deviation};
-pub(crate) use train::{predictor, settings, train};
+pub(crate) use train::{forecaster, settings, train};
 
 /// A run that cannot be made, opened or evaluated.
 #[derive(Debug, thiserror::Error)]
@@ -102,8 +102,8 @@ pub enum RunError {
     NoValidation,
 }
 
-impl From<ForecasterError> for RunError {
-    fn from(error: ForecasterError) -> RunError {
+impl From<NetworkError> for RunError {
+    fn from(error: NetworkError) -> RunError {
         RunError::Predict(error.into())
     }
 }
@@ -175,7 +175,7 @@ pub fn finished(folder: &RunFolder, seeds: usize) -> Result<Option<Value>, RunEr
             let trained = summary["seeds"]["seeds"].as_array().map_or(1, Vec::len);
             Ok((seeds <= trained).then_some(summary))
         }
-        Err(error @ RunError::Predict(PredictError::Forecaster(ForecasterError::Newer { .. }))) => Err(error),
+        Err(error @ RunError::Predict(PredictError::Network(NetworkError::Newer { .. }))) => Err(error),
         Ok(None) | Err(_) => Ok(None),
     }
 }
@@ -196,7 +196,7 @@ pub struct ForecastRun {
     /// The experiment.
     pub loaded: ForecastExperiment,
     /// The trained model.
-    pub predictor: Predictor,
+    pub forecaster: Forecaster,
 }
 
 impl ForecastRun {
@@ -212,24 +212,24 @@ impl ForecastRun {
             return Ok(None);
         }
         let loaded = ForecastExperiment::from_source(&source)?;
-        let predictor = Predictor::load(&folder.model()?)?;
-        if *predictor.specification() != loaded.experiment.specification() {
+        let forecaster = Forecaster::load(&folder.model()?)?;
+        if *forecaster.specification() != loaded.experiment.specification() {
             return Err(RunFolderError::OtherModel { path: folder.path().to_path_buf() }.into());
         }
-        Ok(Some(ForecastRun { folder, loaded, predictor }))
+        Ok(Some(ForecastRun { folder, loaded, forecaster }))
     }
 
     /// Loads the data of the run, scaled as in training.
     pub fn dataset(&self) -> Result<Dataset, RunError> {
         let failed =
             |error| RunError::RunData { path: self.folder.path().to_path_buf(), error: Box::new(error) };
-        Dataset::load_for(&self.loaded, self.predictor.context()).map_err(failed)
+        Dataset::load_for(&self.loaded, self.forecaster.context()).map_err(failed)
     }
 
     /// Returns the number of values at training time and now, if they differ. Values of the training subset may then have
     /// moved into the subset that is evaluated.
     pub fn changed_size(&self, dataset: &Dataset) -> Option<(usize, usize)> {
-        let (then, now) = (self.predictor.context().values, dataset.table.values());
+        let (then, now) = (self.forecaster.context().values, dataset.table.values());
         (then != 0 && then != now).then_some((then, now))
     }
 }

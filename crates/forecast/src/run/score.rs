@@ -6,7 +6,7 @@ use crate::data::{Subset, Table, Windows};
 use crate::evaluation::{EnsembleMember, Evaluation, ScaledErrors, evaluate, scaled_errors};
 use crate::experiment::Dataset;
 use crate::metrics;
-use crate::prediction::Predictor;
+use crate::prediction::Forecaster;
 
 /// The maximum number of forecast origins of an evaluation without an explicit step.
 const MAX_ORIGINS: usize = 2000;
@@ -24,13 +24,13 @@ pub fn default_step(dataset: &Dataset, subset: Subset) -> usize {
 
 /// Scores a model on a subset of its data, compared with the baselines.
 pub fn score(
-    predictor: &mut Predictor,
+    forecaster: &mut Forecaster,
     dataset: &Dataset,
     subset: Subset,
     step: usize,
 ) -> Result<Evaluation, RunError> {
     let windows = windows(dataset, subset, step)?;
-    Ok(evaluate(&mut [EnsembleMember { predictor, windows: &windows }], &dataset.table)?)
+    Ok(evaluate(&mut [EnsembleMember { forecaster, windows: &windows }], &dataset.table)?)
 }
 
 /// Scores the median of the forecasts of several runs on a subset of their data, which must be the same. `datasets` has the data
@@ -51,7 +51,7 @@ pub fn score_ensemble(
     let mut members: Vec<EnsembleMember<'_>> = runs
         .iter_mut()
         .zip(&windows)
-        .map(|(run, windows)| EnsembleMember { predictor: &mut run.predictor, windows })
+        .map(|(run, windows)| EnsembleMember { forecaster: &mut run.forecaster, windows })
         .collect();
     Ok(evaluate(&mut members, &first.table)?)
 }
@@ -59,14 +59,14 @@ pub fn score_ensemble(
 /// Returns the errors in scaled units over every window of a subset. `None` for models that draw samples, for which that would
 /// take too long.
 pub fn scaled_score(
-    predictor: &mut Predictor,
+    forecaster: &mut Forecaster,
     dataset: &Dataset,
     subset: Subset,
 ) -> Result<Option<ScaledErrors>, RunError> {
-    if matches!(predictor.specification().model, Model::DeepAr(_)) {
+    if matches!(forecaster.specification().model, Model::DeepAr(_)) {
         return Ok(None);
     }
-    Ok(Some(scaled_errors(predictor, &windows(dataset, subset, 1)?)?))
+    Ok(Some(scaled_errors(forecaster, &windows(dataset, subset, 1)?)?))
 }
 
 /// The windows of a subset; an error if there are none.
@@ -80,8 +80,8 @@ fn windows(dataset: &Dataset, subset: Subset, step: usize) -> Result<Windows, Ru
 
 /// Returns the mean absolute error of forecasts of the last horizon of every series, from the values before. `None` if a series
 /// is too short or has gaps there.
-pub fn holdout_error(predictor: &mut Predictor, table: &Table) -> Result<Option<f64>, RunError> {
-    let specification = predictor.specification().clone();
+pub fn holdout_error(forecaster: &mut Forecaster, table: &Table) -> Result<Option<f64>, RunError> {
+    let specification = forecaster.specification().clone();
     let mut history = table.clone();
     let past = history.columns.past.len();
     for series in &mut history.series {
@@ -89,9 +89,9 @@ pub fn holdout_error(predictor: &mut Predictor, table: &Table) -> Result<Option<
         series.values.truncate(end);
         series.past.truncate(end * past);
     }
-    let Ok(prepared) = predictor.context().prepare(&specification, history) else { return Ok(None) };
+    let Ok(prepared) = forecaster.context().prepare(&specification, history) else { return Ok(None) };
     let numbers: Vec<u32> = (0..prepared.windows.len() as u32).collect();
-    let forecasts = predictor.predict_windows(&prepared.windows, &numbers, &prepared.table)?;
+    let forecasts = forecaster.predict_windows(&prepared.windows, &numbers, &prepared.table)?;
     let errors = table.series.iter().zip(&forecasts).map(|(series, forecast)| {
         metrics::mae(&series.values[series.values.len() - specification.horizon..], &forecast.values)
     });

@@ -7,8 +7,8 @@ use gatework_train::trainer::{self, Attempt, Best, Observer, Options, Settings, 
 use crate::data::Subset;
 use crate::evaluation::calibrate;
 use crate::experiment::{Dataset, Experiment};
-use crate::prediction::{Context, PredictError, Predictor};
-use crate::{ForecastTask, Forecaster, ForecasterError};
+use crate::prediction::{Context, Forecaster, PredictError};
+use crate::{ForecastTask, NetworkError, TrainedNetwork};
 
 /// The maximum number of windows that intervals are calibrated on.
 const MAX_CALIBRATION_WINDOWS: usize = 5000;
@@ -39,18 +39,19 @@ pub(crate) fn train(
 }
 
 /// Returns the model with the best parameters of a seed, and with intervals calibrated on the validation subset.
-pub(crate) fn predictor(
+pub(crate) fn forecaster(
     experiment: &Experiment,
     dataset: &Dataset,
     best: &Best,
-) -> Result<Predictor, PredictError> {
+) -> Result<Forecaster, PredictError> {
     let specification = experiment.specification();
-    let mut params = specification.params(experiment.seed).map_err(ForecasterError::from)?;
+    let mut params = specification.params(experiment.seed).map_err(NetworkError::from)?;
     params.values.copy_from_slice(&best.values);
-    let mut predictor = Predictor::new(Forecaster::new(specification, params)?, dataset.context(experiment));
+    let mut forecaster =
+        Forecaster::new(TrainedNetwork::new(specification, params)?, dataset.context(experiment));
     let count = dataset.windows(Subset::Validation, 1).len();
     let windows = dataset.windows(Subset::Validation, count.div_ceil(MAX_CALIBRATION_WINDOWS).max(1));
-    let conformal = calibrate(&mut predictor, &windows, &dataset.table, &experiment.intervals)?;
-    let context = Context { conformal, ..predictor.context().clone() };
-    Ok(predictor.with_context(context))
+    let conformal = calibrate(&mut forecaster, &windows, &dataset.table, &experiment.intervals)?;
+    let context = Context { conformal, ..forecaster.context().clone() };
+    Ok(forecaster.with_context(context))
 }

@@ -9,9 +9,9 @@ use super::error::ServiceError;
 use super::worker::{Pending, Request, Shared, Statistics, Worker, inputs};
 use crate::data::scale::{FittedScale, Scaling};
 use crate::data::{Batch, Table};
-use crate::forecaster::MAX_ROWS;
-use crate::prediction::{Context, ContextError, Prediction, Predictor, Prepared};
+use crate::prediction::{Context, ContextError, Forecaster, Prediction, Prepared};
 use crate::specification::Specification;
+use crate::trained_network::MAX_ROWS;
 
 /// Options of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,16 +44,16 @@ impl Service {
     /// Serves the model of a run folder, or a model file.
     pub fn open(path: &Path, options: &ServiceOptions) -> Result<Service, ServiceError> {
         let file = if path.is_dir() { path.join("model.safetensors") } else { path.to_path_buf() };
-        Service::new(Predictor::load(&file)?, options)
+        Service::new(Forecaster::load(&file)?, options)
     }
 
     /// Serves a model.
-    pub fn new(predictor: Predictor, options: &ServiceOptions) -> Result<Service, ServiceError> {
-        let (specification, context) = (predictor.specification().clone(), predictor.context().clone());
+    pub fn new(forecaster: Forecaster, options: &ServiceOptions) -> Result<Service, ServiceError> {
+        let (specification, context) = (forecaster.specification().clone(), forecaster.context().clone());
         let shared = Arc::new(Shared::new(options.cache_capacity));
         let (sender, requests) = channel();
         let max_batch = options.max_batch.clamp(1, MAX_ROWS);
-        let worker = Worker { predictor, max_batch, shared: Arc::clone(&shared), requests };
+        let worker = Worker { forecaster, max_batch, shared: Arc::clone(&shared), requests };
         let thread = std::thread::Builder::new().name("forecasts".into()).spawn(move || worker.run())?;
         Ok(Service {
             context,

@@ -185,9 +185,9 @@ mod tests {
     fn a_stream_forecasts_like_the_whole_history() {
         for difference in ["", "\ndifference = 1", "\ndifference = 12"] {
             let change = |text: String| text.replace("log = true", &format!("log = true{difference}"));
-            let (predictor, dataset) = untrained(change);
+            let (forecaster, dataset) = untrained(change);
             let values = &dataset.table.series[0].values;
-            let service = Service::new(predictor, &ServiceOptions::default()).unwrap();
+            let service = Service::new(forecaster, &ServiceOptions::default()).unwrap();
             let mut stream = Stream::new(&service, "Passengers", &values[..40]).unwrap();
             let memory = stream.windows[0].values.as_ptr();
             for (place, value) in values.iter().enumerate().skip(40) {
@@ -203,10 +203,10 @@ mod tests {
 
     #[test]
     fn a_stream_with_covariates_forecasts_like_the_whole_table() {
-        let (predictor, mut table) = with_covariates();
+        let (forecaster, mut table) = with_covariates();
         table.series.truncate(1);
         let whole = table.series[0].clone();
-        let service = Service::new(predictor, &ServiceOptions::default()).unwrap();
+        let service = Service::new(forecaster, &ServiceOptions::default()).unwrap();
         // The table up to this many values.
         let until = |count: usize| {
             let mut table = table.clone();
@@ -240,9 +240,9 @@ mod tests {
 
     #[test]
     fn values_that_are_not_finite_are_rejected_without_effect() {
-        let (predictor, dataset) = untrained(|text| text);
+        let (forecaster, dataset) = untrained(|text| text);
         let values = &dataset.table.series[0].values;
-        let service = Service::new(predictor, &ServiceOptions::default()).unwrap();
+        let service = Service::new(forecaster, &ServiceOptions::default()).unwrap();
         let mut stream = Stream::new(&service, "Passengers", values).unwrap();
         let before = stream.forecast().unwrap();
         assert!(stream.push(f64::NAN).unwrap_err().to_string().contains("value 144 of the history is NaN"));

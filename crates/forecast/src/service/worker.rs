@@ -10,8 +10,8 @@ use rustc_hash::FxBuildHasher;
 
 use super::error::ServiceError;
 use crate::data::Batch;
-use crate::forecaster::Forecast;
-use crate::prediction::Predictor;
+use crate::prediction::Forecaster;
+use crate::trained_network::Forecast;
 
 /// Counters of a service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl Pending {
 
 /// The thread of the model.
 pub(super) struct Worker {
-    pub predictor: Predictor,
+    pub forecaster: Forecaster,
     /// Maximum number of windows per batch.
     pub max_batch: usize,
     pub shared: Arc<Shared>,
@@ -131,7 +131,7 @@ impl Worker {
     /// Answers requests until all senders are gone. All requests that wait when a batch starts are part of it, up to the
     /// maximum; a batch never waits for further requests.
     pub fn run(mut self) {
-        let mut batch = Batch::new(self.predictor.specification().shape(0));
+        let mut batch = Batch::new(self.forecaster.specification().shape(0));
         while let Ok(first) = self.requests.recv() {
             let mut waiting = vec![first];
             while waiting.len() < self.max_batch {
@@ -148,7 +148,7 @@ impl Worker {
         for (row, request) in waiting.iter().enumerate() {
             write_row(batch, row, &request.window);
         }
-        let result = self.predictor.forecaster_mut().predict(batch).map_err(|error| error.to_string());
+        let result = self.forecaster.network_mut().predict(batch).map_err(|error| error.to_string());
         self.shared.batches.fetch_add(1, Ordering::Relaxed);
         for (row, request) in waiting.into_iter().enumerate() {
             let forecast = result.as_ref().map(|all| Arc::new(row_of(all, row))).map_err(Clone::clone);
@@ -190,8 +190,8 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
-    use crate::forecaster::ForecastKind;
     use crate::test_fixtures::untrained;
+    use crate::trained_network::ForecastKind;
 
     fn forecast(value: f32) -> Arc<Forecast> {
         let values = vec![value];
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn waiting_requests_are_batched() {
-        let (predictor, dataset) = untrained(|text| text);
+        let (forecaster, dataset) = untrained(|text| text);
         let (sender, requests) = channel();
         let shared = Arc::new(Shared::new(16));
         let pending: Vec<_> = (0..5)
@@ -249,7 +249,7 @@ mod tests {
             })
             .collect();
         drop(sender);
-        Worker { predictor, max_batch: 4, shared: Arc::clone(&shared), requests }.run();
+        Worker { forecaster, max_batch: 4, shared: Arc::clone(&shared), requests }.run();
         assert!(pending.into_iter().all(|pending| pending.wait().is_ok()));
         assert_eq!(shared.statistics().batches, 2, "four, then one");
     }

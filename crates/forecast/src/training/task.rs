@@ -1,15 +1,15 @@
-//! The training task of a forecaster: one seed, driven by the trainer of `gatework-train`.
+//! The training task of a network: one seed, driven by the trainer of `gatework-train`.
 
 use super::programs::{Programs, Run};
 use crate::data::{Batch, BatchSource};
-use crate::forecaster::{Forecaster, ForecasterError};
 use crate::network::feed::check_batch;
 use crate::specification::{Mode, Specification, SpecificationError};
+use crate::trained_network::{NetworkError, TrainedNetwork};
 use gatework_train::optim::Step;
 use gatework_train::params::Params;
 use gatework_train::trainer::{Losses, Task, TaskError};
 
-/// A forecaster in training, from one seed.
+/// A network in training, from one seed.
 pub struct ForecastTask<W> {
     specification: Specification,
     seed: u64,
@@ -53,15 +53,15 @@ impl<W: BatchSource> ForecastTask<W> {
         self
     }
 
-    /// Returns a forecaster with these parameter values: the best ones of an attempt.
-    pub fn forecaster(&self, values: &[f32]) -> Result<Forecaster, ForecasterError> {
+    /// Returns the trained network with these parameter values: the best ones of an attempt.
+    pub fn network(&self, values: &[f32]) -> Result<TrainedNetwork, NetworkError> {
         let mut params = self.params.clone();
         if values.len() != params.len() {
             let (found, expected) = (values.len(), params.len());
-            return Err(ForecasterError::Parameters(format!("{found} values for {expected} parameters")));
+            return Err(NetworkError::Parameters(format!("{found} values for {expected} parameters")));
         }
         params.values.copy_from_slice(values);
-        Forecaster::new(self.specification.clone(), params)
+        TrainedNetwork::new(self.specification.clone(), params)
     }
 
     /// Returns the mean validation loss of the current parameters; `None` if there are no validation windows.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gatework_engine::{Program, kernel};
-use gatework_forecast::forecaster::MAX_ROWS;
 use gatework_forecast::run::ForecastRun;
+use gatework_forecast::trained_network::MAX_ROWS;
 use gatework_train::files;
 use gatework_train::run_folder::RunFolder;
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ impl Inspect {
     fn show_forecaster(&self, mut run: ForecastRun) -> anyhow::Result<()> {
         let mut facts = forecaster_facts(&run)?;
         let windows = self.program.unwrap_or(1);
-        let programs = run.predictor.forecaster_mut().programs(windows)?;
+        let programs = run.forecaster.network_mut().programs(windows)?;
         facts["programs"] = programs.iter().map(|(what, program)| program_facts(what, program)).collect();
         print_facts(&facts);
         for (what, program) in programs {
@@ -107,15 +107,15 @@ fn parse_windows(text: &str) -> Result<usize, String> {
 }
 
 fn forecaster_facts(run: &ForecastRun) -> anyhow::Result<Value> {
-    let (experiment, context) = (&run.loaded.experiment, run.predictor.context());
-    let specification = run.predictor.specification();
+    let (experiment, context) = (&run.loaded.experiment, run.forecaster.context());
+    let specification = run.forecaster.specification();
     let mut facts = json!({
         "path": run.folder.path(),
         "experiment": experiment.name,
         "about": experiment.about,
         "data": experiment.data,
         "model": specification.model.name(),
-        "parameters": run.predictor.parameters(),
+        "parameters": run.forecaster.parameters(),
         "input": specification.input,
         "horizon": specification.horizon,
         "loss": serde_json::to_value(&specification.loss)?["kind"],

@@ -6,11 +6,11 @@ use std::time::Instant;
 use clap::Args;
 use gatework_forecast::data::{DataError, Missing, Schema, Table};
 use gatework_forecast::experiment::dataset::read_file_or_built_in;
-use gatework_forecast::forecaster::{MAX_ROWS, Precision};
-use gatework_forecast::prediction::Predictor;
+use gatework_forecast::prediction::Forecaster;
 use gatework_forecast::prediction::{Context, Prediction};
 use gatework_forecast::run::{self, ForecastRun, holdout_error};
 use gatework_forecast::specification::Specification;
+use gatework_forecast::trained_network::{MAX_ROWS, Precision};
 use gatework_train::files;
 use serde_json::{Value, json};
 
@@ -104,25 +104,29 @@ impl Predict {
             let message = format!("{} is not the run folder of a forecaster", self.run.display());
             return Err(Usage(message).into());
         };
-        let specification = run.predictor.specification().clone();
-        let table = self.read(run.predictor.context(), &specification)?;
+        let specification = run.forecaster.specification().clone();
+        let table = self.read(run.forecaster.context(), &specification)?;
         let plotted = self.plotted(&table)?;
         if self.new_series {
-            run.predictor.learn_new_series(&table);
+            run.forecaster.learn_new_series(&table);
         }
-        let cost = self.weights.map(|format| quantise(&mut run.predictor, format, &table)).transpose()?;
-        let prepared = run.predictor.context().prepare(&specification, table)?;
+        let cost = self.weights.map(|format| quantise(&mut run.forecaster, format, &table)).transpose()?;
+        let prepared = run.forecaster.context().prepare(&specification, table)?;
         let numbers: Vec<u32> = (0..prepared.windows.len() as u32).collect();
         let forecast = Instant::now();
         let progress = Counter::new("series");
         let mut predictions = Vec::with_capacity(numbers.len());
         for numbers in numbers.chunks(MAX_ROWS) {
-            predictions.extend(run.predictor.predict_windows(&prepared.windows, numbers, &prepared.table)?);
+            predictions.extend(run.forecaster.predict_windows(
+                &prepared.windows,
+                numbers,
+                &prepared.table,
+            )?);
             progress.show(predictions.len(), prepared.windows.len());
         }
         drop(progress);
         let seconds = forecast.elapsed().as_secs_f64();
-        let text = forecast_csv::to_csv(&prepared.table, &predictions, &run.predictor.context().columns);
+        let text = forecast_csv::to_csv(&prepared.table, &predictions, &run.forecaster.context().columns);
         match self.output.as_ref().filter(|path| path.as_os_str() != "-") {
             Some(path) => {
                 files::write_atomic(path, text.as_bytes())?;
@@ -251,26 +255,26 @@ fn is_hard_link(_: &Path, _: &Path) -> bool {
 
 /// Quantises the weights of a model and prints what that changes: their size, and the error of forecasts of the last horizon
 /// of each series, compared with full precision.
-fn quantise(predictor: &mut Predictor, format: Format, table: &Table) -> anyhow::Result<Value> {
+fn quantise(forecaster: &mut Forecaster, format: Format, table: &Table) -> anyhow::Result<Value> {
     let weights = format.weights();
-    let (mut quantised, bytes) = predictor.with_precision(weights)?;
-    let before = 4 * predictor.parameters();
+    let (mut quantised, bytes) = forecaster.with_precision(weights)?;
+    let before = 4 * forecaster.parameters();
     let size = format!("{} weights take {bytes} bytes instead of {before}", weights.name());
-    let errors = match holdout_error(predictor, table)? {
+    let errors = match holdout_error(forecaster, table)? {
         Some(full) => Some((full, holdout_error(&mut quantised, table)?.unwrap_or(f64::NAN))),
         None => None,
     };
     match errors {
         Some((full, quantised)) => status!(
             "{size}; mean absolute error on the last {} values of each series: {}",
-            predictor.specification().horizon,
+            forecaster.specification().horizon,
             number::column(&[quantised, full], 6).join(" instead of ")
         ),
         None => status!(
             "{size}; the series are too short, or have gaps at their ends, to measure the loss of accuracy"
         ),
     }
-    *predictor = quantised;
+    *forecaster = quantised;
     Ok(json!({
         "format": weights.name(), "bytes": bytes, "bytes_before": before,
         "mae": errors.map(|(_, quantised)| quantised), "mae_before": errors.map(|(full, _)| full),

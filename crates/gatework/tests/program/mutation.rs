@@ -9,7 +9,7 @@ use gatework::experiment::{Loaded, built_in};
 use gatework::simulation::Simulation;
 use gatework::subject::Subject;
 use gatework_forecast::data::{Schema, read};
-use gatework_forecast::prediction::Predictor;
+use gatework_forecast::prediction::Forecaster;
 use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::study::{Study, rows_from_csv};
 use gatework_gates::automata::task::AutomatonTask;
@@ -178,8 +178,8 @@ fn forecaster_runs() {
     let path = place.path("mutant.safetensors");
     let originals = [place.read("run/model.safetensors")];
     Kind { name: "forecaster", path: &path, place: "mutant.safetensors", originals: &originals }.check(
-        Predictor::load,
-        |mut predictor| match predictor.predict(&table) {
+        Forecaster::load,
+        |mut forecaster| match forecaster.predict(&table) {
             Ok(predictions) => format!("{predictions:?}"),
             Err(error) => error.to_string(),
         },

@@ -5,8 +5,8 @@ use crate::data::Subset;
 use crate::test_fixtures::{untrained, with_covariates};
 
 fn service(options: &ServiceOptions) -> (Service, Vec<f64>) {
-    let (predictor, dataset) = untrained(|text| text);
-    (Service::new(predictor, options).unwrap(), dataset.table.series[0].values.clone())
+    let (forecaster, dataset) = untrained(|text| text);
+    (Service::new(forecaster, options).unwrap(), dataset.table.series[0].values.clone())
 }
 
 fn near(a: &Prediction, b: &Prediction) -> bool {
@@ -18,10 +18,10 @@ fn near(a: &Prediction, b: &Prediction) -> bool {
 fn a_history_is_forecast_like_a_table() {
     for difference in ["", "\ndifference = 1", "\ndifference = 12"] {
         let change = |text: String| text.replace("log = true", &format!("log = true{difference}"));
-        let (mut predictor, dataset) = untrained(change);
+        let (mut forecaster, dataset) = untrained(change);
         let windows = dataset.windows(Subset::Test, 1);
-        let expected = predictor.predict_windows(&windows, &[0], &dataset.table).unwrap();
-        let service = Service::new(predictor, &ServiceOptions::default()).unwrap();
+        let expected = forecaster.predict_windows(&windows, &[0], &dataset.table).unwrap();
+        let service = Service::new(forecaster, &ServiceOptions::default()).unwrap();
         let found = service.predict("Passengers", &dataset.table.series[0].values[..132]).unwrap();
         assert!(near(&found, &expected[0]), "{found:?} for {expected:?}");
         assert_eq!(found.intervals.len(), 2);
@@ -82,10 +82,10 @@ fn invalid_requests_are_reported() {
 
 #[test]
 fn tables_are_forecast_with_their_covariates() {
-    let (mut predictor, table) = with_covariates();
-    let prepared = predictor.context().prepare(predictor.specification(), table.clone()).unwrap();
-    let expected = predictor.predict_windows(&prepared.windows, &[0, 1], &prepared.table).unwrap();
-    let service = Service::new(predictor, &ServiceOptions::default()).unwrap();
+    let (mut forecaster, table) = with_covariates();
+    let prepared = forecaster.context().prepare(forecaster.specification(), table.clone()).unwrap();
+    let expected = forecaster.predict_windows(&prepared.windows, &[0, 1], &prepared.table).unwrap();
+    let service = Service::new(forecaster, &ServiceOptions::default()).unwrap();
     let found = service.predict_table(&table).unwrap();
     assert_eq!(found.len(), 2);
     for (found, expected) in found.iter().zip(&expected) {

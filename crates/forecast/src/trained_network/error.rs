@@ -1,4 +1,4 @@
-//! Errors of forecasters.
+//! Errors of trained networks.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use gatework_train::memory::OutOfMemory;
 use crate::network::feed::BatchError;
 use crate::specification::SpecificationError;
 
-/// A forecaster that cannot be built, read or run.
+/// A trained network that cannot be built, read or run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ForecasterError {
+pub enum NetworkError {
     /// The model file cannot be read or written.
     #[error(transparent)]
     File(#[from] FileError),

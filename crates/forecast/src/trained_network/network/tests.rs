@@ -37,10 +37,10 @@ fn specification(model: Model, loss: Loss) -> Specification {
     }
 }
 
-fn forecaster(loss: Loss) -> Forecaster {
+fn network(loss: Loss) -> TrainedNetwork {
     let specification = specification(Model::Nhits(Nhits { width: 8, ..Nhits::default() }), loss);
     let params = specification.params(1).unwrap();
-    Forecaster::new(specification, params).unwrap()
+    TrainedNetwork::new(specification, params).unwrap()
 }
 
 fn batch(specification: &Specification, rows: usize) -> Batch {
@@ -69,11 +69,11 @@ fn row(batch: &Batch, row: usize) -> Batch {
 #[test]
 fn a_window_has_the_same_forecast_in_any_batch() {
     for loss in [Loss::Mse, Loss::Gaussian] {
-        let mut forecaster = forecaster(loss);
-        let batch = batch(forecaster.specification(), 300);
-        let together = forecaster.predict(&batch).unwrap();
+        let mut network = network(loss);
+        let batch = batch(network.specification(), 300);
+        let together = network.predict(&batch).unwrap();
         for index in [0, 1, 255, 256, 299] {
-            let alone = forecaster.predict(&row(&batch, index)).unwrap();
+            let alone = network.predict(&row(&batch, index)).unwrap();
             for step in 0..4 {
                 let pairs = alone.step(0, step).iter().zip(together.step(index, step));
                 assert!(pairs.into_iter().all(|(a, b)| (a - b).abs() < 1e-4), "row {index}");
@@ -84,48 +84,48 @@ fn a_window_has_the_same_forecast_in_any_batch() {
 
 #[test]
 fn programs_are_those_that_ran_and_bias_and_relu_are_fused() {
-    let mut forecaster = forecaster(Loss::Mse);
-    let batch = batch(forecaster.specification(), 4);
-    forecaster.predict(&batch).unwrap();
-    let compiled = |f: &Forecaster| f.runners.iter().flatten().count();
-    assert_eq!(compiled(&forecaster), 1);
-    let kernels = forecaster.programs(4).unwrap()[0].1.kernels();
+    let mut network = network(Loss::Mse);
+    let batch = batch(network.specification(), 4);
+    network.predict(&batch).unwrap();
+    let compiled = |f: &TrainedNetwork| f.runners.iter().flatten().count();
+    assert_eq!(compiled(&network), 1);
+    let kernels = network.programs(4).unwrap()[0].1.kernels();
     assert!(kernels.iter().any(|kernel| kernel.ends_with("bias, relu")), "{kernels:?}");
-    assert_eq!(compiled(&forecaster), 1);
+    assert_eq!(compiled(&network), 1);
     let specification = specification(Model::DeepAr(DeepAr::default()), Loss::Gaussian);
     let specification = Specification { past_columns: 0, ..specification };
     let params = specification.params(1).unwrap();
-    let mut sampling = Forecaster::new(specification, params).unwrap();
+    let mut sampling = TrainedNetwork::new(specification, params).unwrap();
     let uses = sampling.programs(4).unwrap().iter().map(|(what, _)| *what).collect::<Vec<_>>();
     assert_eq!(uses, ["reading a window", "a step of all paths"]);
 }
 
 #[test]
 fn a_smaller_batch_leaves_no_trace_in_the_next() {
-    let mut forecaster = forecaster(Loss::Mse);
-    let batch = batch(forecaster.specification(), 4);
-    let first = forecaster.predict(&batch).unwrap();
-    forecaster.predict(&row(&batch, 3)).unwrap();
+    let mut network = network(Loss::Mse);
+    let batch = batch(network.specification(), 4);
+    let first = network.predict(&batch).unwrap();
+    network.predict(&row(&batch, 3)).unwrap();
     let three = Batch { shape: crate::data::BatchShape { rows: 3, ..batch.shape }, ..batch.clone() };
-    assert!(forecaster.predict(&three).unwrap_err().to_string().contains("past of a batch has 48 numbers"));
-    assert_eq!(forecaster.predict(&batch).unwrap(), first);
+    assert!(network.predict(&three).unwrap_err().to_string().contains("past of a batch has 48 numbers"));
+    assert_eq!(network.predict(&batch).unwrap(), first);
 }
 
 #[test]
 fn a_model_file_is_read_back() {
-    let mut forecaster = forecaster(Loss::Gaussian);
-    forecaster.metadata = serde_json::json!({ "column": "y", "scale": 0.1 });
-    let mut again = Forecaster::from_bytes(&forecaster.to_bytes()).unwrap();
-    assert_eq!(again.specification(), forecaster.specification());
-    assert_eq!((&again.metadata, again.params()), (&forecaster.metadata, forecaster.params()));
-    let batch = batch(forecaster.specification(), 3);
-    assert_eq!(again.predict(&batch).unwrap(), forecaster.predict(&batch).unwrap());
+    let mut network = network(Loss::Gaussian);
+    network.metadata = serde_json::json!({ "column": "y", "scale": 0.1 });
+    let mut again = TrainedNetwork::from_bytes(&network.to_bytes()).unwrap();
+    assert_eq!(again.specification(), network.specification());
+    assert_eq!((&again.metadata, again.params()), (&network.metadata, network.params()));
+    let batch = batch(network.specification(), 3);
+    assert_eq!(again.predict(&batch).unwrap(), network.predict(&batch).unwrap());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.safetensors");
-    forecaster.save(&path).unwrap();
-    assert_eq!(Forecaster::load(&path).unwrap().params(), forecaster.params());
+    network.save(&path).unwrap();
+    assert_eq!(TrainedNetwork::load(&path).unwrap().params(), network.params());
     std::fs::write(&path, b"nothing").unwrap();
-    let error = Forecaster::load(&path).err().unwrap().to_string();
+    let error = TrainedNetwork::load(&path).err().unwrap().to_string();
     assert!(error.contains("model.safetensors: not a complete safetensors file"), "{error}");
 }
 
@@ -136,34 +136,34 @@ proptest! {
     fn a_file_with_a_flipped_bit_is_rejected_or_equivalent(place: prop::sample::Index, bit in 0..8u32) {
         let specification = specification(Model::NLinear(NLinear {}), Loss::Mse);
         let params = specification.params(1).unwrap();
-        let forecaster = Forecaster::new(specification, params).unwrap();
-        let mut bytes = forecaster.to_bytes();
+        let network = TrainedNetwork::new(specification, params).unwrap();
+        let mut bytes = network.to_bytes();
         let place = place.index(bytes.len());
         bytes[place] ^= 1 << bit;
-        if let Ok(again) = Forecaster::from_bytes(&bytes) {
-            prop_assert_eq!(again.params(), forecaster.params());
-            prop_assert_eq!(again.specification(), forecaster.specification());
-            prop_assert_eq!(&again.metadata, &forecaster.metadata);
+        if let Ok(again) = TrainedNetwork::from_bytes(&bytes) {
+            prop_assert_eq!(again.params(), network.params());
+            prop_assert_eq!(again.specification(), network.specification());
+            prop_assert_eq!(&again.metadata, &network.metadata);
         }
     }
 }
 
 #[test]
 fn truncated_and_foreign_files_are_rejected() {
-    let forecaster = forecaster(Loss::Mse);
-    let bytes = forecaster.to_bytes();
+    let network = network(Loss::Mse);
+    let bytes = network.to_bytes();
     for cut in [0, 8, 100, bytes.len() - 1] {
-        assert!(Forecaster::from_bytes(&bytes[..cut]).is_err(), "cut at {cut}");
+        assert!(TrainedNetwork::from_bytes(&bytes[..cut]).is_err(), "cut at {cut}");
     }
     let view = TensorView::new(Dtype::F32, vec![1], &[0, 0, 0, 0]).unwrap();
     let foreign = safetensors::serialize([("x", view)], None).unwrap();
-    let error = Forecaster::from_bytes(&foreign).err().unwrap().to_string();
+    let error = TrainedNetwork::from_bytes(&foreign).err().unwrap().to_string();
     assert!(error.contains("no entry \"gatework-forecaster\""), "{error}");
     let version = br#"\"version\":"#;
     let at = bytes.windows(version.len()).position(|window| window == version).unwrap() + version.len();
     let mut newer = bytes.clone();
     newer[at] += 1;
-    let error = Forecaster::from_bytes(&newer).err().unwrap().to_string();
+    let error = TrainedNetwork::from_bytes(&newer).err().unwrap().to_string();
     assert!(error.contains("a newer version of Gatework (format 3"), "{error}");
 }
 
@@ -172,8 +172,8 @@ fn parameters_that_are_not_finite_are_rejected() {
     let specification = specification(Model::NLinear(NLinear {}), Loss::Mse);
     let mut params = specification.params(1).unwrap();
     params.values[3] = f32::NAN;
-    assert!(Forecaster::new(specification.clone(), params).is_err());
-    assert!(Forecaster::new(specification, Params::new()).is_err());
+    assert!(TrainedNetwork::new(specification.clone(), params).is_err());
+    assert!(TrainedNetwork::new(specification, Params::new()).is_err());
 }
 
 #[test]
@@ -205,21 +205,21 @@ fn samples_are_sorted_reproducible_and_follow_the_distribution() {
         let model = DeepAr { hidden: 6, layers: 2, samples: 400, dropout: 0.0 };
         let specification = Specification { past_columns: 0, ..specification(Model::DeepAr(model), loss) };
         let params = specification.params(1).unwrap();
-        let mut forecaster = Forecaster::new(specification, params).unwrap();
-        let mut batch = batch(forecaster.specification(), 3);
+        let mut network = TrainedNetwork::new(specification, params).unwrap();
+        let mut batch = batch(network.specification(), 3);
         batch.past.iter_mut().for_each(|x| *x = (*x + 4.0).round());
-        let forecast = forecaster.predict(&batch).unwrap();
-        assert_eq!(forecast, forecaster.predict(&batch).unwrap());
+        let forecast = network.predict(&batch).unwrap();
+        assert_eq!(forecast, network.predict(&batch).unwrap());
         assert!(forecast.step(1, 2).is_sorted());
-        let alone = forecaster.predict(&row(&batch, 2)).unwrap();
+        let alone = network.predict(&row(&batch, 2)).unwrap();
         assert_eq!(alone.step(0, 3), forecast.step(2, 3));
         // The first step is drawn from the distribution that the graph forecasts.
-        let (graph, _) = forecaster.specification().network(3, Mode::Prediction).unwrap();
+        let (graph, _) = network.specification().network(3, Mode::Prediction).unwrap();
         let mut runner = Program::new(&graph).unwrap().runner();
-        write_parameters(&mut runner, forecaster.params()).unwrap();
+        write_parameters(&mut runner, network.params()).unwrap();
         write_padded(&mut runner, &batch, 0..3, 3, &mut Vec::new()).unwrap();
         runner.run();
-        let distribution = forecaster.specification().loss.distribution().unwrap();
+        let distribution = network.specification().loss.distribution().unwrap();
         let count = distribution.parameters();
         let parameters = &runner.read::<f32>("forecast").unwrap()[..count];
         let [low, high] = [0.1, 0.9].map(|level| distribution.quantile(parameters, level));

@@ -1,8 +1,8 @@
-//! [`Forecaster`]: the parameters of a trained model, and its compiled prediction programs.
+//! [`TrainedNetwork`]: the parameters of a trained model, and its compiled prediction programs.
 
 use gatework_engine::{Program, Runner, parallel, program::ProgramError};
 
-use super::error::ForecasterError;
+use super::error::NetworkError;
 use super::forecast::{Forecast, ForecastKind};
 use super::quantization::Precision;
 use super::sampling::Sampler;
@@ -15,33 +15,33 @@ use gatework_train::params::Params;
 /// Maximum number of windows per run of the program; larger batches take several runs.
 pub const MAX_ROWS: usize = 256;
 
-/// A trained model.
+/// A trained network: parameters, and the programs that run them on batches of scaled windows.
 ///
 /// ```
 /// use gatework_forecast::data::Batch;
-/// use gatework_forecast::{Forecaster, Specification};
+/// use gatework_forecast::{TrainedNetwork, Specification};
 ///
 /// let text = "model = 'nlinear'\ninput = 48\nhorizon = 12";
 /// let specification: Specification = toml::from_str(text)?;
 /// let params = specification.params(1)?; // here untrained
-/// let mut forecaster = Forecaster::new(specification, params)?;
+/// let mut network = TrainedNetwork::new(specification, params)?;
 ///
-/// let bytes = forecaster.to_bytes();
-/// let mut again = Forecaster::from_bytes(&bytes)?;
+/// let bytes = network.to_bytes();
+/// let mut again = TrainedNetwork::from_bytes(&bytes)?;
 /// let batch = Batch::new(again.specification().shape(3));
 /// let forecast = again.predict(&batch)?;
 /// assert_eq!((forecast.rows, forecast.horizon), (3, 12));
-/// assert_eq!(forecast.point(0, 0), forecaster.predict(&batch)?.point(0, 0));
+/// assert_eq!(forecast.point(0, 0), network.predict(&batch)?.point(0, 0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Forecaster {
+pub struct TrainedNetwork {
     specification: Specification,
     params: Params,
     precision: Precision,
     /// Kind of its forecasts, and numbers per step.
     kind: ForecastKind,
     outputs: usize,
-    /// Further data stored in the model file: the [`Context`](crate::prediction::Context) of a predictor.
+    /// Further data stored in the model file: the [`Context`](crate::prediction::Context) of a [`Forecaster`](crate::Forecaster).
     pub metadata: serde_json::Value,
     /// Programs for 1, 2, 4, ... windows, compiled on demand.
     runners: Vec<Option<Runner>>,
@@ -50,9 +50,9 @@ pub struct Forecaster {
     sampler: Option<Sampler>,
 }
 
-impl Forecaster {
-    /// Creates a forecaster from trained parameters.
-    pub fn new(specification: Specification, params: Params) -> Result<Forecaster, ForecasterError> {
+impl TrainedNetwork {
+    /// Creates a network from trained parameters.
+    pub fn new(specification: Specification, params: Params) -> Result<TrainedNetwork, NetworkError> {
         let (_, bindings) = specification.network(1, Mode::Evaluation)?;
         let fits = bindings.parameters.len() == params.tensors().len()
             && bindings
@@ -61,7 +61,7 @@ impl Forecaster {
                 .zip(params.tensors())
                 .all(|(a, b)| (&a.name, &a.shape) == (&b.name, &b.shape));
         if !fits {
-            return Err(ForecasterError::Parameters(format!(
+            return Err(NetworkError::Parameters(format!(
                 "the parameters do not belong to {} with input {} and horizon {}",
                 specification.model.name(),
                 specification.input,
@@ -69,9 +69,7 @@ impl Forecaster {
             )));
         }
         if params.values.iter().any(|value| !value.is_finite()) {
-            return Err(ForecasterError::Parameters(
-                "a parameter is not finite: training has diverged".into(),
-            ));
+            return Err(NetworkError::Parameters("a parameter is not finite: training has diverged".into()));
         }
         let (kind, outputs) = match (&specification.model, specification.loss.distribution()) {
             (Model::DeepAr(model), Some(_)) => (ForecastKind::Samples, model.samples),
@@ -83,7 +81,7 @@ impl Forecaster {
         };
         let runners = vec![None; MAX_ROWS.ilog2() as usize + 1];
         let metadata = serde_json::Value::Null;
-        Ok(Forecaster {
+        Ok(TrainedNetwork {
             specification,
             params,
             precision: Precision::F32,
@@ -107,14 +105,14 @@ impl Forecaster {
     }
 
     /// Forecasts the windows of a batch. Targets are not read.
-    pub fn predict(&mut self, batch: &Batch) -> Result<Forecast, ForecasterError> {
+    pub fn predict(&mut self, batch: &Batch) -> Result<Forecast, NetworkError> {
         let mut forecast = Forecast::empty();
         self.predict_into(batch, &mut forecast)?;
         Ok(forecast)
     }
 
-    /// Forecasts like [`Forecaster::predict`], reusing the memory of `forecast`.
-    pub fn predict_into(&mut self, batch: &Batch, forecast: &mut Forecast) -> Result<(), ForecasterError> {
+    /// Forecasts like [`TrainedNetwork::predict`], reusing the memory of `forecast`.
+    pub fn predict_into(&mut self, batch: &Batch, forecast: &mut Forecast) -> Result<(), NetworkError> {
         check_batch(self.specification.shape(0), batch, false)?;
         let specification = &self.specification;
         let (rows, horizon, outputs) = (batch.shape.rows, specification.horizon, self.outputs);
@@ -142,9 +140,9 @@ impl Forecaster {
         Ok(())
     }
 
-    /// Returns the programs that [`Forecaster::predict`] runs for this many windows, each with a description. They are
+    /// Returns the programs that [`TrainedNetwork::predict`] runs for this many windows, each with a description. They are
     /// compiled if necessary.
-    pub fn programs(&mut self, rows: usize) -> Result<Vec<(&'static str, &Program)>, ForecasterError> {
+    pub fn programs(&mut self, rows: usize) -> Result<Vec<(&'static str, &Program)>, NetworkError> {
         if self.sampler()?.is_some() {
             return Ok(self.sampler.iter().flat_map(Sampler::programs).collect());
         }
@@ -153,7 +151,7 @@ impl Forecaster {
     }
 
     /// Returns the sampler of an autoregressive model.
-    fn sampler(&mut self) -> Result<Option<&mut Sampler>, ForecasterError> {
+    fn sampler(&mut self) -> Result<Option<&mut Sampler>, NetworkError> {
         if let (Model::DeepAr(model), ForecastKind::Samples, None) =
             (&self.specification.model, &self.kind, &self.sampler)
         {
@@ -163,24 +161,24 @@ impl Forecaster {
     }
 
     /// Returns the model with quantised parameters, and their size in bytes. The model file does not record the precision.
-    pub fn with_precision(&self, precision: Precision) -> Result<(Forecaster, usize), ForecasterError> {
+    pub fn with_precision(&self, precision: Precision) -> Result<(TrainedNetwork, usize), NetworkError> {
         let mut params = self.params().clone();
         // Integer matrix multiplication quantises its weights itself, with one scale per output.
         let dense = if precision == Precision::Int8 { self.dense_weights()? } else { Vec::new() };
         let bytes = precision.round(&mut params, &dense);
         if params.values.iter().any(|value| !value.is_finite()) {
             let message = format!("a parameter is too large for {}", precision.name());
-            return Err(ForecasterError::Parameters(message));
+            return Err(NetworkError::Parameters(message));
         }
-        let mut forecaster = Forecaster::new(self.specification().clone(), params)?;
-        forecaster.metadata = self.metadata.clone();
-        forecaster.precision = precision;
-        Ok((forecaster, bytes))
+        let mut network = TrainedNetwork::new(self.specification().clone(), params)?;
+        network.metadata = self.metadata.clone();
+        network.precision = precision;
+        Ok((network, bytes))
     }
 
     /// Returns the names of the weights of linear layers that integer matrix multiplication supports; none for models that
     /// draw samples.
-    fn dense_weights(&self) -> Result<Vec<String>, ForecasterError> {
+    fn dense_weights(&self) -> Result<Vec<String>, NetworkError> {
         if self.kind == ForecastKind::Samples {
             return Ok(Vec::new());
         }
@@ -189,7 +187,7 @@ impl Forecaster {
     }
 
     /// Compiles the program for at least this many windows, if necessary, and returns its index.
-    fn compile(&mut self, rows: usize) -> Result<usize, ForecasterError> {
+    fn compile(&mut self, rows: usize) -> Result<usize, NetworkError> {
         let place = rows.clamp(1, MAX_ROWS).next_power_of_two().ilog2() as usize;
         if self.runners[place].is_none() {
             let (graph, _) = self.specification.network(1 << place, Mode::Prediction)?;

@@ -6,7 +6,7 @@
 
 use gatework_engine::{Graph, GraphError, Program, Runner, program::ProgramError};
 
-use super::error::ForecasterError;
+use super::error::NetworkError;
 use crate::data::{Batch, BatchShape};
 use crate::models::DeepAr;
 use crate::models::deepar::features;
@@ -45,7 +45,7 @@ impl Sampler {
         specification: &Specification,
         model: &DeepAr,
         params: &Params,
-    ) -> Result<Sampler, ForecasterError> {
+    ) -> Result<Sampler, NetworkError> {
         let names = ["output", "memory"];
         let states: Vec<String> =
             (0..model.layers).flat_map(|layer| names.map(|name| format!("state.{name}.{layer}"))).collect();
@@ -197,7 +197,7 @@ fn compile(
     specification: &Specification,
     built: BuiltGraph,
     params: &Params,
-) -> Result<Runner, ForecasterError> {
+) -> Result<Runner, NetworkError> {
     let (graph, bindings) = built.map_err(|error| SpecificationError::Graph {
         model: specification.model.name(),
         input: specification.input,

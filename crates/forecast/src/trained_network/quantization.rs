@@ -65,7 +65,7 @@ fn round_tensor(tensor: &Tensor, values: &mut [f32]) -> usize {
     let by_first = rounded(values, first, |place| place / inner);
     let (loss, kept, outputs) =
         if by_last.0 <= by_first.0 { (by_last.0, by_last.1, last) } else { (by_first.0, by_first.1, first) };
-    // Values that are not finite are left unchanged: a forecaster rejects them.
+    // Values that are not finite are left unchanged: a trained network rejects them.
     if loss.is_finite() {
         values.copy_from_slice(&kept);
     }
@@ -94,7 +94,7 @@ fn rounded(values: &[f32], outputs: usize, output: impl Fn(usize) -> usize) -> (
 mod tests {
     use super::*;
     use crate::data::Batch;
-    use crate::{Forecaster, Specification};
+    use crate::{Specification, TrainedNetwork};
     use gatework_engine::kernel::int8;
     use proptest::prelude::*;
 
@@ -122,15 +122,15 @@ mod tests {
         let specification: Specification = toml::from_str(text).unwrap();
         let mut params = specification.params(1).unwrap();
         params.values[0] = 1e6;
-        let forecaster = Forecaster::new(specification, params).unwrap();
-        let message = forecaster.with_precision(Precision::F16).err().unwrap().to_string();
+        let network = TrainedNetwork::new(specification, params).unwrap();
+        let message = network.with_precision(Precision::F16).err().unwrap().to_string();
         assert_eq!(message, "a parameter is too large for f16");
         // Eight rows of two weights and a bias: scales per row, since the large weight would dominate its column.
-        let mut params = forecaster.params().clone();
+        let mut params = network.params().clone();
         assert_eq!(Precision::Int8.round(&mut params, &[]), 16 + 4 * 8 + 4 * 2);
         // Integer matrix multiplication has one scale for each of its two outputs.
         let expected = if int8::is_fast() { 16 + 4 * 2 + 4 * 2 } else { 16 + 4 * 8 + 4 * 2 };
-        assert_eq!(forecaster.with_precision(Precision::Int8).unwrap().1, expected);
+        assert_eq!(network.with_precision(Precision::Int8).unwrap().1, expected);
     }
 
     #[test]
@@ -138,11 +138,11 @@ mod tests {
         let text = "model = 'nhits'\ninput = 48\nhorizon = 12";
         let specification: Specification = toml::from_str(text).unwrap();
         let params = specification.params(1).unwrap();
-        let mut exact = Forecaster::new(specification.clone(), params.clone()).unwrap();
+        let mut exact = TrainedNetwork::new(specification.clone(), params.clone()).unwrap();
         let (mut integers, _) = exact.with_precision(Precision::Int8).unwrap();
         let mut params = params;
         Precision::Int8.round(&mut params, &[]);
-        let mut rounded = Forecaster::new(specification.clone(), params).unwrap();
+        let mut rounded = TrainedNetwork::new(specification.clone(), params).unwrap();
         for rows in [1, 3, 40] {
             let mut batch = Batch::new(specification.shape(rows));
             batch
@@ -150,7 +150,7 @@ mod tests {
                 .iter_mut()
                 .enumerate()
                 .for_each(|(i, x)| *x = (i as f32 * 0.37).sin() + 0.1 * i as f32);
-            let mut forecast = |forecaster: &mut Forecaster| forecaster.predict(&batch).unwrap().values;
+            let mut forecast = |network: &mut TrainedNetwork| network.predict(&batch).unwrap().values;
             let [exact, rounded, integers] = [&mut exact, &mut rounded, &mut integers].map(&mut forecast);
             let size = exact.iter().fold(0.0f32, |most, x| most.max(x.abs()));
             let distance = |other: &[f32]| {

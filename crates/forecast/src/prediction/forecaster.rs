@@ -1,12 +1,12 @@
-//! [`Predictor`]: a trained model with its context, which forecasts tables in the units of the data.
+//! [`Forecaster`]: a trained model with its context, which forecasts tables in the units of the data.
 
 use std::path::Path;
 
 use super::context::{Context, ContextError, NotFinite, Prediction};
 use crate::data::scale::UnknownSeries;
 use crate::data::{Batch, Table, WindowError, Windows};
-use crate::forecaster::{Forecast, Forecaster, ForecasterError, MAX_ROWS, Precision};
 use crate::specification::Specification;
+use crate::trained_network::{Forecast, MAX_ROWS, NetworkError, Precision, TrainedNetwork};
 
 /// A forecast that cannot be computed.
 #[derive(Debug, thiserror::Error)]
@@ -14,7 +14,7 @@ use crate::specification::Specification;
 pub enum PredictError {
     /// The model cannot be read or run.
     #[error(transparent)]
-    Forecaster(#[from] ForecasterError),
+    Network(#[from] NetworkError),
     /// The windows are invalid.
     #[error(transparent)]
     Windows(#[from] WindowError),
@@ -45,39 +45,39 @@ pub enum PredictError {
 }
 
 /// A trained model with its context.
-pub struct Predictor {
-    forecaster: Forecaster,
+pub struct Forecaster {
+    network: TrainedNetwork,
     context: Context,
     batch: Batch,
     forecast: Forecast,
 }
 
-impl Predictor {
+impl Forecaster {
     /// Combines a model and its context.
-    pub fn new(mut forecaster: Forecaster, context: Context) -> Predictor {
-        forecaster.metadata = serde_json::to_value(&context).unwrap_or_default();
+    pub fn new(mut network: TrainedNetwork, context: Context) -> Forecaster {
+        network.metadata = serde_json::to_value(&context).unwrap_or_default();
         let forecast = Forecast::empty();
-        let batch = Batch::new(forecaster.specification().shape(0));
-        Predictor { forecaster, context, batch, forecast }
+        let batch = Batch::new(network.specification().shape(0));
+        Forecaster { network, context, batch, forecast }
     }
 
     /// Reads a model file.
-    pub fn load(path: &Path) -> Result<Predictor, PredictError> {
-        let forecaster = Forecaster::load(path)?;
-        let context = serde_json::from_value(forecaster.metadata.clone()).map_err(|error| {
+    pub fn load(path: &Path) -> Result<Forecaster, PredictError> {
+        let network = TrainedNetwork::load(path)?;
+        let context = serde_json::from_value(network.metadata.clone()).map_err(|error| {
             PredictError::NoContext { path: path.display().to_string(), problem: error.to_string() }
         })?;
-        Ok(Predictor::new(forecaster, context))
+        Ok(Forecaster::new(network, context))
     }
 
     /// Returns the bytes of the model file.
     pub fn to_bytes(&self) -> Vec<u8> {
-        self.forecaster.to_bytes()
+        self.network.to_bytes()
     }
 
     /// Returns the specification of the model.
     pub fn specification(&self) -> &Specification {
-        self.forecaster.specification()
+        self.network.specification()
     }
 
     /// Returns the context of the model.
@@ -86,25 +86,25 @@ impl Predictor {
     }
 
     /// Returns the model, which forecasts scaled values.
-    pub fn forecaster_mut(&mut self) -> &mut Forecaster {
-        &mut self.forecaster
+    pub fn network_mut(&mut self) -> &mut TrainedNetwork {
+        &mut self.network
     }
 
     /// Returns the number of parameters.
     pub fn parameters(&self) -> usize {
-        self.forecaster.params().len()
+        self.network.params().len()
     }
 
     /// Replaces the context.
     #[must_use]
-    pub fn with_context(self, context: Context) -> Predictor {
-        Predictor::new(self.forecaster, context)
+    pub fn with_context(self, context: Context) -> Forecaster {
+        Forecaster::new(self.network, context)
     }
 
     /// Returns the model with quantised parameters, and their size in bytes.
-    pub fn with_precision(&self, precision: Precision) -> Result<(Predictor, usize), PredictError> {
-        let (forecaster, bytes) = self.forecaster.with_precision(precision)?;
-        Ok((Predictor::new(forecaster, self.context.clone()), bytes))
+    pub fn with_precision(&self, precision: Precision) -> Result<(Forecaster, usize), PredictError> {
+        let (network, bytes) = self.network.with_precision(precision)?;
+        Ok((Forecaster::new(network, self.context.clone()), bytes))
     }
 
     /// Computes the scale of series that were not in the training data from all of their values.
@@ -130,7 +130,7 @@ impl Predictor {
         for numbers in numbers.chunks(MAX_ROWS) {
             self.batch.set_rows(numbers.len());
             windows.fill(numbers, &mut self.batch)?;
-            self.forecaster.predict_into(&self.batch, &mut self.forecast)?;
+            self.network.predict_into(&self.batch, &mut self.forecast)?;
             for (row, number) in numbers.iter().enumerate() {
                 let number = *number as usize;
                 let place = windows.origin(number);
@@ -154,7 +154,7 @@ mod tests {
     use crate::data::Subset;
     use crate::test_fixtures::untrained_model;
 
-    impl Predictor {
+    impl Forecaster {
         /// Multiplies the widths of calibrated intervals.
         pub fn scale_conformal(&mut self, factor: f64) {
             self.context.conformal.scale(factor);
@@ -163,12 +163,12 @@ mod tests {
 
     #[test]
     fn forecasts_do_not_depend_on_the_batch() {
-        let (mut predictor, dataset) = untrained_model("dlinear", "mae");
+        let (mut forecaster, dataset) = untrained_model("dlinear", "mae");
         let windows = dataset.windows(Subset::Train, 1);
         let all: Vec<u32> = (0..windows.len() as u32).collect();
-        let batched = predictor.predict_windows(&windows, &all, &dataset.table).unwrap();
+        let batched = forecaster.predict_windows(&windows, &all, &dataset.table).unwrap();
         for (number, forecast) in all.iter().zip(&batched) {
-            let alone = &predictor.predict_windows(&windows, &[*number], &dataset.table).unwrap()[0];
+            let alone = &forecaster.predict_windows(&windows, &[*number], &dataset.table).unwrap()[0];
             for (a, b) in alone.values.iter().zip(&forecast.values) {
                 assert!((a - b).abs() < 1e-3 * b.abs(), "{a} for {b}");
             }
@@ -177,16 +177,18 @@ mod tests {
 
     #[test]
     fn a_model_file_holds_the_context() {
-        let (predictor, _) = untrained_model("nlinear", "mae");
+        let (forecaster, _) = untrained_model("nlinear", "mae");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors");
-        std::fs::write(&path, predictor.to_bytes()).unwrap();
-        let again = Predictor::load(&path).unwrap();
-        assert_eq!(again.context(), predictor.context());
-        let bare =
-            Forecaster::new(predictor.specification().clone(), predictor.specification().params(1).unwrap());
+        std::fs::write(&path, forecaster.to_bytes()).unwrap();
+        let again = Forecaster::load(&path).unwrap();
+        assert_eq!(again.context(), forecaster.context());
+        let bare = TrainedNetwork::new(
+            forecaster.specification().clone(),
+            forecaster.specification().params(1).unwrap(),
+        );
         std::fs::write(&path, bare.unwrap().to_bytes()).unwrap();
-        let message = Predictor::load(&path).err().unwrap().to_string();
+        let message = Forecaster::load(&path).err().unwrap().to_string();
         assert!(message.contains("has no information about its data"), "{message}");
     }
 }

@@ -1,4 +1,4 @@
-//! The model file of a forecaster: safetensors with the specification, the metadata and a checksum in its header.
+//! The model file of a trained network: safetensors with the specification, the metadata and a checksum in its header.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use gatework_train::tensor_file::{NamedTensor, TensorFileError, TensorFormat};
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
 
-use super::error::ForecasterError;
-use super::model::Forecaster;
+use super::error::NetworkError;
+use super::network::TrainedNetwork;
 use crate::specification::{Mode, Specification};
 
 const FORMAT: TensorFormat = TensorFormat { key: "gatework-forecaster", version: 2 };
@@ -22,7 +22,7 @@ struct Header {
     metadata: serde_json::Value,
 }
 
-impl Forecaster {
+impl TrainedNetwork {
     /// Returns the bytes of the model file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let params = self.params();
@@ -39,24 +39,24 @@ impl Forecaster {
         FORMAT.write(&header, &tensors)
     }
 
-    /// Reads a forecaster from the bytes of a model file. Shapes, names and the checksum are verified, so that a corrupt
+    /// Reads a trained network from the bytes of a model file. Shapes, names and the checksum are verified, so that a corrupt
     /// file is an error.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Forecaster, ForecasterError> {
-        parse(bytes).map_err(|problem| ForecasterError::Format(problem.to_string()))
+    pub fn from_bytes(bytes: &[u8]) -> Result<TrainedNetwork, NetworkError> {
+        parse(bytes).map_err(|problem| NetworkError::Format(problem.to_string()))
     }
 
     /// Writes the model file atomically.
-    pub fn save(&self, path: &Path) -> Result<(), ForecasterError> {
+    pub fn save(&self, path: &Path) -> Result<(), NetworkError> {
         Ok(files::write_atomic(path, &self.to_bytes())?)
     }
 
     /// Reads a model file.
-    pub fn load(path: &Path) -> Result<Forecaster, ForecasterError> {
+    pub fn load(path: &Path) -> Result<TrainedNetwork, NetworkError> {
         let bytes = files::read(path)?;
         let path = path.to_path_buf();
         parse(&bytes).map_err(|problem| match problem {
-            Problem::Format(TensorFileError::Newer(newer)) => ForecasterError::Newer { path, newer },
-            problem => ForecasterError::Unusable { path, problem: problem.to_string() },
+            Problem::Format(TensorFileError::Newer(newer)) => NetworkError::Newer { path, newer },
+            problem => NetworkError::Unusable { path, problem: problem.to_string() },
         })
     }
 }
@@ -76,7 +76,7 @@ impl From<String> for Problem {
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Forecaster, Problem> {
+fn parse(bytes: &[u8]) -> Result<TrainedNetwork, Problem> {
     let (Header { specification, metadata }, file): (Header, SafeTensors<'_>) = FORMAT.read(bytes)?;
     let (_, bindings) = specification.network(1, Mode::Evaluation).map_err(|error| error.to_string())?;
     if bindings.parameters.len() != file.len() {
@@ -97,7 +97,7 @@ fn parse(bytes: &[u8]) -> Result<Forecaster, Problem> {
         let values = tensor.data().as_chunks::<4>().0;
         params.add(name, &parameter.shape, |i| f32::from_le_bytes(values[i]));
     }
-    let mut forecaster = Forecaster::new(specification, params).map_err(|error| error.to_string())?;
-    forecaster.metadata = metadata;
-    Ok(forecaster)
+    let mut network = TrainedNetwork::new(specification, params).map_err(|error| error.to_string())?;
+    network.metadata = metadata;
+    Ok(network)
 }

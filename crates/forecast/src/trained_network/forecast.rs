@@ -32,7 +32,7 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// Returns a forecast without rows, to be filled by [`Forecaster::predict_into`](crate::Forecaster::predict_into).
+    /// Returns a forecast without rows, to be filled by [`TrainedNetwork::predict_into`](crate::TrainedNetwork::predict_into).
     pub fn empty() -> Forecast {
         Forecast { rows: 0, horizon: 0, outputs: 0, kind: ForecastKind::Point, values: Vec::new() }
     }
