@@ -26,6 +26,21 @@ const SMALLEST_C3: f32 = 1e-12;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Forward(pub [f32; 4]);
 
+impl Forward {
+    /// Broadcasts each coefficient to a vector. Written out: `array::map` is not always inlined, and vector operations
+    /// outside of a function with their target features are calls.
+    #[inline(always)]
+    pub fn splat<S: Simd>(&self, simd: S) -> [S::f32s; 4] {
+        let [c0, c1, c2, c3] = self.0;
+        [
+            S::f32s::splat(simd, c0),
+            S::f32s::splat(simd, c1),
+            S::f32s::splat(simd, c2),
+            S::f32s::splat(simd, c3),
+        ]
+    }
+}
+
 /// Coefficients of one gate for the backward pass.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Backward {

@@ -337,7 +337,7 @@ fn forward_gate<'a, S: Simd>(
     b: &WideRow,
     out: impl Iterator<Item = &'a mut Row>,
 ) {
-    let [c0, c1, c2, c3] = c.0.map(|c| S::f32s::splat(simd, c));
+    let [c0, c1, c2, c3] = c.splat(simd);
     for ((a, b), out) in a.iter().zip(b).zip(out) {
         for v in 0..vectors::<S>() {
             let (a, b) = (load(simd, a, v), load(simd, b, v));
@@ -418,7 +418,8 @@ fn backward_rows<'a, S: Simd, const ADD: bool>(
             *sum = [sum[0] + g, sum[1] + ga, g.mul_add(b, sum[2]), ga.mul_add(b, sum[3])];
         }
     }
-    std::array::from_fn(|i| sums[0][i] + sums[1][i])
+    let [[a0, a1, a2, a3], [b0, b1, b2, b3]] = sums;
+    [a0 + b0, a1 + b1, a2 + b2, a3 + b3]
 }
 
 #[cfg(test)]

@@ -192,7 +192,7 @@ fn forward_layer<S: Simd>(
 /// `a` and `b` point to readable rows and `out` to a writable one, which may be the same as `a` or `b`.
 #[inline(always)]
 unsafe fn forward_gate<S: Simd>(simd: S, c: &Forward, a: *const Row, b: *const Row, out: *mut Row) {
-    let [c0, c1, c2, c3] = c.0.map(|c| S::f32s::splat(simd, c));
+    let [c0, c1, c2, c3] = c.splat(simd);
     for v in 0..vectors::<S>() {
         // SAFETY: as promised by the caller; each vector is read before it is written.
         unsafe {
@@ -363,6 +363,15 @@ unsafe fn store<S: Simd>(value: S::f32s, row: *mut Row, v: usize) {
     unsafe { *row.cast::<<S::f32s as SimdBase<S>>::Array>().add(v) = value.into() };
 }
 
+/// `[x.0 y.0 x.1 y.1] + [x.2 y.2 x.3 y.3]` of every block. `first` selects lanes 0 0 1 1, `second` lanes 2 2 3 3, and
+/// `even` lanes 0 and 2.
+#[inline(always)]
+fn pair<S: Simd>(even: S::mask32s, [first, second]: [S::u8s; 2], x: S::f32s, y: S::f32s) -> S::f32s {
+    let below = even.select(x.swizzle_dyn_within_blocks(first), y.swizzle_dyn_within_blocks(first));
+    let above = even.select(x.swizzle_dyn_within_blocks(second), y.swizzle_dyn_within_blocks(second));
+    below + above
+}
+
 /// Sums each of four vectors within blocks of four lanes; a block of the result holds the four sums.
 ///
 /// Both lines of `pair` compile to one shuffle each on x86. The form avoids horizontal additions, which processors
@@ -375,13 +384,7 @@ pub(super) fn fold<S: Simd>(simd: S, [s0, s1, s2, s3]: [S::f32s; 4]) -> S::f32s 
     // Lanes 0 0 1 1 of every block; lanes 2 2 3 3 of every block.
     let first = S::u8s::from_fn(simd, |i| (i % 16 / 8 * 4 + i % 4) as u8);
     let second = S::u8s::from_fn(simd, |i| (8 + i % 16 / 8 * 4 + i % 4) as u8);
-    // [x.0 y.0 x.1 y.1] + [x.2 y.2 x.3 y.3]
-    let pair = |x: S::f32s, y: S::f32s| {
-        let below = even.select(x.swizzle_dyn_within_blocks(first), y.swizzle_dyn_within_blocks(first));
-        let above = even.select(x.swizzle_dyn_within_blocks(second), y.swizzle_dyn_within_blocks(second));
-        below + above
-    };
-    let (t01, t23) = (pair(s0, s1), pair(s2, s3));
+    let (t01, t23) = (pair::<S>(even, [first, second], s0, s1), pair::<S>(even, [first, second], s2, s3));
     // [t01.0 t01.1 t23.2 t23.3] + [t01.2 t01.3 t23.0 t23.1]
     low.select(t01, t23) + t01.slide_within_blocks::<2>(t23)
 }
