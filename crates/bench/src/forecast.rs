@@ -10,13 +10,14 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Args;
 use gatework_engine::{Program, kernel};
+use gatework_forecast::forecaster::Precision;
 use gatework_forecast::specification::Mode;
 use gatework_forecast::{ForecastTask, Forecaster, Specification};
 use gatework_train::trainer::{self, Task};
 use serde_json::{Value, json};
 
 use super::memory;
-use gatework::cli::{self, predict::Format};
+use gatework::cli::{self, predict::PRECISIONS};
 use gatework_bench::wave::{self, ADAM, Wave, wave};
 
 /// Learning rate of training steps.
@@ -53,8 +54,8 @@ pub struct ForecastBench {
     #[arg(long, value_name = "N", default_value = "1", value_parser = cli::parse_threads)]
     threads: usize,
     /// Predict with quantised weights; training is not affected
-    #[arg(long, value_enum)]
-    weights: Option<Format>,
+    #[arg(long, value_parser = cli::choice(PRECISIONS))]
+    weights: Option<Precision>,
     /// Show the kernels of the training program of a batch of 32, with their times
     #[arg(long)]
     kernels: bool,
@@ -107,7 +108,7 @@ impl ForecastBench {
         if self.json {
             cli::print_json(&json!({
                 "bench": "forecast", "simd": kernel::simd_name(), "threads": self.threads,
-                "weights": self.weights.map_or("f32", |format| format.weights().name()), "results": results,
+                "weights": self.weights.map_or("f32", Precision::name), "results": results,
             }))?;
         }
         Ok(())
@@ -121,8 +122,8 @@ impl ForecastBench {
         let params = specification.params(1)?;
         let count = params.len();
         let mut forecaster = Forecaster::new(specification.clone(), params)?;
-        if let Some(format) = self.weights {
-            (forecaster, _) = forecaster.with_precision(format.weights())?;
+        if let Some(weights) = self.weights {
+            (forecaster, _) = forecaster.with_precision(weights)?;
         }
         let mut predict = |samples: usize| {
             let batch = Wave::new(specification, samples * columns).0;
