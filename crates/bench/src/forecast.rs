@@ -16,9 +16,22 @@ use gatework_forecast::{ForecastTask, Forecaster, Specification};
 use gatework_train::trainer::{self, Task};
 use serde_json::{Value, json};
 
-use super::memory;
+use super::process;
 use gatework::cli::{self, predict::PRECISIONS};
 use gatework_bench::wave::{self, ADAM, Wave, wave};
+
+/// The columns of the printed table.
+const COLUMNS: [super::Column; 9] = [
+    ("params", 10, "parameters", 1.0, 0),
+    ("p50 us", 9, "predict_p50_us", 1.0, 1),
+    ("p99 us", 9, "predict_p99_us", 1.0, 1),
+    ("32: ms", 11, "predict_32_ms", 1.0, 3),
+    ("256: ms", 11, "predict_256_ms", 1.0, 3),
+    ("train 32", 11, "train_32_ms", 1.0, 3),
+    ("train 256", 11, "train_256_ms", 1.0, 3),
+    ("MB (32)", 10, "train_32_mb", 1.0, 1),
+    ("MB (256)", 10, "train_256_mb", 1.0, 1),
+];
 
 /// Learning rate of training steps.
 const RATE: f32 = 1e-4;
@@ -78,19 +91,7 @@ impl ForecastBench {
             return self.write_cases(folder);
         }
         let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads).build()?;
-        print_line!(
-            "{:<18}{:>10}{:>9}{:>9}{:>11}{:>11}{:>11}{:>11}{:>10}{:>10}",
-            "model",
-            "params",
-            "p50 us",
-            "p99 us",
-            "32: ms",
-            "256: ms",
-            "train 32",
-            "train 256",
-            "MB (32)",
-            "MB (256)"
-        );
+        super::print_headings("model", 18, &COLUMNS);
         let mut results = Vec::new();
         for (name, columns, model) in models() {
             if !self.wants(name) {
@@ -102,7 +103,7 @@ impl ForecastBench {
                 continue;
             }
             let row = pool.install(|| self.measure(name, columns, &specification))?;
-            print_row(&row);
+            super::print_row(name, 18, &COLUMNS, &row);
             results.push(row);
         }
         if self.json {
@@ -143,11 +144,11 @@ impl ForecastBench {
             "windows_per_second_256": (256 * columns) as f64 / quantile(&many, 0.5),
         });
         for samples in [32, 256] {
-            memory::reset_peak();
+            process::reset_peak();
             let times = self.training(specification, samples * columns)?;
             row[format!("train_{samples}_ms")] = json!(quantile(&times, 0.5) * 1e3);
             row[format!("train_{samples}_least_ms")] = json!(times[0] * 1e3);
-            row[format!("train_{samples}_mb")] = json!(memory::peak());
+            row[format!("train_{samples}_mb")] = json!(process::peak_memory());
         }
         Ok(row)
     }
@@ -226,23 +227,6 @@ fn print_kernels(name: &str, specification: &Specification) -> anyhow::Result<()
         print_line!("  {:>9.3} ms {count:>5} {kernel}", time * 1e3);
     }
     Ok(())
-}
-
-fn print_row(row: &Value) {
-    let number = |key: &str| row[key].as_f64().unwrap_or(f64::NAN);
-    print_line!(
-        "{:<18}{:>10}{:>9.1}{:>9.1}{:>11.3}{:>11.3}{:>11.3}{:>11.3}{:>10.1}{:>10.1}",
-        row["model"].as_str().unwrap_or_default(),
-        number("parameters"),
-        number("predict_p50_us"),
-        number("predict_p99_us"),
-        number("predict_32_ms"),
-        number("predict_256_ms"),
-        number("train_32_ms"),
-        number("train_256_ms"),
-        number("train_32_mb"),
-        number("train_256_mb"),
-    );
 }
 
 #[cfg(test)]

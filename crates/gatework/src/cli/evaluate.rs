@@ -8,11 +8,10 @@ use gatework_forecast::run::{self as forecast_run, ForecastRun};
 use gatework_gates::automata::evaluate::{Score, score_observed};
 use serde_json::json;
 
-use super::Choices;
 use super::forecaster::{dataset, heading, print_scores};
+use super::{Choices, Usage};
 use crate::progress::Counter;
 use crate::subject::Subject;
-use crate::usage::Usage;
 
 /// Evaluate an automaton by the published protocols, or a forecaster compared with the baselines
 #[derive(Debug, Args)]

@@ -11,11 +11,10 @@ use gatework_logic::minimize::{Effort, Options, Start};
 use gatework_train::files;
 use serde_json::json;
 
-use super::{Choices, program};
+use super::{Choices, Usage, program};
 use crate::minimize::{self, Control, MinimizeError, PROOF_TIME, Proved};
 use crate::progress::Passes;
 use crate::subject::Subject;
-use crate::usage::Usage;
 
 /// Minimise a circuit, and prove the result equivalent
 #[derive(Debug, Args)]

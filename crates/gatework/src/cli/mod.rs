@@ -28,7 +28,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::output;
 pub use crate::output::print_json;
 pub use crate::study::median;
-use crate::usage::Usage;
+pub use errors::Usage;
 
 /// Learn logic circuits and forecasters on a CPU, inspect them, run them and export them.
 ///

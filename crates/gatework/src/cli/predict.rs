@@ -14,13 +14,12 @@ use gatework_forecast::specification::Specification;
 use gatework_train::files;
 use serde_json::{Value, json};
 
-use super::Choices;
+use super::{Choices, Usage};
 use crate::forecast_csv;
 use crate::number;
 use crate::progress::Counter;
 use crate::report;
 use crate::runs::forecast_plot;
-use crate::usage::Usage;
 
 /// Forecast new data with a trained forecaster
 #[derive(Debug, Args)]

@@ -15,11 +15,10 @@ use gatework_train::run_folder::{RunFolder, RunFolderError};
 use gatework_train::trainer::{Attempt, Outcome};
 use serde_json::Value;
 
-use super::{Choices, forecaster, program, quoted, resume_command};
+use super::{Choices, Usage, forecaster, program, quoted, resume_command};
 use crate::experiment;
 use crate::progress::{Progress, work};
 use crate::runs;
-use crate::usage::Usage;
 
 /// Train an experiment: a built-in one, or your own TOML file
 #[derive(Debug, Args)]
