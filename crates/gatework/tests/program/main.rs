@@ -14,49 +14,7 @@ use std::path::Path;
 use gatework_test_support::program::{Place, assert_says};
 
 /// A small experiment that trains in well under a second: noise into a checkerboard of single cells.
-const SMALL: &str = r#"
-name = "small"
-task = "automaton"
-
-[automaton]
-channels = 4
-boundary = "torus"
-grid = [9, 10]
-steps = 3
-
-[perceive]
-kernels = 3
-layers = [9, 8, 4, 2]
-
-[update]
-layers = [28, 24, 12, 8, 4]
-
-[start]
-kind = "random"
-
-[target]
-kind = "checkerboard"
-
-[training]
-recipe = "paper"
-updates = 60
-batch = 3
-learning_rate = 0.05
-restarts = 1
-checkpoint_seconds = 0.0
-
-[[evaluate]]
-name = "larger"
-grid = [20, 31]
-steps = 6
-
-[[evaluate]]
-name = "storm"
-grid = [16, 16]
-steps = 20
-fire_rate = 0.5
-damage = { kind = "random", size = 5 }
-"#;
+const SMALL: &str = include_str!("small.toml");
 
 /// A folder with `small.toml`.
 fn place() -> Place {
