@@ -18,8 +18,8 @@ use gatework_train::files;
 use serde_json::{Value, json};
 
 use self::table::{Row, to_csv, to_markdown};
+use gatework::cli::Usage;
 use gatework::cli::{self, forecaster};
-use gatework::usage::Usage;
 use gatework_forecast::run::{ForecastRun, Job, check_same, default_step, prepare, score_ensemble};
 use gatework_train::run_folder::RunFolder;
 

@@ -28,8 +28,8 @@ use serde_json::{Value, json};
 use self::machine::Machine;
 use self::rows::{Comparison, Table};
 use gatework::cli;
+use gatework::cli::Usage;
 use gatework::report::ratio_chart;
-use gatework::usage::Usage;
 
 /// The benchmarks.
 const BENCHES: [&str; 4] = ["automata", "circuits", "engine", "forecast"];
@@ -187,7 +187,8 @@ impl All {
     /// Returns our own benchmark. `forecast` measures one number of threads per process, the others two.
     fn ours(&self, bench: &str) -> anyhow::Result<Vec<Competitor>> {
         let program = std::env::current_exe().context("cannot find the path of this program")?;
-        let threads = if bench == "forecast" { self.thread_counts() } else { vec![self.threads] };
+        let threads =
+            if bench == "forecast" { super::thread_counts(self.threads) } else { vec![self.threads] };
         let competitor = |threads: usize| {
             let mut arguments: Vec<String> = [bench, "--json", "--threads"].map(String::from).into();
             arguments.push(threads.to_string());
@@ -231,7 +232,7 @@ impl All {
         let mut competitors = Vec::new();
         for (peer, path) in peers {
             let script = path.extension().is_some();
-            for threads in self.thread_counts() {
+            for threads in super::thread_counts(self.threads) {
                 let mut arguments = if script { vec![path.display().to_string()] } else { Vec::new() };
                 arguments.extend(["--threads".into(), threads.to_string()]);
                 if bench != "engine" {
@@ -244,17 +245,12 @@ impl All {
                     arguments.push("--quick".into());
                 }
                 arguments.extend(self.only_or(&[]));
-                let plural = if threads > 1 { "s" } else { "" };
-                let name = format!("{bench}: {peer}, {threads} thread{plural}");
+                let name = format!("{bench}: {peer}, {}", super::thread_text(threads));
                 let program = if script { &python } else { &path }.clone();
                 competitors.push(Competitor { name, program, arguments });
             }
         }
         competitors
-    }
-
-    fn thread_counts(&self) -> Vec<usize> {
-        if self.threads > 1 { vec![1, self.threads] } else { vec![1] }
     }
 
     fn seconds(&self) -> f64 {
@@ -280,8 +276,8 @@ impl All {
         let stem = path.file_stem().context("--report needs a file name")?.to_string_lossy().into_owned();
         let mut charts = Vec::new();
         for rows::Chart { bench, threads, bars } in rows::charts(comparisons) {
-            let plural = if threads > 1 { "s" } else { "" };
-            let title = format!("{bench}: time of the peer relative to ours, {threads} thread{plural}");
+            let threads_text = super::thread_text(threads as usize);
+            let title = format!("{bench}: time of the peer relative to ours, {threads_text}");
             let name = format!("{stem}-{bench}-{threads}.svg");
             files::write_atomic(&path.with_file_name(&name), ratio_chart(&title, &bars).as_bytes())?;
             charts.push((title, name));

@@ -13,7 +13,7 @@ use gatework_train::files;
 use gatework_train::trainer::Task;
 use serde_json::{Value, json};
 
-use super::memory;
+use super::process;
 use gatework::cli;
 use gatework_bench::gate_network::{self, GateNetwork};
 
@@ -36,6 +36,18 @@ pub struct Automata {
     json: bool,
 }
 
+/// The columns of the printed table.
+const COLUMNS: [super::Column; 8] = [
+    ("threads", 8, "threads", 1.0, 0),
+    ("update ms", 11, "update_ms", 1.0, 3),
+    ("forward", 11, "forward_ms", 1.0, 3),
+    ("backward", 11, "backward_ms", 1.0, 3),
+    ("optimiser", 11, "optimizer_ms", 1.0, 3),
+    ("hard ms", 10, "hard_ms", 1.0, 3),
+    ("G gates/s", 13, "gate_evals_per_second", 1e9, 3),
+    ("RSS MB", 10, "peak_rss_mb", 1.0, 3),
+];
+
 /// Updates before the measurement: they move the gates from their initial state and warm caches and threads.
 const WARM_UP: u64 = 10;
 
@@ -49,23 +61,14 @@ impl Automata {
         for name in names.iter().filter(|name| *name != gate_network::NAME) {
             AutomatonExperiment::find(name)?;
         }
-        print_line!(
-            "{:<20} {:>7} {:>10} {:>10} {:>10} {:>10} {:>9} {:>12} {:>9}",
-            "experiment",
-            "threads",
-            "update ms",
-            "forward",
-            "backward",
-            "optimiser",
-            "hard ms",
-            "G gates/s",
-            "RSS MB"
-        );
+        super::print_headings("experiment", 20, &COLUMNS);
         let mut results = Vec::new();
         for name in &names {
             // With several experiments, each runs in its own process, so that the peak memory is its own.
             let rows = if names.len() > 1 { self.measure_apart(name)? } else { self.measure_here(name)? };
-            rows.iter().for_each(print_row);
+            for row in &rows {
+                super::print_row(name, 20, &COLUMNS, row);
+            }
             results.extend(rows);
         }
         if self.json {
@@ -87,13 +90,11 @@ impl Automata {
 
     /// Measures one experiment, or the gate network, in this process.
     fn measure_here(&self, name: &str) -> anyhow::Result<Vec<Value>> {
-        let all = cli::threads(self.threads);
-        let thread_counts = if all > 1 { vec![1, all] } else { vec![1] };
         let measure = |threads| match name {
             gate_network::NAME => self.measure_network(threads),
             _ => self.measure(&AutomatonExperiment::find(name)?, threads),
         };
-        thread_counts.into_iter().map(measure).collect()
+        super::thread_counts(cli::threads(self.threads)).into_iter().map(measure).collect()
     }
 
     /// Measures one experiment in another process.
@@ -123,7 +124,7 @@ impl Automata {
 
     /// Measures updates of the gate network; times are medians.
     fn measure_network(&self, threads: usize) -> anyhow::Result<Value> {
-        memory::reset_peak();
+        process::reset_peak();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
         let mut network = GateNetwork::new()?;
         let mut times = Vec::new();
@@ -143,14 +144,14 @@ impl Automata {
             "threads": threads,
             "update_ms": update_ms,
             "gate_evals_per_second": network.gate_evaluations() / (update_ms * 1e-3),
-            "peak_rss_mb": memory::peak(),
+            "peak_rss_mb": process::peak_memory(),
             "updates": times.len(),
         }))
     }
 
     /// Measures updates of an experiment; times are medians.
     fn measure(&self, loaded: &AutomatonExperiment, threads: usize) -> anyhow::Result<Value> {
-        memory::reset_peak();
+        process::reset_peak();
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
         let samples = pool.install(|| {
             let settings = loaded.experiment.trainer_settings();
@@ -191,7 +192,7 @@ impl Automata {
             "optimizer_ms": median(|s| s.optimizer)?,
             "hard_ms": median(|s| s.times.hard)?,
             "gate_evals_per_second": evaluations / (update_ms * 1e-3),
-            "peak_rss_mb": memory::peak(),
+            "peak_rss_mb": process::peak_memory(),
             "updates": samples.len(),
         }))
     }
@@ -201,22 +202,4 @@ struct Sample {
     stepped: Duration,
     times: StepTimes,
     optimizer: Duration,
-}
-
-fn print_row(row: &Value) {
-    let number = |key: &str, unit: f64| {
-        row[key].as_f64().map_or("-".to_string(), |value| format!("{:.3}", value / unit))
-    };
-    print_line!(
-        "{:<20} {:>7} {:>10} {:>10} {:>10} {:>10} {:>9} {:>12} {:>9}",
-        row["experiment"].as_str().unwrap_or_default(),
-        row["threads"],
-        number("update_ms", 1.0),
-        number("forward_ms", 1.0),
-        number("backward_ms", 1.0),
-        number("optimizer_ms", 1.0),
-        number("hard_ms", 1.0),
-        number("gate_evals_per_second", 1e9),
-        number("peak_rss_mb", 1.0)
-    );
 }

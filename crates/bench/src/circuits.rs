@@ -23,7 +23,7 @@ use gatework_engine::kernel;
 use serde_json::{Value, json};
 
 use gatework::cli;
-use gatework::usage::Usage;
+use gatework::cli::Usage;
 
 /// Names for --only; `life` selects all three rows of Life.
 const NAMES: [&str; 11] = [
@@ -88,11 +88,9 @@ impl Circuits {
         if let Some(folder) = &self.cases {
             return self.write_cases(folder);
         }
-        let all = cli::threads(self.threads);
-        let thread_counts = if all > 1 { vec![1, all] } else { vec![1] };
         let life_circuits = if self.wants("life") { Some(life::circuits()?) } else { None };
         let mut results = Vec::new();
-        for &threads in &thread_counts {
+        for threads in super::thread_counts(cli::threads(self.threads)) {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
             pool.install(|| -> anyhow::Result<()> {
                 if let Some(life_circuits) = &life_circuits {

@@ -120,9 +120,7 @@ impl Engine {
 
     /// Returns the table and the other fields of the JSON output.
     fn measure_all(&self) -> anyhow::Result<(Table, serde_json::Value)> {
-        let all = gatework::cli::threads(self.threads);
-        let pools = if all > 1 { vec![1, all] } else { vec![1] };
-        let pools = pools
+        let pools = super::thread_counts(gatework::cli::threads(self.threads))
             .into_iter()
             .map(|threads| rayon::ThreadPoolBuilder::new().num_threads(threads).build())
             .collect::<Result<Vec<_>, _>>()?;

@@ -11,13 +11,27 @@ use anyhow::Context;
 use clap::Args;
 use gatework_engine::{Program, kernel};
 use gatework_forecast::specification::Mode;
+use gatework_forecast::trained_network::Precision;
 use gatework_forecast::{ForecastTask, Specification, TrainedNetwork};
 use gatework_train::trainer::{self, Task};
 use serde_json::{Value, json};
 
-use super::memory;
-use gatework::cli::{self, predict::Format};
+use super::process;
+use gatework::cli::{self, predict::PRECISIONS};
 use gatework_bench::wave::{self, ADAM, Wave, wave};
+
+/// The columns of the printed table.
+const COLUMNS: [super::Column; 9] = [
+    ("params", 10, "parameters", 1.0, 0),
+    ("p50 us", 9, "predict_p50_us", 1.0, 1),
+    ("p99 us", 9, "predict_p99_us", 1.0, 1),
+    ("32: ms", 11, "predict_32_ms", 1.0, 3),
+    ("256: ms", 11, "predict_256_ms", 1.0, 3),
+    ("train 32", 11, "train_32_ms", 1.0, 3),
+    ("train 256", 11, "train_256_ms", 1.0, 3),
+    ("MB (32)", 10, "train_32_mb", 1.0, 1),
+    ("MB (256)", 10, "train_256_mb", 1.0, 1),
+];
 
 /// Learning rate of training steps.
 const RATE: f32 = 1e-4;
@@ -53,8 +67,8 @@ pub struct ForecastBench {
     #[arg(long, value_name = "N", default_value = "1", value_parser = cli::parse_threads)]
     threads: usize,
     /// Predict with quantised weights; training is not affected
-    #[arg(long, value_enum)]
-    weights: Option<Format>,
+    #[arg(long, value_parser = cli::choice(PRECISIONS))]
+    weights: Option<Precision>,
     /// Show the kernels of the training program of a batch of 32, with their times
     #[arg(long)]
     kernels: bool,
@@ -77,19 +91,7 @@ impl ForecastBench {
             return self.write_cases(folder);
         }
         let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads).build()?;
-        print_line!(
-            "{:<18}{:>10}{:>9}{:>9}{:>11}{:>11}{:>11}{:>11}{:>10}{:>10}",
-            "model",
-            "params",
-            "p50 us",
-            "p99 us",
-            "32: ms",
-            "256: ms",
-            "train 32",
-            "train 256",
-            "MB (32)",
-            "MB (256)"
-        );
+        super::print_headings("model", 18, &COLUMNS);
         let mut results = Vec::new();
         for (name, columns, model) in models() {
             if !self.wants(name) {
@@ -101,13 +103,13 @@ impl ForecastBench {
                 continue;
             }
             let row = pool.install(|| self.measure(name, columns, &specification))?;
-            print_row(&row);
+            super::print_row(name, 18, &COLUMNS, &row);
             results.push(row);
         }
         if self.json {
             cli::print_json(&json!({
                 "bench": "forecast", "simd": kernel::simd_name(), "threads": self.threads,
-                "weights": self.weights.map_or("f32", |format| format.weights().name()), "results": results,
+                "weights": self.weights.map_or("f32", Precision::name), "results": results,
             }))?;
         }
         Ok(())
@@ -121,8 +123,8 @@ impl ForecastBench {
         let params = specification.params(1)?;
         let count = params.len();
         let mut network = TrainedNetwork::new(specification.clone(), params)?;
-        if let Some(format) = self.weights {
-            (network, _) = network.with_precision(format.weights())?;
+        if let Some(weights) = self.weights {
+            (network, _) = network.with_precision(weights)?;
         }
         let mut predict = |samples: usize| {
             let batch = Wave::new(specification, samples * columns).0;
@@ -142,11 +144,11 @@ impl ForecastBench {
             "windows_per_second_256": (256 * columns) as f64 / quantile(&many, 0.5),
         });
         for samples in [32, 256] {
-            memory::reset_peak();
+            process::reset_peak();
             let times = self.training(specification, samples * columns)?;
             row[format!("train_{samples}_ms")] = json!(quantile(&times, 0.5) * 1e3);
             row[format!("train_{samples}_least_ms")] = json!(times[0] * 1e3);
-            row[format!("train_{samples}_mb")] = json!(memory::peak());
+            row[format!("train_{samples}_mb")] = json!(process::peak_memory());
         }
         Ok(row)
     }
@@ -225,23 +227,6 @@ fn print_kernels(name: &str, specification: &Specification) -> anyhow::Result<()
         print_line!("  {:>9.3} ms {count:>5} {kernel}", time * 1e3);
     }
     Ok(())
-}
-
-fn print_row(row: &Value) {
-    let number = |key: &str| row[key].as_f64().unwrap_or(f64::NAN);
-    print_line!(
-        "{:<18}{:>10}{:>9.1}{:>9.1}{:>11.3}{:>11.3}{:>11.3}{:>11.3}{:>10.1}{:>10.1}",
-        row["model"].as_str().unwrap_or_default(),
-        number("parameters"),
-        number("predict_p50_us"),
-        number("predict_p99_us"),
-        number("predict_32_ms"),
-        number("predict_256_ms"),
-        number("train_32_ms"),
-        number("train_256_ms"),
-        number("train_32_mb"),
-        number("train_256_mb"),
-    );
 }
 
 #[cfg(test)]

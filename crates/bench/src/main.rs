@@ -10,8 +10,7 @@ mod automata;
 mod circuits;
 mod engine;
 mod forecast;
-mod memory;
-mod processor;
+mod process;
 mod scaling;
 
 use std::fs;
@@ -20,8 +19,9 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
+use serde_json::Value;
 
-use gatework::usage::Usage;
+use gatework::cli::Usage;
 
 /// Measure the speed of Gatework on this machine, and the accuracy of its forecasts.
 #[derive(Debug, Parser)]
@@ -68,6 +68,34 @@ impl Bench {
             What::All(all) => all.run(),
         }
     }
+}
+
+/// Returns the numbers of threads to measure with: one, and the largest.
+fn thread_counts(most: usize) -> Vec<usize> {
+    if most > 1 { vec![1, most] } else { vec![1] }
+}
+
+/// Returns a number of threads as text.
+fn thread_text(threads: usize) -> String {
+    format!("{threads} thread{}", if threads > 1 { "s" } else { "" })
+}
+
+/// A column of a printed table: its heading and width, and the key, unit and number of decimals of its values.
+type Column = (&'static str, usize, &'static str, f64, usize);
+
+/// Prints the headings of a table, whose first column has names.
+fn print_headings(names: &str, width: usize, columns: &[Column]) {
+    let cells = columns.iter().map(|(heading, width, ..)| format!("{heading:>width$}"));
+    print_line!("{names:<width$}{}", cells.collect::<String>());
+}
+
+/// Prints a row of a table. Values that are not known are left out.
+fn print_row(name: &str, width: usize, columns: &[Column], row: &Value) {
+    let cell = |&(_, width, key, unit, decimals): &Column| match row[key].as_f64() {
+        Some(value) => format!("{:>width$.decimals$}", value / unit),
+        None => format!("{:>width$}", "-"),
+    };
+    print_line!("{name:<width$}{}", columns.iter().map(cell).collect::<String>());
 }
 
 /// Parses a duration in seconds.

@@ -9,19 +9,6 @@ pub const SEED: u64 = 1;
 pub const INPUTS: usize = 1024;
 /// Layers of the random networks.
 const LAYERS: usize = 10;
-/// Functions of the random networks: all that depend on both operands.
-const FUNCTIONS: [Gate; 10] = [
-    Gate::AND,
-    Gate::A_AND_NOT_B,
-    Gate::NOT_A_AND_B,
-    Gate::XOR,
-    Gate::OR,
-    Gate::NOR,
-    Gate::XNOR,
-    Gate::A_OR_NOT_B,
-    Gate::NOT_A_OR_B,
-    Gate::NAND,
-];
 
 /// Returns `n` random words.
 pub fn random_words(n: usize) -> Vec<u64> {
@@ -39,8 +26,14 @@ pub fn random_grid(side: usize, channels: usize) -> anyhow::Result<Grid> {
     Ok(grid)
 }
 
+/// Returns the functions of the random networks: all that depend on both operands.
+fn functions() -> Vec<Gate> {
+    Gate::ALL.into_iter().filter(|gate| gate.depends_on_a() && gate.depends_on_b()).collect()
+}
+
 /// Returns a layered network with random functions. Every layer reads each signal of the previous layer twice.
 pub fn random_network(gates: usize) -> anyhow::Result<Circuit> {
+    let functions = functions();
     let mut random = Random::new(SEED, Purpose::Wiring, 0);
     let width = gates / LAYERS;
     let mut nodes = Vec::with_capacity(width * LAYERS);
@@ -52,7 +45,7 @@ pub fn random_network(gates: usize) -> anyhow::Result<Circuit> {
         }
         let start = (INPUTS + nodes.len()) as u32;
         for (&a, &b) in operands[0].iter().zip(&operands[1]) {
-            nodes.push(Node::new(FUNCTIONS[random.below(FUNCTIONS.len())], a, b));
+            nodes.push(Node::new(functions[random.below(functions.len())], a, b));
         }
         layer = start..start + width as u32;
     }
@@ -63,6 +56,7 @@ pub fn random_network(gates: usize) -> anyhow::Result<Circuit> {
 pub fn local_network(gates: usize) -> anyhow::Result<Circuit> {
     /// Largest distance between the operands of a gate.
     const REACH: usize = 6;
+    let functions = functions();
     let mut random = Random::new(SEED, Purpose::Wiring, 1);
     let width = gates / LAYERS;
     let mut nodes = Vec::with_capacity(width * LAYERS);
@@ -71,7 +65,7 @@ pub fn local_network(gates: usize) -> anyhow::Result<Circuit> {
         let start = width + nodes.len();
         for i in 0..width {
             let [a, b] = [0; 2].map(|_| (before.start + (i + random.below(REACH)) % width) as u32);
-            nodes.push(Node::new(FUNCTIONS[random.below(FUNCTIONS.len())], a, b));
+            nodes.push(Node::new(functions[random.below(functions.len())], a, b));
         }
         before = start..start + width;
     }

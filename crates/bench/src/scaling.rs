@@ -20,10 +20,10 @@ use serde_json::{Value, json};
 
 use self::fit::exponent;
 use self::work::{DIMENSIONS, Dimension};
-use super::memory;
+use super::process;
 use gatework::cli;
+use gatework::cli::Usage;
 use gatework::report::{ScalingLine, scaling_plot};
-use gatework::usage::Usage;
 
 #[derive(Debug, Args)]
 pub struct Scaling {
@@ -89,7 +89,7 @@ impl Scaling {
         }
         let mut all = Vec::new();
         for dimension in wanted() {
-            for threads in if self.threads > 1 { vec![1, self.threads] } else { vec![1] } {
+            for threads in super::thread_counts(self.threads) {
                 let series = self.series(dimension, threads)?;
                 print_line!("{}", series.summary());
                 all.push(series);
@@ -135,7 +135,7 @@ impl Scaling {
     fn measure(&self, dimension: &Dimension, size: usize) -> anyhow::Result<Value> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads).build()?;
         pool.install(|| {
-            let before = memory::resident();
+            let before = process::resident_memory();
             let mut call = (dimension.work)(size)?;
             call()?;
             let (mut times, begin) = (Vec::new(), Instant::now());
@@ -146,7 +146,7 @@ impl Scaling {
                 times.push(start.elapsed().as_secs_f64());
             }
             times.sort_by(f64::total_cmp);
-            let grown = memory::peak().zip(before).map(|(peak, before)| (peak - before).max(0.0));
+            let grown = process::peak_memory().zip(before).map(|(peak, before)| (peak - before).max(0.0));
             Ok(json!({ "seconds": cli::median(&times), "megabytes": grown }))
         })
     }
@@ -171,10 +171,9 @@ impl Series {
             point.map_or(String::new(), |p| format!("{:.3} ms at {}", p.seconds * 1e3, p.size))
         };
         format!(
-            "{:<18} {} thread{:<1} {} to {}; exponents: time {time}, memory {memory}",
+            "{:<18} {:<9} {} to {}; exponents: time {time}, memory {memory}",
             self.dimension.name,
-            self.threads,
-            if self.threads > 1 { "s" } else { "" },
+            super::thread_text(self.threads),
             at(first),
             at(last),
         )
@@ -190,12 +189,11 @@ impl Series {
     }
 
     fn line(&self) -> ScalingLine {
-        let plural = if self.threads > 1 { "s" } else { "" };
         let at = |value: fn(&Point) -> Option<f64>| {
             self.points.iter().filter_map(|p| Some((p.size as f64, value(p)?))).collect()
         };
         ScalingLine {
-            name: format!("{} thread{plural}", self.threads),
+            name: super::thread_text(self.threads),
             milliseconds: at(|p| Some(p.seconds * 1e3)),
             megabytes: at(|p| p.megabytes),
             exponents: self.exponents(),
@@ -229,8 +227,7 @@ fn write_report(path: &Path, all: &[Series], result: &Value) -> anyhow::Result<(
 fn table(dimension: &Dimension, group: &[Series]) -> String {
     let mut text = format!("| {} |", dimension.unit);
     for series in group {
-        let plural = if series.threads > 1 { "s" } else { "" };
-        let _ = write!(text, " {} thread{plural}, ms | MB |", series.threads);
+        let _ = write!(text, " {}, ms | MB |", super::thread_text(series.threads));
     }
     let _ = writeln!(text, "\n|--:|{}", "--:|--:|".repeat(group.len()));
     for (i, point) in group[0].points.iter().enumerate() {

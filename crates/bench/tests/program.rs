@@ -1,63 +1,17 @@
 //! Whole-program tests of `gatework-bench`.
 
-use assert_cmd::Command;
 use gatework_forecast::data::Subset;
 use gatework_forecast::run::{ForecastRun, scaled_score};
-use gatework_test_support::program::{SALES, assert_says, sales};
+use gatework_test_support::program::{Place, SALES, assert_says};
 
-/// A temporary folder that the program runs in.
-struct Place {
-    folder: tempfile::TempDir,
-}
-
-impl Place {
-    fn new() -> Place {
-        Place { folder: tempfile::tempdir().unwrap() }
-    }
-
-    fn path(&self, name: &str) -> std::path::PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.path(name), text).unwrap();
-    }
-
-    fn read(&self, name: &str) -> Vec<u8> {
-        std::fs::read(self.path(name)).unwrap()
-    }
-
-    fn bench(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::cargo_bin("gatework-bench").unwrap();
-        command.current_dir(self.folder.path()).args(arguments);
-        command
-    }
-
-    /// Runs, expects success and returns the JSON object of the last line.
-    fn json(&self, arguments: &[&str]) -> serde_json::Value {
-        let output = self.bench(arguments).arg("--json").assert().success().get_output().clone();
-        let text = String::from_utf8(output.stdout).unwrap();
-        serde_json::from_str(text.lines().last().unwrap()).unwrap()
-    }
-
-    /// Runs, expects this exit status and returns the messages on stderr.
-    fn refused(&self, status: i32, arguments: &[&str]) -> String {
-        let output = self.bench(arguments).assert().code(status).get_output().clone();
-        String::from_utf8(output.stderr).unwrap()
-    }
-}
-
-fn sales_place() -> Place {
-    let place = Place::new();
-    place.write("sales.csv", &sales());
-    place.write("sales.toml", SALES);
-    place
+fn place() -> Place {
+    Place::new("gatework-bench")
 }
 
 #[test]
 fn runs_a_network_natively_and_portably() {
-    let place = Place::new();
-    let result = place.json(&["circuits", "--only", "network-10k", "--seconds", "0.05"]);
+    let place = place();
+    let result = place.json("circuits --only network-10k --seconds 0.05");
     assert_eq!(result["bench"], "circuits");
     assert!(result["simd"].is_string());
     let rows = result["results"].as_array().unwrap();
@@ -72,9 +26,9 @@ fn runs_a_network_natively_and_portably() {
 
 #[test]
 fn reports_every_experiment_for_one_thread_and_all() {
-    let place = Place::new();
-    let only = ["--only", "game-of-life", "--only", "checkerboard"];
-    let result = place.json(&[&["automata", "--seconds", "0.01", "--threads", "2"][..], &only].concat());
+    let place = place();
+    let only = "--only game-of-life --only checkerboard";
+    let result = place.json(&format!("automata --seconds 0.01 --threads 2 {only}"));
     assert_eq!(result["bench"], "automata");
     assert!(result["simd"].is_string());
     let rows = result["results"].as_array().unwrap();
@@ -101,8 +55,8 @@ fn reports_every_experiment_for_one_thread_and_all() {
 
 #[test]
 fn engine_measures_every_type_and_the_plain_loops() {
-    let place = Place::new();
-    let result = place.json(&["engine", "--quick", "--only", "add", "--threads", "1"]);
+    let place = place();
+    let result = place.json("engine --quick --only add --threads 1");
     assert_eq!(result["bench"], "engine");
     assert!(result["cliffs"].is_array());
     let rows = result["results"].as_array().unwrap();
@@ -127,17 +81,17 @@ fn engine_table(times: &[(u64, f64)]) -> String {
 
 #[test]
 fn engine_fails_on_a_table_with_a_cliff() {
-    let place = Place::new();
+    let place = place();
     place.write("smooth.json", &engine_table(&[(256, 0.11), (1024, 0.1), (2048, 0.1)]));
     place.write("cliff.json", &engine_table(&[(256, 0.1), (1024, 0.1), (2048, 0.3)]));
     place.write("broken.json", "{}");
-    let smooth = place.json(&["engine", "--table", "smooth.json", "--check"]);
+    let smooth = place.json("engine --table smooth.json --check");
     assert_eq!(smooth["cliffs"], serde_json::json!([]));
-    let check = place.bench(&["engine", "--table", "cliff.json", "--check"]).assert().code(1);
+    let check = place.command("engine --table cliff.json --check").assert().code(1);
     let said = String::from_utf8(check.get_output().stdout.clone()).unwrap();
     assert!(said.contains("add f32, threads: 1: 3.00x from 1024 to 2048"), "{said}");
     assert!(said.contains("add f32 of 2048: 3.00x the time of the plain loop"), "{said}");
-    let said = place.refused(1, &["engine", "--table", "broken.json"]);
+    let said = place.refused(1, "engine --table broken.json");
     assert_says(&said, &["broken.json is not an output of `gatework-bench engine --json`"]);
 }
 
@@ -147,34 +101,18 @@ const PEER: &str = r#"echo '{"bench":"engine","peer":"shell","version":"1","how"
 
 #[test]
 fn all_compares_with_peers_and_writes_a_report() {
-    let place = Place::new();
+    let place = place();
     place.write("engine_shell.py", PEER);
     place.write("engine_broken.py", "echo no such module >&2; exit 1");
-    let result = place.json(&[
-        "all",
-        "--bench",
-        "engine",
-        "--only",
-        "add",
-        "--quick",
-        "--rounds",
-        "2",
-        "--threads",
-        "1",
-        "--peers",
-        ".",
-        "--python",
-        "sh",
-        "--report",
-        "b.md",
-    ]);
+    let quick = "all --bench engine --only add --quick --rounds 2 --threads 1";
+    let result = place.json(&format!("{quick} --peers . --python sh --report b.md"));
     let rows = result["comparisons"].as_array().unwrap();
     let shell: Vec<_> = rows.iter().filter(|row| row["peer"] == "shell").collect();
     assert_eq!(shell.len(), 1, "{rows:?}");
     assert!(shell[0]["ratio"].as_f64().unwrap() > 100.0);
     assert!(result["missing"]["engine: broken, 1 thread"].as_str().unwrap().ends_with("no such module"));
     assert_eq!(result["peers"]["engine: shell"]["how"], "by echo");
-    let report = String::from_utf8(place.read("b.md")).unwrap();
+    let report = place.text("b.md");
     assert!(report.contains("| shell | engine: add f32, 256 | 1 |"), "{report}");
     assert!(report.contains("](b-engine-1.svg)"));
     assert!(place.path("b-engine-1.svg").exists() && place.path("b.json").exists());
@@ -192,12 +130,11 @@ echo '{"bench":"forecast","peer":"program","version":"1","how":"","results":[{"m
 #[test]
 fn a_program_is_a_peer_and_finds_the_cases_of_the_benchmark() {
     use std::os::unix::fs::PermissionsExt as _;
-    let place = Place::new();
+    let place = place();
     place.write("forecast_program", PROGRAM);
     let permissions = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(place.path("forecast_program"), permissions).unwrap();
-    let arguments = "all --bench forecast --only dlinear --quick --rounds 1 --threads 1 --peers .";
-    let result = place.json(&arguments.split(' ').collect::<Vec<_>>());
+    let result = place.json("all --bench forecast --only dlinear --quick --rounds 1 --threads 1 --peers .");
     assert_eq!(result["missing"], serde_json::json!({}));
     let rows = result["comparisons"].as_array().unwrap();
     assert!(rows.len() == 1 && rows[0]["peer"] == "program", "{rows:?}");
@@ -205,55 +142,43 @@ fn a_program_is_a_peer_and_finds_the_cases_of_the_benchmark() {
 
 #[test]
 fn all_runs_ours_where_no_peer_is() {
-    let place = Place::new();
-    let result = place.json(&[
-        "all",
-        "--bench",
-        "engine",
-        "--only",
-        "exp",
-        "--quick",
-        "--rounds",
-        "1",
-        "--threads",
-        "1",
-    ]);
+    let place = place();
+    let result = place.json("all --bench engine --only exp --quick --rounds 1 --threads 1");
     assert_eq!(result["comparisons"].as_array().unwrap().len(), 0);
     assert!(!result["rows"].as_array().unwrap().is_empty());
     assert_eq!(result["missing"]["engine: peers"], "no engine_* in crates/bench/peers");
-    let refused = place.refused(2, &["all", "--bench", "engines"]);
+    let refused = place.refused(2, "all --bench engines");
     let right = "no benchmark is called engines; expected one of automata, circuits, engine, forecast";
     assert_says(&refused, &[right]);
 }
 
 #[test]
 fn an_unknown_experiment_is_refused() {
-    let place = Place::new();
-    assert_says(&place.refused(2, &["automata", "--only", "chess"]), &["no experiment \"chess\""]);
+    let place = place();
+    assert_says(&place.refused(2, "automata --only chess"), &["no experiment \"chess\""]);
 }
 
 #[test]
 fn a_report_that_cannot_be_written_is_refused_before_anything_is_measured() {
-    let place = Place::new();
+    let place = place();
     std::fs::create_dir(place.path("folder")).unwrap();
-    std::fs::write(place.path("file"), "").unwrap();
+    place.write("file", "");
     for bench in ["all", "scaling"] {
-        let said = place.refused(2, &[bench, "--report", "folder"]);
+        let said = place.refused(2, &format!("{bench} --report folder"));
         assert_says(&said, &["--report needs a file name, not folder"]);
-        let said = place.refused(1, &[bench, "--report", "file/below/report.md"]);
+        let said = place.refused(1, &format!("{bench} --report file/below/report.md"));
         assert_says(&said, &["cannot create the folder file/below"]);
     }
 }
 
 #[test]
 fn a_table_of_published_figures_is_made_once_and_can_be_extended() {
-    let place = sales_place();
+    let place = place().with_sales();
     let published = "published = [{ horizon = 7, mse = 0.5, mae = 0.5 }, { horizon = 3, mse = 0.1, mae = 0.5 }]\n\n[split]";
     place.write("one.toml", &SALES.replace("[split]", published).replace("'sales'", "'one'"));
     let owa = "published = [{ horizon = 7, owa = 0.5 }]\n\n[split]";
     place.write("two.toml", &SALES.replace("[split]", owa).replace("'sales'", "'two'"));
-    let table =
-        |seeds: &str| place.json(&["accuracy", "one.toml", "two.toml", "--out", "tables", "--seeds", seeds]);
+    let table = |seeds: &str| place.json(&format!("accuracy one.toml two.toml --out tables --seeds {seeds}"));
     let rows = table("1");
     assert_eq!(rows["rows"].as_array().unwrap().len(), 3);
     let first = std::fs::metadata(place.path("tables/one-7-1/summary.json")).unwrap().modified().unwrap();
@@ -264,7 +189,7 @@ fn a_table_of_published_figures_is_made_once_and_can_be_extended() {
         rows["rows"].as_array().unwrap().iter().map(|row| row["experiment"].as_str().unwrap()).collect();
     assert_eq!(names, ["one", "one", "two", "median of 2"]);
     assert_eq!((&rows["rows"][0]["horizon"], &rows["rows"][0]["seeds"]), (&3.into(), &2.into()));
-    let csv = String::from_utf8(place.read("tables/accuracy.csv")).unwrap();
+    let csv = place.text("tables/accuracy.csv");
     assert_eq!(csv.lines().count(), 1 + 2 * 2 + 1 + 1, "{csv}");
     // A new evaluation of the trained model finds the same error.
     let mut run = ForecastRun::open(&place.path("tables/one-7-1")).unwrap().unwrap();
@@ -275,8 +200,8 @@ fn a_table_of_published_figures_is_made_once_and_can_be_extended() {
         "one.toml",
         &SALES.replace("[split]", published).replace("'sales'", "'one'").replace("20", "21"),
     );
-    let changed = place.refused(2, &["accuracy", "one.toml", "--out", "tables"]);
+    let changed = place.refused(2, "accuracy one.toml --out tables");
     assert_says(&changed, &["the experiment has changed since this run; remove its folder to train again"]);
-    let without = place.refused(2, &["accuracy", "sales.toml", "--out", "tables"]);
+    let without = place.refused(2, "accuracy sales.toml --out tables");
     assert_says(&without, &["sales.toml has no published figures"]);
 }

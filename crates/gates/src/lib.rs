@@ -38,8 +38,8 @@
 //! ```
 
 pub mod automata;
+mod deserialize;
 pub mod kernel;
-mod removed;
 pub mod soft;
 
 #[cfg(doctest)]

@@ -64,17 +64,6 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_task_is_refused_with_a_list_of_all_tasks() {
-        let error = Loaded::from_source(&Source::new("name = \"x\"\ntask = \"automata\"", "x.toml", "."))
-            .unwrap_err();
-        let right = "x.toml:2: the task is \"automata\"; there are \"automaton\" and \"forecaster\"";
-        assert_eq!(error.to_string(), right);
-        let error =
-            Loaded::from_source(&Source::new("name = \"x\"\ndata = \"y.csv\"", "x.toml", ".")).unwrap_err();
-        assert!(error.to_string().contains("there is no task; write task = "), "{error}");
-    }
-
-    #[test]
     fn an_experiment_without_a_name_has_the_name_of_its_file() {
         for (built_in, text) in
             built_in().filter(|(name, _)| ["checkerboard", "airpassengers"].contains(name))

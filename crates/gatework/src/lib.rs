@@ -35,8 +35,5 @@ pub mod runs;
 pub mod simulation;
 pub mod study;
 pub mod subject;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod usage;
 
 pub use runs::train_automaton;

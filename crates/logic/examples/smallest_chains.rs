@@ -1,8 +1,8 @@
-//! Finds size-optimal Boolean chains of all functions of four inputs by exhaustive search, and prints them as the table in
+//! Finds size-optimal Boolean chains of all functions of four inputs by exhaustive search, and prints them as the table of
 //! `src/minimize/npn_library.rs`:
 //!
 //! ```text
-//! cargo run --release -p gatework-logic --example smallest_chains
+//! cargo run --release -p gatework-logic --example smallest_chains > crates/logic/src/minimize/npn_chains.txt
 //! ```
 //!
 //! A chain is a list of gates on four inputs, each of which is normal: 0 if all inputs are 0. Functions of one NPN class
@@ -169,7 +169,7 @@ fn main() {
     for (_, (_, mut chains)) in classes {
         chains.sort_unstable();
         chains.dedup();
-        let words: Vec<String> = chains.iter().map(|chain| format!("{chain:#x}")).collect();
-        println!("    &[{}],", words.join(", "));
+        let words: Vec<String> = chains.iter().map(|chain| format!("{chain:x}")).collect();
+        println!("{}", words.join(" "));
     }
 }

@@ -5,6 +5,7 @@
 //! starts at a word boundary. The layout is `planes[channel][sample][word]`, so a bitwise operation on a word updates 64
 //! cells. The unused bits at the end of a sample are always 0.
 
+use std::fmt;
 use thiserror::Error;
 
 /// The maximum number of words of a grid (2 GiB).
@@ -30,50 +31,39 @@ pub struct Grid {
     planes: Vec<u64>,
 }
 
+/// The dimensions of a grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GridSize {
+    /// The number of samples.
+    pub samples: usize,
+    /// The number of rows.
+    pub height: usize,
+    /// The number of columns.
+    pub width: usize,
+    /// The number of bits of a cell.
+    pub channels: usize,
+}
+
+impl fmt::Display for GridSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let GridSize { samples, height, width, channels } = self;
+        write!(f, "{samples} samples, {height}x{width} cells and {channels} channels")
+    }
+}
+
 /// An error of creating or using a grid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum GridError {
     /// A dimension of the grid is 0.
-    #[error("a grid cannot be empty: {samples} samples, {height}x{width} cells, {channels} channels")]
-    Empty {
-        /// The number of samples.
-        samples: usize,
-        /// The number of rows.
-        height: usize,
-        /// The number of columns.
-        width: usize,
-        /// The number of bits of a cell.
-        channels: usize,
-    },
+    #[error("a grid cannot be empty: {0}")]
+    Empty(GridSize),
     /// The grid has more words than [`MAX_WORDS`].
-    #[error(
-        "a grid of {samples} samples, {height}x{width} cells and {channels} channels exceeds {MAX_WORDS} words"
-    )]
-    TooLarge {
-        /// The number of samples.
-        samples: usize,
-        /// The number of rows.
-        height: usize,
-        /// The number of columns.
-        width: usize,
-        /// The number of bits of a cell.
-        channels: usize,
-    },
+    #[error("a grid of {0} exceeds {MAX_WORDS} words")]
+    TooLarge(GridSize),
     /// There is not enough memory for the grid.
-    #[error(
-        "there is not enough memory for a grid of {samples} samples, {height}x{width} cells and {channels} channels"
-    )]
-    Memory {
-        /// The number of samples.
-        samples: usize,
-        /// The number of rows.
-        height: usize,
-        /// The number of columns.
-        width: usize,
-        /// The number of bits of a cell.
-        channels: usize,
-    },
+    #[error("there is not enough memory for a grid of {0}")]
+    Memory(GridSize),
     /// The automaton and the grid have different numbers of channels.
     #[error("the automaton has {automaton} channels, but the grid has {grid}")]
     Channels {
@@ -111,8 +101,9 @@ pub enum GridError {
 impl Grid {
     /// Creates a grid of zeros. Every dimension must be at least 1, and the size at most [`MAX_WORDS`] words.
     pub fn new(samples: usize, height: usize, width: usize, channels: usize) -> Result<Grid, GridError> {
+        let size = GridSize { samples, height, width, channels };
         if [samples, height, width, channels].contains(&0) {
-            return Err(GridError::Empty { samples, height, width, channels });
+            return Err(GridError::Empty(size));
         }
         let words_per_sample = height.checked_mul(width).map(|cells| cells.div_ceil(64));
         let words = words_per_sample
@@ -122,11 +113,11 @@ impl Grid {
             (Some(words_per_sample), Some(words)) => {
                 let mut planes = Vec::new();
                 let reserved = planes.try_reserve_exact(words);
-                reserved.map_err(|_| GridError::Memory { samples, height, width, channels })?;
+                reserved.map_err(|_| GridError::Memory(size))?;
                 planes.resize(words, 0);
                 Ok(Grid { samples, height, width, channels, words_per_sample, planes })
             }
-            _ => Err(GridError::TooLarge { samples, height, width, channels }),
+            _ => Err(GridError::TooLarge(size)),
         }
     }
 

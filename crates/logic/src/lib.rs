@@ -89,7 +89,7 @@ pub use automaton::{Automaton, AutomatonError, Boundary};
 pub use circuit::{Circuit, CircuitError, Node};
 pub use formats::json::{Document, JsonError, from_json, to_json};
 pub use gate::{Gate, Unary};
-pub use grid::{Grid, GridError};
+pub use grid::{Grid, GridError, GridSize};
 pub use minimize::{Effort, Minimized, MinimizedAutomaton, minimize, minimize_automaton};
 pub use naive::{StepError, naive_step, naive_step_masked};
 pub use simulate::Simulator;

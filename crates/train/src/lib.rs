@@ -6,8 +6,6 @@ pub mod files;
 pub mod kinds;
 pub mod memory;
 pub mod optim;
-#[doc(hidden)]
-pub mod pairs;
 pub mod params;
 pub mod random;
 pub mod run_folder;

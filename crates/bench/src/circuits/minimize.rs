@@ -10,8 +10,7 @@ use gatework_logic::prove::{self, Verdict};
 use serde_json::{Value, json};
 
 use super::{Circuits, push};
-use crate::memory;
-use crate::processor::Stopwatch;
+use crate::process::{self, Stopwatch};
 use gatework_bench::random::{local_network, random_network};
 
 /// Networks of one kind, from small to large.
@@ -54,11 +53,11 @@ impl Circuits {
 
 /// Measures a network; `last` is the time per gate of the next smaller one.
 fn minimize_one(name: &str, circuit: &Circuit, last: Option<f64>) -> anyhow::Result<Value> {
-    memory::reset_peak();
+    process::reset_peak();
     let minimizing = Stopwatch::start();
     let minimized = minimize::minimize(circuit, &Options::default());
     let (seconds, processor) = (minimizing.seconds(), minimizing.processor_seconds());
-    let peak = memory::peak();
+    let peak = process::peak_memory();
     let proving = Stopwatch::start();
     let verdict = prove::equivalent(circuit, &minimized.circuit)?;
     ensure!(verdict == Verdict::Equal, "{name}: the minimised network is not equivalent");

@@ -1,7 +1,6 @@
 //! Experiments on cellular automata: TOML files, read and checked before anything is allocated.
 
 mod check;
-mod search;
 
 use std::path::Path;
 
@@ -12,14 +11,12 @@ use super::hard::Damage;
 use super::model::{FirstLayer, ModelShape};
 use super::rollout::StateSettings;
 use super::states::{Start, Target, TargetSpec};
+use crate::deserialize::{self, Removed, maybe_two, two, twos};
 use crate::soft::{GateSettings, Wiring};
 use gatework_train::experiment::{ExperimentError, Problem, Source};
 use gatework_train::optim::{Clip, Optimizer};
-use gatework_train::pairs::{maybe_two, two};
 use gatework_train::schedule::{LearningRate, Schedule};
 use gatework_train::trainer;
-
-pub use search::SearchSettings;
 
 /// Former names of keys, which are still read, and their current names.
 pub(in crate::automata) const FORMER_KEYS: [(&str, &str); 5] = [
@@ -148,24 +145,6 @@ pub enum Recipe {
     Search,
 }
 
-impl Recipe {
-    /// The default optimiser.
-    fn optimizer(self) -> Optimizer {
-        match self {
-            Recipe::Paper | Recipe::Search => {
-                Optimizer::Adamw { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 1e-2 }
-            }
-        }
-    }
-
-    /// The default gradient clipping.
-    fn clip(self) -> Clip {
-        match self {
-            Recipe::Paper | Recipe::Search => Clip::Value(100.0),
-        }
-    }
-}
-
 /// Training by gradient descent: the `[training]` table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -214,14 +193,15 @@ pub struct Training {
 }
 
 impl Training {
-    /// Returns the optimiser: the given one, or the recipe's.
+    /// Returns the optimiser: the given one, or the paper's, which both recipes have.
     pub fn optimizer(&self) -> Optimizer {
-        self.optimizer.clone().unwrap_or_else(|| self.recipe.optimizer())
+        let paper = Optimizer::Adamw { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 1e-2 };
+        self.optimizer.clone().unwrap_or(paper)
     }
 
-    /// Returns the gradient clipping: the given one, or the recipe's.
+    /// Returns the gradient clipping: the given one, or the paper's, which both recipes have.
     pub fn clip(&self) -> Clip {
-        self.clip.unwrap_or_else(|| self.recipe.clip())
+        self.clip.unwrap_or(Clip::Value(100.0))
     }
 
     /// Returns the learning rate with its schedule.
@@ -254,6 +234,65 @@ fn default_checks() -> usize {
 
 fn default_checkpoint_seconds() -> f64 {
     5.0
+}
+
+/// Settings of the discrete search after training: the `[search]` table of an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SearchSettings {
+    /// Updates of gradient descent before the search begins.
+    pub after: u64,
+    /// Moves of the first run; see `runs`.
+    pub moves: u64,
+    /// Temperatures of the first and of the last move, in wrong bits.
+    #[serde(deserialize_with = "two")]
+    pub temperature: [f64; 2],
+    /// Heights and widths of the grids; the grid of the training if empty.
+    #[serde(default, deserialize_with = "twos", skip_serializing_if = "Vec::is_empty")]
+    pub grids: Vec<[usize; 2]>,
+    /// Grids of each size, if start states are random.
+    #[serde(default = "one", alias = "boards")]
+    pub samples: usize,
+    /// Further steps after which grids should still match the target.
+    #[serde(default)]
+    pub stay: usize,
+    /// Prior weight of an active gate; a wire has 1.
+    #[serde(default = "default_active")]
+    pub active: f64,
+    /// Fraction of the trials that change an operand.
+    #[serde(default = "default_rewire")]
+    pub rewire: f64,
+    /// Annealing chains that run in parallel from the same model.
+    #[serde(default = "default_chains", alias = "baths")]
+    pub chains: usize,
+    /// Annealing runs at most, each from the start. Which of them succeed cannot be predicted, so their lengths follow
+    /// the universal restart strategy of Luby, Sinclair and Zuckerman (1993): 1, 1, 2, 1, 1, 2, 4, ... times `moves`.
+    #[serde(default = "one", alias = "tries", alias = "restarts")]
+    pub runs: usize,
+    /// Further runs draw new wires and begin without training, because some wirings never succeed.
+    #[serde(default)]
+    pub redraw: bool,
+    /// Moves after a success that look for a circuit with fewer gates.
+    #[serde(default)]
+    pub shrink: u64,
+    #[serde(default, skip_serializing, deserialize_with = "deserialize::search_ladder")]
+    ladder: Removed,
+    #[serde(default, skip_serializing, deserialize_with = "deserialize::search_retrain")]
+    retrain: Removed,
+    #[serde(default, skip_serializing, deserialize_with = "deserialize::search_guided")]
+    guided: Removed,
+}
+
+fn default_active() -> f64 {
+    0.03
+}
+
+fn default_rewire() -> f64 {
+    0.5
+}
+
+fn default_chains() -> usize {
+    2
 }
 
 /// A protocol of the evaluation: an `[[evaluate]]` table.

@@ -227,44 +227,37 @@ impl Setting {
             interval: Duration::MAX,
         };
         let make = |seed| AutomatonTask::new(&self.loaded, seed);
+        let mut row = Row {
+            setting: self.name.clone(),
+            seed,
+            success: false,
+            updates: 0,
+            moves: 0,
+            seconds: 0.0,
+            hard_loss: f64::INFINITY,
+            gates: 0,
+            fingerprint: self.fingerprint.clone(),
+        };
         let begin = Instant::now();
         let attempts = match trainer::run(&options, make, &Quiet, stop) {
             // Training that diverges is a result as well.
             Err(TrainError::NotFinite { update, .. }) => {
-                return Ok(Some(Row {
-                    setting: self.name.clone(),
-                    seed,
-                    success: false,
-                    updates: update,
-                    moves: 0,
-                    seconds: begin.elapsed().as_secs_f64(),
-                    hard_loss: f64::INFINITY,
-                    gates: 0,
-                    fingerprint: self.fingerprint.clone(),
-                }));
+                return Ok(Some(Row { updates: update, seconds: begin.elapsed().as_secs_f64(), ..row }));
             }
             attempts => attempts?,
         };
         let Some(attempt) = attempts.into_iter().find(|attempt| attempt.outcome != Outcome::Running) else {
             return Ok(None);
         };
-        let gates = |best| -> Result<usize, TrainError> {
+        if let Some(best) = &attempt.best {
             let model = Model::of_best(&experiment.model_shape(), seed, best)
                 .map_err(|source| TrainError::Task { seed, source })?;
-            Ok(model.gate_counts(self.loaded.target.channels()).reachable)
-        };
-        let gates = attempt.best.as_ref().map(gates).transpose()?.unwrap_or(0);
-        Ok(Some(Row {
-            setting: self.name.clone(),
-            seed,
-            success: attempt.outcome == Outcome::Succeeded,
-            updates: attempt.update,
-            moves: attempt.moves,
-            seconds: attempt.seconds,
-            hard_loss: attempt.best.as_ref().map_or(f64::INFINITY, |best| best.hard),
-            gates,
-            fingerprint: self.fingerprint.clone(),
-        }))
+            row.gates = model.gate_counts(self.loaded.target.channels()).reachable;
+            row.hard_loss = best.hard;
+        }
+        row.success = attempt.outcome == Outcome::Succeeded;
+        (row.updates, row.moves, row.seconds) = (attempt.update, attempt.moves, attempt.seconds);
+        Ok(Some(row))
     }
 }
 

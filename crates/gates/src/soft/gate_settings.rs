@@ -14,8 +14,7 @@ use crate::kernel::FUNCTIONS;
 use serde::{Deserialize, Serialize};
 
 use super::{FUNCTION_A, PASS_THROUGH};
-use crate::removed::{self, Removed};
-use gatework_train::pairs::two;
+use crate::deserialize::{self, Removed, two};
 use gatework_train::params::Params;
 use gatework_train::random::Random;
 
@@ -35,11 +34,11 @@ pub struct GateSettings {
     pub gumbel: f32,
     /// Fraction of the updates before the noise begins.
     pub gumbel_from: f32,
-    #[serde(skip_serializing, deserialize_with = "removed::gates_temperature")]
+    #[serde(skip_serializing, deserialize_with = "deserialize::gates_temperature")]
     temperature: Removed,
-    #[serde(skip_serializing, deserialize_with = "removed::gates_entropy")]
+    #[serde(skip_serializing, deserialize_with = "deserialize::gates_entropy")]
     entropy: Removed,
-    #[serde(skip_serializing, deserialize_with = "removed::gates_harden_from")]
+    #[serde(skip_serializing, deserialize_with = "deserialize::gates_harden_from")]
     harden_from: Removed,
 }
 

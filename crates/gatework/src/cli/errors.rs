@@ -11,7 +11,11 @@ use super::resume_command;
 use crate::minimize::MinimizeError;
 use crate::simulation::SimulationError;
 use crate::subject::SubjectError;
-use crate::usage::Usage;
+
+/// What is wrong with how the program was called, and what to do instead. The exit status is 2 instead of 1.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(pub String);
 
 /// The maximum length of a message in characters: it may quote a file.
 const MAX_MESSAGE: usize = 2000;

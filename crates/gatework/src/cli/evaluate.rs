@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gatework_forecast::data;
+use gatework_forecast::data::Subset;
 use gatework_forecast::run::{self as forecast_run, ForecastRun};
 use gatework_gates::automata::evaluate::{Score, score_observed};
 use serde_json::json;
 
 use super::forecaster::{dataset, heading, print_scores};
+use super::{Choices, Usage};
 use crate::progress::Counter;
 use crate::subject::Subject;
-use crate::usage::Usage;
 
 /// Evaluate an automaton by the published protocols, or a forecaster compared with the baselines
 #[derive(Debug, Args)]
@@ -43,8 +43,8 @@ pub struct Evaluate {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Forecasters: the subset of the data [default: test]
-    #[arg(long, alias = "part", value_enum)]
-    subset: Option<SubsetName>,
+    #[arg(long, alias = "part", value_parser = super::choice(SUBSETS))]
+    subset: Option<Subset>,
     /// Forecasters: steps from one origin to the next [default: 1, or more to have at most 2000 origins]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     step: Option<u64>,
@@ -53,14 +53,11 @@ pub struct Evaluate {
     json: bool,
 }
 
-/// A subset of the data of a forecaster.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum SubsetName {
-    /// Not used in training.
-    Test,
-    /// Used for early stopping and for the calibration of intervals.
-    Validation,
-}
+/// The subsets of the data of a forecaster that can be evaluated.
+static SUBSETS: &Choices<Subset> = &[
+    ("test", "Not used in training", Subset::Test),
+    ("validation", "Used for early stopping and for the calibration of intervals", Subset::Validation),
+];
 
 impl Evaluate {
     pub fn run(&self) -> anyhow::Result<()> {
@@ -105,10 +102,7 @@ impl Evaluate {
 
     /// Scores a forecaster, or the median of the forecasts of several.
     fn evaluate_forecasters(&self, first: ForecastRun) -> anyhow::Result<()> {
-        let subset = match self.subset {
-            Some(SubsetName::Test) | None => data::Subset::Test,
-            Some(SubsetName::Validation) => data::Subset::Validation,
-        };
+        let subset = self.subset.unwrap_or(Subset::Test);
         let mut runs = vec![first];
         for path in &self.others {
             let wrong = || Usage(format!("{} is not the run folder of a forecaster", path.display()));

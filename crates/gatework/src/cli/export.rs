@@ -10,10 +10,10 @@ use gatework_logic::formats::{self, FORMATS, Format, FormatError, Options};
 use gatework_train::files;
 use serde_json::json;
 
+use super::Usage;
 use super::minimize::{Work, print_proved};
 use crate::report::page::Page;
 use crate::subject::Subject;
-use crate::usage::Usage;
 
 /// Export a circuit to another format: BLIF, AIGER, Verilog, C, Rust, ...
 #[derive(Debug, Args)]

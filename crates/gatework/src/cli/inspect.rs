@@ -10,10 +10,9 @@ use gatework_train::files;
 use gatework_train::run_folder::RunFolder;
 use serde_json::{Value, json};
 
-use super::program;
+use super::{Usage, program};
 use crate::report;
 use crate::subject::Subject;
-use crate::usage::Usage;
 
 /// Show the content of a run folder, a model or a circuit
 #[derive(Debug, Args)]

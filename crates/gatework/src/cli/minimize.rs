@@ -4,18 +4,17 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use gatework_logic::Document;
 use gatework_logic::formats::{self, Format};
 use gatework_logic::minimize::{Effort, Options, Start};
 use gatework_train::files;
 use serde_json::json;
 
-use super::program;
+use super::{Choices, Usage, program};
 use crate::minimize::{self, Control, MinimizeError, PROOF_TIME, Proved};
 use crate::progress::Passes;
 use crate::subject::Subject;
-use crate::usage::Usage;
 
 /// Minimise a circuit, and prove the result equivalent
 #[derive(Debug, Args)]
@@ -48,8 +47,8 @@ pub struct Minimize {
 #[derive(Debug, Args)]
 pub struct Work {
     /// How much work to spend
-    #[arg(long, value_enum, default_value = "normal")]
-    effort: EffortName,
+    #[arg(long, value_parser = super::choice(EFFORTS), default_value = "normal")]
+    effort: Effort,
     /// Time limit of the proof in seconds; if it is exceeded, nothing is written
     #[arg(long, value_name = "S", default_value_t = PROOF_TIME.as_secs_f64(), value_parser = parse_proof_seconds)]
     proof_seconds: f64,
@@ -63,7 +62,7 @@ impl Work {
         start: Vec<Start>,
         stop: &AtomicBool,
     ) -> anyhow::Result<Proved> {
-        let options = Options { effort: self.effort.into(), start };
+        let options = Options { effort: self.effort, start };
         let passes = Passes::default();
         let control = Control {
             proof_time: Duration::from_secs_f64(self.proof_seconds),
@@ -81,25 +80,11 @@ fn parse_proof_seconds(text: &str) -> Result<f64, String> {
 }
 
 /// How much work to spend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum EffortName {
-    /// A few passes: well under a minute for a million gates
-    Fast,
-    /// All passes until nothing improves
-    Normal,
-    /// Also long random walks, for circuits with few inputs
-    High,
-}
-
-impl From<EffortName> for Effort {
-    fn from(name: EffortName) -> Effort {
-        match name {
-            EffortName::Fast => Effort::Fast,
-            EffortName::Normal => Effort::Normal,
-            EffortName::High => Effort::High,
-        }
-    }
-}
+static EFFORTS: &Choices<Effort> = &[
+    ("fast", "A few passes: well under a minute for a million gates", Effort::Fast),
+    ("normal", "All passes until nothing improves", Effort::Normal),
+    ("high", "Also long random walks, for circuits with few inputs", Effort::High),
+];
 
 impl Minimize {
     pub fn run(&self) -> anyhow::Result<()> {

@@ -22,12 +22,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
 use crate::output;
 pub use crate::output::print_json;
 pub use crate::study::median;
-use crate::usage::Usage;
+pub use errors::Usage;
 
 /// Learn logic circuits and forecasters on a CPU, inspect them, run them and export them.
 ///
@@ -192,6 +193,18 @@ pub fn parse_threads(text: &str) -> Result<usize, String> {
         Ok(n) => Ok(n),
         Err(_) => Err("not a number".into()),
     }
+}
+
+/// Values of an option with their names and descriptions.
+pub type Choices<T> = [(&'static str, &'static str, T)];
+
+/// Parses the name of one of these values.
+pub fn choice<T: Clone + Send + Sync>(choices: &'static Choices<T>) -> impl TypedValueParser<Value = T> {
+    let names = choices.iter().map(|(name, about, _)| PossibleValue::new(*name).help(*about));
+    PossibleValuesParser::new(names).map(|chosen| {
+        let found = choices.iter().find(|(name, ..)| *name == chosen);
+        found.map(|(_, _, value)| value.clone()).expect("the parser accepts the names of choices only")
+    })
 }
 
 /// Parses HEIGHTxWIDTH, or one number for a square.

@@ -14,12 +14,12 @@ use gatework_forecast::trained_network::{MAX_ROWS, Precision};
 use gatework_train::files;
 use serde_json::{Value, json};
 
+use super::{Choices, Usage};
 use crate::forecast_csv;
 use crate::number;
 use crate::progress::Counter;
 use crate::report;
 use crate::runs::forecast_plot;
-use crate::usage::Usage;
 
 /// Forecast new data with a trained forecaster
 #[derive(Debug, Args)]
@@ -43,8 +43,8 @@ pub struct Predict {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// How to treat gaps in DATA [default: as in training]
-    #[arg(long, value_enum, value_name = "POLICY")]
-    missing: Option<Gaps>,
+    #[arg(long, value_parser = super::choice(POLICIES), value_name = "POLICY")]
+    missing: Option<Missing>,
     /// Also forecast series that were not in the training data, scaled by their own values
     #[arg(long)]
     new_series: bool,
@@ -52,8 +52,8 @@ pub struct Predict {
     #[arg(long)]
     leave_out_short: bool,
     /// Quantise the weights of the model, and print the loss of accuracy
-    #[arg(long, value_enum)]
-    weights: Option<Format>,
+    #[arg(long, value_parser = super::choice(PRECISIONS))]
+    weights: Option<Precision>,
     /// Write a plot of the forecast of the first series, or that of --series, as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -65,36 +65,19 @@ pub struct Predict {
     json: bool,
 }
 
-/// A format of quantised weights.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub enum Format {
-    /// Half precision
-    F16,
-    /// 8-bit integers with a scale for each output
-    Int8,
-}
-
-impl Format {
-    pub fn weights(self) -> Precision {
-        match self {
-            Format::F16 => Precision::F16,
-            Format::Int8 => Precision::Int8,
-        }
-    }
-}
+/// The formats of quantised weights.
+pub static PRECISIONS: &Choices<Precision> = &[
+    ("f16", "Half precision", Precision::F16),
+    ("int8", "8-bit integers with a scale for each output", Precision::Int8),
+];
 
 /// How gaps are treated.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Gaps {
-    /// Gaps are an error
-    Error,
-    /// Gaps remain; the forecast needs enough values after the last one
-    Drop,
-    /// Gaps are filled with the value before
-    ForwardFill,
-    /// Gaps are filled by linear interpolation
-    Interpolate,
-}
+static POLICIES: &Choices<Missing> = &[
+    ("error", "Gaps are an error", Missing::Error),
+    ("drop", "Gaps remain; the forecast needs enough values after the last one", Missing::Drop),
+    ("forward-fill", "Gaps are filled with the value before", Missing::ForwardFill),
+    ("interpolate", "Gaps are filled by linear interpolation", Missing::Interpolate),
+];
 
 impl Predict {
     pub fn run(&self) -> anyhow::Result<()> {
@@ -110,7 +93,7 @@ impl Predict {
         if self.new_series {
             run.forecaster.learn_new_series(&table);
         }
-        let cost = self.weights.map(|format| quantise(&mut run.forecaster, format, &table)).transpose()?;
+        let cost = self.weights.map(|weights| quantise(&mut run.forecaster, weights, &table)).transpose()?;
         let prepared = run.forecaster.context().prepare(&specification, table)?;
         let numbers: Vec<u32> = (0..prepared.windows.len() as u32).collect();
         let forecast = Instant::now();
@@ -154,13 +137,7 @@ impl Predict {
 
     /// Reads the data as the model needs them.
     fn read(&self, context: &Context, specification: &Specification) -> anyhow::Result<Table> {
-        let missing = match self.missing {
-            None => context.columns.missing,
-            Some(Gaps::Error) => Missing::Error,
-            Some(Gaps::Drop) => Missing::Drop,
-            Some(Gaps::ForwardFill) => Missing::ForwardFill,
-            Some(Gaps::Interpolate) => Missing::Interpolate,
-        };
+        let missing = self.missing.unwrap_or(context.columns.missing);
         let expected = Some(context.frequency.clone());
         let columns = Schema { expected, missing, ..context.columns.clone() };
         let mut table = read_file_or_built_in(&self.data, &columns).map_err(|error| match &error {
@@ -255,8 +232,7 @@ fn is_hard_link(_: &Path, _: &Path) -> bool {
 
 /// Quantises the weights of a model and prints what that changes: their size, and the error of forecasts of the last horizon
 /// of each series, compared with full precision.
-fn quantise(forecaster: &mut Forecaster, format: Format, table: &Table) -> anyhow::Result<Value> {
-    let weights = format.weights();
+fn quantise(forecaster: &mut Forecaster, weights: Precision, table: &Table) -> anyhow::Result<Value> {
     let (mut quantised, bytes) = forecaster.with_precision(weights)?;
     let before = 4 * forecaster.parameters();
     let size = format!("{} weights take {bytes} bytes instead of {before}", weights.name());

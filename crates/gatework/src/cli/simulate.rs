@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use gatework_gates::automata::hard::{Damage, DamageKind};
 use gatework_gates::automata::states::Start;
 use gatework_train::files;
 use serde_json::json;
 
+use super::Choices;
 use crate::progress::Counter;
 use crate::simulation::{Simulated, Simulation};
 use crate::subject::Subject;
@@ -35,8 +36,8 @@ pub struct Simulate {
     #[arg(long, value_name = "WHERE", value_parser = parse_damage)]
     damage: Option<Damage>,
     /// Start state [default: as in training, or random]
-    #[arg(long, value_enum)]
-    start: Option<StartKind>,
+    #[arg(long, value_parser = super::choice(STARTS))]
+    start: Option<Start>,
     /// Seed of the start state, of asynchronous updates and of damage
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -51,26 +52,12 @@ pub struct Simulate {
     json: bool,
 }
 
-/// A start state.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum StartKind {
-    /// Random bits
-    Random,
-    /// All bits of the centre cell set
-    Seed,
-    /// Zeros
-    Zeros,
-}
-
-impl StartKind {
-    fn start(self) -> Start {
-        match self {
-            StartKind::Random => Start::Random,
-            StartKind::Seed => Start::Seed,
-            StartKind::Zeros => Start::Zeros,
-        }
-    }
-}
+/// The start states.
+static STARTS: &Choices<Start> = &[
+    ("random", "Random bits", Start::Random),
+    ("seed", "All bits of the centre cell set", Start::Seed),
+    ("zeros", "Zeros", Start::Zeros),
+];
 
 impl Simulate {
     pub fn run(&self) -> anyhow::Result<()> {
@@ -80,7 +67,7 @@ impl Simulate {
             steps: self.steps.map(|steps| steps as usize),
             fire_rate: self.fire_rate,
             damage: self.damage,
-            start: self.start.map(StartKind::start),
+            start: self.start.clone(),
             seed: self.seed,
             gif: self.gif.is_some(),
             hidden: self.hidden,

@@ -15,11 +15,10 @@ use gatework_train::run_folder::{RunFolder, RunFolderError};
 use gatework_train::trainer::{Attempt, Outcome};
 use serde_json::Value;
 
-use super::{forecaster, program, quoted, resume_command};
+use super::{Choices, Usage, forecaster, program, quoted, resume_command};
 use crate::experiment;
 use crate::progress::{Progress, work};
 use crate::runs;
-use crate::usage::Usage;
 
 /// Train an experiment: a built-in one, or your own TOML file
 #[derive(Debug, Args)]
@@ -47,8 +46,8 @@ pub struct Train {
     #[arg(long, value_name = "N", value_parser = parse_horizon)]
     horizon: Option<usize>,
     /// Automata: train by gradient descent alone, as in the paper, or follow it by a search
-    #[arg(long, value_enum)]
-    recipe: Option<RecipeName>,
+    #[arg(long, value_parser = super::choice(RECIPES))]
+    recipe: Option<Recipe>,
     /// The run folder [default: runs/NAME, or the first free runs/NAME-2, ...]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -69,14 +68,11 @@ pub struct Train {
     json: bool,
 }
 
-/// A recipe.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum RecipeName {
-    /// Gradient descent as in the paper
-    Paper,
-    /// Some gradient descent, then a search on the circuit
-    Search,
-}
+/// The recipes.
+static RECIPES: &Choices<Recipe> = &[
+    ("paper", "Gradient descent as in the paper", Recipe::Paper),
+    ("search", "Some gradient descent, then a search on the circuit", Recipe::Search),
+];
 
 impl Train {
     pub fn run(&self) -> anyhow::Result<()> {
@@ -185,14 +181,10 @@ impl Train {
                 search.after = updates;
             }
         }
-        match self.recipe {
-            Some(RecipeName::Paper) => experiment.training.recipe = Recipe::Paper,
-            Some(RecipeName::Search) if experiment.search.is_none() => {
-                return Err(Usage(format!("{} has no [search] table", self.experiment)).into());
-            }
-            Some(RecipeName::Search) => experiment.training.recipe = Recipe::Search,
-            None => {}
+        if self.recipe == Some(Recipe::Search) && experiment.search.is_none() {
+            return Err(Usage(format!("{} has no [search] table", self.experiment)).into());
         }
+        experiment.training.recipe = self.recipe.unwrap_or(experiment.training.recipe);
         if self.seed.is_some() || self.seeds.is_some() {
             (experiment.seed, experiment.seeds) = (self.seed, self.seeds);
         }

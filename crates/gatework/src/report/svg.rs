@@ -4,65 +4,7 @@
 use std::fmt::{Display, Write};
 
 /// Light colours first; the same classes again for readers in dark mode.
-const STYLE: &str = "\
-text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',sans-serif;fill:#1b1f3b;\
-font-variant-numeric:tabular-nums}\
-.title{font-size:15px;font-weight:600}\
-.muted{fill:#6b6f85}\
-.strong{font-weight:600}\
-.halo{stroke:#fff;stroke-width:4px;stroke-linejoin:round;paint-order:stroke}\
-.end{text-anchor:end}\
-.middle{text-anchor:middle}\
-.background{fill:#fff}\
-.band{fill:#f4f1ea}\
-.grid{stroke:#e7e6ec;fill:none}\
-.minor{stroke:#f3f2f6;fill:none}\
-.frame{stroke:#b9bac6;fill:none}\
-.guide{stroke:#6b6f85;stroke-dasharray:2 3;fill:none}\
-.past{stroke:#8d90a3}\
-.past-fill{fill:#8d90a3}\
-.line{fill:none;stroke-linejoin:round;stroke-linecap:round}\
-.soft{stroke:#3566c8}\
-.hard{stroke:#d9622b}\
-.soft-fill{fill:#3566c8}\
-.hard-fill{fill:#c8531d}\
-.green{stroke:#2a8c5f}\
-.violet{stroke:#8a4fc4}\
-.gold{stroke:#b58a00}\
-.rose{stroke:#c83a74}\
-.green-fill{fill:#2a8c5f}\
-.violet-fill{fill:#8a4fc4}\
-.gold-fill{fill:#b58a00}\
-.rose-fill{fill:#c83a74}\
-.quiet-fill{fill:#c3c5d0}\
-.ring{stroke:#fff;stroke-width:1.5}\
-@media (prefers-color-scheme:dark){\
-text{fill:#e8e8ee}\
-.muted{fill:#9a9db0}\
-.halo{stroke:#15161d}\
-.background{fill:#15161d}\
-.band{fill:#20222c}\
-.grid{stroke:#2a2c38}\
-.minor{stroke:#1f212a}\
-.frame{stroke:#4a4d5e}\
-.guide{stroke:#9a9db0}\
-.past{stroke:#7f8296}\
-.past-fill{fill:#7f8296}\
-.soft{stroke:#7ea6ff}\
-.hard{stroke:#ff9560}\
-.soft-fill{fill:#7ea6ff}\
-.hard-fill{fill:#ff9560}\
-.green{stroke:#5fc796}\
-.violet{stroke:#bb8cf0}\
-.gold{stroke:#e0b83a}\
-.rose{stroke:#f57fae}\
-.green-fill{fill:#5fc796}\
-.violet-fill{fill:#bb8cf0}\
-.gold-fill{fill:#e0b83a}\
-.rose-fill{fill:#f57fae}\
-.quiet-fill{fill:#4a4d5e}\
-.ring{stroke:#15161d}\
-}";
+const STYLE: &str = include_str!("plot.css");
 
 /// The classes of lines that stand for one thing each, in the order in which they are used.
 pub(super) const SERIES: [&str; 6] = ["soft", "hard", "green", "violet", "gold", "rose"];
@@ -90,7 +32,7 @@ impl Svg {
              width=\"{width}\" height=\"{height}\" role=\"img\">"
         ));
         svg.push(format_args!("<title>{title}</title>"));
-        svg.push(format_args!("<style>{STYLE}</style>"));
+        svg.push(format_args!("<style>{}</style>", STYLE.replace('\n', "")));
         svg.push(format_args!("<rect class=\"background\" width=\"{width}\" height=\"{height}\" rx=\"8\"/>"));
         svg.push(format_args!("<text class=\"title\" x=\"24\" y=\"34\">{title}</text>"));
         svg

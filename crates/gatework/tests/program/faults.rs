@@ -5,12 +5,12 @@
 //! long that each has at least N calls, which takes minutes.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gatework_test_support::program::{SALES, sales};
 
-use crate::{Place, SMALL, is_clean};
+use crate::{Place, SMALL, is_clean, place};
 
 /// Error numbers of Linux.
 const EIO: &str = "5";
@@ -43,9 +43,9 @@ struct Scenario {
     /// Prepares a folder.
     prepare: fn(&Place),
     /// The arguments of the program.
-    arguments: &'static [&'static str],
+    arguments: &'static str,
     /// What is added after a fault.
-    resume: &'static [&'static str],
+    resume: &'static str,
     /// The files to compare.
     files: &'static [&'static str],
 }
@@ -74,8 +74,8 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "automaton",
         prepare: |place| place.write("small.toml", &small()),
-        arguments: &["train", "small.toml", "--out", "runs/run"],
-        resume: &["--resume"],
+        arguments: "train small.toml --out runs/run",
+        resume: "--resume",
         files: AUTOMATON,
     },
     Scenario {
@@ -84,11 +84,11 @@ const SCENARIOS: &[Scenario] = &[
             place.write("picture.txt", &"#.#.#.\n".repeat(5));
             let text = small().replace("kind = \"checkerboard\"", "kind = \"text\"\nfile = \"picture.txt\"");
             place.write("small.toml", &text.replace("updates = ", "updates = 1 # "));
-            place.gatework(&["train", "small.toml", "--seed", "9", "--out", "runs/run"]).assert().success();
+            place.run("train small.toml --seed 9 --out runs/run");
             std::fs::copy(place.path("runs/run/model.safetensors"), place.path("first.safetensors")).unwrap();
         },
-        arguments: &["train", "small.toml", "--seed", "1", "--out", "runs/run", "--force"],
-        resume: &[],
+        arguments: "train small.toml --seed 1 --out runs/run --force",
+        resume: "",
         files: AUTOMATON,
     },
     Scenario {
@@ -98,8 +98,8 @@ const SCENARIOS: &[Scenario] = &[
             let search = "\n[search]\nafter = 2\nmoves = 20\ntemperature = [1.0, 0.2]\n\n[[evaluate]]";
             place.write("small.toml", &text.replacen("[[evaluate]]", search, 1));
         },
-        arguments: &["train", "small.toml", "--seed", "1", "--out", "runs/run"],
-        resume: &["--resume"],
+        arguments: "train small.toml --seed 1 --out runs/run",
+        resume: "--resume",
         files: AUTOMATON,
     },
     Scenario {
@@ -108,15 +108,15 @@ const SCENARIOS: &[Scenario] = &[
             place.write("sales.csv", &sales());
             place.write("sales.toml", &SALES.replace("epochs = 20", "epochs = 2"));
         },
-        arguments: &["train", "sales.toml", "--seeds", "2", "--threads", "1", "--out", "runs/run"],
-        resume: &["--resume"],
+        arguments: "train sales.toml --seeds 2 --threads 1 --out runs/run",
+        resume: "--resume",
         files: &["model.safetensors", "metrics.csv", "experiment.toml", "forecast.svg", "loss.svg"],
     },
     Scenario {
         name: "minimisation",
         prepare: trained,
-        arguments: &["minimize", "runs/run", "--effort", "fast"],
-        resume: &[],
+        arguments: "minimize runs/run --effort fast",
+        resume: "",
         files: &["minimized.json"],
     },
     Scenario {
@@ -125,44 +125,33 @@ const SCENARIOS: &[Scenario] = &[
             trained(place);
             place.write("runs/run/rule.v", "old content");
         },
-        arguments: &["export", "runs/run", "-o", "runs/run/rule.v"],
-        resume: &[],
+        arguments: "export runs/run -o runs/run/rule.v",
+        resume: "",
         files: &["rule.v"],
     },
     Scenario {
         name: "simulation",
         prepare: trained,
-        arguments: &["simulate", "runs/run", "--size", "8x8", "--steps", "3", "--gif", "runs/run/big.gif"],
-        resume: &[],
+        arguments: "simulate runs/run --size 8x8 --steps 3 --gif runs/run/big.gif",
+        resume: "",
         files: &["big.gif"],
     },
 ];
 
 fn trained(place: &Place) {
     place.write("small.toml", &small().replace("updates = ", "updates = 2 # "));
-    place.gatework(&["train", "small.toml", "--seed", "1", "--out", "runs/run"]).assert().success();
+    place.run("train small.toml --seed 1 --out runs/run");
 }
 
 /// Runs the program with the preload library.
-fn run(
-    place: &Place,
-    library: &Path,
-    arguments: &[&str],
-    variables: &[(&str, &str)],
-) -> std::process::Output {
-    Command::new(assert_cmd::cargo::cargo_bin("gatework"))
-        .args(arguments)
-        .current_dir(place.folder.path())
-        .env("LD_PRELOAD", library)
-        .envs(variables.iter().copied())
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
+fn run(place: &Place, library: &Path, arguments: &str, variables: &[(&str, &str)]) -> std::process::Output {
+    let mut command = place.command(arguments);
+    command.env("LD_PRELOAD", library).envs(variables.iter().copied()).output().unwrap()
 }
 
 impl Scenario {
     fn place(&self) -> Place {
-        let place = Place::new();
+        let place = place();
         (self.prepare)(&place);
         place
     }
@@ -175,7 +164,7 @@ impl Scenario {
                 return content;
             }
             // The path of a table is absolute, and each run has a folder of its own.
-            let folder = place.folder.path().canonicalize().unwrap().display().to_string();
+            let folder = place.path("").canonicalize().unwrap().display().to_string();
             String::from_utf8(content).unwrap().replace(&folder, "").into_bytes()
         };
         let mut contents: Vec<Vec<u8>> = self.files.iter().map(read).collect();
@@ -204,16 +193,16 @@ impl Scenario {
                 true
             }
         };
-        let again = [self.arguments, self.resume].concat();
+        let again = [self.arguments, self.resume].join(" ");
         // The second run may reach the same call, or end before it.
         run(&place, library, &again, &variables);
         let output = run(&place, library, &again, &[]);
         assert!(output.status.success(), "{context}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(self.result(&place) == whole, "{context}: the result is another");
         // Other commands may leave a temporary file when they are killed.
-        let is_run = self.arguments[0] == "train";
-        assert!(!is_run || is_clean(place.folder.path()), "{context}: a temporary file is left");
-        if self.arguments.contains(&"--force") {
+        let is_run = self.arguments.starts_with("train");
+        assert!(!is_run || is_clean(&place.path("")), "{context}: a temporary file is left");
+        if self.arguments.contains("--force") {
             let first = place.read("first.safetensors");
             let mut runs = std::fs::read_dir(place.path("runs")).unwrap().map(|run| run.unwrap().path());
             let is_first =

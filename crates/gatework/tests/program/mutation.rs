@@ -21,7 +21,7 @@ use gatework_train::run_folder::RunFolder;
 use gatework_train::trainer::{Attempt, Task as _};
 
 use crate::forecasts::trained as trained_forecaster;
-use crate::{Place, SMALL};
+use crate::{Place, SMALL, place, trained};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -68,7 +68,7 @@ fn bytes_of(texts: &[&str]) -> Vec<Vec<u8>> {
 
 #[test]
 fn experiments_and_studies() {
-    let place = Place::new();
+    let place = place();
     let mut originals = bytes_of(&[SMALL]);
     originals.extend(built_in().map(|(_, text)| text.as_bytes().to_vec()));
     let path = place.path("mutant.toml");
@@ -97,7 +97,7 @@ fn experiments_and_studies() {
 
 #[test]
 fn pictures() {
-    let place = Place::new();
+    let place = place();
     let target = |kind: &str, file: &str| {
         let target = format!("kind = \"{kind}\"\nfile = \"{file}\"");
         SMALL.replacen("kind = \"checkerboard\"", &target, 1)
@@ -125,12 +125,12 @@ fn circuit(subject: &Subject) -> String {
 
 #[test]
 fn circuits() {
-    let place = Place::new();
+    let place = place();
     place.write(
         "tiny.toml",
         &SMALL.replace("[28, 24, 12, 8, 4]", "[28, 14, 7, 4]").replace("updates = 60", "updates = 2"),
     );
-    place.gatework(&["train", "tiny.toml", "--seed", "1", "--out", "run"]).assert().success();
+    place.run("train tiny.toml --seed 1 --out run");
     let subject = Subject::open(&place.path("run")).unwrap();
     let life = gatework_logic::rules::life(gatework_logic::Boundary::Torus);
     let documents =
@@ -146,7 +146,7 @@ fn circuits() {
 
 #[test]
 fn automaton_runs() {
-    let place = Place::new().trained();
+    let place = trained();
     let (run, loaded) = (place.path("run"), AutomatonExperiment::read(&place.path("small.toml")).unwrap());
     let original = |file: &str| [place.read(file)];
 
@@ -187,12 +187,12 @@ fn forecaster_runs() {
 }
 
 /// Runs the program on mutants of a file: it ends with status 0, 1 or 2, and a failure has one message, about the file.
-fn check_program(place: &Place, file: &str, arguments: &[&str]) {
+fn check_program(place: &Place, file: &str, arguments: &str) {
     let original = [place.read(file)];
     for number in 0..count(MUTANTS).div_ceil(40) {
-        std::fs::write(place.path(file), mutant(&original, number)).unwrap();
+        place.write(file, &mutant(&original, number));
         // A limit that only a hang exceeds.
-        let result = place.gatework(arguments).timeout(Duration::from_secs(600)).output().unwrap();
+        let result = place.command(arguments).timeout(Duration::from_secs(600)).output().unwrap();
         let said = String::from_utf8_lossy(&result.stderr);
         let which = format!("{arguments:?} with mutant {number} of {file}: {said}");
         let status = result.status.code().unwrap_or_else(|| panic!("killed; {which}"));
@@ -202,34 +202,34 @@ fn check_program(place: &Place, file: &str, arguments: &[&str]) {
         assert_eq!(has_message, status != 0, "status {status}; {which}");
         assert!(status == 0 || said.contains(&*name), "the message does not name the file; {which}");
     }
-    std::fs::write(place.path(file), &original[0]).unwrap();
+    place.write(file, &original[0]);
 }
 
 #[test]
 fn the_program_refuses_or_uses_files_of_automata() {
-    let place = Place::new().trained();
+    let place = trained();
     for (file, arguments) in [
-        ("run/model.safetensors", &["inspect", "run"][..]),
-        ("run/model.safetensors", &["evaluate", "run"]),
-        ("run/experiment.toml", &["inspect", "run"]),
-        ("run/circuit.json", &["minimize", "run/circuit.json", "--effort", "fast", "-o", "smaller.aig"]),
+        ("run/model.safetensors", "inspect run"),
+        ("run/model.safetensors", "evaluate run"),
+        ("run/experiment.toml", "inspect run"),
+        ("run/circuit.json", "minimize run/circuit.json --effort fast -o smaller.aig"),
     ] {
         check_program(&place, file, arguments);
     }
-    let resume = ["train", "small.toml", "--seed", "1", "--resume", "--out", "run"];
-    check_program(&place, "run/summary.json", &resume);
+    let resume = "train small.toml --seed 1 --resume --out run";
+    check_program(&place, "run/summary.json", resume);
     std::fs::remove_file(place.path("run/summary.json")).unwrap();
-    check_program(&place, "run/checkpoint/seed-1.safetensors", &resume);
+    check_program(&place, "run/checkpoint/seed-1.safetensors", resume);
 }
 
 #[test]
 fn the_program_refuses_or_uses_files_of_forecasters() {
     let place = trained_forecaster();
     for (file, arguments) in [
-        ("run/model.safetensors", &["predict", "run", "sales.csv"][..]),
-        ("sales.csv", &["predict", "run", "sales.csv"]),
-        ("run/experiment.toml", &["inspect", "run"]),
-        ("run/experiment.toml", &["evaluate", "run"]),
+        ("run/model.safetensors", "predict run sales.csv"),
+        ("sales.csv", "predict run sales.csv"),
+        ("run/experiment.toml", "inspect run"),
+        ("run/experiment.toml", "evaluate run"),
     ] {
         check_program(&place, file, arguments);
     }

@@ -1,9 +1,9 @@
 //! `gatework train`: the run folder, threads, interruption, resumption.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::UNIX_EPOCH;
 
-use crate::{Place, SMALL, is_clean, wait_for};
+use crate::{Place, SMALL, assert_says, is_clean, place, trained, wait_for};
 
 /// Returns the TOML text of a built-in experiment.
 fn built_in(name: &str) -> &'static str {
@@ -12,8 +12,8 @@ fn built_in(name: &str) -> &'static str {
 
 #[test]
 fn a_run_folder_holds_everything_and_the_summary_says_what_came_out() {
-    let place = Place::new();
-    let summary = place.json(&["train", "small.toml", "--seed", "3", "--out", "run"]);
+    let place = place();
+    let summary = place.json("train small.toml --seed 3 --out run");
     assert_eq!(summary["experiment"], "small");
     assert_eq!(summary["seed"], 3);
     assert_eq!(summary["attempts"], 1);
@@ -28,10 +28,10 @@ fn a_run_folder_holds_everything_and_the_summary_says_what_came_out() {
     assert!(summary.as_object().unwrap().contains_key("first_perfect_update"));
     let on_disk: serde_json::Value = serde_json::from_slice(&place.read("run/summary.json")).unwrap();
     assert_eq!(on_disk, summary);
-    let metrics = String::from_utf8(place.read("run/metrics.csv")).unwrap();
+    let metrics = place.text("run/metrics.csv");
     assert_eq!(metrics.lines().count(), 61);
     assert!(metrics.starts_with("seed,update,learning_rate,soft_loss,hard_loss\n3,0,0.05,"));
-    assert!(String::from_utf8(place.read("run/experiment.toml")).unwrap().contains("seed = 3"));
+    assert!(place.text("run/experiment.toml").contains("seed = 3"));
     assert!(place.read("run/rollout.gif").starts_with(b"GIF89a"));
     assert!(
         place.read("run/loss.svg").starts_with(b"<svg") && place.read("run/gates.svg").starts_with(b"<svg")
@@ -41,13 +41,10 @@ fn a_run_folder_holds_everything_and_the_summary_says_what_came_out() {
 
 #[test]
 fn threads_do_not_change_a_bit() {
-    let place = Place::new();
+    let place = place();
     for threads in ["1", "2", "3"] {
         let out = format!("run{threads}");
-        place
-            .gatework(&["train", "small.toml", "--seed", "2", "--threads", threads, "--out", &out])
-            .assert()
-            .success();
+        place.run(&format!("train small.toml --seed 2 --threads {threads} --out {out}"));
     }
     for file in ["model.safetensors", "circuit.json", "metrics.csv", "rollout.gif"] {
         assert_eq!(place.read(&format!("run1/{file}")), place.read(&format!("run2/{file}")), "{file}");
@@ -68,18 +65,12 @@ fn saved_steps(place: &Place, run: &str) -> u64 {
 /// Trains `long.toml` without interruption, and again with a kill whenever a checkpoint holds the given number of steps (0:
 /// as soon as there is a run folder), and compares.
 fn assert_a_kill_changes_nothing(text: &str, kills: [u64; 3]) {
-    let place = Place::new();
+    let place = place();
     place.write("long.toml", text);
-    place.gatework(&["train", "long.toml", "--out", "whole"]).assert().success();
-    let program = assert_cmd::cargo::cargo_bin("gatework");
+    place.run("train long.toml --out whole");
     for (kill, steps) in kills.into_iter().enumerate() {
-        let mut child = Command::new(&program)
-            .args(["train", "long.toml", "--out", "killed"])
-            .arg(if kill > 0 { "--resume" } else { "--threads=2" })
-            .current_dir(place.folder.path())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let how = if kill > 0 { "--resume" } else { "--threads=2" };
+        let mut child = place.spawn(&format!("train long.toml --out killed {how}"), Stdio::null());
         wait_for(&mut child, || {
             place.path("killed/experiment.toml").exists() && saved_steps(&place, "killed") >= steps
         });
@@ -91,7 +82,7 @@ fn assert_a_kill_changes_nothing(text: &str, kills: [u64; 3]) {
     std::fs::create_dir_all(place.path("killed/checkpoint")).unwrap();
     place.write("killed/.gatework-0123456789abcdef.part", "seed,upd");
     place.write("killed/checkpoint/.gatework-0123456789abcdef.part", "");
-    place.gatework(&["train", "long.toml", "--out", "killed", "--resume"]).assert().success();
+    place.run("train long.toml --out killed --resume");
     assert!(is_clean(&place.path("killed")));
     for file in ["model.safetensors", "circuit.json", "metrics.csv", "rollout.gif"] {
         assert_eq!(place.read(&format!("whole/{file}")), place.read(&format!("killed/{file}")), "{file}");
@@ -128,16 +119,11 @@ fn a_search_that_is_killed_and_resumed_equals_one_that_was_not() {
 /// Interrupts `long.toml` as soon as there is a checkpoint, and returns what it says.
 #[cfg(unix)]
 fn said_when_interrupted(text: &str) -> String {
-    let place = Place::new();
+    let place = place();
     place.write("long.toml", text);
-    let mut child = Command::new(assert_cmd::cargo::cargo_bin("gatework"))
-        .args(["train", "long.toml", "--seed", "1", "--out", "run"])
-        .current_dir(place.folder.path())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = place.spawn("train long.toml --seed 1 --out run", Stdio::piped());
     wait_for(&mut child, || place.path("run/checkpoint/seed-1.safetensors").exists());
-    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    crate::interrupt(&child);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     String::from_utf8(output.stderr).unwrap()
@@ -147,7 +133,7 @@ fn said_when_interrupted(text: &str) -> String {
 #[test]
 fn an_interrupt_leaves_a_checkpoint_and_says_how_to_go_on() {
     let said = said_when_interrupted(&SMALL.replace("updates = 60", "updates = 1000000"));
-    let program = assert_cmd::cargo::cargo_bin("gatework");
+    let program = place().program();
     let next = format!("{} train run/experiment.toml --resume --out run", program.display());
     assert!(said.contains(&next), "as it was called: {said}");
     assert!(!said.contains("search"), "{said}");
@@ -177,7 +163,7 @@ fn as_if_it_had_succeeded(checkpoint: &[u8]) -> Vec<u8> {
 #[cfg(unix)]
 #[test]
 fn an_interrupt_does_not_make_a_later_seed_the_winner() {
-    let place = Place::new();
+    let place = place();
     // Small enough that each seed runs on one thread.
     let text = SMALL.replace("grid = [9, 10]", "grid = [5, 6]").replace("batch = 3", "batch = 1");
     place.write("long.toml", &text.replace("updates = 60", "updates = 1000000"));
@@ -191,78 +177,71 @@ fn an_interrupt_does_not_make_a_later_seed_the_winner() {
     let is_new = |name: &str| {
         std::fs::metadata(place.path(name)).is_ok_and(|metadata| metadata.modified().unwrap() != UNIX_EPOCH)
     };
-    let interrupted = |resume: &[&str]| {
+    let interrupted = |resume: &str| {
         for name in checkpoints {
             grow_old(name);
         }
-        let mut child = Command::new(assert_cmd::cargo::cargo_bin("gatework"))
-            .args(["train", "long.toml", "--threads", "2", "--out", "run"])
-            .args(resume)
-            .current_dir(place.folder.path())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let train = format!("train long.toml --threads 2 --out run {resume}");
+        let mut child = place.spawn(&train, Stdio::null());
         // Then the second seed is at its end, and the first in the midst of its updates.
         wait_for(&mut child, || checkpoints.iter().all(|name| is_new(name)));
-        Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        crate::interrupt(&child);
         child.wait_with_output().unwrap().status.code()
     };
-    assert_eq!(interrupted(&[]), Some(1));
-    std::fs::write(place.path(checkpoints[1]), as_if_it_had_succeeded(&place.read(checkpoints[1]))).unwrap();
-    assert_eq!(interrupted(&["--resume"]), Some(1), "seed 1 may still succeed");
+    assert_eq!(interrupted(""), Some(1));
+    place.write(checkpoints[1], &as_if_it_had_succeeded(&place.read(checkpoints[1])));
+    assert_eq!(interrupted("--resume"), Some(1), "seed 1 may still succeed");
     assert!(!place.path("run/summary.json").exists());
 }
 
 #[test]
 fn a_kill_at_the_very_end_leaves_a_run_that_resumes_to_its_end() {
-    let place = Place::new();
-    let whole = place.json(&["train", "small.toml", "--updates", "3", "--out", "run"]);
-    let experiment = String::from_utf8(place.read("run/experiment.toml")).unwrap();
+    let place = place();
+    let whole = place.json("train small.toml --updates 3 --out run");
+    let experiment = place.text("run/experiment.toml");
     let seed = format!("seed = {}\n", whole["seed"]);
     assert!(experiment.contains(&seed));
     // Before and after the seed went into the experiment.
     for experiment in [experiment.replace(&seed, ""), experiment.clone()] {
         place.write("run/experiment.toml", &experiment);
         std::fs::rename(place.path("run/summary.json"), place.path("run/summary.json.next")).unwrap();
-        let resumed = place.json(&["train", "run/experiment.toml", "--resume", "--out", "run"]);
+        let resumed = place.json("train run/experiment.toml --resume --out run");
         assert_eq!(resumed, whole);
-        assert!(String::from_utf8(place.read("run/experiment.toml")).unwrap().contains(&seed));
+        assert!(place.text("run/experiment.toml").contains(&seed));
         assert!(place.path("run/summary.json").exists() && !place.path("run/summary.json.next").exists());
     }
 }
 
 #[test]
 fn a_picture_may_have_any_name_and_old_folders_keep_theirs() {
-    let place = Place::new();
+    let place = place();
     place.write("summary.json", &"..........\n".repeat(9));
     let text = SMALL.replace("kind = \"checkerboard\"", "kind = \"text\"\nfile = \"summary.json\"");
     place.write("odd.toml", &text);
-    let train = ["train", "odd.toml", "--seed", "1", "--updates", "3", "--out", "run"];
-    place.gatework(&train).assert().success();
-    place.gatework(&["evaluate", "run"]).assert().success();
+    let train = "train odd.toml --seed 1 --updates 3 --out run";
+    place.run(train);
+    place.run("evaluate run");
     std::fs::rename(place.path("run/target.txt"), place.path("run/zeros.txt")).unwrap();
-    let experiment = String::from_utf8(place.read("run/experiment.toml")).unwrap();
+    let experiment = place.text("run/experiment.toml");
     place.write("run/experiment.toml", &experiment.replace("target.txt", "zeros.txt"));
-    place.gatework(&["evaluate", "run"]).assert().success();
+    place.run("evaluate run");
     std::fs::remove_file(place.path("run/summary.json")).unwrap();
-    place.gatework(&[&train[..], &["--resume"]].concat()).assert().success();
+    place.run(&format!("{train} --resume"));
 }
 
 #[test]
 fn seeds_are_all_run_and_counted() {
-    let place = Place::new();
-    let summary = place.json(&["train", "small.toml", "--seeds", "3", "--updates", "5", "--out", "run"]);
+    let place = place();
+    let summary = place.json("train small.toml --seeds 3 --updates 5 --out run");
     let seeds = summary["seeds"].as_array().unwrap();
     assert_eq!(seeds.len(), 3);
     assert!(seeds.iter().all(|seed| seed["updates"] == 5 && seed["success"] == false));
     assert_eq!(summary["attempts"], 3);
     // A run that was stopped before it was finished goes on with all its seeds, asked for again or not.
-    for resume in
-        [&["train", "run/experiment.toml"][..], &["train", "small.toml", "--seeds", "3", "--updates", "5"]]
-    {
+    for resume in ["train run/experiment.toml", "train small.toml --seeds 3 --updates 5"] {
         std::fs::remove_file(place.path("run/summary.json")).unwrap();
         std::fs::remove_file(place.path("run/checkpoint/seed-2.safetensors")).unwrap();
-        let resumed = place.json(&[resume, &["--resume", "--out", "run"]].concat());
+        let resumed = place.json(&format!("{resume} --resume --out run"));
         assert_eq!(resumed["seeds"].as_array().unwrap().len(), 3);
         assert_eq!(resumed["hard_loss"], summary["hard_loss"]);
     }
@@ -270,7 +249,7 @@ fn seeds_are_all_run_and_counted() {
 
 #[test]
 fn success_is_found_checked_and_ends_the_run() {
-    let place = Place::new();
+    let place = place();
     // Everything dead: the target is a grid of zeros, which a rule learns within a few updates.
     place.write("zeros.txt", &"..........\n".repeat(9));
     let text = SMALL.replace("kind = \"checkerboard\"", "kind = \"text\"\nfile = \"zeros.txt\"");
@@ -278,32 +257,32 @@ fn success_is_found_checked_and_ends_the_run() {
         "zeros.toml",
         &text.replace("updates = 60", "updates = 2000").replace("restarts = 1", "restarts = 20"),
     );
-    let summary = place.json(&["train", "zeros.toml", "--out", "run"]);
+    let summary = place.json("train zeros.toml --out run");
     assert_eq!(summary["success"], true, "{summary}");
     assert_eq!(summary["hard_loss"], 0.0);
     assert!(summary["first_perfect_update"].as_u64().unwrap() < summary["updates"].as_u64().unwrap());
     assert!(place.path("run/target.txt").exists(), "the picture comes along");
     // What is in the folder trains again to the same bits, from the folder alone.
     std::fs::remove_file(place.path("zeros.txt")).unwrap();
-    place.gatework(&["train", "run/experiment.toml", "--out", "again"]).assert().success();
+    place.run("train run/experiment.toml --out again");
     assert_eq!(place.read("run/model.safetensors"), place.read("again/model.safetensors"));
 }
 
 #[test]
 fn runs_without_a_name_of_their_own_are_numbered() {
-    let place = Place::new();
+    let place = place();
     for expected in ["runs/small", "runs/small-2"] {
-        let summary = place.json(&["train", "small.toml", "--seed", "1", "--updates", "2"]);
+        let summary = place.json("train small.toml --seed 1 --updates 2");
         assert_eq!(summary["run"], expected);
     }
     place.write("copy.toml", SMALL);
-    let summary = place.json(&["train", "copy.toml", "--seed", "1", "--updates", "2"]);
+    let summary = place.json("train copy.toml --seed 1 --updates 2");
     assert_eq!((&summary["run"], &summary["experiment"]), (&"runs/copy".into(), &"small".into()));
 }
 
 #[test]
 fn a_search_finishes_what_training_leaves_whatever_the_number_of_threads() {
-    let place = Place::new();
+    let place = place();
     let mut text = SMALL.split("[[evaluate]]").next().unwrap().to_string();
     for (from, to) in [
         ("channels = 4", "channels = 12"),
@@ -319,27 +298,26 @@ fn a_search_finishes_what_training_leaves_whatever_the_number_of_threads() {
     text += "[search]\nafter = 5\nmoves = 200\ntemperature = [1.0, 0.2]\nruns = 5\n\n\
              [[evaluate]]\nname = \"growth\"\ngrid = [7, 7]\nsteps = 4\n";
     place.write("search.toml", &text);
-    let one = place.json(&["train", "search.toml", "--seed", "1", "--threads", "1", "--out", "one"]);
-    place.json(&["train", "search.toml", "--seed", "1", "--threads", "2", "--out", "two"]);
+    let one = place.json("train search.toml --seed 1 --threads 1 --out one");
+    place.json("train search.toml --seed 1 --threads 2 --out two");
     assert_eq!((&one["success"], &one["hard_loss"]), (&true.into(), &0.0.into()));
     assert_eq!(place.read("one/model.safetensors"), place.read("two/model.safetensors"));
-    let scores = place.json(&["evaluate", "one"]);
+    let scores = place.json("evaluate one");
     assert_eq!(scores["scores"][0]["wrong"], 0, "{scores}");
-    let more = place.json(&["train", "search.toml", "--seed", "1", "--updates", "9", "--out", "more"]);
+    let more = place.json("train search.toml --seed 1 --updates 9 --out more");
     assert_eq!(more["updates"], 9, "--updates also applies to a search");
-    let said = place.refused(2, &["train", "small.toml", "--recipe", "search"]);
-    assert!(said.contains("no [search] table"), "{said}");
+    assert_says(&place.refused(2, "train small.toml --recipe search"), &["no [search] table"]);
     // With the paper's recipe there is no search.
-    let paper = ["train", "search.toml", "--seed", "1", "--recipe", "paper", "--out", "paper"];
-    assert_eq!(place.json(&paper)["success"], false);
+    let paper = "train search.toml --seed 1 --recipe paper --out paper";
+    assert_eq!(place.json(paper)["success"], false);
 }
 
 #[test]
 fn a_finished_run_that_lost_a_file_is_brought_to_its_end_again() {
-    let place = Place::new().trained();
+    let place = trained();
     let whole =
         ["model.safetensors", "circuit.json", "summary.json"].map(|name| place.read(&format!("run/{name}")));
-    let resume = ["train", "run/experiment.toml", "--resume", "--out", "run"];
+    let resume = "train run/experiment.toml --resume --out run";
     for (name, damage) in [
         ("model.safetensors", None),
         ("model.safetensors", Some("cut")),
@@ -351,7 +329,7 @@ fn a_finished_run_that_lost_a_file_is_brought_to_its_end_again() {
             None => std::fs::remove_file(place.path("run").join(name)).unwrap(),
             Some(text) => place.write(&format!("run/{name}"), text),
         }
-        place.gatework(&resume).assert().success();
+        place.run(resume);
         let again = ["model.safetensors", "circuit.json"].map(|name| place.read(&format!("run/{name}")));
         assert!(again[..] == whole[..2], "{name} {damage:?}");
         assert!(place.read("run/summary.json").starts_with(b"{"), "{name} {damage:?}");
@@ -361,41 +339,39 @@ fn a_finished_run_that_lost_a_file_is_brought_to_its_end_again() {
 #[cfg(unix)]
 #[test]
 fn a_run_folder_has_one_writer_at_a_time() {
-    let place = Place::new().trained();
+    let place = trained();
     let folder = std::fs::File::open(place.path("run")).unwrap();
     folder.lock().unwrap();
     for how in ["--resume", "--force"] {
-        let said = place.refused(2, &["train", "run/experiment.toml", how, "--out", "run"]);
+        let said = place.refused(2, &format!("train run/experiment.toml {how} --out run"));
         assert!(said.contains("run is in use by another process"), "{said}");
     }
     // Reading it is allowed.
-    place.gatework(&["inspect", "run"]).assert().success();
+    place.run("inspect run");
     drop(folder);
-    place.gatework(&["train", "run/experiment.toml", "--resume", "--out", "run"]).assert().success();
+    place.run("train run/experiment.toml --resume --out run");
 }
 
 #[test]
 fn force_sets_the_newest_run_aside() {
-    let place = Place::new();
-    let train = ["train", "small.toml", "--seed", "1", "--updates", "2"];
-    place.gatework(&train).assert().success();
-    place.gatework(&train).assert().success();
-    place.gatework(&train).arg("--force").assert().success();
+    let place = place();
+    let train = "train small.toml --seed 1 --updates 2";
+    place.run(train);
+    place.run(train);
+    place.run(&format!("{train} --force"));
     assert!(place.path("runs/small-2.old/model.safetensors").is_file());
     assert!(place.path("runs/small-2/model.safetensors").is_file() && !place.path("runs/small-3").exists());
 }
 
 #[test]
 fn every_run_that_was_set_aside_is_kept() {
-    let place = Place::new();
+    let place = place();
     let train = |seed: &str| {
-        let arguments = ["train", "small.toml", "--updates", "2", "--out", "run", "--seed", seed];
-        place.gatework(&arguments).arg("--force").assert().success();
+        place.run(&format!("train small.toml --updates 2 --out run --seed {seed} --force"));
         place.read("run/model.safetensors")
     };
     let models = ["1", "2", "3"].map(train);
-    let refused = place.refused(2, &["train", "small.toml", "--out", "run"]);
-    assert!(refused.contains("--force renames it to run.old-3"), "{refused}");
+    assert_says(&place.refused(2, "train small.toml --out run"), &["--force renames it to run.old-3"]);
     let kept = ["run.old", "run.old-2", "run"].map(|run| place.read(&format!("{run}/model.safetensors")));
     assert_eq!(kept, models);
 }
@@ -403,14 +379,8 @@ fn every_run_that_was_set_aside_is_kept() {
 /// `gatework train ... 2>&1 | head -1`: a reader that closes the pipe does not end the training.
 #[test]
 fn a_reader_that_goes_away_does_not_end_the_training() {
-    let place = Place::new();
-    let mut child = Command::new(assert_cmd::cargo::cargo_bin("gatework"))
-        .current_dir(place.path("."))
-        .args(["train", "airpassengers", "--out", "run"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let place = place();
+    let mut child = place.spawn("train airpassengers --out run", Stdio::piped());
     drop(child.stderr.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(!place.read("run/summary.json").is_empty());

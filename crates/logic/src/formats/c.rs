@@ -35,16 +35,7 @@ pub static FORMAT: Format = Format {
 const LANGUAGE: Language = Language { format: "C", not: '~', declare: "const uint64_t", zero: "(uint64_t)0" };
 
 /// The keywords of C and C++ and the names that every header defines.
-const RULE: NameRule = identifier(
-    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t \
-     char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr \
-     constinit continue decltype default delete do double dynamic_cast else enum explicit export extern \
-     false float for friend goto if in inline int int64_t long main mutable namespace new noexcept not \
-     not_eq NULL nullptr operator or or_eq out private protected public register reinterpret_cast \
-     requires restrict return short signed size_t sizeof static static_assert static_cast struct switch \
-     template this thread_local throw true try typedef typeid typename typeof uint64_t union unsigned \
-     using v virtual void volatile wchar_t while xor xor_eq",
-);
+const RULE: NameRule = identifier(include_str!("keywords_c.txt"));
 
 /// The header of a circuit or an automaton.
 fn write(document: &Document, options: &Options) -> Result<String, FormatError> {
@@ -127,72 +118,8 @@ fn write_unused(text: &mut String, body: &FunctionBody, has_values: bool) {
     }
 }
 
-const NEIGHBOUR: &str = "\
-/* Words per row. */
-static inline size_t @_row_words(size_t width)
-{
-    return (width + 63) / 64;
-}
-
-/* Word `w` of a row, shifted by `dx` cells: each bit is that of the neighbour at `dx`. */
-static inline uint64_t @_shifted(const uint64_t *row, size_t w, size_t width, int torus, int dx)
-{
-    const size_t words = @_row_words(width);
-    const size_t last = (width - 1) % 64;
-    uint64_t carry;
-    if (row == NULL) {
-        return 0;
-    }
-    if (dx < 0) {
-        carry = w > 0 ? row[w - 1] >> 63 : torus ? row[words - 1] >> last & 1 : 0;
-        return row[w] << 1 | carry;
-    }
-    if (dx > 0) {
-        if (w + 1 < words) {
-            return row[w] >> 1 | row[w + 1] << 63;
-        }
-        carry = torus ? row[0] & 1 : 0;
-        return row[w] >> 1 | carry << last;
-    }
-    return row[w];
-}
-
-";
-
-const STEP: &str = "\
-/* Makes one step of a grid of @CHANNELS channels. `next` is another grid of the same size. Beyond the edge is the
-   opposite edge if `torus` is not 0, else zeros. The rule was learned with @BOUNDARY. */
-static inline void @_step(const uint64_t *now, uint64_t *next, size_t height, size_t width, int torus)
-{
-    const size_t words = @_row_words(width);
-    uint64_t in[@INPUTS] = {0};
-    uint64_t out[@CHANNELS];
-    size_t y, w;
-    if (height == 0 || width == 0) {
-        return;
-    }
-    for (y = 0; y < height; y++) {
-        const size_t above = y > 0 ? y - 1 : height - 1;
-        const size_t below = y + 1 < height ? y + 1 : 0;
-        const int has_above = torus || y > 0;
-        const int has_below = torus || y + 1 < height;
-        const uint64_t tail = ~(uint64_t)0 >> (63 - (width - 1) % 64);
-        (void)now;
-        (void)above;
-        (void)below;
-        (void)has_above;
-        (void)has_below;
-        for (w = 0; w < words; w++) {
-            size_t c;
-@LOADS            @_rule(in, out);
-            for (c = 0; c < @CHANNELS; c++) {
-                next[(c * height + y) * words + w] = w + 1 < words ? out[c] : out[c] & tail;
-            }
-        }
-    }
-}
-
-";
+/// The step of an automaton, with `@` for its name.
+const STEP: &str = include_str!("step.c.in");
 
 fn write_step(text: &mut String, name: &str, code: &SourceCode, channels: usize, boundary: Boundary) {
     let mut loads = String::new();
@@ -207,7 +134,6 @@ fn write_step(text: &mut String, name: &str, code: &SourceCode, channels: usize,
         let dx = (place % 3) as i32 - 1;
         let _ = writeln!(loads, "            in[{input}] = @_shifted({row}, w, width, torus, {dx});");
     }
-    text.push_str(&NEIGHBOUR.replace('@', name));
     let step = STEP
         .replace("@LOADS", &loads)
         .replace("@BOUNDARY", boundary_name(boundary))

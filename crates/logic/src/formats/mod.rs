@@ -308,6 +308,8 @@ mod tests {
     use super::*;
     use crate::arbitrary;
     use crate::automaton::Boundary;
+    use proptest::prelude::*;
+    use sequential::Sequential;
 
     #[test]
     fn names_and_extensions_are_distinct() {
@@ -371,6 +373,35 @@ mod tests {
                 assert!(matches!(failed(&circuit, 2), Some(FormatError::NotAnAutomaton)));
             } else {
                 assert!(matches!(failed(&life, 2), Some(FormatError::NoGrid(_))), "{}", format.name);
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn what_is_read_back_is_proved_equal(circuit in arbitrary::circuit(8..=60, 1500)) {
+            for format in FORMATS.iter().filter(|format| format.can_read() && format.can_write()) {
+                let bytes = write(&circuit.clone().into(), format, &Options::default()).unwrap();
+                arbitrary::assert_proved_equal(read(&bytes, format).unwrap().circuit(), &circuit);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn grids_are_preserved(automaton in arbitrary::automaton(), height in 1usize..5, width in 1usize..5) {
+            let grid = Sequential::grid(&automaton, [height, width], 1).unwrap();
+            for again in [
+                aiger::read_sequential(&aiger::write_ascii(&grid).unwrap()),
+                aiger::read_sequential(&aiger::write_binary(&grid).unwrap()),
+                blif::read_sequential(blif::write_sequential(&grid, "grid").as_bytes()),
+            ] {
+                let again = again.unwrap();
+                prop_assert_eq!(&again.latches, &grid.latches);
+                prop_assert_eq!(again.circuit.input_names(), grid.circuit.input_names());
+                arbitrary::assert_proved_equal(&again.circuit, &grid.circuit);
             }
         }
     }

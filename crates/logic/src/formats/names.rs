@@ -23,7 +23,7 @@ pub struct NameRule {
     pub first: fn(char) -> bool,
     /// Whether a name may contain this character after the first.
     pub rest: fn(char) -> bool,
-    /// The reserved words, separated by spaces.
+    /// The reserved words, separated by white space.
     pub keywords: &'static str,
 }
 
@@ -33,7 +33,7 @@ impl NameRule {
         let mut characters = name.chars();
         characters.next().is_some_and(self.first)
             && characters.all(self.rest)
-            && !self.keywords.split(' ').any(|keyword| keyword == name)
+            && !self.keywords.split_whitespace().any(|keyword| keyword == name)
     }
 
     /// Returns the name with illegal characters replaced.

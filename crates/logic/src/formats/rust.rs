@@ -118,60 +118,8 @@ fn write_function(text: &mut String, name: &str, code: &SourceCode, [inputs, out
     text.push_str(&bodies);
 }
 
-const STEP: &str = "\
-/// Words per row.
-pub const fn row_words(width: usize) -> usize {
-    width.div_ceil(64)
-}
-
-/// Word `w` of a row, shifted by `dx` cells: each bit is that of the neighbour at `dx`.
-#[inline]
-fn shifted(row: Option<&[u64]>, w: usize, width: usize, torus: bool, dx: i32) -> u64 {
-    let Some(row) = row else { return 0 };
-    let last = (width - 1) % 64;
-    match dx {
-        -1 => {
-            let wrapped = if torus { row[row.len() - 1] >> last & 1 } else { 0 };
-            row[w] << 1 | if w > 0 { row[w - 1] >> 63 } else { wrapped }
-        }
-        1 if w + 1 < row.len() => row[w] >> 1 | row[w + 1] << 63,
-        1 => row[w] >> 1 | if torus { (row[0] & 1) << last } else { 0 },
-        _ => row[w],
-    }
-}
-
-/// Makes one step of a grid of @CHANNELS channels. Beyond the edge is the opposite edge if `torus`, else zeros. The rule
-/// was learned with @BOUNDARY.
-///
-/// # Panics
-///
-/// Panics if a grid does not have `@CHANNELS * height * row_words(width)` words.
-pub fn step(now: &[u64], next: &mut [u64], height: usize, width: usize, torus: bool) {
-    let words = row_words(width);
-    assert!(now.len() == @CHANNELS * height * words && next.len() == now.len(), \"the grid has another size\");
-    if height == 0 || width == 0 {
-        return;
-    }
-    let tail = u64::MAX >> (63 - (width - 1) % 64);
-    let row = |channel: usize, y: usize| Some(&now[(channel * height + y) * words..][..words]);
-    let (mut input, mut output) = ([0u64; @INPUTS], [0u64; @CHANNELS]);
-    for y in 0..height {
-        let above = if y > 0 { Some(y - 1) } else { Some(height - 1).filter(|_| torus) };
-        let below = if y + 1 < height { Some(y + 1) } else { Some(0).filter(|_| torus) };
-        let rows = [above, Some(y), below];
-        for w in 0..words {
-            let cell = |channel: usize, dy: usize, dx: i32| {
-                shifted(rows[dy].and_then(|y| row(channel, y)), w, width, torus, dx)
-            };
-@LOADS            rule(&input, &mut output);
-            let mask = if w + 1 < words { u64::MAX } else { tail };
-            for (channel, word) in output.iter().enumerate() {
-                next[(channel * height + y) * words + w] = word & mask;
-            }
-        }
-    }
-}
-";
+/// The step of an automaton.
+const STEP: &str = include_str!("step.rs.in");
 
 fn write_step(text: &mut String, code: &SourceCode, channels: usize, boundary: Boundary) {
     let mut loads = String::new();

@@ -3,7 +3,7 @@
 //! BLIF and AIGER files with latches hold a [`Sequential`]. A whole grid of an automaton is one, with a copy of the rule
 //! for every cell and a latch for every bit of every cell.
 
-use crate::automaton::{Automaton, Boundary, NEIGHBOURS};
+use crate::automaton::{Automaton, NEIGHBOURS};
 use crate::circuit::{Circuit, Node};
 use crate::formats::names::{self, Ports};
 use crate::formats::{FormatError, json::Document};
@@ -104,12 +104,8 @@ impl From<Circuit> for Sequential {
 /// The latch that an input of the rule reads at a cell; `None` beyond an edge of zeros.
 fn neighbour(automaton: &Automaton, [height, width]: [usize; 2], cell: usize, input: usize) -> Option<usize> {
     let (channel, place) = (input / NEIGHBOURS, input % NEIGHBOURS);
-    let along = |at: usize, offset: usize, side: usize| match automaton.boundary {
-        Boundary::Torus => Some((at + side + offset - 1) % side),
-        Boundary::Zeros => (at + offset).checked_sub(1).filter(|&to| to < side),
-    };
-    let y = along(cell / width, place / 3, height)?;
-    let x = along(cell % width, place % 3, width)?;
+    let y = automaton.boundary.neighbour(cell / width, place / 3, height)?;
+    let x = automaton.boundary.neighbour(cell % width, place % 3, width)?;
     Some((y * width + x) * automaton.channels + channel)
 }
 
@@ -143,6 +139,7 @@ pub(super) fn of_document(document: &Document, grid: Option<[usize; 2]>) -> Resu
 mod tests {
     use super::*;
     use crate::arbitrary;
+    use crate::automaton::Boundary;
     use crate::grid::Grid;
     use crate::naive::naive_step;
     use crate::rules;

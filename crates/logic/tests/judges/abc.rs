@@ -10,11 +10,11 @@ use std::path::Path;
 #[test]
 fn abc_proves_blif_and_aiger_equivalent() {
     let Some(abc) = Judge::find("berkeley-abc", "-h") else { return };
-    for (i, (name, document)) in documents().into_iter().enumerate() {
-        let folder = Folder::new(&format!("abc-{i}"));
+    for (name, document) in documents() {
+        let folder = Folder::new();
         folder.write("a.blif", written(&document, "blif"));
         folder.write("a.aig", written(&document, "aiger"));
-        let said = abc.run(&folder.0, &["-q", "cec -n a.blif a.aig"]);
+        let said = abc.run(&folder, &["-q", "cec -n a.blif a.aig"]);
         assert!(said.contains("Networks are equivalent"), "{name}: {said}");
     }
 }
@@ -22,27 +22,27 @@ fn abc_proves_blif_and_aiger_equivalent() {
 #[test]
 fn abc_detects_a_changed_circuit() {
     let Some(abc) = Judge::find("berkeley-abc", "-h") else { return };
-    let folder = Folder::new("abc-changed");
+    let folder = Folder::new();
     let life = life().circuit;
     let mut nodes = life.nodes().to_vec();
     nodes[3].gate = nodes[3].gate.not();
     let changed = Circuit::new(9, nodes, life.outputs().to_vec()).unwrap();
     folder.write("a.blif", written(&life.into(), "blif"));
     folder.write("b.aig", written(&changed.into(), "aiger"));
-    let said = abc.run(&folder.0, &["-q", "cec -n a.blif b.aig"]);
+    let said = abc.run(&folder, &["-q", "cec -n a.blif b.aig"]);
     assert!(said.contains("NOT EQUIVALENT"), "{said}");
 }
 
 #[test]
 fn files_that_abc_writes_are_read_as_the_same_function() {
     let Some(abc) = Judge::find("berkeley-abc", "-h") else { return };
-    for (i, (name, document)) in documents().into_iter().enumerate() {
-        let folder = Folder::new(&format!("abc-back-{i}"));
+    for (name, document) in documents() {
+        let folder = Folder::new();
         folder.write("a.blif", written(&document, "blif"));
-        abc.run(&folder.0, &["-q", "read a.blif; strash; write_aiger -s b.aig; collapse; write_blif c.blif"]);
+        abc.run(&folder, &["-q", "read a.blif; strash; write_aiger -s b.aig; collapse; write_blif c.blif"]);
         for file in ["b.aig", "c.blif"] {
             // ABC does not collapse circuits whose BDDs get too large.
-            let bytes = match std::fs::read(folder.0.join(file)) {
+            let bytes = match std::fs::read(folder.path().join(file)) {
                 Err(_) if file == "c.blif" => continue,
                 bytes => bytes.unwrap_or_else(|error| panic!("{name}, {file}: {error}")),
             };
@@ -57,8 +57,8 @@ fn files_that_abc_writes_are_read_as_the_same_function() {
 #[test]
 fn abc_unrolls_the_latches_of_a_grid_to_the_steps_of_the_automaton() {
     let Some(abc) = Judge::find("berkeley-abc", "-h") else { return };
-    for (i, (name, automaton)) in automata().into_iter().enumerate() {
-        let folder = Folder::new(&format!("abc-grid-{i}"));
+    for (name, automaton) in automata() {
+        let folder = Folder::new();
         let (size, steps) = ([3, 4], 4);
         let grid = Sequential::grid(&automaton, size, automaton.channels).unwrap();
         folder.write("a.aig", aiger::write_binary(&grid).unwrap());
@@ -74,8 +74,8 @@ fn abc_unrolls_the_latches_of_a_grid_to_the_steps_of_the_automaton() {
         }
         for file in ["a.aig", "a.blif"] {
             let frames = format!("read {file}; strash; frames -i -F {steps}; write_aiger b.aig");
-            abc.run(&folder.0, &["-q", &frames]);
-            let bytes = std::fs::read(folder.0.join("b.aig")).unwrap();
+            abc.run(&folder, &["-q", &frames]);
+            let bytes = folder.read("b.aig");
             let unrolled = aiger::read_sequential(&bytes).unwrap().combinational().unwrap();
             let inputs = vec![false; unrolled.inputs()];
             assert_eq!(unrolled.eval(&inputs).unwrap(), expected, "{name}, {file}");

@@ -1,7 +1,7 @@
 //! Test cases: circuits and automata of every shape.
 
 use gatework_logic::formats::{self, Format, Options};
-use gatework_logic::{Automaton, Boundary, Circuit, Document, Gate, Grid, Node};
+use gatework_logic::{Automaton, Boundary, Circuit, Document, Gate, Grid, Node, rules};
 
 /// Pseudorandom numbers (splitmix64).
 pub struct Numbers(pub u64);
@@ -92,27 +92,8 @@ pub fn automata() -> Vec<(String, Automaton)> {
     list
 }
 
-/// Conway's Life from adders.
 pub fn life() -> Automaton {
-    let mut nodes = Vec::new();
-    let mut gate = |gate, a, b| {
-        nodes.push(Node::new(gate, a, b));
-        8 + nodes.len() as u32
-    };
-    let mut counts: Vec<Vec<u32>> = vec![vec![0, 1, 2, 3, 5, 6, 7, 8], vec![], vec![], vec![]];
-    for weight in 0..3 {
-        while counts[weight].len() > 1 {
-            let (a, b) = (counts[weight].remove(0), counts[weight].remove(0));
-            let (sum, carry) = (gate(Gate::XOR, a, b), gate(Gate::AND, a, b));
-            counts[weight].push(sum);
-            counts[weight + 1].push(carry);
-        }
-    }
-    let (ones, twos, fours) = (counts[0][0], counts[1][0], counts[2][0]);
-    let few = gate(Gate::A_AND_NOT_B, twos, fours);
-    let alive = gate(Gate::OR, ones, 4);
-    let output = gate(Gate::AND, few, alive);
-    Automaton::new(1, Boundary::Torus, Circuit::new(9, nodes, vec![output]).unwrap()).unwrap()
+    rules::life(Boundary::Torus)
 }
 
 pub fn written(document: &Document, format: &str) -> Vec<u8> {

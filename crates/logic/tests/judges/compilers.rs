@@ -112,21 +112,21 @@ fn c_program(folder: &Folder, documents: &[(String, Document)]) {
 #[test]
 fn c_headers_compile_without_warnings_and_compute_the_same_bits() {
     let Some(gcc) = Judge::find("gcc", "--version") else { return };
-    let folder = Folder::new("c");
+    let folder = Folder::new();
     c_program(&folder, &[documents(), vec![long()]].concat());
-    gcc.run(&folder.0, &["-std=c99", "-pedantic", "-O2", "-Wall", "-Wextra", "-Werror", "-o", "a", "a.c"]);
-    let said = Command::new(folder.0.join("a")).output().unwrap();
+    gcc.run(&folder, &["-std=c99", "-pedantic", "-O2", "-Wall", "-Wextra", "-Werror", "-o", "a", "a.c"]);
+    let said = Command::new(folder.path().join("a")).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&said.stdout), "PASS\n");
 }
 
 #[test]
 fn c_headers_are_valid_cpp() {
     let Some(cpp) = Judge::find("g++", "--version") else { return };
-    let folder = Folder::new("cpp");
+    let folder = Folder::new();
     c_program(&folder, &documents());
     let strict =
         ["-std=c++11", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", "c++", "a.c"];
-    cpp.run(&folder.0, &strict);
+    cpp.run(&folder, &strict);
 }
 
 /// A Rust function that compares an exported module with the reference.
@@ -159,7 +159,7 @@ fn rust_test(name: &str, document: &Document) -> String {
 #[test]
 fn rust_modules_compile_without_warnings_and_compute_the_same_bits() {
     let Some(rustc) = Judge::find("rustc", "--version") else { return };
-    let folder = Folder::new("rust");
+    let folder = Folder::new();
     let mut text = String::from("#![deny(warnings)]\n");
     let mut main = String::from("fn main() {\n");
     for (i, (_, document)) in [documents(), vec![long()]].concat().iter().enumerate() {
@@ -169,7 +169,7 @@ fn rust_modules_compile_without_warnings_and_compute_the_same_bits() {
         let _ = writeln!(main, "    test_{name}();");
     }
     folder.write("a.rs", text + &main + "    println!(\"PASS\");\n}\n");
-    rustc.run(&folder.0, &["--edition", "2021", "-o", "a", "a.rs"]);
-    let said = Command::new(folder.0.join("a")).output().unwrap();
+    rustc.run(&folder, &["--edition", "2021", "-o", "a", "a.rs"]);
+    let said = Command::new(folder.path().join("a")).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&said.stdout), "PASS\n", "{}", String::from_utf8_lossy(&said.stderr));
 }

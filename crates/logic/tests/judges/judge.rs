@@ -1,7 +1,7 @@
 //! External programs, and temporary folders for their files.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// An external program.
@@ -21,8 +21,8 @@ impl Judge {
     }
 
     /// Runs the program in a folder and returns its output; panics if it fails.
-    pub fn run(&self, folder: &Path, arguments: &[&str]) -> String {
-        let output = Command::new(self.0).args(arguments).current_dir(folder).output().unwrap();
+    pub fn run(&self, folder: &Folder, arguments: &[&str]) -> String {
+        let output = Command::new(self.0).args(arguments).current_dir(folder.path()).output().unwrap();
         let text =
             String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{} {arguments:?}:\n{text}", self.0);
@@ -31,22 +31,22 @@ impl Judge {
 }
 
 /// A temporary folder.
-pub struct Folder(pub PathBuf);
+pub struct Folder(tempfile::TempDir);
 
 impl Folder {
-    pub fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("gatework-judges-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
+    pub fn new() -> Folder {
+        Folder(tempfile::tempdir().unwrap())
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
     }
 
     pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
-        std::fs::write(self.0.join(name), bytes).unwrap();
+        std::fs::write(self.path().join(name), bytes).unwrap();
     }
-}
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+    pub fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path().join(name)).unwrap()
     }
 }

@@ -26,10 +26,8 @@ fn yosys_reads_the_verilog_the_blif_and_the_aiger_as_the_same_function() {
     let Some(yosys) = Judge::find("yosys", "-V") else { return };
     // A few different shapes, because Yosys is slow to start.
     let wanted = ["no gates", "constants", "every gate", "random 3"];
-    for (i, (name, circuit)) in
-        circuits().into_iter().filter(|(name, _)| wanted.contains(&&**name)).enumerate()
-    {
-        let folder = Folder::new(&format!("yosys-{i}"));
+    for (name, circuit) in circuits().into_iter().filter(|(name, _)| wanted.contains(&&**name)) {
+        let folder = Folder::new();
         let mut script = String::new();
         for (format, read) in [("verilog", "read_verilog"), ("blif", "read_blif"), ("aag", "read_aiger")] {
             folder.write(&format!("a.{format}"), written(&circuit.clone().into(), format));
@@ -39,9 +37,9 @@ fn yosys_reads_the_verilog_the_blif_and_the_aiger_as_the_same_function() {
                  write_aiger -ascii -symbols {format}.aag; design -reset; "
             );
         }
-        yosys.run(&folder.0, &["-q", "-p", &script]);
+        yosys.run(&folder, &["-q", "-p", &script]);
         for format in ["verilog", "blif", "aag"] {
-            let bytes = std::fs::read(folder.0.join(format!("{format}.aag"))).unwrap();
+            let bytes = folder.read(&format!("{format}.aag"));
             let again = aiger::read_sequential(&bytes).unwrap();
             let mut numbers = Numbers(7);
             for _ in 0..100 {
@@ -59,16 +57,16 @@ fn yosys_reads_the_verilog_the_blif_and_the_aiger_as_the_same_function() {
 #[test]
 fn yosys_synthesises_a_grid_that_steps_like_the_automaton() {
     let Some(yosys) = Judge::find("yosys", "-V") else { return };
-    for (i, (name, automaton)) in automata().into_iter().enumerate().filter(|(i, _)| [0, 1, 4].contains(i)) {
-        let folder = Folder::new(&format!("yosys-grid-{i}"));
+    for (name, automaton) in [0, 1, 4].map(|i| automata().swap_remove(i)) {
+        let folder = Folder::new();
         let (height, width, channels) = (3, 4, automaton.channels);
         let options = Options { name: Some("dut".into()), grid: Some([height, width]) };
         let document = automaton.clone().into();
         folder.write("a.v", formats::write(&document, Format::named("verilog").unwrap(), &options).unwrap());
         let script = "read_verilog a.v; hierarchy -check -top dut_grid; synth -flatten -noabc; check -assert; \
                       dffunmap; aigmap; write_aiger -ascii -symbols b.aag";
-        yosys.run(&folder.0, &["-q", "-p", script]);
-        let sequential = aiger::read_sequential(&std::fs::read(folder.0.join("b.aag")).unwrap()).unwrap();
+        yosys.run(&folder, &["-q", "-p", script]);
+        let sequential = aiger::read_sequential(&folder.read("b.aag")).unwrap();
         assert_eq!(sequential.latches.len(), height * width * channels, "{name}");
         let mut cells = scattered(&mut Numbers(8), &automaton, [height, width]);
         let bit = |cells: &Grid, place: usize| {

@@ -53,48 +53,19 @@ fn check_golden(name: &str, optimizer: &Optimizer, learning_rate: f32) {
 }
 
 #[test]
-fn golden_sgd() {
+fn optimisers_agree_with_pytorch() {
+    let sgd = |nesterov, weight_decay| Optimizer::Sgd { momentum: 0.9, nesterov, weight_decay };
+    let adam = Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.1 };
+    let adamw = Optimizer::Adamw { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 0.01 };
+    let rmsprop = Optimizer::Rmsprop { alpha: 0.95, epsilon: 1e-8, momentum: 0.9, weight_decay: 0.0 };
     check_golden("sgd", &SGD, 0.1);
-}
-
-#[test]
-fn golden_sgd_momentum() {
-    let optimizer = Optimizer::Sgd { momentum: 0.9, nesterov: false, weight_decay: 0.01 };
-    check_golden("sgd_momentum", &optimizer, 0.1);
-}
-
-#[test]
-fn golden_sgd_nesterov() {
-    let optimizer = Optimizer::Sgd { momentum: 0.9, nesterov: true, weight_decay: 0.0 };
-    check_golden("sgd_nesterov", &optimizer, 0.1);
-}
-
-#[test]
-fn golden_adam() {
+    check_golden("sgd_momentum", &sgd(false, 0.01), 0.1);
+    check_golden("sgd_nesterov", &sgd(true, 0.0), 0.1);
     check_golden("adam", &ADAM, 0.01);
-}
-
-#[test]
-fn golden_adam_weight_decay() {
-    let optimizer = Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.1 };
-    check_golden("adam_wd", &optimizer, 0.01);
-}
-
-#[test]
-fn golden_adamw() {
-    let optimizer = Optimizer::Adamw { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 0.01 };
-    check_golden("adamw", &optimizer, 0.01);
-}
-
-#[test]
-fn golden_rmsprop() {
+    check_golden("adam_wd", &adam, 0.01);
+    check_golden("adamw", &adamw, 0.01);
     check_golden("rmsprop", &RMSPROP, 0.01);
-}
-
-#[test]
-fn golden_rmsprop_momentum() {
-    let optimizer = Optimizer::Rmsprop { alpha: 0.95, epsilon: 1e-8, momentum: 0.9, weight_decay: 0.0 };
-    check_golden("rmsprop_momentum", &optimizer, 0.01);
+    check_golden("rmsprop_momentum", &rmsprop, 0.01);
 }
 
 fn any_optimizer() -> impl Strategy<Value = Optimizer> {

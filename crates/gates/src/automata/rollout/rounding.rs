@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::removed::{self, Removed};
+use crate::deserialize::{self, Removed};
 use gatework_train::random::{Purpose, Random};
 
 /// The `[state]` table of an experiment.
@@ -11,11 +11,11 @@ use gatework_train::random::{Purpose, Random};
 pub struct StateSettings {
     /// How the values of a state are rounded to bits between two steps. Gradients pass straight through.
     pub round: Rounding,
-    #[serde(skip_serializing, deserialize_with = "removed::state_noise")]
+    #[serde(skip_serializing, deserialize_with = "deserialize::state_noise")]
     noise: Removed,
-    #[serde(skip_serializing, deserialize_with = "removed::state_flip")]
+    #[serde(skip_serializing, deserialize_with = "deserialize::state_flip")]
     flip: Removed,
-    #[serde(skip_serializing, deserialize_with = "removed::state_penalty")]
+    #[serde(skip_serializing, deserialize_with = "deserialize::state_penalty")]
     penalty: Removed,
 }
 

@@ -74,7 +74,6 @@ mod tests {
     use super::*;
     use crate::arbitrary;
     use crate::circuit::Circuit;
-    use crate::formats::sequential::Sequential;
     use crate::formats::{self, Options};
     use proptest::prelude::*;
 
@@ -103,37 +102,6 @@ mod tests {
                 let twice = formats::read(&bytes, format).unwrap();
                 arbitrary::assert_same_function(twice.circuit(), &circuit);
                 prop_assert!(twice.circuit().nodes().len() <= again.circuit().nodes().len());
-            }
-        }
-
-        #[test]
-        fn grids_are_preserved(automaton in arbitrary::automaton(), height in 1usize..4, width in 1usize..4) {
-            let grid = Sequential::grid(&automaton, [height, width], 1).unwrap();
-            for bytes in [write_ascii(&grid).unwrap(), write_binary(&grid).unwrap()] {
-                let again = read_sequential(&bytes).unwrap();
-                prop_assert_eq!(&again.latches, &grid.latches);
-                prop_assert_eq!(again.circuit.input_names(), grid.circuit.input_names());
-                arbitrary::assert_same_function(&again.circuit, &grid.circuit);
-            }
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(32))]
-
-        #[test]
-        fn what_is_read_back_is_proved_equal(circuit in arbitrary::circuit(8..=60, 1500)) {
-            for format in [&ASCII, &BINARY] {
-                let bytes = formats::write(&circuit.clone().into(), format, &Options::default()).unwrap();
-                arbitrary::assert_proved_equal(formats::read(&bytes, format).unwrap().circuit(), &circuit);
-            }
-        }
-
-        #[test]
-        fn grids_that_are_read_back_are_proved_equal(automaton in arbitrary::automaton()) {
-            let grid = Sequential::grid(&automaton, [3, 4], 1).unwrap();
-            for bytes in [write_ascii(&grid).unwrap(), write_binary(&grid).unwrap()] {
-                arbitrary::assert_proved_equal(&read_sequential(&bytes).unwrap().circuit, &grid.circuit);
             }
         }
     }

@@ -59,7 +59,6 @@ const RULE: NameRule = NameRule { first: |c| is_allowed(c) && c != '.', rest: is
 mod tests {
     use super::*;
     use crate::arbitrary;
-    use crate::formats::sequential::Sequential;
     use crate::formats::{self, Options};
     use proptest::prelude::*;
 
@@ -72,31 +71,6 @@ mod tests {
             arbitrary::assert_same_function(again.circuit(), document.circuit());
             prop_assert_eq!(again.circuit().input_names(), document.circuit().input_names());
             prop_assert_eq!(formats::write(&again, &FORMAT, &Options::default()).unwrap(), bytes);
-        }
-
-        #[test]
-        fn grids_are_preserved(automaton in arbitrary::automaton(), height in 1usize..4, width in 1usize..4) {
-            let grid = Sequential::grid(&automaton, [height, width], 1).unwrap();
-            let again = read_sequential(write_sequential(&grid, "grid").as_bytes()).unwrap();
-            prop_assert_eq!(&again.latches, &grid.latches);
-            arbitrary::assert_same_function(&again.circuit, &grid.circuit);
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(32))]
-
-        #[test]
-        fn what_is_read_back_is_proved_equal(circuit in arbitrary::circuit(8..=60, 1500)) {
-            let bytes = formats::write(&circuit.clone().into(), &FORMAT, &Options::default()).unwrap();
-            arbitrary::assert_proved_equal(formats::read(&bytes, &FORMAT).unwrap().circuit(), &circuit);
-        }
-
-        #[test]
-        fn grids_that_are_read_back_are_proved_equal(automaton in arbitrary::automaton()) {
-            let grid = Sequential::grid(&automaton, [3, 4], 1).unwrap();
-            let again = read_sequential(write_sequential(&grid, "grid").as_bytes()).unwrap();
-            arbitrary::assert_proved_equal(&again.circuit, &grid.circuit);
         }
     }
 }

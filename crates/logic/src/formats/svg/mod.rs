@@ -42,24 +42,6 @@ const HEAD: f64 = 64.0;
 /// The width of the names at both ends.
 const NAMES: f64 = 96.0;
 
-const STYLE: &str = "\
-text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',sans-serif;fill:#1b1f3b}\
-.title{font-size:15px;font-weight:600}\
-.muted{fill:#6b6f85}\
-.end{text-anchor:end}\
-.background{fill:#fff}\
-.gate{fill:#f4f1ea;stroke:#1b1f3b;stroke-width:1.5;stroke-linejoin:round}\
-.stroke{fill:none;stroke:#1b1f3b;stroke-width:1.5}\
-.wire{fill:none;stroke:#8d93b5;stroke-width:1.4}\
-.fork{fill:#8d93b5}\
-.in{stroke:#3566c8}.in-fill{fill:#3566c8}\
-.out{stroke:#d9622b}.out-fill{fill:#d9622b}\
-@media (prefers-color-scheme:dark){\
-text{fill:#e8e8ee}.muted{fill:#9a9db0}.background{fill:#15161d}\
-.gate{fill:#20222c;stroke:#e8e8ee}.stroke{stroke:#e8e8ee}.wire{stroke:#666c92}.fork{fill:#666c92}\
-.in{stroke:#7ea6ff}.in-fill{fill:#7ea6ff}.out{stroke:#ff9560}.out-fill{fill:#ff9560}\
-}";
-
 fn write(document: &Document, options: &Options) -> Result<String, FormatError> {
     let circuit = document.circuit().simplify();
     let (gates, outputs) = (circuit.nodes().len(), circuit.outputs().len());
@@ -97,9 +79,10 @@ fn y(row: f64) -> f64 {
 fn draw(circuit: &Circuit, layout: &Layout, ports: &names::Ports, title: &str, facts: &str) -> String {
     let width = (x(layout.columns.saturating_sub(1)) + NAMES + MARGIN).max(360.0);
     let height = y(layout.rows) + MARGIN;
+    let style = include_str!("schematic.css").replace('\n', "");
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
-         viewBox=\"0 0 {width:.0} {height:.0}\">\n<style>{STYLE}</style>\n\
+         viewBox=\"0 0 {width:.0} {height:.0}\">\n<style>{style}</style>\n\
          <rect class=\"background\" width=\"100%\" height=\"100%\"/>\n\
          <text class=\"title\" x=\"{MARGIN}\" y=\"30\">{}</text>\n\
          <text class=\"muted\" x=\"{MARGIN}\" y=\"48\">{}</text>\n",

@@ -49,24 +49,7 @@ const MAX_CELLS: usize = 1 << 24;
 const SIZE: [usize; 2] = [8, 8];
 
 /// The keywords of IEEE 1364-2005, and those of IEEE 1800 that are common names.
-const RULE: NameRule = identifier(
-    "always and assert assign automatic begin bind bit break buf bufif0 bufif1 byte case casex casez cell \
-     chandle checker class clocking cmos config const constraint context continue cover cross deassign \
-     default defparam design disable dist do edge else end endcase endconfig endfunction endgenerate \
-     endmodule endprimitive endspecify endtable endtask enum event expect export extends extern final for \
-     force foreach forever fork function generate genvar global highz0 highz1 if iff ifnone implements \
-     implies import incdir include initial inout input inside instance int integer interface intersect join \
-     large let liblist library local localparam logic longint macromodule matches medium modport module nand \
-     negedge nettype new nexttime nmos nor noshowcancelled not notif0 notif1 null or output package packed \
-     parameter pmos posedge primitive priority program property protected pull0 pull1 pulldown pullup \
-     pulsestyle_ondetect pulsestyle_onevent pure rand randc randcase randsequence rcmos real realtime ref reg \
-     reject_on release repeat restrict return rnmos rpmos rtran rtranif0 rtranif1 scalared sequence shortint \
-     shortreal showcancelled signed small soft solve specify specparam static string strong strong0 strong1 \
-     struct super supply0 supply1 sync_accept_on table tagged task this throughout time timeprecision \
-     timeunit tran tranif0 tranif1 tri tri0 tri1 triand trior trireg type typedef union unique unique0 \
-     unsigned until untyped use uwire var vectored virtual void wait wand weak weak0 weak1 while wildcard \
-     wire with within wor xnor xor",
-);
+const RULE: NameRule = identifier(include_str!("keywords.txt"));
 
 /// Writes a circuit or an automaton.
 fn write(document: &Document, options: &Options) -> Result<String, FormatError> {
@@ -170,62 +153,8 @@ fn write_rule(text: &mut String, name: &str, circuit: &Circuit, channels: usize)
     text.push_str("endmodule\n\n");
 }
 
-const GRID: &str = "\
-// A cell: takes `start` if `load`, else its new bits if `enable`.
-module @_cell (
-    input wire clk,
-    input wire load,
-    input wire enable,
-    input wire [@TOP:0] start,
-    input wire [@PATCH:0] patch,
-    output reg [@TOP:0] state
-);
-    wire [@TOP:0] next;
-    @_rule rule (.patch(patch), .next(next));
-    always @@(posedge clk) begin
-        if (load) state <= start;
-        else if (enable) state <= next;
-    end
-endmodule
-
-// A grid: channel c of cell (y, x) is bit (y * WIDTH + x) * @CHANNELS + c.
-module @_grid #(
-    parameter HEIGHT = @HEIGHT,
-    parameter WIDTH = @WIDTH,
-    parameter TORUS = @TORUS
-) (
-    input wire clk,
-    input wire load,
-    input wire enable,
-    input wire [HEIGHT*WIDTH*@CHANNELS-1:0] start,
-    output wire [HEIGHT*WIDTH*@CHANNELS-1:0] state
-);
-    genvar y, x, k;
-    generate
-        for (y = 0; y < HEIGHT; y = y + 1) begin : row
-            for (x = 0; x < WIDTH; x = x + 1) begin : column
-                wire [@PATCH:0] patch;
-                for (k = 0; k < 9; k = k + 1) begin : neighbour
-                    if (TORUS != 0 || (y + k / 3 >= 1 && y + k / 3 <= HEIGHT && x + k % 3 >= 1 && x + k % 3 <= WIDTH))
-                        assign patch[k * @CHANNELS +: @CHANNELS] = state[(((y + k / 3 + HEIGHT - 1) % HEIGHT) * WIDTH
-                            + (x + k % 3 + WIDTH - 1) % WIDTH) * @CHANNELS +: @CHANNELS];
-                    else
-                        assign patch[k * @CHANNELS +: @CHANNELS] = {@CHANNELS{1'b0}};
-                end
-                @_cell cell_i (
-                    .clk(clk),
-                    .load(load),
-                    .enable(enable),
-                    .start(start[(y * WIDTH + x) * @CHANNELS +: @CHANNELS]),
-                    .patch(patch),
-                    .state(state[(y * WIDTH + x) * @CHANNELS +: @CHANNELS])
-                );
-            end
-        end
-    endgenerate
-endmodule
-
-";
+/// The cell and the grid of an automaton.
+const GRID: &str = include_str!("grid.v");
 
 fn write_grid(text: &mut String, name: &str, automaton: &Automaton, [height, width]: [usize; 2]) {
     let channels = automaton.channels;

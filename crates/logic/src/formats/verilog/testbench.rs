@@ -63,26 +63,21 @@ pub(super) fn write_circuit(
         ports.iter().enumerate().map(|(i, port)| format!("        .{port}({bits}[{i}])")).collect()
     };
     let connections = [connect(&ports.inputs, "given"), connect(&ports.outputs, "computed")].concat();
-    let top = |ports: &[String]| ports.len().max(1) - 1;
-    // Writing to a string never fails, here and below.
-    let _ = writeln!(
-        text,
-        "`ifdef GATEWORK_TESTBENCH\nmodule {name}_testbench;\n    reg [{inputs}:0] given;\n    \
-         wire [{outputs}:0] computed;\n    integer errors;\n    {name} circuit_i (\n{connections}\n    );\n    \
-         task check(input [{inputs}:0] in, input [{outputs}:0] expected);\n        begin\n            given = in;\n            \
-         #1;\n            if ({compare}) begin\n                errors = errors + 1;\n                \
-         $display(\"FAIL: %h gives %h instead of %h\", in, computed, expected);\n            end\n        \
-         end\n    endtask\n    initial begin\n        errors = 0;",
-        inputs = top(&ports.inputs),
-        outputs = top(&ports.outputs),
-        connections = connections.join(",\n"),
-        compare = if ports.outputs.is_empty() { "1'b0" } else { "computed !== expected" },
-    );
+    let top = |ports: &[String]| (ports.len().max(1) - 1).to_string();
+    let mut checks = String::new();
     for inputs in vectors(circuit) {
         let outputs = circuit.eval(&inputs)?;
-        let _ = writeln!(text, "        check({}, {});", constant(&inputs), constant(&outputs));
+        // Writing to a string never fails, here and below.
+        let _ = writeln!(checks, "        check({}, {});", constant(&inputs), constant(&outputs));
     }
-    write_end(text);
+    let testbench = include_str!("circuit_testbench.v")
+        .replace("@INPUTS", &top(&ports.inputs))
+        .replace("@OUTPUTS", &top(&ports.outputs))
+        .replace("@CONNECTIONS", &connections.join(",\n"))
+        .replace("@DIFFERS", if ports.outputs.is_empty() { "1'b0" } else { "computed !== expected" })
+        .replace("@NAME", name)
+        .replace("@CHECKS", &checks);
+    text.push_str(&testbench);
     Ok(())
 }
 
@@ -118,36 +113,23 @@ pub(super) fn write_grid(
         let (cell, channel) = (place / automaton.channels, place % automaton.channels);
         grid.set(0, channel, cell / width, cell % width, bit);
     }
-    let _ = writeln!(
-        text,
-        "`ifdef GATEWORK_TESTBENCH\nmodule {name}_testbench;\n    reg clk, load, enable;\n    \
-         reg [{top}:0] start;\n    wire [{top}:0] state;\n    integer errors;\n    \
-         {name}_grid #(.HEIGHT({height}), .WIDTH({width}), .TORUS({torus})) grid_i (\n        \
-         .clk(clk), .load(load), .enable(enable), .start(start), .state(state)\n    );\n    \
-         task check(input [{top}:0] expected);\n        begin\n            #1 clk = 1;\n            #1 clk = 0;\n            \
-         #1;\n            if (state !== expected) begin\n                errors = errors + 1;\n                \
-         $display(\"FAIL: %h instead of %h\", state, expected);\n            end\n            load = 0;\n        end\n    \
-         endtask\n    initial begin\n        errors = 0;\n        clk = 0;\n        load = 1;\n        enable = 1;\n        \
-         start = {};",
-        constant(&bits(&grid)),
-        top = height * width * automaton.channels - 1,
-        torus = u8::from(automaton.boundary == Boundary::Torus),
-    );
-    let _ = writeln!(text, "        check(start);");
+    let start = constant(&bits(&grid));
+    let mut checks = String::new();
     for _ in 0..STEPS {
         grid = naive_step(automaton, &grid)?;
-        let _ = writeln!(text, "        check({});", constant(&bits(&grid)));
+        let _ = writeln!(checks, "        check({});", constant(&bits(&grid)));
     }
-    let _ = writeln!(text, "        enable = 0;\n        check({});", constant(&bits(&grid)));
-    write_end(text);
+    let testbench = include_str!("grid_testbench.v")
+        .replace("@TOP", &(height * width * automaton.channels - 1).to_string())
+        .replace("@HEIGHT", &height.to_string())
+        .replace("@WIDTH", &width.to_string())
+        .replace("@TORUS", if automaton.boundary == Boundary::Torus { "1" } else { "0" })
+        .replace("@START", &start)
+        .replace("@END", &constant(&bits(&grid)))
+        .replace("@NAME", name)
+        .replace("@CHECKS", &checks);
+    text.push_str(&testbench);
     Ok(())
-}
-
-fn write_end(text: &mut String) {
-    text.push_str(
-        "        if (errors == 0) $display(\"PASS\");\n        else $display(\"FAIL: %0d differences\", errors);\n        \
-         $finish;\n    end\nendmodule\n`endif\n",
-    );
 }
 
 #[cfg(test)]

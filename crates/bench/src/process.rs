@@ -1,4 +1,4 @@
-//! CPU time, which does not depend on the load of the machine.
+//! CPU time and resident memory of this process, as Linux gives them.
 
 use std::time::Instant;
 
@@ -31,6 +31,29 @@ fn processor_seconds() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanoseconds: f64 = text.split_whitespace().next()?.parse().ok()?;
     Some(nanoseconds / 1e9)
+}
+
+/// Resets the peak of resident memory, where the system can.
+pub fn reset_peak() {
+    // Linux only; elsewhere the peak is unknown.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+/// Returns the peak of resident memory in MB, if known.
+pub fn peak_memory() -> Option<f64> {
+    status("VmHWM:")
+}
+
+/// Returns the resident memory in MB, if known.
+pub fn resident_memory() -> Option<f64> {
+    status("VmRSS:")
+}
+
+fn status(key: &str) -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with(key))?;
+    let kilobytes: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes * 1024.0 / 1e6)
 }
 
 #[cfg(test)]
