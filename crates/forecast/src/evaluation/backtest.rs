@@ -1,6 +1,9 @@
 //! Rolling-origin evaluation: a trained model and the baselines forecast from every origin of a subset of the data. The
 //! baselines read the whole history before each origin.
 
+use std::ops::ControlFlow;
+
+use gatework_train::trainer::Interrupted;
 use serde::Serialize;
 
 use super::baselines::Baseline;
@@ -115,6 +118,19 @@ impl Sums {
     }
 }
 
+/// Observes an evaluation: it is called with the number of finished windows and of all windows, and can end the evaluation.
+pub type Watch<'a> = &'a dyn Fn(usize, usize) -> ControlFlow<()>;
+
+/// A [`Watch`] that does nothing.
+pub fn unwatched(_finished: usize, _all: usize) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// Calls a watch; an error if it ends the evaluation.
+fn check(watch: Watch<'_>, finished: usize, all: usize) -> Result<(), Interrupted> {
+    if watch(finished, all).is_break() { Err(Interrupted) } else { Ok(()) }
+}
+
 /// A member of an ensemble, and the windows that it forecasts.
 pub struct EnsembleMember<'a> {
     /// The model.
@@ -125,7 +141,11 @@ pub struct EnsembleMember<'a> {
 
 /// Scores a model and the baselines. Several models are an ensemble, whose forecast is the median at every step. `table`
 /// holds the series of the windows in their own units.
-pub fn evaluate(members: &mut [EnsembleMember<'_>], table: &Table) -> Result<Evaluation, PredictError> {
+pub fn evaluate(
+    members: &mut [EnsembleMember<'_>],
+    table: &Table,
+    watch: Watch<'_>,
+) -> Result<Evaluation, PredictError> {
     check_members(members)?;
     let Some(first) = members.first() else { return Err(PredictError::EnsembleMismatch) };
     let (season, horizon) = (first.predictor.context().season, first.predictor.specification().horizon);
@@ -136,7 +156,7 @@ pub fn evaluate(members: &mut [EnsembleMember<'_>], table: &Table) -> Result<Eva
     };
     let mut model = Sums::default();
     let mut baselines: Vec<Sums> = Baseline::ALL.iter().map(|_| Sums::default()).collect();
-    for_each_window(members, table, |_, history, actual, forecast| {
+    for_each_window(members, table, watch, |_, history, actual, forecast| {
         model.add(history, season, actual, &forecast.values);
         model.add_intervals(actual, forecast);
         for (baseline, sums) in Baseline::ALL.iter().zip(&mut baselines) {
@@ -181,13 +201,18 @@ pub struct ScaledErrors {
 }
 
 /// Returns the errors of a model on windows of a scaled table, in scaled units.
-pub fn scaled_errors(predictor: &mut Predictor, windows: &Windows) -> Result<ScaledErrors, PredictError> {
+pub fn scaled_errors(
+    predictor: &mut Predictor,
+    windows: &Windows,
+    watch: Watch<'_>,
+) -> Result<ScaledErrors, PredictError> {
     let forecaster = predictor.forecaster_mut();
     let horizon = forecaster.specification().horizon;
     let mut batch = Batch::new(windows.shape(0));
     let (mut squares, mut distances) = (0.0, 0.0);
     let numbers: Vec<u32> = (0..windows.len() as u32).collect();
-    for numbers in numbers.chunks(MAX_ROWS) {
+    for (chunk, numbers) in numbers.chunks(MAX_ROWS).enumerate() {
+        check(watch, chunk * MAX_ROWS, windows.len())?;
         batch.set_rows(numbers.len());
         windows.fill(numbers, &mut batch)?;
         let forecast = forecaster.predict(&batch)?;
@@ -208,9 +233,11 @@ pub fn calibrate(
     windows: &Windows,
     table: &Table,
     levels: &[f64],
+    watch: Watch<'_>,
 ) -> Result<Conformal, PredictError> {
     let mut errors = CalibrationErrors::new(predictor.specification().horizon, predictor.context().season);
-    for_each_window(&mut [EnsembleMember { predictor, windows }], table, |id, history, actual, forecast| {
+    let mut member = [EnsembleMember { predictor, windows }];
+    for_each_window(&mut member, table, watch, |id, history, actual, forecast| {
         errors.add(id, history, actual, &forecast.values);
     })?;
     Ok(errors.calibrate(levels))
@@ -220,6 +247,7 @@ pub fn calibrate(
 fn for_each_window(
     members: &mut [EnsembleMember<'_>],
     table: &Table,
+    watch: Watch<'_>,
     mut visit: impl FnMut(&str, &[f64], &[f64], &Prediction),
 ) -> Result<(), PredictError> {
     let count = members.first().map_or(0, |member| member.windows.len());
@@ -230,6 +258,7 @@ fn for_each_window(
             .map(|EnsembleMember { predictor, windows }| predictor.predict_windows(windows, numbers, table))
             .collect::<Result<Vec<_>, _>>()?;
         for (row, number) in numbers.iter().enumerate() {
+            check(watch, *number as usize, count)?;
             let Some((series, origin)) = members[0].windows.origin(*number as usize) else { continue };
             let Series { id, values, .. } = &table.series[series];
             let of_members: Vec<&Prediction> = forecasts.iter().map(|forecasts| &forecasts[row]).collect();
@@ -268,7 +297,7 @@ mod tests {
     use gatework_train::trainer::{Attempt, Outcome, Task as _};
 
     fn one(predictor: &mut Predictor, windows: &Windows, table: &Table) -> Evaluation {
-        evaluate(&mut [EnsembleMember { predictor, windows }], table).unwrap()
+        evaluate(&mut [EnsembleMember { predictor, windows }], table, &unwatched).unwrap()
     }
 
     #[test]
@@ -291,10 +320,33 @@ mod tests {
             .sum();
         let mut members: Vec<EnsembleMember<'_>> =
             predictors.iter_mut().map(|predictor| EnsembleMember { predictor, windows: &windows }).collect();
-        let evaluation = evaluate(&mut members, &table).unwrap();
+        let evaluation = evaluate(&mut members, &table, &unwatched).unwrap();
         assert_eq!((evaluation.windows, evaluation.scores[0].name.as_str()), (1, "median of 3"));
         assert!((evaluation.scores[0].mae - error).abs() < 1e-6 * error);
         assert!(evaluation.scores[0].coverage.is_empty());
+    }
+
+    #[test]
+    fn a_watch_sees_every_window_and_can_end_an_evaluation() {
+        let (mut predictor, dataset) = untrained_model("nlinear", "mae");
+        let windows = dataset.windows(Subset::Validation, 1);
+        let seen = std::cell::Cell::new(0);
+        let mut evaluate = |last| {
+            seen.set(0);
+            let watch = |finished, all| {
+                assert_eq!((finished, all), (seen.get(), 13));
+                seen.set(finished + 1);
+                if finished == last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            };
+            let member = EnsembleMember { predictor: &mut predictor, windows: &windows };
+            evaluate(&mut [member], &dataset.table, &watch)
+        };
+        assert!(evaluate(usize::MAX).is_ok());
+        assert_eq!(seen.get(), 13);
+        assert!(matches!(evaluate(4), Err(PredictError::Interrupted(_))));
+        assert_eq!(seen.get(), 5);
+        let scaled = scaled_errors(&mut predictor, &windows, &|_, _| ControlFlow::Break(()));
+        assert!(matches!(scaled, Err(PredictError::Interrupted(_))));
     }
 
     #[test]
@@ -306,7 +358,7 @@ mod tests {
             EnsembleMember { predictor: &mut a, windows: &all },
             EnsembleMember { predictor: &mut b, windows: &some },
         ];
-        let message = evaluate(&mut members, &dataset.table).unwrap_err().to_string();
+        let message = evaluate(&mut members, &dataset.table, &unwatched).unwrap_err().to_string();
         assert!(message.contains("same series from the same origins"), "{message}");
     }
 
@@ -314,7 +366,7 @@ mod tests {
     fn scaled_errors_are_those_of_the_scaled_values() {
         let (mut predictor, dataset) = untrained_model("nlinear", "mae");
         let windows = dataset.windows(Subset::Validation, 1);
-        let scaled = scaled_errors(&mut predictor, &windows).unwrap();
+        let scaled = scaled_errors(&mut predictor, &windows, &unwatched).unwrap();
         // Computed via the units of the data: the built-in data are log-scaled.
         let numbers: Vec<u32> = (0..windows.len() as u32).collect();
         let forecasts = predictor.predict_windows(&windows, &numbers, &dataset.table).unwrap();
@@ -399,7 +451,7 @@ mod tests {
     fn calibrated_intervals_cover_their_calibration_windows() {
         let (mut predictor, dataset) = untrained_model("dlinear", "mae");
         let windows = dataset.windows(Subset::Train, 1);
-        let conformal = calibrate(&mut predictor, &windows, &dataset.table, &[0.5, 0.8]).unwrap();
+        let conformal = calibrate(&mut predictor, &windows, &dataset.table, &[0.5, 0.8], &unwatched).unwrap();
         assert_eq!(conformal.windows(), windows.len());
         let context = Context { conformal, ..predictor.context().clone() };
         let mut predictor = predictor.with_context(context);
