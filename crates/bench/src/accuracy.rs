@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use clap::Args;
 use gatework::experiment;
 use gatework_forecast::data::Subset;
+use gatework_forecast::evaluation::unwatched;
 use gatework_forecast::experiment::Dataset;
 use gatework_forecast::experiment::{ForecastExperiment, Published};
 use gatework_train::files;
@@ -182,7 +183,7 @@ fn together(runs: &[Planned]) -> anyhow::Result<Vec<Row>> {
         let mut opened = folders.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
         let datasets = opened.iter().map(forecaster::dataset).collect::<anyhow::Result<Vec<_>>>()?;
         let step = default_step(&datasets[0], Subset::Test);
-        let evaluation = score_ensemble(&mut opened, &datasets, Subset::Test, step)?;
+        let evaluation = score_ensemble(&mut opened, &datasets, Subset::Test, step, &unwatched)?;
         let name = format!("median of {}", folders.len());
         let mut row = Row::new(&name, first.published.horizon, &first.published.figures);
         row.add(&json!({ "scores": evaluation.scores }));

@@ -1,6 +1,7 @@
 //! Whole-program tests of `gatework-bench`.
 
 use gatework_forecast::data::Subset;
+use gatework_forecast::evaluation::unwatched;
 use gatework_forecast::run::{ForecastRun, scaled_score};
 use gatework_test_support::program::{Place, SALES, assert_says};
 
@@ -194,7 +195,7 @@ fn a_table_of_published_figures_is_made_once_and_can_be_extended() {
     // A new evaluation of the trained model finds the same error.
     let mut run = ForecastRun::open(&place.path("tables/one-7-1")).unwrap().unwrap();
     let dataset = run.dataset().unwrap();
-    let scaled = scaled_score(&mut run.forecaster, &dataset, Subset::Test).unwrap().unwrap();
+    let scaled = scaled_score(&mut run.forecaster, &dataset, Subset::Test, &unwatched).unwrap().unwrap();
     assert_eq!(rows["rows"][1]["figures"][0]["values"][0], scaled.mse);
     place.write(
         "one.toml",

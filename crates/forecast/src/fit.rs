@@ -7,6 +7,7 @@ use gatework_train::experiment::Problem;
 use gatework_train::trainer::{Options, Quiet, TrainError};
 
 use crate::data::{Schema, Table};
+use crate::evaluation::unwatched;
 use crate::experiment::{Dataset, DatasetError, Experiment};
 use crate::prediction::{Forecaster, PredictError};
 use crate::run;
@@ -58,7 +59,7 @@ pub fn fit(table: &Table, experiment: &Experiment) -> Result<Forecaster, FitErro
     };
     let attempts = run::train(&experiment, &dataset, &options, &Quiet, &AtomicBool::new(false))?;
     let best = attempts.into_iter().next().and_then(|attempt| attempt.best).ok_or(FitError::Diverged)?;
-    Ok(run::forecaster(&experiment, &dataset, &best)?)
+    Ok(run::forecaster(&experiment, &dataset, &best, &unwatched)?)
 }
 
 #[cfg(test)]

@@ -147,7 +147,7 @@ const MAX_SIZE: usize = 10_000;
 const MAX_PARAMETERS: f64 = 0.5e9;
 
 /// Bytes of a parameter in training: value, gradient, two moments and the best value so far.
-const PARAMETER_BYTES: f64 = 20.0;
+pub(crate) const TRAINING_BYTES: f64 = 20.0;
 
 /// Name of the input that the loss is multiplied by.
 pub(crate) const WEIGHT: &str = "weight";
@@ -265,7 +265,7 @@ impl Specification {
     pub fn parameters(&self) -> Result<Vec<Parameter>, SpecificationError> {
         let (parameters, count) = self.counted_parameters()?;
         let what = || format!("training {:.1} million parameters", count / 1e6);
-        memory::check(count * PARAMETER_BYTES, what)
+        memory::check(count * TRAINING_BYTES, what)
             .map_err(|error| SpecificationError::Memory { model: self.model.name(), error })?;
         Ok(parameters)
     }

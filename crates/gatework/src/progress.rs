@@ -200,7 +200,7 @@ impl Drop for Progress {
     }
 }
 
-/// Shows the passes of a minimisation and its proof.
+/// Shows the passes of a minimisation, its proof, and the translation of the result to a file format.
 pub struct Passes {
     begin: Instant,
     line: Cell<Instant>,
@@ -227,6 +227,11 @@ impl Passes {
             self.line.set(Instant::now());
             status!("{:.0} s: {text}", self.begin.elapsed().as_secs_f64());
         }
+    }
+
+    /// Calls a function that prints, without the spinner on the screen.
+    pub fn pause(&self, print: impl FnOnce()) {
+        self.spinner.suspend(print);
     }
 
     fn is_line_due(&self, pass: &str, now: Instant) -> bool {

@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::hard::{Conditions, Damage, HardRun};
 use gatework_gates::automata::states::{Start, StateError, Target};
-use gatework_logic::minimize::{Effort, Options, minimize};
-use gatework_logic::prove::{Verdict, equivalent_within};
+use gatework_logic::minimize::{Effort, Options};
 use gatework_logic::{Automaton, AutomatonError, Grid, GridError};
 use gatework_train::memory::{self, OutOfMemory};
 use gatework_train::random::{Purpose, Random};
 
+use crate::minimize;
 use crate::report::{self, Animation, Colouring, Picture, ReportError};
 use crate::subject::{Subject, SubjectError};
 
@@ -190,10 +190,12 @@ fn minimized_for(automaton: &Automaton, cell_steps: usize) -> Cow<'_, Automaton>
         return Cow::Borrowed(automaton);
     }
     let options = Options { effort: Effort::Fast, ..Options::default() };
-    let circuit = minimize(&automaton.circuit, &options).circuit;
-    match equivalent_within(&automaton.circuit, &circuit, PROOF_TIME) {
-        Ok(Verdict::Equal) => Cow::Owned(Automaton { circuit, ..automaton.clone() }),
-        _ => Cow::Borrowed(automaton),
+    // As a circuit: all channels remain.
+    match minimize::with_proof(&automaton.circuit.clone().into(), &options, PROOF_TIME) {
+        Ok(proved) => {
+            Cow::Owned(Automaton { circuit: proved.document.circuit().clone(), ..automaton.clone() })
+        }
+        Err(_) => Cow::Borrowed(automaton),
     }
 }
 
@@ -282,6 +284,7 @@ pub fn training_gif(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gatework_logic::prove::{Verdict, equivalent_within};
     use gatework_logic::{Boundary, Circuit, Document, Gate, Node, rules, to_json};
 
     #[test]

@@ -34,6 +34,19 @@ pub fn check(bytes: f64, what: impl FnOnce() -> String) -> Result<(), OutOfMemor
     if is_available { Ok(()) } else { Err(OutOfMemory { what: what(), bytes }) }
 }
 
+/// Returns how many of at most `wanted` equal computations fit into memory at the same time, at least 1. `bytes` is the memory
+/// that a number of them needs together.
+///
+/// ```
+/// use gatework_train::memory;
+///
+/// assert_eq!(memory::concurrent(4, |count| count as f64 * 1e3), 4);
+/// assert_eq!(memory::concurrent(4, |count| if count > 2 { f64::INFINITY } else { 1e3 }), 2);
+/// ```
+pub fn concurrent(wanted: usize, bytes: impl Fn(usize) -> f64) -> usize {
+    (2..=wanted).rev().find(|&count| check(bytes(count), String::new).is_ok()).unwrap_or(1)
+}
+
 fn size(bytes: f64) -> String {
     if bytes < 1e9 { format!("{:.1} MB", bytes / 1e6) } else { format!("{:.1} GB", bytes / 1e9) }
 }

@@ -1,8 +1,10 @@
 //! Parquet reader. Fields are converted to the text of a CSV file, so that both formats are parsed and checked alike; the
 //! line of an error is the number of the row, from 2.
 
+use std::cell::Cell;
 use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
 
 use ::csv::ByteRecord;
 use parquet::basic::{LogicalType, TimeUnit};
@@ -17,11 +19,36 @@ use super::time::{self, DAY, TimeKind};
 
 /// Reads a table from a Parquet file. Errors call it `origin`.
 pub fn read(file: File, origin: &str, schema: &Schema) -> Result<Table, DataError> {
-    // The library panics on some corrupt pages, for example on encoded values that end too early.
-    let result = catch_unwind(AssertUnwindSafe(|| read_rows(file, schema))).unwrap_or_else(|_| {
+    let result = without_panics(|| read_rows(file, schema)).unwrap_or_else(|| {
         Err((None, DataProblem::Unreadable("the file is corrupt: a page cannot be decoded".into())))
     });
     result.map_err(|(line, problem)| problem.at(origin, line))
+}
+
+thread_local! {
+    /// Whether a panic of this thread is caught by [`without_panics`].
+    static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls a function and returns its result, or `None` if it panics. The library panics on some corrupt pages, for example on
+/// encoded values that end too early.
+///
+/// The message of such a panic is not printed: it would be about the library, and the caller reports the file. Panics elsewhere
+/// go to the hook that was installed before.
+fn without_panics<T>(function: impl FnOnce() -> T) -> Option<T> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let previous = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !IS_CAUGHT.get() {
+                previous(panic);
+            }
+        }));
+    });
+    let was_caught = IS_CAUGHT.replace(true);
+    let result = panic::catch_unwind(AssertUnwindSafe(function));
+    IS_CAUGHT.set(was_caught);
+    result.ok()
 }
 
 fn read_rows(file: File, schema: &Schema) -> Result<Table, Located> {
@@ -131,6 +158,14 @@ mod tests {
             assert_eq!((table.frequency.to_string().as_str(), table.report.missing_values), ("h", 1));
             assert_eq!(table.time(&table.series[0], 1), "1970-01-01 01:00:00");
         }
+    }
+
+    #[test]
+    fn a_panic_of_the_library_is_caught() {
+        assert_eq!(without_panics(|| 1), Some(1));
+        let inner = || without_panics(|| panic!("a corrupt page"));
+        assert_eq!(without_panics(|| (inner(), IS_CAUGHT.get())), Some((None::<()>, true)));
+        assert!(!IS_CAUGHT.get());
     }
 
     #[test]

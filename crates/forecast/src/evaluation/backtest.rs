@@ -1,6 +1,9 @@
 //! Rolling-origin evaluation: a trained model and the baselines forecast from every origin of a subset of the data. The
 //! baselines read the whole history before each origin.
 
+use std::ops::ControlFlow;
+
+use gatework_train::trainer::Interrupted;
 use serde::Serialize;
 
 use super::baselines::Baseline;
@@ -115,6 +118,19 @@ impl Sums {
     }
 }
 
+/// Observes an evaluation: it is called with the number of finished windows and of all windows, and can end the evaluation.
+pub type Watch<'a> = &'a dyn Fn(usize, usize) -> ControlFlow<()>;
+
+/// A [`Watch`] that does nothing.
+pub fn unwatched(_finished: usize, _all: usize) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// Calls a watch; an error if it ends the evaluation.
+fn check(watch: Watch<'_>, finished: usize, all: usize) -> Result<(), Interrupted> {
+    if watch(finished, all).is_break() { Err(Interrupted) } else { Ok(()) }
+}
+
 /// A member of an ensemble, and the windows that it forecasts.
 pub struct EnsembleMember<'a> {
     /// The model.
@@ -125,7 +141,11 @@ pub struct EnsembleMember<'a> {
 
 /// Scores a model and the baselines. Several models are an ensemble, whose forecast is the median at every step. `table`
 /// holds the series of the windows in their own units.
-pub fn evaluate(members: &mut [EnsembleMember<'_>], table: &Table) -> Result<Evaluation, PredictError> {
+pub fn evaluate(
+    members: &mut [EnsembleMember<'_>],
+    table: &Table,
+    watch: Watch<'_>,
+) -> Result<Evaluation, PredictError> {
     check_members(members)?;
     let Some(first) = members.first() else { return Err(PredictError::EnsembleMismatch) };
     let (season, horizon) = (first.forecaster.context().season, first.forecaster.specification().horizon);
@@ -136,7 +156,7 @@ pub fn evaluate(members: &mut [EnsembleMember<'_>], table: &Table) -> Result<Eva
     };
     let mut model = Sums::default();
     let mut baselines: Vec<Sums> = Baseline::ALL.iter().map(|_| Sums::default()).collect();
-    for_each_window(members, table, |_, history, actual, forecast| {
+    for_each_window(members, table, watch, |_, history, actual, forecast| {
         model.add(history, season, actual, &forecast.values);
         model.add_intervals(actual, forecast);
         for (baseline, sums) in Baseline::ALL.iter().zip(&mut baselines) {
@@ -181,13 +201,18 @@ pub struct ScaledErrors {
 }
 
 /// Returns the errors of a model on windows of a scaled table, in scaled units.
-pub fn scaled_errors(forecaster: &mut Forecaster, windows: &Windows) -> Result<ScaledErrors, PredictError> {
+pub fn scaled_errors(
+    forecaster: &mut Forecaster,
+    windows: &Windows,
+    watch: Watch<'_>,
+) -> Result<ScaledErrors, PredictError> {
     let network = forecaster.network_mut();
     let horizon = network.specification().horizon;
     let mut batch = Batch::new(windows.shape(0));
     let (mut squares, mut distances) = (0.0, 0.0);
     let numbers: Vec<u32> = (0..windows.len() as u32).collect();
-    for numbers in numbers.chunks(MAX_ROWS) {
+    for (chunk, numbers) in numbers.chunks(MAX_ROWS).enumerate() {
+        check(watch, chunk * MAX_ROWS, windows.len())?;
         batch.set_rows(numbers.len());
         windows.fill(numbers, &mut batch)?;
         let forecast = network.predict(&batch)?;
@@ -208,15 +233,13 @@ pub fn calibrate(
     windows: &Windows,
     table: &Table,
     levels: &[f64],
+    watch: Watch<'_>,
 ) -> Result<Conformal, PredictError> {
     let mut errors = CalibrationErrors::new(forecaster.specification().horizon, forecaster.context().season);
-    for_each_window(
-        &mut [EnsembleMember { forecaster, windows }],
-        table,
-        |id, history, actual, forecast| {
-            errors.add(id, history, actual, &forecast.values);
-        },
-    )?;
+    let mut member = [EnsembleMember { forecaster, windows }];
+    for_each_window(&mut member, table, watch, |id, history, actual, forecast| {
+        errors.add(id, history, actual, &forecast.values);
+    })?;
     Ok(errors.calibrate(levels))
 }
 
@@ -224,6 +247,7 @@ pub fn calibrate(
 fn for_each_window(
     members: &mut [EnsembleMember<'_>],
     table: &Table,
+    watch: Watch<'_>,
     mut visit: impl FnMut(&str, &[f64], &[f64], &Prediction),
 ) -> Result<(), PredictError> {
     let count = members.first().map_or(0, |member| member.windows.len());
@@ -234,6 +258,7 @@ fn for_each_window(
             .map(|EnsembleMember { forecaster, windows }| forecaster.predict_windows(windows, numbers, table))
             .collect::<Result<Vec<_>, _>>()?;
         for (row, number) in numbers.iter().enumerate() {
+            check(watch, *number as usize, count)?;
             let Some((series, origin)) = members[0].windows.origin(*number as usize) else { continue };
             let Series { id, values, .. } = &table.series[series];
             let of_members: Vec<&Prediction> = forecasts.iter().map(|forecasts| &forecasts[row]).collect();
@@ -272,7 +297,7 @@ mod tests {
     use gatework_train::trainer::{Attempt, Outcome, Task as _};
 
     fn one(forecaster: &mut Forecaster, windows: &Windows, table: &Table) -> Evaluation {
-        evaluate(&mut [EnsembleMember { forecaster, windows }], table).unwrap()
+        evaluate(&mut [EnsembleMember { forecaster, windows }], table, &unwatched).unwrap()
     }
 
     #[test]
@@ -297,10 +322,33 @@ mod tests {
             .iter_mut()
             .map(|forecaster| EnsembleMember { forecaster, windows: &windows })
             .collect();
-        let evaluation = evaluate(&mut members, &table).unwrap();
+        let evaluation = evaluate(&mut members, &table, &unwatched).unwrap();
         assert_eq!((evaluation.windows, evaluation.scores[0].name.as_str()), (1, "median of 3"));
         assert!((evaluation.scores[0].mae - error).abs() < 1e-6 * error);
         assert!(evaluation.scores[0].coverage.is_empty());
+    }
+
+    #[test]
+    fn a_watch_sees_every_window_and_can_end_an_evaluation() {
+        let (mut forecaster, dataset) = untrained_model("nlinear", "mae");
+        let windows = dataset.windows(Subset::Validation, 1);
+        let seen = std::cell::Cell::new(0);
+        let mut evaluate = |last| {
+            seen.set(0);
+            let watch = |finished, all| {
+                assert_eq!((finished, all), (seen.get(), 13));
+                seen.set(finished + 1);
+                if finished == last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            };
+            let member = EnsembleMember { forecaster: &mut forecaster, windows: &windows };
+            evaluate(&mut [member], &dataset.table, &watch)
+        };
+        assert!(evaluate(usize::MAX).is_ok());
+        assert_eq!(seen.get(), 13);
+        assert!(matches!(evaluate(4), Err(PredictError::Interrupted(_))));
+        assert_eq!(seen.get(), 5);
+        let scaled = scaled_errors(&mut forecaster, &windows, &|_, _| ControlFlow::Break(()));
+        assert!(matches!(scaled, Err(PredictError::Interrupted(_))));
     }
 
     #[test]
@@ -312,7 +360,7 @@ mod tests {
             EnsembleMember { forecaster: &mut a, windows: &all },
             EnsembleMember { forecaster: &mut b, windows: &some },
         ];
-        let message = evaluate(&mut members, &dataset.table).unwrap_err().to_string();
+        let message = evaluate(&mut members, &dataset.table, &unwatched).unwrap_err().to_string();
         assert!(message.contains("same series from the same origins"), "{message}");
     }
 
@@ -320,7 +368,7 @@ mod tests {
     fn scaled_errors_are_those_of_the_scaled_values() {
         let (mut forecaster, dataset) = untrained_model("nlinear", "mae");
         let windows = dataset.windows(Subset::Validation, 1);
-        let scaled = scaled_errors(&mut forecaster, &windows).unwrap();
+        let scaled = scaled_errors(&mut forecaster, &windows, &unwatched).unwrap();
         // Computed via the units of the data: the built-in data are log-scaled.
         let numbers: Vec<u32> = (0..windows.len() as u32).collect();
         let forecasts = forecaster.predict_windows(&windows, &numbers, &dataset.table).unwrap();
@@ -405,7 +453,8 @@ mod tests {
     fn calibrated_intervals_cover_their_calibration_windows() {
         let (mut forecaster, dataset) = untrained_model("dlinear", "mae");
         let windows = dataset.windows(Subset::Train, 1);
-        let conformal = calibrate(&mut forecaster, &windows, &dataset.table, &[0.5, 0.8]).unwrap();
+        let conformal =
+            calibrate(&mut forecaster, &windows, &dataset.table, &[0.5, 0.8], &unwatched).unwrap();
         assert_eq!(conformal.windows(), windows.len());
         let context = Context { conformal, ..forecaster.context().clone() };
         let mut forecaster = forecaster.with_context(context);

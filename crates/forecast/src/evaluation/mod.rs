@@ -8,5 +8,7 @@
 mod backtest;
 pub mod baselines;
 
-pub use backtest::{EnsembleMember, Evaluation, ScaledErrors, Score, calibrate, evaluate, scaled_errors};
+pub use backtest::{
+    EnsembleMember, Evaluation, ScaledErrors, Score, Watch, calibrate, evaluate, scaled_errors, unwatched,
+};
 pub use baselines::Baseline;

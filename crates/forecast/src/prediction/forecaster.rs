@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use gatework_train::trainer::Interrupted;
+
 use super::context::{Context, ContextError, NotFinite, Prediction};
 use crate::data::scale::UnknownSeries;
 use crate::data::{Batch, Table, WindowError, Windows};
@@ -32,6 +34,9 @@ pub enum PredictError {
         "the members of an ensemble must forecast the same horizon of the same series from the same origins"
     )]
     EnsembleMismatch,
+    /// The caller ended an evaluation.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
     /// The model file has no context.
     #[error(
         "{path}: the model file has no information about its data: {problem}; train it with an experiment"

@@ -1,7 +1,8 @@
 //! Training of an experiment into a run folder.
 
 use std::fmt::Write as _;
-use std::sync::atomic::AtomicBool;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gatework_train::files;
@@ -10,12 +11,13 @@ use gatework_train::trainer::{self, Attempt, Observer, Options};
 use serde_json::{Value, json};
 
 use super::score::{default_step, scaled_score, score};
-use super::train::{forecaster, settings, train};
+use super::train::{concurrent_seeds, forecaster, settings, train};
 use super::{RunError, SeedScores};
 use crate::Forecaster;
 use crate::data::Subset;
-use crate::evaluation::{Evaluation, ScaledErrors};
+use crate::evaluation::{Evaluation, ScaledErrors, Watch};
 use crate::experiment::{Dataset, Experiment};
+use crate::prediction::PredictError;
 
 /// The file in the checkpoint folder with the fingerprint of the data.
 const DATA_FILE: &str = "data.txt";
@@ -77,7 +79,7 @@ impl Job<'_> {
         self.folder.write("metrics.csv", self.metrics(&attempts).as_bytes())?;
         let mut scored = Vec::new();
         for attempt in attempts {
-            scored.push(self.score(attempt, begin)?);
+            scored.push(self.score(attempt, begin, stop)?);
         }
         let seeds = SeedScores::new(&scored);
         scored.sort_by(|a, b| a.validation.total_cmp(&b.validation));
@@ -133,7 +135,8 @@ impl Job<'_> {
 
     fn attempts(&self, observer: &impl Observer, stop: &AtomicBool) -> Result<Vec<Attempt>, RunError> {
         let Job { experiment, dataset, folder, threads, .. } = *self;
-        let concurrent_attempts = threads.min(self.seeds.len());
+        let concurrent_attempts =
+            concurrent_seeds(experiment, dataset, threads.min(self.seeds.len()), threads);
         let options = Options {
             settings: self.settings(),
             seeds: self.seeds.clone(),
@@ -145,9 +148,13 @@ impl Job<'_> {
         };
         let attempts = train(experiment, dataset, &options, observer, stop)?;
         if !options.is_complete(&attempts) {
-            return Err(RunFolderError::Interrupted { path: folder.path().to_path_buf() }.into());
+            return Err(self.interrupted());
         }
         Ok(attempts)
+    }
+
+    fn interrupted(&self) -> RunError {
+        RunFolderError::Interrupted { path: self.folder.path().to_path_buf() }.into()
     }
 
     /// Returns the settings of the training loop.
@@ -155,14 +162,25 @@ impl Job<'_> {
         settings(self.experiment, self.dataset)
     }
 
-    fn score(&self, attempt: Attempt, begin: Instant) -> Result<Trained, RunError> {
+    /// Evaluates the model of a seed. If it is interrupted, a resumed run evaluates it again.
+    fn score(&self, attempt: Attempt, begin: Instant, stop: &AtomicBool) -> Result<Trained, RunError> {
+        let watch = |_, _| {
+            if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        self.score_until(attempt, begin, &watch).map_err(|error| match error {
+            RunError::Predict(PredictError::Interrupted(_)) => self.interrupted(),
+            error => error,
+        })
+    }
+
+    fn score_until(&self, attempt: Attempt, begin: Instant, watch: Watch<'_>) -> Result<Trained, RunError> {
         let best = attempt.best.as_ref().ok_or(RunError::NoValidation)?;
         let has_test = !self.dataset.windows(Subset::Test, 1).is_empty();
         let subset = if has_test { Subset::Test } else { Subset::Validation };
-        let mut forecaster = forecaster(self.experiment, self.dataset, best)?;
+        let mut forecaster = forecaster(self.experiment, self.dataset, best, watch)?;
         let step = default_step(self.dataset, subset);
-        let evaluation = score(&mut forecaster, self.dataset, subset, step)?;
-        let scaled = scaled_score(&mut forecaster, self.dataset, subset)?;
+        let evaluation = score(&mut forecaster, self.dataset, subset, step, watch)?;
+        let scaled = scaled_score(&mut forecaster, self.dataset, subset, watch)?;
         let (validation, seeds) = (best.hard, SeedScores::default());
         Ok(Trained { attempt, validation, forecaster, subset, step, evaluation, scaled, seeds, begin })
     }

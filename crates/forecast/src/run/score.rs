@@ -3,7 +3,7 @@
 use super::{ForecastRun, RunError};
 use crate::Model;
 use crate::data::{Subset, Table, Windows};
-use crate::evaluation::{EnsembleMember, Evaluation, ScaledErrors, evaluate, scaled_errors};
+use crate::evaluation::{EnsembleMember, Evaluation, ScaledErrors, Watch, evaluate, scaled_errors};
 use crate::experiment::Dataset;
 use crate::metrics;
 use crate::prediction::Forecaster;
@@ -28,9 +28,10 @@ pub fn score(
     dataset: &Dataset,
     subset: Subset,
     step: usize,
+    watch: Watch<'_>,
 ) -> Result<Evaluation, RunError> {
     let windows = windows(dataset, subset, step)?;
-    Ok(evaluate(&mut [EnsembleMember { forecaster, windows: &windows }], &dataset.table)?)
+    Ok(evaluate(&mut [EnsembleMember { forecaster, windows: &windows }], &dataset.table, watch)?)
 }
 
 /// Scores the median of the forecasts of several runs on a subset of their data, which must be the same. `datasets` has the data
@@ -40,6 +41,7 @@ pub fn score_ensemble(
     datasets: &[Dataset],
     subset: Subset,
     step: usize,
+    watch: Watch<'_>,
 ) -> Result<Evaluation, RunError> {
     let first = datasets.first().ok_or(RunError::NoRuns)?;
     if let Some(other) = datasets.iter().position(|dataset| dataset.table.series != first.table.series) {
@@ -53,7 +55,7 @@ pub fn score_ensemble(
         .zip(&windows)
         .map(|(run, windows)| EnsembleMember { forecaster: &mut run.forecaster, windows })
         .collect();
-    Ok(evaluate(&mut members, &first.table)?)
+    Ok(evaluate(&mut members, &first.table, watch)?)
 }
 
 /// Returns the errors in scaled units over every window of a subset. `None` for models that draw samples, for which that would
@@ -62,11 +64,12 @@ pub fn scaled_score(
     forecaster: &mut Forecaster,
     dataset: &Dataset,
     subset: Subset,
+    watch: Watch<'_>,
 ) -> Result<Option<ScaledErrors>, RunError> {
     if matches!(forecaster.specification().model, Model::DeepAr(_)) {
         return Ok(None);
     }
-    Ok(Some(scaled_errors(forecaster, &windows(dataset, subset, 1)?)?))
+    Ok(Some(scaled_errors(forecaster, &windows(dataset, subset, 1)?, watch)?))
 }
 
 /// The windows of a subset; an error if there are none.

@@ -80,6 +80,13 @@ impl Programs {
         Programs { specification: specification.clone(), mode, micro_batch, compiled: Vec::new() }
     }
 
+    /// Returns the bytes of memory for batches of this many windows on this many threads.
+    pub fn bytes(&self, rows: usize, threads: usize) -> Result<f64, TaskError> {
+        let size = self.micro_batch.min(rows).max(1);
+        let program = Program::new(&self.specification.network(size, self.mode)?.0)?;
+        Ok(program.bytes() as f64 * (rows / size).min(threads).max(1) as f64)
+    }
+
     /// Computes the loss of a batch and, if `grads` is given, the gradients.
     pub fn run(
         &mut self,

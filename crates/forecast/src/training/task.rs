@@ -3,7 +3,7 @@
 use super::programs::{Programs, Run};
 use crate::data::{Batch, BatchSource};
 use crate::network::feed::check_batch;
-use crate::specification::{Mode, Specification, SpecificationError};
+use crate::specification::{Mode, Specification, SpecificationError, TRAINING_BYTES};
 use crate::trained_network::{NetworkError, TrainedNetwork};
 use gatework_train::optim::Step;
 use gatework_train::params::Params;
@@ -51,6 +51,12 @@ impl<W: BatchSource> ForecastTask<W> {
     pub fn with_micro_batch(mut self, rows: usize) -> Self {
         (self.training.micro_batch, self.evaluation.micro_batch) = (rows.max(1), rows.max(1));
         self
+    }
+
+    /// Returns about how many bytes of memory training needs, with batches of this many windows and on this many threads.
+    pub fn memory(&self, batch: usize, threads: usize) -> Result<f64, TaskError> {
+        let programs = self.training.bytes(batch, threads)? + self.evaluation.bytes(batch, threads)?;
+        Ok(self.params.len() as f64 * TRAINING_BYTES + programs)
     }
 
     /// Returns the trained network with these parameter values: the best ones of an attempt.

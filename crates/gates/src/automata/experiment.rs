@@ -350,12 +350,17 @@ impl AutomatonExperiment {
         if experiment.name.is_empty() {
             experiment.name = source.default_name().unwrap_or_default();
         }
-        experiment.check().map_err(|problem| source.locate(problem, &FORMER_KEYS))?;
-        let target = Target::load(&experiment.target, source.folder()).map_err(|error| {
-            source.locate(Problem::new(&["target"], format!("target: {error}")), &FORMER_KEYS)
-        })?;
+        let loaded = AutomatonExperiment::load(experiment, source.folder());
+        loaded.map_err(|problem| source.locate(problem, &FORMER_KEYS))
+    }
+
+    /// Checks settings and reads their target picture, whose path is relative to `folder`.
+    pub(super) fn load(experiment: Experiment, folder: &Path) -> Result<AutomatonExperiment, Problem> {
+        experiment.check()?;
+        let target = Target::load(&experiment.target, folder)
+            .map_err(|error| Problem::new(&["target"], format!("target: {error}")))?;
         let loaded = AutomatonExperiment { experiment, target };
-        loaded.check_target().map_err(|problem| source.locate(problem, &FORMER_KEYS))?;
+        loaded.check_target()?;
         Ok(loaded)
     }
 

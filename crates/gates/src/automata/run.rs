@@ -331,11 +331,10 @@ fn options(experiment: &Experiment, folder: Option<&RunFolder>, threads: usize) 
 
 /// The number of concurrent attempts, at most `wanted` and at least 1, that fit into memory if each needs this many bytes.
 pub(super) fn in_memory(wanted: usize, bytes: f64) -> usize {
-    let fits = |count: &usize| {
-        let all = *count as f64 * bytes;
-        all <= MAX_MEMORY && memory::check(all, String::new).is_ok()
-    };
-    (2..=wanted).rev().find(fits).unwrap_or(1)
+    memory::concurrent(wanted, |count| {
+        let all = count as f64 * bytes;
+        if all <= MAX_MEMORY { all } else { f64::INFINITY }
+    })
 }
 
 /// The attempt to keep: the first success, or else that with the lowest hard loss.

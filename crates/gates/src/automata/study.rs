@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::experiment::{AutomatonExperiment, BUILT_IN, FORMER_KEYS};
+use super::experiment::{AutomatonExperiment, BUILT_IN, Experiment, FORMER_KEYS};
 use super::model::Model;
 use super::run::in_memory;
 use super::task::AutomatonTask;
@@ -112,6 +112,7 @@ impl Study {
         if !(1..=MAX_SEEDS).contains(&file.seeds) {
             return Err(invalid(format!("seeds is {}, not 1 to {MAX_SEEDS}", file.seeds)));
         }
+        let changes = changes(&file).map_err(invalid)?;
         let is_path = file.experiment.contains(['.', '/', '\\']);
         let base = if is_path {
             Source::read(&source.folder().join(&file.experiment))?
@@ -122,18 +123,11 @@ impl Study {
         let folder = base.folder();
         let mut base: Table = base.parse()?;
         use_current_names(&mut base);
-        let changes = changes(&file).map_err(invalid)?;
         let setting = |(name, change): (String, Table)| {
             let mut table = base.clone();
             merge(&mut table, change);
-            let text = table.to_string();
-            let loaded = AutomatonExperiment::from_source(&Source::new(text, "", folder));
-            let checked = loaded.and_then(|loaded| loaded.check("").map(|()| loaded));
-            let loaded = checked.map_err(|error| match error {
-                // The line refers to the merged text, so it is left out.
-                ExperimentError::Invalid { message, .. } => invalid(format!("setting {name}: {message}")),
-                other => other,
-            })?;
+            let loaded =
+                load(table, folder).map_err(|message| invalid(format!("setting {name}: {message}")))?;
             let fingerprint = fingerprint(&loaded.experiment.to_toml());
             Ok(Setting { name, loaded, fingerprint })
         };
@@ -364,6 +358,15 @@ fn use_current_names(table: &mut Table) {
             inner.insert(current.into(), value);
         }
     }
+}
+
+/// Loads the experiment in a table. Its target is relative to the folder.
+fn load(table: Table, folder: &Path) -> Result<AutomatonExperiment, String> {
+    let experiment: Experiment =
+        table.try_into().map_err(|error: toml::de::Error| error.message().to_string())?;
+    let loaded = AutomatonExperiment::load(experiment, folder).map_err(|problem| problem.message)?;
+    loaded.experiment.check_memory().map_err(|problem| problem.message)?;
+    Ok(loaded)
 }
 
 /// Merges a change into a table: tables are merged recursively, other values are replaced.

@@ -1,5 +1,6 @@
 //! `gatework evaluate`: scores of automata by the published protocols, and of forecasters compared with the baselines.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -110,11 +111,17 @@ impl Evaluate {
         }
         let datasets = runs.iter().map(dataset).collect::<anyhow::Result<Vec<_>>>()?;
         let step = self.step.map_or_else(|| forecast_run::default_step(&datasets[0], subset), |n| n as usize);
-        let evaluation = forecast_run::score_ensemble(&mut runs, &datasets, subset, step)?;
+        let progress = Counter::new("origins");
+        let watch = |done, total| {
+            progress.show(done, total);
+            ControlFlow::Continue(())
+        };
+        let evaluation = forecast_run::score_ensemble(&mut runs, &datasets, subset, step, &watch)?;
         let scaled = match &mut runs[..] {
-            [run] => forecast_run::scaled_score(&mut run.forecaster, &datasets[0], subset)?,
+            [run] => forecast_run::scaled_score(&mut run.forecaster, &datasets[0], subset, &watch)?,
             _ => None,
         };
+        drop(progress);
         print_line!("{}", heading(subset, step));
         print_scores(&evaluation, scaled);
         if self.json {

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::Usage;
 use super::minimize::{Work, print_proved};
+use crate::progress::Passes;
 use crate::report::page::Page;
 use crate::subject::Subject;
 
@@ -75,8 +76,9 @@ const HTML: &str = "html";
 
 impl Export {
     pub fn run(&self) -> anyhow::Result<()> {
+        let passes = Passes::default();
         let (format, bytes) = if self.is_page() {
-            (HTML, self.page()?)
+            (HTML, self.page(&passes)?)
         } else {
             let format = self.format()?;
             if !format.text && self.output.is_none() && std::io::stdout().is_terminal() {
@@ -88,10 +90,12 @@ impl Export {
             let subject = Subject::open(&self.subject)?;
             let name = self.name.clone().unwrap_or_else(|| subject.name());
             let options = Options { name: Some(name), grid: self.grid };
-            let document = self.document(&subject)?;
+            let document = self.document(&subject, &passes)?;
+            passes.show("write", document.circuit().nodes().len());
             let bytes = formats::write(&document, format, &options).map_err(usage_or_failure)?;
             (format.name, bytes)
         };
+        drop(passes);
         let Some(path) = &self.output else { return crate::output::write(&bytes) };
         files::write_atomic(path, &bytes)?;
         status!("Wrote {} ({format}, {} bytes)", path.display(), bytes.len());
@@ -102,12 +106,12 @@ impl Export {
     }
 
     /// The circuit, minimised if requested.
-    fn document(&self, subject: &Subject) -> anyhow::Result<Document> {
+    fn document(&self, subject: &Subject, passes: &Passes) -> anyhow::Result<Document> {
         if !self.minimize {
             return Ok(subject.document());
         }
-        let proved = self.work.minimize(&subject.document(), Vec::new(), &*super::stop_on_interrupt()?)?;
-        print_proved(subject, &proved);
+        let proved = self.work.minimize(&subject.document(), Vec::new(), passes)?;
+        passes.pause(|| print_proved(subject, &proved));
         Ok(proved.document)
     }
 
@@ -118,7 +122,7 @@ impl Export {
     }
 
     /// The web page of the automaton.
-    fn page(&self) -> anyhow::Result<Vec<u8>> {
+    fn page(&self, passes: &Passes) -> anyhow::Result<Vec<u8>> {
         if self.grid.is_some() {
             let message = "--grid is not for web pages: their visitors choose the size of the grid";
             return Err(Usage(message.into()).into());
@@ -126,7 +130,7 @@ impl Export {
         let subject = Subject::open(&self.subject)?;
         let name = self.name.clone().unwrap_or_else(|| subject.name());
         subject.automaton()?;
-        let Document::Automaton { automaton, .. } = self.document(&subject)? else {
+        let Document::Automaton { automaton, .. } = self.document(&subject, passes)? else {
             return Err(Usage("a web page needs an automaton".into()).into());
         };
         let start = subject.loaded.as_ref().map(|loaded| &loaded.experiment.start);

@@ -1,7 +1,6 @@
 //! `gatework minimize`: fewer gates for the same function, proved before it is written.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
@@ -12,7 +11,7 @@ use gatework_train::files;
 use serde_json::json;
 
 use super::{Choices, Usage, program};
-use crate::minimize::{self, Control, MinimizeError, PROOF_TIME, Proved};
+use crate::minimize::{self, Control, PROOF_TIME, Proved};
 use crate::progress::Passes;
 use crate::subject::Subject;
 
@@ -55,18 +54,18 @@ pub struct Work {
 }
 
 impl Work {
-    /// Minimises a circuit and proves the result, with progress on stderr, until the flag is set.
+    /// Minimises a circuit and proves the result, until Ctrl-C.
     pub fn minimize(
         &self,
         document: &Document,
         start: Vec<Start>,
-        stop: &AtomicBool,
+        passes: &Passes,
     ) -> anyhow::Result<Proved> {
         let options = Options { effort: self.effort, start };
-        let passes = Passes::default();
+        let stop = super::stop_on_interrupt()?;
         let control = Control {
             proof_time: Duration::from_secs_f64(self.proof_seconds),
-            stop,
+            stop: &stop,
             observer: &|pass, gates| passes.show(pass, gates),
         };
         Ok(minimize::with_proof_controlled(document, &options, control)?)
@@ -109,20 +108,20 @@ impl Minimize {
                 return Err(Usage(message.into()).into());
             }
         };
-        let stop = super::stop_on_interrupt()?;
-        let proved = self.work.minimize(&subject.document(), start, &stop)?;
+        let passes = Passes::default();
+        let proved = self.work.minimize(&subject.document(), start, &passes)?;
         let name = if proved.assumes_start { "minimized-from-start.json" } else { "minimized.json" };
         let in_run = subject.loaded.is_some().then(|| subject.path.join(name));
         let path = self.output.clone().or(in_run);
-        match &path {
-            Some(path) => {
-                let format = format.unwrap_or(Format::named("json")?);
-                let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-                let options = formats::Options { name, grid: None };
-                let bytes = formats::write(&proved.document, format, &options)?;
-                if stop.load(Ordering::Relaxed) {
-                    return Err(MinimizeError::Interrupted.into());
-                }
+        let bytes = path.as_deref().map(|path| {
+            passes.show("write", proved.statistics.gates_after);
+            let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+            let options = formats::Options { name, grid: None };
+            formats::write(&proved.document, format.unwrap_or(Format::named("json")?), &options)
+        });
+        drop(passes);
+        match path.as_deref().zip(bytes.transpose()?) {
+            Some((path, bytes)) => {
                 files::write_atomic(path, &bytes)?;
                 status!("Wrote {}", path.display());
             }

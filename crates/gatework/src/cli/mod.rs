@@ -159,12 +159,13 @@ pub fn resume_command(run: &Path) -> String {
     format!("{} train {experiment} --resume --out {}", program(), quoted(run))
 }
 
-/// Returns a flag that Ctrl-C sets. A second Ctrl-C ends the program at once.
+/// Returns a flag that Ctrl-C sets. A second Ctrl-C ends the program at once, and so does the first one after the flag is dropped:
+/// a verb keeps the flag while its work polls it.
 pub fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&stop);
+    let seen = Arc::downgrade(&stop);
     ctrlc::set_handler(move || {
-        if seen.swap(true, Ordering::SeqCst) {
+        if seen.upgrade().is_none_or(|stop| stop.swap(true, Ordering::SeqCst)) {
             std::process::exit(130);
         }
     })

@@ -70,7 +70,7 @@ fn small() -> String {
     SMALL.replace("updates = 60", &format!("updates = {updates}")).replace("grid = [9, 10]", "grid = [5, 6]")
 }
 
-const SCENARIOS: &[Scenario] = &[
+static SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "automaton",
         prepare: |place| place.write("small.toml", &small()),
@@ -149,13 +149,49 @@ fn run(place: &Place, library: &Path, arguments: &str, variables: &[(&str, &str)
     command.env("LD_PRELOAD", library).envs(variables.iter().copied()).output().unwrap()
 }
 
-impl Scenario {
-    fn place(&self) -> Place {
-        let place = place();
-        (self.prepare)(&place);
-        place
+fn copy_folder(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir(&target).unwrap();
+            copy_folder(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), &target).unwrap();
+        }
+    }
+}
+
+/// A scenario that is prepared, and the result of an undisturbed run.
+struct Prepared {
+    scenario: &'static Scenario,
+    template: Place,
+    whole: Vec<Vec<u8>>,
+}
+
+impl Prepared {
+    /// Prepares a scenario and runs it without a fault. Returns it with the number of calls.
+    fn new(scenario: &'static Scenario, library: &Path) -> (Prepared, usize) {
+        let template = Place::in_memory("gatework");
+        (scenario.prepare)(&template);
+        let mut prepared = Prepared { scenario, template, whole: Vec::new() };
+        let place = prepared.place();
+        let count = place.path("count").display().to_string();
+        let output = run(&place, library, scenario.arguments, &[("FAULT_COUNT", &*count)]);
+        assert!(output.status.success(), "{}: {}", scenario.name, String::from_utf8_lossy(&output.stderr));
+        prepared.whole = scenario.result(&place);
+        let calls = String::from_utf8(place.read("count")).unwrap().trim().parse().unwrap();
+        assert!(calls >= 4, "{}: only {calls} calls are intercepted", scenario.name);
+        (prepared, calls)
     }
 
+    fn place(&self) -> Place {
+        let place = Place::in_memory("gatework");
+        copy_folder(&self.template.path(""), &place.path(""));
+        place
+    }
+}
+
+impl Scenario {
     /// The content of the files, and the summary without times.
     fn result(&self, place: &Place) -> Vec<Vec<u8>> {
         let read = |name: &&str| {
@@ -178,9 +214,9 @@ impl Scenario {
     }
 
     /// Runs the program with a fault at a call, again with and without it, and compares. Returns whether the call was reached.
-    fn check(&self, library: &Path, call: usize, fault: &str, whole: &[Vec<u8>]) -> bool {
+    fn check(&self, prepared: &Prepared, library: &Path, call: usize, fault: &str) -> bool {
         let context = format!("{}, {fault} at call {call}", self.name);
-        let place = self.place();
+        let place = prepared.place();
         let variables = [("FAULT_AT", &*call.to_string()), ("FAULT", fault)];
         let output = run(&place, library, self.arguments, &variables);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -198,7 +234,7 @@ impl Scenario {
         run(&place, library, &again, &variables);
         let output = run(&place, library, &again, &[]);
         assert!(output.status.success(), "{context}: {}", String::from_utf8_lossy(&output.stderr));
-        assert!(self.result(&place) == whole, "{context}: the result is another");
+        assert!(self.result(&place) == prepared.whole, "{context}: the result is another");
         // Other commands may leave a temporary file when they are killed.
         let is_run = self.arguments.starts_with("train");
         assert!(!is_run || is_clean(&place.path("")), "{context}: a temporary file is left");
@@ -217,28 +253,20 @@ impl Scenario {
 fn a_fault_at_any_call_loses_nothing_and_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let Some(library) = library(folder.path()) else { return };
+    let prepared: Vec<_> = SCENARIOS.iter().map(|scenario| Prepared::new(scenario, &library)).collect();
     let mut cases = Vec::new();
-    for (index, scenario) in SCENARIOS.iter().enumerate() {
-        let place = scenario.place();
-        let count = folder.path().join(format!("count-{index}"));
-        let output = run(&place, &library, scenario.arguments, &[("FAULT_COUNT", count.to_str().unwrap())]);
-        assert!(output.status.success(), "{}: {}", scenario.name, String::from_utf8_lossy(&output.stderr));
-        let calls: usize = std::fs::read_to_string(&count).unwrap().trim().parse().unwrap();
-        assert!(calls >= 4, "{}: only {calls} calls are intercepted", scenario.name);
-        let whole = std::sync::Arc::new(scenario.result(&place));
-        for call in 1..=calls {
+    for (prepared, calls) in &prepared {
+        for call in 1..=*calls {
             let error = if call % 2 == 0 { ENOSPC } else { EIO };
-            cases.extend(["kill", error].map(|fault| (scenario, call, fault, whole.clone())));
+            cases.extend(["kill", error].map(|fault| (prepared, call, fault)));
         }
     }
     let (next, reached) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
-                while let Some((scenario, call, fault, whole)) =
-                    cases.get(next.fetch_add(1, Ordering::SeqCst))
-                {
-                    let is_reached = scenario.check(&library, *call, fault, whole);
+                while let Some((prepared, call, fault)) = cases.get(next.fetch_add(1, Ordering::SeqCst)) {
+                    let is_reached = prepared.scenario.check(prepared, &library, *call, fault);
                     reached.fetch_add(usize::from(is_reached), Ordering::SeqCst);
                 }
             });

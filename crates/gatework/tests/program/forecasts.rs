@@ -135,6 +135,14 @@ fn gaps_in_new_data_are_filled_if_asked_for() {
 }
 
 #[test]
+fn a_corrupt_parquet_file_is_refused_by_name() {
+    let place = trained();
+    place.write("corrupt.parquet", "PAR1 and nothing else, PAR1");
+    let said = place.refused(1, &["predict", "run", "corrupt.parquet"]);
+    assert!(said.starts_with("error: corrupt.parquet: ") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
 fn evaluate_inspect_and_list_know_forecasters() {
     let place = trained();
     let scores = place.json("evaluate run --subset validation --step 7");

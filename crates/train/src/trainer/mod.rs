@@ -19,6 +19,12 @@ use crate::params::Params;
 /// An error of a task.
 pub type TaskError = Box<dyn std::error::Error + Send + Sync>;
 
+/// The error of a [`Task`] that was asked to stop in the middle of an update. Nothing may have changed since the update before:
+/// the update is repeated when training is resumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("interrupted")]
+pub struct Interrupted;
+
 /// A model with a loss that can be trained.
 pub trait Task {
     /// Returns the parameters.

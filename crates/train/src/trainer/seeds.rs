@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::attempt::{Attempt, Outcome, Settings};
-use super::{CheckpointError, Task, TaskError, TrainError};
+use super::{CheckpointError, Interrupted, Task, TaskError, TrainError};
 
 /// How to run attempts.
 #[derive(Clone, Debug)]
@@ -164,7 +164,10 @@ fn attempt<T: Task>(
             attempt.outcome = Outcome::Exhausted;
             break;
         }
-        attempt.advance(&mut task, &options.settings)?;
+        match attempt.advance(&mut task, &options.settings) {
+            Err(TrainError::Task { source, .. }) if source.is::<Interrupted>() => break,
+            result => result?,
+        }
         if has_next_seed && !task.finishes() && attempt.is_unpromising(&options.settings) {
             attempt.outcome = Outcome::Exhausted;
         }

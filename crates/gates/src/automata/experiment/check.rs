@@ -267,7 +267,7 @@ impl Experiment {
     }
 
     /// Checks that the memory for one seed is available.
-    pub(super) fn check_memory(&self) -> Result<(), Problem> {
+    pub(in crate::automata) fn check_memory(&self) -> Result<(), Problem> {
         let bytes = self.memory().max(self.search().map_or(0.0, |search| self.search_memory(search)));
         memory::check(bytes, || "grid, batch, steps and layers".into())
             .map_err(|error| Problem::new(&["automaton"], error.to_string()))
