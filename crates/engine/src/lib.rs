@@ -90,7 +90,7 @@ pub mod shape;
 pub mod vector;
 
 pub use dtype::DType;
-pub use graph::{Graph, GraphError, Id};
+pub use graph::{Graph, GraphError, Id, Scope, Tensor};
 pub use program::{Program, Runner};
 pub use shape::{Shape, ShapeError};
 

@@ -328,9 +328,9 @@ mod tests {
 
     #[test]
     fn an_error_of_the_graph_is_printed_once() {
-        let error = GraphError { operation: "add".into(), problem: "no".into() };
+        let error = GraphError::OutputExists { name: "loss".into() };
         let model = SpecificationError::Graph { model: "gru", input: 2, horizon: 3, error };
-        let expected = "seed 5 failed: model gru with input 2 and horizon 3: add: no";
+        let expected = "seed 5 failed: model gru with input 2 and horizon 3: output \"loss\": an output of that name exists already";
         assert_eq!(with_causes(&TrainError::Task { seed: 5, source: model.into() }), expected);
     }
 }
