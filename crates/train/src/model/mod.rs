@@ -47,16 +47,23 @@ use std::cell::RefCell;
 use gatework_engine::{DType, GraphError, Scope, Tensor};
 
 pub use batch::{Batch, Minibatches, Table, TableError, Values};
-pub use initializer::{Initializer, Parameter};
+pub use initializer::{Initializer, Parameter, initial_params};
 pub use programs::NetworkError;
 pub use task::GraphTask;
 pub use training::{Trained, Training, TrainingError};
 
-/// A graph under construction that records its parameters.
-#[derive(Debug, Default)]
+/// A graph under construction that records its parameters. It may be rewritten by identities of real numbers: see
+/// [`Graph::relaxed`](gatework_engine::Graph::relaxed).
+#[derive(Debug)]
 pub struct Model {
     scope: Scope,
     parameters: RefCell<Vec<Parameter>>,
+}
+
+impl Default for Model {
+    fn default() -> Model {
+        Model { scope: Scope::relaxed(), parameters: RefCell::default() }
+    }
 }
 
 /// The outputs of a network.
@@ -99,11 +106,6 @@ impl Model {
         if parameters.iter().all(|parameter| parameter.name != name) {
             parameters.push(Parameter { name: name.to_string(), shape: sizes.to_vec(), initializer });
         }
-        self.scope.input(name, DType::F32, sizes)
-    }
-
-    /// A parameter that was declared. A network that declares others for this number of rows is refused later.
-    fn known(&self, name: &str, sizes: &[usize]) -> Tensor<'_> {
         self.scope.input(name, DType::F32, sizes)
     }
 

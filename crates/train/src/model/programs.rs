@@ -3,8 +3,9 @@
 //! Parameters are read from the arena, and gradients are written to it, without copies of matrices. If an optimiser step is
 //! given, each parameter is updated as soon as its gradient is complete.
 
+use gatework_engine::DType::F32;
 use gatework_engine::program::ProgramError;
-use gatework_engine::{GraphError, Program, Runner, parallel};
+use gatework_engine::{GraphError, Program, Runner, Tensor, parallel};
 
 use super::{Batch, Model, Outputs};
 use crate::memory::{self, OutOfMemory};
@@ -45,6 +46,9 @@ pub enum NetworkError {
         /// The parameter.
         name: String,
     },
+    /// The network has no outputs to predict.
+    #[error("the network has no outputs; add them with `Outputs::with`")]
+    NoOutputs,
     /// The memory of a program is not available.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
@@ -77,26 +81,28 @@ pub(super) fn compile(
 ) -> Result<Program, NetworkError> {
     let model = Model::default();
     let Outputs { loss, named } = network(&model, rows);
-    let of: Vec<_> = params.tensors().iter().map(|tensor| model.known(&tensor.name, &tensor.shape)).collect();
-    let names: Vec<String> = params.tensors().iter().map(|tensor| gradient_name(&tensor.name)).collect();
+    let parameters = model.parameters();
+    let declared = parameters.iter().map(|parameter| (&parameter.name, &parameter.shape));
+    if !declared.eq(params.tensors().iter().map(|tensor| (&tensor.name, &tensor.shape))) {
+        return Err(NetworkError::Parameters { rows });
+    }
+    if mode == Mode::Prediction && named.is_empty() {
+        return Err(NetworkError::NoOutputs);
+    }
+    let names: Vec<String> = parameters.iter().map(|parameter| gradient_name(&parameter.name)).collect();
     let outputs = match mode {
         Mode::Training => {
-            let gradients = model.scope.gradients(loss, &of);
-            let gradients = names.iter().map(String::as_str).zip(gradients);
+            let of: Vec<Tensor<'_>> = parameters
+                .iter()
+                .map(|parameter| model.input(&parameter.name, F32, &parameter.shape))
+                .collect();
+            let gradients = names.iter().map(String::as_str).zip(model.scope.gradients(loss, &of));
             [(LOSS, loss)].into_iter().chain(gradients).collect()
         }
         Mode::Evaluation => vec![(LOSS, loss)],
         Mode::Prediction => named,
     };
     let graph = model.scope.graph(&outputs).map_err(|error| NetworkError::Graph { rows, error })?;
-    let parameters = model.parameters();
-    let same = parameters
-        .iter()
-        .map(|p| (&p.name, &p.shape))
-        .eq(params.tensors().iter().map(|t| (&t.name, &t.shape)));
-    if !same {
-        return Err(NetworkError::Parameters { rows });
-    }
     let is_used = |name: &str| graph.inputs().any(|(input, _)| input == name);
     if let Some(unused) = parameters.iter().find(|p| mode != Mode::Prediction && !is_used(&p.name)) {
         return Err(NetworkError::UnusedParameter { name: unused.name.clone() });
@@ -165,17 +171,16 @@ impl Programs {
     ) -> Result<&mut Runner, NetworkError> {
         let rows = batch.rows();
         let known = self.compiled.iter().position(|compiled| compiled.rows == rows);
-        let place = match known {
-            Some(place) => place,
-            None => {
-                let mut runner = compile(network, rows, params, self.mode)?.runner();
-                self.bind(&mut runner, params).map_err(in_batch(batch))?;
-                if self.compiled.len() == MAX_PROGRAMS {
-                    self.compiled.remove(0);
-                }
-                self.compiled.push(Compiled { rows, runner });
-                self.compiled.len() - 1
+        let place = if let Some(place) = known {
+            place
+        } else {
+            let mut runner = compile(network, rows, params, self.mode)?.runner();
+            self.bind(&mut runner, params).map_err(in_batch(batch))?;
+            if self.compiled.len() == MAX_PROGRAMS {
+                self.compiled.remove(0);
             }
+            self.compiled.push(Compiled { rows, runner });
+            self.compiled.len() - 1
         };
         let runner = &mut self.compiled[place].runner;
         batch.write(runner).map_err(in_batch(batch))?;

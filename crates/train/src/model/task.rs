@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 
 use super::programs::{Mode, NetworkError, Programs};
-use super::{Batch, Model, Outputs, Parameter, initializer::initial_params, parameters_of};
+use super::{Batch, Model, Outputs, Parameter, initial_params, parameters_of};
 use crate::memory;
 use crate::optim::Step;
 use crate::params::Params;
@@ -98,6 +98,9 @@ where
         };
         self.taken = update + 1;
         let (batch, network) = (batch.borrow(), &self.network);
+        if batch.rows() == 0 {
+            return Err(format!("update {update}: the batch has no rows").into());
+        }
         if let Some(step) = step.filter(|_| hard.is_none() && !is_last) {
             let soft = self.training.run_and_update(network, batch, &mut self.params, step)?;
             return Ok(Losses { soft, hard });

@@ -149,11 +149,16 @@ fn the_best_parameters_are_those_with_the_lowest_validation_loss() {
 
 #[test]
 fn early_stopping_ends_training() {
-    let (table, held_back) = points().split(0.25, 1);
-    // Random labels cannot be generalised; a rate of 0.5 makes the loss rise at once.
-    let training = training().updates(5000).learning_rate(0.5).validation([held_back.batch()], 1).patience(3);
-    let trained = training.run(|seed| table.minibatches(16, seed)).unwrap();
-    assert_eq!(trained.attempt().outcome, Outcome::Stopped);
+    // The gradient is 0 everywhere, so the loss never changes.
+    let constant = Training::new(|model, rows| {
+        let w = model.parameter("w", &[1], Initializer::Constant(0.5));
+        Outputs::new((w.floor() + model.input("x", F32, &[rows])).mean_all())
+    });
+    let batch = Batch::new(1).with("x", vec![1.0f32]);
+    let training = constant.updates(5000).validation([batch.clone()], 10).patience(3);
+    let trained = training.run(|_| std::iter::repeat(batch.clone())).unwrap();
+    // The first validation is the best, and three more are not better.
+    assert_eq!((trained.attempt().outcome, trained.attempt().update), (Outcome::Stopped, 41));
 }
 
 #[test]
@@ -162,10 +167,10 @@ fn batches_may_be_borrowed_and_must_not_end() {
     let trained = training().updates(3).run(|_| &batches).unwrap();
     let owned = training().updates(3).run(|_| batches.clone()).unwrap();
     assert_eq!(bits(&trained), bits(&owned));
-    let error = training().updates(9).run(|_| &batches).unwrap_err();
-    let TrainingError::Train(error) = error else { panic!("{error}") };
-    let source = std::error::Error::source(&error).unwrap().to_string();
-    assert_eq!(source, "update 4: there is no further batch; the iterator has ended");
+    let error = message(training().updates(9).run(|_| &batches));
+    assert_eq!(error, "seed 3 failed: update 4: there is no further batch; the iterator has ended");
+    let error = message(training().run(|_| [Batch::new(0)]));
+    assert_eq!(error, "seed 3 failed: update 0: the batch has no rows");
 }
 
 /// The message of an error and its causes.
@@ -230,4 +235,14 @@ fn a_diverged_training_is_an_error() {
     let training = training.updates(1000).learning_rate(100.0).optimizer(sgd);
     let error = message(training.run(|_| std::iter::repeat(Batch::new(1).with("x", vec![1.0f32]))));
     assert!(error.contains("a lower learning rate or a gradient clip may help"), "{error}");
+}
+
+#[test]
+fn a_network_without_outputs_cannot_predict() {
+    let training = Training::new(|model, rows| {
+        let w = model.parameter("w", &[1], Initializer::Zeros);
+        Outputs::new((w + model.input("x", F32, &[rows])).mean_all())
+    });
+    let trained = training.updates(1).run(|_| vec![Batch::new(1).with("x", vec![1.0f32]); 2]).unwrap();
+    assert_eq!(trained.runner(1).unwrap_err(), NetworkError::NoOutputs);
 }
