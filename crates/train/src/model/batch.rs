@@ -166,7 +166,7 @@ impl Table {
         Table { rows: rows.len(), columns: columns.collect() }
     }
 
-    /// Splits off the last of the rows in a random order: the given fraction of them, rounded.
+    /// Splits the rows at random into two tables. The second one has the given fraction of them, rounded.
     #[must_use]
     pub fn split(&self, fraction: f64, seed: u64) -> (Table, Table) {
         let mut order: Vec<usize> = (0..self.rows).collect();

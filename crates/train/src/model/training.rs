@@ -29,8 +29,8 @@ pub enum TrainingError {
     /// Training failed.
     #[error(transparent)]
     Train(#[from] TrainError),
-    /// Training was stopped before a parameter set was complete.
-    #[error("training was stopped after {updates} updates; it continues from its checkpoint")]
+    /// Training was stopped before its end.
+    #[error("training was stopped after {updates} updates; if it has checkpoints, run it again to continue")]
     Stopped {
         /// The updates that were made.
         updates: u64,
