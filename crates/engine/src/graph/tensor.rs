@@ -37,7 +37,7 @@ pub struct Tensor<'s> {
 impl fmt::Debug for Tensor<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.id {
-            Some(id) => self.scope.read(|graph| graph.operand(id)).fmt(f),
+            Some(id) => write!(f, "{}", self.scope.read(|graph| graph.operand(id))),
             None => f.write_str("invalid"),
         }
     }
