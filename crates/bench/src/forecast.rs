@@ -210,9 +210,9 @@ fn print_kernels(name: &str, specification: &Specification) -> anyhow::Result<()
     }
     let timings = runner.timings(7);
     let mut groups: BTreeMap<&str, (usize, f64)> = BTreeMap::new();
-    for (kernel, time, _) in &timings.kernels {
-        let group = groups.entry(kernel).or_default();
-        *group = (group.0 + 1, group.1 + time.as_secs_f64());
+    for row in &timings.kernels {
+        let group = groups.entry(&row.kernel).or_default();
+        *group = (group.0 + 1, group.1 + row.time.as_secs_f64());
     }
     let mut groups: Vec<(&str, (usize, f64))> = groups.into_iter().collect();
     groups.sort_by(|(_, (_, a)), (_, (_, b))| b.total_cmp(a));

@@ -1,11 +1,13 @@
 //! Trains a two-layer network with Adam to tell the points inside a circle from those outside.
 //!
+//! The training loop is written out here. `gatework-train` has one with batches, validation and checkpoints.
+//!
 //! ```text
 //! cargo run -p gatework-engine --example two_layer_network
 //! ```
 
 use gatework_engine::kernel::optim::{Adam, adam};
-use gatework_engine::{DType, Graph, Program};
+use gatework_engine::{DType, Scope};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The task: 1 for points of a grid that are inside a circle, 0 for the others.
@@ -13,25 +15,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let labels: Vec<f32> = points.iter().map(|[x, y]| f32::from(x * x + y * y < 0.5)).collect();
 
     // The network, its loss, and the gradients of all parameters.
-    let mut g = Graph::new();
-    let mut input = |name, sizes: &[usize]| g.input(name, DType::F32, sizes);
-    let (x, label) = (input("x", &[256, 2])?, input("label", &[256, 1])?);
+    let scope = Scope::new();
+    let input = |name, sizes: &[usize]| scope.input(name, DType::F32, sizes);
+    let (x, label) = (input("x", &[256, 2]), input("label", &[256, 1]));
     let (w1, b1, w2, b2) =
-        (input("w1", &[2, 16])?, input("b1", &[16])?, input("w2", &[16, 1])?, input("b2", &[1])?);
-    let product = g.matmul(x, w1)?;
-    let sum = g.add(product, b1)?;
-    let hidden = g.tanh(sum)?;
-    let product = g.matmul(hidden, w2)?;
-    let logit = g.add(product, b2)?;
-    let loss = g.binary_cross_entropy(logit, label)?;
-    g.output("loss", loss)?;
-    let gradients = g.gradients(loss, &[w1, b1, w2, b2])?;
-    for (name, gradient) in ["dw1", "db1", "dw2", "db2"].into_iter().zip(gradients) {
-        g.output(name, gradient)?;
-    }
+        (input("w1", &[2, 16]), input("b1", &[16]), input("w2", &[16, 1]), input("b2", &[1]));
+    let logit = (x.matmul(w1) + b1).tanh().matmul(w2) + b2;
+    let loss = logit.binary_cross_entropy(label);
+    let [dw1, db1, dw2, db2] = loss.gradients([w1, b1, w2, b2]);
+    let outputs = [("loss", loss), ("dw1", dw1), ("db1", db1), ("dw2", dw2), ("db2", db2)];
 
     // Compiled once, run for every step. All parameters are in one vector.
-    let mut runner = Program::new(&g)?.runner();
+    let program = scope.compile(&outputs)?;
+    println!("{program}");
+    let mut runner = program.runner();
     runner.write("x", points.as_flattened())?;
     runner.write("label", &labels)?;
     runner.bind_updates(&[
@@ -49,6 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         })?;
         losses.push(runner.read::<f32>("loss")?[0]);
     }
+    println!("{}", runner.timings(10));
     let (before, after) = (losses[0], losses[losses.len() - 1]);
     println!("loss before {before:.4}, after {after:.4}");
     assert!(after < 0.1 * before, "the network did not learn");

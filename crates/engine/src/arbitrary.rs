@@ -9,7 +9,7 @@ use crate::ops::{Binary, Reduction, Unary};
 use crate::program::Program;
 
 /// A random node: the kind of operation, and three numbers that select operands and parameters.
-type Draft = (u8, u8, u8, u8);
+pub(crate) type Draft = (u8, u8, u8, u8);
 
 /// A random graph of up to `nodes` operations on three inputs of one type, with up to three outputs. Operations that refuse their
 /// operands are skipped.
@@ -52,7 +52,7 @@ fn of_kind(dtypes: &'static [DType], nodes: usize, relaxed: bool) -> impl Strate
 }
 
 /// Adds one operation.
-fn add(g: &mut Graph, pool: &[Id], (kind, x, y, z): Draft) -> Result<Id, GraphError> {
+pub(crate) fn add(g: &mut Graph, pool: &[Id], (kind, x, y, z): Draft) -> Result<Id, GraphError> {
     // Counted from the last node.
     let pick = |n: u8| pool[pool.len() - 1 - usize::from(n) % pool.len()];
     let (a, b, c) = (pick(x), pick(y), pick(z));

@@ -35,7 +35,7 @@ impl Graph {
     pub fn pull_back(&mut self, y: Id, dy: Id, of: &[Id]) -> Result<Vec<Id>, GraphError> {
         self.known("pull_back", &[&[y, dy], of].concat())?;
         if let Some(&id) = [&[y], of].concat().iter().find(|&&id| !self.dtype(id).is_float()) {
-            return self.error("gradients", &[id], "integers cannot be differentiated");
+            return self.type_error("gradients", &[id], "integers cannot be differentiated");
         }
         if (self.shape(y), self.dtype(y)) != (self.shape(dy), self.dtype(dy)) {
             return self.error(

@@ -16,25 +16,20 @@
 //!
 //! # Graphs and gradients
 //!
-//! A [`Graph`] describes a computation, [`Graph::gradients`] adds its derivatives, [`Program`] compiles it, and a
-//! [`Runner`] executes it as often as needed, without allocations.
+//! A [`Scope`] is a graph that is written as expressions. Gradients are expressions, too. [`Scope::compile`] makes a
+//! [`Program`] of some outputs, and a [`Runner`] executes it as often as needed, without allocations. Errors are reported once,
+//! by `compile`, with the line of the expression.
 //!
 //! ```
-//! use gatework_engine::{DType, Graph, Program};
+//! use gatework_engine::{DType, Scope};
 //!
-//! // loss = mean(tanh(x w)^2), and its gradient with respect to w
-//! let mut g = Graph::new();
-//! let x = g.input("x", DType::F32, &[4, 2])?;
-//! let w = g.input("w", DType::F32, &[2, 3])?;
-//! let product = g.matmul(x, w)?;
-//! let y = g.tanh(product)?;
-//! let square = g.square(y)?;
-//! let loss = g.mean_all(square)?;
-//! let gradient = g.gradients(loss, &[w])?[0];
-//! g.output("loss", loss)?;
-//! g.output("dw", gradient)?;
+//! let scope = Scope::new();
+//! let x = scope.input("x", DType::F32, &[4, 2]);
+//! let w = scope.input("w", DType::F32, &[2, 3]);
+//! let loss = x.matmul(w).tanh().square().mean_all();
+//! let [dw] = loss.gradients([w]);
 //!
-//! let mut runner = Program::new(&g)?.runner();
+//! let mut runner = scope.compile(&[("loss", loss), ("dw", dw)])?.runner();
 //! runner.write("x", &[0.5f32; 8])?;
 //! let mut weights = [0.3f32; 6];
 //! let mut losses = Vec::new();
@@ -47,17 +42,23 @@
 //!     }
 //! }
 //! assert!(losses[9] < 0.1 * losses[0]);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # Ok::<(), gatework_engine::program::ProgramError>(())
 //! ```
 //!
-//! The example `two_layer_network` trains a network with Adam.
+//! A [`Graph`] is the explicit builder behind it, with an error for each operation. [`Program`]'s `Display` form says which
+//! operations were fused, [`Runner::timings`] measures every kernel, and [`program::ProgramCache`] keeps compiled programs.
+//!
+//! # Training
+//!
+//! `gatework_train::model` trains the parameters of a graph in one call: initial values, optimisers, mini-batches, validation
+//! and checkpoints. The example `two_layer_network` of this crate writes the loop out.
 //!
 //! # Modules
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`vector`] | operations on slices: arithmetic, functions, reductions, softmax, losses |
-//! | [`graph`] | the graph builder: operations with shapes, types and broadcasting |
+//! | [`graph`] | graphs as expressions, and the builder: operations with shapes, types and broadcasting |
 //! | [`program`] | compiled graphs and their execution |
 //! | [`interpret`] | a scalar interpreter of graphs, the oracle of the tests |
 //! | [`ops`] | the table of element-wise operations and their gradients |
@@ -90,7 +91,7 @@ pub mod shape;
 pub mod vector;
 
 pub use dtype::DType;
-pub use graph::{Graph, GraphError, Id};
+pub use graph::{Graph, GraphError, Id, Scope, Tensor};
 pub use program::{Program, Runner};
 pub use shape::{Shape, ShapeError};
 

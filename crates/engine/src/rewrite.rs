@@ -293,7 +293,7 @@ fn fold_constants(g: &mut Graph, n: &Node) -> Outcome {
 
 fn order_operands(g: &mut Graph, n: &Node) -> Outcome {
     match (&n.op, &n.args[..]) {
-        (&Op::Binary(op), &[a, b]) if op.row().commutes && g.hash(b) < g.hash(a) => {
+        (&Op::Binary(op), &[a, b]) if op.row().commutes && g.node_hash(b) < g.node_hash(a) => {
             g.binary(op, b, a).map(Some)
         }
         _ => Ok(None),

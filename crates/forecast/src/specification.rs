@@ -8,10 +8,10 @@ use crate::models::{Model, SettingError};
 use crate::network::inputs::Inputs;
 use crate::network::loss::Loss;
 use crate::network::normalization::Normalization;
-use crate::network::{Bindings, Initializer, Network, Parameter, Tensor};
+use crate::network::{Bindings, Network, Parameter, Tensor};
 use gatework_train::memory::{self, OutOfMemory};
+use gatework_train::model::initial_params;
 use gatework_train::params::Params;
-use gatework_train::random::{Purpose, Random};
 
 /// A model, its loss and the sizes of its windows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -286,11 +286,7 @@ impl Specification {
     /// Returns the parameters with the initial values of a seed.
     pub fn params(&self, seed: u64) -> Result<Params, SpecificationError> {
         let (parameters, _) = self.counted_parameters()?;
-        let mut params = Params::new();
-        for (index, parameter) in parameters.iter().enumerate() {
-            add_parameter(&mut params, parameter, Random::new(seed, Purpose::Parameters, index as u64));
-        }
-        Ok(params)
+        Ok(initial_params(&parameters, seed))
     }
 }
 
@@ -301,15 +297,6 @@ fn training_graph(network: &Network, loss: Tensor<'_>) -> Result<(Graph, Binding
     let mut outputs = vec![("loss", loss)];
     outputs.extend(names.iter().map(String::as_str).zip(gradients));
     network.finish(&outputs)
-}
-
-fn add_parameter(params: &mut Params, parameter: &Parameter, mut random: Random) {
-    let Parameter { name, shape, init } = parameter;
-    params.add(name, shape, |i| match init {
-        Initializer::Constant(value) => *value,
-        Initializer::Uniform(bound) => ((2.0 * f64::from(random.uniform()) - 1.0) * bound) as f32,
-        Initializer::Values(values) => values.get(i).copied().unwrap_or(0.0),
-    });
 }
 
 #[cfg(test)]
@@ -328,9 +315,9 @@ mod tests {
 
     #[test]
     fn an_error_of_the_graph_is_printed_once() {
-        let error = GraphError { operation: "add".into(), problem: "no".into() };
+        let error = GraphError::OutputExists { name: "loss".into() };
         let model = SpecificationError::Graph { model: "gru", input: 2, horizon: 3, error };
-        let expected = "seed 5 failed: model gru with input 2 and horizon 3: add: no";
+        let expected = "seed 5 failed: model gru with input 2 and horizon 3: output \"loss\": an output of that name exists already";
         assert_eq!(with_causes(&TrainError::Task { seed: 5, source: model.into() }), expected);
     }
 }

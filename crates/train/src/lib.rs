@@ -1,10 +1,12 @@
 #![doc = include_str!("../README.md")]
 
+pub mod datasets;
 pub mod experiment;
 pub mod files;
 #[doc(hidden)]
 pub mod kinds;
 pub mod memory;
+pub mod model;
 pub mod optim;
 pub mod params;
 pub mod random;

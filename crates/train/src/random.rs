@@ -102,6 +102,13 @@ impl Random {
         (self.bits() >> 8) as f32 / (1 << 24) as f32
     }
 
+    /// Returns a number from the standard normal distribution (Box-Muller), with a magnitude below 6.
+    pub fn normal(&mut self) -> f64 {
+        // In (0, 1], so that the logarithm is finite.
+        let radius = (-2.0 * (1.0 - f64::from(self.uniform())).ln()).sqrt();
+        radius * (std::f64::consts::TAU * f64::from(self.uniform())).cos()
+    }
+
     /// Returns a uniform integer below `n`, which must not be 0. The bias is below n / 2^32.
     pub fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.bits()) * n as u128) >> 32) as usize

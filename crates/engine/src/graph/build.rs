@@ -1,7 +1,7 @@
 //! The builder: one method for each elementary operation. Each works out the shape and type of its result, or says what does
 //! not fit. Methods of element-wise operations are generated from their table in `ops`.
 
-use super::{Graph, GraphError, Id, Op, Scalar, Window};
+use super::{Graph, GraphError, Id, Op, Scalar, Window, tensor_methods};
 use crate::dtype::DType;
 use crate::ops::{Binary, Reduction, Unary};
 use crate::shape::Shape;
@@ -12,11 +12,8 @@ impl Graph {
         let shape = Shape::new(sizes)?;
         let known = self.inputs().find(|(known, _)| *known == name).map(|(_, id)| id);
         if let Some(id) = known.filter(|&id| (self.dtype(id), self.shape(id)) != (dtype, shape)) {
-            return self.error(
-                &format!("input {name:?}"),
-                &[id],
-                format!("exists already, but is now {dtype}{shape}"),
-            );
+            let (name, known) = (name.to_string(), Box::new(self.operand(id)));
+            return Err(GraphError::InputExists { name, known, dtype, shape });
         }
         Ok(self.intern(Op::Input(name.into()), vec![], shape, dtype))
     }
@@ -93,7 +90,7 @@ impl Graph {
         self.known(row.name, &[x])?;
         let (shape, dtype) = (self.shape(x), self.dtype(x));
         if !dtype.is_float() && row.integer.is_none() {
-            return self.error(row.name, &[x], "needs floating-point numbers; cast the operand first");
+            return self.type_error(row.name, &[x], "needs floating-point numbers; cast the operand first");
         }
         Ok(self.intern(Op::Unary(op), vec![x], shape, dtype))
     }
@@ -116,13 +113,16 @@ impl Graph {
     fn broadcast<const N: usize>(&mut self, name: &str, args: [Id; N]) -> Result<[Id; N], GraphError> {
         self.known(name, &args)?;
         if args.iter().any(|&arg| self.dtype(arg) != self.dtype(args[0])) {
-            return self.error(name, &args, "the types differ; cast an operand");
+            return self.type_error(name, &args, "the types differ; cast an operand");
         }
         let mut shape = self.shape(args[0]);
         for &arg in &args[1..] {
             match shape.broadcast(&self.shape(arg)) {
                 Some(both) => shape = both,
-                None => return self.error(name, &args, "the shapes do not broadcast"),
+                None => {
+                    let operands = args.iter().map(|&arg| self.operand(arg)).collect();
+                    return Err(GraphError::Broadcast { operation: name.to_string(), operands });
+                }
             }
         }
         let mut expanded = args;
@@ -299,7 +299,7 @@ impl Graph {
         if self.dtype(indices) == DType::I32 && self.shape(indices).axes() == 1 {
             return Ok(());
         }
-        self.error(name, &[x, indices], "indices must be a vector of i32")
+        self.type_error(name, &[x, indices], "indices must be a vector of i32")
     }
 
     /// Windows of the last axis: `[.., n]` becomes `[.., windows, size]`.
@@ -373,7 +373,7 @@ impl Graph {
     pub fn mean(&mut self, x: Id, axes: &[usize]) -> Result<Id, GraphError> {
         let sum = self.sum(x, axes)?;
         if !self.dtype(x).is_float() {
-            return self.error("mean", &[x], "needs floating-point numbers; cast the operand first");
+            return self.type_error("mean", &[x], "needs floating-point numbers; cast the operand first");
         }
         let count = self.shape(x).elements() as f64 / self.shape(sum).elements().max(1) as f64;
         let count = self.constant_like(sum, count)?;
@@ -416,7 +416,7 @@ impl Graph {
         self.known("matmul", &[a, b])?;
         let (left, right) = (self.shape(a), self.shape(b));
         if self.dtype(a) != self.dtype(b) || !self.dtype(a).is_float() {
-            return self.error("matmul", &[a, b], "needs two operands of one floating-point type");
+            return self.type_error("matmul", &[a, b], "needs two operands of one floating-point type");
         }
         if left.axes() < 2 || right.axes() < 2 || left[left.axes() - 1] != right[right.axes() - 2] {
             return self.error("matmul", &[a, b], "needs [.., m, k] and [.., k, n]");
@@ -445,7 +445,7 @@ impl Graph {
         self.known(name, &[x])?;
         match self.shape(x).get(axis) {
             Some(&size) => Ok(size),
-            None => self.error(name, &[x], format!("has no axis {axis}")),
+            None => Err(GraphError::Axis { operation: name.to_string(), operand: self.operand(x), axis }),
         }
     }
 
@@ -485,4 +485,57 @@ impl Graph {
             },
         }
     }
+}
+
+tensor_methods! {
+    /// A tensor of zeros with the same shape and type.
+    zeros_like([]);
+    /// A tensor filled with one value, with the same shape and type.
+    constant_like([], value: f64);
+    /// `x * factor`. For an integer type the factor is truncated and saturated.
+    scale([], factor: f64);
+    /// `x + amount`. For an integer type the amount is truncated and saturated.
+    offset([], amount: f64);
+    /// `1 - x`.
+    one_minus([]);
+    /// Converts to another type.
+    cast([], dtype: DType);
+    /// Broadcasts to a shape.
+    expand([], sizes: &[usize]);
+    /// The same elements in another shape.
+    reshape([], sizes: &[usize]);
+    /// Axes in another order: axis `i` of the result is axis `order[i]` of the operand.
+    permute([], order: &[usize]);
+    /// Swaps the last two axes.
+    transpose([]);
+    /// The indices `begin..end` of an axis.
+    slice([], axis: usize, begin: usize, end: usize);
+    /// `count` indices of an axis starting at `begin`, every `step`-th.
+    slice_by([], axis: usize, begin: usize, count: usize, step: usize);
+    /// Adds zeros before and after an axis.
+    pad([], axis: usize, before: usize, after: usize);
+    /// The slices at `indices` of an axis, a vector of `i32`. Indices outside give zeros.
+    gather([indices], axis: usize);
+    /// Adds the slices along an axis at `indices` to zeros whose axis has `size`.
+    scatter_add([indices], axis: usize, size: usize);
+    /// Windows of the last axis: `[.., n]` becomes `[.., windows, size]`.
+    unfold([], window: Window);
+    /// Adds windows `[.., windows, size]` where [`Tensor::unfold`](super::Tensor::unfold) takes them from an axis of `length`.
+    fold([], window: Window, length: usize);
+    /// Cumulative sums along the last axis, or from its end if `reverse`.
+    cumsum([], reverse: bool);
+    /// The sum over axes, which keep size 1.
+    sum([], axes: &[usize]);
+    /// The sum of all elements, a scalar.
+    sum_all([]);
+    /// The mean over axes, which keep size 1; NaN for no elements.
+    mean([], axes: &[usize]);
+    /// The mean of all elements, a scalar.
+    mean_all([]);
+    /// The index (`i32`) of the largest element along an axis, which keeps size 1; the first of equal ones.
+    arg_max([], axis: usize);
+    /// The index (`i32`) of the smallest element along an axis, which keeps size 1; the first of equal ones.
+    arg_min([], axis: usize);
+    /// The matrix product of the last two axes: `[.., m, k]` times `[.., k, n]`. The axes before broadcast.
+    matmul([other]);
 }

@@ -2,7 +2,7 @@
 //!
 //! None of them is a node of its own: the planner fuses their operations, and their gradients follow from these.
 
-use super::{Graph, GraphError, Id, Window};
+use super::{Graph, GraphError, Id, Window, tensor_methods};
 use crate::dtype::DType;
 use crate::ops::Reduction;
 
@@ -30,7 +30,11 @@ impl Graph {
     pub fn leaky_relu(&mut self, x: Id, slope: f64) -> Result<Id, GraphError> {
         self.known("leaky_relu", &[x])?;
         if !self.dtype(x).is_float() {
-            return self.error("leaky_relu", &[x], "needs floating-point numbers; cast the operand first");
+            return self.type_error(
+                "leaky_relu",
+                &[x],
+                "needs floating-point numbers; cast the operand first",
+            );
         }
         let zero = self.zeros_like(x)?;
         let above = self.greater(x, zero)?;
@@ -165,7 +169,7 @@ impl Graph {
     pub fn interpolate_linear(&mut self, x: Id, length: usize) -> Result<Id, GraphError> {
         self.known("interpolate_linear", &[x])?;
         if !self.dtype(x).is_float() {
-            return self.error(
+            return self.type_error(
                 "interpolate_linear",
                 &[x],
                 "needs floating-point numbers; cast the operand first",
@@ -254,4 +258,32 @@ impl Graph {
         let losses = self.sub(positive, product)?;
         self.mean_all(losses)
     }
+}
+
+tensor_methods! {
+    /// `x` above zero, `slope * x` below.
+    leaky_relu([], slope: f64);
+    /// `x` above zero, `alpha * (exp(x) - 1)` below.
+    elu([], alpha: f64);
+    /// The logarithm of the sum of exponentials along an axis, which keeps size 1.
+    log_sum_exp([], axis: usize);
+    /// The variance along an axis, which keeps size 1, with divisor `size - correction`: 0 for a population, 1 for a sample.
+    variance([], axis: usize, correction: usize);
+    /// The largest element of windows of the last axis. The remainder after the last whole window is a window as well.
+    max_pool1d([], window: Window);
+    /// The mean of windows of the last axis.
+    avg_pool1d([], window: Window);
+    /// Linear interpolation of the last axis to another length: see [`Graph::interpolate_linear`].
+    interpolate_linear([], length: usize);
+    /// Mean squared error, a scalar.
+    mse([target]);
+    /// Mean absolute error, a scalar.
+    mae([target]);
+    /// Mean Huber loss, a scalar: `d^2 / 2` for differences up to `delta`, linear beyond.
+    huber([target], delta: f64);
+    /// Mean cross-entropy of the softmax of logits `[rows, classes]` with class indices `[rows]` of `i32`, a scalar: see
+    /// [`Graph::cross_entropy`].
+    cross_entropy([classes]);
+    /// Mean cross-entropy of the sigmoid of logits with targets between 0 and 1, a scalar.
+    binary_cross_entropy([targets]);
 }

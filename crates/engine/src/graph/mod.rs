@@ -8,9 +8,13 @@
 //! |---|---|
 //! | `build` | the builder: one method for each elementary operation, with broadcasting |
 //! | `layers` | layers made of other operations: convolution, pooling, losses |
+//! | `scope`, `tensor` | graphs written as expressions, with deferred errors |
+//! | `error` | errors, with the types and shapes of the operands |
 //!
 //! Composite operations (softmax, layer norm, attention, recurrent cells) are in [`ops`](crate::ops), which also says what
 //! a new operation of each kind touches.
+//!
+//! A [`Scope`] is the short way to write a graph: see there. The builder is the explicit one, with an error for each operation:
 //!
 //! ```
 //! use gatework_engine::{DType, Graph};
@@ -28,7 +32,10 @@
 //! ```
 
 mod build;
+mod error;
 mod layers;
+mod scope;
+mod tensor;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -42,10 +49,14 @@ use crate::ops::layer_norm::{LayerNorm, LayerNormGradient};
 use crate::ops::recurrent::{Recurrent, RecurrentGradient};
 use crate::ops::softmax::Softmax;
 use crate::ops::{Binary, Composite, Reduction, Unary};
-use crate::shape::{Shape, ShapeError};
+use crate::shape::Shape;
 
 pub use crate::ops::recurrent::{Cell, Gru, Lstm};
+pub use error::{ExpressionError, GraphError, Operand};
 pub use layers::Conv1d;
+pub use scope::Scope;
+pub(crate) use tensor::tensor_methods;
+pub use tensor::{IntoTensor, Tensor};
 
 /// The id of a node: its index in the graph.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -219,22 +230,6 @@ pub struct Node {
     pub dtype: DType,
 }
 
-/// An operation that cannot be built on its operands.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{operation}: {problem}")]
-pub struct GraphError {
-    /// The operation, and its operands with their types and shapes.
-    pub operation: String,
-    /// What does not fit.
-    pub problem: String,
-}
-
-impl From<ShapeError> for GraphError {
-    fn from(error: ShapeError) -> GraphError {
-        GraphError { operation: "shape".into(), problem: error.to_string() }
-    }
-}
-
 /// A numeric expression with named inputs and outputs.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
@@ -314,24 +309,46 @@ impl Graph {
     pub fn output(&mut self, name: &str, id: Id) -> Result<(), GraphError> {
         self.known("output", &[id])?;
         if self.outputs.iter().any(|(known, _)| known == name) {
-            let problem = "an output of that name exists already".into();
-            return Err(GraphError { operation: format!("output {name:?}"), problem });
+            return Err(GraphError::OutputExists { name: name.to_string() });
         }
         self.outputs.push((name.to_string(), id));
         Ok(())
     }
 
+    /// The graph of other outputs: the nodes that they depend on, in the same order.
+    pub(crate) fn with_outputs(&self, outputs: &[(&str, Id)]) -> Result<Graph, GraphError> {
+        let mut needed = vec![false; self.nodes.len()];
+        outputs.iter().for_each(|(_, id)| needed[id.0 as usize] = true);
+        for id in self.ids().rev() {
+            if needed[id.0 as usize] {
+                self.node(id).args.iter().for_each(|arg| needed[arg.0 as usize] = true);
+            }
+        }
+        let mut to = Graph { relaxed: self.relaxed, ..Graph::default() };
+        let mut new = vec![Id(0); self.nodes.len()];
+        for id in self.ids().filter(|id| needed[id.0 as usize]) {
+            let Node { op, args, shape, dtype } = self.node(id).clone();
+            let args = args.iter().map(|arg| new[arg.0 as usize]).collect();
+            new[id.0 as usize] = to.intern(op, args, shape, dtype);
+        }
+        for (name, id) in outputs {
+            to.output(name, new[id.0 as usize])?;
+        }
+        Ok(to)
+    }
+
     /// A hash of what a node computes, independent of the order in which nodes were built.
-    pub fn hash(&self, id: Id) -> u64 {
+    pub fn node_hash(&self, id: Id) -> u64 {
         self.hashes[id.0 as usize]
     }
 
-    /// A hash of the whole graph: what its outputs compute, and their names.
+    /// A hash of the whole graph: what its outputs compute, and their names. It does not depend on the order in which nodes were
+    /// built.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = FxHasher::default();
         self.relaxed.hash(&mut hasher);
         for (name, id) in &self.outputs {
-            (name, self.hash(*id)).hash(&mut hasher);
+            (name, self.node_hash(*id)).hash(&mut hasher);
         }
         hasher.finish()
     }
@@ -346,7 +363,7 @@ impl Graph {
         let mut hasher = FxHasher::default();
         (&node.op, node.shape, node.dtype).hash(&mut hasher);
         for arg in &node.args {
-            self.hash(*arg).hash(&mut hasher);
+            self.node_hash(*arg).hash(&mut hasher);
         }
         self.hashes.push(hasher.finish());
         self.interned.insert(node.clone(), id);
@@ -358,11 +375,13 @@ impl Graph {
     pub(crate) fn known(&self, operation: &str, args: &[Id]) -> Result<(), GraphError> {
         match args.iter().find(|id| id.0 as usize >= self.nodes.len()) {
             None => Ok(()),
-            Some(id) => Err(GraphError {
-                operation: operation.to_string(),
-                problem: format!("{id} is not a node of this graph"),
-            }),
+            Some(&id) => Err(GraphError::UnknownNode { operation: operation.to_string(), id }),
         }
+    }
+
+    /// An operand in an error message.
+    pub(crate) fn operand(&self, id: Id) -> Operand {
+        Operand { id, dtype: self.dtype(id), shape: self.shape(id) }
     }
 
     /// An error about an operation on known operands.
@@ -372,12 +391,19 @@ impl Graph {
         args: &[Id],
         problem: impl Into<String>,
     ) -> Result<T, GraphError> {
-        let operand = |&id: &Id| format!("{id} {}{}", self.dtype(id), self.shape(id));
-        let operands: Vec<String> = args.iter().map(operand).collect();
-        Err(GraphError {
-            operation: format!("{operation}({})", operands.join(", ")),
-            problem: problem.into(),
-        })
+        let operands = args.iter().map(|&id| self.operand(id)).collect();
+        Err(GraphError::Operands { operation: operation.to_string(), operands, problem: problem.into() })
+    }
+
+    /// An error about the types of known operands.
+    pub(crate) fn type_error<T>(
+        &self,
+        operation: &str,
+        args: &[Id],
+        problem: &'static str,
+    ) -> Result<T, GraphError> {
+        let operands = args.iter().map(|&id| self.operand(id)).collect();
+        Err(GraphError::Types { operation: operation.to_string(), operands, problem })
     }
 
     /// Checks that the graph is legal: every node is one that the builder would create. Debug builds check after every rewriting
@@ -385,20 +411,36 @@ impl Graph {
     pub fn check(&self) -> Result<(), GraphError> {
         let mut again = Graph::default();
         for (index, node) in self.nodes.iter().enumerate() {
-            let operation = || format!("%{index} = {}", node.op);
+            let illegal =
+                |problem| Err(GraphError::Illegal { node: format!("%{index} = {}", node.op), problem });
             if node.args.iter().any(|arg| arg.0 as usize >= index) {
-                return Err(GraphError { operation: operation(), problem: "reads a later node".into() });
+                return illegal("reads a later node");
             }
             let id = again.rebuild(&node.op, &node.args, node.shape, node.dtype)?;
             if id.0 as usize != index || again.node(id) != node {
-                let problem = "the builder would not create this node".into();
-                return Err(GraphError { operation: operation(), problem });
+                return illegal("the builder would not create this node");
             }
         }
         for (name, id) in &self.outputs {
             self.known(&format!("output {name:?}"), &[*id])?;
         }
         Ok(())
+    }
+}
+
+/// Graphs are equal if they have the same nodes in the same order, and the same outputs.
+impl PartialEq for Graph {
+    fn eq(&self, other: &Graph) -> bool {
+        // The other fields follow from the nodes.
+        (self.relaxed, &self.outputs, &self.nodes) == (other.relaxed, &other.outputs, &other.nodes)
+    }
+}
+
+impl Eq for Graph {}
+
+impl Hash for Graph {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.fingerprint().hash(state);
     }
 }
 

@@ -123,6 +123,14 @@ impl Instruction {
         }
     }
 
+    /// Like [`Execute::describe`], with the names of the operations that are fused into a loop.
+    pub fn describe_fused(&self) -> String {
+        match self {
+            Instruction::Loop(body) => format!("{} ({})", body.describe(), body.names().join(" ")),
+            other => other.get().describe(),
+        }
+    }
+
     /// The buffers that it reads or writes.
     pub fn buffers(&mut self) -> Vec<usize> {
         self.get_mut().views_mut().iter().map(|view| view.buffer).collect()

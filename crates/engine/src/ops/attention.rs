@@ -5,7 +5,7 @@
 use std::fmt;
 
 use super::Composite;
-use crate::graph::{Graph, GraphError, Id, Node, Op};
+use crate::graph::{Graph, GraphError, Id, Node, Op, tensor_methods};
 use crate::instruction::{Execute, Memory, Scratch, Stored as _, View, with_float};
 use crate::interpret::{Value, by_definition};
 use crate::kernel::attention::{self, Tokens};
@@ -113,6 +113,14 @@ impl Graph {
         let result = self.permute(result, &[0, 2, 1, 3])?;
         self.reshape(result, &[batch, rows, heads * columns])
     }
+}
+
+tensor_methods! {
+    /// Attention with one head, of queries `[.., time, d]`: `softmax(q k' / sqrt(d)) v`. Batches broadcast.
+    attention([k, v]);
+    /// Attention with several heads, which are adjacent columns of the last axis: see
+    /// [`Graph::multi_head_attention`].
+    multi_head_attention([k, v], heads: usize);
 }
 
 /// Why operands do not fit attention, if they do not.

@@ -1,10 +1,10 @@
 //! The tables of element-wise operations and of reductions.
 //!
 //! A row is the name of an operation, its scalar meaning (on `f64`, rounded to the type afterwards), its meaning for integers if
-//! it has one, and its gradient in terms of other operations. The builder method, the interpreter, the gradients and the tests
+//! it has one, and its gradient in terms of other operations. The methods of graphs and tensors, the interpreter, the gradients and the tests
 //! follow from the row.
 
-use crate::graph::{Graph, GraphError, Id};
+use crate::graph::{Graph, GraphError, Id, IntoTensor, Tensor};
 use crate::kernel::math::reference;
 
 /// The arguments of the gradient rule of a unary operation: operand, result and the gradient of the result.
@@ -64,6 +64,16 @@ macro_rules! unary_table {
         impl Graph {
             $($(#[$doc])* pub fn $name(&mut self, x: Id) -> Result<Id, GraphError> {
                 self.unary(Unary::$op, x)
+            })*
+        }
+
+        #[allow(clippy::should_implement_trait, reason = "the operators are implemented, too")]
+        impl<'s> Tensor<'s> {
+            $($(#[$doc])*
+            #[track_caller]
+            #[must_use]
+            pub fn $name(self) -> Tensor<'s> {
+                self.unary(Unary::$op)
             })*
         }
     };
@@ -226,6 +236,16 @@ macro_rules! binary_table {
         impl Graph {
             $($(#[$doc])* pub fn $name(&mut self, a: Id, b: Id) -> Result<Id, GraphError> {
                 self.binary(Binary::$op, a, b)
+            })*
+        }
+
+        #[allow(clippy::should_implement_trait, reason = "the operators are implemented, too")]
+        impl<'s> Tensor<'s> {
+            $($(#[$doc])*
+            #[track_caller]
+            #[must_use]
+            pub fn $name(self, b: impl IntoTensor<'s>) -> Tensor<'s> {
+                self.binary(Binary::$op, b)
             })*
         }
     };

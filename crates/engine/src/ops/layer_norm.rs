@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Composite;
-use crate::graph::{Graph, GraphError, Id, Node, Op};
+use crate::graph::{Graph, GraphError, Id, Node, Op, tensor_methods};
 use crate::instruction::{Execute, Memory, Scratch, Stored as _, View, with_float};
 use crate::interpret::{Value, by_definition};
 use crate::kernel::norm;
@@ -70,6 +70,11 @@ impl Graph {
         let scaled = self.mul(normal, gain)?;
         self.add(scaled, bias)
     }
+}
+
+tensor_methods! {
+    /// Layer norm along the last axis: shifted to mean 0 and scaled to variance 1, then `gain * x + bias`.
+    layer_norm([gain, bias], epsilon: f64);
 }
 
 /// Whether x is `[rows, columns]`, not empty, and gain `[columns]`, of one floating-point type with a third operand.

@@ -15,8 +15,8 @@
 //! |---|---|
 //! | element-wise | a row in `ops/elementwise.rs` (name, scalar and integer meaning, gradient); the slice function in `vector` and its line in `instruction/loops/math.rs`; its cost in `instruction/loops/compile.rs` if it is not a transcendental function |
 //! | reduction | a row in the table of `ops/elementwise.rs` (name, binary operation, neutral element); two arms in `instruction/loops/math.rs` (of a slice, of two rows); its gradient in `grad.rs` |
-//! | composite | a file in `ops` that implements `Composite`; a variant of [`Op`](crate::graph::Op) and its arm in `Op::composite` |
-//! | layer made of other operations | a method in `graph/layers.rs` |
+//! | composite | a file in `ops` that implements `Composite` and lists its `tensor_methods!`; a variant of [`Op`](crate::graph::Op) and its arm in `Op::composite` |
+//! | layer made of other operations | a method in `graph/layers.rs`, and its row of `tensor_methods!` there |
 
 pub mod attention;
 mod elementwise;

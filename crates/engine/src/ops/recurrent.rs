@@ -75,31 +75,31 @@ impl Cell {
     }
 }
 
-/// Weights of a gated recurrent unit (Cho et al. 2014). The gates are in the order reset, update, new.
+/// Weights of a gated recurrent unit (Cho et al. 2014), as nodes or as [tensors](crate::graph::Tensor). The gates are in the order reset, update, new.
 #[derive(Clone, Copy, Debug)]
-pub struct Gru {
+pub struct Gru<T = Id> {
     /// Input weights, `[3 * hidden, inputs]`.
-    pub input: Id,
+    pub input: T,
     /// State weights, `[3 * hidden, hidden]`.
-    pub hidden: Id,
+    pub hidden: T,
     /// Bias of the product with the inputs, `[3 * hidden]`.
-    pub input_bias: Id,
+    pub input_bias: T,
     /// Bias of the product with the state, `[3 * hidden]`.
-    pub hidden_bias: Id,
+    pub hidden_bias: T,
 }
 
 /// Weights of a long short-term memory (Hochreiter and Schmidhuber 1997). The gates are in the order input, forget, cell,
 /// output.
 #[derive(Clone, Copy, Debug)]
-pub struct Lstm {
+pub struct Lstm<T = Id> {
     /// Input weights, `[4 * hidden, inputs]`.
-    pub input: Id,
+    pub input: T,
     /// State weights, `[4 * hidden, hidden]`.
-    pub hidden: Id,
+    pub hidden: T,
     /// Bias of the product with the inputs, `[4 * hidden]`.
-    pub input_bias: Id,
+    pub input_bias: T,
     /// Bias of the product with the state, `[4 * hidden]`.
-    pub hidden_bias: Id,
+    pub hidden_bias: T,
 }
 
 /// A recurrent cell over time. Operands: inputs `[time, batch, features]`, input weights `[features, gates * hidden]`, state

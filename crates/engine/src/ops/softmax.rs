@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Composite;
-use crate::graph::{Graph, GraphError, Id, Node, Op};
+use crate::graph::{Graph, GraphError, Id, Node, Op, tensor_methods};
 use crate::instruction::{Execute, Memory, Scratch, Stored, View, with_float};
 use crate::interpret::{Value, by_definition};
 use crate::ops::Reduction;
@@ -63,6 +63,13 @@ impl Graph {
             self.div(powers, sum)
         }
     }
+}
+
+tensor_methods! {
+    /// Softmax along an axis: exponentials that sum to 1.
+    softmax([], axis: usize);
+    /// The logarithm of [`Tensor::softmax`](crate::graph::Tensor::softmax).
+    log_softmax([], axis: usize);
 }
 
 impl Composite for Softmax {

@@ -9,6 +9,7 @@
 //! | `updates` | parameter updates during the backward pass |
 //! | `weights` | weights that are packed or quantised once |
 //! | `timing` | the time of each kernel |
+//! | `cache` | a cache of programs by their graphs |
 //!
 //! ```
 //! use gatework_engine::{DType, Graph, Program};
@@ -27,6 +28,7 @@
 //! ```
 
 mod binding;
+mod cache;
 mod timing;
 mod updates;
 mod weights;
@@ -45,7 +47,8 @@ use crate::plan::{BufferKind, Plan};
 use crate::shape::Shape;
 
 use binding::Bindings;
-pub use timing::Timings;
+pub use cache::ProgramCache;
+pub use timing::{KernelTime, Timings};
 pub use updates::Update;
 use updates::Updates;
 use weights::Weights;
@@ -200,6 +203,11 @@ impl Program {
         DType::ALL.iter().zip(self.memory).map(|(dtype, elements)| dtype.size() * elements).sum()
     }
 
+    /// Returns whether there is an input of that name.
+    pub fn has_input(&self, name: &str) -> bool {
+        self.inputs.iter().any(|port| port.name == name)
+    }
+
     /// The kernels, one line each.
     pub fn kernels(&self) -> Vec<String> {
         self.instructions.iter().map(|instruction| instruction.get().describe()).collect()
@@ -211,19 +219,25 @@ impl Program {
     }
 }
 
-/// Inputs, kernels with their fused operations and memory traffic, outputs, and totals.
+/// Inputs, kernels with their fused operations and memory traffic, outputs, and totals:
+///
+/// ```
+/// # use gatework_engine::{DType, Scope};
+/// let scope = Scope::new();
+/// let (x, w) = (scope.input("x", DType::F32, &[8, 4]), scope.input("w", DType::F32, &[4, 4]));
+/// let program = scope.compile(&[("y", (x.matmul(w) * 2.0).tanh().sum_all())])?;
+/// let text = program.to_string();
+/// assert!(text.contains("matmul f32 8x4x4"), "{text}");
+/// assert!(text.contains("(mul tanh sum)") || text.contains("(add tanh sum)"), "{text}");
+/// # Ok::<(), gatework_engine::program::ProgramError>(())
+/// ```
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for port in &self.inputs {
             writeln!(f, "input {:?} : {}{}", port.name, port.dtype, port.shape)?;
         }
         for instruction in self.instructions.iter() {
-            let fused = match instruction {
-                Instruction::Loop(body) => format!(" ({})", body.names().join(" ")),
-                _ => String::new(),
-            };
-            let instruction = instruction.get();
-            writeln!(f, "{}{fused}, {} bytes", instruction.describe(), instruction.traffic())?;
+            writeln!(f, "{}, {} bytes", instruction.describe_fused(), instruction.get().traffic())?;
         }
         for port in &self.outputs {
             writeln!(f, "output {:?} : {}{}", port.name, port.dtype, port.shape)?;

@@ -4,45 +4,80 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Runner;
+use crate::instruction::Instruction;
 
-/// The shortest time of each kernel in a number of runs. Its `Display` form is a table with the slowest kernel first.
-#[derive(Clone, Debug)]
+/// The time of one kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelTime {
+    /// What it computes, with the operations that are fused into it.
+    pub kernel: String,
+    /// The shortest time of all runs.
+    pub time: Duration,
+    /// Bytes that it reads and writes. What is read repeatedly counts once.
+    pub bytes: usize,
+}
+
+/// The shortest time of each kernel in a number of runs. Its `Display` form is a table with the slowest kernel first:
+///
+/// ```
+/// # use gatework_engine::{DType, Scope};
+/// let scope = Scope::new();
+/// let x = scope.input("x", DType::F32, &[64, 64]);
+/// let mut runner = scope.compile(&[("y", x.matmul(x).exp())])?.runner();
+/// println!("{}", runner.timings(10));
+/// # Ok::<(), gatework_engine::program::ProgramError>(())
+/// ```
+///
+/// ```text
+///         us  share      KB    GB/s  kernel
+///        5.5  73.7%    49.2     8.9  matmul f32 64x64x64
+///        2.0  26.3%    32.8    16.7  loop f32[4096]: 1 operations, 1 loads, 1 stores (exp)
+///        7.5                         total
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timings {
-    /// Description, shortest time and memory traffic in bytes of each kernel.
-    pub kernels: Vec<(String, Duration, usize)>,
+    /// The kernels, in the order of the program.
+    pub kernels: Vec<KernelTime>,
 }
 
 impl Runner {
-    /// Runs the program `runs` times and measures every kernel.
+    /// Runs the program `runs` times, at least once, and measures every kernel.
     pub fn timings(&mut self, runs: usize) -> Timings {
         let mut best = self.run_timed();
         for _ in 1..runs {
             best.iter_mut().zip(self.run_timed()).for_each(|(best, time)| *best = time.min(*best));
         }
-        let rows = self.program.kernels().into_iter().zip(best).zip(self.program.traffic());
-        Timings { kernels: rows.map(|((kernel, time), bytes)| (kernel, time, bytes)).collect() }
+        let rows = self.program.instructions.iter().zip(best);
+        let row = |(instruction, time): (&Instruction, Duration)| KernelTime {
+            kernel: instruction.describe_fused(),
+            time,
+            bytes: instruction.get().traffic(),
+        };
+        Timings { kernels: rows.map(row).collect() }
     }
 }
 
 impl Timings {
     /// The total over all kernels.
     pub fn total(&self) -> Duration {
-        self.kernels.iter().map(|(_, time, _)| time).sum()
+        self.kernels.iter().map(|row| row.time).sum()
     }
 }
 
 impl fmt::Display for Timings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rows: Vec<_> = self.kernels.iter().collect();
-        rows.sort_by_key(|(_, time, _)| std::cmp::Reverse(*time));
-        let total = self.total().as_secs_f64();
-        writeln!(f, "{:>10} {:>6} {:>7}  kernel", "us", "share", "GB/s")?;
-        for (kernel, time, bytes) in rows {
-            let seconds = time.as_secs_f64();
-            let (share, rate) = (100.0 * seconds / total, *bytes as f64 / seconds / 1e9);
-            writeln!(f, "{:>10.1} {share:>5.1}% {rate:>7.1}  {kernel}", seconds * 1e6)?;
+        let mut rows: Vec<&KernelTime> = self.kernels.iter().collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.time));
+        // A clock may be too coarse for a kernel.
+        let total = self.total().as_secs_f64().max(1e-9);
+        writeln!(f, "{:>10} {:>6} {:>9} {:>7}  kernel", "us", "share", "KB", "GB/s")?;
+        for KernelTime { kernel, time, bytes } in rows {
+            let (seconds, bytes) = (time.as_secs_f64(), *bytes as f64);
+            let (share, kilobytes) = (100.0 * seconds / total, bytes / 1e3);
+            let rate = bytes / seconds.max(1e-9) / 1e9;
+            writeln!(f, "{:>10.1} {share:>5.1}% {kilobytes:>9.1} {rate:>7.1}  {kernel}", seconds * 1e6)?;
         }
-        writeln!(f, "{:>10.1} total", total * 1e6)
+        writeln!(f, "{:>10.1} {:>24}  total", total * 1e6, "")
     }
 }
 
@@ -64,6 +99,8 @@ mod tests {
         let table = timings.to_string();
         assert_eq!(timings.kernels.len(), program.kernels().len());
         assert!(program.kernels().iter().all(|kernel| table.contains(kernel)), "{table}");
+        assert!(table.contains("(exp)") && table.contains("share"), "{table}");
+        assert_eq!(table.lines().count(), program.kernels().len() + 2);
         assert!((runner.read::<f32>("y").unwrap()[0] - 0.125f32.exp()).abs() < 1e-6);
     }
 }

@@ -20,28 +20,7 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use gatework_engine::graph::Window;
 use gatework_engine::{DType, Graph, GraphError, Id};
-
-/// Initial values of a parameter.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Initializer {
-    /// One value for all elements.
-    Constant(f32),
-    /// Uniform in `[-bound, bound]`.
-    Uniform(f64),
-    /// Given values in row-major order.
-    Values(Vec<f32>),
-}
-
-/// A parameter of a network.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Parameter {
-    /// Unique name, also that of the graph input.
-    pub name: String,
-    /// Sizes of its axes.
-    pub shape: Vec<usize>,
-    /// Initial values.
-    pub init: Initializer,
-}
+use gatework_train::model::{Initializer, Parameter};
 
 /// A dropout mask: an input of the graph that is drawn for every update.
 #[derive(Clone, Debug, PartialEq)]
@@ -138,11 +117,11 @@ impl Network {
     }
 
     /// Adds a parameter, or returns the existing one of that name, whose shape must be the same.
-    pub fn parameter(&self, name: &str, shape: &[usize], init: Initializer) -> Tensor<'_> {
+    pub fn parameter(&self, name: &str, shape: &[usize], initializer: Initializer) -> Tensor<'_> {
         {
             let parameters = &mut self.state.borrow_mut().bindings.parameters;
             if parameters.iter().all(|parameter| parameter.name != name) {
-                parameters.push(Parameter { name: name.to_string(), shape: shape.to_vec(), init });
+                parameters.push(Parameter { name: name.to_string(), shape: shape.to_vec(), initializer });
             }
         }
         self.input(name, shape)

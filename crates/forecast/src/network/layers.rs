@@ -4,7 +4,7 @@
 use gatework_engine::Graph;
 use gatework_engine::graph::{Gru, Lstm};
 
-use super::builder::{Initializer, Tensor};
+use super::{Initializer, Tensor};
 
 /// Added to variances in layer normalisation.
 const EPSILON: f64 = 1e-5;

@@ -20,4 +20,5 @@ pub mod layers;
 pub mod loss;
 pub mod normalization;
 
-pub use builder::{Bindings, Initializer, Mask, Network, Parameter, Tensor};
+pub use builder::{Bindings, Mask, Network, Tensor};
+pub use gatework_train::model::{Initializer, Parameter};
