@@ -34,7 +34,7 @@ pub(crate) use crate::simd::level;
 pub use crate::simd::simd_name;
 #[cfg(test)]
 pub(crate) use crate::simd::testing as tests;
-pub(crate) use shared::SharedSlice;
+pub(crate) use shared::{SharedPtr, SharedSlice};
 
 /// Prefetches the cache line of an address into the first-level cache. The address may be invalid. Does nothing on targets
 /// without a stable prefetch intrinsic.
