@@ -17,6 +17,7 @@
 //! | [`optim`] | fused optimiser steps |
 //! | [`random`] | counter-based random numbers and dropout masks |
 //! | `recurrent` | GRU and LSTM over time, forward and backward |
+//! | `transpose` | transposition of matrices |
 
 pub(crate) mod attention;
 pub mod int8;
@@ -27,6 +28,7 @@ pub mod optim;
 pub mod random;
 pub(crate) mod recurrent;
 mod shared;
+pub(crate) mod transpose;
 
 use fearless_simd::Level;
 
