@@ -14,6 +14,25 @@
 //! # Ok::<(), vector::VectorError>(())
 //! ```
 //!
+//! [`vector`] has element-wise operations, reductions, losses and operations on the rows of a matrix; [`linalg`] multiplies
+//! and transposes matrices:
+//!
+//! ```
+//! use gatework_engine::{linalg, vector};
+//!
+//! // The probabilities of two classes for two samples of three features each.
+//! let samples = [1.0f32, 0.0, 2.0, 0.0, 1.0, 0.0];
+//! let weights = [0.5, -0.5, 1.0, 0.0, 0.0, 1.0];
+//! let (mut logits, mut probabilities) = ([0.0; 4], [0.0; 4]);
+//! linalg::matmul(&samples, &weights, &mut logits, 2, 3, 2)?;
+//! vector::softmax_rows(&logits, 2, &mut probabilities)?;
+//! assert!(probabilities[1] > probabilities[0] && probabilities[2] > probabilities[3]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The functions are generic over [`vector::Number`] (`f32`, `f64`, `i32`, `i64`) or [`vector::RealNumber`] (`f32`, `f64`).
+//! The example `slices` is a complete program.
+//!
 //! # Graphs and gradients
 //!
 //! A [`Scope`] is a graph that is written as expressions. Gradients are expressions, too. [`Scope::compile`] makes a
@@ -57,7 +76,8 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`vector`] | operations on slices: arithmetic, functions, reductions, softmax, losses |
+//! | [`vector`] | operations on slices: arithmetic, functions, reductions, softmax, losses, rows |
+//! | [`linalg`] | matrices in slices: multiplication, matrix-vector products, transposition |
 //! | [`graph`] | graphs as expressions, and the builder: operations with shapes, types and broadcasting |
 //! | [`program`] | compiled graphs and their execution |
 //! | [`interpret`] | a scalar interpreter of graphs, the oracle of the tests |
@@ -82,6 +102,7 @@ pub mod graph;
 mod instruction;
 pub mod interpret;
 pub mod kernel;
+pub mod linalg;
 pub mod ops;
 pub mod parallel;
 mod plan;

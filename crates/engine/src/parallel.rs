@@ -2,9 +2,14 @@
 //!
 //! A sum that is taken chunk by chunk, in the order of the chunks, has the same bits with 1, 2 or 64 threads.
 //! [`chunk_count`] decides how many chunks some work is split into, [`chunk_range`] which units belong to a chunk, and
-//! [`for_each`] runs them.
+//! [`for_each`] runs them. [`for_each_claimed`] is for loops that take microseconds, for which [`for_each`] would wake threads
+//! too late.
+
+mod claim;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+pub use claim::{Wake, for_each_claimed, for_each_claimed_chunk};
 
 /// Fewer units of work (tiles, for example) than this run on one thread: waking a second one takes longer.
 const MIN_PARALLEL_UNITS: usize = 16;

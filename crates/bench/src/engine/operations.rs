@@ -3,9 +3,8 @@
 use std::hint::black_box;
 
 use fearless_simd::{Level, dispatch};
-use gatework_engine::vector;
-use gatework_engine::vector::Number;
-use gatework_engine::vector::RealNumber;
+use gatework_engine::vector::{Number, RealNumber};
+use gatework_engine::{linalg, vector};
 
 /// Reads two operands and writes a result.
 pub type Run<T> = dyn Fn(&[T], &[T], &mut [T]) + Sync;
@@ -33,6 +32,9 @@ impl<T: Number> Operation<T> {
     }
 }
 
+/// Columns of the matrices that operations on rows see in a slice. All lengths are multiples of it.
+const COLUMNS: usize = 64;
+
 /// Returns the operations of all types. All lengths are equal, so that no operation fails.
 pub fn arithmetic<T: Number>() -> Vec<Operation<T>> {
     let mut operations = Vec::new();
@@ -52,6 +54,13 @@ pub fn arithmetic<T: Number>() -> Vec<Operation<T>> {
         Operation::reduction("max_value", 1, |a, _| vector::max_value(a).unwrap_or(T::ZERO)),
         Operation::new("arg_min", 1, |a, _, _| _ = black_box(vector::arg_min(a))),
         Operation::new("arg_max", 1, |a, _, _| _ = black_box(vector::arg_max(a))),
+        Operation::new("matvec", 1, |a, b, out| {
+            let rows = a.len() / COLUMNS;
+            linalg::matvec(a, &b[..COLUMNS], &mut out[..rows], rows, COLUMNS).expect("the sizes match");
+        }),
+        Operation::new("transpose", 2, |a, _, out| {
+            linalg::transpose(a, out, a.len() / COLUMNS, COLUMNS).expect("the sizes match");
+        }),
     ]);
     operations
 }
@@ -66,6 +75,22 @@ pub fn functions<T: RealNumber>() -> Vec<Operation<T>> {
         Operation::new("softmax", 2, |a, _, out| vector::softmax(a, out).expect("same length")),
         Operation::new("log_softmax", 2, |a, _, out| vector::log_softmax(a, out).expect("same length")),
         Operation::new("normalise", 2, |a, _, out| vector::normalise(a, out).expect("same length")),
+        Operation::new("softmax_rows", 2, |a, _, out| {
+            vector::softmax_rows(a, COLUMNS, out).expect("whole rows");
+        }),
+        Operation::new("log_softmax_rows", 2, |a, _, out| {
+            vector::log_softmax_rows(a, COLUMNS, out).expect("whole rows");
+        }),
+        Operation::new("layer_norm_rows", 2, |a, b, out| {
+            let row = Some(&b[..COLUMNS]);
+            vector::layer_norm_rows(a, COLUMNS, row, row, 1e-5, out).expect("whole rows");
+        }),
+        Operation::new("mean_rows", 1, |a, _, out| {
+            vector::mean_rows(a, COLUMNS, &mut out[..a.len() / COLUMNS]).expect("whole rows");
+        }),
+        Operation::new("variance_rows", 1, |a, _, out| {
+            vector::variance_rows(a, COLUMNS, &mut out[..a.len() / COLUMNS]).expect("whole rows");
+        }),
         Operation::reduction("mean", 1, |a, _| vector::mean(a)),
         Operation::reduction("mse", 2, |a, b| vector::mse(a, b).expect("same length")),
         Operation::reduction("mae", 2, |a, b| vector::mae(a, b).expect("same length")),

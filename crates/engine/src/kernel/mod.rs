@@ -17,6 +17,7 @@
 //! | [`optim`] | fused optimiser steps |
 //! | [`random`] | counter-based random numbers and dropout masks |
 //! | `recurrent` | GRU and LSTM over time, forward and backward |
+//! | `transpose` | transposition of matrices |
 
 pub(crate) mod attention;
 pub mod int8;
@@ -27,6 +28,7 @@ pub mod optim;
 pub mod random;
 pub(crate) mod recurrent;
 mod shared;
+pub(crate) mod transpose;
 
 use fearless_simd::Level;
 
@@ -34,7 +36,7 @@ pub(crate) use crate::simd::level;
 pub use crate::simd::simd_name;
 #[cfg(test)]
 pub(crate) use crate::simd::testing as tests;
-pub(crate) use shared::SharedSlice;
+pub(crate) use shared::{SharedPtr, SharedSlice};
 
 /// Prefetches the cache line of an address into the first-level cache. The address may be invalid. Does nothing on targets
 /// without a stable prefetch intrinsic.

@@ -16,7 +16,7 @@ use fearless_simd::{Simd, prelude::*};
 
 use super::math::{Real, Vector};
 use super::shared::SharedPtr;
-use crate::parallel;
+use crate::parallel::{self, Wake};
 
 /// Rows that are summed sequentially.
 const BLOCK_ROWS: usize = 64;
@@ -73,18 +73,18 @@ impl LayerNorm {
         };
         ends.into_iter().chain([self.x + all, self.gain + self.columns]).max().unwrap_or(0)
     }
+}
 
-    /// Runs `work` on every block of rows: its index, its first element, and its number of elements.
-    fn for_blocks(&self, work: impl Fn(usize, usize, usize) + Sync + Send) {
-        let blocks = self.rows.div_ceil(BLOCK_ROWS);
-        let task_blocks = TASK_MIN_LEN.div_ceil(BLOCK_ROWS * self.columns);
-        parallel::for_each_index(blocks.div_ceil(task_blocks), |task| {
-            for block in (task * task_blocks..blocks).take(task_blocks) {
-                let rows = BLOCK_ROWS.min(self.rows - block * BLOCK_ROWS);
-                work(block, block * BLOCK_ROWS * self.columns, rows * self.columns);
-            }
-        });
-    }
+/// Runs `work` on every block of rows: its index, its first element, and its number of elements.
+fn for_blocks(rows: usize, columns: usize, work: impl Fn(usize, usize, usize) + Sync + Send) {
+    let blocks = rows.div_ceil(BLOCK_ROWS);
+    let task_blocks = TASK_MIN_LEN.div_ceil(BLOCK_ROWS * columns);
+    parallel::for_each_claimed(blocks.div_ceil(task_blocks), Wake::Always, |task| {
+        for block in (task * task_blocks..blocks).take(task_blocks) {
+            let rows = BLOCK_ROWS.min(rows - block * BLOCK_ROWS);
+            work(block, block * BLOCK_ROWS * columns, rows * columns);
+        }
+    });
 }
 
 /// Computes the normalised rows.
@@ -93,20 +93,38 @@ impl LayerNorm {
 /// If a tensor is out of bounds.
 pub fn forward<T: Real>(memory: &mut [T], norm: &LayerNorm) {
     assert!(norm.scratch.is_none() && norm.end() <= memory.len(), "tensor out of bounds of the memory");
-    let shared = SharedPtr(memory.as_mut_ptr());
-    norm.for_blocks(move |_, at, len| {
-        let shared = shared;
-        // SAFETY: all tensors are in bounds (asserted above), operands and result are disjoint by the plan, and only this
-        // block writes its rows.
-        let (x, gain, bias, out) = unsafe {
-            let row = |at: usize| shared.read(at, norm.columns);
-            (shared.read(norm.x + at, len), row(norm.gain), row(norm.other), shared.write(norm.out + at, len))
-        };
+    let (all, shared) = (norm.rows * norm.columns, SharedPtr(memory.as_mut_ptr()));
+    // SAFETY: all tensors are in bounds (asserted above), and operands and result are disjoint by the plan.
+    let (x, gain, bias, out) = unsafe {
+        let row = |at: usize| Some(shared.read(at, norm.columns));
+        (shared.read(norm.x, all), row(norm.gain), row(norm.other), shared.write(norm.out, all))
+    };
+    normalise_rows(x, norm.columns, [gain, bias], norm.epsilon, out);
+}
+
+/// Computes `gain (x - mean) / deviation + bias` of every row; without a gain it is 1, without a bias 0.
+///
+/// # Panics
+/// If `out` or a parameter has the wrong length.
+pub fn normalise_rows<T: Real>(
+    x: &[T],
+    columns: usize,
+    [gain, bias]: [Option<&[T]>; 2],
+    epsilon: f64,
+    out: &mut [T],
+) {
+    let is_row = |row: Option<&[T]>| row.is_none_or(|row| row.len() == columns);
+    assert!(out.len() == x.len() && is_row(gain) && is_row(bias), "a tensor has the wrong length");
+    let shared = SharedPtr(out.as_mut_ptr());
+    for_blocks(x.len() / columns.max(1), columns, move |_, at, len| {
+        let (shared, x) = (shared, &x[at..at + len]);
+        // SAFETY: `out` is as long as `x`, and only this block writes its rows.
+        let out = unsafe { shared.write(at, len) };
         dispatch!(super::level(), simd => {
-            let whole = len - len % (UNROLL_ROWS * norm.columns);
+            let whole = len - len % (UNROLL_ROWS * columns);
             let ((x, x_rest), (out, out_rest)) = (x.split_at(whole), out.split_at_mut(whole));
-            forward_rows::<_, T, UNROLL_ROWS>(simd, norm, x, [gain, bias], out);
-            forward_rows::<_, T, 1>(simd, norm, x_rest, [gain, bias], out_rest);
+            forward_rows::<_, T, UNROLL_ROWS>(simd, (columns, epsilon), x, [gain, bias], out);
+            forward_rows::<_, T, 1>(simd, (columns, epsilon), x_rest, [gain, bias], out_rest);
         });
     });
 }
@@ -119,7 +137,7 @@ pub fn backward<T: Real>(memory: &mut [T], norm: &LayerNorm) {
     assert!(norm.end() <= memory.len(), "tensor out of bounds of the memory");
     let scratch = norm.scratch.expect("the backward pass needs scratch memory");
     let (columns, shared) = (norm.columns, SharedPtr(memory.as_mut_ptr()));
-    norm.for_blocks(move |block, at, len| {
+    for_blocks(norm.rows, columns, move |block, at, len| {
         let shared = shared;
         // SAFETY: as in the forward pass; every block has its own sums.
         let (x, dy, gain, dx, sums) = unsafe {
@@ -163,8 +181,7 @@ struct Rows<'a, T, const R: usize> {
 
 impl<'a, T: Real, const R: usize> Rows<'a, T, R> {
     #[inline(always)]
-    fn new<S: Simd>(simd: S, x: &'a [T], norm: &LayerNorm) -> Rows<'a, T, R> {
-        let columns = norm.columns;
+    fn new<S: Simd>(simd: S, x: &'a [T], columns: usize, epsilon: f64) -> Rows<'a, T, R> {
         let x = rows::<T, R>(x, columns);
         let mut sums = [Vector::<S, T>::splat(simd, T::ZERO); R];
         let mut squares = sums;
@@ -191,7 +208,7 @@ impl<'a, T: Real, const R: usize> Rows<'a, T, R> {
         let one = Vector::<S, T>::splat(simd, T::ONE);
         let mut scales = averages::<S, T, R>(squares, columns);
         for scale in &mut scales {
-            let variance = Vector::<S, T>::splat(simd, *scale) + T::from_f64(norm.epsilon);
+            let variance = Vector::<S, T>::splat(simd, *scale) + T::from_f64(epsilon);
             *scale = (one / variance.sqrt()).as_slice()[0];
         }
         Rows { x, means, scales }
@@ -225,21 +242,20 @@ fn averages<S: Simd, T: Real, const R: usize>(sums: [Vector<S, T>; R], count: us
 #[inline(always)]
 fn forward_rows<S: Simd, T: Real, const R: usize>(
     simd: S,
-    norm: &LayerNorm,
+    (columns, epsilon): (usize, f64),
     x: &[T],
-    [gain, bias]: [&[T]; 2],
+    [gain, bias]: [Option<&[T]>; 2],
     out: &mut [T],
 ) {
-    let columns = norm.columns;
     for (x, out) in x.chunks_exact(R * columns).zip(out.chunks_exact_mut(R * columns)) {
-        let rows = Rows::<T, R>::new(simd, x, norm);
+        let rows = Rows::<T, R>::new(simd, x, columns, epsilon);
         for (r, out) in out.chunks_exact_mut(columns).enumerate() {
             each_vector::<S, T>(
                 columns,
                 #[inline(always)]
                 |position| {
-                    let gain = load::<S, T>(simd, gain, position, T::ZERO);
-                    let bias = load::<S, T>(simd, bias, position, T::ZERO);
+                    let gain = parameter::<S, T>(simd, gain, position, T::ONE);
+                    let bias = parameter::<S, T>(simd, bias, position, T::ZERO);
                     store::<S, T>(out, position, rows.normalised(simd, r, position).mul_add(gain, bias));
                 },
             );
@@ -260,7 +276,7 @@ fn backward_rows<S: Simd, T: Real, const R: usize>(
     let (of_gain, of_bias) = sums.split_at_mut(columns);
     let chunks = x.chunks_exact(R * columns).zip(dy.chunks_exact(R * columns));
     for ((x, dy), dx) in chunks.zip(dx.chunks_exact_mut(R * columns)) {
-        let (dy, rows) = (rows::<T, R>(dy, columns), Rows::<T, R>::new(simd, x, norm));
+        let (dy, rows) = (rows::<T, R>(dy, columns), Rows::<T, R>::new(simd, x, columns, norm.epsilon));
         let mut sum_g = [Vector::<S, T>::splat(simd, T::ZERO); R];
         let mut sum_gn = sum_g;
         each_vector::<S, T>(
@@ -330,6 +346,15 @@ fn load<S: Simd, T: Real>(simd: S, x: &[T], Position { at, is_whole }: Position,
     let mut vector = Vector::<S, T>::splat(simd, fill);
     vector.as_mut_slice()[..x.len() - at].copy_from_slice(&x[at..]);
     vector
+}
+
+/// Loads a vector of a parameter, or returns the value that it has by default.
+#[inline(always)]
+fn parameter<S: Simd, T: Real>(simd: S, row: Option<&[T]>, at: Position, default: T) -> Vector<S, T> {
+    match row {
+        Some(row) => load::<S, T>(simd, row, at, T::ZERO),
+        None => Vector::<S, T>::splat(simd, default),
+    }
 }
 
 /// Stores the lanes that are in the row.

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 /// Pointer to memory that several threads share. No thread accesses an element that another one writes.
 #[derive(Clone, Copy)]
-pub(super) struct SharedPtr<T>(pub *mut T);
+pub struct SharedPtr<T>(pub *mut T);
 
 // SAFETY: no thread accesses an element that another one writes.
 unsafe impl<T: Send> Send for SharedPtr<T> {}
@@ -16,14 +16,14 @@ unsafe impl<T: Sync> Sync for SharedPtr<T> {}
 impl<T> SharedPtr<T> {
     /// # Safety
     /// The elements are within the memory, and nothing writes them during `'a`.
-    pub unsafe fn read<'a>(self, begin: usize, len: usize) -> &'a [T] {
+    pub unsafe fn read<'a>(&self, begin: usize, len: usize) -> &'a [T] {
         // SAFETY: guaranteed by the caller.
         unsafe { std::slice::from_raw_parts(self.0.add(begin), len) }
     }
 
     /// # Safety
     /// The elements are within the memory, and nothing else reads or writes them during `'a`.
-    pub unsafe fn write<'a>(self, begin: usize, len: usize) -> &'a mut [T] {
+    pub unsafe fn write<'a>(&self, begin: usize, len: usize) -> &'a mut [T] {
         // SAFETY: guaranteed by the caller.
         unsafe { std::slice::from_raw_parts_mut(self.0.add(begin), len) }
     }

@@ -8,11 +8,7 @@ use crate::instruction::{Execute, Memory, Scratch, Stored, View, with_float};
 use crate::interpret::{Value, by_definition};
 use crate::ops::Reduction;
 use crate::plan::Planner;
-use crate::vector::RealNumber;
-use crate::{parallel, vector};
-
-/// Elements of a parallel chunk of rows.
-const CHUNK: usize = 1 << 14;
+use crate::vector::{self, RealNumber};
 
 /// `exp(x) / sum exp(x)` along the last axis, or its logarithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -154,18 +150,6 @@ fn softmax<T: RealNumber + Stored>(kernel: &SoftmaxKernel, columns: usize, arena
         let (low, high) = arena.split_at_mut(x);
         (&high[..length], &mut low[out..out + length])
     };
-    let log = kernel.op.log;
-    let work = |(x, out): (&[T], &mut [T])| {
-        for (x, out) in x.chunks_exact(columns).zip(out.chunks_exact_mut(columns)) {
-            let done = if log { vector::log_softmax(x, out) } else { vector::softmax(x, out) };
-            done.expect("rows have one length");
-        }
-    };
-    // Rows are independent, so the size of chunks does not change results.
-    let chunk = columns * (CHUNK / columns).max(1);
-    if length < 2 * chunk || rayon::current_num_threads() < 2 {
-        work((x, out));
-    } else {
-        parallel::for_each(x.chunks(chunk).zip(out.chunks_mut(chunk)).collect(), work);
-    }
+    let rows = if kernel.op.log { vector::log_softmax_rows } else { vector::softmax_rows };
+    rows(x, columns, out).expect("whole rows");
 }

@@ -3,7 +3,7 @@
 //! [`map`], [`zip`] and their in-place forms apply a function of vectors to whole slices, with one instruction set. The
 //! last elements, fewer than a vector has lanes, go through a padded vector and the same function, so that a result does
 //! not depend on the position of an element. [`for_chunks`] and its variants split long slices into chunks for several
-//! threads. [`streaming`] and [`streaming2`] write results that are larger than the caches with non-temporal stores.
+//! threads, as far as they are awake. [`streaming`] and [`streaming2`] write results that are larger than the caches with non-temporal stores.
 
 use std::ops::Range;
 
@@ -12,11 +12,18 @@ use fearless_simd::{Simd, prelude::*};
 use crate::buffer::ALIGNMENT;
 use crate::dtype::Element;
 use crate::kernel::{store_fence, store_non_temporal};
-use crate::parallel;
+use crate::parallel::{self, Wake};
 
-/// Elements of a chunk. Slices of two chunks or more run on several threads: the cheapest operation takes about 20 us on
-/// them, and waking a thread takes a few.
-pub(super) const CHUNK_LEN: usize = 1 << 16;
+/// Elements of a chunk of a reduction. The order of a sum depends on it.
+pub(crate) const CHUNK_LEN: usize = 1 << 16;
+
+/// Elements that a thread claims at a time. Slices of two such chunks or more run on several threads: the cheapest operation
+/// takes about 6 us on them, and sharing them with a spinning thread less than one.
+const CLAIM_LEN: usize = 1 << 15;
+
+/// Smallest number of elements for which sleeping threads are woken: waking one takes about 12 us of the caller, and it
+/// arrives after 30 to 50 us.
+const WAKE_MIN_LEN: usize = 1 << 18;
 
 /// Unrolling of operations of one or two instructions, whose time would otherwise go into the loop counter.
 pub(super) const UNROLL_CHEAP: usize = 4;
@@ -187,7 +194,23 @@ pub(super) fn padded<S: Simd, V: SimdBase<S>>(simd: S, tail: &[V::Element]) -> V
 /// Returns whether slices of this length are split among threads.
 #[inline(always)]
 fn is_parallel(len: usize) -> bool {
-    len >= 2 * CHUNK_LEN
+    len >= 2 * CLAIM_LEN
+}
+
+/// Returns which threads process a slice of this length.
+pub(super) fn wake(len: usize) -> Wake {
+    if len >= WAKE_MIN_LEN { Wake::Always } else { Wake::InSequence }
+}
+
+/// Runs `work` on chunks of a slice, each with its range, on the threads that are awake in time.
+fn claim_chunks<T: Element>(out: &mut [T], work: impl Fn(Range<usize>, &mut [T]) + Sync) {
+    // Items without a size are not allocated.
+    let mut items = vec![(); out.len().div_ceil(CLAIM_LEN)];
+    let wake = wake(out.len());
+    parallel::for_each_claimed_chunk(out, CLAIM_LEN, &mut items, wake, |index, out, ()| {
+        let begin = index * CLAIM_LEN;
+        work(begin..begin + out.len(), out);
+    });
 }
 
 /// Runs `work` on the slice, or on its chunks in parallel.
@@ -203,11 +226,7 @@ pub(super) fn for_chunks<T: Element, W: Copy + Sync + Send>(x: &mut [T], with: W
 #[cold]
 #[inline(never)]
 fn run_chunks<T: Element, W: Copy + Sync + Send>(x: &mut [T], with: W, work: fn(&mut [T], W)) {
-    if rayon::current_num_threads() > 1 {
-        parallel::for_each(x.chunks_mut(CHUNK_LEN).collect(), |x| work(x, with));
-    } else {
-        work(x, with);
-    }
+    claim_chunks(x, |_, x| work(x, with));
 }
 
 /// Runs `work` on two slices of the same length, or on their chunks in parallel.
@@ -229,12 +248,7 @@ fn run_chunks2<T: Element, W: Copy + Sync + Send>(
     with: W,
     work: fn(&[T], &mut [T], W),
 ) {
-    if rayon::current_num_threads() > 1 {
-        let chunks = x.chunks(CHUNK_LEN).zip(out.chunks_mut(CHUNK_LEN)).collect();
-        parallel::for_each(chunks, |(x, out)| work(x, out, with));
-    } else {
-        work(x, out, with);
-    }
+    claim_chunks(out, |range, out| work(&x[range], out, with));
 }
 
 /// Operation from one slice to another: with ordinary stores, and with non-temporal ones.
@@ -264,12 +278,12 @@ fn run_streaming<T: Element, W: Copy + Sync + Send>(
     let ((x_begin, x), (out_begin, out)) = (x.split_at(begin), out.split_at_mut(begin));
     cached(x_begin, out_begin, with);
     let is_streaming = is_streaming(out);
-    run_all(x.chunks(CHUNK_LEN).zip(out.chunks_mut(CHUNK_LEN)), |(x, out)| {
+    claim_chunks(out, |range, out| {
         if is_streaming {
-            streaming(x, out, with);
+            streaming(&x[range], out, with);
             store_fence();
         } else {
-            cached(x, out, with);
+            cached(&x[range], out, with);
         }
     });
 }
@@ -291,7 +305,8 @@ fn run_streaming2<T: Element>(a: &[T], b: &[T], out: &mut [T], [cached, streamin
     let (out_begin, out) = out.split_at_mut(begin);
     cached(a_begin, b_begin, out_begin);
     let is_streaming = is_streaming(out);
-    run_all(a.chunks(CHUNK_LEN).zip(b.chunks(CHUNK_LEN)).zip(out.chunks_mut(CHUNK_LEN)), |((a, b), out)| {
+    claim_chunks(out, |range, out| {
+        let (a, b) = (&a[range.clone()], &b[range]);
         if is_streaming {
             streaming(a, b, out);
             store_fence();
@@ -299,11 +314,6 @@ fn run_streaming2<T: Element>(a: &[T], b: &[T], out: &mut [T], [cached, streamin
             cached(a, b, out);
         }
     });
-}
-
-/// Runs `work` on all chunks, in parallel if there are several threads. Does not allocate on a single thread.
-fn run_all<P: Send>(chunks: impl Iterator<Item = P>, work: impl Fn(P) + Sync + Send) {
-    if parallel::threads() > 1 { parallel::for_each(chunks.collect(), work) } else { chunks.for_each(work) }
 }
 
 fn is_streaming<T>(out: &[T]) -> bool {
@@ -335,7 +345,7 @@ pub(super) fn map_blocks_in_place<T: Element>(x: &mut [T], parameter: T, work: f
 /// Returns the result of `work` for a slice, or for its chunks, combined by `join`. The chunks do not depend on the number
 /// of threads.
 #[inline(always)]
-pub(super) fn reduce_chunks<T: Element, W: Copy + Sync + Send, R: Send + Default>(
+pub(super) fn reduce_chunks<T: Element, W: Copy + Sync + Send, R: Send + Sync + Default>(
     x: &[T],
     with: W,
     work: fn(&[T], W) -> R,
@@ -349,7 +359,7 @@ pub(super) fn reduce_chunks<T: Element, W: Copy + Sync + Send, R: Send + Default
 
 /// Like [`reduce_chunks`], for two slices of the same length.
 #[inline(always)]
-pub(super) fn reduce_chunks2<T: Element, W: Copy + Sync + Send, R: Send + Default>(
+pub(super) fn reduce_chunks2<T: Element, W: Copy + Sync + Send, R: Send + Sync + Default>(
     a: &[T],
     b: &[T],
     with: W,
@@ -364,7 +374,7 @@ pub(super) fn reduce_chunks2<T: Element, W: Copy + Sync + Send, R: Send + Defaul
 
 /// Like [`reduce_chunks`], for a `work` that also fills a slice of the same length.
 #[inline(always)]
-pub(super) fn reduce_chunks_into<T: Element, W: Copy + Sync + Send, R: Send + Default>(
+pub(super) fn reduce_chunks_into<T: Element, W: Copy + Sync + Send, R: Send + Sync + Default>(
     x: &[T],
     out: &mut [T],
     with: W,
@@ -379,7 +389,7 @@ pub(super) fn reduce_chunks_into<T: Element, W: Copy + Sync + Send, R: Send + De
 
 #[cold]
 #[inline(never)]
-fn run_reduce_into<T: Element, W: Copy + Sync + Send, R: Send + Default>(
+fn run_reduce_into<T: Element, W: Copy + Sync + Send, R: Send + Sync + Default>(
     x: &[T],
     out: &mut [T],
     with: W,
@@ -387,22 +397,24 @@ fn run_reduce_into<T: Element, W: Copy + Sync + Send, R: Send + Default>(
     join: fn(&mut [R]) -> R,
 ) -> R {
     let mut results: Vec<R> = x.chunks(CHUNK_LEN).map(|_| R::default()).collect();
-    let chunks = x.chunks(CHUNK_LEN).zip(out.chunks_mut(CHUNK_LEN)).zip(&mut results);
-    parallel::for_each(chunks.collect(), |((x, out), result)| *result = work(x, out, with));
+    let wake = wake(x.len());
+    parallel::for_each_claimed_chunk(out, CHUNK_LEN, &mut results, wake, |index, out, result| {
+        *result = work(&x[index * CHUNK_LEN..][..out.len()], out, with);
+    });
     join(&mut results)
 }
 
 #[cold]
 #[inline(never)]
-fn run_reduce<R: Send + Default>(
+fn run_reduce<R: Send + Sync + Default>(
     len: usize,
-    work: impl Fn(Range<usize>) -> R + Sync + Send,
+    work: impl Fn(Range<usize>) -> R + Sync,
     join: fn(&mut [R]) -> R,
 ) -> R {
     let mut results: Vec<R> = (0..len.div_ceil(CHUNK_LEN)).map(|_| R::default()).collect();
-    let run = |(chunk, result): (usize, &mut R)| {
-        *result = work(chunk * CHUNK_LEN..len.min((chunk + 1) * CHUNK_LEN));
-    };
-    parallel::for_each(results.iter_mut().enumerate().collect(), run);
+    let mut items = vec![(); results.len()];
+    parallel::for_each_claimed_chunk(&mut results, 1, &mut items, wake(len), |chunk, result, ()| {
+        result[0] = work(chunk * CHUNK_LEN..len.min((chunk + 1) * CHUNK_LEN));
+    });
     join(&mut results)
 }

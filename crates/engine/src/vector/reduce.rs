@@ -50,7 +50,7 @@ pub fn dot<T: Number>(a: &[T], b: &[T]) -> Result<T, VectorError> {
     Ok((T::compiled().dot)(a, b))
 }
 
-pub(super) fn dot_of_slices<T: Number>(a: &[T], b: &[T]) -> T {
+pub(crate) fn dot_of_slices<T: Number>(a: &[T], b: &[T]) -> T {
     #[inline(always)]
     fn pass<S: Simd, T: Number>(simd: S, a: &[T], b: &[T]) -> T {
         sum_of_pairs::<S, T::Vector<S>>(
@@ -115,7 +115,7 @@ pub(super) fn sum_of<S: Simd, V: SimdBase<S, Element: Element>>(
 
 /// Returns the sum of `f(a[i], b[i])`, leaf by leaf, for slices of the same length.
 #[inline(always)]
-pub(super) fn sum_of_pairs<S: Simd, V: SimdBase<S, Element: Element>>(
+pub(crate) fn sum_of_pairs<S: Simd, V: SimdBase<S, Element: Element>>(
     simd: S,
     a: &[V::Element],
     b: &[V::Element],

@@ -23,15 +23,17 @@ pub fn softmax<T: RealNumber>(x: &[T], out: &mut [T]) -> Result<(), VectorError>
     Ok(())
 }
 
+/// Computes the softmax of a slice on one thread.
+#[inline(always)]
+pub(super) fn softmax_row<S: Simd, T: RealNumber>(simd: S, x: &[T], out: &mut [T]) {
+    let max = largest(simd, x);
+    let sum = exponentials(simd, x, max, out);
+    scale_in_place(simd, out, T::ONE / sum);
+}
+
 pub(super) fn softmax_of<T: RealNumber>(x: &[T], out: &mut [T]) {
-    #[inline(always)]
-    fn row<S: Simd, T: RealNumber>(simd: S, x: &[T], out: &mut [T]) {
-        let max = largest(simd, x);
-        let sum = exponentials(simd, x, max, out);
-        scale_in_place(simd, out, T::ONE / sum);
-    }
     if x.len() <= elementwise::CHUNK_LEN {
-        return dispatch!(level(), simd => row(simd, x, out));
+        return dispatch!(level(), simd => softmax_row(simd, x, out));
     }
     let max = largest_of(x);
     let sum = elementwise::reduce_chunks_into(
@@ -106,22 +108,32 @@ pub(super) fn log_sum_exp<T: RealNumber>(x: &[T]) -> Option<(T, T)> {
 }
 
 pub(super) fn log_sum_exp_of<T: RealNumber>(x: &[T]) -> Option<(T, T)> {
-    #[inline(always)]
-    fn pass<S: Simd, T: RealNumber>(simd: S, x: &[T], max: T) -> T {
-        sum_of::<S, T::Native<S>>(
-            simd,
-            x,
-            #[inline(always)]
-            |x| math::exp::<S, T>(simd, x - max),
-        )
-    }
     if x.is_empty() {
         return None;
     }
     let max = largest_of(x);
-    let sum =
-        elementwise::reduce_chunks(x, max, |x, max| dispatch!(level(), simd => pass(simd, x, max)), pairwise);
+    let work = |x: &[T], max| dispatch!(level(), simd => sum_of_exponentials(simd, x, max));
+    let sum = elementwise::reduce_chunks(x, max, work, pairwise);
     Some((max, T::from_f64(sum.to_f64().ln())))
+}
+
+/// Returns the sum of `e^(x[i] - max)`.
+#[inline(always)]
+fn sum_of_exponentials<S: Simd, T: RealNumber>(simd: S, x: &[T], max: T) -> T {
+    sum_of::<S, T::Native<S>>(
+        simd,
+        x,
+        #[inline(always)]
+        |x| math::exp::<S, T>(simd, x - max),
+    )
+}
+
+/// Computes the log-softmax of a slice on one thread.
+#[inline(always)]
+pub(super) fn log_softmax_row<S: Simd, T: RealNumber>(simd: S, x: &[T], out: &mut [T]) {
+    let max = largest(simd, x);
+    let sum = sum_of_exponentials(simd, x, max);
+    subtract(simd, x, max, T::from_f64(sum.to_f64().ln()), out);
 }
 
 /// Computes `out[i] = (x[i] - mean) / deviation` with the population standard deviation. If all elements are equal, the
@@ -133,15 +145,6 @@ pub fn normalise<T: RealNumber>(x: &[T], out: &mut [T]) -> Result<(), VectorErro
 }
 
 pub(super) fn normalise_of<T: RealNumber>(x: &[T], out: &mut [T]) {
-    #[inline(always)]
-    fn squares<S: Simd, T: RealNumber>(simd: S, x: &[T], mean: T) -> T {
-        sum_of::<S, T::Native<S>>(
-            simd,
-            x,
-            #[inline(always)]
-            |x| (x - mean) * (x - mean),
-        )
-    }
     #[inline(always)]
     fn scale<S: Simd, T: RealNumber>(simd: S, x: &[T], mean: T, factor: T, out: &mut [T]) {
         elementwise::map::<S, T::Native<S>, { elementwise::UNROLL_CHEAP }, false>(
@@ -157,14 +160,8 @@ pub(super) fn normalise_of<T: RealNumber>(x: &[T], out: &mut [T]) {
         let is_finite = x.first().is_some_and(|x| x.to_f64().is_finite());
         return out.fill(if is_finite { T::ZERO } else { T::NAN });
     }
-    let mean = mean(x);
-    let sum = elementwise::reduce_chunks(
-        x,
-        mean,
-        |x, mean| dispatch!(level(), simd => squares(simd, x, mean)),
-        pairwise,
-    );
-    let deviation = (sum.to_f64() / x.len() as f64).sqrt();
+    let (mean, variance) = moments_of(x);
+    let deviation = variance.to_f64().sqrt();
     let factor = T::from_f64(if deviation == 0.0 { 0.0 } else { 1.0 / deviation });
     elementwise::for_chunks2(
         x,
@@ -172,6 +169,25 @@ pub(super) fn normalise_of<T: RealNumber>(x: &[T], out: &mut [T]) {
         (mean, factor),
         |x, out, (mean, factor)| dispatch!(level(), simd => scale(simd, x, mean, factor, out)),
     );
+}
+
+/// Returns the mean and the population variance of a slice of any length.
+pub(super) fn moments_of<T: RealNumber>(x: &[T]) -> (T, T) {
+    let mean = mean(x);
+    let work = |x: &[T], mean| dispatch!(level(), simd => sum_of_squares(simd, x, mean));
+    let sum = elementwise::reduce_chunks(x, mean, work, pairwise);
+    (mean, T::from_f64(sum.to_f64() / x.len() as f64))
+}
+
+/// Returns the sum of `(x[i] - mean)^2`.
+#[inline(always)]
+pub(super) fn sum_of_squares<S: Simd, T: RealNumber>(simd: S, x: &[T], mean: T) -> T {
+    sum_of::<S, T::Native<S>>(
+        simd,
+        x,
+        #[inline(always)]
+        |x| (x - mean) * (x - mean),
+    )
 }
 
 /// Computes `out[i] = e^(x[i] - max)` and returns the sum of the results.

@@ -1,4 +1,5 @@
-//! Matrix multiplication (GEMM) of matrices anywhere in one slice, with arbitrary strides.
+//! Matrix multiplication (GEMM) of matrices anywhere in one slice, with arbitrary strides. [`linalg`](crate::linalg) is the
+//! interface for matrices in separate slices.
 //!
 //! | case | implementation |
 //! |---|---|
@@ -6,10 +7,12 @@
 //! | the same, with a sparse first matrix | `sparse`: skips the zeros |
 //! | `f32`, up to three rows | `skinny`: one pass over the unpacked second matrix |
 //! | `f64`, dot products, other strides | `gemm_crate`: the `gemm` crate |
+//! | `i32`, `i64` | `integer`: register tiles, packed operands |
 
 #![expect(unsafe_code, reason = "kernels take pointers; the bounds are checked here")]
 
 mod gemm_crate;
+mod integer;
 mod nonzeros;
 mod packing;
 mod skinny;
@@ -17,6 +20,7 @@ mod sparse;
 mod tiles;
 
 use crate::buffer::Buffer;
+use crate::dtype::Element;
 use crate::parallel;
 pub use gemm_crate::multiply_with_gemm_crate;
 use gemm_crate::run_gemm;
@@ -37,8 +41,8 @@ pub struct Gemm {
     pub accumulate: bool,
 }
 
-/// Element type of matrix multiplication: `f32` or `f64`.
-pub trait GemmElement: Copy + Send + Sync + PartialOrd + std::ops::Add<Output = Self> + 'static {
+/// Element type of matrix multiplication: `f32`, `f64`, `i32` or `i64`. Integers wrap.
+pub trait GemmElement: Element {
     /// 0 and 1.
     const UNITS: [Self; 2];
 
@@ -137,6 +141,12 @@ impl Gemm {
         let [m, n, k] = self.sizes;
         let ((a, a_strides), (b, b_strides)) = (self.a, self.b);
         [(a, a.saturating_add(span(m, k, a_strides))), (b, b.saturating_add(span(k, n, b_strides)))]
+    }
+
+    /// Returns the number of multiplications.
+    fn multiplications(&self) -> usize {
+        // Saturates: operands with strides of 0 may be larger than the memory.
+        self.sizes.iter().fold(1, |product: usize, &size| product.saturating_mul(size))
     }
 
     fn end_of_result(&self) -> usize {
@@ -393,7 +403,7 @@ pub(crate) fn span(rows: usize, columns: usize, [by_row, by_column]: [usize; 2])
 }
 
 /// Returns whether no two elements of a matrix alias.
-fn is_injective(rows: usize, columns: usize, [by_row, by_column]: [usize; 2]) -> bool {
+pub(crate) fn is_injective(rows: usize, columns: usize, [by_row, by_column]: [usize; 2]) -> bool {
     let ahead =
         |small: usize, count: usize, large: usize| small > 0 && large > small.saturating_mul(count - 1);
     rows <= 1 && (columns <= 1 || by_column > 0)
@@ -419,6 +429,23 @@ const PARALLEL_MIN_MULTIPLICATIONS: usize = 1 << 21;
 /// Under the conditions of [`multiply`].
 pub fn multiply_all<T: GemmElement>(memory: &mut [T], batch: &[Gemm]) {
     multiply_external(memory, batch, None, ExternalSlices { from: &[], to: &mut [], external: [None; 3] });
+}
+
+/// Multiplies matrices of separate slices. The offsets of `gemm` are relative to their own slices.
+///
+/// # Panics
+/// If a matrix is out of bounds, or elements of the result alias each other.
+pub(crate) fn multiply_slices<T: GemmElement>(a: &[T], b: &[T], out: &mut [T], gemm: &Gemm) {
+    let ([m, n, _], [(_, a_end), (_, b_end)]) = (gemm.sizes, gemm.operands());
+    assert!(
+        a_end <= a.len() && b_end <= b.len() && gemm.end_of_result() <= out.len(),
+        "matrix out of bounds of its slice"
+    );
+    assert!(m == 0 || n == 0 || is_injective(m, n, gemm.out.1), "elements of the result alias each other");
+    let bases = Bases { a: a.as_ptr(), b: b.as_ptr(), out: out.as_mut_ptr() };
+    // SAFETY: the matrices are in bounds of their slices, of which that of the result is borrowed exclusively, and the result
+    // does not alias itself, as was checked.
+    unsafe { multiply_at(bases, gemm, EpiloguePtr::NONE, is_large(gemm.multiplications())) }
 }
 
 /// Fused epilogue of a multiplication: adds a bias to every row and applies ReLU.
@@ -469,7 +496,7 @@ pub fn multiply_external<T: GemmElement>(
     if let Some(range) = external[2] {
         bases.out = to.as_mut_ptr().wrapping_add(range.outside).wrapping_sub(range.inside);
     }
-    let work: usize = batch.iter().map(|gemm| gemm.sizes.iter().product::<usize>()).sum();
+    let work = batch.iter().fold(0usize, |sum, gemm| sum.saturating_add(gemm.multiplications()));
     if is_large(work) && batch.len() > 1 && is_independent(batch) {
         parallel::for_each_index(batch.len(), |i| {
             // SAFETY: the matrices are in bounds of slices, which are borrowed exclusively where they are written; results
@@ -479,7 +506,7 @@ pub fn multiply_external<T: GemmElement>(
         return;
     }
     for gemm in batch {
-        let threads = is_large(gemm.sizes.iter().product());
+        let threads = is_large(gemm.multiplications());
         // SAFETY: the matrices are in bounds of slices, which are borrowed exclusively where they are written, and the
         // result aliases neither operand nor itself, as was checked.
         unsafe { multiply_at(bases, gemm, epilogue, threads) }
@@ -563,14 +590,14 @@ unsafe fn apply_epilogue<T: GemmElement>(
             // SAFETY: a contiguous row of the result, and the bias of its columns.
             let (row, bias) =
                 unsafe { (std::slice::from_raw_parts_mut(row, n), std::slice::from_raw_parts(bias, n)) };
-            row.iter_mut().zip(bias).for_each(|(to, &bias)| *to = cut(*to + bias));
+            row.iter_mut().zip(bias).for_each(|(to, &bias)| *to = cut(T::plus(*to, bias)));
             continue;
         }
         for j in 0..n {
             // SAFETY: an element of the result, and the bias of its column.
             unsafe {
                 let to = row.add(j * strides[1]);
-                *to = cut(epilogue.bias.map_or(*to, |bias| *to + *bias.add(j)));
+                *to = cut(epilogue.bias.map_or(*to, |bias| T::plus(*to, *bias.add(j))));
             }
         }
     }
