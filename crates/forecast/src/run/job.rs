@@ -159,10 +159,10 @@ impl Job<'_> {
         let best = attempt.best.as_ref().ok_or(RunError::NoValidation)?;
         let has_test = !self.dataset.windows(Subset::Test, 1).is_empty();
         let subset = if has_test { Subset::Test } else { Subset::Validation };
-        let mut forecaster = forecaster(self.experiment, self.dataset, best)?;
+        let forecaster = forecaster(self.experiment, self.dataset, best)?;
         let step = default_step(self.dataset, subset);
-        let evaluation = score(&mut forecaster, self.dataset, subset, step)?;
-        let scaled = scaled_score(&mut forecaster, self.dataset, subset)?;
+        let evaluation = score(&forecaster, self.dataset, subset, step)?;
+        let scaled = scaled_score(&forecaster, self.dataset, subset)?;
         let (validation, seeds) = (best.hard, SeedScores::default());
         Ok(Trained { attempt, validation, forecaster, subset, step, evaluation, scaled, seeds, begin })
     }

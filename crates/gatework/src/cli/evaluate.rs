@@ -116,9 +116,9 @@ impl Evaluate {
         }
         let datasets = runs.iter().map(dataset).collect::<anyhow::Result<Vec<_>>>()?;
         let step = self.step.map_or_else(|| forecast_run::default_step(&datasets[0], subset), |n| n as usize);
-        let evaluation = forecast_run::score_ensemble(&mut runs, &datasets, subset, step)?;
-        let scaled = match &mut runs[..] {
-            [run] => forecast_run::scaled_score(&mut run.forecaster, &datasets[0], subset)?,
+        let evaluation = forecast_run::score_ensemble(&runs, &datasets, subset, step)?;
+        let scaled = match &runs[..] {
+            [run] => forecast_run::scaled_score(&run.forecaster, &datasets[0], subset)?,
             _ => None,
         };
         print_line!("{}", heading(subset, step));
