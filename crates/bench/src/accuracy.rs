@@ -180,10 +180,10 @@ fn together(runs: &[Planned]) -> anyhow::Result<Vec<Row>> {
         let open = |folder: &&Path| {
             ForecastRun::open(folder)?.with_context(|| format!("{} is not a run folder", folder.display()))
         };
-        let mut opened = folders.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
+        let opened = folders.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
         let datasets = opened.iter().map(forecaster::dataset).collect::<anyhow::Result<Vec<_>>>()?;
         let step = default_step(&datasets[0], Subset::Test);
-        let evaluation = score_ensemble(&mut opened, &datasets, Subset::Test, step, &unwatched)?;
+        let evaluation = score_ensemble(&opened, &datasets, Subset::Test, step, &unwatched)?;
         let name = format!("median of {}", folders.len());
         let mut row = Row::new(&name, first.published.horizon, &first.published.figures);
         row.add(&json!({ "scores": evaluation.scores }));

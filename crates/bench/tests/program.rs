@@ -193,9 +193,9 @@ fn a_table_of_published_figures_is_made_once_and_can_be_extended() {
     let csv = place.text("tables/accuracy.csv");
     assert_eq!(csv.lines().count(), 1 + 2 * 2 + 1 + 1, "{csv}");
     // A new evaluation of the trained model finds the same error.
-    let mut run = ForecastRun::open(&place.path("tables/one-7-1")).unwrap().unwrap();
+    let run = ForecastRun::open(&place.path("tables/one-7-1")).unwrap().unwrap();
     let dataset = run.dataset().unwrap();
-    let scaled = scaled_score(&mut run.forecaster, &dataset, Subset::Test, &unwatched).unwrap().unwrap();
+    let scaled = scaled_score(&run.forecaster, &dataset, Subset::Test, &unwatched).unwrap().unwrap();
     assert_eq!(rows["rows"][1]["figures"][0]["values"][0], scaled.mse);
     place.write(
         "one.toml",

@@ -179,8 +179,9 @@ impl Specification {
     pub fn check(&self) -> Result<(), SpecificationError> {
         let model = self.model.name();
         for (setting, found, min) in [
-            ("input", self.input, 1),
+            // First, since the input follows from it by default.
             ("horizon", self.horizon, 1),
+            ("input", self.input, 1),
             ("past_columns", self.past_columns, 0),
             ("future_columns", self.future_columns, 0),
             ("static_columns", self.static_columns, 0),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gatework_forecast::data::scale::{Scaler, Scaling};
-use gatework_forecast::data::{Batch, Schema, Split, Subset, WindowSizes, Windows, fill_in_order, read};
+use gatework_forecast::data::{Batch, Schema, Split, Subset, Table, WindowSizes, Windows, fill_in_order};
 use gatework_forecast::evaluation::Baseline;
 use gatework_forecast::metrics;
 
@@ -24,7 +24,7 @@ fn file(name: &str) -> Option<PathBuf> {
 /// Returns the mean squared error of the naive forecast over all test windows, in scaled units.
 fn repeat_last(name: &str, rows: usize, horizon: usize) -> Option<f64> {
     let schema: Schema = toml::from_str("layout = \"wide\"\ntime = \"date\"").unwrap();
-    let table = read(&file(&format!("forecast/ett/{name}.csv"))?, &schema).unwrap();
+    let table = Table::read(&file(&format!("forecast/ett/{name}.csv"))?, &schema).unwrap();
     let text = format!("train = {}\nvalidation = {}\ntest = {}", rows * 3, rows, rows);
     let split: Split = toml::from_str(&text).unwrap();
     let scaler = Scaler::fit(&Scaling::default(), &table, &split);
@@ -67,7 +67,7 @@ fn baselines_of_m4_hourly_have_the_published_scores() {
     else {
         return;
     };
-    let (train, test) = (read(&train, &schema).unwrap(), read(&test, &schema).unwrap());
+    let (train, test) = (Table::read(&train, &schema).unwrap(), Table::read(&test, &schema).unwrap());
     assert_eq!((train.series.len(), test.series.len()), (414, 414));
     let score = |baseline: Baseline| {
         let (mut smape, mut mase) = (0.0, 0.0);
@@ -110,7 +110,7 @@ fn common_files_are_read() {
         ("vega_sp500-2000", "time = \"date\"\ntarget = \"close\"\nmissing = \"forward-fill\"", 1, 0, "B"),
     ] {
         let Some(path) = file(&format!("forecast/small/{name}.csv")) else { return };
-        let table = read(&path, &toml::from_str(options).unwrap()).unwrap();
+        let table = Table::read(&path, &toml::from_str(options).unwrap()).unwrap();
         assert_eq!((table.series.len(), table.frequency.to_string().as_str()), (series, frequency), "{name}");
         println!("{name}: {} values, {:?}", table.values(), table.report);
         assert!(values == 0 || table.values() == values, "{name}: {}", table.values());

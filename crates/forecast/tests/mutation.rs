@@ -88,9 +88,7 @@ fn parquet() {
     check("Parquet", "mutant.parquet", false, &[parquet_file()], count(MUTANTS), |bytes| {
         std::fs::write(&path, bytes).unwrap();
         let schema = Schema::default();
-        gatework_forecast::data::read(&path, &schema)
-            .map(|table| meaning(&table, &schema))
-            .map_err(|error| error.to_string())
+        Table::read(&path, &schema).map(|table| meaning(&table, &schema)).map_err(|error| error.to_string())
     });
 }
 

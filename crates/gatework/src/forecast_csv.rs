@@ -3,21 +3,20 @@
 use std::fmt::Write as _;
 
 use gatework_forecast::data::{Schema, Table};
-use gatework_forecast::prediction::{Interval, Prediction};
+use gatework_forecast::{Interval, SeriesForecast};
 
 use crate::number;
 
 /// Writes the forecasts of all series of a table as CSV: id, time, value and the bounds of each interval. The columns of the
 /// ids and of the times have the names of `schema`.
-pub fn to_csv(table: &Table, predictions: &[Prediction], schema: &Schema) -> String {
+pub fn to_csv(table: &Table, forecasts: &[SeriesForecast], schema: &Schema) -> String {
     let names = [schema.id.as_deref().unwrap_or("unique_id"), &schema.time];
-    let mut text = header(names, predictions.first().map_or(&[], |prediction| &prediction.intervals));
-    for (series, prediction) in table.series.iter().zip(predictions) {
+    let mut text = header(names, forecasts.first().map_or(&[], |forecast| &forecast.intervals));
+    for (series, forecast) in table.series.iter().zip(forecasts) {
         let (id, range) = (field(&series.id), range(&series.values));
-        for (step, value) in prediction.values.iter().enumerate() {
-            let time = table.time(series, series.values.len() + step);
+        for (step, (time, value)) in forecast.times.iter().zip(&forecast.values).enumerate() {
             let _ = write!(text, "{id},{time},{}", number::within(*value, range));
-            for interval in &prediction.intervals {
+            for interval in &forecast.intervals {
                 let [low, high] =
                     [&interval.low, &interval.high].map(|bound| number::within(bound[step], range));
                 let _ = write!(text, ",{low},{high}");

@@ -13,7 +13,7 @@
 use std::sync::atomic::AtomicBool;
 
 use gatework_forecast::data::{Table, Windows};
-use gatework_forecast::prediction::Prediction;
+use gatework_forecast::prediction::{Interval, Prediction};
 use gatework_forecast::run as forecast_run;
 use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::run::{self as automata_run, Trained};
@@ -115,14 +115,15 @@ pub fn train_forecaster_into(
     observer: &impl Observer,
     stop: &AtomicBool,
 ) -> Result<ForecasterRun, forecast_run::RunError> {
-    let mut trained = job.train(observer, stop)?;
+    let trained = job.train(observer, stop)?;
     let title = format!("{}, seed {}", job.experiment.name, trained.attempt.seed);
     let losses = report::forecaster_loss_plot(&title, &forecaster_losses(&trained.attempt));
     job.folder.write("loss.svg", losses.as_bytes())?;
     let windows = job.dataset.windows(trained.subset, 1);
     let (series, origin, number) = last_window_of_first_series(&windows);
     let predictions = trained.forecaster.predict_windows(&windows, &[number as u32], &job.dataset.table)?;
-    let plot = forecast_plot(&job.dataset.table, series, origin, &predictions[0]);
+    let Prediction { values, intervals } = &predictions[0];
+    let plot = forecast_plot(&job.dataset.table, series, origin, values, intervals);
     job.folder.write("forecast.svg", report::forecast_plot(&plot).as_bytes())?;
     let summary = job.finish(&trained)?;
     Ok(ForecasterRun { trained, summary, plot })
@@ -147,18 +148,24 @@ fn last_window_of_first_series(windows: &Windows) -> (usize, usize, usize) {
 }
 
 /// Returns the plot of a forecast of a series from a forecast origin, with a readable length of its history.
-pub fn forecast_plot(table: &Table, series: usize, origin: usize, prediction: &Prediction) -> ForecastPlot {
-    let horizon = prediction.values.len();
+pub fn forecast_plot(
+    table: &Table,
+    series: usize,
+    origin: usize,
+    values: &[f64],
+    intervals: &[Interval],
+) -> ForecastPlot {
+    let horizon = values.len();
     let series = &table.series[series];
     let begin = origin.saturating_sub((5 * horizon).max(48));
     let end = series.values.len().min(origin + horizon);
-    let intervals = prediction.intervals.iter().map(|i| (i.level, i.low.clone(), i.high.clone())).collect();
+    let intervals = intervals.iter().map(|i| (i.level, i.low.clone(), i.high.clone())).collect();
     ForecastPlot {
         title: format!("{}, {horizon} steps from {}", series.id, table.time(series, origin)),
         times: (begin..origin + horizon).map(|step| table.time(series, step)).collect(),
         history: series.values[begin..origin].to_vec(),
         actual: series.values[origin..end].to_vec(),
-        forecast: prediction.values.clone(),
+        forecast: values.to_vec(),
         intervals,
     }
 }

@@ -103,6 +103,70 @@ pub enum DataProblem {
         /// The value.
         value: f64,
     },
+    /// There is no series of this id.
+    #[error("there is no series {id:?}")]
+    UnknownSeries {
+        /// The id.
+        id: String,
+    },
+    /// Columns in memory have different lengths.
+    #[error("the column {name:?} has {found} rows, but others have {expected}")]
+    ColumnLength {
+        /// The column.
+        name: String,
+        /// Its rows.
+        found: usize,
+        /// The rows of the first column.
+        expected: usize,
+    },
+    /// A covariate in memory does not have a number for each value of its series.
+    #[error("series {id:?}: {column:?} has {found} numbers, but the series has {values} values")]
+    CovariateLength {
+        /// Id of the series.
+        id: String,
+        /// The covariate.
+        column: String,
+        /// Its numbers.
+        found: usize,
+        /// The values of the series.
+        values: usize,
+    },
+    /// A number of a covariate in memory is NaN, infinite or beyond the range of 32 bits.
+    #[error("series {id:?}: {column:?} is {value} at {index}; covariates must be finite")]
+    CovariateNotFinite {
+        /// Id of the series.
+        id: String,
+        /// The covariate.
+        column: String,
+        /// Index of the number, from 0.
+        index: usize,
+        /// The number.
+        value: f64,
+    },
+    /// A series does not have the numbers of the covariates of its table.
+    #[error("series {id:?} has {found} numbers for its {columns} {kind} covariates, but needs {expected}")]
+    Covariates {
+        /// Id of the series.
+        id: String,
+        /// "past", "known-future" or "static".
+        kind: &'static str,
+        /// Covariates of this kind.
+        columns: usize,
+        /// Numbers of the series.
+        found: usize,
+        /// Covariates times rows.
+        expected: usize,
+    },
+    /// A table does not have a covariate.
+    #[error("there is no {kind} covariate {name:?}; there are {known}")]
+    MissingCovariate {
+        /// "past", "known-future" or "static".
+        kind: &'static str,
+        /// The covariate.
+        name: String,
+        /// The existing ones.
+        known: String,
+    },
     /// A series has two rows at one time.
     #[error("series {id:?} has two rows at {time}; the other is line {other}")]
     Duplicate {

@@ -4,15 +4,21 @@
 //! |---|---|
 //! | [`time`], [`frequency`] | points in time, and the regular grid of a table |
 //! | [`Table`], [`Schema`] | series on one grid, and the columns of a file |
-//! | [`read`] | CSV files, plain or gzip; Parquet with the feature `parquet` |
+//! | [`Table::from_series`], [`Table::from_columns`], [`Column`] | tables from series or columns in memory |
+//! | [`Table::read`] | tables from CSV files, plain or gzip; Parquet with the feature `parquet` |
+//! | `Table::from_record_batches` | tables from Arrow record batches, with the feature `arrow` |
 //! | [`calendar`] | calendar features and Fourier terms as known-future covariates |
 //! | [`scale`] | scaling of values and covariates, and its inverse |
 //! | [`Split`], [`Windows`] | training, validation and test subsets by time, and their windows |
 //! | [`Batch`], [`Loader`] | batches of windows, shuffled by seed and prefetched by a thread |
 
+#[cfg(feature = "arrow")]
+mod arrow;
 mod batch;
 pub mod calendar;
 mod collect;
+mod columns;
+mod covariates;
 mod csv;
 mod error;
 pub mod frequency;
@@ -31,6 +37,7 @@ mod windows;
 use std::path::Path;
 
 pub use batch::{Batch, BatchShape};
+pub use columns::Column;
 pub use csv::read_csv;
 pub use error::{DataError, DataProblem};
 pub use loader::{BatchSource, Loader, LoaderError, fill_in_order};
@@ -40,16 +47,29 @@ pub use windows::{WindowError, WindowSizes, Windows};
 
 use gatework_train::files::FileError;
 
-/// Reads a table from a file: Parquet by its file name extension (with the feature `parquet`), otherwise CSV, which may be
-/// compressed with gzip.
-pub fn read(path: &Path, schema: &Schema) -> Result<Table, DataError> {
-    let cannot = |error| FileError { action: "read", path: path.to_path_buf(), error };
-    let file = std::fs::File::open(path).map_err(cannot)?;
-    let origin = path.display().to_string();
-    if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("parquet")) {
-        return read_parquet(file, &origin, schema);
+impl Table {
+    /// Reads a table from a file: Parquet by its file name extension (with the feature `parquet`), otherwise CSV, which may
+    /// be compressed with gzip.
+    ///
+    /// ```no_run
+    /// use gatework_forecast::Table;
+    /// use gatework_forecast::data::Schema;
+    ///
+    /// // Columns unique_id, ds, y, and a known-future covariate.
+    /// let schema = Schema { future: vec!["promotion".into()], ..Schema::default() };
+    /// let table = Table::read("sales.csv", &schema)?;
+    /// # Ok::<(), gatework_forecast::data::DataError>(())
+    /// ```
+    pub fn read(path: impl AsRef<Path>, schema: &Schema) -> Result<Table, DataError> {
+        let path = path.as_ref();
+        let cannot = |error| FileError { action: "read", path: path.to_path_buf(), error };
+        let file = std::fs::File::open(path).map_err(cannot)?;
+        let origin = path.display().to_string();
+        if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("parquet")) {
+            return read_parquet(file, &origin, schema);
+        }
+        read_csv(std::io::BufReader::with_capacity(1 << 16, file), &origin, schema)
     }
-    read_csv(std::io::BufReader::with_capacity(1 << 16, file), &origin, schema)
 }
 
 #[cfg(feature = "parquet")]

@@ -81,7 +81,7 @@ pub struct Scaler {
 /// A series that is not known to the scaler.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "series {id:?} was not in the training data, and its scale is not known; use --new-series to scale it by its own values, or train with scaling.scope = \"global\""
+    "series {id:?} was not in the training data, and its scale is not known; scale it by its own values with --new-series or Forecaster::learn_new_series, or train with scaling.scope = \"global\""
 )]
 pub struct UnknownSeries {
     /// Id of the series.

@@ -14,6 +14,18 @@ pub enum Length {
     Fraction(f64),
 }
 
+impl From<usize> for Length {
+    fn from(steps: usize) -> Length {
+        Length::Steps(steps)
+    }
+}
+
+impl From<f64> for Length {
+    fn from(fraction: f64) -> Length {
+        Length::Fraction(fraction)
+    }
+}
+
 impl Length {
     fn of(self, length: usize) -> usize {
         match self {

@@ -82,13 +82,27 @@ pub enum WindowError {
         /// Number of values that the model reads.
         needed: usize,
     },
-    /// The known-future covariates end before the horizon.
+    /// A series is too short to evaluate.
     #[error(
-        "series {id:?}: the known-future covariates have {length} rows after the last value, but the horizon is {needed}; add rows"
+        "series {id:?} has {length} values, but the forecast origins need {needed}; evaluate fewer windows"
+    )]
+    TooShortToEvaluate {
+        /// Id of the series.
+        id: String,
+        /// Number of its values.
+        length: usize,
+        /// Number of values from the input of the first window to the end of the last one.
+        needed: usize,
+    },
+    /// A known-future covariate ends before the horizon.
+    #[error(
+        "series {id:?}: the known-future covariate {column:?} has {length} rows after the last value, but the horizon is {needed}; add rows"
     )]
     FutureUnknown {
         /// Id of the series.
         id: String,
+        /// The first covariate that ends too early.
+        column: String,
         /// Rows after the last value.
         length: usize,
         /// The horizon.
@@ -152,9 +166,12 @@ impl Windows {
             if length < input {
                 return Err(WindowError::TooShortToForecast { id: id(), length, needed: input });
             }
-            let length = known_future_rows(series, future, horizon);
-            if length < horizon {
-                return Err(WindowError::FutureUnknown { id: id(), length, needed: horizon });
+            for (place, column) in table.columns.future.iter().enumerate() {
+                let length = known_future_rows(series, future, place, horizon);
+                if length < horizon {
+                    let column = column.clone();
+                    return Err(WindowError::FutureUnknown { id: id(), column, length, needed: horizon });
+                }
             }
             windows.add_run(number, end, 1);
         }
@@ -309,13 +326,10 @@ fn longest_run(series: &Series, past: usize, future: usize, range: Range<usize>)
     longest
 }
 
-/// Returns the number of rows of known-future covariates after the last value, at most the horizon.
-fn known_future_rows(series: &Series, width: usize, horizon: usize) -> usize {
-    if width == 0 {
-        return horizon;
-    }
+/// Returns the number of rows of a known-future covariate after the last value, at most the horizon.
+fn known_future_rows(series: &Series, width: usize, column: usize, horizon: usize) -> usize {
     let rows = series.future.chunks(width).skip(series.values.len()).take(horizon);
-    rows.take_while(|row| row.iter().all(|value| !value.is_nan())).count()
+    rows.take_while(|row| row.get(column).is_some_and(|number| !number.is_nan())).count()
 }
 
 /// Copies a window into a row of a batch, rounded to 32 bits.

@@ -134,7 +134,7 @@ fn check(watch: Watch<'_>, finished: usize, all: usize) -> Result<(), Interrupte
 /// A member of an ensemble, and the windows that it forecasts.
 pub struct EnsembleMember<'a> {
     /// The model.
-    pub forecaster: &'a mut Forecaster,
+    pub forecaster: &'a Forecaster,
     /// Windows of its scaled table.
     pub windows: &'a Windows,
 }
@@ -142,35 +142,69 @@ pub struct EnsembleMember<'a> {
 /// Scores a model and the baselines. Several models are an ensemble, whose forecast is the median at every step. `table`
 /// holds the series of the windows in their own units.
 pub fn evaluate(
-    members: &mut [EnsembleMember<'_>],
+    members: &[EnsembleMember<'_>],
     table: &Table,
     watch: Watch<'_>,
 ) -> Result<Evaluation, PredictError> {
     check_members(members)?;
     let Some(first) = members.first() else { return Err(PredictError::EnsembleMismatch) };
-    let (season, horizon) = (first.forecaster.context().season, first.forecaster.specification().horizon);
-    let windows = first.windows.len();
     let name = match members.len() {
         1 => first.forecaster.specification().model.name().to_string(),
         several => format!("median of {several}"),
     };
-    let mut model = Sums::default();
-    let mut baselines: Vec<Sums> = Baseline::ALL.iter().map(|_| Sums::default()).collect();
-    for_each_window(members, table, watch, |_, history, actual, forecast| {
-        model.add(history, season, actual, &forecast.values);
-        model.add_intervals(actual, forecast);
-        for (baseline, sums) in Baseline::ALL.iter().zip(&mut baselines) {
+    let mut scorer = Scorer::new(first.forecaster.context().season);
+    for_each_window(members, table, watch, |window| scorer.add(&window))?;
+    Ok(scorer.finish(&name))
+}
+
+/// Sums of the errors of a model and of the baselines.
+pub(super) struct Scorer {
+    season: usize,
+    windows: usize,
+    model: Sums,
+    baselines: Vec<Sums>,
+}
+
+impl Scorer {
+    pub fn new(season: usize) -> Scorer {
+        let baselines = Baseline::ALL.iter().map(|_| Sums::default()).collect();
+        Scorer { season, windows: 0, model: Sums::default(), baselines }
+    }
+
+    /// Adds the errors of a window.
+    pub fn add(&mut self, window: &ForecastWindow<'_>) {
+        let ForecastWindow { series, origin, forecast } = *window;
+        let (season, horizon) = (self.season, forecast.values.len());
+        let (history, actual) = (&series.values[..origin], &series.values[origin..origin + horizon]);
+        self.windows += 1;
+        self.model.add(history, season, actual, &forecast.values);
+        self.model.add_intervals(actual, forecast);
+        for (baseline, sums) in Baseline::ALL.iter().zip(&mut self.baselines) {
             sums.add(history, season, actual, &baseline.forecast(after_last_gap(history), season, horizon));
         }
-    })?;
-    let mut scores = vec![model.finish(&name)];
-    scores.extend(Baseline::ALL.iter().zip(baselines).map(|(baseline, sums)| sums.finish(baseline.name())));
-    let naive2 = scores.iter().find(|score| score.name == Baseline::Naive2.name());
-    let (smape, mase) = naive2.map_or((f64::NAN, f64::NAN), |score| (score.smape, score.mase));
-    for score in &mut scores {
-        score.owa = metrics::owa(score.smape, score.mase, smape, mase);
     }
-    Ok(Evaluation { windows, scores })
+
+    /// Returns the means.
+    pub fn finish(self, name: &str) -> Evaluation {
+        let mut scores = vec![self.model.finish(name)];
+        let baselines = Baseline::ALL.iter().zip(self.baselines);
+        scores.extend(baselines.map(|(baseline, sums)| sums.finish(baseline.name())));
+        let naive2 = scores.iter().find(|score| score.name == Baseline::Naive2.name());
+        let (smape, mase) = naive2.map_or((f64::NAN, f64::NAN), |score| (score.smape, score.mase));
+        for score in &mut scores {
+            score.owa = metrics::owa(score.smape, score.mase, smape, mase);
+        }
+        Evaluation { windows: self.windows, scores }
+    }
+}
+
+/// A window, and the forecast of its targets.
+pub(super) struct ForecastWindow<'a> {
+    /// The series in its own units.
+    pub series: &'a Series,
+    /// The position of the first target.
+    pub origin: usize,
+    pub forecast: &'a Prediction,
 }
 
 /// Checks that all members forecast the same horizon of the same series from the same origins.
@@ -202,12 +236,11 @@ pub struct ScaledErrors {
 
 /// Returns the errors of a model on windows of a scaled table, in scaled units.
 pub fn scaled_errors(
-    forecaster: &mut Forecaster,
+    forecaster: &Forecaster,
     windows: &Windows,
     watch: Watch<'_>,
 ) -> Result<ScaledErrors, PredictError> {
-    let network = forecaster.network_mut();
-    let horizon = network.specification().horizon;
+    let horizon = forecaster.specification().horizon;
     let mut batch = Batch::new(windows.shape(0));
     let (mut squares, mut distances) = (0.0, 0.0);
     let numbers: Vec<u32> = (0..windows.len() as u32).collect();
@@ -215,7 +248,7 @@ pub fn scaled_errors(
         check(watch, chunk * MAX_ROWS, windows.len())?;
         batch.set_rows(numbers.len());
         windows.fill(numbers, &mut batch)?;
-        let forecast = network.predict(&batch)?;
+        let forecast = forecaster.with_network(|network| network.predict(&batch))?;
         for (row, target) in batch.target.chunks(horizon).enumerate() {
             let target: Vec<f64> = target.iter().copied().map(f64::from).collect();
             let values: Vec<f64> = (0..horizon).map(|step| forecast.point(row, step)).collect();
@@ -229,42 +262,41 @@ pub fn scaled_errors(
 
 /// Calibrates interval widths on windows that training did not see.
 pub fn calibrate(
-    forecaster: &mut Forecaster,
+    forecaster: &Forecaster,
     windows: &Windows,
     table: &Table,
     levels: &[f64],
     watch: Watch<'_>,
 ) -> Result<Conformal, PredictError> {
     let mut errors = CalibrationErrors::new(forecaster.specification().horizon, forecaster.context().season);
-    let mut member = [EnsembleMember { forecaster, windows }];
-    for_each_window(&mut member, table, watch, |id, history, actual, forecast| {
-        errors.add(id, history, actual, &forecast.values);
+    for_each_window(&[EnsembleMember { forecaster, windows }], table, watch, |window| {
+        let ForecastWindow { series, origin, forecast } = window;
+        let actual = &series.values[origin..origin + forecast.values.len()];
+        errors.add(&series.id, &series.values[..origin], actual, &forecast.values);
     })?;
     Ok(errors.calibrate(levels))
 }
 
-/// Calls `visit` for every window with the series id, history, actual values and forecast.
-fn for_each_window(
-    members: &mut [EnsembleMember<'_>],
+/// Calls `visit` for every window with its forecast.
+pub(super) fn for_each_window(
+    members: &[EnsembleMember<'_>],
     table: &Table,
     watch: Watch<'_>,
-    mut visit: impl FnMut(&str, &[f64], &[f64], &Prediction),
+    mut visit: impl FnMut(ForecastWindow<'_>),
 ) -> Result<(), PredictError> {
     let count = members.first().map_or(0, |member| member.windows.len());
     let numbers: Vec<u32> = (0..count as u32).collect();
     for numbers in numbers.chunks(MAX_ROWS) {
         let forecasts = members
-            .iter_mut()
+            .iter()
             .map(|EnsembleMember { forecaster, windows }| forecaster.predict_windows(windows, numbers, table))
             .collect::<Result<Vec<_>, _>>()?;
         for (row, number) in numbers.iter().enumerate() {
             check(watch, *number as usize, count)?;
             let Some((series, origin)) = members[0].windows.origin(*number as usize) else { continue };
-            let Series { id, values, .. } = &table.series[series];
             let of_members: Vec<&Prediction> = forecasts.iter().map(|forecasts| &forecasts[row]).collect();
-            let forecast = median(&of_members);
-            let end = origin + forecast.values.len();
-            visit(id, &values[..origin], &values[origin..end], &forecast);
+            let forecast = &median(&of_members);
+            visit(ForecastWindow { series: &table.series[series], origin, forecast });
         }
     }
     Ok(())
@@ -296,8 +328,8 @@ mod tests {
     use gatework_train::experiment::Source;
     use gatework_train::trainer::{Attempt, Outcome, Task as _};
 
-    fn one(forecaster: &mut Forecaster, windows: &Windows, table: &Table) -> Evaluation {
-        evaluate(&mut [EnsembleMember { forecaster, windows }], table, &unwatched).unwrap()
+    fn one(forecaster: &Forecaster, windows: &Windows, table: &Table) -> Evaluation {
+        evaluate(&[EnsembleMember { forecaster, windows }], table, &unwatched).unwrap()
     }
 
     #[test]
@@ -305,9 +337,9 @@ mod tests {
         let runs = ["dlinear", "nlinear", "nhits"].map(|model| untrained_model(model, "mae"));
         let table = runs[0].1.table.clone();
         let windows = runs[0].1.windows(Subset::Test, 1);
-        let mut forecasters: Vec<Forecaster> = runs.into_iter().map(|(forecaster, _)| forecaster).collect();
+        let forecasters: Vec<Forecaster> = runs.into_iter().map(|(forecaster, _)| forecaster).collect();
         let forecasts: Vec<Prediction> = forecasters
-            .iter_mut()
+            .iter()
             .map(|forecaster| forecaster.predict_windows(&windows, &[0], &table).unwrap().remove(0))
             .collect();
         let values = &table.series[0].values;
@@ -318,11 +350,9 @@ mod tests {
                 (at[1] - values[132 + step]).abs() / 12.0
             })
             .sum();
-        let mut members: Vec<EnsembleMember<'_>> = forecasters
-            .iter_mut()
-            .map(|forecaster| EnsembleMember { forecaster, windows: &windows })
-            .collect();
-        let evaluation = evaluate(&mut members, &table, &unwatched).unwrap();
+        let members: Vec<EnsembleMember<'_>> =
+            forecasters.iter().map(|forecaster| EnsembleMember { forecaster, windows: &windows }).collect();
+        let evaluation = evaluate(&members, &table, &unwatched).unwrap();
         assert_eq!((evaluation.windows, evaluation.scores[0].name.as_str()), (1, "median of 3"));
         assert!((evaluation.scores[0].mae - error).abs() < 1e-6 * error);
         assert!(evaluation.scores[0].coverage.is_empty());
@@ -330,45 +360,44 @@ mod tests {
 
     #[test]
     fn a_watch_sees_every_window_and_can_end_an_evaluation() {
-        let (mut forecaster, dataset) = untrained_model("nlinear", "mae");
+        let (forecaster, dataset) = untrained_model("nlinear", "mae");
         let windows = dataset.windows(Subset::Validation, 1);
         let seen = std::cell::Cell::new(0);
-        let mut evaluate = |last| {
+        let evaluate = |last| {
             seen.set(0);
             let watch = |finished, all| {
                 assert_eq!((finished, all), (seen.get(), 13));
                 seen.set(finished + 1);
                 if finished == last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
-            let member = EnsembleMember { forecaster: &mut forecaster, windows: &windows };
-            evaluate(&mut [member], &dataset.table, &watch)
+            let member = EnsembleMember { forecaster: &forecaster, windows: &windows };
+            evaluate(&[member], &dataset.table, &watch)
         };
         assert!(evaluate(usize::MAX).is_ok());
         assert_eq!(seen.get(), 13);
         assert!(matches!(evaluate(4), Err(PredictError::Interrupted(_))));
         assert_eq!(seen.get(), 5);
-        let scaled = scaled_errors(&mut forecaster, &windows, &|_, _| ControlFlow::Break(()));
+        let scaled = scaled_errors(&forecaster, &windows, &|_, _| ControlFlow::Break(()));
         assert!(matches!(scaled, Err(PredictError::Interrupted(_))));
     }
 
     #[test]
     fn members_with_different_windows_are_rejected() {
-        let [(mut a, dataset), (mut b, _)] =
-            ["dlinear", "nlinear"].map(|model| untrained_model(model, "mae"));
+        let [(a, dataset), (b, _)] = ["dlinear", "nlinear"].map(|model| untrained_model(model, "mae"));
         let (all, some) = (dataset.windows(Subset::Validation, 1), dataset.windows(Subset::Validation, 2));
-        let mut members = [
-            EnsembleMember { forecaster: &mut a, windows: &all },
-            EnsembleMember { forecaster: &mut b, windows: &some },
+        let members = [
+            EnsembleMember { forecaster: &a, windows: &all },
+            EnsembleMember { forecaster: &b, windows: &some },
         ];
-        let message = evaluate(&mut members, &dataset.table, &unwatched).unwrap_err().to_string();
+        let message = evaluate(&members, &dataset.table, &unwatched).unwrap_err().to_string();
         assert!(message.contains("same series from the same origins"), "{message}");
     }
 
     #[test]
     fn scaled_errors_are_those_of_the_scaled_values() {
-        let (mut forecaster, dataset) = untrained_model("nlinear", "mae");
+        let (forecaster, dataset) = untrained_model("nlinear", "mae");
         let windows = dataset.windows(Subset::Validation, 1);
-        let scaled = scaled_errors(&mut forecaster, &windows, &unwatched).unwrap();
+        let scaled = scaled_errors(&forecaster, &windows, &unwatched).unwrap();
         // Computed via the units of the data: the built-in data are log-scaled.
         let numbers: Vec<u32> = (0..windows.len() as u32).collect();
         let forecasts = forecaster.predict_windows(&windows, &numbers, &dataset.table).unwrap();
@@ -402,9 +431,9 @@ mod tests {
 
     #[test]
     fn an_evaluation_has_the_model_and_every_baseline() {
-        let (mut forecaster, dataset) = untrained_model("dlinear", "mae");
+        let (forecaster, dataset) = untrained_model("dlinear", "mae");
         let windows = dataset.windows(Subset::Validation, 1);
-        let evaluation = one(&mut forecaster, &windows, &dataset.table);
+        let evaluation = one(&forecaster, &windows, &dataset.table);
         let names: Vec<&str> = evaluation.scores.iter().map(|score| score.name.as_str()).collect();
         assert_eq!(names, ["dlinear", "naive", "seasonal naive", "drift", "naive2", "theta"]);
         assert_eq!(evaluation.windows, 13);
@@ -440,8 +469,8 @@ mod tests {
     #[test]
     fn small_changes_of_large_values_are_learned() {
         let wave = |t: i32| 5.0 * (f64::from(t) * std::f64::consts::TAU / 7.0).sin();
-        let (mut forecaster, dataset) = trained((0..300).map(|t| 2e8 + 0.1 * f64::from(t) + wave(t)));
-        let evaluation = one(&mut forecaster, &dataset.windows(Subset::Test, 1), &dataset.table);
+        let (forecaster, dataset) = trained((0..300).map(|t| 2e8 + 0.1 * f64::from(t) + wave(t)));
+        let evaluation = one(&forecaster, &dataset.windows(Subset::Test, 1), &dataset.table);
         let [model, naive, seasonal, ..] = &evaluation.scores[..] else { unreachable!("six scores") };
         assert!(naive.mae > 3.0 && model.mae < 0.1 * naive.mae, "{} against {}", model.mae, naive.mae);
         // The values rise by 0.7 per season.
@@ -451,14 +480,13 @@ mod tests {
 
     #[test]
     fn calibrated_intervals_cover_their_calibration_windows() {
-        let (mut forecaster, dataset) = untrained_model("dlinear", "mae");
+        let (forecaster, dataset) = untrained_model("dlinear", "mae");
         let windows = dataset.windows(Subset::Train, 1);
-        let conformal =
-            calibrate(&mut forecaster, &windows, &dataset.table, &[0.5, 0.8], &unwatched).unwrap();
+        let conformal = calibrate(&forecaster, &windows, &dataset.table, &[0.5, 0.8], &unwatched).unwrap();
         assert_eq!(conformal.windows(), windows.len());
         let context = Context { conformal, ..forecaster.context().clone() };
-        let mut forecaster = forecaster.with_context(context);
-        let evaluation = one(&mut forecaster, &windows, &dataset.table);
+        let forecaster = forecaster.with_context(context);
+        let evaluation = one(&forecaster, &windows, &dataset.table);
         for (level, coverage) in &evaluation.scores[0].coverage {
             assert!(coverage >= level && *coverage < level + 0.05, "{coverage} for {level}");
         }

@@ -2,13 +2,17 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`baselines`] | naive, seasonal naive, drift, Naive2 and Theta forecasts |
-//! | `backtest` | rolling-origin evaluation and calibration of intervals |
+//! | `backtest` | [`evaluate`]: scores over windows; scaled errors, calibration of intervals |
+//! | `origins` | [`Origins`]: the last forecast origins of a table; [`Forecaster::evaluate`](crate::Forecaster::evaluate) |
+//! | [`baselines`] | naive, seasonal naive, drift, Naive2, Theta |
 
 mod backtest;
 pub mod baselines;
+mod origins;
 
 pub use backtest::{
     EnsembleMember, Evaluation, ScaledErrors, Score, Watch, calibrate, evaluate, scaled_errors, unwatched,
 };
 pub use baselines::Baseline;
+pub(crate) use origins::Evaluator;
+pub use origins::{OriginForecast, Origins};

@@ -7,7 +7,7 @@ use super::definition::{BUILT_IN_DATA, Experiment, ForecastExperiment};
 use crate::data::calendar::CalendarError;
 use crate::data::scale::{Scaler, UnknownSeries};
 use crate::data::{
-    self, DataError, Loader, Schema, Split, Subset, Table, WindowError, WindowSizes, Windows, read_csv,
+    DataError, Loader, Schema, Split, Subset, Table, WindowError, WindowSizes, Windows, read_csv,
 };
 use crate::network::loss::Loss;
 use crate::prediction::Context;
@@ -73,11 +73,11 @@ pub struct Dataset {
 pub fn read(loaded: &ForecastExperiment) -> Result<Table, DataError> {
     let experiment = &loaded.experiment;
     let mut table = match loaded.data_file()? {
-        Some(path) => data::read(&path, &experiment.columns)?,
+        Some(path) => Table::read(&path, &experiment.columns)?,
         None => read_built_in(&experiment.data, &experiment.columns)?,
     };
     if let Some(path) = loaded.test_file()? {
-        let after = data::read(&path, &experiment.columns)?;
+        let after = Table::read(&path, &experiment.columns)?;
         let origin = path.display().to_string();
         table.append(after).map_err(|problem| problem.at(&origin, None))?;
     }
@@ -104,7 +104,7 @@ pub fn read_file_or_built_in(path: &Path, schema: &Schema) -> Result<Table, Data
     let built_in = path.to_str().filter(|name| BUILT_IN_DATA.iter().any(|(known, _)| known == name));
     match built_in.filter(|_| !path.exists()) {
         Some(name) => read_built_in(name, schema),
-        None => data::read(path, schema),
+        None => Table::read(path, schema),
     }
 }
 

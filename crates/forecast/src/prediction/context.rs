@@ -6,9 +6,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::conformal::{Conformal, after_last_gap};
+use super::error::PredictError;
 use crate::data::calendar::{Calendar, CalendarError};
 use crate::data::scale::{FittedScale, Scaler, UnknownSeries};
-use crate::data::{Schema, Series, Table, WindowError, Windows};
+use crate::data::{Columns, DataProblem, Schema, Series, Table, WindowError, Windows};
 use crate::specification::Specification;
 use crate::trained_network::Forecast;
 
@@ -56,6 +57,9 @@ pub enum ContextError {
     /// Too few values, or too few rows of known-future covariates.
     #[error(transparent)]
     Windows(#[from] WindowError),
+    /// The table is inconsistent, or has no covariate that the model reads.
+    #[error(transparent)]
+    Data(#[from] DataProblem),
 }
 
 /// A table and its scaled windows at the forecast origin.
@@ -126,11 +130,7 @@ impl Context {
 
     /// Adds calendar features, scales the table and finds the window at the end of every series. Series that are not known
     /// to the scaler are an error.
-    pub fn prepare(&self, specification: &Specification, mut table: Table) -> Result<Prepared, ContextError> {
-        let found = table.frequency.to_string();
-        if found != self.frequency {
-            return Err(ContextError::Frequency { found, expected: self.frequency.clone() });
-        }
+    pub fn prepare(&self, specification: &Specification, table: Table) -> Result<Prepared, ContextError> {
         // A forecast of differences is added to earlier values, which must be known.
         let needed = self.min_history(specification);
         for series in table.series.iter().filter(|_| needed > specification.input) {
@@ -140,10 +140,55 @@ impl Context {
                 return Err(WindowError::TooShortToForecast { id, length, needed }.into());
             }
         }
+        self.prepare_windows(specification, table, |scaled| {
+            Windows::at_series_end(scaled, specification.input, specification.horizon)
+        })
+    }
+
+    /// Selects the covariates of the model, adds calendar features, scales the table and finds windows of it.
+    pub(crate) fn prepare_windows(
+        &self,
+        specification: &Specification,
+        table: Table,
+        windows: impl FnOnce(&Arc<Table>) -> Result<Windows, WindowError>,
+    ) -> Result<Prepared, ContextError> {
+        table.check()?;
+        let found = table.frequency.to_string();
+        if found != self.frequency {
+            return Err(ContextError::Frequency { found, expected: self.frequency.clone() });
+        }
+        let Schema { past, future, fixed, .. } = &self.columns;
+        let columns = Columns { past: past.clone(), future: future.clone(), fixed: fixed.clone() };
+        let mut table = table.select(&columns)?;
         self.calendar.add(&mut table, specification.horizon)?;
-        let scaled = self.scaler.apply(&table)?;
-        let windows = Windows::at_series_end(&Arc::new(scaled), specification.input, specification.horizon)?;
+        let windows = windows(&Arc::new(self.scaler.apply(&table)?))?;
         Ok(Prepared { table: Arc::new(table), windows })
+    }
+
+    /// Returns the scale of a series and the scaled window at the end of its history, for models without covariates.
+    pub(crate) fn window(
+        &self,
+        specification: &Specification,
+        id: &str,
+        history: &[f64],
+    ) -> Result<(FittedScale, Vec<f32>), PredictError> {
+        let Specification { past_columns, future_columns, static_columns, .. } = *specification;
+        if past_columns + future_columns + static_columns > 0 {
+            return Err(PredictError::NeedsCovariates);
+        }
+        let fit = *self.scaler.of(id).ok_or_else(|| UnknownSeries { id: id.to_string() })?;
+        let (length, needed) = (history.len(), self.min_history(specification));
+        let Some(begin) = length.checked_sub(needed) else {
+            return Err(WindowError::TooShortToForecast { id: id.to_string(), length, needed }.into());
+        };
+        let not_finite = history[begin..].iter().position(|value| !(*value as f32).is_finite());
+        if let Some(index) = not_finite.map(|place| begin + place) {
+            return Err(PredictError::NotFiniteHistory { id: id.to_string(), index, value: history[index] });
+        }
+        let mut window = history[begin..].to_vec();
+        fit.apply(&self.scaler.scaling, &mut window);
+        let scaled = &window[self.scaler.scaling.difference..];
+        Ok((fit, scaled.iter().map(|value| *value as f32).collect()))
     }
 
     /// Returns a row of a forecast in the units of the data, with intervals. `history` holds the values before the origin.

@@ -1,73 +1,63 @@
 //! [`Forecaster`]: a trained model with its context, which forecasts tables in the units of the data.
 
+use std::fmt;
 use std::path::Path;
 
-use gatework_train::trainer::Interrupted;
-
-use super::context::{Context, ContextError, NotFinite, Prediction};
+use super::context::{Context, Interval, Prediction};
+use super::error::PredictError;
+use super::shared_network::{NetworkState, SharedNetwork};
 use crate::data::scale::UnknownSeries;
-use crate::data::{Batch, Table, WindowError, Windows};
+use crate::data::{Table, WindowError, Windows};
 use crate::specification::Specification;
-use crate::trained_network::{Forecast, MAX_ROWS, NetworkError, Precision, TrainedNetwork};
+use crate::trained_network::{MAX_ROWS, Precision, TrainedNetwork};
 
-/// A forecast that cannot be computed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PredictError {
-    /// The model cannot be read or run.
-    #[error(transparent)]
-    Network(#[from] NetworkError),
-    /// The windows are invalid.
-    #[error(transparent)]
-    Windows(#[from] WindowError),
-    /// A series is not known to the scaler.
-    #[error(transparent)]
-    Scale(#[from] UnknownSeries),
-    /// The table does not fit the model.
-    #[error(transparent)]
-    Table(#[from] ContextError),
-    /// A forecast is not finite.
-    #[error(transparent)]
-    NotFinite(#[from] NotFinite),
-    /// The members of an ensemble forecast different windows.
-    #[error(
-        "the members of an ensemble must forecast the same horizon of the same series from the same origins"
-    )]
-    EnsembleMismatch,
-    /// The caller ended an evaluation.
-    #[error(transparent)]
-    Interrupted(#[from] Interrupted),
-    /// The model file has no context.
-    #[error(
-        "{path}: the model file has no information about its data: {problem}; train it with an experiment"
-    )]
-    NoContext {
-        /// Path of the file.
-        path: String,
-        /// Why the context cannot be read.
-        problem: String,
-    },
+/// A trained model. It forecasts tables and histories in the units of the data, with calibrated prediction intervals.
+///
+/// [`Forecaster::builder`] trains one, [`Forecaster::load`] reads one from a file. Several threads can use it at the same time;
+/// [`Service`](crate::service::Service) batches their requests and caches forecasts.
+///
+/// ```
+/// use gatework_forecast::{Forecaster, Table, models::NLinear};
+///
+/// let values: Vec<f64> = (0..200).map(|day| 50.0 + 10.0 * f64::from(day % 7)).collect();
+/// let table = Table::from_series("D", [("sales", "2024-01-01", values.clone())])?;
+/// let model = Forecaster::builder().model(NLinear {}).horizon(14).epochs(20).fit(&table)?;
+///
+/// let forecast = &model.predict(&table)?[0];
+/// assert_eq!((forecast.id.as_str(), forecast.times[0].as_str()), ("sales", "2024-07-19"));
+/// let again = model.predict_one("sales", &values)?;
+/// assert_eq!(forecast.values, again.values);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Forecaster {
+    network: SharedNetwork,
+    context: Context,
 }
 
-/// A trained model with its context.
-pub struct Forecaster {
-    network: TrainedNetwork,
-    context: Context,
-    batch: Batch,
-    forecast: Forecast,
+/// The forecast of the steps after the last value of a series.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SeriesForecast {
+    /// Id of the series.
+    pub id: String,
+    /// Times of the steps, written as those of the table.
+    pub times: Vec<String>,
+    /// Point forecasts, one per step.
+    pub values: Vec<f64>,
+    /// Prediction intervals, one per level.
+    pub intervals: Vec<Interval>,
 }
 
 impl Forecaster {
-    /// Combines a model and its context.
+    /// Combines a network and its context.
     pub fn new(mut network: TrainedNetwork, context: Context) -> Forecaster {
         network.metadata = serde_json::to_value(&context).unwrap_or_default();
-        let forecast = Forecast::empty();
-        let batch = Batch::new(network.specification().shape(0));
-        Forecaster { network, context, batch, forecast }
+        Forecaster { network: SharedNetwork::new(network), context }
     }
 
     /// Reads a model file.
-    pub fn load(path: &Path) -> Result<Forecaster, PredictError> {
+    pub fn load(path: impl AsRef<Path>) -> Result<Forecaster, PredictError> {
+        let path = path.as_ref();
         let network = TrainedNetwork::load(path)?;
         let context = serde_json::from_value(network.metadata.clone()).map_err(|error| {
             PredictError::NoContext { path: path.display().to_string(), problem: error.to_string() }
@@ -75,9 +65,14 @@ impl Forecaster {
         Ok(Forecaster::new(network, context))
     }
 
+    /// Writes the model file, whole or not at all.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), PredictError> {
+        Ok(self.network.lock().network.save(path.as_ref())?)
+    }
+
     /// Returns the bytes of the model file.
     pub fn to_bytes(&self) -> Vec<u8> {
-        self.network.to_bytes()
+        self.network.lock().network.to_bytes()
     }
 
     /// Returns the specification of the model.
@@ -90,25 +85,30 @@ impl Forecaster {
         &self.context
     }
 
-    /// Returns the model, which forecasts scaled values.
+    /// Returns the network, which forecasts scaled values.
     pub fn network_mut(&mut self) -> &mut TrainedNetwork {
-        &mut self.network
+        self.network.get_mut()
+    }
+
+    /// Calls a function with the network, while no other thread uses it.
+    pub(crate) fn with_network<R>(&self, call: impl FnOnce(&mut TrainedNetwork) -> R) -> R {
+        call(&mut self.network.lock().network)
     }
 
     /// Returns the number of parameters.
     pub fn parameters(&self) -> usize {
-        self.network.params().len()
+        self.network.parameters()
     }
 
     /// Replaces the context.
     #[must_use]
     pub fn with_context(self, context: Context) -> Forecaster {
-        Forecaster::new(self.network, context)
+        Forecaster::new(self.network.into_inner(), context)
     }
 
     /// Returns the model with quantised parameters, and their size in bytes.
     pub fn with_precision(&self, precision: Precision) -> Result<(Forecaster, usize), PredictError> {
-        let (network, bytes) = self.network.with_precision(precision)?;
+        let (network, bytes) = self.with_network(|network| network.with_precision(precision))?;
         Ok((Forecaster::new(network, self.context.clone()), bytes))
     }
 
@@ -117,25 +117,104 @@ impl Forecaster {
         self.context.scaler = self.context.scaler.with_new_series(table);
     }
 
-    /// Forecasts the steps after the last value of every series of a table.
-    pub fn predict(&mut self, table: &Table) -> Result<Vec<Prediction>, PredictError> {
+    /// Forecasts the steps after the last value of every series of a table. Its known-future covariates must continue for the
+    /// horizon; see [`Forecaster::predict_with_future`]. Covariates that the model does not read are ignored.
+    pub fn predict(&self, table: &Table) -> Result<Vec<SeriesForecast>, PredictError> {
+        self.predict_observed(table, |_, _| {})
+    }
+
+    /// Forecasts like [`Forecaster::predict`], and calls `observe` from time to time with the number of finished series and
+    /// the number of all.
+    pub fn predict_observed(
+        &self,
+        table: &Table,
+        mut observe: impl FnMut(usize, usize),
+    ) -> Result<Vec<SeriesForecast>, PredictError> {
         let prepared = self.context.prepare(self.specification(), table.clone())?;
-        let numbers: Vec<u32> = (0..prepared.windows.len() as u32).collect();
-        self.predict_windows(&prepared.windows, &numbers, &prepared.table)
+        let count = prepared.windows.len();
+        let numbers: Vec<u32> = (0..count as u32).collect();
+        let mut forecasts = Vec::with_capacity(count);
+        for numbers in numbers.chunks(MAX_ROWS) {
+            let predictions = self.predict_windows(&prepared.windows, numbers, &prepared.table)?;
+            for (series, prediction) in prepared.table.series[forecasts.len()..].iter().zip(predictions) {
+                let Prediction { values, intervals } = prediction;
+                let end = series.values.len();
+                let times = (end..end + values.len()).map(|position| table.time(series, position)).collect();
+                forecasts.push(SeriesForecast { id: series.id.clone(), times, values, intervals });
+            }
+            observe(forecasts.len(), count);
+        }
+        Ok(forecasts)
+    }
+
+    /// Forecasts a table whose known-future covariates are given here: the id of a series, the name of a covariate, and its
+    /// numbers after the last value of the series.
+    ///
+    /// ```no_run
+    /// # use gatework_forecast::{Forecaster, Table};
+    /// # fn example(model: &Forecaster, table: &Table) -> Result<(), Box<dyn std::error::Error>> {
+    /// let forecast = model.predict_with_future(table, &[("sales", "promotion", &[1.0, 1.0, 0.0])])?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn predict_with_future(
+        &self,
+        table: &Table,
+        future: &[(&str, &str, &[f64])],
+    ) -> Result<Vec<SeriesForecast>, PredictError> {
+        let mut table = table.clone();
+        for (id, name, numbers) in future {
+            table.set_future(id, name, numbers)?;
+        }
+        self.predict(&table)
+    }
+
+    /// Forecasts the steps after the values of a series, for models without covariates. The history has the frequency of the
+    /// training data.
+    pub fn predict_one(&self, id: &str, history: &[f64]) -> Result<Prediction, PredictError> {
+        Ok(self.predict_many(&[(id, history)])?.remove(0))
+    }
+
+    /// Forecasts the steps after the values of several series in batches, for models without covariates.
+    pub fn predict_many<I: AsRef<str>, H: AsRef<[f64]>>(
+        &self,
+        histories: &[(I, H)],
+    ) -> Result<Vec<Prediction>, PredictError> {
+        let specification = self.specification();
+        let mut predictions = Vec::with_capacity(histories.len());
+        for histories in histories.chunks(MAX_ROWS) {
+            let windows = histories
+                .iter()
+                .map(|(id, history)| self.context.window(specification, id.as_ref(), history.as_ref()))
+                .collect::<Result<Vec<_>, _>>()?;
+            let NetworkState { network, batch, forecast } = &mut *self.network.lock();
+            batch.set_rows(windows.len());
+            for (row, (_, window)) in batch.past.chunks_mut(specification.input).zip(&windows) {
+                row.copy_from_slice(window);
+            }
+            network.predict_into(batch, forecast)?;
+            for (row, ((id, history), (fit, _))) in histories.iter().zip(&windows).enumerate() {
+                let id = id.as_ref();
+                let prediction = self.context.to_prediction(id, fit, forecast, row, history.as_ref());
+                predictions.push(prediction.checked(id)?);
+            }
+        }
+        Ok(predictions)
     }
 
     /// Forecasts windows of a scaled table. `table` holds the same series in their own units.
     pub fn predict_windows(
-        &mut self,
+        &self,
         windows: &Windows,
         numbers: &[u32],
         table: &Table,
     ) -> Result<Vec<Prediction>, PredictError> {
         let mut predictions = Vec::with_capacity(numbers.len());
+        let NetworkState { network, batch, forecast } = &mut *self.network.lock();
         for numbers in numbers.chunks(MAX_ROWS) {
-            self.batch.set_rows(numbers.len());
-            windows.fill(numbers, &mut self.batch)?;
-            self.network.predict_into(&self.batch, &mut self.forecast)?;
+            batch.set_rows(numbers.len());
+            windows.fill(numbers, batch)?;
+            network.predict_into(batch, forecast)?;
             for (row, number) in numbers.iter().enumerate() {
                 let number = *number as usize;
                 let place = windows.origin(number);
@@ -145,11 +224,17 @@ impl Forecaster {
                 let unknown = || UnknownSeries { id: series.id.clone() };
                 let fit = *scaler.of(&series.id).ok_or_else(unknown)?;
                 let history = &series.values[..origin];
-                let prediction = self.context.to_prediction(&series.id, &fit, &self.forecast, row, history);
+                let prediction = self.context.to_prediction(&series.id, &fit, forecast, row, history);
                 predictions.push(prediction.checked(&series.id)?);
             }
         }
         Ok(predictions)
+    }
+}
+
+impl fmt::Debug for Forecaster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Forecaster").field("specification", self.specification()).finish_non_exhaustive()
     }
 }
 
@@ -168,7 +253,7 @@ mod tests {
 
     #[test]
     fn forecasts_do_not_depend_on_the_batch() {
-        let (mut forecaster, dataset) = untrained_model("dlinear", "mae");
+        let (forecaster, dataset) = untrained_model("dlinear", "mae");
         let windows = dataset.windows(Subset::Train, 1);
         let all: Vec<u32> = (0..windows.len() as u32).collect();
         let batched = forecaster.predict_windows(&windows, &all, &dataset.table).unwrap();

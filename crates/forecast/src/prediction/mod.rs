@@ -4,11 +4,16 @@
 //! |---|---|
 //! | [`conformal`] | prediction intervals calibrated on held-out errors |
 //! | [`context`] | what a trained model stores about its data; [`Prediction`] and [`Interval`] |
-//! | [`forecaster`] | [`Forecaster`]: a trained network with its context |
+//! | `forecaster` | [`Forecaster`]: a trained network with its context |
+//! | `shared_network` | the network behind a shared reference |
+//! | `error` | [`PredictError`] |
 
 pub mod conformal;
 pub mod context;
-pub mod forecaster;
+mod error;
+mod forecaster;
+mod shared_network;
 
 pub use context::{Context, ContextError, Interval, NotFinite, Prediction, Prepared};
-pub use forecaster::{Forecaster, PredictError};
+pub use error::PredictError;
+pub use forecaster::{Forecaster, SeriesForecast};

@@ -177,10 +177,10 @@ impl Job<'_> {
         let best = attempt.best.as_ref().ok_or(RunError::NoValidation)?;
         let has_test = !self.dataset.windows(Subset::Test, 1).is_empty();
         let subset = if has_test { Subset::Test } else { Subset::Validation };
-        let mut forecaster = forecaster(self.experiment, self.dataset, best, watch)?;
+        let forecaster = forecaster(self.experiment, self.dataset, best, watch)?;
         let step = default_step(self.dataset, subset);
-        let evaluation = score(&mut forecaster, self.dataset, subset, step, watch)?;
-        let scaled = scaled_score(&mut forecaster, self.dataset, subset, watch)?;
+        let evaluation = score(&forecaster, self.dataset, subset, step, watch)?;
+        let scaled = scaled_score(&forecaster, self.dataset, subset, watch)?;
         let (validation, seeds) = (best.hard, SeedScores::default());
         Ok(Trained { attempt, validation, forecaster, subset, step, evaluation, scaled, seeds, begin })
     }

@@ -24,20 +24,20 @@ pub fn default_step(dataset: &Dataset, subset: Subset) -> usize {
 
 /// Scores a model on a subset of its data, compared with the baselines.
 pub fn score(
-    forecaster: &mut Forecaster,
+    forecaster: &Forecaster,
     dataset: &Dataset,
     subset: Subset,
     step: usize,
     watch: Watch<'_>,
 ) -> Result<Evaluation, RunError> {
     let windows = windows(dataset, subset, step)?;
-    Ok(evaluate(&mut [EnsembleMember { forecaster, windows: &windows }], &dataset.table, watch)?)
+    Ok(evaluate(&[EnsembleMember { forecaster, windows: &windows }], &dataset.table, watch)?)
 }
 
 /// Scores the median of the forecasts of several runs on a subset of their data, which must be the same. `datasets` has the data
 /// of each run.
 pub fn score_ensemble(
-    runs: &mut [ForecastRun],
+    runs: &[ForecastRun],
     datasets: &[Dataset],
     subset: Subset,
     step: usize,
@@ -50,18 +50,18 @@ pub fn score_ensemble(
     }
     let windows =
         datasets.iter().map(|dataset| windows(dataset, subset, step)).collect::<Result<Vec<_>, _>>()?;
-    let mut members: Vec<EnsembleMember<'_>> = runs
-        .iter_mut()
+    let members: Vec<EnsembleMember<'_>> = runs
+        .iter()
         .zip(&windows)
-        .map(|(run, windows)| EnsembleMember { forecaster: &mut run.forecaster, windows })
+        .map(|(run, windows)| EnsembleMember { forecaster: &run.forecaster, windows })
         .collect();
-    Ok(evaluate(&mut members, &first.table, watch)?)
+    Ok(evaluate(&members, &first.table, watch)?)
 }
 
 /// Returns the errors in scaled units over every window of a subset. `None` for models that draw samples, for which that would
 /// take too long.
 pub fn scaled_score(
-    forecaster: &mut Forecaster,
+    forecaster: &Forecaster,
     dataset: &Dataset,
     subset: Subset,
     watch: Watch<'_>,
@@ -83,15 +83,9 @@ fn windows(dataset: &Dataset, subset: Subset, step: usize) -> Result<Windows, Ru
 
 /// Returns the mean absolute error of forecasts of the last horizon of every series, from the values before. `None` if a series
 /// is too short or has gaps there.
-pub fn holdout_error(forecaster: &mut Forecaster, table: &Table) -> Result<Option<f64>, RunError> {
+pub fn holdout_error(forecaster: &Forecaster, table: &Table) -> Result<Option<f64>, RunError> {
     let specification = forecaster.specification().clone();
-    let mut history = table.clone();
-    let past = history.columns.past.len();
-    for series in &mut history.series {
-        let end = series.values.len().saturating_sub(specification.horizon);
-        series.values.truncate(end);
-        series.past.truncate(end * past);
-    }
+    let history = table.without_last(specification.horizon);
     let Ok(prepared) = forecaster.context().prepare(&specification, history) else { return Ok(None) };
     let numbers: Vec<u32> = (0..prepared.windows.len() as u32).collect();
     let forecasts = forecaster.predict_windows(&prepared.windows, &numbers, &prepared.table)?;

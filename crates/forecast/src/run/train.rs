@@ -1,4 +1,4 @@
-//! Training of an experiment on its data: the steps that [`fit`](crate::fit()) and [`Job`](super::Job) share.
+//! Training of an experiment on its data: the steps that [`ForecasterBuilder`](crate::ForecasterBuilder) and [`Job`](super::Job) share.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -103,11 +103,11 @@ pub(crate) fn forecaster(
     let specification = experiment.specification();
     let mut params = specification.params(experiment.seed).map_err(NetworkError::from)?;
     params.values.copy_from_slice(&best.values);
-    let mut forecaster =
+    let forecaster =
         Forecaster::new(TrainedNetwork::new(specification, params)?, dataset.context(experiment));
     let count = dataset.windows(Subset::Validation, 1).len();
     let windows = dataset.windows(Subset::Validation, count.div_ceil(MAX_CALIBRATION_WINDOWS).max(1));
-    let conformal = calibrate(&mut forecaster, &windows, &dataset.table, &experiment.intervals, watch)?;
+    let conformal = calibrate(&forecaster, &windows, &dataset.table, &experiment.intervals, watch)?;
     let context = Context { conformal, ..forecaster.context().clone() };
     Ok(forecaster.with_context(context))
 }

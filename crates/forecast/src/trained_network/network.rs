@@ -1,5 +1,7 @@
 //! [`TrainedNetwork`]: the parameters of a trained model, and its compiled prediction programs.
 
+use std::ops::Range;
+
 use gatework_engine::{Program, Runner, parallel, program::ProgramError};
 
 use super::error::NetworkError;
@@ -68,8 +70,10 @@ impl TrainedNetwork {
                 specification.horizon
             )));
         }
-        if params.values.iter().any(|value| !value.is_finite()) {
-            return Err(NetworkError::Parameters("a parameter is not finite: training has diverged".into()));
+        let is_finite = |range: Range<usize>| params.values[range].iter().all(|value| value.is_finite());
+        if let Some(tensor) = params.tensors().iter().find(|tensor| !is_finite(tensor.range.clone())) {
+            let message = format!("parameter {:?} is not finite: training has diverged", tensor.name);
+            return Err(NetworkError::Parameters(message));
         }
         let (kind, outputs) = match (&specification.model, specification.loss.distribution()) {
             (Model::DeepAr(model), Some(_)) => (ForecastKind::Samples, model.samples),

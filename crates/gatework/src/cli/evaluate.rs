@@ -116,9 +116,9 @@ impl Evaluate {
             progress.show(done, total);
             ControlFlow::Continue(())
         };
-        let evaluation = forecast_run::score_ensemble(&mut runs, &datasets, subset, step, &watch)?;
-        let scaled = match &mut runs[..] {
-            [run] => forecast_run::scaled_score(&mut run.forecaster, &datasets[0], subset, &watch)?,
+        let evaluation = forecast_run::score_ensemble(&runs, &datasets, subset, step, &watch)?;
+        let scaled = match &runs[..] {
+            [run] => forecast_run::scaled_score(&run.forecaster, &datasets[0], subset, &watch)?,
             _ => None,
         };
         drop(progress);

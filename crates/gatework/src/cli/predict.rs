@@ -6,11 +6,11 @@ use std::time::Instant;
 use clap::Args;
 use gatework_forecast::data::{DataError, Missing, Schema, Table};
 use gatework_forecast::experiment::dataset::read_file_or_built_in;
-use gatework_forecast::prediction::Forecaster;
-use gatework_forecast::prediction::{Context, Prediction};
+use gatework_forecast::prediction::Context;
 use gatework_forecast::run::{self, ForecastRun, holdout_error};
 use gatework_forecast::specification::Specification;
-use gatework_forecast::trained_network::{MAX_ROWS, Precision};
+use gatework_forecast::trained_network::Precision;
+use gatework_forecast::{Forecaster, SeriesForecast};
 use gatework_train::files;
 use serde_json::{Value, json};
 
@@ -94,22 +94,12 @@ impl Predict {
             run.forecaster.learn_new_series(&table);
         }
         let cost = self.weights.map(|weights| quantise(&mut run.forecaster, weights, &table)).transpose()?;
-        let prepared = run.forecaster.context().prepare(&specification, table)?;
-        let numbers: Vec<u32> = (0..prepared.windows.len() as u32).collect();
         let forecast = Instant::now();
         let progress = Counter::new("series");
-        let mut predictions = Vec::with_capacity(numbers.len());
-        for numbers in numbers.chunks(MAX_ROWS) {
-            predictions.extend(run.forecaster.predict_windows(
-                &prepared.windows,
-                numbers,
-                &prepared.table,
-            )?);
-            progress.show(predictions.len(), prepared.windows.len());
-        }
+        let forecasts = run.forecaster.predict_observed(&table, |done, total| progress.show(done, total))?;
         drop(progress);
         let seconds = forecast.elapsed().as_secs_f64();
-        let text = forecast_csv::to_csv(&prepared.table, &predictions, &run.forecaster.context().columns);
+        let text = forecast_csv::to_csv(&table, &forecasts, &run.forecaster.context().columns);
         match self.output.as_ref().filter(|path| path.as_os_str() != "-") {
             Some(path) => {
                 files::write_atomic(path, text.as_bytes())?;
@@ -117,17 +107,17 @@ impl Predict {
             }
             None => crate::output::write(text.as_bytes())?,
         }
-        self.plot(&prepared.table, plotted, &predictions)?;
+        self.plot(&table, plotted, &forecasts)?;
         status!(
             "{} series, {} steps ahead, forecast in {:.2} ms, {:.1} ms in total",
-            predictions.len(),
+            forecasts.len(),
             specification.horizon,
             seconds * 1e3,
             begin.elapsed().as_secs_f64() * 1e3
         );
         if self.json {
             super::print_json(&json!({
-                "run": self.run, "data": self.data, "output": self.output, "series": predictions.len(),
+                "run": self.run, "data": self.data, "output": self.output, "series": forecasts.len(),
                 "horizon": specification.horizon, "forecast_seconds": seconds,
                 "seconds": begin.elapsed().as_secs_f64(), "weights": cost,
             }))?;
@@ -200,9 +190,10 @@ impl Predict {
         Ok(place.ok_or_else(unknown)?)
     }
 
-    fn plot(&self, table: &Table, place: usize, predictions: &[Prediction]) -> anyhow::Result<()> {
-        let (Some(path), Some(prediction)) = (&self.plot, predictions.get(place)) else { return Ok(()) };
-        let plot = forecast_plot(table, place, table.series[place].values.len(), prediction);
+    fn plot(&self, table: &Table, place: usize, forecasts: &[SeriesForecast]) -> anyhow::Result<()> {
+        let (Some(path), Some(forecast)) = (&self.plot, forecasts.get(place)) else { return Ok(()) };
+        let origin = table.series[place].values.len();
+        let plot = forecast_plot(table, place, origin, &forecast.values, &forecast.intervals);
         files::write_atomic(path, report::forecast_plot(&plot).as_bytes())?;
         report::terminal_plot(&plot, 72).lines().for_each(|line| status!("{line}"));
         status!("Wrote {}", path.display());
@@ -233,11 +224,11 @@ fn is_hard_link(_: &Path, _: &Path) -> bool {
 /// Quantises the weights of a model and prints what that changes: their size, and the error of forecasts of the last horizon
 /// of each series, compared with full precision.
 fn quantise(forecaster: &mut Forecaster, weights: Precision, table: &Table) -> anyhow::Result<Value> {
-    let (mut quantised, bytes) = forecaster.with_precision(weights)?;
+    let (quantised, bytes) = forecaster.with_precision(weights)?;
     let before = 4 * forecaster.parameters();
     let size = format!("{} weights take {bytes} bytes instead of {before}", weights.name());
     let errors = match holdout_error(forecaster, table)? {
-        Some(full) => Some((full, holdout_error(&mut quantised, table)?.unwrap_or(f64::NAN))),
+        Some(full) => Some((full, holdout_error(&quantised, table)?.unwrap_or(f64::NAN))),
         None => None,
     };
     match errors {

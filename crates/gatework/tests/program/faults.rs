@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gatework_test_support::program::{SALES, sales};
 
-use crate::{Place, SMALL, is_clean, place};
+use crate::{Place, SMALL, is_clean};
 
 /// Error numbers of Linux.
 const EIO: &str = "5";

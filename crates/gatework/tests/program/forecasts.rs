@@ -138,7 +138,7 @@ fn gaps_in_new_data_are_filled_if_asked_for() {
 fn a_corrupt_parquet_file_is_refused_by_name() {
     let place = trained();
     place.write("corrupt.parquet", "PAR1 and nothing else, PAR1");
-    let said = place.refused(1, &["predict", "run", "corrupt.parquet"]);
+    let said = place.refused(1, "predict run corrupt.parquet");
     assert!(said.starts_with("error: corrupt.parquet: ") && said.lines().count() == 1, "{said}");
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use gatework::experiment::{Loaded, built_in};
 use gatework::simulation::Simulation;
 use gatework::subject::Subject;
-use gatework_forecast::data::{Schema, read};
-use gatework_forecast::prediction::Forecaster;
+use gatework_forecast::Forecaster;
+use gatework_forecast::data::{Schema, Table};
 use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::study::{Study, rows_from_csv};
 use gatework_gates::automata::task::AutomatonTask;
@@ -174,12 +174,12 @@ fn automaton_runs() {
 #[test]
 fn forecaster_runs() {
     let place = trained_forecaster();
-    let table = read(&place.path("sales.csv"), &Schema::default()).unwrap();
+    let table = Table::read(&place.path("sales.csv"), &Schema::default()).unwrap();
     let path = place.path("mutant.safetensors");
     let originals = [place.read("run/model.safetensors")];
     Kind { name: "forecaster", path: &path, place: "mutant.safetensors", originals: &originals }.check(
-        Forecaster::load,
-        |mut forecaster| match forecaster.predict(&table) {
+        |path| Forecaster::load(path),
+        |forecaster| match forecaster.predict(&table) {
             Ok(predictions) => format!("{predictions:?}"),
             Err(error) => error.to_string(),
         },

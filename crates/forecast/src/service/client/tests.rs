@@ -18,7 +18,7 @@ fn near(a: &Prediction, b: &Prediction) -> bool {
 fn a_history_is_forecast_like_a_table() {
     for difference in ["", "\ndifference = 1", "\ndifference = 12"] {
         let change = |text: String| text.replace("log = true", &format!("log = true{difference}"));
-        let (mut forecaster, dataset) = untrained(change);
+        let (forecaster, dataset) = untrained(change);
         let windows = dataset.windows(Subset::Test, 1);
         let expected = forecaster.predict_windows(&windows, &[0], &dataset.table).unwrap();
         let service = Service::new(forecaster, &ServiceOptions::default()).unwrap();
@@ -82,7 +82,7 @@ fn invalid_requests_are_reported() {
 
 #[test]
 fn tables_are_forecast_with_their_covariates() {
-    let (mut forecaster, table) = with_covariates();
+    let (forecaster, table) = with_covariates();
     let prepared = forecaster.context().prepare(forecaster.specification(), table.clone()).unwrap();
     let expected = forecaster.predict_windows(&prepared.windows, &[0, 1], &prepared.table).unwrap();
     let service = Service::new(forecaster, &ServiceOptions::default()).unwrap();
@@ -102,7 +102,7 @@ fn tables_are_forecast_with_their_covariates() {
     let mut short = table.clone();
     short.series[0].future.truncate(41);
     let message = service.predict_table(&short).unwrap_err().to_string();
-    assert!(message.contains("known-future covariates have 1 rows"), "{message}");
+    assert!(message.contains("known-future covariate \"holiday\" has 1 rows"), "{message}");
 }
 
 #[test]
