@@ -178,7 +178,7 @@ fn forecaster_runs() {
     let path = place.path("mutant.safetensors");
     let originals = [place.read("run/model.safetensors")];
     Kind { name: "forecaster", path: &path, place: "mutant.safetensors", originals: &originals }.check(
-        Forecaster::load,
+        |path| Forecaster::load(path),
         |forecaster| match forecaster.predict(&table) {
             Ok(predictions) => format!("{predictions:?}"),
             Err(error) => error.to_string(),
