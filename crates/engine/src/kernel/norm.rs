@@ -73,18 +73,18 @@ impl LayerNorm {
         };
         ends.into_iter().chain([self.x + all, self.gain + self.columns]).max().unwrap_or(0)
     }
-}
 
-/// Runs `work` on every block of rows: its index, its first element, and its number of elements.
-fn for_blocks(rows: usize, columns: usize, work: impl Fn(usize, usize, usize) + Sync + Send) {
-    let blocks = rows.div_ceil(BLOCK_ROWS);
-    let task_blocks = TASK_MIN_LEN.div_ceil(BLOCK_ROWS * columns);
-    parallel::for_each_claimed(blocks.div_ceil(task_blocks), Wake::Always, |task| {
-        for block in (task * task_blocks..blocks).take(task_blocks) {
-            let rows = BLOCK_ROWS.min(rows - block * BLOCK_ROWS);
-            work(block, block * BLOCK_ROWS * columns, rows * columns);
-        }
-    });
+    /// Runs `work` on every block of rows: its index, its first element, and its number of elements.
+    fn for_blocks(&self, work: impl Fn(usize, usize, usize) + Sync + Send) {
+        let blocks = self.rows.div_ceil(BLOCK_ROWS);
+        let task_blocks = TASK_MIN_LEN.div_ceil(BLOCK_ROWS * self.columns);
+        parallel::for_each_claimed(blocks.div_ceil(task_blocks), Wake::Always, |task| {
+            for block in (task * task_blocks..blocks).take(task_blocks) {
+                let rows = BLOCK_ROWS.min(self.rows - block * BLOCK_ROWS);
+                work(block, block * BLOCK_ROWS * self.columns, rows * self.columns);
+            }
+        });
+    }
 }
 
 /// Computes the normalised rows.
@@ -115,11 +115,14 @@ pub fn normalise_rows<T: Real>(
 ) {
     let is_row = |row: Option<&[T]>| row.is_none_or(|row| row.len() == columns);
     assert!(out.len() == x.len() && is_row(gain) && is_row(bias), "a tensor has the wrong length");
-    let shared = SharedPtr(out.as_mut_ptr());
-    for_blocks(x.len() / columns.max(1), columns, move |_, at, len| {
-        let (shared, x) = (shared, &x[at..at + len]);
-        // SAFETY: `out` is as long as `x`, and only this block writes its rows.
-        let out = unsafe { shared.write(at, len) };
+    if x.is_empty() {
+        return;
+    }
+    // Rows are independent, so the size of the groups does not change results.
+    let group = TASK_MIN_LEN.div_ceil(columns).next_multiple_of(UNROLL_ROWS) * columns;
+    let mut items = vec![(); x.len().div_ceil(group)];
+    parallel::for_each_claimed_chunk(out, group, &mut items, Wake::Always, |index, out, ()| {
+        let (len, x) = (out.len(), &x[index * group..][..out.len()]);
         dispatch!(super::level(), simd => {
             let whole = len - len % (UNROLL_ROWS * columns);
             let ((x, x_rest), (out, out_rest)) = (x.split_at(whole), out.split_at_mut(whole));
@@ -137,7 +140,7 @@ pub fn backward<T: Real>(memory: &mut [T], norm: &LayerNorm) {
     assert!(norm.end() <= memory.len(), "tensor out of bounds of the memory");
     let scratch = norm.scratch.expect("the backward pass needs scratch memory");
     let (columns, shared) = (norm.columns, SharedPtr(memory.as_mut_ptr()));
-    for_blocks(norm.rows, columns, move |block, at, len| {
+    norm.for_blocks(move |block, at, len| {
         let shared = shared;
         // SAFETY: as in the forward pass; every block has its own sums.
         let (x, dy, gain, dx, sums) = unsafe {

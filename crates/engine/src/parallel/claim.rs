@@ -115,7 +115,7 @@ fn now() -> u64 {
 
 /// Runs `work` on every index below `count`, on this thread and on those threads of the current pool that are awake in time.
 ///
-/// `work` should take some microseconds. A parallel loop within `work` runs on one thread.
+/// `work` should take some microseconds. A loop of this kind within `work` may run on one thread.
 pub fn for_each_claimed(count: usize, wake: Wake, work: impl Fn(usize) + Sync) {
     let threads = threads().min(count);
     if threads < 2 {
@@ -169,6 +169,10 @@ impl Drop for Close<'_> {
             }
             std::hint::spin_loop();
         }
+        if std::thread::panicking() {
+            // The panic of this thread goes on; that of a helper must not reach the next loop.
+            self.0.take_panic();
+        }
     }
 }
 
@@ -190,10 +194,13 @@ impl Board {
         }
         job.claim(0);
         drop(close);
-        let panic = self.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(panic) = panic {
+        if let Some(panic) = self.take_panic() {
             resume_unwind(panic);
         }
+    }
+
+    fn take_panic(&self) -> Option<Box<dyn Any + Send>> {
+        self.panic.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Requests a few of the helpers that are missing.
@@ -270,7 +277,7 @@ mod tests {
                 for count in (0..20).chain([1000]) {
                     let seen: Vec<AtomicUsize> = (0..count).map(|_| AtomicUsize::new(0)).collect();
                     for_each_claimed(count, Wake::InSequence, |index| {
-                        _ = seen[index].fetch_add(1, Ordering::Relaxed)
+                        _ = seen[index].fetch_add(1, Ordering::Relaxed);
                     });
                     assert!(seen.iter().all(|seen| seen.load(Ordering::Relaxed) == 1), "{threads} {count}");
                 }
@@ -294,7 +301,7 @@ mod tests {
         let sum = AtomicUsize::new(0);
         for_each_claimed(10, Wake::Always, |outer| {
             for_each_claimed(10, Wake::Always, |inner| {
-                _ = sum.fetch_add(10 * outer + inner, Ordering::Relaxed)
+                _ = sum.fetch_add(10 * outer + inner, Ordering::Relaxed);
             });
         });
         assert_eq!(sum.into_inner(), (0..100).sum());
@@ -309,7 +316,7 @@ mod tests {
                 scope.spawn(|_| {
                     for _ in 0..100 {
                         for_each_claimed(7, Wake::InSequence, |index| {
-                            _ = total.fetch_add(index, Ordering::Relaxed)
+                            _ = total.fetch_add(index, Ordering::Relaxed);
                         });
                     }
                 });
@@ -328,7 +335,7 @@ mod tests {
                         if index < 2 {
                             barrier.wait();
                         }
-                        assert!(index != panicking, "expected");
+                        assert!(index != panicking && index != 3 - panicking, "expected");
                     });
                 }));
                 assert!(result.is_err());
@@ -345,7 +352,7 @@ mod tests {
             for (len, size) in [(0, 3), (1, 3), (10, 3), (1000, 7), (5, 0)] {
                 let (mut slice, mut items) = (vec![0; len], vec![0; len.div_ceil(size.max(1))]);
                 for_each_claimed_chunk(&mut slice, size, &mut items, Wake::Always, |index, chunk, item| {
-                    chunk.iter_mut().for_each(|x| *x += index + 1);
+                    chunk.fill(index + 1);
                     *item += chunk.len();
                 });
                 assert!(slice.iter().enumerate().all(|(i, &x)| x == i / size.max(1) + 1));
