@@ -117,13 +117,11 @@ impl Graph {
         }
         let mut shape = self.shape(args[0]);
         for &arg in &args[1..] {
-            match shape.broadcast(&self.shape(arg)) {
-                Some(both) => shape = both,
-                None => {
-                    let operands = args.iter().map(|&arg| self.operand(arg)).collect();
-                    return Err(GraphError::Broadcast { operation: name.to_string(), operands });
-                }
-            }
+            let Some(both) = shape.broadcast(&self.shape(arg)) else {
+                let operands = args.iter().map(|&arg| self.operand(arg)).collect();
+                return Err(GraphError::Broadcast { operation: name.to_string(), operands });
+            };
+            shape = both;
         }
         let mut expanded = args;
         for arg in &mut expanded {

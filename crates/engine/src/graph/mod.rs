@@ -318,10 +318,14 @@ impl Graph {
     /// The graph of other outputs: the nodes that they depend on, in the same order.
     pub(crate) fn with_outputs(&self, outputs: &[(&str, Id)]) -> Result<Graph, GraphError> {
         let mut needed = vec![false; self.nodes.len()];
-        outputs.iter().for_each(|(_, id)| needed[id.0 as usize] = true);
+        for (_, id) in outputs {
+            needed[id.0 as usize] = true;
+        }
         for id in self.ids().rev() {
             if needed[id.0 as usize] {
-                self.node(id).args.iter().for_each(|arg| needed[arg.0 as usize] = true);
+                for arg in &self.node(id).args {
+                    needed[arg.0 as usize] = true;
+                }
             }
         }
         let mut to = Graph { relaxed: self.relaxed, ..Graph::default() };

@@ -156,7 +156,7 @@ impl Programs {
         let multiplications = params.len().saturating_mul(3 * batch.rows());
         let updated = parallel::with_spinning_workers(multiplications, || {
             runner.run_updating(&mut params.values, &mut |range, values, grads| {
-                step.apply(range, values, grads)
+                step.apply(range, values, grads);
             })
         });
         updated.and_then(|()| loss(runner)).map_err(in_batch(batch))
