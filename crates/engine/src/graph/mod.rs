@@ -323,7 +323,9 @@ impl Graph {
         }
         for id in self.ids().rev() {
             if needed[id.0 as usize] {
-                self.node(id).args.iter().for_each(|arg| needed[arg.0 as usize] = true);
+                for arg in &self.node(id).args {
+                    needed[arg.0 as usize] = true;
+                }
             }
         }
         let mut to = Graph { relaxed: self.relaxed, ..Graph::default() };
