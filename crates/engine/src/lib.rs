@@ -81,6 +81,7 @@ pub mod graph;
 mod instruction;
 pub mod interpret;
 pub mod kernel;
+mod mixed;
 pub mod ops;
 pub mod parallel;
 mod plan;
@@ -91,6 +92,7 @@ pub mod vector;
 
 pub use dtype::DType;
 pub use graph::{Graph, GraphError, Id};
+pub use kernel::half::Half;
 pub use program::{Program, Runner};
 pub use shape::{Shape, ShapeError};
 
