@@ -29,7 +29,8 @@ pub(crate) fn train(
     let (specification, training) = (experiment.specification(), &experiment.training);
     let make = |seed| -> Result<ForecastTask<_>, TaskError> {
         let task = ForecastTask::new(&specification, dataset.loader(experiment, seed), seed)?
-            .with_validation_start(training.validation_start_epoch.unwrap_or(1));
+            .with_validation_start(training.validation_start_epoch.unwrap_or(1))
+            .with_activations(training.precision.half());
         Ok(match training.micro_batch {
             Some(rows) => task.with_micro_batch(rows),
             None => task,

@@ -379,6 +379,7 @@ impl Experiment {
             clip: Some(self.training.clip()),
             stable: self.training.stable,
             patience: None,
+            scales_loss: false,
         }
     }
 
