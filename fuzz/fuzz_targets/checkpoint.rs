@@ -38,6 +38,7 @@ fuzz_target!(|bytes: &[u8]| {
         clip: None,
         stable: 5,
         patience: Some(3),
+        scales_loss: false,
     };
     if let Ok(mut attempt) = Attempt::from_bytes(bytes, 1, &settings, &mut task) {
         let _ = attempt.advance(&mut task, &settings);

@@ -13,6 +13,18 @@ use memmap2::MmapMut;
 
 use crate::dtype::Element;
 
+/// A type that buffers hold: an [`Element`], or the bits of a 16-bit floating-point number.
+pub trait Stored: Copy + PartialEq + fmt::Debug + sealed::Sealed {}
+
+impl<T: Element> Stored for T {}
+impl Stored for u16 {}
+
+mod sealed {
+    pub trait Sealed {}
+    impl<T: super::Element> Sealed for T {}
+    impl Sealed for u16 {}
+}
+
 /// Alignment of every buffer in bytes: a cache line.
 pub const ALIGNMENT: usize = 64;
 
@@ -49,7 +61,7 @@ pub struct Buffer<T> {
     element: PhantomData<T>,
 }
 
-impl<T: Element> Buffer<T> {
+impl<T: Stored> Buffer<T> {
     /// Creates a buffer of `len` zeros.
     pub fn zeroed(len: usize) -> Self {
         // A length that exceeds the memory aborts in the allocator, as with a `Vec`.
@@ -87,31 +99,31 @@ fn map_huge_pages(bytes: usize) -> Option<Memory> {
     (start <= HUGE_PAGE).then_some(Memory::Pages { pages, start })
 }
 
-impl<T: Element> Deref for Buffer<T> {
+impl<T: Stored> Deref for Buffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
         // SAFETY: the memory is aligned to 64 bytes, has room for `len` elements of `T` (ensured by `zeroed`) and is
-        // initialised; every bit pattern is a valid `T`, since `Element` is sealed and implemented for numbers only. The
+        // initialised; every bit pattern is a valid `T`, since `Stored` is sealed and implemented for numbers only. The
         // buffer owns the memory, so it outlives the borrow.
         unsafe { std::slice::from_raw_parts(self.start(), self.len) }
     }
 }
 
-impl<T: Element> DerefMut for Buffer<T> {
+impl<T: Stored> DerefMut for Buffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as for `deref`; the borrow is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.start_mut(), self.len) }
     }
 }
 
-impl<T: Element> Default for Buffer<T> {
+impl<T: Stored> Default for Buffer<T> {
     fn default() -> Self {
         Self::zeroed(0)
     }
 }
 
-impl<T: Element> From<&[T]> for Buffer<T> {
+impl<T: Stored> From<&[T]> for Buffer<T> {
     fn from(values: &[T]) -> Self {
         let mut buffer = Self::zeroed(values.len());
         buffer.copy_from_slice(values);
@@ -119,19 +131,19 @@ impl<T: Element> From<&[T]> for Buffer<T> {
     }
 }
 
-impl<T: Element> Clone for Buffer<T> {
+impl<T: Stored> Clone for Buffer<T> {
     fn clone(&self) -> Self {
         Self::from(&**self)
     }
 }
 
-impl<T: Element> PartialEq for Buffer<T> {
+impl<T: Stored> PartialEq for Buffer<T> {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
 }
 
-impl<T: Element> fmt::Debug for Buffer<T> {
+impl<T: Stored> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }

@@ -201,7 +201,8 @@ mod tests {
 
     #[test]
     fn elementwise_gradients_equal_finite_differences() {
-        for &op in Unary::ALL {
+        // The derivative of a rounding is taken to be 1, though it is a step function.
+        for &op in Unary::ALL.iter().filter(|op| op.rounds_to().is_none()) {
             assert_gradients(op.row().name, |g, x, _| g.unary(op, x));
         }
         for &op in Binary::ALL {

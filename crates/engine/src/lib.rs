@@ -103,6 +103,7 @@ mod instruction;
 pub mod interpret;
 pub mod kernel;
 pub mod linalg;
+mod mixed;
 pub mod ops;
 pub mod parallel;
 mod plan;
@@ -113,6 +114,7 @@ pub mod vector;
 
 pub use dtype::DType;
 pub use graph::{Graph, GraphError, Id, Scope, Tensor};
+pub use kernel::half::Half;
 pub use program::{Program, Runner};
 pub use shape::{Shape, ShapeError};
 

@@ -84,6 +84,8 @@ const RULES: &[Rule] = &[
     exact("cos(-x) = cos(x)", |g, n| skip(g, n, Unary::Cos, Unary::Neg)),
     exact("relu(relu(x)) = relu(x)", |g, n| skip(g, n, Unary::Relu, Unary::Relu)),
     exact("floor(floor(x)) = floor(x)", |g, n| skip(g, n, Unary::Floor, Unary::Floor)),
+    exact("round_bf16(round_bf16(x)) = round_bf16(x)", |g, n| skip(g, n, Unary::RoundBf16, Unary::RoundBf16)),
+    exact("round_f16(round_f16(x)) = round_f16(x)", |g, n| skip(g, n, Unary::RoundF16, Unary::RoundF16)),
     // Shapes and views.
     exact("f(expand x, expand y) = expand f(x, y)", compute_before_expanding),
     exact("reshape(reshape x) = reshape x", |g, n| match (&n.op, inner(g, n)) {

@@ -1,6 +1,6 @@
 //! The specification of a forecaster: a model, its loss and its window sizes, which together determine its network.
 
-use gatework_engine::{Graph, GraphError};
+use gatework_engine::{Graph, GraphError, Half};
 use serde::{Deserialize, Serialize};
 
 use crate::data::BatchShape;
@@ -152,6 +152,9 @@ pub(crate) const TRAINING_BYTES: f64 = 20.0;
 /// Name of the input that the loss is multiplied by.
 pub(crate) const WEIGHT: &str = "weight";
 
+/// Name of the input that the gradients are multiplied by, if activations are stored as `f16`.
+pub(crate) const LOSS_SCALE: &str = "loss_scale";
+
 /// Returns the name of the output with the gradient of a parameter.
 pub(crate) fn gradient_name(parameter: &str) -> String {
     format!("gradient.{parameter}")
@@ -220,6 +223,25 @@ impl Specification {
     /// Inputs are named after the fields of [`Batch`](crate::data::Batch), parameters by their names. Outputs are `forecast`,
     /// or `loss` and a gradient for each parameter.
     pub fn network(&self, rows: usize, mode: Mode) -> Result<(Graph, Bindings), SpecificationError> {
+        self.build(rows, mode, None)
+    }
+
+    /// Builds the network for training like [`Specification::network`]. The backward pass reads activations in a
+    /// 16-bit format, if one is given; gradients with activations in `f16` are multiplied by the input `loss_scale`.
+    pub fn training_network(
+        &self,
+        rows: usize,
+        activations: Option<Half>,
+    ) -> Result<(Graph, Bindings), SpecificationError> {
+        self.build(rows, Mode::Training, activations)
+    }
+
+    fn build(
+        &self,
+        rows: usize,
+        mode: Mode,
+        activations: Option<Half>,
+    ) -> Result<(Graph, Bindings), SpecificationError> {
         self.check()?;
         let network =
             if mode == Mode::Training { Network::for_training() } else { Network::for_prediction() };
@@ -227,7 +249,7 @@ impl Specification {
         let x = Inputs::new(&network, self.shape(rows), &self.loss, with_target);
         let (forecast, loss) = self.forward(&x);
         let graph = match (mode, loss) {
-            (Mode::Training, Some(loss)) => training_graph(&network, loss),
+            (Mode::Training, Some(loss)) => training_graph(&network, loss, activations),
             (Mode::Evaluation, Some(loss)) => network.finish(&[("loss", loss)]),
             _ => network.finish(&[("forecast", forecast)]),
         };
@@ -291,12 +313,18 @@ impl Specification {
     }
 }
 
-fn training_graph(network: &Network, loss: Tensor<'_>) -> Result<(Graph, Bindings), GraphError> {
-    let gradients = network.gradients(loss);
+fn training_graph(
+    network: &Network,
+    loss: Tensor<'_>,
+    activations: Option<Half>,
+) -> Result<(Graph, Bindings), GraphError> {
+    let scale = (activations == Some(Half::F16)).then(|| network.input(LOSS_SCALE, &[]));
+    let gradients = network.gradients(loss, scale, activations);
     let (_, bindings) = network.finish(&[])?;
     let names: Vec<String> = bindings.parameters.iter().map(|p| gradient_name(&p.name)).collect();
     let mut outputs = vec![("loss", loss)];
-    outputs.extend(names.iter().map(String::as_str).zip(gradients));
+    // From the last layer to the first: the backward pass then needs each activation for a short time.
+    outputs.extend(names.iter().map(String::as_str).zip(gradients).rev());
     network.finish(&outputs)
 }
 

@@ -5,6 +5,7 @@ pub mod experiment;
 pub mod files;
 #[doc(hidden)]
 pub mod kinds;
+pub mod loss_scale;
 pub mod memory;
 pub mod model;
 pub mod optim;

@@ -52,7 +52,7 @@ pub enum GraphError {
         /// The operation.
         operation: String,
         /// The operand.
-        operand: Operand,
+        operand: Box<Operand>,
         /// The missing axis.
         axis: usize,
     },
@@ -87,7 +87,7 @@ pub enum GraphError {
         /// The requested type.
         dtype: DType,
         /// The requested shape.
-        shape: Shape,
+        shape: Box<Shape>,
     },
     /// An output of that name exists.
     #[error("output {name:?}: an output of that name exists already")]

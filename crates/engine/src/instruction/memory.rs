@@ -1,17 +1,21 @@
-//! The memory of a runner: one arena for each element type.
+//! The memory of a runner: one arena for each element type, and one for numbers that are stored in 16 bits.
 
 use crate::buffer::Buffer;
 use crate::dtype::DType;
 use crate::vector::Number;
 
-/// One arena for each element type.
+/// One arena for each element type, and one for numbers that are stored in 16 bits.
 #[derive(Clone, Debug)]
 pub struct Memory {
     f32s: Buffer<f32>,
     f64s: Buffer<f64>,
     i32s: Buffer<i32>,
     i64s: Buffer<i64>,
+    halves: Buffer<u16>,
 }
+
+/// Number of arenas.
+pub const ARENAS: usize = DType::ALL.len() + 1;
 
 /// An element type that has an arena.
 pub trait Stored: Number {
@@ -19,6 +23,8 @@ pub trait Stored: Number {
     fn arena(memory: &Memory) -> &[Self];
     /// The arena of the type, to be written.
     fn arena_mut(memory: &mut Memory) -> &mut [Self];
+    /// The arena of the type and that of 16-bit numbers, to be written.
+    fn arenas_mut(memory: &mut Memory) -> (&mut [Self], &mut [u16]);
     /// Converts the bits of a constant.
     fn from_bits(bits: u64) -> Self;
     /// Converts an `f64`: rounds to the nearest float, or truncates to an integer and saturates.
@@ -40,6 +46,10 @@ macro_rules! stored {
 
             fn arena_mut(memory: &mut Memory) -> &mut [$type] {
                 &mut memory.$field
+            }
+
+            fn arenas_mut(memory: &mut Memory) -> (&mut [$type], &mut [u16]) {
+                (&mut memory.$field, &mut memory.halves)
             }
 
             fn from_bits(bits: u64) -> $type {
@@ -71,13 +81,14 @@ stored!(i32, i32s, |bits| bits as i32, |x| x as i32);
 stored!(i64, i64s, |bits| bits as i64, |x: i64| x);
 
 impl Memory {
-    /// Zeroed arenas with these numbers of elements, in the order of [`DType::ALL`].
-    pub fn new([f32s, f64s, i32s, i64s]: [usize; 4]) -> Memory {
+    /// Zeroed arenas with these numbers of elements, in the order of [`DType::ALL`], 16-bit numbers last.
+    pub fn new([f32s, f64s, i32s, i64s, halves]: [usize; ARENAS]) -> Memory {
         Memory {
             f32s: Buffer::zeroed(f32s),
             f64s: Buffer::zeroed(f64s),
             i32s: Buffer::zeroed(i32s),
             i64s: Buffer::zeroed(i64s),
+            halves: Buffer::zeroed(halves),
         }
     }
 

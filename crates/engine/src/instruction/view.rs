@@ -2,6 +2,7 @@
 
 use crate::dtype::DType;
 use crate::graph::Window;
+use crate::kernel::half::Half;
 use crate::shape::{MAX_AXES, Shape};
 
 /// A tensor in the arena of its type: element (i, j, ..) is at `offset + i * strides[0] + j * strides[1] + ..`.
@@ -9,6 +10,8 @@ use crate::shape::{MAX_AXES, Shape};
 pub(crate) struct View {
     pub buffer: usize,
     pub dtype: DType,
+    /// The 16-bit format that the elements are stored in, if they are. Only loops access such tensors.
+    pub half: Option<Half>,
     /// The first element, counted from the start of the buffer while planning, from the start of the arena afterwards.
     pub offset: usize,
     pub sizes: Shape,
@@ -19,7 +22,12 @@ pub(crate) struct View {
 impl View {
     /// A whole buffer as a contiguous tensor.
     pub fn whole(buffer: usize, dtype: DType, sizes: Shape) -> View {
-        View { buffer, dtype, offset: 0, sizes, strides: padded(&sizes.strides()) }
+        View { buffer, dtype, half: None, offset: 0, sizes, strides: padded(&sizes.strides()) }
+    }
+
+    /// The same elements of another buffer, in a 16-bit format or not.
+    pub fn moved(self, buffer: usize, half: Option<Half>) -> View {
+        View { buffer, half, ..self }
     }
 
     pub fn strides(&self) -> &[usize] {
@@ -31,7 +39,12 @@ impl View {
     }
 
     pub fn bytes(&self) -> usize {
-        self.elements() * self.dtype.size()
+        self.elements() * self.element_bytes()
+    }
+
+    /// Bytes of an element.
+    pub fn element_bytes(&self) -> usize {
+        if self.half.is_some() { Half::BYTES } else { self.dtype.size() }
     }
 
     /// Whether the elements are adjacent in memory, in row-major order.
@@ -63,7 +76,8 @@ impl View {
     /// compatible strides coalesced.
     pub fn reshaped(&self, shape: Shape) -> Option<View> {
         if self.is_contiguous() || shape.elements() == 0 {
-            return Some(View { offset: self.offset, ..View::whole(self.buffer, self.dtype, shape) });
+            let whole = View::whole(self.buffer, self.dtype, shape);
+            return Some(View { offset: self.offset, half: self.half, ..whole });
         }
         let axes = self.sizes.iter().zip(self.strides()).rev().filter(|&(&size, _)| size != 1);
         let mut axes = axes.map(|(&size, &stride)| (size, stride)).peekable();

@@ -10,6 +10,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `attention` | multi-head attention, forward and backward |
+//! | [`half`] | conversions between `f32` and 16-bit floating-point formats |
 //! | [`int8`] | matrix multiplication of quantised weights and activations |
 //! | [`math`] | elementary functions and activations on SIMD vectors |
 //! | [`matmul`] | matrix multiplication (GEMM) |
@@ -20,6 +21,7 @@
 //! | `transpose` | transposition of matrices |
 
 pub(crate) mod attention;
+pub mod half;
 pub mod int8;
 pub mod math;
 pub mod matmul;

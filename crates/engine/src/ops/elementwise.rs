@@ -5,6 +5,7 @@
 //! follow from the row.
 
 use crate::graph::{Graph, GraphError, Id, IntoTensor, Tensor};
+use crate::kernel::half::Half;
 use crate::kernel::math::reference;
 
 /// The arguments of the gradient rule of a unary operation: operand, result and the gradient of the result.
@@ -96,6 +97,15 @@ unary_table! {
         let twice = g.add(u.x, u.x)?;
         g.mul(u.dy, twice).map(Some)
     };
+    /// Rounded to the nearest number of 8 significant bits, ties to even. The derivative is taken to be 1.
+    ///
+    /// `f32` results are stored in 16 bits.
+    RoundBf16 round_bf16: |x| Half::Bf16.round(x), None, |_, u| Ok(Some(u.dy));
+    /// Rounded to the nearest IEEE 754 binary16 number, ties to even; infinite from 65,520 on. The derivative is taken to
+    /// be 1.
+    ///
+    /// `f32` results are stored in 16 bits.
+    RoundF16 round_f16: |x| Half::F16.round(x), None, |_, u| Ok(Some(u.dy));
     /// The square root; NaN below zero.
     Sqrt sqrt: f64::sqrt, None, |g, u| {
         let twice = g.add(u.y, u.y)?;
@@ -249,6 +259,17 @@ macro_rules! binary_table {
             })*
         }
     };
+}
+
+impl Unary {
+    /// The 16-bit format that the operation rounds to, if it does.
+    pub(crate) fn rounds_to(self) -> Option<Half> {
+        match self {
+            Unary::RoundBf16 => Some(Half::Bf16),
+            Unary::RoundF16 => Some(Half::F16),
+            _ => None,
+        }
+    }
 }
 
 binary_table! {

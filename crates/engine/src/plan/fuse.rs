@@ -1,6 +1,6 @@
 //! Loop fusion: which loop an element-wise operation or a reduction becomes part of, and what the loop loads for it.
 
-use super::{Planner, View, is_elementwise};
+use super::{Planner, View, half, is_elementwise};
 use crate::dtype::DType;
 use crate::graph::{Id, Op, Scalar};
 use crate::instruction::loops::{ElementOp, Operand, Reduce};
@@ -13,7 +13,10 @@ impl Planner<'_> {
     pub(super) fn store_loop(&mut self, id: Id) -> View {
         let node = self.graph.node(id);
         let (instruction, slot) = self.join(id, &node.shape, node.dtype);
-        let out = self.value(id);
+        let out = match half::format(self.graph, id) {
+            Some(format) => self.half_value(id, format),
+            None => self.overwritten(id, instruction).unwrap_or_else(|| self.value(id)),
+        };
         self.body(instruction).stores.push((slot, out));
         self.complete_after[out.buffer] = instruction + 1;
         self.slots[id.0 as usize] = Some((instruction, slot));
@@ -47,12 +50,22 @@ impl Planner<'_> {
             _ => false,
         };
         let last = self.ready_after(id).checked_sub(1);
-        let last = last.filter(|&last| fits(&self.instructions[last]) && self.is_visible(id, last));
-        let instruction = last.unwrap_or_else(|| {
+        // A loop that rounds a value reads what the next function of that value reads.
+        let rounding = self.instructions.len().checked_sub(1).filter(|&last| self.rounds(last));
+        let joins = |&at: &usize| fits(&self.instructions[at]) && self.is_visible(id, at);
+        let instruction = last.into_iter().chain(rounding).find(joins).unwrap_or_else(|| {
             self.instructions.push(Loop::new(dtype, shape).into());
             self.instructions.len() - 1
         });
         (instruction, self.add(id, instruction))
+    }
+
+    /// Whether an instruction is a loop that stores 16-bit numbers.
+    fn rounds(&self, instruction: usize) -> bool {
+        match &self.instructions[instruction] {
+            Instruction::Loop(body) => body.stores.iter().any(|(_, store)| store.half.is_some()),
+            _ => false,
+        }
     }
 
     /// The number of instructions after which the operands of a node, and of the nodes fused into it, are complete.
@@ -101,7 +114,7 @@ impl Planner<'_> {
         let is_computed = is_elementwise(&node.op)
             && (self.fused[id.0 as usize] || is_root && self.views[id.0 as usize].is_none());
         if !is_computed {
-            let view = self.view(id);
+            let view = self.stored(id);
             return Operand::Load(position_or_push(&mut self.body(instruction).loads, view));
         }
         let args: Vec<Operand> = node.args.iter().map(|&arg| self.operand(arg, instruction, false)).collect();

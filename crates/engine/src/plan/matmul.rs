@@ -151,7 +151,9 @@ impl Planner<'_> {
             Op::MatMul if self.roles[id.0 as usize] == Role::None => {
                 let buffer = self.views[id.0 as usize].as_ref()?.buffer;
                 let index = self.complete_after[buffer].checked_sub(1)?;
-                matches!(self.instructions[index], Instruction::MatMul(_)).then_some(index)
+                let is_plain = |matmul: &MatMul| !matmul.accumulate;
+                matches!(&self.instructions[index], Instruction::MatMul(matmul) if is_plain(matmul))
+                    .then_some(index)
             }
             _ => None,
         }
@@ -162,7 +164,7 @@ impl Planner<'_> {
         if self.uniform(id).is_some() {
             return None;
         }
-        let view = self.views[id.0 as usize]?;
+        let view = self.views[id.0 as usize].filter(|view| view.half.is_none())?;
         let (&by_column, by_row) = view.strides().split_last()?;
         let is_row = by_column == 1 && by_row.iter().all(|&stride| stride == 0) && view.sizes == *shape;
         (is_row && self.complete_after[view.buffer] <= instruction).then_some(view)
@@ -201,10 +203,7 @@ impl Planner<'_> {
                 self.accumulate(from, out.sliced(axis, before, shape[axis], 1), accumulate);
             }
             Op::Reduce(..) => self.accumulate(from, out.expanded(shape), accumulate),
-            _ => {
-                let (a, b) = (self.view(from), self.view(node.args[1]));
-                self.push(MatMul::new(a, b, out, accumulate), out);
-            }
+            _ => self.multiply([from, node.args[1]], out, accumulate),
         }
     }
 }

@@ -13,18 +13,25 @@
 //!
 //! An element-wise operation whose only reader is another one of the same shape is computed where it is read. All others
 //! are stored, by the loop that computes their operands if that has the same shape.
+//!
+//! A value that is rounded to a 16-bit format is stored in 16 bits, right after its operand is computed, so that the memory
+//! of the operand can be reused. Loops widen it as they load it; for all other instructions it is widened to a temporary
+//! buffer (`half`).
 
 mod arena;
 mod fuse;
+mod half;
 mod matmul;
 
 use std::sync::Arc;
 
 use crate::dtype::DType;
 use crate::graph::{Graph, Id, Op, Window};
+use crate::instruction::memory::ARENAS;
 use crate::instruction::{
     ArgReduce, Cast, CumSum, Execute, Gather, Instruction, Loop, MatMul, ScatterAdd, View, Zero,
 };
+use crate::kernel::half::Half;
 use crate::shape::Shape;
 
 use matmul::Role;
@@ -33,6 +40,8 @@ use matmul::Role;
 #[derive(Clone, Debug)]
 pub(crate) struct Buffer {
     pub dtype: DType,
+    /// The 16-bit format that the elements are stored in, if they are.
+    pub half: Option<Half>,
     pub elements: usize,
     pub kind: BufferKind,
     /// The first element in the arena.
@@ -59,16 +68,20 @@ pub(crate) struct Plan {
     pub touched: Vec<Vec<usize>>,
     /// Name, shape and buffer of each output.
     pub outputs: Vec<(String, Shape, usize)>,
-    /// Elements of each arena, in the order of [`DType::ALL`].
-    pub memory: [usize; 4],
+    /// Elements of each arena, in the order of [`DType::ALL`], 16-bit numbers last.
+    pub memory: [usize; ARENAS],
+    /// Largest number of bytes of intermediate values, outputs excluded, that exist at the same time.
+    pub peak: usize,
 }
 
 impl Plan {
     /// Plans a graph in canonical form.
     pub fn new(graph: &Graph) -> Plan {
         let mut planner = Planner::new(graph);
+        let roundings = half::roundings(graph);
         for id in graph.ids() {
             planner.plan(id);
+            roundings[id.0 as usize].iter().for_each(|&rounding| planner.plan(rounding));
         }
         planner.finish()
     }
@@ -90,6 +103,8 @@ pub(crate) struct Planner<'a> {
     slots: Vec<Option<(usize, usize)>>,
     /// The part of each node in a sum of products.
     roles: Vec<Role>,
+    /// Whether some values are stored in 16 bits: memory is then scarce.
+    saves_memory: bool,
 }
 
 /// Longest chain of operations that are fused into one another. Bounds the tiles that share the L1 cache, and the depth of
@@ -116,7 +131,7 @@ impl<'a> Planner<'a> {
             _ => None,
         };
         let roles = matmul::roles(graph, |id| only_reader(id).is_some());
-        let can_fuse = |id: Id| match only_reader(id) {
+        let can_fuse = |id: Id| match only_reader(id).filter(|_| half::format(graph, id).is_none()) {
             Some(reader) if is_elementwise(&graph.node(id).op) && roles[id.0 as usize] == Role::None => {
                 let reader = graph.node(reader);
                 is_elementwise(&reader.op) || matches!(reader.op, Op::Reduce(..))
@@ -141,12 +156,13 @@ impl<'a> Planner<'a> {
             instructions: Vec::new(),
             complete_after: Vec::new(),
             slots: vec![None; count],
+            saves_memory: graph.ids().any(|id| half::format(graph, id).is_some()),
         }
     }
 
     /// A new buffer as a contiguous tensor.
     fn buffer(&mut self, dtype: DType, shape: Shape, kind: BufferKind) -> View {
-        self.buffers.push(Buffer { dtype, elements: shape.elements(), kind, offset: 0 });
+        self.buffers.push(Buffer { dtype, half: None, elements: shape.elements(), kind, offset: 0 });
         self.complete_after.push(0);
         View::whole(self.buffers.len() - 1, dtype, shape)
     }
@@ -173,8 +189,14 @@ impl<'a> Planner<'a> {
         out
     }
 
-    /// The view of a node that is in memory. Constants are stored when something other than a loop reads them.
+    /// The view of a node that is in memory, widened if it is stored in 16 bits.
     pub fn view(&mut self, id: Id) -> View {
+        let view = self.stored(id);
+        if view.half.is_some() { self.widened(view) } else { view }
+    }
+
+    /// The view of a node as it is stored. Constants are stored when something other than a loop reads them.
+    fn stored(&mut self, id: Id) -> View {
         if let Some(view) = self.views[id.0 as usize] {
             return view;
         }
@@ -189,8 +211,8 @@ impl<'a> Planner<'a> {
 
     /// The view of a node, copied if it is not contiguous.
     pub fn contiguous(&mut self, id: Id) -> View {
-        let x = self.view(id);
-        if x.is_contiguous() {
+        let x = self.stored(id);
+        if x.is_contiguous() && x.half.is_none() {
             return x;
         }
         let out = self.value(id);
@@ -216,6 +238,8 @@ impl<'a> Planner<'a> {
         let arg = |i: usize| node.args[i];
         let view = match &node.op {
             Op::Constant(_) => return,
+            // Roundings are planned early.
+            _ if self.views[id.0 as usize].is_some() => return,
             _ if self.fused[id.0 as usize] || self.roles[id.0 as usize] == Role::Addend => return,
             _ if self.roles[id.0 as usize] == Role::Sum => self.sum_of_products(id),
             Op::Input(name) => self.buffer(dtype, shape, BufferKind::Input(name.to_string())),
@@ -224,12 +248,12 @@ impl<'a> Planner<'a> {
                 self.fuse_epilogue(id).unwrap_or_else(|| self.store_loop(id))
             }
             Op::Reduce(op, axes) => self.reduce_loop(id, *op, axes),
-            Op::Expand => self.view(arg(0)).expanded(shape),
-            Op::Permute(order) => self.view(arg(0)).permuted(order),
-            &Op::Slice { axis, begin, step } => self.view(arg(0)).sliced(axis, begin, shape[axis], step),
-            Op::Unfold(window) => self.view(arg(0)).unfolded(window),
+            Op::Expand => self.stored(arg(0)).expanded(shape),
+            Op::Permute(order) => self.stored(arg(0)).permuted(order),
+            &Op::Slice { axis, begin, step } => self.stored(arg(0)).sliced(axis, begin, shape[axis], step),
+            Op::Unfold(window) => self.stored(arg(0)).unfolded(window),
             Op::Reshape => {
-                let x = self.view(arg(0));
+                let x = self.stored(arg(0));
                 x.reshaped(shape).unwrap_or_else(|| {
                     let out = self.value(id);
                     self.copy(x, View::whole(out.buffer, dtype, x.sizes));
@@ -237,7 +261,7 @@ impl<'a> Planner<'a> {
                 })
             }
             &Op::Pad { axis, before, .. } => {
-                let x = self.view(arg(0));
+                let x = self.stored(arg(0));
                 let out = self.zeros(id);
                 self.copy(x, out.sliced(axis, before, x.sizes[axis], 1));
                 out
@@ -246,7 +270,7 @@ impl<'a> Planner<'a> {
                 let out = self.value(id);
                 let mut begin = 0;
                 for &part in &node.args {
-                    let x = self.view(part);
+                    let x = self.stored(part);
                     self.copy(x, out.sliced(axis, begin, x.sizes[axis], 1));
                     begin += x.sizes[axis];
                 }
@@ -254,9 +278,8 @@ impl<'a> Planner<'a> {
             }
             Op::Fold(window, _) => self.fold(id, *window),
             Op::MatMul => {
-                let (a, b) = (self.view(arg(0)), self.view(arg(1)));
                 let out = self.value(id);
-                self.push(MatMul::new(a, b, out, false), out);
+                self.multiply([arg(0), arg(1)], out, false);
                 out
             }
             Op::Cast => {
@@ -302,7 +325,7 @@ impl<'a> Planner<'a> {
 
     /// Adds windows to zeros: one loop for each element of a window, because windows overlap.
     fn fold(&mut self, id: Id, window: Window) -> View {
-        let x = self.view(self.graph.node(id).args[0]);
+        let x = self.stored(self.graph.node(id).args[0]);
         let out = self.zeros(id);
         let (axis, windows) = (out.sizes.axes() - 1, x.sizes[x.sizes.axes() - 2]);
         for element in 0..window.size {
@@ -331,10 +354,10 @@ impl<'a> Planner<'a> {
         }
         let Planner { mut buffers, mut instructions, .. } = self;
         let touched: Vec<Vec<usize>> = instructions.iter_mut().map(Instruction::buffers).collect();
-        let memory = arena::lay_out(&mut buffers, &touched);
+        let arena::Layout { memory, peak } = arena::lay_out(&mut buffers, &touched);
         for instruction in &mut instructions {
             instruction.place(|buffer| buffers[buffer].offset);
         }
-        Plan { buffers, instructions, touched, outputs, memory }
+        Plan { buffers, instructions, touched, outputs, memory, peak }
     }
 }

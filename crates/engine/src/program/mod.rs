@@ -41,8 +41,9 @@ use rustc_hash::FxHashMap;
 
 use crate::dtype::{DType, Element};
 use crate::graph::{Graph, GraphError, Id};
-use crate::instruction::memory::Memory;
+use crate::instruction::memory::{ARENAS, Memory};
 use crate::instruction::{Instruction, Scratch, Stored};
+use crate::kernel::half::Half;
 use crate::plan::{BufferKind, Plan};
 use crate::shape::Shape;
 
@@ -61,7 +62,10 @@ pub struct Program {
     outputs: Vec<Port>,
     /// Type, offset and bits of constants.
     data: Vec<(DType, usize, Arc<[u64]>)>,
-    memory: [usize; 4],
+    /// Elements of each arena, in the order of [`DType::ALL`], 16-bit numbers last.
+    memory: [usize; ARENAS],
+    /// Largest number of bytes of intermediate values that exist at the same time.
+    peak: usize,
     fingerprint: u64,
 }
 
@@ -172,6 +176,7 @@ impl Program {
             outputs,
             data,
             memory: plan.memory,
+            peak: plan.peak,
             instructions: plan.instructions.into(),
             fingerprint: canonical.fingerprint(),
         })
@@ -200,7 +205,14 @@ impl Program {
 
     /// Bytes of the memory of a runner, without packed weights.
     pub fn bytes(&self) -> usize {
-        DType::ALL.iter().zip(self.memory).map(|(dtype, elements)| dtype.size() * elements).sum()
+        let sizes = DType::ALL.iter().map(|dtype| dtype.size()).chain([Half::BYTES]);
+        sizes.zip(self.memory).map(|(size, elements)| size * elements).sum()
+    }
+
+    /// Largest number of bytes of intermediate values that exist at the same time, without inputs, constants and outputs. In
+    /// training, these are the activations that are kept for the backward pass, and gradients of activations.
+    pub fn activation_bytes(&self) -> usize {
+        self.peak
     }
 
     /// Returns whether there is an input of that name.

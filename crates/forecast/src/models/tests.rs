@@ -79,6 +79,7 @@ fn settings(updates: u64) -> Settings {
         clip: Some(Clip::Norm(1.0)),
         stable: 1,
         patience: None,
+        scales_loss: false,
     }
 }
 

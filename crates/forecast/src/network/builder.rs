@@ -19,7 +19,7 @@ use std::fmt;
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use gatework_engine::graph::Window;
-use gatework_engine::{DType, Graph, GraphError, Id};
+use gatework_engine::{DType, Graph, GraphError, Half, Id};
 use gatework_train::model::{Initializer, Parameter};
 
 /// A dropout mask: an input of the graph that is drawn for every update.
@@ -145,8 +145,14 @@ impl Network {
         Ok((state.graph.clone(), state.bindings.clone()))
     }
 
-    /// Returns the gradients of a scalar with respect to all parameters, in their order.
-    pub fn gradients<'n>(&'n self, loss: Tensor<'n>) -> Vec<Tensor<'n>> {
+    /// Returns the gradients of a scalar with respect to all parameters, in their order, multiplied by `scale` if it is given.
+    /// Activations are stored in the 16-bit format for the backward pass, if one is given.
+    pub fn gradients<'n>(
+        &'n self,
+        loss: Tensor<'n>,
+        scale: Option<Tensor<'n>>,
+        format: Option<Half>,
+    ) -> Vec<Tensor<'n>> {
         let mut state = self.state.borrow_mut();
         let State { graph, bindings, error } = &mut *state;
         let of = bindings
@@ -154,7 +160,12 @@ impl Network {
             .iter()
             .map(|parameter| graph.input(&parameter.name, DType::F32, &parameter.shape));
         let of: Result<Vec<Id>, GraphError> = of.collect();
-        match of.and_then(|of| graph.gradients(loss.id, &of)) {
+        let dy = scale.map_or_else(|| graph.constant(DType::F32, 1.0), |scale| scale.id);
+        let gradients = of.and_then(|of| match format {
+            Some(format) => graph.mixed_pull_back(loss.id, dy, &of, format),
+            None => graph.pull_back(loss.id, dy, &of),
+        });
+        match gradients {
             Ok(ids) => ids.into_iter().map(|id| Tensor { network: self, id }).collect(),
             Err(problem) => {
                 error.get_or_insert(problem);

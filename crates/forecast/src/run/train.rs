@@ -31,7 +31,8 @@ fn task<'a>(
     let training = &experiment.training;
     let source = Interruptible { source: dataset.loader(experiment, seed), stop };
     let task = ForecastTask::new(&experiment.specification(), source, seed)?
-        .with_validation_start(training.validation_start_epoch.unwrap_or(1));
+        .with_validation_start(training.validation_start_epoch.unwrap_or(1))
+        .with_activations(training.precision.half());
     Ok(match training.micro_batch {
         Some(rows) => task.with_micro_batch(rows),
         None => task,

@@ -10,5 +10,5 @@ mod programs;
 pub mod settings;
 pub mod task;
 
-pub use settings::Training;
+pub use settings::{ActivationPrecision, Training};
 pub use task::ForecastTask;

@@ -8,14 +8,14 @@
 
 use std::ops::Range;
 
-use gatework_engine::{Program, Runner, parallel, program::ProgramError};
+use gatework_engine::{Half, Program, Runner, parallel, program::ProgramError};
 use rayon::prelude::*;
 
 use crate::data::Batch;
 use crate::models::Model;
 use crate::network::Mask;
 use crate::network::feed::write_rows;
-use crate::specification::{Mode, Specification, WEIGHT, gradient_name};
+use crate::specification::{LOSS_SCALE, Mode, Specification, WEIGHT, gradient_name};
 use gatework_train::optim::Step;
 use gatework_train::params::Params;
 use gatework_train::random::{Purpose, Random};
@@ -42,12 +42,16 @@ pub(super) struct Run<'a> {
     pub batch: &'a Batch,
     pub seed: u64,
     pub update: u64,
+    /// The factor of the gradients, if activations are stored as `f16`.
+    pub scale: f32,
 }
 
 /// Compiled programs by micro-batch size.
 pub(super) struct Programs {
     specification: Specification,
     mode: Mode,
+    /// The 16-bit format of activations in training, if it is not `f32`.
+    pub activations: Option<Half>,
     /// Windows per micro-batch.
     pub micro_batch: usize,
     compiled: Vec<Compiled>,
@@ -72,12 +76,15 @@ struct Worker {
     error: Option<ProgramError>,
     /// Whether the runner is bound to update parameters.
     updates: bool,
+    /// Whether the program scales gradients.
+    scales: bool,
 }
 
 impl Programs {
     pub fn new(specification: &Specification, mode: Mode) -> Programs {
         let micro_batch = default_micro_batch(&specification.model, specification.input);
-        Programs { specification: specification.clone(), mode, micro_batch, compiled: Vec::new() }
+        let specification = specification.clone();
+        Programs { specification, mode, activations: None, micro_batch, compiled: Vec::new() }
     }
 
     /// Returns the bytes of memory for batches of this many windows on this many threads.
@@ -149,16 +156,20 @@ impl Programs {
     fn get(&mut self, rows: usize, workers: usize, params: &Params) -> Result<&mut Compiled, TaskError> {
         let known = self.compiled.iter().position(|compiled| compiled.rows == rows);
         let place = known.map_or_else(|| self.compile(rows, params), Ok)?;
+        let scales = self.mode == Mode::Training && self.activations == Some(Half::F16);
         let compiled = &mut self.compiled[place];
         while compiled.workers.len() < workers {
-            compiled.add_worker(params)?;
+            compiled.add_worker(params, scales)?;
         }
         Ok(compiled)
     }
 
     /// Compiles the program for a micro-batch size and returns its index.
     fn compile(&mut self, rows: usize, params: &Params) -> Result<usize, TaskError> {
-        let (graph, bindings) = self.specification.network(rows, self.mode)?;
+        let (graph, bindings) = match self.mode {
+            Mode::Training => self.specification.training_network(rows, self.activations)?,
+            mode => self.specification.network(rows, mode)?,
+        };
         let program = Program::new(&graph)?;
         self.specification.check_memory(rows, program.bytes())?;
         let gradients = match self.mode {
@@ -175,7 +186,7 @@ impl Programs {
 
 impl Compiled {
     /// Adds a worker that reads parameters and writes gradients in place.
-    fn add_worker(&mut self, params: &Params) -> Result<(), ProgramError> {
+    fn add_worker(&mut self, params: &Params, scales: bool) -> Result<(), ProgramError> {
         let mut runner = self.program.runner();
         let tensors = params.tensors().iter();
         let inputs: Vec<_> =
@@ -185,7 +196,7 @@ impl Compiled {
             .map(|(tensor, name)| (name.as_str(), tensor.range.clone()))
             .collect();
         runner.bind(&inputs, &outputs)?;
-        self.workers.push(Worker { runner, error: None, updates: false });
+        self.workers.push(Worker { runner, error: None, updates: false, scales });
         Ok(())
     }
 
@@ -235,6 +246,9 @@ impl Worker {
     fn write(&mut self, run: &Run<'_>, rows: Range<usize>, masks: &[Mask]) -> Result<(), ProgramError> {
         write_rows(&mut self.runner, run.batch, rows.clone())?;
         self.runner.write(WEIGHT, &[rows.len() as f32 / run.batch.shape.rows as f32])?;
+        if self.scales {
+            self.runner.write(LOSS_SCALE, &[run.scale])?;
+        }
         for (site, mask) in masks.iter().enumerate() {
             let numbers = self.runner.input_mut::<f32>(&mask.name)?;
             for (row, numbers) in rows.clone().zip(numbers.chunks_mut(mask.elements.max(1))) {

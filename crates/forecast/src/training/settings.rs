@@ -9,6 +9,7 @@
 //! decay = { factor = 0.5, hold = 1 }      # after every epoch but the first
 //! ```
 
+use gatework_engine::Half;
 use serde::{Deserialize, Serialize};
 
 use gatework_train::experiment::{Problem, problem};
@@ -21,6 +22,36 @@ pub const MIN_UPDATES: u64 = 1000;
 
 /// Minimum number of epochs if it is not given.
 const MIN_EPOCHS: u64 = 10;
+
+/// How activations are stored for the backward pass of training. Parameters, optimiser state, sums and gradients are always
+/// `f32`, and so is everything that a trained model computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ActivationPrecision {
+    /// In 32 bits.
+    #[default]
+    F32,
+    /// In 16 bits with the range of `f32`: 8 significant bits.
+    Bf16,
+    /// In 16 bits with 11 significant bits, up to 65,504. An update whose gradients overflow is skipped.
+    F16,
+}
+
+impl ActivationPrecision {
+    /// Returns the 16-bit format, if it is one.
+    pub fn half(self) -> Option<Half> {
+        match self {
+            ActivationPrecision::F32 => None,
+            ActivationPrecision::Bf16 => Some(Half::Bf16),
+            ActivationPrecision::F16 => Some(Half::F16),
+        }
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+    fn is_default(&self) -> bool {
+        *self == ActivationPrecision::default()
+    }
+}
 
 /// Training settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,6 +91,9 @@ pub struct Training {
     /// model on one thread.
     #[serde(alias = "part", skip_serializing_if = "Option::is_none")]
     pub micro_batch: Option<usize>,
+    /// How activations are stored: `f32`, `bf16` or `f16`.
+    #[serde(skip_serializing_if = "ActivationPrecision::is_default")]
+    pub precision: ActivationPrecision,
 }
 
 /// Learning-rate decay per epoch.
@@ -88,6 +122,7 @@ impl Default for Training {
             optimizer: Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 },
             clip: None,
             micro_batch: None,
+            precision: ActivationPrecision::default(),
         }
     }
 }
@@ -147,6 +182,7 @@ impl Training {
             clip: self.clip,
             stable: 1,
             patience: self.patience,
+            scales_loss: self.precision == ActivationPrecision::F16,
         }
     }
 }
@@ -190,6 +226,8 @@ mod tests {
             assert!(error.contains(word), "{error}");
         }
         assert!(toml::from_str::<Training>("epoch = 3").is_err());
+        let error = toml::from_str::<Training>("precision = 'f64'").unwrap_err().to_string();
+        assert!(error.contains("expected one of `f32`, `bf16`, `f16`"), "{error}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::data::{Batch, BatchSource};
 use crate::network::feed::check_batch;
 use crate::specification::{Mode, Specification, SpecificationError, TRAINING_BYTES};
 use crate::trained_network::{NetworkError, TrainedNetwork};
+use gatework_engine::Half;
 use gatework_train::optim::Step;
 use gatework_train::params::Params;
 use gatework_train::trainer::{Losses, Task, TaskError};
@@ -53,6 +54,13 @@ impl<W: BatchSource> ForecastTask<W> {
         self
     }
 
+    /// Sets the 16-bit format in which activations are kept for the backward pass; `None` for `f32`.
+    #[must_use]
+    pub fn with_activations(mut self, format: Option<Half>) -> Self {
+        self.training.activations = format;
+        self
+    }
+
     /// Returns about how many bytes of memory training needs, with batches of this many windows and on this many threads.
     pub fn memory(&self, batch: usize, threads: usize) -> Result<f64, TaskError> {
         let programs = self.training.bytes(batch, threads)? + self.evaluation.bytes(batch, threads)?;
@@ -78,7 +86,7 @@ impl<W: BatchSource> ForecastTask<W> {
                 break;
             }
             check_batch(self.specification.shape(0), &self.batch, true)?;
-            let run = Run { batch: &self.batch, seed: self.seed, update: 0 };
+            let run = Run { batch: &self.batch, seed: self.seed, update: 0, scale: 1.0 };
             let loss = self.evaluation.run(&run, &self.params, None)?;
             sum += loss * self.batch.shape.rows as f64;
             rows += self.batch.shape.rows;
@@ -89,14 +97,15 @@ impl<W: BatchSource> ForecastTask<W> {
 
 impl<W: BatchSource> ForecastTask<W> {
     /// Returns the losses of an update. If `step` is given and the batch is a single micro-batch, each parameter is updated
-    /// as soon as its gradient is known; otherwise the gradients are left in the arena.
-    fn losses(&mut self, update: u64, step: Option<&mut Step<'_>>) -> Result<Losses, TaskError> {
+    /// as soon as its gradient is known; otherwise the gradients are left in the arena. They are multiplied by `scale` if
+    /// activations are stored as `f16`.
+    fn losses(&mut self, update: u64, scale: f32, step: Option<&mut Step<'_>>) -> Result<Losses, TaskError> {
         let epoch = self.source.updates_per_epoch().max(1);
         let validates = update.is_multiple_of(epoch) && update / epoch >= self.validation_start_epoch;
         let hard = if validates { self.validation_loss()? } else { None };
         self.source.training(update, &mut self.batch)?;
         check_batch(self.specification.shape(0), &self.batch, true)?;
-        let run = Run { batch: &self.batch, seed: self.seed, update };
+        let run = Run { batch: &self.batch, seed: self.seed, update, scale };
         let is_single = self.batch.shape.rows <= self.training.micro_batch;
         if let Some(step) = step.filter(|_| is_single && hard.is_none()) {
             let soft = self.training.run_and_update(&run, &mut self.params, step)?;
@@ -120,11 +129,19 @@ impl<W: BatchSource> Task for ForecastTask<W> {
     }
 
     fn step(&mut self, update: u64) -> Result<Losses, TaskError> {
-        self.losses(update, None)
+        self.losses(update, 1.0, None)
     }
 
     fn step_and_update(&mut self, update: u64, step: &mut Step<'_>) -> Result<Losses, TaskError> {
-        self.losses(update, Some(step))
+        self.losses(update, 1.0, Some(step))
+    }
+
+    fn step_scaled(&mut self, update: u64, scale: f32) -> Result<Losses, TaskError> {
+        let losses = self.losses(update, scale, None)?;
+        if self.training.activations != Some(Half::F16) {
+            self.params.grads.iter_mut().for_each(|grad| *grad *= scale);
+        }
+        Ok(losses)
     }
 
     fn passes(&mut self, _update: u64) -> Result<bool, TaskError> {
@@ -137,7 +154,7 @@ impl<W: BatchSource> Task for ForecastTask<W> {
 mod tests {
     use super::*;
     use crate::Loss;
-    use crate::models::{DLinear, Model};
+    use crate::models::{DLinear, Model, Nhits};
     use crate::test_signal::{Signal, seasonal_naive};
     use crate::training::programs::draw_mask;
     use gatework_train::optim::Optimizer;
@@ -165,6 +182,7 @@ mod tests {
             clip: None,
             stable: 1,
             patience: None,
+            scales_loss: false,
         }
     }
 
@@ -172,7 +190,7 @@ mod tests {
     fn masks_have_their_rate_and_differ_by_row_site_and_update() {
         let batch = Batch::default();
         let draw = |update, site, row| {
-            let run = Run { batch: &batch, seed: 1, update };
+            let run = Run { batch: &batch, seed: 1, update, scale: 1.0 };
             let mut numbers = vec![f32::NAN; 10_001];
             draw_mask(&run, site, row, 0.3, &mut numbers);
             numbers
@@ -227,6 +245,33 @@ mod tests {
         };
         assert_eq!(validated(1), [false, true, true, true]);
         assert_eq!(validated(3), [false, false, false, true]);
+    }
+
+    #[test]
+    fn activations_in_16_bits_change_gradients_little_and_are_scaled_exactly() {
+        let model = Model::Nhits(Nhits { width: 48, ..Nhits::default() });
+        let specification = Specification { model, input: 24, horizon: 8, ..specification() };
+        let gradients = |format, scale: f32, threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| {
+                let task = ForecastTask::new(&specification, Signal::new(&specification, 96), 1).unwrap();
+                let mut task = task.with_activations(format).with_micro_batch(32);
+                let losses = task.step_scaled(1, scale).unwrap();
+                (losses.soft, task.params.grads.clone())
+            })
+        };
+        let norm = |numbers: &[f32]| numbers.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+        let (loss, exact) = gradients(None, 1.0, 1);
+        for format in Half::ALL {
+            let (same, grads) = gradients(Some(format), 1.0, 1);
+            assert!((same - loss).abs() < 1e-6 * loss, "{format}: {same} for {loss}");
+            let differences: Vec<f32> = grads.iter().zip(&exact).map(|(a, b)| a - b).collect();
+            let distance = norm(&differences) / norm(&exact);
+            assert!(distance > 0.0 && distance < 0.01, "{format}: {distance}");
+            assert_eq!(gradients(Some(format), 1.0, 3), (same, grads.clone()), "{format} on three threads");
+            let scaled: Vec<f32> = grads.iter().map(|grad| 1024.0 * grad).collect();
+            assert_eq!(gradients(Some(format), 1024.0, 1), (same, scaled), "{format}");
+        }
     }
 
     #[test]

@@ -423,6 +423,7 @@ impl Experiment {
             clip: Some(self.training.clip()),
             stable: self.training.stable,
             patience: None,
+            scales_loss: false,
         }
     }
 

@@ -68,7 +68,15 @@ impl<F: Fn(&Model, usize) -> Outputs<'_> + Sync> Training<F> {
         let rate = LearningRate::constant(1e-3);
         Training {
             network,
-            settings: Settings { updates: 1000, rate, optimizer, clip: None, stable: 1, patience: None },
+            settings: Settings {
+                updates: 1000,
+                rate,
+                optimizer,
+                clip: None,
+                stable: 1,
+                patience: None,
+                scales_loss: false,
+            },
             seed: 0,
             threads: rayon::current_num_threads(),
             validation: Validation::default(),

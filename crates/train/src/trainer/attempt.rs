@@ -1,5 +1,6 @@
 //! The training of one seed: its state between two updates, and the update itself.
 
+use crate::loss_scale::LossScale;
 use crate::optim::{Clip, Optimizer, OptimizerState};
 use crate::schedule::LearningRate;
 
@@ -20,6 +21,8 @@ pub struct Settings {
     pub stable: u64,
     /// Early-stopping patience: the number of consecutive hard losses that are not below the best.
     pub patience: Option<u64>,
+    /// Whether gradients are scaled dynamically, and updates with gradients that are not finite skipped.
+    pub scales_loss: bool,
 }
 
 /// The losses of an update.
@@ -85,6 +88,8 @@ pub struct Attempt {
     pub trace: Vec<(u64, f64)>,
     /// Seconds of training.
     pub seconds: f64,
+    /// The scale of the loss, if it is scaled.
+    pub loss_scale: Option<LossScale>,
     /// The optimiser state.
     pub(super) optimizer: OptimizerState,
 }
@@ -104,6 +109,7 @@ impl Attempt {
             moves: 0,
             trace: Vec::new(),
             seconds: 0.0,
+            loss_scale: settings.scales_loss.then(LossScale::default),
             optimizer: settings.optimizer.state(parameters),
         }
     }
@@ -115,7 +121,9 @@ impl Attempt {
         let rate = settings.rate.at(self.update, settings.updates) as f32;
         let is_last = self.update + 1 >= settings.updates;
         // Parameters that may be the final ones are not changed until the losses are known.
-        let (losses, is_updated) = if is_last || self.streak > 0 {
+        let (losses, is_updated) = if let Some(scale) = self.loss_scale {
+            (task.step_scaled(self.update, scale.factor()).map_err(failed)?, false)
+        } else if is_last || self.streak > 0 {
             (task.step(self.update).map_err(failed)?, false)
         } else {
             let Settings { optimizer, clip, .. } = settings;
@@ -137,8 +145,12 @@ impl Attempt {
             self.outcome = Outcome::Exhausted;
         } else if !is_updated {
             let params = task.params_mut();
-            let (values, grads) = (&mut params.values, &params.grads);
-            settings.optimizer.step(&mut self.optimizer, values, grads, rate, settings.clip);
+            let (values, grads) = (&mut params.values, &mut params.grads);
+            let unscaled = self.loss_scale.as_mut().map_or(Ok(true), |scale| scale.unscale(grads));
+            let overflow = |source| TrainError::Overflow { seed, update: self.update - 1, source };
+            if unscaled.map_err(overflow)? {
+                settings.optimizer.step(&mut self.optimizer, values, grads, rate, settings.clip);
+            }
         }
         Ok(())
     }
@@ -279,6 +291,7 @@ pub(super) mod tests {
             clip: Some(Clip::Value(100.0)),
             stable: 5,
             patience: None,
+            scales_loss: false,
         }
     }
 
@@ -343,6 +356,66 @@ pub(super) mod tests {
             };
             assert_eq!(run(true), run(false), "{clip:?} {patience:?} {updates}");
         }
+    }
+
+    /// The same with gradients that are infinite above a scale.
+    pub struct Overflowing {
+        pub task: Threes,
+        /// The largest scale with finite gradients.
+        pub limit: f32,
+    }
+
+    impl Task for Overflowing {
+        fn params(&self) -> &Params {
+            &self.task.params
+        }
+
+        fn params_mut(&mut self) -> &mut Params {
+            &mut self.task.params
+        }
+
+        fn step(&mut self, update: u64) -> Result<Losses, TaskError> {
+            self.step_scaled(update, 1.0)
+        }
+
+        fn step_scaled(&mut self, update: u64, scale: f32) -> Result<Losses, TaskError> {
+            let losses = self.task.step_scaled(update, scale)?;
+            if scale > self.limit {
+                self.task.params.grads[1] = f32::INFINITY;
+            }
+            Ok(losses)
+        }
+
+        fn passes(&mut self, update: u64) -> Result<bool, TaskError> {
+            self.task.passes(update)
+        }
+    }
+
+    #[test]
+    fn scaling_the_loss_changes_nothing_but_skipped_updates() {
+        let run = |scales_loss: bool, updates: u64, limit: f32| {
+            let settings = Settings { scales_loss, updates, stable: 100, ..settings() };
+            let mut task = Overflowing { task: Threes::new(9), limit };
+            let mut attempt = Attempt::new(1, &settings, 3);
+            while attempt.outcome == Outcome::Running {
+                attempt.advance(&mut task, &settings)?;
+            }
+            Ok::<_, TrainError>((attempt, task.task.params.values))
+        };
+        let (plain, values) = run(false, 20, f32::MAX).unwrap();
+        let (scaled, same) = run(true, 20, f32::MAX).unwrap();
+        assert_eq!((&scaled.metrics, &scaled.optimizer, &same), (&plain.metrics, &plain.optimizer, &values));
+        // Ten updates halve the scale from 65536 to 64; all others are made.
+        let (scaled, same) = run(true, 30, 64.0).unwrap();
+        assert_eq!(
+            (&scaled.metrics[10..], &scaled.optimizer, &same),
+            (&plain.metrics[..], &plain.optimizer, &values)
+        );
+        let scale = scaled.loss_scale.unwrap();
+        assert_eq!((scale.factor(), scale.skipped()), (64.0, 10));
+        let error = run(true, 30, 0.0).unwrap_err();
+        assert!(matches!(error, TrainError::Overflow { seed: 1, update: 16, .. }), "{error}");
+        assert!(error.to_string().contains("train in bf16 or f32"), "{error}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::attempt::{Attempt, Metric, Outcome, Settings};
 use super::{Losses, Task};
 use crate::files;
+use crate::loss_scale::LossScale;
 use crate::optim::OptimizerState;
 use crate::tensor_file::{TensorFileError, TensorFormat};
 
@@ -79,6 +80,8 @@ struct State {
     /// The hard loss of the result of [`Task::finish`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     finished: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    loss_scale: Option<LossScale>,
 }
 
 /// Returns the path of the checkpoint before the one at `path`.
@@ -99,6 +102,7 @@ impl Attempt {
             moves: self.moves,
             trace: self.trace.clone(),
             finished: best.and_then(|best| best.finished.as_ref().map(|_| best.hard)),
+            loss_scale: self.loss_scale,
         };
         let floats = |values: &[f32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
         let losses = |loss: fn(&Metric) -> f64| {
@@ -210,10 +214,15 @@ impl Attempt {
         {
             return Err(format!("its losses are not numbers of {} updates", soft.len()).into());
         }
-        if !(soft.len().saturating_sub(1)..=soft.len()).contains(&(state.optimizer_step as usize)) {
-            return Err(
-                format!("{} updates, but {} optimiser steps", soft.len(), state.optimizer_step).into()
-            );
+        state.loss_scale.map_or(Ok(()), |scale| scale.validate())?;
+        if state.loss_scale.is_some() != settings.scales_loss {
+            let (its, ours) = if settings.scales_loss { ("without", "with") } else { ("with", "without") };
+            return Err(format!("it was trained {its} loss scaling, but this experiment is {ours}").into());
+        }
+        let skipped = state.loss_scale.map_or(0, |scale| scale.skipped());
+        let steps = state.optimizer_step.saturating_add(skipped);
+        if !(soft.len().saturating_sub(1)..=soft.len()).contains(&(steps as usize)) {
+            return Err(format!("{} updates, but {steps} optimiser steps", soft.len()).into());
         }
         let optimizer =
             OptimizerState { step: state.optimizer_step, first: floats("first")?, second: floats("second")? };
@@ -230,35 +239,53 @@ impl Attempt {
                 at_best.finished = Some(tensor("finished", Dtype::U8)?.to_vec());
             }
         }
-        let State { outcome, seconds, moves, trace, .. } = state;
-        Ok(Attempt { outcome, moves, trace, seconds, optimizer, ..attempt })
+        let State { outcome, seconds, moves, trace, loss_scale, .. } = state;
+        Ok(Attempt { outcome, moves, trace, seconds, loss_scale, optimizer, ..attempt })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::attempt::tests::{Threes, settings};
+    use super::super::attempt::tests::{Overflowing, Threes, settings};
     use super::*;
 
-    #[test]
-    fn an_attempt_continues_identically_after_it_was_saved_and_loaded() {
+    /// Trains without interruption, and with checkpoints that are loaded.
+    fn assert_resumes(settings: &Settings, make: impl Fn() -> Overflowing) -> Attempt {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("seed-1.safetensors");
-        let settings = settings();
-        let (mut whole_task, mut task) = (Threes::new(1), Threes::new(1));
-        let mut whole = Attempt::new(1, &settings, 3);
-        let mut attempt = Attempt::new(1, &settings, 3);
+        let (mut whole_task, mut task) = (make(), make());
+        let mut whole = Attempt::new(1, settings, 3);
+        let mut attempt = Attempt::new(1, settings, 3);
         for update in 0..20 {
-            whole.advance(&mut whole_task, &settings).unwrap();
+            whole.advance(&mut whole_task, settings).unwrap();
             if update % 7 == 3 {
                 attempt.save(&task, &path).unwrap();
-                task = Threes::new(1);
-                attempt = Attempt::load(&path, 1, &settings, &mut task).unwrap();
+                task = make();
+                attempt = Attempt::load(&path, 1, settings, &mut task).unwrap();
             }
-            attempt.advance(&mut task, &settings).unwrap();
+            attempt.advance(&mut task, settings).unwrap();
         }
         assert_eq!(attempt, whole);
         assert_eq!(task.params().values, whole_task.params().values);
+        whole
+    }
+
+    #[test]
+    fn an_attempt_continues_identically_after_it_was_saved_and_loaded() {
+        assert_resumes(&settings(), || Overflowing { task: Threes::new(1), limit: f32::MAX });
+    }
+
+    #[test]
+    fn the_loss_scale_continues_after_it_was_saved_and_loaded() {
+        let scaling = Settings { scales_loss: true, ..settings() };
+        let make = || Overflowing { task: Threes::new(9), limit: 64.0 };
+        let attempt = assert_resumes(&scaling, make);
+        assert_eq!(attempt.loss_scale.unwrap().skipped(), 10);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("seed-1.safetensors");
+        attempt.save(&make(), &path).unwrap();
+        let message = Attempt::load(&path, 1, &settings(), &mut make()).unwrap_err().to_string();
+        assert!(message.contains("trained with loss scaling, but this experiment is without"), "{message}");
     }
 
     /// Trains for two updates with a checkpoint after each, and returns the paths of the last one and the one before it.

@@ -13,6 +13,7 @@ pub use checkpoint::{CheckpointError, CheckpointProblem};
 pub use seeds::{Observer, Options, Quiet, run};
 
 use crate::files::FileError;
+use crate::loss_scale::Overflow;
 use crate::optim::{Clip, Optimizer, OptimizerState, Step};
 use crate::params::Params;
 
@@ -43,6 +44,14 @@ pub trait Task {
     fn step_and_update(&mut self, update: u64, step: &mut Step<'_>) -> Result<Losses, TaskError> {
         let _ = step;
         self.step(update)
+    }
+
+    /// Computes the losses and gradients of an update like [`Task::step`], with the gradients multiplied by a power of two; the
+    /// losses are not.
+    fn step_scaled(&mut self, update: u64, scale: f32) -> Result<Losses, TaskError> {
+        let losses = self.step(update)?;
+        self.params_mut().grads.iter_mut().for_each(|grad| *grad *= scale);
+        Ok(losses)
     }
 
     /// Checks the current parameters thoroughly, on new data for every update.
@@ -119,6 +128,16 @@ pub enum TrainError {
         update: u64,
         /// The loss.
         loss: f64,
+    },
+    /// The gradients are not finite, though the loss is.
+    #[error("seed {seed}, update {update}: {source}")]
+    Overflow {
+        /// The seed.
+        seed: u64,
+        /// The update.
+        update: u64,
+        /// What to do.
+        source: Overflow,
     },
     /// The task failed.
     #[error("seed {seed} failed")]

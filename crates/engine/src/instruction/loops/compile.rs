@@ -50,6 +50,9 @@ pub(super) struct CompiledLoop {
     pub chunks: Chunks,
 }
 
+/// A range of an arena; the flag says whether it is that of 16-bit numbers.
+type Place = (bool, Range<usize>);
+
 /// How an operation is executed on a tile.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Pass {
@@ -79,7 +82,7 @@ impl CompiledLoop {
             order.push(axes - 1);
         }
         let strided =
-            |view: &View| Strided::new(view.offset, order.iter().map(|&axis| view.strides()[axis]).collect());
+            |view: &View| Strided::new(view, order.iter().map(|&axis| view.strides()[axis]).collect());
         let mut compiled = CompiledLoop {
             sizes: order.iter().map(|&axis| body.sizes[axis]).collect(),
             loads: body.loads.iter().map(&strided).collect(),
@@ -154,7 +157,8 @@ impl CompiledLoop {
 
     /// The store that the result of an operation can be written to directly: one that is not loaded as well.
     fn direct_store(&self, slot: usize) -> Option<usize> {
-        let store = self.stores.iter().position(|(stored, _)| *stored == slot)?;
+        let fits = |(stored, tensor): &(usize, Strided)| *stored == slot && tensor.half.is_none();
+        let store = self.stores.iter().position(fits)?;
         (!self.loads.contains(&self.stores[store].1)).then_some(store)
     }
 
@@ -244,15 +248,19 @@ impl CompiledLoop {
         if self.sizes.contains(&0) {
             return true;
         }
-        let range = |tensor: &Strided| tensor.offset..tensor.offset + tensor.span(&self.sizes);
+        // The flag tells the two arenas apart.
+        let range = |tensor: &Strided| {
+            (tensor.half.is_some(), tensor.offset..tensor.offset + tensor.span(&self.sizes))
+        };
         let mut written: Vec<_> =
             self.stores.iter().map(|(_, tensor)| (Some(tensor), range(tensor))).collect();
-        written.extend(self.reduce.as_ref().map(|reduce| (None, reduce.out..reduce.out + reduce.length)));
-        let overlap = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
+        let reduced = self.reduce.as_ref();
+        written.extend(reduced.map(|reduce| (None, (false, reduce.out..reduce.out + reduce.length))));
+        let overlap = |a: &Place, b: &Place| a.0 == b.0 && a.1.start < b.1.end && b.1.start < a.1.end;
         let is_free = |load: &Strided| {
             written.iter().all(|(store, place)| *store == Some(load) || !overlap(&range(load), place))
         };
-        let stored_once = |(i, (store, place)): (usize, &(Option<&Strided>, Range<usize>))| {
+        let stored_once = |(i, (store, place)): (usize, &(Option<&Strided>, Place))| {
             store.is_none_or(|store| store.is_injective(&self.sizes))
                 && written[..i].iter().all(|(_, other)| !overlap(place, other))
         };
@@ -328,10 +336,11 @@ fn operands(op: &ElementOp) -> &[Operand] {
 
 /// The cost of an operation, in additions.
 fn cost(op: &ElementOp) -> usize {
-    use Unary::{Abs, Floor, Neg, Recip, Relu, Rsqrt, Sign, Sqrt, Square};
+    use Unary::{Abs, Floor, Neg, Recip, Relu, RoundBf16, RoundF16, Rsqrt, Sign, Sqrt, Square};
     match op {
         ElementOp::Unary(Neg | Abs | Square | Relu | Sign | Floor, _) => 1,
-        ElementOp::Unary(Sqrt | Recip | Rsqrt, _) | ElementOp::Binary(Binary::Div, _) => 2,
+        ElementOp::Unary(Sqrt | Recip | Rsqrt | RoundBf16 | RoundF16, _)
+        | ElementOp::Binary(Binary::Div, _) => 2,
         ElementOp::Unary(..) => COSTLY,
         ElementOp::Binary(..) | ElementOp::Select(_) | ElementOp::Copy(_) => 1,
     }

@@ -1,6 +1,7 @@
 //! Element-wise operations and reductions on slices, for each element type.
 
 use crate::dtype::DType;
+use crate::kernel::half::{self, Half};
 use crate::ops::{Binary, Reduction, Unary};
 use crate::vector::{self, RealNumber as _};
 
@@ -30,8 +31,49 @@ impl Pair {
     }
 }
 
+/// Conversions to and from 16-bit formats, on slices of one length.
+pub(crate) trait Halves: Stored {
+    /// Rounds to the numbers of a format; only for floating-point types.
+    fn round_to(format: Half, _: &[Self], _: &mut [Self]) {
+        unreachable!("{} is not rounded to {format}", Self::DTYPE)
+    }
+
+    /// Converts from 16-bit numbers; only for `f32`.
+    fn widen(format: Half, _: &[u16], _: &mut [Self]) {
+        unreachable!("{} is not stored as {format}", Self::DTYPE)
+    }
+
+    /// Converts to 16-bit numbers; only for `f32`.
+    fn narrow(format: Half, _: &[Self], _: &mut [u16]) {
+        unreachable!("{} is not stored as {format}", Self::DTYPE)
+    }
+}
+
+impl Halves for f32 {
+    fn round_to(format: Half, x: &[f32], out: &mut [f32]) {
+        half::round(format, x, out);
+    }
+
+    fn widen(format: Half, from: &[u16], to: &mut [f32]) {
+        half::widen(format, from, to);
+    }
+
+    fn narrow(format: Half, from: &[f32], to: &mut [u16]) {
+        half::narrow(format, from, to);
+    }
+}
+
+impl Halves for f64 {
+    fn round_to(format: Half, x: &[f64], out: &mut [f64]) {
+        out.iter_mut().zip(x).for_each(|(out, &x)| *out = format.round(x));
+    }
+}
+
+impl Halves for i32 {}
+impl Halves for i64 {}
+
 /// Operations on slices of one length.
-pub(crate) trait Math: Stored {
+pub(crate) trait Math: Halves {
     /// Applies a function to every element.
     fn unary(op: Unary, x: &[Self], out: &mut [Self]);
 
@@ -127,6 +169,10 @@ macro_rules! real_math {
                     Unary::Abs => vector::abs(x, out),
                     Unary::Square => vector::square(x, out),
                     Unary::Relu => vector::relu(x, out),
+                    Unary::RoundBf16 | Unary::RoundF16 => {
+                        op.rounds_to().into_iter().for_each(|format| $type::round_to(format, x, out));
+                        Ok(())
+                    }
                     Unary::Sign | Unary::Floor => {
                         let scalar = op.row().scalar;
                         out.iter_mut().zip(x).for_each(|(out, &x)| *out = scalar(x.into()) as $type);

@@ -160,7 +160,8 @@ impl Execute for Loop {
         };
         let stores = self.stores.iter().map(|(_, view)| view);
         let reduced = self.reduce.as_ref().map_or(0, |reduce| reduce.out.elements());
-        (self.loads.iter().chain(stores).map(elements).sum::<usize>() + reduced) * self.dtype.size()
+        let bytes = |view: &View| elements(view) * view.element_bytes();
+        self.loads.iter().chain(stores).map(bytes).sum::<usize>() + reduced * self.dtype.size()
     }
 
     fn run(&self, memory: &mut Memory, scratch: &mut Scratch) {
@@ -207,6 +208,8 @@ impl<T: Math> LoopScratch<T> {
 /// Memory that the threads of a loop share.
 struct Shared<'a, T> {
     arena: SharedSlice<'a, T>,
+    /// Numbers that are stored in 16 bits.
+    halves: SharedSlice<'a, u16>,
     totals: SharedSlice<'a, Accumulator<T>>,
     rows: SharedSlice<'a, T>,
 }
@@ -215,7 +218,7 @@ impl CompiledLoop {
     /// Runs the loop.
     #[expect(unsafe_code, reason = "chunks are known to be disjoint since the loop was compiled")]
     fn run<T: Math>(&self, memory: &mut Memory, scratch: &mut LoopScratch<T>) {
-        let arena = T::arena_mut(memory);
+        let (arena, halves) = T::arenas_mut(memory);
         if self.sizes.contains(&0) {
             if let Some(reduce) = &self.reduce {
                 arena[reduce.out..][..reduce.length].fill(T::neutral(reduce.op));
@@ -229,6 +232,7 @@ impl CompiledLoop {
         let shared = unsafe {
             Shared {
                 arena: SharedSlice::new(arena),
+                halves: SharedSlice::new(halves),
                 totals: SharedSlice::new(&mut scratch.totals),
                 rows: SharedSlice::new(&mut scratch.rows),
             }
@@ -254,7 +258,7 @@ impl CompiledLoop {
                 let next =
                     if in_row { (first, begin + tile.length) } else { (first + count, chunk.columns.start) };
                 let next = Some(next).filter(|next| prefetches && next.0 < chunk.rows.end);
-                self.tile(&shared.arena, worker, &tile, next);
+                self.tile(shared, worker, &tile, next);
                 self.reduce_tile(shared, worker, &mut current, (chunk, &tile));
             }
             first += count;

@@ -3,11 +3,12 @@
 use crate::buffer::Buffer;
 use crate::dtype::Element;
 use crate::kernel::SharedSlice;
+use crate::kernel::half::Half;
 use crate::ops::Unary;
 
 use super::compile::{CompiledLoop, Pass};
 use super::math::Math;
-use super::{ElementOp, Operand};
+use super::{ElementOp, Operand, Shared, View};
 
 /// Elements of the smallest tile. Columns are split for threads in multiples of it.
 pub(super) const TILE: usize = 512;
@@ -36,6 +37,8 @@ impl Tile {
 pub(super) struct Strided {
     pub offset: usize,
     pub strides: Vec<usize>,
+    /// The 16-bit format of the elements, which are then in the arena of 16-bit numbers.
+    pub half: Option<Half>,
     /// Whether the elements of a row are adjacent, and whether the rows are.
     row_contiguous: bool,
     rows_contiguous: bool,
@@ -131,24 +134,24 @@ impl CompiledLoop {
     /// Runs the operations on a tile. `next` is the first row and element of the next tile, if that is to be prefetched.
     pub(super) fn tile<T: Math>(
         &self,
-        arena: &SharedSlice<'_, T>,
+        shared: &Shared<'_, T>,
         worker: &mut Worker<T>,
         tile: &Tile,
         next: Option<(usize, usize)>,
     ) {
-        let size = tile.size();
+        let (size, arena) = (tile.size(), &shared.arena);
         if let Some(next) = next.filter(|_| self.costly.is_none()) {
             // The hardware prefetcher continues from there.
-            self.prefetch(arena, next, size.min(TILE));
+            self.prefetch(shared, next, size.min(TILE));
         }
         let Worker { tiles, direct, gathered, .. } = worker;
         let load_tiles = tiles[self.constants.len() * self.tile..].chunks_exact_mut(self.tile);
         let (loaded, results) = direct.split_at_mut(self.loads.len());
         let states = loaded.iter_mut().zip(gathered.iter_mut());
         for ((load, load_tile), (direct, gathered)) in self.loads.iter().zip(load_tiles).zip(states) {
-            *direct = load.contiguous(&self.sizes, tile);
+            *direct = load.contiguous(&self.sizes, tile).filter(|_| load.half.is_none());
             if direct.is_none() && !load.is_gathered(gathered, tile) {
-                load.gather(arena, &self.sizes, tile, &mut load_tile[..size]);
+                load.gather(shared, &self.sizes, tile, &mut load_tile[..size]);
                 *gathered = [tile.begin, tile.length, tile.count];
             }
         }
@@ -169,7 +172,7 @@ impl CompiledLoop {
                 (Pass::OfAffine([a, b, c], minus), ElementOp::Unary(op, _)) => {
                     T::unary_of_affine(op, [read(a), read(b), read(c)], minus, out);
                 }
-                (_, ElementOp::Unary(op, x)) => self.unary(arena, next, op, (read(x), out)),
+                (_, ElementOp::Unary(op, x)) => self.unary(shared, next, op, (read(x), out)),
                 (_, ElementOp::Binary(op, [a, b])) => T::binary(op, read(a), read(b), out),
                 (_, ElementOp::Select([condition, a, b])) => {
                     T::select(read(condition), read(a), read(b), out);
@@ -182,7 +185,7 @@ impl CompiledLoop {
                 self.direct_stores[*slot] == Some(number) && direct[self.loads.len() + slot].is_some();
             if !is_stored {
                 let from = read(tiles, direct, self, arena, Operand::Slot(*slot), size);
-                store.scatter(arena, &self.sizes, tile, from);
+                store.scatter(shared, &self.sizes, tile, from);
             }
         }
     }
@@ -190,14 +193,14 @@ impl CompiledLoop {
     /// Applies a function to a tile and prefetches the next tile, if one is given.
     fn unary<T: Math>(
         &self,
-        arena: &SharedSlice<'_, T>,
+        shared: &Shared<'_, T>,
         next: Option<(usize, usize)>,
         op: Unary,
         (x, out): (&[T], &mut [T]),
     ) {
         let Some((row, begin)) = next else { return T::unary(op, x, out) };
         for (i, (x, out)) in x.chunks(PREFETCH_INTERVAL).zip(out.chunks_mut(PREFETCH_INTERVAL)).enumerate() {
-            self.prefetch(arena, (row, begin + i * PREFETCH_INTERVAL), x.len());
+            self.prefetch(shared, (row, begin + i * PREFETCH_INTERVAL), x.len());
             T::unary(op, x, out);
         }
     }
@@ -205,20 +208,25 @@ impl CompiledLoop {
     /// Prefetches the operands of a tile, which is given by its first row, its first element and its size.
     pub(super) fn prefetch<T: Copy>(
         &self,
-        arena: &SharedSlice<'_, T>,
+        shared: &Shared<'_, T>,
         (row, begin): (usize, usize),
         size: usize,
     ) {
         let last = self.sizes.len() - 1;
         for load in self.loads.iter().filter(|load| load.strides[last] == 1) {
-            arena.prefetch(load.row(&self.sizes, row) + begin, size);
+            let place = load.row(&self.sizes, row) + begin;
+            match load.half {
+                Some(_) => shared.halves.prefetch(place, size),
+                None => shared.arena.prefetch(place, size),
+            }
         }
     }
 }
 
 impl Strided {
-    pub fn new(offset: usize, strides: Vec<usize>) -> Strided {
-        Strided { offset, strides, ..Strided::default() }
+    /// A view with its strides in the order of the axes of a loop.
+    pub fn new(view: &View, strides: Vec<usize>) -> Strided {
+        Strided { offset: view.offset, strides, half: view.half, ..Strided::default() }
     }
 
     /// Finds out whether all rows are the same row of memory. The loop must not write it.
@@ -266,31 +274,35 @@ impl Strided {
     }
 
     /// Copies the elements of a tile into a contiguous slice.
-    fn gather<T: Copy>(&self, arena: &SharedSlice<'_, T>, sizes: &[usize], tile: &Tile, to: &mut [T]) {
+    fn gather<T: Math>(&self, shared: &Shared<'_, T>, sizes: &[usize], tile: &Tile, to: &mut [T]) {
         let stride = self.strides[sizes.len() - 1];
+        if let Some((format, place)) = self.half.zip(self.contiguous(sizes, tile)) {
+            return T::widen(format, shared.halves.read(place, to.len()), to);
+        }
         for (row, to) in to.chunks_exact_mut(tile.length).enumerate() {
             let place = self.row(sizes, tile.first + row) + tile.begin * stride;
-            match stride {
-                0 => to.fill(arena.read(place, 1)[0]),
-                1 => to.copy_from_slice(arena.read(place, to.len())),
-                _ => arena.read_every(place, stride, to),
+            match self.half {
+                None => read_row(&shared.arena, place, stride, to),
+                Some(format) => widen_row(&shared.halves, format, place, stride, to),
             }
         }
     }
 
     /// Copies the elements of a tile from a contiguous slice.
-    fn scatter<T: Copy>(&self, arena: &SharedSlice<'_, T>, sizes: &[usize], tile: &Tile, from: &[T]) {
+    fn scatter<T: Math>(&self, shared: &Shared<'_, T>, sizes: &[usize], tile: &Tile, from: &[T]) {
         let stride = self.strides[sizes.len() - 1];
         if let Some(place) = self.contiguous(sizes, tile) {
-            arena.write(place, from.len()).copy_from_slice(from);
+            match self.half {
+                None => shared.arena.write(place, from.len()).copy_from_slice(from),
+                Some(format) => T::narrow(format, from, shared.halves.write(place, from.len())),
+            }
             return;
         }
         for (row, from) in from.chunks_exact(tile.length).enumerate() {
             let place = self.row(sizes, tile.first + row) + tile.begin * stride;
-            if stride == 1 {
-                arena.write(place, from.len()).copy_from_slice(from);
-            } else {
-                arena.write_every(place, stride.max(1), from);
+            match self.half {
+                None => write_row(&shared.arena, place, stride, from),
+                Some(format) => narrow_row(&shared.halves, format, place, stride, from),
             }
         }
     }
@@ -311,5 +323,52 @@ impl Strided {
             span += stride * (size - 1);
             exceeds
         })
+    }
+}
+
+/// Copies a part of a row.
+fn read_row<T: Copy>(arena: &SharedSlice<'_, T>, place: usize, stride: usize, to: &mut [T]) {
+    match stride {
+        0 => to.fill(arena.read(place, 1)[0]),
+        1 => to.copy_from_slice(arena.read(place, to.len())),
+        _ => arena.read_every(place, stride, to),
+    }
+}
+
+/// Writes a part of a row.
+fn write_row<T: Copy>(arena: &SharedSlice<'_, T>, place: usize, stride: usize, from: &[T]) {
+    if stride == 1 {
+        arena.write(place, from.len()).copy_from_slice(from);
+    } else {
+        arena.write_every(place, stride.max(1), from);
+    }
+}
+
+/// Elements of a row that are converted at once.
+const BLOCK: usize = 64;
+
+/// Reads a part of a row that is stored in 16 bits.
+fn widen_row<T: Math>(
+    halves: &SharedSlice<'_, u16>,
+    format: Half,
+    place: usize,
+    stride: usize,
+    to: &mut [T],
+) {
+    let mut block = [0; BLOCK];
+    for (i, to) in to.chunks_mut(BLOCK).enumerate() {
+        let block = &mut block[..to.len()];
+        read_row(halves, place + i * BLOCK * stride, stride, block);
+        T::widen(format, block, to);
+    }
+}
+
+/// Writes a part of a row that is stored in 16 bits.
+fn narrow_row<T: Math>(halves: &SharedSlice<'_, u16>, format: Half, place: usize, stride: usize, from: &[T]) {
+    let mut block = [0; BLOCK];
+    for (i, from) in from.chunks(BLOCK).enumerate() {
+        let block = &mut block[..from.len()];
+        T::narrow(format, from, block);
+        write_row(halves, place + i * BLOCK * stride, stride, block);
     }
 }
