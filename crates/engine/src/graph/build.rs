@@ -13,7 +13,7 @@ impl Graph {
         let known = self.inputs().find(|(known, _)| *known == name).map(|(_, id)| id);
         if let Some(id) = known.filter(|&id| (self.dtype(id), self.shape(id)) != (dtype, shape)) {
             let (name, known) = (name.to_string(), Box::new(self.operand(id)));
-            return Err(GraphError::InputExists { name, known, dtype, shape });
+            return Err(GraphError::InputExists { name, known, requested: format!("{dtype}{shape}") });
         }
         Ok(self.intern(Op::Input(name.into()), vec![], shape, dtype))
     }
@@ -443,7 +443,11 @@ impl Graph {
         self.known(name, &[x])?;
         match self.shape(x).get(axis) {
             Some(&size) => Ok(size),
-            None => Err(GraphError::Axis { operation: name.to_string(), operand: self.operand(x), axis }),
+            None => Err(GraphError::Axis {
+                operation: name.to_string(),
+                operand: Box::new(self.operand(x)),
+                axis,
+            }),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Expressions compared with the calls of the builder that they stand for.
 
+#![allow(clippy::op_ref, clippy::needless_borrows_for_generic_args, reason = "references are operands, too")]
+
 use proptest::prelude::*;
 
 use super::*;
