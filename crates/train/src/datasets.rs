@@ -58,7 +58,9 @@ mod tests {
         assert_eq!(features.len(), labels.len() * columns);
         assert!(features.iter().all(|pixel| (0.0..=16.0).contains(pixel)));
         let mut counts = vec![0; classes];
-        labels.iter().for_each(|&label| counts[label as usize] += 1);
+        for label in labels {
+            counts[label as usize] += 1;
+        }
         // The class distribution that the description of the data set states.
         assert_eq!(counts, [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]);
     }

@@ -13,7 +13,7 @@ impl Graph {
         let known = self.inputs().find(|(known, _)| *known == name).map(|(_, id)| id);
         if let Some(id) = known.filter(|&id| (self.dtype(id), self.shape(id)) != (dtype, shape)) {
             let (name, known) = (name.to_string(), Box::new(self.operand(id)));
-            return Err(GraphError::InputExists { name, known, dtype, shape: Box::new(shape) });
+            return Err(GraphError::InputExists { name, known, requested: format!("{dtype}{shape}") });
         }
         Ok(self.intern(Op::Input(name.into()), vec![], shape, dtype))
     }

@@ -78,16 +78,14 @@ pub enum GraphError {
         id: Id,
     },
     /// An input of that name exists, with another type or shape.
-    #[error("input {name:?}({known}): exists already, but is now {dtype}{shape}")]
+    #[error("input {name:?}({known}): exists already, but is now {requested}")]
     InputExists {
         /// The name.
         name: String,
         /// The existing input.
         known: Box<Operand>,
-        /// The requested type.
-        dtype: DType,
-        /// The requested shape.
-        shape: Box<Shape>,
+        /// The requested type and shape.
+        requested: String,
     },
     /// An output of that name exists.
     #[error("output {name:?}: an output of that name exists already")]

@@ -46,7 +46,7 @@ fn a_network_learns_and_predicts() {
     // The parameters are those after the last update, and the prediction is the formula.
     let runner = trained.predict(&points.batch()).unwrap();
     let [w1, b1, w2, b2] = ["w1", "b1", "w2", "b2"].map(|name| trained.get(name).unwrap());
-    let hidden = |j: usize| (-1.0 * w1[j] - 1.0 * w1[24 + j] + b1[j]).tanh() * w2[j];
+    let hidden = |j: usize| (b1[j] - w1[j] - w1[24 + j]).tanh() * w2[j];
     let logit = (0..24).map(hidden).sum::<f32>() + b2[0];
     assert!((runner.read::<f32>("logit").unwrap()[0] - logit).abs() < 1e-4);
     assert_eq!(runner.read::<f32>("double").unwrap()[..2], [-2.0, -2.0]);

@@ -1,6 +1,6 @@
 //! Expressions compared with the calls of the builder that they stand for.
 
-#![expect(clippy::op_ref, clippy::needless_borrows_for_generic_args, reason = "references are operands, too")]
+#![allow(clippy::op_ref, clippy::needless_borrows_for_generic_args, reason = "references are operands, too")]
 
 use proptest::prelude::*;
 
