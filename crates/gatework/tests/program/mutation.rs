@@ -174,11 +174,11 @@ fn automaton_runs() {
 #[test]
 fn forecaster_runs() {
     let place = trained_forecaster();
-    let table = Table::read(&place.path("sales.csv"), &Schema::default()).unwrap();
+    let table = Table::read(place.path("sales.csv"), &Schema::default()).unwrap();
     let path = place.path("mutant.safetensors");
     let originals = [place.read("run/model.safetensors")];
     Kind { name: "forecaster", path: &path, place: "mutant.safetensors", originals: &originals }.check(
-        Forecaster::load,
+        |path| Forecaster::load(path),
         |forecaster| match forecaster.predict(&table) {
             Ok(predictions) => format!("{predictions:?}"),
             Err(error) => error.to_string(),
