@@ -174,7 +174,7 @@ fn automaton_runs() {
 #[test]
 fn forecaster_runs() {
     let place = trained_forecaster();
-    let table = Table::read(&place.path("sales.csv"), &Schema::default()).unwrap();
+    let table = Table::read(place.path("sales.csv"), &Schema::default()).unwrap();
     let path = place.path("mutant.safetensors");
     let originals = [place.read("run/model.safetensors")];
     Kind { name: "forecaster", path: &path, place: "mutant.safetensors", originals: &originals }.check(
