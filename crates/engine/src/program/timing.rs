@@ -17,7 +17,8 @@ pub struct KernelTime {
     pub bytes: usize,
 }
 
-/// The shortest time of each kernel in a number of runs. Its `Display` form is a table with the slowest kernel first:
+/// The shortest time of each kernel in a number of runs. Its `Display` form is a table of time, share of the total, memory traffic
+/// and kernel, with the slowest kernel first:
 ///
 /// ```
 /// # use gatework_engine::{DType, Scope};
@@ -26,13 +27,6 @@ pub struct KernelTime {
 /// let mut runner = scope.compile(&[("y", x.matmul(x).exp())])?.runner();
 /// println!("{}", runner.timings(10));
 /// # Ok::<(), gatework_engine::program::ProgramError>(())
-/// ```
-///
-/// ```text
-///         us  share      KB    GB/s  kernel
-///        5.5  73.7%    49.2     8.9  matmul f32 64x64x64
-///        2.0  26.3%    32.8    16.7  loop f32[4096]: 1 operations, 1 loads, 1 stores (exp)
-///        7.5                         total
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timings {
