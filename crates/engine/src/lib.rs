@@ -60,6 +60,7 @@
 //! | [`graph`] | the graph builder: operations with shapes, types and broadcasting |
 //! | [`program`] | compiled graphs and their execution |
 //! | [`interpret`] | a scalar interpreter of graphs, the oracle of the tests |
+//! | `onnx` | graphs as ONNX models (feature `onnx`) |
 //! | [`ops`] | the table of element-wise operations and their gradients |
 //! | [`kernel`] | SIMD kernels; each has a reference implementation that tests compare it with |
 //! | [`simd`] | run-time selection of the instruction set |
@@ -81,6 +82,8 @@ pub mod graph;
 mod instruction;
 pub mod interpret;
 pub mod kernel;
+#[cfg(feature = "onnx")]
+pub mod onnx;
 pub mod ops;
 pub mod parallel;
 mod plan;
