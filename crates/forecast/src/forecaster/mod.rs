@@ -17,6 +17,8 @@ mod quantization;
 mod sampling;
 
 pub use error::ForecasterError;
+#[cfg(feature = "onnx")]
+pub(crate) use forecast::median_position;
 pub use forecast::{Forecast, ForecastKind};
 pub use model::{Forecaster, MAX_ROWS};
 pub use quantization::Precision;

@@ -90,6 +90,12 @@ impl Predictor {
         &mut self.forecaster
     }
 
+    /// Returns the model, which forecasts scaled values.
+    #[cfg(feature = "onnx")]
+    pub(super) fn forecaster(&self) -> &Forecaster {
+        &self.forecaster
+    }
+
     /// Returns the number of parameters.
     pub fn parameters(&self) -> usize {
         self.forecaster.params().len()
