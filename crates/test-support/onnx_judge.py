@@ -39,8 +39,8 @@ for case in sorted(path for path in pathlib.Path(sys.argv[1]).iterdir() if path.
                 errors = errors / max(1.0, float(numpy.abs(right[finite].astype(float)).max()))
             worst = max(worst, float(numpy.abs(errors).max(initial=0)))
         assert worst <= tolerance, f"error {worst} exceeds {tolerance}"
-        print(f"{name}: error {worst:.1e}")
+        print(f"{name}: error {worst:.1e}", flush=True)
     except Exception as error:
         failed = True
-        print(f"{name}: FAILED: {type(error).__name__}: {error}")
+        print(f"{name}: FAILED: {type(error).__name__}: {error}", flush=True)
 sys.exit(failed)

@@ -132,7 +132,8 @@ impl Judge {
         std::fs::write(&script, SCRIPT).expect("the temporary folder is writable");
         let output = Command::new(&self.0).arg(&script).arg(&folder.0).output().expect("Python starts");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        let (status, errors) = (output.status, String::from_utf8_lossy(&output.stderr));
+        assert!(status.success(), "{said}{errors}ended with {status}");
         said
     }
 }

@@ -272,6 +272,7 @@ mod tests {
     use super::*;
     use crate::arbitrary::{self, assert_close, run};
     use crate::dtype::DType;
+    use crate::interpret::Value;
     use crate::program::Program;
     use proptest::prelude::*;
 

@@ -468,7 +468,7 @@ mod tests {
             let found = g.interpret_nodes(&[("x", value)], &[y]).unwrap()[0].to_f64();
             for (&x, y) in points.iter().zip(found) {
                 let right = (op.row().scalar)(x);
-                let same = (y - right).abs() <= 1e-14 * right.abs().max(1e-3 * x.abs()) || y == right;
+                let same = (y - right).abs() <= 1e-14 * right.abs().max(0.1 * x.abs()) || y == right;
                 assert!(same || y.is_nan() && right.is_nan(), "{op:?}({x}) = {y} for {right}");
             }
         }

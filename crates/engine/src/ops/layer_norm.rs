@@ -4,6 +4,8 @@ use std::fmt;
 
 use super::Composite;
 #[cfg(feature = "onnx")]
+use crate::dtype::DType;
+#[cfg(feature = "onnx")]
 use crate::graph::Node;
 use crate::graph::{Graph, GraphError, Id, Op};
 use crate::instruction::{Execute, Memory, Scratch, Stored as _, View, with_float};
@@ -108,7 +110,11 @@ impl Composite for LayerNorm {
     }
 
     #[cfg(feature = "onnx")]
-    fn onnx(&self, writer: &mut Writer, _: &Node, args: &[String]) -> Option<String> {
+    fn onnx(&self, writer: &mut Writer, node: &Node, args: &[String]) -> Option<String> {
+        if node.dtype != DType::F32 {
+            // The epsilon of the operator has 32 bits.
+            return None;
+        }
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let epsilon = Attribute::float("epsilon", f64::from_bits(self.epsilon) as f32);
         Some(writer.node("LayerNormalization", &args, vec![Attribute::int("axis", -1), epsilon]))
