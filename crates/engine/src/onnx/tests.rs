@@ -53,92 +53,113 @@ fn example(
 
 /// Every operation that can be written for any batch size.
 fn examples() -> Vec<Example> {
-    let mut all = Vec::new();
+    let mut all = layers();
     for dtype in [DType::F32, DType::F64, DType::I32] {
-        for &op in Unary::ALL {
-            // ONNX Runtime has no kernels for these.
-            let is_missing = match dtype {
-                DType::F64 => {
-                    matches!(op, Unary::Erf | Unary::Gelu | Unary::GeluDerivative | Unary::Softplus)
-                }
-                _ => !dtype.is_float() && op.row().integer.is_none(),
-            };
-            if !is_missing {
-                all.push(example(format!("{op:?} {dtype}"), dtype, move |g, o| g.unary(op, o.x)));
-            }
-        }
-        for &op in Binary::ALL.iter().filter(|&&op| dtype.is_float() || op != Binary::Div) {
-            all.push(example(format!("{op:?} {dtype}"), dtype, move |g, o| {
-                let row = g.slice(o.y, 1, 0, 1)?; // broadcast
-                g.binary(op, o.x, row)
-            }));
-        }
-        for op in [Reduction::Sum, Reduction::Max, Reduction::Min] {
-            all.push(example(format!("{op:?} {dtype}"), dtype, move |g, o| g.reduce(op, o.x, &[1, 2])));
-        }
-        all.extend([
-            example(format!("select {dtype}"), dtype, |g, o| {
-                let less = g.less(o.x, o.y)?;
-                let chosen = g.select(less, o.x, o.y)?;
-                let zero = g.zeros_like(o.x)?;
-                g.select(o.y, chosen, zero) // a number as the condition
-            }),
-            example(format!("moves {dtype}"), dtype, |g, o| {
-                let moved = g.permute(o.x, &[0, 2, 1])?;
-                let padded = g.pad(moved, 1, 2, 1)?;
-                let sliced = g.slice_by(padded, 1, 1, 3, 2)?;
-                let both = g.concat(&[sliced, sliced, moved], 1)?;
-                g.reshape(both, &[g.shape(both)[0], 2, 15])
-            }),
-            example(format!("gather {dtype}"), dtype, |g, o| g.gather(o.x, o.i, 1)),
-            example(format!("gather in range {dtype}"), dtype, |g, o| {
-                let indices = g.data(DType::I32, &[3], &[2.0, 0.0, 2.0])?;
-                g.gather(o.x, indices, 2)
-            }),
-            example(format!("scatter_add {dtype}"), dtype, |g, o| {
-                let part = g.slice(o.x, 1, 0, 2)?;
-                g.scatter_add(part, o.i, 1, 3)
-            }),
-            example(format!("unfold {dtype}"), dtype, |g, o| {
-                g.unfold(o.x, Window { size: 2, stride: 2, dilation: 1 })
-            }),
-            example(format!("fold {dtype}"), dtype, |g, o| {
-                g.fold(o.x, Window { size: 4, stride: 1, dilation: 2 }, 9)
-            }),
-            example(format!("cumsum {dtype}"), dtype, |g, o| g.cumsum(o.x, false)),
-            example(format!("cumsum reverse {dtype}"), dtype, |g, o| g.cumsum(o.x, true)),
-            example(format!("arg_max {dtype}"), dtype, |g, o| g.arg_max(o.x, 2)),
-            example(format!("arg_min {dtype}"), dtype, |g, o| g.arg_min(o.x, 1)),
-            example(format!("expand {dtype}"), dtype, |g, o| {
-                let row = g.slice(o.x, 1, 0, 1)?;
-                let row = g.expand(row, &g.shape(o.x))?;
-                let ones = g.constant_like(o.x, 1.0)?;
-                g.concat(&[row, ones], 2) // concatenation does not broadcast
-            }),
-        ]);
-        for to in DType::ALL {
-            all.push(example(format!("cast {dtype} {to}"), dtype, move |g, o| g.cast(o.x, to)));
-        }
+        all.extend(elementwise(dtype).into_iter().chain(moves(dtype)));
     }
     for dtype in [DType::F32, DType::F64] {
-        all.extend([
-            example(format!("matmul {dtype}"), dtype, |g, o| {
-                let right = g.transpose(o.y)?;
-                g.matmul(o.x, right)
-            }),
-            example(format!("softmax {dtype}"), dtype, |g, o| g.softmax(o.x, 1)),
-            example(format!("log_softmax {dtype}"), dtype, |g, o| g.log_softmax(o.x, 2)),
-            example(format!("layer_norm {dtype}"), dtype, |g, o| {
-                let (gain, bias) =
-                    (g.data(g.dtype(o.x), &[4], &[1.0, 2.0, -1.0, 0.5])?, g.constant(g.dtype(o.x), 0.3));
-                let bias = g.expand(bias, &[4])?;
-                g.layer_norm(o.x, gain, bias, 1e-5)
-            }),
-            // ONNX Runtime merges the division by the root of the width into the product, in 32 bits: 2 is exact.
-            example(format!("attention {dtype}"), dtype, |g, o| g.multi_head_attention(o.x, o.y, o.x, 1)),
-        ]);
+        all.extend(floating_point(dtype));
     }
-    all.extend([
+    all
+}
+
+/// Element-wise operations, reductions and conversions.
+fn elementwise(dtype: DType) -> Vec<Example> {
+    let mut all = Vec::new();
+    for &op in Unary::ALL {
+        // ONNX Runtime has no kernels for these.
+        let is_missing = match dtype {
+            DType::F64 => {
+                matches!(op, Unary::Erf | Unary::Gelu | Unary::GeluDerivative | Unary::Softplus)
+            }
+            _ => !dtype.is_float() && op.row().integer.is_none(),
+        };
+        if !is_missing {
+            all.push(example(format!("{op:?} {dtype}"), dtype, move |g, o| g.unary(op, o.x)));
+        }
+    }
+    for &op in Binary::ALL.iter().filter(|&&op| dtype.is_float() || op != Binary::Div) {
+        all.push(example(format!("{op:?} {dtype}"), dtype, move |g, o| {
+            let row = g.slice(o.y, 1, 0, 1)?; // broadcast
+            g.binary(op, o.x, row)
+        }));
+    }
+    for op in [Reduction::Sum, Reduction::Max, Reduction::Min] {
+        all.push(example(format!("{op:?} {dtype}"), dtype, move |g, o| g.reduce(op, o.x, &[1, 2])));
+    }
+    for to in DType::ALL {
+        all.push(example(format!("cast {dtype} {to}"), dtype, move |g, o| g.cast(o.x, to)));
+    }
+    all
+}
+
+/// Operations that move or select elements.
+fn moves(dtype: DType) -> Vec<Example> {
+    vec![
+        example(format!("select {dtype}"), dtype, |g, o| {
+            let less = g.less(o.x, o.y)?;
+            let chosen = g.select(less, o.x, o.y)?;
+            let zero = g.zeros_like(o.x)?;
+            g.select(o.y, chosen, zero) // a number as the condition
+        }),
+        example(format!("moves {dtype}"), dtype, |g, o| {
+            let moved = g.permute(o.x, &[0, 2, 1])?;
+            let padded = g.pad(moved, 1, 2, 1)?;
+            let sliced = g.slice_by(padded, 1, 1, 3, 2)?;
+            let both = g.concat(&[sliced, sliced, moved], 1)?;
+            g.reshape(both, &[g.shape(both)[0], 2, 15])
+        }),
+        example(format!("gather {dtype}"), dtype, |g, o| g.gather(o.x, o.i, 1)),
+        example(format!("gather in range {dtype}"), dtype, |g, o| {
+            let indices = g.data(DType::I32, &[3], &[2.0, 0.0, 2.0])?;
+            g.gather(o.x, indices, 2)
+        }),
+        example(format!("scatter_add {dtype}"), dtype, |g, o| {
+            let part = g.slice(o.x, 1, 0, 2)?;
+            g.scatter_add(part, o.i, 1, 3)
+        }),
+        example(format!("unfold {dtype}"), dtype, |g, o| {
+            g.unfold(o.x, Window { size: 2, stride: 2, dilation: 1 })
+        }),
+        example(format!("fold {dtype}"), dtype, |g, o| {
+            g.fold(o.x, Window { size: 4, stride: 1, dilation: 2 }, 9)
+        }),
+        example(format!("cumsum {dtype}"), dtype, |g, o| g.cumsum(o.x, false)),
+        example(format!("cumsum reverse {dtype}"), dtype, |g, o| g.cumsum(o.x, true)),
+        example(format!("arg_max {dtype}"), dtype, |g, o| g.arg_max(o.x, 2)),
+        example(format!("arg_min {dtype}"), dtype, |g, o| g.arg_min(o.x, 1)),
+        example(format!("expand {dtype}"), dtype, |g, o| {
+            let row = g.slice(o.x, 1, 0, 1)?;
+            let row = g.expand(row, &g.shape(o.x))?;
+            let ones = g.constant_like(o.x, 1.0)?;
+            g.concat(&[row, ones], 2) // concatenation does not broadcast
+        }),
+    ]
+}
+
+/// Operations on floating-point numbers.
+fn floating_point(dtype: DType) -> Vec<Example> {
+    vec![
+        example(format!("matmul {dtype}"), dtype, |g, o| {
+            let right = g.transpose(o.y)?;
+            g.matmul(o.x, right)
+        }),
+        example(format!("softmax {dtype}"), dtype, |g, o| g.softmax(o.x, 1)),
+        example(format!("log_softmax {dtype}"), dtype, |g, o| g.log_softmax(o.x, 2)),
+        example(format!("layer_norm {dtype}"), dtype, |g, o| {
+            let (gain, bias) =
+                (g.data(g.dtype(o.x), &[4], &[1.0, 2.0, -1.0, 0.5])?, g.constant(g.dtype(o.x), 0.3));
+            let bias = g.expand(bias, &[4])?;
+            g.layer_norm(o.x, gain, bias, 1e-5)
+        }),
+        // ONNX Runtime merges the division by the root of the width into the product, in 32 bits: 2 is exact.
+        example(format!("attention {dtype}"), dtype, |g, o| g.multi_head_attention(o.x, o.y, o.x, 1)),
+    ]
+}
+
+/// Layers of several operations, and operations that ONNX Runtime has in 32 bits only.
+fn layers() -> Vec<Example> {
+    vec![
         example("linear f32", DType::F32, |g, o| {
             let product = g.matmul(o.x, o.w)?;
             let bias = g.data(DType::F32, &[5], &[1.0, -1.0, 0.0, 0.5, 2.0])?;
@@ -166,8 +187,7 @@ fn examples() -> Vec<Example> {
             let [input, hidden, input_bias, hidden_bias] = cell(g, o.w, 2, 4)?;
             g.lstm(o.x, &Lstm { input, hidden, input_bias, hidden_bias })
         }),
-    ]);
-    all
+    ]
 }
 
 /// The weights of a cell with four inputs, made of `w`.
@@ -192,7 +212,7 @@ fn inputs(g: &Graph, seed: u64) -> Vec<(String, interpret::Value)> {
                     DType::F32,
                     value.shape,
                     weights().iter().map(|&x| x.into()).collect(),
-                )
+                );
             }
             "i" => *value = interpret::Value::int(DType::I32, value.shape, vec![1, -1]),
             _ => {}

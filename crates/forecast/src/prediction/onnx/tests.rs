@@ -7,8 +7,10 @@ use gatework_test_support::onnx::{Case, Judge, Numbers, Tensor as Numpy};
 
 use super::*;
 use crate::Forecaster;
-use crate::data::{Subset, Windows};
+use crate::data::scale::{FittedScale, Scaling};
+use crate::data::{self, Subset, Windows};
 use crate::experiment::{Dataset, ForecastExperiment};
+use crate::forecaster::{Forecast, ForecastKind};
 use gatework_train::experiment::Source;
 
 const HORIZON: usize = 5;
@@ -30,9 +32,10 @@ const MODELS: [&str; 9] = [
 /// Series of different magnitudes: a meter at 2e8, counts around 100, and small numbers.
 const SERIES_IDS: [&str; 3] = ["count", "meter", "small"];
 
-fn table() -> String {
+/// The first series as CSV.
+fn table(series: usize) -> String {
     let mut text = String::from("unique_id,ds,y,price,holiday,size\n");
-    for (place, id) in SERIES_IDS.iter().enumerate() {
+    for (place, id) in SERIES_IDS[..series].iter().enumerate() {
         for day in 0..60u32 {
             let wave = f64::from(day % 7) - 3.0 + 0.05 * f64::from(day);
             let y = [(100.0 + 3.0 * wave).round(), 2e8 + 5.0 * wave, 0.02 + 1e-3 * wave][place];
@@ -49,7 +52,9 @@ fn predictor(model: &str, settings: &str) -> (Predictor, Dataset) {
         "name = 'x'\ntask = 'forecaster'\ndata = 'x.csv'\nmodel = {model}\nhorizon = {HORIZON}\ninput = {INPUT}\n{settings}"
     );
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("x.csv"), table()).unwrap();
+    // A likelihood of counts needs counts.
+    let series = if settings.contains("negative-binomial") { 1 } else { SERIES_IDS.len() };
+    std::fs::write(folder.path().join("x.csv"), table(series)).unwrap();
     let loaded = ForecastExperiment::from_source(&Source::new(&text, "x", folder.path())).unwrap();
     let dataset = Dataset::load(&loaded).unwrap();
     let specification = loaded.experiment.specification();
@@ -110,11 +115,54 @@ fn batch(predictor: &mut Predictor, dataset: &Dataset, rows: usize) -> Batch {
         }
     }
     let values = predictions.iter().flat_map(|prediction| prediction.values.clone()).collect();
-    Batch { inputs, outputs: vec![floats("forecast", &[rows, HORIZON], values)], units }
+    let mut outputs = vec![floats("forecast", &[rows, HORIZON], values)];
+    let scaling = scaler.scaling;
+    if scaling.difference == 0 {
+        let fits: Vec<FittedScale> = (0..rows)
+            .map(|row| {
+                let (place, _) = windows.origin(numbers[row] as usize).unwrap();
+                *scaler.of(&dataset.table.series[place].id).unwrap()
+            })
+            .collect();
+        let mut scaled = data::Batch::new(shape);
+        windows.fill(&numbers, &mut scaled).unwrap();
+        let forecast = predictor.forecaster_mut().predict(&scaled).unwrap();
+        outputs.extend(further_outputs(&forecast, &fits, &scaling));
+    }
+    Batch { inputs, outputs, units }
 }
 
-/// Runs the graph of windows with the engine.
-fn run(predictor: &Predictor, batch: &Batch) -> Vec<f64> {
+/// Quantiles, or the dispersion of a distribution, in units of the data.
+fn further_outputs(forecast: &Forecast, fits: &[FittedScale], scaling: &Scaling) -> Option<Numpy> {
+    let steps = || (0..forecast.rows).flat_map(|row| (0..HORIZON).map(move |step| (row, step)));
+    let (name, numbers): (&str, Vec<f64>) = match &forecast.kind {
+        ForecastKind::Quantiles(levels) => {
+            let quantile = |(row, step): (usize, usize), level: f64| {
+                let mut value = [forecast.quantile(row, step, level).unwrap()];
+                fits[row].invert(scaling, &[], &mut value);
+                value[0]
+            };
+            let quantiles = steps().flat_map(|place| levels.iter().map(move |&level| quantile(place, level)));
+            let sizes = [forecast.rows, HORIZON, levels.len()];
+            return Some(Numpy::new("quantiles", &sizes, Numbers::F64(quantiles.collect())));
+        }
+        ForecastKind::Distribution(distribution) if !scaling.log => {
+            let (name, index) = match distribution {
+                Distribution::Gaussian => ("standard_deviation", 1),
+                Distribution::StudentT => ("spread", 2),
+                Distribution::NegativeBinomial => ("dispersion", 1),
+            };
+            let number =
+                |(row, step): (usize, usize)| f64::from(forecast.step(row, step)[index]) * fits[row].scale;
+            (name, steps().map(number).collect())
+        }
+        _ => return None,
+    };
+    Some(Numpy::new(name, &[forecast.rows, HORIZON], Numbers::F64(numbers)))
+}
+
+/// The outputs of the graph of windows, run by the engine.
+fn run(predictor: &Predictor, batch: &Batch) -> Vec<Vec<f64>> {
     let graph = predictor.window_graph(batch.units.len()).unwrap();
     let mut runner = Program::new(&graph).unwrap().runner();
     let params = predictor.forecaster().params();
@@ -130,19 +178,20 @@ fn run(predictor: &Predictor, batch: &Batch) -> Vec<f64> {
         .unwrap();
     }
     runner.run();
-    runner.read::<f64>("forecast").unwrap().to_vec()
+    batch.outputs.iter().map(|output| runner.read::<f64>(&output.name).unwrap().to_vec()).collect()
 }
 
 const COVARIATES: &str = "[columns]\npast = ['price']\nfuture = ['holiday']\nstatic = ['size']
     [calendar]\nfourier = [{ period = 7, order = 1 }]\n";
 
 /// Losses and scalings, which are tested with one model.
-const SETTINGS: [&str; 15] = [
+const SETTINGS: [&str; 16] = [
     "loss = 'quantiles'",
     "loss = { kind = 'quantiles', levels = [0.1, 0.2, 0.6, 0.9] }",
     "loss = { kind = 'quantile', level = 0.9 }",
     "loss = 'gaussian'",
     "loss = 'student-t'",
+    "loss = 'negative-binomial'\nnormalization = 'scale'\nscaling = { method = 'none' }",
     "loss = 'gaussian'\nscaling = { log = true }",
     "normalization = 'instance'",
     "normalization = 'scale'\nscaling = { method = 'min-max' }",
@@ -167,12 +216,31 @@ fn the_graph_of_windows_equals_the_predictions() {
     for (model, settings) in configurations() {
         let (mut predictor, dataset) = predictor(model, &settings);
         let batch = batch(&mut predictor, &dataset, 7);
-        let Numbers::F64(right) = &batch.outputs[0].numbers else { panic!("forecasts are f64") };
-        for (place, (ours, right)) in run(&predictor, &batch).iter().zip(right).enumerate() {
-            let error = (ours - right).abs() / batch.units[place / HORIZON];
-            assert!(error < 1e-5, "{model} {settings}: {ours} for {right}");
+        for (ours, right) in run(&predictor, &batch).iter().zip(&batch.outputs) {
+            let Numbers::F64(numbers) = &right.numbers else { panic!("forecasts are f64") };
+            let per_row = numbers.len() / batch.units.len();
+            for (place, (ours, right)) in ours.iter().zip(numbers).enumerate() {
+                let error = (ours - right).abs() / batch.units[place / per_row];
+                assert!(error < 1e-5, "{model} {settings}: {ours} for {right}");
+            }
         }
     }
+}
+
+#[test]
+fn the_forecast_of_an_unknown_series_is_nan() {
+    let (mut predictor, dataset) = predictor("{ kind = 'gru', hidden = 3 }", "");
+    let mut batch = batch(&mut predictor, &dataset, 3);
+    batch.inputs[1].numbers = Numbers::I64(vec![3, 0, -1]);
+    let is_nan: Vec<bool> = run(&predictor, &batch)[0].iter().map(|x| x.is_nan()).collect();
+    assert_eq!(is_nan, [[true; HORIZON], [false; HORIZON], [true; HORIZON]].concat());
+}
+
+#[test]
+fn a_model_that_draws_samples_is_refused() {
+    let (predictor, _) = predictor("{ kind = 'deepar', hidden = 3 }", "loss = 'gaussian'");
+    let said = predictor.to_onnx().unwrap_err().to_string();
+    assert!(said.starts_with("model deepar draws its forecast from random numbers"), "{said}");
 }
 
 #[test]
