@@ -76,11 +76,17 @@ fn what_cannot_be_exported_is_refused_and_writes_nothing() {
         (
             2,
             &["export", "run", "--to", "vhdl", "-o", "x.v"][..],
-            "unknown format \"vhdl\"; the formats are json, blif, aag, aiger, verilog, c, rust, wasm, dot, svg, html",
+            "unknown format \"vhdl\"; the formats are json, blif, aag, aiger, verilog, c, rust, wasm, dot, svg, html, onnx",
         ),
         (2, &["export", "run", "-o", "x.vhd"], "no format has the file extension of x.vhd"),
         (2, &["export", "run"], "which format? --to names one of json, blif"),
         (2, &["export", "nowhere", "-o", "x.v"], "nowhere does not exist"),
+        (
+            2,
+            &["export", "run", "-o", "x.onnx"],
+            "run is not the run of a forecaster, which onnx files are for",
+        ),
+        (2, &["export", "plain.blif", "-o", "x.onnx"], "circuits are written as json, blif"),
         (2, &["export", ".", "-o", "x.v"], "experiment.toml is missing"),
         (
             2,
