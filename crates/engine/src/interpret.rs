@@ -130,10 +130,7 @@ impl Graph {
 
     /// Evaluates the given nodes, in their order.
     pub fn interpret_nodes(&self, inputs: &[(&str, Value)], wanted: &[Id]) -> Result<Vec<Value>, InputError> {
-        let mut needed = vec![false; self.nodes().len()];
-        for id in wanted {
-            mark(self, *id, &mut needed);
-        }
+        let needed = reachable(self, wanted.iter().copied());
         let mut values: Vec<Option<Value>> = vec![None; self.nodes().len()];
         for id in self.ids().filter(|id| needed[id.0 as usize]) {
             let node = self.node(id);
@@ -149,14 +146,16 @@ impl Graph {
     }
 }
 
-/// Marks a node and all nodes that it depends on.
-fn mark(graph: &Graph, id: Id, needed: &mut [bool]) {
-    let mut stack = vec![id];
+/// For every node, whether one of the given nodes depends on it.
+pub(crate) fn reachable(graph: &Graph, from: impl IntoIterator<Item = Id>) -> Vec<bool> {
+    let mut reached = vec![false; graph.nodes().len()];
+    let mut stack: Vec<Id> = from.into_iter().collect();
     while let Some(id) = stack.pop() {
-        if !std::mem::replace(&mut needed[id.0 as usize], true) {
+        if !std::mem::replace(&mut reached[id.0 as usize], true) {
             stack.extend(&graph.node(id).args);
         }
     }
+    reached
 }
 
 fn find(inputs: &[(&str, Value)], name: &str, node: &Node) -> Result<Value, InputError> {

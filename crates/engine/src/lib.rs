@@ -81,6 +81,7 @@
 //! | [`graph`] | graphs as expressions, and the builder: operations with shapes, types and broadcasting |
 //! | [`program`] | compiled graphs and their execution |
 //! | [`interpret`] | a scalar interpreter of graphs, the oracle of the tests |
+//! | `onnx` | graphs as ONNX models (feature `onnx`) |
 //! | [`ops`] | the table of element-wise operations and their gradients |
 //! | [`kernel`] | SIMD kernels; each has a reference implementation that tests compare it with |
 //! | [`simd`] | run-time selection of the instruction set |
@@ -104,6 +105,8 @@ pub mod interpret;
 pub mod kernel;
 pub mod linalg;
 mod mixed;
+#[cfg(feature = "onnx")]
+pub mod onnx;
 pub mod ops;
 pub mod parallel;
 mod plan;

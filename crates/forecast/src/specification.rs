@@ -262,7 +262,7 @@ impl Specification {
     }
 
     /// Builds the forecast of the horizon, and its loss if targets are given.
-    fn forward<'n>(&self, x: &Inputs<'n>) -> (Tensor<'n>, Option<Tensor<'n>>) {
+    pub(crate) fn forward<'n>(&self, x: &Inputs<'n>) -> (Tensor<'n>, Option<Tensor<'n>>) {
         let statistics = self.normalization().statistics(x.past);
         let normal = Inputs {
             past: statistics.normalize(x.past),

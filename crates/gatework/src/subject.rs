@@ -42,7 +42,7 @@ pub enum SubjectError {
         path: PathBuf,
     },
     /// The run is that of a forecaster, which has no circuit.
-    #[error("{} is the run of a forecaster; predict, evaluate and inspect work on it", path.display())]
+    #[error("{} is the run of a forecaster; predict, evaluate, inspect and export to onnx work on it", path.display())]
     Forecaster {
         /// The run folder.
         path: PathBuf,

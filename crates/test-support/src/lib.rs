@@ -3,4 +3,5 @@
 pub mod counting;
 pub mod golden;
 pub mod mutation;
+pub mod onnx;
 pub mod program;

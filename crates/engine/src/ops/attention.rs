@@ -5,9 +5,8 @@
 use std::fmt;
 
 use super::Composite;
-use crate::graph::{Graph, GraphError, Id, Node, Op, tensor_methods};
+use crate::graph::{Graph, GraphError, Id, Op, tensor_methods};
 use crate::instruction::{Execute, Memory, Scratch, Stored as _, View, with_float};
-use crate::interpret::{Value, by_definition};
 use crate::kernel::attention::{self, Tokens};
 use crate::plan::Planner;
 use crate::shape::Shape;
@@ -174,8 +173,9 @@ impl Composite for Attention {
         graph.split_gradients(all, &shapes)
     }
 
-    fn evaluate(&self, node: &Node, args: &[&Value]) -> Value {
-        by_definition(node, args, |g, args| g.composed_heads([args[0], args[1], args[2]], self.heads))
+    fn define(&self, graph: &mut Graph, args: &[Id]) -> Result<Id, GraphError> {
+        let args = graph.operands(self, args)?;
+        graph.composed_heads(args, self.heads)
     }
 
     fn plan(&self, planner: &mut Planner<'_>, id: Id) -> View {
@@ -196,11 +196,10 @@ impl Composite for AttentionGradient {
         Ok(graph.intern(Op::AttentionGradient(*self), args.to_vec(), shape, graph.dtype(q)))
     }
 
-    fn evaluate(&self, node: &Node, args: &[&Value]) -> Value {
-        by_definition(node, args, |g, args| {
-            let y = g.composed_heads([args[1], args[2], args[3]], self.heads)?;
-            g.concatenated_gradients(y, args[0], &args[1..])
-        })
+    fn define(&self, graph: &mut Graph, args: &[Id]) -> Result<Id, GraphError> {
+        let [dy, q, k, v] = graph.operands(self, args)?;
+        let y = graph.composed_heads([q, k, v], self.heads)?;
+        graph.concatenated_gradients(y, dy, &[q, k, v])
     }
 
     fn plan(&self, planner: &mut Planner<'_>, id: Id) -> View {
@@ -281,6 +280,7 @@ mod tests {
     use super::*;
     use crate::arbitrary::{self, assert_close, run};
     use crate::dtype::DType;
+    use crate::interpret::Value;
     use crate::program::Program;
     use proptest::prelude::*;
 

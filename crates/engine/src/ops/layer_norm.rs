@@ -3,10 +3,13 @@
 use std::fmt;
 
 use super::Composite;
+#[cfg(feature = "onnx")]
+use crate::dtype::DType;
 use crate::graph::{Graph, GraphError, Id, Node, Op, tensor_methods};
 use crate::instruction::{Execute, Memory, Scratch, Stored as _, View, with_float};
-use crate::interpret::{Value, by_definition};
 use crate::kernel::norm;
+#[cfg(feature = "onnx")]
+use crate::onnx::{schema::Attribute, writer::Writer};
 use crate::plan::Planner;
 use crate::shape::Shape;
 
@@ -104,9 +107,20 @@ impl Composite for LayerNorm {
         graph.split_gradients(all, &shapes)
     }
 
-    fn evaluate(&self, node: &Node, args: &[&Value]) -> Value {
-        let epsilon = f64::from_bits(self.epsilon);
-        by_definition(node, args, |g, args| g.composed_layer_norm(args[0], args[1], args[2], epsilon))
+    fn define(&self, graph: &mut Graph, args: &[Id]) -> Result<Id, GraphError> {
+        let [x, gain, bias] = graph.operands(self, args)?;
+        graph.composed_layer_norm(x, gain, bias, f64::from_bits(self.epsilon))
+    }
+
+    #[cfg(feature = "onnx")]
+    fn onnx(&self, writer: &mut Writer, node: &Node, args: &[String]) -> Option<String> {
+        if node.dtype != DType::F32 {
+            // The epsilon of the operator has 32 bits.
+            return None;
+        }
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let epsilon = Attribute::float("epsilon", f64::from_bits(self.epsilon) as f32);
+        Some(writer.node("LayerNormalization", &args, vec![Attribute::int("axis", -1), epsilon]))
     }
 
     fn plan(&self, planner: &mut Planner<'_>, id: Id) -> View {
@@ -125,13 +139,11 @@ impl Composite for LayerNormGradient {
         Ok(graph.intern(Op::LayerNormGradient(*self), args.to_vec(), shape, graph.dtype(x)))
     }
 
-    fn evaluate(&self, node: &Node, args: &[&Value]) -> Value {
-        by_definition(node, args, |g, args| {
-            let &[dy, x, gain] = args else { unreachable!("checked when the node was built") };
-            let bias = g.zeros_like(gain)?;
-            let y = g.composed_layer_norm(x, gain, bias, f64::from_bits(self.epsilon))?;
-            g.concatenated_gradients(y, dy, &[x, gain, bias])
-        })
+    fn define(&self, graph: &mut Graph, args: &[Id]) -> Result<Id, GraphError> {
+        let [dy, x, gain] = graph.operands(self, args)?;
+        let bias = graph.zeros_like(gain)?;
+        let y = graph.composed_layer_norm(x, gain, bias, f64::from_bits(self.epsilon))?;
+        graph.concatenated_gradients(y, dy, &[x, gain, bias])
     }
 
     fn plan(&self, planner: &mut Planner<'_>, id: Id) -> View {

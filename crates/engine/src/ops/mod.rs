@@ -7,14 +7,14 @@
 //!
 //! A composite operation is one node that could be written with elementary operations, and has a kernel because that is
 //! faster. Its file holds everything about it: the builder with its shape rule, the gradient, the definition that the
-//! interpreter evaluates, the plan and the instruction.
+//! interpreter evaluates, the ONNX form, the plan and the instruction.
 //!
 //! # Adding an operation
 //!
 //! | operation | places |
 //! |---|---|
-//! | element-wise | a row in `ops/elementwise.rs` (name, scalar and integer meaning, gradient); the slice function in `vector` and its line in `instruction/loops/math.rs`; its cost in `instruction/loops/compile.rs` if it is not a transcendental function |
-//! | reduction | a row in the table of `ops/elementwise.rs` (name, binary operation, neutral element); two arms in `instruction/loops/math.rs` (of a slice, of two rows); its gradient in `grad.rs` |
+//! | element-wise | a row in `ops/elementwise.rs` (name, scalar and integer meaning, ONNX form, gradient); the slice function in `vector` and its line in `instruction/loops/math.rs`; its cost in `instruction/loops/compile.rs` if it is not a transcendental function |
+//! | reduction | a row in the table of `ops/elementwise.rs` (name, binary operation, neutral element, ONNX operator); two arms in `instruction/loops/math.rs` (of a slice, of two rows); its gradient in `grad.rs` |
 //! | composite | a file in `ops` that implements `Composite` and lists its `tensor_methods!`; a variant of [`Op`](crate::graph::Op) and its arm in `Op::composite` |
 //! | layer made of other operations | a method in `graph/layers.rs`, and its row of `tensor_methods!` there |
 
@@ -28,10 +28,14 @@ use std::fmt;
 
 use crate::graph::{Graph, GraphError, Id, Node};
 use crate::instruction::View;
-use crate::interpret::Value;
+use crate::interpret::{Value, by_definition};
+#[cfg(feature = "onnx")]
+use crate::onnx::writer::Writer;
 use crate::plan::Planner;
 use crate::shape::Shape;
 
+#[cfg(feature = "onnx")]
+pub(crate) use elementwise::OnnxForm;
 pub use elementwise::{Binary, Reduction, Unary};
 pub(crate) use elementwise::{BinaryGradient, UnaryGradient};
 
@@ -45,8 +49,20 @@ pub(crate) trait Composite: fmt::Display {
         graph.error("gradients", &graph.node(id).args, format!("{self} cannot be differentiated"))
     }
 
-    /// The value for the interpreter: usually [`by_definition`](crate::interpret::by_definition).
-    fn evaluate(&self, node: &Node, args: &[&Value]) -> Value;
+    /// Adds the result in elementary operations.
+    fn define(&self, graph: &mut Graph, args: &[Id]) -> Result<Id, GraphError>;
+
+    /// The value for the interpreter: that of the definition.
+    fn evaluate(&self, node: &Node, args: &[&Value]) -> Value {
+        by_definition(node, args, |graph, args| self.define(graph, args))
+    }
+
+    /// Writes the operation with an ONNX operator of its own, and returns the name of the result. `None` writes the definition.
+    /// Sizes of `node` that depend on the batch are not those of the model.
+    #[cfg(feature = "onnx")]
+    fn onnx(&self, _writer: &mut Writer, _node: &Node, _args: &[String]) -> Option<String> {
+        None
+    }
 
     /// Adds the instructions that compute node `id`.
     fn plan(&self, planner: &mut Planner<'_>, id: Id) -> View;

@@ -11,8 +11,10 @@ use super::Composite;
 use crate::dtype::DType;
 use crate::graph::{Graph, GraphError, Id, Node, Op};
 use crate::instruction::{Execute, Memory, Scratch, Stored as _, View, with_float};
-use crate::interpret::{Value, by_definition};
+use crate::interpret::Value;
 use crate::kernel::recurrent::{self, Pass, Steps};
+#[cfg(feature = "onnx")]
+use crate::onnx::{schema::Attribute, writer::Writer};
 use crate::plan::Planner;
 use crate::shape::Shape;
 
@@ -273,11 +275,36 @@ impl Composite for Recurrent {
         Ok(gradients)
     }
 
-    fn evaluate(&self, node: &Node, args: &[&Value]) -> Value {
-        by_definition(node, args, |g, args| {
-            let args = args.try_into().expect("checked when the node was built");
-            g.composed_recurrent(self.cell, args)
-        })
+    fn define(&self, graph: &mut Graph, args: &[Id]) -> Result<Id, GraphError> {
+        let args = graph.operands(self, args)?;
+        graph.composed_recurrent(self.cell, args)
+    }
+
+    /// Writes the states only: `[1, time, batch, hidden]`. The gates of ONNX are in another order.
+    #[cfg(feature = "onnx")]
+    fn onnx(&self, writer: &mut Writer, node: &Node, args: &[String]) -> Option<String> {
+        let hidden = node.shape[3];
+        let (operator, order): (&str, &[usize]) = match self.cell {
+            Cell::Gru => ("GRU", &[1, 0, 2]),
+            Cell::Lstm => ("LSTM", &[0, 3, 1, 2]),
+        };
+        let rows = writer.integers(order.iter().flat_map(|gate| gate * hidden..(gate + 1) * hidden));
+        let biases = [&args[3], &args[4]].map(|bias| writer.node("Gather", &[bias, &rows], vec![]));
+        let weights = [&args[1], &args[2]].map(|weight| {
+            let gates_first = writer.transpose(weight, &[1, 0]);
+            writer.node("Gather", &[&gates_first, &rows], vec![])
+        });
+        let bias = writer.node("Concat", &[&biases[0], &biases[1]], vec![Attribute::int("axis", 0)]);
+        // The first axis is that of directions.
+        let first = writer.integers([0]);
+        let [input, hidden_weights, bias] =
+            [&weights[0], &weights[1], &bias].map(|x| writer.node("Unsqueeze", &[x, &first], vec![]));
+        let mut settings = vec![Attribute::int("hidden_size", hidden as i64)];
+        if self.cell == Cell::Gru {
+            settings.push(Attribute::int("linear_before_reset", 1));
+        }
+        let states = writer.node(operator, &[&args[0], &input, &hidden_weights, &bias], settings);
+        Some(writer.transpose(&states, &[1, 0, 2, 3]))
     }
 
     fn plan(&self, planner: &mut Planner<'_>, id: Id) -> View {
@@ -303,6 +330,10 @@ impl Composite for RecurrentGradient {
         }
         let problem = "needs the gradient of the states, the tape, the inputs and both weights, of one type";
         graph.error(&self.to_string(), &args, problem)
+    }
+
+    fn define(&self, graph: &mut Graph, args: &[Id]) -> Result<Id, GraphError> {
+        graph.error(&self.to_string(), args, "has no definition in elementary operations")
     }
 
     fn evaluate(&self, node: &Node, args: &[&Value]) -> Value {

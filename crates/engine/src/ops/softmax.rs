@@ -5,7 +5,8 @@ use std::fmt;
 use super::Composite;
 use crate::graph::{Graph, GraphError, Id, Node, Op, tensor_methods};
 use crate::instruction::{Execute, Memory, Scratch, Stored, View, with_float};
-use crate::interpret::{Value, by_definition};
+#[cfg(feature = "onnx")]
+use crate::onnx::{schema::Attribute, writer::Writer};
 use crate::ops::Reduction;
 use crate::plan::Planner;
 use crate::vector::{self, RealNumber};
@@ -93,8 +94,15 @@ impl Composite for Softmax {
         Ok(vec![Some(dx)])
     }
 
-    fn evaluate(&self, node: &Node, args: &[&Value]) -> Value {
-        by_definition(node, args, |g, args| g.composed_softmax(args[0], self.log))
+    fn define(&self, graph: &mut Graph, args: &[Id]) -> Result<Id, GraphError> {
+        let [x] = graph.operands(self, args)?;
+        graph.composed_softmax(x, self.log)
+    }
+
+    #[cfg(feature = "onnx")]
+    fn onnx(&self, writer: &mut Writer, _: &Node, args: &[String]) -> Option<String> {
+        let operator = if self.log { "LogSoftmax" } else { "Softmax" };
+        Some(writer.node(operator, &[&args[0]], vec![Attribute::int("axis", -1)]))
     }
 
     fn plan(&self, planner: &mut Planner<'_>, id: Id) -> View {

@@ -304,7 +304,7 @@ mod tests {
                 _ = sum.fetch_add(10 * outer + inner, Ordering::Relaxed);
             });
         });
-        assert_eq!(sum.into_inner(), (0..100).sum());
+        assert_eq!(sum.into_inner(), (0..100usize).sum::<usize>());
     }
 
     #[test]

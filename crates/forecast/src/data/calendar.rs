@@ -107,7 +107,8 @@ impl Calendar {
         Ok(())
     }
 
-    fn names(&self) -> Vec<String> {
+    /// Returns the names of the features, in their order.
+    pub fn names(&self) -> Vec<String> {
         let cycles = self.cycles.iter().map(|cycle| cycle.name());
         let fourier = self.fourier.iter().flat_map(|f| {
             (1..=f.order).flat_map(move |k| ["sin", "cos"].map(|name| format!("{name} {k}/{}", f.period)))

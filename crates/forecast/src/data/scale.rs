@@ -57,13 +57,13 @@ pub struct Scaling {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FittedScale {
     /// Lower and upper clipping limits.
-    limits: Option<(f64, f64)>,
+    pub(crate) limits: Option<(f64, f64)>,
     /// Added before taking logarithms.
-    shift: f64,
+    pub(crate) shift: f64,
     /// Below this value the logarithm is continued by its tangent, so that it is defined everywhere.
-    knot: f64,
-    center: f64,
-    scale: f64,
+    pub(crate) knot: f64,
+    pub(crate) center: f64,
+    pub(crate) scale: f64,
 }
 
 /// The fitted scaling of a table.
@@ -138,6 +138,21 @@ impl Scaler {
                 self.fits.get(place)
             }
         }
+    }
+
+    /// Returns the ids of the series, sorted; none with global scope.
+    pub fn ids(&self) -> &[String] {
+        &self.ids
+    }
+
+    /// Returns the scaling of every series in the order of [`Scaler::ids`], or that of all series.
+    pub fn fits(&self) -> &[FittedScale] {
+        &self.fits
+    }
+
+    /// Returns location and scale of past, known-future and static covariates.
+    pub fn columns(&self) -> &[Vec<(f64, f64)>; 3] {
+        &self.columns
     }
 
     /// Scales a table. Values without a predecessor for the difference become NaN.

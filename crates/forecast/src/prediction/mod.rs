@@ -5,6 +5,7 @@
 //! | [`conformal`] | prediction intervals calibrated on held-out errors |
 //! | [`context`] | what a trained model stores about its data; [`Prediction`] and [`Interval`] |
 //! | `forecaster` | [`Forecaster`]: a trained network with its context |
+//! | `onnx` | forecasters as ONNX models (feature `onnx`) |
 //! | `shared_network` | the network behind a shared reference |
 //! | `error` | [`PredictError`] |
 
@@ -12,6 +13,8 @@ pub mod conformal;
 pub mod context;
 mod error;
 mod forecaster;
+#[cfg(feature = "onnx")]
+pub mod onnx;
 mod shared_network;
 
 pub use context::{Context, ContextError, Interval, NotFinite, Prediction, Prepared};

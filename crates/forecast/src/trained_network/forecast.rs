@@ -48,11 +48,7 @@ impl Forecast {
         let values = self.step(row, step);
         match &self.kind {
             ForecastKind::Point => f64::from(values[0]),
-            ForecastKind::Quantiles(levels) => {
-                let below = levels.iter().all(|&level| level < 0.5);
-                let nearest = if below { levels.len().saturating_sub(1) } else { 0 };
-                interpolate(levels, values, 0.5).unwrap_or_else(|| f64::from(sorted(values)[nearest]))
-            }
+            ForecastKind::Quantiles(levels) => interpolate(values, median_position(levels)),
             ForecastKind::Distribution(distribution) => distribution.mean(values),
             ForecastKind::Samples => values.iter().map(|&x| f64::from(x)).sum::<f64>() / values.len() as f64,
         }
@@ -65,7 +61,9 @@ impl Forecast {
         match &self.kind {
             _ if !(level > 0.0 && level < 1.0) => None,
             ForecastKind::Point => None,
-            ForecastKind::Quantiles(levels) => interpolate(levels, values, level),
+            ForecastKind::Quantiles(levels) => {
+                position(levels, level).map(|place| interpolate(values, place))
+            }
             ForecastKind::Distribution(distribution) => Some(distribution.quantile(values, level)),
             ForecastKind::Samples => {
                 let place = level * values.len() as f64 - 0.5;
@@ -82,22 +80,31 @@ impl Forecast {
 /// Tolerance within which two quantile levels are equal: levels are computed from interval levels.
 const LEVEL_TOLERANCE: f64 = 1e-9;
 
-/// Interpolates between quantiles. Quantiles are trained independently and can cross, so their values are sorted first
-/// (V. Chernozhukov, I. Fernandez-Val, A. Galichon, "Quantile and probability curves without crossing", 2010).
-fn interpolate(levels: &[f64], values: &[f32], level: f64) -> Option<f64> {
+/// The position of a level between two quantile levels: their indices, and the fraction of the way from one to the other.
+type Position = (usize, usize, f64);
+
+/// Returns the position of a level; `None` if it is outside the levels.
+fn position(levels: &[f64], level: f64) -> Option<Position> {
     let right = levels.iter().position(|&known| known >= level - LEVEL_TOLERANCE)?;
-    let values = sorted(values);
-    let value = |i: usize| f64::from(values[i]);
     if (levels[right] - level).abs() <= LEVEL_TOLERANCE {
-        return Some(value(right));
+        return Some((right, right, 0.0));
     }
     let left = right.checked_sub(1)?;
-    let fraction = (level - levels[left]) / (levels[right] - levels[left]);
-    Some(value(left) + fraction * (value(right) - value(left)))
+    Some((left, right, (level - levels[left]) / (levels[right] - levels[left])))
 }
 
-fn sorted(values: &[f32]) -> Vec<f32> {
+/// Returns the position of the median, or of the nearest level if all levels are on one side of it.
+pub(crate) fn median_position(levels: &[f64]) -> Position {
+    let below = levels.iter().all(|&level| level < 0.5);
+    let nearest = if below { levels.len().saturating_sub(1) } else { 0 };
+    position(levels, 0.5).unwrap_or((nearest, nearest, 0.0))
+}
+
+/// Interpolates between quantiles. Quantiles are trained independently and can cross, so their values are sorted first
+/// (V. Chernozhukov, I. Fernandez-Val, A. Galichon, "Quantile and probability curves without crossing", 2010).
+fn interpolate(values: &[f32], (left, right, fraction): Position) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f32::total_cmp);
-    sorted
+    let [left, right] = [left, right].map(|index| f64::from(sorted[index]));
+    left + fraction * (right - left)
 }

@@ -17,6 +17,8 @@ mod quantization;
 mod sampling;
 
 pub use error::NetworkError;
+#[cfg(feature = "onnx")]
+pub(crate) use forecast::median_position;
 pub use forecast::{Forecast, ForecastKind};
 pub use network::{MAX_ROWS, TrainedNetwork};
 pub use quantization::Precision;

@@ -1,9 +1,12 @@
-//! `gatework export`: writes a circuit in another format.
+//! `gatework export`: writes a circuit in another format, or a forecaster as an ONNX model.
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use clap::Args;
+use gatework_forecast::prediction::Context;
+use gatework_forecast::prediction::onnx::ExportError;
+use gatework_forecast::run::ForecastRun;
 use gatework_gates::automata::states::Start;
 use gatework_logic::Document;
 use gatework_logic::formats::{self, FORMATS, Format, FormatError, Options};
@@ -16,7 +19,7 @@ use crate::progress::Passes;
 use crate::report::page::Page;
 use crate::subject::Subject;
 
-/// Export a circuit to another format: BLIF, AIGER, Verilog, C, Rust, ...
+/// Export a circuit to another format (BLIF, AIGER, Verilog, C, Rust, ...), or a forecaster to ONNX
 #[derive(Debug, Args)]
 #[command(after_help = after_help())]
 #[command(mut_args(|arg| if WORK.contains(&arg.get_id().as_str()) { arg.requires("minimize") } else { arg }))]
@@ -60,6 +63,7 @@ fn after_help() -> String {
         "  {HTML:<9} {:<12} an interactive web page of an automaton, to draw on and to damage",
         ".html"
     ));
+    rows.push(format!("  {ONNX:<9} {:<12} a forecaster, for ONNX Runtime and others", ".onnx"));
     format!("Formats:\n{}\n\n{EXAMPLES}", rows.join("\n"))
 }
 
@@ -69,20 +73,26 @@ Examples:
   gatework export runs/game-of-life --grid 16x16 -o grid.aig
   gatework export runs/checkerboard/circuit.json --to c > checkerboard.h
   gatework export runs/lizard --minimize -o lizard.html
-  gatework export adder.blif -o adder.svg";
+  gatework export adder.blif -o adder.svg
+  gatework export runs/airpassengers -o airpassengers.onnx";
 
 /// The name of the web page that simulates an automaton. It is not a circuit format: it shows an experiment.
 const HTML: &str = "html";
 
+/// The name of the format of forecasters.
+const ONNX: &str = "onnx";
+
 impl Export {
     pub fn run(&self) -> anyhow::Result<()> {
         let passes = Passes::default();
-        let (format, bytes) = if self.is_page() {
+        let (format, bytes) = if self.is_format(HTML) {
             (HTML, self.page(&passes)?)
+        } else if self.is_format(ONNX) {
+            (ONNX, self.onnx()?)
         } else {
             let format = self.format()?;
-            if !format.text && self.output.is_none() && std::io::stdout().is_terminal() {
-                return Err(Usage(format!("{} files are binary; name a file with -o", format.name)).into());
+            if !format.text {
+                self.refuse_terminal(format.name)?;
             }
             if self.grid.is_some() && !format.grid {
                 return Err(usage_or_failure(FormatError::NoGrid(format.name)));
@@ -115,10 +125,44 @@ impl Export {
         Ok(proved.document)
     }
 
-    /// Whether the web page is requested, by its name or by the extension of the file.
-    fn is_page(&self) -> bool {
+    /// Whether a format is requested, by its name or by the extension of the file.
+    fn is_format(&self, format: &str) -> bool {
         let extension = self.output.as_ref().and_then(|path| path.extension()?.to_str());
-        self.to.as_deref().or(extension).is_some_and(|name| name.eq_ignore_ascii_case(HTML))
+        self.to.as_deref().or(extension).is_some_and(|name| name.eq_ignore_ascii_case(format))
+    }
+
+    fn refuse_terminal(&self, format: &str) -> anyhow::Result<()> {
+        if self.output.is_none() && std::io::stdout().is_terminal() {
+            return Err(Usage(format!("{format} files are binary; name a file with -o")).into());
+        }
+        Ok(())
+    }
+
+    /// The ONNX model of a forecaster.
+    fn onnx(&self) -> anyhow::Result<Vec<u8>> {
+        self.refuse_terminal(ONNX)?;
+        if self.grid.is_some() || self.minimize {
+            return Err(Usage("--grid and --minimize are for circuits, not for onnx files".into()).into());
+        }
+        let Some(run) = ForecastRun::open(&self.subject)? else {
+            // What does not exist has a message of its own.
+            Subject::open(&self.subject)?;
+            let message = format!(
+                "{} is not the run of a forecaster, which onnx files are for; circuits are written as {}",
+                self.subject.display(),
+                names().join(", ")
+            );
+            return Err(Usage(message).into());
+        };
+        let mut forecaster = run.forecaster;
+        if let Some(name) = &self.name {
+            let context = Context { name: name.clone(), ..forecaster.context().clone() };
+            forecaster = forecaster.with_context(context);
+        }
+        forecaster.to_onnx().map_err(|error| match error {
+            ExportError::Samples(_) => Usage(error.to_string()).into(),
+            error => error.into(),
+        })
     }
 
     /// The web page of the automaton.
@@ -153,9 +197,7 @@ impl Export {
             (Some(name), _) => Format::named(name),
             (None, Some(path)) => Format::of_path(path),
             (None, None) => {
-                let names = FORMATS.iter().map(|format| format.name).chain([HTML]);
-                let names: Vec<&str> = names.collect();
-                let message = format!("which format? --to names one of {}", names.join(", "));
+                let message = format!("which format? --to names one of {}, {ONNX}", names().join(", "));
                 return Err(Usage(message).into());
             }
         };
@@ -163,12 +205,17 @@ impl Export {
     }
 }
 
+/// The names of the formats of circuits.
+fn names() -> Vec<&'static str> {
+    FORMATS.iter().map(|format| format.name).chain([HTML]).collect()
+}
+
 /// Separates wrong usage from failures.
 fn usage_or_failure(error: FormatError) -> anyhow::Error {
     match error {
-        // The web page is not in the list of circuit formats.
-        FormatError::UnknownName(_) => Usage(format!("{error}, {HTML}")).into(),
-        FormatError::UnknownEnding(_) => Usage(format!("{error}, .{HTML}")).into(),
+        // The web page and the models of forecasters are not in the list of circuit formats.
+        FormatError::UnknownName(_) => Usage(format!("{error}, {HTML}, {ONNX}")).into(),
+        FormatError::UnknownEnding(_) => Usage(format!("{error}, .{HTML}, .{ONNX}")).into(),
         FormatError::CannotWrite(_) | FormatError::NoGrid(_) | FormatError::NotAnAutomaton => {
             Usage(error.to_string()).into()
         }

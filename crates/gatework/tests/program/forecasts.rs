@@ -143,6 +143,30 @@ fn a_corrupt_parquet_file_is_refused_by_name() {
 }
 
 #[test]
+fn a_forecaster_is_exported_as_onnx_and_as_nothing_else() {
+    let place = trained();
+    let result = place.json("export run -o a.onnx");
+    assert_eq!((&result["format"], &result["file"]), (&"onnx".into(), &"a.onnx".into()));
+    let bytes = place.read("a.onnx");
+    let has = |part: &str| bytes.windows(part.len()).any(|bytes| bytes == part.as_bytes());
+    assert!(has("history") && has("forecast") && has(r#"["north","south, small"]"#));
+    let output = place.run("export run --to onnx");
+    assert_eq!(output.stdout, bytes, "stdout and file are the same");
+    place.run("export run/model.safetensors --to ONNX -o b");
+    assert_eq!(place.read("b"), bytes);
+    place.run("export run -o c.onnx --name other");
+    assert_eq!(place.read("c.onnx").len(), bytes.len());
+    assert_says(&place.refused(2, "export run -o x.v"), &["run of a forecaster", "export to onnx"]);
+    assert_says(&place.refused(2, "export run -o x.onnx --minimize"), &["--minimize", "circuits"]);
+    assert_says(&place.refused(2, "export nowhere -o x.onnx"), &["nowhere does not exist"]);
+    let sampled = SALES.replace("'nlinear'", "{ kind = 'deepar', hidden = 4 }\nloss = 'gaussian'");
+    place.write("sampled.toml", &sampled.replace("epochs = 20", "epochs = 1"));
+    place.run("train sampled.toml --out sampled");
+    assert_says(&place.refused(2, "export sampled -o x.onnx"), &["deepar", "random numbers"]);
+    assert!(!place.path("x.onnx").exists() && is_clean(&place.path("")));
+}
+
+#[test]
 fn evaluate_inspect_and_list_know_forecasters() {
     let place = trained();
     let scores = place.json("evaluate run --subset validation --step 7");
