@@ -80,7 +80,9 @@ impl LossScale {
         // The sum of magnitudes is not finite if one of them is not; it may overflow, too, but not in f64.
         if grads.iter().map(|grad| f64::from(grad.abs())).sum::<f64>().is_finite() {
             let inverse = 1.0 / self.factor;
-            grads.iter_mut().for_each(|grad| *grad *= inverse);
+            for grad in grads.iter_mut() {
+                *grad *= inverse;
+            }
             self.finite += 1;
             if self.finite == GROWTH_INTERVAL {
                 (self.factor, self.finite) = ((self.factor * 2.0).min(MAX), 0);
