@@ -332,14 +332,48 @@ fn training_graph(
 mod tests {
     use std::error::Error;
 
+    use gatework_engine::Program;
     use gatework_train::trainer::TrainError;
 
     use super::*;
+    use crate::models::{Nhits, Tcn};
 
     /// An error and its causes, as the command line prints them.
     fn with_causes(error: &dyn Error) -> String {
         let causes = std::iter::successors(Some(error), |&error| error.source());
         causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    }
+
+    /// The activations that exist at the same time. The memory of a runner shrinks less, because 16-bit numbers have an arena of
+    /// their own.
+    #[test]
+    fn activations_in_16_bits_take_at_most_0_6_of_the_memory() {
+        for (model, limit) in
+            [(Model::Nhits(Nhits { layers: 4, ..Nhits::default() }), 1.05), (Model::Tcn(Tcn::default()), 0.8)]
+        {
+            let specification = Specification {
+                model,
+                loss: Loss::Mse,
+                normalization: None,
+                input: 96,
+                horizon: 24,
+                past_columns: 0,
+                future_columns: 0,
+                static_columns: 0,
+            };
+            let bytes = |activations| {
+                let (graph, _) = specification.training_network(64, activations).unwrap();
+                let program = Program::new(&graph).unwrap();
+                (program.activation_bytes() as f64, program.bytes() as f64)
+            };
+            let (full, all) = bytes(None);
+            for format in Half::ALL {
+                let (half, half_all) = bytes(Some(format));
+                let name = specification.model.name();
+                assert!(half <= 0.6 * full, "{name} {format}: {half} of {full}");
+                assert!(half_all <= limit * all, "{name} {format}: {half_all} of {all} in all");
+            }
+        }
     }
 
     #[test]

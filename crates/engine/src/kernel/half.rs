@@ -97,10 +97,8 @@ pub fn widen(format: Half, from: &[u16], to: &mut [f32]) {
 pub fn round(format: Half, from: &[f32], to: &mut [f32]) {
     assert_eq!(from.len(), to.len(), "slices of different lengths");
     match format {
-        Half::Bf16 => {
-            dispatch!(level(), _ => map(from, to, #[inline(always)] |x| widen_bf16(narrow_bf16(x))));
-        }
-        Half::F16 => dispatch!(level(), _ => map(from, to, #[inline(always)] |x| widen_f16(narrow_f16(x)))),
+        Half::Bf16 => dispatch!(level(), _ => map(from, to, round_bf16)),
+        Half::F16 => dispatch!(level(), _ => map(from, to, round_f16)),
     }
 }
 
@@ -125,6 +123,16 @@ fn narrow_bf16(x: f32) -> u16 {
 #[inline(always)]
 fn widen_bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
+}
+
+#[inline(always)]
+fn round_bf16(x: f32) -> f32 {
+    widen_bf16(narrow_bf16(x))
+}
+
+#[inline(always)]
+fn round_f16(x: f32) -> f32 {
+    widen_f16(narrow_f16(x))
 }
 
 /// The exponent of an `f32` has this offset to that of the same number in `f16`.
@@ -225,7 +233,7 @@ mod tests {
         for bits in (0..=u16::MAX).step_by(step) {
             for format in Half::ALL {
                 let (x, next) = (from_bits(format, bits), from_bits(format, bits.wrapping_add(1)));
-                let middle = f64::midpoint(f64::from(x), f64::from(next)) as f32;
+                let middle = f64::from(x).midpoint(f64::from(next)) as f32;
                 numbers.extend([x, x.next_down(), x.next_up(), middle, middle.next_down(), middle.next_up()]);
             }
         }

@@ -210,7 +210,8 @@ impl Program {
     }
 
     /// Largest number of bytes of intermediate values that exist at the same time, without inputs, constants and outputs. In
-    /// training, these are the activations that are kept for the backward pass, and gradients of activations.
+    /// training, these are the activations that are kept for the backward pass, and gradients of activations. A runner allocates
+    /// [`Program::bytes`].
     pub fn activation_bytes(&self) -> usize {
         self.peak
     }
