@@ -30,7 +30,7 @@ impl Graph {
     /// let mut g = Graph::new();
     /// let mut x = g.input("x", DType::F32, &[256, 64])?;
     /// let w = g.input("w", DType::F32, &[64, 64])?;
-    /// for _ in 0..8 {
+    /// for _ in 0..24 {
     ///     x = g.matmul(x, w)?;
     ///     x = g.tanh(x)?;
     /// }
