@@ -1,6 +1,6 @@
 //! Graphs as ONNX models, which other runtimes load.
 //!
-//! [`write`] writes a graph with its fixed sizes; [`write_batched`] writes one whose batch size is chosen when the model runs.
+//! [`write()`] writes a graph with its fixed sizes; [`write_batched`] writes one whose batch size is chosen when the model runs.
 //! Inputs whose values are given become constants of the model (initialisers), the others its inputs. Models use the standard
 //! operators of [`OPSET`] and nothing else.
 //!
