@@ -29,19 +29,24 @@ impl Graph {
     ///
     /// let mut g = Graph::new();
     /// let mut x = g.input("x", DType::F32, &[256, 64])?;
-    /// let w = g.input("w", DType::F32, &[64, 64])?;
-    /// for _ in 0..24 {
+    /// let mut weights = Vec::new();
+    /// for layer in 0..24 {
+    ///     let w = g.input(&format!("w{layer}"), DType::F32, &[64, 64])?;
     ///     x = g.matmul(x, w)?;
     ///     x = g.tanh(x)?;
+    ///     weights.push(w);
     /// }
     /// let loss = g.mean_all(x)?;
-    /// let bytes = |mut g: Graph, gradient| {
-    ///     g.output("dw", gradient)?;
+    /// // Gradients are computed in the order of the outputs: from the last layer to the first.
+    /// let bytes = |mut g: Graph, gradients: Vec<_>| {
+    ///     for (layer, gradient) in gradients.into_iter().enumerate().rev() {
+    ///         g.output(&format!("dw{layer}"), gradient)?;
+    ///     }
     ///     Ok::<usize, Box<dyn std::error::Error>>(Program::new(&g)?.activation_bytes())
     /// };
     /// let (mut full, mut mixed) = (g.clone(), g);
-    /// let in_f32 = full.gradients(loss, &[w])?[0];
-    /// let in_bf16 = mixed.mixed_gradients(loss, &[w], Half::Bf16)?[0];
+    /// let in_f32 = full.gradients(loss, &weights)?;
+    /// let in_bf16 = mixed.mixed_gradients(loss, &weights, Half::Bf16)?;
     /// assert!(bytes(mixed, in_bf16)? < bytes(full, in_f32)? * 2 / 3);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -5,7 +5,9 @@ use std::fmt;
 use super::Composite;
 #[cfg(feature = "onnx")]
 use crate::dtype::DType;
-use crate::graph::{Graph, GraphError, Id, Node, Op, tensor_methods};
+#[cfg(feature = "onnx")]
+use crate::graph::Node;
+use crate::graph::{Graph, GraphError, Id, Op, tensor_methods};
 use crate::instruction::{Execute, Memory, Scratch, Stored as _, View, with_float};
 use crate::kernel::norm;
 #[cfg(feature = "onnx")]

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use super::Composite;
-use crate::graph::{Graph, GraphError, Id, Node, Op, tensor_methods};
+#[cfg(feature = "onnx")]
+use crate::graph::Node;
+use crate::graph::{Graph, GraphError, Id, Op, tensor_methods};
 use crate::instruction::{Execute, Memory, Scratch, Stored, View, with_float};
 #[cfg(feature = "onnx")]
 use crate::onnx::{schema::Attribute, writer::Writer};

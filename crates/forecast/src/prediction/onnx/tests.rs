@@ -95,7 +95,9 @@ fn batch(forecaster: &mut Forecaster, dataset: &Dataset, rows: usize) -> Batch {
         fixed.extend_from_slice(&series.fixed);
         series_numbers.push(SERIES_IDS.iter().position(|id| *id == series.id).unwrap() as i64);
         let fit = scaler.of(&series.id).unwrap();
-        units.push(if scaler.scaling.log { series.values[origin - 1].abs() } else { fit.scale });
+        // The network computes in 32 bits: its errors grow with the scaled values, which can exceed 1.
+        let last = series.values[origin - 1];
+        units.push(if scaler.scaling.log { last.abs() } else { fit.scale.max((last - fit.center).abs()) });
     }
     let floats =
         |name: &str, sizes: &[usize], numbers: Vec<f64>| Numpy::new(name, sizes, Numbers::F64(numbers));
