@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::vector::Number;
 
 /// One arena for each element type.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Memory {
     f32s: Buffer<f32>,
     f64s: Buffer<f64>,
@@ -79,6 +79,22 @@ impl Memory {
             i32s: Buffer::zeroed(i32s),
             i64s: Buffer::zeroed(i64s),
         }
+    }
+
+    /// Whether each arena has at least this many elements.
+    pub fn has_room(&self, [f32s, f64s, i32s, i64s]: [usize; 4]) -> bool {
+        self.f32s.len() >= f32s
+            && self.f64s.len() >= f64s
+            && self.i32s.len() >= i32s
+            && self.i64s.len() >= i64s
+    }
+
+    /// Bytes of all arenas.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.f32s)
+            + size_of_val(&*self.f64s)
+            + size_of_val(&*self.i32s)
+            + size_of_val(&*self.i64s)
     }
 
     /// Writes constants, given by their bits.

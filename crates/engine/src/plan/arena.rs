@@ -1,6 +1,7 @@
 //! The layout of the arenas: buffers whose lifetimes do not overlap share memory.
 
 use super::{Buffer, BufferKind};
+use crate::dtype::DType;
 
 /// Alignment of buffers, in elements: a cache line of `f32`.
 const ALIGNMENT: usize = 16;
@@ -8,15 +9,18 @@ const ALIGNMENT: usize = 16;
 /// First and last instruction that uses a buffer.
 type Lifetime = (usize, usize);
 
-/// Assigns an offset to every buffer and returns the size of each arena. Inputs, constants and outputs live for ever;
-/// intermediate values from the first instruction that touches them to the last one.
-pub(super) fn lay_out(buffers: &mut [Buffer], touched: &[Vec<usize>]) -> [usize; 4] {
+/// Assigns an offset to every buffer except shared weights and returns the size of each arena. Inputs, constants and outputs
+/// live for ever; intermediate values from the first instruction that touches them to the last one. The first `reserved`
+/// elements of the arena of `f32` are those of plain weights.
+pub(super) fn lay_out(buffers: &mut [Buffer], touched: &[Vec<usize>], reserved: usize) -> [usize; 4] {
     let lifetimes = lifetimes(buffers, touched);
     // Largest first: these are the hardest to fit.
-    let mut order: Vec<usize> = (0..buffers.len()).collect();
+    let is_laid_out = |&buffer: &usize| !matches!(buffers[buffer].kind, BufferKind::Weights { .. });
+    let mut order: Vec<usize> = (0..buffers.len()).filter(is_laid_out).collect();
     order.sort_by_key(|&buffer| (std::cmp::Reverse(buffers[buffer].elements), buffer));
     let mut placed: Vec<usize> = Vec::new();
-    let mut memory = [0; 4];
+    let reserved = |dtype: DType| if dtype == DType::F32 { reserved.next_multiple_of(ALIGNMENT) } else { 0 };
+    let mut memory = DType::ALL.map(reserved);
     for buffer in order {
         let size = buffers[buffer].elements.next_multiple_of(ALIGNMENT);
         let conflicts = |&&other: &&usize| {
@@ -30,7 +34,7 @@ pub(super) fn lay_out(buffers: &mut [Buffer], touched: &[Vec<usize>]) -> [usize;
             .collect();
         taken.sort_unstable();
         // The first gap that is large enough.
-        let mut offset = 0;
+        let mut offset = reserved(buffers[buffer].dtype);
         for (begin, length) in taken {
             if offset + size <= begin {
                 break;
@@ -49,7 +53,7 @@ fn lifetimes(buffers: &[Buffer], touched: &[Vec<usize>]) -> Vec<Lifetime> {
     let mut lifetimes: Vec<Lifetime> = buffers
         .iter()
         .map(|buffer| match buffer.kind {
-            BufferKind::Input(_) | BufferKind::Data(_) => (0, usize::MAX),
+            BufferKind::Input(_) | BufferKind::Weights { .. } | BufferKind::Data(_) => (0, usize::MAX),
             BufferKind::Value { .. } => (usize::MAX, 0),
         })
         .collect();
