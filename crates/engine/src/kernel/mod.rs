@@ -10,6 +10,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `attention` | multi-head attention, forward and backward |
+//! | `half` | conversion of half-precision numbers |
 //! | [`int8`] | matrix multiplication of quantised weights and activations |
 //! | [`math`] | elementary functions and activations on SIMD vectors |
 //! | [`matmul`] | matrix multiplication (GEMM) |
@@ -19,6 +20,7 @@
 //! | `recurrent` | GRU and LSTM over time, forward and backward |
 
 pub(crate) mod attention;
+mod half;
 pub mod int8;
 pub mod math;
 pub mod matmul;

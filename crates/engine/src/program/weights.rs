@@ -53,6 +53,9 @@ pub enum WeightFormat {
     /// IEEE 754 single precision: the results of programs without shared weights.
     #[default]
     F32,
+    /// IEEE 754 half precision, expanded while it is multiplied: half the memory, and the results of the rounded weights.
+    /// Weights of 65520 and more become infinite.
+    F16,
     /// 8-bit integers with a scale for each output, if the processor has 8-bit dot products; activations are quantised with a
     /// scale for each row (see [`kernel::int8`](crate::kernel::int8)). Matrices whose products are added to other results, or
     /// of which only slices are used, stay `f32`.
@@ -94,7 +97,7 @@ struct Matrix {
 
 #[derive(Debug)]
 enum Packed {
-    F32(PackedMatrix),
+    Float(PackedMatrix),
     Int8(int8::Weights),
 }
 
@@ -145,7 +148,7 @@ impl Weights {
                 Some(operands) => {
                     let begin = matrices.len();
                     matrices.extend(operands.into_iter().map(|operand| {
-                        let fits = fits_int8(&operand, shape.elements());
+                        let fits = format != WeightFormat::Int8 || fits_int8(&operand, shape.elements());
                         let format = if fits { format } else { WeightFormat::F32 };
                         Matrix { operand, format, elements: None }
                     }));
@@ -264,7 +267,7 @@ impl Weights {
                 for Matrix { operand, elements, .. } in &self.matrices[range.clone()] {
                     let (offset, [by_input, by_output]) = operand.place;
                     match elements {
-                        Some(Packed::F32(matrix)) => matrix.unpack(to, operand.place),
+                        Some(Packed::Float(matrix)) => matrix.unpack(to, operand.place),
                         Some(Packed::Int8(weights)) => weights.for_each(|output, input, value, scale| {
                             to[offset + input * by_input + output * by_output] = f32::from(value) * scale;
                         }),
@@ -283,7 +286,7 @@ impl Weights {
     /// Returns the bytes of all weights.
     pub fn bytes(&self) -> usize {
         let packed = |matrix: &Matrix| match &matrix.elements {
-            Some(Packed::F32(matrix)) => matrix.bytes(),
+            Some(Packed::Float(matrix)) => matrix.bytes(),
             Some(Packed::Int8(weights)) => weights.bytes(),
             None => 0,
         };
@@ -301,7 +304,7 @@ impl Weights {
         let (products, epilogue) = matmul.products();
         let memory = f32::arena_mut(memory);
         match &self.matrices[matrix].elements {
-            Some(Packed::F32(matrix)) => multiply_packed(memory, products, epilogue, matrix),
+            Some(Packed::Float(matrix)) => multiply_packed(memory, products, epilogue, matrix),
             Some(Packed::Int8(weights)) => {
                 products.iter().for_each(|gemm| multiply_int8(memory, gemm, epilogue, weights, scratch));
             }
@@ -380,13 +383,16 @@ impl WeightsBuilder {
                         elements[offset + input * by_input + output * by_output]
                     };
                     let quantized = match format {
-                        WeightFormat::F32 => None,
+                        WeightFormat::F32 | WeightFormat::F16 => None,
                         WeightFormat::Int8 => int8::Weights::quantize_by(columns, depth, weight).ok(),
                     };
                     // Weights that are not finite are multiplied in f32.
                     *packed = Some(match quantized {
                         Some(weights) => Packed::Int8(weights),
-                        None => Packed::F32(PackedMatrix::pack(elements, sizes, place)),
+                        None if *format == WeightFormat::F16 => {
+                            Packed::Float(PackedMatrix::pack(elements, sizes, place).to_half())
+                        }
+                        None => Packed::Float(PackedMatrix::pack(elements, sizes, place)),
                     });
                 }
             }

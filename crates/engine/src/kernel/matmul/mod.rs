@@ -279,7 +279,7 @@ impl Tiled {
                 b if self.is_skinny => {
                     match b {
                         Rhs::Unpacked(b) => skinny::multiply(self.sizes, self.a, b, self.out, self.is_finite),
-                        Rhs::Packed(b) => skinny::multiply_packed(self.sizes, self.a, b, self.out),
+                        b => skinny::multiply_packed(self.sizes, self.a, b, self.is_finite, self.out),
                     }
                     apply_epilogue(
                         self.out.at,

@@ -6,6 +6,7 @@
 use super::tiles::{EpiloguePtr, Packed, Rhs, Source, Target};
 use super::{Bases, Epilogue, Gemm, Tiled, check_bias, is_independent, is_large, packing, skinny, span};
 use crate::buffer::Buffer;
+use crate::kernel::half;
 use crate::parallel;
 
 /// A matrix `[depth, columns]` in the order in which the micro-kernels read it.
@@ -24,8 +25,15 @@ pub struct PackedMatrix {
     sizes: [usize; 2],
     /// Columns of a panel, which depend on the instruction set.
     panel: usize,
-    elements: Buffer<f32>,
+    elements: Elements,
     is_finite: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Elements {
+    F32(Buffer<f32>),
+    /// The bits of half-precision numbers.
+    F16(Vec<u16>),
 }
 
 impl PackedMatrix {
@@ -35,21 +43,29 @@ impl PackedMatrix {
     /// If the matrix is out of bounds of the slice.
     pub fn pack(from: &[f32], sizes: [usize; 2], matrix: (usize, [usize; 2])) -> PackedMatrix {
         let panel = packing::panel_columns();
-        let elements = Buffer::zeroed(sizes[0] * sizes[1].next_multiple_of(panel));
-        let mut packed = PackedMatrix { sizes, panel, elements, is_finite: true };
-        packed.repack(from, matrix);
-        packed
+        let mut elements = Buffer::zeroed(sizes[0] * sizes[1].next_multiple_of(panel));
+        let is_finite = pack_into(from, sizes, matrix, &mut elements);
+        PackedMatrix { sizes, panel, elements: Elements::F32(elements), is_finite }
+    }
+
+    /// Rounds the elements to half precision: half the memory. They are expanded while they are multiplied. Elements of 65520
+    /// and more become infinite.
+    #[must_use]
+    pub fn to_half(&self) -> PackedMatrix {
+        let Elements::F32(elements) = &self.elements else { return self.clone() };
+        let halves: Vec<u16> = elements.iter().map(|x| half::from_f32(*x)).collect();
+        let is_finite = halves.iter().all(|half| half & 0x7c00 != 0x7c00);
+        PackedMatrix { elements: Elements::F16(halves), is_finite, ..*self }
     }
 
     /// Packs another matrix of the same sizes in its place.
-    fn repack(&mut self, from: &[f32], (offset, strides): (usize, [usize; 2])) {
-        let [depth, columns] = self.sizes;
-        let end = offset.saturating_add(span(depth, columns, strides));
-        assert!(end <= from.len(), "matrix out of bounds of the slice");
-        assert_eq!(self.panel, packing::panel_columns(), "packed for another instruction set");
-        let source = Source { at: from.as_ptr().wrapping_add(offset), strides };
-        // SAFETY: the matrix is in bounds, and there is room for all panels of this instruction set.
-        self.is_finite = unsafe { packing::pack(source, depth, columns, self.elements.as_mut_ptr()) };
+    fn repack(&mut self, from: &[f32], matrix: (usize, [usize; 2])) {
+        match &mut self.elements {
+            Elements::F32(elements) if self.panel == packing::panel_columns() => {
+                self.is_finite = pack_into(from, self.sizes, matrix, elements);
+            }
+            _ => *self = PackedMatrix::pack(from, self.sizes, matrix),
+        }
     }
 
     /// Writes the elements to the place of a matrix in a slice: the inverse of [`PackedMatrix::pack`], bit by bit.
@@ -61,7 +77,10 @@ impl PackedMatrix {
         for row in 0..depth {
             for column in 0..columns {
                 let at = packing::element_index(row, column, self.sizes, self.panel);
-                to[offset + row * by_row + column * by_column] = self.elements[at];
+                to[offset + row * by_row + column * by_column] = match &self.elements {
+                    Elements::F32(elements) => elements[at],
+                    Elements::F16(halves) => half::to_f32(halves[at]),
+                };
             }
         }
     }
@@ -73,13 +92,46 @@ impl PackedMatrix {
 
     /// Returns the bytes of the panels.
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.elements)
+        match &self.elements {
+            Elements::F32(elements) => size_of_val(&**elements),
+            Elements::F16(halves) => size_of_val(&halves[..]),
+        }
     }
+
+    /// Returns the panels as a second operand.
+    fn operand(&self) -> Rhs {
+        let (columns, first, is_finite) = (self.sizes[1], 0, self.is_finite);
+        match &self.elements {
+            Elements::F32(elements) => {
+                Rhs::Packed(Packed { at: elements.as_ptr(), columns, first, is_finite })
+            }
+            Elements::F16(halves) => Rhs::Half(Packed { at: halves.as_ptr(), columns, first, is_finite }),
+        }
+    }
+}
+
+/// Packs a matrix into panels of this instruction set, and returns whether it is finite.
+fn pack_into(
+    from: &[f32],
+    [depth, columns]: [usize; 2],
+    (offset, strides): (usize, [usize; 2]),
+    to: &mut [f32],
+) -> bool {
+    let end = offset.saturating_add(span(depth, columns, strides));
+    assert!(end <= from.len(), "matrix out of bounds of the slice");
+    assert_eq!(
+        to.len(),
+        depth * columns.next_multiple_of(packing::panel_columns()),
+        "wrong number of panels"
+    );
+    let source = Source { at: from.as_ptr().wrapping_add(offset), strides };
+    // SAFETY: the matrix is in bounds, and there is room for all panels of this instruction set.
+    unsafe { packing::pack(source, depth, columns, to.as_mut_ptr()) }
 }
 
 /// Multiplies a batch like [`multiply_all`](super::multiply_all), with a packed second operand and an epilogue. The second
 /// operands of the batch are not read. The results have the bits of the unpacked multiplication, except that a sum may be -0
-/// instead of 0.
+/// instead of 0; with elements in half precision, the bits are those of the rounded matrix.
 ///
 /// # Panics
 /// If a first operand, a result or the bias is out of bounds, a result aliases anything, its rows are not contiguous, or the
@@ -119,12 +171,10 @@ pub fn multiply_packed(
 fn product(bases: &Bases<f32>, gemm: &Gemm, epilogue: Option<Epilogue>, matrix: &PackedMatrix) -> Tiled {
     let base = bases.out;
     let &Gemm { sizes, a: (a, strides), out: (out, [stride, _]), accumulate, .. } = gemm;
-    let packed =
-        Packed { at: matrix.elements.as_ptr(), columns: sizes[1], first: 0, is_finite: matrix.is_finite };
     Tiled {
         sizes,
         a: Source { at: base.wrapping_add(a), strides },
-        b: Rhs::Packed(packed),
+        b: matrix.operand(),
         out: Target { at: base.wrapping_add(out), stride, accumulate, epilogue: pointer(base, epilogue) },
         is_skinny: sizes[0] <= skinny::MAX_ROWS,
         is_finite: matrix.is_finite,

@@ -5,7 +5,8 @@
 
 use fearless_simd::{Simd, prelude::*};
 
-use super::tiles::{BLOCK_DEPTH, MAX_PANEL, Packed, Source, Target, load, store};
+use super::tiles::{BLOCK_DEPTH, MAX_PANEL, Rhs, SCRATCH, Source, Target, load, store};
+use crate::kernel::half::expand;
 
 /// Largest number of rows.
 pub(super) const MAX_ROWS: usize = 3;
@@ -154,20 +155,33 @@ impl<S: Simd> SkinnyGemm<S> {
 /// # Safety
 /// The first operand and the panels may be read, and the result may be written; nothing else accesses the result meanwhile.
 /// There are at most [`MAX_ROWS`] rows.
-pub(super) unsafe fn multiply_packed([rows, columns, depth]: [usize; 3], a: Source, b: Packed, out: Target) {
-    dispatch!(crate::kernel::level(), simd => {
-        let gemm = PanelGemm { simd, columns, depth, a, b };
-        // SAFETY: guaranteed by the caller.
-        unsafe {
-            match rows {
-                1 => gemm.run::<1, 4>(out),
-                2 => gemm.run::<2, 2>(out),
-                MAX_ROWS => gemm.run::<MAX_ROWS, 2>(out),
-                // The chunk of a thread may be empty.
-                _ => {}
+pub(super) unsafe fn multiply_packed(
+    [rows, columns, depth]: [usize; 3],
+    a: Source,
+    b: Rhs,
+    is_finite: bool,
+    out: Target,
+) {
+    let run = |scratch: &mut [f32]| {
+        dispatch!(crate::kernel::level(), simd => {
+            let gemm = PanelGemm { simd, columns, depth, a, b, is_finite };
+            // SAFETY: guaranteed by the caller.
+            unsafe {
+                match rows {
+                    1 => gemm.run::<1, 4>(out, scratch),
+                    2 => gemm.run::<2, 2>(out, scratch),
+                    MAX_ROWS => gemm.run::<MAX_ROWS, 2>(out, scratch),
+                    // The chunk of a thread may be empty.
+                    _ => {}
+                }
             }
-        }
-    });
+        });
+    };
+    if matches!(b, Rhs::Half(_)) {
+        SCRATCH.with_borrow_mut(|scratch| run(&mut scratch.panels[..]));
+    } else {
+        run(&mut []);
+    }
 }
 
 struct PanelGemm<S> {
@@ -175,7 +189,10 @@ struct PanelGemm<S> {
     columns: usize,
     depth: usize,
     a: Source,
-    b: Packed,
+    /// Packed panels.
+    b: Rhs,
+    /// Whether all elements of the panels are finite.
+    is_finite: bool,
 }
 
 /// Elements of the rows that are multiplied with a block of panels: all of them, or the nonzero ones of a single row.
@@ -194,28 +211,25 @@ impl<S: Simd> PanelGemm<S> {
     /// # Safety
     /// Same as for [`multiply_packed`].
     #[inline(always)]
-    unsafe fn run<const M: usize, const P: usize>(&self, mut out: Target) {
-        let padded = self.b.columns.next_multiple_of(Self::PANEL);
+    unsafe fn run<const M: usize, const P: usize>(&self, mut out: Target, scratch: &mut [f32]) {
         let mut factors = Factors { offsets: [0; BLOCK_DEPTH], values: [[0.0; M]; BLOCK_DEPTH], len: 0 };
         for from in (0..self.depth).step_by(BLOCK_DEPTH) {
             let depth = BLOCK_DEPTH.min(self.depth - from);
             // SAFETY: elements of the rows.
             unsafe { self.collect(from, depth, &mut factors) };
-            let panels = self.b.at.wrapping_add(from * padded + self.b.first * depth);
-            let at = |column: usize| {
-                (panels.wrapping_add(column * depth), Target { at: out.at.wrapping_add(column), ..out })
-            };
+            let target = |column: usize| Target { at: out.at.wrapping_add(column), ..out };
             let mut column = 0;
             // SAFETY: the columns are columns of the result, and their panels have the depth of the block.
             unsafe {
                 while column + P * Self::PANEL <= self.columns {
-                    let (panels, out) = at(column);
-                    self.add::<M, P>(&factors, panels, depth, out, P * Self::PANEL);
+                    let panels = self.panels(from, depth, column, P, scratch);
+                    self.add::<M, P>(&factors, panels, depth, target(column), P * Self::PANEL);
                     column += P * Self::PANEL;
                 }
                 while column < self.columns {
-                    let (panels, out) = at(column);
-                    self.add::<M, 1>(&factors, panels, depth, out, Self::PANEL.min(self.columns - column));
+                    let panels = self.panels(from, depth, column, 1, scratch);
+                    let width = Self::PANEL.min(self.columns - column);
+                    self.add::<M, 1>(&factors, panels, depth, target(column), width);
                     column += Self::PANEL;
                 }
             }
@@ -223,10 +237,36 @@ impl<S: Simd> PanelGemm<S> {
         }
     }
 
+    /// Returns the address of consecutive panels of a block; those in half precision are expanded.
+    ///
+    /// # Safety
+    /// The panels may be read.
+    #[inline(always)]
+    unsafe fn panels(
+        &self,
+        from: usize,
+        depth: usize,
+        column: usize,
+        count: usize,
+        scratch: &mut [f32],
+    ) -> *const f32 {
+        match self.b {
+            Rhs::Packed(b) => b.panel(from, depth, column, Self::PANEL),
+            Rhs::Half(b) => {
+                let (halves, to) =
+                    (b.panel(from, depth, column, Self::PANEL), &mut scratch[..count * depth * Self::PANEL]);
+                // SAFETY: guaranteed by the caller.
+                expand(unsafe { std::slice::from_raw_parts(halves, to.len()) }, to);
+                to.as_ptr()
+            }
+            Rhs::Unpacked(_) => unreachable!("unpacked matrices have a kernel of their own"),
+        }
+    }
+
     /// Collects the elements of a block. Zeros of a single row are left out if all elements of the matrix are finite.
     #[inline(always)]
     unsafe fn collect<const M: usize>(&self, from: usize, depth: usize, factors: &mut Factors<M>) {
-        let is_skipped = M == 1 && self.b.is_finite;
+        let is_skipped = M == 1 && self.is_finite;
         factors.len = 0;
         for k in 0..depth {
             // SAFETY: elements of the rows.

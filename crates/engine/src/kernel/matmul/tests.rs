@@ -451,6 +451,15 @@ proptest! {
             multiply_external(&mut right, &[gemm], epilogue, outside);
             let mut ours = numbers.clone();
             multiply_packed(&mut ours, &[gemm], epilogue, &matrix);
+            // Halves that are expanded are the rounded matrix.
+            let (half, mut rounded) = (matrix.to_half(), numbers.clone());
+            half.unpack(&mut rounded, gemm.b);
+            let [mut expanded, mut packed] = [0, 1].map(|_| rounded.clone());
+            multiply_packed(&mut expanded, &[gemm], epilogue, &half);
+            multiply_packed(&mut packed, &[gemm], epilogue, &PackedMatrix::pack(&rounded, [depth, columns], gemm.b));
+            let bits = |x: &f32| if x.is_nan() { 0 } else { x.to_bits() };
+            assert!(expanded.iter().map(bits).eq(packed.iter().map(bits)), "{gemm:?}");
+            assert_eq!(2 * half.bytes(), matrix.bytes());
             // A sum of -0 may stay -0.
             let same = |(x, y): (&f32, &f32)| x.to_bits() == y.to_bits() || x == y && *x == 0.0 || x.is_nan() && y.is_nan();
             assert!(ours.iter().zip(&right).all(same), "{gemm:?}");

@@ -187,6 +187,27 @@ fn quantized_weights_are_close_and_smaller() {
     }
 }
 
+#[test]
+fn half_precision_takes_half_the_memory_and_gives_the_results_of_rounded_weights() {
+    let (g, inputs) = layers(1);
+    let weights = in_format(&g, &inputs, WeightFormat::F16);
+    assert!(weights.bytes() < shared(&g, &inputs).bytes() * 11 / 20);
+    assert_eq!(weights.names_of(WeightFormat::F16), ["v", "w"]);
+    for batch in [1, 3, 33] {
+        let (g, mut inputs) = layers(batch);
+        let exact = output(&g, &inputs, None);
+        for (name, values) in &mut inputs[1..] {
+            *values = weights.read(name).unwrap();
+        }
+        let rounded = output(&g, &inputs, Some(&weights));
+        assert_eq!(rounded, output(&g, &inputs, None), "{batch}");
+        assert!(
+            rounded != exact && rounded.iter().zip(&exact).all(|(x, y)| (x - y).abs() < 0.002),
+            "{batch}"
+        );
+    }
+}
+
 /// NaN and infinity propagate through several layers.
 #[test]
 fn nonfinite_activations_propagate() {
