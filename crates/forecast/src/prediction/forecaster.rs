@@ -92,7 +92,7 @@ impl Forecaster {
 
     /// Returns the number of parameters.
     pub fn parameters(&self) -> usize {
-        self.network.params().len()
+        self.network.parameter_count()
     }
 
     /// Replaces the context.
