@@ -1,23 +1,34 @@
 //! The calling side of a service: checks and scales requests.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+use super::cache::{Cache, MAX_TOLERANCE};
 use super::error::ServiceError;
-use super::worker::{Pending, Request, Shared, Statistics, Worker, inputs};
+use super::statistics::{Counters, Statistics};
+use super::worker::{Pending, Request, Shared, Worker, inputs};
 use crate::data::scale::{FittedScale, Scaling};
 use crate::data::{Batch, Table};
-use crate::prediction::{Context, ContextError, Forecaster, Prediction, Prepared};
+use crate::prediction::{Context, ContextError, Forecaster, PredictError, Prediction, Prepared};
 use crate::specification::Specification;
-use crate::trained_network::MAX_ROWS;
+use crate::trained_network::{Forecast, MAX_ROWS, TrainedNetwork};
 
 /// Options of a service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServiceOptions {
     /// Maximum number of cached forecasts; 0 disables the cache.
     pub cache_capacity: usize,
+    /// Relative tolerance of the cache, from 0 to 0.25: a window hits an earlier one if no element differs by more than this
+    /// times the largest absolute value of the earlier window. 0 is exact. See the [module](super) for the error.
+    pub tolerance: f64,
+    /// Maximum number of waiting requests; further ones fail with [`ServiceError::Busy`].
+    pub queue_capacity: usize,
+    /// Maximum number of bytes of weights, programs and cache. The cache is made smaller if necessary; a model that is larger
+    /// by itself is an error.
+    pub memory_limit: Option<usize>,
     /// Maximum number of windows per batch.
     pub max_batch: usize,
     /// Whether series that were not in the training data are scaled by their own values, instead of being rejected.
@@ -26,7 +37,14 @@ pub struct ServiceOptions {
 
 impl Default for ServiceOptions {
     fn default() -> ServiceOptions {
-        ServiceOptions { cache_capacity: 4096, max_batch: MAX_ROWS, new_series: false }
+        ServiceOptions {
+            cache_capacity: 4096,
+            tolerance: 0.0,
+            queue_capacity: 4096,
+            memory_limit: None,
+            max_batch: MAX_ROWS,
+            new_series: false,
+        }
     }
 }
 
@@ -36,7 +54,7 @@ pub struct Service {
     specification: Specification,
     options: ServiceOptions,
     shared: Arc<Shared>,
-    requests: Option<Sender<Request>>,
+    requests: Option<SyncSender<Request>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -48,11 +66,34 @@ impl Service {
     }
 
     /// Serves a model.
-    pub fn new(forecaster: Forecaster, options: &ServiceOptions) -> Result<Service, ServiceError> {
+    pub fn new(mut forecaster: Forecaster, options: &ServiceOptions) -> Result<Service, ServiceError> {
         let (specification, context) = (forecaster.specification().clone(), forecaster.context().clone());
-        let shared = Arc::new(Shared::new(options.cache_capacity));
-        let (sender, requests) = channel();
+        if !(0.0..=MAX_TOLERANCE).contains(&options.tolerance) {
+            return Err(ServiceError::Tolerance(options.tolerance));
+        }
         let max_batch = options.max_batch.clamp(1, MAX_ROWS);
+        let entry_bytes = entry_bytes(forecaster.network_mut());
+        let cache_capacity = match options.memory_limit {
+            None => options.cache_capacity,
+            Some(limit) => {
+                // The largest program determines the memory of all.
+                forecaster.network_mut().warm_up(&[max_batch]).map_err(PredictError::from)?;
+                let needed = forecaster.network_mut().memory().total();
+                let rest =
+                    limit.checked_sub(needed).ok_or(ServiceError::Memory { needed, max_batch, limit })?;
+                options.cache_capacity.min(rest / entry_bytes)
+            }
+        };
+        let queue_capacity = options.queue_capacity.max(1);
+        let shared = Shared {
+            cache: Cache::new(cache_capacity, options.tolerance),
+            counters: Counters::new(),
+            entry_bytes,
+            queue_capacity,
+        };
+        shared.counters.set_memory(forecaster.network_mut().memory());
+        let shared = Arc::new(shared);
+        let (sender, requests) = sync_channel(queue_capacity);
         let worker = Worker { forecaster, max_batch, shared: Arc::clone(&shared), requests };
         let thread = std::thread::Builder::new().name("forecasts".into()).spawn(move || worker.run())?;
         Ok(Service {
@@ -104,15 +145,27 @@ impl Service {
         let prepared = self.prepare(table)?;
         let windows = &prepared.windows;
         let mut batch = Batch::new(windows.shape(1));
-        let mut pending = Vec::with_capacity(windows.len());
+        let (mut pending, mut forecasts) = (VecDeque::new(), Vec::with_capacity(windows.len()));
         for number in 0..windows.len() as u32 {
             windows.fill(&[number], &mut batch).map_err(ContextError::from)?;
-            pending.push(self.request(inputs(&batch).concat())?);
+            // A table may have more series than the queue has places: then it waits for its own first request.
+            let next = loop {
+                match (self.request(inputs(&batch).concat()), pending.pop_front()) {
+                    (Err(ServiceError::Busy { .. }), Some(first)) => forecasts.push(self.wait(first)?),
+                    (next, first) => {
+                        first.into_iter().for_each(|first| pending.push_front(first));
+                        break next?;
+                    }
+                }
+            };
+            pending.push_back(next);
         }
-        let mut predictions = Vec::with_capacity(pending.len());
-        for (series, pending) in prepared.table.series.iter().zip(pending) {
+        for pending in pending {
+            forecasts.push(self.wait(pending)?);
+        }
+        let mut predictions = Vec::with_capacity(forecasts.len());
+        for (series, forecast) in prepared.table.series.iter().zip(forecasts) {
             let fit = self.fit(&series.id, &series.values)?;
-            let forecast = pending.wait()?;
             let prediction = self.context.to_prediction(&series.id, &fit, &forecast, 0, &series.values);
             predictions.push(prediction.checked(&series.id)?);
         }
@@ -146,7 +199,7 @@ impl Service {
         window: Vec<f32>,
         history: &[f64],
     ) -> Result<Prediction, ServiceError> {
-        let forecast = self.request(window)?.wait()?;
+        let forecast = self.wait(self.request(window)?)?;
         Ok(self.context.to_prediction(id, fit, &forecast, 0, history).checked(id)?)
     }
 
@@ -175,6 +228,10 @@ impl Service {
     fn request(&self, window: Vec<f32>) -> Result<Pending, ServiceError> {
         Pending::new(window, &self.shared, self.requests.as_ref())
     }
+
+    fn wait(&self, pending: Pending) -> Result<Arc<Forecast>, ServiceError> {
+        pending.wait(&self.shared)
+    }
 }
 
 impl Drop for Service {
@@ -186,6 +243,17 @@ impl Drop for Service {
         }
     }
 }
+
+/// Returns the bytes of a cached window, its forecast and their bookkeeping.
+fn entry_bytes(network: &TrainedNetwork) -> usize {
+    let specification = network.specification();
+    let inputs = inputs(&Batch::new(specification.shape(1))).map(<[f32]>::len).iter().sum::<usize>();
+    let outputs = specification.horizon * network.outputs();
+    size_of::<f32>() * (inputs + outputs) + size_of::<Forecast>() + ENTRY_OVERHEAD
+}
+
+/// Bytes of the bookkeeping of a cached forecast: pointers, reference counts, hashes and allocator overhead.
+const ENTRY_OVERHEAD: usize = 128;
 
 /// Rounds scaled values to the precision of the model.
 pub(super) fn to_f32(scaled: &[f64]) -> Vec<f32> {

@@ -1,81 +1,37 @@
-//! The thread of the model: request batching, and the cache of forecasts.
+//! The thread of the model: the queue of requests, and request batching.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::Instant;
 
-use quick_cache::UnitWeighter;
-use quick_cache::sync::{Cache, DefaultLifecycle};
-use rustc_hash::FxBuildHasher;
-
+use super::cache::Cache;
 use super::error::ServiceError;
+use super::statistics::{Counters, Statistics};
 use crate::data::Batch;
 use crate::prediction::Forecaster;
 use crate::trained_network::Forecast;
 
-/// Counters of a service.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
-    /// Requests answered from the cache.
-    pub hits: u64,
-    /// Requests answered by the model.
-    pub misses: u64,
-    /// Batches run by the model.
-    pub batches: u64,
-}
-
-impl Statistics {
-    /// Returns the fraction of requests answered from the cache; 0 before the first request.
-    pub fn hit_rate(&self) -> f64 {
-        self.hits as f64 / (self.hits + self.misses).max(1) as f64
-    }
-}
-
-/// The bits of a window. Keys are compared in full, so that equal hashes never share a forecast.
-type Key = Box<[u32]>;
-
 /// Cache and counters, shared by callers and worker.
 pub(super) struct Shared {
-    /// `None` if nothing is cached.
-    cache: Option<Cache<Key, Arc<Forecast>, UnitWeighter, FxBuildHasher>>,
-    hits: AtomicU64,
-    misses: AtomicU64,
-    batches: AtomicU64,
+    pub cache: Cache,
+    pub counters: Counters,
+    /// Bytes of a cached window and its forecast.
+    pub entry_bytes: usize,
+    /// Most requests that wait.
+    pub queue_capacity: usize,
 }
 
 impl Shared {
-    /// Creates a cache of at most `capacity` forecasts; with 0, nothing is cached.
-    pub fn new(capacity: usize) -> Shared {
-        let cache = || {
-            Cache::with(capacity, capacity as u64, UnitWeighter, FxBuildHasher, DefaultLifecycle::default())
-        };
-        let [hits, misses, batches] = Default::default();
-        Shared { cache: (capacity > 0).then(cache), hits, misses, batches }
-    }
-
     /// Returns a cached forecast, and counts the request.
     fn get(&self, window: &[f32]) -> Option<Arc<Forecast>> {
-        let found = self.cache.as_ref().and_then(|cache| cache.get(&key(window)));
-        let counter = if found.is_some() { &self.hits } else { &self.misses };
-        counter.fetch_add(1, Ordering::Relaxed);
+        let found = self.cache.get(window);
+        self.counters.count_lookup(found.is_some());
         found
     }
 
-    fn insert(&self, window: &[f32], forecast: &Arc<Forecast>) {
-        if let Some(cache) = &self.cache {
-            cache.insert(key(window), Arc::clone(forecast));
-        }
-    }
-
     pub fn statistics(&self) -> Statistics {
-        let [hits, misses, batches] =
-            [&self.hits, &self.misses, &self.batches].map(|counter| counter.load(Ordering::Relaxed));
-        Statistics { hits, misses, batches }
+        self.counters.snapshot(self.cache.len() * self.entry_bytes)
     }
-}
-
-fn key(window: &[f32]) -> Key {
-    window.iter().map(|value| value.to_bits()).collect()
 }
 
 /// A window to forecast, and the channel of its result.
@@ -86,35 +42,49 @@ pub(super) struct Request {
 }
 
 /// A cached or pending forecast.
-pub(super) enum Pending {
+pub(super) struct Pending {
+    begin: Instant,
+    forecast: Source,
+}
+
+enum Source {
     Cached(Arc<Forecast>),
     Requested(Receiver<Result<Arc<Forecast>, String>>),
 }
 
 impl Pending {
-    /// Looks a window up in the cache, or requests its forecast from the worker.
+    /// Looks a window up in the cache, or requests its forecast from the worker. A full queue is an error.
     pub fn new(
         window: Vec<f32>,
         shared: &Shared,
-        requests: Option<&Sender<Request>>,
+        requests: Option<&SyncSender<Request>>,
     ) -> Result<Pending, ServiceError> {
+        let begin = Instant::now();
         if let Some(found) = shared.get(&window) {
-            return Ok(Pending::Cached(found));
+            return Ok(Pending { begin, forecast: Source::Cached(found) });
         }
         let (result, receiver) = sync_channel(1);
         let requests = requests.ok_or(ServiceError::Ended)?;
-        requests.send(Request { window, result }).map_err(|_| ServiceError::Ended)?;
-        Ok(Pending::Requested(receiver))
+        requests.try_send(Request { window, result }).map_err(|error| match error {
+            TrySendError::Full(_) => {
+                shared.counters.count_refused();
+                ServiceError::Busy { waiting: shared.queue_capacity }
+            }
+            TrySendError::Disconnected(_) => ServiceError::Ended,
+        })?;
+        Ok(Pending { begin, forecast: Source::Requested(receiver) })
     }
 
     /// Waits for the forecast.
-    pub fn wait(self) -> Result<Arc<Forecast>, ServiceError> {
-        match self {
-            Pending::Cached(forecast) => Ok(forecast),
-            Pending::Requested(receiver) => {
-                receiver.recv().map_err(|_| ServiceError::Ended)?.map_err(ServiceError::Failed)
+    pub fn wait(self, shared: &Shared) -> Result<Arc<Forecast>, ServiceError> {
+        let forecast = match self.forecast {
+            Source::Cached(forecast) => forecast,
+            Source::Requested(receiver) => {
+                receiver.recv().map_err(|_| ServiceError::Ended)?.map_err(ServiceError::Failed)?
             }
-        }
+        };
+        shared.counters.count_latency(self.begin.elapsed());
+        Ok(forecast)
     }
 }
 
@@ -149,11 +119,11 @@ impl Worker {
             write_row(batch, row, &request.window);
         }
         let result = self.forecaster.network_mut().predict(batch).map_err(|error| error.to_string());
-        self.shared.batches.fetch_add(1, Ordering::Relaxed);
+        self.shared.counters.count_batch(waiting.len(), self.forecaster.network_mut().memory());
         for (row, request) in waiting.into_iter().enumerate() {
             let forecast = result.as_ref().map(|all| Arc::new(row_of(all, row))).map_err(Clone::clone);
             if let Ok(forecast) = &forecast {
-                self.shared.insert(&request.window, forecast);
+                self.shared.cache.insert(&request.window, forecast);
             }
             // An error means that the caller no longer waits.
             let _ = request.result.send(forecast);
@@ -187,70 +157,32 @@ fn write_row(batch: &mut Batch, row: usize, mut window: &[f32]) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
-
     use super::*;
     use crate::test_fixtures::untrained;
-    use crate::trained_network::ForecastKind;
 
-    fn forecast(value: f32) -> Arc<Forecast> {
-        let values = vec![value];
-        Arc::new(Forecast { rows: 1, horizon: 1, outputs: 1, kind: ForecastKind::Point, values })
+    fn shared() -> Arc<Shared> {
+        let (cache, counters) = (Cache::new(16, 0.0), Counters::new());
+        Arc::new(Shared { cache, counters, entry_bytes: 100, queue_capacity: 5 })
     }
 
     #[test]
-    fn the_cache_returns_exactly_what_was_inserted() {
-        let shared = Shared::new(16);
-        shared.insert(&[0.0], &forecast(1.0));
-        assert_eq!(shared.get(&[0.0]), Some(forecast(1.0)));
-        // Equal as numbers, but not as bits.
-        assert_eq!(shared.get(&[-0.0]), None);
-        assert_eq!(shared.statistics(), Statistics { hits: 1, misses: 1, batches: 0 });
-    }
-
-    #[test]
-    fn the_cache_is_bounded_and_may_be_disabled() {
-        for capacity in [0, 1, 10] {
-            let shared = Shared::new(capacity);
-            (0..1000).for_each(|i| shared.insert(&[i as f32], &forecast(i as f32)));
-            let cached = (0..1000).filter(|i| shared.get(&[*i as f32]).is_some()).count();
-            assert!(cached <= capacity, "{cached} for {capacity}");
-            assert!(cached > 0 || capacity < 10, "nothing is cached");
-            assert_eq!(shared.statistics().hits, cached as u64);
-            assert_eq!(shared.cache.is_none(), capacity == 0);
-        }
-    }
-
-    #[test]
-    fn a_window_that_is_requested_every_time_stays_cached() {
-        let shared = Shared::new(10);
-        shared.insert(&[-1.0], &forecast(-1.0));
-        for i in 0..1000 {
-            assert_eq!(shared.get(&[-1.0]), Some(forecast(-1.0)), "after {i} other windows");
-            shared.insert(&[i as f32], &forecast(i as f32));
-        }
-    }
-
-    #[test]
-    fn the_hit_rate_is_that_of_the_requests() {
-        assert_eq!(Statistics { hits: 3, misses: 1, batches: 1 }.hit_rate(), 0.75);
-        assert_eq!(Statistics::default().hit_rate(), 0.0);
-    }
-
-    #[test]
-    fn waiting_requests_are_batched() {
+    fn waiting_requests_are_batched_and_a_full_queue_is_busy() {
         let (forecaster, dataset) = untrained(|text| text);
-        let (sender, requests) = channel();
-        let shared = Arc::new(Shared::new(16));
-        let pending: Vec<_> = (0..5)
-            .map(|i| {
-                let window = dataset.scaled.series[0].values[i..i + 24].iter().map(|x| *x as f32).collect();
-                Pending::new(window, &shared, Some(&sender)).unwrap()
-            })
-            .collect();
+        let shared = shared();
+        let (sender, requests) = sync_channel(5);
+        let window = |i: usize| {
+            dataset.scaled.series[0].values[i..i + 24].iter().map(|x| *x as f32).collect::<Vec<_>>()
+        };
+        let pending: Vec<_> =
+            (0..5).map(|i| Pending::new(window(i), &shared, Some(&sender)).unwrap()).collect();
+        let error = Pending::new(window(5), &shared, Some(&sender)).err().unwrap();
+        assert!(matches!(error, ServiceError::Busy { waiting: 5 }), "{error}");
         drop(sender);
         Worker { forecaster, max_batch: 4, shared: Arc::clone(&shared), requests }.run();
-        assert!(pending.into_iter().all(|pending| pending.wait().is_ok()));
-        assert_eq!(shared.statistics().batches, 2, "four, then one");
+        assert!(pending.into_iter().all(|pending| pending.wait(&shared).is_ok()));
+        let statistics = shared.statistics();
+        assert_eq!(statistics.batch_sizes[..3], [1, 0, 1], "four, then one");
+        assert_eq!((statistics.misses, statistics.refused, statistics.calls()), (5, 1, 6));
+        assert_eq!((statistics.cache, statistics.latency.count()), (500, 5));
     }
 }
