@@ -11,6 +11,7 @@ pub mod inspect;
 pub mod list;
 pub mod minimize;
 pub mod predict;
+pub mod quantize;
 pub mod simulate;
 pub mod study;
 pub mod train;
@@ -57,6 +58,8 @@ enum Verb {
     Evaluate(evaluate::Evaluate),
     /// Forecast new data with a trained forecaster
     Predict(predict::Predict),
+    /// Write a copy of a forecaster with quantised weights
+    Quantize(quantize::Quantize),
     /// Compare settings of an experiment over many seeds
     Study(study::Study),
     /// Moved to the program gatework-bench
@@ -98,6 +101,7 @@ pub fn main() -> ExitCode {
         Verb::Export(verb) => verb.run(),
         Verb::Evaluate(verb) => verb.run(),
         Verb::Predict(verb) => verb.run(),
+        Verb::Quantize(verb) => verb.run(),
         Verb::Study(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
     })

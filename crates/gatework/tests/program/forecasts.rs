@@ -422,3 +422,28 @@ fn what_is_wrong_with_an_experiment_is_named_and_leaves_nothing_behind() {
         assert!(!place.path("x").exists(), "{to}");
     }
 }
+
+#[test]
+fn a_quantised_copy_is_smaller_and_used_like_the_original() {
+    let place = trained();
+    for precision in ["int8", "f16"] {
+        let said = place.json(&["quantize", "run", "--precision", precision, "--max-loss", "20%"]);
+        let bytes = |name: &str| said[name].as_u64().unwrap();
+        assert!(bytes("bytes") < bytes("bytes_before"), "{said}");
+        assert!(said["loss"].as_f64().unwrap() < 0.2, "{said}");
+        let copy = format!("run-{precision}");
+        assert_eq!(place.read(&format!("{copy}/model.safetensors")).len() as u64, bytes("bytes"));
+        place.gatework(&["predict", &copy, "sales.csv", "-o", "out.csv"]).assert().success();
+        place.gatework(&["evaluate", &copy]).assert().success();
+        let again = place.refused(2, &["quantize", "run", "--precision", precision]);
+        assert_says(&again, &[&copy]);
+    }
+    assert_says(
+        &place.refused(2, &["quantize", "sales.csv", "--precision", "f16"]),
+        &["is not the run folder"],
+    );
+    assert_says(
+        &place.refused(2, &["quantize", "run", "--precision", "f16", "--max-loss", "-1"]),
+        &["--max-loss"],
+    );
+}

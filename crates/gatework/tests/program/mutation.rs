@@ -10,6 +10,7 @@ use gatework::simulation::Simulation;
 use gatework::subject::Subject;
 use gatework_forecast::data::{Schema, read};
 use gatework_forecast::prediction::Forecaster;
+use gatework_forecast::trained_network::Precision;
 use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::study::{Study, rows_from_csv};
 use gatework_gates::automata::task::AutomatonTask;
@@ -176,7 +177,10 @@ fn forecaster_runs() {
     let place = trained_forecaster();
     let table = read(&place.path("sales.csv"), &Schema::default()).unwrap();
     let path = place.path("mutant.safetensors");
-    let originals = [place.read("run/model.safetensors")];
+    let full = Forecaster::load(&place.path("run/model.safetensors")).unwrap();
+    let quantised = |precision| full.with_precision(precision).unwrap().0.to_bytes();
+    let originals =
+        [place.read("run/model.safetensors"), quantised(Precision::Int8), quantised(Precision::F16)];
     Kind { name: "forecaster", path: &path, place: "mutant.safetensors", originals: &originals }.check(
         Forecaster::load,
         |mut forecaster| match forecaster.predict(&table) {
