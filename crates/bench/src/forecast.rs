@@ -11,6 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use gatework_engine::{Program, kernel};
 use gatework_forecast::specification::Mode;
+use gatework_forecast::trained_network::Precision;
 use gatework_forecast::{ForecastTask, Specification, TrainedNetwork};
 use gatework_train::trainer::{self, Task};
 use serde_json::{Value, json};
@@ -130,6 +131,7 @@ impl ForecastBench {
             self.times(|| Ok(network.predict_into(&batch, &mut forecast)?))
         };
         let (one, some, many) = (predict(1)?, predict(32)?, predict(256)?);
+        let (served, [first, tenth]) = (served(&network)?, first_and_tenth_call(&network)?);
         drop(network);
         let mut row = json!({
             "model": name,
@@ -140,6 +142,10 @@ impl ForecastBench {
             "predict_256_ms": quantile(&many, 0.5) * 1e3,
             "windows_per_second_32": (32 * columns) as f64 / quantile(&some, 0.5),
             "windows_per_second_256": (256 * columns) as f64 / quantile(&many, 0.5),
+            "weights_mb": (4 * count) as f64 / 1e6,
+            "served_mb": served,
+            "first_call_us": first * 1e6,
+            "tenth_call_us": tenth * 1e6,
         });
         for samples in [32, 256] {
             memory::reset_peak();
@@ -183,6 +189,30 @@ impl ForecastBench {
         times.sort_by(f64::total_cmp);
         Ok(times)
     }
+}
+
+/// Returns the megabytes that a model takes after batches of 1, 2, 4, ... 256 windows, by number format.
+fn served(network: &TrainedNetwork) -> anyhow::Result<Value> {
+    let mut served = json!({});
+    for precision in [Precision::F32, Precision::F16, Precision::Int8] {
+        let (mut network, _) = network.with_precision(precision)?;
+        network.warm_up(&std::array::from_fn::<usize, 9, _>(|i| 1 << i))?;
+        served[precision.name()] = json!(network.memory().total() as f64 / 1e6);
+    }
+    Ok(served)
+}
+
+/// Returns the seconds of the first and the tenth forecast of one window after a model is loaded.
+fn first_and_tenth_call(network: &TrainedNetwork) -> anyhow::Result<[f64; 2]> {
+    let mut network = TrainedNetwork::from_bytes(&network.to_bytes())?;
+    let batch = Wave::new(network.specification(), 1).0;
+    let mut times = Vec::new();
+    for _ in 0..10 {
+        let start = Instant::now();
+        network.predict(&batch)?;
+        times.push(start.elapsed().as_secs_f64());
+    }
+    Ok([times[0], times[9]])
 }
 
 /// Returns a quantile of sorted times.
