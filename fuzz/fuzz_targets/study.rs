@@ -1,11 +1,10 @@
-//! Parses arbitrary text as a study, and as the results of one.
+//! Parses arbitrary text as a study.
 #![no_main]
 
-use gatework_gates::automata::study::{Study, rows_from_csv};
+use gatework_gates::automata::study::Study;
 use gatework_train::experiment::Source;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     let _ = Study::from_source(&Source::new(text, "fuzz.toml", "/nowhere"));
-    let _ = rows_from_csv(text);
 });

@@ -1,7 +1,8 @@
 //! `gatework-bench forecast`: speed of forecasting models. For each model: prediction of one window (median and 99th percentile)
-//! and of batches of 32 and 256, and training steps (forward, backward, Adam).
+//! and of batches of 32 and 256, training steps (forward, backward, Adam), and memory and latency of the served model.
 
 mod cases;
+mod served;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,7 +22,7 @@ use gatework::cli::{self, predict::PRECISIONS};
 use gatework_bench::wave::{self, ADAM, Wave, wave};
 
 /// The columns of the printed table.
-const COLUMNS: [super::Column; 9] = [
+const COLUMNS: [super::Column; 11] = [
     ("params", 10, "parameters", 1.0, 0),
     ("p50 us", 9, "predict_p50_us", 1.0, 1),
     ("p99 us", 9, "predict_p99_us", 1.0, 1),
@@ -31,13 +32,18 @@ const COLUMNS: [super::Column; 9] = [
     ("train 256", 11, "train_256_ms", 1.0, 3),
     ("MB (32)", 10, "train_32_mb", 1.0, 1),
     ("MB (256)", 10, "train_256_mb", 1.0, 1),
+    ("first us", 10, "first_call_us", 1.0, 1),
+    ("tenth us", 10, "tenth_call_us", 1.0, 1),
 ];
+
+/// A model of 26 million parameters.
+const LARGEST: &str = "nbeats 30 blocks";
 
 /// Learning rate of training steps.
 const RATE: f32 = 1e-4;
 
 /// Returns the models: name, windows per sample (one for each column), settings.
-fn models() -> [(&'static str, usize, Value); 8] {
+fn models() -> [(&'static str, usize, Value); 9] {
     let transformer = json!({
         "kind": "transformer", "patch": 1, "stride": 1, "width": 64, "heads": 4, "layers": 2, "feed_forward": 256,
         "dropout": 0.0,
@@ -51,6 +57,8 @@ fn models() -> [(&'static str, usize, Value); 8] {
         ("tcn 32,64,128", 1, json!({ "kind": "tcn", "dropout": 0.0 })),
         ("transformer d64", 1, transformer),
         ("dlinear 336-96, 7", 7, json!({ "kind": "dlinear" })),
+        // The settings of the paper. Peers do not measure it.
+        (LARGEST, 1, json!({ "kind": "nbeats" })),
     ]
 }
 
@@ -126,13 +134,12 @@ impl ForecastBench {
         if let Some(weights) = self.weights {
             (network, _) = network.with_precision(weights)?;
         }
-        let mut predict = |samples: usize| {
+        let predict = |samples: usize| {
             let batch = Wave::new(specification, samples * columns).0;
             let mut forecast = network.predict(&batch)?;
             self.times(|| Ok(network.predict_into(&batch, &mut forecast)?))
         };
         let (one, some, many) = (predict(1)?, predict(32)?, predict(256)?);
-        drop(network);
         let mut row = json!({
             "model": name,
             "parameters": count,
@@ -143,6 +150,8 @@ impl ForecastBench {
             "windows_per_second_32": (32 * columns) as f64 / quantile(&some, 0.5),
             "windows_per_second_256": (256 * columns) as f64 / quantile(&many, 0.5),
         });
+        served::measure(&mut row, &network, self.seconds)?;
+        drop(network);
         for samples in [32, 256] {
             process::reset_peak();
             let times = self.training(specification, samples * columns)?;

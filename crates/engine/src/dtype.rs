@@ -73,6 +73,9 @@ pub trait Element: SimdElement + Send + Sync + sealed::Sealed + 'static {
     /// `a + b`; integers wrap.
     fn plus(a: Self, b: Self) -> Self;
 
+    /// `a * b + c`: fused where the instruction set has it; integers wrap.
+    fn multiply_add<S: Simd>(a: Self::Vector<S>, b: Self::Vector<S>, c: Self::Vector<S>) -> Self::Vector<S>;
+
     /// `a / b`. Integers: truncated towards zero, 0 where `b` is 0, and the smallest integer divided by -1 is
     /// itself.
     fn divide<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>) -> Self::Vector<S>;
@@ -103,6 +106,11 @@ macro_rules! float_element {
             #[inline(always)]
             fn plus(a: Self, b: Self) -> Self {
                 a + b
+            }
+
+            #[inline(always)]
+            fn multiply_add<S: Simd>(a: S::$vector, b: S::$vector, c: S::$vector) -> S::$vector {
+                a.mul_add(b, c)
             }
 
             #[inline(always)]
@@ -175,6 +183,11 @@ macro_rules! integer_element {
             #[inline(always)]
             fn plus(a: Self, b: Self) -> Self {
                 a.wrapping_add(b)
+            }
+
+            #[inline(always)]
+            fn multiply_add<S: Simd>(a: S::$vector, b: S::$vector, c: S::$vector) -> S::$vector {
+                a * b + c
             }
 
             #[inline(always)]

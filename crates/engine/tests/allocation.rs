@@ -1,6 +1,7 @@
 //! Running a program does not allocate.
 
 use gatework_engine::graph::{Conv1d, Gru};
+use gatework_engine::program::{WeightFormat, Weights};
 use gatework_engine::{DType, Graph, GraphError, Id, Program};
 use gatework_test_support::counting::{self, CountingAllocator};
 
@@ -66,8 +67,9 @@ fn allocations_with_quantized_weights() -> usize {
     let sum = g.add(product, b).unwrap();
     let y = g.relu(sum).unwrap();
     g.output("y", y).unwrap();
-    let mut runner = Program::new(&g).unwrap().runner();
-    runner.quantize();
+    let mut weights = Weights::builder(&g, &["w"], WeightFormat::Int8).unwrap();
+    weights.write("w", &[0.5; 40 * 30]).unwrap();
+    let mut runner = Program::with_weights(&g, &weights.finish().unwrap()).unwrap().runner();
     runner.run();
     let before = counting::allocations();
     runner.write("x", &[0.5f32; 80 * 40]).unwrap();

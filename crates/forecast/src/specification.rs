@@ -294,7 +294,7 @@ impl Specification {
     }
 
     /// Returns the parameters and the number of their values; an error if there are too many.
-    fn counted_parameters(&self) -> Result<(Vec<Parameter>, f64), SpecificationError> {
+    pub(crate) fn counted_parameters(&self) -> Result<(Vec<Parameter>, f64), SpecificationError> {
         let (_, bindings) = self.network(1, Mode::Evaluation)?;
         let sizes =
             bindings.parameters.iter().map(|p| p.shape.iter().map(|&size| size as f64).product::<f64>());

@@ -81,8 +81,7 @@ fn check_all() {
         // Every other update computes the validation loss of two batches.
         assert_eq!(allocations(|| (4..10).for_each(&mut step)), 0, "training {model}");
 
-        let mut network =
-            TrainedNetwork::new(specification.clone(), specification.params(1).unwrap()).unwrap();
+        let network = TrainedNetwork::new(specification.clone(), specification.params(1).unwrap()).unwrap();
         let mut forecast = network.predict(&batch).unwrap();
         let predict = || network.predict_into(&batch, &mut forecast).unwrap();
         assert_eq!(allocations(predict), 0, "forecasts of {model}");

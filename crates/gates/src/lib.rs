@@ -8,6 +8,7 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`automata`] | cellular automata: experiments, models, training, search, evaluation, studies |
+//! | [`classifier`] | classifiers: data, encoders, networks, training, evaluation |
 //! | [`soft`] | soft gate networks: wiring and initial logits |
 //! | [`kernel`] | SIMD kernels of soft gate networks, forward and backward |
 //!
@@ -38,6 +39,7 @@
 //! ```
 
 pub mod automata;
+pub mod classifier;
 mod deserialize;
 pub mod kernel;
 pub mod soft;

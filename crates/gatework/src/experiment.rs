@@ -4,6 +4,7 @@ use std::path::Path;
 
 use gatework_forecast::experiment as forecast;
 use gatework_gates::automata::experiment as automata;
+use gatework_gates::classifier::experiment as classifier;
 use gatework_train::experiment::Source;
 
 pub use gatework_train::experiment::ExperimentError;
@@ -14,18 +15,24 @@ pub use gatework_train::experiment::ExperimentError;
 pub enum Loaded {
     /// A cellular automaton.
     Automaton(Box<automata::AutomatonExperiment>),
+    /// A classifier.
+    Classifier(Box<classifier::ClassifierExperiment>),
     /// A forecaster.
     Forecaster(Box<forecast::ForecastExperiment>),
 }
 
 /// Returns the names and TOML texts of the built-in experiments.
 pub fn built_in() -> impl Iterator<Item = (&'static str, &'static str)> {
-    automata::BUILT_IN.into_iter().chain(forecast::BUILT_IN)
+    automata::BUILT_IN.into_iter().chain(classifier::BUILT_IN).chain(forecast::BUILT_IN)
 }
 
 impl Loaded {
-    /// Finds a built-in experiment, or reads a file if the name has a dot or a slash in it.
+    /// Finds a built-in experiment, reads a file if the name has a dot or a slash in it, or chooses an experiment for a picture
+    /// or the name of a rule.
     pub fn find(name: &str) -> Result<Loaded, ExperimentError> {
+        if let Some(chosen) = gatework_gates::automata::choose::by_name(name) {
+            return chosen.map(|loaded| Loaded::Automaton(Box::new(loaded)));
+        }
         let built_in: Vec<_> = built_in().collect();
         Loaded::from_source(&Source::find(name, &built_in)?)
     }
@@ -38,11 +45,51 @@ impl Loaded {
     /// Reads an experiment as the kind that its `task` names.
     pub fn from_source(source: &Source) -> Result<Loaded, ExperimentError> {
         match source.task()?.as_str() {
+            "classifier" => {
+                Ok(Loaded::Classifier(Box::new(classifier::ClassifierExperiment::from_source(source)?)))
+            }
             "forecaster" => {
                 Ok(Loaded::Forecaster(Box::new(forecast::ForecastExperiment::from_source(source)?)))
             }
             _ => Ok(Loaded::Automaton(Box::new(automata::AutomatonExperiment::from_source(source)?))),
         }
+    }
+
+    /// The name, the expected training time and the description.
+    pub fn texts(&self) -> [&str; 3] {
+        match self {
+            Loaded::Automaton(loaded) => {
+                let experiment = &loaded.experiment;
+                [&experiment.name, &experiment.expected, &experiment.about]
+            }
+            Loaded::Classifier(loaded) => {
+                let experiment = &loaded.experiment;
+                [&experiment.name, &experiment.expected, &experiment.about]
+            }
+            Loaded::Forecaster(loaded) => {
+                let experiment = &loaded.experiment;
+                [&experiment.name, &experiment.expected, &experiment.about]
+            }
+        }
+    }
+
+    /// The experiment as TOML, with all defaults filled in.
+    pub fn to_toml(&self) -> String {
+        match self {
+            Loaded::Automaton(loaded) => loaded.experiment.to_toml(),
+            Loaded::Classifier(loaded) => loaded.experiment.to_toml(),
+            Loaded::Forecaster(loaded) => loaded.experiment.to_toml(),
+        }
+    }
+
+    /// The experiment as JSON, with all defaults filled in.
+    pub fn to_json(&self) -> serde_json::Value {
+        let value = match self {
+            Loaded::Automaton(loaded) => serde_json::to_value(&loaded.experiment),
+            Loaded::Classifier(loaded) => serde_json::to_value(&loaded.experiment),
+            Loaded::Forecaster(loaded) => serde_json::to_value(&loaded.experiment),
+        };
+        value.expect("all keys are strings")
     }
 }
 
@@ -55,29 +102,19 @@ mod tests {
     #[test]
     fn every_built_in_experiment_is_found_by_its_name() {
         for (name, _) in built_in() {
-            let found = match Loaded::find(name).unwrap() {
-                Loaded::Automaton(loaded) => loaded.experiment.name,
-                Loaded::Forecaster(loaded) => loaded.experiment.name,
-            };
-            assert_eq!(found, name);
+            assert_eq!(Loaded::find(name).unwrap().texts()[0], name);
         }
     }
 
     #[test]
     fn an_experiment_without_a_name_has_the_name_of_its_file() {
         for (built_in, text) in
-            built_in().filter(|(name, _)| ["checkerboard", "airpassengers"].contains(name))
+            built_in().filter(|(name, _)| ["checkerboard", "digits", "airpassengers"].contains(name))
         {
             let line = format!("name = \"{built_in}\"\n");
             assert!(text.contains(&line));
-            let found =
-                match Loaded::from_source(&Source::new(text.replacen(&line, "", 1), "some/my.toml", "."))
-                    .unwrap()
-                {
-                    Loaded::Automaton(loaded) => loaded.experiment.name,
-                    Loaded::Forecaster(loaded) => loaded.experiment.name,
-                };
-            assert_eq!(found, "my");
+            let source = Source::new(text.replacen(&line, "", 1), "some/my.toml", ".");
+            assert_eq!(Loaded::from_source(&source).unwrap().texts()[0], "my");
         }
     }
 
@@ -97,16 +134,13 @@ mod tests {
     #[test]
     fn the_documentation_of_experiments_is_true() {
         let Some(text) = documentation("automata.md") else { return };
-        let folder = tempfile::tempdir().unwrap();
-        let picture: Vec<&str> = text
-            .lines()
-            .filter_map(|line| line.strip_prefix("    "))
-            .filter(|line| line.starts_with('.'))
-            .collect();
-        std::fs::write(folder.path().join("face.txt"), picture.join("\n")).unwrap();
-        let example = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-        let Loaded::Automaton(_) =
-            Loaded::from_source(&Source::new(example, "face.toml", folder.path())).unwrap()
+        let example = text
+            .split("```toml\n")
+            .skip(1)
+            .filter_map(|rest| rest.split("```").next())
+            .find(|block| block.contains("task = "))
+            .expect("docs/automata.md has a whole experiment");
+        let Loaded::Automaton(_) = Loaded::from_source(&Source::new(example, "steps.toml", ".")).unwrap()
         else {
             panic!("the example is an automaton");
         };
@@ -143,6 +177,24 @@ mod tests {
         for key in keys.iter().filter(|key| !for_people.contains(&key.as_str())) {
             let named = [format!("`{key}`"), format!("[{key}]"), format!("{key} = "), format!("\"{key}\"")];
             assert!(named.iter().any(|name| text.contains(name)), "{key} is not in docs/forecasting.md");
+        }
+    }
+
+    /// Every key of a classifier is documented in `docs/classifiers.md`.
+    #[test]
+    fn the_documentation_of_classifiers_is_complete() {
+        let Some(text) = documentation("classifiers.md") else { return };
+        let mut keys = Vec::new();
+        for (_, experiment) in classifier::BUILT_IN {
+            let loaded =
+                classifier::ClassifierExperiment::from_source(&Source::new(experiment, "x", ".")).unwrap();
+            collect(&toml::Value::try_from(&loaded.experiment).unwrap(), &mut keys);
+        }
+        let for_people =
+            ["name", "task", "about", "expected", "kind", "beta1", "beta2", "epsilon", "weight_decay"];
+        for key in keys.iter().filter(|key| !for_people.contains(&key.as_str())) {
+            let named = [format!("`{key}`"), format!("[{key}]"), format!("{key} = ")];
+            assert!(named.iter().any(|name| text.contains(name)), "{key} is not in docs/classifiers.md");
         }
     }
 

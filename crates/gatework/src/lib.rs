@@ -9,6 +9,8 @@ pub use gatework_gates as gates;
 #[doc(inline)]
 pub use gatework_gates::automata;
 #[doc(inline)]
+pub use gatework_gates::classifier;
+#[doc(inline)]
 pub use gatework_logic as logic;
 #[doc(inline)]
 pub use gatework_train as train;
@@ -19,11 +21,13 @@ pub use gatework_train as train;
 #[doc(hidden)]
 pub mod output;
 
+pub mod check;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
 pub mod experiment;
 pub mod forecast_csv;
+pub mod lookup_tables;
 pub mod minimize;
 #[doc(hidden)]
 pub mod number;

@@ -19,7 +19,7 @@ use gatework_gates::automata::experiment::Experiment;
 use gatework_gates::automata::states;
 use gatework_logic::minimize::{self, Observer, Options, Start, Statistics};
 use gatework_logic::prove::{self, AutomataError, ProveError, Verdict};
-use gatework_logic::{Automaton, Circuit, Document, Stop, Stopped};
+use gatework_logic::{Automaton, Circuit, Classifier, Document, Stop, Stopped};
 
 /// The default limit of the time for a proof.
 pub const PROOF_TIME: Duration = Duration::from_secs(600);
@@ -117,6 +117,7 @@ pub fn with_proof_controlled(
             control.minimize_automaton(automaton, observed.unwrap_or(automaton.channels), options)
         }
         Document::Circuit(circuit) => control.minimize_circuit(circuit, options),
+        Document::Classifier(classifier) => control.minimize_classifier(classifier, options),
     }
 }
 
@@ -130,6 +131,27 @@ impl Control<'_> {
             self.prove(result.statistics.gates_after, |stop| Ok(result.prove(circuit, stop)?))?;
         Ok(Proved {
             document: result.circuit.into(),
+            statistics: result.statistics,
+            channels: None,
+            assumes_start: false,
+            seconds,
+            proof_seconds,
+        })
+    }
+
+    fn minimize_classifier(
+        self,
+        classifier: &Classifier,
+        options: &Options,
+    ) -> Result<Proved, MinimizeError> {
+        let begin = Instant::now();
+        let stop = Stop::never().or_flag(self.stop);
+        let result = minimize::minimize_classifier_until(classifier, options, &stop, self.observer)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let proof_seconds =
+            self.prove(result.statistics.gates_after, |stop| Ok(result.prove(classifier, stop)?))?;
+        Ok(Proved {
+            document: result.classifier.into(),
             statistics: result.statistics,
             channels: None,
             assumes_start: false,

@@ -1,6 +1,6 @@
 //! Output of the command line: results on stdout, progress and errors on stderr.
 //!
-//! With `--json`, stdout has one JSON object only, and results for people go to stderr as well. Text for people may quote
+//! With `--json`, stdout has one JSON object only, and results for people are not printed. Text for people may quote
 //! files: each line is escaped here, whether or not a terminal shows it. JSON and the content of files are not.
 
 use std::borrow::Cow;
@@ -45,7 +45,6 @@ pub fn write_status(text: Arguments<'_>) {
 /// Writes a line of the result. [`finish`] returns the first error.
 pub fn write_line(text: Arguments<'_>) {
     if IS_JSON.load(Ordering::Relaxed) {
-        write_status(text);
         return;
     }
     if let Err(error) = writeln!(io::stdout(), "{}", one_line(&text.to_string())) {

@@ -6,7 +6,7 @@ use std::io::IsTerminal as _;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use gatework_train::trainer::{Attempt, CheckpointError, Observer, Outcome};
+use gatework_train::trainer::{Attempt, CheckpointError, Finishing, Observer, Outcome};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 /// Time between lines when stderr is not a terminal.
@@ -65,6 +65,9 @@ fn styled(bar: ProgressBar) -> ProgressBar {
     }
 }
 
+/// The name of the hard loss of classifiers, which is shown as an accuracy.
+const ACCURACY: &str = "validation accuracy";
+
 /// Shows the progress of all seeds.
 pub struct Progress {
     updates: u64,
@@ -78,6 +81,8 @@ struct Shown {
     begin: Instant,
     begin_update: u64,
     line: Instant,
+    /// What is done after the updates.
+    stage: &'static str,
 }
 
 impl Progress {
@@ -94,6 +99,13 @@ impl Progress {
         progress
     }
 
+    /// Shows classifiers, whose hard loss is the share of wrong validation samples.
+    pub fn classifier(updates: u64) -> Progress {
+        let mut progress = Progress::new(updates);
+        progress.hard = ACCURACY;
+        progress
+    }
+
     fn start(&self, attempt: &Attempt) -> Shown {
         let bar = match &self.bars {
             Some(bars) => styled(bars.add(ProgressBar::new(self.updates))),
@@ -103,7 +115,7 @@ impl Progress {
         // A resumed run does not start from 0: the remaining time is estimated from here.
         bar.set_position(attempt.update);
         bar.reset_eta();
-        Shown { bar, begin: Instant::now(), begin_update: attempt.update, line: Instant::now() }
+        Shown { bar, begin: Instant::now(), begin_update: attempt.update, line: Instant::now(), stage: "" }
     }
 }
 
@@ -111,7 +123,11 @@ fn message(attempt: &Attempt, shown: &Shown, name: &str) -> String {
     let Some(last) = attempt.metrics.last() else { return String::new() };
     let speed = (attempt.update - shown.begin_update) as f64 / shown.begin.elapsed().as_secs_f64().max(1e-9);
     let hard = attempt.metrics.iter().rev().find_map(|metric| metric.hard);
-    let hard = hard.map_or_else(String::new, |hard| ((hard * 1e4).round() / 1e4).to_string());
+    let hard = match hard {
+        Some(hard) if name == ACCURACY => format!("{:.2} %", 100.0 * (1.0 - hard)),
+        Some(hard) => ((hard * 1e4).round() / 1e4).to_string(),
+        None => String::new(),
+    };
     format!("loss {:<8.3} {name} {hard:<5} {speed:>5.0} updates/s", last.soft)
 }
 
@@ -146,14 +162,23 @@ impl Observer for Progress {
         }
     }
 
-    fn finishing(&self, attempt: &Attempt, hard: f64) {
+    fn finishing(&self, attempt: &Attempt, progress: Finishing) {
         let mut all = self.shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let shown = all.entry(attempt.seed).or_insert_with(|| self.start(attempt));
+        let Finishing { stage, hard, done, total } = progress;
+        // A stage is announced even if the last line has just been printed.
+        let is_new = std::mem::replace(&mut shown.stage, stage) != stage;
         if self.bars.is_some() {
-            shown.bar.set_message(format!("search: {hard} wrong"));
-        } else if shown.line.elapsed() >= LINE_INTERVAL {
+            if is_new {
+                shown.bar.reset_eta();
+            }
+            shown.bar.set_length(total.max(1));
+            shown.bar.set_position(done);
+            shown.bar.set_message(format!("{stage}: {hard} wrong"));
+        } else if is_new || shown.line.elapsed() >= LINE_INTERVAL {
             shown.line = Instant::now();
-            status!("seed {}: search: {hard} wrong", attempt.seed);
+            let of = if total > 0 { format!(" {done}/{total} moves,") } else { String::new() };
+            status!("seed {}: {stage}:{of} {hard} wrong", attempt.seed);
         }
     }
 
@@ -161,7 +186,10 @@ impl Observer for Progress {
         let all = self.shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let best = attempt.best.as_ref().map_or(f64::NAN, |best| best.hard);
         let (seed, update, most) = (attempt.seed, attempt.update, self.updates);
-        let text = if self.hard == "validation" {
+        let text = if self.hard == ACCURACY {
+            let accuracy = 100.0 * (1.0 - best);
+            format!("seed {seed}: {update} updates, best validation accuracy {accuracy:.2} %")
+        } else if self.hard == "validation" {
             let end = if attempt.outcome == Outcome::Stopped { " (no further improvement)" } else { "" };
             format!("seed {seed}: {update} updates{end}, best validation loss {best:.4}")
         } else if attempt.outcome == Outcome::Succeeded {
@@ -169,8 +197,12 @@ impl Observer for Progress {
         } else {
             // A seed that cannot become stable in time is given up if there is another one to try.
             let end = if update < most { "given up" } else { "not learned" };
-            let but = if best == 0.0 { ", but not for long enough" } else { "" };
-            format!("seed {seed}: {end} after {update} of {most} updates, best hard loss {best}{but}")
+            let but = match attempt.moves {
+                _ if best > 0.0 => "",
+                0 => ", but not for long enough",
+                _ => ", but a check on other start states or a protocol failed",
+            };
+            format!("seed {seed}: {end} after {}, at best {best} bits wrong{but}", work_of(attempt, most))
         };
         if let Some(shown) = all.get(&attempt.seed) {
             shown.bar.finish_and_clear();
@@ -181,6 +213,14 @@ impl Observer for Progress {
             }
             None => status!("{text}"),
         }
+    }
+}
+
+/// Returns the updates of an attempt of those planned, and its search moves, as text.
+fn work_of(attempt: &Attempt, most: u64) -> String {
+    match attempt.moves {
+        0 => format!("{} of {most} updates", attempt.update),
+        _ => work(attempt),
     }
 }
 

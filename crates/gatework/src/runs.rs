@@ -1,15 +1,17 @@
 //! Training runs with their plots: one call trains an experiment into a run folder.
 //!
-//! The learners' own modules, [`automata::run`](gatework_gates::automata::run) and [`forecast::run`](gatework_forecast::run),
+//! The learners' own modules, [`automata::run`](gatework_gates::automata::run),
+//! [`classifier::run`](gatework_gates::classifier::run) and [`forecast::run`](gatework_forecast::run),
 //! train and write models; the functions here also write the plots and the summary.
 //!
 //! | file | of | content |
 //! |---|---|---|
 //! | `loss.svg` | all | the losses over the updates |
-//! | `gates.svg` | automata | how often each gate function was learned |
+//! | `gates.svg` | automata, classifiers | how often each gate function was learned |
 //! | `rollout.gif` | automata | a simulation |
 //! | `forecast.svg` | forecasters | the last forecast compared with the actual values |
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use gatework_forecast::data::{Table, Windows};
@@ -17,6 +19,9 @@ use gatework_forecast::prediction::{Interval, Prediction};
 use gatework_forecast::run as forecast_run;
 use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::run::{self as automata_run, Trained};
+use gatework_gates::classifier::experiment::ClassifierExperiment;
+use gatework_gates::classifier::run as classifier_run;
+use gatework_gates::classifier::task::Prepared;
 use gatework_train::run_folder::RunFolder;
 use gatework_train::trainer::{Attempt, Metric, Observer, Quiet};
 use serde_json::Value;
@@ -96,6 +101,36 @@ fn automaton_losses(attempt: &Attempt) -> Vec<LossPoint> {
         hard,
     });
     attempt.metrics.iter().enumerate().map(update).chain(search).collect()
+}
+
+/// A finished run of a classifier.
+#[non_exhaustive]
+pub struct ClassifierRun {
+    /// The trained classifier.
+    pub trained: classifier_run::Trained,
+    /// The summary, as in `summary.json`.
+    pub summary: Value,
+}
+
+/// Trains a classifier into a run folder that was prepared with [`begin`](gatework_gates::classifier::run::begin).
+pub fn train_classifier_into(
+    folder: &RunFolder,
+    loaded: &ClassifierExperiment,
+    prepared: &Arc<Prepared>,
+    threads: usize,
+    observer: &impl Observer,
+    stop: &AtomicBool,
+) -> Result<ClassifierRun, classifier_run::RunError> {
+    let trained = classifier_run::train(loaded, prepared, Some(folder), threads, observer, stop)?;
+    let kept = &trained.attempts[trained.kept];
+    let title = format!("{}, seed {}", loaded.experiment.name, kept.seed);
+    let losses = report::forecaster_loss_plot(&title, &forecaster_losses(kept));
+    folder.write("loss.svg", losses.as_bytes())?;
+    let functions: Vec<_> = trained.classifier.circuit().nodes().iter().map(|node| node.gate).collect();
+    let histogram = report::gate_histogram(&title, &gate_histogram(&functions));
+    folder.write("gates.svg", histogram.as_bytes())?;
+    let summary = classifier_run::finish(folder, &loaded.experiment, prepared, &trained)?;
+    Ok(ClassifierRun { trained, summary })
 }
 
 /// A finished run of a forecaster.

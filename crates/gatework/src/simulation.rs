@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::hard::{Conditions, Damage, HardRun};
-use gatework_gates::automata::states::{Start, StateError, Target};
+use gatework_gates::automata::states::{Bitmap, Start, StateError, Target};
 use gatework_logic::minimize::{Effort, Options};
 use gatework_logic::{Automaton, AutomatonError, Grid, GridError};
 use gatework_train::memory::{self, OutOfMemory};
@@ -75,12 +75,73 @@ pub struct Simulation {
     pub damage: Option<Damage>,
     /// The start state; random for circuits.
     pub start: Option<Start>,
+    /// A grid that is the start state, in the centre of a larger one if need be.
+    pub grid: Option<StartGrid>,
     /// The seed of the start state, of asynchronous updates and of damage.
     pub seed: u64,
     /// Whether to make a GIF.
     pub gif: bool,
     /// Whether the GIF shows all channels, not only the observed ones.
     pub hidden: bool,
+}
+
+/// A grid that a simulation starts from.
+#[derive(Clone, Debug)]
+pub enum StartGrid {
+    /// A picture, whose colours become those of the target.
+    Picture {
+        /// The picture.
+        picture: Bitmap,
+        /// The same as letters for red, green, blue and yellow, if it is such a text: for targets without colours.
+        letters: Option<Bitmap>,
+    },
+    /// The bits of the first channels, as a counterexample of `check` has all of them.
+    Channels(Grid),
+}
+
+impl StartGrid {
+    /// Reads a PNG, RLE or text file. Text of `#` and `.` is the first channel; of several blocks, each is a channel.
+    pub fn from_bytes(bytes: &[u8]) -> Result<StartGrid, StateError> {
+        let text = std::str::from_utf8(bytes).ok();
+        if let Some(grid) = text.and_then(|text| Grid::from_text(text).ok()) {
+            return Ok(StartGrid::Channels(grid));
+        }
+        let letters = text.and_then(|text| Bitmap::from_text(text).ok());
+        Bitmap::from_bytes(bytes).map(|(picture, _)| StartGrid::Picture { picture, letters })
+    }
+
+    /// Height and width.
+    pub fn size(&self) -> [usize; 2] {
+        match self {
+            StartGrid::Picture { picture, .. } => picture.size(),
+            StartGrid::Channels(grid) => [grid.height(), grid.width()],
+        }
+    }
+
+    /// Copies it to the centre of a grid whose observed channels have the colours of a palette.
+    fn place(&self, to: &mut Grid, observed: usize, palette: &[[u8; 3]]) -> Result<(), StateError> {
+        let from = match self {
+            StartGrid::Picture { letters: Some(letters), .. } if palette.is_empty() => {
+                return letters.place(to, 0);
+            }
+            StartGrid::Picture { picture, .. } => return picture.in_palette(observed, palette).place(to, 0),
+            StartGrid::Channels(grid) => grid,
+        };
+        let text = |grid: &Grid| format!("{}x{}", grid.height(), grid.width());
+        if from.height() > to.height() || from.width() > to.width() {
+            return Err(StateError::Size { found: text(from), grid: text(to) });
+        }
+        if from.channels() > to.channels() {
+            return Err(StateError::Channels { found: from.channels(), channels: to.channels() });
+        }
+        let (top, left) = ((to.height() - from.height()) / 2, (to.width() - from.width()) / 2);
+        for channel in 0..from.channels() {
+            for (y, x) in (0..from.height()).flat_map(|y| (0..from.width()).map(move |x| (y, x))) {
+                to.set(0, channel, top + y, left + x, from.get(0, channel, y, x));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The result of a simulation.
@@ -119,25 +180,36 @@ impl Simulation {
     ) -> Result<Simulated, SimulationError> {
         let automaton = subject.automaton()?;
         let trained = subject.loaded.as_ref().map(|loaded| &loaded.experiment);
-        let [height, width] = self.size.or(trained.map(|e| e.automaton.grid)).unwrap_or([64, 64]);
+        let default = trained.map_or([64, 64], |e| e.automaton.grid);
+        let given = self.grid.as_ref().map_or([1, 1], StartGrid::size);
+        let larger = [default[0].max(given[0]), default[1].max(given[1])];
+        let [height, width] = self.size.unwrap_or(larger);
         let steps = self.steps.or(trained.map(|e| e.automaton.steps)).unwrap_or(80);
         let fire_rate =
             self.fire_rate.or(trained.and_then(|e| e.automaton.fire_rate)).filter(|rate| *rate < 1.0);
         let start = self.start.clone().or(trained.map(|e| e.start.clone())).unwrap_or(Start::Random);
         let channels = if self.hidden { automaton.channels } else { subject.observed };
-        let film = self.gif.then(|| Film::new([height, width], channels, subject.observed, steps));
+        let palette = subject.loaded.as_ref().map(|loaded| loaded.target.palette()).unwrap_or_default();
+        let film = self.gif.then(|| Film::new([height, width], channels, subject.observed, &palette, steps));
         let mut film = film.transpose()?;
         memory::check(HardRun::memory(1, [height, width], automaton.channels), || {
             format!("a grid of {height}x{width} cells with {} channels", automaton.channels)
         })?;
         let mut grid = Grid::new(1, height, width, automaton.channels).map_err(SimulationError::Size)?;
-        start
-            .fill(&mut grid, &mut Random::new(self.seed, Purpose::Check, 0))
-            .map_err(SimulationError::Start)?;
-        // Game of Life has no target if cells are skipped or damaged.
+        match &self.grid {
+            Some(start) => {
+                start.place(&mut grid, subject.observed, &palette).map_err(SimulationError::Start)?;
+            }
+            None => start
+                .fill(&mut grid, &mut Random::new(self.seed, Purpose::Check, 0))
+                .map_err(SimulationError::Start)?,
+        }
+        // A rule has no target if cells are skipped or damaged.
         let is_undisturbed = fire_rate.is_none() && self.damage.is_none();
-        let has_target =
-            |loaded: &&AutomatonExperiment| is_undisturbed || loaded.target != Target::GameOfLife;
+        let has_target = |loaded: &&AutomatonExperiment| match loaded.target {
+            Target::Pairs(_) => is_undisturbed && steps == loaded.experiment.automaton.steps,
+            _ => is_undisturbed || !loaded.target.is_rule(),
+        };
         let target = match subject.loaded.as_ref().filter(has_target) {
             Some(loaded) => loaded.target.grids(&grid, automaton.boundary, steps).ok(),
             None => None,
@@ -157,7 +229,11 @@ impl Simulation {
             progress(run.steps(), steps);
         }
         let seconds = begin.elapsed().as_secs_f64();
-        let wrong = target.map(|target| run.wrong_outside_damage(&target)).transpose()?;
+        let aligned = |target| match &subject.loaded {
+            Some(loaded) => loaded.target.aligned(run.grid(), automaton.boundary, target),
+            None => target,
+        };
+        let wrong = target.map(|target| run.wrong_outside_damage(&aligned(target))).transpose()?;
         Ok(Simulated {
             size: [height, width],
             steps,
@@ -211,26 +287,36 @@ struct Film {
     observed: usize,
     stride: usize,
     steps: usize,
+    colouring: Colouring,
     animation: Animation,
 }
 
 impl Film {
     /// A film of the first `channels` of a simulation of `steps` steps; an error if its frames have too many cells.
-    fn new(size: [usize; 2], channels: usize, observed: usize, steps: usize) -> Result<Film, ReportError> {
+    fn new(
+        size: [usize; 2],
+        channels: usize,
+        observed: usize,
+        palette: &[[u8; 3]],
+        steps: usize,
+    ) -> Result<Film, ReportError> {
         let mosaic = (channels > observed).then_some(channels);
         let [height, width] = Picture::size(mosaic, size[0], size[1])?;
         let frames = MAX_FRAMES.min(MAX_FRAME_CELLS / (height * width).max(1)).max(2);
         let stride = steps.div_ceil(frames).max(1);
-        let delay = if steps / stride > 100 { 4 } else { 8 };
-        let colouring = Film::colouring(channels, observed);
-        let options = report::Options { delay, ..Default::default() };
+        // A few seconds, whatever the number of frames.
+        let delay = match steps / stride {
+            0..=25 => 20,
+            26..=50 => 12,
+            51..=100 => 8,
+            _ => 4,
+        };
+        // A mosaic of all channels is black and white.
+        let colouring =
+            if mosaic.is_some() { Colouring::Ink } else { Colouring::of_target(observed, palette) };
+        let options = report::Options { delay, labels: true, ..Default::default() };
         let animation = Animation::new(&colouring.colours(), options);
-        Ok(Film { channels, observed, stride, steps, animation })
-    }
-
-    /// A mosaic of all channels is black and white.
-    fn colouring(channels: usize, observed: usize) -> Colouring {
-        if channels > observed { Colouring::Ink } else { Colouring::for_loss_channels(observed) }
+        Ok(Film { channels, observed, stride, steps, colouring, animation })
     }
 
     /// Adds a frame, if the current step is one of those that are shown.
@@ -243,10 +329,9 @@ impl Film {
         let picture = if self.channels > self.observed {
             Picture::mosaic(self.channels, grid.height(), grid.width(), value)
         } else {
-            let colouring = Film::colouring(self.channels, self.observed);
-            Picture::from_channels(grid.height(), grid.width(), colouring, value)
+            Picture::from_channels(grid.height(), grid.width(), self.observed, self.colouring, value)
         };
-        self.animation.show(picture?)
+        self.animation.show_labelled(picture?, format!("STEP {}", run.steps()))
     }
 }
 
@@ -272,7 +357,7 @@ pub fn training_gif(
     let channels = if hidden { automaton.channels } else { observed };
     let conditions = Conditions { fire_rate: experiment.automaton.fire_rate, damage: None };
     let mut run = HardRun::new(automaton, channels, grid, conditions, seed)?;
-    let mut film = Film::new([height, width], channels, observed, steps)?;
+    let mut film = Film::new([height, width], channels, observed, &loaded.target.palette(), steps)?;
     film.record(&run)?;
     for _ in 0..steps {
         run.step()?;

@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::model::Model;
 use gatework_gates::automata::run::{self, RunError};
+use gatework_logic::classifier::import::{self, ImportError};
 use gatework_logic::formats::{self, FORMATS, Format, FormatError};
-use gatework_logic::{Automaton, Circuit, Document, Gate};
+use gatework_logic::{Automaton, Circuit, Classifier, Document, Gate};
 use gatework_train::files::{self, FileError};
 use gatework_train::run_folder::{RUNS, RunFolder};
 
@@ -48,7 +49,7 @@ pub enum SubjectError {
         path: PathBuf,
     },
     /// An automaton is needed, but the file holds a circuit only.
-    #[error("{} is a plain circuit, not an automaton", path.display())]
+    #[error("{} is a circuit without cells, not an automaton", path.display())]
     PlainCircuit {
         /// The file.
         path: PathBuf,
@@ -62,6 +63,14 @@ pub enum SubjectError {
     /// The file cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
+    /// The tensors are not a network.
+    #[error("{}: {error}", path.display())]
+    Network {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: ImportError,
+    },
     /// The circuit is not valid.
     #[error("{}: {error}", path.display())]
     Circuit {
@@ -77,7 +86,7 @@ impl SubjectError {
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Run(error) => error.is_usage(),
-            Self::File(_) | Self::Circuit { .. } => false,
+            Self::File(_) | Self::Circuit { .. } | Self::Network { .. } => false,
             _ => true,
         }
     }
@@ -104,6 +113,8 @@ pub struct Subject {
     pub circuit: Circuit,
     /// The automaton that the circuit belongs to, unless it is a plain circuit.
     pub automaton: Option<Automaton>,
+    /// The classifier that the circuit belongs to, if it is one.
+    pub classifier: Option<Classifier>,
     /// The number of leading channels that are observed.
     pub observed: usize,
 }
@@ -126,6 +137,14 @@ impl Subject {
             if is_of_run && folder.join("experiment.toml").is_file() {
                 return Subject::open_run(folder);
             }
+            let bytes = files::read(path)?;
+            if import::is_network(&bytes) {
+                let failed = |error| SubjectError::Network { path: path.to_path_buf(), error };
+                return Ok(Subject::from_document(
+                    path,
+                    import::from_tensors(&bytes).map_err(failed)?.into(),
+                ));
+            }
             return Ok(Subject::from_model(path, None, run::read_model(path)?));
         }
         match Format::of_path(path).ok().filter(|format| format.can_read()) {
@@ -136,10 +155,15 @@ impl Subject {
 
     fn open_run(path: &Path) -> Result<Subject, SubjectError> {
         let folder = RunFolder::at(path);
-        if folder.experiment().is_file()
-            && matches!(experiment::Loaded::read(&folder.experiment())?, experiment::Loaded::Forecaster(_))
-        {
-            return Err(SubjectError::Forecaster { path: path.to_path_buf() });
+        if folder.experiment().is_file() {
+            match experiment::Loaded::read(&folder.experiment())? {
+                experiment::Loaded::Forecaster(_) => {
+                    return Err(SubjectError::Forecaster { path: path.to_path_buf() });
+                }
+                // The hard circuit, with encoder and head, is all that other verbs need of a classifier.
+                experiment::Loaded::Classifier(_) => return Subject::open(&path.join("circuit.json")),
+                experiment::Loaded::Automaton(_) => {}
+            }
         }
         let (loaded, model) = run::open(&folder)?;
         Ok(Subject::from_model(path, Some(loaded), model))
@@ -154,6 +178,7 @@ impl Subject {
             model: Some(model),
             circuit: automaton.circuit.clone(),
             automaton: Some(automaton),
+            classifier: None,
             observed,
         }
     }
@@ -161,23 +186,31 @@ impl Subject {
     fn open_circuit(path: &Path, format: &Format) -> Result<Subject, SubjectError> {
         let failed = |error| SubjectError::Circuit { path: path.to_path_buf(), error: Box::new(error) };
         let document = formats::read(&files::read(path)?, format).map_err(failed)?;
-        let (automaton, observed) = match &document {
-            Document::Automaton { automaton, observed } => {
-                (Some(automaton.clone()), observed.unwrap_or(automaton.channels))
-            }
-            Document::Circuit(_) => (None, 0),
-        };
-        let circuit = document.circuit().clone();
-        Ok(Subject { path: path.to_path_buf(), loaded: None, model: None, circuit, automaton, observed })
+        Ok(Subject::from_document(path, document))
     }
 
-    /// Returns the circuit, with the channels of the automaton if it is one, as the export formats need it.
+    fn from_document(path: &Path, document: Document) -> Subject {
+        let circuit = document.circuit().clone();
+        let (automaton, classifier, observed) = match document {
+            Document::Automaton { automaton, observed } => {
+                let observed = observed.unwrap_or(automaton.channels);
+                (Some(automaton), None, observed)
+            }
+            Document::Classifier(classifier) => (None, Some(classifier), 0),
+            Document::Circuit(_) => (None, None, 0),
+        };
+        let path = path.to_path_buf();
+        Subject { path, loaded: None, model: None, circuit, automaton, classifier, observed }
+    }
+
+    /// Returns the circuit, with the channels of the automaton or the encoder and head of the classifier if it is one, as the export formats need it.
     pub fn document(&self) -> Document {
-        match &self.automaton {
-            Some(automaton) => {
+        match (&self.automaton, &self.classifier) {
+            (Some(automaton), _) => {
                 Document::Automaton { automaton: automaton.clone(), observed: Some(self.observed) }
             }
-            None => Document::Circuit(self.circuit.clone()),
+            (None, Some(classifier)) => Document::Classifier(classifier.clone()),
+            (None, None) => Document::Circuit(self.circuit.clone()),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::automaton::{Automaton, Boundary};
 use crate::circuit::{Circuit, Node};
+use crate::classifier::{Class, Classifier, Encoder, Feature, FeatureKind, Head};
 use crate::gate::Gate;
 use crate::grid::Grid;
 use crate::prove::sweep::Random;
@@ -64,6 +65,61 @@ pub(crate) fn automaton() -> impl Strategy<Value = Automaton> {
         let circuit = Circuit::new(9 * channels, nodes, outputs.into_iter().map(end).collect()).unwrap();
         Automaton::new(channels, boundary, circuit).unwrap()
     })
+}
+
+/// Generates features: numbers with up to nine thresholds and categories, with and without a missing bit.
+fn features() -> impl Strategy<Value = Vec<Feature>> {
+    let value = prop_oneof![-4.0f32..4.0, any::<i8>().prop_map(f32::from), -1e30f32..1e30];
+    let thresholds = prop::collection::vec(value, 0..=9).prop_map(|mut thresholds| {
+        thresholds.sort_by(f32::total_cmp);
+        thresholds.dedup();
+        FeatureKind::Numeric(thresholds)
+    });
+    let categories = (1usize..5)
+        .prop_map(|count| FeatureKind::Categorical((0..count).map(|i| format!("\u{e9} \"{i}")).collect()));
+    let kinds = prop::collection::vec((prop_oneof![3 => thresholds, 1 => categories], any::<bool>()), 1..=6);
+    kinds.prop_map(|kinds| {
+        let feature = |(i, (kind, missing))| Feature { name: format!("f*/ \\{i}\n"), kind, missing };
+        kinds.into_iter().enumerate().map(feature).collect()
+    })
+}
+
+/// Generates images of one to three channels and up to twenty pixels, with one or two thresholds.
+fn image() -> impl Strategy<Value = Encoder> {
+    let shape = prop_oneof![Just([1, 4, 5]), Just([3, 2, 2]), Just([1, 1, 1])];
+    let thresholds = prop::collection::vec((-3i32..=260, 0.0f32..1.0), 20);
+    (shape, thresholds).prop_map(|(shape, thresholds)| {
+        let feature = |(i, &(base, fraction)): (usize, &(i32, f32))| {
+            let first = base as f32 + (fraction * 2.0).floor() / 2.0;
+            let second = first + 40.0 * (1.0 + fraction);
+            Feature::numeric(format!("p{i}"), if i % 3 == 0 { vec![first, second] } else { vec![first] })
+        };
+        let pixels = shape.iter().product();
+        Encoder::new(thresholds[..pixels].iter().enumerate().map(feature).collect(), Some(shape)).unwrap()
+    })
+}
+
+/// Generates classifiers of tables and images, with groups of different sizes and offsets.
+pub(crate) fn classifier() -> impl Strategy<Value = Classifier> {
+    let table = features().prop_map(|features| Encoder::new(features, None).unwrap());
+    let classes = prop::collection::vec((0usize..9, prop_oneof![2 => Just(0u32), 1 => 0u32..6]), 2..6);
+    let encoder = prop_oneof![2 => table, 1 => image()];
+    let picks = prop::collection::vec(any::<u32>(), 45);
+    (encoder, drafts(60), any::<bool>(), classes, picks).prop_map(
+        |(encoder, drafts, deep, classes, picks)| {
+            let nodes = nodes(encoder.bits(), &drafts, deep);
+            let signals = (encoder.bits() + nodes.len()) as u32;
+            let class = |(i, (outputs, offset))| Class {
+                name: format!("class {i}"),
+                outputs: if signals == 0 { 0 } else { outputs },
+                offset,
+            };
+            let head = Head::new(classes.into_iter().enumerate().map(class).collect(), 1.5).unwrap();
+            let outputs = picks[..head.outputs()].iter().map(|pick| pick % signals.max(1)).collect();
+            let circuit = Circuit::new(encoder.bits(), nodes, outputs).unwrap();
+            Classifier::new(encoder, circuit, head).unwrap()
+        },
+    )
 }
 
 /// Generates the height and width of grids: small ones, and strips about as wide as one to three words.

@@ -6,6 +6,7 @@
 
 use crate::circuit::Circuit;
 use crate::cone::Cone;
+use crate::minimize::{self, cone_of_influence};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -97,6 +98,13 @@ impl Automaton {
         } else {
             Ok(())
         }
+    }
+
+    /// Returns the number of gates of a cell: those in the fan-in cone of the first `observed` channels over any number of steps,
+    /// without wires, inverters and duplicates. This is the number that every report of gates means. Returns 0 for an automaton
+    /// whose ports do not match.
+    pub fn gates(&self, observed: usize) -> usize {
+        cone_of_influence(self, observed).map_or(0, |cone| minimize::gates(&cone.circuit))
     }
 
     /// Returns which channels are live: those that can reach one of the first `observed` channels, now or in a later

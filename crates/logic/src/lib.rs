@@ -30,7 +30,9 @@
 //! | [`circuit`] | circuits; [`Circuit::simplify`] removes wires, constants, inverters and dead gates |
 //! | [`mod@minimize`] | logic minimisation of circuits and automata |
 //! | [`prove`] | equivalence checking of circuits and automata by SAT |
+//! | [`mod@check`] | model checking: what an automaton does on a grid, from all start states |
 //! | [`formats`] | JSON, BLIF, AIGER, Verilog, C, Rust, WebAssembly, DOT and SVG files |
+//! | [`classifier`] | classifiers: an encoder, a circuit and a head of group sums |
 //! | [`automaton`] | cellular automata whose rule is a circuit |
 //! | [`grid`] | the states of automata, as bit planes |
 //! | [`simulate`] | bit-parallel simulation of circuits and automata |
@@ -68,11 +70,14 @@
 #[cfg(test)]
 mod arbitrary;
 pub mod automaton;
+pub mod check;
 pub mod circuit;
+pub mod classifier;
 mod cone;
 pub mod formats;
 pub mod gate;
 pub mod grid;
+mod grid_text;
 mod literal;
 pub mod minimize;
 pub mod naive;
@@ -87,12 +92,14 @@ mod xag;
 
 pub use automaton::{Automaton, AutomatonError, Boundary};
 pub use circuit::{Circuit, CircuitError, Node};
+pub use classifier::{Classifier, ClassifierError};
 pub use formats::json::{Document, JsonError, from_json, to_json};
 pub use gate::{Gate, Unary};
 pub use grid::{Grid, GridError, GridSize};
+pub use grid_text::GridTextError;
 pub use minimize::{Effort, Minimized, MinimizedAutomaton, minimize, minimize_automaton};
 pub use naive::{StepError, naive_step, naive_step_masked};
-pub use simulate::Simulator;
+pub use simulate::{Predictor, Simulator};
 pub use stop::{Stop, Stopped};
 
 #[cfg(doctest)]

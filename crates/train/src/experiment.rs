@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 use crate::files;
 
 /// The values of the top-level key `task`.
-pub const TASKS: [&str; 2] = ["automaton", "forecaster"];
+pub const TASKS: [&str; 3] = ["automaton", "classifier", "forecaster"];
 
 /// An experiment that cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -160,7 +160,7 @@ impl Source {
         match self.find_top_level("task")? {
             Some((task, _)) if TASKS.contains(&task.as_str()) => Ok(task),
             Some((task, line)) => {
-                let known = TASKS.map(|task| format!("{task:?}")).join(" and ");
+                let known = TASKS.map(|task| format!("{task:?}")).join(", ");
                 Err(self.invalid(Some(line), format!("the task is {task:?}; there are {known}")))
             }
             None => {
@@ -182,7 +182,7 @@ impl Source {
     }
 
     fn not_toml(&self, error: &toml::de::Error) -> ExperimentError {
-        self.invalid(error.span().map(|span| self.line_at(span.start)), error.message())
+        self.invalid(error.span().map(|span| self.line_at(span.start)), plain(error.message()))
     }
 
     fn line_at(&self, byte: usize) -> usize {
@@ -220,6 +220,33 @@ impl Source {
     }
 }
 
+/// Replaces the types of Rust in a message by words.
+fn plain(message: &str) -> String {
+    const WORDS: [(&str, &str); 12] = [
+        ("usize", "a whole number of at least 0"),
+        ("u64", "a whole number of at least 0"),
+        ("u32", "a whole number of at least 0"),
+        ("u8", "a whole number from 0 to 255"),
+        ("i64", "a whole number"),
+        ("f64", "a number"),
+        ("f32", "a number"),
+        ("a sequence", "a list"),
+        ("sequence", "list"),
+        ("a map", "a table"),
+        ("map", "table"),
+        ("floating point", "number"),
+    ];
+    let Some((found, wanted)) = message.split_once(", expected ") else { return message.to_string() };
+    let word = |text: &str| match WORDS.iter().find(|(rust, _)| *rust == text) {
+        Some((_, word)) => (*word).to_string(),
+        // A table is a struct or an enum with a kind.
+        None if text.starts_with("struct ") || text.contains("enum ") => "a table".into(),
+        None => text.to_string(),
+    };
+    let found = found.replace("floating point", "number").replace("sequence", "list").replace("map", "table");
+    format!("{found}, expected {}", word(wanted))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,6 +276,27 @@ mod tests {
             assert_eq!(error, format!("x.toml:{line}: wrong"), "{key:?}");
         }
         assert_eq!(source.locate(Problem::new(&["z"], "wrong"), &[]).to_string(), "x.toml: wrong");
+    }
+
+    #[test]
+    fn messages_have_no_types_of_rust() {
+        #[derive(Debug, serde::Deserialize)]
+        #[expect(dead_code, reason = "only its types matter")]
+        struct Settings {
+            count: usize,
+            rate: f64,
+            sizes: Vec<usize>,
+        }
+        let read = |text: &str| Source::new(text, "x.toml", "").parse::<Settings>().unwrap_err().to_string();
+        let count = read("count = 'three'\nrate = 1.0\nsizes = []");
+        assert!(
+            count.contains("expected a whole number of at least 0") && !count.contains("usize"),
+            "{count}"
+        );
+        let rate = read("count = 3\nrate = 'fast'\nsizes = []");
+        assert!(rate.contains("expected a number") && !rate.contains("f64"), "{rate}");
+        let sizes = read("count = 3\nrate = 1.0\nsizes = 4");
+        assert!(sizes.contains("expected a list"), "{sizes}");
     }
 
     #[test]
@@ -297,9 +345,10 @@ mod tests {
     fn a_missing_or_unknown_task_is_an_error_and_so_is_invalid_toml() {
         let task = |text: &str| Source::new(text, "x.toml", "").task().map_err(|error| error.to_string());
         assert_eq!(task("name = 'x'\ntask = 'forecaster'").as_deref(), Ok("forecaster"));
-        let unknown = "x.toml:2: the task is \"automata\"; there are \"automaton\" and \"forecaster\"";
+        let unknown =
+            "x.toml:2: the task is \"automata\"; there are \"automaton\", \"classifier\", \"forecaster\"";
         assert_eq!(task("name = 'x'\ntask = 'automata'").unwrap_err(), unknown);
-        let missing = "x.toml: there is no task; write task = \"automaton\" or task = \"forecaster\"";
+        let missing = "x.toml: there is no task; write task = \"automaton\" or task = \"classifier\" or task = \"forecaster\"";
         assert_eq!(task("name = 'x'").unwrap_err(), missing);
         let invalid = task("name = 'x'\ntask = forecaster\nhorizon = 3").unwrap_err();
         assert!(invalid.starts_with("x.toml:2: "), "{invalid}");

@@ -36,6 +36,8 @@ pub enum Purpose {
     Steps = 12,
     /// Grids of an update that start half-grown.
     HalfGrown = 13,
+    /// Random changes of training images.
+    Augment = 14,
     /// Initial parameters.
     Parameters = 16,
     /// Dropout masks.

@@ -98,7 +98,7 @@ pub fn automaton_update(name: &str) -> anyhow::Result<Call> {
 /// Prepares the prediction of a batch of windows by a forecasting model: 168 values in, 24 out.
 pub fn predict(model: &Value, windows: usize) -> anyhow::Result<Call> {
     let specification = specification(model, 168, 24)?;
-    let mut network = TrainedNetwork::new(specification.clone(), specification.params(1)?)?;
+    let network = TrainedNetwork::new(specification.clone(), specification.params(1)?)?;
     let batch = Wave::new(&specification, windows).0;
     let mut forecast = network.predict(&batch)?;
     // The first window on its own has the same forecast as in a batch.

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use super::{Execute, Memory, Scratch, Stored, View};
+use crate::dtype::DType;
 use crate::kernel::matmul::{Epilogue, ExternalSlices, Gemm, GemmElement, multiply_external};
 
 /// `[batch.., m, k]` times `[batch.., k, n]`. Products of a batch whose results share a place (a stride of 0) are summed.
@@ -27,6 +28,17 @@ pub(crate) struct Bias {
     pub relu: bool,
 }
 
+/// A matrix that all products of a batch have as their second operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SecondOperand {
+    /// Depth and columns.
+    pub sizes: [usize; 2],
+    /// Offset of the first element, and row and column strides.
+    pub place: (usize, [usize; 2]),
+    /// Whether a product is added to what the result holds.
+    pub is_added: bool,
+}
+
 impl MatMul {
     pub fn new(a: View, b: View, out: View, accumulate: bool) -> MatMul {
         MatMul { a, b, out, accumulate, bias: None, products: Vec::new(), epilogue: None }
@@ -49,6 +61,34 @@ impl MatMul {
             [product] => Some((product, self.epilogue)),
             _ => None,
         }
+    }
+
+    /// The matrix of a buffer that is the second operand of all products, if the buffer is nothing else in this instruction
+    /// and the rows of the `f32` result are contiguous.
+    pub fn second_operand(&self, buffer: usize) -> Option<SecondOperand> {
+        let others = [Some(&self.a), Some(&self.out), self.bias.as_ref().map(|bias| &bias.row)];
+        let is_only = others.iter().flatten().all(|view| view.buffer != buffer) && self.b.buffer == buffer;
+        let axes = self.out.sizes.axes();
+        let [m, columns, depth] = self.sizes();
+        let repeats = |view: &View| {
+            let leading = view.leading(axes - 2);
+            leading.sizes.iter().zip(leading.strides()).any(|(&size, &stride)| size > 1 && stride == 0)
+        };
+        let leading = self.b.leading(axes - 2);
+        let is_one =
+            leading.sizes.iter().zip(leading.strides()).all(|(&size, &stride)| size == 1 || stride == 0);
+        let is_row_major = self.out.strides()[axes - 1] == 1;
+        let fits = is_only && is_one && is_row_major && self.out.dtype == DType::F32;
+        (fits && m > 0 && columns > 1 && depth > 0).then(|| SecondOperand {
+            sizes: [depth, columns],
+            place: (self.b.offset, [self.b.strides()[axes - 2], self.b.strides()[axes - 1]]),
+            is_added: self.accumulate || repeats(&self.out),
+        })
+    }
+
+    /// The products, one for each matrix of the batch, and their epilogue.
+    pub fn products(&self) -> (&[Gemm], Option<Epilogue>) {
+        (&self.products, self.epilogue)
     }
 
     /// Whether several products are summed in one place.

@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::vector::Number;
 
 /// One arena for each element type, and one for numbers that are stored in 16 bits.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Memory {
     f32s: Buffer<f32>,
     f64s: Buffer<f64>,
@@ -90,6 +90,24 @@ impl Memory {
             i64s: Buffer::zeroed(i64s),
             halves: Buffer::zeroed(halves),
         }
+    }
+
+    /// Whether each arena has at least this many elements.
+    pub fn has_room(&self, [f32s, f64s, i32s, i64s, halves]: [usize; ARENAS]) -> bool {
+        self.f32s.len() >= f32s
+            && self.f64s.len() >= f64s
+            && self.i32s.len() >= i32s
+            && self.i64s.len() >= i64s
+            && self.halves.len() >= halves
+    }
+
+    /// Bytes of all arenas.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.f32s)
+            + size_of_val(&*self.f64s)
+            + size_of_val(&*self.i32s)
+            + size_of_val(&*self.i64s)
+            + size_of_val(&*self.halves)
     }
 
     /// Writes constants, given by their bits.

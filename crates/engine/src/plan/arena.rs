@@ -1,6 +1,7 @@
 //! The layout of the arenas: buffers whose lifetimes do not overlap share memory.
 
 use super::{Buffer, BufferKind};
+use crate::dtype::DType;
 use crate::instruction::memory::ARENAS;
 use crate::kernel::half::Half;
 
@@ -21,15 +22,19 @@ pub(super) struct Layout {
     pub peak: usize,
 }
 
-/// Assigns an offset to every buffer and returns the sizes. Inputs, constants and outputs live for ever;
-/// intermediate values from the first instruction that touches them to the last one.
-pub(super) fn lay_out(buffers: &mut [Buffer], touched: &[Vec<usize>]) -> Layout {
+/// Assigns an offset to every buffer except shared weights and returns the sizes. Inputs, constants and outputs live for
+/// ever; intermediate values from the first instruction that touches them to the last one. The first `reserved` elements of
+/// the arena of `f32` are those of plain weights.
+pub(super) fn lay_out(buffers: &mut [Buffer], touched: &[Vec<usize>], reserved: usize) -> Layout {
     let lifetimes = lifetimes(buffers, touched);
     // Largest first: these are the hardest to fit.
-    let mut order: Vec<usize> = (0..buffers.len()).collect();
+    let is_laid_out = |&buffer: &usize| !matches!(buffers[buffer].kind, BufferKind::Weights { .. });
+    let mut order: Vec<usize> = (0..buffers.len()).filter(is_laid_out).collect();
     order.sort_by_key(|&buffer| (std::cmp::Reverse(buffers[buffer].elements), buffer));
     let mut placed: Vec<usize> = Vec::new();
     let mut memory = [0; ARENAS];
+    memory[DType::F32 as usize] = reserved.next_multiple_of(ALIGNMENT);
+    let reserved = memory;
     for buffer in order {
         let size = buffers[buffer].padded_len();
         let conflicts = |&&other: &&usize| {
@@ -43,7 +48,7 @@ pub(super) fn lay_out(buffers: &mut [Buffer], touched: &[Vec<usize>]) -> Layout 
             .collect();
         taken.sort_unstable();
         // The first gap that is large enough.
-        let mut offset = 0;
+        let mut offset = reserved[buffers[buffer].arena()];
         for (begin, length) in taken {
             if offset + size <= begin {
                 break;
@@ -97,7 +102,7 @@ fn lifetimes(buffers: &[Buffer], touched: &[Vec<usize>]) -> Vec<Lifetime> {
     let mut lifetimes: Vec<Lifetime> = buffers
         .iter()
         .map(|buffer| match buffer.kind {
-            BufferKind::Input(_) | BufferKind::Data(_) => (0, usize::MAX),
+            BufferKind::Input(_) | BufferKind::Weights { .. } | BufferKind::Data(_) => (0, usize::MAX),
             BufferKind::Value { .. } => (usize::MAX, 0),
         })
         .collect();

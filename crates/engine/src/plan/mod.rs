@@ -27,11 +27,13 @@ use std::sync::Arc;
 
 use crate::dtype::DType;
 use crate::graph::{Graph, Id, Op, Window};
+use crate::instruction::matmul::SecondOperand;
 use crate::instruction::memory::ARENAS;
 use crate::instruction::{
     ArgReduce, Cast, CumSum, Execute, Gather, Instruction, Loop, MatMul, ScatterAdd, View, Zero,
 };
 use crate::kernel::half::Half;
+use crate::program::weights::{Residence, Weights};
 use crate::shape::Shape;
 
 use matmul::Role;
@@ -53,6 +55,8 @@ pub(crate) struct Buffer {
 pub(crate) enum BufferKind {
     /// An input. Its memory is not reused.
     Input(String),
+    /// An input that is part of shared weights. It is not laid out: plain weights have a fixed offset, packed ones none.
+    Weights { name: String, is_packed: bool },
     /// Constants, by their bits. Its memory is not reused.
     Data(Arc<[u64]>),
     /// An intermediate value, whose memory is reused, or an output, whose memory is not.
@@ -72,18 +76,52 @@ pub(crate) struct Plan {
     pub memory: [usize; ARENAS],
     /// Largest number of bytes of intermediate values, outputs excluded, that exist at the same time.
     pub peak: usize,
+    /// Matrix multiplications whose second operand is a packed matrix of shared weights, and the index of the matrix.
+    pub packed: Vec<(usize, usize)>,
 }
 
 impl Plan {
-    /// Plans a graph in canonical form.
-    pub fn new(graph: &Graph) -> Plan {
+    /// Plans a graph in canonical form, some inputs of which may be shared weights.
+    pub fn new(graph: &Graph, weights: Option<&Weights>) -> Plan {
         let mut planner = Planner::new(graph);
         let roundings = half::roundings(graph);
         for id in graph.ids() {
             planner.plan(id);
             roundings[id.0 as usize].iter().for_each(|&rounding| planner.plan(rounding));
         }
-        planner.finish()
+        planner.finish(weights)
+    }
+
+    /// The matrix multiplications that read a buffer, if each of them reads it as one packable second operand and nothing
+    /// else reads it. Offsets are relative to the buffer before the layout, and to the arena afterwards.
+    pub fn second_operands(&self, buffer: usize) -> Option<Vec<(usize, SecondOperand)>> {
+        let readers = self.touched.iter().enumerate().filter(|(_, touched)| touched.contains(&buffer));
+        readers
+            .map(|(index, _)| match &self.instructions[index] {
+                Instruction::MatMul(matmul) => Some((index, matmul.second_operand(buffer)?)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Whether a buffer is not in the arena, because all its readers read packed weights.
+    pub fn is_packed(&self, buffer: usize) -> bool {
+        matches!(self.buffers[buffer].kind, BufferKind::Weights { is_packed: true, .. })
+    }
+
+    /// Takes the inputs that are shared weights out of the arena.
+    fn bind(&mut self, weights: &Weights) {
+        for index in 0..self.buffers.len() {
+            let BufferKind::Input(name) = &self.buffers[index].kind else { continue };
+            let Some(residence) = weights.residence(name, || self.second_operands(index)) else { continue };
+            let (name, is_packed) = (name.clone(), matches!(residence, Residence::Packed(_)));
+            match residence {
+                Residence::Plain(offset) => self.buffers[index].offset = offset,
+                Residence::Packed(operands) => self.packed.extend(operands),
+            }
+            self.buffers[index].kind = BufferKind::Weights { name, is_packed };
+        }
+        self.packed.sort_unstable();
     }
 }
 
@@ -337,7 +375,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Copies outputs that are views or inputs to buffers of their own, and assigns offsets to all buffers.
-    fn finish(mut self) -> Plan {
+    fn finish(mut self, weights: Option<&Weights>) -> Plan {
         let mut outputs = Vec::new();
         for (name, id) in self.graph.outputs() {
             let shape = self.graph.shape(*id);
@@ -352,12 +390,19 @@ impl<'a> Planner<'a> {
             self.buffers[view.buffer].kind = BufferKind::Value { output: true };
             outputs.push((name.clone(), shape, view.buffer));
         }
-        let Planner { mut buffers, mut instructions, .. } = self;
+        let Planner { buffers, mut instructions, .. } = self;
         let touched: Vec<Vec<usize>> = instructions.iter_mut().map(Instruction::buffers).collect();
-        let arena::Layout { memory, peak } = arena::lay_out(&mut buffers, &touched);
-        for instruction in &mut instructions {
-            instruction.place(|buffer| buffers[buffer].offset);
+        let (memory, packed) = ([0; ARENAS], Vec::new());
+        let mut plan = Plan { buffers, instructions, touched, outputs, memory, peak: 0, packed };
+        if let Some(weights) = weights {
+            plan.bind(weights);
         }
-        Plan { buffers, instructions, touched, outputs, memory, peak }
+        let reserved = weights.map_or(0, Weights::plain_len);
+        let arena::Layout { memory, peak } = arena::lay_out(&mut plan.buffers, &plan.touched, reserved);
+        (plan.memory, plan.peak) = (memory, peak);
+        for instruction in &mut plan.instructions {
+            instruction.place(|buffer| plan.buffers[buffer].offset);
+        }
+        plan
     }
 }

@@ -101,6 +101,7 @@ impl Runner {
         inputs: &[(&str, Range<usize>)],
         outputs: &[(&str, Range<usize>)],
     ) -> Result<(), ProgramError> {
+        self.check_unshared()?;
         let mut bindings = Bindings::default();
         for (name, range) in inputs {
             let (_, port) = find("input", &self.program.inputs, name)?;
@@ -120,6 +121,7 @@ impl Runner {
     /// Like [`Runner::run`], but reads bound inputs from `from` and writes bound outputs to `to`. Without `to`, outputs are in the
     /// runner.
     pub fn run_bound(&mut self, from: &[f32], to: Option<&mut [f32]>) -> Result<(), ProgramError> {
+        self.check_unshared()?;
         let [read, written] = self.bindings.lengths;
         let given = to.as_ref().map_or(written, |to| to.len());
         for (found, wanted) in [(from.len(), read), (given, written)] {

@@ -1,13 +1,16 @@
 //! Programs: compiled graphs, and runners that execute them.
 //!
 //! A run does not allocate, lock or look anything up, with three exceptions that allocate a little: softmax of rows longer
-//! than 65,536, large `f64` matrix multiplications, and work that is distributed to threads.
+//! than 65,536, matrix multiplications of other types than `f32` or
+//! with scattered results, and work that is distributed to threads.
 //!
 //! | file | what is in it |
 //! |---|---|
 //! | `binding` | inputs and outputs in slices of the caller |
 //! | `updates` | parameter updates during the backward pass |
-//! | `weights` | weights that are packed or quantised once |
+//! | `operands` | second operands of matrix multiplications that a runner packs once |
+//! | [`weights`] | weights that several programs share, packed or quantised |
+//! | `session` | several programs in one memory |
 //! | `timing` | the time of each kernel |
 //! | `cache` | a cache of programs by their graphs |
 //!
@@ -29,9 +32,11 @@
 
 mod binding;
 mod cache;
+mod operands;
+mod session;
 mod timing;
 mod updates;
-mod weights;
+pub mod weights;
 
 use std::fmt;
 use std::sync::Arc;
@@ -49,10 +54,12 @@ use crate::shape::Shape;
 
 use binding::Bindings;
 pub use cache::ProgramCache;
+use operands::Operand;
+pub use session::Session;
 pub use timing::{KernelTime, Timings};
 pub use updates::Update;
 use updates::Updates;
-use weights::Weights;
+pub use weights::{WeightFormat, Weights, WeightsBuilder};
 
 /// A compiled graph.
 #[derive(Clone, Debug)]
@@ -67,6 +74,11 @@ pub struct Program {
     /// Largest number of bytes of intermediate values that exist at the same time.
     peak: usize,
     fingerprint: u64,
+    weights: Option<Arc<Weights>>,
+    /// Matrix multiplications whose second operand is a packed matrix of the weights, and the index of the matrix.
+    packed: Arc<[(usize, usize)]>,
+    /// Packed weights that the program needs unpacked: the name, and the offset in the arena.
+    unpacked: Vec<(String, usize)>,
 }
 
 /// An input or output.
@@ -79,6 +91,8 @@ struct Port {
     offset: Option<usize>,
     /// The operands of matrix multiplications that use it, if nothing else does.
     matrices: Option<Vec<Matrix>>,
+    /// Whether it is part of shared weights, which cannot be written.
+    is_shared: bool,
 }
 
 /// A matrix of a matrix multiplication.
@@ -128,6 +142,20 @@ pub enum ProgramError {
         /// Elements of the slice.
         found: usize,
     },
+    /// An input is part of shared weights.
+    #[error(
+        "{name:?} is part of the shared weights of the program, which are immutable; build other weights"
+    )]
+    Shared {
+        /// The name of the input.
+        name: String,
+    },
+    /// A weight has no elements yet.
+    #[error("the weights {name:?} were not written")]
+    Missing {
+        /// The name of the weight.
+        name: String,
+    },
     /// Two parameters have the same name or gradient, or overlap.
     #[error("{first:?} and {second:?} have the same name or gradient, or overlap")]
     ConflictingParameters {
@@ -141,18 +169,31 @@ pub enum ProgramError {
 impl Program {
     /// Rewrites, plans and compiles a graph.
     pub fn new(graph: &Graph) -> Result<Program, ProgramError> {
+        Program::compile(graph, None)
+    }
+
+    /// Compiles a graph whose inputs of the names of these weights are read from them. Runners of all programs with the same
+    /// weights share them.
+    pub fn with_weights(graph: &Graph, weights: &Arc<Weights>) -> Result<Program, ProgramError> {
+        weights.check(graph)?;
+        Program::compile(graph, Some(weights))
+    }
+
+    fn compile(graph: &Graph, weights: Option<&Arc<Weights>>) -> Result<Program, ProgramError> {
         if graph.outputs().is_empty() {
             return Err(ProgramError::NoOutputs);
         }
         graph.check()?;
         let canonical = graph.rewrite();
-        let plan = Plan::new(&canonical);
+        let plan = Plan::new(&canonical, weights.map(|weights| &**weights));
         let mut input_buffers = FxHashMap::default();
         let mut data = Vec::new();
         for (index, buffer) in plan.buffers.iter().enumerate() {
             match &buffer.kind {
                 BufferKind::Data(bits) => data.push((buffer.dtype, buffer.offset, bits.clone())),
-                BufferKind::Input(name) => _ = input_buffers.insert(name.as_str(), index),
+                BufferKind::Input(name) | BufferKind::Weights { name, .. } => {
+                    input_buffers.insert(name.as_str(), index);
+                }
                 BufferKind::Value { .. } => {}
             }
         }
@@ -162,14 +203,24 @@ impl Program {
             shape,
             offset: buffer.map(|buffer| plan.buffers[buffer].offset),
             matrices: buffer.and_then(|buffer| binding::matrices(&plan, buffer)),
+            is_shared: false,
         };
         let input = |(name, id): (&str, Id)| {
-            port(name, graph.dtype(id), graph.shape(id), input_buffers.get(name).copied())
+            let buffer = input_buffers.get(name).copied().filter(|&buffer| !plan.is_packed(buffer));
+            let port = port(name, graph.dtype(id), graph.shape(id), buffer);
+            Port { is_shared: weights.is_some_and(|weights| weights.contains(name)), ..port }
         };
         let output = |(name, shape, buffer): &(String, Shape, usize)| {
             port(name, plan.buffers[*buffer].dtype, *shape, Some(*buffer))
         };
-        let inputs = graph.inputs().map(input).collect();
+        let inputs: Vec<Port> = graph.inputs().map(input).collect();
+        let is_unpacked = |port: &&Port| {
+            let buffer = input_buffers.get(port.name.as_str());
+            port.is_shared
+                && buffer.is_some_and(|&buffer| matches!(plan.buffers[buffer].kind, BufferKind::Input(_)))
+        };
+        let unpacked = inputs.iter().filter(is_unpacked);
+        let unpacked = unpacked.filter_map(|port| Some((port.name.clone(), port.offset?))).collect();
         let outputs = plan.outputs.iter().map(output).collect();
         Ok(Program {
             inputs,
@@ -179,6 +230,9 @@ impl Program {
             peak: plan.peak,
             instructions: plan.instructions.into(),
             fingerprint: canonical.fingerprint(),
+            weights: weights.cloned(),
+            packed: plan.packed.into(),
+            unpacked,
         })
     }
 
@@ -189,18 +243,28 @@ impl Program {
 
     /// Allocates memory to run the program in.
     pub fn runner(&self) -> Runner {
-        let mut memory = Memory::new(self.memory);
-        for (dtype, offset, bits) in &self.data {
-            memory.write_bits(*dtype, *offset, bits);
-        }
+        let mut runner = self.idle_runner();
+        runner.memory = Memory::new(self.memory);
+        runner.load(true);
+        runner
+    }
+
+    /// A runner without memory, for a [`Session`].
+    fn idle_runner(&self) -> Runner {
         Runner {
             program: self.clone(),
-            memory,
+            memory: Memory::default(),
             scratch: Scratch::default(),
+            quantization: weights::Scratch::default(),
             bindings: Bindings::default(),
             updates: Updates::default(),
-            weights: Weights::of(self),
+            operands: Operand::of(self),
         }
+    }
+
+    /// The weights that its runners share.
+    pub fn weights(&self) -> Option<&Arc<Weights>> {
+        self.weights.as_ref()
     }
 
     /// Bytes of the memory of a runner, without packed weights.
@@ -274,7 +338,8 @@ pub struct Runner {
     bindings: Bindings,
     updates: Updates,
     /// In the order of their instructions.
-    weights: Vec<Weights>,
+    operands: Vec<Operand>,
+    quantization: weights::Scratch,
 }
 
 impl Runner {
@@ -285,7 +350,7 @@ impl Runner {
 
     /// Writes the elements of an input in row-major order.
     pub fn write<T: Stored>(&mut self, name: &str, elements: &[T]) -> Result<(), ProgramError> {
-        let (input, port) = find("input", &self.program.inputs, name)?;
+        let (input, port) = find_writable(&self.program.inputs, name)?;
         check::<T>(port, elements.len())?;
         if let Some(to) = self.input_elements(input) {
             to.copy_from_slice(elements);
@@ -295,14 +360,14 @@ impl Runner {
 
     /// The elements of an input, to be written in place; empty if no output depends on it.
     pub fn input_mut<T: Stored>(&mut self, name: &str) -> Result<&mut [T], ProgramError> {
-        let (input, port) = find("input", &self.program.inputs, name)?;
+        let (input, port) = find_writable(&self.program.inputs, name)?;
         check::<T>(port, port.shape.elements())?;
         Ok(self.input_elements(input).unwrap_or_default())
     }
 
     /// The elements of an input that is about to change.
     fn input_elements<T: Stored>(&mut self, input: usize) -> Option<&mut [T]> {
-        self.weights.iter_mut().for_each(|weights| weights.invalidate(input));
+        self.operands.iter_mut().for_each(|operand| operand.invalidate(input));
         let port = &self.program.inputs[input];
         port.offset.map(|begin| &mut T::arena_mut(&mut self.memory)[begin..][..port.shape.elements()])
     }
@@ -332,14 +397,53 @@ impl Runner {
 
     /// Calls `call` for each kernel in order, with a function that runs the kernel.
     fn for_each_kernel(&mut self, mut call: impl FnMut(usize, &mut dyn FnMut())) {
-        let Runner { program, memory, scratch, weights, .. } = self;
-        let mut weights = weights.iter_mut().peekable();
+        let Runner { program, memory, scratch, operands, quantization, .. } = self;
+        let (mut operands, mut packed) = (operands.iter_mut().peekable(), program.packed.iter().peekable());
         for (index, instruction) in program.instructions.iter().enumerate() {
-            match weights.next_if(|weights| weights.instruction == index) {
-                Some(weights) => call(index, &mut || weights.multiply(memory)),
-                None => call(index, &mut || instruction.get().run(memory, scratch)),
+            if let Some(operand) = operands.next_if(|operand| operand.instruction == index) {
+                call(index, &mut || operand.multiply(memory));
+                continue;
+            }
+            let matrix = packed.next_if(|(instruction, _)| *instruction == index);
+            match (instruction, &program.weights, matrix) {
+                (Instruction::MatMul(matmul), Some(weights), Some(&(_, matrix))) => {
+                    call(index, &mut || weights.multiply(matrix, matmul, memory, quantization));
+                }
+                _ => call(index, &mut || instruction.get().run(memory, scratch)),
             }
         }
+    }
+
+    /// Writes what is constant into new memory, or into that of another program with the same weights.
+    fn load(&mut self, is_new: bool) {
+        let Runner { program, memory, .. } = self;
+        for (dtype, offset, bits) in &program.data {
+            memory.write_bits(*dtype, *offset, bits);
+        }
+        let Some(weights) = &program.weights else { return };
+        let arena = f32::arena_mut(memory);
+        if is_new {
+            weights.write_plain(arena);
+        }
+        for (name, offset) in &program.unpacked {
+            weights.unpack(name, &mut arena[*offset..]);
+        }
+    }
+
+    /// An error if the program has shared weights, which cannot be bound to slices.
+    fn check_unshared(&self) -> Result<(), ProgramError> {
+        match self.program.inputs.iter().find(|port| port.is_shared) {
+            Some(port) => Err(ProgramError::Shared { name: port.name.clone() }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The index of an input that may be written, and its port.
+fn find_writable<'a>(inputs: &'a [Port], name: &str) -> Result<(usize, &'a Port), ProgramError> {
+    match find("input", inputs, name)? {
+        (_, port) if port.is_shared => Err(ProgramError::Shared { name: name.to_string() }),
+        found => Ok(found),
     }
 }
 

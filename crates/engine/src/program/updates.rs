@@ -90,6 +90,7 @@ impl Runner {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn bind_updates(&mut self, updates: &[(&str, &str, Range<usize>)]) -> Result<(), ProgramError> {
+        self.check_unshared()?;
         let program = &self.program;
         let (mut bindings, mut due) = (Bindings::default(), Vec::new());
         let mut allocations: Vec<Allocation> = Vec::new();
@@ -139,6 +140,7 @@ impl Runner {
     /// Like [`Runner::run`] with the parameters that are bound by [`Runner::bind_updates`]. Calls `update` for each of them as soon
     /// as its gradient is complete and no later kernel reads it. The gradients cannot be read afterwards.
     pub fn run_updating(&mut self, parameters: &mut [f32], update: Update<'_>) -> Result<(), ProgramError> {
+        self.check_unshared()?;
         let Runner { program, memory, scratch, updates, .. } = self;
         let Updates { bindings, due, gradients } = updates;
         let (wanted, found) = (bindings.lengths[0], parameters.len());

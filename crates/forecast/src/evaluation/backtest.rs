@@ -248,7 +248,7 @@ pub fn scaled_errors(
         check(watch, chunk * MAX_ROWS, windows.len())?;
         batch.set_rows(numbers.len());
         windows.fill(numbers, &mut batch)?;
-        let forecast = forecaster.with_network(|network| network.predict(&batch))?;
+        let forecast = forecaster.network().predict(&batch)?;
         for (row, target) in batch.target.chunks(horizon).enumerate() {
             let target: Vec<f64> = target.iter().copied().map(f64::from).collect();
             let values: Vec<f64> = (0..horizon).map(|step| forecast.point(row, step)).collect();

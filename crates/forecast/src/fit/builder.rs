@@ -21,7 +21,8 @@ use crate::prediction::Forecaster;
 use crate::run;
 use crate::training::Training;
 
-/// The options of a forecaster. They are those of an [`Experiment`], with the same defaults; the horizon alone has none.
+/// The options of a forecaster. They are those of an [`Experiment`], with the same defaults, except that no test subset is
+/// held back; the horizon has no default.
 ///
 /// ```
 /// use gatework_forecast::{Forecaster, Loss, Table, models::NLinear};
@@ -51,7 +52,7 @@ pub struct ForecasterBuilder<'a> {
 impl Forecaster {
     /// Returns the options of a new forecaster: N-HiTS with default settings. The horizon must be set.
     pub fn builder<'a>() -> ForecasterBuilder<'a> {
-        Experiment::new(Nhits::default(), 0).into()
+        ForecasterBuilder::from(Experiment::new(Nhits::default(), 0)).test(0)
     }
 }
 
@@ -126,9 +127,9 @@ impl<'a> ForecasterBuilder<'a> {
         self
     }
 
-    /// Sets the length of the test subset at the end of every series, as steps or as a fraction; default: 0.1. Training does
-    /// not read it, so that [`Forecaster::evaluate`] can. A test subset of 0 trains the final model on all values but those of
-    /// the validation subset.
+    /// Sets the length of the test subset at the end of every series, as steps or as a fraction; default: 0, which trains on all
+    /// values but those of the validation subset. Training does not read a test subset, so that [`Forecaster::evaluate`] can
+    /// measure the error on it; [`ForecasterBuilder::cross_validate`] needs none.
     pub fn test(mut self, length: impl Into<Length>) -> Self {
         self.experiment.split.test = length.into();
         self

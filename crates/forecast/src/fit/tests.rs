@@ -84,6 +84,7 @@ fn the_builder_fills_the_experiment_of_a_file() {
         .learning_rate(0.01)
         .patience(2);
     assert_eq!(*builder.experiment(), expected);
+    assert_eq!(Forecaster::builder().experiment().split.test, 0usize.into(), "all values are used");
     let model = builder.fit(&table()).unwrap();
     assert_eq!(ForecasterBuilder::from(expected).fit(&table()).unwrap().to_bytes(), model.to_bytes());
 }
@@ -139,8 +140,8 @@ fn a_saved_model_gives_the_same_forecasts() {
 
 #[test]
 fn weights_that_are_not_finite_are_named() {
-    let mut model = options().fit(&table()).unwrap();
-    let (specification, mut params) = (model.specification().clone(), model.network_mut().params().clone());
+    let model = options().fit(&table()).unwrap();
+    let (specification, mut params) = (model.specification().clone(), model.network().params());
     let name = params.tensors()[0].name.clone();
     params.values[0] = f32::NAN;
     let error = message(crate::TrainedNetwork::new(specification, params));
@@ -289,7 +290,7 @@ fn invalid_options_and_short_tables_are_rejected() {
     let wrong = message(options().model(DLinear { moving_average: 4 }).fit(&table()));
     assert!(wrong.contains("moving_average is 4, but must be odd"), "{wrong}");
     let short = message(options().horizon(90).fit(&table()));
-    assert!(short.contains("series \"a\" has 96 values for training"), "{short}");
+    assert!(short.contains("series \"a\" has 108 values for training"), "{short}");
     let none = message(Forecaster::builder().fit(&table()));
     assert!(none.contains("horizon is 0"), "{none}");
     assert!(message(options().levels([1.5]).fit(&table())).contains("the level 1.5"));

@@ -10,6 +10,7 @@ use crate::specification::{Mode, Specification};
 use crate::test_signal::{NOISE, PERIODS, Signal, seasonal_naive};
 use crate::training::ForecastTask;
 use gatework_engine::Program;
+use gatework_engine::program::{WeightFormat, Weights};
 use gatework_train::optim::{Clip, Optimizer};
 use gatework_train::params::Params;
 use gatework_train::schedule::{LearningRate, Schedule};
@@ -310,8 +311,10 @@ fn every_model_supports_every_loss() {
 #[test]
 fn quantised_weights_do_not_depend_on_the_batch_size() {
     let quantized = |specification: &Specification, rows: usize| {
-        let (graph, _) = specification.network(rows, Mode::Prediction).unwrap();
-        Program::new(&graph).unwrap().runner().quantize()
+        let (graph, bindings) = specification.network(rows, Mode::Prediction).unwrap();
+        let names: Vec<&str> = bindings.parameters.iter().map(|parameter| parameter.name.as_str()).collect();
+        let weights = Weights::builder(&graph, &names, WeightFormat::Int8).unwrap();
+        weights.names_of(WeightFormat::Int8).into_iter().map(String::from).collect::<Vec<_>>()
     };
     for model in every_model().into_iter().filter(|model| !matches!(model, Model::DeepAr(_))) {
         let specification = specification(model);

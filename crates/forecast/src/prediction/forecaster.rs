@@ -5,15 +5,14 @@ use std::path::Path;
 
 use super::context::{Context, Interval, Prediction};
 use super::error::PredictError;
-use super::shared_network::{NetworkState, SharedNetwork};
 use crate::data::scale::UnknownSeries;
-use crate::data::{Table, WindowError, Windows};
+use crate::data::{Batch, Table, WindowError, Windows};
 use crate::specification::Specification;
-use crate::trained_network::{MAX_ROWS, Precision, TrainedNetwork};
+use crate::trained_network::{Forecast, MAX_ROWS, ModelMemory, Precision, TrainedNetwork};
 
 /// A trained model. It forecasts tables and histories in the units of the data, with calibrated prediction intervals.
 ///
-/// [`Forecaster::builder`] trains one, [`Forecaster::load`] reads one from a file. Several threads can use it at the same time;
+/// [`Forecaster::builder`] trains one, [`Forecaster::load`] reads one from a file. Several threads can use it at the same time, without waiting for each other;
 /// [`Service`](crate::service::Service) batches their requests and caches forecasts.
 ///
 /// ```
@@ -30,7 +29,7 @@ use crate::trained_network::{MAX_ROWS, Precision, TrainedNetwork};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Forecaster {
-    network: SharedNetwork,
+    network: TrainedNetwork,
     context: Context,
 }
 
@@ -52,7 +51,7 @@ impl Forecaster {
     /// Combines a network and its context.
     pub fn new(mut network: TrainedNetwork, context: Context) -> Forecaster {
         network.metadata = serde_json::to_value(&context).unwrap_or_default();
-        Forecaster { network: SharedNetwork::new(network), context }
+        Forecaster { network, context }
     }
 
     /// Reads a model file.
@@ -67,12 +66,12 @@ impl Forecaster {
 
     /// Writes the model file, whole or not at all.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), PredictError> {
-        Ok(self.network.lock().network.save(path.as_ref())?)
+        Ok(self.network.save(path.as_ref())?)
     }
 
     /// Returns the bytes of the model file.
     pub fn to_bytes(&self) -> Vec<u8> {
-        self.network.lock().network.to_bytes()
+        self.network.to_bytes()
     }
 
     /// Returns the specification of the model.
@@ -86,29 +85,35 @@ impl Forecaster {
     }
 
     /// Returns the network, which forecasts scaled values.
-    pub fn network_mut(&mut self) -> &mut TrainedNetwork {
-        self.network.get_mut()
+    pub fn network(&self) -> &TrainedNetwork {
+        &self.network
     }
 
-    /// Calls a function with the network, while no other thread uses it.
-    pub(crate) fn with_network<R>(&self, call: impl FnOnce(&mut TrainedNetwork) -> R) -> R {
-        call(&mut self.network.lock().network)
+    /// Compiles and runs the programs for these numbers of windows, so that the next forecasts take no longer than later ones.
+    /// [`Forecaster::load`] warms up one window.
+    pub fn warm_up(&self, sizes: &[usize]) -> Result<(), PredictError> {
+        Ok(self.network.warm_up(sizes)?)
+    }
+
+    /// Returns the bytes that the model takes in memory.
+    pub fn memory(&self) -> ModelMemory {
+        self.network.memory()
     }
 
     /// Returns the number of parameters.
     pub fn parameters(&self) -> usize {
-        self.network.parameters()
+        self.network.parameter_count()
     }
 
     /// Replaces the context.
     #[must_use]
     pub fn with_context(self, context: Context) -> Forecaster {
-        Forecaster::new(self.network.into_inner(), context)
+        Forecaster::new(self.network, context)
     }
 
     /// Returns the model with quantised parameters, and their size in bytes.
     pub fn with_precision(&self, precision: Precision) -> Result<(Forecaster, usize), PredictError> {
-        let (network, bytes) = self.with_network(|network| network.with_precision(precision))?;
+        let (network, bytes) = self.network.with_precision(precision)?;
         Ok((Forecaster::new(network, self.context.clone()), bytes))
     }
 
@@ -181,21 +186,21 @@ impl Forecaster {
         histories: &[(I, H)],
     ) -> Result<Vec<Prediction>, PredictError> {
         let specification = self.specification();
+        let (mut batch, mut forecast) = (Batch::new(specification.shape(0)), Forecast::empty());
         let mut predictions = Vec::with_capacity(histories.len());
         for histories in histories.chunks(MAX_ROWS) {
             let windows = histories
                 .iter()
                 .map(|(id, history)| self.context.window(specification, id.as_ref(), history.as_ref()))
                 .collect::<Result<Vec<_>, _>>()?;
-            let NetworkState { network, batch, forecast } = &mut *self.network.lock();
             batch.set_rows(windows.len());
             for (row, (_, window)) in batch.past.chunks_mut(specification.input).zip(&windows) {
                 row.copy_from_slice(window);
             }
-            network.predict_into(batch, forecast)?;
+            self.network.predict_into(&batch, &mut forecast)?;
             for (row, ((id, history), (fit, _))) in histories.iter().zip(&windows).enumerate() {
                 let id = id.as_ref();
-                let prediction = self.context.to_prediction(id, fit, forecast, row, history.as_ref());
+                let prediction = self.context.to_prediction(id, fit, &forecast, row, history.as_ref());
                 predictions.push(prediction.checked(id)?);
             }
         }
@@ -210,11 +215,11 @@ impl Forecaster {
         table: &Table,
     ) -> Result<Vec<Prediction>, PredictError> {
         let mut predictions = Vec::with_capacity(numbers.len());
-        let NetworkState { network, batch, forecast } = &mut *self.network.lock();
+        let (mut batch, mut forecast) = (Batch::new(windows.shape(0)), Forecast::empty());
         for numbers in numbers.chunks(MAX_ROWS) {
             batch.set_rows(numbers.len());
-            windows.fill(numbers, batch)?;
-            network.predict_into(batch, forecast)?;
+            windows.fill(numbers, &mut batch)?;
+            self.network.predict_into(&batch, &mut forecast)?;
             for (row, number) in numbers.iter().enumerate() {
                 let number = *number as usize;
                 let place = windows.origin(number);
@@ -224,7 +229,7 @@ impl Forecaster {
                 let unknown = || UnknownSeries { id: series.id.clone() };
                 let fit = *scaler.of(&series.id).ok_or_else(unknown)?;
                 let history = &series.values[..origin];
-                let prediction = self.context.to_prediction(&series.id, &fit, forecast, row, history);
+                let prediction = self.context.to_prediction(&series.id, &fit, &forecast, row, history);
                 predictions.push(prediction.checked(&series.id)?);
             }
         }

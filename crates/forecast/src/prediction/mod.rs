@@ -6,7 +6,6 @@
 //! | [`context`] | what a trained model stores about its data; [`Prediction`] and [`Interval`] |
 //! | `forecaster` | [`Forecaster`]: a trained network with its context |
 //! | `onnx` | forecasters as ONNX models (feature `onnx`) |
-//! | `shared_network` | the network behind a shared reference |
 //! | `error` | [`PredictError`] |
 
 pub mod conformal;
@@ -15,7 +14,6 @@ mod error;
 mod forecaster;
 #[cfg(feature = "onnx")]
 pub mod onnx;
-mod shared_network;
 
 pub use context::{Context, ContextError, Interval, NotFinite, Prediction, Prepared};
 pub use error::PredictError;

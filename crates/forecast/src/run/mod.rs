@@ -20,6 +20,7 @@
 //! ```
 
 mod job;
+mod quantize;
 mod score;
 mod seeds;
 mod train;
@@ -38,6 +39,7 @@ use crate::prediction::{Forecaster, PredictError};
 use crate::{NetworkError, SpecificationError};
 
 pub use job::{Job, Trained};
+pub use quantize::Quantized;
 pub use score::{default_step, holdout_error, scaled_score, score, score_ensemble};
 pub use seeds::{SeedScores, mean_and_deviation};
 pub(crate) use train::{forecaster, settings, train};

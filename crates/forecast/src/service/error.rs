@@ -57,13 +57,29 @@ pub enum ServiceError {
         /// Number that the model reads.
         needed: usize,
     },
+    /// The queue is full.
+    #[error("{waiting} requests are waiting, which is the limit; try again later or raise queue_capacity")]
+    Busy {
+        /// Requests that wait.
+        waiting: usize,
+    },
+    /// The model exceeds the memory limit.
+    #[error(
+        "the model needs {needed} bytes for batches of {max_batch}, but the limit is {limit}; lower max_batch, \
+         quantise the model, or raise memory_limit"
+    )]
+    Memory {
+        /// Bytes of weights and programs.
+        needed: usize,
+        /// The largest batch.
+        max_batch: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The tolerance of the cache is not a number from 0 to 0.25.
+    #[error("tolerance is {0}, but must be from 0 (exact) to 0.25")]
+    Tolerance(f64),
     /// The model failed.
     #[error("{0}")]
     Failed(String),
-    /// The thread cannot be started.
-    #[error("cannot start the thread of the model: {0}")]
-    Thread(#[from] std::io::Error),
-    /// The thread of the model has ended.
-    #[error("the thread of the model has ended")]
-    Ended,
 }

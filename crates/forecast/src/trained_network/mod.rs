@@ -2,7 +2,8 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `network` | [`TrainedNetwork`]: parameters and compiled prediction programs |
+//! | `network` | [`TrainedNetwork`]: a specification with trained weights |
+//! | `programs` | the weights, stored once, and the programs for several batch sizes |
 //! | `forecast` | [`Forecast`]: points, quantiles, distribution parameters or samples for a batch |
 //! | `file` | the model file: safetensors with a checked header |
 //! | `quantization` | [`Precision`]: parameters in 16 or 8 bits |
@@ -13,6 +14,7 @@ mod error;
 mod file;
 mod forecast;
 mod network;
+mod programs;
 mod quantization;
 mod sampling;
 
@@ -21,4 +23,5 @@ pub use error::NetworkError;
 pub(crate) use forecast::median_position;
 pub use forecast::{Forecast, ForecastKind};
 pub use network::{MAX_ROWS, TrainedNetwork};
+pub use programs::ModelMemory;
 pub use quantization::Precision;

@@ -1,16 +1,15 @@
 //! [`TrainedNetwork`]: the parameters of a trained model, and its compiled prediction programs.
 
-use std::ops::Range;
-
-use gatework_engine::{Program, Runner, parallel, program::ProgramError};
+use gatework_engine::Program;
+use gatework_engine::program::{WeightFormat, Weights, WeightsBuilder};
 
 use super::error::NetworkError;
 use super::forecast::{Forecast, ForecastKind};
+use super::programs::{ModelMemory, Programs};
 use super::quantization::Precision;
-use super::sampling::Sampler;
 use crate::data::Batch;
-use crate::models::Model;
-use crate::network::feed::{check_batch, write_padded};
+use crate::models::{DeepAr, Model};
+use crate::network::feed::check_batch;
 use crate::specification::{Mode, Specification};
 use gatework_train::params::Params;
 
@@ -38,27 +37,24 @@ pub const MAX_ROWS: usize = 256;
 /// ```
 pub struct TrainedNetwork {
     specification: Specification,
-    params: Params,
+    /// Names and shapes of the parameters, in the order of their creation.
+    parameters: Vec<(String, Vec<usize>)>,
     precision: Precision,
     /// Kind of its forecasts, and numbers per step.
     kind: ForecastKind,
     outputs: usize,
     /// Further data stored in the model file: the [`Context`](crate::prediction::Context) of a [`Forecaster`](crate::Forecaster).
     pub metadata: serde_json::Value,
-    /// Programs for 1, 2, 4, ... windows, compiled on demand.
-    runners: Vec<Option<Runner>>,
-    /// Buffer for batches smaller than their program.
-    padded: Vec<f32>,
-    sampler: Option<Sampler>,
+    programs: Programs,
 }
 
 impl TrainedNetwork {
     /// Creates a network from trained parameters.
+    #[expect(clippy::needless_pass_by_value, reason = "the parameters are packed, and not needed afterwards")]
     pub fn new(specification: Specification, params: Params) -> Result<TrainedNetwork, NetworkError> {
-        let (_, bindings) = specification.network(1, Mode::Evaluation)?;
-        let fits = bindings.parameters.len() == params.tensors().len()
-            && bindings
-                .parameters
+        let (parameters, _) = specification.counted_parameters()?;
+        let fits = parameters.len() == params.tensors().len()
+            && parameters
                 .iter()
                 .zip(params.tensors())
                 .all(|(a, b)| (&a.name, &a.shape) == (&b.name, &b.shape));
@@ -70,32 +66,34 @@ impl TrainedNetwork {
                 specification.horizon
             )));
         }
-        let is_finite = |range: Range<usize>| params.values[range].iter().all(|value| value.is_finite());
-        if let Some(tensor) = params.tensors().iter().find(|tensor| !is_finite(tensor.range.clone())) {
-            let message = format!("parameter {:?} is not finite: training has diverged", tensor.name);
-            return Err(NetworkError::Parameters(message));
-        }
-        let (kind, outputs) = match (&specification.model, specification.loss.distribution()) {
-            (Model::DeepAr(model), Some(_)) => (ForecastKind::Samples, model.samples),
-            (_, Some(distribution)) => (ForecastKind::Distribution(distribution), distribution.parameters()),
-            _ => match specification.loss.levels() {
-                Some(levels) => (ForecastKind::Quantiles(levels.to_vec()), levels.len()),
-                None => (ForecastKind::Point, 1),
-            },
-        };
-        let runners = vec![None; MAX_ROWS.ilog2() as usize + 1];
-        let metadata = serde_json::Value::Null;
-        Ok(TrainedNetwork {
-            specification,
-            params,
-            precision: Precision::F32,
-            kind,
-            outputs,
-            metadata,
-            runners,
-            padded: Vec::new(),
-            sampler: None,
+        TrainedNetwork::build(specification, Precision::F32, |name, _, weights| {
+            let values = params.get(name).map_or(&[][..], |tensor| &params.values[tensor.range.clone()]);
+            write_finite(weights, name, values)
         })
+    }
+
+    /// Creates a network whose weights are written one by one by `write`, which is given the name and the shape.
+    pub(super) fn build(
+        specification: Specification,
+        precision: Precision,
+        mut write: impl FnMut(&str, &[usize], &mut WeightsBuilder) -> Result<(), NetworkError>,
+    ) -> Result<TrainedNetwork, NetworkError> {
+        let parameters: Vec<(String, Vec<usize>)> = specification
+            .counted_parameters()?
+            .0
+            .into_iter()
+            .map(|parameter| (parameter.name, parameter.shape))
+            .collect();
+        let elements = parameters.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum::<usize>();
+        specification.check_memory(1, elements.saturating_mul(size_of::<f32>()))?;
+        let (kind, outputs) = kind_of(&specification);
+        let mut weights = weights_builder(&specification, &parameters, precision)?;
+        for (name, shape) in &parameters {
+            write(name, shape, &mut weights)?;
+        }
+        let programs = Programs::new(weights.finish()?, elements);
+        let metadata = serde_json::Value::Null;
+        Ok(TrainedNetwork { specification, parameters, precision, kind, outputs, metadata, programs })
     }
 
     /// Returns the specification.
@@ -103,20 +101,74 @@ impl TrainedNetwork {
         &self.specification
     }
 
-    /// Returns the parameters.
-    pub fn params(&self) -> &Params {
-        &self.params
+    /// Returns a copy of the parameters, without gradients. The network itself holds them packed for multiplication; those of
+    /// quantised networks are rounded.
+    pub fn params(&self) -> Params {
+        let mut params = Params::new();
+        for (name, shape) in &self.parameters {
+            let values = self.programs.weights().read(name).unwrap_or_default();
+            params.add(name, shape, |i| values[i]);
+        }
+        params
+    }
+
+    /// Returns the names and shapes of the parameters.
+    pub fn parameters(&self) -> &[(String, Vec<usize>)] {
+        &self.parameters
+    }
+
+    /// Returns the number of parameters.
+    pub fn parameter_count(&self) -> usize {
+        self.parameters.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum()
+    }
+
+    /// Returns the number of parameters that are multiplied as 8-bit integers.
+    pub fn integer_parameters(&self) -> usize {
+        let quantised = self.weights().names_of(WeightFormat::Int8);
+        let of = self.parameters.iter().filter(|(name, _)| quantised.contains(&name.as_str()));
+        of.map(|(_, shape)| shape.iter().product::<usize>()).sum()
+    }
+
+    /// Returns the numbers per step of its forecasts.
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Returns the number format of the weights.
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+
+    /// Returns the weights.
+    pub(super) fn weights(&self) -> &Weights {
+        self.programs.weights()
+    }
+
+    /// Returns the bytes that the network takes in memory.
+    pub fn memory(&self) -> ModelMemory {
+        self.programs.memory()
+    }
+
+    /// Compiles and runs the programs for these numbers of windows, so that the next forecasts take no longer than later
+    /// ones. Loading a model warms up one window.
+    pub fn warm_up(&self, sizes: &[usize]) -> Result<(), NetworkError> {
+        let mut forecast = Forecast::empty();
+        for &rows in sizes {
+            let batch = Batch::new(self.specification.shape(rows.clamp(1, MAX_ROWS)));
+            self.predict_into(&batch, &mut forecast)?;
+        }
+        Ok(())
     }
 
     /// Forecasts the windows of a batch. Targets are not read.
-    pub fn predict(&mut self, batch: &Batch) -> Result<Forecast, NetworkError> {
+    pub fn predict(&self, batch: &Batch) -> Result<Forecast, NetworkError> {
         let mut forecast = Forecast::empty();
         self.predict_into(batch, &mut forecast)?;
         Ok(forecast)
     }
 
     /// Forecasts like [`TrainedNetwork::predict`], reusing the memory of `forecast`.
-    pub fn predict_into(&mut self, batch: &Batch, forecast: &mut Forecast) -> Result<(), NetworkError> {
+    pub fn predict_into(&self, batch: &Batch, forecast: &mut Forecast) -> Result<(), NetworkError> {
         check_batch(self.specification.shape(0), batch, false)?;
         let specification = &self.specification;
         let (rows, horizon, outputs) = (batch.shape.rows, specification.horizon, self.outputs);
@@ -129,91 +181,85 @@ impl TrainedNetwork {
             specification.check_memory(rows, numbers * size_of::<f32>())?;
         }
         forecast.values.resize(numbers, 0.0);
-        if let Some(sampler) = self.sampler()? {
-            return Ok(sampler.sample(batch, &mut forecast.values)?);
+        match self.sampled_model() {
+            Some(model) => self.programs.sample(specification, model, batch, &mut forecast.values),
+            None => self.programs.predict(specification, batch, &mut forecast.values),
         }
-        for (part, values) in forecast.values.chunks_mut(MAX_ROWS * horizon * outputs).enumerate() {
-            let begin = part * MAX_ROWS;
-            let count = values.len() / (horizon * outputs);
-            let place = self.compile(count)?;
-            let Some(runner) = &mut self.runners[place] else { continue };
-            write_padded(runner, batch, begin..begin + count, 1 << place, &mut self.padded)?;
-            parallel::with_spinning_workers(self.params.values.len().saturating_mul(count), || runner.run());
-            values.copy_from_slice(&runner.read::<f32>("forecast")?[..values.len()]);
-        }
-        Ok(())
     }
 
     /// Returns the programs that [`TrainedNetwork::predict`] runs for this many windows, each with a description. They are
     /// compiled if necessary.
-    pub fn programs(&mut self, rows: usize) -> Result<Vec<(&'static str, &Program)>, NetworkError> {
-        if self.sampler()?.is_some() {
-            return Ok(self.sampler.iter().flat_map(Sampler::programs).collect());
-        }
-        let place = self.compile(rows)?;
-        Ok(self.runners[place].iter().map(|runner| ("a forecast", runner.program())).collect())
+    pub fn programs(&self, rows: usize) -> Result<Vec<(&'static str, Program)>, NetworkError> {
+        self.programs.describe(&self.specification, self.sampled_model(), rows)
     }
 
-    /// Returns the sampler of an autoregressive model.
-    fn sampler(&mut self) -> Result<Option<&mut Sampler>, NetworkError> {
-        if let (Model::DeepAr(model), ForecastKind::Samples, None) =
-            (&self.specification.model, &self.kind, &self.sampler)
-        {
-            self.sampler = Some(Sampler::new(&self.specification, model, &self.params)?);
+    /// Returns the model if it draws samples.
+    fn sampled_model(&self) -> Option<&DeepAr> {
+        match (&self.specification.model, &self.kind) {
+            (Model::DeepAr(model), ForecastKind::Samples) => Some(model),
+            _ => None,
         }
-        Ok(self.sampler.as_mut())
     }
 
-    /// Returns the model with quantised parameters, and their size in bytes. The model file does not record the precision.
+    /// Returns the model with quantised parameters, and their size in bytes in the model file.
     pub fn with_precision(&self, precision: Precision) -> Result<(TrainedNetwork, usize), NetworkError> {
-        let mut params = self.params().clone();
+        let mut params = self.params();
         // Integer matrix multiplication quantises its weights itself, with one scale per output.
-        let dense = if precision == Precision::Int8 { self.dense_weights()? } else { Vec::new() };
-        let bytes = precision.round(&mut params, &dense);
+        let weights = weights_builder(&self.specification, &self.parameters, precision)?;
+        let bytes = precision.round(&mut params, &weights.names_of(WeightFormat::Int8));
         if params.values.iter().any(|value| !value.is_finite()) {
             let message = format!("a parameter is too large for {}", precision.name());
             return Err(NetworkError::Parameters(message));
         }
-        let mut network = TrainedNetwork::new(self.specification().clone(), params)?;
+        let mut network =
+            TrainedNetwork::build(self.specification.clone(), precision, |name, _, weights| {
+                let values = params.get(name).map_or(&[][..], |tensor| &params.values[tensor.range.clone()]);
+                Ok(weights.write(name, values)?)
+            })?;
         network.metadata = self.metadata.clone();
-        network.precision = precision;
         Ok((network, bytes))
-    }
-
-    /// Returns the names of the weights of linear layers that integer matrix multiplication supports; none for models that
-    /// draw samples.
-    fn dense_weights(&self) -> Result<Vec<String>, NetworkError> {
-        if self.kind == ForecastKind::Samples {
-            return Ok(Vec::new());
-        }
-        let (graph, _) = self.specification.network(1, Mode::Prediction)?;
-        Ok(Program::new(&graph)?.runner().quantize())
-    }
-
-    /// Compiles the program for at least this many windows, if necessary, and returns its index.
-    fn compile(&mut self, rows: usize) -> Result<usize, NetworkError> {
-        let place = rows.clamp(1, MAX_ROWS).next_power_of_two().ilog2() as usize;
-        if self.runners[place].is_none() {
-            let (graph, _) = self.specification.network(1 << place, Mode::Prediction)?;
-            let program = Program::new(&graph)?;
-            self.specification.check_memory(1 << place, program.bytes())?;
-            let mut runner = program.runner();
-            if self.precision == Precision::Int8 {
-                runner.quantize();
-            }
-            write_parameters(&mut runner, &self.params)?;
-            self.runners[place] = Some(runner);
-        }
-        Ok(place)
     }
 }
 
-/// Copies the parameters into a program.
-fn write_parameters(runner: &mut Runner, params: &Params) -> Result<(), ProgramError> {
-    for tensor in params.tensors() {
-        runner.write(&tensor.name, &params.values[tensor.range.clone()])?;
+/// Returns the kind of the forecasts of a model, and the numbers per step.
+fn kind_of(specification: &Specification) -> (ForecastKind, usize) {
+    match (&specification.model, specification.loss.distribution()) {
+        (Model::DeepAr(model), Some(_)) => (ForecastKind::Samples, model.samples),
+        (_, Some(distribution)) => (ForecastKind::Distribution(distribution), distribution.parameters()),
+        _ => match specification.loss.levels() {
+            Some(levels) => (ForecastKind::Quantiles(levels.to_vec()), levels.len()),
+            None => (ForecastKind::Point, 1),
+        },
     }
-    Ok(())
+}
+
+/// Returns empty weights in the form that the programs of a model read. Models that draw samples do not multiply integers.
+fn weights_builder(
+    specification: &Specification,
+    parameters: &[(String, Vec<usize>)],
+    precision: Precision,
+) -> Result<WeightsBuilder, NetworkError> {
+    let format = match (precision, kind_of(specification).0) {
+        (Precision::F16, _) => WeightFormat::F16,
+        (Precision::Int8, kind) if kind != ForecastKind::Samples => WeightFormat::Int8,
+        _ => WeightFormat::F32,
+    };
+    let (graph, _) = specification.network(1, Mode::Prediction)?;
+    let names: Vec<&str> = parameters.iter().map(|(name, _)| name.as_str()).collect();
+    Ok(Weights::builder(&graph, &names, format)?)
+}
+
+/// Writes weights, which must be finite.
+pub(super) fn write_finite(
+    weights: &mut WeightsBuilder,
+    name: &str,
+    values: &[f32],
+) -> Result<(), NetworkError> {
+    if values.iter().any(|value| !value.is_finite()) {
+        let message = format!("parameter {name:?} is not finite: training has diverged");
+        return Err(NetworkError::Parameters(message));
+    }
+    Ok(weights.write(name, values)?)
 }
 
 #[cfg(test)]

@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 use gatework_train::params::{Params, Tensor};
 
 /// The number format of parameters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {
     /// IEEE 754 single precision.
+    #[default]
     F32,
     /// IEEE 754 half precision: 11 bits of significand, up to 65504.
     F16,
@@ -32,7 +33,7 @@ impl Precision {
     }
 
     /// Rounds parameters, except for matrices that the program quantises itself, and returns their size in bytes.
-    pub fn round(self, params: &mut Params, dense: &[String]) -> usize {
+    pub fn round(self, params: &mut Params, dense: &[&str]) -> usize {
         match self {
             Precision::F32 => 4 * params.len(),
             Precision::F16 => {
@@ -43,7 +44,7 @@ impl Precision {
             Precision::Int8 => {
                 let tensors: Vec<Tensor> = params.tensors().to_vec();
                 let round = |tensor: &Tensor| {
-                    if dense.contains(&tensor.name) {
+                    if dense.contains(&tensor.name.as_str()) {
                         tensor.range.len() + 4 * tensor.shape.last().unwrap_or(&0)
                     } else {
                         round_tensor(tensor, &mut params.values)
@@ -72,6 +73,44 @@ fn round_tensor(tensor: &Tensor, values: &mut [f32]) -> usize {
     values.len() + 4 * outputs
 }
 
+/// Returns the integers, scales and axis of the outputs of a tensor that is rounded to 8 bits; `None` if its values are not
+/// exactly the products of integers and scales.
+pub(super) fn integers(values: &[f32], shape: &[usize]) -> Option<(Vec<i8>, Vec<f32>, usize)> {
+    let [first, .., last] = *shape else { return None };
+    let inner = values.len().checked_div(first)?.max(1);
+    let by_last = integers_by(values, last, |place| place % last);
+    let by_last = by_last.map(|(values, scales)| (values, scales, shape.len() - 1));
+    by_last.or_else(|| {
+        let (values, scales) = integers_by(values, first, |place| place / inner)?;
+        Some((values, scales, 0))
+    })
+}
+
+/// Returns integers and one scale per output whose products are the values.
+fn integers_by(
+    values: &[f32],
+    outputs: usize,
+    output: impl Fn(usize) -> usize,
+) -> Option<(Vec<i8>, Vec<f32>)> {
+    let mut by_output = vec![Vec::new(); outputs];
+    values.iter().enumerate().for_each(|(place, value)| by_output[output(place)].push(*value));
+    let mut scales = Vec::with_capacity(outputs);
+    for values in &by_output {
+        let most = values.iter().fold(0.0f32, |most, value| most.max(value.abs()));
+        let near = most / 127.0;
+        // The largest value is 127 times the scale, rounded: the scale is this quotient or a neighbour of it.
+        let is_scale = |scale: &f32| values.iter().all(|value| integer(*value, *scale) * scale == *value);
+        scales.push([near, near.next_up(), near.next_down()].into_iter().find(is_scale)?);
+    }
+    let integers = values.iter().enumerate();
+    Some((integers.map(|(place, value)| integer(*value, scales[output(place)]) as i8).collect(), scales))
+}
+
+/// Returns the integer, as a number, whose product with a scale is nearest to a value.
+fn integer(value: f32, scale: f32) -> f32 {
+    if scale > f32::MIN_POSITIVE { (value / scale).round().clamp(-127.0, 127.0) } else { 0.0 }
+}
+
 /// Returns the squared error and the values rounded with one scale per output.
 fn rounded(values: &[f32], outputs: usize, output: impl Fn(usize) -> usize) -> (f64, Vec<f32>) {
     let mut most = vec![0.0f32; outputs];
@@ -82,7 +121,7 @@ fn rounded(values: &[f32], outputs: usize, output: impl Fn(usize) -> usize) -> (
     let mut loss = 0.0;
     let round = |(place, &value): (usize, &f32)| {
         let scale = most[output(place)] / 127.0;
-        let near = if scale > f32::MIN_POSITIVE { (value / scale).round() * scale } else { 0.0 };
+        let near = integer(value, scale) * scale;
         loss += f64::from(value - near).powi(2);
         near
     };
@@ -126,7 +165,7 @@ mod tests {
         let message = network.with_precision(Precision::F16).err().unwrap().to_string();
         assert_eq!(message, "a parameter is too large for f16");
         // Eight rows of two weights and a bias: scales per row, since the large weight would dominate its column.
-        let mut params = network.params().clone();
+        let mut params = network.params();
         assert_eq!(Precision::Int8.round(&mut params, &[]), 16 + 4 * 8 + 4 * 2);
         // Integer matrix multiplication has one scale for each of its two outputs.
         let expected = if int8::is_fast() { 16 + 4 * 2 + 4 * 2 } else { 16 + 4 * 8 + 4 * 2 };
@@ -138,11 +177,11 @@ mod tests {
         let text = "model = 'nhits'\ninput = 48\nhorizon = 12";
         let specification: Specification = toml::from_str(text).unwrap();
         let params = specification.params(1).unwrap();
-        let mut exact = TrainedNetwork::new(specification.clone(), params.clone()).unwrap();
-        let (mut integers, _) = exact.with_precision(Precision::Int8).unwrap();
+        let exact = TrainedNetwork::new(specification.clone(), params.clone()).unwrap();
+        let (integers, _) = exact.with_precision(Precision::Int8).unwrap();
         let mut params = params;
         Precision::Int8.round(&mut params, &[]);
-        let mut rounded = TrainedNetwork::new(specification.clone(), params).unwrap();
+        let rounded = TrainedNetwork::new(specification.clone(), params).unwrap();
         for rows in [1, 3, 40] {
             let mut batch = Batch::new(specification.shape(rows));
             batch
@@ -150,8 +189,8 @@ mod tests {
                 .iter_mut()
                 .enumerate()
                 .for_each(|(i, x)| *x = (i as f32 * 0.37).sin() + 0.1 * i as f32);
-            let mut forecast = |network: &mut TrainedNetwork| network.predict(&batch).unwrap().values;
-            let [exact, rounded, integers] = [&mut exact, &mut rounded, &mut integers].map(&mut forecast);
+            let forecast = |network: &TrainedNetwork| network.predict(&batch).unwrap().values;
+            let [exact, rounded, integers] = [&exact, &rounded, &integers].map(forecast);
             let size = exact.iter().fold(0.0f32, |most, x| most.max(x.abs()));
             let distance = |other: &[f32]| {
                 exact.iter().zip(other).fold(0.0f32, |most, (a, b)| most.max((a - b).abs())) / size

@@ -4,7 +4,10 @@
 //! The window is encoded once; then all sample paths advance together. The random numbers depend only on the step and the
 //! path, so that a window has the same forecast in any batch.
 
-use gatework_engine::{Graph, GraphError, Program, Runner, program::ProgramError};
+use std::sync::Arc;
+
+use gatework_engine::program::{ProgramError, Weights};
+use gatework_engine::{Graph, GraphError, Program, Runner};
 
 use super::error::NetworkError;
 use crate::data::{Batch, BatchShape};
@@ -17,7 +20,6 @@ use crate::network::layers::LstmState;
 use crate::network::normalization::InstanceStatistics;
 use crate::network::{Bindings, Network};
 use crate::specification::{Specification, SpecificationError};
-use gatework_train::params::Params;
 use gatework_train::random::{Purpose, Random};
 
 /// Seed of all sample paths.
@@ -44,7 +46,7 @@ impl Sampler {
     pub fn new(
         specification: &Specification,
         model: &DeepAr,
-        params: &Params,
+        weights: &Arc<Weights>,
     ) -> Result<Sampler, NetworkError> {
         let names = ["output", "memory"];
         let states: Vec<String> =
@@ -52,8 +54,8 @@ impl Sampler {
         let distribution = specification.loss.distribution().unwrap_or(Distribution::Gaussian);
         let shape = specification.shape(1);
         let width = model.hidden.max(shape.future_columns).max(shape.static_columns);
-        let encoder = compile(specification, encoder(specification, model, &states), params)?;
-        let step = compile(specification, step(specification, model, &states), params)?;
+        let encoder = compile(specification, encoder(specification, model, &states), weights)?;
+        let step = compile(specification, step(specification, model, &states), weights)?;
         let states = states.into_iter().map(|name| (name.clone(), next_name(&name))).collect();
         Ok(Sampler {
             distribution,
@@ -70,6 +72,11 @@ impl Sampler {
     /// Returns the two programs, each with a description.
     pub fn programs(&self) -> [(&'static str, &Program); 2] {
         [("reading a window", self.encoder.program()), ("a step of all paths", self.step.program())]
+    }
+
+    /// Returns the bytes of the memory of both programs.
+    pub fn bytes(&self) -> usize {
+        self.programs().iter().map(|(_, program)| program.bytes()).sum()
     }
 
     /// Draws the paths of every window: `[rows, horizon, samples]`, the samples of each step in ascending order.
@@ -192,23 +199,19 @@ fn step(specification: &Specification, model: &DeepAr, names: &[String]) -> Buil
     network.finish(&outputs)
 }
 
-/// Compiles a graph and copies its parameters.
+/// Compiles a graph that reads shared weights.
 fn compile(
     specification: &Specification,
     built: BuiltGraph,
-    params: &Params,
+    weights: &Arc<Weights>,
 ) -> Result<Runner, NetworkError> {
-    let (graph, bindings) = built.map_err(|error| SpecificationError::Graph {
+    let (graph, _) = built.map_err(|error| SpecificationError::Graph {
         model: specification.model.name(),
         input: specification.input,
         horizon: specification.horizon,
         error,
     })?;
-    let program = Program::new(&graph)?;
+    let program = Program::with_weights(&graph, weights)?;
     specification.check_memory(1, program.bytes())?;
-    let mut runner = program.runner();
-    for tensor in bindings.parameters.iter().filter_map(|parameter| params.get(&parameter.name)) {
-        runner.write(&tensor.name, &params.values[tensor.range.clone()])?;
-    }
-    Ok(runner)
+    Ok(program.runner())
 }

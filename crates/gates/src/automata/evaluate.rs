@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gatework_logic::{Automaton, Grid, Simulator, rules};
+use gatework_logic::{Automaton, Grid, Simulator};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -108,17 +108,22 @@ impl Course {
         let [height, width] = protocol.grid;
         let mut start = Grid::new(samples, height, width, automaton.channels).map_err(StateError::from)?;
         loaded.experiment.start.fill(&mut start, &mut random)?;
-        // Life has a target for each step; that of a picture or pattern is constant.
+        // A rule has a target for each step; that of a picture or pattern is constant.
         let mut target = loaded.target.grids(&start, automaton.boundary, 0)?;
-        let mut life = Simulator::new(&rules::life(automaton.boundary), 1)?;
+        let rule = match &loaded.target {
+            Target::Rule(rule) => Some(rule.automaton(automaton.boundary)),
+            _ => None,
+        };
+        let mut rule = rule.map(|rule| Simulator::new(&rule, rule.channels)).transpose()?;
         let conditions = Conditions { fire_rate: protocol.fire_rate, damage: protocol.damage };
         let mut run = HardRun::new(automaton, loaded.target.channels(), start, conditions, random.word())?;
         let mut course = Course { wrong: 0, settled: None, late: 0 };
         for step in 1..=protocol.steps {
             run.step().map_err(StateError::from)?;
-            if loaded.target == Target::GameOfLife {
-                life.step(&mut target).map_err(StateError::from)?;
+            if let Some(rule) = &mut rule {
+                rule.step(&mut target).map_err(StateError::from)?;
             }
+            target = loaded.target.aligned(run.grid(), automaton.boundary, target);
             course.wrong = run.wrong_outside_damage(&target).map_err(StateError::from)?;
             course.settled = if course.wrong > 0 { None } else { course.settled.or(Some(step)) };
             if step > protocol.steps - late_steps(protocol) {
@@ -147,7 +152,7 @@ pub enum EvaluationError {
 
 #[cfg(test)]
 mod tests {
-    use gatework_logic::{Boundary, Circuit, Gate, Node};
+    use gatework_logic::{Boundary, Circuit, Gate, Node, rules};
 
     use super::*;
     use crate::automata::hard::Damage;
@@ -188,7 +193,7 @@ mod tests {
             Circuit::new(72, vec![Node::new(Gate::ALL[0], 0, 0)], vec![72; 8]).unwrap(),
         );
         let loaded = AutomatonExperiment::find("checkerboard").unwrap();
-        let damage = Damage { kind: DamageKind::Random, size: 8, until: None };
+        let damage = Damage { kind: DamageKind::Random, size: 8, from: 0, until: None };
         for (fire_rate, damage) in [(Some(0.5), None), (None, Some(damage))] {
             let one =
                 Protocol { name: "one".into(), grid: [16, 16], steps: 1, samples: 1, fire_rate, damage };

@@ -7,6 +7,7 @@ use std::path::Path;
 use gatework_logic::Boundary;
 use serde::{Deserialize, Serialize};
 
+use super::choose;
 use super::hard::Damage;
 use super::model::{FirstLayer, ModelShape};
 use super::rollout::StateSettings;
@@ -28,12 +29,22 @@ pub(in crate::automata) const FORMER_KEYS: [(&str, &str); 5] = [
 ];
 
 /// The built-in experiments: name and TOML.
-pub const BUILT_IN: [(&str, &str); 5] = [
+pub const BUILT_IN: [(&str, &str); 15] = [
     ("game-of-life", include_str!("../../experiments/game-of-life.toml")),
     ("checkerboard", include_str!("../../experiments/checkerboard.toml")),
     ("checkerboard-async", include_str!("../../experiments/checkerboard-async.toml")),
     ("lizard", include_str!("../../experiments/lizard.toml")),
     ("colored-g", include_str!("../../experiments/colored-g.toml")),
+    ("highlife", include_str!("../../experiments/highlife.toml")),
+    ("day-and-night", include_str!("../../experiments/day-and-night.toml")),
+    ("seeds", include_str!("../../experiments/seeds.toml")),
+    ("brians-brain", include_str!("../../experiments/brians-brain.toml")),
+    ("rule-110", include_str!("../../experiments/rule-110.toml")),
+    ("rule-30", include_str!("../../experiments/rule-30.toml")),
+    ("stripes", include_str!("../../experiments/stripes.toml")),
+    ("bricks", include_str!("../../experiments/bricks.toml")),
+    ("squares", include_str!("../../experiments/squares.toml")),
+    ("herringbone", include_str!("../../experiments/herringbone.toml")),
 ];
 
 /// The settings of an experiment: its TOML file.
@@ -64,6 +75,7 @@ pub struct Experiment {
     /// The update network.
     pub update: Update,
     /// The start state.
+    #[serde(default)]
     pub start: Start,
     /// The target state.
     pub target: TargetSpec,
@@ -193,6 +205,27 @@ pub struct Training {
 }
 
 impl Training {
+    /// One update of one grid by a recipe; all else has its default.
+    pub(super) fn of_recipe(recipe: Recipe) -> Training {
+        Training {
+            recipe,
+            updates: 1,
+            batch: 1,
+            learning_rate: 0.05,
+            restarts: 0,
+            schedule: Schedule::default(),
+            warmup: 0,
+            optimizer: None,
+            clip: None,
+            steps: None,
+            late: 1,
+            half_grown: 0.0,
+            stable: default_stable(),
+            checks: default_checks(),
+            checkpoint_seconds: default_checkpoint_seconds(),
+        }
+    }
+
     /// Returns the optimiser: the given one, or the paper's, which both recipes have.
     pub fn optimizer(&self) -> Optimizer {
         let paper = Optimizer::Adamw { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 1e-2 };
@@ -275,12 +308,61 @@ pub struct SearchSettings {
     /// Moves after a success that look for a circuit with fewer gates.
     #[serde(default)]
     pub shrink: u64,
+    /// What ends a search that did not succeed.
+    #[serde(default, skip_serializing_if = "Repair::is_default")]
+    pub repair: Repair,
     #[serde(default, skip_serializing, deserialize_with = "deserialize::search_ladder")]
-    ladder: Removed,
+    pub(super) ladder: Removed,
     #[serde(default, skip_serializing, deserialize_with = "deserialize::search_retrain")]
-    retrain: Removed,
+    pub(super) retrain: Removed,
     #[serde(default, skip_serializing, deserialize_with = "deserialize::search_guided")]
-    guided: Removed,
+    pub(super) guided: Removed,
+}
+
+impl SearchSettings {
+    /// A search of one run on the grid of the training; all else has its default.
+    pub(super) fn new(after: u64, moves: u64, temperature: [f64; 2]) -> SearchSettings {
+        SearchSettings {
+            after,
+            moves,
+            temperature,
+            grids: Vec::new(),
+            samples: 1,
+            stay: 0,
+            active: default_active(),
+            rewire: default_rewire(),
+            chains: default_chains(),
+            runs: 1,
+            redraw: false,
+            shrink: 0,
+            repair: Repair::default(),
+            ladder: Removed,
+            retrain: Removed,
+            guided: Removed,
+        }
+    }
+}
+
+/// What ends a search that did not succeed: [`SearchSettings::repair`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Repair {
+    /// A formula for the wrong cells, or hidden channels that count coordinates: whichever needs fewer gates.
+    #[default]
+    Smallest,
+    /// A formula for the wrong cells only.
+    Formula,
+    /// Hidden channels that count coordinates only.
+    Coordinates,
+    /// Nothing.
+    None,
+}
+
+impl Repair {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+    fn is_default(&self) -> bool {
+        *self == Repair::Smallest
+    }
 }
 
 fn default_active() -> f64 {
@@ -334,8 +416,12 @@ pub struct AutomatonExperiment {
 pub const MAX_MEMORY: f64 = 16e9;
 
 impl AutomatonExperiment {
-    /// Finds a built-in experiment, or reads a file if the name has a dot or a slash in it.
+    /// Finds a built-in experiment, reads a file if the name has a dot or a slash in it, or chooses an experiment for a picture
+    /// or the name of a rule.
     pub fn find(name: &str) -> Result<AutomatonExperiment, ExperimentError> {
+        if let Some(chosen) = choose::by_name(name) {
+            return chosen;
+        }
         AutomatonExperiment::from_source(&Source::find(name, &BUILT_IN)?)
     }
 
@@ -355,7 +441,15 @@ impl AutomatonExperiment {
     }
 
     /// Checks settings and reads their target picture, whose path is relative to `folder`.
-    pub(super) fn load(experiment: Experiment, folder: &Path) -> Result<AutomatonExperiment, Problem> {
+    pub(super) fn load(mut experiment: Experiment, folder: &Path) -> Result<AutomatonExperiment, Problem> {
+        if let TargetSpec::Pairs { pairs } = &experiment.target {
+            let start = Start::Grids { grids: pairs.iter().map(|pair| pair.before.clone()).collect() };
+            if experiment.start != Start::Random && experiment.start != start {
+                let message = "start: pairs begin with their grids before the steps; remove [start]";
+                return Err(Problem::new(&["start"], message));
+            }
+            experiment.start = start;
+        }
         experiment.check()?;
         let target = Target::load(&experiment.target, folder)
             .map_err(|error| Problem::new(&["target"], format!("target: {error}")))?;

@@ -15,9 +15,17 @@ pub struct Damage {
     pub kind: DamageKind,
     /// Maximum side of the square.
     pub size: usize,
-    /// Number of steps with damage; all, if not given.
+    /// Number of steps without damage, at the beginning.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub from: usize,
+    /// The last step with damage; that of the run, if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<usize>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// The position of the damage.
@@ -108,7 +116,8 @@ impl HardRun {
     pub fn run(&mut self, steps: usize) -> Result<(), GridError> {
         let end = self.step + steps;
         while self.step < end {
-            let left = end - self.step;
+            let damage = self.conditions.damage.map_or(end, |damage| damage.from.max(self.step));
+            let left = if damage > self.step { end.min(damage) - self.step } else { end - self.step };
             if self.runner.is_some() && left >= RUNNER_STEPS && self.damage().is_none() {
                 self.run_undamaged(left)?;
             } else {
@@ -150,7 +159,9 @@ impl HardRun {
 
     /// The damage of the next step.
     fn damage(&self) -> Option<Damage> {
-        self.conditions.damage.filter(|damage| damage.until.is_none_or(|until| self.step < until))
+        let is_due =
+            |damage: &Damage| self.step >= damage.from && damage.until.is_none_or(|until| self.step < until);
+        self.conditions.damage.filter(is_due)
     }
 
     /// Runs one step of the rule, then damages the grids.
@@ -256,7 +267,7 @@ mod tests {
 
     #[test]
     fn central_damage_ends_in_time_and_is_not_counted() {
-        let damage = Some(Damage { kind: DamageKind::Centre, size: 4, until: Some(2) });
+        let damage = Some(Damage { kind: DamageKind::Centre, size: 4, from: 0, until: Some(2) });
         let conditions = Conditions { fire_rate: Some(0.5), damage };
         let target = ones(10, 8);
         let mut run = HardRun::new(&still(), 1, target.clone(), conditions, 1).unwrap();
@@ -278,8 +289,11 @@ mod tests {
         let life = rules::life(Boundary::Torus);
         let mut start = Grid::new(1, RUNNER_CELLS / 512 + 3, 512, 1).unwrap();
         Start::Random.fill(&mut start, &mut Random::new(1, Purpose::Check, 0)).unwrap();
-        let damage = Some(Damage { kind: DamageKind::Random, size: 90, until: Some(3) });
-        for (fire_rate, damage) in [(None, None), (None, damage), (Some(0.5), None), (Some(0.7), damage)] {
+        let damage = Some(Damage { kind: DamageKind::Random, size: 90, from: 0, until: Some(3) });
+        let late = damage.map(|damage| Damage { from: RUNNER_STEPS + 1, until: None, ..damage });
+        for (fire_rate, damage) in
+            [(None, None), (None, damage), (Some(0.5), None), (Some(0.7), damage), (None, late)]
+        {
             let run = || HardRun::new(&life, 1, start.clone(), Conditions { fire_rate, damage }, 4).unwrap();
             let (mut single, mut fast) = (run(), run());
             assert!(fast.runner.is_some());
@@ -295,8 +309,10 @@ mod tests {
     #[test]
     fn damage_of_any_size_is_clipped_at_the_edge() {
         for kind in [DamageKind::Centre, DamageKind::Random] {
-            let conditions =
-                Conditions { fire_rate: None, damage: Some(Damage { kind, size: usize::MAX, until: None }) };
+            let conditions = Conditions {
+                fire_rate: None,
+                damage: Some(Damage { kind, size: usize::MAX, from: 0, until: None }),
+            };
             let mut run = HardRun::new(&still(), 1, ones(7, 3), conditions, 1).unwrap();
             run.step().unwrap();
             assert!((1..=21).contains(&run.damaged_cells()));
@@ -305,7 +321,7 @@ mod tests {
 
     #[test]
     fn random_damage_stays_inside_and_is_bounded() {
-        let damage = Some(Damage { kind: DamageKind::Random, size: 5, until: None });
+        let damage = Some(Damage { kind: DamageKind::Random, size: 5, from: 0, until: None });
         for step in 0..50 {
             let conditions = Conditions { fire_rate: None, damage };
             let mut run = HardRun::new(&still(), 1, ones(7, 3), conditions, step).unwrap();
@@ -313,5 +329,20 @@ mod tests {
             let wrong = run.wrong(&ones(7, 3)).unwrap();
             assert!((2..=2 * 5 * 3).contains(&wrong), "{wrong}");
         }
+    }
+
+    #[test]
+    fn damage_begins_at_its_step() {
+        let damage = Some(Damage { kind: DamageKind::Centre, size: 3, from: 2, until: Some(3) });
+        let mut run =
+            HardRun::new(&still(), 1, ones(5, 5), Conditions { fire_rate: None, damage }, 1).unwrap();
+        let wrong: Vec<usize> = (0..4)
+            .map(|_| {
+                run.step().unwrap();
+                run.wrong(&ones(5, 5)).unwrap()
+            })
+            .collect();
+        assert_eq!(wrong, [0, 0, 18, 18]);
+        assert_eq!(run.damaged_cells(), 0);
     }
 }

@@ -94,6 +94,9 @@ pub struct GateCounts {
     pub active: usize,
     /// Active gates in the fan-in cone of the observed channels, over any number of steps.
     pub reachable: usize,
+    /// Gates of a cell in the fan-in cone of the observed channels, without wires, inverters and duplicates: what `minimize`
+    /// begins with.
+    pub used: usize,
 }
 
 /// The error of a file that is not a valid model.
@@ -253,6 +256,7 @@ impl Model {
             total: functions.len(),
             active: (0..functions.len()).filter(active).count(),
             reachable: (0..functions.len()).filter(active).filter(|&i| reachable[i]).count(),
+            used: automaton.gates(observed),
         }
     }
 
@@ -418,7 +422,7 @@ mod tests {
         assert_eq!(automaton.check(), Ok(()));
         assert_eq!(automaton.circuit.active(), 0);
         assert_eq!(automaton.circuit.nodes().len(), model.gates_per_cell());
-        assert_eq!(model.gate_counts(1), GateCounts { total: 72, active: 0, reachable: 0 });
+        assert_eq!(model.gate_counts(1), GateCounts { total: 72, active: 0, reachable: 0, used: 0 });
     }
 
     #[test]
@@ -428,10 +432,10 @@ mod tests {
         for gate in [0, 1] {
             model.params.values[last.start + gate * 16 + 6] = 20.0;
         }
-        assert_eq!(model.gate_counts(2), GateCounts { total: 72, active: 2, reachable: 2 });
+        assert_eq!(model.gate_counts(2), GateCounts { total: 72, active: 2, reachable: 2, used: 2 });
         // Channel 0 is constant: it depends on no other gate.
         model.params.values[last.start] = 30.0;
-        assert_eq!(model.gate_counts(1), GateCounts { total: 72, active: 2, reachable: 1 });
+        assert_eq!(model.gate_counts(1), GateCounts { total: 72, active: 2, reachable: 1, used: 0 });
     }
 
     #[test]

@@ -25,13 +25,14 @@ use gatework_train::experiment::ExperimentError;
 use gatework_train::files::{self, FileError};
 use gatework_train::memory;
 use gatework_train::run_folder::{self, RunFolder, RunFolderError};
-use gatework_train::trainer::{self, Attempt, Best, Observer, Options, Outcome, TaskError, TrainError};
+use gatework_train::trainer::{
+    self, Attempt, Best, Observer, Options, Outcome, Stage, TaskError, TrainError,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::experiment::{AutomatonExperiment, Experiment, MAX_MEMORY};
 use super::model::{GateCounts, Model, ModelError};
-use super::states::TargetSpec;
 use super::task::AutomatonTask;
 use crate::kernel::LANES;
 
@@ -144,6 +145,9 @@ pub struct Summary {
     pub first_perfect_update: Option<u64>,
     /// The gates of the kept model.
     pub gates: GateCounts,
+    /// The wrong bits after each stage of the kept seed, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Stage>,
     /// The run folder.
     pub run: std::path::PathBuf,
     /// One entry per seed, if several were requested.
@@ -179,19 +183,25 @@ pub fn begin(
     mut loaded: AutomatonExperiment,
     source: &Path,
 ) -> Result<(RunFolder, AutomatonExperiment), RunError> {
-    let is_text = matches!(loaded.experiment.target, TargetSpec::Text { .. });
     let mut picture = None;
-    if let TargetSpec::Text { file } | TargetSpec::Png { file } = &mut loaded.experiment.target {
-        let content = files::read(&source.join(&*file))?;
-        let name = if is_text { "target.txt" } else { "target.png" };
-        *file = name.into();
+    if let Some(file) = loaded.experiment.target.file() {
+        let content = files::read(&source.join(file))?;
+        let name = copied_name(file);
+        loaded.experiment.target.set_file(&name);
         picture = Some((name, content));
     }
     let experiment = loaded.experiment.to_toml();
-    let picture: Vec<(&str, &[u8])> = picture.iter().map(|(name, content)| (*name, &content[..])).collect();
+    let picture: Vec<(&str, &[u8])> = picture.iter().map(|(name, content)| (&**name, &content[..])).collect();
     let folder = RunFolder::create(path, replace, &experiment, &picture)?;
     files::make_folder(&folder.checkpoints())?;
     Ok((folder, loaded))
+}
+
+/// The name of the copy of a target's file: its extension tells its format.
+fn copied_name(file: &str) -> String {
+    let extension = Path::new(file).extension().and_then(std::ffi::OsStr::to_str);
+    let is_plain = |text: &&str| text.len() <= 8 && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    format!("target.{}", extension.filter(is_plain).unwrap_or("txt"))
 }
 
 /// Prepares to resume a run: checks that the folder holds the requested experiment, returns the experiment of the folder, and
@@ -203,9 +213,9 @@ pub fn resume(folder: &RunFolder, requested: &Experiment) -> Result<AutomatonExp
         expected: found.experiment.expected.clone(),
         ..requested.clone()
     };
-    if matches!(requested.target, TargetSpec::Text { .. } | TargetSpec::Png { .. }) {
-        // The folder has a copy of the picture under another name.
-        comparable.target = found.experiment.target.clone();
+    if requested.target.file().is_some() && found.experiment.target.file().is_some() {
+        // The folder has a copy of the file under another name.
+        comparable.target.set_file(found.experiment.target.file().unwrap_or_default());
     }
     if requested.seed.is_none() && requested.seeds.is_none() {
         (comparable.seed, comparable.seeds) = (found.experiment.seed, found.experiment.seeds);
@@ -370,6 +380,7 @@ fn summary(folder: &RunFolder, experiment: &Experiment, trained: &Trained) -> Su
         hard_loss: best.map_or(f64::NAN, |best| best.hard),
         first_perfect_update: kept.first_perfect,
         gates: trained.gates,
+        stages: kept.stages.clone(),
         run: folder.path().to_path_buf(),
         seeds: experiment.seeds.map(|_| attempts.iter().map(seed_summary).collect()),
     }
@@ -393,7 +404,7 @@ fn metrics(attempts: &[Attempt], settings: &trainer::Settings) -> String {
 }
 
 /// Describes the first setting in which two experiments differ.
-fn difference(found: &Value, requested: &Value) -> Option<String> {
+pub(crate) fn difference(found: &Value, requested: &Value) -> Option<String> {
     let (Some(a), Some(b)) = (found.as_object(), requested.as_object()) else {
         return (found != requested).then(|| format!(" is {found} there, but {requested} is requested"));
     };

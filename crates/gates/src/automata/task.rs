@@ -10,11 +10,11 @@ use super::hard::{Conditions, HardRun};
 use super::model::Model;
 use super::rollout::{GridGroup, Rollout, StateRounding, Times};
 use super::search::Search;
-use super::states::Start;
+use super::states::{Start, Target};
 use crate::soft;
 use gatework_train::params::Params;
 use gatework_train::random::{Purpose, Random};
-use gatework_train::trainer::{Finished, Losses, Task, TaskError};
+use gatework_train::trainer::{Finished, Finishing, Losses, Task, TaskError};
 
 /// Bits of a start state up to which all start states are checked instead of a random sample.
 const EXHAUSTIVE_BITS: usize = 12;
@@ -160,7 +160,11 @@ impl Task for AutomatonTask {
         self.loaded.experiment.search().is_some()
     }
 
-    fn finish(&mut self, best: &[f32], stop: &dyn Fn(f64) -> bool) -> Result<Option<Finished>, TaskError> {
+    fn finish(
+        &mut self,
+        best: &[f32],
+        stop: &dyn Fn(Finishing) -> bool,
+    ) -> Result<Option<Finished>, TaskError> {
         let Some(settings) = self.loaded.experiment.search() else { return Ok(None) };
         let mut model = self.model.clone();
         model.set(best);
@@ -173,6 +177,7 @@ impl Task for AutomatonTask {
             moves: found.moves,
             trace: found.trace.into_iter().map(|(moves, wrong)| (moves, f64::from(wrong))).collect(),
             passes: found.passes,
+            stages: found.stages,
             model: found.model.to_bytes(),
         }))
     }
@@ -182,12 +187,18 @@ impl AutomatonTask {
     /// Returns true if an automaton turns fresh start states into their targets; `number` selects the start states.
     fn matches_target(&self, automaton: &Automaton, number: u64) -> Result<bool, TaskError> {
         let experiment = &self.loaded.experiment;
+        if let (Target::Rule(rule), 1, None) =
+            (&self.loaded.target, experiment.automaton.steps, experiment.automaton.fire_rate)
+        {
+            // All neighbourhoods: what is not proved is not learned.
+            return Ok(rule.is_followed_by(automaton).unwrap_or(false));
+        }
         let mut random = Random::new(self.seed, Purpose::Check, number);
         // All grids of a run share the cells that fire in a step, so each asynchronous grid has a run of its own.
         let (runs, samples) = match (experiment.automaton.fire_rate, &experiment.start) {
             (Some(_), _) => (experiment.training.checks, 1),
             (None, start) if start.is_fixed() => (1, 1),
-            (None, _) => (1, experiment.training.checks),
+            (None, start) => (1, start.count().unwrap_or(experiment.training.checks)),
         };
         for _ in 0..runs {
             let start = check_states(experiment, samples, &mut random)?;
@@ -208,7 +219,7 @@ fn check_states(experiment: &Experiment, samples: usize, random: &mut Random) ->
     let synchronous = experiment.automaton.fire_rate.is_none();
     if experiment.start != Start::Random || bits > EXHAUSTIVE_BITS || !synchronous {
         let mut grids = Grid::new(samples, height, width, channels)?;
-        experiment.start.fill(&mut grids, random)?;
+        experiment.start.fill_in_order(&mut grids, random)?;
         return Ok(grids);
     }
     let mut grids = Grid::new(1 << bits, height, width, channels)?;
@@ -235,6 +246,7 @@ fn matches_target(
     for _ in 0..steps {
         run.step()?;
     }
+    let target = loaded.target.aligned(run.grid(), boundary, target);
     Ok(run.wrong(&target)? == 0)
 }
 

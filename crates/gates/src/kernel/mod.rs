@@ -23,12 +23,14 @@
 //! stays in registers ([`GateProgram`]). The scaling by `c3` saves a multiplication: six multiply-adds and
 //! three additions per lane remain.
 //!
+//! Wires that are learned are mixtures of candidate rows, a layer of its own before the gates ([`Mixture`]).
 //! Small networks that all channels of an automaton share run on wider rows ([`Kernels`]).
 
 #![allow(clippy::inline_always, reason = "SIMD code must be inlined where its target features are enabled")]
 
 mod coefficients;
 mod kernels;
+mod mixture;
 mod program;
 pub mod reference;
 mod tile;
@@ -36,6 +38,7 @@ pub mod transpose;
 
 pub use coefficients::{Coefficients, FUNCTIONS, GateTable, Sums};
 pub use kernels::{GROUP, KernelWorkspace, Kernels, WideRow};
+pub use mixture::{CANDIDATE_GROUP, Mixture};
 pub use program::{GateProgram, Layer, Order, WireError, Wires};
 pub use tile::Workspace;
 

@@ -350,7 +350,7 @@ unsafe fn backward_gate<S: Simd, const DEPENDS_ON_A: bool>(
 /// # Safety
 /// `row` points to a readable row, and `v < vectors::<S>()`.
 #[inline(always)]
-unsafe fn load<S: Simd>(simd: S, row: *const Row, v: usize) -> S::f32s {
+pub(super) unsafe fn load<S: Simd>(simd: S, row: *const Row, v: usize) -> S::f32s {
     // SAFETY: vectors::<S>() vectors of this length make up a row.
     unsafe { *row.cast::<<S::f32s as SimdBase<S>>::Array>().add(v) }.simd_into(simd)
 }
@@ -358,7 +358,7 @@ unsafe fn load<S: Simd>(simd: S, row: *const Row, v: usize) -> S::f32s {
 /// # Safety
 /// `row` points to a writable row, and `v < vectors::<S>()`.
 #[inline(always)]
-unsafe fn store<S: Simd>(value: S::f32s, row: *mut Row, v: usize) {
+pub(super) unsafe fn store<S: Simd>(value: S::f32s, row: *mut Row, v: usize) {
     // SAFETY: vectors::<S>() vectors of this length make up a row.
     unsafe { *row.cast::<<S::f32s as SimdBase<S>>::Array>().add(v) = value.into() };
 }

@@ -4,10 +4,12 @@ use std::error::Error;
 
 use gatework_forecast::run as forecast_run;
 use gatework_gates::automata::run as automata_run;
+use gatework_gates::classifier::run as classifier_run;
 use gatework_train::experiment::ExperimentError;
 use gatework_train::run_folder::RunFolderError;
 
 use super::resume_command;
+use crate::check::CheckError;
 use crate::minimize::MinimizeError;
 use crate::simulation::SimulationError;
 use crate::subject::SubjectError;
@@ -36,9 +38,11 @@ pub fn is_usage(error: &anyhow::Error) -> bool {
             || cause.is::<ExperimentError>()
             || check(cause, RunFolderError::is_usage)
             || check(cause, automata_run::RunError::is_usage)
+            || check(cause, classifier_run::RunError::is_usage)
             || check(cause, forecast_run::RunError::is_usage)
             || check(cause, SubjectError::is_usage)
             || check(cause, SimulationError::is_usage)
+            || check(cause, CheckError::is_usage)
     })
 }
 
@@ -73,6 +77,9 @@ fn run_folder_error<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a RunFolde
         return Some(error);
     }
     if let Some(automata_run::RunError::Folder(error)) = cause.downcast_ref() {
+        return Some(error);
+    }
+    if let Some(classifier_run::RunError::Folder(error)) = cause.downcast_ref() {
         return Some(error);
     }
     match cause.downcast_ref() {

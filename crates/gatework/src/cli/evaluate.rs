@@ -1,4 +1,4 @@
-//! `gatework evaluate`: scores of automata by the published protocols, and of forecasters compared with the baselines.
+//! `gatework evaluate`: scores of classifiers on their test rows, of automata by the published protocols, and of forecasters compared with the baselines.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -7,14 +7,19 @@ use clap::Args;
 use gatework_forecast::data::Subset;
 use gatework_forecast::run::{self as forecast_run, ForecastRun};
 use gatework_gates::automata::evaluate::{Score, score_observed};
+use gatework_gates::classifier::evaluate::Evaluation;
+use gatework_gates::classifier::experiment::ClassifierExperiment;
+use gatework_logic::classifier::Classifier;
+use gatework_train::files;
 use serde_json::json;
 
 use super::forecaster::{dataset, heading, print_scores};
 use super::{Choices, Usage};
 use crate::progress::Counter;
+use crate::report;
 use crate::subject::Subject;
 
-/// Evaluate an automaton by the published protocols, or a forecaster compared with the baselines
+/// Evaluate a classifier, an automaton by the published protocols, or a forecaster compared with the baselines
 #[derive(Debug, Args)]
 #[command(
     after_help = "Automata: the protocols are the [[evaluate]] tables of the experiment: larger grids, more steps,
@@ -28,17 +33,20 @@ Forecasters: the model and the baselines forecast from every origin of the test 
 not trained again. OWA: sMAPE and MASE relative to Naive2. cov. N %: empirical coverage of the N %
 intervals. Scaled values: in the units of the model, over every origin, as papers report ETT.
 
+Classifiers: accuracy, confusion matrix, precision and recall of the hard circuit on the test rows.
+
 Examples:
+  gatework evaluate runs/digits --svg confusion.svg
   gatework evaluate runs/checkerboard
   gatework evaluate runs/airpassengers --subset validation
   gatework evaluate runs/one runs/two runs/three"
 )]
 pub struct Evaluate {
-    /// A run folder
+    /// A run folder, or the circuit.json of a classifier
     #[arg(value_name = "RUN")]
     run: PathBuf,
-    /// Forecasters: further runs on the same data; the median of all forecasts is scored
-    #[arg(value_name = "RUN")]
+    /// Classifiers: other data than the test rows. Forecasters: further runs on the same data; the median of all forecasts is scored
+    #[arg(value_name = "DATA|RUN")]
     others: Vec<PathBuf>,
     /// Automata: seed of start states, asynchronous updates and damage [default: 0]
     #[arg(long, value_name = "N")]
@@ -49,6 +57,9 @@ pub struct Evaluate {
     /// Forecasters: steps from one origin to the next [default: 1, or more to have at most 2000 origins]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     step: Option<u64>,
+    /// Classifiers: write the confusion matrix as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// Print one JSON object on stdout
     #[arg(long)]
     json: bool,
@@ -62,13 +73,60 @@ static SUBSETS: &Choices<Subset> = &[
 
 impl Evaluate {
     pub fn run(&self) -> anyhow::Result<()> {
+        if let Some((loaded, classifier)) = super::classifier::open(&self.run)? {
+            return self.evaluate_classifier(loaded.as_ref(), &classifier);
+        }
         match ForecastRun::open(&self.run)? {
             Some(run) => {
                 super::refuse(&[(self.seed.is_some(), "--seed")], "automata", "a forecaster")?;
+                super::refuse(&[(self.svg.is_some(), "--svg")], "classifiers", "a forecaster")?;
                 self.evaluate_forecasters(run)
             }
             None => self.evaluate_automaton(),
         }
+    }
+
+    /// Evaluates a classifier on its test rows, or on other data.
+    fn evaluate_classifier(
+        &self,
+        loaded: Option<&ClassifierExperiment>,
+        classifier: &Classifier,
+    ) -> anyhow::Result<()> {
+        super::refuse(&[(self.seed.is_some(), "--seed")], "automata", "a classifier")?;
+        let options = [(self.subset.is_some(), "--subset"), (self.step.is_some(), "--step")];
+        super::refuse(&options, "forecasters", "a classifier")?;
+        match (&self.others[..], loaded) {
+            ([], Some(loaded)) => {
+                let (evaluation, what) = super::classifier::evaluate_test(loaded, classifier)?;
+                self.print_classifier(&evaluation, what)
+            }
+            ([], None) => {
+                let run = self.run.display();
+                Err(Usage(format!("{run} has no test rows of its own; name the data to evaluate")).into())
+            }
+            ([data], _) => {
+                let evaluation = super::classifier::evaluate_file(loaded, classifier, data)?;
+                self.print_classifier(&evaluation, &data.display().to_string())
+            }
+            _ => Err(Usage("name one file or folder of data, or none for the test rows".into()).into()),
+        }
+    }
+
+    fn print_classifier(&self, evaluation: &Evaluation, what: &str) -> anyhow::Result<()> {
+        super::classifier::print_evaluation(evaluation, what);
+        if let Some(path) = &self.svg {
+            let names: Vec<&str> = evaluation.classes.iter().map(|class| class.name.as_str()).collect();
+            let svg =
+                report::confusion_matrix(&self.run.display().to_string(), &names, &evaluation.confusion);
+            files::write_atomic(path, svg.as_bytes())?;
+            status!("Wrote {}", path.display());
+        }
+        if self.json {
+            let mut result = serde_json::to_value(evaluation)?;
+            (result["run"], result["data"]) = (json!(self.run), json!(what));
+            super::print_json(&result)?;
+        }
+        Ok(())
     }
 
     fn evaluate_automaton(&self) -> anyhow::Result<()> {
@@ -79,6 +137,7 @@ impl Evaluate {
         }
         let options = [(self.subset.is_some(), "--subset"), (self.step.is_some(), "--step")];
         super::refuse(&options, "forecasters", "an automaton")?;
+        super::refuse(&[(self.svg.is_some(), "--svg")], "classifiers", "an automaton")?;
         let subject = Subject::open(&self.run)?;
         let Some(loaded) = &subject.loaded else {
             let message =

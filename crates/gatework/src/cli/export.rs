@@ -1,22 +1,24 @@
 //! `gatework export`: writes a circuit in another format, or a forecaster as an ONNX model.
 
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use gatework_forecast::prediction::Context;
 use gatework_forecast::prediction::onnx::ExportError;
 use gatework_forecast::run::ForecastRun;
 use gatework_gates::automata::states::Start;
-use gatework_logic::Document;
 use gatework_logic::formats::{self, FORMATS, Format, FormatError, Options};
+use gatework_logic::minimize::gates;
+use gatework_logic::{Document, from_json};
 use gatework_train::files;
 use serde_json::json;
 
 use super::Usage;
 use super::minimize::{Work, print_proved};
 use crate::progress::Passes;
-use crate::report::page::Page;
+use crate::report::classifier_page;
+use crate::report::page::{Page, title_of};
 use crate::subject::Subject;
 
 /// Export a circuit to another format (BLIF, AIGER, Verilog, C, Rust, ...), or a forecaster to ONNX
@@ -36,6 +38,9 @@ pub struct Export {
     /// Export a whole grid of an automaton, with registers for its cells
     #[arg(long, value_name = "HxW", value_parser = super::parse_size)]
     grid: Option<[usize; 2]>,
+    /// The number of registers between the inputs and the class of a classifier in Verilog
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pipeline: usize,
     /// Minimise the circuit first, and prove the result equivalent
     #[arg(long)]
     minimize: bool,
@@ -59,10 +64,7 @@ fn after_help() -> String {
     };
     let mut rows: Vec<String> =
         FORMATS.iter().filter(|format| format.can_write()).map(|format| row(format)).collect();
-    rows.push(format!(
-        "  {HTML:<9} {:<12} an interactive web page of an automaton, to draw on and to damage",
-        ".html"
-    ));
+    rows.push(format!("  {HTML:<9} {:<12} an interactive web page of an automaton or a classifier", ".html"));
     rows.push(format!("  {ONNX:<9} {:<12} a forecaster, for ONNX Runtime and others", ".onnx"));
     format!("Formats:\n{}\n\n{EXAMPLES}", rows.join("\n"))
 }
@@ -74,10 +76,15 @@ Examples:
   gatework export runs/checkerboard/circuit.json --to c > checkerboard.h
   gatework export runs/lizard --minimize -o lizard.html
   gatework export adder.blif -o adder.svg
+  gatework export runs/digits/circuit.json --minimize --pipeline 4 -o digits.v
+  gatework export runs/digits/circuit.json -o digits.html
   gatework export runs/airpassengers -o airpassengers.onnx";
 
 /// The name of the web page that simulates an automaton. It is not a circuit format: it shows an experiment.
 const HTML: &str = "html";
+
+/// The line below the heading of the page of a classifier.
+const ABOUT_CLASSIFIER: &str = "A classifier made of logic gates.";
 
 /// The name of the format of forecasters.
 const ONNX: &str = "onnx";
@@ -99,7 +106,11 @@ impl Export {
             }
             let subject = Subject::open(&self.subject)?;
             let name = self.name.clone().unwrap_or_else(|| subject.name());
-            let options = Options { name: Some(name), grid: self.grid };
+            let options =
+                Options { name: Some(name), grid: self.grid, pipeline: self.pipeline, ..Options::default() };
+            if self.pipeline > 0 && !(format.name == "verilog" && subject.classifier.is_some()) {
+                return Err(Usage("--pipeline is for classifiers in Verilog".into()).into());
+            }
             let document = self.document(&subject, &passes)?;
             passes.show("write", document.circuit().nodes().len());
             let bytes = formats::write(&document, format, &options).map_err(usage_or_failure)?;
@@ -109,6 +120,10 @@ impl Export {
         let Some(path) = &self.output else { return crate::output::write(&bytes) };
         files::write_atomic(path, &bytes)?;
         status!("Wrote {} ({format}, {} bytes)", path.display(), bytes.len());
+        if format == "verilog" {
+            let file = super::quoted(&path.display().to_string());
+            status!("Run its testbench: iverilog -DGATEWORK_TESTBENCH -o test {file} && vvp test");
+        }
         if self.json {
             super::print_json(&json!({ "file": path, "format": format, "bytes": bytes.len() }))?;
         }
@@ -120,9 +135,38 @@ impl Export {
         if !self.minimize {
             return Ok(subject.document());
         }
+        if let Some(document) = self.minimized_in_run(subject) {
+            return Ok(document);
+        }
         let proved = self.work.minimize(&subject.document(), Vec::new(), passes)?;
         passes.pause(|| print_proved(subject, &proved));
         Ok(proved.document)
+    }
+
+    /// The circuit that `minimize` has written into the run folder, unless another effort is asked for.
+    fn minimized_in_run(&self, subject: &Subject) -> Option<Document> {
+        if subject.loaded.is_none() || self.work.has_effort() {
+            return None;
+        }
+        let path = subject.path.join("minimized.json");
+        let changed = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
+        // The circuit may have been trained again since.
+        if changed(&path)? < changed(&subject.path.join("circuit.json"))? {
+            return None;
+        }
+        let document = from_json(&files::read_text(&path).ok()?).ok()?;
+        let gates = match &document {
+            Document::Automaton { automaton, observed } => {
+                automaton.gates(observed.unwrap_or(automaton.channels))
+            }
+            Document::Circuit(circuit) => gates(circuit),
+            Document::Classifier(classifier) => gates(classifier.circuit()),
+        };
+        status!(
+            "Using {} ({gates} gates, proved when it was written); --effort minimises again",
+            path.display()
+        );
+        Some(document)
     }
 
     /// Whether a format is requested, by its name or by the extension of the file.
@@ -173,6 +217,11 @@ impl Export {
         }
         let subject = Subject::open(&self.subject)?;
         let name = self.name.clone().unwrap_or_else(|| subject.name());
+        if subject.classifier.is_some()
+            && let Document::Classifier(classifier) = self.document(&subject, passes)?
+        {
+            return Ok(classifier_page(&name, ABOUT_CLASSIFIER, &classifier)?.into_bytes());
+        }
         subject.automaton()?;
         let Document::Automaton { automaton, .. } = self.document(&subject, passes)? else {
             return Err(Usage("a web page needs an automaton".into()).into());
@@ -183,7 +232,8 @@ impl Export {
                 "a web page that starts from given grids needs all their channels; leave out --minimize";
             return Err(Usage(message.into()).into());
         }
-        let page = Page::new(&name, &automaton, subject.observed);
+        let title = self.name.clone().unwrap_or_else(|| title_of(&name));
+        let page = Page::new(&title, &automaton, subject.observed);
         let page = match &subject.loaded {
             Some(loaded) => page.trained_as(loaded),
             None => page,
@@ -216,9 +266,10 @@ fn usage_or_failure(error: FormatError) -> anyhow::Error {
         // The web page and the models of forecasters are not in the list of circuit formats.
         FormatError::UnknownName(_) => Usage(format!("{error}, {HTML}, {ONNX}")).into(),
         FormatError::UnknownEnding(_) => Usage(format!("{error}, .{HTML}, .{ONNX}")).into(),
-        FormatError::CannotWrite(_) | FormatError::NoGrid(_) | FormatError::NotAnAutomaton => {
-            Usage(error.to_string()).into()
-        }
+        FormatError::CannotWrite(_)
+        | FormatError::NoGrid(_)
+        | FormatError::NotAnAutomaton
+        | FormatError::Pipeline(_) => Usage(error.to_string()).into(),
         error => error.into(),
     }
 }

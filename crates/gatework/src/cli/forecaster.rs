@@ -175,7 +175,10 @@ const ERRORS: [(&str, Error); 7] = [
 fn table(Evaluation { windows, scores }: &Evaluation) -> Vec<String> {
     let names = scores.iter().map(|score| score.name.clone());
     let mut lines: Vec<String> =
-        iter::once(format!("{windows} origins")).chain(names).map(|name| format!("{name:<15}")).collect();
+        iter::once(format!("{windows} origin{}", if *windows == 1 { "" } else { "s" }))
+            .chain(names)
+            .map(|name| format!("{name:<15}"))
+            .collect();
     let mut add = |head: String, cells: Vec<String>| {
         let width = cells.iter().chain([&head]).map(|cell| cell.chars().count()).fold(10, usize::max);
         for (line, cell) in lines.iter_mut().zip(iter::once(head).chain(cells)) {

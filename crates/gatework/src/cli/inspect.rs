@@ -6,6 +6,7 @@ use clap::Args;
 use gatework_engine::{Program, kernel};
 use gatework_forecast::run::ForecastRun;
 use gatework_forecast::trained_network::MAX_ROWS;
+use gatework_logic::minimize;
 use gatework_train::files;
 use gatework_train::run_folder::RunFolder;
 use serde_json::{Value, json};
@@ -24,7 +25,7 @@ pub struct Inspect {
     #[arg(long, value_name = "WINDOWS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_windows)]
     program: Option<usize>,
     /// Circuits and automata: write the histogram of the gate functions as SVG
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE.svg", value_parser = parse_svg)]
     svg: Option<PathBuf>,
     /// Print one JSON object on stdout
     #[arg(long)]
@@ -35,7 +36,7 @@ impl Inspect {
     pub fn run(&self) -> anyhow::Result<()> {
         if let Some(run) = ForecastRun::open(&self.subject)? {
             super::refuse(&[(self.svg.is_some(), "--svg")], "circuits and automata", "a forecaster")?;
-            return self.show_forecaster(run);
+            return self.show_forecaster(&run);
         }
         let subject = Subject::open(&self.subject)?;
         if self.program.is_some() {
@@ -61,10 +62,10 @@ impl Inspect {
         Ok(())
     }
 
-    fn show_forecaster(&self, mut run: ForecastRun) -> anyhow::Result<()> {
-        let mut facts = forecaster_facts(&run)?;
+    fn show_forecaster(&self, run: &ForecastRun) -> anyhow::Result<()> {
+        let mut facts = forecaster_facts(run)?;
         let windows = self.program.unwrap_or(1);
-        let programs = run.forecaster.network_mut().programs(windows)?;
+        let programs = run.forecaster.network().programs(windows)?;
         facts["programs"] = programs.iter().map(|(what, program)| program_facts(what, program)).collect();
         print_facts(&facts);
         for (what, program) in programs {
@@ -97,6 +98,13 @@ fn program_facts(what: &str, program: &Program) -> Value {
         "fingerprint": format!("{:016x}", program.fingerprint()),
         "simd": kernel::simd_name(),
     })
+}
+
+/// Parses the path of an SVG. Another extension would suggest another format.
+fn parse_svg(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let is_svg = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"));
+    if is_svg { Ok(path) } else { Err("expected a file name that ends in .svg".into()) }
 }
 
 /// Parses the batch size that a program is compiled for.
@@ -150,6 +158,7 @@ fn facts(subject: &Subject, bars: &[(String, usize)]) -> anyhow::Result<Value> {
                 "success",
                 "attempts",
                 "updates",
+                "moves",
                 "seconds",
                 "soft_loss",
                 "hard_loss",
@@ -169,17 +178,21 @@ fn facts(subject: &Subject, bars: &[(String, usize)]) -> anyhow::Result<Value> {
         facts["perceive_layers"] = json!(model.shape.perceive);
         facts["update_layers"] = json!(model.shape.update);
         facts["parameters"] = json!(model.params.len());
-        facts["gates"] = json!(model.gate_counts(subject.observed));
+        facts["learned_gates"] = json!(model.gates());
     }
     let functions: serde_json::Map<String, Value> =
         bars.iter().map(|(name, count)| (name.clone(), json!(count))).collect();
+    // The number of gates that every command means: see `Automaton::gates`.
+    let gates = match &subject.automaton {
+        Some(automaton) => automaton.gates(subject.observed),
+        None => minimize::gates(circuit),
+    };
     facts["circuit"] = json!({
         "inputs": circuit.inputs(),
         "outputs": circuit.outputs().len(),
-        "gates": circuit.nodes().len(),
-        "active": circuit.active(),
+        "gates": gates,
+        "nodes": circuit.nodes().len(),
         "depth": circuit.depth(),
-        "simplified_gates": circuit.simplify().nodes().len(),
     });
     facts["functions"] = Value::Object(functions);
     Ok(facts)
@@ -188,21 +201,61 @@ fn facts(subject: &Subject, bars: &[(String, usize)]) -> anyhow::Result<Value> {
 /// Facts that are printed separately.
 const SEPARATE: [&str; 2] = ["functions", "programs"];
 
+/// The facts of an automaton or a circuit, in the order in which they are printed; others follow.
+const ORDER: [&str; 24] = [
+    "path",
+    "experiment",
+    "about",
+    "success",
+    "seed",
+    "attempts",
+    "updates",
+    "moves",
+    "seconds",
+    "hard_loss",
+    "soft_loss",
+    "first_perfect_update",
+    "grid",
+    "steps",
+    "boundary",
+    "channels",
+    "observed_channels",
+    "circuit",
+    "kernels",
+    "perceive_layers",
+    "update_layers",
+    "learned_gates",
+    "parameters",
+    "data",
+];
+
 fn print_facts(facts: &Value) {
     let Value::Object(facts) = facts else { return };
-    for (key, value) in
-        facts.iter().filter(|(key, value)| !SEPARATE.contains(&key.as_str()) && !value.is_null())
-    {
+    let shown = facts.iter().filter(|(key, value)| !SEPARATE.contains(&key.as_str()) && !value.is_null());
+    let mut shown: Vec<(&String, &Value)> = shown.collect();
+    shown.sort_by_key(|(key, _)| ORDER.iter().position(|known| known == key).unwrap_or(ORDER.len()));
+    for (key, value) in shown {
         let text = match value {
             Value::String(text) => text.clone(),
             Value::Object(inner) => inner
                 .iter()
-                .map(|(key, value)| format!("{} {value}", key.replace('_', " ")))
+                .map(|(key, value)| format!("{} {}", key.replace('_', " "), rounded(value)))
                 .collect::<Vec<_>>()
                 .join(", "),
-            other => other.to_string(),
+            other => rounded(other),
         };
         print_line!("{:<22} {text}", key.replace('_', " "));
+    }
+}
+
+/// A value as text, numbers with four significant digits.
+fn rounded(value: &Value) -> String {
+    match value.as_f64() {
+        Some(number) if value.is_f64() && number != 0.0 => {
+            let digits = (3 - number.abs().log10().floor() as i32).clamp(0, 9) as usize;
+            format!("{number:.digits$}")
+        }
+        _ => value.to_string(),
     }
 }
 

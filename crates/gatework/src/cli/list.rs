@@ -22,27 +22,18 @@ impl List {
         if let Some(name) = &self.name {
             let loaded = Loaded::find(name)?;
             if self.json {
-                super::print_json(&match &loaded {
-                    Loaded::Automaton(loaded) => serde_json::to_value(&loaded.experiment)?,
-                    Loaded::Forecaster(loaded) => serde_json::to_value(&loaded.experiment)?,
-                })?;
+                super::print_json(&loaded.to_json())?;
             } else {
-                let own = || match &loaded {
-                    Loaded::Automaton(loaded) => loaded.experiment.to_toml(),
-                    Loaded::Forecaster(loaded) => loaded.experiment.to_toml(),
-                };
                 let text = built_in().find(|(known, _)| known == name);
-                let text = text.map_or_else(own, |(_, text)| text.to_string());
+                let text = text.map_or_else(|| loaded.to_toml(), |(_, text)| text.to_string());
                 crate::output::write(text.as_bytes())?;
             }
             return Ok(());
         }
         let mut rows = Vec::new();
         for (name, _) in built_in() {
-            rows.push(match Loaded::find(name)? {
-                Loaded::Automaton(loaded) => (name, loaded.experiment.expected, loaded.experiment.about),
-                Loaded::Forecaster(loaded) => (name, loaded.experiment.expected, loaded.experiment.about),
-            });
+            let [_, expected, about] = Loaded::find(name)?.texts().map(str::to_string);
+            rows.push((name, expected, about));
         }
         if self.json {
             let row = |(name, expected, about): &(&str, String, String)| json!({ "name": name, "about": about, "expected": expected });

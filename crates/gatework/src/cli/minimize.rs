@@ -11,6 +11,7 @@ use gatework_train::files;
 use serde_json::json;
 
 use super::{Choices, Usage, program};
+use crate::lookup_tables::{LookupTables, lookup_tables};
 use crate::minimize::{self, Control, PROOF_TIME, Proved};
 use crate::progress::Passes;
 use crate::subject::Subject;
@@ -22,9 +23,10 @@ use crate::subject::Subject;
   gatework minimize runs/game-of-life --effort high -o life.v
   gatework minimize adder.blif -o smaller.blif
 
-An automaton is proved equivalent in its observed channels, for every start state and every number of steps; channels
-that no observed one depends on are removed. With --from-start it is equivalent only for runs from the experiment's
-start state, which also removes channels that are constant or equal in every state that such runs reach.")]
+An automaton is proved equivalent in its observed channels, for every start state and every
+number of steps; channels that no observed one depends on are removed. With --from-start it is
+equivalent only for runs from the experiment's start state, which also removes channels that are
+constant or equal in every state that such runs reach.")]
 pub struct Minimize {
     /// A run folder, a model.safetensors or a circuit
     #[arg(value_name = "RUN|FILE")]
@@ -45,15 +47,20 @@ pub struct Minimize {
 /// How much work a minimisation and its proof may take.
 #[derive(Debug, Args)]
 pub struct Work {
-    /// How much work to spend
-    #[arg(long, value_parser = super::choice(EFFORTS), default_value = "normal")]
-    effort: Effort,
+    /// How much work to spend [default: normal]
+    #[arg(long, value_parser = super::choice(EFFORTS))]
+    effort: Option<Effort>,
     /// Time limit of the proof in seconds; if it is exceeded, nothing is written
     #[arg(long, value_name = "S", default_value_t = PROOF_TIME.as_secs_f64(), value_parser = parse_proof_seconds)]
     proof_seconds: f64,
 }
 
 impl Work {
+    /// Whether the effort was given.
+    pub fn has_effort(&self) -> bool {
+        self.effort.is_some()
+    }
+
     /// Minimises a circuit and proves the result, until Ctrl-C.
     pub fn minimize(
         &self,
@@ -61,7 +68,7 @@ impl Work {
         start: Vec<Start>,
         passes: &Passes,
     ) -> anyhow::Result<Proved> {
-        let options = Options { effort: self.effort, start };
+        let options = Options { effort: self.effort.unwrap_or(Effort::Normal), start };
         let stop = super::stop_on_interrupt()?;
         let control = Control {
             proof_time: Duration::from_secs_f64(self.proof_seconds),
@@ -116,7 +123,7 @@ impl Minimize {
         let bytes = path.as_deref().map(|path| {
             passes.show("write", proved.statistics.gates_after);
             let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-            let options = formats::Options { name, grid: None };
+            let options = formats::Options { name, ..formats::Options::default() };
             formats::write(&proved.document, format.unwrap_or(Format::named("json")?), &options)
         });
         drop(passes);
@@ -128,16 +135,24 @@ impl Minimize {
             None => status!("Nothing is written; -o names a file"),
         }
         print_proved(&subject, &proved);
+        // Classifiers are made for FPGAs; the mapper takes seconds for large circuits.
+        let tables = subject.classifier.as_ref().and_then(|_| lookup_tables(proved.document.circuit()));
+        if let Some(LookupTables { lut4, lut6 }) = tables {
+            print_line!(
+                "{lut4} lookup tables of 4 inputs, or {lut6} of 6 inputs, without encoder and head (ABC)"
+            );
+        }
         if self.json {
             let statistics = &proved.statistics;
             super::print_json(&json!({
                 "gates_before": statistics.gates_before,
                 "gates_after": statistics.gates_after,
-                "active_before": subject.circuit.active(),
                 "depth_before": statistics.depth_before,
                 "depth": statistics.depth_after,
                 "channels_before": subject.automaton.as_ref().map(|automaton| automaton.channels),
                 "channels": proved.channels,
+                "lut4": tables.map(|tables| tables.lut4),
+                "lut6": tables.map(|tables| tables.lut6),
                 "proved": true,
                 "assumes_start": proved.assumes_start,
                 "seconds": proved.seconds,
@@ -154,8 +169,7 @@ pub fn print_proved(subject: &Subject, proved: &Proved) {
     let statistics = &proved.statistics;
     let per_cell = if subject.automaton.is_some() { " per cell" } else { "" };
     print_line!(
-        "{} active gates{per_cell}, {} without wires, inverters and duplicates: {} after {:.2} s; depth {} -> {}",
-        subject.circuit.active(),
+        "{} gates{per_cell}, without wires, inverters and duplicates: {} after {:.2} s; depth {} -> {}",
         statistics.gates_before,
         statistics.gates_after,
         proved.seconds,
@@ -164,7 +178,11 @@ pub fn print_proved(subject: &Subject, proved: &Proved) {
     );
     let seconds = proved.proof_seconds;
     let (Some(automaton), Some(channels)) = (&subject.automaton, &proved.channels) else {
-        print_line!("Proved in {seconds:.2} s: the outputs are equal for every input");
+        let what = match &subject.classifier {
+            Some(_) => "the scores are equal for every input that the encoder can produce",
+            None => "the outputs are equal for every input",
+        };
+        print_line!("Proved in {seconds:.2} s: {what}");
         return;
     };
     if channels.len() < automaton.channels {

@@ -3,14 +3,18 @@
 //! Results go to stdout, progress and errors to stderr; with `--json`, stdout has one JSON object. Exit status: 0 success,
 //! 1 failure, 2 wrong usage. A verb parses its options, calls a library and prints the result.
 
+pub mod check;
+pub mod classifier;
 pub mod errors;
 pub mod evaluate;
 pub mod export;
 pub mod forecaster;
+pub mod grow;
 pub mod inspect;
 pub mod list;
 pub mod minimize;
 pub mod predict;
+pub mod quantize;
 pub mod simulate;
 pub mod study;
 pub mod train;
@@ -44,20 +48,26 @@ struct Cli {
 enum Verb {
     /// List the built-in experiments
     List(list::List),
-    /// Train an experiment: a built-in one, or your own TOML file
+    /// Train an experiment: a built-in one, your own TOML file, a picture or a rule
     Train(train::Train),
+    /// Grow a picture from one cell, or a tile over the plane: all settings are chosen for it
+    Grow(grow::Grow),
     /// Simulate a learned automaton on a grid of any size, and write a GIF of it
     Simulate(simulate::Simulate),
     /// Minimise a circuit, and prove the result equivalent
     Minimize(minimize::Minimize),
+    /// Prove that an automaton reaches its target from every state, or find a state from which it does not
+    Check(check::Check),
     /// Show the content of a run folder, a model or a circuit
     Inspect(inspect::Inspect),
     /// Export a circuit to another format: BLIF, AIGER, Verilog, C, Rust, ...
     Export(export::Export),
-    /// Evaluate an automaton by the published protocols, or a forecaster compared with the baselines
+    /// Evaluate a classifier, an automaton by the published protocols, or a forecaster compared with the baselines
     Evaluate(evaluate::Evaluate),
-    /// Forecast new data with a trained forecaster
+    /// Classify or forecast new data with a trained model
     Predict(predict::Predict),
+    /// Write a copy of a forecaster with quantised weights
+    Quantize(quantize::Quantize),
     /// Compare settings of an experiment over many seeds
     Study(study::Study),
     /// Moved to the program gatework-bench
@@ -93,12 +103,15 @@ pub fn main() -> ExitCode {
     finish(|| match verb {
         Verb::List(verb) => verb.run(),
         Verb::Train(verb) => verb.run(),
+        Verb::Grow(verb) => verb.run(),
         Verb::Simulate(verb) => verb.run(),
         Verb::Minimize(verb) => verb.run(),
+        Verb::Check(verb) => verb.run(),
         Verb::Inspect(verb) => verb.run(),
         Verb::Export(verb) => verb.run(),
         Verb::Evaluate(verb) => verb.run(),
         Verb::Predict(verb) => verb.run(),
+        Verb::Quantize(verb) => verb.run(),
         Verb::Study(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
     })

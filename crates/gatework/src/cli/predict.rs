@@ -1,4 +1,4 @@
-//! `gatework predict`: forecasts new data with a trained forecaster.
+//! `gatework predict`: classifies or forecasts new data with a trained model.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -11,6 +11,8 @@ use gatework_forecast::run::{self, ForecastRun, holdout_error};
 use gatework_forecast::specification::Specification;
 use gatework_forecast::trained_network::Precision;
 use gatework_forecast::{Forecaster, SeriesForecast};
+use gatework_gates::classifier::experiment::ClassifierExperiment;
+use gatework_logic::classifier::Classifier;
 use gatework_train::files;
 use serde_json::{Value, json};
 
@@ -21,22 +23,26 @@ use crate::progress::Counter;
 use crate::report;
 use crate::runs::forecast_plot;
 
-/// Forecast new data with a trained forecaster
+/// Classify or forecast new data with a trained model
 #[derive(Debug, Args)]
 #[command(
     after_help = "DATA has the columns of the training data; the forecast begins after its last values. The
 frequency is that of the model. Known-future covariates continue for the horizon, in rows without a
 value.
 
+Classifiers: DATA has the columns of the training data, or images of the same size; a row of the
+result has the class and the score of every class.
+
 Examples:
+  gatework predict runs/iris new.csv -o classes.csv
   gatework predict runs/airpassengers airpassengers
   gatework predict runs/my new.csv -o forecast.csv --plot forecast.svg"
 )]
 pub struct Predict {
-    /// The run folder of a forecaster
+    /// The run folder of a classifier or forecaster, or the circuit.json of a classifier
     #[arg(value_name = "RUN")]
     run: PathBuf,
-    /// A CSV file, plain or gzip, or a built-in table (airpassengers)
+    /// A CSV file, plain or gzip, or a built-in table (airpassengers); classifiers also read images
     #[arg(value_name = "DATA")]
     data: PathBuf,
     /// The CSV file to write; - is stdout [default: -]
@@ -83,6 +89,9 @@ impl Predict {
     pub fn run(&self) -> anyhow::Result<()> {
         let begin = Instant::now();
         self.check_outputs()?;
+        if let Some((loaded, classifier)) = super::classifier::open(&self.run)? {
+            return self.classify(loaded.as_ref(), &classifier);
+        }
         let Some(mut run) = ForecastRun::open(&self.run)? else {
             let message = format!("{} is not the run folder of a forecaster", self.run.display());
             return Err(Usage(message).into());
@@ -120,6 +129,35 @@ impl Predict {
                 "run": self.run, "data": self.data, "output": self.output, "series": forecasts.len(),
                 "horizon": specification.horizon, "forecast_seconds": seconds,
                 "seconds": begin.elapsed().as_secs_f64(), "weights": cost,
+            }))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the class and the scores of every row.
+    fn classify(&self, loaded: Option<&ClassifierExperiment>, classifier: &Classifier) -> anyhow::Result<()> {
+        let options = [
+            (self.missing.is_some(), "--missing"),
+            (self.new_series, "--new-series"),
+            (self.leave_out_short, "--leave-out-short"),
+            (self.weights.is_some(), "--weights"),
+            (self.plot.is_some(), "--plot"),
+        ];
+        super::refuse(&options, "forecasters", "a classifier")?;
+        let predicted = super::classifier::predict_file(loaded, classifier, &self.data)?;
+        match self.output.as_ref().filter(|path| path.as_os_str() != "-") {
+            Some(path) => {
+                files::write_atomic(path, predicted.csv.as_bytes())?;
+                status!("Wrote {}", path.display());
+            }
+            None => crate::output::write(predicted.csv.as_bytes())?,
+        }
+        let rate = predicted.rows as f64 / predicted.seconds.max(1e-9);
+        status!("{} rows, {rate:.0} rows/s from values to labels", predicted.rows);
+        if self.json {
+            super::print_json(&json!({
+                "run": self.run, "data": self.data, "output": self.output, "rows": predicted.rows,
+                "seconds": predicted.seconds,
             }))?;
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Animated GIFs of cell pictures. A cell becomes a crisp square of `scale x scale` pixels. A frame after the first
 //! encodes only the rectangle of cells that changed, and leaves unchanged cells inside it transparent where that is
 //! smaller: an automaton that settles costs a few bytes per frame. All frames share one palette, made from the colours
-//! in use. Several frames are compressed at a time, one per thread; the result does not depend on how many.
+//! in use. A line below the picture can show the step. Several frames are compressed at a time, one per thread; the result does not depend on how many.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,13 +35,15 @@ pub struct Options {
     pub scale: Option<usize>,
     /// Time a frame is shown, in 1/100 s. Browsers slow down anything below 2, which is therefore the minimum.
     pub delay: u16,
-    /// Time the last frame is shown before the animation starts again, in 1/100 s.
+    /// Time the first frame is shown, and the last one before the animation starts again, in 1/100 s.
     pub hold: u16,
+    /// Whether a line below the picture shows the label of each frame.
+    pub labels: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { scale: None, delay: 8, hold: 150 }
+        Self { scale: None, delay: 8, hold: 150, labels: false }
     }
 }
 
@@ -66,8 +68,10 @@ struct Canvas {
     encoder: Encoder<Vec<u8>>,
     /// Width and height of the pictures in cells.
     size: (usize, usize),
-    /// Pictures that are not encoded yet.
-    waiting: Vec<Picture>,
+    /// Pictures that are not encoded yet, with their labels.
+    waiting: Vec<(Picture, String)>,
+    /// Frames that are written.
+    written: usize,
     /// The palette indices of the last encoded picture.
     shown: Vec<u8>,
     /// Encoded but not written, because the last frame has another delay.
@@ -80,58 +84,75 @@ impl Animation {
         Self { options, colours: colours.iter().copied().collect(), canvas: None, frames: 0 }
     }
 
-    /// Adds a frame. All have the size of the first.
+    /// Adds a frame without a label. All have the size of the first.
     pub fn show(&mut self, picture: Picture) -> Result<(), ReportError> {
+        self.show_labelled(picture, String::new())
+    }
+
+    /// Adds a frame with a label, which is shown if the options ask for it: digits, and the letters of `STEP`.
+    pub fn show_labelled(&mut self, picture: Picture, label: String) -> Result<(), ReportError> {
         let (frame, &Picture { width, height, ref cells }) = (self.frames, &picture);
         if cells.is_empty() || width.checked_mul(height) != Some(cells.len()) {
             return Err(ReportError::BadPicture { frame, width, height, cells: cells.len() });
         }
         self.frames += 1;
         let Some(canvas) = &mut self.canvas else {
-            self.canvas = Some(Canvas::new(&picture, &self.colours, self.options)?);
+            self.canvas = Some(Canvas::new(&picture, &label, &self.colours, self.options)?);
             return Ok(());
         };
         if (width, height) != canvas.size {
             return Err(ReportError::SizeChanged { frame, first: canvas.size, this: (width, height) });
         }
         let most = rayon::current_num_threads().min(MAX_WAITING / picture.cells.len());
-        canvas.waiting.push(picture);
-        if canvas.waiting.len() < most { Ok(()) } else { canvas.encode_waiting(self.options.delay) }
+        canvas.waiting.push((picture, label));
+        if canvas.waiting.len() < most { Ok(()) } else { canvas.encode_waiting(self.options) }
     }
 
     /// The GIF; it loops forever.
     pub fn finish(self) -> Result<Vec<u8>, ReportError> {
         let mut canvas = self.canvas.ok_or(ReportError::NoFrames)?;
-        canvas.encode_waiting(self.options.delay)?;
+        canvas.encode_waiting(self.options)?;
         canvas.write(self.options.hold)?;
         Ok(canvas.encoder.into_inner()?)
     }
 }
 
 impl Canvas {
-    fn new(picture: &Picture, colours: &BTreeSet<Rgb>, options: Options) -> Result<Self, ReportError> {
-        let raster = Raster::new(picture, options.scale)?;
+    fn new(
+        picture: &Picture,
+        label: &str,
+        colours: &BTreeSet<Rgb>,
+        options: Options,
+    ) -> Result<Self, ReportError> {
+        let raster = Raster::new(picture, options)?;
+        let mut colours = colours.clone();
+        if options.labels {
+            colours.extend([LABEL_PAPER, LABEL_INK]);
+        }
+        let colours = &colours;
         let palette = Palette::new(colours, raster.scale >= GRID_SCALE);
         let mut encoder = Encoder::new(Vec::new(), raster.width, raster.height, &palette.bytes())?;
         encoder.set_repeat(Repeat::Infinite)?;
         let shown = palette.indices(picture);
-        let pending = raster.smallest_frame(&shown, None, &palette);
+        let pending = raster.smallest_frame(&shown, None, label, &palette);
         let size = (picture.width, picture.height);
-        Ok(Self { raster, palette, encoder, size, waiting: Vec::new(), shown, pending })
+        Ok(Self { raster, palette, encoder, size, waiting: Vec::new(), written: 0, shown, pending })
     }
 
-    /// Encodes the waiting pictures, and writes all frames but the last, each shown for `delay`.
-    fn encode_waiting(&mut self, delay: u16) -> Result<(), ReportError> {
+    /// Encodes the waiting pictures, and writes all frames but the last.
+    fn encode_waiting(&mut self, options: Options) -> Result<(), ReportError> {
         let (raster, palette) = (&self.raster, &self.palette);
-        let mut pictures = vec![std::mem::take(&mut self.shown)];
-        pictures.par_extend(self.waiting.par_drain(..).map(|picture| palette.indices(&picture)));
+        let mut pictures = vec![(std::mem::take(&mut self.shown), String::new())];
+        let waiting = self.waiting.par_drain(..);
+        pictures.par_extend(waiting.map(|(picture, label)| (palette.indices(&picture), label)));
         let frames: Vec<Frame<'static>> = pictures
             .par_windows(2)
-            .map(|pair| raster.smallest_frame(&pair[1], Some(&pair[0]), palette))
+            .map(|pair| raster.smallest_frame(&pair[1].0, Some(&pair[0].0), &pair[1].1, palette))
             .collect();
-        self.shown = pictures.pop().unwrap_or_default();
+        self.shown = pictures.pop().unwrap_or_default().0;
         for frame in frames {
-            self.write(delay)?;
+            let is_held = self.written == 0 && options.labels;
+            self.write(if is_held { options.hold / 2 } else { options.delay })?;
             self.pending = frame;
         }
         Ok(())
@@ -139,6 +160,7 @@ impl Canvas {
 
     /// Writes the pending frame, shown for `delay`.
     fn write(&mut self, delay: u16) -> Result<(), ReportError> {
+        self.written += 1;
         self.pending.delay = delay.max(2);
         Ok(self.encoder.write_lzw_pre_encoded_frame(&self.pending)?)
     }
@@ -228,20 +250,25 @@ struct Raster {
     scale: usize,
     /// Width in pixels.
     width: u16,
-    /// Height in pixels.
+    /// Height in pixels, with the line of the label.
     height: u16,
+    /// Height of the line of the label in pixels; 0 if there is none.
+    strip: usize,
 }
 
 impl Raster {
     /// Chooses the scale (see [`Options::scale`]) and checks that the pixels fit a GIF.
-    fn new(picture: &Picture, scale: Option<usize>) -> Result<Self, ReportError> {
+    fn new(picture: &Picture, options: Options) -> Result<Self, ReportError> {
         let side = picture.width.max(picture.height).max(1);
         let fitting = MIN_SIDE.div_ceil(side).min(MOST_SIDE / side).min(MAX_SCALE);
-        let scale = scale.unwrap_or(fitting).max(1);
-        let pixels = |cells: usize| cells.checked_mul(scale).and_then(|pixels| u16::try_from(pixels).ok());
-        match (pixels(picture.width), pixels(picture.height)) {
+        let scale = options.scale.unwrap_or(fitting).max(1);
+        let strip = if options.labels { LABEL_HEIGHT } else { 0 };
+        let pixels = |cells: usize, more: usize| {
+            cells.checked_mul(scale).and_then(|pixels| u16::try_from(pixels + more).ok())
+        };
+        match (pixels(picture.width, 0), pixels(picture.height, strip)) {
             (Some(width), Some(height)) if usize::from(width) * usize::from(height) <= MAX_PIXELS => {
-                Ok(Self { scale, width, height })
+                Ok(Self { scale, width, height, strip })
             }
             _ => Err(ReportError::TooLarge { width: picture.width, height: picture.height, channels: None }),
         }
@@ -249,15 +276,29 @@ impl Raster {
 
     /// Returns the compressed frame that turns `shown` into `picture`, both as palette indices. Few changes compress better with transparent unchanged
     /// cells, many changes without: the smaller frame is returned.
-    fn smallest_frame(&self, picture: &[u8], shown: Option<&[u8]>, palette: &Palette) -> Frame<'static> {
+    fn smallest_frame(
+        &self,
+        picture: &[u8],
+        shown: Option<&[u8]>,
+        label: &str,
+        palette: &Palette,
+    ) -> Frame<'static> {
         let width = usize::from(self.width) / self.scale;
-        let (rows, columns) = changed(picture, shown, width);
+        let (mut rows, mut columns) = changed(picture, shown, width);
+        if self.strip > 0 {
+            // Down to the label, and as wide as it.
+            rows.end = picture.len() / width;
+            columns = 0..columns.end.max(LABEL_WIDTH.div_ceil(self.scale)).min(width);
+        }
         let lines: [u8; MAX_COLOURS] = std::array::from_fn(|index| palette.line(index as u8));
         let draw = |keep: Option<(&[u8], u8)>| {
             let mut frame = self.frame(&rows, &columns, &lines, |i| match keep {
                 Some((shown, transparent)) if shown[i] == picture[i] => transparent,
                 _ => picture[i],
             });
+            if self.strip > 0 {
+                self.append_label(&mut frame, label, palette);
+            }
             frame.transparent = keep.map(|(_, index)| index);
             frame.make_lzw_pre_encoded();
             frame
@@ -267,6 +308,24 @@ impl Raster {
             Some(sparse) if sparse.buffer.len() < opaque.buffer.len() => sparse,
             _ => opaque,
         }
+    }
+
+    /// Adds the line of the label to a frame that ends with the last row of cells.
+    fn append_label(&self, frame: &mut Frame<'static>, label: &str, palette: &Palette) {
+        let index = |colour: Rgb| palette.index.get(&colour).copied().unwrap_or(0);
+        let (paper, ink) = (index(LABEL_PAPER), index(LABEL_INK));
+        let buffer = frame.buffer.to_mut();
+        for y in 0..self.strip {
+            for x in 0..usize::from(frame.width) {
+                // A margin of four pixels; two pixels for each dot of a letter.
+                let dot = |at: usize, margin: usize| at.checked_sub(margin).map(|at| at / 2);
+                let is_ink = dot(y, 3).zip(dot(x, 4)).is_some_and(|(row, column)| {
+                    label.chars().nth(column / 4).is_some_and(|letter| glyph(letter, row, column % 4))
+                });
+                buffer.push(if is_ink { ink } else { paper });
+            }
+        }
+        frame.height += self.strip as u16;
     }
 
     /// The pixels of the cells in `rows` and `columns`; `cell` gives the palette index of a cell, `lines` that of its line.
@@ -308,6 +367,35 @@ impl Raster {
             ..Frame::default()
         }
     }
+}
+
+/// Height of the line of a label: five dots of two pixels, and margins.
+const LABEL_HEIGHT: usize = 16;
+/// Width of a label in pixels: `STEP` and seven digits.
+const LABEL_WIDTH: usize = 4 + 8 * 12;
+const LABEL_PAPER: Rgb = [0xff, 0xff, 0xff];
+const LABEL_INK: Rgb = [0x55, 0x55, 0x60];
+
+/// Whether a letter of 5 x 3 dots has ink in a row and column.
+fn glyph(letter: char, row: usize, column: usize) -> bool {
+    let rows: [u8; 5] = match letter {
+        '0' => [0b111, 0b101, 0b101, 0b101, 0b111],
+        '1' => [0b010, 0b110, 0b010, 0b010, 0b111],
+        '2' => [0b111, 0b001, 0b111, 0b100, 0b111],
+        '3' => [0b111, 0b001, 0b111, 0b001, 0b111],
+        '4' => [0b101, 0b101, 0b111, 0b001, 0b001],
+        '5' => [0b111, 0b100, 0b111, 0b001, 0b111],
+        '6' => [0b111, 0b100, 0b111, 0b101, 0b111],
+        '7' => [0b111, 0b001, 0b010, 0b010, 0b010],
+        '8' => [0b111, 0b101, 0b111, 0b101, 0b111],
+        '9' => [0b111, 0b101, 0b111, 0b001, 0b111],
+        'S' => [0b011, 0b100, 0b010, 0b001, 0b110],
+        'T' => [0b111, 0b010, 0b010, 0b010, 0b010],
+        'E' => [0b111, 0b100, 0b110, 0b100, 0b111],
+        'P' => [0b110, 0b101, 0b110, 0b100, 0b100],
+        _ => [0; 5],
+    };
+    row < 5 && column < 3 && rows[row] >> (2 - column) & 1 == 1
 }
 
 /// Returns the smallest rectangle (rows, columns) that contains every changed cell; one cell if nothing changed, because a
@@ -387,7 +475,7 @@ mod tests {
                         *bit = 1.0 - *bit;
                     }
                 }
-                Picture::from_channels(side, side, colouring, |c, y, x| bits[(c * side + y) * side + x])
+                Picture::from_channels(side, side, 3, colouring, |c, y, x| bits[(c * side + y) * side + x])
                     .unwrap()
             })
             .collect()
@@ -456,6 +544,30 @@ mod tests {
         assert_eq!(seen.iter().map(|shown| shown.delay).collect::<Vec<_>>(), [2, 2, 150]);
     }
 
+    #[test]
+    fn labels_are_below_the_picture_and_the_first_frame_is_held() {
+        let frames = flicker(3, 6, Colouring::Ink, 4);
+        let colours = Colouring::Ink.colours();
+        let mut animation = Animation::new(&colours, Options { labels: true, ..Options::default() });
+        for (step, frame) in frames.iter().enumerate() {
+            animation.show_labelled(frame.clone(), format!("STEP {step}")).unwrap();
+        }
+        let (width, height, seen) = play(&animation.finish().unwrap());
+        assert_eq!((width, height), (6 * 24, 6 * 24 + LABEL_HEIGHT));
+        assert_eq!(seen.iter().map(|shown| shown.delay).collect::<Vec<_>>(), [75, 8, 150]);
+        for (step, (shown, picture)) in seen.iter().zip(&frames).enumerate() {
+            for (i, &cell) in picture.cells.iter().enumerate() {
+                assert_eq!(shown.pixels[(i / 6 * 24 + 12) * width + i % 6 * 24 + 12], cell);
+            }
+            // The sixth letter is the digit of the step.
+            for (row, column) in (0..5).flat_map(|row| (0..3).map(move |column| (row, column))) {
+                let pixel = shown.pixels[(6 * 24 + 3 + 2 * row) * width + 4 + 2 * (5 * 4 + column)];
+                let digit = char::from_digit(step as u32, 10).unwrap();
+                assert_eq!(pixel == LABEL_INK, glyph(digit, row, column), "step {step}");
+            }
+        }
+    }
+
     /// Game of Life from random cells, on a torus.
     fn life(count: usize, side: usize) -> Vec<Picture> {
         let mut seed = 7;
@@ -463,7 +575,7 @@ mod tests {
         let mut frames = Vec::new();
         for _ in 0..count {
             let bit = |_: usize, y: usize, x: usize| f32::from(alive[y * side + x]);
-            frames.push(Picture::from_channels(side, side, Colouring::Ink, bit).unwrap());
+            frames.push(Picture::from_channels(side, side, 1, Colouring::Ink, bit).unwrap());
             let at = |y: usize, x: usize| usize::from(alive[y % side * side + x % side]);
             let next = |i: usize| {
                 let (y, x) = (i / side + side - 1, i % side + side - 1);

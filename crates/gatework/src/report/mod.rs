@@ -6,15 +6,19 @@
 //! | `gif` | a sequence of pictures as an animated GIF |
 //! | `loss_plot` | soft and hard loss over updates, as SVG |
 //! | `success_plot` | the share of seeds that have learned over time, as SVG |
+//! | `confusion` | the confusion matrix of a classifier, as SVG |
 //! | `forecast_plot` | a forecast with its intervals and the history, as SVG and for the terminal |
 //! | `gate_histogram` | the number of gates of each function, as SVG |
 //! | `ratio_chart` | ratios as bars on both sides of 1, as SVG |
 //! | `scaling_plot` | time and memory over size on logarithmic axes, as SVG |
+//! | `classifier_page` | a classifier as a self-contained web page: a canvas to draw on, or sliders |
 //! | `page` | an automaton as a self-contained web page with its rule as WebAssembly |
 //! | `plot`, `axis` | a plot area with two axes, shared by the charts; axes and their ticks |
 //! | `svg` | SVG elements in one style, with escaped text |
 
 mod axis;
+mod classifier_page;
+mod confusion;
 mod forecast_plot;
 mod gate_histogram;
 mod gif;
@@ -27,6 +31,8 @@ mod scaling_plot;
 mod success_plot;
 mod svg;
 
+pub use self::classifier_page::classifier_page;
+pub use self::confusion::confusion_matrix;
 pub use self::forecast_plot::{ForecastPlot, forecast_plot, terminal_plot};
 pub use self::gate_histogram::gate_histogram;
 pub use self::gif::{Animation, Options};

@@ -7,7 +7,7 @@ const link = new URLSearchParams(location.hash.slice(1));  // #step=12 stops the
 const most = 11, canvas = $("board"), context = canvas.getContext("2d");
 const picture = document.createElement("canvas"), painter = picture.getContext("2d");
 let module, machine, height = rule.height, width = rule.width, step = 0, seed = 1, playing = false, rested = false;
-let pixels, image, colours, dirty = true, due = 0, before = 0, step_time;
+let pixels, image, colours, shades = [], dirty = true, due = 0, before = 0, step_time;
 
 // The grid: bit x % 8 of byte plane + y * row + x / 8 is cell (y, x).
 const bytes = () => new Uint8Array(machine.memory.buffer);
@@ -128,13 +128,14 @@ function look() {
     const [r, g, b] = style.getPropertyValue(name).match(/[0-9a-f]{2}/gi).map(digits => parseInt(digits, 16));
     return (255 << 24 | b << 16 | g << 8 | r) >>> 0;
   };
+  shades = rule.palette.map(([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0);
   colours = { paper: packed("--paper"), ink: packed("--ink"), gap: packed("--gap"), night: packed("--night") };
   const rows = Math.ceil(rule.live.length / columns());
   picture.width = mosaic() ? columns() * (width + 1) + 1 : width;
   picture.height = mosaic() ? rows * (height + 1) + 1 : height;
   image = painter.createImageData(picture.width, picture.height);
   pixels = new Uint32Array(image.data.buffer);
-  const room = Math.min($("stage").clientWidth - 34, 1400), tall = Math.max(480, innerHeight - 300);
+  const room = Math.min($("stage").clientWidth - 34, 1400), tall = Math.max(320, innerHeight - 340);
   const ratio = devicePixelRatio || 1, scale = Math.min(room / picture.width, tall / picture.height, 40) * ratio;
   const cell = scale >= 1 ? Math.floor(scale) : scale;
   canvas.width = Math.max(1, Math.round(picture.width * cell));
@@ -160,13 +161,26 @@ function plot_colours() {
     }
   }
 }
+function plot_palette() {
+  const memory = bytes(), row = machine.row_bytes(), strange = 0xff94989a;
+  const planes = Array.from({ length: rule.observed }, (_, channel) => machine.plane(channel));
+  for (let y = 0; y < height; y++) {
+    for (let x = 0; x < width; x++) {
+      const at = y * row + (x >> 3);
+      let code = 0;
+      planes.forEach((plane, channel) => code |= (memory[plane + at] >> (x & 7) & 1) << channel);
+      pixels[y * width + x] = shades[code] ?? strange;
+    }
+  }
+}
 function draw() {
   dirty = false;
   if (mosaic()) {
     pixels.fill(colours.gap);
     rule.live.forEach((channel, i) =>
       plot(channel, Math.floor(i / columns()) * (height + 1) + 1, i % columns() * (width + 1) + 1));
-  } else if (rule.observed < 3) plot(0, 0, 0);
+  } else if (shades.length > 0) plot_palette();
+  else if (rule.observed < 3) plot(0, 0, 0);
   else plot_colours();
   painter.putImageData(image, 0, 0);
   context.imageSmoothingEnabled = canvas.width < picture.width;
@@ -188,7 +202,7 @@ function touch(event) {
   const tool = document.querySelector("input[name=tool]:checked").value;
   const damage = tool === "damage" && !stroke.erase;
   if (damage && stroke.last) return;
-  const size = damage ? Math.max(3, Math.min(height, width) / 3) : +$("brush").value;
+  const size = +$("brush").value;
   const from = stroke.last ?? to, hops = Math.ceil(Math.max(Math.abs(to.x - from.x), Math.abs(to.y - from.y), 1));
   for (let i = 1; i <= hops; i++) {
     disc(from.x + (to.x - from.x) * i / hops, from.y + (to.y - from.y) * i / hops, size, tool === "draw" && !stroke.erase);

@@ -41,6 +41,8 @@ pub struct Page<'a> {
     pub pause_at: Option<usize>,
     /// The binary logarithm of the steps per second.
     pub speed: u8,
+    /// The colour of each number whose binary digits are the observed channels; empty if these are ink or red, green and blue.
+    pub palette: Vec<[u8; 3]>,
 }
 
 impl<'a> Page<'a> {
@@ -56,6 +58,7 @@ impl<'a> Page<'a> {
             fire_rate: None,
             pause_at: None,
             speed: 4,
+            palette: Vec::new(),
         }
     }
 
@@ -69,6 +72,7 @@ impl<'a> Page<'a> {
         }
         self.start = experiment.start.clone();
         self.fire_rate = experiment.automaton.fire_rate;
+        self.palette = loaded.target.palette();
         if matches!(loaded.target, Target::Picture(_)) {
             self.size = experiment.automaton.grid;
             self.pause_at = Some(experiment.automaton.steps);
@@ -125,12 +129,23 @@ impl<'a> Page<'a> {
             "fire_rate": self.fire_rate.filter(|rate| *rate < 1.0),
             "pause_at": self.pause_at,
             "speed": self.speed,
+            "palette": self.palette,
         }))
     }
 }
 
+/// Returns the name of an experiment as a title: `colored-g` is "Colored G".
+pub fn title_of(name: &str) -> String {
+    let word = |word: &str| {
+        let mut letters = word.chars();
+        letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+    };
+    let words: Vec<String> = name.split(['-', '_', ' ']).filter(|part| !part.is_empty()).map(word).collect();
+    if words.is_empty() { name.to_string() } else { words.join(" ") }
+}
+
 /// Fills a template with a value for each `{{name}}`. Values are not expanded again, so they may contain anything.
-fn fill(template: &str, values: &[(&str, &str)]) -> String {
+pub(super) fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut text = String::with_capacity(template.len() + values.iter().map(|(_, v)| v.len()).sum::<usize>());
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("{{") {
@@ -143,7 +158,7 @@ fn fill(template: &str, values: &[(&str, &str)]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use gatework_logic::{Boundary, Circuit, Gate, Grid, Node, naive_step};
     use gatework_train::random::{Purpose, Random};
@@ -191,7 +206,7 @@ mod tests {
     }
 
     /// Returns the document after Chromium has run a page. `None`, with a message, if Chromium is not installed.
-    fn dump(folder: &Path, page: &str, fragment: &str) -> Option<String> {
+    pub fn dump(folder: &Path, page: &str, fragment: &str) -> Option<String> {
         std::fs::write(folder.join("page.html"), page).unwrap();
         let profile = folder.join("profile");
         let url = format!("file://{}#{fragment}", folder.join("page.html").display());
@@ -215,7 +230,7 @@ mod tests {
         }
     }
 
-    fn element<'a>(document: &'a str, id: &str) -> &'a str {
+    pub fn element<'a>(document: &'a str, id: &str) -> &'a str {
         let (_, rest) = document.split_once(&format!("id=\"{id}\"")).expect("the element is there");
         let (_, rest) = rest.split_once('>').unwrap();
         rest.split_once("</").unwrap().0
@@ -263,7 +278,7 @@ mod tests {
         let Some(document) = dump(folder.path(), &html, "step=0") else {
             return;
         };
-        let expected = "a dot 1 2|a line 9 18|erased 0 16|damaged 0 0|stepped 2|reset 0|playing true|\
+        let expected = "a dot 1 2|a line 9 18|erased 0 16|damaged 5 5|stepped 2|reset 0|playing true|\
                         not while typing true|one channel 0 1|resized 7 1 1 7|too large 7 1";
         assert_eq!(element(&document, "check"), expected);
     }

@@ -19,6 +19,7 @@ setTimeout(() => {
     };
     const tool = name => document.querySelector(`input[value=${name}]`).click();
     const key = (key, target = document.body) => target.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+    $("brush").value = 1;
     drag(5, 7, 7);
     note("a dot", get(0, 5, 7), ones()[0] + ones()[1]);
     drag(5, 7, 15);
@@ -26,6 +27,7 @@ setTimeout(() => {
     drag(5, 15, 15, 2);
     note("erased", get(0, 5, 15), ones()[0] + ones()[1]);
     tool("damage");
+    $("brush").value = 3;
     drag(5, 11, 30);
     note("damaged", ...ones());
     key("s"); key("s");
@@ -37,6 +39,7 @@ setTimeout(() => {
     key(" ", $("height"));
     note("not while typing", playing);
     tool("draw");
+    $("brush").value = 1;
     $("view").value = "all"; look();
     // The second panel is below or to the right of the first, after a gap of one cell.
     if (columns() === 1) drag(31 + 6, 6, 6); else drag(6, 41 + 6, 41 + 6);

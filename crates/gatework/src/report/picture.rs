@@ -1,5 +1,5 @@
 //! The state of an automaton as a picture: one colour per cell. The observed channels become ink on paper
-//! (one channel) or red, green and blue (three); any number of channels, hidden ones too, become a mosaic of small
+//! (one channel), red, green and blue (three), or the colours of a palette; any number of channels, hidden ones too, become a mosaic of small
 //! panels. Real-valued states are rounded to a few shades, so that an animation stays within the palette of a GIF.
 
 use rayon::prelude::*;
@@ -18,6 +18,9 @@ const GAP: Rgb = [0xcb, 0xc5, 0xb6];
 /// A cell whose red, green and blue are all 0.
 const NIGHT: Rgb = [0x14, 0x14, 0x1c];
 
+/// A number that is no colour.
+const STRANGE: Rgb = [0x9a, 0x98, 0x94];
+
 /// Steps from paper to ink: 16 shades.
 const INK_STEPS: u8 = 15;
 /// Steps of each of red, green and blue: 6 * 6 * 6 = 216 colours fit a GIF's 256.
@@ -35,13 +38,23 @@ pub enum Colouring {
     Ink,
     /// Channels 0, 1, 2 are red, green, blue; all 0 is near-black.
     Rgb,
+    /// The channels are the binary digits, the lowest first, of the number of a colour.
+    Palette([[u8; 3]; PALETTE]),
 }
 
+/// Maximum number of colours of a palette.
+const PALETTE: usize = 16;
+
 impl Colouring {
-    /// The colouring for an experiment with `channels` observed channels.
+    /// The colouring of `channels` observed channels. The palette has the colour of each number, or is empty.
     #[must_use]
-    pub fn for_loss_channels(channels: usize) -> Self {
-        if channels < 3 { Self::Ink } else { Self::Rgb }
+    pub fn of_target(channels: usize, palette: &[[u8; 3]]) -> Self {
+        if palette.is_empty() {
+            return if channels < 3 { Self::Ink } else { Self::Rgb };
+        }
+        // Numbers without a colour of their own may occur before a picture is complete.
+        let colour = |number: usize| palette.get(number).copied().unwrap_or(STRANGE);
+        Self::Palette(std::array::from_fn(colour))
     }
 
     /// The colours of cells whose channels are bits, and of the gaps in a mosaic of them.
@@ -51,6 +64,7 @@ impl Colouring {
         match self {
             Self::Ink => vec![PAPER, INK, GAP],
             Self::Rgb => (0..8).map(|bits| red_green_blue([0, 1, 2].map(|c| bit(bits, c)))).collect(),
+            Self::Palette(colours) => colours.to_vec(),
         }
     }
 }
@@ -71,11 +85,12 @@ impl Picture {
     /// values outside are cut, NaN counts as 0.
     ///
     /// ```ignore
-    /// let grown = Picture::from_channels(20, 20, Colouring::Ink, |channel, y, x| grid.get(channel, y, x))?;
+    /// let grown = Picture::from_channels(20, 20, 1, Colouring::Ink, |channel, y, x| grid.get(channel, y, x))?;
     /// ```
     pub fn from_channels(
         height: usize,
         width: usize,
+        channels: usize,
         colouring: Colouring,
         state: impl Fn(usize, usize, usize) -> f32 + Sync,
     ) -> Result<Self, ReportError> {
@@ -83,6 +98,10 @@ impl Picture {
         Ok(Self::paint(size, |y, x| match colouring {
             Colouring::Ink => inks[shade(state(0, y, x), INK_STEPS)],
             Colouring::Rgb => red_green_blue([state(0, y, x), state(1, y, x), state(2, y, x)]),
+            Colouring::Palette(colours) => {
+                let digit = |channel: usize| usize::from(state(channel, y, x) >= 0.5) << channel;
+                colours[(0..channels.min(4)).map(digit).sum::<usize>()]
+            }
         }))
     }
 
@@ -164,14 +183,14 @@ mod tests {
 
     #[test]
     fn bits_are_ink_and_paper() {
-        let picture = Picture::from_channels(1, 2, Colouring::Ink, |_, _, x| x as f32).unwrap();
+        let picture = Picture::from_channels(1, 2, 1, Colouring::Ink, |_, _, x| x as f32).unwrap();
         assert_eq!(picture.cells, [PAPER, INK]);
     }
 
     #[test]
     fn three_channels_are_red_green_blue_on_near_black() {
         let bit = |channel: usize, _: usize, x: usize| f32::from(x >> channel & 1 == 1);
-        let picture = Picture::from_channels(1, 8, Colouring::Rgb, bit).unwrap();
+        let picture = Picture::from_channels(1, 8, 3, Colouring::Rgb, bit).unwrap();
         assert_eq!(picture.cells[0], NIGHT);
         assert_eq!(picture.cells[1], [255, 0, 0]);
         assert_eq!(picture.cells[6], [0, 255, 255]);
@@ -180,7 +199,7 @@ mod tests {
 
     #[test]
     fn soft_values_have_few_shades_and_wild_values_are_cut() {
-        let ink = |value| Picture::from_channels(1, 1, Colouring::Ink, |_, _, _| value).unwrap().cells[0];
+        let ink = |value| Picture::from_channels(1, 1, 1, Colouring::Ink, |_, _, _| value).unwrap().cells[0];
         let shades: std::collections::BTreeSet<Rgb> = (0..=1000).map(|i| ink(i as f32 / 1000.0)).collect();
         assert_eq!(shades.len(), 16);
         assert_eq!(ink(f32::NAN), PAPER);
@@ -206,12 +225,12 @@ mod tests {
     fn extreme_sizes_are_refused_or_empty_but_never_panic() {
         let zero = |_: usize, _: usize, _: usize| 0.0;
         assert!(matches!(
-            Picture::from_channels(usize::MAX, 2, Colouring::Ink, zero),
+            Picture::from_channels(usize::MAX, 2, 1, Colouring::Ink, zero),
             Err(ReportError::TooLarge { .. })
         ));
         assert!(Picture::mosaic(usize::MAX, usize::MAX, 1, zero).is_err());
         assert!(Picture::mosaic(1 << 24, 1 << 24, 1 << 24, zero).is_err());
-        assert!(Picture::from_channels(0, 0, Colouring::Rgb, zero).unwrap().cells.is_empty());
+        assert!(Picture::from_channels(0, 0, 3, Colouring::Rgb, zero).unwrap().cells.is_empty());
         assert_eq!(Picture::mosaic(0, 3, 3, zero).unwrap().cells, [GAP; 5]);
     }
 }

@@ -33,13 +33,13 @@ fn a_run_is_written_in_every_format_to_a_file_and_to_stdout() {
 #[test]
 fn what_is_written_is_read_again_by_other_verbs() {
     let place = trained();
-    let expected = place.json("inspect run")["circuit"]["simplified_gates"].clone();
+    let expected = place.json("inspect run")["circuit"]["gates"].clone();
     for (format, ending, _) in &FORMATS[..4] {
         let file = format!("a.{ending}");
         place.run(&format!("export run --to {format} -o {file}"));
         let facts = place.json(&format!("inspect {file}"))["circuit"].clone();
         assert_eq!(facts["inputs"], 36, "{format}");
-        assert_eq!(facts["simplified_gates"], expected, "{format}");
+        assert_eq!(facts["gates"], expected, "{format}");
         let again = format!("b.{ending}");
         place.run(&format!("export {file} -o {again} --name small"));
         assert_eq!(place.read(&file), place.read(&again), "{format}");

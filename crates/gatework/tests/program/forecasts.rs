@@ -352,7 +352,7 @@ fn new_data_have_the_frequency_of_the_model() {
 fn options_that_do_not_fit_are_refused() {
     let place = trained();
     for (arguments, part) in [
-        ("inspect run --svg x", "--svg is for circuits and automata"),
+        ("inspect run --svg x.svg", "--svg is for circuits and automata"),
         ("evaluate run --seed 3", "--seed is for automata"),
         ("train sales.toml --out x --hidden", "--hidden is for automata"),
         ("predict run sales.csv -o x --series north", "--plot <FILE>"),
@@ -425,4 +425,22 @@ fn what_is_wrong_with_an_experiment_is_named_and_leaves_nothing_behind() {
         assert!(message.contains(part), "{to}: {message}");
         assert!(!place.path("x").exists(), "{to}");
     }
+}
+
+#[test]
+fn a_quantised_copy_is_smaller_and_used_like_the_original() {
+    let place = trained();
+    for precision in ["int8", "f16"] {
+        let said = place.json(&format!("quantize run --precision {precision} --max-loss 20%"));
+        let bytes = |name: &str| said[name].as_u64().unwrap();
+        assert!(bytes("bytes") < bytes("bytes_before"), "{said}");
+        assert!(said["loss"].as_f64().unwrap() < 0.2, "{said}");
+        let copy = format!("run-{precision}");
+        assert_eq!(place.read(&format!("{copy}/model.safetensors")).len() as u64, bytes("bytes"));
+        place.run(&format!("predict {copy} sales.csv -o out.csv"));
+        place.run(&format!("evaluate {copy}"));
+        assert_says(&place.refused(2, &format!("quantize run --precision {precision}")), &[&copy]);
+    }
+    assert_says(&place.refused(2, "quantize sales.csv --precision f16"), &["is not the run folder"]);
+    assert_says(&place.refused(2, "quantize run --precision f16 --max-loss=-1"), &["--max-loss"]);
 }

@@ -1,8 +1,10 @@
 //! Whole-program tests of the binary `gatework`.
 
+mod check;
 mod export;
 mod faults;
 mod forecasts;
+mod grow;
 mod minimize;
 mod mistakes;
 mod mutation;

@@ -45,7 +45,7 @@ fn bad_options_are_refused() {
     let said = place.refused(2, "train small.toml --updates 2000000000000 --out run");
     assert_says(&said, &["training.updates is 2000000000000, not 1 to 2^40"]);
     assert!(!place.path("run").exists());
-    assert_says(&place.refused(2, "train"), &["NAME|FILE.toml"]);
+    assert_says(&place.refused(2, "train"), &["NAME|FILE|RULE"]);
     assert_says(&place.refused(2, "simulate run --size 0x5"), &["HEIGHTxWIDTH"]);
     assert_says(&place.refused(2, "simulate run --damage north"), &["centre:SIZE"]);
     assert_says(&place.refused(2, "simulate run --async 1.5"), &["above 0 and at most 1"]);

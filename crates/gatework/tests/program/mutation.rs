@@ -10,6 +10,7 @@ use gatework::simulation::Simulation;
 use gatework::subject::Subject;
 use gatework_forecast::Forecaster;
 use gatework_forecast::data::{Schema, Table};
+use gatework_forecast::trained_network::Precision;
 use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::study::{Study, rows_from_csv};
 use gatework_gates::automata::task::AutomatonTask;
@@ -74,9 +75,8 @@ fn experiments_and_studies() {
     let path = place.path("mutant.toml");
     let kind = Kind { name: "experiment", path: &path, place: "mutant.toml", originals: &originals };
     kind.check(Loaded::read, |loaded| match loaded {
-        Loaded::Automaton(loaded) => loaded.experiment.to_toml(),
         Loaded::Forecaster(loaded) => format!("{:?}", loaded.experiment),
-        _ => unreachable!("there are two kinds of experiments"),
+        loaded => loaded.to_toml(),
     });
     let studies = [
         "experiment = 'checkerboard'\nseeds = 20\n[settings.paper.training]\nrecipe = 'paper'\n[settings.search]\n",
@@ -176,7 +176,10 @@ fn forecaster_runs() {
     let place = trained_forecaster();
     let table = Table::read(place.path("sales.csv"), &Schema::default()).unwrap();
     let path = place.path("mutant.safetensors");
-    let originals = [place.read("run/model.safetensors")];
+    let full = Forecaster::load(place.path("run/model.safetensors")).unwrap();
+    let quantised = |precision| full.with_precision(precision).unwrap().0.to_bytes();
+    let originals =
+        [place.read("run/model.safetensors"), quantised(Precision::Int8), quantised(Precision::F16)];
     Kind { name: "forecaster", path: &path, place: "mutant.safetensors", originals: &originals }.check(
         |path| Forecaster::load(path),
         |forecaster| match forecaster.predict(&table) {

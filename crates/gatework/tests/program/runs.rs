@@ -221,9 +221,9 @@ fn a_picture_may_have_any_name_and_old_folders_keep_theirs() {
     let train = "train odd.toml --seed 1 --updates 3 --out run";
     place.run(train);
     place.run("evaluate run");
-    std::fs::rename(place.path("run/target.txt"), place.path("run/zeros.txt")).unwrap();
+    std::fs::rename(place.path("run/target.json"), place.path("run/zeros.txt")).unwrap();
     let experiment = place.text("run/experiment.toml");
-    place.write("run/experiment.toml", &experiment.replace("target.txt", "zeros.txt"));
+    place.write("run/experiment.toml", &experiment.replace("target.json", "zeros.txt"));
     place.run("evaluate run");
     std::fs::remove_file(place.path("run/summary.json")).unwrap();
     place.run(&format!("{train} --resume"));

@@ -13,11 +13,14 @@
 //! on grids whose rows are aligned to words: cell (y, x) of channel c is bit `x % 64` of word
 //! `(c * height + y) * name_row_words(width) + x / 64`. The unused bits of a row are 0, and remain 0.
 //!
+//! A classifier has `name_predict(row)`, `name_scores(row, scores)` and `name_predict_many(rows, count, labels)`,
+//! with encoder and head.
+//!
 //! The header compiles as C99 and as C++ without warnings. Ports with names have constants, such as `adder_in_a`.
 
 use super::names::{NameRule, Ports, Scope, identifier};
 use super::source::{FunctionBody, Language, SourceCode, boundary_name, simple};
-use super::{Document, Format, FormatError, Options};
+use super::{Document, Format, FormatError, Options, c_classifier};
 use crate::automaton::{Boundary, NEIGHBOURS};
 use std::fmt::Write;
 
@@ -39,6 +42,9 @@ const RULE: NameRule = identifier(include_str!("keywords_c.txt"));
 
 /// The header of a circuit or an automaton.
 fn write(document: &Document, options: &Options) -> Result<String, FormatError> {
+    if let Document::Classifier(classifier) = document {
+        return c_classifier::write(classifier, options);
+    }
     let circuit = simple(document, LANGUAGE.format)?;
     let name = RULE.repair(options.title(document));
     let code = SourceCode::new(&circuit, &LANGUAGE);
@@ -155,7 +161,7 @@ mod tests {
         let circuit = Circuit::new(2, gates, vec![2, 3]).unwrap();
         let names = ["a b", "int"].map(String::from).to_vec();
         let named = circuit.with_names(names, vec![]).unwrap();
-        let options = Options { name: Some("half adder".into()), grid: None };
+        let options = Options { name: Some("half adder".into()), grid: None, ..Options::default() };
         let text = write(&named.into(), &options).unwrap();
         assert!(text.contains("    half_adder_in_a_b = 0,\n    half_adder_in_int = 1\n"), "{text}");
         assert!(

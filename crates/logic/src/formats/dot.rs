@@ -50,7 +50,9 @@ fn write(document: &Document, options: &Options) -> Result<String, FormatError> 
     let circuit = document.circuit().simplify();
     let (inputs, gates) = (circuit.inputs(), circuit.nodes().len());
     if gates > MAX_GATES {
-        let message = format!("{gates} gates, but at most {MAX_GATES} are drawn; minimise it first");
+        let message = format!(
+            "{gates} gates, but at most {MAX_GATES} are drawn; minimise it, or if it is minimal, write BLIF or Verilog"
+        );
         return Err(FormatError::TooLarge { format: "DOT", message });
     }
     let ports = names::ports(document);

@@ -1,4 +1,4 @@
-//! `circuit.json`: circuits and automata as JSON, one gate per line so that two files can be compared with
+//! `circuit.json`: circuits, automata and classifiers as JSON, one gate per line so that two files can be compared with
 //! `diff`.
 //!
 //! ```json
@@ -14,12 +14,30 @@
 //!
 //! A gate is `[index, a, b]`; a signal below `inputs` is an input, `inputs + i` is gate `i`. Optional are
 //! `checksum` (the CRC-32 of the rest, as [`to_json`] writes it), `automaton` (the file is then an automaton), `observed`
-//! (the number of leading channels of the automaton that are observed, for example by the loss), `input_names` and
-//! `output_names`. Unknown fields are errors, because most of them are misspelt. Version 1 was written without a
-//! checksum.
+//! (the number of leading channels of the automaton that are observed, for example by the loss), `classifier` (the file is
+//! then a classifier), `input_names` and `output_names`. Unknown fields are errors, because most of them are misspelt.
+//! Version 1 was written without a checksum, and classifiers need version 3:
+//!
+//! ```json
+//! {"format":"gatework-circuit","version":3,"checksum":"5c3818e7",
+//! "classifier":{"features":[
+//! {"name":"length","thresholds":[2.5]},
+//! {"name":"colour","categories":["red","green"],"missing":true}],
+//! "classes":[
+//! {"name":"setosa","outputs":1},
+//! {"name":"other","outputs":2}],
+//! "temperature":1.0},
+//! "inputs":4,
+//! "outputs":[0,1,3],
+//! "gates":[
+//! ]}
+//! ```
+//!
+//! Images have `"shape":[channels,height,width]` in the classifier. A class may have an `offset` that is added to its score.
 
 use crate::automaton::{Automaton, AutomatonError, Boundary};
 use crate::circuit::{Circuit, CircuitError, Node};
+use crate::classifier::{Class, Classifier, ClassifierError, Encoder, Feature, FeatureKind, Head};
 use crate::formats::{self, Format};
 use crate::gate::Gate;
 use serde::{Deserialize, Serialize};
@@ -28,13 +46,15 @@ use thiserror::Error;
 
 const KIND: &str = "gatework-circuit";
 /// The newest version. All versions from 1 are read.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
+/// The version of files without a classifier, which older programs can read.
+const VERSION_WITHOUT_CLASSIFIER: u64 = 2;
 
 /// The entry of JSON in [`FORMATS`](super::FORMATS).
 pub static FORMAT: Format = Format {
     name: "json",
     endings: &["json"],
-    about: "the native format: circuits and automata, gate by gate",
+    about: "the native format: circuits, automata and classifiers, gate by gate",
     text: true,
     grid: false,
     reader: Some(|bytes| Ok(from_json(formats::text(bytes)?)?)),
@@ -42,7 +62,7 @@ pub static FORMAT: Format = Format {
 };
 
 /// The content of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Document {
     /// A circuit.
     Circuit(Circuit),
@@ -53,14 +73,17 @@ pub enum Document {
         /// The number of leading channels that are observed, if the file has it.
         observed: Option<usize>,
     },
+    /// A classifier: a circuit with its encoder and its head.
+    Classifier(Classifier),
 }
 
 impl Document {
-    /// The circuit, or the rule of the automaton.
+    /// The circuit, the rule of the automaton, or the circuit between encoder and head of the classifier.
     pub fn circuit(&self) -> &Circuit {
         match self {
             Document::Circuit(circuit) => circuit,
             Document::Automaton { automaton, .. } => &automaton.circuit,
+            Document::Classifier(classifier) => classifier.circuit(),
         }
     }
 }
@@ -74,6 +97,12 @@ impl From<Circuit> for Document {
 impl From<Automaton> for Document {
     fn from(automaton: Automaton) -> Document {
         Document::Automaton { automaton, observed: None }
+    }
+}
+
+impl From<Classifier> for Document {
+    fn from(classifier: Classifier) -> Document {
+        Document::Classifier(classifier)
     }
 }
 
@@ -136,6 +165,15 @@ pub enum JsonError {
     /// There are observed channels, but no automaton.
     #[error("`observed` is {0}, but the file has no `automaton` to observe")]
     NoAutomaton(usize),
+    /// The features, classes and the circuit are not a valid classifier.
+    #[error(transparent)]
+    Classifier(#[from] ClassifierError),
+    /// A feature is neither numeric nor categorical, or both.
+    #[error("feature \"{0}\" must have either `thresholds` or `categories`")]
+    FeatureKind(String),
+    /// The file has both an automaton and a classifier.
+    #[error("the file has both an `automaton` and a `classifier`, but a circuit is only one of them")]
+    AutomatonAndClassifier,
     /// Another error, with its location.
     #[error("line {line}, column {column}: {problem}")]
     At {
@@ -167,6 +205,9 @@ impl JsonError {
             JsonError::Circuit(CircuitError::Names { .. }) => ("output_names", None),
             JsonError::Circuit(_) => ("gates", None),
             JsonError::Automaton(_) => ("automaton", None),
+            JsonError::Classifier(_) | JsonError::FeatureKind(_) | JsonError::AutomatonAndClassifier => {
+                ("classifier", None)
+            }
             JsonError::Observed { .. } | JsonError::NoAutomaton(_) => ("observed", None),
         })
     }
@@ -233,6 +274,7 @@ struct File {
     gates: Vec<(u32, u32, u32)>,
     automaton: Option<AutomatonPart>,
     observed: Option<usize>,
+    classifier: Option<ClassifierPart>,
     #[serde(default)]
     input_names: Vec<String>,
     #[serde(default)]
@@ -246,7 +288,55 @@ struct AutomatonPart {
     boundary: Boundary,
 }
 
-/// Reads a circuit or an automaton. The checksum is verified if the file has one.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClassifierPart {
+    features: Vec<FeaturePart>,
+    shape: Option<[usize; 3]>,
+    classes: Vec<Class>,
+    temperature: f32,
+}
+
+impl ClassifierPart {
+    fn classifier(self, circuit: Circuit) -> Result<Classifier, JsonError> {
+        let features = self.features.into_iter().map(FeaturePart::feature).collect::<Result<_, _>>()?;
+        let encoder = Encoder::new(features, self.shape)?;
+        Ok(Classifier::new(encoder, circuit, Head::new(self.classes, self.temperature)?)?)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FeaturePart {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thresholds: Option<Vec<f32>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    categories: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    missing: bool,
+}
+
+impl FeaturePart {
+    fn new(feature: &Feature) -> FeaturePart {
+        let (thresholds, categories) = match feature.kind.clone() {
+            FeatureKind::Numeric(thresholds) => (Some(thresholds), None),
+            FeatureKind::Categorical(categories) => (None, Some(categories)),
+        };
+        FeaturePart { name: feature.name.clone(), thresholds, categories, missing: feature.missing }
+    }
+
+    fn feature(self) -> Result<Feature, JsonError> {
+        let kind = match (self.thresholds, self.categories) {
+            (Some(thresholds), None) => FeatureKind::Numeric(thresholds),
+            (None, Some(categories)) => FeatureKind::Categorical(categories),
+            _ => return Err(JsonError::FeatureKind(self.name)),
+        };
+        Ok(Feature { name: self.name, kind, missing: self.missing })
+    }
+}
+
+/// Reads a circuit, an automaton or a classifier. The checksum is verified if the file has one.
 pub fn from_json(text: &str) -> Result<Document, JsonError> {
     read_document(text).map_err(|error| error.locate(text))
 }
@@ -286,10 +376,12 @@ fn parse(text: &str) -> Result<(Document, Option<String>), JsonError> {
     });
     let circuit = Circuit::new(file.inputs, nodes.collect::<Result<_, _>>()?, file.outputs)?
         .with_names(file.input_names, file.output_names)?;
-    let document = match (file.automaton, file.observed) {
-        (None, None) => Document::Circuit(circuit),
-        (None, Some(observed)) => return Err(JsonError::NoAutomaton(observed)),
-        (Some(AutomatonPart { channels, boundary }), observed) => {
+    let document = match (file.automaton, file.observed, file.classifier) {
+        (None, None, None) => Document::Circuit(circuit),
+        (None, None, Some(part)) => Document::Classifier(part.classifier(circuit)?),
+        (None, Some(observed), _) => return Err(JsonError::NoAutomaton(observed)),
+        (Some(_), _, Some(_)) => return Err(JsonError::AutomatonAndClassifier),
+        (Some(AutomatonPart { channels, boundary }), observed, None) => {
             let automaton = Automaton::new(channels, boundary, circuit)?;
             if let Some(observed) = observed.filter(|observed| !(1..=channels).contains(observed)) {
                 return Err(JsonError::Observed { observed, channels });
@@ -312,7 +404,7 @@ fn check_header(format: String, version: u64) -> Result<(), JsonError> {
     }
 }
 
-/// Writes a circuit or an automaton as text that [`from_json`] reads.
+/// Writes a circuit, an automaton or a classifier as text that [`from_json`] reads.
 ///
 /// ```
 /// use gatework_logic::{Circuit, Document, Gate, Node, from_json, to_json};
@@ -325,7 +417,9 @@ fn check_header(format: String, version: u64) -> Result<(), JsonError> {
 pub fn to_json(document: &Document) -> String {
     let body = body(document);
     let sum = checksum(&body);
-    format!("{{\"format\":\"{KIND}\",\"version\":{VERSION},\"checksum\":\"{sum}\"{body}")
+    let version =
+        if matches!(document, Document::Classifier(_)) { VERSION } else { VERSION_WITHOUT_CLASSIFIER };
+    format!("{{\"format\":\"{KIND}\",\"version\":{version},\"checksum\":\"{sum}\"{body}")
 }
 
 /// The text after `checksum`.
@@ -338,6 +432,9 @@ fn body(document: &Document) -> String {
         if let Some(observed) = observed {
             push_field(&mut text, "observed", observed);
         }
+    }
+    if let Document::Classifier(classifier) = document {
+        push_classifier(&mut text, classifier);
     }
     push_field(&mut text, "inputs", &circuit.inputs());
     push_field(&mut text, "outputs", circuit.outputs());
@@ -353,6 +450,30 @@ fn body(document: &Document) -> String {
     }
     text.push_str("\n]}\n");
     text
+}
+
+/// Adds the encoder and the head, one feature and one class per line.
+fn push_classifier(text: &mut String, classifier: &Classifier) {
+    let (encoder, head) = (classifier.encoder(), classifier.head());
+    text.push_str(",\n\"classifier\":{\"features\":[");
+    push_lines(text, encoder.features().iter().map(FeaturePart::new));
+    if let Some(shape) = encoder.shape() {
+        push_field(text, "shape", &shape);
+    }
+    text.push_str(",\n\"classes\":[");
+    push_lines(text, head.classes().iter());
+    push_field(text, "temperature", &head.temperature());
+    text.push('}');
+}
+
+/// Adds the elements of a list, one per line, and the end of the list.
+fn push_lines(text: &mut String, elements: impl Iterator<Item = impl Serialize>) {
+    for (i, element) in elements.enumerate() {
+        let comma = if i == 0 { "" } else { "," };
+        // Names, numbers and lists of them are always valid JSON.
+        let _ = write!(text, "{comma}\n{}", serde_json::to_string(&element).unwrap_or_default());
+    }
+    text.push(']');
 }
 
 fn push_field<T: Serialize + ?Sized>(text: &mut String, key: &str, value: &T) {
@@ -460,14 +581,66 @@ mod tests {
             "line 1, column 11: the format is \"gatework-model\", but a circuit.json has \"gatework-circuit\""
         );
         assert_eq!(
-            message(r#"{"format":"gatework-circuit","version":3,"wires":[]}"#),
-            "line 1, column 40: it was written by a newer version of Gatework (format 3, this program reads up to 2); \
+            message(r#"{"format":"gatework-circuit","version":4,"wires":[]}"#),
+            "line 1, column 40: it was written by a newer version of Gatework (format 4, this program reads up to 3); \
              update Gatework"
         );
         assert_eq!(
             message(&RULE.replace("\"version\":1", "\"version\":0")),
             "line 1, column 40: `version` is 0, but the first version of the format is 1"
         );
+    }
+
+    const CLASSIFIER: &str = r#"{"format":"gatework-circuit","version":3,"checksum":"5c3818e7",
+"classifier":{"features":[
+{"name":"length","thresholds":[2.5]},
+{"name":"colour","categories":["red","green"],"missing":true}],
+"classes":[
+{"name":"setosa","outputs":1},
+{"name":"other","outputs":2}],
+"temperature":1.0},
+"inputs":4,
+"outputs":[0,1,3],
+"gates":[
+]}
+"#;
+
+    #[test]
+    fn a_classifier_is_one_feature_per_line() {
+        let document = from_json(CLASSIFIER).unwrap();
+        assert_eq!(to_json(&document), CLASSIFIER);
+        let Document::Classifier(classifier) = document else { panic!("not a classifier") };
+        assert_eq!(classifier.encoder().bits(), 4);
+        assert_eq!(classifier.scores(&[3.0, f32::NAN]).unwrap(), [1, 1]);
+    }
+
+    #[test]
+    fn faulty_classifiers_name_the_place() {
+        let edited = |from: &str, to: &str| {
+            message(&CLASSIFIER.replace(",\"checksum\":\"5c3818e7\"", "").replace(from, to))
+        };
+        assert_eq!(
+            edited("[2.5]", "[2.5,2.5]"),
+            "line 2, column 14: the thresholds of feature 0 (\"length\") are not finite numbers in ascending order"
+        );
+        assert_eq!(
+            edited("\"inputs\":4", "\"inputs\":5"),
+            "line 2, column 14: the encoder has 4 bits, but the circuit has 5 inputs"
+        );
+        assert_eq!(
+            edited("\"outputs\":2", "\"outputs\":18446744073709551615"),
+            "line 2, column 14: the groups of the head have 18446744073709551615 outputs, but the circuit has 3"
+        );
+        assert!(edited("\"missing\"", "\"mising\"").contains("unknown field `mising`"));
+        assert_eq!(
+            edited("\"thresholds\":[2.5]", "\"missing\":true"),
+            "line 2, column 14: feature \"length\" must have either `thresholds` or `categories`"
+        );
+        assert_eq!(
+            edited("\"inputs\":4", "\"automaton\":{\"channels\":1,\"boundary\":\"torus\"},\"inputs\":4"),
+            "line 2, column 14: the file has both an `automaton` and a `classifier`, but a circuit is only one of them"
+        );
+        assert!(message(&CLASSIFIER.replace("2.5", "2.6")).contains("the checksum does not match"));
     }
 
     #[test]
@@ -491,6 +664,12 @@ mod tests {
         fn automata_are_preserved(automaton in arbitrary::automaton(), observe in any::<bool>()) {
             let observed = observe.then_some(automaton.channels);
             let document = Document::Automaton { automaton, observed };
+            prop_assert_eq!(from_json(&to_json(&document)).unwrap(), document);
+        }
+
+        #[test]
+        fn classifiers_are_preserved(classifier in arbitrary::classifier()) {
+            let document = Document::Classifier(classifier);
             prop_assert_eq!(from_json(&to_json(&document)).unwrap(), document);
         }
 

@@ -38,11 +38,13 @@
 pub mod aiger;
 pub mod blif;
 pub mod c;
+mod c_classifier;
 pub mod dot;
 pub mod json;
 pub mod names;
 mod order;
 pub mod rust;
+mod rust_classifier;
 pub mod sequential;
 mod source;
 pub mod svg;
@@ -51,6 +53,7 @@ pub mod wasm;
 
 use crate::automaton::AutomatonError;
 use crate::circuit::{Circuit, CircuitError};
+use crate::classifier::ClassifierError;
 use crate::grid::GridError;
 use crate::naive::StepError;
 use json::{Document, JsonError};
@@ -122,12 +125,17 @@ impl Format {
 }
 
 /// Options for writing a circuit.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
     /// The name of the model, the module or the function; `circuit` or `automaton` by default.
     pub name: Option<String>,
     /// The height and width of a grid; if given, the automaton is written as a sequential circuit of so many cells.
     pub grid: Option<[usize; 2]>,
+    /// The number of registers between the inputs and the class of a classifier in Verilog; 0 for a combinational
+    /// module.
+    pub pipeline: usize,
+    /// The rows of values for the testbench of a classifier in Verilog; pseudorandom values by default.
+    pub samples: Vec<f32>,
 }
 
 impl Options {
@@ -136,6 +144,7 @@ impl Options {
         let default = match document {
             Document::Circuit(_) => "circuit",
             Document::Automaton { .. } => "automaton",
+            Document::Classifier(_) => "classifier",
         };
         self.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(default)
     }
@@ -199,7 +208,7 @@ pub enum FormatError {
     )]
     NoGrid(&'static str),
     /// A grid of a plain circuit was requested.
-    #[error("a grid needs an automaton, but this is a plain circuit")]
+    #[error("a grid needs an automaton, but this is a circuit without cells")]
     NotAnAutomaton,
     /// The requested grid has no cells.
     #[error("a grid of {height}x{width} cells has no cells")]
@@ -209,6 +218,12 @@ pub enum FormatError {
         /// Columns.
         width: usize,
     },
+    /// The pipeline has too many registers.
+    #[error("a pipeline of {0} registers is too long; the maximum is {max}", max = verilog::MAX_PIPELINE)]
+    Pipeline(usize),
+    /// The classifier cannot be evaluated.
+    #[error(transparent)]
+    Classifier(#[from] ClassifierError),
     /// The file is not a valid `circuit.json`.
     #[error(transparent)]
     Json(#[from] JsonError),
@@ -249,7 +264,7 @@ pub fn write(document: &Document, format: &Format, options: &Options) -> Result<
     }
     match (options.grid, document) {
         (Some(_), _) if !format.grid => Err(FormatError::NoGrid(format.name)),
-        (Some(_), Document::Circuit(_)) => Err(FormatError::NotAnAutomaton),
+        (Some(_), Document::Circuit(_) | Document::Classifier(_)) => Err(FormatError::NotAnAutomaton),
         (Some([height, width]), _) if height == 0 || width == 0 => {
             Err(FormatError::EmptyGrid { height, width })
         }
@@ -279,7 +294,7 @@ fn line_and_column(before: &[u8]) -> (usize, usize) {
 }
 
 /// Returns the inputs that a gate or an output reads.
-fn used_inputs(circuit: &Circuit) -> Vec<u32> {
+pub(crate) fn used_inputs(circuit: &Circuit) -> Vec<u32> {
     let mut used = vec![false; circuit.inputs()];
     let operands = circuit.nodes().iter().flat_map(|node| node.dependencies());
     for signal in operands.chain(circuit.outputs().iter().copied()) {

@@ -13,6 +13,7 @@
 
 use crate::automaton::NEIGHBOURS;
 use crate::circuit::Circuit;
+use crate::classifier::{Class, Classifier, Feature, FeatureKind};
 use crate::formats::json::Document;
 use std::collections::{HashMap, HashSet};
 
@@ -158,7 +159,37 @@ pub fn ports(document: &Document) -> Ports {
     match document {
         Document::Circuit(circuit) => Ports::new(circuit, circuit.outputs().len()),
         Document::Automaton { automaton, .. } => cell_ports(&automaton.circuit),
+        Document::Classifier(classifier) => classifier_ports(classifier),
     }
+}
+
+/// Returns the names of the ports of a classifier's circuit: those of the circuit, or the bits of the features
+/// (`NAME_gt0`, `NAME_gt1`, ..., `NAME_is_CATEGORY`, `NAME_missing`) and the bits of the classes (`CLASS_0`, `CLASS_1`, ...).
+fn classifier_ports(classifier: &Classifier) -> Ports {
+    let circuit = classifier.circuit();
+    let mut ports = Ports::new(circuit, circuit.outputs().len());
+    if circuit.input_names().is_empty() {
+        ports.inputs = classifier.encoder().features().iter().flat_map(bit_names).collect();
+    }
+    if circuit.output_names().is_empty() {
+        let bits =
+            |class: &Class| (0..class.outputs).map(|i| format!("{}_{i}", class.name)).collect::<Vec<_>>();
+        ports.outputs = classifier.head().classes().iter().flat_map(bits).collect();
+    }
+    ports
+}
+
+/// The names of the bits of a feature.
+fn bit_names(feature: &Feature) -> Vec<String> {
+    let name = &feature.name;
+    let mut names: Vec<String> = match &feature.kind {
+        FeatureKind::Numeric(thresholds) => (0..thresholds.len()).map(|i| format!("{name}_gt{i}")).collect(),
+        FeatureKind::Categorical(categories) => {
+            categories.iter().map(|category| format!("{name}_is_{category}")).collect()
+        }
+    };
+    names.extend(feature.missing.then(|| format!("{name}_missing")));
+    names
 }
 
 /// Returns the names of the ports of a rule: those of the circuit, or the neighbours of every channel.

@@ -9,12 +9,15 @@
 //! bit `x % 64` of word `(c * height + y) * row_words(width) + x / 64`. The unused bits of a row are 0, and
 //! remain 0.
 //!
+//! A classifier has `logic` for its circuit, and `predict(row)`, `scores(row)` and `predict_many(rows, labels)`, with
+//! encoder and head.
+//!
 //! The file is a module: `mod adder;`. It compiles without warnings, without `unsafe`, and in `no_std`. Ports with names
 //! have constants, such as `IN_A`.
 
 use super::names::{NameRule, Ports, Scope, identifier};
 use super::source::{Language, SourceCode, boundary_name, simple};
-use super::{Document, Format, FormatError, Options};
+use super::{Document, Format, FormatError, Options, rust_classifier};
 use crate::automaton::{Boundary, NEIGHBOURS};
 use std::fmt::Write;
 
@@ -50,6 +53,10 @@ fn write(document: &Document, options: &Options) -> Result<String, FormatError> 
     write_constants(&mut text, document);
     match document {
         Document::Circuit(_) => write_function(&mut text, &name, &code, [inputs, outputs]),
+        Document::Classifier(classifier) => {
+            write_function(&mut text, "logic", &code, [inputs, outputs]);
+            rust_classifier::write(&mut text, classifier, &circuit);
+        }
         Document::Automaton { automaton, .. } => {
             write_function(&mut text, "rule", &code, [inputs, outputs]);
             write_step(&mut text, &code, automaton.channels, automaton.boundary);
@@ -148,7 +155,9 @@ mod tests {
     #[test]
     fn a_nand_in_rust() {
         let circuit = Circuit::new(2, vec![Node::new(Gate::NAND, 0, 1)], vec![2]).unwrap();
-        let text = write(&circuit.into(), &Options { name: Some("mod".into()), grid: None }).unwrap();
+        let text =
+            write(&circuit.into(), &Options { name: Some("mod".into()), grid: None, ..Options::default() })
+                .unwrap();
         let expected = "/// Computes 1 output words from 2 input words.\n#[inline]\n\
                         pub fn _mod(input: &[u64; 2], output: &mut [u64; 1]) {\n    let x0 = input[0];\n    \
                         let x1 = input[1];\n    let n2 = x0 & x1;\n    output[0] = !n2;\n}\n";

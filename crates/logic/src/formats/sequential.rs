@@ -127,7 +127,7 @@ pub(super) fn of_document(document: &Document, grid: Option<[usize; 2]>) -> Resu
         (Document::Automaton { automaton, observed }, Some(size)) => {
             Sequential::grid(automaton, size, observed.unwrap_or(automaton.channels))
         }
-        (Document::Circuit(_), Some(_)) => Err(FormatError::NotAnAutomaton),
+        (Document::Circuit(_) | Document::Classifier(_), Some(_)) => Err(FormatError::NotAnAutomaton),
         (_, None) => {
             let ports = names::ports(document);
             Ok(document.circuit().simplify().with_names(ports.inputs, ports.outputs)?.into())

@@ -71,7 +71,7 @@ pub fn minimize_automaton_until(
     let channels = live_channels(&circuit, observed);
     let projected = project(&circuit, &channels)?;
     let Minimized { circuit, mut statistics, .. } = minimize_untraced(&projected, options, stop, observer)?;
-    statistics.gates_before = super::gates(&automaton.circuit);
+    statistics.gates_before = automaton.gates(observed);
     statistics.depth_before = automaton.circuit.depth();
     let automaton = Automaton::new(channels.len(), automaton.boundary, circuit)?;
     let map = StateMap { channels, known };

@@ -21,6 +21,7 @@
 //! and options give the same result.
 
 mod automaton;
+mod classifier;
 mod components;
 mod cuts;
 mod local_search;
@@ -29,9 +30,13 @@ mod npn_library;
 mod resubstitution;
 mod resynthesis;
 mod rewrite;
+mod samples;
 mod window;
 
 pub use automaton::{MinimizedAutomaton, cone_of_influence, minimize_automaton, minimize_automaton_until};
+
+pub use classifier::{MinimizedClassifier, minimize_classifier_until};
+pub use samples::{ReduceError, reduce_on_samples};
 
 use crate::circuit::Circuit;
 use crate::prove::sat::Limits;

@@ -5,7 +5,7 @@
 //! variables. If the literals are equal in the partial cone they are equal in the XAG. A difference is real only if all
 //! free variables are inputs; otherwise the query is repeated with a larger cone.
 
-use crate::stop::{STRIDE, Stop};
+use crate::stop::{STRIDE, Stop, Stopped};
 use crate::xag::{Literal, Operation, Xag};
 use batsat::{Callbacks, ClauseKind, SolverInterface, SolverOpts, lbool};
 use rustc_hash::FxHashMap;
@@ -133,6 +133,25 @@ impl Cone {
     }
 }
 
+/// Calls `add` with each clause of the Tseitin encoding of a gate.
+pub(crate) fn gate_clauses(xag: &Xag, node: usize, mut add: impl FnMut(&[Literal])) {
+    let gate = xag.node(node);
+    let (y, a, b) = (Literal::new(node, false), gate.a, gate.b);
+    match gate.operation() {
+        Operation::And => {
+            add(&[y.not(), a]);
+            add(&[y.not(), b]);
+            add(&[y, a.not(), b.not()]);
+        }
+        Operation::Xor => {
+            add(&[y.not(), a, b]);
+            add(&[y.not(), a.not(), b.not()]);
+            add(&[y, a, b.not()]);
+            add(&[y, a.not(), b]);
+        }
+    }
+}
+
 /// The limits of a query, as callbacks of the solver.
 struct Budget<'a> {
     limits: Limits,
@@ -158,17 +177,18 @@ impl Callbacks for Budget<'_> {
 }
 
 /// The Tseitin encoding of a cone.
-struct Clauses<'a> {
+pub(crate) struct Clauses<'a> {
+    stop: &'a Stop<'a>,
     solver: batsat::Solver<Budget<'a>>,
     variables: FxHashMap<usize, batsat::Var>,
     clause: Vec<batsat::Lit>,
 }
 
 impl<'a> Clauses<'a> {
-    fn new(limits: Limits, stop: &'a Stop<'a>) -> Clauses<'a> {
+    pub fn new(limits: Limits, stop: &'a Stop<'a>) -> Clauses<'a> {
         let budget = Budget { limits, stop, conflicts: 0, calls: Cell::new(0) };
         let solver = batsat::Solver::new(SolverOpts::default(), budget);
-        let mut clauses = Clauses { solver, variables: FxHashMap::default(), clause: Vec::new() };
+        let mut clauses = Clauses { stop, solver, variables: FxHashMap::default(), clause: Vec::new() };
         clauses.add_variable(0);
         clauses.add(&[Literal::TRUE]);
         clauses
@@ -183,7 +203,7 @@ impl<'a> Clauses<'a> {
         batsat::Lit::new(self.variables[&literal.node()], !literal.is_inverted())
     }
 
-    fn add(&mut self, literals: &[Literal]) {
+    pub fn add(&mut self, literals: &[Literal]) {
         let mut clause = std::mem::take(&mut self.clause);
         clause.clear();
         clause.extend(literals.iter().map(|&literal| self.literal(literal)));
@@ -192,32 +212,42 @@ impl<'a> Clauses<'a> {
     }
 
     fn add_gate(&mut self, xag: &Xag, node: usize) {
-        let gate = xag.node(node);
-        let (y, a, b) = (Literal::new(node, false), gate.a, gate.b);
-        match gate.operation() {
-            Operation::And => {
-                self.add(&[y.not(), a]);
-                self.add(&[y.not(), b]);
-                self.add(&[y, a.not(), b.not()]);
+        gate_clauses(xag, node, |clause| self.add(clause));
+    }
+
+    /// Adds the gates of the fan-in cone of a literal that are not there yet.
+    pub fn add_cone(&mut self, xag: &Xag, root: Literal) -> Result<(), Stopped> {
+        let mut stack = vec![root.node()];
+        let mut gates = Vec::new();
+        while let Some(node) = stack.pop() {
+            if self.variables.contains_key(&node) {
+                continue;
             }
-            Operation::Xor => {
-                self.add(&[y.not(), a, b]);
-                self.add(&[y.not(), a.not(), b.not()]);
-                self.add(&[y, a, b.not()]);
-                self.add(&[y, a.not(), b]);
+            self.stop.check_at(gates.len())?;
+            self.add_variable(node);
+            if xag.is_gate(node) {
+                gates.push(node);
+                stack.extend(xag.node(node).fanins().map(Literal::node));
             }
         }
+        for (i, &node) in gates.iter().enumerate() {
+            self.stop.check_at(i)?;
+            self.add_gate(xag, node);
+        }
+        Ok(())
     }
 
     /// Returns whether the formula is satisfiable under assumptions; `None` if the limits were exceeded.
-    fn solve(&mut self, assumptions: &[Literal]) -> Option<bool> {
+    pub fn solve(&mut self, assumptions: &[Literal]) -> Option<bool> {
         let assumptions: Vec<batsat::Lit> = assumptions.iter().map(|&a| self.literal(a)).collect();
         let answer = self.solver.solve_limited(&assumptions);
         if answer == lbool::UNDEF { None } else { Some(answer == lbool::TRUE) }
     }
 
-    fn value(&self, node: usize) -> bool {
-        self.solver.value_var(self.variables[&node]) == lbool::TRUE
+    /// Returns the value of a node in the model that was found; false if the node was not added.
+    pub fn value(&self, node: usize) -> bool {
+        let variable = self.variables.get(&node);
+        variable.is_some_and(|&variable| self.solver.value_var(variable) == lbool::TRUE)
     }
 }
 

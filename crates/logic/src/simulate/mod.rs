@@ -6,6 +6,8 @@
 //! | `compiled` | a straight-line program with its inputs and outputs at fixed offsets in memory |
 //! | `interpreter` | the block interpreter |
 //! | `native` | x86-64 code generation |
+//! | `predictor` | [`Predictor`]: a classifier on a batch of samples |
+//! | `encode` | the bit-sliced encoder of a classifier |
 //!
 //! [`Runner`] steps large grids, 256 cells per instruction:
 //!
@@ -29,10 +31,12 @@
 
 mod bits;
 mod compiled;
+mod encode;
 mod executor;
 mod interpreter;
 mod native;
 mod neighbours;
+mod predictor;
 mod reduction;
 mod runner;
 mod simulator;
@@ -42,5 +46,6 @@ mod tile;
 pub mod variants;
 
 pub use executor::{BatchError, Executor};
+pub use predictor::Predictor;
 pub use runner::Runner;
 pub use simulator::Simulator;

@@ -101,7 +101,7 @@ pub fn written(document: &Document, format: &str) -> Vec<u8> {
 }
 
 pub fn written_as(name: &str, document: &Document, format: &str) -> Vec<u8> {
-    let options = Options { name: Some(name.into()), grid: None };
+    let options = Options { name: Some(name.into()), grid: None, ..Options::default() };
     formats::write(document, Format::named(format).unwrap(), &options).unwrap()
 }
 

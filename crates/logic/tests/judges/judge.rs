@@ -20,12 +20,22 @@ impl Judge {
         found.then_some(Judge(name))
     }
 
+    /// Finds a program that no package provides, and that is never required.
+    pub fn find_optional(name: &'static str) -> Option<Judge> {
+        Command::new(name).output().is_ok().then_some(Judge(name))
+    }
+
     /// Runs the program in a folder and returns its output; panics if it fails.
     pub fn run(&self, folder: &Folder, arguments: &[&str]) -> String {
+        self.run_with_status(folder, arguments, 0)
+    }
+
+    /// Runs the program in a folder and returns its output; panics if its exit status is another one.
+    pub fn run_with_status(&self, folder: &Folder, arguments: &[&str], status: i32) -> String {
         let output = Command::new(self.0).args(arguments).current_dir(folder.path()).output().unwrap();
         let text =
             String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{} {arguments:?}:\n{text}", self.0);
+        assert!(output.status.code() == Some(status), "{} {arguments:?}:\n{text}", self.0);
         text
     }
 }

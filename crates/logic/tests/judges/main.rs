@@ -1,4 +1,4 @@
-//! Exported files, checked by external tools: ABC, Yosys, Icarus Verilog, gcc and rustc.
+//! Exported files, checked by external tools: ABC, CaDiCaL, Yosys, Icarus Verilog, gcc and rustc.
 //!
 //! | file | contents |
 //! |---|---|
@@ -7,6 +7,8 @@
 //! | `abc` | ABC reads BLIF and AIGER and proves them equivalent |
 //! | `icarus` | Icarus Verilog runs the testbenches |
 //! | `yosys` | Yosys synthesises the Verilog |
+//! | `model_checkers` | ABC and CaDiCaL decide questions of `check` |
+//! | `classifiers` | all of them check encoder, gates and head of classifiers |
 //! | `compilers` | gcc, g++ and rustc compile the C and Rust code |
 //!
 //! A test whose tool is not installed passes with a message on stderr. `.ci/run` installs the tools it can. With
@@ -14,7 +16,9 @@
 
 mod abc;
 mod cases;
+mod classifiers;
 mod compilers;
 mod icarus;
 mod judge;
+mod model_checkers;
 mod yosys;

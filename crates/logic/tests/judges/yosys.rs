@@ -60,7 +60,7 @@ fn yosys_synthesises_a_grid_that_steps_like_the_automaton() {
     for (name, automaton) in [0, 1, 4].map(|i| automata().swap_remove(i)) {
         let folder = Folder::new();
         let (height, width, channels) = (3, 4, automaton.channels);
-        let options = Options { name: Some("dut".into()), grid: Some([height, width]) };
+        let options = Options { name: Some("dut".into()), grid: Some([height, width]), ..Options::default() };
         let document = automaton.clone().into();
         folder.write("a.v", formats::write(&document, Format::named("verilog").unwrap(), &options).unwrap());
         let script = "read_verilog a.v; hierarchy -check -top dut_grid; synth -flatten -noabc; check -assert; \

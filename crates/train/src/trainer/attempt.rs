@@ -63,6 +63,17 @@ pub enum Outcome {
     Exhausted,
 }
 
+/// The result of a stage of training.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Stage {
+    /// The name, for example `search`.
+    pub name: String,
+    /// The number of wrong bits after it.
+    pub wrong: u64,
+    /// The number of bits that were compared.
+    pub of: u64,
+}
+
 /// The training of one seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attempt {
@@ -86,6 +97,8 @@ pub struct Attempt {
     pub moves: u64,
     /// Pairs of a number of these moves and the hard loss after them.
     pub trace: Vec<(u64, f64)>,
+    /// The wrong bits after each stage of training, in order, if the task has stages.
+    pub stages: Vec<Stage>,
     /// Seconds of training.
     pub seconds: f64,
     /// The scale of the loss, if it is scaled.
@@ -108,6 +121,7 @@ impl Attempt {
             outcome: Outcome::Running,
             moves: 0,
             trace: Vec::new(),
+            stages: Vec::new(),
             seconds: 0.0,
             loss_scale: settings.scales_loss.then(LossScale::default),
             optimizer: settings.optimizer.state(parameters),
@@ -159,6 +173,7 @@ impl Attempt {
     pub(super) fn finish(&mut self, finished: super::Finished) {
         self.moves = finished.moves;
         self.trace = finished.trace;
+        self.stages = finished.stages;
         let Some(best) = &mut self.best else { return };
         if finished.passes || finished.hard < best.hard {
             best.hard = finished.hard;

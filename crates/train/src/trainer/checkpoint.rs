@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
 
-use super::attempt::{Attempt, Metric, Outcome, Settings};
+use super::attempt::{Attempt, Metric, Outcome, Settings, Stage};
 use super::{Losses, Task};
 use crate::files;
 use crate::loss_scale::LossScale;
@@ -77,6 +77,8 @@ struct State {
     moves: u64,
     #[serde(default)]
     trace: Vec<(u64, f64)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    stages: Vec<Stage>,
     /// The hard loss of the result of [`Task::finish`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     finished: Option<f64>,
@@ -101,6 +103,7 @@ impl Attempt {
             seconds: self.seconds,
             moves: self.moves,
             trace: self.trace.clone(),
+            stages: self.stages.clone(),
             finished: best.and_then(|best| best.finished.as_ref().map(|_| best.hard)),
             loss_scale: self.loss_scale,
         };
@@ -239,8 +242,8 @@ impl Attempt {
                 at_best.finished = Some(tensor("finished", Dtype::U8)?.to_vec());
             }
         }
-        let State { outcome, seconds, moves, trace, loss_scale, .. } = state;
-        Ok(Attempt { outcome, moves, trace, seconds, loss_scale, optimizer, ..attempt })
+        let State { outcome, seconds, moves, trace, stages, loss_scale, .. } = state;
+        Ok(Attempt { outcome, moves, trace, stages, seconds, loss_scale, optimizer, ..attempt })
     }
 }
 

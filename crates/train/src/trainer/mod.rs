@@ -8,7 +8,7 @@ mod attempt;
 mod checkpoint;
 mod seeds;
 
-pub use attempt::{Attempt, Best, Metric, Outcome, Settings};
+pub use attempt::{Attempt, Best, Metric, Outcome, Settings, Stage};
 pub use checkpoint::{CheckpointError, CheckpointProblem};
 pub use seeds::{Observer, Options, Quiet, run};
 
@@ -63,9 +63,13 @@ pub trait Task {
     }
 
     /// Processes the best parameters after the last update, for example by a discrete search. `stop` is called with the
-    /// current hard loss from time to time. Returns `None` if there is nothing to do, or if `stop` returned true; the work
+    /// progress from time to time. Returns `None` if there is nothing to do, or if `stop` returned true; the work
     /// then starts again when training is resumed.
-    fn finish(&mut self, best: &[f32], stop: &dyn Fn(f64) -> bool) -> Result<Option<Finished>, TaskError> {
+    fn finish(
+        &mut self,
+        best: &[f32],
+        stop: &dyn Fn(Finishing) -> bool,
+    ) -> Result<Option<Finished>, TaskError> {
         let _ = (best, stop);
         Ok(None)
     }
@@ -90,6 +94,19 @@ pub fn step_and_update(
     }
 }
 
+/// The progress of [`Task::finish`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Finishing {
+    /// What is done now, for example `search`.
+    pub stage: &'static str,
+    /// The current hard loss.
+    pub hard: f64,
+    /// The units of work of this stage that are done.
+    pub done: u64,
+    /// All units of work of this stage; 0 if they are not known.
+    pub total: u64,
+}
+
 /// The result of [`Task::finish`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finished {
@@ -101,6 +118,8 @@ pub struct Finished {
     pub trace: Vec<(u64, f64)>,
     /// Whether it passes the thorough check.
     pub passes: bool,
+    /// The wrong bits after each stage, in order.
+    pub stages: Vec<Stage>,
     /// The serialised model; it may differ in shape from the one that was trained.
     pub model: Vec<u8>,
 }

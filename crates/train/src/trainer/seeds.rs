@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::attempt::{Attempt, Outcome, Settings};
-use super::{CheckpointError, Interrupted, Task, TaskError, TrainError};
+use super::{CheckpointError, Finishing, Interrupted, Task, TaskError, TrainError};
 
 /// How to run attempts.
 #[derive(Clone, Debug)]
@@ -57,8 +57,8 @@ pub trait Observer: Sync {
     /// Called after every update, and once when an attempt starts or resumes.
     fn updated(&self, _attempt: &Attempt) {}
 
-    /// Called during [`Task::finish`] with the current hard loss.
-    fn finishing(&self, _attempt: &Attempt, _hard: f64) {}
+    /// Called during [`Task::finish`] with its progress.
+    fn finishing(&self, _attempt: &Attempt, _progress: Finishing) {}
 
     /// Called when an attempt has ended.
     fn finished(&self, _attempt: &Attempt) {}
@@ -204,8 +204,8 @@ fn finish(
     else {
         return Ok(());
     };
-    let stop = |hard: f64| {
-        observer.finishing(attempt, hard);
+    let stop = |progress: Finishing| {
+        observer.finishing(attempt, progress);
         should_stop()
     };
     let failed = |source| TrainError::Task { seed: attempt.seed, source };
@@ -402,7 +402,11 @@ mod tests {
             true
         }
 
-        fn finish(&mut self, _: &[f32], _: &dyn Fn(f64) -> bool) -> Result<Option<Finished>, TaskError> {
+        fn finish(
+            &mut self,
+            _: &[f32],
+            _: &dyn Fn(Finishing) -> bool,
+        ) -> Result<Option<Finished>, TaskError> {
             Err("killed".into())
         }
     }

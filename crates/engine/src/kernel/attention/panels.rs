@@ -242,9 +242,10 @@ pub(super) fn pack_transposed<S: Simd, T: Real>(
                 let here = panel.min(rows - first);
                 // Four rows at a time, so that the stores are contiguous.
                 for j in (0..here - here % 4).step_by(4) {
-                    let four = [0, 1, 2, 3].map(|k| row(first + j + k));
+                    let at = first + j;
+                    let [a, b, c, d] = [row(at), row(at + 1), row(at + 2), row(at + 3)];
                     for (column, to) in to.chunks_exact_mut(panel).enumerate() {
-                        to[j..j + 4].copy_from_slice(&four.map(|row| row[column]));
+                        to[j..j + 4].copy_from_slice(&[a[column], b[column], c[column], d[column]]);
                     }
                 }
                 for j in here - here % 4..here {

@@ -120,7 +120,9 @@ impl<T: Real> Column<T> {
                 store::<S, T>(at, power);
             }
         }
-        [sums, products].map(|[a, b, c, d]| (a + b) + (c + d))
+        // Written out: a closure would not be compiled for the instruction set of the caller.
+        let ([a, b, c, d], [e, f, g, h]) = (sums, products);
+        [(a + b) + (c + d), (e + f) + (g + h)]
     }
 
     /// Replaces exponentials p by the weights `p factor`, and the gradients g of the weights by those of the scores,

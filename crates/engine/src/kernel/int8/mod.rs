@@ -111,15 +111,8 @@ impl Weights {
         inputs: usize,
         weight: impl Fn(usize, usize) -> f32,
     ) -> Result<Weights, Int8Error> {
-        if inputs > MAX_INPUTS {
-            return Err(Int8Error::Inputs(inputs));
-        }
-        if outputs > MAX_OUTPUTS {
-            return Err(Int8Error::Outputs(outputs));
-        }
-        let (depth, padded) = (inputs.next_multiple_of(GROUP), outputs.next_multiple_of(PANEL));
-        let (mut values, mut sums) = (vec![0; padded * depth], vec![0; padded]);
-        let (mut scales, mut row) = (Vec::with_capacity(outputs), vec![0.0; inputs]);
+        let mut weights = Weights::empty(outputs, inputs)?;
+        let mut row = vec![0.0; inputs];
         for output in 0..outputs {
             row.iter_mut().enumerate().for_each(|(input, to)| *to = weight(output, input));
             if let Some(input) = row.iter().position(|x| !x.is_finite()) {
@@ -129,13 +122,68 @@ impl Weights {
             // A scale that underflows would make the factor infinite.
             let factor = if scale > f32::MIN_POSITIVE { 1.0 / f64::from(scale) } else { 0.0 };
             for (input, x) in row.iter().enumerate() {
-                let value = (f64::from(*x) * factor).round() as i8;
-                values[tiles::weight_index(output, input, depth)] = value;
-                sums[output] += i32::from(value);
+                weights.set(output, input, (f64::from(*x) * factor).round() as i8);
             }
-            scales.push(scale);
+            weights.scales.push(scale);
         }
+        Ok(weights)
+    }
+
+    /// Packs weights that are quantised already: `value(output, input)`, from -127 to 127, and a scale for each output.
+    pub fn from_parts(
+        outputs: usize,
+        inputs: usize,
+        value: impl Fn(usize, usize) -> i8,
+        scales: &[f32],
+    ) -> Result<Weights, Int8Error> {
+        let mut weights = Weights::empty(outputs, inputs)?;
+        if scales.len() != outputs {
+            let (what, found, needed) = ("scales", scales.len(), outputs);
+            return Err(Int8Error::Length { what, found, needed, outputs, inputs });
+        }
+        weights.scales.extend_from_slice(scales);
+        for (output, input) in (0..outputs).flat_map(|output| (0..inputs).map(move |input| (output, input))) {
+            weights.set(output, input, value(output, input).max(-127));
+        }
+        Ok(weights)
+    }
+
+    /// Creates weights of zeros, without scales.
+    fn empty(outputs: usize, inputs: usize) -> Result<Weights, Int8Error> {
+        if inputs > MAX_INPUTS {
+            return Err(Int8Error::Inputs(inputs));
+        }
+        if outputs > MAX_OUTPUTS {
+            return Err(Int8Error::Outputs(outputs));
+        }
+        let (depth, padded) = (inputs.next_multiple_of(GROUP), outputs.next_multiple_of(PANEL));
+        let (values, sums, scales) = (vec![0; padded * depth], vec![0; padded], Vec::with_capacity(outputs));
         Ok(Weights { outputs, inputs, values, scales, sums })
+    }
+
+    fn set(&mut self, output: usize, input: usize, value: i8) {
+        self.values[tiles::weight_index(output, input, self.inputs.next_multiple_of(GROUP))] = value;
+        self.sums[output] += i32::from(value);
+    }
+
+    /// Calls `f` with output, input, integer and scale of every weight.
+    pub fn for_each(&self, mut f: impl FnMut(usize, usize, i8, f32)) {
+        let depth = self.inputs.next_multiple_of(GROUP);
+        for (output, &scale) in self.scales.iter().enumerate() {
+            for input in 0..self.inputs {
+                f(output, input, self.values[tiles::weight_index(output, input, depth)], scale);
+            }
+        }
+    }
+
+    /// Returns the scale of each output.
+    pub fn scales(&self) -> &[f32] {
+        &self.scales
+    }
+
+    /// Returns the bytes of values, scales and sums.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&self.values[..]) + size_of_val(&self.scales[..]) + size_of_val(&self.sums[..])
     }
 
     /// Computes `out[r, o] = sum over i of weights[o, i] * x[r, i]` for any number of rows of `x`. A row with NaN or

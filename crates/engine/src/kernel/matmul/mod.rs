@@ -6,24 +6,25 @@
 //! | `f32`, contiguous rows or columns of the result | `tiles`: register tiles, packed operands |
 //! | the same, with a sparse first matrix | `sparse`: skips the zeros |
 //! | `f32`, up to three rows | `skinny`: one pass over the unpacked second matrix |
-//! | `f64`, dot products, other strides | `gemm_crate`: the `gemm` crate |
-//! | `i32`, `i64` | `integer`: register tiles, packed operands |
+//! | otherwise: up to four columns, a matrix with contiguous rows | `dots`: dot products |
+//! | up to eight rows, a second matrix with contiguous rows | `few_rows`: one pass over the unpacked second matrix |
+//! | all else: `f64`, `i32`, `i64`, other strides | `general`: register tiles, packed operands |
 
 #![expect(unsafe_code, reason = "kernels take pointers; the bounds are checked here")]
 
-mod gemm_crate;
-mod integer;
+mod dots;
+mod few_rows;
+mod general;
 mod nonzeros;
+mod packed;
 mod packing;
 mod skinny;
 mod sparse;
 mod tiles;
 
-use crate::buffer::Buffer;
 use crate::dtype::Element;
 use crate::parallel;
-pub use gemm_crate::multiply_with_gemm_crate;
-use gemm_crate::run_gemm;
+pub use packed::{PackedMatrix, PreparedRhs, multiply_packed, multiply_prepared};
 use tiles::{EpiloguePtr, Packed, Rhs, Source, Target};
 
 /// Matrix multiplication in one slice: `out[i, j] = sum over l of a[i, l] * b[l, j]`.
@@ -43,9 +44,6 @@ pub struct Gemm {
 
 /// Element type of matrix multiplication: `f32`, `f64`, `i32` or `i64`. Integers wrap.
 pub trait GemmElement: Element {
-    /// 0 and 1.
-    const UNITS: [Self; 2];
-
     /// Multiplies with the tile kernels; returns false if they do not support the layout.
     ///
     /// # Safety
@@ -153,20 +151,21 @@ impl Gemm {
         self.out.0.saturating_add(span(self.sizes[0], self.sizes[1], self.out.1))
     }
 
-    /// Panics if a matrix is out of bounds, or the result aliases an operand or itself.
-    fn check(&self, len: usize) {
+    /// Panics if one of the operands or the result is out of bounds, or the result aliases one of them or itself.
+    fn check_against(&self, operands: &[(usize, usize)], len: usize) {
         let [m, n, _] = self.sizes;
-        let ([a, b], (out, strides), end) = (self.operands(), self.out, self.end_of_result());
-        assert!(a.1.max(b.1).max(end) <= len, "matrix out of bounds of the slice");
-        let disjoint = |(begin, stop): (usize, usize)| begin >= end || stop <= out || begin == stop;
-        assert!(disjoint(a) && disjoint(b), "the result overlaps an operand");
+        let ((out, strides), end) = (self.out, self.end_of_result());
+        assert!(
+            operands.iter().fold(end, |most, operand| most.max(operand.1)) <= len,
+            "matrix out of bounds of the slice"
+        );
+        let disjoint = |&(begin, stop): &(usize, usize)| begin >= end || stop <= out || begin == stop;
+        assert!(operands.iter().all(disjoint), "the result overlaps an operand");
         assert!(m == 0 || n == 0 || is_injective(m, n, strides), "elements of the result alias each other");
     }
 }
 
 impl GemmElement for f32 {
-    const UNITS: [f32; 2] = [0.0, 1.0];
-
     unsafe fn multiply_tiled(
         bases: Bases<f32>,
         gemm: &Gemm,
@@ -212,8 +211,8 @@ struct Tiled {
     a: Source,
     b: Rhs,
     out: Target,
-    /// Whether there are so few rows that the second operand is not packed.
-    is_unpacked: bool,
+    /// Whether there are so few rows that one pass over the second operand computes them.
+    is_skinny: bool,
     /// Whether all elements of an unpacked second operand are known to be finite.
     is_finite: bool,
 }
@@ -242,8 +241,8 @@ impl Tiled {
         let has_few_rows = sizes[0] <= skinny::MAX_ROWS;
         // A single row times a column-major matrix is dot products, and so is a single column.
         let is_dot = sizes[0] == 1 && b.strides[1] != 1 || sizes[1] == 1;
-        let is_unpacked = has_few_rows && b.strides[1] == 1;
-        (!is_dot).then_some(Tiled { sizes, a, b: Rhs::Unpacked(b), out, is_unpacked, is_finite: false })
+        let is_skinny = has_few_rows && b.strides[1] == 1;
+        (!is_dot).then_some(Tiled { sizes, a, b: Rhs::Unpacked(b), out, is_skinny, is_finite: false })
     }
 
     /// Returns a chunk of the result: some of its columns, or of its rows if there are more.
@@ -269,7 +268,7 @@ impl Tiled {
         let chunks = if threads { rayon::current_num_threads() } else { 1 };
         // Decided for the whole multiplication, so that it does not depend on the number of threads.
         // SAFETY: guaranteed by the caller.
-        let is_sparse = !self.is_unpacked && unsafe { sparse::is_profitable(self.sizes, self.a) };
+        let is_sparse = !self.is_skinny && unsafe { sparse::is_profitable(self.sizes, self.a) };
         parallel::for_each_index(chunks, |chunk| {
             // SAFETY: guaranteed by the caller; the chunks of a result are disjoint.
             unsafe { self.chunk(chunk, chunks).run_alone(is_sparse) }
@@ -282,8 +281,11 @@ impl Tiled {
         // SAFETY: guaranteed by the caller.
         unsafe {
             match self.b {
-                Rhs::Unpacked(b) if self.is_unpacked => {
-                    skinny::multiply(self.sizes, self.a, b, self.out, self.is_finite);
+                b if self.is_skinny => {
+                    match b {
+                        Rhs::Unpacked(b) => skinny::multiply(self.sizes, self.a, b, self.out, self.is_finite),
+                        b => skinny::multiply_packed(self.sizes, self.a, b, self.is_finite, self.out),
+                    }
                     apply_epilogue(
                         self.out.at,
                         [self.sizes[0], self.sizes[1]],
@@ -297,99 +299,9 @@ impl Tiled {
     }
 }
 
-/// Second operand of repeated multiplications: packed, or at least checked for non-finite elements.
-#[derive(Clone, Debug)]
-pub struct PreparedRhs {
-    /// Depth and columns.
-    sizes: [usize; 2],
-    /// Whether it is read in place.
-    is_unpacked: bool,
-    elements: Option<Buffer<f32>>,
-    is_finite: bool,
-}
-
-impl PreparedRhs {
-    /// Creates the operand without packing it. Returns `None` if packing gains nothing or the result is column-major.
-    pub fn new(gemm: &Gemm) -> Option<PreparedRhs> {
-        let [m, n, k] = gemm.sizes;
-        let is_unpacked = m == 1 && gemm.b.1[1] == 1;
-        let fits = (m > skinny::MAX_ROWS || is_unpacked) && n > 1 && k > 0 && gemm.out.1[1] == 1;
-        fits.then_some(PreparedRhs { sizes: [k, n], is_unpacked, elements: None, is_finite: false })
-    }
-
-    /// Returns whether the operand is read in place.
-    pub fn is_unpacked(&self) -> bool {
-        self.is_unpacked
-    }
-
-    /// Invalidates the check for non-finite elements, after an unpacked operand has changed.
-    pub fn forget(&mut self) {
-        self.is_finite = false;
-    }
-
-    /// Packs the operand, or checks it for non-finite elements if it is read in place.
-    ///
-    /// # Panics
-    /// If it has another size, or is out of bounds.
-    pub fn pack(&mut self, memory: &[f32], gemm: &Gemm) {
-        let [_, n, k] = gemm.sizes;
-        assert_eq!(self.sizes, [k, n], "the operand was prepared for another size");
-        let (begin, end) = gemm.operands()[1];
-        assert!(end <= memory.len(), "matrix out of bounds of the slice");
-        if self.is_unpacked {
-            let is_finite = |x: &f32| x.to_bits() << 1 < f32::INFINITY.to_bits() << 1;
-            // Without an early exit within a chunk, the compiler vectorises the loop.
-            let all = |chunk: &[f32]| chunk.iter().fold(true, |all, x| all & is_finite(x));
-            self.is_finite = memory[begin..end].chunks(1024).all(all);
-            return;
-        }
-        let source = Source { at: memory.as_ptr().wrapping_add(gemm.b.0), strides: gemm.b.1 };
-        let elements = self.elements.get_or_insert_with(|| Buffer::zeroed(packing::packed_len(k, n)));
-        // SAFETY: the matrix is in bounds, and `elements` has the length of the packed matrix.
-        self.is_finite = unsafe { packing::pack(source, k, n, elements.as_mut_ptr()) };
-    }
-}
-
-/// Multiplies like [`multiply`], with a prepared second operand and an epilogue.
-///
-/// # Panics
-/// Under the conditions of [`multiply_external`], and if the operand was prepared for another size or layout, or not
-/// packed.
-pub fn multiply_prepared(memory: &mut [f32], gemm: &Gemm, epilogue: Option<Epilogue>, panels: &PreparedRhs) {
-    let Gemm { sizes: [m, n, k], a, b, out, accumulate } = *gemm;
-    check_one(memory.len(), gemm, epilogue);
-    assert!(panels.sizes == [k, n] && out.1[1] == 1, "the operand was prepared for another size");
-    if m == 0 {
-        return;
-    }
-    let base = memory.as_mut_ptr();
-    let bias = epilogue.map(|epilogue| base.wrapping_add(epilogue.bias).cast_const());
-    let epilogue = EpiloguePtr { bias, relu: epilogue.is_some_and(|epilogue| epilogue.relu) };
-    let source = |(at, strides): (usize, [usize; 2])| Source { at: base.wrapping_add(at), strides };
-    let PreparedRhs { is_unpacked, is_finite, ref elements, .. } = *panels;
-    let right = if is_unpacked {
-        assert!(m == 1 && b.1[1] == 1, "an unpacked operand needs a single row and contiguous columns");
-        Rhs::Unpacked(source(b))
-    } else {
-        let elements = elements.as_ref().expect("the second operand is packed before it is used");
-        Rhs::Packed(Packed { at: elements.as_ptr(), columns: n, first: 0, is_finite })
-    };
-    let product = Tiled {
-        sizes: [m, n, k],
-        a: source(a),
-        b: right,
-        out: Target { at: base.wrapping_add(out.0), stride: out.1[0], accumulate, epilogue },
-        is_unpacked,
-        is_finite,
-    };
-    // SAFETY: the matrices are in bounds of the slice, which is borrowed exclusively; the result aliases neither an operand
-    // nor itself nor the bias, as was checked; the panels hold the whole second operand.
-    unsafe { product.run(is_large(m * n * k)) }
-}
-
-impl GemmElement for f64 {
-    const UNITS: [f64; 2] = [0.0, 1.0];
-}
+impl GemmElement for f64 {}
+impl GemmElement for i32 {}
+impl GemmElement for i64 {}
 
 /// Returns the number of elements from the first to the last of a matrix.
 pub(crate) fn span(rows: usize, columns: usize, [by_row, by_column]: [usize; 2]) -> usize {
@@ -497,7 +409,7 @@ pub fn multiply_external<T: GemmElement>(
         bases.out = to.as_mut_ptr().wrapping_add(range.outside).wrapping_sub(range.inside);
     }
     let work = batch.iter().fold(0usize, |sum, gemm| sum.saturating_add(gemm.multiplications()));
-    if is_large(work) && batch.len() > 1 && is_independent(batch) {
+    if is_large(work) && batch.len() > 1 && is_independent(batch, 2) {
         parallel::for_each_index(batch.len(), |i| {
             // SAFETY: the matrices are in bounds of slices, which are borrowed exclusively where they are written; results
             // are disjoint from each other and from all operands, as was checked.
@@ -515,7 +427,12 @@ pub fn multiply_external<T: GemmElement>(
 
 /// Panics if a matrix or the bias is out of bounds of `len` elements, or the result aliases anything.
 fn check_one(len: usize, gemm: &Gemm, epilogue: Option<Epilogue>) {
-    gemm.check(len);
+    gemm.check_against(&gemm.operands(), len);
+    check_bias(len, gemm, epilogue);
+}
+
+/// Panics if the bias is out of bounds or overlaps the result.
+fn check_bias(len: usize, gemm: &Gemm, epilogue: Option<Epilogue>) {
     if let Some(Epilogue { bias, .. }) = epilogue {
         let (end, (begin, _)) = (bias.saturating_add(gemm.sizes[1]), gemm.out);
         assert!(end <= len, "bias out of bounds of the slice");
@@ -528,16 +445,15 @@ fn is_large(work: usize) -> bool {
     work >= PARALLEL_MIN_MULTIPLICATIONS && rayon::current_num_threads() > 1
 }
 
-/// Returns whether the results are in ascending order and disjoint, also from all operands.
-fn is_independent(batch: &[Gemm]) -> bool {
+/// Returns whether the results are in ascending order and disjoint, also from the first `operands` operands of all.
+fn is_independent(batch: &[Gemm], operands: usize) -> bool {
     let ascend = batch.windows(2).all(|pair| pair[0].end_of_result() <= pair[1].out.0);
     let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return true };
     let (begin, end) = (first.out.0, last.end_of_result());
     ascend
-        && batch.iter().all(|gemm| {
-            let [a, b] = gemm.operands();
-            [a, b].iter().all(|&(from, to)| to <= begin || from >= end)
-        })
+        && batch
+            .iter()
+            .all(|gemm| gemm.operands()[..operands].iter().all(|&(from, to)| to <= begin || from >= end))
 }
 
 /// Multiplies two matrices into a third.
@@ -547,11 +463,10 @@ fn is_independent(batch: &[Gemm]) -> bool {
 /// result meanwhile. The result aliases neither operand nor itself.
 unsafe fn multiply_at<T: GemmElement>(bases: Bases<T>, gemm: &Gemm, epilogue: EpiloguePtr<T>, threads: bool) {
     let Gemm { sizes: [m, n, k], out: (out, strides), accumulate, .. } = *gemm;
-    let [zero, _] = T::UNITS;
     if k == 0 && !accumulate {
         for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
             // SAFETY: the element is one of the result.
-            unsafe { bases.out.wrapping_add(out + row * strides[0] + column * strides[1]).write(zero) };
+            unsafe { bases.out.wrapping_add(out + row * strides[0] + column * strides[1]).write(T::ZERO) };
         }
     }
     if m == 0 || n == 0 || k == 0 {
@@ -565,7 +480,7 @@ unsafe fn multiply_at<T: GemmElement>(bases: Bases<T>, gemm: &Gemm, epilogue: Ep
     }
     // SAFETY: guaranteed by the caller; no size is 0.
     unsafe {
-        run_gemm(bases, gemm, threads);
+        general::multiply(bases, gemm, threads);
         apply_epilogue(bases.out.wrapping_add(out), [m, n], strides, epilogue);
     }
 }
@@ -583,8 +498,7 @@ unsafe fn apply_epilogue<T: GemmElement>(
     if epilogue.bias.is_none() && !epilogue.relu {
         return;
     }
-    let [zero, _] = T::UNITS;
-    let cut = |value: T| if epilogue.relu && value < zero { zero } else { value };
+    let cut = |value: T| if epilogue.relu && value < T::ZERO { T::ZERO } else { value };
     for row in (0..m).map(|i| out.wrapping_add(i * strides[0])) {
         if let (Some(bias), 1) = (epilogue.bias, strides[1]) {
             // SAFETY: a contiguous row of the result, and the bias of its columns.

@@ -10,6 +10,24 @@ pub(super) fn packed_len(depth: usize, columns: usize) -> usize {
     depth * columns.next_multiple_of(MAX_PANEL)
 }
 
+/// Returns the columns of a panel with the vectors of this processor.
+pub(super) fn panel_columns() -> usize {
+    fn of<S: Simd>(_: S) -> usize {
+        2 * S::f32s::LEN
+    }
+    dispatch!(crate::kernel::level(), simd => of(simd))
+}
+
+/// Returns the index of an element of a packed matrix of `[depth, columns]`.
+pub(super) fn element_index(row: usize, column: usize, [depth, columns]: [usize; 2], panel: usize) -> usize {
+    let from = row - row % BLOCK_DEPTH;
+    let here = BLOCK_DEPTH.min(depth - from);
+    from * columns.next_multiple_of(panel)
+        + column / panel * panel * here
+        + (row - from) * panel
+        + column % panel
+}
+
 /// Packs a second operand, and returns whether all of its elements are finite.
 ///
 /// # Safety

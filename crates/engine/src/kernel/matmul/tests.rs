@@ -39,12 +39,13 @@ fn whole_numbers(gemm: &Gemm) -> Vec<f32> {
 fn check_against_reference(gemm: &Gemm) {
     let mut right = whole_numbers(gemm);
     reference(&mut right, gemm);
-    let ways: [fn(&mut [f32], &Gemm); 2] = [multiply, multiply_with_gemm_crate];
-    for multiply in ways {
-        let mut ours = whole_numbers(gemm);
-        multiply(&mut ours, gemm);
-        assert!(ours == right, "{gemm:?}");
-    }
+    let mut ours = whole_numbers(gemm);
+    multiply(&mut ours, gemm);
+    assert!(ours == right, "{gemm:?}");
+    let mut ours = whole_numbers(gemm);
+    // SAFETY: the matrices are consecutive, and no size is 0.
+    unsafe { general::multiply(Bases::same(ours.as_mut_ptr()), gemm, false) };
+    assert!(ours == right, "{gemm:?}, by the general kernel");
 }
 
 /// Returns the memory after a multiplication with a packed second operand.
@@ -426,4 +427,85 @@ fn single_rows_with_packed_panels_equal_the_reference() {
         reference(&mut right, &gemm);
         on_every_level(|| assert!(multiplied_packed(&gemm) == right, "{gemm:?}"));
     }
+}
+
+proptest! {
+    #![proptest_config(cases(256))]
+
+    #[test]
+    fn packed_matrices_give_the_bits_of_unpacked_ones(
+        rows in 1usize..8, columns in 2usize..150, depth in 1usize..420, transposed: bool, percent in 0usize..100,
+        accumulate: bool, relu in prop::option::of(any::<bool>()), special in prop::option::of(0usize..10_000),
+    ) {
+        let gemm = gemm([rows, columns, depth], [transposed, false, false], 1, accumulate);
+        let bias = gemm.end_of_result();
+        let mut numbers = partly_zero(gemm.b.0, percent, columns);
+        numbers.extend(partly_zero(bias + columns - gemm.b.0, 95, depth));
+        if let Some(at) = special {
+            numbers[gemm.b.0 + at % depth * (columns + 1)] = f32::INFINITY;
+        }
+        let epilogue = relu.map(|relu| Epilogue { bias, relu });
+        on_every_level(|| {
+            let matrix = PackedMatrix::pack(&numbers, [depth, columns], gemm.b);
+            let mut right = numbers.clone();
+            let outside = ExternalSlices { from: &[], to: &mut [], external: [None; 3] };
+            multiply_external(&mut right, &[gemm], epilogue, outside);
+            let mut ours = numbers.clone();
+            multiply_packed(&mut ours, &[gemm], epilogue, &matrix);
+            // Halves that are expanded are the rounded matrix.
+            let (half, mut rounded) = (matrix.to_half(), numbers.clone());
+            half.unpack(&mut rounded, gemm.b);
+            let [mut expanded, mut packed] = [0, 1].map(|_| rounded.clone());
+            multiply_packed(&mut expanded, &[gemm], epilogue, &half);
+            multiply_packed(&mut packed, &[gemm], epilogue, &PackedMatrix::pack(&rounded, [depth, columns], gemm.b));
+            let bits = |x: &f32| if x.is_nan() { 0 } else { x.to_bits() };
+            assert!(expanded.iter().map(bits).eq(packed.iter().map(bits)), "{gemm:?}");
+            assert_eq!(2 * half.bytes(), matrix.bytes());
+            // A sum of -0 may stay -0.
+            let same = |(x, y): (&f32, &f32)| x.to_bits() == y.to_bits() || x == y && *x == 0.0 || x.is_nan() && y.is_nan();
+            assert!(ours.iter().zip(&right).all(same), "{gemm:?}");
+        });
+    }
+
+    #[test]
+    fn unpacking_is_the_inverse_of_packing(sizes in prop::array::uniform2(1usize..800), transposed: bool, gap in 0usize..3) {
+        let sizes = [sizes[0], sizes[1] % 100 + 1];
+        let strides = strides(sizes[0], sizes[1], transposed, gap);
+        let numbers: Vec<f32> = (0..span(sizes[0], sizes[1], strides) + 2).map(|i| f32::from_bits((i * 2_654_435) as u32)).collect();
+        on_every_level(|| {
+            let matrix = PackedMatrix::pack(&numbers, sizes, (2, strides));
+            assert!(matrix.bytes() >= 4 * sizes[0] * sizes[1] && matrix.sizes() == sizes);
+            let mut again = vec![f32::from_bits(1); numbers.len()];
+            matrix.unpack(&mut again, (2, strides));
+            for (row, column) in (0..sizes[0]).flat_map(|row| (0..sizes[1]).map(move |column| (row, column))) {
+                let at = 2 + row * strides[0] + column * strides[1];
+                assert_eq!(again[at].to_bits(), numbers[at].to_bits(), "{row} {column}");
+            }
+        });
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn batches_with_one_packed_matrix_have_the_same_bits_on_any_number_of_threads() {
+    let [batch, m, n, k] = [5, 90, 80, 100];
+    let out = batch * m * k;
+    let gemm: Vec<Gemm> = (0..batch)
+        .map(|i| Gemm {
+            sizes: [m, n, k],
+            a: (i * m * k, [k, 1]),
+            b: (usize::MAX, [n, 1]),
+            out: (out + i * m * n, [n, 1]),
+            accumulate: i % 2 == 0,
+        })
+        .collect();
+    let numbers = partly_zero(out + batch * m * n, 90, 3);
+    let matrix = PackedMatrix::pack(&numbers, [k, n], (7, [n, 1]));
+    let results = [1, 2, 3].map(|threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let mut memory = numbers.clone();
+        pool.install(|| multiply_packed(&mut memory, &gemm, None, &matrix));
+        memory
+    });
+    assert!(results.iter().all(|result| *result == results[0]) && results[0] != numbers);
 }

@@ -21,6 +21,7 @@ use fearless_simd::{Select, Simd, prelude::*};
 use super::packing::{pack_panel, pack_rows};
 use super::sparse::SparseScratch;
 use crate::buffer::Buffer;
+use crate::kernel::half::{Half, widen};
 use crate::kernel::prefetch_line;
 use crate::parallel;
 
@@ -65,7 +66,9 @@ pub(super) enum Rhs {
     /// Read in place.
     Unpacked(Source),
     /// Packed by `packing::pack`.
-    Packed(Packed),
+    Packed(Packed<f32>),
+    /// Packed likewise, in half precision. Panels are expanded before they are used.
+    Half(Packed<u16>),
 }
 
 impl Rhs {
@@ -74,19 +77,28 @@ impl Rhs {
         match self {
             Rhs::Unpacked(source) => Rhs::Unpacked(source.offset(0, column)),
             Rhs::Packed(packed) => Rhs::Packed(Packed { first: packed.first + column, ..packed }),
+            Rhs::Half(packed) => Rhs::Half(Packed { first: packed.first + column, ..packed }),
         }
     }
 }
 
 /// Matrix that was packed by `packing::pack`, without the columns before `first`.
 #[derive(Clone, Copy)]
-pub(super) struct Packed {
-    pub at: *const f32,
+pub(super) struct Packed<T> {
+    pub at: *const T,
     /// Columns of the whole matrix.
     pub columns: usize,
     pub first: usize,
     /// Whether all elements are known to be finite.
     pub is_finite: bool,
+}
+
+impl<T> Packed<T> {
+    /// Returns the address of the panel of a column, the first one of a panel, in a block of `depth` rows from row `from` on.
+    pub fn panel(&self, from: usize, depth: usize, column: usize, panel: usize) -> *const T {
+        let padded = self.columns.next_multiple_of(panel);
+        self.at.wrapping_add(from * padded + (self.first + column) * depth)
+    }
 }
 
 /// Result of a multiplication: contiguous rows with a stride.
@@ -126,7 +138,7 @@ impl<T> EpiloguePtr<T> {
 
 thread_local! {
     /// Packing buffers of a thread, allocated by its first multiplication.
-    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch {
+    pub(super) static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch {
         panels: Buffer::zeroed(BLOCK_DEPTH * BLOCK_COLUMNS),
         rows: Buffer::zeroed(BLOCK_DEPTH * BLOCK_ROWS),
         sparse: SparseScratch::new(),
@@ -265,11 +277,21 @@ impl<S: Simd> BlockedGemm<S> {
         width: usize,
         panels: &mut [f32],
     ) -> *const f32 {
-        if let (Rhs::Unpacked(b), 0) = (self.b, block.row) {
-            let source = b.offset(block.from, column);
+        if block.row == 0 && !matches!(self.b, Rhs::Packed(_)) {
             let panel = &mut panels[(column - first) * block.depth..][..Self::PANEL * block.depth];
-            // SAFETY: the columns are columns of the operand, and the panel has room for them.
-            unsafe { pack_panel(self.simd, source, block.depth, width, panel.as_mut_ptr()) };
+            match self.b {
+                Rhs::Unpacked(b) => {
+                    let source = b.offset(block.from, column);
+                    // SAFETY: the columns are columns of the operand, and the panel has room for them.
+                    unsafe { pack_panel(self.simd, source, block.depth, width, panel.as_mut_ptr()) };
+                }
+                Rhs::Half(b) => {
+                    let halves = b.panel(block.from, block.depth, column, Self::PANEL);
+                    // SAFETY: a packed panel of the depth of the block.
+                    widen(Half::F16, unsafe { std::slice::from_raw_parts(halves, panel.len()) }, panel);
+                }
+                Rhs::Packed(_) => {}
+            }
         }
         self.packed_panel(block, first, column, panels)
     }
@@ -278,11 +300,8 @@ impl<S: Simd> BlockedGemm<S> {
     #[inline(always)]
     pub fn packed_panel(&self, block: Block, first: usize, column: usize, panels: &[f32]) -> *const f32 {
         match self.b {
-            Rhs::Packed(b) => {
-                let padded = b.columns.next_multiple_of(Self::PANEL);
-                b.at.wrapping_add(block.from * padded + (b.first + column) * block.depth)
-            }
-            Rhs::Unpacked(_) => panels[(column - first) * block.depth..].as_ptr(),
+            Rhs::Packed(b) => b.panel(block.from, block.depth, column, Self::PANEL),
+            Rhs::Unpacked(_) | Rhs::Half(_) => panels[(column - first) * block.depth..].as_ptr(),
         }
     }
 

@@ -64,7 +64,7 @@ impl Forecaster {
             return Err(ExportError::Samples(self.specification().model.name()));
         }
         self.specification().check()?;
-        let params = self.with_network(|network| network.params().clone());
+        let params = self.network().params();
         let mut model = self.description();
         for tensor in params.tensors() {
             model = model.with_parameter(&tensor.name, &params.values[tensor.range.clone()]);

@@ -127,7 +127,7 @@ fn batch(forecaster: &mut Forecaster, dataset: &Dataset, rows: usize) -> Batch {
             .collect();
         let mut scaled = data::Batch::new(shape);
         windows.fill(&numbers, &mut scaled).unwrap();
-        let forecast = forecaster.network_mut().predict(&scaled).unwrap();
+        let forecast = forecaster.network().predict(&scaled).unwrap();
         outputs.extend(further_outputs(&forecast, &fits, &scaling));
     }
     Batch { inputs, outputs, units }
@@ -166,7 +166,7 @@ fn further_outputs(forecast: &Forecast, fits: &[FittedScale], scaling: &Scaling)
 fn run(forecaster: &Forecaster, batch: &Batch) -> Vec<Vec<f64>> {
     let graph = forecaster.window_graph(batch.units.len()).unwrap();
     let mut runner = Program::new(&graph).unwrap().runner();
-    let params = forecaster.with_network(|network| network.params().clone());
+    let params = forecaster.network().params();
     for tensor in params.tensors() {
         runner.write(&tensor.name, &params.values[tensor.range.clone()]).unwrap();
     }

@@ -26,7 +26,10 @@ impl AutomatonExperiment {
     pub(super) fn check_target(&self) -> Result<(), Problem> {
         let (a, target) = (&self.experiment.automaton, &self.target);
         let [height, width] = a.grid;
-        if let Err(error) = target.check_size(height, width) {
+        let fits =
+            if self.is_checkerboard() { Ok(()) } else { target.check_size([height, width], a.boundary) };
+        let fits = fits.and_then(|()| target.check_pairs(a.boundary, a.steps));
+        if let Err(error) = fits {
             return problem(&["target"], format!("target: {error}"));
         }
         if target.channels() > a.channels {
@@ -49,6 +52,11 @@ impl AutomatonExperiment {
         Ok(())
     }
 
+    /// Whether the target is a checkerboard, which is cut off at the edge of a torus of another size.
+    fn is_checkerboard(&self) -> bool {
+        matches!(self.experiment.target, TargetSpec::Checkerboard { .. })
+    }
+
     /// Checks that the picture and the start states fit a grid other than that of training.
     fn check_grid(&self, [height, width]: [usize; 2]) -> Result<(), String> {
         let Experiment { automaton, start, .. } = &self.experiment;
@@ -58,6 +66,9 @@ impl AutomatonExperiment {
             return Err(format!(
                 "the picture is {least_height}x{least_width} (height x width), but the grid is {height}x{width}"
             ));
+        }
+        if matches!(self.target, Target::Pattern { .. } | Target::Pairs(_)) && !self.is_checkerboard() {
+            self.target.check_size([height, width], automaton.boundary).map_err(|error| error.to_string())?;
         }
         start.check([height, width], automaton.channels).map_err(|error| format!("start.{error}"))
     }

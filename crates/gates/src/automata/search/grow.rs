@@ -94,7 +94,7 @@ pub fn with_neighbours(model: &Model) -> Model {
 }
 
 /// Returns the gates that pass an input through to the first output that can carry it: layer, index, function.
-fn path_from(wires: &Wires, input: usize) -> Vec<(usize, usize, Gate)> {
+pub fn path_from(wires: &Wires, input: usize) -> Vec<(usize, usize, Gate)> {
     // The rows of each layer that can carry the input.
     let mut carriers = vec![vec![input]];
     for layer in &wires.layers {

@@ -6,7 +6,8 @@
 //! | file | what it does |
 //! |---|---|
 //! | `annealing` | simulated annealing (Gibbs sampling) over gate functions and wires; minimises the wrong cells |
-//! | `repair` | for a fixed picture: exact repair of the remaining wrong cells by a formula |
+//! | `repair` | for a fixed picture or a rule: exact repair of the remaining wrong cells by a formula |
+//! | `exact` | chooses between the repair and an automaton that is made from the target |
 //! | `shrink` | after a success: a smaller circuit that passes the same checks |
 //! | `grow` | adds the gates of formulas to a layered network |
 //!
@@ -14,6 +15,7 @@
 //! result does not depend on the number of threads.
 
 mod annealing;
+mod exact;
 mod grow;
 mod repair;
 mod shrink;
@@ -28,16 +30,23 @@ use super::hard::fill_mask;
 use super::model::Model;
 use annealing::{Chain, MoveSettings};
 use gatework_train::random::{Purpose, Random};
-use gatework_train::trainer::TaskError;
+use gatework_train::trainer::{Finishing, Stage, TaskError};
+pub(super) use grow::path_from;
+
+/// The stage of annealing.
+const SEARCH: &str = "search";
 
 /// Moves between two synchronisations of the chains.
 const MOVES_PER_ROUND: u64 = 50;
 
 /// Logit of the chosen function, where the others have 0: the initial logit of a gate in training.
-const MARGIN: f32 = crate::soft::PASS_THROUGH;
+pub(super) const MARGIN: f32 = crate::soft::PASS_THROUGH;
 
 /// Grids of a case for exact repair, if start states are random.
 const REPAIR_SAMPLES: usize = 16;
+
+/// Returns true if the search should stop. Called with the progress.
+pub type StopCheck<'a> = dyn Fn(Finishing) -> bool + 'a;
 
 /// Returns true if an automaton passes the checks of training. The number selects the fresh start states.
 pub type Check<'a> = dyn Fn(&Automaton, u64) -> Result<bool, TaskError> + 'a;
@@ -77,6 +86,8 @@ pub struct Found {
     pub trace: Vec<(u64, u32)>,
     /// Whether the model passes every check.
     pub passes: bool,
+    /// Wrong bits after each stage.
+    pub stages: Vec<Stage>,
 }
 
 /// A search for one seed of an experiment.
@@ -92,28 +103,26 @@ pub struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Searches from a model until one passes every check, all runs are used or `stop`, which is called with the
-    /// number of wrong bits now and then, returns true. Returns `None` if it was stopped.
-    pub fn run(&self, model: &Model, stop: &dyn Fn(f64) -> bool) -> Result<Option<Found>, TaskError> {
+    /// Searches from a model until one passes every check, all runs are used or `stop`, which is called with the progress
+    /// now and then, returns true. Returns `None` if it was stopped.
+    pub fn run(&self, model: &Model, stop: &StopCheck<'_>) -> Result<Option<Found>, TaskError> {
         let mut best: Option<Found> = None;
         let (mut moves, mut trace) = (0, Vec::new());
-        for run in 0..self.settings.runs as u64 {
+        let runs = self.settings.runs as u64;
+        let total = (1..=runs).fold(0u64, |sum, run| sum.saturating_add(self.moves_of(run - 1)));
+        for run in 0..runs {
             let redraw = run > 0 && self.settings.redraw;
             let redrawn = redraw.then(|| self.redrawn(model, run)).transpose()?;
             let begin = redrawn.as_ref().unwrap_or(model);
-            let Some(found) = self.anneal(begin, run, stop)? else { return Ok(None) };
+            let shown = |progress: Finishing| match progress.stage {
+                SEARCH => stop(Finishing { done: moves + progress.done, total, ..progress }),
+                _ => stop(progress),
+            };
+            let Some(found) = self.anneal(begin, run, &shown)? else { return Ok(None) };
             let better = best.as_ref().is_none_or(|best| found.passes || found.wrong < best.wrong);
             let passes = found.passes;
             trace.extend(found.trace.iter().map(|&(at, wrong)| (moves + at, wrong)));
             moves += found.moves;
-            let found = if passes && self.settings.shrink > 0 {
-                moves += self.settings.shrink;
-                let shrunk = self.shrunk(found.model, run << 32 | 1 << 31, stop)?;
-                let Some(model) = shrunk else { return Ok(None) };
-                Found { model, ..found }
-            } else {
-                found
-            };
             if better {
                 best = Some(found);
             }
@@ -121,7 +130,38 @@ impl Search<'_> {
                 break;
             }
         }
-        Ok(best.map(|best| Found { moves, trace, ..best }))
+        let Some(mut best) = best else { return Ok(None) };
+        if !best.passes {
+            best = self.made(best, stop)?;
+        }
+        if best.passes && self.settings.shrink > 0 {
+            moves += self.settings.shrink;
+            let Some(model) = self.shrunk(best.model, 1 << 62, stop)? else { return Ok(None) };
+            best = Found { model, ..best };
+        }
+        if best.passes && trace.last().is_some_and(|&(_, wrong)| wrong > 0) {
+            trace.push((moves, 0));
+        }
+        let begin = trace.first().map_or(0, |&(_, wrong)| wrong);
+        best.stages.insert(0, self.stage("descent", begin));
+        Ok(Some(Found { moves, trace, ..best }))
+    }
+
+    /// Moves of a run.
+    fn moves_of(&self, run: u64) -> u64 {
+        self.settings.moves.saturating_mul(luby(run + 1))
+    }
+
+    /// Describes the result of a stage by its wrong bits on the grids of the search.
+    fn stage(&self, name: &str, wrong: u32) -> Stage {
+        let samples = match &self.loaded.experiment.start {
+            start if start.is_fixed() => 1,
+            start => start.count().unwrap_or(self.settings.samples),
+        };
+        let cells: usize = self.sizes().iter().map(|[height, width]| height * width).sum();
+        let times = if self.settings.stay > 0 { 2 } else { 1 };
+        let of = cells * samples * self.loaded.target.channels() * times;
+        Stage { name: name.into(), wrong: u64::from(wrong), of: of as u64 }
     }
 
     /// Draws new wires for an untrained model of the same shape.
@@ -132,12 +172,7 @@ impl Search<'_> {
 
     /// Runs all chains until one of them passes every check or the moves of this run are used, then tries exact
     /// repair.
-    fn anneal(
-        &self,
-        model: &Model,
-        run: u64,
-        stop: &dyn Fn(f64) -> bool,
-    ) -> Result<Option<Found>, TaskError> {
+    fn anneal(&self, model: &Model, run: u64, stop: &StopCheck<'_>) -> Result<Option<Found>, TaskError> {
         let observed = self.loaded.target.channels();
         let time = |number: u64| run << 32 | number;
         let mut draws = 0;
@@ -149,11 +184,11 @@ impl Search<'_> {
             })
             .collect::<Result<_, _>>()?;
         let (mut moves, mut trace) = (0, Vec::new());
-        let most = self.settings.moves.saturating_mul(luby(run + 1));
+        let most = self.moves_of(run);
         while moves < most {
             let wrong = chains.iter().map(Chain::wrong).min().unwrap_or(0);
             trace.push((moves, wrong));
-            if stop(f64::from(wrong)) {
+            if stop(Finishing { stage: SEARCH, hard: f64::from(wrong), done: moves, total: most }) {
                 return Ok(None);
             }
             let (until, settings) = ((moves + MOVES_PER_ROUND).min(most), self.settings);
@@ -171,7 +206,8 @@ impl Search<'_> {
                 let model = chain.best_model(MARGIN);
                 if self.passes(&model, time(draws))? {
                     trace.push((moves, 0));
-                    return Ok(Some(Found { model, wrong: 0, moves, trace, passes: true }));
+                    let stages = vec![self.stage(SEARCH, 0)];
+                    return Ok(Some(Found { model, wrong: 0, moves, trace, passes: true, stages }));
                 }
             }
             let experiment = &self.loaded.experiment;
@@ -186,29 +222,8 @@ impl Search<'_> {
         let Some(best) = chains.iter().min_by_key(|chain| chain.best()) else { return Ok(None) };
         let (model, wrong) = (best.best_model(MARGIN), best.best());
         trace.push((moves, wrong));
-        self.repaired(Found { model, wrong, moves, trace, passes: false }, run).map(Some)
-    }
-
-    /// Applies exact repair where that is possible.
-    fn repaired(&self, found: Found, run: u64) -> Result<Found, TaskError> {
-        let experiment = &self.loaded.experiment;
-        let one_step = experiment.automaton.steps == 1;
-        if !(experiment.start.has_equal_channels() || one_step) || experiment.automaton.fire_rate.is_some() {
-            return Ok(found);
-        }
-        let time = run << 32 | u64::from(u32::MAX);
-        let mut random = Random::new(self.seed, Purpose::Search, time);
-        let protocols = self.protocols().filter(|protocol| protocol.steps == experiment.automaton.steps);
-        let sizes = self.sizes().iter().copied().chain(protocols.map(|protocol| protocol.grid));
-        let cases = sizes.map(|size| self.case(size, REPAIR_SAMPLES, 0, &mut random));
-        let cases: Vec<Case> = cases.collect::<Result<_, _>>()?;
-        let Some(model) = repair::repair(&found.model, &cases, &mut random)? else { return Ok(found) };
-        if self.passes(&model, time)? {
-            let mut trace = found.trace;
-            trace.push((found.moves, 0));
-            return Ok(Found { model, wrong: 0, trace, passes: true, ..found });
-        }
-        Ok(found)
+        let stages = vec![self.stage(SEARCH, wrong)];
+        self.repaired(Found { model, wrong, moves, trace, passes: false, stages }, run, stop)
     }
 
     /// Returns true if a model passes the checks of training and all protocols under the conditions of training. The
@@ -263,9 +278,10 @@ impl Search<'_> {
     ) -> Result<Case, TaskError> {
         let experiment = &self.loaded.experiment;
         let automaton = &experiment.automaton;
-        let samples = if experiment.start.is_fixed() { 1 } else { samples };
+        let samples =
+            if experiment.start.is_fixed() { 1 } else { experiment.start.count().unwrap_or(samples) };
         let mut start = Grid::new(samples, height, width, automaton.channels)?;
-        experiment.start.fill(&mut start, random)?;
+        experiment.start.fill_in_order(&mut start, random)?;
         let target = self.loaded.target.grids(&start, automaton.boundary, automaton.steps)?;
         let mut fires = Vec::new();
         if let Some(rate) = automaton.fire_rate {
@@ -292,10 +308,10 @@ fn luby(n: u64) -> u64 {
 }
 
 /// Sets the logits of a gate so that one function leads by `margin`.
-fn one_hot(logits: &mut [f32], gate: Gate, margin: f32) {
+pub(super) fn one_hot(logits: &mut [f32], gate: Gate, margin: f32) {
     logits.fill(0.0);
     logits[usize::from(gate.index())] = margin;
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -23,6 +23,7 @@ use rustc_hash::FxHashMap;
 use super::Case;
 use super::grow::{Formula, Literal, Marker, grow, with_neighbours};
 use crate::automata::model::{Model, ModelShape};
+use crate::automata::rule::{CellRule, all_outputs};
 use gatework_train::random::{Purpose, Random};
 use gatework_train::trainer::TaskError;
 
@@ -31,7 +32,13 @@ const CANDIDATE_RULES: usize = 8;
 
 /// Adds gates to a model that repair all wrong cells of the cases. Returns `None` if that is impossible. The cases must be
 /// synchronous and either have one step or start with equal bits in all channels.
-pub fn repair(model: &Model, cases: &[Case], random: &mut Random) -> Result<Option<Model>, TaskError> {
+/// `stop` is polled.
+pub fn repair(
+    model: &Model,
+    cases: &[Case],
+    random: &mut Random,
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<Model>, TaskError> {
     let observed = cases.iter().map(|case| case.target.channels()).max().unwrap_or(0);
     let mut repair = Repair { model: model.clone(), observed, unused: Vec::new(), cases };
     // With a single step no later step reads the new bits.
@@ -46,6 +53,9 @@ pub fn repair(model: &Model, cases: &[Case], random: &mut Random) -> Result<Opti
         examples = repair.examples(&markers)?;
     }
     while examples.confused() > 0 {
+        if stop() {
+            return Ok(None);
+        }
         let Some(channel) = repair.unused.pop() else { return Ok(None) };
         let mut best: Option<(usize, Marker, Examples)> = None;
         for _ in 0..CANDIDATE_RULES {
@@ -61,8 +71,29 @@ pub fn repair(model: &Model, cases: &[Case], random: &mut Random) -> Result<Opti
         markers.push(marker);
         examples = with;
     }
-    let formulas: Option<Vec<Formula>> = (0..observed).map(|channel| examples.cover(channel)).collect();
+    let formulas: Option<Vec<Formula>> = (0..observed).map(|channel| examples.cover(channel, stop)).collect();
     Ok(formulas.map(|formulas| grow(&repair.model, &formulas, &markers)))
+}
+
+/// Adds gates to a model that repair all wrong neighbourhoods of a rule of as many channels. Returns `None` if that is
+/// impossible. `stop` is polled.
+pub fn repair_rule(
+    model: &Model,
+    rule: &CellRule,
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<Model>, TaskError> {
+    let mut model = model.clone();
+    let mut examples = Examples::of_rule(&model, rule)?;
+    if examples.confused() > 0 {
+        model = with_neighbours(&model);
+        examples = Examples::of_rule(&model, rule)?;
+    }
+    if examples.confused() > 0 {
+        return Ok(None);
+    }
+    let formulas: Option<Vec<Formula>> =
+        (0..rule.channels()).map(|channel| examples.cover(channel, stop)).collect();
+    Ok(formulas.map(|formulas| grow(&model, &formulas, &[])))
 }
 
 /// A model under repair.
@@ -176,6 +207,24 @@ impl Examples {
         Ok(Examples { rows, wrong, count })
     }
 
+    /// All neighbourhoods of a rule.
+    fn of_rule(model: &Model, rule: &CellRule) -> Result<Examples, TaskError> {
+        let circuit = model.harden().circuit;
+        let signals = [model.update_rows(), circuit.outputs().to_vec()].concat();
+        let all = Circuit::new(circuit.inputs(), circuit.nodes().to_vec(), signals)?;
+        let count = 1usize << circuit.inputs();
+        let failed = || TaskError::from("the rule cannot be evaluated");
+        let rows = all_outputs(&all).ok_or_else(failed)?;
+        let right = all_outputs(&rule.automaton(model.shape.boundary).circuit).ok_or_else(failed)?;
+        let words = count.div_ceil(64);
+        let mut rows: Vec<Vec<u64>> = rows.chunks(words).map(<[u64]>::to_vec).collect();
+        let outputs = rows.split_off(model.shape.update_inputs());
+        let differ =
+            |(output, right): (&Vec<u64>, &[u64])| output.iter().zip(right).map(|(a, b)| a ^ b).collect();
+        let wrong = outputs.iter().zip(right.chunks(words)).map(differ).collect();
+        Ok(Examples { rows, wrong, count })
+    }
+
     /// Counts the examples that no formula can tell apart: for each perception, the right or the wrong ones, whichever are
     /// fewer.
     fn confused(&self) -> usize {
@@ -196,8 +245,9 @@ impl Examples {
         confused
     }
 
-    /// Returns a formula that holds for the wrong examples of a channel and for no other, if there is one.
-    fn cover(&self, channel: usize) -> Option<Formula> {
+    /// Returns a formula that holds for the wrong examples of a channel and for no other, if there is one and `stop` returns
+    /// false.
+    fn cover(&self, channel: usize, stop: &dyn Fn() -> bool) -> Option<Formula> {
         let wrong = &self.wrong[channel];
         let mut right: Vec<u64> = wrong.iter().map(|word| !word).collect();
         if let Some(last) = right.last_mut() {
@@ -207,6 +257,9 @@ impl Examples {
         let mut formula = Formula::new();
         loop {
             let Some(example) = members(&left).next() else { break };
+            if stop() {
+                return None;
+            }
             let (term, covered) = self.term(example, &left, &right)?;
             left.iter_mut().zip(&covered).for_each(|(left, covered)| *left &= !covered);
             formula.push(term);
@@ -220,11 +273,12 @@ impl Examples {
         let mut term = Vec::new();
         while size(&others) > 0 {
             // A literal must exclude some of the others. The best one leaves few of them for each wanted example.
+            let all = size(&others);
             let merit = |row: usize| {
                 let literal = (row as u32, bit(&self.rows[row], example));
                 let left = |set: &[u64]| self.meet(set, literal).map(u64::count_ones).sum::<u32>();
-                let merit = f64::from(left(&wanted)) / (f64::from(left(&others)) + 0.5);
-                (left(&others) < size(&others)).then_some((merit, literal))
+                let rest = left(&others);
+                (rest < all).then(|| (f64::from(left(&wanted)) / (f64::from(rest) + 0.5), literal))
             };
             let merits = (0..self.rows.len()).filter_map(merit);
             let (_, literal) = merits.max_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -317,7 +371,7 @@ mod tests {
             assert!(wrong(&model, &case) > 0);
             let mut random = Random::new(seed, Purpose::Search, 0);
             let cases = [case];
-            let repaired = repair(&model, &cases, &mut random).unwrap().expect("enough channels");
+            let repaired = repair(&model, &cases, &mut random, &|| false).unwrap().expect("enough channels");
             assert_eq!(wrong(&repaired, &cases[0]), 0);
         }
     }
@@ -328,10 +382,11 @@ mod tests {
         let start = case(3, 4, 9, false).start;
         let mut grid = Grid::new(4, 9, 9, 1).unwrap();
         grid.plane_mut(0).copy_from_slice(start.plane(0));
-        let target =
-            crate::automata::states::Target::GameOfLife.grids(&grid, model.shape.boundary, 1).unwrap();
+        let life = crate::automata::states::Target::Rule(CellRule::parse("B3/S23").unwrap());
+        let target = life.grids(&grid, model.shape.boundary, 1).unwrap();
         let cases = [Case { start: grid, target, steps: 1, fires: Vec::new() }];
-        let repaired = repair(&model, &cases, &mut Random::new(1, Purpose::Search, 0)).unwrap().unwrap();
+        let repaired =
+            repair(&model, &cases, &mut Random::new(1, Purpose::Search, 0), &|| false).unwrap().unwrap();
         assert_eq!(wrong(&repaired, &cases[0]), 0);
     }
 
@@ -342,6 +397,19 @@ mod tests {
         case.target = Grid::new(1, 6, 6, 1).unwrap();
         let cases = [case];
         let model = model_of(1, 1);
-        assert!(repair(&model, &cases, &mut Random::new(1, Purpose::Search, 0)).unwrap().is_none());
+        assert!(
+            repair(&model, &cases, &mut Random::new(1, Purpose::Search, 0), &|| false).unwrap().is_none()
+        );
+    }
+
+    #[test]
+    fn all_neighbourhoods_of_a_rule_are_repaired() {
+        for (name, channels) in [("B36/S23", 1), ("rule:30", 1), ("B2/S/C3", 2)] {
+            let (model, rule) = (model_of(3, channels), CellRule::parse(name).unwrap());
+            assert_eq!(rule.is_followed_by(&model.harden()), Some(false));
+            let repaired = repair_rule(&model, &rule, &|| false).unwrap().unwrap();
+            assert_eq!(rule.is_followed_by(&repaired.harden()), Some(true), "{name}");
+            assert!(repair_rule(&model, &rule, &|| true).unwrap().is_none(), "stopped");
+        }
     }
 }

@@ -7,10 +7,10 @@
 use gatework_logic::simulate::variants::Grids;
 
 use super::annealing::{Chain, MoveSettings};
-use super::{MARGIN, MOVES_PER_ROUND, Search};
+use super::{MARGIN, MOVES_PER_ROUND, Search, StopCheck};
 use crate::automata::model::Model;
 use gatework_train::random::{Purpose, Random};
-use gatework_train::trainer::TaskError;
+use gatework_train::trainer::{Finishing, TaskError};
 
 /// The temperature: one wrong bit changes the weight of an automaton by a factor of e^-20.
 const TEMPERATURE: f64 = 0.05;
@@ -24,7 +24,7 @@ impl Search<'_> {
         &self,
         model: Model,
         time: u64,
-        stop: &dyn Fn(f64) -> bool,
+        stop: &StopCheck<'_>,
     ) -> Result<Option<Model>, TaskError> {
         let observed = self.loaded.target.channels();
         let settings =
@@ -34,7 +34,9 @@ impl Search<'_> {
         let mut chain = self.chain(&best, &grids, time)?;
         let mut fewest = chain.gates();
         for number in 0..self.settings.shrink {
-            if number % MOVES_PER_ROUND == 0 && stop(0.0) {
+            let progress =
+                Finishing { stage: "shrink", hard: 0.0, done: number, total: self.settings.shrink };
+            if number % MOVES_PER_ROUND == 0 && stop(progress) {
                 return Ok(None);
             }
             chain.step(&grids, &settings)?;

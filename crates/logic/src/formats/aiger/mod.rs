@@ -13,7 +13,8 @@
 //!
 //! The binary format omits what the order implies, and encodes each AND as two differences. Specification: Armin Biere,
 //! "The AIGER And-Inverter Graph (AIG) Format", version 20071012, and the reset values of latches of "AIGER 1.9 And
-//! Beyond" (2011). Properties (bad states, constraints, justice, fairness) are errors.
+//! Beyond" (2011). Properties (bad states, constraints, justice, fairness) are errors when they are read; questions of
+//! [`crate::check`] are written with them.
 //!
 //! | file | contents |
 //! |---|---|
@@ -35,7 +36,7 @@ mod read;
 mod write;
 
 pub use read::read_sequential;
-pub use write::{write_ascii, write_binary};
+pub use write::{Properties, write_ascii, write_binary, write_properties};
 
 use super::{Document, Format, FormatError, names::NameRule, sequential};
 

@@ -8,43 +8,82 @@ use crate::formats::sequential::Sequential;
 use crate::literal::Literal;
 use std::io::Write;
 
+/// The number of outputs of each kind, if the outputs of a sequential circuit are properties for model checkers (AIGER
+/// 1.9): first the bad states, then the constraints, then the conditions of one justice property.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Properties {
+    /// Outputs that must not be 1 in a reachable state.
+    pub bad: usize,
+    /// Outputs that are 1 in every state of the runs that count.
+    pub constraints: usize,
+    /// Outputs that are 1 infinitely often in a run that is searched for.
+    pub justice: usize,
+}
+
 /// Writes a sequential circuit in the ASCII format.
 pub fn write_ascii(sequential: &Sequential) -> Result<Vec<u8>, FormatError> {
-    let aig = Aig::new(sequential)?;
-    let mut bytes = header("aag", sequential, &aig);
+    let (aig, plain) = (Aig::new(sequential)?, Properties::default());
+    let mut bytes = header("aag", sequential, &aig, plain);
     // Writing to a vector never fails, here and below.
     for input in 1..=sequential.inputs() {
         let _ = writeln!(bytes, "{}", 2 * input);
     }
-    write_latches_and_outputs(&mut bytes, sequential, &aig, true);
+    write_latches_and_outputs(&mut bytes, sequential, &aig, plain, true);
     for (i, [a, b]) in aig.ands.iter().enumerate() {
         let _ = writeln!(bytes, "{} {} {}", 2 * (aig.inputs + 1 + i), a.0, b.0);
     }
-    write_symbols(&mut bytes, sequential);
+    write_symbols(&mut bytes, sequential, plain);
     Ok(bytes)
 }
 
 /// Writes a sequential circuit in the binary format.
 pub fn write_binary(sequential: &Sequential) -> Result<Vec<u8>, FormatError> {
+    write_properties(sequential, Properties::default())
+}
+
+/// Writes a sequential circuit whose last outputs are properties, in the binary format.
+pub fn write_properties(sequential: &Sequential, properties: Properties) -> Result<Vec<u8>, FormatError> {
     let aig = Aig::new(sequential)?;
-    let mut bytes = header("aig", sequential, &aig);
-    write_latches_and_outputs(&mut bytes, sequential, &aig, false);
+    let mut bytes = header("aig", sequential, &aig, properties);
+    write_latches_and_outputs(&mut bytes, sequential, &aig, properties, false);
     for (i, [a, b]) in aig.ands.iter().enumerate() {
         let literal = 2 * (aig.inputs + 1 + i) as u32;
         write_difference(&mut bytes, literal - a.0);
         write_difference(&mut bytes, a.0 - b.0);
     }
-    write_symbols(&mut bytes, sequential);
+    write_symbols(&mut bytes, sequential, properties);
     Ok(bytes)
 }
 
-fn header(magic: &str, sequential: &Sequential, aig: &Aig) -> Vec<u8> {
-    let (inputs, latches) = (sequential.inputs(), sequential.latches.len());
-    let (outputs, ands) = (sequential.outputs(), aig.ands.len());
-    format!("{magic} {} {inputs} {latches} {outputs} {ands}\n", aig.inputs + ands).into_bytes()
+impl Properties {
+    /// The number of outputs that are not properties.
+    fn plain_outputs(self, sequential: &Sequential) -> usize {
+        sequential.outputs().saturating_sub(self.bad + self.constraints + self.justice)
+    }
 }
 
-fn write_latches_and_outputs(bytes: &mut Vec<u8>, sequential: &Sequential, aig: &Aig, ascii: bool) {
+fn header(magic: &str, sequential: &Sequential, aig: &Aig, properties: Properties) -> Vec<u8> {
+    let (inputs, latches) = (sequential.inputs(), sequential.latches.len());
+    let (outputs, ands) = (properties.plain_outputs(sequential), aig.ands.len());
+    let mut text = format!("{magic} {} {inputs} {latches} {outputs} {ands}", aig.inputs + ands);
+    let Properties { bad, constraints, justice } = properties;
+    if properties != Properties::default() {
+        let _ = std::fmt::Write::write_fmt(&mut text, format_args!(" {bad} {constraints}"));
+    }
+    if justice > 0 {
+        text.push_str(" 1");
+    }
+    text.push('\n');
+    text.into_bytes()
+}
+
+fn write_latches_and_outputs(
+    bytes: &mut Vec<u8>,
+    sequential: &Sequential,
+    aig: &Aig,
+    properties: Properties,
+    ascii: bool,
+) {
     let (outputs, next) = aig.outputs.split_at(sequential.outputs());
     for (i, (Literal(next), start)) in next.iter().zip(&sequential.latches).enumerate() {
         let literal = 2 * (sequential.inputs() + 1 + i);
@@ -58,7 +97,14 @@ fn write_latches_and_outputs(bytes: &mut Vec<u8>, sequential: &Sequential, aig: 
             None => writeln!(bytes, "{next} {literal}"),
         };
     }
+    let (outputs, justice) = outputs.split_at(outputs.len().saturating_sub(properties.justice));
     for Literal(output) in outputs {
+        let _ = writeln!(bytes, "{output}");
+    }
+    if !justice.is_empty() {
+        let _ = writeln!(bytes, "{}", justice.len());
+    }
+    for Literal(output) in justice {
         let _ = writeln!(bytes, "{output}");
     }
 }
@@ -72,12 +118,19 @@ fn write_difference(bytes: &mut Vec<u8>, mut difference: u32) {
     bytes.push(difference as u8);
 }
 
-fn write_symbols(bytes: &mut Vec<u8>, sequential: &Sequential) {
+fn write_symbols(bytes: &mut Vec<u8>, sequential: &Sequential, properties: Properties) {
     let circuit = &sequential.circuit;
     let names = Ports::new(circuit, sequential.outputs());
     let ports = names.admit_linked(&mut Scope::new(&RULE), circuit.outputs());
     let (inputs, latches) = ports.inputs.split_at(sequential.inputs());
-    for (kind, names) in [('i', inputs), ('l', latches), ('o', &ports.outputs)] {
+    let (outputs, asked) = ports.outputs.split_at(properties.plain_outputs(sequential));
+    let (bad, asked) = asked.split_at(properties.bad);
+    let (constraints, justice) = asked.split_at(properties.constraints);
+    // A justice property has one name for all its conditions.
+    let justice = &justice[..justice.len().min(1)];
+    let kinds =
+        [('i', inputs), ('l', latches), ('o', outputs), ('b', bad), ('c', constraints), ('j', justice)];
+    for (kind, names) in kinds {
         for (i, name) in names.iter().enumerate() {
             let _ = writeln!(bytes, "{kind}{i} {name}");
         }
@@ -113,6 +166,23 @@ mod tests {
         assert_eq!(text(Some(false)), "aag 1 0 1 1 0\n2 3\n2\nl0 x0\no0 y0\n");
         assert_eq!(text(Some(true)), "aag 1 0 1 1 0\n2 3 1\n2\nl0 x0\no0 y0\n");
         assert_eq!(text(None), "aag 1 0 1 1 0\n2 3 2\n2\nl0 x0\no0 y0\n");
+    }
+
+    #[test]
+    fn outputs_can_be_bad_states_constraints_and_a_justice_property() {
+        let circuit = Circuit::new(2, vec![Node::new(Gate::AND, 0, 1)], vec![1, 2, 0, 1, 0]).unwrap();
+        let sequential = Sequential { circuit, latches: vec![Some(false)] };
+        let written = |properties| write_properties(&sequential, properties).unwrap();
+        let safety = written(Properties { bad: 1, constraints: 2, justice: 0 });
+        assert_eq!(
+            safety,
+            b"aig 3 1 1 1 1 1 2\n2\n4\n6\n2\n4\n\x02\x02i0 x0\nl0 x1\no0 y0\nb0 y1\nc0 y2\nc1 y3\n"
+        );
+        let liveness = written(Properties { bad: 0, constraints: 1, justice: 1 });
+        assert_eq!(
+            liveness,
+            b"aig 3 1 1 2 1 0 1 1\n2\n4\n6\n2\n1\n4\n\x02\x02i0 x0\nl0 x1\no0 y0\no1 y1\nc0 y2\nj0 y3\n"
+        );
     }
 
     #[test]

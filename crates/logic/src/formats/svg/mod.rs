@@ -48,7 +48,9 @@ fn write(document: &Document, options: &Options) -> Result<String, FormatError> 
     let inputs = used_inputs(&circuit);
     let too_large = |message: String| Err(FormatError::TooLarge { format: "SVG", message });
     if gates > MAX_GATES {
-        return too_large(format!("{gates} gates, but at most {MAX_GATES} are drawn; minimise it first"));
+        return too_large(format!(
+            "{gates} gates, but at most {MAX_GATES} are drawn; minimise it, or if it is minimal, write DOT, BLIF or Verilog"
+        ));
     }
     if outputs.max(inputs.len()) > MAX_PORTS {
         return too_large(format!(
@@ -201,7 +203,7 @@ mod tests {
     fn names_cannot_break_the_markup() {
         let circuit = Circuit::new(1, vec![], vec![0]).unwrap();
         let named = circuit.with_names(vec!["<b>&\"\u{1}".into()], vec![]).unwrap();
-        let options = Options { name: Some("</svg>".into()), grid: None };
+        let options = Options { name: Some("</svg>".into()), grid: None, ..Options::default() };
         let text = write(&named.into(), &options).unwrap();
         assert!(text.contains("&lt;b&gt;&amp;&quot; </text>") && text.contains("&lt;/svg&gt;"), "{text}");
     }
@@ -213,7 +215,8 @@ mod tests {
         let error = write(&circuit.into(), &Options::default()).unwrap_err().to_string();
         assert_eq!(
             error,
-            "the circuit is too large for SVG: 401 gates, but at most 400 are drawn; minimise it first"
+            "the circuit is too large for SVG: 401 gates, but at most 400 are drawn; minimise it, or if it is minimal, \
+             write DOT, BLIF or Verilog"
         );
     }
 

@@ -11,6 +11,8 @@
 //! In `start` and `state`, channel `c` of cell (y, x) is bit `(y * WIDTH + x) * channels + c`. The default size
 //! is that of [`super::Options::grid`], or 8x8.
 //!
+//! A classifier is one module with comparators, gates, adders and arg-max; see the file `classifier`.
+//!
 //! The testbench is the last module of the file, compiled only if `GATEWORK_TESTBENCH` is defined. Its test vectors come
 //! from the reference implementations ([`crate::Circuit::eval`], [`crate::naive_step`]). It prints `PASS`, or a line that
 //! begins with `FAIL` for every difference:
@@ -21,7 +23,10 @@
 //!
 //! Names that are not identifiers, or are keywords of Verilog or SystemVerilog, are renamed (see [`super::names`]).
 
+mod classifier;
 mod testbench;
+
+pub(crate) use classifier::MAX_PIPELINE;
 
 use super::names::{self, NameRule, Ports, Scope, identifier};
 use super::{Document, Format, FormatError, Options};
@@ -69,6 +74,7 @@ fn write(document: &Document, options: &Options) -> Result<String, FormatError> 
     let mut text =
         format!("// {name}: {inputs} inputs, {outputs} outputs, {gates} gates. Written by Gatework.\n\n");
     match document {
+        Document::Classifier(model) => classifier::write(&mut text, &name, model, options)?,
         Document::Circuit(_) => {
             let mut scope = Scope::new(&RULE);
             let ports = names::ports(document).admit(&mut scope);
@@ -191,7 +197,7 @@ mod tests {
 
     #[test]
     fn an_automaton_is_a_rule_a_cell_and_a_grid() {
-        let options = Options { name: Some("life".into()), grid: Some([5, 7]) };
+        let options = Options { name: Some("life".into()), grid: Some([5, 7]), ..Options::default() };
         let bytes = formats::write(&rules::life(Boundary::Zeros).into(), &FORMAT, &options).unwrap();
         let text = String::from_utf8(bytes).unwrap();
         for part in
@@ -208,7 +214,7 @@ mod tests {
 
     #[test]
     fn grids_that_are_too_large_are_errors() {
-        let options = Options { name: None, grid: Some([1 << 20, 1 << 20]) };
+        let options = Options { name: None, grid: Some([1 << 20, 1 << 20]), ..Options::default() };
         let error = write(&rules::life(Boundary::Zeros).into(), &options).unwrap_err().to_string();
         assert!(
             error.starts_with("the circuit is too large for Verilog: a grid of 1048576x1048576"),

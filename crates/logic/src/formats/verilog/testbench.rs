@@ -22,18 +22,23 @@ const STEPS: usize = 8;
 const MAX_GRID: usize = 1 << 12;
 const MAX_STEP: usize = 1 << 24;
 
-/// A sequence of pseudorandom bits (splitmix64).
+/// A sequence of pseudorandom bits.
 fn pseudorandom_bits() -> impl Iterator<Item = bool> {
+    pseudorandom_words().map(|word| word & 1 == 1)
+}
+
+/// A sequence of pseudorandom words (splitmix64).
+pub(super) fn pseudorandom_words() -> impl Iterator<Item = u64> {
     (1u64..).map(|i| {
         let z = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) & 1 == 1
+        z ^ z >> 31
     })
 }
 
 /// Returns bits as a Verilog constant, bit 0 first; one bit if there are none.
-fn constant(bits: &[bool]) -> String {
+pub(super) fn constant(bits: &[bool]) -> String {
     let digit = |bits: &[bool]| bits.iter().rev().fold(0, |digit, &bit| 2 * digit + u32::from(bit));
     let digits: String = bits.chunks(4).rev().filter_map(|bits| char::from_digit(digit(bits), 16)).collect();
     format!("{}'h{}", bits.len().max(1), if bits.is_empty() { "0" } else { &digits })

@@ -26,6 +26,15 @@
 //! Cell (y, x) is bit `x % 8` of the byte `plane(channel) + y * row_bytes() + x / 8`. Bits beyond the width are
 //! undefined. A channel is live if an observed channel depends on it, now or in a later step; the others are not computed.
 //!
+//! **A classifier** ([`classifier_to_wasm`]) exports
+//!
+//! | export | effect |
+//! |---|---|
+//! | `memory` | the memory |
+//! | `row()` | returns the address of the values of a sample: an `f32` for each feature, NaN for a missing value |
+//! | `predict()` | computes the scores and returns the index of the class |
+//! | `scores()` | returns the address of the scores: an `i32` for each class |
+//!
 //! In a browser or in Node:
 //!
 //! ```js
@@ -39,7 +48,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `body` | code generation from a straight-line program |
-//! | `circuit`, `automaton` | the two kinds of modules |
+//! | `circuit`, `automaton`, `classifier` | the three kinds of modules |
 //! | `fire` | the random number generator of asynchronous steps |
 //! | `assembly` | the sections of a module |
 
@@ -47,12 +56,14 @@ mod assembly;
 mod automaton;
 mod body;
 mod circuit;
+mod classifier;
 mod fire;
 #[cfg(test)]
 mod tests;
 
 use crate::automaton::{Automaton, AutomatonError};
 use crate::circuit::Circuit;
+use crate::classifier::Classifier;
 use crate::formats::json::Document;
 use crate::formats::{Format, FormatError, Options};
 use thiserror::Error;
@@ -75,6 +86,7 @@ pub(crate) static FORMAT: Format = Format {
 fn write(document: &Document, _: &Options) -> Result<Vec<u8>, FormatError> {
     let module = match document {
         Document::Circuit(circuit) => circuit_to_wasm(circuit),
+        Document::Classifier(classifier) => classifier_to_wasm(classifier),
         Document::Automaton { automaton, observed } => {
             automaton_to_wasm(automaton, observed.unwrap_or(automaton.channels))
         }
@@ -117,6 +129,14 @@ pub fn automaton_to_wasm(automaton: &Automaton, observed: usize) -> Result<Vec<u
     let circuit = automaton.circuit.simplify();
     check_size(circuit.signals() + circuit.outputs().len())?;
     Ok(automaton::module(&Automaton { circuit, ..*automaton }, observed.max(1)))
+}
+
+/// Returns the module of a classifier; see the [module documentation](self) for its exports.
+pub fn classifier_to_wasm(classifier: &Classifier) -> Result<Vec<u8>, WasmError> {
+    let circuit = classifier.circuit().simplify();
+    // An adder takes five operations for each output.
+    check_size(circuit.signals() + 6 * circuit.outputs().len())?;
+    Ok(classifier::module(classifier))
 }
 
 fn check_size(operations: usize) -> Result<(), WasmError> {

@@ -283,3 +283,32 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn classifiers_give_the_scores_of_the_reference(
+        classifier in arbitrary::classifier(),
+        values in prop::collection::vec(prop_oneof![-4.0f32..4.0, 0.0f32..256.0, Just(1.0), Just(f32::NAN)], 20),
+    ) {
+        let row = &values[..classifier.encoder().features().len()];
+        let mut machine = Machine::new(&classifier_to_wasm(&classifier).unwrap());
+        let address = machine.ask("row", ()) as usize;
+        for (i, value) in row.iter().enumerate() {
+            let memory = machine.memory.data_mut(&mut machine.store);
+            memory[address + 4 * i..][..4].copy_from_slice(&value.to_le_bytes());
+        }
+        // The second call must not see the scores of the first one.
+        for _ in 0..2 {
+            prop_assert_eq!(machine.ask("predict", ()) as usize, classifier.predict(row).unwrap());
+        }
+        let address = machine.ask("scores", ()) as usize;
+        let score = |class: usize| {
+            let bytes = &machine.memory.data(&machine.store)[address + 4 * class..][..4];
+            u32::from_le_bytes(bytes.try_into().unwrap())
+        };
+        let scores: Vec<u32> = (0..classifier.head().classes().len()).map(score).collect();
+        prop_assert_eq!(scores, classifier.scores(row).unwrap());
+    }
+}

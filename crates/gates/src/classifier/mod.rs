@@ -1,0 +1,73 @@
+//! Classifiers made of gates: from data to a circuit that labels an image or a row of a table.
+//!
+//! ```text
+//! data -> encoder (bits) -> soft gate layers -> group sums -> gradient descent -> hard circuit
+//! ```
+//!
+//! [`ClassifierBuilder`] trains on data in memory; [`experiment`] and [`run`] train an experiment file into a run folder. The
+//! result is a [`gatework_logic::classifier::Classifier`], which predicts, is minimised and is exported.
+//!
+//! ```
+//! use gatework_gates::classifier::ClassifierBuilder;
+//!
+//! // Exclusive or: no single bit tells the class.
+//! let x = [0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0];
+//! let fitted = ClassifierBuilder::new().layers(&[40]).epochs(300).validation(0.0).fit(2, &x, &[0, 1, 1, 0])?;
+//! assert_eq!(fitted.classifier.predict(&[1.0f32, 0.0])?, 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`data`] | data sets, files, splits, augmentation |
+//! | [`encoder`] | thresholds fitted to the training rows |
+//! | [`network`] | the soft network: layers, learned wires, group sums |
+//! | [`task`] | training of a seed |
+//! | [`experiment`], [`run`] | experiment files and run folders |
+//! | [`evaluate`] | accuracy, confusion matrix, precision and recall |
+
+pub mod bits;
+mod builder;
+pub mod data;
+pub mod encoder;
+pub mod evaluate;
+pub mod experiment;
+mod head;
+pub mod network;
+pub mod run;
+pub mod task;
+
+pub use builder::{ClassifierBuilder, Fitted};
+
+use gatework_logic::CircuitError;
+use gatework_logic::classifier as logic;
+
+/// A classifier that cannot be trained.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClassifierError {
+    /// The data cannot be used.
+    #[error(transparent)]
+    Data(#[from] data::DataError),
+    /// The encoder cannot be fitted.
+    #[error("encoder: {0}")]
+    Encoder(#[from] encoder::EncoderError),
+    /// The network cannot be made.
+    #[error("model: {0}")]
+    Network(#[from] network::NetworkError),
+    /// The hard circuit is not valid.
+    #[error(transparent)]
+    Circuit(#[from] CircuitError),
+    /// The parts do not form a classifier.
+    #[error(transparent)]
+    Classifier(#[from] logic::ClassifierError),
+    /// A setting of the training is out of range.
+    #[error("{0}")]
+    Setting(String),
+    /// Training failed.
+    #[error(transparent)]
+    Training(#[from] gatework_train::trainer::TrainError),
+    /// There is not enough memory.
+    #[error(transparent)]
+    Memory(#[from] gatework_train::memory::OutOfMemory),
+}
