@@ -228,7 +228,12 @@ impl<'a, T: Real, const R: usize> Rows<'a, T, R> {
 /// Returns consecutive rows.
 #[inline(always)]
 fn rows<T, const R: usize>(x: &[T], columns: usize) -> [&[T]; R] {
-    std::array::from_fn(|r| &x[r * columns..][..columns])
+    let mut rows = [x; R];
+    // `array::from_fn` would not always be inlined.
+    for (row, x) in rows.iter_mut().zip(x.chunks_exact(columns)) {
+        *row = x;
+    }
+    rows
 }
 
 /// Returns the means of `count` numbers each, given their sums per lane.
@@ -277,6 +282,7 @@ fn backward_rows<S: Simd, T: Real, const R: usize>(
 ) {
     let columns = norm.columns;
     let (of_gain, of_bias) = sums.split_at_mut(columns);
+    let (gain, of_bias) = (&gain[..columns], &mut of_bias[..columns]);
     let chunks = x.chunks_exact(R * columns).zip(dy.chunks_exact(R * columns));
     for ((x, dy), dx) in chunks.zip(dx.chunks_exact_mut(R * columns)) {
         let (dy, rows) = (rows::<T, R>(dy, columns), Rows::<T, R>::new(simd, x, columns, norm.epsilon));
@@ -331,12 +337,14 @@ struct Position {
 /// spill the registers of the others.
 #[inline(always)]
 fn each_vector<S: Simd, T: Real>(columns: usize, mut work: impl FnMut(Position)) {
-    let whole = columns - columns % Vector::<S, T>::LEN;
-    for at in (0..whole).step_by(Vector::<S, T>::LEN) {
+    let mut at = 0;
+    // This condition is also the bounds check of slices of `columns` elements, which the compiler then removes.
+    while at + Vector::<S, T>::LEN <= columns {
         work(Position { at, is_whole: true });
+        at += Vector::<S, T>::LEN;
     }
-    if whole < columns {
-        work(Position { at: whole, is_whole: false });
+    if at < columns {
+        work(Position { at, is_whole: false });
     }
 }
 

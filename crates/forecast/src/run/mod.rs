@@ -61,7 +61,7 @@ pub enum RunError {
     #[error(transparent)]
     Data(#[from] DataError),
     /// The data of a run cannot be used any more.
-    #[error("the data of {} can no longer be used: {error}", path.display())]
+    #[error("{}: its data can no longer be used: {error}", path.join("experiment.toml").display())]
     RunData {
         /// The run folder.
         path: PathBuf,

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use anyhow::Context as _;
 use clap::Args;
 use gatework_forecast::data::{DataError, Missing, Schema, Table};
 use gatework_forecast::experiment::dataset::read_file_or_built_in;
@@ -105,7 +106,10 @@ impl Predict {
         let cost = self.weights.map(|weights| quantise(&mut run.forecaster, weights, &table)).transpose()?;
         let forecast = Instant::now();
         let progress = Counter::new("series");
-        let forecasts = run.forecaster.predict_observed(&table, |done, total| progress.show(done, total))?;
+        let forecasts = run
+            .forecaster
+            .predict_observed(&table, |done, total| progress.show(done, total))
+            .with_context(|| self.data.display().to_string())?;
         drop(progress);
         let seconds = forecast.elapsed().as_secs_f64();
         let text = forecast_csv::to_csv(&table, &forecasts, &run.forecaster.context().columns);
