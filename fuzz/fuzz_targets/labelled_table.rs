@@ -1,8 +1,10 @@
-//! Parses arbitrary bytes as a table of a classifier, with every option, then again with the schema that was found.
+//! Parses arbitrary bytes as a table of a classifier, with every option and with those that are detected, then again with the
+//! schema that was found.
 #![no_main]
 
 use std::path::Path;
 
+use gatework_gates::classifier::data::dialect::detect;
 use gatework_gates::classifier::data::table::{Labels, Schema, TableOptions, parse};
 use libfuzzer_sys::fuzz_target;
 
@@ -18,6 +20,10 @@ fuzz_target!(|input: (u8, &[u8])| {
         ..TableOptions::default()
     };
     let path = Path::new("fuzz.csv");
+    let options = match detect(bytes, path, options.label.as_deref()) {
+        Ok(dialect) if choice & 64 != 0 => dialect.options,
+        _ => options,
+    };
     let Ok(data) = parse(bytes, path, &options, None, Labels::Needed) else { return };
     for row in 0..data.rows() {
         assert!(data.labels()[row] < data.classes().len() as u32);

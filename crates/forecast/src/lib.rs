@@ -27,6 +27,7 @@
 //!
 //! | to | use |
 //! |---|---|
+//! | forecast without choosing anything | [`automatic::Automatic`] |
 //! | make a table | [`Table::read`] (CSV, Parquet), [`Table::from_series`], [`Table::from_columns`], `Table::from_record_batches` (Arrow) |
 //! | add covariates in memory | [`Table::with_past_covariate`], [`Table::with_future_covariate`], [`Table::with_static_covariate`] |
 //! | choose a model and train it | [`models`], [`ForecasterBuilder`] |
@@ -49,11 +50,15 @@
 //! | [`training`] | training settings and the training task |
 //! | [`prediction`] | forecasts of tables in the units of the data, with calibrated intervals |
 //! | [`evaluation`] | rolling-origin evaluation against baselines |
+//! | [`classical`] | statistical models of single series: exponential smoothing, regression, decomposition |
 //! | [`service`] | a thread-safe predictor with request batching and a cache |
 //! | [`experiment`] | experiments in TOML and their data |
 //! | [`run`] | training into a run folder, opening and evaluating one |
 //! | `fit` | [`ForecasterBuilder`]: training on a table in memory |
+//! | [`automatic`] | comparison of all models on rolling origins, choice, intervals |
 
+pub mod automatic;
+pub mod classical;
 pub mod data;
 pub mod evaluation;
 pub mod experiment;

@@ -22,8 +22,11 @@ use std::ops::Range;
 
 use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::states::{Phase, Start as ExperimentStart, StateError, Target};
-use gatework_logic::check::{CheckError as QuestionError, Counterexample, Order, Property, Question, Start};
-use gatework_logic::{Automaton, AutomatonError, Grid, GridError, Simulator};
+use gatework_logic::check::{
+    Answer, CheckError as QuestionError, Counterexample, Limits, Order, Progress, Proof, Property, Question,
+    Start, check_until,
+};
+use gatework_logic::{Automaton, AutomatonError, Grid, GridError, Simulator, Stop};
 use gatework_train::memory::{self, OutOfMemory};
 use gatework_train::random::{Purpose, Random};
 
@@ -159,6 +162,40 @@ impl Check {
         Ok(self.starts(loaded, automaton, &zeros)?.into_iter().map(question).collect())
     }
 
+    /// Describes the property that is asked for.
+    pub fn property(&self) -> String {
+        let damage = match &self.damage {
+            Some(Damage::Cells(cells)) => format!(" with at most {} damaged", count(*cells, "cell")),
+            Some(Damage::Region { rows, columns }) => {
+                format!(
+                    " with any damage in rows {} to {} and columns {} to {}",
+                    rows.start,
+                    rows.end.saturating_sub(1),
+                    columns.start,
+                    columns.end.saturating_sub(1)
+                )
+            }
+            None => String::new(),
+        };
+        let at = match self.at {
+            0 => String::new(),
+            step => format!(" from the state at step {step}"),
+        };
+        let runs = match self.order {
+            Order::Any { window: Some(window) } => {
+                format!("every run in which each cell fires at least once in {}", count(window, "step"))
+            }
+            Order::Any { window: None } => "every run, in any order of firing,".to_string(),
+            _ => "every run".to_string(),
+        };
+        let claim = match (self.within, self.stay) {
+            (Some(n), false) => format!("reaches the target within {}", count(n, "step")),
+            (Some(n), true) => format!("is at the target from step {n} on"),
+            (None, _) => "ends at the target for good".into(),
+        };
+        format!("{runs}{at}{damage} {claim}")
+    }
+
     fn starts(
         &self,
         loaded: Option<&AutomatonExperiment>,
@@ -181,8 +218,13 @@ impl Check {
             }
             // The state of a rule that heals does not depend on where the run began.
             None | Some(ExperimentStart::Random) if self.at > 0 => vec![ExperimentStart::Zeros],
-            Some(ExperimentStart::Random) | None => {
+            Some(ExperimentStart::Random) => {
                 return Err(CheckError::NoStart("the experiment starts from random states"));
+            }
+            None => {
+                return Err(CheckError::NoStart(
+                    "a circuit file has none, except after some steps from zeros",
+                ));
             }
             Some(start) => vec![start.clone()],
         };
@@ -215,12 +257,43 @@ fn target_of(loaded: &AutomatonExperiment, zeros: &Grid) -> Result<Grid, CheckEr
     }
 }
 
+/// Answers questions about several start states: returns the first one that is not proved, or else that with the latest step, and
+/// its answer. `None` if there is no question.
+pub fn answer<'a>(
+    questions: &'a [Question],
+    limits: &Limits,
+    stop: &Stop<'_>,
+    observer: &dyn Fn(Progress),
+) -> Result<Option<(&'a Question, Answer)>, CheckError> {
+    let mut latest: Option<(&Question, Proof)> = None;
+    for question in questions {
+        let proof = match check_until(question, limits, stop, observer)? {
+            Answer::Proved(proof) => proof,
+            answer => return Ok(Some((question, answer))),
+        };
+        if latest.as_ref().is_none_or(|(_, before)| before.steps <= proof.steps) {
+            latest = Some((question, proof));
+        }
+    }
+    Ok(latest.map(|(question, proof)| (question, Answer::Proved(proof))))
+}
+
+/// Returns a number with its unit in the singular or plural.
+pub(crate) fn count(n: usize, unit: &str) -> String {
+    format!("{n} {unit}{}", if n == 1 { "" } else { "s" })
+}
+
 /// The maximum number of frames of a GIF.
 const MAX_FRAMES: usize = 240;
 
 /// Returns the GIF of a counterexample, from its start to the wrong step and through one period after it. The palette has
-/// the colours of the target, or is empty.
-pub fn gif(question: &Question, found: &Counterexample, palette: &[[u8; 3]]) -> Result<Vec<u8>, CheckError> {
+/// the colours of the target, or is empty. `None` if the stop is due before it is complete.
+pub fn gif(
+    question: &Question,
+    found: &Counterexample,
+    palette: &[[u8; 3]],
+    stop: &Stop<'_>,
+) -> Result<Option<Vec<u8>>, CheckError> {
     let observed = question.target.channels();
     let colouring = Colouring::of_target(observed, palette);
     let steps = found.steps + found.period.unwrap_or(0);
@@ -231,6 +304,9 @@ pub fn gif(question: &Question, found: &Counterexample, palette: &[[u8; 3]]) -> 
     let mut simulator = Simulator::new(&question.automaton, observed)?;
     let mut grid = found.start.clone();
     for step in 0..=steps {
+        if stop.is_due() {
+            return Ok(None);
+        }
         if step.is_multiple_of(stride) || step == steps {
             let value = |channel, y, x| f32::from(u8::from(grid.get(0, channel, y, x)));
             let picture = Picture::from_channels(grid.height(), grid.width(), observed, colouring, value)?;
@@ -241,5 +317,5 @@ pub fn gif(question: &Question, found: &Counterexample, palette: &[[u8; 3]]) -> 
             None => simulator.step(&mut grid)?,
         }
     }
-    Ok(animation.finish()?)
+    Ok(Some(animation.finish()?))
 }

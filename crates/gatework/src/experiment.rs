@@ -7,7 +7,7 @@ use gatework_gates::automata::experiment as automata;
 use gatework_gates::classifier::experiment as classifier;
 use gatework_train::experiment::Source;
 
-pub use gatework_train::experiment::ExperimentError;
+pub use gatework_train::experiment::{ExperimentError, nearest};
 
 /// An experiment of any kind, read and checked.
 #[derive(Clone, Debug)]
@@ -52,6 +52,15 @@ impl Loaded {
                 Ok(Loaded::Forecaster(Box::new(forecast::ForecastExperiment::from_source(source)?)))
             }
             _ => Ok(Loaded::Automaton(Box::new(automata::AutomatonExperiment::from_source(source)?))),
+        }
+    }
+
+    /// The kind of the experiment, as `task` names it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Loaded::Automaton(_) => "automaton",
+            Loaded::Classifier(_) => "classifier",
+            Loaded::Forecaster(_) => "forecaster",
         }
     }
 

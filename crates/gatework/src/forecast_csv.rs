@@ -10,7 +10,9 @@ use crate::number;
 /// Writes the forecasts of all series of a table as CSV: id, time, value and the bounds of each interval. The columns of the
 /// ids and of the times have the names of `schema`.
 pub fn to_csv(table: &Table, forecasts: &[SeriesForecast], schema: &Schema) -> String {
-    let names = [schema.id.as_deref().unwrap_or("unique_id"), &schema.time];
+    let id = [schema.id.as_deref().unwrap_or("unique_id")];
+    let id = id.into_iter().chain(schema.id_parts.iter().map(String::as_str)).collect::<Vec<_>>().join("/");
+    let names = [id.as_str(), &schema.time];
     let mut text = header(names, forecasts.first().map_or(&[], |forecast| &forecast.intervals));
     for (series, forecast) in table.series.iter().zip(forecasts) {
         let (id, range) = (field(&series.id), range(&series.values));
@@ -45,7 +47,7 @@ fn header(names: [&str; 2], intervals: &[Interval]) -> String {
 }
 
 /// A CSV field, quoted if necessary.
-fn field(text: &str) -> String {
+pub(crate) fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         return format!("\"{}\"", text.replace('"', "\"\""));
     }

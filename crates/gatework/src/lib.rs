@@ -22,11 +22,16 @@ pub use gatework_train as train;
 pub mod output;
 
 pub mod check;
+pub mod classification;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
 pub mod experiment;
+pub mod export;
+pub mod facts;
 pub mod forecast_csv;
+pub mod labelled_data;
+pub mod live;
 pub mod lookup_tables;
 pub mod minimize;
 #[doc(hidden)]
@@ -34,10 +39,14 @@ pub mod number;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod progress;
+pub mod reduction;
 pub mod report;
 pub mod runs;
+#[cfg(feature = "serve")]
+pub mod serve;
 pub mod simulation;
 pub mod study;
 pub mod subject;
+pub mod training;
 
 pub use runs::train_automaton;

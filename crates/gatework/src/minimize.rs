@@ -209,6 +209,18 @@ impl Control<'_> {
     }
 }
 
+/// Returns the number of gates of a circuit without wires, inverters and duplicates; of an automaton, those that its observed
+/// channels depend on.
+pub fn gates(document: &Document) -> usize {
+    match document {
+        Document::Automaton { automaton, observed } => {
+            automaton.gates(observed.unwrap_or(automaton.channels))
+        }
+        Document::Circuit(circuit) => minimize::gates(circuit),
+        Document::Classifier(classifier) => minimize::gates(classifier.circuit()),
+    }
+}
+
 /// Returns what the start state of an experiment says about each channel, for [`Options::start`].
 pub fn start_of(experiment: &Experiment) -> Vec<Start> {
     let channels = experiment.automaton.channels;

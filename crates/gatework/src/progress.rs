@@ -65,13 +65,21 @@ fn styled(bar: ProgressBar) -> ProgressBar {
     }
 }
 
-/// The name of the hard loss of classifiers, which is shown as an accuracy.
-const ACCURACY: &str = "validation accuracy";
+/// What the hard loss is.
+#[derive(Clone, Copy)]
+enum Hard {
+    /// The number of wrong bits of an automaton.
+    Bits,
+    /// The share of wrong samples of a classifier, shown as the accuracy on these rows.
+    Accuracy(&'static str),
+    /// The validation loss of a forecaster.
+    Validation,
+}
 
 /// Shows the progress of all seeds.
 pub struct Progress {
     updates: u64,
-    hard: &'static str,
+    hard: Hard,
     bars: Option<MultiProgress>,
     shown: Mutex<BTreeMap<u64, Shown>>,
 }
@@ -89,20 +97,20 @@ impl Progress {
     /// Shows automata that are trained for at most `updates` updates.
     pub fn new(updates: u64) -> Progress {
         let bars = std::io::stderr().is_terminal().then(MultiProgress::new);
-        Progress { updates, hard: "hard", bars, shown: Mutex::new(BTreeMap::new()) }
+        Progress { updates, hard: Hard::Bits, bars, shown: Mutex::new(BTreeMap::new()) }
     }
 
     /// Shows forecasters, whose hard loss is the validation loss.
     pub fn forecaster(updates: u64) -> Progress {
         let mut progress = Progress::new(updates);
-        progress.hard = "validation";
+        progress.hard = Hard::Validation;
         progress
     }
 
-    /// Shows classifiers, whose hard loss is the share of wrong validation samples.
-    pub fn classifier(updates: u64) -> Progress {
+    /// Shows classifiers, whose hard loss is the share of wrong samples of `rows`, such as "validation".
+    pub fn classifier(updates: u64, rows: &'static str) -> Progress {
         let mut progress = Progress::new(updates);
-        progress.hard = ACCURACY;
+        progress.hard = Hard::Accuracy(rows);
         progress
     }
 
@@ -119,16 +127,21 @@ impl Progress {
     }
 }
 
-fn message(attempt: &Attempt, shown: &Shown, name: &str) -> String {
+fn message(attempt: &Attempt, shown: &Shown, kind: Hard) -> String {
     let Some(last) = attempt.metrics.last() else { return String::new() };
     let speed = (attempt.update - shown.begin_update) as f64 / shown.begin.elapsed().as_secs_f64().max(1e-9);
     let hard = attempt.metrics.iter().rev().find_map(|metric| metric.hard);
-    let hard = match hard {
-        Some(hard) if name == ACCURACY => format!("{:.2} %", 100.0 * (1.0 - hard)),
-        Some(hard) => ((hard * 1e4).round() / 1e4).to_string(),
-        None => String::new(),
+    let rounded =
+        |hard: Option<f64>| hard.map_or_else(String::new, |hard| ((hard * 1e4).round() / 1e4).to_string());
+    let hard = match kind {
+        Hard::Bits => format!("hard {:<5}", rounded(hard)),
+        Hard::Validation => format!("validation {:<5}", rounded(hard)),
+        Hard::Accuracy(rows) => {
+            let percent = hard.map_or_else(String::new, |hard| format!("{:.2} %", 100.0 * (1.0 - hard)));
+            format!("{rows} accuracy {percent:<5}")
+        }
     };
-    format!("loss {:<8.3} {name} {hard:<5} {speed:>5.0} updates/s", last.soft)
+    format!("loss {:<8.3} {hard} {speed:>5.0} updates/s", last.soft)
 }
 
 impl Observer for Progress {
@@ -186,10 +199,10 @@ impl Observer for Progress {
         let all = self.shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let best = attempt.best.as_ref().map_or(f64::NAN, |best| best.hard);
         let (seed, update, most) = (attempt.seed, attempt.update, self.updates);
-        let text = if self.hard == ACCURACY {
+        let text = if let Hard::Accuracy(rows) = self.hard {
             let accuracy = 100.0 * (1.0 - best);
-            format!("seed {seed}: {update} updates, best validation accuracy {accuracy:.2} %")
-        } else if self.hard == "validation" {
+            format!("seed {seed}: {update} updates, best {rows} accuracy {accuracy:.2} %")
+        } else if matches!(self.hard, Hard::Validation) {
             let end = if attempt.outcome == Outcome::Stopped { " (no further improvement)" } else { "" };
             format!("seed {seed}: {update} updates{end}, best validation loss {best:.4}")
         } else if attempt.outcome == Outcome::Succeeded {

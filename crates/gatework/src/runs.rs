@@ -6,6 +6,7 @@
 //!
 //! | file | of | content |
 //! |---|---|---|
+//! | `progress.json` | all | the progress, while it is trained |
 //! | `loss.svg` | all | the losses over the updates |
 //! | `gates.svg` | automata, classifiers | how often each gate function was learned |
 //! | `rollout.gif` | automata | a simulation |
@@ -26,6 +27,7 @@ use gatework_train::run_folder::RunFolder;
 use gatework_train::trainer::{Attempt, Metric, Observer, Quiet};
 use serde_json::Value;
 
+use crate::live::Recorder;
 use crate::report::{self, ForecastPlot, LossPoint};
 use crate::simulation::{self, SimulationError};
 use crate::subject::gate_histogram;
@@ -69,7 +71,10 @@ pub fn train_automaton_into(
     observer: &impl Observer,
     stop: &AtomicBool,
 ) -> Result<AutomatonRun, automata_run::RunError> {
-    let trained = automata_run::train(loaded, Some(folder), threads, observer, stop)?;
+    let trained = {
+        let recorder = Recorder::new(folder, observer, loaded.experiment.updates());
+        automata_run::train(loaded, Some(folder), threads, &recorder, stop)?
+    };
     let kept = trained.kept();
     let title = format!("{}, seed {}", loaded.experiment.name, kept.seed);
     let search_from = (kept.moves > 0).then_some(kept.update);
@@ -121,10 +126,15 @@ pub fn train_classifier_into(
     observer: &impl Observer,
     stop: &AtomicBool,
 ) -> Result<ClassifierRun, classifier_run::RunError> {
-    let trained = classifier_run::train(loaded, prepared, Some(folder), threads, observer, stop)?;
+    let trained = {
+        let training = &loaded.experiment.training;
+        let updates = training.epochs.saturating_mul(prepared.updates_per_epoch(training));
+        let recorder = Recorder::new(folder, observer, updates);
+        classifier_run::train(loaded, prepared, Some(folder), threads, &recorder, stop)?
+    };
     let kept = &trained.attempts[trained.kept];
     let title = format!("{}, seed {}", loaded.experiment.name, kept.seed);
-    let losses = report::forecaster_loss_plot(&title, &forecaster_losses(kept));
+    let losses = report::classifier_loss_plot(&title, &forecaster_losses(kept));
     folder.write("loss.svg", losses.as_bytes())?;
     let functions: Vec<_> = trained.classifier.circuit().nodes().iter().map(|node| node.gate).collect();
     let histogram = report::gate_histogram(&title, &gate_histogram(&functions));
@@ -150,7 +160,7 @@ pub fn train_forecaster_into(
     observer: &impl Observer,
     stop: &AtomicBool,
 ) -> Result<ForecasterRun, forecast_run::RunError> {
-    let trained = job.train(observer, stop)?;
+    let trained = job.train(&Recorder::new(job.folder, observer, job.settings().updates), stop)?;
     let title = format!("{}, seed {}", job.experiment.name, trained.attempt.seed);
     let losses = report::forecaster_loss_plot(&title, &forecaster_losses(&trained.attempt));
     job.folder.write("loss.svg", losses.as_bytes())?;

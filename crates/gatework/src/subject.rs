@@ -13,11 +13,13 @@ use std::path::{Path, PathBuf};
 use gatework_gates::automata::experiment::AutomatonExperiment;
 use gatework_gates::automata::model::Model;
 use gatework_gates::automata::run::{self, RunError};
+use gatework_gates::classifier::experiment::ClassifierExperiment;
+use gatework_gates::classifier::run as classifier_run;
 use gatework_logic::classifier::import::{self, ImportError};
 use gatework_logic::formats::{self, FORMATS, Format, FormatError};
 use gatework_logic::{Automaton, Circuit, Classifier, Document, Gate};
 use gatework_train::files::{self, FileError};
-use gatework_train::run_folder::{RUNS, RunFolder};
+use gatework_train::run_folder::{RUNS, RunFolder, RunFolderError};
 
 use crate::experiment::{self, ExperimentError};
 
@@ -33,7 +35,7 @@ pub enum SubjectError {
     Missing {
         /// The path.
         path: PathBuf,
-        /// A run folder of that name.
+        /// A run folder of that name, or of a similar one.
         similar: Option<PathBuf>,
     },
     /// The file has no known extension.
@@ -48,6 +50,12 @@ pub enum SubjectError {
         /// The run folder.
         path: PathBuf,
     },
+    /// An automaton is needed, but this is a classifier.
+    #[error("{} is a classifier, not an automaton; predict, evaluate, minimize, export and inspect work on it", path.display())]
+    NotAnAutomaton {
+        /// The run folder or file.
+        path: PathBuf,
+    },
     /// An automaton is needed, but the file holds a circuit only.
     #[error("{} is a circuit without cells, not an automaton", path.display())]
     PlainCircuit {
@@ -57,6 +65,9 @@ pub enum SubjectError {
     /// The run cannot be opened.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// The run of a classifier cannot be opened.
+    #[error(transparent)]
+    Classifier(#[from] classifier_run::RunError),
     /// The experiment is not valid.
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
@@ -82,14 +93,33 @@ pub enum SubjectError {
 }
 
 impl SubjectError {
+    /// The error for a path where nothing is, with the run folder that may be meant.
+    pub(crate) fn missing(path: &Path) -> SubjectError {
+        let is_run = |path: &PathBuf| path.join("experiment.toml").exists();
+        let run = Some(Path::new(RUNS).join(path)).filter(is_run);
+        let similar = run.or_else(|| nearest_run(path));
+        SubjectError::Missing { path: path.to_path_buf(), similar }
+    }
+
     /// Whether the request was wrong, as opposed to a failure while it was carried out.
     pub fn is_usage(&self) -> bool {
         match self {
             Self::Run(error) => error.is_usage(),
+            Self::Classifier(error) => error.is_usage(),
             Self::File(_) | Self::Circuit { .. } | Self::Network { .. } => false,
             _ => true,
         }
     }
+}
+
+/// Returns the run folder beside a path, or in `runs`, whose name is similar to that of the path.
+fn nearest_run(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_str()?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(RUNS));
+    let entries = folder.read_dir().ok()?.flatten().map(|entry| entry.path());
+    let runs = entries.filter(|path| path.join("experiment.toml").exists());
+    let names: Vec<String> = runs.filter_map(|run| run.file_name()?.to_str().map(str::to_string)).collect();
+    experiment::nearest(name, names.iter().map(String::as_str)).map(|name| folder.join(name))
 }
 
 /// The extensions of the circuit formats that can be read.
@@ -105,8 +135,10 @@ fn readable() -> String {
 pub struct Subject {
     /// The path of the run folder or file.
     pub path: PathBuf,
-    /// The experiment, if it is a run folder.
+    /// The experiment, if it is the run folder of an automaton.
     pub loaded: Option<AutomatonExperiment>,
+    /// The experiment, if it is the run folder of a classifier.
+    pub classifier_experiment: Option<ClassifierExperiment>,
     /// The soft model, unless it is a circuit file.
     pub model: Option<Model>,
     /// The hard circuit.
@@ -126,9 +158,7 @@ impl Subject {
             return Subject::open_run(path);
         }
         if !path.exists() {
-            let run = Path::new(RUNS).join(path);
-            let similar = run.join("experiment.toml").exists().then_some(run);
-            return Err(SubjectError::Missing { path: path.to_path_buf(), similar });
+            return Err(SubjectError::missing(path));
         }
         if path.extension().is_some_and(|extension| extension == "safetensors") {
             // The model of a run folder is opened with its experiment.
@@ -160,13 +190,22 @@ impl Subject {
                 experiment::Loaded::Forecaster(_) => {
                     return Err(SubjectError::Forecaster { path: path.to_path_buf() });
                 }
-                // The hard circuit, with encoder and head, is all that other verbs need of a classifier.
-                experiment::Loaded::Classifier(_) => return Subject::open(&path.join("circuit.json")),
+                experiment::Loaded::Classifier(_) => return Subject::open_classifier(path, &folder),
                 experiment::Loaded::Automaton(_) => {}
             }
         }
         let (loaded, model) = run::open(&folder)?;
         Ok(Subject::from_model(path, Some(loaded), model))
+    }
+
+    fn open_classifier(path: &Path, folder: &RunFolder) -> Result<Subject, SubjectError> {
+        if !classifier_run::circuit_path(folder).is_file() {
+            let unfinished = RunFolderError::Unfinished { path: path.to_path_buf() };
+            return Err(RunError::from(unfinished).into());
+        }
+        let (loaded, classifier) = classifier_run::open(folder)?;
+        let subject = Subject::from_document(path, classifier.into());
+        Ok(Subject { classifier_experiment: Some(loaded), ..subject })
     }
 
     fn from_model(path: &Path, loaded: Option<AutomatonExperiment>, model: Model) -> Subject {
@@ -175,6 +214,7 @@ impl Subject {
         Subject {
             path: path.to_path_buf(),
             loaded,
+            classifier_experiment: None,
             model: Some(model),
             circuit: automaton.circuit.clone(),
             automaton: Some(automaton),
@@ -200,7 +240,16 @@ impl Subject {
             Document::Circuit(_) => (None, None, 0),
         };
         let path = path.to_path_buf();
-        Subject { path, loaded: None, model: None, circuit, automaton, classifier, observed }
+        Subject {
+            path,
+            loaded: None,
+            classifier_experiment: None,
+            model: None,
+            circuit,
+            automaton,
+            classifier,
+            observed,
+        }
     }
 
     /// Returns the circuit, with the channels of the automaton or the encoder and head of the classifier if it is one, as the export formats need it.
@@ -214,16 +263,30 @@ impl Subject {
         }
     }
 
-    /// Returns the automaton, or an error for a plain circuit.
+    /// Returns the automaton, or an error for a classifier or a plain circuit.
     pub fn automaton(&self) -> Result<&Automaton, SubjectError> {
-        self.automaton.as_ref().ok_or_else(|| SubjectError::PlainCircuit { path: self.path.clone() })
+        let path = self.path.clone();
+        self.automaton.as_ref().ok_or_else(|| match self.classifier {
+            Some(_) => SubjectError::NotAnAutomaton { path },
+            None => SubjectError::PlainCircuit { path },
+        })
+    }
+
+    /// Returns whether it was opened from a run folder.
+    pub fn is_run(&self) -> bool {
+        self.loaded.is_some() || self.classifier_experiment.is_some()
+    }
+
+    /// Returns the name of the experiment, if it is a run folder.
+    pub fn experiment_name(&self) -> Option<&str> {
+        let automaton = self.loaded.as_ref().map(|loaded| loaded.experiment.name.as_str());
+        automaton.or(self.classifier_experiment.as_ref().map(|loaded| loaded.experiment.name.as_str()))
     }
 
     /// Returns the name of the experiment, or that of the file without its extension.
     pub fn name(&self) -> String {
-        let experiment = self.loaded.as_ref().map(|loaded| loaded.experiment.name.clone());
         let stem = || self.path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        experiment.or_else(stem).unwrap_or_default()
+        self.experiment_name().map(str::to_string).or_else(stem).unwrap_or_default()
     }
 
     /// Returns how often each gate function occurs. A gate of a perception kernel counts once, not once per channel.

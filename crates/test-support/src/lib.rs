@@ -1,5 +1,6 @@
 //! Helpers for the tests of several crates.
 
+pub mod browser;
 pub mod counting;
 pub mod golden;
 pub mod mutation;

@@ -43,6 +43,12 @@ pub enum ExperimentError {
     },
 }
 
+/// Returns the name that is most similar to what was typed, if at least half of its letters are the same.
+pub fn nearest<'a>(typed: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let nearest = names.map(|name| (strsim::levenshtein(typed, name), name)).min();
+    nearest.filter(|(distance, name)| *distance <= name.len() / 2).map(|(_, name)| name)
+}
+
 /// A problem of a setting, and the key of the setting. A number in the key stands for an element of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -120,8 +126,7 @@ impl Source {
             return Source::read(Path::new(name));
         }
         let names: Vec<&str> = built_in.iter().map(|(name, _)| *name).collect();
-        let nearest = names.iter().map(|known| (strsim::levenshtein(name, known), known)).min();
-        let hint = nearest.filter(|(d, known)| *d <= known.len() / 2).map(|(_, known)| (*known).to_string());
+        let hint = nearest(name, names.iter().copied()).map(str::to_string);
         Err(ExperimentError::Unknown { name: name.to_string(), hint, known: names.join(", ") })
     }
 
@@ -236,15 +241,20 @@ fn plain(message: &str) -> String {
         ("map", "table"),
         ("floating point", "number"),
     ];
-    let Some((found, wanted)) = message.split_once(", expected ") else { return message.to_string() };
+    let Some((found, wanted)) = message.rsplit_once(", expected ") else { return message.to_string() };
     let word = |text: &str| match WORDS.iter().find(|(rust, _)| *rust == text) {
         Some((_, word)) => (*word).to_string(),
         // A table is a struct or an enum with a kind.
         None if text.starts_with("struct ") || text.contains("enum ") => "a table".into(),
         None => text.to_string(),
     };
-    let found = found.replace("floating point", "number").replace("sequence", "list").replace("map", "table");
-    format!("{found}, expected {}", word(wanted))
+    // Only the type that was found is replaced: names and values are those of the file.
+    let kind = |(problem, value): (&str, &str)| {
+        let kinds = [("floating point", "number"), ("sequence", "list"), ("map", "table")];
+        kinds.iter().find_map(|(rust, word)| Some(format!("{problem}: {word}{}", value.strip_prefix(rust)?)))
+    };
+    let parts = found.split_once(": ").filter(|(problem, _)| problem.starts_with("invalid "));
+    format!("{}, expected {}", parts.and_then(kind).as_deref().unwrap_or(found), word(wanted))
 }
 
 #[cfg(test)]
@@ -281,6 +291,7 @@ mod tests {
     #[test]
     fn messages_have_no_types_of_rust() {
         #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
         #[expect(dead_code, reason = "only its types matter")]
         struct Settings {
             count: usize,
@@ -297,6 +308,13 @@ mod tests {
         assert!(rate.contains("expected a number") && !rate.contains("f64"), "{rate}");
         let sizes = read("count = 3\nrate = 1.0\nsizes = 4");
         assert!(sizes.contains("expected a list"), "{sizes}");
+        let list = read("count = [3]\nrate = 1.0\nsizes = []");
+        assert!(list.contains("invalid type: list, expected a whole number"), "{list}");
+        // Names and values of the file are unchanged.
+        let unknown = read("bitmap_sequence = 3");
+        assert!(unknown.contains("`bitmap_sequence`, expected one of `count`"), "{unknown}");
+        let text = read("count = 'map, expected usize'");
+        assert!(text.contains("string \"map, expected usize\", expected a whole number"), "{text}");
     }
 
     #[test]

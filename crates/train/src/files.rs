@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// A file or folder that could not be read or written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {}: {error}", path.display())]
+#[error("cannot {action} {}: {}", path.display(), self.cause())]
 pub struct FileError {
     /// The operation, such as "read" or "write".
     pub action: &'static str,
@@ -19,6 +19,18 @@ pub struct FileError {
 impl FileError {
     fn new(action: &'static str, path: &Path, error: io::Error) -> FileError {
         FileError { action, path: path.to_path_buf(), error }
+    }
+
+    /// Describes the error. What the system says about a missing folder sounds as if the file were missing.
+    fn cause(&self) -> String {
+        let folder = folder_of(&self.path);
+        match self.error.kind() {
+            io::ErrorKind::NotFound if self.action == "write" && !folder.exists() => {
+                format!("the folder {} does not exist", folder.display())
+            }
+            io::ErrorKind::IsADirectory => "it is a folder".into(),
+            _ => self.error.to_string(),
+        }
     }
 }
 

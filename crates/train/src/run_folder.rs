@@ -53,6 +53,10 @@ const BEGINNING: &str = ".gatework-0000000000000000.part";
 /// A summary that is not in its final place yet, because `experiment.toml` may not name the seed that was kept.
 const NEXT_SUMMARY: &str = "summary.json.next";
 
+/// The number of times that a lock is tried again before the folder counts as in use, and the time in between.
+const LOOKS: usize = 5;
+const LOOK: std::time::Duration = std::time::Duration::from_millis(4);
+
 /// A run folder that cannot be used as requested.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -231,6 +235,13 @@ impl RunFolder {
         is_abandoned || paths.all(|path| files::is_temporary(&path))
     }
 
+    /// Returns whether a process trains the run in a folder, where the system has locks of folders. It is a look at one moment.
+    pub fn is_in_use(path: &Path) -> bool {
+        let Ok(folder) = File::open(path) else { return false };
+        // Released at once, when the file is dropped; `lock` waits for that.
+        matches!(folder.try_lock_shared(), Err(TryLockError::WouldBlock))
+    }
+
     /// Returns a folder without locking it or checking its content.
     pub fn at(path: &Path) -> RunFolder {
         RunFolder { path: path.to_path_buf(), replaced: None, _lock: None }
@@ -363,7 +374,16 @@ fn numbered(name: &str) -> impl Iterator<Item = PathBuf> {
 /// Locks a folder for this process, where the system has locks of folders.
 fn lock(path: &Path) -> Result<Option<File>, RunFolderError> {
     let Ok(folder) = File::open(path) else { return Ok(None) };
-    match folder.try_lock() {
+    let mut locked = folder.try_lock();
+    // `is_in_use` holds the lock for some microseconds; a process that trains holds it for longer than this.
+    for _ in 0..LOOKS {
+        if !matches!(locked, Err(TryLockError::WouldBlock)) {
+            break;
+        }
+        std::thread::sleep(LOOK);
+        locked = folder.try_lock();
+    }
+    match locked {
         // Another process may have renamed the folder after it was opened.
         Ok(()) if !is_same(&folder, path) => Err(RunFolderError::InUse { path: path.to_path_buf() }),
         Ok(()) => Ok(Some(folder)),
@@ -398,6 +418,19 @@ fn aside(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_is_in_use_while_a_process_trains_in_it() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("run");
+        assert!(!RunFolder::is_in_use(&path));
+        let folder = RunFolder::create(&path, false, "", &[]).unwrap();
+        assert!(RunFolder::is_in_use(&path));
+        drop(folder);
+        assert!(!RunFolder::is_in_use(&path));
+        // A look does not keep others out.
+        drop(RunFolder::resume(&path).unwrap());
+    }
 
     fn run(parent: &Path) -> RunFolder {
         RunFolder::create(&parent.join("run"), false, "", &[]).unwrap()

@@ -92,21 +92,85 @@ pub fn widen(format: Half, from: &[u16], to: &mut [f32]) {
     assert_eq!(from.len(), to.len(), "slices of different lengths");
     match format {
         Half::Bf16 => dispatch!(level(), _ => map(from, to, widen_bf16)),
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: the level includes F16C, and the slices have the same length.
-        Half::F16 if level().as_avx2().is_some() => unsafe { x86::widen_f16(from, to) },
-        Half::F16 => dispatch!(level(), _ => map(from, to, widen_f16)),
+        Half::F16 => widen_f16_rows(from, &[0], from.len(), to),
+    }
+}
+
+/// Converts rows of a matrix of `f16` to the same places of another one: `width` elements from each of the offsets on.
+///
+/// # Panics
+/// If a row is out of bounds.
+pub(crate) fn widen_f16_rows(from: &[u16], offsets: &[u32], width: usize, to: &mut [f32]) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        if level().as_avx512().is_some() {
+            // SAFETY: the processor has AVX-512.
+            return unsafe { x86::widen_f16_rows_512(from, offsets, width, to) };
+        }
+        if level().as_avx2().is_some() {
+            // SAFETY: the level includes F16C.
+            return unsafe { x86::widen_f16_rows(from, offsets, width, to) };
+        }
+    }
+    dispatch!(level(), _ => for_rows(from, offsets, width, to, |from, to| map(from, to, widen_f16)));
+}
+
+/// Applies a conversion to rows.
+#[inline(always)]
+fn for_rows(
+    from: &[u16],
+    offsets: &[u32],
+    width: usize,
+    to: &mut [f32],
+    convert: impl Fn(&[u16], &mut [f32]),
+) {
+    for &offset in offsets {
+        let offset = offset as usize;
+        convert(&from[offset..][..width], &mut to[offset..][..width]);
     }
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod x86 {
-    use std::arch::x86_64::{_mm_loadu_si128, _mm256_cvtph_ps, _mm256_storeu_ps};
+    use std::arch::x86_64::{
+        _mm_loadu_si128, _mm256_cvtph_ps, _mm256_loadu_si256, _mm256_storeu_ps, _mm512_cvtph_ps,
+        _mm512_storeu_ps,
+    };
+
+    use super::for_rows;
 
     /// # Safety
-    /// The processor has F16C; the slices have the same length.
+    /// The processor has F16C.
     #[target_feature(enable = "avx,f16c")]
-    pub unsafe fn widen_f16(from: &[u16], to: &mut [f32]) {
+    pub unsafe fn widen_f16_rows(from: &[u16], offsets: &[u32], width: usize, to: &mut [f32]) {
+        // SAFETY: guaranteed by the caller.
+        for_rows(from, offsets, width, to, |from, to| unsafe { widen_f16(from, to) });
+    }
+
+    /// # Safety
+    /// The processor has AVX-512F and F16C.
+    #[target_feature(enable = "avx512f,f16c")]
+    pub unsafe fn widen_f16_rows_512(from: &[u16], offsets: &[u32], width: usize, to: &mut [f32]) {
+        for_rows(from, offsets, width, to, |from, to| {
+            let (halves, rest) = from.as_chunks::<16>();
+            let (floats, last) = to.as_chunks_mut::<16>();
+            for (half, float) in halves.iter().zip(floats) {
+                // SAFETY: sixteen halves are read and sixteen numbers written; the accesses are unaligned.
+                unsafe {
+                    let half = _mm256_loadu_si256(half.as_ptr().cast());
+                    _mm512_storeu_ps(float.as_mut_ptr(), _mm512_cvtph_ps(half));
+                }
+            }
+            // SAFETY: the processor has F16C.
+            unsafe { widen_f16(rest, last) };
+        });
+    }
+
+    /// # Safety
+    /// The processor has F16C.
+    #[inline]
+    #[target_feature(enable = "avx,f16c")]
+    unsafe fn widen_f16(from: &[u16], to: &mut [f32]) {
         let (halves, rest) = from.as_chunks::<8>();
         let (floats, last) = to.as_chunks_mut::<8>();
         for (half, float) in halves.iter().zip(floats) {
@@ -248,6 +312,21 @@ mod tests {
                 widen(format, &all, &mut wide);
                 for (&bits, &wide) in all.iter().zip(&wide) {
                     assert!(same(wide, from_bits(format, bits)), "{format} {bits:#x}: {wide:e}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn rows_of_any_width_are_widened_in_place_and_nothing_else() {
+        let from: Vec<u16> = (0..200u16).map(|i| i.wrapping_mul(331)).collect();
+        on_every_level(|| {
+            for width in [0, 1, 7, 8, 15, 16, 17, 33, 40] {
+                let mut to = vec![-1.0; from.len()];
+                widen_f16_rows(&from, &[0, 80, 160], width, &mut to);
+                for (i, (&bits, &wide)) in from.iter().zip(&to).enumerate() {
+                    let right = if i % 80 < width { from_bits(Half::F16, bits) } else { -1.0 };
+                    assert!(same(wide, right), "{i} of rows of {width}: {wide:e}");
                 }
             }
         });

@@ -311,6 +311,7 @@ mod tests {
         assert_eq!(out, [0; 6]);
         matmul::<f64>(&[], &[1.0; 3], &mut [], 0, 3, 1).unwrap();
         matmul::<f32>(&[], &[], &mut [], 0, 0, usize::MAX).unwrap();
+        matmul::<f32>(&[], &[], &mut [], usize::MAX, 0, 0).unwrap();
         let none = MatrixView::with_strides(&[], 2, 0, usize::MAX, usize::MAX).unwrap();
         matmul_add_views(none, none.transposed(), MatrixViewMut::new(&mut out[..4], 2, 2).unwrap()).unwrap();
         assert_eq!(out, [0; 6]);

@@ -360,12 +360,13 @@ fn plan(planner: &mut Planner<'_>, id: Id, cell: Cell, backward: bool) -> View {
     let args = node.args.iter().enumerate().map(view).collect();
     let scratch_len = with_float!(node.dtype, T => Steps::scratch_len::<T>(cell, sizes, backward));
     let scratch = planner.scratch(node.dtype, scratch_len);
-    let out = planner.value(id);
     let all = if backward {
         planner.is_read(id, |begin| begin < time * batch * features)
     } else {
         planner.is_read(id, |begin| begin > 0)
     };
+    // Without a backward pass, the other parts of the tape need no memory: every reader is a slice of the first.
+    let out = if backward || all { planner.value(id) } else { planner.first_of(id, 1) };
     planner.compute(RecurrentKernel { cell, backward, all, sizes, args, out, scratch }, out)
 }
 
@@ -374,7 +375,7 @@ fn plan(planner: &mut Planner<'_>, id: Id, cell: Cell, backward: bool) -> View {
 struct RecurrentKernel {
     cell: Cell,
     backward: bool,
-    /// Forward: whether more of the tape is read than the states. Backward: whether the gradient of the inputs is read.
+    /// Forward: whether more of the tape is read than the states; if not, `out` has the states only. Backward: whether the gradient of the inputs is read.
     all: bool,
     /// Steps, batch, width of the state, and width of the inputs.
     sizes: [usize; 4],

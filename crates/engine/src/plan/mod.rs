@@ -210,6 +210,12 @@ impl<'a> Planner<'a> {
         self.buffer(self.graph.dtype(id), self.graph.shape(id), BufferKind::Value { output: false })
     }
 
+    /// A new buffer for the first indices of axis 0 of a node, if nothing reads the others.
+    pub fn first_of(&mut self, id: Id, count: usize) -> View {
+        let shape = self.graph.shape(id).with(0, count);
+        self.buffer(self.graph.dtype(id), shape, BufferKind::Value { output: false })
+    }
+
     /// A new buffer for temporary values of one instruction.
     pub fn scratch(&mut self, dtype: DType, elements: usize) -> View {
         self.buffer(dtype, Shape::from_checked(&[elements]), BufferKind::Value { output: false })

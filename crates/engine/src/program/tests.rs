@@ -463,3 +463,31 @@ fn chains_of_any_length_can_be_compiled() {
     let right = (0..length).fold(1.0f64, |x, _| x.sin());
     assert!((f64::from(runner.read::<f32>("y").unwrap()[1]) - right).abs() < 1e-4);
 }
+
+#[test]
+fn a_program_without_gradients_has_no_memory_for_them() {
+    // The gradients of a chain need the values of all its layers; without them, two at a time are enough.
+    let memory = |layers: usize, with_gradients: bool| {
+        let mut g = Graph::new();
+        let x = g.input("x", DType::F32, &[64, 32]).unwrap();
+        let weights = g.input("w", DType::F32, &[32, 32]).unwrap();
+        let gain = g.input("gain", DType::F32, &[32]).unwrap();
+        let mut y = x;
+        for _ in 0..layers {
+            let product = g.matmul(y, weights).unwrap();
+            let scores = g.softmax(product, 1).unwrap();
+            let normal = g.layer_norm(scores, gain, gain, 1e-5).unwrap();
+            y = g.gelu(normal).unwrap();
+        }
+        let loss = g.sum_all(y).unwrap();
+        let gradients = g.gradients(loss, &[weights]).unwrap();
+        g.output("loss", loss).unwrap();
+        if with_gradients {
+            g.output("dw", gradients[0]).unwrap();
+        }
+        let program = Program::new(&g).unwrap();
+        (program.activation_bytes(), program.bytes())
+    };
+    assert_eq!(memory(4, false), memory(12, false));
+    assert!(memory(12, true).0 > 2 * memory(4, true).0, "{:?} {:?}", memory(12, true), memory(4, true));
+}

@@ -187,6 +187,22 @@ pub(crate) fn for_rows<T: Element, W: Copy + Sync + Send>(
     });
 }
 
+/// Runs `long` on every row that is long enough for several threads, and `group` on groups of shorter rows, as [`for_rows`].
+fn by_length<T: Element>(
+    x: &[T],
+    columns: usize,
+    (out, out_columns): (&mut [T], usize),
+    long: fn(&[T], &mut [T]),
+    group: fn(&[T], &mut [T], usize),
+) {
+    if columns > CHUNK_LEN {
+        let rows = x.chunks_exact(columns).zip(out.chunks_exact_mut(out_columns));
+        rows.for_each(|(x, out)| long(x, out));
+    } else if !x.is_empty() {
+        for_rows(x, columns, (out, out_columns), columns, group);
+    }
+}
+
 /// Returns a column of the rows of `x`, a row per lane. Lanes without a row repeat the first one.
 #[inline(always)]
 pub(crate) fn column_of_rows<S: Simd, V: SimdBase<S>>(
@@ -284,15 +300,9 @@ fn softmax_rows_of<T: RealNumber>(x: &[T], columns: usize, out: &mut [T]) {
             },
         );
     }
-    if columns > CHUNK_LEN {
-        for (x, out) in x.chunks_exact(columns).zip(out.chunks_exact_mut(columns)) {
-            softmax_of(x, out);
-        }
-    } else if !x.is_empty() {
-        for_rows(x, columns, (out, columns), columns, |x, out, columns| {
-            dispatch!(level(), simd => rows(simd, x, columns, out));
-        });
-    }
+    by_length(x, columns, (out, columns), softmax_of, |x, out, columns| {
+        dispatch!(level(), simd => rows(simd, x, columns, out));
+    });
 }
 
 fn log_softmax_rows_of<T: RealNumber>(x: &[T], columns: usize, out: &mut [T]) {
@@ -322,15 +332,9 @@ fn log_softmax_rows_of<T: RealNumber>(x: &[T], columns: usize, out: &mut [T]) {
             },
         );
     }
-    if columns > CHUNK_LEN {
-        for (x, out) in x.chunks_exact(columns).zip(out.chunks_exact_mut(columns)) {
-            log_softmax_of(x, out);
-        }
-    } else if !x.is_empty() {
-        for_rows(x, columns, (out, columns), columns, |x, out, columns| {
-            dispatch!(level(), simd => rows(simd, x, columns, out));
-        });
-    }
+    by_length(x, columns, (out, columns), log_softmax_of, |x, out, columns| {
+        dispatch!(level(), simd => rows(simd, x, columns, out));
+    });
 }
 
 fn layer_norm_rows_of<T: RealNumber>(
@@ -444,13 +448,15 @@ fn mean_rows_of<T: RealNumber>(x: &[T], columns: usize, out: &mut [T]) {
             |columns| moments::<S, T>(simd, columns)[0],
         );
     }
-    if columns > CHUNK_LEN {
-        x.chunks_exact(columns).zip(out).for_each(|(x, out)| *out = mean(x));
-    } else if !x.is_empty() {
-        for_rows(x, columns, (out, 1), columns, |x, out, columns| {
+    by_length(
+        x,
+        columns,
+        (out, 1),
+        |x, out| out[0] = mean(x),
+        |x, out, columns| {
             dispatch!(level(), simd => rows(simd, x, columns, out));
-        });
-    }
+        },
+    );
 }
 
 #[inline(always)]
@@ -483,13 +489,15 @@ fn variance_rows_of<T: RealNumber>(x: &[T], columns: usize, out: &mut [T]) {
             |columns| moments::<S, T>(simd, columns)[1],
         );
     }
-    if columns > CHUNK_LEN {
-        x.chunks_exact(columns).zip(out).for_each(|(x, out)| *out = moments_of(x).1);
-    } else if !x.is_empty() {
-        for_rows(x, columns, (out, 1), columns, |x, out, columns| {
+    by_length(
+        x,
+        columns,
+        (out, 1),
+        |x, out| out[0] = moments_of(x).1,
+        |x, out, columns| {
             dispatch!(level(), simd => rows(simd, x, columns, out));
-        });
-    }
+        },
+    );
 }
 
 #[cfg(test)]

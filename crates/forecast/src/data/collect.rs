@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use rustc_hash::FxHashMap;
 
+use super::date_format::DateFormat;
 use super::error::DataProblem;
 use super::frequency::Frequency;
 use super::gaps::regularise;
@@ -34,6 +35,8 @@ pub struct Collector {
     offset: Option<i64>,
     /// Format of the first time.
     form: TimeForm,
+    /// The format that the schema declares, or the text that is not one.
+    declared: Option<Result<DateFormat, String>>,
     ids: FxHashMap<Box<str>, usize>,
     /// Series of the previous row: rows of a series are mostly contiguous.
     last: usize,
@@ -50,6 +53,10 @@ impl Collector {
             kind: None,
             offset: None,
             form: TimeForm::default(),
+            declared: schema
+                .date_format
+                .as_ref()
+                .map(|text| DateFormat::new(text).ok_or_else(|| text.clone())),
             ids: FxHashMap::default(),
             last: usize::MAX,
             series: Vec::new(),
@@ -75,6 +82,12 @@ impl Collector {
 
     /// Parses a time, which must be of the same kind as those before.
     pub fn time(&mut self, text: &str) -> Result<i64, DataProblem> {
+        if let Some(declared) = &self.declared {
+            let format = declared.clone().map_err(|text| DataProblem::DateFormat { text })?;
+            let wrong = || DataProblem::DeclaredTime { text: text.to_string(), format: Box::new(format) };
+            (self.kind, self.form) = (Some(format.kind()), TimeForm::declared(format));
+            return format.parse(text).ok_or_else(wrong);
+        }
         let read = time::parse_zoned(text).ok_or_else(|| DataProblem::Time { text: text.to_string() })?;
         let (tick, kind, offset) = read;
         if self.kind.is_none() {

@@ -1,5 +1,7 @@
 //! Covariates of tables in memory, and the parts of a table: some of its covariates, or its earlier values.
 
+use std::ops::RangeInclusive;
+
 use rustc_hash::FxHashSet;
 
 use super::error::DataProblem;
@@ -8,23 +10,12 @@ use super::table::{Columns, Series, Table};
 impl Table {
     /// Adds a past covariate, which is known up to the forecast origin: for every series its id and one number for each
     /// value.
-    pub fn with_past_covariate<I, V>(
-        mut self,
+    pub fn with_past_covariate<I: AsRef<str>, V: AsRef<[f64]>>(
+        self,
         name: &str,
         numbers: impl IntoIterator<Item = (I, V)>,
-    ) -> Result<Table, DataProblem>
-    where
-        I: AsRef<str>,
-        V: AsRef<[f64]>,
-    {
-        let width = self.columns.past.len();
-        for (place, numbers) in self.of_every_series(name, numbers)? {
-            let series = &mut self.series[place];
-            check_length(series, name, numbers.as_ref(), series.values.len(), series.values.len())?;
-            series.past = with_column(&series.past, width, numbers.as_ref());
-        }
-        self.columns.past.push(name.to_string());
-        Ok(self)
+    ) -> Result<Table, DataProblem> {
+        self.with_rows(name, numbers, |len| len..=len, |table| &mut table.past, |series| &mut series.past)
     }
 
     /// Adds a known-future covariate: for every series its id and its numbers from the first value on. A forecast needs
@@ -40,22 +31,33 @@ impl Table {
     /// assert_eq!(error.to_string(), "series \"sales\": \"price\" has 1 numbers, but the series has 3 values");
     /// # Ok::<(), gatework_forecast::data::DataProblem>(())
     /// ```
-    pub fn with_future_covariate<I, V>(
+    pub fn with_future_covariate<I: AsRef<str>, V: AsRef<[f64]>>(
+        self,
+        name: &str,
+        numbers: impl IntoIterator<Item = (I, V)>,
+    ) -> Result<Table, DataProblem> {
+        let lengths = |len| len..=usize::MAX;
+        self.with_rows(name, numbers, lengths, |table| &mut table.future, |series| &mut series.future)
+    }
+
+    /// Adds a column to the rows of every series. `lengths` returns how many numbers a series of this many values may have.
+    fn with_rows<I: AsRef<str>, V: AsRef<[f64]>>(
         mut self,
         name: &str,
         numbers: impl IntoIterator<Item = (I, V)>,
-    ) -> Result<Table, DataProblem>
-    where
-        I: AsRef<str>,
-        V: AsRef<[f64]>,
-    {
-        let width = self.columns.future.len();
-        for (place, numbers) in self.of_every_series(name, numbers)? {
+        lengths: fn(usize) -> RangeInclusive<usize>,
+        names: fn(&mut Columns) -> &mut Vec<String>,
+        rows: fn(&mut Series) -> &mut Vec<f64>,
+    ) -> Result<Table, DataProblem> {
+        let numbers = self.of_every_series(name, numbers)?;
+        let names = names(&mut self.columns);
+        for (place, numbers) in numbers {
             let series = &mut self.series[place];
-            check_length(series, name, numbers.as_ref(), series.values.len(), usize::MAX)?;
-            series.future = with_column(&series.future, width, numbers.as_ref());
+            check_length(series, name, numbers.as_ref(), &lengths(series.values.len()))?;
+            let rows = rows(series);
+            *rows = with_column(rows, names.len(), numbers.as_ref());
         }
-        self.columns.future.push(name.to_string());
+        names.push(name.to_string());
         Ok(self)
     }
 
@@ -224,10 +226,9 @@ fn check_length(
     series: &Series,
     name: &str,
     numbers: &[f64],
-    min: usize,
-    max: usize,
+    lengths: &RangeInclusive<usize>,
 ) -> Result<(), DataProblem> {
-    if (min..=max).contains(&numbers.len()) {
+    if lengths.contains(&numbers.len()) {
         return Ok(());
     }
     Err(DataProblem::CovariateLength {

@@ -8,20 +8,25 @@ use flate2::bufread::MultiGzDecoder;
 
 use super::collect::{Collector, Observation, decode};
 use super::error::{DataError, DataProblem};
+use super::number::Decimal;
 use super::rows::Located;
 use super::table::{Layout, Schema, Table, Target};
 use super::time::TimeKind;
 
 /// Reads a table from CSV. Errors call it `origin`.
-pub fn read_csv(mut input: impl BufRead, origin: &str, schema: &Schema) -> Result<Table, DataError> {
-    let start =
-        input.fill_buf().map_err(|error| DataProblem::Unreadable(error.to_string()).at(origin, None))?;
-    let result = if start.starts_with(&[0x1f, 0x8b]) {
-        read_plain(std::io::BufReader::with_capacity(1 << 16, MultiGzDecoder::new(input)), schema)
-    } else {
-        read_plain(input, schema)
-    };
+pub fn read_csv(input: impl BufRead, origin: &str, schema: &Schema) -> Result<Table, DataError> {
+    let result = open_plain(input).and_then(|input| read_plain(input, schema));
     result.map_err(|(line, problem)| problem.at(origin, line))
+}
+
+/// Decompresses a file if it is compressed with gzip.
+pub(super) fn open_plain<'a>(mut input: impl BufRead + 'a) -> Result<Box<dyn BufRead + 'a>, Located> {
+    let start = input.fill_buf().map_err(|error| (None, DataProblem::Unreadable(error.to_string())))?;
+    Ok(if start.starts_with(&[0x1f, 0x8b]) {
+        Box::new(std::io::BufReader::with_capacity(1 << 16, MultiGzDecoder::new(input)))
+    } else {
+        Box::new(input)
+    })
 }
 
 fn read_plain(mut input: impl BufRead, schema: &Schema) -> Result<Table, Located> {
@@ -60,20 +65,22 @@ pub(super) fn read_records(
             if let Some(name) = [&schema.past, &schema.future, &schema.fixed].into_iter().flatten().next() {
                 return Err(at_header(missing_column(name, header)));
             }
-            for_each_record(next, header.len(), |line, record| read_series(line, record, &mut collector))?;
+            for_each_record(next, header.len(), |line, record| {
+                read_series(line, record, schema.decimal, &mut collector)
+            })?;
         }
     }
     collector.finish(schema)
 }
 
 /// Returns the most frequent delimiter of the first line; a comma in case of a tie.
-fn delimiter(start: &[u8]) -> u8 {
+pub(super) fn delimiter(start: &[u8]) -> u8 {
     let line = start.split(|b| *b == b'\n').next().unwrap_or_default();
     let count = |delimiter: u8| line.split(|b| *b == delimiter).count();
     [b';', b'\t'].into_iter().fold(b',', |best, other| if count(other) > count(best) { other } else { best })
 }
 
-fn from_csv(error: &::csv::Error) -> Located {
+pub(super) fn from_csv(error: &::csv::Error) -> Located {
     let line = error.position().map(::csv::Position::line);
     (line, DataProblem::Unreadable(error.to_string()))
 }
@@ -113,14 +120,18 @@ fn find_all(names: &[String], header: &[String]) -> Result<Vec<usize>, DataProbl
 }
 
 /// Parses a number; NaN if it is missing. Numbers beyond the range of 32 bits, which models use, are an error.
-fn number(field: &[u8], column: impl Fn() -> String) -> Result<f64, DataProblem> {
+fn number(field: &[u8], decimal: Option<Decimal>, column: impl Fn() -> String) -> Result<f64, DataProblem> {
     let text = field.trim_ascii();
     let text = || String::from_utf8_lossy(text).into_owned();
     let parsed = std::str::from_utf8(field.trim_ascii()).ok().and_then(|text| match text {
         "" | "NA" | "N/A" | "na" | "null" | "NULL" | "None" | "-" | "." => Some(f64::NAN),
         "True" | "true" | "TRUE" => Some(1.0),
         "False" | "false" | "FALSE" => Some(0.0),
-        text => text.parse().ok(),
+        text => match decimal {
+            // Declared separators come first: 1.234 may be grouped.
+            Some(decimal) => decimal.parse(text).or_else(|| text.parse().ok().filter(|x: &f64| x.is_nan())),
+            None => text.parse().ok(),
+        },
     });
     match parsed {
         None => Err(DataProblem::Number { column: column(), text: text() }),
@@ -135,11 +146,12 @@ fn numbers(
     record: &ByteRecord,
     columns: &[usize],
     header: &[String],
+    decimal: Option<Decimal>,
     into: &mut Vec<f64>,
 ) -> Result<(), DataProblem> {
     into.clear();
     for &column in columns {
-        into.push(number(&record[column], || header[column].clone())?);
+        into.push(number(&record[column], decimal, || header[column].clone())?);
     }
     Ok(())
 }
@@ -155,6 +167,10 @@ fn time(field: &[u8], collector: &mut Collector) -> Result<i64, DataProblem> {
 struct Long<'a> {
     header: &'a [String],
     id: Option<usize>,
+    /// Further columns of the id.
+    parts: Vec<usize>,
+    /// The id of a row with several columns.
+    joined: Vec<u8>,
     time: usize,
     target: usize,
     target_name: &'a str,
@@ -181,15 +197,37 @@ impl<'a> Long<'a> {
         if time == target || id == Some(time) || id == Some(target) {
             return Err(DataProblem::ColumnTwice { name: target_name.to_string() });
         }
-        Ok(Long { header, id, time, target, target_name, exogenous: Exogenous::new(schema, header)? })
+        let parts = find_all(&schema.id_parts, header)?;
+        let joined = Vec::new();
+        Ok(Long {
+            header,
+            id,
+            parts,
+            joined,
+            time,
+            target,
+            target_name,
+            exogenous: Exogenous::new(schema, header)?,
+        })
     }
 
     fn read(&mut self, line: u64, record: &ByteRecord, collector: &mut Collector) -> Result<(), DataProblem> {
         let tick = time(&record[self.time], collector)?;
-        let value = number(&record[self.target], || self.header[self.target].clone())?;
+        let value =
+            number(&record[self.target], self.exogenous.decimal, || self.header[self.target].clone())?;
         self.exogenous.read(record)?;
         let id = self.id.map_or(self.target_name.as_bytes(), |id| &record[id]);
-        let series = collector.series(id.trim_ascii());
+        let series = if self.parts.is_empty() {
+            collector.series(id.trim_ascii())
+        } else {
+            self.joined.clear();
+            self.joined.extend_from_slice(id.trim_ascii());
+            for part in &self.parts {
+                self.joined.push(b'/');
+                self.joined.extend_from_slice(record[*part].trim_ascii());
+            }
+            collector.series(&self.joined)
+        };
         collector.push(series, self.exogenous.observation(line, tick, value))
     }
 }
@@ -197,6 +235,7 @@ impl<'a> Long<'a> {
 /// Covariates of a row.
 struct Exogenous<'a> {
     header: &'a [String],
+    decimal: Option<Decimal>,
     columns: [Vec<usize>; 3],
     read: [Vec<f64>; 3],
 }
@@ -208,12 +247,12 @@ impl<'a> Exogenous<'a> {
             find_all(&schema.future, header)?,
             find_all(&schema.fixed, header)?,
         ];
-        Ok(Exogenous { header, columns, read: Default::default() })
+        Ok(Exogenous { header, decimal: schema.decimal, columns, read: Default::default() })
     }
 
     fn read(&mut self, record: &ByteRecord) -> Result<(), DataProblem> {
         for (columns, into) in self.columns.iter().zip(&mut self.read) {
-            numbers(record, columns, self.header, into)?;
+            numbers(record, columns, self.header, self.decimal, into)?;
         }
         if let Some(c) = self.read[2].iter().position(|value| value.is_nan()) {
             let column = self.header[self.columns[2][c]].clone();
@@ -276,7 +315,7 @@ impl<'a> Wide<'a> {
         let tick = time(&record[self.time], collector)?;
         self.exogenous.read(record)?;
         for &(column, series) in &self.series {
-            let value = number(&record[column], || self.header[column].clone())?;
+            let value = number(&record[column], self.exogenous.decimal, || self.header[column].clone())?;
             collector.push(series, self.exogenous.observation(line, tick, value))?;
         }
         Ok(())
@@ -284,7 +323,12 @@ impl<'a> Wide<'a> {
 }
 
 /// Reads one series per row: its id, then its values. Empty fields at the end are ignored.
-fn read_series(line: u64, record: &ByteRecord, collector: &mut Collector) -> Result<(), DataProblem> {
+fn read_series(
+    line: u64,
+    record: &ByteRecord,
+    decimal: Option<Decimal>,
+    collector: &mut Collector,
+) -> Result<(), DataProblem> {
     let id = record.get(0).unwrap_or_default().trim_ascii();
     let series = collector.series(id);
     collector.kind_of(TimeKind::Integer);
@@ -292,7 +336,7 @@ fn read_series(line: u64, record: &ByteRecord, collector: &mut Collector) -> Res
     let length =
         values().collect::<Vec<_>>().iter().rposition(|field| !field.is_empty()).map_or(0, |last| last + 1);
     for (position, field) in values().take(length).enumerate() {
-        let value = number(field, || format!("value {}", position + 1))?;
+        let value = number(field, decimal, || format!("value {}", position + 1))?;
         let row = Observation { line, tick: position as i64 + 1, value, past: &[], future: &[], fixed: &[] };
         collector.push(series, row)?;
     }

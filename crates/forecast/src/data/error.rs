@@ -1,6 +1,8 @@
 //! Errors of data: what is wrong, in which file, at which line.
 
+use super::date_format::DateFormat;
 use super::frequency::Frequency;
+use super::number::Decimal;
 use gatework_train::files::FileError;
 
 /// A table that cannot be read.
@@ -30,7 +32,7 @@ pub enum DataProblem {
     #[error("there are no rows of data")]
     Empty,
     /// A column is missing.
-    #[error("there is no column {name:?}; there are {known}")]
+    #[error("there is no column {name:?}; there are {known}{}", setting(name, known))]
     MissingColumn {
         /// The column.
         name: String,
@@ -52,8 +54,26 @@ pub enum DataProblem {
         expected: usize,
     },
     /// A text is not a time.
-    #[error("{text:?} is not a time; write for example 2024-01-31, 2024-01-31 13:00:00, 2024-01, 17")]
+    #[error(
+        "{text:?} is not a time such as 2024-01-31, 2024-01-31 13:00:00, 2024-01, 17; declare the format of other dates, for example date_format = \"%d/%m/%Y\""
+    )]
     Time {
+        /// The text.
+        text: String,
+    },
+    /// A text does not have the declared format.
+    #[error("{text:?} is not a time of the format {format}; correct it, or set date_format")]
+    DeclaredTime {
+        /// The text.
+        text: String,
+        /// The format.
+        format: Box<DateFormat>,
+    },
+    /// The declared format of times is invalid.
+    #[error(
+        "date_format = {text:?} is not a format of dates; write for example %d/%m/%Y, %m/%d/%y %I:%M %p, %Y-%m-%d %H:%M"
+    )]
+    DateFormat {
         /// The text.
         text: String,
     },
@@ -72,7 +92,7 @@ pub enum DataProblem {
         text: String,
     },
     /// A text is not a number.
-    #[error("{column}: {text:?} is not a number")]
+    #[error("{column}: {text:?} is not a number{}", remedy(text))]
     Number {
         /// The column.
         column: String,
@@ -284,6 +304,36 @@ pub enum DataProblem {
     /// The table cannot be parsed.
     #[error("{0}")]
     Unreadable(String),
+}
+
+/// Returns the settings that name other columns than the default ones; those of all that are missing.
+fn setting(name: &str, known: &str) -> String {
+    let is_known = |name: &str| known.split(", ").any(|known| known == name);
+    let missing = |(default, _): &(&str, &str)| !is_known(default);
+    let settings: Vec<&str> = [("ds", "time = \"...\""), ("y", "target = \"...\"")]
+        .iter()
+        .filter(|s| missing(s))
+        .map(|(_, set)| *set)
+        .collect();
+    if matches!(name, "ds" | "y") && !settings.is_empty() {
+        format!("; set {} in [columns]", settings.join(" and "))
+    } else {
+        String::new()
+    }
+}
+
+/// Returns the setting that reads a number.
+fn remedy(text: &str) -> String {
+    let set = [Decimal::Point, Decimal::Comma].into_iter().find(|decimal| decimal.parse(text).is_some());
+    match (set, text.contains([',', '.'])) {
+        (Some(_), false) => "; set decimal = \".\" to ignore currency and percent signs".into(),
+        (Some(_), true) if [Decimal::Point, Decimal::Comma].iter().all(|d| d.parse(text).is_some()) => {
+            "; set decimal = \".\" if thousands are grouped by commas, or decimal = \",\" for decimal commas"
+                .into()
+        }
+        (Some(decimal), true) => format!("; set decimal = \"{}\"", decimal.separator()),
+        (None, _) => String::new(),
+    }
 }
 
 impl DataProblem {

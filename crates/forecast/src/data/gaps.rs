@@ -310,6 +310,7 @@ impl Grid {
                 let fraction = (tick - earlier) as f64 / (later - earlier) as f64;
                 left + fraction * (right - left)
             }
+            (Missing::Zero, _) => 0.0,
             (Missing::ForwardFill | Missing::Interpolate, _) => left,
         }
     }

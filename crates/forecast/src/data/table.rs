@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::DataProblem;
 use super::frequency::Frequency;
+use super::number::Decimal;
 use super::time::TimeForm;
 
 /// The layout of a file.
@@ -39,6 +40,8 @@ pub enum Missing {
     ForwardFill,
     /// Impute by linear interpolation.
     Interpolate,
+    /// Impute zero: rows of a day without sales are not written.
+    Zero,
 }
 
 /// The columns of a file and how to read them.
@@ -54,6 +57,15 @@ pub struct Schema {
     pub time: String,
     /// Column of the values. In a wide file, the columns that are series; the default `y` stands for all columns.
     pub target: Target,
+    /// Further columns of the id in a long file: their texts follow after a slash, for example of a store and an item.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub id_parts: Vec<String>,
+    /// Decimal separator. If it is given, thousands may be grouped, and currency and percent signs are ignored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decimal: Option<Decimal>,
+    /// Format of the times, such as `%d/%m/%Y`. Default: recognised, unless it is ambiguous.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub date_format: Option<String>,
     /// Past covariates: known up to the forecast origin.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub past: Vec<String>,
@@ -91,6 +103,9 @@ impl Default for Schema {
             id: None,
             time: "ds".into(),
             target: Target::One("y".into()),
+            id_parts: Vec::new(),
+            decimal: None,
+            date_format: None,
             past: Vec::new(),
             future: Vec::new(),
             fixed: Vec::new(),
@@ -254,9 +269,10 @@ impl Report {
             Missing::Drop => ": windows that contain them are left out",
             Missing::ForwardFill => ": filled with the previous value",
             Missing::Interpolate => ": filled by interpolation",
+            Missing::Zero => ": filled with zero",
         };
         let irregular = match missing {
-            Missing::Drop => ": dropped",
+            Missing::Drop | Missing::Zero => ": dropped",
             _ => done,
         };
         [

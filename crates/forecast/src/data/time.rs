@@ -5,10 +5,28 @@
 
 use std::fmt::Write as _;
 
+use super::date_format::DateFormat;
+
 /// Microseconds per second.
 pub const SECOND: i64 = 1_000_000;
 /// Microseconds per day.
 pub const DAY: i64 = 86_400 * SECOND;
+
+/// The names of the months.
+pub(super) const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
 
 /// The kind of a time, from the coarsest to the finest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -160,20 +178,6 @@ fn parse_quarter(text: &str) -> Option<i64> {
 
 /// Parses `Jan 31 1949` or `January 31, 1949`.
 fn parse_named(text: &str) -> Option<i64> {
-    const MONTHS: [&str; 12] = [
-        "january",
-        "february",
-        "march",
-        "april",
-        "may",
-        "june",
-        "july",
-        "august",
-        "september",
-        "october",
-        "november",
-        "december",
-    ];
     let mut words = text.split([' ', ',']).filter(|word| !word.is_empty());
     let name = words.next()?.to_ascii_lowercase();
     let month = MONTHS.iter().position(|month| name.len() >= 3 && month.starts_with(&name))? as i64 + 1;
@@ -268,12 +272,19 @@ pub struct TimeForm {
     without_seconds: bool,
     /// `+00:00` instead of `Z`.
     zone_in_digits: bool,
+    /// The format that the file declares, instead of the others.
+    declared: Option<DateFormat>,
 }
 
 impl TimeForm {
     /// Returns the format of dates such as 19490131.
     pub fn number() -> TimeForm {
         TimeForm { separator: Some(""), ..TimeForm::default() }
+    }
+
+    /// Returns a declared format.
+    pub fn declared(format: DateFormat) -> TimeForm {
+        TimeForm { declared: Some(format), ..TimeForm::default() }
     }
 
     /// Returns the format of a valid time.
@@ -286,11 +297,15 @@ impl TimeForm {
             letter: text[date.len()..].starts_with('T').then_some("T"),
             without_seconds: clock.split(['+', '-']).next().unwrap_or_default().matches(':').count() == 1,
             zone_in_digits: clock.contains(['+', '-']),
+            declared: None,
         }
     }
 
     /// Formats a time like [`format_zoned`], in this format.
     pub fn format(self, tick: i64, kind: TimeKind, offset: Option<i64>) -> String {
+        if let Some(declared) = self.declared {
+            return declared.format(tick);
+        }
         let Civil { year, month, .. } = Civil::of_tick(tick);
         if let Some(quarter) = self.quarter.filter(|_| kind == TimeKind::Month && month % 3 == 1) {
             return format!("{year:04}{quarter}{}", month.div_ceil(3));

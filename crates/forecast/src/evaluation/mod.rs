@@ -14,5 +14,5 @@ pub use backtest::{
     EnsembleMember, Evaluation, ScaledErrors, Score, Watch, calibrate, evaluate, scaled_errors, unwatched,
 };
 pub use baselines::Baseline;
-pub(crate) use origins::Evaluator;
+pub(crate) use origins::{Evaluator, for_each_origin};
 pub use origins::{OriginForecast, Origins};

@@ -72,6 +72,23 @@ impl Forecaster {
     }
 }
 
+/// Calls `visit` with the number of the series, the position of the first step and the point forecast of every origin.
+pub(crate) fn for_each_origin(
+    forecaster: &Forecaster,
+    table: &Table,
+    origins: Origins,
+    mut visit: impl FnMut(usize, usize, Vec<f64>),
+) -> Result<(), PredictError> {
+    let Prepared { table, windows } = origins.prepare(forecaster, table)?;
+    let mut number = 0;
+    for_each_window(&[EnsembleMember { forecaster, windows: &windows }], &table, &unwatched, |window| {
+        if let Some((series, _)) = windows.origin(number) {
+            visit(series, window.origin, window.forecast.values.clone());
+        }
+        number += 1;
+    })
+}
+
 /// A forecast from an origin of an evaluation, and what came.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

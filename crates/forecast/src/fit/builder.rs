@@ -248,6 +248,9 @@ impl<'a> ForecasterBuilder<'a> {
 
     /// Trains a forecaster with other subsets than those of the options.
     pub(super) fn fit_split(&self, table: &Table, split: Split) -> Result<Forecaster, FitError> {
+        if self.experiment.horizon == 0 {
+            return Err(FitError::NoHorizon);
+        }
         let columns = self.columns(table);
         let Columns { past, future, fixed } = columns.clone();
         let columns_of_file = Schema { past, future, fixed, ..self.experiment.columns.clone() };

@@ -31,6 +31,9 @@ pub enum FitError {
     /// An option is invalid.
     #[error("{}", .0.message)]
     Option(Problem),
+    /// The horizon was not set.
+    #[error("the horizon is not set; call `horizon` with the number of steps to forecast")]
+    NoHorizon,
     /// The table is inconsistent, or has no covariate of this name.
     #[error(transparent)]
     Table(#[from] DataProblem),

@@ -292,7 +292,7 @@ fn invalid_options_and_short_tables_are_rejected() {
     let short = message(options().horizon(90).fit(&table()));
     assert!(short.contains("series \"a\" has 108 values for training"), "{short}");
     let none = message(Forecaster::builder().fit(&table()));
-    assert!(none.contains("horizon is 0"), "{none}");
+    assert_eq!(none, "the horizon is not set; call `horizon` with the number of steps to forecast");
     assert!(message(options().levels([1.5]).fit(&table())).contains("the level 1.5"));
     assert!(message(options().epochs(0).fit(&table())).contains("epochs is 0"));
 }

@@ -47,6 +47,14 @@ pub struct SeriesForecast {
     pub intervals: Vec<Interval>,
 }
 
+impl SeriesForecast {
+    /// Combines a forecast with the id of its series and the times of its steps.
+    pub fn new(id: String, times: Vec<String>, prediction: Prediction) -> SeriesForecast {
+        let Prediction { values, intervals } = prediction;
+        SeriesForecast { id, times, values, intervals }
+    }
+}
+
 impl Forecaster {
     /// Combines a network and its context.
     pub fn new(mut network: TrainedNetwork, context: Context) -> Forecaster {

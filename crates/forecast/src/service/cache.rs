@@ -134,7 +134,11 @@ impl NearCache {
         None
     }
 
+    /// Adds an entry, unless an element is not finite: then no difference would be, and any window could hit.
     fn insert(&mut self, window: &[f32], forecast: Arc<Forecast>) {
+        if !window.iter().all(|value| value.is_finite()) {
+            return;
+        }
         while self.entries.len() >= self.capacity
             && let Some(oldest) = self.entries.pop_front()
         {
@@ -209,6 +213,19 @@ mod tests {
             assert_eq!(cache.get(&[-1.0]), Some(forecast(-1.0)), "after {i} other windows");
             cache.insert(&[i as f32], &forecast(i as f32));
         }
+    }
+
+    /// The difference of an infinite element to any other is infinite, and so would be the margin.
+    #[test]
+    fn near_caches_do_not_keep_windows_that_are_not_finite() {
+        let cache = Cache::new(10, 0.1);
+        for bad in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN] {
+            cache.insert(&[bad, 0.0, 1.0], &forecast(1.0));
+            for other in [[0.0, 0.0, bad], [bad, 0.0, 1.0], [1.0, 0.0, 1.0]] {
+                assert_eq!(cache.get(&other), None, "{other:?}");
+            }
+        }
+        assert_eq!(cache.len(), 0);
     }
 
     proptest! {

@@ -30,6 +30,7 @@ pub struct ServiceOptions {
     /// Maximum number of windows per batch.
     pub max_batch: usize,
     /// Maximum number of batches that run at the same time, each on the thread of a caller; 0 is one for each processor.
+    /// Requests from worker threads of a rayon pool do not wait, because a batch may need the worker: they run in addition.
     pub concurrency: usize,
     /// Whether series that were not in the training data are scaled by their own values, instead of being rejected.
     pub new_series: bool,
@@ -62,7 +63,8 @@ pub struct Service {
 
 impl Service {
     /// Serves the model of a run folder, or a model file.
-    pub fn open(path: &Path, options: &ServiceOptions) -> Result<Service, ServiceError> {
+    pub fn open(path: impl AsRef<Path>, options: &ServiceOptions) -> Result<Service, ServiceError> {
+        let path = path.as_ref();
         let file = if path.is_dir() { path.join("model.safetensors") } else { path.to_path_buf() };
         Service::new(Forecaster::load(&file)?, options)
     }
@@ -78,8 +80,8 @@ impl Service {
         let mut places = if options.concurrency == 0 { processors() } else { options.concurrency };
         let mut cache_capacity = options.cache_capacity;
         if let Some(limit) = options.memory_limit {
-            // The largest batch determines the memory of a run.
-            forecaster.warm_up(&[max_batch])?;
+            // The largest batch determines the memory of a run. One that does not fill its program needs a buffer, too.
+            forecaster.warm_up(&[max_batch, max_batch.next_power_of_two() / 2 + 1])?;
             let memory = forecaster.memory();
             let needed = memory.total();
             let rest = limit.checked_sub(needed).ok_or(ServiceError::Memory { needed, max_batch, limit })?;
@@ -96,9 +98,10 @@ impl Service {
         })
     }
 
-    /// Compiles and runs the programs for these numbers of windows; see [`Forecaster::warm_up`].
+    /// Compiles and runs the programs for these numbers of windows, up to the largest batch; see [`Forecaster::warm_up`].
     pub fn warm_up(&self, sizes: &[usize]) -> Result<(), ServiceError> {
-        Ok(self.forecaster.warm_up(sizes)?)
+        let sizes: Vec<usize> = sizes.iter().map(|&rows| rows.min(self.queue.max_batch())).collect();
+        Ok(self.forecaster.warm_up(&sizes)?)
     }
 
     /// Returns the model.
@@ -299,11 +302,14 @@ fn entry_bytes(network: &TrainedNetwork) -> usize {
     let specification = network.specification();
     let inputs = fields(&Batch::new(specification.shape(1))).map(<[f32]>::len).iter().sum::<usize>();
     let outputs = specification.horizon * network.outputs();
-    size_of::<f32>() * (inputs + outputs) + size_of::<Forecast>() + ENTRY_OVERHEAD
+    // Every forecast has a copy of its quantile levels.
+    let levels = size_of_val(specification.loss.levels().unwrap_or_default());
+    size_of::<f32>() * (inputs + outputs) + levels + size_of::<Forecast>() + ENTRY_OVERHEAD
 }
 
-/// Bytes of the bookkeeping of a cached forecast: pointers, reference counts, hashes and allocator overhead.
-const ENTRY_OVERHEAD: usize = 128;
+/// Upper bound of the bytes of the bookkeeping of a cached forecast: pointers, reference counts, hashes, and capacity of the
+/// tables that is not used.
+const ENTRY_OVERHEAD: usize = 256;
 
 /// Rounds scaled values to the precision of the model.
 pub(super) fn to_f32(scaled: &[f64]) -> Vec<f32> {

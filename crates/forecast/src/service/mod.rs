@@ -14,7 +14,7 @@
 //! ```no_run
 //! use gatework_forecast::service::{Service, ServiceOptions};
 //!
-//! let service = Service::open("runs/airpassengers".as_ref(), &ServiceOptions::default())?;
+//! let service = Service::open("runs/airpassengers", &ServiceOptions::default())?;
 //! let history: Vec<f64> = (0..144).map(|month| 100.0 + f64::from(month)).collect();
 //! let prediction = service.predict("Passengers", &history)?;
 //! println!("{:?}, then {:?}", prediction.values, service.statistics());

@@ -6,6 +6,7 @@ use super::construct::Anchor;
 use super::evaluate;
 use super::experiment::{AutomatonExperiment, Recipe};
 use super::states::{Start, Target};
+use super::success;
 
 /// Returns what is wrong with settings that are valid, but cannot succeed.
 pub fn warnings(loaded: &AutomatonExperiment) -> Vec<String> {
@@ -43,10 +44,14 @@ pub fn advice(loaded: &AutomatonExperiment, automaton: &Automaton, wrong: f64) -
     let mut lines = warnings(loaded);
     if wrong == 0.0 {
         lines.extend(failed_protocols(loaded, automaton));
+        let findings = success::report(loaded, automaton, 0).unwrap_or_default();
+        let failed = findings.iter().filter(|finding| finding.asked && !finding.holds);
+        lines.extend(failed.map(|finding| format!("{}.", finding.sentence())));
     }
-    if experiment.training.recipe == Recipe::Paper {
+    if experiment.training.recipe != Recipe::Search {
         lines.push(
-            "Gradient descent alone rarely ends with a right circuit: add a search (--recipe search).".into(),
+            "Gradient descent alone does not always end with a right circuit: try further seeds, or add a search (--recipe search)."
+                .into(),
         );
     }
     if let Some(axes) = loaded.target.axes(&experiment.start, settings.boundary, settings.grid) {

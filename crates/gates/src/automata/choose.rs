@@ -27,6 +27,7 @@ use super::model::FirstLayer;
 use super::picture::{Bitmap, Colours};
 use super::rule::CellRule;
 use super::states::{Phase, Start, TargetSpec};
+use super::success::Success;
 use crate::soft::Wiring;
 
 /// Maximum side of a picture.
@@ -240,6 +241,7 @@ fn empty(name: &str, target: TargetSpec) -> Experiment {
         gates: crate::soft::GateSettings::default(),
         state: super::rollout::StateSettings::default(),
         search: None,
+        success: Success::default(),
         protocols: Vec::new(),
     }
 }

@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::choose;
 use super::hard::Damage;
 use super::model::{FirstLayer, ModelShape};
-use super::rollout::StateSettings;
+use super::rollout::{Checkpointing, StateSettings};
 use super::states::{Start, Target, TargetSpec};
+use super::success::Success;
 use crate::deserialize::{self, Removed, maybe_two, two, twos};
 use crate::soft::{GateSettings, Wiring};
 use gatework_train::experiment::{ExperimentError, Problem, Source};
@@ -29,9 +30,10 @@ pub(in crate::automata) const FORMER_KEYS: [(&str, &str); 5] = [
 ];
 
 /// The built-in experiments: name and TOML.
-pub const BUILT_IN: [(&str, &str); 15] = [
+pub const BUILT_IN: [(&str, &str); 16] = [
     ("game-of-life", include_str!("../../experiments/game-of-life.toml")),
     ("checkerboard", include_str!("../../experiments/checkerboard.toml")),
+    ("checkerboard-gradient", include_str!("../../experiments/checkerboard-gradient.toml")),
     ("checkerboard-async", include_str!("../../experiments/checkerboard-async.toml")),
     ("lizard", include_str!("../../experiments/lizard.toml")),
     ("colored-g", include_str!("../../experiments/colored-g.toml")),
@@ -90,6 +92,9 @@ pub struct Experiment {
     /// The discrete search after training, with the recipe `search`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchSettings>,
+    /// What success asks for besides the target at its step.
+    #[serde(default, skip_serializing_if = "Success::is_empty")]
+    pub success: Success,
     /// The protocols of the evaluation.
     #[serde(default, rename = "evaluate", skip_serializing_if = "Vec::is_empty")]
     pub protocols: Vec<Protocol>,
@@ -153,9 +158,15 @@ pub struct Update {
 pub enum Recipe {
     /// The paper's: AdamW with betas 0.9 and 0.99 and weight decay 0.01, gradient elements clipped at 100.
     Paper,
+    /// The paper's optimiser from softer gates: pass-through logits of 3 in the first layer, rising to 10 in the last. Every circuit
+    /// with hard loss 0 is checked.
+    Gradient,
     /// The paper's for some updates, then a discrete search: the `[search]` table.
     Search,
 }
+
+/// Initial pass-through logits of the first and the last layer with the recipe `gradient`.
+const SOFT_START: [f32; 2] = [3.0, 10.0];
 
 /// Training by gradient descent: the `[training]` table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -193,9 +204,16 @@ pub struct Training {
     /// Fraction of the grids whose start state is advanced by some steps of the current hard automaton.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub half_grown: f32,
-    /// Consecutive updates with hard loss 0 before success is checked.
-    #[serde(default = "default_stable")]
-    pub stable: u64,
+    /// The states of a rollout that are kept for the backward pass. If not given, all, or as many as the square root of the steps if
+    /// all of them would need more than `state_memory`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpointing: Option<Checkpointing>,
+    /// Memory for the states of a rollout in GB, beyond which checkpointing begins.
+    #[serde(default = "default_state_memory", skip_serializing_if = "is_default_state_memory")]
+    pub state_memory: f64,
+    /// Consecutive updates with hard loss 0 before success is checked; the recipe's, if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stable: Option<u64>,
     /// Fresh start states that must become their targets for success.
     #[serde(default = "default_checks")]
     pub checks: usize,
@@ -220,21 +238,30 @@ impl Training {
             steps: None,
             late: 1,
             half_grown: 0.0,
-            stable: default_stable(),
+            checkpointing: None,
+            state_memory: default_state_memory(),
+            stable: None,
             checks: default_checks(),
             checkpoint_seconds: default_checkpoint_seconds(),
         }
     }
 
-    /// Returns the optimiser: the given one, or the paper's, which both recipes have.
+    /// Returns the optimiser: the given one, or the paper's, which all recipes have.
     pub fn optimizer(&self) -> Optimizer {
         let paper = Optimizer::Adamw { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 1e-2 };
         self.optimizer.clone().unwrap_or(paper)
     }
 
-    /// Returns the gradient clipping: the given one, or the paper's, which both recipes have.
+    /// Returns the gradient clipping: the given one, or the paper's, which all recipes have.
     pub fn clip(&self) -> Clip {
         self.clip.unwrap_or(Clip::Value(100.0))
+    }
+
+    /// Returns the number of consecutive updates with hard loss 0 before success is checked: the given one, or the recipe's. The
+    /// circuit of a single update may be right although those around it are not, so the recipe `gradient` checks each.
+    pub fn stable(&self) -> u64 {
+        let of_recipe = if self.recipe == Recipe::Gradient { 1 } else { 60 };
+        self.stable.unwrap_or(of_recipe)
     }
 
     /// Returns the learning rate with its schedule.
@@ -257,8 +284,13 @@ fn one() -> usize {
     1
 }
 
-fn default_stable() -> u64 {
-    60
+fn default_state_memory() -> f64 {
+    1.0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_default_state_memory(gigabytes: &f64) -> bool {
+    *gigabytes == default_state_memory()
 }
 
 fn default_checks() -> usize {
@@ -503,6 +535,37 @@ impl Experiment {
         self.search.as_ref().filter(|_| self.training.recipe == Recipe::Search)
     }
 
+    /// Returns the maximum number of steps of a rollout in training.
+    fn most_steps(&self) -> usize {
+        self.training.steps.map_or(self.automaton.steps, |[_, most]| most)
+    }
+
+    /// Returns which states of a rollout are kept: as given, or as their memory allows.
+    pub fn checkpointing(&self) -> Checkpointing {
+        let all = self.state_bytes() * (self.most_steps() as f64 + 1.0);
+        let chosen =
+            if all > self.training.state_memory * 1e9 { Checkpointing::Sqrt } else { Checkpointing::None };
+        self.training.checkpointing.unwrap_or(chosen)
+    }
+
+    /// Estimates the bytes of a state of all grids of an update.
+    fn state_bytes(&self) -> f64 {
+        let grid: f64 = self.automaton.grid.iter().map(|&n| n as f64).product();
+        let batch = self.training.batch as f64;
+        // A state has one entry more than cells, for the outside, and each grid may have a vector of its own.
+        let entry = self.automaton.channels.next_multiple_of(8) as f64 * 4.0;
+        (grid * batch + batch) * entry + batch * size_of::<Vec<f32>>() as f64
+    }
+
+    /// Returns how gates are parameterised: as given, or else as the recipe says.
+    pub fn gates(&self) -> GateSettings {
+        let mut gates = self.gates.clone();
+        if self.training.recipe == Recipe::Gradient && gates.is_default() {
+            gates.start = SOFT_START;
+        }
+        gates
+    }
+
     /// Returns the maximum number of updates of a seed.
     pub fn updates(&self) -> u64 {
         self.search().map_or(self.training.updates, |search| search.after.min(self.training.updates))
@@ -515,7 +578,7 @@ impl Experiment {
             rate: self.training.rate(),
             optimizer: self.training.optimizer(),
             clip: Some(self.training.clip()),
-            stable: self.training.stable,
+            stable: self.training.stable(),
             patience: None,
             scales_loss: false,
         }

@@ -15,6 +15,7 @@
 //! | [`experiment`] | the settings of an experiment, read from TOML and checked |
 //! | `batch` | the start states, plan and targets of an update |
 //! | [`evaluate`] | the protocols of an experiment, scored on the hard automaton |
+//! | [`success`] | properties that success asks for, and what is known of them |
 //! | `construct` | automata that are made instead of learned |
 //! | [`search`] | discrete search on the hard automaton after training |
 //! | [`choose`] | experiments for a picture, a rule or a pattern |
@@ -42,4 +43,5 @@ pub mod run;
 pub mod search;
 pub mod states;
 pub mod study;
+pub mod success;
 pub mod task;

@@ -93,6 +93,11 @@ impl Bitmap {
         &self.palette
     }
 
+    /// The channels of each cell as bits, row by row.
+    pub fn codes(&self) -> &[u8] {
+        &self.codes
+    }
+
     /// A bit of a cell.
     pub fn bit(&self, channel: usize, y: usize, x: usize) -> bool {
         self.codes[y * self.width + x] >> channel & 1 == 1

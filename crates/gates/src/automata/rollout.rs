@@ -10,10 +10,12 @@
 //!                    of state t; intermediate values are recomputed
 //! ```
 //!
-//! Only the states and the update's inputs are kept. Groups of grids are independent of each other; within a group the
+//! Only the states and the update's inputs are kept. With checkpointing, the states of every k-th step are kept, and those of the k - 1
+//! steps after one are recomputed when the backward pass reaches them, into the same memory for each segment. Groups of grids are independent of each other; within a group the
 //! tiles of a step are divided into chunks. The number of groups and chunks depends on the work only. Each chunk has its
 //! own sums, which are added in order, so the result has the same bits on any number of threads.
 
+mod checkpointing;
 mod chunk;
 mod goal;
 mod rounding;
@@ -24,10 +26,12 @@ use crate::kernel::transpose;
 use crate::kernel::{GateProgram, GateTable, Kernels, LANES, Row, WireError};
 use gatework_engine::parallel;
 
-use super::cells::{Plan, PlanStep};
+use super::cells::Plan;
 use super::model::Model;
 use chunk::{Chunk, Job, Network, Networks, add};
 
+pub use checkpointing::Checkpointing;
+use checkpointing::States;
 use goal::GRADIENT_SCALE;
 pub use goal::Goal;
 pub use rounding::{Rounding, StateRounding, StateSettings};
@@ -81,13 +85,14 @@ struct Shared {
     networks: Networks,
     stride: usize,
     kept_bytes: usize,
+    checkpointing: Checkpointing,
 }
 
 /// The rollout of one group.
 #[derive(Debug, Default)]
 struct Roll {
     chunks: Vec<Chunk>,
-    states: Vec<Vec<f32>>,
+    states: States,
     kept: Vec<Row>,
     /// Gradient of the state after the step that the backward pass reaches next.
     grads: Vec<f32>,
@@ -111,7 +116,7 @@ impl Rollout {
         };
         let stride = model.shape.channels.next_multiple_of(transpose::BLOCK);
         Ok(Rollout {
-            shared: Shared { networks, stride, kept_bytes: KEPT_BYTES },
+            shared: Shared { networks, stride, kept_bytes: KEPT_BYTES, checkpointing: Checkpointing::None },
             rolls: Vec::new(),
             perceive_grads: vec![[0.0; 4]; model.perceive_gates()],
             update_grads: vec![[0.0; 4]; model.update.gates()],
@@ -121,6 +126,11 @@ impl Rollout {
     /// Numbers from one entry of a state to the next: the channels, and zeros up to a multiple of 8.
     pub fn stride(&self) -> usize {
         self.shared.stride
+    }
+
+    /// Sets which states of [`gradient`](Self::gradient) are kept. The result has the same bits.
+    pub fn set_checkpointing(&mut self, checkpointing: Checkpointing) {
+        self.shared.checkpointing = checkpointing;
     }
 
     /// Computes the coefficients of the logits. Must be called whenever they have changed.
@@ -182,11 +192,12 @@ impl Rollout {
 
 impl Roll {
     fn forward(&mut self, shared: &Shared, plan: &Plan, start: &[f32]) -> &[f32] {
-        self.prepare(shared, plan, start, 0, 1);
-        for t in 0..plan.steps.len() {
+        let steps = plan.steps.len();
+        self.prepare(shared, plan, start, steps + 1, 0, 1);
+        for t in 0..steps {
             self.forward_step(shared, plan, t, None);
         }
-        &self.states[plan.steps.len()]
+        self.states.get(steps)
     }
 
     /// Computes loss, gradient sums and times of one of `groups` groups.
@@ -195,35 +206,64 @@ impl Roll {
         let GridGroup { plan, start, goal, .. } = *group;
         let steps = plan.steps.len();
         let inputs = shared.networks.update.program.inputs();
-        // Offsets of the kept inputs of each step; the last step needs none.
-        let mut offsets = vec![0];
-        for step in plan.iter().take(steps - 1) {
-            offsets.push(offsets[offsets.len() - 1] + step.tiles.len() * inputs);
+        let interval = shared.checkpointing.interval(steps);
+        // Offsets of the kept inputs of each step in its segment; the last step needs none.
+        let (mut offsets, mut rows, mut next) = (vec![0; steps], 0, 0);
+        for (t, step) in plan.iter().enumerate().take(steps - 1) {
+            offsets[t] = if t % interval == 0 { 0 } else { next };
+            next = offsets[t] + step.tiles.len() * inputs;
+            rows = rows.max(next);
         }
-        let rows = offsets[steps - 1];
         let keep = rows * size_of::<Row>() * groups <= shared.kept_bytes;
-        self.prepare(shared, plan, start, if keep { rows } else { 0 }, groups);
-        for (t, &offset) in offsets.iter().enumerate().take(steps - 1) {
-            self.forward_step(shared, plan, t, keep.then_some(offset));
-            if let Some(rounding) = &group.rounding {
-                let (state, stride) = (&mut self.states[t + 1], shared.stride);
-                rounding.apply(t, &mut state[stride..], stride, shared.networks.channels);
-            }
+        let kept = |t: usize| keep.then_some(offsets[t]);
+        self.prepare(shared, plan, start, interval, if keep { rows } else { 0 }, groups);
+        let last_segment = (steps - 1) / interval * interval;
+        for t in 0..steps - 1 {
+            self.forward_step(shared, plan, t, if t < last_segment { None } else { kept(t) });
+            self.round(shared, group, t);
         }
         let middle = Instant::now();
 
         self.loss = goal.remainder;
         self.last_step(shared, plan, goal);
-        for (t, &offset) in offsets.iter().enumerate().take(steps - 1).rev() {
-            self.add_late_loss(shared, group, t);
-            self.backward_step(shared, plan, t, keep.then_some(offset));
+        for number in (0..=last_segment / interval).rev() {
+            let segment = number * interval;
+            let end = (segment + interval).min(steps - 1);
+            if segment < last_segment {
+                // The state at the end is a checkpoint. The last forward step of the segment is needed for its inputs only.
+                let needed = if keep { end } else { end - 1 };
+                for t in segment..needed {
+                    self.forward_step(shared, plan, t, kept(t));
+                    self.round(shared, group, t);
+                }
+            }
+            for t in (segment..end).rev() {
+                self.add_late_loss(shared, group, t);
+                self.backward_step(shared, plan, t, kept(t));
+            }
         }
         self.loss += self.chunks.iter().map(|chunk| chunk.loss).sum::<f64>();
         self.times = Times { forward: middle - begin, backward: middle.elapsed() };
     }
 
-    /// Allocates the states of a plan and clears all sums.
-    fn prepare(&mut self, shared: &Shared, plan: &Plan, start: &[f32], kept: usize, groups: usize) {
+    /// Rounds the state after step `t`, if states are rounded.
+    fn round(&mut self, shared: &Shared, group: &GridGroup<'_>, t: usize) {
+        if let Some(rounding) = &group.rounding {
+            let (state, stride) = (self.states.get_mut(t + 1), shared.stride);
+            rounding.apply(t, &mut state[stride..], stride, shared.networks.channels);
+        }
+    }
+
+    /// Allocates the states of a plan, of which every `interval`-th is a checkpoint, and clears all sums.
+    fn prepare(
+        &mut self,
+        shared: &Shared,
+        plan: &Plan,
+        start: &[f32],
+        interval: usize,
+        kept: usize,
+        groups: usize,
+    ) {
         let units = plan.iter().map(|step| step.tiles.len()).max().unwrap_or(0);
         let total: usize = plan.iter().map(|step| step.tiles.len()).sum();
         let chunks = (parallel::chunk_count(units * groups, total * groups) / groups).max(1);
@@ -237,20 +277,15 @@ impl Roll {
             chunk.update.clear();
             chunk.last.clear();
         }
-        self.states.resize_with(plan.steps.len() + 1, Vec::new);
-        let entries = std::iter::once(plan.start_entries).chain(plan.iter().map(PlanStep::entries));
-        for (state, entries) in self.states.iter_mut().zip(entries) {
-            state.resize(entries * shared.stride, 0.0);
-        }
-        self.states[0][shared.stride..].copy_from_slice(start);
+        let first = self.states.begin(plan.steps.len(), interval, plan.start_entries * shared.stride);
+        first[shared.stride..].copy_from_slice(start);
         self.kept.resize(kept, Row::ZERO);
     }
 
     fn forward_step(&mut self, shared: &Shared, plan: &Plan, t: usize, kept: Option<usize>) {
         let step = &plan.distinct[plan.steps[t]];
         let (networks, stride) = (&shared.networks, shared.stride);
-        let (before, after) = self.states.split_at_mut(t + 1);
-        let (before, after) = (&before[t][..], &mut after[0][..]);
+        let (before, after) = self.states.step(t, step.entries() * stride);
         let (computed, keep) = after[stride..].split_at_mut(step.computed * stride);
         for (&from, to) in step.kept.iter().zip(keep.chunks_exact_mut(stride)) {
             to.copy_from_slice(&before[from as usize * stride..][..stride]);
@@ -278,7 +313,7 @@ impl Roll {
         let t = plan.steps.len() - 1;
         let step = &plan.distinct[plan.steps[t]];
         let (networks, stride) = (&shared.networks, shared.stride);
-        let before = &self.states[t][..];
+        let before = self.states.get(t);
         let jobs = Job::split(step, &mut self.chunks, &mut [], None, stride, 0);
         parallel::for_each(jobs, |job| {
             let chunk = &mut *job.chunk;
@@ -316,7 +351,7 @@ impl Roll {
     fn backward_step(&mut self, shared: &Shared, plan: &Plan, t: usize, kept: Option<usize>) {
         let step = &plan.distinct[plan.steps[t]];
         let (networks, stride) = (&shared.networks, shared.stride);
-        let (before, after) = (&self.states[t][..], &self.grads[..]);
+        let (before, after) = (self.states.get(t), &self.grads[..]);
         let kept = kept.map(|at| &mut self.kept[at..]);
         let jobs =
             Job::split(step, &mut self.chunks, &mut [], kept, stride, networks.update.program.inputs());
@@ -350,7 +385,7 @@ impl Roll {
     fn add_late_loss(&mut self, shared: &Shared, group: &GridGroup<'_>, t: usize) {
         let Some(goal) = group.late.get(group.plan.steps.len() - 2 - t) else { return };
         let stride = shared.stride;
-        let state = self.states[t + 1][stride..].chunks_exact(stride);
+        let state = self.states.get(t + 1)[stride..].chunks_exact(stride);
         let grads = self.grads[stride..].chunks_exact_mut(stride);
         self.loss += goal.remainder;
         for ((state, grads), entry) in state.zip(grads).zip(1..) {
@@ -371,7 +406,7 @@ impl Roll {
         let stride = shared.stride;
         let mut grads = std::mem::take(&mut self.grads_before);
         grads.clear();
-        grads.resize(self.states[t].len(), 0.0);
+        grads.resize(self.states.get(t).len(), 0.0);
         for (entry, &from) in (1 + step.computed..).zip(&step.kept) {
             add(&mut grads[from as usize * stride..][..stride], &self.grads[entry * stride..][..stride]);
         }
@@ -527,6 +562,15 @@ mod tests {
 
     /// Loss and gradient of a small model on grids with several chunks, the last tile partly used.
     fn gradient_in_chunks(threads: usize, kept_bytes: usize) -> (u64, Vec<u32>) {
+        gradient_of_steps(3, threads, kept_bytes, Checkpointing::None)
+    }
+
+    fn gradient_of_steps(
+        steps: usize,
+        threads: usize,
+        kept_bytes: usize,
+        checkpointing: Checkpointing,
+    ) -> (u64, Vec<u32>) {
         let mut random = Random::new(5, Purpose::Check, 0);
         let model_shape = ModelShape {
             channels: 9,
@@ -542,9 +586,10 @@ mod tests {
             *value = 4.0 * random.uniform() - 2.0;
         }
         let shape = Shape { samples: 2, height: 12, width: 13, boundary: Boundary::Zeros };
-        let plan = Planner::new(shape).separate(3, None);
+        let plan = Planner::new(shape).separate(steps, None);
         let mut rollout = Rollout::new(&model, 2).unwrap();
         rollout.shared.kept_bytes = kept_bytes;
+        rollout.set_checkpointing(checkpointing);
         rollout.set_logits(&model.params.values);
         let start: Vec<f32> = (0..shape.total() * rollout.stride())
             .map(|i| if i % rollout.stride() < model_shape.channels { random.uniform() } else { 0.0 })
@@ -554,10 +599,13 @@ mod tests {
         let mut grads = vec![0.0; model.params.len()];
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         // The same grids twice: two groups of two chunks each.
-        let group = GridGroup::new(&plan, &start, &goal);
+        let rounding = StateRounding { rounding: Rounding::Stochastic, seed: 1, time: 0 };
+        let late = vec![goal.clone(); 2.min(steps - 1)];
+        let group =
+            GridGroup { late: &late, rounding: Some(rounding), ..GridGroup::new(&plan, &start, &goal) };
         let (loss, _) = pool.install(|| rollout.gradient(&[group, group], &mut grads));
         assert!(rollout.rolls.len() == 2 && rollout.rolls.iter().all(|roll| roll.chunks.len() == 2));
-        assert!(rollout.rolls.iter().all(|roll| roll.kept.is_empty() == (kept_bytes == 0)));
+        assert!(rollout.rolls.iter().all(|roll| roll.kept.is_empty() == (kept_bytes == 0 || steps == 1)));
         (loss.to_bits(), grads.iter().map(|g| g.to_bits()).collect())
     }
 
@@ -571,5 +619,20 @@ mod tests {
     #[test]
     fn kept_inputs_change_no_bits() {
         assert!(gradient_in_chunks(1, 0) == gradient_in_chunks(1, KEPT_BYTES));
+    }
+
+    #[test]
+    fn checkpointing_changes_no_bits() {
+        for steps in [1, 2, 3, 7, 10] {
+            let all = gradient_of_steps(steps, 1, KEPT_BYTES, Checkpointing::None);
+            let checkpointing =
+                [Checkpointing::Sqrt].into_iter().chain((1..=steps + 1).map(Checkpointing::Every));
+            for checkpointing in checkpointing {
+                for kept_bytes in [0, KEPT_BYTES] {
+                    let some = gradient_of_steps(steps, 2, kept_bytes, checkpointing);
+                    assert!(some == all, "{steps} steps, {checkpointing:?}, {kept_bytes}");
+                }
+            }
+        }
     }
 }

@@ -33,6 +33,8 @@ use serde_json::{Value, json};
 
 use super::experiment::{AutomatonExperiment, Experiment, MAX_MEMORY};
 use super::model::{GateCounts, Model, ModelError};
+use super::search::{CONSTRUCTION, REPAIR};
+use super::success::{self, Finding};
 use super::task::AutomatonTask;
 use crate::kernel::LANES;
 
@@ -98,6 +100,8 @@ pub struct Trained {
     pub observed: usize,
     /// The gates of the kept model.
     pub gates: GateCounts,
+    /// What is known of the kept model after its step: whether it stays, heals and so on.
+    pub properties: Vec<Finding>,
 }
 
 impl Trained {
@@ -148,6 +152,13 @@ pub struct Summary {
     /// The wrong bits after each stage of the kept seed, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Stage>,
+    /// The share of the target's bits that were memorised, not learned: those that the repair corrected, or all of an automaton
+    /// that was made from the target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memorised: Option<f64>,
+    /// Whether a picture or pattern stays, heals and so on.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub properties: Vec<Finding>,
     /// The run folder.
     pub run: std::path::PathBuf,
     /// One entry per seed, if several were requested.
@@ -288,8 +299,10 @@ pub fn train(
     let shape = loaded.experiment.model_shape();
     let model = Model::of_best(&shape, attempts[kept_index].seed, best).map_err(RunError::Result)?;
     let (automaton, observed) = (model.harden(), loaded.target.channels());
-    let trained =
-        Trained { kept_index, gates: model.gate_counts(observed), attempts, model, automaton, observed };
+    let seed = attempts[kept_index].seed;
+    let properties = success::report(loaded, &automaton, seed).map_err(RunError::Result)?;
+    let gates = model.gate_counts(observed);
+    let trained = Trained { attempts, kept_index, model, automaton, observed, gates, properties };
     if let Some(folder) = folder {
         folder.write("model.safetensors", &trained.model.to_bytes())?;
         folder.write("circuit.json", to_json(&trained.document()).as_bytes())?;
@@ -381,9 +394,23 @@ fn summary(folder: &RunFolder, experiment: &Experiment, trained: &Trained) -> Su
         first_perfect_update: kept.first_perfect,
         gates: trained.gates,
         stages: kept.stages.clone(),
+        memorised: trained.is_success().then(|| memorised(&kept.stages)),
+        properties: trained.properties.clone(),
         run: folder.path().to_path_buf(),
         seeds: experiment.seeds.map(|_| attempts.iter().map(seed_summary).collect()),
     }
+}
+
+/// Returns the share of the bits that the last stages memorised: those that were wrong before a repair, or all if the automaton was
+/// made from the target.
+pub fn memorised(stages: &[Stage]) -> f64 {
+    let is = |name: &'static str| move |stage: &Stage| stage.name == name;
+    if stages.iter().any(is(CONSTRUCTION)) {
+        return 1.0;
+    }
+    let Some(repair) = stages.iter().position(is(REPAIR)) else { return 0.0 };
+    let before = repair.checked_sub(1).map_or(0, |before| stages[before].wrong);
+    before as f64 / stages[repair].of.max(1) as f64
 }
 
 /// The losses of every update as CSV; search moves are counted on from the updates, and have a hard loss only.

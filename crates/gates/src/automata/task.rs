@@ -11,7 +11,8 @@ use super::model::Model;
 use super::rollout::{GridGroup, Rollout, StateRounding, Times};
 use super::search::Search;
 use super::states::{Start, Target};
-use crate::soft;
+use super::success;
+use crate::soft::{self, GateSettings};
 use gatework_train::params::Params;
 use gatework_train::random::{Purpose, Random};
 use gatework_train::trainer::{Finished, Finishing, Losses, Task, TaskError};
@@ -35,6 +36,7 @@ pub struct StepTimes {
 pub struct AutomatonTask {
     loaded: AutomatonExperiment,
     seed: u64,
+    gates: GateSettings,
     model: Model,
     /// The parameters that are trained instead of the model's logits, if gates are truth tables.
     tables: Option<Params>,
@@ -51,13 +53,16 @@ impl AutomatonTask {
     /// Draws the wires of a seed and compiles the networks.
     pub fn new(loaded: &AutomatonExperiment, seed: u64) -> Result<AutomatonTask, TaskError> {
         let mut model = Model::new(&loaded.experiment.model_shape(), seed)?;
-        loaded.experiment.gates.initialize(&mut model.params);
-        let tables = loaded.experiment.gates.truth_tables(&model.params);
-        let rollout = Rollout::new(&model, loaded.target.channels())?;
+        let gates = loaded.experiment.gates();
+        gates.initialize(&mut model.params);
+        let tables = gates.truth_tables(&model.params);
+        let mut rollout = Rollout::new(&model, loaded.target.channels())?;
+        rollout.set_checkpointing(loaded.experiment.checkpointing());
         let batches = BatchSource::new(loaded, seed, rollout.stride());
         Ok(AutomatonTask {
             loaded: loaded.clone(),
             seed,
+            gates,
             model,
             tables,
             rollout,
@@ -85,11 +90,11 @@ impl AutomatonTask {
         let progress = update as f32 / experiment.updates() as f32;
         let params = &mut self.model.params;
         params.zero_grads();
-        if experiment.gates.is_default() {
+        if self.gates.is_default() {
             self.rollout.set_logits(&params.values);
         } else {
             let mut random = Random::new(self.seed, Purpose::Gumbel, update);
-            experiment.gates.add_noise(&params.values, progress, &mut random, &mut self.noisy);
+            self.gates.add_noise(&params.values, progress, &mut random, &mut self.noisy);
             self.rollout.set_logits(&self.noisy);
         }
         let groups = batch.goals.len();
@@ -184,7 +189,8 @@ impl Task for AutomatonTask {
 }
 
 impl AutomatonTask {
-    /// Returns true if an automaton turns fresh start states into their targets; `number` selects the start states.
+    /// Returns true if an automaton turns fresh start states into their targets and has the properties that the experiment asks
+    /// for; `number` selects the start states.
     fn matches_target(&self, automaton: &Automaton, number: u64) -> Result<bool, TaskError> {
         let experiment = &self.loaded.experiment;
         if let (Target::Rule(rule), 1, None) =
@@ -206,7 +212,7 @@ impl AutomatonTask {
                 return Ok(false);
             }
         }
-        Ok(true)
+        success::holds(&self.loaded, automaton, random.word())
     }
 }
 
@@ -246,6 +252,14 @@ fn matches_target(
     for _ in 0..steps {
         run.step()?;
     }
+    let target = loaded.target.aligned(run.grid(), boundary, target);
+    if run.wrong(&target)? > 0 {
+        return Ok(false);
+    }
+    // A rule goes on; a picture or pattern of which the search compares a later state is to be right there too.
+    let stay =
+        loaded.experiment.search().filter(|_| !loaded.target.is_rule()).map_or(0, |search| search.stay);
+    run.run(stay)?;
     let target = loaded.target.aligned(run.grid(), boundary, target);
     Ok(run.wrong(&target)? == 0)
 }
@@ -303,7 +317,8 @@ mod tests {
         for (training, tables) in [
             ("", ""),
             ("steps = [1, 5]", ""),
-            ("late = 3", "[state]\nround = \"stochastic\""),
+            ("checkpointing = 2", ""),
+            ("late = 3\ncheckpointing = \"sqrt\"", "[state]\nround = \"stochastic\""),
             ("half_grown = 0.7", "[state]\nround = \"nearest\""),
             ("", "[gates]\nnumbers = \"four\"\nstart = [5.0, 2.0]"),
             ("", "[gates]\ngumbel = 0.5\ngumbel_from = 0.0"),

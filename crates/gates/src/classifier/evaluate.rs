@@ -63,6 +63,40 @@ impl Evaluation {
     }
 }
 
+/// A sample that is predicted wrongly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Mistake {
+    /// The row of the data.
+    pub row: u32,
+    /// Its class.
+    pub label: u32,
+    /// The predicted class.
+    pub predicted: u32,
+    /// The scores of its class and of the predicted one.
+    pub scores: [u32; 2],
+}
+
+/// Returns the rows that are predicted wrongly, those first whose predicted class leads by the highest score. `scores` has one
+/// score per class for each row.
+///
+/// # Panics
+/// If the numbers of rows, labels, predictions and scores do not fit.
+pub fn mistakes(rows: &[u32], labels: &[u32], predicted: &[u32], scores: &[u32]) -> Vec<Mistake> {
+    assert!(rows.len() == labels.len() && rows.len() == predicted.len(), "a label and a prediction a row");
+    let classes = scores.len() / rows.len().max(1);
+    let mut mistakes: Vec<Mistake> = (0..rows.len())
+        .filter(|&at| labels[at] != predicted[at])
+        .map(|at| {
+            let score = |class: u32| scores[at * classes + class as usize];
+            let (label, predicted) = (labels[at], predicted[at]);
+            Mistake { row: rows[at], label, predicted, scores: [score(label), score(predicted)] }
+        })
+        .collect();
+    mistakes.sort_by_key(|mistake| std::cmp::Reverse(mistake.scores[0].abs_diff(mistake.scores[1])));
+    mistakes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,5 +109,13 @@ mod tests {
         assert!((evaluation.accuracy - 0.6).abs() < 1e-12);
         let scores: Vec<_> = evaluation.classes.iter().map(|class| (class.precision, class.recall)).collect();
         assert_eq!(scores, [(Some(0.5), Some(0.5)), (Some(2.0 / 3.0), Some(2.0 / 3.0)), (None, None)]);
+    }
+
+    #[test]
+    fn the_most_confident_mistake_is_first() {
+        let scores = [5, 3, /**/ 2, 4, /**/ 1, 9, /**/ 6, 6];
+        let found = mistakes(&[7, 8, 9, 10], &[1, 1, 0, 0], &[0, 1, 1, 0], &scores);
+        let rows: Vec<_> = found.iter().map(|mistake| (mistake.row, mistake.scores)).collect();
+        assert_eq!(rows, [(9, [1, 9]), (7, [3, 5])]);
     }
 }

@@ -16,6 +16,7 @@ use super::data::table::{Labels, Schema, TableOptions};
 use super::data::{DataError, Dataset, built_in, images, split, table};
 use super::encoder::EncoderSettings;
 use super::network::{Connections, NetworkSettings};
+use super::search::SearchSettings;
 use super::task::Prepared;
 
 /// The built-in experiments: name and TOML.
@@ -68,6 +69,9 @@ pub struct Experiment {
     /// Training by gradient descent.
     #[serde(default)]
     pub training: Training,
+    /// Search on the hard circuit after training.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchSettings>,
 }
 
 fn one() -> u64 {
@@ -94,6 +98,14 @@ pub enum Files {
 }
 
 impl Files {
+    /// Names some files, or one file.
+    pub(super) fn new(paths: &[PathBuf]) -> Files {
+        match paths {
+            [path] => Files::One(path.display().to_string()),
+            paths => Files::Several(paths.iter().map(|path| path.display().to_string()).collect()),
+        }
+    }
+
     fn paths(&mut self) -> &mut [String] {
         match self {
             Files::One(path) => std::slice::from_mut(path),
@@ -145,7 +157,7 @@ fn default_validation() -> f64 {
 }
 
 /// Share of the data that is held back for testing if the experiment does not say.
-const DEFAULT_TEST: f64 = 0.2;
+pub(super) const DEFAULT_TEST: f64 = 0.2;
 
 /// Training by gradient descent: the `[training]` table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -330,6 +342,7 @@ impl Experiment {
         self.encoder.check().map_err(of_encoder)?;
         let of_model = |error| Problem::new(&["model"], format!("model: {error}"));
         self.model.check().map_err(of_model)?;
+        self.search.map_or(Ok(()), SearchSettings::check)?;
         self.training.check()
     }
 
@@ -497,6 +510,10 @@ mod tests {
             ([("bits = 3", "bits = 0")], "encoder: bits is 0"),
             ([("candidates = 16", "candidates = 5")], "model: candidates is 5"),
             ([("learning_rate = 0.05", "learning_rate = -1.0")], "training.learning_rate:"),
+            (
+                [("learning_rate = 0.05", "learning_rate = 0.05\n[search]\nsweeps = 0")],
+                "search.sweeps is 0, but must be from 1 to 1000",
+            ),
             ([("epochs = 60", "epocs = 60")], "unknown field `epocs`"),
         ] {
             let message = error(&changes);

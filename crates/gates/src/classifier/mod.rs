@@ -23,18 +23,24 @@
 //! | [`encoder`] | thresholds fitted to the training rows |
 //! | [`network`] | the soft network: layers, learned wires, group sums |
 //! | [`task`] | training of a seed |
+//! | [`choose`] | an experiment for data of which nothing else is known |
 //! | [`experiment`], [`run`] | experiment files and run folders |
+//! | [`search`] | gates of the hard circuit fitted to the training rows again |
+//! | [`reduce`] | fewer gates by what the data never show |
 //! | [`evaluate`] | accuracy, confusion matrix, precision and recall |
 
 pub mod bits;
 mod builder;
+pub mod choose;
 pub mod data;
 pub mod encoder;
 pub mod evaluate;
 pub mod experiment;
 mod head;
 pub mod network;
+pub mod reduce;
 pub mod run;
+pub mod search;
 pub mod task;
 
 pub use builder::{ClassifierBuilder, Fitted};

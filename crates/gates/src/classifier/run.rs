@@ -6,8 +6,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use gatework_logic::classifier::Classifier;
 use gatework_logic::{Document, from_json, to_json};
@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 
 use super::ClassifierError;
 use super::experiment::{ClassifierExperiment, Experiment};
+use super::search;
 use super::task::{ClassifierTask, Prepared};
 use crate::automata::run::difference;
 
@@ -90,7 +91,10 @@ pub struct SeedResult {
     pub epoch: u64,
     /// Updates that were made.
     pub updates: u64,
-    /// Seconds of training.
+    /// The accuracy before the search, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trained_accuracy: Option<f64>,
+    /// Seconds of training and search.
     pub seconds: f64,
 }
 
@@ -225,8 +229,23 @@ pub fn train(
     for (index, attempt) in attempts.iter().enumerate() {
         let best = attempt.best.as_ref().ok_or(RunError::NoEpoch)?;
         let mut task = make(attempt.seed)?;
-        let (classifier, accuracy, soft_accuracy) = task.result(&best.values)?;
-        let validation_accuracy = 1.0 - best.hard;
+        let (mut classifier, mut accuracy, soft_accuracy) = task.result(&best.values)?;
+        let mut validation_accuracy = 1.0 - best.hard;
+        let (mut seconds, mut trained_accuracy) = (attempt.seconds, None);
+        if let Some(settings) = experiment.search {
+            let begin = Instant::now();
+            let Prepared { train, validation, test, .. } = &**prepared;
+            let found = search::search(&classifier, train, validation, settings, attempt.seed, stop)?;
+            if stop.load(Ordering::Relaxed) {
+                return Err(folder.map_or(RunError::Interrupted, |folder| {
+                    RunFolderError::Interrupted { path: folder.path().to_path_buf() }.into()
+                }));
+            }
+            trained_accuracy = Some(accuracy);
+            accuracy = test.as_ref().unwrap_or(validation).accuracy(&found.classifier)?;
+            (classifier, validation_accuracy) = (found.classifier, found.accuracy);
+            seconds += begin.elapsed().as_secs_f64();
+        }
         if kept.as_ref().is_none_or(|(kept, ..)| validation_accuracy > seeds[*kept].validation_accuracy) {
             kept = Some((index, classifier, task));
         }
@@ -237,7 +256,8 @@ pub fn train(
             validation_accuracy,
             epoch: best.update / per_epoch + 1,
             updates: attempt.update,
-            seconds: attempt.seconds,
+            trained_accuracy,
+            seconds,
         });
     }
     let (kept, classifier, task) = kept.ok_or(RunError::NoEpoch)?;
@@ -339,13 +359,13 @@ fn metrics(attempts: &[Attempt], settings: &trainer::Settings) -> String {
 mod tests {
     use super::*;
     use gatework_train::trainer::Quiet;
-    use std::sync::atomic::Ordering;
 
     fn small() -> ClassifierExperiment {
         let mut loaded = ClassifierExperiment::find("digits").unwrap();
         let experiment = &mut loaded.experiment;
         (experiment.model.layers, experiment.training.epochs, experiment.seeds) = (vec![80], 3, Some(2));
         experiment.training.checkpoint_seconds = 0.0;
+        experiment.search = Some(search::SearchSettings { sweeps: 1, pairs: 4 });
         loaded
     }
 

@@ -14,7 +14,7 @@ use gatework_train::files;
 use serde_json::{Value, json};
 
 use super::{Choices, program, quoted};
-use crate::check::{Check as Options, Damage, gif};
+use crate::check::{Check as Options, Damage, count, gif};
 use crate::progress::Passes;
 use crate::subject::Subject;
 
@@ -26,9 +26,11 @@ use crate::subject::Subject;
   gatework check runs/lizard --damage-at 12 --damage-cells 1 --within 12
   gatework check runs/checkerboard --within 30 --stay --any-order 2
 
-Without --within: every run ends at the target for good, after any number of steps; the automaton has no other attractor.
-A refuted property comes with a counterexample: a start state as text, and a GIF of the run from it. Exit status: 0
-proved, 1 refuted or undecided.")]
+Without --within: every run ends at the target for good, after any number of steps; the automaton has no \
+other attractor.
+
+A refuted property comes with a counterexample: a start state as text, and a GIF of the run from it. Exit \
+status: 0 proved, 1 refuted or undecided.")]
 pub struct Check {
     /// A run folder, a model.safetensors or a circuit.json
     #[arg(value_name = "RUN|FILE")]
@@ -46,8 +48,8 @@ pub struct Check {
     #[arg(long, value_name = "HxW+Y+X", value_parser = parse_region)]
     damage_region: Option<Damage>,
     /// Begin with the state after this many steps from the start, and damage that
-    #[arg(long, value_name = "STEP", default_value_t = 0)]
-    damage_at: usize,
+    #[arg(long, value_name = "STEP", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    damage_at: u64,
     /// The number of steps in which the target has to be reached
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     within: Option<u64>,
@@ -70,7 +72,7 @@ pub struct Check {
     #[arg(short, long, value_name = "FILE.txt")]
     output: Option<PathBuf>,
     /// Write a GIF of a counterexample [default: in a run folder, counterexample.gif]
-    #[arg(long, value_name = "FILE.gif", value_parser = super::simulate::parse_gif)]
+    #[arg(long, value_name = "FILE.gif", value_parser = super::parse_gif)]
     gif: Option<PathBuf>,
     /// Write the question as AIGER 1.9, for other model checkers
     #[arg(long, value_name = "FILE.aig")]
@@ -93,7 +95,8 @@ static FROM: &Choices<bool> =
 impl Check {
     pub fn run(&self) -> anyhow::Result<()> {
         let subject = Subject::open(&self.subject)?;
-        let questions = self.options()?.questions(&subject)?;
+        let options = self.options()?;
+        let questions = options.questions(&subject)?;
         let limits = Limits { memory: (self.memory * 1e9) as u64, ..Limits::default() };
         let flag = super::stop_on_interrupt()?;
         let stop = Stop::after(Duration::from_secs_f64(self.seconds)).or_flag(&flag);
@@ -108,19 +111,10 @@ impl Check {
             let Progress { stage, steps, gates, .. } = progress;
             passes.show(&format!("{stage}, {steps} steps"), gates);
         };
-        let mut answer = None;
-        for question in &questions {
-            let next = check::check_until(question, &limits, &stop, &observer)
-                .map_err(crate::check::CheckError::from)?;
-            let is_proved = matches!(next, Answer::Proved(_));
-            answer = Some((question, weaker(answer.map(|(_, answer)| answer), next)));
-            if !is_proved {
-                break;
-            }
-        }
+        let answer = crate::check::answer(&questions, &limits, &stop, &observer)?;
         drop(passes);
         let (question, answer) = answer.context("the experiment has no start state")?;
-        self.conclude(&subject, question, &answer, begin.elapsed().as_secs_f64())
+        self.conclude(&subject, &options.property(), question, &answer, begin.elapsed().as_secs_f64(), &stop)
     }
 
     fn options(&self) -> anyhow::Result<Options> {
@@ -131,7 +125,7 @@ impl Check {
             size: self.grid,
             from_any: self.from,
             damage: self.damage_cells.map(Damage::Cells).or(self.damage_region.clone()),
-            at: self.damage_at,
+            at: self.damage_at as usize,
             within: self.within.map(|steps| steps as usize),
             stay: self.stay,
             order: self.any_order.unwrap_or_default(),
@@ -147,7 +141,7 @@ impl Check {
             Ok(())
         };
         if let Some(path) = &self.aiger {
-            write(path, &question.to_aiger(limits).map_err(crate::check::CheckError::from)?)?;
+            write(path, &question.to_aiger(limits, stop).map_err(crate::check::CheckError::from)?)?;
         }
         if let Some(path) = &self.dimacs {
             let certificate =
@@ -168,15 +162,17 @@ impl Check {
     fn conclude(
         &self,
         subject: &Subject,
+        property: &str,
         question: &Question,
         answer: &Answer,
         seconds: f64,
+        stop: &Stop<'_>,
     ) -> anyhow::Result<()> {
         let [height, width] = [question.target.height(), question.target.width()];
-        let mut summary = json!({ "grid": [height, width], "property": self.property(), "seconds": seconds });
+        let mut summary = json!({ "grid": [height, width], "property": property, "seconds": seconds });
         let result = match answer {
             Answer::Proved(proof) => {
-                self.print_proof(proof, seconds);
+                self.print_proof(property, proof, seconds);
                 summary["answer"] = "proved".into();
                 summary["steps"] = proof.steps.into();
                 summary["is_least"] = proof.is_least.into();
@@ -185,7 +181,7 @@ impl Check {
                 Ok(())
             }
             Answer::Refuted(found) => {
-                let files = self.write_counterexample(subject, question, found)?;
+                let files = self.write_counterexample(subject, question, found, stop)?;
                 let bits = question.target.cells() * question.target.channels();
                 let again = match found.period {
                     Some(period) => format!(", and again every {}", count(period, "step")),
@@ -201,7 +197,7 @@ impl Check {
                 summary["wrong"] = found.wrong.into();
                 summary["period"] = json!(found.period);
                 summary["counterexample"] = files;
-                Err(anyhow::anyhow!("the property does not hold: {}", self.property()))
+                Err(anyhow::anyhow!("the property does not hold: {property}"))
             }
             Answer::Undecided(Undecided { limit, steps, .. }) => {
                 let (limit, help) = match limit {
@@ -224,7 +220,7 @@ impl Check {
         result
     }
 
-    fn print_proof(&self, proof: &Proof, seconds: f64) {
+    fn print_proof(&self, property: &str, proof: &Proof, seconds: f64) {
         let least = if proof.is_least && proof.steps > 0 {
             "; this is the earliest step that holds for all runs"
         } else {
@@ -234,7 +230,7 @@ impl Check {
             (Some(_), false) => format!("reached within {}", count(proof.steps, "step")),
             _ => format!("right from step {} on, forever", proof.steps),
         };
-        print_line!("Proved in {seconds:.2} s: {}", self.property());
+        print_line!("Proved in {seconds:.2} s: {property}");
         print_line!("The target is {steps}{least}");
         let gates = match proof.gates {
             0 => String::new(),
@@ -243,47 +239,13 @@ impl Check {
         print_line!("Method: {}{gates}", proof.method);
     }
 
-    /// Describes the property.
-    fn property(&self) -> String {
-        let damage = match (&self.damage_cells, &self.damage_region) {
-            (Some(cells), _) => format!(" with at most {} damaged", count(*cells, "cell")),
-            (_, Some(Damage::Region { rows, columns })) => {
-                format!(
-                    " with any damage in rows {} to {} and columns {} to {}",
-                    rows.start,
-                    rows.end.saturating_sub(1),
-                    columns.start,
-                    columns.end.saturating_sub(1)
-                )
-            }
-            _ => String::new(),
-        };
-        let at = if self.damage_at > 0 {
-            format!(" from the state at step {}", self.damage_at)
-        } else {
-            String::new()
-        };
-        let runs = match self.any_order {
-            None => "every run".to_string(),
-            Some(Order::Any { window: Some(window) }) => {
-                format!("every run in which each cell fires at least once in {}", count(window, "step"))
-            }
-            Some(_) => "every run, in any order of firing,".to_string(),
-        };
-        let claim = match (self.within, self.stay) {
-            (Some(n), false) => format!("reaches the target within {}", count(n as usize, "step")),
-            (Some(n), true) => format!("is at the target from step {n} on"),
-            (None, _) => "ends at the target for good".into(),
-        };
-        format!("{runs}{at}{damage} {claim}")
-    }
-
     /// Writes the start state and the GIF of a counterexample, and returns their paths.
     fn write_counterexample(
         &self,
         subject: &Subject,
         question: &Question,
         found: &Counterexample,
+        stop: &Stop<'_>,
     ) -> anyhow::Result<Value> {
         let in_run = |name: &str| subject.loaded.is_some().then(|| subject.path.join(name));
         let text = self.output.clone().or_else(|| in_run("counterexample.txt"));
@@ -307,28 +269,19 @@ impl Check {
                 );
             }
         }
+        let mut shown = None;
         if let Some(path) = &animation {
             let palette = subject.loaded.as_ref().map(|loaded| loaded.target.palette()).unwrap_or_default();
-            files::write_atomic(path, &gif(question, found, &palette)?)?;
-            status!("Wrote {}", path.display());
+            if let Some(bytes) = gif(question, found, &palette, stop)? {
+                files::write_atomic(path, &bytes)?;
+                status!("Wrote {}", path.display());
+                shown = Some(path);
+            } else {
+                status!("{} is not written: the time limit was reached", path.display());
+            }
         }
-        Ok(json!({ "start": text, "gif": animation }))
+        Ok(json!({ "start": text, "gif": shown }))
     }
-}
-
-/// Returns the weaker of the answers for two start states: the later bound of two proofs, or what is not a proof.
-fn weaker(before: Option<Answer>, next: Answer) -> Answer {
-    match (before, next) {
-        (Some(Answer::Proved(before)), Answer::Proved(next)) if before.steps > next.steps => {
-            Answer::Proved(before)
-        }
-        (_, next) => next,
-    }
-}
-
-/// Returns a number with its unit in the singular or plural.
-fn count(n: usize, unit: &str) -> String {
-    format!("{n} {unit}{}", if n == 1 { "" } else { "s" })
 }
 
 /// Parses HEIGHTxWIDTH+ROW+COLUMN.

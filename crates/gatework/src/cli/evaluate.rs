@@ -7,14 +7,12 @@ use clap::Args;
 use gatework_forecast::data::Subset;
 use gatework_forecast::run::{self as forecast_run, ForecastRun};
 use gatework_gates::automata::evaluate::{Score, score_observed};
-use gatework_gates::classifier::evaluate::Evaluation;
-use gatework_gates::classifier::experiment::ClassifierExperiment;
-use gatework_logic::classifier::Classifier;
 use gatework_train::files;
 use serde_json::json;
 
 use super::forecaster::{dataset, heading, print_scores};
 use super::{Choices, Usage};
+use crate::classification::{Evaluated, TrainedClassifier};
 use crate::progress::Counter;
 use crate::report;
 use crate::subject::Subject;
@@ -22,21 +20,21 @@ use crate::subject::Subject;
 /// Evaluate a classifier, an automaton by the published protocols, or a forecaster compared with the baselines
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Automata: the protocols are the [[evaluate]] tables of the experiment: larger grids, more steps,
+    after_help = "Automata: the protocols are the [[evaluate]] tables of the experiment: larger grids, more steps, \
 damage, asynchronous updates. Game of Life is compared with Conway's rule after every step.
 
-wrong bits      after the last step; cells that were damaged in it are not counted
-late, per step  mean wrong bits per step in the last quarter, including damaged cells
-settled at      the first step after which no bit was wrong
+  wrong bits      after the last step; cells that were damaged in it are not counted
+  late, per step  mean wrong bits per step in the last quarter, including damaged cells
+  settled at      the first step after which no bit was wrong
 
-Forecasters: the model and the baselines forecast from every origin of the test subset; the model is
-not trained again. OWA: sMAPE and MASE relative to Naive2. cov. N %: empirical coverage of the N %
+Forecasters: the model and the baselines forecast from every origin of the test subset; the model is \
+not trained again. OWA: sMAPE and MASE relative to Naive2. cov. N %: empirical coverage of the N % \
 intervals. Scaled values: in the units of the model, over every origin, as papers report ETT.
 
 Classifiers: accuracy, confusion matrix, precision and recall of the hard circuit on the test rows.
 
 Examples:
-  gatework evaluate runs/digits --svg confusion.svg
+  gatework evaluate runs/digits --svg confusion.svg --mistakes mistakes.svg
   gatework evaluate runs/checkerboard
   gatework evaluate runs/airpassengers --subset validation
   gatework evaluate runs/one runs/two runs/three"
@@ -58,8 +56,11 @@ pub struct Evaluate {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     step: Option<u64>,
     /// Classifiers: write the confusion matrix as SVG
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE.svg", value_parser = super::parse_svg)]
     svg: Option<PathBuf>,
+    /// Classifiers of images: write the most confident mistakes as SVG
+    #[arg(long, value_name = "FILE.svg", value_parser = super::parse_svg)]
+    mistakes: Option<PathBuf>,
     /// Print one JSON object on stdout
     #[arg(long)]
     json: bool,
@@ -73,13 +74,13 @@ static SUBSETS: &Choices<Subset> = &[
 
 impl Evaluate {
     pub fn run(&self) -> anyhow::Result<()> {
-        if let Some((loaded, classifier)) = super::classifier::open(&self.run)? {
-            return self.evaluate_classifier(loaded.as_ref(), &classifier);
+        if let Some(trained) = TrainedClassifier::open(&self.run)? {
+            return self.evaluate_classifier(&trained);
         }
         match ForecastRun::open(&self.run)? {
             Some(run) => {
                 super::refuse(&[(self.seed.is_some(), "--seed")], "automata", "a forecaster")?;
-                super::refuse(&[(self.svg.is_some(), "--svg")], "classifiers", "a forecaster")?;
+                super::refuse(&self.pictures(), "classifiers", "a forecaster")?;
                 self.evaluate_forecasters(run)
             }
             None => self.evaluate_automaton(),
@@ -87,38 +88,40 @@ impl Evaluate {
     }
 
     /// Evaluates a classifier on its test rows, or on other data.
-    fn evaluate_classifier(
-        &self,
-        loaded: Option<&ClassifierExperiment>,
-        classifier: &Classifier,
-    ) -> anyhow::Result<()> {
+    fn evaluate_classifier(&self, trained: &TrainedClassifier) -> anyhow::Result<()> {
         super::refuse(&[(self.seed.is_some(), "--seed")], "automata", "a classifier")?;
         let options = [(self.subset.is_some(), "--subset"), (self.step.is_some(), "--step")];
         super::refuse(&options, "forecasters", "a classifier")?;
-        match (&self.others[..], loaded) {
-            ([], Some(loaded)) => {
-                let (evaluation, what) = super::classifier::evaluate_test(loaded, classifier)?;
-                self.print_classifier(&evaluation, what)
-            }
-            ([], None) => {
-                let run = self.run.display();
-                Err(Usage(format!("{run} has no test rows of its own; name the data to evaluate")).into())
-            }
-            ([data], _) => {
-                let evaluation = super::classifier::evaluate_file(loaded, classifier, data)?;
-                self.print_classifier(&evaluation, &data.display().to_string())
-            }
+        match &self.others[..] {
+            [] => self.print_classifier(&trained.evaluate()?),
+            [data] => self.print_classifier(&trained.evaluate_file(data)?),
             _ => Err(Usage("name one file or folder of data, or none for the test rows".into()).into()),
         }
     }
 
-    fn print_classifier(&self, evaluation: &Evaluation, what: &str) -> anyhow::Result<()> {
-        super::classifier::print_evaluation(evaluation, what);
+    /// The options that write pictures.
+    fn pictures(&self) -> [(bool, &'static str); 2] {
+        [(self.svg.is_some(), "--svg"), (self.mistakes.is_some(), "--mistakes")]
+    }
+
+    fn print_classifier(&self, evaluated: &Evaluated) -> anyhow::Result<()> {
+        let Evaluated { evaluation, what, .. } = evaluated;
+        let title = self.run.display().to_string();
+        // Before anything is written, so that a table is refused at once.
+        let sheet = self.mistakes.is_some().then(|| evaluated.mistake_sheet(&title)).transpose()?;
+        print_line!("accuracy {:.2} % of {} {what}", 100.0 * evaluation.accuracy, evaluation.samples);
+        print_line!("");
+        for line in report::class_table(evaluation) {
+            print_line!("{line}");
+        }
         if let Some(path) = &self.svg {
             let names: Vec<&str> = evaluation.classes.iter().map(|class| class.name.as_str()).collect();
-            let svg =
-                report::confusion_matrix(&self.run.display().to_string(), &names, &evaluation.confusion);
+            let svg = report::confusion_matrix(&title, &names, &evaluation.confusion);
             files::write_atomic(path, svg.as_bytes())?;
+            status!("Wrote {}", path.display());
+        }
+        if let Some((path, sheet)) = self.mistakes.as_ref().zip(sheet) {
+            files::write_atomic(path, sheet.as_bytes())?;
             status!("Wrote {}", path.display());
         }
         if self.json {
@@ -137,7 +140,7 @@ impl Evaluate {
         }
         let options = [(self.subset.is_some(), "--subset"), (self.step.is_some(), "--step")];
         super::refuse(&options, "forecasters", "an automaton")?;
-        super::refuse(&[(self.svg.is_some(), "--svg")], "classifiers", "an automaton")?;
+        super::refuse(&self.pictures(), "classifiers", "an automaton")?;
         let subject = Subject::open(&self.run)?;
         let Some(loaded) = &subject.loaded else {
             let message =

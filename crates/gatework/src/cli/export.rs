@@ -1,27 +1,26 @@
 //! `gatework export`: writes a circuit in another format, or a forecaster as an ONNX model.
 
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use gatework_forecast::prediction::Context;
 use gatework_forecast::prediction::onnx::ExportError;
 use gatework_forecast::run::ForecastRun;
-use gatework_gates::automata::states::Start;
+use gatework_logic::Document;
 use gatework_logic::formats::{self, FORMATS, Format, FormatError, Options};
-use gatework_logic::minimize::gates;
-use gatework_logic::{Document, from_json};
 use gatework_train::files;
 use serde_json::json;
 
 use super::Usage;
 use super::minimize::{Work, print_proved};
+use crate::export;
+use crate::minimize;
 use crate::progress::Passes;
-use crate::report::classifier_page;
-use crate::report::page::{Page, title_of};
+use crate::report::page::title_of;
 use crate::subject::Subject;
 
-/// Export a circuit to another format (BLIF, AIGER, Verilog, C, Rust, ...), or a forecaster to ONNX
+/// Write a circuit as Verilog, C, Rust, WebAssembly, BLIF, AIGER, a web page, ..., or a forecaster as ONNX
 #[derive(Debug, Args)]
 #[command(after_help = after_help())]
 #[command(mut_args(|arg| if WORK.contains(&arg.get_id().as_str()) { arg.requires("minimize") } else { arg }))]
@@ -46,7 +45,7 @@ pub struct Export {
     minimize: bool,
     #[command(flatten)]
     work: Work,
-    /// The name of the module or function [default: that of the experiment or the file]
+    /// The name of the module, the functions or the page [default: that of the experiment; of a circuit file, that of -o]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Print one JSON object on stdout (with -o)
@@ -83,9 +82,6 @@ Examples:
 /// The name of the web page that simulates an automaton. It is not a circuit format: it shows an experiment.
 const HTML: &str = "html";
 
-/// The line below the heading of the page of a classifier.
-const ABOUT_CLASSIFIER: &str = "A classifier made of logic gates.";
-
 /// The name of the format of forecasters.
 const ONNX: &str = "onnx";
 
@@ -105,7 +101,8 @@ impl Export {
                 return Err(usage_or_failure(FormatError::NoGrid(format.name)));
             }
             let subject = Subject::open(&self.subject)?;
-            let name = self.name.clone().unwrap_or_else(|| subject.name());
+            let default = || export::name(&subject, self.output.as_deref());
+            let name = self.name.clone().unwrap_or_else(default);
             let options =
                 Options { name: Some(name), grid: self.grid, pipeline: self.pipeline, ..Options::default() };
             if self.pipeline > 0 && !(format.name == "verilog" && subject.classifier.is_some()) {
@@ -135,38 +132,20 @@ impl Export {
         if !self.minimize {
             return Ok(subject.document());
         }
-        if let Some(document) = self.minimized_in_run(subject) {
+        if !self.work.has_effort()
+            && let Some((path, document)) = export::minimized(subject)
+        {
+            let gates = minimize::gates(&document);
+            status!(
+                "Using {} ({gates} gates, proved when it was written); --effort minimises again",
+                path.display()
+            );
             return Ok(document);
         }
-        let proved = self.work.minimize(&subject.document(), Vec::new(), passes)?;
+        let stop = super::stop_on_interrupt()?;
+        let proved = self.work.minimize(&subject.document(), Vec::new(), passes, &stop)?;
         passes.pause(|| print_proved(subject, &proved));
         Ok(proved.document)
-    }
-
-    /// The circuit that `minimize` has written into the run folder, unless another effort is asked for.
-    fn minimized_in_run(&self, subject: &Subject) -> Option<Document> {
-        if subject.loaded.is_none() || self.work.has_effort() {
-            return None;
-        }
-        let path = subject.path.join("minimized.json");
-        let changed = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
-        // The circuit may have been trained again since.
-        if changed(&path)? < changed(&subject.path.join("circuit.json"))? {
-            return None;
-        }
-        let document = from_json(&files::read_text(&path).ok()?).ok()?;
-        let gates = match &document {
-            Document::Automaton { automaton, observed } => {
-                automaton.gates(observed.unwrap_or(automaton.channels))
-            }
-            Document::Circuit(circuit) => gates(circuit),
-            Document::Classifier(classifier) => gates(classifier.circuit()),
-        };
-        status!(
-            "Using {} ({gates} gates, proved when it was written); --effort minimises again",
-            path.display()
-        );
-        Some(document)
     }
 
     /// Whether a format is requested, by its name or by the extension of the file.
@@ -216,29 +195,13 @@ impl Export {
             return Err(Usage(message.into()).into());
         }
         let subject = Subject::open(&self.subject)?;
-        let name = self.name.clone().unwrap_or_else(|| subject.name());
-        if subject.classifier.is_some()
-            && let Document::Classifier(classifier) = self.document(&subject, passes)?
-        {
-            return Ok(classifier_page(&name, ABOUT_CLASSIFIER, &classifier)?.into_bytes());
+        if subject.classifier.is_none() {
+            subject.automaton()?;
         }
-        subject.automaton()?;
-        let Document::Automaton { automaton, .. } = self.document(&subject, passes)? else {
-            return Err(Usage("a web page needs an automaton".into()).into());
-        };
-        let start = subject.loaded.as_ref().map(|loaded| &loaded.experiment.start);
-        if self.minimize && matches!(start, Some(Start::Grids { .. })) {
-            let message =
-                "a web page that starts from given grids needs all their channels; leave out --minimize";
-            return Err(Usage(message.into()).into());
-        }
-        let title = self.name.clone().unwrap_or_else(|| title_of(&name));
-        let page = Page::new(&title, &automaton, subject.observed);
-        let page = match &subject.loaded {
-            Some(loaded) => page.trained_as(loaded),
-            None => page,
-        };
-        Ok(page.html()?.into_bytes())
+        let document = self.document(&subject, passes)?;
+        let name = || title_of(&export::name(&subject, self.output.as_deref()));
+        let title = self.name.clone().unwrap_or_else(name);
+        Ok(export::page(&subject, &document, &title)?.into_bytes())
     }
 
     /// The requested format, by its name or by the extension of the file.

@@ -3,15 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gatework_engine::{Program, kernel};
+use gatework_engine::kernel;
 use gatework_forecast::run::ForecastRun;
 use gatework_forecast::trained_network::MAX_ROWS;
-use gatework_logic::minimize;
 use gatework_train::files;
-use gatework_train::run_folder::RunFolder;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Usage, program};
+use crate::facts;
 use crate::report;
 use crate::subject::Subject;
 
@@ -25,7 +24,7 @@ pub struct Inspect {
     #[arg(long, value_name = "WINDOWS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_windows)]
     program: Option<usize>,
     /// Circuits and automata: write the histogram of the gate functions as SVG
-    #[arg(long, value_name = "FILE.svg", value_parser = parse_svg)]
+    #[arg(long, value_name = "FILE.svg", value_parser = super::parse_svg)]
     svg: Option<PathBuf>,
     /// Print one JSON object on stdout
     #[arg(long)]
@@ -48,7 +47,7 @@ impl Inspect {
             return Err(Usage(message).into());
         }
         let bars = subject.gate_histogram();
-        let facts = facts(&subject, &bars)?;
+        let facts = facts::of_subject(&subject)?;
         print_facts(&facts);
         print_histogram(&bars);
         if let Some(path) = &self.svg {
@@ -63,10 +62,10 @@ impl Inspect {
     }
 
     fn show_forecaster(&self, run: &ForecastRun) -> anyhow::Result<()> {
-        let mut facts = forecaster_facts(run)?;
+        let mut facts = facts::of_forecaster(run)?;
         let windows = self.program.unwrap_or(1);
         let programs = run.forecaster.network().programs(windows)?;
-        facts["programs"] = programs.iter().map(|(what, program)| program_facts(what, program)).collect();
+        facts["programs"] = programs.iter().map(|(what, program)| facts::of_program(what, program)).collect();
         print_facts(&facts);
         for (what, program) in programs {
             if self.program.is_some() {
@@ -87,122 +86,17 @@ impl Inspect {
     }
 }
 
-/// A compiled program: its kernels in order, with the operations fused into each and the bytes that it moves.
-fn program_facts(what: &str, program: &Program) -> Value {
-    let kernels = program.kernels().into_iter().zip(program.traffic());
-    json!({
-        "of": what,
-        "kernels": kernels.map(|(kernel, bytes)| json!({ "kernel": kernel, "bytes": bytes })).collect::<Vec<_>>(),
-        "memory_bytes": program.bytes(),
-        "moved_bytes": program.traffic().iter().sum::<usize>(),
-        "fingerprint": format!("{:016x}", program.fingerprint()),
-        "simd": kernel::simd_name(),
-    })
-}
-
-/// Parses the path of an SVG. Another extension would suggest another format.
-fn parse_svg(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    let is_svg = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"));
-    if is_svg { Ok(path) } else { Err("expected a file name that ends in .svg".into()) }
-}
-
 /// Parses the batch size that a program is compiled for.
 fn parse_windows(text: &str) -> Result<usize, String> {
     let windows = text.parse().ok().filter(|windows| (1..=MAX_ROWS).contains(windows));
     windows.ok_or_else(|| format!("expected a number of windows from 1 to {MAX_ROWS}"))
 }
 
-fn forecaster_facts(run: &ForecastRun) -> anyhow::Result<Value> {
-    let (experiment, context) = (&run.loaded.experiment, run.forecaster.context());
-    let specification = run.forecaster.specification();
-    let mut facts = json!({
-        "path": run.folder.path(),
-        "experiment": experiment.name,
-        "about": experiment.about,
-        "data": experiment.data,
-        "model": specification.model.name(),
-        "parameters": run.forecaster.parameters(),
-        "input": specification.input,
-        "horizon": specification.horizon,
-        "loss": serde_json::to_value(&specification.loss)?["kind"],
-        "frequency": context.frequency,
-        "season": context.season,
-        "past_columns": specification.past_columns,
-        "future_columns": specification.future_columns,
-        "static_columns": specification.static_columns,
-        "intervals": context.conformal.levels().collect::<Vec<_>>(),
-        "calibration_windows": context.conformal.windows(),
-        "seed": experiment.seed,
-    });
-    if let Some(summary) = run.folder.summary()? {
-        for key in ["updates", "seconds", "training_loss", "validation_loss", "evaluated_on", "origins"] {
-            facts[key] = summary[key].clone();
-        }
-    }
-    Ok(facts)
-}
-
-fn facts(subject: &Subject, bars: &[(String, usize)]) -> anyhow::Result<Value> {
-    let circuit = &subject.circuit;
-    let mut facts = json!({ "path": subject.path });
-    if let Some(loaded) = &subject.loaded {
-        let experiment = &loaded.experiment;
-        facts["experiment"] = json!(experiment.name);
-        facts["about"] = json!(experiment.about);
-        facts["seed"] = json!(experiment.seed);
-        facts["grid"] = json!(experiment.automaton.grid);
-        facts["steps"] = json!(experiment.automaton.steps);
-        if let Some(summary) = RunFolder::at(&subject.path).summary()? {
-            for key in [
-                "success",
-                "attempts",
-                "updates",
-                "moves",
-                "seconds",
-                "soft_loss",
-                "hard_loss",
-                "first_perfect_update",
-            ] {
-                facts[key] = summary[key].clone();
-            }
-        }
-    }
-    if let Some(automaton) = &subject.automaton {
-        facts["channels"] = json!(automaton.channels);
-        facts["boundary"] = json!(automaton.boundary);
-        facts["observed_channels"] = json!(subject.observed);
-    }
-    if let Some(model) = &subject.model {
-        facts["kernels"] = json!(model.shape.kernels);
-        facts["perceive_layers"] = json!(model.shape.perceive);
-        facts["update_layers"] = json!(model.shape.update);
-        facts["parameters"] = json!(model.params.len());
-        facts["learned_gates"] = json!(model.gates());
-    }
-    let functions: serde_json::Map<String, Value> =
-        bars.iter().map(|(name, count)| (name.clone(), json!(count))).collect();
-    // The number of gates that every command means: see `Automaton::gates`.
-    let gates = match &subject.automaton {
-        Some(automaton) => automaton.gates(subject.observed),
-        None => minimize::gates(circuit),
-    };
-    facts["circuit"] = json!({
-        "inputs": circuit.inputs(),
-        "outputs": circuit.outputs().len(),
-        "gates": gates,
-        "nodes": circuit.nodes().len(),
-        "depth": circuit.depth(),
-    });
-    facts["functions"] = Value::Object(functions);
-    Ok(facts)
-}
-
 /// Facts that are printed separately.
 const SEPARATE: [&str; 2] = ["functions", "programs"];
 
 /// The facts of an automaton or a circuit, in the order in which they are printed; others follow.
-const ORDER: [&str; 24] = [
+const ORDER: [&str; 30] = [
     "path",
     "experiment",
     "about",
@@ -212,6 +106,12 @@ const ORDER: [&str; 24] = [
     "updates",
     "moves",
     "seconds",
+    "epoch",
+    "accuracy",
+    "soft_accuracy",
+    "validation_accuracy",
+    "features",
+    "classes",
     "hard_loss",
     "soft_loss",
     "first_perfect_update",

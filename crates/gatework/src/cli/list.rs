@@ -31,22 +31,33 @@ impl List {
             return Ok(());
         }
         let mut rows = Vec::new();
-        for (name, _) in built_in() {
-            let [_, expected, about] = Loaded::find(name)?.texts().map(str::to_string);
-            rows.push((name, expected, about));
+        for (name, text) in built_in() {
+            let loaded = Loaded::find(name)?;
+            let [_, expected, about] = loaded.texts().map(str::to_string);
+            rows.push((loaded.kind(), name, expected, about, text.contains("$GATEWORK_DATA")));
         }
         if self.json {
-            let row = |(name, expected, about): &(&str, String, String)| json!({ "name": name, "about": about, "expected": expected });
+            let row = |(kind, name, expected, about, _): &(&str, &str, String, String, bool)| json!({ "name": name, "task": kind, "about": about, "expected": expected });
             super::print_json(&json!({ "experiments": rows.iter().map(row).collect::<Vec<_>>() }))?;
             return Ok(());
         }
-        for (name, expected, about) in rows {
-            print_line!("{name:<19} {expected:<14} {about}");
+        let mut last = "";
+        for (kind, name, expected, about, needs_files) in rows {
+            if kind != last {
+                print_line!("{kind}:");
+                last = kind;
+            }
+            let note = if needs_files { " (needs files)" } else { "" };
+            print_line!("  {name:<19} {expected:<14} {about}{note}");
         }
-        let program = program();
         status!("");
-        status!("Train one:        {program} train checkerboard");
-        status!("Make your own:    {program} list checkerboard > my.toml; edit it; {program} train my.toml");
+        status!(
+            "Needs files: in the folder in the environment variable GATEWORK_DATA; see docs/classifiers.md"
+        );
+        let program = program();
+        status!("Train one:   {program} train checkerboard");
+        status!("Change one:  {program} list checkerboard > my.toml, edit it, {program} train my.toml");
+        status!("Your own:    {program} grow PICTURE, {program} train B36/S23");
         Ok(())
     }
 }

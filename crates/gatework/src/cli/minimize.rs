@@ -1,19 +1,22 @@
 //! `gatework minimize`: fewer gates for the same function, proved before it is written.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use gatework_logic::Document;
 use gatework_logic::formats::{self, Format};
 use gatework_logic::minimize::{Effort, Options, Start};
+use gatework_logic::{Document, Stop};
 use gatework_train::files;
 use serde_json::json;
 
 use super::{Choices, Usage, program};
+use crate::classification::TrainedClassifier;
 use crate::lookup_tables::{LookupTables, lookup_tables};
-use crate::minimize::{self, Control, PROOF_TIME, Proved};
+use crate::minimize::{self, Control, MinimizeError, PROOF_TIME, Proved};
 use crate::progress::Passes;
+use crate::reduction::{Comparison, Reduction};
 use crate::subject::Subject;
 
 /// Minimise a circuit, and prove the result equivalent
@@ -22,16 +25,21 @@ use crate::subject::Subject;
   gatework minimize runs/checkerboard
   gatework minimize runs/game-of-life --effort high -o life.v
   gatework minimize adder.blif -o smaller.blif
+  gatework minimize runs/digits --data
 
-An automaton is proved equivalent in its observed channels, for every start state and every
-number of steps; channels that no observed one depends on are removed. With --from-start it is
-equivalent only for runs from the experiment's start state, which also removes channels that are
-constant or equal in every state that such runs reach.")]
+An automaton is proved equivalent in its observed channels, for every start state and every \
+number of steps; channels that no observed one depends on are removed. With --from-start it is \
+equivalent only for runs from the experiment's start state, which also removes channels that are \
+constant or equal in every state that such runs reach.
+
+A classifier is proved to have equal scores for every input that its encoder can produce. With --data, \
+gates that the training rows do not need are removed first, as long as the accuracy on held-back rows \
+does not fall. That step is measured, not proved.")]
 pub struct Minimize {
     /// A run folder, a model.safetensors or a circuit
     #[arg(value_name = "RUN|FILE")]
     subject: PathBuf,
-    /// The file to write, in the format of its extension [default: in a run folder, minimized.json]
+    /// The file to write, in the format of its extension [default: minimized.json in the run folder]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -39,6 +47,10 @@ pub struct Minimize {
     /// Assume the start state of the experiment
     #[arg(long)]
     from_start: bool,
+    /// Classifiers: first remove gates that the training rows, or those of FILE, do not need
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    #[expect(clippy::option_option, reason = "the option may be given with and without a file")]
+    data: Option<Option<PathBuf>>,
     /// Print a summary as one JSON object on stdout
     #[arg(long)]
     json: bool,
@@ -61,18 +73,18 @@ impl Work {
         self.effort.is_some()
     }
 
-    /// Minimises a circuit and proves the result, until Ctrl-C.
+    /// Minimises a circuit and proves the result, until `stop` is set.
     pub fn minimize(
         &self,
         document: &Document,
         start: Vec<Start>,
         passes: &Passes,
+        stop: &AtomicBool,
     ) -> anyhow::Result<Proved> {
         let options = Options { effort: self.effort.unwrap_or(Effort::Normal), start };
-        let stop = super::stop_on_interrupt()?;
         let control = Control {
             proof_time: Duration::from_secs_f64(self.proof_seconds),
-            stop: &stop,
+            stop,
             observer: &|pass, gates| passes.show(pass, gates),
         };
         Ok(minimize::with_proof_controlled(document, &options, control)?)
@@ -115,10 +127,20 @@ impl Minimize {
                 return Err(Usage(message.into()).into());
             }
         };
+        let stop = super::stop_on_interrupt()?;
         let passes = Passes::default();
-        let proved = self.work.minimize(&subject.document(), start, &passes)?;
-        let name = if proved.assumes_start { "minimized-from-start.json" } else { "minimized.json" };
-        let in_run = subject.loaded.is_some().then(|| subject.path.join(name));
+        let reduction = self.reduce(&passes, &stop)?;
+        let document = match &reduction {
+            Some(reduction) => reduction.classifier.clone().into(),
+            None => subject.document(),
+        };
+        let proved = self.work.minimize(&document, start, &passes, &stop)?;
+        let name = match (proved.assumes_start, &reduction) {
+            (true, _) => "minimized-from-start.json",
+            (_, Some(_)) => "minimized-on-data.json",
+            (_, None) => "minimized.json",
+        };
+        let in_run = subject.is_run().then(|| subject.path.join(name));
         let path = self.output.clone().or(in_run);
         let bytes = path.as_deref().map(|path| {
             passes.show("write", proved.statistics.gates_after);
@@ -134,6 +156,10 @@ impl Minimize {
             }
             None => status!("Nothing is written; -o names a file"),
         }
+        if let Some(reduction) = &reduction {
+            print_reduction(reduction);
+            print_line!("Then minimised with proof:");
+        }
         print_proved(&subject, &proved);
         // Classifiers are made for FPGAs; the mapper takes seconds for large circuits.
         let tables = subject.classifier.as_ref().and_then(|_| lookup_tables(proved.document.circuit()));
@@ -144,37 +170,79 @@ impl Minimize {
         }
         if self.json {
             let statistics = &proved.statistics;
+            let before = reduction.as_ref().map_or(statistics.gates_before, |reduction| reduction.gates[0]);
             super::print_json(&json!({
-                "gates_before": statistics.gates_before,
+                "gates_before": before,
                 "gates_after": statistics.gates_after,
-                "depth_before": statistics.depth_before,
+                "depth_before": reduction.is_none().then_some(statistics.depth_before),
                 "depth": statistics.depth_after,
                 "channels_before": subject.automaton.as_ref().map(|automaton| automaton.channels),
                 "channels": proved.channels,
                 "lut4": tables.map(|tables| tables.lut4),
                 "lut6": tables.map(|tables| tables.lut6),
-                "proved": true,
+                // A reduction on data is measured, not proved.
+                "proved": reduction.is_none(),
                 "assumes_start": proved.assumes_start,
                 "seconds": proved.seconds,
                 "proof_seconds": proved.proof_seconds,
+                "on_data": reduction,
                 "file": path,
             }))?;
         }
         Ok(())
+    }
+
+    /// Removes the gates of a classifier that data do not need, if that was asked for.
+    fn reduce(&self, passes: &Passes, stop: &AtomicBool) -> anyhow::Result<Option<Reduction>> {
+        let Some(data) = &self.data else { return Ok(None) };
+        let Some(trained) = TrainedClassifier::open(&self.subject)? else {
+            let message = format!("--data is for classifiers, which {} is not", self.subject.display());
+            return Err(Usage(message).into());
+        };
+        if trained.loaded.is_none() && data.is_none() {
+            let message = "a circuit file has no data of its own; write --data=FILE with labelled rows";
+            return Err(Usage(message.into()).into());
+        }
+        passes.show("data", trained.classifier.circuit().nodes().len());
+        match trained.reduce(data.as_deref(), &Stop::never().or_flag(stop)) {
+            Err(_) if stop.load(Ordering::Relaxed) => Err(MinimizeError::Interrupted.into()),
+            reduced => Ok(Some(reduced?)),
+        }
+    }
+}
+
+/// Prints what a reduction on data removed, and what it is worth.
+fn print_reduction(reduction: &Reduction) {
+    let percent = |share: f64| format!("{:.2} %", 100.0 * share);
+    let [before, after] = reduction.gates;
+    match reduction.tolerance {
+        Some(tolerance) => print_line!(
+            "{before} gates: {after} by what {} rows show, where each gate may differ in {} of them; not equivalent",
+            reduction.rows,
+            percent(tolerance)
+        ),
+        None => print_line!("{before} gates: every reduction on the data loses accuracy, so none is made"),
+    }
+    let print = |what: &str, Comparison { rows, before, after, .. }: &Comparison| {
+        print_line!("accuracy on {rows} {what} rows: {} -> {}", percent(*before), percent(*after));
+    };
+    print("held-back", &reduction.held_back);
+    if let Some(test) = &reduction.test {
+        print("test", test);
     }
 }
 
 /// Prints gates, depth and what was proved.
 pub fn print_proved(subject: &Subject, proved: &Proved) {
     let statistics = &proved.statistics;
-    let per_cell = if subject.automaton.is_some() { " per cell" } else { "" };
+    let of_cell = if subject.automaton.is_some() { " of a cell" } else { "" };
     print_line!(
-        "{} gates{per_cell}, without wires, inverters and duplicates: {} after {:.2} s; depth {} -> {}",
+        "Gates{of_cell}: {} -> {}, without wires, inverters and duplicates; depth {} -> {}; {:.2} s",
         statistics.gates_before,
         statistics.gates_after,
-        proved.seconds,
         statistics.depth_before,
-        statistics.depth_after
+        statistics.depth_after,
+        proved.seconds
     );
     let seconds = proved.proof_seconds;
     let (Some(automaton), Some(channels)) = (&subject.automaton, &proved.channels) else {

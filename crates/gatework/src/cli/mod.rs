@@ -8,6 +8,7 @@ pub mod classifier;
 pub mod errors;
 pub mod evaluate;
 pub mod export;
+pub mod forecast;
 pub mod forecaster;
 pub mod grow;
 pub mod inspect;
@@ -15,30 +16,38 @@ pub mod list;
 pub mod minimize;
 pub mod predict;
 pub mod quantize;
+#[cfg(feature = "serve")]
+pub mod serve;
 pub mod simulate;
 pub mod study;
 pub mod train;
 
 use std::io::{self, IsTerminal as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand};
 
+use crate::experiment;
 use crate::output;
 pub use crate::output::print_json;
 pub use crate::study::median;
+use crate::subject::SubjectError;
 pub use errors::Usage;
 
-/// Learn logic circuits and forecasters on a CPU, inspect them, run them and export them.
-///
-/// Start with `gatework list`, then `gatework train checkerboard`.
+/// Learn logic circuits and forecasters on a CPU; minimise, prove, run and export them
 #[derive(Debug, Parser)]
-#[command(version, about, propagate_version = true, max_term_width = 100)]
+#[command(
+    version,
+    max_term_width = 100,
+    after_help = "Start with: gatework list
+            gatework train checkerboard"
+)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -50,6 +59,8 @@ enum Verb {
     List(list::List),
     /// Train an experiment: a built-in one, your own TOML file, a picture or a rule
     Train(train::Train),
+    /// Forecast a table of time series: columns, models and intervals are chosen for it
+    Forecast(forecast::Forecast),
     /// Grow a picture from one cell, or a tile over the plane: all settings are chosen for it
     Grow(grow::Grow),
     /// Simulate a learned automaton on a grid of any size, and write a GIF of it
@@ -60,7 +71,7 @@ enum Verb {
     Check(check::Check),
     /// Show the content of a run folder, a model or a circuit
     Inspect(inspect::Inspect),
-    /// Export a circuit to another format: BLIF, AIGER, Verilog, C, Rust, ...
+    /// Write a circuit as Verilog, C, Rust, WebAssembly, BLIF, AIGER, a web page, ..., or a forecaster as ONNX
     Export(export::Export),
     /// Evaluate a classifier, an automaton by the published protocols, or a forecaster compared with the baselines
     Evaluate(evaluate::Evaluate),
@@ -68,6 +79,9 @@ enum Verb {
     Predict(predict::Predict),
     /// Write a copy of a forecaster with quantised weights
     Quantize(quantize::Quantize),
+    /// Show runs in a browser, train from the page, and answer predictions over HTTP
+    #[cfg(feature = "serve")]
+    Serve(Box<serve::Serve>),
     /// Compare settings of an experiment over many seeds
     Study(study::Study),
     /// Moved to the program gatework-bench
@@ -103,6 +117,7 @@ pub fn main() -> ExitCode {
     finish(|| match verb {
         Verb::List(verb) => verb.run(),
         Verb::Train(verb) => verb.run(),
+        Verb::Forecast(verb) => verb.run(),
         Verb::Grow(verb) => verb.run(),
         Verb::Simulate(verb) => verb.run(),
         Verb::Minimize(verb) => verb.run(),
@@ -112,6 +127,8 @@ pub fn main() -> ExitCode {
         Verb::Evaluate(verb) => verb.run(),
         Verb::Predict(verb) => verb.run(),
         Verb::Quantize(verb) => verb.run(),
+        #[cfg(feature = "serve")]
+        Verb::Serve(verb) => verb.run(),
         Verb::Study(verb) => verb.run(),
         Verb::Bench(verb) => verb.run(),
     })
@@ -123,12 +140,26 @@ pub fn parse<T: Parser>() -> Result<T, ExitCode> {
         let text = message.render();
         if message.use_stderr() {
             text.to_string().lines().for_each(|line| status!("{line}"));
+            if let Some(tip) = tip(&message) {
+                status!("tip: {tip}");
+            }
             return ExitCode::from(2);
         }
         let is_styled = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         let text = if is_styled { text.ansi().to_string() } else { text.to_string() };
         finish(|| output::write(text.as_bytes()))
     })
+}
+
+/// Returns what may have been meant, if the first argument is not a verb.
+fn tip(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let (program, quoted) = (program(), quoted(word));
+    if experiment::built_in().any(|(name, _)| name == word) {
+        return Some(format!("{word} is an experiment; train it with: {program} train {quoted}"));
+    }
+    let is_path = Path::new(word).exists();
+    is_path.then(|| format!("{word} is a path; the command comes first, as in: {program} inspect {quoted}"))
 }
 
 /// Runs a command, prints its error and returns the exit status.
@@ -186,6 +217,15 @@ pub fn stop_on_interrupt() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
+/// Returns the error for a path that does not exist, or that is not what a verb works on.
+fn not_predictable(path: &Path, what: &str) -> anyhow::Error {
+    if path.exists() {
+        Usage(format!("{} is {what}", path.display())).into()
+    } else {
+        SubjectError::missing(path).into()
+    }
+}
+
 /// Returns an error if an option is given that is for another kind of experiment.
 fn refuse(options: &[(bool, &str)], for_kind: &str, kind: &str) -> anyhow::Result<()> {
     match options.iter().find(|(is_given, _)| *is_given) {
@@ -230,6 +270,23 @@ pub fn parse_size(text: &str) -> Result<[usize; 2], String> {
     Ok([side(height)?, side(width)?])
 }
 
+/// Parses the path of a GIF.
+pub fn parse_gif(text: &str) -> Result<PathBuf, String> {
+    parse_path(text, "gif")
+}
+
+/// Parses the path of an SVG.
+pub fn parse_svg(text: &str) -> Result<PathBuf, String> {
+    parse_path(text, "svg")
+}
+
+/// Parses the path of a file with an extension. Another one would suggest another format.
+fn parse_path(text: &str, extension: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let is_right = path.extension().is_some_and(|found| found.eq_ignore_ascii_case(extension));
+    if is_right { Ok(path) } else { Err(format!("expected a file name that ends in .{extension}")) }
+}
+
 /// Parses a fraction of cells.
 pub fn parse_rate(text: &str) -> Result<f32, String> {
     let rate: Option<f32> = text.parse().ok().filter(|rate| *rate > 0.0 && *rate <= 1.0);
@@ -239,6 +296,20 @@ pub fn parse_rate(text: &str) -> Result<f32, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// clap wraps a paragraph at the width of the terminal. A line break within one would leave ragged lines.
+    #[test]
+    fn paragraphs_of_the_help_have_no_line_breaks() {
+        use clap::CommandFactory as _;
+        for verb in Cli::command().get_subcommands() {
+            let text = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let is_prose = |line: &&str| !line.is_empty() && !line.starts_with(' ') && !line.ends_with(':');
+            let lines: Vec<&str> = text.lines().collect();
+            for pair in lines.windows(2) {
+                assert!(!pair.iter().all(is_prose), "{}: {pair:?}", verb.get_name());
+            }
+        }
+    }
 
     #[test]
     fn the_command_that_resumes_a_run_is_quoted_for_a_shell() {

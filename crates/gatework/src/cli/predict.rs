@@ -12,12 +12,11 @@ use gatework_forecast::run::{self, ForecastRun, holdout_error};
 use gatework_forecast::specification::Specification;
 use gatework_forecast::trained_network::Precision;
 use gatework_forecast::{Forecaster, SeriesForecast};
-use gatework_gates::classifier::experiment::ClassifierExperiment;
-use gatework_logic::classifier::Classifier;
 use gatework_train::files;
 use serde_json::{Value, json};
 
 use super::{Choices, Usage};
+use crate::classification::TrainedClassifier;
 use crate::forecast_csv;
 use crate::number;
 use crate::progress::Counter;
@@ -27,11 +26,11 @@ use crate::runs::forecast_plot;
 /// Classify or forecast new data with a trained model
 #[derive(Debug, Args)]
 #[command(
-    after_help = "DATA has the columns of the training data; the forecast begins after its last values. The
-frequency is that of the model. Known-future covariates continue for the horizon, in rows without a
+    after_help = "Forecasters: DATA has the columns of the training data; the forecast begins after its last values. The \
+frequency is that of the model. Known-future covariates continue for the horizon, in rows without a \
 value.
 
-Classifiers: DATA has the columns of the training data, or images of the same size; a row of the
+Classifiers: DATA has the columns of the training data, or images of the same size; a row of the \
 result has the class and the score of every class.
 
 Examples:
@@ -82,6 +81,7 @@ pub static PRECISIONS: &Choices<Precision> = &[
 static POLICIES: &Choices<Missing> = &[
     ("error", "Gaps are an error", Missing::Error),
     ("drop", "Gaps remain; the forecast needs enough values after the last one", Missing::Drop),
+    ("zero", "Gaps are filled with zero", Missing::Zero),
     ("forward-fill", "Gaps are filled with the value before", Missing::ForwardFill),
     ("interpolate", "Gaps are filled by linear interpolation", Missing::Interpolate),
 ];
@@ -90,12 +90,17 @@ impl Predict {
     pub fn run(&self) -> anyhow::Result<()> {
         let begin = Instant::now();
         self.check_outputs()?;
-        if let Some((loaded, classifier)) = super::classifier::open(&self.run)? {
-            return self.classify(loaded.as_ref(), &classifier);
+        if let Some(trained) = TrainedClassifier::open(&self.run)? {
+            return self.classify(&trained);
         }
         let Some(mut run) = ForecastRun::open(&self.run)? else {
-            let message = format!("{} is not the run folder of a forecaster", self.run.display());
-            return Err(Usage(message).into());
+            let swapped = self.data.is_dir() || super::train::is_table(&self.run.to_string_lossy());
+            return Err(if swapped {
+                let what = "not the run folder of a forecaster; the run comes first, then the data";
+                Usage(format!("{} is {what}", self.run.display())).into()
+            } else {
+                super::not_predictable(&self.run, "neither a classifier nor the run folder of a forecaster")
+            });
         };
         let specification = run.forecaster.specification().clone();
         let table = self.read(run.forecaster.context(), &specification)?;
@@ -139,7 +144,7 @@ impl Predict {
     }
 
     /// Writes the class and the scores of every row.
-    fn classify(&self, loaded: Option<&ClassifierExperiment>, classifier: &Classifier) -> anyhow::Result<()> {
+    fn classify(&self, trained: &TrainedClassifier) -> anyhow::Result<()> {
         let options = [
             (self.missing.is_some(), "--missing"),
             (self.new_series, "--new-series"),
@@ -148,7 +153,7 @@ impl Predict {
             (self.plot.is_some(), "--plot"),
         ];
         super::refuse(&options, "forecasters", "a classifier")?;
-        let predicted = super::classifier::predict_file(loaded, classifier, &self.data)?;
+        let predicted = trained.predict_file(&self.data)?;
         match self.output.as_ref().filter(|path| path.as_os_str() != "-") {
             Some(path) => {
                 files::write_atomic(path, predicted.csv.as_bytes())?;

@@ -18,12 +18,13 @@ use crate::progress::Counter;
 /// Write a copy of a forecaster with quantised weights
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The loss of accuracy is measured on the validation subset of the training data. The new run folder is
+    after_help = "The loss of accuracy is measured on the validation subset of the training data. The new run folder is \
 used like the old one.
 
-int8: about a quarter of the size. Linear layers are multiplied as integers on processors with AVX2;
+int8: about a quarter of the size. Linear layers are multiplied as integers on processors with AVX2; \
 elsewhere, and for recurrent layers and convolutions, weights are expanded to f32 when they are loaded.
-f16: half the size. Weights of linear layers and convolutions are expanded while they are multiplied,
+
+f16: half the size. Weights of linear layers and convolutions are expanded while they are multiplied, \
 others when they are loaded.
 
 Examples:
@@ -51,8 +52,7 @@ pub struct Quantize {
 impl Quantize {
     pub fn run(&self) -> anyhow::Result<()> {
         let Some(run) = ForecastRun::open(&self.run)? else {
-            let message = format!("{} is not the run folder of a forecaster", self.run.display());
-            return Err(Usage(message).into());
+            return Err(super::not_predictable(&self.run, "not the run folder of a forecaster"));
         };
         let dataset = dataset(&run)?;
         let progress = Counter::new("origins");

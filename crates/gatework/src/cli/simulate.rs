@@ -44,7 +44,7 @@ pub struct Simulate {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Write an animated GIF with a frame for every step, or for every n-th step of a long run
-    #[arg(long, value_name = "FILE.gif", value_parser = parse_gif)]
+    #[arg(long, value_name = "FILE.gif", value_parser = super::parse_gif)]
     gif: Option<PathBuf>,
     /// Show all channels in the GIF, not only the observed ones
     #[arg(long)]
@@ -151,11 +151,4 @@ fn parse_damage(text: &str) -> Result<Damage, String> {
         return Err(wrong());
     }
     Ok(Damage { kind, size, from, until })
-}
-
-/// Parses the path of a GIF. Another extension would suggest another format.
-pub(super) fn parse_gif(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    let is_gif = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gif"));
-    if is_gif { Ok(path) } else { Err("expected a file name that ends in .gif".into()) }
 }

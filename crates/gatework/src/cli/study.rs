@@ -25,9 +25,9 @@ use crate::study::{self, SettingResult};
   [grid]                            # every setting is run with all combinations of these
   \"search.after\" = [50, 150]
 
-Every setting runs with every seed, one thread each. The folder gets results.csv, with a row for
-every run, and success.svg and seconds.svg: the fraction of the seeds that succeeded over updates
-and search moves, and over seconds, with 95 % intervals. The same command resumes an interrupted
+Every setting runs with every seed, one thread each. The folder gets results.csv, with a row for \
+every run, and success.svg and seconds.svg: the fraction of the seeds that succeeded over updates \
+and search moves, and over seconds, with 95 % intervals. The same command resumes an interrupted \
 study; runs whose settings have changed are repeated.
 
 Example:
@@ -37,7 +37,7 @@ pub struct Study {
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
     /// The folder of the results [default: runs/study-FILE]
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, alias = "output", value_name = "DIR")]
     out: Option<PathBuf>,
     /// Number of concurrent runs, one thread each [default: all threads]
     #[arg(long, value_name = "N", value_parser = super::parse_threads)]

@@ -1,31 +1,31 @@
 //! `gatework train`: trains an experiment into a run folder.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use gatework_forecast::experiment as forecast;
-use gatework_forecast::experiment::Dataset;
+use gatework_forecast::experiment::ForecastExperiment;
 use gatework_forecast::run as forecast_run;
 use gatework_gates::automata::advice;
 use gatework_gates::automata::choose::{self, Chosen};
 use gatework_gates::automata::experiment::{AutomatonExperiment, Experiment, Recipe};
 use gatework_gates::automata::picture::Colours;
-use gatework_gates::automata::run::{self, RunError};
+use gatework_gates::automata::run::{self, RunError, Trained};
+use gatework_gates::automata::search::{CLOCK, CONSTRUCTION, REPAIR};
 use gatework_gates::automata::states::{Start, Target};
-use gatework_gates::classifier::experiment::ClassifierExperiment;
-use gatework_gates::classifier::run as classifier_run;
-use gatework_train::experiment::check_name;
+use gatework_gates::classifier::choose::{self as classifier_choose, is_data};
+use gatework_gates::classifier::experiment::{ClassifierExperiment, Files, TestData};
 use gatework_train::run_folder::{RunFolder, RunFolderError};
 use gatework_train::trainer::{Attempt, Outcome, Stage};
 use serde_json::Value;
 
 use super::{Choices, Usage, classifier, forecaster, program, quoted, resume_command};
 use crate::experiment;
+use crate::labelled_data::{self, Data};
 use crate::progress::{Progress, work};
 use crate::runs::{self, AutomatonRun};
+use crate::training::{Begun, ForecasterRun, Notice, Request};
 
-/// Train an experiment: a built-in one, your own TOML file, a picture or a rule
+/// Train an experiment: a built-in one, your own TOML file, labelled data, a picture or a rule
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   gatework train checkerboard
@@ -34,16 +34,24 @@ use crate::runs::{self, AutomatonRun};
   gatework train heart.png
   gatework train B36/S23
   gatework train digits --seeds 10
+  gatework train flowers.csv --label species
+  gatework train folder-of-images/
   gatework train airpassengers
   gatework train checkerboard --resume")]
 pub struct Train {
-    /// A name from `gatework list`, a TOML file, a picture (PNG or text), or a rule: B36/S23, B2/S/C3, rule:110
+    /// A name from `gatework list`, a TOML file, a picture (PNG or text), a rule (B36/S23, B2/S/C3, rule:110), or the data of a classifier: a CSV file, IDX images, a CIFAR batch, or a folder with one folder of PNG files per class
     #[arg(value_name = "NAME|FILE|RULE")]
     experiment: String,
+    /// Data of a classifier: the column of the classes [default: class, label or target, or the last one]
+    #[arg(long, value_name = "COLUMN")]
+    label: Option<String>,
+    /// Data of a classifier: the share of the rows that is held back for testing, or a file or folder of test data [default: 0.2, or test files beside the images]
+    #[arg(long, value_name = "SHARE|FILE")]
+    test: Option<String>,
     /// Forecasters: steps to forecast, instead of those of the experiment
     #[arg(long, value_name = "N", value_parser = parse_horizon)]
     horizon: Option<usize>,
-    /// Automata: train by gradient descent alone, as in the paper, or follow it by a search
+    /// Automata: train by gradient descent alone, or follow it by a search
     #[arg(long, value_parser = super::choice(RECIPES))]
     recipe: Option<Recipe>,
     #[command(flatten)]
@@ -64,7 +72,7 @@ pub struct Options {
     #[arg(long, alias = "epochs", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     updates: Option<u64>,
     /// The run folder [default: runs/NAME, or the first free runs/NAME-2, ...]
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, alias = "output", value_name = "DIR")]
     out: Option<PathBuf>,
     /// Resume an interrupted run; if there is none, a new one starts
     #[arg(long, conflicts_with = "force")]
@@ -86,20 +94,37 @@ pub struct Options {
 /// The recipes.
 static RECIPES: &Choices<Recipe> = &[
     ("paper", "Gradient descent as in the paper", Recipe::Paper),
+    ("gradient", "Gradient descent that begins with softer gates", Recipe::Gradient),
     ("search", "Some gradient descent, then a search on the circuit", Recipe::Search),
 ];
 
 impl Train {
     pub fn run(&self) -> anyhow::Result<()> {
+        let path = Path::new(&self.experiment);
+        let is_built_in = experiment::built_in().any(|(name, _)| name == self.experiment);
+        if !is_built_in && path.join("experiment.toml").is_file() {
+            let message = format!(
+                "{} is a run folder; resume it with: {}; or train its experiment.toml with another --out",
+                path.display(),
+                resume_command(path)
+            );
+            return Err(Usage(message).into());
+        }
         let job = Job {
             request: &self.experiment,
             recipe: self.recipe,
             horizon: self.horizon,
             options: &self.options,
         };
-        if choose::is_picture(Path::new(&self.experiment)) {
+        if !is_built_in && (is_table(&self.experiment) || is_data(path)) {
+            let summary = job.train_classifier(self.labelled_data(path)?)?;
+            return if self.options.json { super::print_json(&summary) } else { Ok(()) };
+        }
+        let options = [(self.label.is_some(), "--label"), (self.test.is_some(), "--test")];
+        super::refuse(&options, "the data of a classifier", "something else")?;
+        if choose::is_picture(path) {
             super::refuse(&[(self.horizon.is_some(), "--horizon")], "forecasters", "an automaton")?;
-            let chosen = choose::picture(Path::new(&self.experiment))?;
+            let chosen = choose::picture(path)?;
             return job.train_chosen(chosen);
         }
         let summary = match experiment::Loaded::find(&self.experiment)? {
@@ -126,6 +151,68 @@ impl Train {
         }
         Ok(())
     }
+
+    /// Chooses an experiment for the data of a classifier, and says what was chosen; an error for values over time.
+    fn labelled_data(&self, path: &Path) -> anyhow::Result<ClassifierExperiment> {
+        let is_classifier = self.label.is_some() || self.test.is_some();
+        if is_table(&self.experiment)
+            && !is_classifier
+            && (self.horizon.is_some() || path.is_file() && !is_data(path))
+        {
+            return Err(self.over_time("is a table, not an experiment").into());
+        }
+        if !path.exists() {
+            return Err(Usage(format!("{} does not exist", self.experiment)).into());
+        }
+        if !is_data(path) {
+            return Err(Usage(format!(
+                "{} cannot be read for a classifier; write it as CSV",
+                self.experiment
+            ))
+            .into());
+        }
+        let options = [(self.recipe.is_some(), "--recipe"), (self.options.hidden, "--hidden")];
+        super::refuse(&options, "automata", "a classifier")?;
+        super::refuse(&[(self.horizon.is_some(), "--horizon")], "forecasters", "a classifier")?;
+        let test = self.test.as_deref().map(|test| match test.parse() {
+            Ok(share) => TestData::Share(share),
+            Err(_) => TestData::Files(Files::One(test.to_string())),
+        });
+        let request = classifier_choose::Request { label: self.label.clone(), test };
+        match labelled_data::examine(path, &request)? {
+            Data::Labelled(labelled) => {
+                classifier::print_chosen(&self.experiment, &labelled);
+                Ok(labelled.loaded)
+            }
+            Data::OverTime { times, label } => {
+                let Usage(message) = self.over_time(&format!("is a table with times in {times:?}"));
+                let classify = label.map_or_else(
+                    || "--label names the column of the classes".to_string(),
+                    |label| {
+                        format!("{} train {} --label {}", program(), quoted(&self.experiment), quoted(&label))
+                    },
+                );
+                Err(Usage(format!("{message}; to learn classes: {classify}")).into())
+            }
+        }
+    }
+
+    /// The error for values over time, which says how they are forecast.
+    fn over_time(&self, what: &str) -> Usage {
+        let (name, horizon) = (&self.experiment, self.horizon.unwrap_or(28));
+        Usage(format!(
+            "{name} {what}; to forecast it without an experiment: {} forecast {} --horizon {horizon}; to train a forecaster of \
+             your choice, name the table in a TOML file (data = {name:?})",
+            program(),
+            quoted(name)
+        ))
+    }
+}
+
+/// Returns whether a name is that of a file of rows and columns.
+pub(super) fn is_table(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    [".csv", ".csv.gz", ".tsv", ".parquet"].iter().any(|ending| name.ends_with(ending))
 }
 
 /// A request to train something.
@@ -149,25 +236,11 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn train_automaton(&self, mut loaded: AutomatonExperiment) -> anyhow::Result<Value> {
-        self.override_settings(&mut loaded)?;
-        let (path, resume) = self.folder(&loaded.experiment.name);
-        for warning in advice::warnings(&loaded) {
-            status!("warning: {warning}");
-        }
-        let (folder, loaded) = if resume {
-            let folder = RunFolder::resume(&path)?;
-            let loaded = run::resume(&folder, &loaded.experiment)?;
-            (folder, loaded)
-        } else {
-            let source = Path::new(self.request).parent().unwrap_or(Path::new("."));
-            run::begin(&path, self.options.force, loaded, source)?
+    fn train_automaton(&self, loaded: AutomatonExperiment) -> anyhow::Result<Value> {
+        let (folder, loaded) = match self.request().begin_automaton(loaded, &print_notice)? {
+            Begun::Finished(folder, summary) => return Ok(print_finished(&folder, summary)),
+            Begun::Ready(ready) => ready,
         };
-        print_replaced(&folder);
-        if let Some(summary) = run::finished(&folder)? {
-            print_finished(&folder);
-            return Ok(summary);
-        }
         let stop = super::stop_on_interrupt()?;
         let threads = super::threads(self.options.threads);
         let finished = {
@@ -192,129 +265,65 @@ impl Job<'_> {
         Ok(finished.summary)
     }
 
-    fn train_classifier(&self, mut loaded: ClassifierExperiment) -> anyhow::Result<Value> {
-        let experiment = &mut loaded.experiment;
-        experiment.training.epochs = self.options.updates.unwrap_or(experiment.training.epochs);
-        experiment.seed = self.options.seed.unwrap_or(experiment.seed);
-        if self.options.seed.is_some() || self.options.seeds.is_some() {
-            experiment.seeds = self.options.seeds;
-        }
-        if let Err(problem) = experiment.check() {
-            return Err(Usage(problem.message).into());
-        }
-        let (path, resume) = self.folder(&experiment.name);
-        let mut resumed = None;
-        if resume {
-            let folder = RunFolder::resume(&path)?;
-            classifier_run::resume(&folder, &loaded.experiment)?;
-            if let Some(summary) = classifier_run::finished(&folder)? {
-                print_finished(&folder);
-                return Ok(summary);
-            }
-            resumed = Some(folder);
-        }
-        // Before the folder is created, so that invalid data leave none behind.
-        let prepared = classifier::prepare(&loaded.experiment)?;
-        let folder = match resumed {
-            Some(folder) => folder,
-            None => classifier_run::begin(&path, self.options.force, &loaded)?,
+    fn train_classifier(&self, loaded: ClassifierExperiment) -> anyhow::Result<Value> {
+        let (folder, loaded, prepared) = match self.request().begin_classifier(loaded, &print_notice)? {
+            Begun::Finished(folder, summary) => return Ok(print_finished(&folder, summary)),
+            Begun::Ready(ready) => ready,
         };
-        print_replaced(&folder);
         let threads = super::threads(self.options.threads);
         classifier::train(&folder, &loaded, &prepared, threads, &*super::stop_on_interrupt()?)
     }
 
-    fn train_forecaster(&self, mut loaded: forecast::ForecastExperiment) -> anyhow::Result<Value> {
-        let experiment = &mut loaded.experiment;
-        let training = &mut experiment.training;
-        if let Some(epochs) = self.options.updates {
-            training.epochs = Some(epochs);
-            training.validation_start_epoch = training.validation_start_epoch.map(|first| first.min(epochs));
-        }
-        experiment.horizon = self.horizon.unwrap_or(experiment.horizon);
-        let seed = self.options.seed.unwrap_or(experiment.seed);
-        let seeds: Vec<u64> = self.options.seeds.map_or_else(|| vec![seed], |count| (1..=count).collect());
-        experiment.seed = seeds[0];
-        let loaded = forecast_run::prepare(loaded)?;
-        let (path, resume) = self.folder(&loaded.experiment.name);
-        let mut resumed = None;
-        if resume {
-            let folder = RunFolder::resume(&path)?;
-            // Of several seeds, the folder names the one that was kept.
-            forecast_run::check_same(&folder, &loaded.experiment, self.options.seeds.is_some())?;
-            if let Some(summary) = forecast_run::finished(&folder, seeds.len())? {
-                print_finished(&folder);
-                return Ok(summary);
-            }
-            resumed = Some(folder);
-        }
-        loaded.experiment.specification().parameters()?;
-        let dataset = Dataset::load(&loaded)?;
-        // Created last, so that invalid data leave no folder behind.
-        let experiment = loaded.experiment.to_toml();
-        let folder = match resumed {
-            Some(folder) => folder,
-            None => RunFolder::create(&path, self.options.force, &experiment, &[])?,
+    fn train_forecaster(&self, loaded: ForecastExperiment) -> anyhow::Result<Value> {
+        let ready = match self.request().begin_forecaster(loaded, &print_notice)? {
+            Begun::Finished(folder, summary) => return Ok(print_finished(&folder, summary)),
+            Begun::Ready(ready) => ready,
         };
-        print_replaced(&folder);
+        let ForecasterRun { folder, loaded, dataset, seeds, .. } = ready;
         let (experiment, threads) = (&loaded.experiment, super::threads(self.options.threads));
         let job = forecast_run::Job { experiment, dataset: &dataset, folder: &folder, seeds, threads };
         forecaster::train(&job, &*super::stop_on_interrupt()?)
     }
 
-    /// Replaces settings of the experiment by options, and checks the result.
-    fn override_settings(&self, loaded: &mut AutomatonExperiment) -> anyhow::Result<()> {
-        let experiment = &mut loaded.experiment;
-        if let Some(updates) = self.options.updates {
-            experiment.training.updates = updates;
-            if let Some(search) = &mut experiment.search {
-                search.after = updates;
-            }
+    fn request(&self) -> Request<'_> {
+        let Options { seed, seeds, updates, ref out, resume, force, .. } = *self.options;
+        Request {
+            experiment: self.request,
+            recipe: self.recipe,
+            horizon: self.horizon,
+            seed,
+            seeds,
+            updates,
+            out: out.as_deref(),
+            resume,
+            replace: force,
         }
-        if self.recipe == Some(Recipe::Search) && experiment.search.is_none() {
-            return Err(Usage(format!("{} has no [search] table", self.request)).into());
-        }
-        experiment.training.recipe = self.recipe.unwrap_or(experiment.training.recipe);
-        if self.options.seed.is_some() || self.options.seeds.is_some() {
-            (experiment.seed, experiment.seeds) = (self.options.seed, self.options.seeds);
-        }
-        Ok(loaded.check(self.request)?)
-    }
-
-    /// Returns the path of the run folder, and whether there is a run to resume in it.
-    fn folder(&self, experiment: &str) -> (PathBuf, bool) {
-        // A file gives the run its own name: a copied experiment may still have the name of the original. The copy in a run
-        // folder does not.
-        let is_file = Path::new(self.request).is_file();
-        let stem = Path::new(self.request).file_stem().and_then(OsStr::to_str);
-        let is_own = |stem: &&str| is_file && *stem != "experiment" && check_name(stem).is_ok();
-        let name = stem.filter(is_own).unwrap_or(experiment);
-        let path = match &self.options.out {
-            Some(path) => path.clone(),
-            None if self.options.resume || self.options.force => RunFolder::newest_path(name),
-            None => RunFolder::unused_path(name),
-        };
-        let starts = self.options.resume && RunFolder::is_unused(&path);
-        if starts {
-            status!("There is nothing to resume in {}: a new run starts", path.display());
-        }
-        (path, self.options.resume && !starts)
     }
 }
 
-fn print_replaced(folder: &RunFolder) {
-    if let Some(aside) = folder.replaced() {
-        status!("The previous run in {} was renamed to {}", folder.path().display(), aside.display());
+/// Prints what a run reports before it trains.
+fn print_notice(notice: Notice<'_>) {
+    match notice {
+        Notice::NothingToResume(path) => {
+            status!("There is nothing to resume in {}: a new run starts", path.display());
+        }
+        Notice::Warning(warning) => status!("warning: {warning}"),
+        Notice::Prepared(prepared) => classifier::print_data(prepared),
+        Notice::Replaced { path, aside } => {
+            status!("The previous run in {} was renamed to {}", path.display(), aside.display());
+        }
     }
 }
 
 /// Parses a number of steps.
-fn parse_horizon(text: &str) -> Result<usize, String> {
+pub(super) fn parse_horizon(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|steps| *steps > 0).ok_or_else(|| "expected a number of steps above 0".into())
 }
 
-fn print_finished(folder: &RunFolder) {
+/// Says that a run is finished, and returns its summary.
+fn print_finished(folder: &RunFolder, summary: Value) -> Value {
     status!("{} is finished; --force starts a new run", folder.path().display());
+    summary
 }
 
 /// Prints what was chosen for a picture or tile.
@@ -375,7 +384,7 @@ fn print_result(loaded: &AutomatonExperiment, finished: &AutomatonRun, folder: &
             1 => String::new(),
             n => format!(" (attempt {n})"),
         };
-        let memorised = kept.stages.last().is_some_and(|stage| stage.name == "construction");
+        let memorised = kept.stages.iter().any(|stage| stage.name == CONSTRUCTION);
         let verb = if memorised { "Made" } else { "Learned" };
         status!(
             "{verb}: seed {}{tried}, after {}; {seconds:.1} s of training in total",
@@ -397,20 +406,24 @@ fn print_result(loaded: &AutomatonExperiment, finished: &AutomatonRun, folder: &
         status!("Gradient descent alone was enough: no search, no repair");
     }
     print_stages(&kept.stages, loaded.target.is_rule());
+    print_properties(loaded, trained);
     status!("Gates of a cell: {}, without wires, inverters and duplicates", trained.gates.used);
     let run = folder.path().display().to_string();
     status!("Run folder: {run}");
-    status!("  {run}/experiment.toml the settings, to edit and train again with another --out");
+    status!("  {run}/experiment.toml  the settings, to edit and train again with another --out");
+    status!("  {run}/circuit.json     the circuit");
     if finished.gif_error.is_none() {
-        status!("  {run}/rollout.gif     a simulation");
+        status!("  {run}/rollout.gif      a simulation");
     }
-    status!("  {run}/loss.svg        soft and hard loss");
+    status!("  {run}/loss.svg         soft and hard loss");
     let Experiment { automaton, start, .. } = experiment;
     // A pattern from random states should be stable; a picture is complete at its step only.
     let steps = if *start == Start::Random { (automaton.steps * 4).max(100) } else { automaton.steps };
     let (program, run) = (program(), quoted(&run));
     status!("Next: {program} evaluate {run}");
     status!("      {program} simulate {run} --size 64x64 --steps {steps} --gif big.gif");
+    status!("      {program} minimize {run}");
+    status!("      {program} export {run} --minimize -o page.html");
 }
 
 /// Prints the wrong bits after each stage, and what the last stage did.
@@ -422,23 +435,38 @@ fn print_stages(stages: &[Stage], is_rule: bool) {
     };
     let all: Vec<String> = stages.iter().map(share).collect();
     status!("Wrong bits of {}: {}", last.of, all.join(", "));
-    match last.name.as_str() {
-        "repair" => {
-            let before = stages.iter().rev().nth(1).map_or(0, |stage| stage.wrong);
-            let percent = 100.0 * before as f64 / last.of.max(1) as f64;
-            status!("  repair: a formula corrects the wrong bits ({percent:.0} % of all are memorised)");
+    for stage in stages {
+        match stage.name.as_str() {
+            REPAIR => {
+                let percent = 100.0 * run::memorised(stages);
+                status!("  repair: a formula corrects the wrong bits ({percent:.0} % of all are memorised)");
+            }
+            CLOCK => {
+                status!("  clock: hidden channels count the steps and stop the cells after the last one");
+            }
+            CONSTRUCTION if is_rule => {
+                status!("  construction: the circuit is that of the given rule; nothing of it was learned");
+            }
+            CONSTRUCTION => {
+                status!(
+                    "  construction: made from the target, because the search did not find a smaller or a right circuit;"
+                );
+                status!(
+                    "  cells count their coordinates in hidden channels and look the target up (all bits are memorised)"
+                );
+            }
+            _ => {}
         }
-        "construction" if is_rule => {
-            status!("  construction: the circuit is that of the given rule; nothing of it was learned");
+    }
+}
+
+/// Prints whether a picture or pattern stays, heals and so on.
+fn print_properties(loaded: &AutomatonExperiment, trained: &Trained) {
+    for finding in trained.properties.iter().filter(|finding| finding.asked || trained.is_success()) {
+        status!("{}", finding.sentence());
+        if finding.property == "stay" && !finding.holds && !finding.asked {
+            let how = if matches!(loaded.target, Target::Picture(_)) { "--stay of grow, or " } else { "" };
+            status!("  {how}stay = true in [success] asks for it");
         }
-        "construction" => {
-            status!(
-                "  construction: made from the target, because the search did not find a smaller or a right circuit;"
-            );
-            status!(
-                "  cells count their coordinates in hidden channels and look the target up (all bits are memorised)"
-            );
-        }
-        _ => {}
     }
 }

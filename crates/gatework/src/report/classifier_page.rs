@@ -8,28 +8,25 @@ use gatework_logic::formats::wasm::{WasmError, classifier_to_wasm};
 use gatework_logic::minimize::gates;
 use serde_json::{Value, json};
 
-use super::page::fill;
-use super::svg::escape;
+use super::page::{self, fill};
 
-const TEMPLATE: &str = include_str!("classifier_page.html");
-const SCRIPT: &str = include_str!("classifier_page.js");
-/// The style of all pages, and what this one adds.
-const STYLES: [&str; 2] = [include_str!("page.css"), include_str!("classifier_page.css")];
+const BODY: &str = include_str!("classifier_page.html");
+/// The script of the pages of classifiers.
+pub(crate) const SCRIPT: &str = include_str!("classifier_page.js");
+/// What the pages of classifiers add to the style of all pages.
+pub(crate) const STYLE: &str = include_str!("classifier_page.css");
 
 /// Returns the page of a classifier with a heading and one line below it.
 pub fn classifier_page(title: &str, about: &str, classifier: &Classifier) -> Result<String, WasmError> {
+    let style = [page::STYLE, STYLE].concat();
+    Ok(page::document(title, about, &style, &classifier_body(classifier)?, SCRIPT))
+}
+
+/// Returns what the page shows below its heading, with the classifier and its data, but without style and script.
+pub(crate) fn classifier_body(classifier: &Classifier) -> Result<String, WasmError> {
     let module = classifier_to_wasm(classifier)?;
     let model = model(classifier).to_string().replace('<', "\\u003c");
-    let (title, about) = (escape(title), escape(about));
-    let values = [
-        ("title", title.as_str()),
-        ("about", &about),
-        ("style", &STYLES.concat()),
-        ("model", &model),
-        ("module", &BASE64_STANDARD.encode(&module)),
-        ("script", SCRIPT),
-    ];
-    Ok(fill(TEMPLATE, &values))
+    Ok(fill(BODY, &[("model", &model), ("module", &BASE64_STANDARD.encode(&module))]))
 }
 
 /// The data for the script of the page.
@@ -127,7 +124,8 @@ mod tests {
     fn words_cannot_break_the_page_and_it_loads_nothing() {
         let html = classifier_page("<img src=x>", "a & b {{module}}", &halves()).unwrap();
         assert!(html.contains("<h1>&lt;img src=x&gt;</h1>") && html.contains("a &amp; b {{module}}"));
-        assert_eq!(html.matches("</script>").count(), TEMPLATE.matches("</script>").count());
+        let count = |text: &str| text.matches("</script>").count();
+        assert_eq!(count(&html), count(page::DOCUMENT) + count(BODY));
         for word in ["http:", "https:", "href=", "fetch(", "import(", "@import", "url("] {
             assert!(!html.contains(word), "{word}");
         }

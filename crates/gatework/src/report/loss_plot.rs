@@ -56,6 +56,12 @@ pub fn forecaster_loss_plot(title: &str, points: &[LossPoint]) -> String {
     plot(title, points, ["validation", "training"], None)
 }
 
+/// Returns the SVG of the training loss of a classifier, and of its error: the share of wrong samples of the rows that select
+/// the best epoch.
+pub fn classifier_loss_plot(title: &str, points: &[LossPoint]) -> String {
+    plot(title, points, ["error", "training"], None)
+}
+
 fn plot(title: &str, points: &[LossPoint], names: [&str; 2], search_from: Option<u64>) -> String {
     let mut points = points.to_vec();
     points.sort_by_key(|point| point.update);

@@ -49,7 +49,7 @@ function restart() {
   const start = $("start").value;
   if (start === "random") randomise(machine, seed++);
   if (start === "seed") set(rule.live, height >> 1, width >> 1, true);
-  if (start === "board") place(rule.start.rows);
+  if (start === "grid") place(rule.start.rows);
   machine.fire(firing(), seed);
   step = due = 0;
   step_time = 4;  // In milliseconds; until it is known, one step at a time.
@@ -173,6 +173,24 @@ function plot_palette() {
     }
   }
 }
+// The target as small squares in the cells that differ from it.
+function target_colour(code) {
+  if (shades.length > 0) return shades[code];
+  if (rule.observed < 3) return code & 1 ? colours.ink : colours.paper;
+  const colour = (code & 1) * 0xff | (code >> 1 & 1) * 0xff00 | (code >> 2 & 1) * 0xff0000;
+  return colour ? (colour | 0xff000000) >>> 0 : colours.night;
+}
+function mark() {
+  const { codes, rows, columns } = rule.target ?? {}, top = (height - rows) >> 1, left = (width - columns) >> 1;
+  if (!codes || !$("marks").checked || mosaic() || top < 0 || left < 0) return;
+  const cell = canvas.width / picture.width, side = Math.max(1, Math.round(cell * .4)), inset = (cell - side) / 2;
+  codes.forEach((code, i) => {
+    const y = top + Math.floor(i / columns), x = left + i % columns, colour = target_colour(code);
+    if (pixels[y * width + x] === colour) return;
+    context.fillStyle = `rgb(${colour & 255}, ${colour >> 8 & 255}, ${colour >> 16 & 255})`;
+    context.fillRect(x * cell + inset, y * cell + inset, side, side);
+  });
+}
 function draw() {
   dirty = false;
   if (mosaic()) {
@@ -191,6 +209,7 @@ function draw() {
     for (let x = 1; x < picture.width; x++) context.fillRect(x * cell, 0, 1, canvas.height);
     for (let y = 1; y < picture.height; y++) context.fillRect(0, y * cell, canvas.width, 1);
   }
+  mark();
   $("step-count").textContent = step.toLocaleString("en");
 }
 
@@ -275,13 +294,14 @@ function resize(new_height, new_width) {
 for (const name of ["height", "width"]) $(name).addEventListener("change", () => resize($("height").value, $("width").value));
 $("start").addEventListener("change", actions.reset);
 $("view").addEventListener("change", look);
+$("marks").addEventListener("change", () => dirty = true);
 document.forms[0].addEventListener("submit", event => event.preventDefault());
 addEventListener("resize", look);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", look);
 
 function prepare() {
   const option = (list, value, text) => list.add(new Option(text, value));
-  if (rule.start.kind === "board") option($("start"), "board", "As in training");
+  if (rule.start.kind === "grid") option($("start"), "grid", "As in training");
   for (const [value, text] of [["random", "Random"], ["seed", "One cell"], ["zeros", "Empty"]]) option($("start"), value, text);
   option($("view"), "observed", "Picture");
   if (rule.live.length > 1) option($("view"), "all", "Channels");
@@ -299,6 +319,8 @@ function prepare() {
   const hidden = rule.live.length - rule.observed, idle = rule.channels - rule.live.length;
   $("about-rule").textContent = `A cell has ${rule.channels} bit${rule.channels > 1 ? "s" : ""}: ${rule.observed} shown`
     + `${hidden ? `, ${hidden} hidden` : ""}${idle ? `, ${idle} without effect` : ""}. ${outside}`;
+  $("marks-row").hidden = !rule.target;
+  $("marks").checked = link.has("marks");
   texts();
 }
 async function begin() {

@@ -1,21 +1,26 @@
 //! An automaton as a web page: one HTML file that contains the rule as a WebAssembly module and needs no network. Visitors play,
-//! step, draw, damage and look at hidden channels. The parts that all pages share are `page.html`, `page.css` and `page.js`.
+//! step, draw, damage and look at hidden channels. `document.html` is the frame of all
+//! exported pages, `page.html` what is shown, `page.css` the style and `page.js` the script; `serve` shows the same parts.
 //!
 //! The page understands `#step=N` in its address (show step N of the start state, paused), `all` (the mosaic of all
-//! live channels) and `check` (write the observed channels as 0 and 1 into the document, which the tests read).
+//! live channels), `marks` (mark the cells that differ from the target) and `check` (write the observed channels as 0 and 1 into the document, which the tests read).
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use gatework_gates::automata::experiment::AutomatonExperiment;
-use gatework_gates::automata::states::{Start, Target};
+use gatework_gates::automata::states::{Bitmap, Start, Target};
 use gatework_logic::formats::wasm::{WasmError, automaton_to_wasm};
 use gatework_logic::{Automaton, Simulator};
 use serde_json::{Value, json};
 
 use super::svg::escape;
 
-const TEMPLATE: &str = include_str!("page.html");
-const STYLE: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+/// A page that needs no other file: the frame of all exported pages.
+pub(super) const DOCUMENT: &str = include_str!("document.html");
+const BODY: &str = include_str!("page.html");
+/// The style of all pages.
+pub(crate) const STYLE: &str = include_str!("page.css");
+/// The script of the pages of automata.
+pub(crate) const SCRIPT: &str = include_str!("page.js");
 
 /// The largest side of the initial grid; visitors can choose a larger one.
 const LARGEST_SIDE: usize = 2048;
@@ -43,6 +48,8 @@ pub struct Page<'a> {
     pub speed: u8,
     /// The colour of each number whose binary digits are the observed channels; empty if these are ink or red, green and blue.
     pub palette: Vec<[u8; 3]>,
+    /// The picture that the cells should show, in the middle of the grid.
+    pub target: Option<&'a Bitmap>,
 }
 
 impl<'a> Page<'a> {
@@ -59,6 +66,7 @@ impl<'a> Page<'a> {
             pause_at: None,
             speed: 4,
             palette: Vec::new(),
+            target: None,
         }
     }
 
@@ -73,7 +81,8 @@ impl<'a> Page<'a> {
         self.start = experiment.start.clone();
         self.fire_rate = experiment.automaton.fire_rate;
         self.palette = loaded.target.palette();
-        if matches!(loaded.target, Target::Picture(_)) {
+        if let Target::Picture(picture) = &loaded.target {
+            self.target = Some(picture);
             self.size = experiment.automaton.grid;
             self.pause_at = Some(experiment.automaton.steps);
             self.speed = 2;
@@ -85,18 +94,14 @@ impl<'a> Page<'a> {
 
     /// Returns the HTML file.
     pub fn html(&self) -> Result<String, WasmError> {
+        Ok(document(self.title, self.about, STYLE, &self.body()?, SCRIPT))
+    }
+
+    /// Returns what the page shows below its heading, with the rule and its data, but without style and script.
+    pub(crate) fn body(&self) -> Result<String, WasmError> {
         let module = automaton_to_wasm(self.automaton, self.observed)?;
         let rule = self.rule()?.to_string().replace('<', "\\u003c");
-        let (title, about) = (escape(self.title), escape(self.about));
-        let values = [
-            ("title", title.as_str()),
-            ("about", &about),
-            ("style", STYLE),
-            ("rule", &rule),
-            ("module", &BASE64_STANDARD.encode(&module)),
-            ("script", SCRIPT),
-        ];
-        Ok(fill(TEMPLATE, &values))
+        Ok(fill(BODY, &[("rule", &rule), ("module", &BASE64_STANDARD.encode(&module))]))
     }
 
     /// Returns the data for the script of the page.
@@ -111,12 +116,16 @@ impl<'a> Page<'a> {
                     grid.lines().map(|line| line.trim_end().to_string()).filter(|l| !l.is_empty()).collect()
                 };
                 match grids.first().map(rows).filter(|rows| !rows.is_empty()) {
-                    Some(rows) => json!({ "kind": "board", "rows": rows }),
+                    Some(rows) => json!({ "kind": "grid", "rows": rows }),
                     None => json!({ "kind": "zeros" }),
                 }
             }
             _ => json!({ "kind": "random" }),
         };
+        let target = self.target.map(|picture| {
+            let [rows, columns] = picture.size();
+            json!({ "rows": rows, "columns": columns, "codes": picture.codes() })
+        });
         Ok(json!({
             "channels": self.automaton.channels,
             "observed": self.observed,
@@ -130,6 +139,7 @@ impl<'a> Page<'a> {
             "pause_at": self.pause_at,
             "speed": self.speed,
             "palette": self.palette,
+            "target": target,
         }))
     }
 }
@@ -144,8 +154,16 @@ pub fn title_of(name: &str) -> String {
     if words.is_empty() { name.to_string() } else { words.join(" ") }
 }
 
+/// Returns an HTML file with a heading and one line below it.
+pub(super) fn document(title: &str, about: &str, style: &str, body: &str, script: &str) -> String {
+    let (title, about) = (escape(title), escape(about));
+    let values =
+        [("title", &*title), ("about", &about), ("style", style), ("body", body), ("script", script)];
+    fill(DOCUMENT, &values)
+}
+
 /// Fills a template with a value for each `{{name}}`. Values are not expanded again, so they may contain anything.
-pub(super) fn fill(template: &str, values: &[(&str, &str)]) -> String {
+pub(crate) fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut text = String::with_capacity(template.len() + values.iter().map(|(_, v)| v.len()).sum::<usize>());
     let mut rest = template;
     while let Some((before, after)) = rest.split_once("{{") {
@@ -296,7 +314,8 @@ pub(super) mod tests {
         assert!(html.contains("<h1>&lt;img src=x&gt; {{rule}}</h1>"));
         assert!(html.contains("<p>a &amp; b {{module}} &lt;!--</p>"));
         assert!(html.contains(r"\u003c/script>\u003cscript>alert(1)"));
-        assert_eq!(html.matches("</script>").count(), TEMPLATE.matches("</script>").count());
+        let count = |text: &str| text.matches("</script>").count();
+        assert_eq!(count(&html), count(DOCUMENT) + count(BODY));
     }
 
     #[test]
@@ -320,6 +339,11 @@ pub(super) mod tests {
             (&lizard["start"]["kind"], &lizard["height"], &lizard["pause_at"]),
             (&json!("seed"), &json!(20), &json!(12))
         );
+        assert_eq!(
+            (&lizard["target"]["rows"], lizard["target"]["codes"].as_array().unwrap().len()),
+            (&json!(20), 400)
+        );
+        assert!(life["target"].is_null());
         assert_eq!(
             (&life["start"]["kind"], &life["height"], &life["pause_at"]),
             (&json!("random"), &json!(64), &Value::Null)

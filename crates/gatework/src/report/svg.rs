@@ -50,6 +50,17 @@ impl Svg {
         self.push(format_args!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{text}</text>"));
     }
 
+    /// A picture of hard-edged pixels at an address, which is a data URL.
+    pub(super) fn picture(&mut self, corner: (f64, f64), size: (f64, f64), address: &str) {
+        let ((x, y), (width, height)) = (corner, size);
+        let [x, y, width, height] = [x, y, width, height].map(number);
+        self.push(format_args!(
+            "<image x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" \
+             style=\"image-rendering:pixelated\" href=\"{}\"/>",
+            escape(address)
+        ));
+    }
+
     /// A bold name followed by a grey value.
     pub(super) fn name_and_value(&mut self, x: f64, y: f64, name: &str, value: &str) {
         let (x, y, name, value) = (number(x), number(y), escape(name), escape(value));
@@ -136,7 +147,7 @@ pub(super) fn shorten(text: &str, most: usize) -> String {
 }
 
 /// Text for element content or attribute values. Characters that XML 1.0 does not allow become U+FFFD.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

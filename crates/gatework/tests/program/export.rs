@@ -124,5 +124,11 @@ fn names_of_all_kinds_are_exported() {
     assert!(text("a.aag").contains("i0 carry in\ni1 caf\u{e9} <\"&\no0 module\n"), "{}", text("a.aag"));
     assert!(text("a.blif").contains(".inputs carry_in caf__<_&\n.outputs module\n"), "{}", text("a.blif"));
     assert!(text("a.v").contains("output wire _module\n"), "{}", text("a.v"));
-    assert!(text("a.h").contains("static inline void odd_name("), "{}", text("a.h"));
+    // The function of a circuit file is named after the file that is written.
+    assert!(text("a.h").contains("static inline void a("), "{}", text("a.h"));
+    place.command("export -o").args(["odd name.h", "a.json"]).assert().success();
+    assert!(text("odd name.h").contains("static inline void odd_name("), "{}", text("odd name.h"));
+    let printed =
+        place.command("export --to c").arg("odd name.json").assert().success().get_output().stdout.clone();
+    assert!(String::from_utf8(printed).unwrap().contains("static inline void odd_name("));
 }

@@ -22,6 +22,25 @@ fn a_picture_grows_at_the_first_call_and_its_settings_can_be_trained_again() {
 }
 
 #[test]
+fn a_picture_that_has_to_heal_stays_and_heals() {
+    let place = place();
+    place.write("arrow.txt", "....#...\n.....#..\n######..\n.....#..\n....#...\n");
+    let summary = place.json("grow arrow.txt --heal --updates 5 --seed 1 --out run");
+    assert_eq!(summary["success"], true);
+    let properties = summary["properties"].as_array().unwrap();
+    let names: Vec<&str> = properties.iter().filter_map(|found| found["property"].as_str()).collect();
+    assert_eq!(names, ["stay", "heal"]);
+    assert!(
+        properties.iter().all(|found| found["holds"] == true && found["proved"] == true),
+        "{properties:?}"
+    );
+    assert_says(&place.text("run/experiment.toml"), &["[success.heal]", "size = 4"]);
+    place.json("check run --within 6 --stay");
+    let refused = place.refused(2, "grow arrow.txt --heal 5 --out other");
+    assert_says(&refused, &["success.heal: size is 5", "sides of 5 and 8 has 1 to 4 rows"]);
+}
+
+#[test]
 fn targets_that_cannot_be_learned_are_refused() {
     let place = place();
     place.write("blank.txt", "....\n....\n");

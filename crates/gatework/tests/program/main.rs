@@ -1,14 +1,19 @@
 //! Whole-program tests of the binary `gatework`.
 
 mod check;
+mod classifier_data;
+mod classifiers;
 mod export;
 mod faults;
+mod forecast;
 mod forecasts;
 mod grow;
 mod minimize;
 mod mistakes;
 mod mutation;
 mod runs;
+#[cfg(unix)]
+mod serve;
 mod verbs;
 
 use std::path::Path;

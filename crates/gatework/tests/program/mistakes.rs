@@ -37,6 +37,36 @@ fn bad_experiments_are_refused_with_their_line_and_leave_no_folder() {
 }
 
 #[test]
+fn what_was_meant_is_suggested() {
+    let place = trained();
+    assert_says(&place.refused(2, "checkerboard"), &["unrecognized subcommand", "train checkerboard"]);
+    assert_says(&place.refused(2, "run minimize"), &["run is a path; the command comes first"]);
+    assert_says(
+        &place.refused(2, "simulate lizard"),
+        &["lizard does not exist", "train it with:", "train lizard"],
+    );
+    assert_says(&place.refused(2, "predict nothing a.csv"), &["nothing does not exist"]);
+    assert_says(
+        &place.refused(2, "predict run a.csv"),
+        &["run is neither a classifier nor the run folder of a forecaster"],
+    );
+    assert_says(
+        &place.refused(2, "quantize run --precision int8"),
+        &["run is not the run folder of a forecaster"],
+    );
+    assert_says(
+        &place.refused(2, "train run"),
+        &["run is a run folder; resume it with:", "--resume --out run"],
+    );
+    assert_says(
+        &place.refused(1, "export run -o no/a.v"),
+        &["cannot write no/a.v: the folder no does not exist"],
+    );
+    place.run("train small.toml --updates 3 -o runs/first");
+    assert_says(&place.refused(2, "evaluate runs/frist"), &["did you mean runs/first?"]);
+}
+
+#[test]
 fn bad_options_are_refused() {
     let place = place();
     assert_says(&place.refused(2, "train small.toml --threads 0"), &["at least 1 thread"]);
@@ -258,8 +288,14 @@ fn what_exceeds_the_memory_is_refused_before_the_work() {
     // The picture is checked before the grid, which does not fit either.
     let said = said_with_limit(&place, limit, 2, "simulate run --size 65536x65536 --gif a.gif");
     assert_says(&said, &["65536x65536 cells are too many for a picture", "4096x4096"]);
-    for (from, to) in [("grid = [9, 10]", "grid = [1500, 1500]"), ("steps = 3", "steps = 900000")] {
-        place.write("large.toml", &SMALL.replacen(from, to, 1));
+    // With checkpoints, the states of 900,000 steps fit.
+    let steps = SMALL.replacen("[training]", "[training]\ncheckpointing = \"none\"", 1).replacen(
+        "steps = 3",
+        "steps = 900000",
+        1,
+    );
+    for large in [SMALL.replacen("grid = [9, 10]", "grid = [1500, 1500]", 1), steps] {
+        place.write("large.toml", &large);
         let said = said_with_limit(&place, limit, 2, "train large.toml --out large --threads 2");
         assert_says(&said, &["large.toml: grid, batch, steps and layers would need about ", " of memory"]);
     }

@@ -10,7 +10,7 @@ pub(super) fn stays(
     from: usize,
     last_wrong: Option<usize>,
 ) -> Result<Answer, CheckError> {
-    let mut query = Query::new(context, Unrolling::from_start(context.model, from));
+    let mut query = Query::new(context, Unrolling::from_start(context.model, from, context.stop)?);
     if query.can_be_wrong(from)? {
         return Ok(Answer::Refuted(query.counterexample(from)?));
     }
@@ -26,7 +26,11 @@ pub(super) fn settled(context: &Context<'_>, step: usize, last_wrong: Option<usi
     let model = context.model;
     let reaches = matches!(model.property, Property::Reaches { .. });
     let is_small = !model.is_async && model.check_memory(step.max(1), context.limits).is_ok();
-    let mut query = Query::limited(context, Unrolling::from_start(model, step), LEAST_CONFLICTS);
+    let Ok(unrolling) = Unrolling::from_start(model, step, context.stop) else {
+        let (steps, method) = (step, Method::Settling);
+        return Answer::Proved(Proof { steps, is_least: false, method, gates: 0 });
+    };
+    let mut query = Query::limited(context, unrolling, LEAST_CONFLICTS);
     let least = least(last_wrong.filter(|_| reaches || model.is_from_any()), step, |step| {
         match (is_small, reaches) {
             (false, _) => Err(Stopped),
@@ -46,7 +50,7 @@ pub(super) fn reaches(
     within: usize,
     last_wrong: Option<usize>,
 ) -> Result<Answer, CheckError> {
-    let mut query = Query::new(context, Unrolling::from_start(context.model, within));
+    let mut query = Query::new(context, Unrolling::from_start(context.model, within, context.stop)?);
     // Most rules that reach the target are right at the last step, which is a simpler query.
     if query.can_be_wrong(within)? && query.can_be_wrong_until(within)? {
         return Ok(Answer::Refuted(query.counterexample(within)?));

@@ -39,7 +39,7 @@ pub fn certificate(question: &Question, limits: &Limits, stop: &Stop<'_>) -> Res
         }
     };
     model.check_memory(last.max(1), limits)?;
-    let mut unrolling = Unrolling::from_start(&model, last);
+    let mut unrolling = Unrolling::from_start(&model, last, stop)?;
     unrolling.extend(last, stop)?;
     let wrong: Vec<Vec<Literal>> = (first..=last).map(|step| vec![unrolling.wrong(step)]).collect();
     let formula = Formula::new(&unrolling, &wrong);

@@ -72,6 +72,10 @@ pub(super) fn simulate(context: &Context<'_>) -> Result<Simulated, CheckError> {
         if bad.is_none() && matches!(model.property, Property::Reaches { .. }) {
             break;
         }
+        // A counterexample holds the masks of all its steps.
+        if fires.bytes() > context.limits.memory / 4 {
+            break;
+        }
         if step < last {
             match fires.draw(model, &mut random) {
                 Some(mask) => simulator.step_masked(&mut grid, mask)?,
@@ -151,6 +155,11 @@ struct Fires {
 impl Fires {
     fn new(model: &Model) -> Fires {
         Fires { masks: Vec::new(), ages: vec![0; if model.is_async { model.cells() } else { 0 }] }
+    }
+
+    /// The memory of the masks so far.
+    fn bytes(&self) -> u64 {
+        self.masks.len() as u64 * self.masks.last().map_or(0, |mask| 8 * mask.len() as u64)
     }
 
     /// Draws the cells that fire in the next step; `None` if all do.

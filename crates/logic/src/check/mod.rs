@@ -368,7 +368,8 @@ impl fmt::Display for Method {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counterexample {
-    /// The start state, with all channels of the automaton; channels that the target does not depend on are 0.
+    /// The start state, with all channels of the automaton. Channels that the target does not depend on are those of the
+    /// grid before damage, or 0.
     pub start: Grid,
     /// The cells that fire in each step, as masks of the words of a sample; empty if all cells fire in all steps.
     pub fires: Vec<Vec<u64>>,
@@ -448,9 +449,12 @@ pub fn check_until(
     let model = Model::new(question)?;
     let steps = Cell::new(0);
     let context = Context { model: &model, limits, stop, observer, steps: &steps };
-    match context.answer() {
+    let answer = context.answer().and_then(|answer| match answer {
+        Answer::Refuted(found) => Ok(Answer::Refuted(model.confirm(question, found, stop)?)),
+        answer => Ok(answer),
+    });
+    match answer {
         Err(CheckError::Stopped(_)) => Ok(context.undecided(Limit::Time)),
-        Ok(Answer::Refuted(found)) => Ok(Answer::Refuted(model.confirm(question, found)?)),
         answer => answer,
     }
 }

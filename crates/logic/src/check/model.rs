@@ -5,6 +5,7 @@ use crate::automaton::{Automaton, AutomatonError, NEIGHBOURS};
 use crate::cone::Cone;
 use crate::grid::{Grid, GridError};
 use crate::simulate::Simulator;
+use crate::stop::Stop;
 use crate::xag::{Literal, Xag};
 
 /// Bytes of a gate of an unrolling: its node and hash table entry, its clauses with their watches, and its variable.
@@ -105,7 +106,7 @@ impl Model {
         let most = |fits: &dyn Fn(usize) -> bool, end: usize| {
             let (mut low, mut high) = (0, end);
             while low < high {
-                let middle = (low + high).div_ceil(2);
+                let middle = low + (high - low).div_ceil(2);
                 if fits(middle) { low = middle } else { high = middle - 1 }
             }
             low
@@ -150,19 +151,31 @@ impl Model {
         let rule: u64 =
             (1..=growing).map(|step| reached(step).saturating_mul(gates)).fold(0, u64::saturating_add);
         let rule = rule.saturating_add((steps - growing).saturating_mul(cells).saturating_mul(gates));
-        let compared = 2 * cells * self.target.channels() as u64;
-        let frames = cells.saturating_mul(4 * self.channels.len() as u64).saturating_mul(steps + 1);
+        // The steps at which the state is compared with the target in one query, and once more alone.
+        let comparisons =
+            if matches!(self.property, Property::Reaches { .. }) { steps.saturating_add(2) } else { 2 };
+        let compared = cells.saturating_mul(self.target.channels() as u64).saturating_mul(comparisons);
+        let frames =
+            cells.saturating_mul(4 * self.channels.len() as u64).saturating_mul(steps.saturating_add(1));
         let fires = if self.is_async { steps } else { 0 };
-        let inputs = cells.saturating_mul(self.channels.len() as u64 + damage + fires);
+        let inputs = cells.saturating_mul(fires.saturating_add(self.channels.len() as u64 + damage));
         let inputs = inputs.saturating_mul(GATE_BYTES / 2);
         let gates = rule.saturating_add(compared).saturating_mul(GATE_BYTES);
         gates.saturating_add(frames).saturating_add(inputs)
     }
 
     /// Confirms a counterexample by simulation of the original automaton, and gives it all channels.
-    pub fn confirm(&self, question: &Question, found: Counterexample) -> Result<Counterexample, CheckError> {
+    pub fn confirm(
+        &self,
+        question: &Question,
+        found: Counterexample,
+        stop: &Stop<'_>,
+    ) -> Result<Counterexample, CheckError> {
         let automaton = &question.automaton;
-        let mut start = Grid::new(1, self.height(), self.width(), automaton.channels)?;
+        let mut start = match question.start.grid() {
+            Some(grid) => grid.clone(),
+            None => Grid::new(1, self.height(), self.width(), automaton.channels)?,
+        };
         for (from, &channel) in self.channels.iter().enumerate() {
             start.plane_mut(channel).copy_from_slice(found.start.plane(from));
         }
@@ -174,6 +187,7 @@ impl Model {
             None => simulator.step(grid),
         };
         for step in 0..found.steps {
+            stop.check()?;
             is_right_before |= self.wrong(&grid, 0) == 0;
             advance(&mut grid, &mut simulator, step)?;
         }
@@ -185,6 +199,7 @@ impl Model {
                 Some(period) => {
                     let mut later = grid.clone();
                     for _ in 0..period {
+                        stop.check()?;
                         simulator.step(&mut later)?;
                     }
                     let is_equal = |&channel: &usize| later.plane(channel) == grid.plane(channel);

@@ -13,12 +13,12 @@
 //! ```
 
 use super::model::Model;
-use super::unrolling::{any, initial, neighbours};
+use super::unrolling::{CELL_STRIDE, any, initial, neighbours};
 use super::{CheckError, Limits, Property, Question, Start};
-use crate::circuit::CircuitError;
 use crate::formats::FormatError;
 use crate::formats::aiger::{self, Properties};
 use crate::formats::sequential::Sequential;
+use crate::stop::{Stop, Stopped};
 use crate::xag::{Literal, Xag};
 
 impl Question {
@@ -26,11 +26,12 @@ impl Question {
     /// for [`Property::Attracts`] if there is no run that satisfies the justice property.
     ///
     /// Only the channels that the target depends on are written. An error if the file would exceed the memory limit.
-    pub fn to_aiger(&self, limits: &Limits) -> Result<Vec<u8>, CheckError> {
+    pub fn to_aiger(&self, limits: &Limits, stop: &Stop<'_>) -> Result<Vec<u8>, CheckError> {
         self.validate()?;
         let model = Model::new(self)?;
         model.check_memory(1, limits)?;
-        let (sequential, properties) = Builder::new(&model).build().map_err(FormatError::from)?;
+        let (sequential, properties) = Builder::new(&model).build(stop)?;
+        stop.check()?;
         Ok(aiger::write_properties(&sequential, properties)?)
     }
 }
@@ -88,7 +89,7 @@ impl<'a> Builder<'a> {
         Builder { model, xag, input_names, latches, next: Vec::new() }
     }
 
-    fn build(mut self) -> Result<(Sequential, Properties), CircuitError> {
+    fn build(mut self, stop: &Stop<'_>) -> Result<(Sequential, Properties), CheckError> {
         let model = self.model;
         let inputs = self.input_names.len();
         let mut latch = inputs..;
@@ -96,7 +97,7 @@ impl<'a> Builder<'a> {
             |count: usize| -> Vec<Literal> { latch.by_ref().take(count).map(Literal::input).collect() };
         let fires: Vec<Literal> =
             (0..if model.is_async { model.cells() } else { 0 }).map(Literal::input).collect();
-        let (start, constraint) = initial(&mut self.xag, model, &model.start, fires.len());
+        let (start, constraint) = initial(&mut self.xag, model, &model.start, fires.len(), stop)?;
         let mut constraints = Vec::new();
 
         let started = latches(1)[0];
@@ -122,7 +123,7 @@ impl<'a> Builder<'a> {
             self.next.push(next);
         }
         constraints.extend(self.age(&window_latches, &fires));
-        self.step(&state, &fires);
+        self.step(&state, &fires, stop)?;
 
         let (asked, bads) = if model.property == Property::Attracts { (wrong, 0) } else { (bad, 1) };
         let properties = Properties { bad: bads, constraints: constraints.len(), justice: 1 - bads };
@@ -137,7 +138,7 @@ impl<'a> Builder<'a> {
         self.xag.set_outputs(outputs);
         let latches = vec![Some(false); self.latches.len()];
         self.input_names.append(&mut self.latches);
-        let circuit = self.xag.to_named_circuit(self.input_names, names)?;
+        let circuit = self.xag.to_named_circuit(self.input_names, names).map_err(FormatError::from)?;
         Ok((Sequential { circuit, latches }, properties))
     }
 
@@ -196,9 +197,12 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds the next state.
-    fn step(&mut self, state: &[Literal], fires: &[Literal]) {
+    fn step(&mut self, state: &[Literal], fires: &[Literal], stop: &Stop<'_>) -> Result<(), Stopped> {
         let channels = self.model.channels.len();
         for (cell, places) in neighbours(self.model).into_iter().enumerate() {
+            if cell.is_multiple_of(CELL_STRIDE) {
+                stop.check()?;
+            }
             let read = |channel: usize| {
                 let bit = move |place: usize| state[place * channels + channel];
                 places.map(|place| place.map_or(Literal::FALSE, bit))
@@ -213,6 +217,7 @@ impl<'a> Builder<'a> {
                 self.next.push(next);
             }
         }
+        Ok(())
     }
 }
 

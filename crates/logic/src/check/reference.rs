@@ -1,6 +1,6 @@
 //! Reference implementation: enumerates all states of a tiny grid, with all choices of the cells that fire.
 
-use super::{Order, Property, Question, Start};
+use super::{Counterexample, Order, Property, Question, Start};
 use crate::grid::Grid;
 use crate::naive::naive_step_masked;
 use std::collections::HashSet;
@@ -44,6 +44,22 @@ pub fn holds(question: &Question) -> bool {
             !reachable.iter().filter(wrong).any(recurs)
         }
     }
+}
+
+/// Returns whether a counterexample begins in a start state, and its cells fire as the order demands.
+pub fn is_run(question: &Question, found: &Counterexample) -> bool {
+    let cells = question.target.cells();
+    let fires = |step: &Vec<u64>, cell: usize| step[0] >> cell & 1 == 1;
+    let is_allowed = match question.order {
+        Order::Synchronous => found.fires.is_empty(),
+        Order::Any { window: None } => true,
+        Order::Any { window: Some(window) } => found
+            .fires
+            .windows(window)
+            .all(|steps| (0..cells).all(|cell| steps.iter().any(|step| fires(step, cell)))),
+    };
+    let start = number(&found.start);
+    is_allowed && Explorer::new(question).starts().iter().any(|(state, _)| *state == start)
 }
 
 impl<'a> Explorer<'a> {

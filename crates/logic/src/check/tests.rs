@@ -1,5 +1,6 @@
 //! Answers compared with the reference implementation, and the limits of a check.
 
+use super::unrolling::Unrolling;
 use super::*;
 use crate::arbitrary;
 use crate::automaton::Boundary;
@@ -100,8 +101,11 @@ proptest! {
                     prop_assert!(!at(proof.steps - 1), "{:?}", proof);
                 }
             }
-            // That a counterexample is one is checked by simulation.
-            Answer::Refuted(found) => prop_assert!(!holds, "{:?}", found),
+            // That the run is wrong is checked by simulation.
+            Answer::Refuted(found) => {
+                prop_assert!(!holds, "{:?}", found);
+                prop_assert!(reference::is_run(&question, &found), "{:?}", found);
+            }
             Answer::Undecided(_) => {
                 let is_bounded = match question.property {
                     Property::Reaches { .. } => true,
@@ -110,6 +114,13 @@ proptest! {
                 };
                 prop_assert!(!is_bounded);
             }
+        }
+    }
+
+    #[test]
+    fn formulas_can_be_satisfied_if_and_only_if_the_property_does_not_hold(question in question()) {
+        if let Ok(certificate) = certificate(&question, &FEW_STEPS, &Stop::never()) {
+            prop_assert_eq!(certificate.drat.is_some(), reference::holds(&question));
         }
     }
 }
@@ -253,4 +264,90 @@ fn a_check_ends_at_any_poll_and_says_that_it_was_stopped() {
     }
     let late = check_until(&question, &Limits::default(), &Stop::after(Duration::ZERO), &|_| {}).unwrap();
     assert!(matches!(late, Answer::Undecided(_)));
+}
+
+#[test]
+fn a_counterexample_that_takes_long_to_confirm_ends_at_any_poll() {
+    // A bit moves around a ring, and the target is right except at one of its places.
+    let mut start = Grid::new(1, 1, 200, 1).unwrap();
+    start.set(0, 0, 0, 0, true);
+    let target = Grid::new(1, 1, 200, 1).unwrap();
+    let (automaton, order) = (copy_of(3, Boundary::Torus), Order::Synchronous);
+    let start = Start::Grid(start);
+    let question = Question { automaton, target, start, property: Property::Attracts, order };
+    let never = Stop::never();
+    let ask = |stop: &Stop<'_>| check_until(&question, &Limits::default(), stop, &|_| {}).unwrap();
+    assert!(matches!(ask(&never), Answer::Refuted(Counterexample { period: Some(200), .. })));
+    // The confirmation alone polls once for each step of the period.
+    for poll in [1, never.polls() - 200, never.polls() - 100, never.polls()] {
+        let answer = ask(&Stop::at_poll(poll));
+        assert!(matches!(answer, Answer::Undecided(Undecided { limit: Limit::Time, .. })), "{answer:?}");
+    }
+}
+
+#[test]
+fn the_masks_of_random_runs_stay_within_the_memory_limit() {
+    // Cells keep their bits, so that no random run in any order is ever wrong.
+    let target = Grid::new(1, 64, 64, 1).unwrap();
+    let start = Start::Grid(target.clone());
+    let (automaton, order) = (copy_of(4, Boundary::Zeros), Order::Any { window: None });
+    let question = Question { automaton, target, start, property: Property::Stays { from: 100_000 }, order };
+    let limits = Limits { memory: 10_000_000, steps: 1 };
+    let steps = Cell::new(0);
+    let observer = |progress: Progress| {
+        if progress.stage == "simulation" {
+            steps.set(progress.steps);
+        }
+    };
+    let _ = check_until(&question, &limits, &Stop::never(), &observer);
+    // A mask has 512 bytes, and a quarter of the memory may hold them.
+    assert!((4800..5000).contains(&steps.get()), "{} steps", steps.get());
+}
+
+#[test]
+fn the_counter_of_damaged_cells_ends_at_the_poll_that_stops_it() {
+    let grid = Grid::new(1, 20, 20, 1).unwrap();
+    let (start, order) = (Start::Damaged { grid: grid.clone(), cells: 150 }, Order::Synchronous);
+    let property = Property::Reaches { within: 1 };
+    let question = Question { automaton: copy_of(1, Boundary::Zeros), target: grid, start, property, order };
+    let model = Model::new(&question).unwrap();
+    let never = Stop::never();
+    let Ok(all) = Unrolling::from_start(&model, 1, &never) else { panic!() };
+    assert!(all.xag.gates() > 80_000 && never.polls() >= 400);
+    for poll in [1, 200, 400] {
+        let stop = Stop::at_poll(poll);
+        assert!(Unrolling::from_start(&model, 1, &stop).is_err() && stop.polls() == poll);
+        assert!(matches!(question.to_aiger(&Limits::default(), &stop), Err(CheckError::Stopped(_))));
+    }
+}
+
+#[test]
+fn the_memory_estimate_counts_the_comparisons_of_all_steps() {
+    let target = Grid::new(1, 30, 30, 1).unwrap();
+    let property = Property::Reaches { within: 20 };
+    let question = Question::from_any(copy_of(3, Boundary::Torus), target, property);
+    let model = Model::new(&question).unwrap();
+    let stop = Stop::never();
+    let Ok(mut unrolling) = Unrolling::from_start(&model, 20, &stop) else { panic!() };
+    unrolling.extend(20, &stop).unwrap();
+    for step in 0..=20 {
+        unrolling.wrong(step);
+    }
+    let memory = unrolling.xag.gates() as u64 * model::GATE_BYTES;
+    assert!(memory > 1_000_000);
+    assert!(model.check_memory(20, &Limits { memory, steps: 1 }).is_err());
+}
+
+#[test]
+fn any_number_of_steps_is_an_answer_or_an_error() {
+    let nodes = vec![Node::new(Gate::AND, 1, 4)];
+    let automaton = Automaton::new(1, Boundary::Torus, Circuit::new(9, nodes, vec![9]).unwrap()).unwrap();
+    let target = Grid::new(1, 5, 5, 1).unwrap();
+    let start = Start::Region { grid: target.clone(), rows: 2..4, columns: 1..4 };
+    for order in [Order::Synchronous, Order::Any { window: Some(usize::MAX) }] {
+        let (automaton, target, start) = (automaton.clone(), target.clone(), start.clone());
+        let property = Property::Reaches { within: usize::MAX };
+        let error = check(&Question { automaton, target, start, property, order }).unwrap_err();
+        assert!(matches!(error, CheckError::TooLarge { steps: usize::MAX, .. }), "{error}");
+    }
 }

@@ -16,8 +16,8 @@ const ORBIT_STEPS: usize = 1 << 16;
 /// Decides whether all runs from all states are right from some step on.
 pub(super) fn attracts_all(context: &Context<'_>, last_wrong: Option<usize>) -> Result<Answer, CheckError> {
     let limit = context.model.most_steps(context.limits);
-    let mut query = Query::new(context, Unrolling::from_start(context.model, limit));
-    let mut cycles = Query::new(context, Unrolling::synchronous(context.model));
+    let mut query = Query::new(context, Unrolling::from_start(context.model, limit, context.stop)?);
+    let mut cycles = Query::new(context, Unrolling::synchronous(context.model, context.stop)?);
     let mut last_wrong = last_wrong;
     let mut step = last_wrong.map_or(0, |step| step + 1).min(limit);
     for period in 1.. {
@@ -91,8 +91,8 @@ impl<'a> Search<'a> {
             from,
             first,
             most,
-            runs: Query::new(context, Unrolling::from_start(context.model, most)),
-            free: Query::new(context, Unrolling::from_all(context.model, steps + 1)),
+            runs: Query::new(context, Unrolling::from_start(context.model, most, context.stop)?),
+            free: Query::new(context, Unrolling::from_all(context.model, steps + 1, context.stop)?),
             undamaged: Undamaged::new(context)?,
             right: 0,
         })

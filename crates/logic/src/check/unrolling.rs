@@ -9,7 +9,7 @@ use crate::stop::{Stop, Stopped};
 use crate::xag::{Literal, Xag};
 
 /// The number of cells between two polls.
-const CELL_STRIDE: usize = 64;
+pub(super) const CELL_STRIDE: usize = 64;
 
 /// The steps of all runs from some start states.
 pub(super) struct Unrolling<'a> {
@@ -31,18 +31,18 @@ pub(super) struct Unrolling<'a> {
 
 impl<'a> Unrolling<'a> {
     /// The runs of a question, of at most `steps` steps.
-    pub fn from_start(model: &'a Model, steps: usize) -> Unrolling<'a> {
-        Unrolling::new(model, &model.start, model.is_async, steps)
+    pub fn from_start(model: &'a Model, steps: usize, stop: &Stop<'_>) -> Result<Unrolling<'a>, Stopped> {
+        Unrolling::new(model, &model.start, model.is_async, steps, stop)
     }
 
     /// The runs from all states, of at most `steps` steps.
-    pub fn from_all(model: &'a Model, steps: usize) -> Unrolling<'a> {
-        Unrolling::new(model, &Start::Any, model.is_async, steps)
+    pub fn from_all(model: &'a Model, steps: usize, stop: &Stop<'_>) -> Result<Unrolling<'a>, Stopped> {
+        Unrolling::new(model, &Start::Any, model.is_async, steps, stop)
     }
 
     /// The runs from all states in which all cells fire.
-    pub fn synchronous(model: &'a Model) -> Unrolling<'a> {
-        Unrolling::new(model, &Start::Any, false, 0)
+    pub fn synchronous(model: &'a Model, stop: &Stop<'_>) -> Result<Unrolling<'a>, Stopped> {
+        Unrolling::new(model, &Start::Any, false, 0, stop)
     }
 
     /// The runs from states that are functions of an input for each bit, of at most `steps` steps.
@@ -52,14 +52,20 @@ impl<'a> Unrolling<'a> {
         unrolling
     }
 
-    fn new(model: &'a Model, start: &Start, is_async: bool, steps: usize) -> Unrolling<'a> {
+    fn new(
+        model: &'a Model,
+        start: &Start,
+        is_async: bool,
+        steps: usize,
+        stop: &Stop<'_>,
+    ) -> Result<Unrolling<'a>, Stopped> {
         let bits = model.cells() * model.channels.len();
         let flags = if matches!(start, Start::Damaged { .. }) { model.cells() } else { 0 };
         let mut unrolling = Unrolling::empty(model, bits + flags, is_async, steps);
-        let (states, constraint) = initial(&mut unrolling.xag, model, start, 0);
+        let (states, constraint) = initial(&mut unrolling.xag, model, start, 0, stop)?;
         unrolling.frames = vec![states];
         unrolling.constraints.extend(constraint.map(|constraint| vec![constraint]));
-        unrolling
+        Ok(unrolling)
     }
 
     /// An unrolling without states, with some inputs for them.
@@ -185,14 +191,15 @@ pub(super) fn initial(
     model: &Model,
     start: &Start,
     first: usize,
-) -> (Vec<Literal>, Option<Literal>) {
+    stop: &Stop<'_>,
+) -> Result<(Vec<Literal>, Option<Literal>), Stopped> {
     let (width, channels) = (model.width(), model.channels.len());
     let bits = model.cells() * channels;
     let constant = |grid: &Grid, bit: usize| {
         let (cell, channel) = (bit / channels, bit % channels);
         Literal::FALSE.invert_if(grid.get(0, channel, cell / width, cell % width))
     };
-    match start {
+    Ok(match start {
         Start::Any => ((0..bits).map(|bit| Literal::input(first + bit)).collect(), None),
         Start::Grid(grid) => ((0..bits).map(|bit| constant(grid, bit)).collect(), None),
         Start::Region { grid, rows, columns } => {
@@ -205,7 +212,7 @@ pub(super) fn initial(
         Start::Damaged { grid, cells } => {
             let damaged: Vec<Literal> =
                 (0..model.cells()).map(|cell| Literal::input(first + bits + cell)).collect();
-            let too_many = more_than(xag, &damaged, *cells);
+            let too_many = more_than(xag, &damaged, *cells, stop)?;
             let mut literals = Vec::with_capacity(bits);
             for bit in 0..bits {
                 // The input is whether the bit changes, if its cell is damaged.
@@ -214,7 +221,7 @@ pub(super) fn initial(
             }
             (literals, Some(too_many.not()))
         }
-    }
+    })
 }
 
 /// The cells of the neighbourhood of each cell.
@@ -243,17 +250,18 @@ pub(super) fn any(xag: &mut Xag, mut literals: Vec<Literal>) -> Literal {
 }
 
 /// Returns whether more than `most` of some literals are true, with a sequential counter.
-pub(super) fn more_than(xag: &mut Xag, literals: &[Literal], most: usize) -> Literal {
+fn more_than(xag: &mut Xag, literals: &[Literal], most: usize, stop: &Stop<'_>) -> Result<Literal, Stopped> {
     // counts[i]: more than i of the literals so far.
     let mut counts = vec![Literal::FALSE; most + 1];
     for &literal in literals {
+        stop.check()?;
         for i in (0..=most).rev() {
             let before = if i == 0 { Literal::TRUE } else { counts[i - 1] };
             let reaches = xag.and(before, literal);
             counts[i] = xag.or(counts[i], reaches);
         }
     }
-    counts[most]
+    Ok(counts[most])
 }
 
 /// SAT queries on an unrolling. Clauses that were learnt stay for later queries.

@@ -83,7 +83,9 @@ impl Head {
 
     /// Returns the highest score that a class can have.
     pub fn max_score(&self) -> u32 {
-        self.classes.iter().map(|class| class.outputs as u32 + class.offset).max().unwrap_or(0)
+        let score =
+            |class: &Class| u32::try_from(class.outputs).unwrap_or(u32::MAX).saturating_add(class.offset);
+        self.classes.iter().map(score).max().unwrap_or(0)
     }
 
     /// Returns the score of every class from the outputs of the circuit.
@@ -127,5 +129,7 @@ mod tests {
         let head = Head::new(vec![class("a", 1, 2), class("b", 0, 1), class("c", 3, 0)], 1.0).unwrap();
         assert_eq!((head.outputs(), head.max_score()), (4, 3));
         assert_eq!(head.scores(&[true, true, false, true]), [3, 1, 2]);
+        let huge = Head::new(vec![class("a", usize::MAX, 1), class("b", usize::MAX, 0)], 1.0).unwrap();
+        assert_eq!((huge.outputs(), huge.max_score()), (usize::MAX, u32::MAX));
     }
 }

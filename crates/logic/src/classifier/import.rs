@@ -240,7 +240,12 @@ impl Tensors<'_> {
             }
             return Ok(indices.into_iter().map(|index| Gate::ALL[index]).collect());
         }
-        let logits = self.numbers(&format!("layer.{layer}.weight"), count.saturating_mul(Gate::ALL.len()))?;
+        let name = format!("layer.{layer}.weight");
+        let logits = self.numbers(&name, count.saturating_mul(Gate::ALL.len()))?;
+        if let Some(index) = logits.iter().position(|logit| logit.is_nan()) {
+            let expected = "a number: the training of this network has diverged".into();
+            return Err(ImportError::Element { name, index, value: "NaN".into(), expected });
+        }
         // The first one of several that are equal, as PyTorch does.
         let largest = |logits: &[f32]| {
             let better = |best: usize, i: usize| if logits[i] > logits[best] { i } else { best };
@@ -338,6 +343,12 @@ mod tests {
         );
         assert!(message("layer.0.gate", Some(integers(&[16, 0]))).contains("must be below 16"));
         assert!(message("classes", Some(integers(&[3]))).contains("cannot be divided into 3 equal groups"));
+        let mut logits = [0.0; 32];
+        logits[17] = f32::NAN;
+        assert!(
+            message("layer.1.weight", Some(floats(&[2, 16], &logits)))
+                .starts_with("element 17 of the tensor `layer.1.weight` is NaN, but must be a number")
+        );
         assert!(message("threshold", Some(floats(&[2], &[f32::NAN, 0.0]))).contains("`feature` is missing"));
     }
 }

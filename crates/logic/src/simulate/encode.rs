@@ -17,6 +17,9 @@ pub(super) const SAMPLES: usize = 64 * Vector::WORDS;
 const BYTES: usize = SAMPLES / 8;
 /// No bit.
 const NONE: u32 = u32::MAX;
+/// The most places of levels for each bit and each feature. A level has a place for every feature, so features with very
+/// different numbers of thresholds would take much memory.
+const MAX_PLACES: usize = 16;
 
 /// An encoder for blocks of 256 samples.
 #[derive(Clone, Debug)]
@@ -198,9 +201,18 @@ impl BlockEncoder {
     }
 }
 
-/// The levels of bytes, and the bits that are always 1; no levels if a feature is categorical.
+/// The levels of bytes, and the bits that are always 1; no levels if a feature is categorical, or if they are mostly empty.
 fn byte_levels(columns: &[Column]) -> (Option<Vec<ByteLevel>>, Vec<usize>) {
     let (mut levels, mut always) = (Vec::new(), Vec::new());
+    let thresholds = |column: &Column| match &column.kind {
+        ColumnKind::Numeric(thresholds) => thresholds.len(),
+        ColumnKind::Categorical(_) => 0,
+    };
+    let bits: usize = columns.iter().map(thresholds).sum();
+    let most = columns.iter().map(thresholds).max().unwrap_or(0);
+    if most.saturating_mul(columns.len()) > MAX_PLACES * (bits + columns.len()) {
+        return (None, Vec::new());
+    }
     for (feature, column) in columns.iter().enumerate() {
         let ColumnKind::Numeric(thresholds) = &column.kind else { return (None, Vec::new()) };
         for (i, &threshold) in thresholds.iter().enumerate() {
@@ -280,5 +292,24 @@ impl Samples {
         }
         let word = |w: usize| u64::from_le_bytes(std::array::from_fn(|b| bytes[8 * w + b] as u8));
         Vector(std::array::from_fn(word))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classifier::Feature;
+
+    #[test]
+    fn memory_is_in_proportion_to_the_bits_also_for_one_feature_with_many() {
+        let features = |many: usize| {
+            let thresholds = |i: usize| (0..if i == 0 { many } else { 0 }).map(|i| i as f32).collect();
+            (0..50_000).map(|i| Feature::numeric(format!("f{i}"), thresholds(i))).collect()
+        };
+        // With levels, this would take 12 GB.
+        let uneven = BlockEncoder::new(&Encoder::new(features(50_000), None).unwrap());
+        assert!(uneven.levels.is_none());
+        let even = BlockEncoder::new(&Encoder::new(features(3), None).unwrap());
+        assert_eq!(even.levels.map(|levels| levels.len()), Some(3));
     }
 }

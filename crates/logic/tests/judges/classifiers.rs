@@ -50,6 +50,8 @@ fn table() -> Classifier {
         Feature::numeric("tiny", vec![-0.001, 0.0001]),
         Feature::categorical("yes", vec!["y".into()]),
         Feature::numeric("constant", vec![]),
+        Feature::numeric("micro", vec![-2e-6, 0.0, 1e-6, 3e-6]),
+        Feature::numeric("huge", vec![-3e38, 1e38, 3.4e38]),
     ];
     network(Encoder::new(features, None).unwrap(), 3, 30, 3, 5)
 }
@@ -66,6 +68,11 @@ fn rows(classifier: &Classifier) -> Vec<f32> {
             ("age in years", _) => number / 2.0,
             ("colour*/" | "yes", _) => (number / 64.0).floor(),
             ("tiny", _) => (number - 128.0) / 1e5,
+            ("micro", 0) => [-0.0, 1e-6, 3e-6][number as usize % 3],
+            ("micro", _) => (number - 128.0) / 2e7,
+            ("huge", 0) => f32::INFINITY,
+            ("huge", 1) => f32::NEG_INFINITY,
+            ("huge", _) => (number - 128.0) * 2.65e36,
             _ => (number - 128.0) * 5e4,
         }
     };
@@ -115,7 +122,11 @@ fn yosys_maps_encoder_gates_and_head_to_lookup_tables() {
 fn c_program(classifier: &Classifier) -> String {
     let rows = rows(classifier);
     let features = classifier.encoder().features().len();
-    let number = |value: &f32| if value.is_nan() { "(0.0f / zero)".into() } else { format!("{value:e}f") };
+    let number = |value: &f32| match value {
+        value if value.is_nan() => "(0.0f / zero)".into(),
+        value if value.is_infinite() => format!("({:.1}f / zero)", value.signum()),
+        value => format!("{value:e}f"),
+    };
     let list: Vec<String> = rows.iter().map(number).collect();
     let labels: Vec<String> =
         rows.chunks_exact(features).map(|row| classifier.predict(row).unwrap().to_string()).collect();
@@ -174,7 +185,11 @@ fn rust_modules_find_the_class_of_every_sample() {
         folder.write("dut.rs", written(&classifier, "rust", 0));
         let rows = rows(&classifier);
         let features = classifier.encoder().features().len();
-        let number = |value: &f32| if value.is_nan() { "f32::NAN".into() } else { format!("{value:?}f32") };
+        let number = |value: &f32| match value {
+            value if value.is_nan() => "f32::NAN".into(),
+            value if value.is_infinite() => format!("({:?} / 0.0)", value.signum()),
+            value => format!("{value:?}f32"),
+        };
         let list: Vec<String> = rows.iter().map(number).collect();
         let labels: Vec<String> =
             rows.chunks_exact(features).map(|row| classifier.predict(row).unwrap().to_string()).collect();
@@ -183,6 +198,8 @@ fn rust_modules_find_the_class_of_every_sample() {
              let rows: Vec<dut::Value> = [{}].iter().map(|&value: &f32| value as dut::Value).collect();\n\
              let expected = [{}];\nlet mut labels = [0; {SAMPLES}];\n\
              dut::predict_many(&rows, &mut labels);\nassert_eq!(labels, expected);\n\
+             let mut more = [99; 80];\ndut::predict_many(&rows[..70 * dut::FEATURES], &mut more);\n\
+             assert!(more[..70] == expected[..70] && more[70..].iter().all(|&label| label == 99));\n\
              let row = rows[..dut::FEATURES].try_into().unwrap();\n\
              assert_eq!(dut::predict(row), expected[0]);\n\
              println!(\"{{}} {{:?}}\", dut::CLASS_NAMES[0], dut::scores(row));\n}}\n",

@@ -75,7 +75,7 @@ fn abc_gives_the_same_answers() {
         let limits = Limits { steps: 12, ..Limits::default() };
         let answer = gatework_logic::check::check_until(&question, &limits, &Stop::never(), &|_| {}).unwrap();
         let folder = Folder::new();
-        folder.write("q.aig", question.to_aiger(&limits).unwrap());
+        folder.write("q.aig", question.to_aiger(&limits, &Stop::never()).unwrap());
         match answer {
             Answer::Proved(_) => {
                 proved += 1;

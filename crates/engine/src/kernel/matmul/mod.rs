@@ -408,8 +408,7 @@ pub fn multiply_external<T: GemmElement>(
     if let Some(range) = external[2] {
         bases.out = to.as_mut_ptr().wrapping_add(range.outside).wrapping_sub(range.inside);
     }
-    let work = batch.iter().fold(0usize, |sum, gemm| sum.saturating_add(gemm.multiplications()));
-    if is_large(work) && batch.len() > 1 && is_independent(batch, 2) {
+    if is_large(multiplications(batch)) && batch.len() > 1 && is_independent(batch, 2) {
         parallel::for_each_index(batch.len(), |i| {
             // SAFETY: the matrices are in bounds of slices, which are borrowed exclusively where they are written; results
             // are disjoint from each other and from all operands, as was checked.
@@ -440,6 +439,11 @@ fn check_bias(len: usize, gemm: &Gemm, epilogue: Option<Epilogue>) {
     }
 }
 
+/// Returns the number of multiplications of a batch.
+fn multiplications(batch: &[Gemm]) -> usize {
+    batch.iter().fold(0, |sum: usize, gemm| sum.saturating_add(gemm.multiplications()))
+}
+
 /// Returns whether a number of multiplications is large enough for several threads.
 fn is_large(work: usize) -> bool {
     work >= PARALLEL_MIN_MULTIPLICATIONS && rayon::current_num_threads() > 1
@@ -463,13 +467,16 @@ fn is_independent(batch: &[Gemm], operands: usize) -> bool {
 /// result meanwhile. The result aliases neither operand nor itself.
 unsafe fn multiply_at<T: GemmElement>(bases: Bases<T>, gemm: &Gemm, epilogue: EpiloguePtr<T>, threads: bool) {
     let Gemm { sizes: [m, n, k], out: (out, strides), accumulate, .. } = *gemm;
-    if k == 0 && !accumulate {
-        for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
-            // SAFETY: the element is one of the result.
-            unsafe { bases.out.wrapping_add(out + row * strides[0] + column * strides[1]).write(T::ZERO) };
-        }
+    if m == 0 || n == 0 {
+        // The other size, and strides that are not used, may be any number.
+        return;
     }
-    if m == 0 || n == 0 || k == 0 {
+    if k == 0 {
+        let places = (0..m).flat_map(|row| (0..n).map(move |column| row * strides[0] + column * strides[1]));
+        for place in places.filter(|_| !accumulate) {
+            // SAFETY: the element is one of the result.
+            unsafe { bases.out.wrapping_add(out + place).write(T::ZERO) };
+        }
         // SAFETY: guaranteed by the caller.
         unsafe { apply_epilogue(bases.out.wrapping_add(out), [m, n], strides, epilogue) };
         return;

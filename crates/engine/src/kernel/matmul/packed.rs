@@ -4,7 +4,10 @@
 //! batch sizes can share it. [`PreparedRhs`] belongs to one multiplication and reads a matrix in place where that is faster.
 
 use super::tiles::{EpiloguePtr, Packed, Rhs, Source, Target};
-use super::{Bases, Epilogue, Gemm, Tiled, check_bias, is_independent, is_large, packing, skinny, span};
+use super::{
+    Bases, Epilogue, Gemm, Tiled, check_bias, is_independent, is_large, multiplications, packing, skinny,
+    span,
+};
 use crate::buffer::Buffer;
 use crate::kernel::half::{Half, narrow, widen};
 use crate::parallel;
@@ -160,16 +163,15 @@ pub fn multiply_packed(
     }
     assert_eq!(matrix.panel, packing::panel_columns(), "packed for another instruction set");
     let bases = Bases::same(memory.as_mut_ptr());
-    let work: usize = batch.iter().map(|gemm| gemm.sizes.iter().product::<usize>()).sum();
-    if is_large(work) && batch.len() > 1 && is_independent(batch, 1) {
+    if is_large(multiplications(batch)) && batch.len() > 1 && is_independent(batch, 1) {
         parallel::for_each_index(batch.len(), |i| {
             // SAFETY: as below; the results are disjoint from each other and from all operands, as was checked.
             unsafe { product(&bases, &batch[i], epilogue, matrix).run(false) }
         });
         return;
     }
-    for gemm in batch {
-        let threads = is_large(gemm.sizes.iter().product());
+    for gemm in batch.iter().filter(|gemm| gemm.sizes[0] > 0 && gemm.sizes[1] > 0) {
+        let threads = is_large(gemm.multiplications());
         // SAFETY: the matrices are in bounds of the slice, which is borrowed exclusively; the result aliases neither the
         // operand nor itself nor the bias, as was checked; the panels hold the whole second operand.
         unsafe { product(&bases, gemm, epilogue, matrix).run(threads) }
@@ -186,7 +188,8 @@ fn product(bases: &Bases<f32>, gemm: &Gemm, epilogue: Option<Epilogue>, matrix: 
         b: matrix.operand(),
         out: Target { at: base.wrapping_add(out), stride, accumulate, epilogue: pointer(base, epilogue) },
         is_skinny: sizes[0] <= skinny::MAX_ROWS,
-        is_finite: matrix.is_finite,
+        // Zeros are skipped for a single row. Otherwise, the thread of a chunk of one row must not skip them.
+        is_finite: matrix.is_finite && sizes[0] == 1,
     }
 }
 
@@ -279,5 +282,5 @@ pub fn multiply_prepared(memory: &mut [f32], gemm: &Gemm, epilogue: Option<Epilo
     };
     // SAFETY: the matrices are in bounds of the slice, which is borrowed exclusively; the result aliases neither an operand
     // nor itself nor the bias, as was checked.
-    unsafe { product.run(is_large(m * n * k)) }
+    unsafe { product.run(is_large(gemm.multiplications())) }
 }

@@ -6,7 +6,7 @@
 use fearless_simd::{Simd, prelude::*};
 
 use super::tiles::{BLOCK_DEPTH, MAX_PANEL, Rhs, SCRATCH, Source, Target, load, store};
-use crate::kernel::half::{Half, widen};
+use crate::kernel::half::{Half, widen, widen_f16_rows};
 
 /// Largest number of rows.
 pub(super) const MAX_ROWS: usize = 3;
@@ -222,12 +222,12 @@ impl<S: Simd> PanelGemm<S> {
             // SAFETY: the columns are columns of the result, and their panels have the depth of the block.
             unsafe {
                 while column + P * Self::PANEL <= self.columns {
-                    let panels = self.panels(from, depth, column, P, scratch);
+                    let panels = self.panels(&factors, from, depth, column, P, scratch);
                     self.add::<M, P>(&factors, panels, depth, target(column), P * Self::PANEL);
                     column += P * Self::PANEL;
                 }
                 while column < self.columns {
-                    let panels = self.panels(from, depth, column, 1, scratch);
+                    let panels = self.panels(&factors, from, depth, column, 1, scratch);
                     let width = Self::PANEL.min(self.columns - column);
                     self.add::<M, 1>(&factors, panels, depth, target(column), width);
                     column += Self::PANEL;
@@ -237,13 +237,15 @@ impl<S: Simd> PanelGemm<S> {
         }
     }
 
-    /// Returns the address of consecutive panels of a block; those in half precision are expanded.
+    /// Returns the address of consecutive panels of a block. Of those in half precision, the rows that are multiplied are
+    /// expanded.
     ///
     /// # Safety
     /// The panels may be read.
     #[inline(always)]
-    unsafe fn panels(
+    unsafe fn panels<const M: usize>(
         &self,
+        factors: &Factors<M>,
         from: usize,
         depth: usize,
         column: usize,
@@ -256,7 +258,15 @@ impl<S: Simd> PanelGemm<S> {
                 let (halves, to) =
                     (b.panel(from, depth, column, Self::PANEL), &mut scratch[..count * depth * Self::PANEL]);
                 // SAFETY: guaranteed by the caller.
-                widen(Half::F16, unsafe { std::slice::from_raw_parts(halves, to.len()) }, to);
+                let halves = unsafe { std::slice::from_raw_parts(halves, to.len()) };
+                if factors.len == depth {
+                    widen(Half::F16, halves, to);
+                } else {
+                    let len = depth * Self::PANEL;
+                    for (halves, to) in halves.chunks_exact(len).zip(to.chunks_exact_mut(len)) {
+                        widen_f16_rows(halves, &factors.offsets[..factors.len], Self::PANEL, to);
+                    }
+                }
                 to.as_ptr()
             }
             Rhs::Unpacked(_) => unreachable!("unpacked matrices have a kernel of their own"),

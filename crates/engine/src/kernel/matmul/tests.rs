@@ -509,3 +509,46 @@ fn batches_with_one_packed_matrix_have_the_same_bits_on_any_number_of_threads() 
     });
     assert!(results.iter().all(|result| *result == results[0]) && results[0] != numbers);
 }
+
+/// A thread that computes one of three rows must not skip zeros that the others multiply: a sum of -0 would keep its sign.
+#[test]
+#[cfg_attr(miri, ignore = "too long")]
+fn few_rows_with_a_packed_matrix_have_the_same_bits_on_any_number_of_threads() {
+    let gemm = gemm([3, 2, 400_000], [false; 3], 0, true);
+    let mut memory = vec![0.0; gemm.b.0];
+    memory.resize(gemm.out.0, 1.0);
+    memory.resize(gemm.end_of_result(), -0.0);
+    let matrix = PackedMatrix::pack(&memory, [400_000, 2], gemm.b);
+    for threads in [1, 2, 3] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let mut memory = memory.clone();
+        pool.install(|| multiply_packed(&mut memory, &[gemm], None, &matrix));
+        let signs: Vec<bool> = memory[gemm.out.0..].iter().map(|x| x.is_sign_negative()).collect();
+        assert_eq!(signs, [false; 6], "{threads} threads");
+    }
+}
+
+/// Takes no time: nothing is done for each of the rows.
+#[test]
+fn results_without_elements_may_have_any_number_of_rows() {
+    let strides = [usize::MAX; 2];
+    for (sizes, accumulate) in
+        [([usize::MAX, 0, 0], false), ([usize::MAX, 0, 1], true), ([0, usize::MAX, 0], false)]
+    {
+        let gemm = Gemm { sizes, a: (0, [0, 1]), b: (0, strides), out: (0, strides), accumulate };
+        let epilogue = Some(Epilogue { bias: 0, relu: true });
+        let outside = ExternalSlices { from: &[], to: &mut [], external: [None; 3] };
+        let epilogue = epilogue.filter(|_| sizes[1] == 0);
+        multiply_external(&mut [1.0f64; 1], &[gemm], epilogue, outside);
+        multiply(&mut [1.0f32; 1], &gemm);
+    }
+    let matrix = PackedMatrix::pack(&[], [1, 0], (0, [0, 1]));
+    let gemm = Gemm {
+        sizes: [usize::MAX, 0, 1],
+        a: (0, [0, 1]),
+        b: (0, [0, 1]),
+        out: (0, [0, 1]),
+        accumulate: false,
+    };
+    multiply_packed(&mut [1.0], &[gemm], None, &matrix);
+}

@@ -43,6 +43,8 @@ pub(super) struct Scratch {
     input_weights: usize,
     /// Precomputed sums of the inputs of several steps, [row][block][sum][lane].
     precomputed: usize,
+    /// Cell states of an LSTM whose gates are not saved, [row][hidden]: each step replaces those of the step before.
+    cell_states: usize,
     pub len: usize,
 }
 
@@ -52,13 +54,14 @@ impl Scratch {
         let weights = SUMS * units;
         let input_weights = weights + hidden * cell.gates() * units;
         let precomputed = input_weights + features * cell.gates() * units;
-        let len =
+        let cell_states =
             precomputed + if batch <= PRECOMPUTE_MAX_BATCH { PRECOMPUTE_ROWS * SUMS * units } else { 0 };
-        Scratch { biases: 0, weights, input_weights, precomputed, len }
+        let len = cell_states + if cell == Cell::Lstm { batch * hidden } else { 0 };
+        Scratch { biases: 0, weights, input_weights, precomputed, cell_states, len }
     }
 }
 
-/// Computes all states and fills the tape.
+/// Computes all states and, if the gates are saved, the rest of the tape.
 ///
 /// # Panics
 /// If a tensor is out of bounds.
@@ -292,7 +295,12 @@ impl<T: Real + GemmElement> Forward<T> {
     ) {
         let (unit, end) = (block * Vector::<S, T>::LEN, self.steps.hidden);
         for (row, &sums) in rows.zip(sums) {
-            let place = |part: usize, t: usize| self.steps.part(part, t, self.first + row);
+            let place = |part: usize, t: usize| {
+                if part == 0 || self.saves_gates {
+                    return self.steps.part(part, t, self.first + row);
+                }
+                self.steps.scratch + self.scratch().cell_states + (self.first + row) * self.steps.hidden
+            };
             // The state, or the cell state of an LSTM.
             let carried = usize::from(!GRU);
             // SAFETY: in bounds, and only rows of this chunk.

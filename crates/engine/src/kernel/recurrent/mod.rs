@@ -18,7 +18,7 @@
 //! The rows of the batch are independent, so a chunk of them goes through all steps while the weights stay in the cache,
 //! and chunks run on any number of threads with the same results. The gate gradients of all steps are never stored: those
 //! of a block of steps are used while they are in the caches. The tape holds what the backward pass needs: the states, and
-//! the gates after their activations.
+//! the gates after their activations. Without a backward pass, it holds the states alone.
 //!
 //! | cell | parts of the tape | columns of the gate gradients |
 //! |---|---|---|
@@ -64,7 +64,7 @@ pub struct Steps {
     pub input_weights: (usize, [usize; 2]),
     /// The weights of the state, [hidden, gates * hidden], and their strides.
     pub weights: (usize, [usize; 2]),
-    /// The tape, [parts, time, batch, hidden].
+    /// The tape, [parts, time, batch, hidden]; the states only, if the gates are not saved.
     pub tape: usize,
     /// [`Steps::scratch_len`] uninitialised elements.
     pub scratch: usize,
@@ -79,7 +79,7 @@ pub enum Pass {
     Forward {
         /// Input bias and hidden bias, [gates * hidden] each.
         biases: [usize; 2],
-        /// Whether the gates are written to the tape; only the backward pass needs them.
+        /// Whether the gates are saved; only the backward pass needs them. If not, the tape has the states only.
         saves_gates: bool,
     },
     /// Computes the gradients of all operands from those of the states.
@@ -118,8 +118,7 @@ impl Steps {
         let weights = (self.hidden + self.features) * self.width();
         match self.pass {
             Pass::Forward { saves_gates, .. } => {
-                let parts =
-                    if saves_gates { self.cell.parts() } else { 1 + usize::from(self.cell == Cell::Lstm) };
+                let parts = if saves_gates { self.cell.parts() } else { 1 };
                 rows * (self.hidden * parts + self.features) + weights
             }
             Pass::Backward { of_inputs, .. } => {
@@ -149,7 +148,11 @@ impl Steps {
                 (gradients + rows * self.hidden).max(out + parts.iter().sum::<usize>())
             }
         };
-        let tape = self.tape + self.cell.parts() * rows * self.hidden;
+        let parts = match self.pass {
+            Pass::Forward { saves_gates: false, .. } => 1,
+            _ => self.cell.parts(),
+        };
+        let tape = self.tape + parts * rows * self.hidden;
         let scratch = self.scratch + Steps::scratch_len::<T>(self.cell, self.sizes(), self.is_backward());
         let weights = matrix(self.hidden, self.weights).max(matrix(self.features, self.input_weights));
         [weights, self.inputs + rows * self.features, tape, scratch, rest].into_iter().max().unwrap_or(0)

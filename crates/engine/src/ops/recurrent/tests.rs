@@ -177,6 +177,24 @@ fn without_a_gradient_the_gates_are_not_stored() {
 }
 
 #[test]
+fn without_a_gradient_a_step_takes_the_memory_of_its_inputs_and_states() {
+    let (batch, inputs, width) = (13, 3, 9);
+    for cell in [Cell::Gru, Cell::Lstm] {
+        let bytes = |time: usize| {
+            let mut g = Graph::new();
+            let (x, weights) = inputs_of(&mut g, cell, DType::F32, [batch, time, inputs, width]);
+            let states = g.cell(cell, x, weights).unwrap();
+            g.output("states", states).unwrap();
+            Program::new(&g).unwrap().bytes()
+        };
+        // The inputs by step, the states by step, and both in the order of the graph.
+        let step = 4 * batch * 2 * (inputs + width);
+        let growth = bytes(96) - bytes(32);
+        assert!(growth <= 64 * step + 4096, "{cell:?}: {growth} bytes for 64 steps of {step}");
+    }
+}
+
+#[test]
 fn cells_equal_the_interpreter() {
     for cell in [Cell::Gru, Cell::Lstm] {
         let g = graph(cell, DType::F64, [3, 4, 2, 5], true);

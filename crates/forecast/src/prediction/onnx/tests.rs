@@ -6,7 +6,7 @@ use gatework_engine::Program;
 use gatework_test_support::onnx::{Case, Judge, Numbers, Tensor as Numpy};
 
 use super::*;
-use crate::data::scale::{FittedScale, Scaling};
+use crate::data::scale::{FittedScale, Method, Scaling};
 use crate::data::{self, Subset, Windows};
 use crate::experiment::{Dataset, ForecastExperiment};
 use crate::trained_network::{Forecast, ForecastKind, TrainedNetwork};
@@ -95,9 +95,14 @@ fn batch(forecaster: &mut Forecaster, dataset: &Dataset, rows: usize) -> Batch {
         fixed.extend_from_slice(&series.fixed);
         series_numbers.push(SERIES_IDS.iter().position(|id| *id == series.id).unwrap() as i64);
         let fit = scaler.of(&series.id).unwrap();
-        // The network computes in 32 bits: its errors grow with the scaled values, which can exceed 1.
         let last = series.values[origin - 1];
-        units.push(if scaler.scaling.log { last.abs() } else { fit.scale.max((last - fit.center).abs()) });
+        // The network computes in 32 bits: its errors grow with its inputs, which are large only if they are not scaled.
+        let is_scaled = scaler.scaling.method != Method::None;
+        units.push(match scaler.scaling.log {
+            true => last.abs(),
+            false if is_scaled => fit.scale,
+            false => fit.scale.max(last.abs()),
+        });
     }
     let floats =
         |name: &str, sizes: &[usize], numbers: Vec<f64>| Numpy::new(name, sizes, Numbers::F64(numbers));

@@ -179,6 +179,34 @@ fn memory_is_limited() {
     }
 }
 
+/// Batches that do not fill their program need a buffer, and warming up does not compile larger programs than batches need.
+#[test]
+fn batches_of_all_sizes_and_warming_up_stay_within_the_memory_limit() {
+    for max_batch in [1, 2, 3, 8, 200, 256] {
+        let of = |memory_limit: usize| {
+            let (forecaster, _) = untrained(|text| text);
+            let options = ServiceOptions {
+                memory_limit: Some(memory_limit),
+                cache_capacity: 0,
+                concurrency: 1,
+                max_batch,
+                ..ServiceOptions::default()
+            };
+            Service::new(forecaster, &options)
+        };
+        let Some(ServiceError::Memory { needed, .. }) = of(0).err() else {
+            panic!("no model takes no memory")
+        };
+        let service = of(needed).unwrap();
+        service.warm_up(&[1, 100, 256]).unwrap();
+        for rows in 1..=max_batch {
+            service.forecast(vec![vec![0.5; 24]; rows]).unwrap();
+            let used = service.statistics().model.total();
+            assert!(used <= needed, "{used} of {needed} bytes, {rows} of at most {max_batch} windows");
+        }
+    }
+}
+
 /// 100 windows that differ by up to 1e-3 hit with a tolerance of 1e-2. The error is within the stated bound; the model is linear,
 /// so that its bound is the sum of the effects of all elements.
 #[test]

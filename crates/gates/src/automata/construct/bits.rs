@@ -99,8 +99,12 @@ impl Bits {
 
     /// Returns `yes` where the condition holds, else `no`.
     pub fn choose(&mut self, condition: Bit, yes: Bit, no: Bit) -> Bit {
-        if yes == no.not() {
-            return self.xor(condition, no);
+        match (yes, no) {
+            _ if yes == no => return yes,
+            _ if yes == no.not() => return self.xor(condition, no),
+            (Bit::TRUE, _) => return self.or(condition, no),
+            (_, Bit::TRUE) => return self.or(condition.not(), yes),
+            _ => {}
         }
         let (yes, no) = (self.and(condition, yes), self.and(condition.not(), no));
         self.or(yes, no)
@@ -159,6 +163,9 @@ mod tests {
             bits.xor(a.not(), b),
             bits.choose(a, b, c),
             bits.choose(a, b, b.not()),
+            bits.choose(a, Bit::TRUE, b),
+            bits.choose(a, b, Bit::TRUE),
+            bits.choose(a, b, b),
             bits.any([a, b, c]),
             bits.equals(&number, 5),
             bits.xor(a, a.not()),
@@ -169,8 +176,9 @@ mod tests {
         for n in 0..8usize {
             let [a, b, c] = [0, 1, 2].map(|i| n >> i & 1 == 1);
             let digits = |n: usize| [0, 1, 2].map(|i| n >> i & 1 == 1);
+            let chosen = [if a { b } else { c }, a == b, a || b, !a || b, b];
             let simple =
-                [a && !b, !a || b, a == b, if a { b } else { c }, a == b, a || b || c, n == 5, true, false];
+                [&[a && !b, !a || b, a == b], &chosen[..], &[a || b || c, n == 5, true, false]].concat();
             let right = [&simple[..], &digits(n + 1), &digits(n + 7)].concat();
             assert_eq!(circuit.eval(&[a, b, c]).unwrap(), right, "{n}");
         }

@@ -8,15 +8,18 @@
 //! | `bits` | a circuit, gate by gate, with constants folded and equal gates shared |
 //! | `table` | a function of a few bits, given as a table with don't-cares |
 //! | `coordinates` | the counters, and the automaton that reads a picture or tile from them |
+//! | `clock` | a clock that stops an automaton at a step |
 //! | `embed` | any circuit as the layers of a [`Model`](super::model::Model) |
 //!
 //! The result is exact by construction. It memorises the target, and the report of a run says so.
 
 pub(super) mod bits;
+mod clock;
 mod coordinates;
 mod embed;
 mod table;
 
+pub(super) use clock::stopped;
 pub(super) use coordinates::{Anchor, Axes, automaton};
 pub(super) use embed::embed;
 pub(super) use table::lookup;

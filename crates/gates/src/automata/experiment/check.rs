@@ -37,6 +37,7 @@ impl AutomatonExperiment {
             let message = format!("automaton.channels is {has}, but the target has {needs}");
             return problem(&["automaton", "channels"], message);
         }
+        self.experiment.success.check(self)?;
         for (index, protocol) in self.experiment.protocols.iter().enumerate() {
             if let Err(message) = self.check_grid(protocol.grid) {
                 let key = ["evaluate", &index.to_string(), "grid"];
@@ -204,7 +205,7 @@ impl Experiment {
         self.check_rollouts()?;
         self.check_protocols()?;
         self.check_search()?;
-        if t.stable == 0 || t.checks == 0 {
+        if t.stable == Some(0) || t.checks == 0 {
             return problem(&["training"], "training.stable and training.checks are at least 1");
         }
         if !(0.0..=MAX_SECONDS).contains(&t.checkpoint_seconds) {
@@ -230,6 +231,10 @@ impl Experiment {
         }
         if t.late == 0 {
             return problem(&["training", "late"], "training.late is 0");
+        }
+        if t.state_memory.is_nan() || t.state_memory < 0.0 {
+            let message = format!("training.state_memory is {:?}, not a number of GB from 0", t.state_memory);
+            return problem(&["training", "state_memory"], message);
         }
         if !(0.0..=1.0).contains(&t.half_grown) {
             let message = format!("training.half_grown is {}, not from 0 to 1", t.half_grown);
@@ -317,13 +322,12 @@ impl Experiment {
     /// Estimates the bytes that training of one seed needs, and at least half of them.
     pub fn memory(&self) -> f64 {
         let shape = self.model_shape();
-        let steps = self.training.steps.map_or(self.automaton.steps, |[_, most]| most) as f64;
+        let steps = self.most_steps() as f64;
         let grid: f64 = self.automaton.grid.iter().map(|&n| n as f64).product();
         let batch = self.training.batch as f64;
         let cells = grid * batch;
-        // A state has one entry more than cells, for the outside, and each grid may have a vector of its own.
-        let entry = self.automaton.channels.next_multiple_of(8) as f64 * 4.0;
-        let state = (cells + batch) * entry + batch * size_of::<Vec<f32>>() as f64;
+        let state = self.state_bytes();
+        let states = self.checkpointing().states(self.most_steps()) as f64;
         // The entries that a cell reads, for every step that differs from the one before: a tile at least.
         let same = self.automaton.fire_rate.is_none() && !self.shares_cells();
         let step = (cells / LANES as f64).ceil() * size_of::<Tile>() as f64
@@ -339,7 +343,7 @@ impl Experiment {
         let parts = parallel::chunk_count(tiles, tiles.saturating_mul(self.automaton.steps)) as f64;
         let parts = parts * (shape.gates() as f64 * 256.0 + shape.update[0] as f64 * 256.0) + 2.0 * state;
         let circuit = shape.max_gates_per_cell() as f64 * 32.0;
-        state * (steps + 2.0) + KEPT_BYTES as f64 + wires + masks + gates + parts + circuit
+        state * (states + 1.0) + KEPT_BYTES as f64 + wires + masks + gates + parts + circuit
     }
 }
 

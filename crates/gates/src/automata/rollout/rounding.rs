@@ -117,9 +117,9 @@ mod tests {
         };
         let mut grads = vec![0.0; logits.len()];
         let (loss, _) = rollout.gradient(&[group], &mut grads);
-        let states: Vec<Vec<f32>> = rollout.rolls[0].states[1..STEPS]
-            .iter()
-            .map(|state| {
+        let states: Vec<Vec<f32>> = (1..STEPS)
+            .map(|step| {
+                let state = rollout.rolls[0].states.get(step);
                 state[stride..].chunks_exact(stride).flat_map(|entry| entry[..CHANNELS].to_vec()).collect()
             })
             .collect();

@@ -3,6 +3,8 @@
 //! Both are exact. A formula keeps what was learned and memorises the wrong cells only; an automaton that counts coordinates
 //! memorises the whole target, but it is right in every later step too. Of a picture, the smaller of both is kept. An automaton
 //! that learns a pattern from noise cannot be repaired, so the made one is used after the last run.
+//!
+//! If the picture has to stay, and the repaired automaton goes on to change it, a clock stops the cells at the last step.
 
 use gatework_logic::Automaton;
 
@@ -19,6 +21,8 @@ use gatework_train::trainer::{Finishing, TaskError};
 pub const REPAIR: &str = "repair";
 /// The stage in which an automaton is made from the target.
 pub const CONSTRUCTION: &str = "construction";
+/// The stage in which a clock is added that stops the cells.
+pub const CLOCK: &str = "clock";
 
 /// The number of the first check of a made automaton.
 const MADE: u64 = 1 << 61;
@@ -51,12 +55,11 @@ impl Search<'_> {
         }
         let observed = self.loaded.target.channels();
         let gates = |model: &Model| model.gate_counts(observed).used;
+        let made =
+            made.filter(|made| formula.as_ref().is_none_or(|(formula, _)| gates(made) < gates(formula)));
         Ok(Some(match (made, formula) {
-            (Some(made), Some(formula)) if gates(&formula) <= gates(&made) => {
-                self.succeeded(found, formula, REPAIR)
-            }
-            (Some(made), _) => self.succeeded(found, made, CONSTRUCTION),
-            (None, Some(formula)) => self.succeeded(found, formula, REPAIR),
+            (Some(made), _) => self.succeeded(found, made, &[CONSTRUCTION]),
+            (None, Some((formula, stages))) => self.succeeded(found, formula, &stages),
             (None, None) => found,
         }))
     }
@@ -83,24 +86,25 @@ impl Search<'_> {
         }
         stop(Finishing { stage: CONSTRUCTION, hard: f64::from(found.wrong), done: 0, total: 0 });
         Ok(match self.make(&found.model)? {
-            Some(made) => self.succeeded(found, made, CONSTRUCTION),
+            Some(made) => self.succeeded(found, made, &[CONSTRUCTION]),
             None => found,
         })
     }
 
-    fn succeeded(&self, found: Found, model: Model, stage: &str) -> Found {
+    fn succeeded(&self, found: Found, model: Model, last: &[&str]) -> Found {
         let mut stages = found.stages;
-        stages.push(self.stage(stage, 0));
+        stages.extend(last.iter().map(|stage| self.stage(stage, 0)));
         Found { model, wrong: 0, passes: true, stages, ..found }
     }
 
-    /// Returns the model with a formula for its wrong cells, if that passes every check.
+    /// Returns the model with a formula for its wrong cells, and a clock if it needs one to stay, if that passes every check. With
+    /// the stages that were needed.
     fn by_formula(
         &self,
         found: &Found,
         run: u64,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Option<Model>, TaskError> {
+    ) -> Result<Option<(Model, Vec<&'static str>)>, TaskError> {
         let experiment = &self.loaded.experiment;
         let one_step = experiment.automaton.steps == 1;
         let time = run << 32 | u64::from(u32::MAX);
@@ -124,7 +128,22 @@ impl Search<'_> {
             }
         };
         let Some(model) = repaired else { return Ok(None) };
-        Ok(if self.passes(&model, time)? { Some(model) } else { None })
+        let mut stages = if found.wrong > 0 { vec![REPAIR] } else { Vec::new() };
+        if self.passes(&model, time)? {
+            return Ok(Some((model, stages)));
+        }
+        // Healing cells count anew, so a clock is not enough for them.
+        let success = &experiment.success;
+        if !success.stay || success.heal.is_some() || !experiment.start.has_equal_channels() {
+            return Ok(None);
+        }
+        let stopped =
+            construct::stopped(&model.harden(), self.loaded.target.channels(), experiment.automaton.steps);
+        let Some(model) = stopped.and_then(|automaton| construct::embed(&automaton, &model)) else {
+            return Ok(None);
+        };
+        stages.push(CLOCK);
+        Ok(if self.passes(&model, time)? { Some((model, stages)) } else { None })
     }
 
     /// Makes an automaton from the target, if that is possible and passes every check. The model gives its perception.

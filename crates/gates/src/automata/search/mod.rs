@@ -29,6 +29,7 @@ use super::experiment::{AutomatonExperiment, Protocol, SearchSettings};
 use super::hard::fill_mask;
 use super::model::Model;
 use annealing::{Chain, MoveSettings};
+pub use exact::{CLOCK, CONSTRUCTION, REPAIR};
 use gatework_train::random::{Purpose, Random};
 use gatework_train::trainer::{Finishing, Stage, TaskError};
 pub(super) use grow::path_from;

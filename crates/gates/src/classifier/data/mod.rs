@@ -6,6 +6,7 @@
 
 pub mod augment;
 pub mod built_in;
+pub mod dialect;
 pub mod images;
 pub mod split;
 pub mod table;

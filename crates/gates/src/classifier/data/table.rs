@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::{DataError, Dataset, Feature, Kind, MAX_CATEGORIES, MAX_CLASSES, MAX_VALUES, Values};
 
 /// Most bytes of a text table after decompression.
-const MAX_TEXT: u64 = 1 << 32;
+pub(in crate::classifier) const MAX_TEXT: u64 = 1 << 32;
 
 /// How a text table is read: keys of the `[data]` table of an experiment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,7 +108,7 @@ pub fn read(
 }
 
 /// Decompresses gzip, which its first bytes tell; other content is returned unchanged.
-pub(super) fn decompress(bytes: &[u8], path: &Path, most: u64) -> Result<Vec<u8>, DataError> {
+pub(in crate::classifier) fn decompress(bytes: &[u8], path: &Path, most: u64) -> Result<Vec<u8>, DataError> {
     if !bytes.starts_with(&[0x1f, 0x8b]) {
         return Ok(bytes.to_vec());
     }
@@ -216,16 +216,16 @@ impl Layout {
 }
 
 /// The texts of a table.
-struct Cells {
+pub(super) struct Cells {
     path: PathBuf,
-    names: Vec<String>,
+    pub(super) names: Vec<String>,
     records: Vec<csv::StringRecord>,
     missing: Vec<String>,
     trim: Vec<char>,
 }
 
 impl Cells {
-    fn read(content: &[u8], path: &Path, options: &TableOptions) -> Result<Cells, DataError> {
+    pub(super) fn read(content: &[u8], path: &Path, options: &TableOptions) -> Result<Cells, DataError> {
         // White space between fields becomes a character that no text file has.
         const UNIT: u8 = 0x1f;
         let spaced: Vec<u8>;
@@ -280,28 +280,28 @@ impl Cells {
         Ok(Cells { path: path.to_path_buf(), names, records, missing, trim })
     }
 
-    fn rows(&self) -> usize {
+    pub(super) fn rows(&self) -> usize {
         self.records.len()
     }
 
-    fn column(&self, name: &str) -> Option<usize> {
+    pub(super) fn column(&self, name: &str) -> Option<usize> {
         self.names.iter().position(|known| known == name)
     }
 
     /// The names of the columns, for errors.
-    fn known(&self) -> String {
+    pub(super) fn known(&self) -> String {
         let names: Vec<&str> = self.names.iter().take(20).map(String::as_str).collect();
         let more = if self.names.len() > 20 { ", ..." } else { "" };
         format!("the columns are {}{more}", names.join(", "))
     }
 
-    fn error(&self, row: Option<usize>, message: String) -> DataError {
+    pub(super) fn error(&self, row: Option<usize>, message: String) -> DataError {
         let position = row.and_then(|row| self.records[row].position());
         DataError::Content { path: self.path.clone(), line: position.map(csv::Position::line), message }
     }
 
     /// Returns a field; `None` if it is missing.
-    fn field(&self, row: usize, column: usize) -> Option<&str> {
+    pub(super) fn field(&self, row: usize, column: usize) -> Option<&str> {
         let field = self.records[row].get(column)?;
         let field = field.trim_matches(|c: char| c.is_whitespace() || self.trim.contains(&c));
         let is_missing = field.is_empty() || self.missing.iter().any(|missing| missing == field);
@@ -418,7 +418,7 @@ fn sorted_classes(names: BTreeSet<&str>) -> Vec<String> {
 }
 
 /// Parses a number or a truth value.
-fn number(field: &str) -> Option<f32> {
+pub(super) fn number(field: &str) -> Option<f32> {
     match field {
         "true" | "True" | "TRUE" => Some(1.0),
         "false" | "False" | "FALSE" => Some(0.0),

@@ -17,8 +17,10 @@ use std::fmt::Write;
 
 /// The bits of a number in fixed point.
 const WIDTH: u32 = 16;
-/// The limits of the exponent of the fixed point format.
-const FRACTIONS: std::ops::RangeInclusive<i32> = -112..=16;
+/// The limits of the exponent of the fixed point format: for the largest number, and the distance of the smallest ones.
+const FRACTIONS: std::ops::RangeInclusive<i32> = -114..=149;
+/// The exponent if no threshold bounds it.
+const DEFAULT_FRACTION: i32 = 16;
 /// The depth of a comparator, in gates, for the distribution of registers.
 const COMPARATOR_DEPTH: usize = 4;
 /// The most registers of a pipeline.
@@ -80,6 +82,9 @@ impl Port {
 
 /// The largest number of fractional bits with which all thresholds are in range.
 fn fraction(thresholds: &[f32]) -> i32 {
+    if thresholds.iter().all(|&threshold| threshold == 0.0) {
+        return DEFAULT_FRACTION;
+    }
     let fits = |fraction: i32| {
         let scaled = |threshold: f32| (f64::from(threshold) * 2f64.powi(fraction)).floor();
         let range = f64::from(i16::MIN)..f64::from(i16::MAX);
@@ -137,16 +142,24 @@ struct Prefixes {
 }
 
 fn ports(classifier: &Classifier, scope: &mut Scope) -> Vec<Port> {
-    let is_image = classifier.encoder().shape().is_some();
-    let port = |(i, feature): (usize, &Feature)| {
-        if is_image {
-            let name = format!("pixels[{}:{}]", 8 * i + 7, 8 * i);
-            return Port { name, missing: None, kind: PortKind::Pixel };
-        }
-        let mut names = scope.admit([feature.name.as_str()]);
-        let name = names.pop().unwrap_or_default();
-        let missing = feature.missing.then(|| format!("{}_missing", feature.name));
-        let missing = missing.and_then(|missing| scope.admit([missing.as_str()]).pop());
+    let features = classifier.encoder().features();
+    if classifier.encoder().shape().is_some() {
+        let name = |i: usize| format!("pixels[{}:{}]", 8 * i + 7, 8 * i);
+        let port = |i: usize| Port { name: name(i), missing: None, kind: PortKind::Pixel };
+        return (0..features.len()).map(port).collect();
+    }
+    let wanted: Vec<String> = features
+        .iter()
+        .flat_map(|feature| {
+            let missing = feature.missing.then(|| format!("{}_missing", feature.name));
+            [Some(feature.name.clone()), missing].into_iter().flatten()
+        })
+        .collect();
+    // All at once: a legal name never changes because of one that is not.
+    let mut names = scope.admit(wanted.iter().map(String::as_str)).into_iter();
+    let port = |feature: &Feature| {
+        let name = names.next().unwrap_or_default();
+        let missing = if feature.missing { names.next() } else { None };
         let kind = match &feature.kind {
             FeatureKind::Numeric(thresholds) => PortKind::Number(fraction(thresholds)),
             // One more number than categories: no category.
@@ -154,7 +167,7 @@ fn ports(classifier: &Classifier, scope: &mut Scope) -> Vec<Port> {
         };
         Port { name, missing, kind }
     };
-    classifier.encoder().features().iter().enumerate().map(port).collect()
+    features.iter().map(port).collect()
 }
 
 fn write_ports(text: &mut String, ports: &[Port], features: &[Feature]) {
@@ -204,8 +217,8 @@ fn test(feature: &Feature, port: &Port, bit: usize) -> String {
     match (&feature.kind, &port.kind) {
         (FeatureKind::Numeric(thresholds), PortKind::Number(fraction)) if bit < thresholds.len() => {
             let threshold = (f64::from(thresholds[bit]) * 2f64.powi(*fraction)).floor();
-            // Every format has room for the thresholds, up to the exponents of the largest numbers.
-            let threshold = threshold.clamp(f64::from(i16::MIN), f64::from(i16::MAX)) as i32;
+            // Every format has room for the thresholds.
+            let threshold = threshold as i32;
             let sign = if threshold < 0 { "-" } else { "" };
             // -32768 has no positive counterpart in 16 bits.
             present(format!("{name} > {sign}{}'sd{}", WIDTH + 1, threshold.abs()))
@@ -395,12 +408,34 @@ mod tests {
     #[test]
     fn fixed_point_has_as_many_fractional_bits_as_fit() {
         assert_eq!(fraction(&[]), 16);
+        assert_eq!(fraction(&[0.0]), 16);
         assert_eq!(fraction(&[0.4]), 16);
         assert_eq!(fraction(&[0.5]), 15);
+        // Thresholds of small features are as different as those of large ones.
+        assert_eq!(fraction(&[1e-6, 3e-6]), 33);
+        assert_eq!(fraction(&[f32::from_bits(1)]), 149);
+        assert_eq!(fraction(&[f32::MAX]), -114);
+        assert_eq!(fraction(&[f32::MIN]), -113);
         assert_eq!(fraction(&[-1.0, 3.0]), 13);
         assert_eq!(fraction(&[40_000.0]), -1);
         assert_eq!(fraction(&[32_767.0]), -1);
         assert_eq!(fraction(&[-32_768.0, 32_766.5]), 0);
+    }
+
+    #[test]
+    fn legal_names_are_kept_beside_names_that_are_not() {
+        use crate::classifier::Encoder;
+        let names = ["a b", "a_b", "label", "x", "x_missing"];
+        let feature = |name: &str| Feature { missing: name == "x", ..Feature::numeric(name, vec![0.0]) };
+        let encoder = Encoder::new(names.map(feature).to_vec(), None).unwrap();
+        let circuit = Circuit::new(encoder.bits(), vec![], vec![0, 1]).unwrap();
+        let head = crate::classifier::Head::equal_groups(vec!["n".into(), "y".into()], 2, 1.0).unwrap();
+        let mut scope = Scope::new(&RULE);
+        scope.admit(["clk", "pixels", "label"]);
+        let ports = ports(&Classifier::new(encoder, circuit, head).unwrap(), &mut scope);
+        let found: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+        assert_eq!(found, ["a_b_2", "a_b", "label_2", "x", "x_missing_2"]);
+        assert_eq!(ports[3].missing.as_deref(), Some("x_missing"));
     }
 
     #[test]

@@ -1,0 +1,144 @@
+//! Files as people have them are read as they are meant, or refused with the option that helps.
+
+use super::*;
+use crate::data::{Table, read_csv};
+use proptest::prelude::*;
+
+fn guess(text: &str) -> Result<Guess, DataError> {
+    guess_csv(text.as_bytes(), "t.csv", &Hints::default())
+}
+
+fn read(text: &str) -> Table {
+    let guess = guess(text).unwrap();
+    read_csv(text.as_bytes(), "t.csv", &guess.schema).unwrap()
+}
+
+fn refused(text: &str) -> String {
+    guess(text).unwrap_err().to_string()
+}
+
+fn days(count: usize, row: impl Fn(usize) -> String) -> String {
+    (0..count).map(|i| ["2024-01-", &format!("{:02},{}", i + 1, row(i)), "\n"].concat()).collect()
+}
+
+#[test]
+fn one_series_needs_no_names() {
+    let table = read(&format!("when,how many\n{}", days(9, |i| i.to_string())));
+    assert_eq!((table.series.len(), table.series[0].id.as_str()), (1, "how many"));
+    assert_eq!(table.frequency.to_string(), "D");
+    let years = read("YEAR,SUNACTIVITY\n1700,5\n1701,11\n1702,16\n1703,23\n");
+    assert_eq!(years.series[0].values, [5.0, 11.0, 16.0, 23.0]);
+}
+
+#[test]
+fn numbers_are_read_as_people_write_them() {
+    let comma =
+        "\u{feff}Datum;Absatz\r\n01.02.2024;0,5\r\n02.02.2024;1.234,5\r\n03.02.2024;7\r\n04.02.2024;8\r\n";
+    let table = read(comma);
+    assert_eq!(table.series[0].values, [0.5, 1234.5, 7.0, 8.0]);
+    assert_eq!(table.time(&table.series[0], 4), "05.02.2024");
+    let dollars = "date,revenue\n2024-01-01,\"$1,234\"\n2024-01-02,$0\n2024-01-03,\"$12,000\"\n";
+    assert_eq!(read(dollars).series[0].values, [1234.0, 0.0, 12000.0]);
+    let note = guess(dollars).unwrap().notes.join("\n");
+    assert!(note.contains("decimal separator '.', with commas between thousands"), "{note}");
+}
+
+#[test]
+fn dates_are_decided_by_what_they_show_or_refused_with_a_remedy() {
+    let rows = |dates: &[&str]| -> String {
+        dates.iter().enumerate().map(|(i, date)| [date, ",", &i.to_string(), "\n"].concat()).collect()
+    };
+    let format =
+        |dates: &[&str]| guess(&format!("date,y\n{}", rows(dates))).unwrap().schema.date_format.unwrap();
+    // A day beyond 12.
+    assert_eq!(format(&["12/01/2023", "13/01/2023", "14/01/2023"]), "%d/%m/%Y");
+    assert_eq!(format(&["1/12/2023", "1/13/2023", "1/14/2023"]), "%m/%d/%Y");
+    // Both are dates: one of them is regular.
+    let months = ["01/11/2022", "01/12/2022", "01/01/2023", "01/02/2023", "01/03/2023"];
+    assert_eq!(format(&months), "%d/%m/%Y");
+    assert_eq!(
+        format(&["1/2/2023 1:00 PM", "1/2/2023 2:00 PM", "1/2/2023 3:00 PM", "1/13/2023 4:00 PM"]),
+        "%m/%d/%Y %I:%M %p"
+    );
+    let twelve: Vec<String> = (1..=12).map(|i| format!("01/{i:02}/2023")).collect();
+    let twelve: Vec<&str> = twelve.iter().map(String::as_str).collect();
+    let said = refused(&format!("date,y\n{}", rows(&twelve)));
+    assert!(said.contains("--date-format \"%d/%m/%Y\" or \"%m/%d/%Y\""), "{said}");
+    let hints = Hints { date_format: Some("%m/%d/%Y".into()), ..Hints::default() };
+    let text = format!("date,y\n{}", rows(&twelve));
+    let guess = guess_csv(text.as_bytes(), "t", &hints).unwrap();
+    assert_eq!(read_csv(text.as_bytes(), "t", &guess.schema).unwrap().frequency.to_string(), "D");
+}
+
+#[test]
+fn layouts_are_told_apart() {
+    let wide = guess(&format!("date,apples,pears\n{}", days(5, |i| format!("{i},{}", 2 * i)))).unwrap();
+    assert_eq!(wide.schema.layout, Layout::Wide);
+    assert_eq!(wide.schema.target, Target::Several(vec!["apples".into(), "pears".into()]));
+    let long = "day,shop,sold\n".to_string()
+        + &days(5, |i| format!("north,{i}"))
+        + &days(5, |i| format!("south,{i}"));
+    assert_eq!(read(&long).series.iter().map(|s| s.id.as_str()).collect::<Vec<_>>(), ["north", "south"]);
+    let codes =
+        "day,store,sold\n".to_string() + &days(5, |i| format!("1,{i}")) + &days(5, |i| format!("2,{i}"));
+    assert_eq!(guess(&codes).unwrap().schema.id.as_deref(), Some("store"));
+    let mut both = "day,store,item,sold\n".to_string();
+    for (store, item) in [(1, "a"), (1, "b"), (2, "a"), (2, "b")] {
+        both += &days(5, |i| format!("{store},{item},{i}"));
+    }
+    let table = read(&both);
+    let mut ids: Vec<&str> = table.series.iter().map(|series| series.id.as_str()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, ["1/a", "1/b", "2/a", "2/b"]);
+    let values = (1..=12).map(|i| i.to_string()).collect::<Vec<_>>().join(",");
+    let header = (1..=12).map(|i| format!("V{i}")).collect::<Vec<_>>().join(",");
+    let rows = read(&format!("id,{header}\nH1,{values}\nH2,{values}\n"));
+    assert_eq!((rows.series.len(), rows.series[1].values.len()), (2, 12));
+}
+
+#[test]
+fn rows_after_the_last_value_tell_what_is_known_in_advance() {
+    let row = |i: usize| {
+        format!(
+            "{},{},{}",
+            if i < 6 { i.to_string() } else { String::new() },
+            i % 2,
+            if i < 6 { "3" } else { "" }
+        )
+    };
+    let found = guess(&format!("date,sales,promo,stock\n{}", days(9, row))).unwrap();
+    assert_eq!(found.schema.future, ["promo"]);
+    assert_eq!(found.schema.target, Target::One("sales".into()));
+    assert!(found.notes.iter().any(|note| note.contains("not used: \"stock\"")), "{:?}", found.notes);
+}
+
+#[test]
+fn what_cannot_be_guessed_is_refused_with_the_option_that_helps() {
+    assert!(refused("").contains("no rows"));
+    assert!(refused("a,b\n").contains("no rows"));
+    assert!(refused("a,b\nx,1\ny,2\n").contains("--date"));
+    assert!(refused("date,y\n2024-01-01,x\n2024-01-02,3\n").contains("y: \"x\" is not a number"));
+    assert!(refused("date\n2024-01-01\n").contains("no column of values"));
+    assert!(refused("date,y\n2024-01-01,1\n2024-01-02\n").contains("t.csv:3: the row has 1 fields"));
+    let twice = refused("date,y\n2024-01-01,1\n2024-01-01,2\n2024-01-02,5\n");
+    assert!(twice.contains("2024-01-01") && twice.contains("--id"), "{twice}");
+    let hints = Hints { target: vec!["z".into()], ..Hints::default() };
+    let said = guess_csv("date,y\n2024-01-01,1\n".as_bytes(), "t", &hints).unwrap_err().to_string();
+    assert!(said.contains("there is no column \"z\"; there are date, y"), "{said}");
+}
+
+#[test]
+fn quoted_newlines_and_columns_without_values_do_no_harm() {
+    let text = "date,note,y,empty\n2024-01-01,\"two\nlines\",1,\n2024-01-02,\"a, b\",2,NaN\n2024-01-03,,3,\n";
+    let table = read(text);
+    assert_eq!((table.series.len(), &table.series[0].values[..]), (1, &[1.0, 2.0, 3.0][..]));
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_guessed_or_refused(text in "([0-9a,;.$/\"\\- ]{0,12}\n){0,8}") {
+        if let Ok(guess) = guess(&text) {
+            let _ = read_csv(text.as_bytes(), "t", &guess.schema);
+        }
+    }
+}
