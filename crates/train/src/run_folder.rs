@@ -191,21 +191,7 @@ impl RunFolder {
         experiment: &str,
         others: &[(&str, &[u8])],
     ) -> Result<RunFolder, RunFolderError> {
-        let mut replaced = None;
-        if !RunFolder::is_unused(path) {
-            // The lock is held until the run has been renamed: what is seen under it stays true.
-            let _lock = lock(path)?;
-            if !path.join(EXPERIMENT).is_file() {
-                return Err(RunFolderError::Foreign { path: path.to_path_buf() });
-            }
-            let aside = aside(path);
-            if !replace {
-                return Err(RunFolderError::Exists { path: path.to_path_buf(), aside });
-            }
-            remove_abandoned(path);
-            rename(path, &aside)?;
-            replaced = Some(aside);
-        }
+        let replaced = make_room(path, replace)?;
         let begun = begin(path, experiment, others);
         if let (Err(_), Some(aside)) = (&begun, &replaced) {
             // Best effort: the first error is the one to report.
@@ -334,6 +320,29 @@ fn read_summary(path: &Path) -> Result<Value, RunFolderError> {
 fn rename(from: &Path, to: &Path) -> Result<(), RunFolderError> {
     let failed = |error| RunFolderError::Rename { from: from.to_path_buf(), to: to.to_path_buf(), error };
     fs::rename(from, to).and_then(|()| files::sync_folder(files::folder_of(to))).map_err(failed)
+}
+
+/// Makes sure that a new run may use a path: refuses what is there, or renames it and returns its new path.
+fn make_room(path: &Path, replace: bool) -> Result<Option<PathBuf>, RunFolderError> {
+    if RunFolder::is_unused(path) {
+        return Ok(None);
+    }
+    // The lock is held until the run has been renamed: what is seen under it stays true.
+    let _lock = lock(path)?;
+    // Another process may have been creating the folder at the first look.
+    if RunFolder::is_unused(path) {
+        return Ok(None);
+    }
+    if !path.join(EXPERIMENT).is_file() {
+        return Err(RunFolderError::Foreign { path: path.to_path_buf() });
+    }
+    let aside = aside(path);
+    if !replace {
+        return Err(RunFolderError::Exists { path: path.to_path_buf(), aside });
+    }
+    remove_abandoned(path);
+    rename(path, &aside)?;
+    Ok(Some(aside))
 }
 
 /// Fills an unused folder, and returns its lock. If that fails, nothing is left of it.
