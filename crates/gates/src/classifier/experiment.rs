@@ -15,12 +15,12 @@ use super::data::augment::Augment;
 use super::data::table::{Labels, Schema, TableOptions};
 use super::data::{DataError, Dataset, built_in, images, split, table};
 use super::encoder::EncoderSettings;
-use super::network::{Connections, NetworkSettings};
+use super::network::{Connections, NetworkError, NetworkSettings};
 use super::search::SearchSettings;
 use super::task::Prepared;
 
 /// The built-in experiments: name and TOML.
-pub const BUILT_IN: [(&str, &str); 9] = [
+pub const BUILT_IN: [(&str, &str); 10] = [
     ("digits", include_str!("../../experiments/digits.toml")),
     ("iris", include_str!("../../experiments/iris.toml")),
     ("monk-1", include_str!("../../experiments/monk-1.toml")),
@@ -30,6 +30,7 @@ pub const BUILT_IN: [(&str, &str); 9] = [
     ("adult", include_str!("../../experiments/adult.toml")),
     ("mnist", include_str!("../../experiments/mnist.toml")),
     ("mnist-48k", include_str!("../../experiments/mnist-48k.toml")),
+    ("mnist-conv", include_str!("../../experiments/mnist-conv.toml")),
 ];
 
 /// Prefix of data paths relative to the folder in the environment variable `GATEWORK_DATA`.
@@ -182,6 +183,8 @@ pub struct Training {
     pub gumbel: f32,
     /// Fractions of the updates between which the noise is on.
     pub gumbel_range: [f32; 2],
+    /// Whether the forward pass of training uses the most likely function of each gate and candidate of each wire.
+    pub straight_through: bool,
     /// Early-stopping patience in epochs; none, if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<u64>,
@@ -201,6 +204,7 @@ impl Default for Training {
             clip: None,
             gumbel: 0.0,
             gumbel_range: [0.0, 1.0],
+            straight_through: false,
             patience: None,
             checkpoint_seconds: 10.0,
         }
@@ -387,9 +391,18 @@ impl Experiment {
         let gates = self.model.gates() as f64;
         let wires =
             if self.model.wiring == Connections::Learned { 2.0 * self.model.candidates as f64 } else { 0.0 };
-        // Parameters, gradients, two moments and the best; activations of a batch; bits of all rows.
-        let parameters = 20.0 * gates * (16.0 + wires);
-        let activations = 4.0 * self.training.batch as f64 * (3.0 * gates + bits);
+        // Of convolutions, only planes are kept; they have more rows than all others before the layers.
+        let circuit = match (&self.model.convolutions[..], data.image()) {
+            ([], _) => 0.0,
+            (_, None) => return Err(NetworkError::NoImage.into()),
+            (_, Some(image)) => {
+                let planes = [image.channels * self.encoder.bits, image.height, image.width];
+                self.model.applications(planes)? as f64
+            }
+        };
+        // Parameters, gradients, two moments and the best; activations of a batch; bits of all rows; the hard circuit.
+        let parameters = 20.0 * gates * (16.0 + wires) + 64.0 * circuit;
+        let activations = 4.0 * self.training.batch as f64 * (3.0 * gates + bits + 0.5 * circuit);
         let rows = data.rows() as f64 * bits / 4.0;
         Ok(memory::check(parameters + activations + rows, || "this classifier".into())?)
     }

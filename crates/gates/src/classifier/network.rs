@@ -1,7 +1,7 @@
 //! The soft network of a classifier: layers of gates, fixed or learned wires, and the group-sum head.
 //!
 //! ```text
-//! bits -> [mixture of candidate wires] -> gates -> ... -> gates -> sums of groups of outputs / temperature -> cross-entropy
+//! bits -> [convolutions] -> [mixture of candidate wires] -> gates -> ... -> gates -> sums of groups / temperature -> cross-entropy
 //! ```
 //!
 //! Consecutive layers with fixed wires form one segment, which is one [`GateProgram`]. A layer with learned wires begins a
@@ -16,185 +16,28 @@ use gatework_engine::{parallel, vector};
 use gatework_logic::{Circuit, CircuitError, Gate, Node};
 use gatework_train::params::Params;
 use gatework_train::random::{Purpose, Random};
-use serde::{Deserialize, Serialize};
 
+mod convolution;
+mod functions;
+mod inputs;
+mod settings;
+
+pub use convolution::ConvolutionSettings;
+pub use functions::Sampling;
+pub use inputs::{BitPlanes, Inputs};
+pub use settings::{Connections, MAX_CANDIDATES, MAX_GATES, NetworkError, NetworkSettings};
+
+use self::convolution::{Convolution, Planes, Scratch};
+use self::functions::{Functions, Start, most_likely};
 use super::head;
+use crate::kernel::pooling::Winners;
 use crate::kernel::{
-    CANDIDATE_GROUP, Coefficients, FUNCTIONS, GateProgram, GateTable, LANES, Layer, Mixture, Row, Sums,
-    WireError, Wires, Workspace,
+    Coefficients, GateProgram, LANES, Layer, Mixture, Row, Sums, WireError, Wires, Workspace,
 };
-use crate::soft::{self, FUNCTION_A, Numbers, Wiring, WiringError};
-
-/// How the gates of a layer find their operands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Connections {
-    /// Fixed: every row of the preceding layer is read about equally often.
-    #[default]
-    Random,
-    /// Fixed: no two gates of a layer read the same pair.
-    Unique,
-    /// Fixed: as in a fast Fourier transform.
-    Butterfly,
-    /// Learned: each operand chooses among some candidates.
-    Learned,
-}
-
-/// The network of a classifier: the `[model]` table of an experiment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct NetworkSettings {
-    /// Gates of each layer. The last number is a multiple of the number of classes.
-    pub layers: Vec<usize>,
-    /// The wires of all layers.
-    pub wiring: Connections,
-    /// Candidates for each operand, if wires are learned: a multiple of 4.
-    pub candidates: usize,
-    /// Number of leading layers with learned wires; the others have random ones. All, if not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub learned_layers: Option<usize>,
-    /// Parameters of a gate.
-    pub numbers: Numbers,
-    /// Initial logit of the function that passes the first operand through.
-    pub pass_through: f32,
-    /// Standard deviation of the normal noise on all initial logits.
-    pub noise: f32,
-    /// Initial logit of the first candidate of a wire.
-    pub first_candidate: f32,
-    /// Divisor of the sums in training; the square root of the outputs of a class, if not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub temperature: Option<f32>,
-}
-
-impl Default for NetworkSettings {
-    fn default() -> NetworkSettings {
-        NetworkSettings {
-            layers: vec![1000],
-            wiring: Connections::Learned,
-            candidates: 16,
-            learned_layers: None,
-            numbers: Numbers::Sixteen,
-            pass_through: 0.0,
-            noise: 1.0,
-            first_candidate: 4.0,
-            temperature: None,
-        }
-    }
-}
-
-/// Most gates of a network.
-pub const MAX_GATES: usize = 1 << 24;
-
-/// Most candidates of a wire.
-pub const MAX_CANDIDATES: usize = 1024;
-
-/// A network that cannot be made.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum NetworkError {
-    /// There is no layer.
-    #[error("layers is empty; a classifier needs at least one layer of gates")]
-    NoLayers,
-    /// A layer has no gates.
-    #[error("layers[{layer}] is 0; a layer needs at least one gate")]
-    NoGates {
-        /// The layer.
-        layer: usize,
-    },
-    /// There are more gates than [`MAX_GATES`].
-    #[error("layers has {gates} gates in total, but the limit is {MAX_GATES}")]
-    TooManyGates {
-        /// The number of gates; it saturates.
-        gates: usize,
-    },
-    /// The last layer cannot be divided among the classes.
-    #[error("the last layer has {outputs} gates for {classes} classes: make it a multiple of {classes}, such as {}",
-        outputs.div_ceil(*classes).max(1) * classes)]
-    Groups {
-        /// Gates of the last layer.
-        outputs: usize,
-        /// Number of classes.
-        classes: usize,
-    },
-    /// The number of candidates is not usable.
-    #[error("candidates is {0}, but must be a multiple of 4 from 4 to {MAX_CANDIDATES}")]
-    Candidates(usize),
-    /// A number is out of range.
-    #[error("{name} is {value}, but must be {range}")]
-    Number {
-        /// The setting.
-        name: &'static str,
-        /// Its value.
-        value: f32,
-        /// The numbers that are allowed.
-        range: &'static str,
-    },
-    /// No bit of the input differs between two samples.
-    #[error("the encoder has no bits: every feature is constant in the training data")]
-    NoInputs,
-    /// A layer cannot be wired as requested.
-    #[error("layers[{layer}]: {problem}")]
-    Wiring {
-        /// The layer.
-        layer: usize,
-        /// What is wrong.
-        problem: WiringError,
-    },
-}
-
-impl NetworkSettings {
-    /// Number of gates; it saturates.
-    pub fn gates(&self) -> usize {
-        self.layers.iter().fold(0, |gates: usize, &layer| gates.saturating_add(layer))
-    }
-
-    /// Whether layer `layer` has learned wires.
-    fn is_learned(&self, layer: usize) -> bool {
-        self.wiring == Connections::Learned && self.learned_layers.is_none_or(|count| layer < count)
-    }
-
-    /// Checks the settings, except what depends on the data.
-    pub fn check(&self) -> Result<(), NetworkError> {
-        if self.layers.is_empty() {
-            return Err(NetworkError::NoLayers);
-        }
-        if let Some(layer) = self.layers.iter().position(|&gates| gates == 0) {
-            return Err(NetworkError::NoGates { layer });
-        }
-        if self.gates() > MAX_GATES {
-            return Err(NetworkError::TooManyGates { gates: self.gates() });
-        }
-        let k = self.candidates;
-        if self.wiring == Connections::Learned
-            && !(k.is_multiple_of(CANDIDATE_GROUP) && (CANDIDATE_GROUP..=MAX_CANDIDATES).contains(&k))
-        {
-            return Err(NetworkError::Candidates(k));
-        }
-        let number = |name, value: f32, fits: bool, range| {
-            if fits && value.is_finite() { Ok(()) } else { Err(NetworkError::Number { name, value, range }) }
-        };
-        number("pass_through", self.pass_through, true, "a finite number")?;
-        number("first_candidate", self.first_candidate, true, "a finite number")?;
-        number("noise", self.noise, self.noise >= 0.0, "at least 0")?;
-        let temperature = self.temperature.unwrap_or(1.0);
-        number("temperature", temperature, temperature > 0.0, "above 0")
-    }
-
-    /// Checks that the last layer can be divided among the classes.
-    pub fn check_classes(&self, classes: usize) -> Result<(), NetworkError> {
-        let outputs = self.layers.last().copied().unwrap_or(0);
-        if classes == 0 || outputs % classes != 0 || outputs == 0 {
-            return Err(NetworkError::Groups { outputs, classes: classes.max(1) });
-        }
-        Ok(())
-    }
-}
+use crate::soft::{Wiring, WiringError};
 
 /// A layer with its parameters.
 struct LayerParams {
-    /// Gates of the layer.
-    gates: usize,
     /// Logits or truth tables of the gates in the parameter arena.
     functions: Range<usize>,
     /// Logits of the candidates, if wires are learned.
@@ -208,19 +51,23 @@ struct Segment {
     mixture: Option<Mixture>,
     /// Weights of the candidates: the softmax of their logits.
     weights: Vec<f32>,
+    /// The weights of the forward pass, if they are not the same: 1 for the most likely candidate.
+    hard_weights: Vec<f32>,
     wires: Wires,
     program: GateProgram,
-    table: GateTable,
+    functions: Functions,
     coefficients: Coefficients,
-    /// The 16 logits of each gate, if they are not parameters themselves.
-    logits: Vec<f32>,
-    /// Gradients of the coefficients and of the 16 logits.
-    coefficient_grads: Vec<[f32; 4]>,
-    logit_grads: Vec<f32>,
 }
 
 /// The memory of one chunk of a batch.
 struct Chunk {
+    /// The bits of the samples, tile by tile, if there are convolutions.
+    bits: Vec<Row>,
+    /// Input rows of each convolution, tile by tile, the positions that the pooling chose, and the sums.
+    planes: Vec<Vec<Row>>,
+    winners: Vec<Vec<Winners>>,
+    convolution_sums: Vec<Sums>,
+    scratch: Scratch,
     /// Input rows of each segment, tile by tile. Those of the first are the bits of the samples.
     inputs: Vec<Vec<Row>>,
     /// Wires of each segment that has a mixture, tile by tile, replaced by their gradients.
@@ -246,8 +93,10 @@ pub struct BatchResult {
 pub struct Network {
     settings: NetworkSettings,
     classes: usize,
+    inputs: Inputs,
     /// The parameters.
     pub params: Params,
+    convolutions: Vec<Convolution>,
     layers: Vec<LayerParams>,
     segments: Vec<Segment>,
     chunks: Vec<Chunk>,
@@ -260,26 +109,30 @@ impl Network {
     /// Draws the wires and the initial parameters of a seed, and allocates the memory of a batch of `batch` samples.
     pub fn new(
         settings: &NetworkSettings,
-        inputs: usize,
+        inputs: impl Into<Inputs>,
         classes: usize,
         batch: usize,
         seed: u64,
     ) -> Result<Network, NetworkError> {
         settings.check()?;
         settings.check_classes(classes)?;
-        if inputs == 0 {
+        let inputs: Inputs = inputs.into();
+        if inputs.bits == 0 {
             return Err(NetworkError::NoInputs);
         }
         let mut random = Random::new(seed, Purpose::Wiring, 0);
         let mut start = Random::new(seed, Purpose::Parameters, 0);
         let mut params = Params::new();
+        let numbers =
+            Start { numbers: settings.numbers, pass_through: settings.pass_through, noise: settings.noise };
+        let convolutions = convolutions(settings, &inputs, numbers, &mut params, [&mut random, &mut start])?;
         // The functions of all layers come first, so that those of a segment are contiguous.
         let mut functions = Vec::new();
         for (index, &gates) in settings.layers.iter().enumerate() {
-            functions.push(add_functions(&mut params, settings, index, gates, &mut start));
+            functions.push(numbers.add(&mut params, &format!("layer.{index}"), gates, &mut start));
         }
         let (mut layers, mut segments) = (Vec::new(), Vec::<SegmentWires>::new());
-        let mut rows = inputs;
+        let mut rows = convolutions.last().map_or(inputs.bits, |convolution| convolution.output().rows());
         for ((index, &gates), functions) in settings.layers.iter().enumerate().zip(functions) {
             let mut wires = None;
             if settings.is_learned(index) {
@@ -308,7 +161,7 @@ impl Network {
                     }),
                 }
             }
-            layers.push(LayerParams { gates, functions, wires });
+            layers.push(LayerParams { functions, wires });
             rows = gates;
         }
         let segments: Vec<Segment> = segments
@@ -317,28 +170,29 @@ impl Network {
             .collect::<Result<_, _>>()
             .expect("wires are drawn from the rows that there are");
         let tiles = batch.max(1).div_ceil(LANES);
-        let count = chunk_count(tiles, settings.gates());
-        let chunks = (0..count)
-            .map(|chunk| Chunk::new(&segments, parallel::chunk_range(tiles, chunk, count).len()))
-            .collect();
+        let applications = match &inputs.planes {
+            Some(planes) => settings.applications(planes.size)?,
+            None => settings.gates(),
+        };
+        let count = chunk_count(tiles, applications);
+        let chunk = |chunk| {
+            Chunk::new(&inputs, &convolutions, &segments, parallel::chunk_range(tiles, chunk, count).len())
+        };
+        let chunks = (0..count).map(chunk).collect();
         let group = rows / classes;
         let temperature = settings.temperature.unwrap_or((group as f32).sqrt());
         Ok(Network {
             settings: settings.clone(),
             classes,
+            inputs,
             params,
+            convolutions,
             layers,
             segments,
             chunks,
             tiles,
             temperature,
         })
-    }
-
-    /// Number of input bits.
-    pub fn inputs(&self) -> usize {
-        let first = &self.segments[0];
-        first.mixture.as_ref().map_or(first.program.inputs(), Mixture::inputs)
     }
 
     /// Number of gates.
@@ -356,30 +210,27 @@ impl Network {
         self.tiles * LANES
     }
 
-    /// Computes the coefficients and weights of the current parameters. `gumbel` scales noise on the logits of gates and
-    /// wires, drawn from `random`.
-    pub fn prepare(&mut self, gumbel: Option<(f32, &mut Random)>) {
-        let Network { params, layers, segments, settings, .. } = self;
-        let mut gumbel = gumbel;
+    /// Computes the coefficients and weights of the current parameters.
+    pub fn prepare(&mut self, mut sampling: Sampling<'_>) {
+        let Network { params, convolutions, layers, segments, .. } = self;
+        for convolution in convolutions {
+            convolution.prepare(params, &mut sampling);
+        }
         for segment in segments {
-            let range = segment.functions(layers);
-            let values = &params.values[range];
-            if settings.numbers == Numbers::Four {
-                soft::expand(values, &mut segment.logits);
-            } else if gumbel.is_some() {
-                segment.logits.resize(values.len(), 0.0);
-                segment.logits.copy_from_slice(values);
-            }
-            if let Some((scale, random)) = &mut gumbel {
-                add_gumbel(&mut segment.logits, *scale, random);
-            }
-            let is_copy = settings.numbers == Numbers::Four || gumbel.is_some();
-            segment.table.update(if is_copy { &segment.logits } else { values });
-            segment.coefficients.gather(&segment.program, &segment.table);
+            segment.functions.prepare(&params.values[segment.range(layers)], &mut sampling);
+            segment.functions.gather(&segment.program, &mut segment.coefficients);
             if let (Some(mixture), Some(range)) = (&segment.mixture, &layers[segment.layers.start].wires) {
                 let logits = &params.values[range.clone()];
                 vector::softmax_rows(logits, mixture.per_wire(), &mut segment.weights)
                     .expect("a weight for each candidate");
+                segment.hard_weights.clear();
+                if sampling.is_hard {
+                    for weights in segment.weights.chunks_exact(mixture.per_wire()) {
+                        let chosen = largest(weights);
+                        let weight = |i| if i == chosen { 1.0 } else { 0.0 };
+                        segment.hard_weights.extend((0..weights.len()).map(weight));
+                    }
+                }
             }
         }
     }
@@ -416,44 +267,44 @@ impl Network {
 
     fn pass(&mut self, labels: &[u32], fill: &(dyn Fn(usize, usize, &mut [Row]) + Sync), learns: bool) {
         assert!(labels.len() <= self.batch(), "at most {} samples", self.batch());
-        let (count, tiles, inputs) = (self.chunks.len(), self.tiles, self.inputs());
+        let (count, tiles, inputs) = (self.chunks.len(), self.tiles, &self.inputs);
         let head = head::Settings {
             classes: self.classes,
             temperature: self.temperature,
             weight: 1.0 / labels.len().max(1) as f32,
         };
-        let segments = &self.segments;
+        let (convolutions, segments) = (&self.convolutions, &self.segments);
         parallel::for_each(self.chunks.iter_mut().enumerate().collect(), |(number, chunk)| {
             let range = parallel::chunk_range(tiles, number, count);
             let first = (range.start * LANES).min(labels.len());
             let labels = &labels[first..(range.end * LANES).min(labels.len())];
-            for (i, tile) in chunk.inputs[0].chunks_exact_mut(inputs).enumerate() {
+            let bits = if convolutions.is_empty() { &mut chunk.inputs[0] } else { &mut chunk.bits };
+            for (i, tile) in bits.chunks_exact_mut(inputs.bits).enumerate() {
                 // Lanes without a sample keep bits of an earlier batch; their gradient is 0.
                 for lane in 0..labels.len().saturating_sub(i * LANES).min(LANES) {
                     fill(first + i * LANES + lane, lane, tile);
                 }
             }
+            chunk.convolve(inputs, convolutions);
             chunk.run(segments, labels, head, learns);
+            if learns {
+                let grads = chunk.backward(segments, !convolutions.is_empty());
+                chunk.convolve_backward(convolutions, grads);
+            }
         });
     }
 
     /// Adds up the sums of the chunks and writes the gradients of all parameters.
     fn collect_gradients(&mut self) {
-        let Network { params, layers, segments, chunks, settings, .. } = self;
+        let Network { params, convolutions, layers, segments, chunks, settings, .. } = self;
         params.zero_grads();
+        for (index, convolution) in convolutions.iter_mut().enumerate() {
+            convolution.collect(chunks.iter().map(|chunk| &chunk.convolution_sums[index]), params);
+        }
         for (index, segment) in segments.iter_mut().enumerate() {
-            let range = segment.functions(layers);
-            segment.coefficient_grads.fill([0.0; 4]);
-            for chunk in chunks.iter() {
-                chunk.sums[index].add_to(&segment.program, &segment.table, &mut segment.coefficient_grads);
-            }
-            if settings.numbers == Numbers::Four {
-                segment.logit_grads.fill(0.0);
-                segment.table.logit_gradients(&segment.coefficient_grads, &mut segment.logit_grads);
-                soft::contract(&segment.logit_grads, &mut params.grads[range]);
-            } else {
-                segment.table.logit_gradients(&segment.coefficient_grads, &mut params.grads[range]);
-            }
+            let range = segment.range(layers);
+            let sums = chunks.iter().map(|chunk| &chunk.sums[index]);
+            segment.functions.collect(&segment.program, sums, &mut params.grads[range]);
             if let Some(wires) = &layers[segment.layers.start].wires {
                 let grads = &mut params.grads[wires.clone()];
                 for chunk in chunks.iter() {
@@ -467,9 +318,9 @@ impl Network {
     /// Returns the hard circuit: the most likely function of each gate, and the most likely candidate of each wire. Its
     /// outputs are the gates of the last layer.
     pub fn harden(&self) -> Result<Circuit, CircuitError> {
-        let inputs = self.inputs();
+        let inputs = self.inputs.bits;
         let mut nodes: Vec<Node> = Vec::with_capacity(self.gates());
-        let mut rows: Vec<u32> = (0..inputs as u32).collect();
+        let mut rows: Vec<u32> = self.harden_convolutions(&mut nodes);
         for segment in &self.segments {
             if let (Some(mixture), Some(range)) = (&segment.mixture, &self.layers[segment.layers.start].wires)
             {
@@ -493,16 +344,53 @@ impl Network {
         Circuit::new(inputs, nodes, rows)
     }
 
+    /// Appends the gates of the convolutions to a circuit and returns the signals that the first layer reads.
+    fn harden_convolutions(&self, nodes: &mut Vec<Node>) -> Vec<u32> {
+        let first_node = self.inputs.bits;
+        let Some(planes) = self.inputs.planes.as_ref().filter(|_| !self.convolutions.is_empty()) else {
+            return (0..first_node as u32).collect();
+        };
+        // The margins, and the bits that the encoder leaves out.
+        let zero = first_node as u32;
+        nodes.push(Node::new(Gate::FALSE, 0, 0));
+        let mut signals: Vec<u32> = planes.bits.iter().map(|bit| bit.unwrap_or(zero)).collect();
+        for convolution in &self.convolutions {
+            let mut rows = vec![zero; convolution.input().rows()];
+            convolution.input().inner().zip(&signals).for_each(|(row, &signal)| rows[row] = signal);
+            signals = convolution.harden(&self.params, &rows, first_node, nodes);
+        }
+        signals
+    }
+
     /// The most likely function of each gate of a layer.
     fn functions(&self, layer: usize) -> Vec<u8> {
-        let values = &self.params.values[self.layers[layer].functions.clone()];
-        if self.settings.numbers == Numbers::Sixteen {
-            return soft::arg_max(values);
-        }
-        let mut logits = vec![0.0; self.layers[layer].gates * FUNCTIONS];
-        soft::expand(values, &mut logits);
-        soft::arg_max(&logits)
+        most_likely(self.settings.numbers, &self.params.values[self.layers[layer].functions.clone()])
     }
+}
+
+/// Makes the convolutions of a network. The margin of each output is the padding of the next convolution.
+fn convolutions(
+    settings: &NetworkSettings,
+    inputs: &Inputs,
+    start: Start,
+    params: &mut Params,
+    [wiring, logits]: [&mut Random; 2],
+) -> Result<Vec<Convolution>, NetworkError> {
+    if settings.convolutions.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut size = inputs.planes.as_ref().ok_or(NetworkError::NoImage)?.size;
+    let gates = settings.applications(size)?;
+    if gates > MAX_GATES {
+        return Err(NetworkError::TooManyGates { gates });
+    }
+    let mut made: Vec<Convolution> = Vec::new();
+    for (index, &convolution) in settings.convolutions.iter().enumerate() {
+        let margin = settings.convolutions.get(index + 1).map_or(0, |next| next.padding);
+        made.push(Convolution::new(convolution, index, size, margin, start, params, [wiring, logits])?);
+        size = made[index].output().size;
+    }
+    Ok(made)
 }
 
 /// The wires of a segment before it is compiled.
@@ -519,35 +407,45 @@ impl Segment {
         let mixture = candidates
             .map(|(rows, candidates)| Mixture::new(rows, settings.candidates, candidates))
             .transpose()?;
-        let gates = wires.gates();
-        let expanded = if settings.numbers == Numbers::Four { gates * FUNCTIONS } else { 0 };
         Ok(Segment {
             layers: first..first + wires.layers.len(),
             weights: mixture.as_ref().map_or_else(Vec::new, |mixture| vec![0.0; mixture.candidates().len()]),
             mixture,
+            hard_weights: Vec::new(),
             program: GateProgram::new(&wires)?,
-            table: GateTable::new(gates),
+            functions: Functions::new(wires.gates(), settings.numbers),
             coefficients: Coefficients::default(),
-            logits: vec![0.0; expanded],
-            coefficient_grads: vec![[0.0; 4]; gates],
-            logit_grads: vec![0.0; expanded],
             wires,
         })
     }
 
     /// The parameters of the gates of all its layers.
-    fn functions(&self, layers: &[LayerParams]) -> Range<usize> {
+    fn range(&self, layers: &[LayerParams]) -> Range<usize> {
         layers[self.layers.start].functions.start..layers[self.layers.end - 1].functions.end
+    }
+
+    /// The weights of the candidates in the forward pass.
+    fn forward_weights(&self) -> &[f32] {
+        if self.hard_weights.is_empty() { &self.weights } else { &self.hard_weights }
     }
 }
 
 impl Chunk {
-    fn new(segments: &[Segment], tiles: usize) -> Chunk {
+    fn new(inputs: &Inputs, convolutions: &[Convolution], segments: &[Segment], tiles: usize) -> Chunk {
         let rows = |count: usize| vec![Row::ZERO; tiles * count];
+        let bits = rows(if convolutions.is_empty() { 0 } else { inputs.bits });
         let inputs =
             |segment: &Segment| segment.mixture.as_ref().map_or(segment.program.inputs(), Mixture::inputs);
         let wires = |segment: &Segment| segment.mixture.as_ref().map_or(0, Mixture::wires);
         Chunk {
+            bits,
+            planes: convolutions.iter().map(|convolution| rows(convolution.input().rows())).collect(),
+            winners: convolutions
+                .iter()
+                .map(|convolution| vec![[0; LANES]; tiles * convolution.winners()])
+                .collect(),
+            convolution_sums: convolutions.iter().map(Convolution::sums).collect(),
+            scratch: Scratch::default(),
             inputs: segments.iter().map(|segment| rows(inputs(segment))).collect(),
             wires: segments.iter().map(|segment| rows(wires(segment))).collect(),
             sums: segments.iter().map(|segment| Sums::new(&segment.program)).collect(),
@@ -557,9 +455,52 @@ impl Chunk {
         }
     }
 
-    /// Runs all tiles forward, and backward if the network learns.
+    /// Runs the convolutions of all tiles forward.
+    fn convolve(&mut self, inputs: &Inputs, convolutions: &[Convolution]) {
+        let Some(planes) = inputs.planes.as_ref().filter(|_| !convolutions.is_empty()) else { return };
+        let Chunk { bits, planes: rows, winners, scratch, inputs: dense, .. } = self;
+        let layout: Planes = convolutions[0].input();
+        let tiles = rows[0].chunks_exact_mut(layout.rows());
+        for (tile, bits) in tiles.zip(bits.chunks_exact(inputs.bits)) {
+            for (row, bit) in layout.inner().zip(&planes.bits) {
+                tile[row] = bit.map_or(Row::ZERO, |bit| bits[bit as usize]);
+            }
+        }
+        for (index, convolution) in convolutions.iter().enumerate() {
+            let (before, after) = rows.split_at_mut(index + 1);
+            let inputs = before[index].chunks_exact(convolution.input().rows());
+            let outputs = after.first_mut().unwrap_or(&mut dense[0]);
+            let outputs = outputs.chunks_exact_mut(convolution.output().rows());
+            for (tile, (inputs, outputs)) in inputs.zip(outputs).enumerate() {
+                let winners = &mut winners[index][tile * convolution.winners()..][..convolution.winners()];
+                convolution.infer(inputs, outputs, winners, scratch);
+            }
+        }
+    }
+
+    /// Runs the convolutions of all tiles backward, from the gradients of the output of the last one.
+    fn convolve_backward(&mut self, convolutions: &[Convolution], mut grads: Vec<Row>) {
+        let Chunk { planes, winners, convolution_sums, scratch, .. } = self;
+        convolution_sums.iter_mut().for_each(Sums::clear);
+        for (index, convolution) in convolutions.iter().enumerate().rev() {
+            let rows = convolution.input().rows();
+            let mut input_grads = vec![Row::ZERO; if index > 0 { planes[index].len() } else { 0 }];
+            for (tile, (inputs, grads)) in planes[index]
+                .chunks_exact(rows)
+                .zip(grads.chunks_exact(convolution.output().rows()))
+                .enumerate()
+            {
+                let winners = &winners[index][tile * convolution.winners()..][..convolution.winners()];
+                let wanted = (index > 0).then(|| &mut input_grads[tile * rows..][..rows]);
+                convolution.gradient(inputs, grads, winners, wanted, &mut convolution_sums[index], scratch);
+            }
+            grads = input_grads;
+        }
+    }
+
+    /// Runs all tiles forward, and the last segment backward if the network learns.
     fn run(&mut self, segments: &[Segment], labels: &[u32], head: head::Settings, learns: bool) {
-        let Chunk { inputs, wires, sums, weight_sums, work, result } = self;
+        let Chunk { inputs, wires, sums, weight_sums, work, result, .. } = self;
         *result = BatchResult::default();
         sums.iter_mut().for_each(Sums::clear);
         for sums in weight_sums.iter_mut() {
@@ -569,7 +510,7 @@ impl Chunk {
         for (index, segment) in segments.iter().enumerate() {
             let (before, after) = inputs.split_at_mut(index + 1);
             if let Some(mixture) = &segment.mixture {
-                mixture.infer(&segment.weights, &before[index], &mut wires[index]);
+                mixture.infer(segment.forward_weights(), &before[index], &mut wires[index]);
             }
             if index < last {
                 let rows = if segment.mixture.is_some() { &wires[index] } else { &before[index] };
@@ -590,31 +531,31 @@ impl Chunk {
                 head(&mut outputs);
             }
         }
-        if learns {
-            self.backward(segments);
-        }
     }
 
-    /// Runs backward from the input rows of the last segment, which are replaced by their gradients.
-    fn backward(&mut self, segments: &[Segment]) {
+    /// Runs backward from the input rows of the last segment, which are replaced by their gradients. Returns the gradients of the
+    /// input rows of the first segment, if they are wanted.
+    fn backward(&mut self, segments: &[Segment], wants_inputs: bool) -> Vec<Row> {
         let Chunk { inputs, wires, sums, weight_sums, work, .. } = self;
         // Gradients of the outputs of the segment that is next.
         let mut grads: Vec<Row> = Vec::new();
         for (index, segment) in segments.iter().enumerate().rev() {
-            let has_mixture = segment.mixture.is_some();
+            let wanted = index > 0 || wants_inputs;
             if index + 1 < segments.len() {
-                let rows = if has_mixture { &mut wires[index] } else { &mut inputs[index] };
+                let rows = if segment.mixture.is_some() { &mut wires[index] } else { &mut inputs[index] };
                 segment.program.gradient(&segment.coefficients, rows, &grads, &mut sums[index], work);
             }
+            grads.clear();
             if let Some(mixture) = &segment.mixture {
-                let wanted = index > 0;
-                grads.clear();
                 grads.resize(if wanted { inputs[index].len() } else { 0 }, Row::ZERO);
                 let input_grads = wanted.then_some(&mut grads[..]);
-                let (weights, sums) = (&segment.weights, &mut weight_sums[index]);
+                let (weights, sums) = (segment.forward_weights(), &mut weight_sums[index]);
                 mixture.gradient(weights, &inputs[index], &wires[index], input_grads, sums);
+            } else if wanted {
+                grads.extend_from_slice(&inputs[index]);
             }
         }
+        grads
     }
 }
 
@@ -625,28 +566,6 @@ const MIN_CHUNK_WORK: usize = 1 << 12;
 fn chunk_count(tiles: usize, gates: usize) -> usize {
     let by_work = tiles.saturating_mul(gates) / MIN_CHUNK_WORK;
     by_work.clamp(1, (tiles / 2).clamp(1, 8))
-}
-
-/// Adds the parameters of the gates of a layer, with their initial values.
-fn add_functions(
-    params: &mut Params,
-    settings: &NetworkSettings,
-    index: usize,
-    gates: usize,
-    random: &mut Random,
-) -> Range<usize> {
-    let (noise, lead) = (settings.noise, settings.pass_through);
-    let mut normal = || if noise > 0.0 { noise * random.normal() as f32 } else { 0.0 };
-    let name = format!("layer.{index}");
-    match settings.numbers {
-        Numbers::Sixteen => params.add(&name, &[gates, FUNCTIONS], |i| {
-            normal() + if i % FUNCTIONS == FUNCTION_A { lead } else { 0.0 }
-        }),
-        // Entries are f(1,1), f(1,0), f(0,1), f(0,0).
-        Numbers::Four => {
-            params.add(&name, &[gates, 4], |i| normal() + if i % 4 < 2 { lead / 2.0 } else { -lead / 2.0 })
-        }
-    }
 }
 
 /// Draws the candidates of each wire: different rows if there are enough. The first candidates of all wires together read
@@ -704,15 +623,6 @@ fn softmax_gradients(weights: &[f32], per_wire: usize, grads: &mut [f32]) {
     }
 }
 
-/// Adds Gumbel noise.
-fn add_gumbel(logits: &mut [f32], scale: f32, random: &mut Random) {
-    for logit in logits {
-        // The logarithms of 0 and 1 are not usable.
-        let uniform = random.uniform().clamp(1e-7, 1.0 - 1e-7);
-        *logit -= scale * (-uniform.ln()).ln();
-    }
-}
-
 /// Returns the index of the largest number; on a tie, the lowest.
 fn largest(numbers: &[f32]) -> usize {
     let better = |best: usize, (i, number): (usize, &f32)| if *number > numbers[best] { i } else { best };
@@ -720,137 +630,4 @@ fn largest(numbers: &[f32]) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const INPUTS: usize = 7;
-    const CLASSES: usize = 3;
-
-    fn settings(wiring: Connections, learned_layers: Option<usize>, numbers: Numbers) -> NetworkSettings {
-        let layers = vec![9, 8, 6];
-        NetworkSettings {
-            layers,
-            wiring,
-            candidates: 4,
-            learned_layers,
-            numbers,
-            ..NetworkSettings::default()
-        }
-    }
-
-    /// Every kind of wires and parameters, with segments of one and of several layers.
-    fn all_settings() -> Vec<NetworkSettings> {
-        let fixed = [Connections::Random, Connections::Unique, Connections::Butterfly];
-        let fixed = fixed.map(|wiring| settings(wiring, None, Numbers::Sixteen));
-        let learned =
-            [None, Some(1), Some(2)].map(|count| settings(Connections::Learned, count, Numbers::Sixteen));
-        let four = settings(Connections::Learned, Some(1), Numbers::Four);
-        fixed.into_iter().chain(learned).chain([four]).collect()
-    }
-
-    fn bit(sample: usize, input: usize) -> f32 {
-        ((sample * 2_654_435_761 + input * 40_503) >> 7 & 1) as f32
-    }
-
-    fn fill(sample: usize, lane: usize, rows: &mut [Row]) {
-        rows.iter_mut().enumerate().for_each(|(input, row)| row.0[lane] = bit(sample, input));
-    }
-
-    fn labels(count: usize) -> Vec<u32> {
-        (0..count).map(|sample| (sample % CLASSES) as u32).collect()
-    }
-
-    #[test]
-    fn gradients_are_differences_of_the_mean_loss() {
-        for settings in all_settings() {
-            let mut network = Network::new(&settings, INPUTS, CLASSES, 40, 3).unwrap();
-            let labels = labels(40);
-            network.prepare(None);
-            network.gradient(&labels, &fill);
-            let grads = network.params.grads.clone();
-            let mut loss_at = |i: usize, shift: f32| {
-                let before = network.params.values[i];
-                network.params.values[i] = before + shift;
-                network.prepare(None);
-                let loss = network.evaluate(&labels, &fill).loss / labels.len() as f64;
-                network.params.values[i] = before;
-                loss
-            };
-            let most = grads.iter().fold(0.0f32, |most, grad| most.max(grad.abs()));
-            for i in (0..grads.len()).step_by(5) {
-                let slope = (loss_at(i, 0.02) - loss_at(i, -0.02)) / 0.04;
-                let difference = (f64::from(grads[i]) - slope).abs();
-                assert!(difference < 0.02 * f64::from(most), "{settings:?} {i}: {} for {slope}", grads[i]);
-            }
-        }
-    }
-
-    /// With one logit far above the others, the soft network computes what the hard circuit computes. Samples whose classes tie are
-    /// left out: the soft sums differ by rounding.
-    #[test]
-    fn the_hard_circuit_is_the_limit_of_the_soft_network() {
-        for settings in all_settings() {
-            let mut network = Network::new(&settings, INPUTS, CLASSES, 40, 5).unwrap();
-            network.params.values.iter_mut().for_each(|value| *value *= 1e3);
-            let circuit = network.harden().unwrap();
-            assert_eq!((circuit.inputs(), circuit.outputs().len()), (INPUTS, 6));
-            let sums = |sample: usize| -> Vec<usize> {
-                let bits: Vec<bool> = (0..INPUTS).map(|input| bit(sample, input) == 1.0).collect();
-                let outputs = circuit.eval(&bits).unwrap();
-                outputs.chunks(2).map(|group| group.iter().filter(|bit| **bit).count()).collect()
-            };
-            let winner = |sample: usize| {
-                let sums = sums(sample);
-                let most = *sums.iter().max()?;
-                let mut winners = (0..sums.len()).filter(|&class| sums[class] == most);
-                winners.next().filter(|_| winners.next().is_none()).map(|class| (sample, class as u32))
-            };
-            let (samples, labels): (Vec<usize>, Vec<u32>) = (0..2000).filter_map(winner).take(40).unzip();
-            network.prepare(None);
-            let result = network.evaluate(&labels, &|sample, lane, rows| fill(samples[sample], lane, rows));
-            assert_eq!(result.correct, labels.len(), "{settings:?}");
-        }
-    }
-
-    #[test]
-    fn gradients_do_not_depend_on_the_number_of_threads_or_on_earlier_batches() {
-        let settings = NetworkSettings { layers: vec![3000], candidates: 8, ..NetworkSettings::default() };
-        let grads = |threads: usize, warm: bool| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            let mut network = Network::new(&settings, INPUTS, CLASSES, 200, 1).unwrap();
-            assert!(network.chunks.len() > 1);
-            network.prepare(None);
-            pool.install(|| {
-                if warm {
-                    network.gradient(&labels(200), &|sample, lane, rows| fill(sample + 7, lane, rows));
-                }
-                // Fewer samples than the lanes of a batch.
-                network.gradient(&labels(190), &fill)
-            });
-            network.params.grads
-        };
-        let one = grads(1, false);
-        assert!(one.iter().any(|&grad| grad != 0.0));
-        assert!(one == grads(3, false) && one == grads(2, true));
-    }
-
-    #[test]
-    fn networks_that_cannot_be_made_are_named() {
-        let error = |settings: &NetworkSettings, inputs, classes| {
-            Network::new(settings, inputs, classes, 8, 1).err().unwrap().to_string()
-        };
-        let with =
-            |layers: &[usize]| NetworkSettings { layers: layers.to_vec(), ..NetworkSettings::default() };
-        assert!(error(&with(&[]), 4, 2).starts_with("layers is empty"));
-        assert!(error(&with(&[4, 0]), 4, 2).starts_with("layers[1] is 0"));
-        assert!(error(&with(&[usize::MAX, 2]), 4, 2).contains("the limit is"));
-        let groups = error(&with(&[8]), 4, 3);
-        assert!(groups.ends_with("make it a multiple of 3, such as 9"), "{groups}");
-        assert!(error(&with(&[2]), 4, 1_000_000).contains("2 gates for 1000000 classes"));
-        assert!(error(&with(&[8]), 0, 2).contains("every feature is constant"));
-        let six = NetworkSettings { candidates: 6, ..with(&[8]) };
-        assert!(error(&six, 4, 2).starts_with("candidates is 6"));
-        let cold = NetworkSettings { temperature: Some(0.0), ..with(&[8]) };
-        assert!(error(&cold, 4, 2).starts_with("temperature is 0"));
-    }
-}
+mod tests;

@@ -14,7 +14,7 @@ use super::data::Dataset;
 use super::data::augment::Augment;
 use super::encoder::EncoderSettings;
 use super::experiment::Training;
-use super::network::{Network, NetworkSettings};
+use super::network::{Inputs, Network, NetworkSettings, Sampling};
 
 /// Some rows of a data set with their labels, encoded.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ impl Subset {
 
     /// Returns the share of the samples that a soft network gets right.
     fn soft_accuracy(&self, network: &mut Network) -> f64 {
-        network.prepare(None);
+        network.prepare(Sampling::default());
         let mut right = 0;
         let batch = network.batch();
         for (number, labels) in self.labels.chunks(batch).enumerate() {
@@ -116,7 +116,12 @@ impl Prepared {
         training: &Training,
         seed: u64,
     ) -> Result<Network, ClassifierError> {
-        Ok(Network::new(settings, self.encoder.bits(), self.classes().len(), self.batch(training), seed)?)
+        let inputs = if settings.convolutions.is_empty() {
+            Inputs::from(self.encoder.bits())
+        } else {
+            Inputs::planes(&self.encoder)?
+        };
+        Ok(Network::new(settings, inputs, self.classes().len(), self.batch(training), seed)?)
     }
 
     /// Returns the hard classifier of a network.
@@ -211,7 +216,10 @@ impl Task for ClassifierTask {
         self.labels.extend(samples.iter().map(|&sample| train.labels[sample as usize]));
         let gumbel = self.gumbel(update);
         let mut noise = Random::new(self.seed, Purpose::Gumbel, update);
-        self.network.prepare(gumbel.map(|scale| (scale, &mut noise)));
+        self.network.prepare(Sampling {
+            gumbel: gumbel.map(|scale| (scale, &mut noise)),
+            is_hard: self.training.straight_through,
+        });
         let image = train.data.image().filter(|_| !self.augment.is_none());
         let (flat, augment, seed) = (&self.flat, self.augment, self.seed);
         let fill = |number: usize, lane: usize, rows: &mut [crate::kernel::Row]| {

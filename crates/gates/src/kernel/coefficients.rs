@@ -93,6 +93,18 @@ impl GateTable {
         });
     }
 
+    /// Replaces the coefficients by those of one function for each gate. The probabilities stay, so [`Self::logit_gradients`] is
+    /// the straight-through estimate.
+    pub fn harden(&mut self, functions: &[u8]) {
+        assert_eq!(functions.len(), self.gates, "a function for each gate");
+        for (&function, quantities) in functions.iter().zip(&mut self.quantities) {
+            let [t11, t10, t01, t00] = [0, 1, 2, 3].map(|bit| f32::from(function >> bit & 1));
+            let (c1, c2, c3) = (t10 - t00, t01 - t00, t11 - t10 - t01 + t00);
+            let away = if c3 == 0.0 { SMALLEST_C3 } else { c3 };
+            quantities.0 = [t00, c1, c2, c3, away, c1 / away, c2 / away, 1.0 / away];
+        }
+    }
+
     /// Computes the gradients of the logits from those of the coefficients (c0 to c3 of each gate) and adds them to
     /// `grads`.
     pub fn logit_gradients(&self, coefficient_grads: &[[f32; 4]], grads: &mut [f32]) {
@@ -383,6 +395,22 @@ mod tests {
     #[test]
     fn coefficients_of_hard_gates_are_their_truth_tables() {
         on_every_level(|| (0..FUNCTIONS).for_each(check_truth_table));
+    }
+
+    #[test]
+    fn a_hardened_table_has_the_coefficients_of_its_functions() {
+        for function in 0..FUNCTIONS {
+            let mut table = GateTable::new(1);
+            table.update(&[0.0; FUNCTIONS]);
+            let before = table.probabilities.clone();
+            table.harden(&[function as u8]);
+            let [c0, c1, c2, c3, away, by1, by2, inverse] = table.quantities[0].0;
+            let values = [c0 + c1 + c2 + c3, c0 + c1, c0 + c2, c0];
+            let bits: [f32; 4] = [0, 1, 2, 3].map(|bit| (function >> bit & 1) as f32);
+            assert_eq!(values, bits, "function {function}");
+            assert!(away != 0.0 && [by1 * away, by2 * away, inverse * away] == [c1, c2, 1.0]);
+            assert_eq!(table.probabilities, before);
+        }
     }
 
     fn check_truth_table(function: usize) {

@@ -31,6 +31,7 @@
 mod coefficients;
 mod kernels;
 mod mixture;
+pub mod pooling;
 mod program;
 pub mod reference;
 mod tile;
