@@ -183,8 +183,10 @@ pub struct Training {
     pub gumbel: f32,
     /// Fractions of the updates between which the noise is on.
     pub gumbel_range: [f32; 2],
-    /// Whether the forward pass of training uses the most likely function of each gate and candidate of each wire.
-    pub straight_through: bool,
+    /// Fraction of the updates after which the forward pass uses the most likely function of each gate and candidate of each wire,
+    /// with the gradients of the soft ones; never, if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub straight_through: Option<f32>,
     /// Early-stopping patience in epochs; none, if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<u64>,
@@ -204,7 +206,7 @@ impl Default for Training {
             clip: None,
             gumbel: 0.0,
             gumbel_range: [0.0, 1.0],
-            straight_through: false,
+            straight_through: None,
             patience: None,
             checkpoint_seconds: 10.0,
         }
@@ -239,6 +241,10 @@ impl Training {
         }
         if !(self.gumbel >= 0.0 && self.gumbel.is_finite()) {
             return fail("gumbel", format!("training.gumbel is {}, but must be at least 0", self.gumbel));
+        }
+        if let Some(from) = self.straight_through.filter(|from| !(0.0..=1.0).contains(from)) {
+            let message = format!("training.straight_through is {from}, but must be from 0 to 1");
+            return fail("straight_through", message);
         }
         if self.patience == Some(0) {
             return fail("patience", "training.patience is 0, but must be at least 1".into());
@@ -521,6 +527,10 @@ mod tests {
             ([("layers = [1000, 1000]", "layers = []")], "model: layers is empty"),
             ([("layers = [1000, 1000]", "layers = [5, 0]")], "model: layers[1] is 0"),
             ([("bits = 3", "bits = 0")], "encoder: bits is 0"),
+            (
+                [("epochs = 60", "epochs = 60\nstraight_through = 1.5")],
+                "training.straight_through is 1.5, but must be from 0 to 1",
+            ),
             ([("candidates = 16", "candidates = 5")], "model: candidates is 5"),
             ([("learning_rate = 0.05", "learning_rate = -1.0")], "training.learning_rate:"),
             (

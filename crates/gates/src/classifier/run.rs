@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gatework_logic::classifier::Classifier;
-use gatework_logic::{Document, from_json, to_json};
+use gatework_logic::{Document, from_json, minimize, to_json};
 use gatework_train::experiment::ExperimentError;
 use gatework_train::files::{self, FileError};
 use gatework_train::run_folder::{self, RunFolder, RunFolderError};
@@ -133,10 +133,10 @@ pub struct Summary {
     pub mean_accuracy: f64,
     /// Sample standard deviation of the test accuracy of all seeds; 0 for one seed.
     pub deviation: f64,
-    /// Gates of the network.
+    /// Gates of the hard circuit without wires, inverters and duplicates.
     pub gates: usize,
-    /// Gates of the hard circuit that are neither wires nor constants, and on which an output depends.
-    pub reachable_gates: usize,
+    /// Gates of the hard circuit as it was trained, at all positions of the convolutions.
+    pub network_gates: usize,
     /// Bits of the encoder.
     pub input_bits: usize,
     /// Training, validation and test rows.
@@ -283,8 +283,8 @@ pub fn finish(
         kept: trained.result().clone(),
         mean_accuracy,
         deviation,
-        gates: circuit.nodes().len(),
-        reachable_gates: circuit.reachable(),
+        gates: minimize::gates(circuit),
+        network_gates: circuit.nodes().len(),
         input_bits: prepared.encoder.bits(),
         rows: [
             prepared.train.rows.len(),

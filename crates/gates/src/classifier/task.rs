@@ -188,9 +188,14 @@ impl ClassifierTask {
         }
     }
 
+    /// Returns the fraction of the training before an update.
+    fn progress(&self, update: u64) -> f32 {
+        update as f32 / self.updates.max(1) as f32
+    }
+
     /// Returns the scale of the Gumbel noise of an update.
     fn gumbel(&self, update: u64) -> Option<f32> {
-        let progress = update as f32 / self.updates.max(1) as f32;
+        let progress = self.progress(update);
         let [from, until] = self.training.gumbel_range;
         (self.training.gumbel > 0.0 && (from..until).contains(&progress)).then_some(self.training.gumbel)
     }
@@ -216,10 +221,8 @@ impl Task for ClassifierTask {
         self.labels.extend(samples.iter().map(|&sample| train.labels[sample as usize]));
         let gumbel = self.gumbel(update);
         let mut noise = Random::new(self.seed, Purpose::Gumbel, update);
-        self.network.prepare(Sampling {
-            gumbel: gumbel.map(|scale| (scale, &mut noise)),
-            is_hard: self.training.straight_through,
-        });
+        let is_hard = self.training.straight_through.is_some_and(|from| self.progress(update) >= from);
+        self.network.prepare(Sampling { gumbel: gumbel.map(|scale| (scale, &mut noise)), is_hard });
         let image = train.data.image().filter(|_| !self.augment.is_none());
         let (flat, augment, seed) = (&self.flat, self.augment, self.seed);
         let fill = |number: usize, lane: usize, rows: &mut [crate::kernel::Row]| {
