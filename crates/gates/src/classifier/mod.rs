@@ -57,10 +57,10 @@ pub enum ClassifierError {
     Data(#[from] data::DataError),
     /// The encoder cannot be fitted.
     #[error("encoder: {0}")]
-    Encoder(#[from] encoder::EncoderError),
+    Encoder(encoder::EncoderError),
     /// The network cannot be made.
     #[error("model: {0}")]
-    Network(#[from] network::NetworkError),
+    Network(network::NetworkError),
     /// The hard circuit is not valid.
     #[error(transparent)]
     Circuit(#[from] CircuitError),
@@ -76,4 +76,33 @@ pub enum ClassifierError {
     /// There is not enough memory.
     #[error(transparent)]
     Memory(#[from] gatework_train::memory::OutOfMemory),
+}
+
+// The texts of these two are in the messages. As sources they would be printed again.
+impl From<encoder::EncoderError> for ClassifierError {
+    fn from(error: encoder::EncoderError) -> ClassifierError {
+        ClassifierError::Encoder(error)
+    }
+}
+
+impl From<network::NetworkError> for ClassifierError {
+    fn from(error: network::NetworkError) -> ClassifierError {
+        ClassifierError::Network(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn no_text_is_in_a_message_twice() {
+        let errors: [ClassifierError; 2] =
+            [encoder::EncoderError::Constant.into(), network::NetworkError::NoLayers.into()];
+        for error in errors {
+            let source = error.source().map(ToString::to_string);
+            assert!(source.is_none_or(|source| !error.to_string().contains(&source)), "{error}");
+        }
+    }
 }
