@@ -3,6 +3,8 @@
 //! A bit that is the same in every training row tells nothing and is left out: a constant feature has no bits. A feature with
 //! missing values in the training rows has a bit for them.
 
+mod split;
+
 use gatework_logic::classifier::{ClassifierError, Encoder, Feature, FeatureKind};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -34,6 +36,8 @@ pub enum Thresholds {
     Quantile,
     /// At equal distances from the smallest to the largest value; for images, of all pixels.
     Uniform,
+    /// Where the classes change, as far as the training rows show it, and between equal shares of them with the remaining bits.
+    Supervised,
 }
 
 impl Default for EncoderSettings {
@@ -76,7 +80,17 @@ impl EncoderSettings {
         let is_image = data.image().is_some();
         let columns: Vec<Column> = (0..data.features().len())
             .into_par_iter()
-            .map(|column| Column::new(data, rows, column))
+            .map(|column| {
+                let values = Column::new(data, rows, column);
+                let is_numeric = data.features()[column].kind == Kind::Numeric;
+                let splits = is_numeric
+                    && self.thresholds == Thresholds::Supervised
+                    && values.values.len() > self.bits + 1;
+                Column {
+                    splits: if splits { supervised(data, rows, column, self.bits) } else { Vec::new() },
+                    ..values
+                }
+            })
             .collect();
         let extent = |columns: &[Column]| {
             let values = || columns.iter().flat_map(|column| column.values.iter().map(|(value, _)| *value));
@@ -113,8 +127,14 @@ impl EncoderSettings {
         let positions = (1..=self.bits).map(|i| i as f64 / (self.bits + 1) as f64);
         let mut thresholds: Vec<f32> = match self.thresholds {
             // All boundaries, if there are few.
-            Thresholds::Quantile if column.values.len() <= self.bits + 1 => {
+            Thresholds::Quantile | Thresholds::Supervised if column.values.len() <= self.bits + 1 => {
                 column.values.windows(2).map(|pair| middle(pair[0].0, pair[1].0)).collect()
+            }
+            Thresholds::Supervised => {
+                let others = self.bits - column.splits.len();
+                let shares = (1..=others).map(|i| i as f64 / (others + 1) as f64);
+                let quantiles = shares.filter_map(|share| column.quantile(share * count as f64));
+                column.splits.iter().copied().chain(quantiles).collect()
             }
             Thresholds::Quantile => {
                 positions.filter_map(|share| column.quantile(share * count as f64)).collect()
@@ -124,6 +144,7 @@ impl EncoderSettings {
                 positions.map(|share| (low + (high - low) * share) as f32).collect()
             }
         };
+        thresholds.sort_unstable_by(f32::total_cmp);
         thresholds.dedup();
         thresholds.retain(|&threshold| {
             let above: usize =
@@ -139,6 +160,17 @@ struct Column {
     values: Vec<(f32, usize)>,
     /// Rows without a value.
     missing: usize,
+    /// Thresholds where the classes change, in ascending order.
+    splits: Vec<f32>,
+}
+
+/// Returns at most `bits` thresholds of a feature where the classes change.
+fn supervised(data: &Dataset, rows: &[u32], column: usize, bits: usize) -> Vec<f32> {
+    let pair = |&row: &u32| (data.value(row as usize, column), data.labels()[row as usize]);
+    let mut sorted: Vec<(f32, u32)> = rows.iter().map(pair).filter(|(value, _)| !value.is_nan()).collect();
+    sorted.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    let splits = split::splits(&sorted, data.classes().len(), bits);
+    splits.into_iter().map(|at| middle(sorted[at - 1].0, sorted[at].0)).collect()
 }
 
 impl Column {
@@ -152,6 +184,7 @@ impl Column {
             return Column {
                 values: values.map(|(value, count)| (value.into(), count)).collect(),
                 missing: 0,
+                splits: Vec::new(),
             };
         }
         let mut all: Vec<f32> = rows.iter().map(|&row| data.value(row as usize, column)).collect();
@@ -166,7 +199,7 @@ impl Column {
                 _ => values.push((value, 1)),
             }
         }
-        Column { values, missing }
+        Column { values, missing, splits: Vec::new() }
     }
 
     /// Returns the boundary between two values that is nearest to a number of rows, unless there is one value only.
@@ -222,6 +255,20 @@ mod tests {
         assert_eq!(thresholds(&uniform, &[0.0, 1.0, 8.0]), [2.0, 4.0, 6.0]);
         let next = f32::from_bits(1.0f32.to_bits() + 1);
         assert_eq!(thresholds(&quantile(1), &[1.0, next]), [1.0]);
+    }
+
+    #[test]
+    fn supervised_thresholds_are_where_the_classes_change_and_the_others_quantiles() {
+        let rows: Vec<u32> = (0..100).collect();
+        let labels = rows.iter().map(|row| u32::from((37..61).contains(row))).collect();
+        let data = Dataset::new(2, rows.iter().flat_map(|&row| [row as f32, 0.0]).collect(), labels).unwrap();
+        let settings = |bits| EncoderSettings { bits, thresholds: Thresholds::Supervised, min_share: 0.0 };
+        let of = |bits| match &settings(bits).fit(&data, &rows).unwrap().features()[0].kind {
+            FeatureKind::Numeric(thresholds) => thresholds.clone(),
+            FeatureKind::Categorical(_) => unreachable!(),
+        };
+        assert_eq!(of(2), [36.5, 60.5]);
+        assert_eq!(of(5), [24.5, 36.5, 49.5, 60.5, 74.5]);
     }
 
     #[test]
