@@ -32,7 +32,7 @@ use gatework::cli::Usage;
 use gatework::report::ratio_chart;
 
 /// The benchmarks.
-const BENCHES: [&str; 4] = ["automata", "circuits", "engine", "forecast"];
+const BENCHES: [&str; 5] = ["automata", "circuits", "classifiers", "engine", "forecast"];
 
 /// Engine operations that peers also have.
 const OPERATIONS: [&str; 12] =
@@ -43,7 +43,7 @@ const AUTOMATA: [&str; 6] =
     ["game-of-life", "checkerboard", "checkerboard-async", "lizard", "colored-g", "gate network"];
 
 /// Benchmarks that write reference results for peers.
-const WITH_CASES: [&str; 3] = ["automata", "circuits", "forecast"];
+const WITH_CASES: [&str; 4] = ["automata", "circuits", "classifiers", "forecast"];
 
 /// Alternatives within our own benchmarks: benchmark, name, description.
 const ALTERNATIVES: [(&str, &str, &str); 2] = [
@@ -70,7 +70,7 @@ pub struct All {
     /// Write a report: Markdown to FILE, with charts and a JSON file in the same folder
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Only this benchmark: automata, circuits, engine, forecast
+    /// Only this benchmark: automata, circuits, classifiers, engine, forecast
     #[arg(long, value_name = "NAME")]
     bench: Vec<String>,
     /// Only these rows, as for the benchmark itself
@@ -184,11 +184,15 @@ impl All {
         Ok(())
     }
 
-    /// Returns our own benchmark. `forecast` measures one number of threads per process, the others two.
+    /// Returns our own benchmark. `forecast` and `classifiers` measure one number of threads per process, the others
+    /// two.
     fn ours(&self, bench: &str) -> anyhow::Result<Vec<Competitor>> {
         let program = std::env::current_exe().context("cannot find the path of this program")?;
-        let threads =
-            if bench == "forecast" { super::thread_counts(self.threads) } else { vec![self.threads] };
+        let threads = if ["classifiers", "forecast"].contains(&bench) {
+            super::thread_counts(self.threads)
+        } else {
+            vec![self.threads]
+        };
         let competitor = |threads: usize| {
             let mut arguments: Vec<String> = [bench, "--json", "--threads"].map(String::from).into();
             arguments.push(threads.to_string());

@@ -8,6 +8,7 @@ mod accuracy;
 mod all;
 mod automata;
 mod circuits;
+mod classifiers;
 mod engine;
 mod forecast;
 mod process;
@@ -37,6 +38,8 @@ enum What {
     Automata(automata::Automata),
     /// Simulate and minimise circuits: Life compared with hand-written AVX2, a large rule, networks of up to a million gates
     Circuits(circuits::Circuits),
+    /// Classifiers of tables: accuracy, size, training, time of a sample alone and in a batch
+    Classifiers(classifiers::Classifiers),
     /// Vector operations at every size, compared with plain loops
     Engine(engine::Engine),
     /// Forecasting models: prediction of one window and of batches, training steps
@@ -61,6 +64,7 @@ impl Bench {
         match &self.what {
             What::Automata(automata) => automata.run(),
             What::Circuits(circuits) => circuits.run(),
+            What::Classifiers(classifiers) => classifiers.run(),
             What::Engine(engine) => engine.run(),
             What::Forecast(forecast) => forecast.run(),
             What::Accuracy(accuracy) => accuracy.run(),

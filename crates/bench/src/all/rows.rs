@@ -20,6 +20,13 @@ const FORECAST: [(&str, &str, f64); 5] = [
     ("train_256_ms", "training step 256", 1e-3),
 ];
 
+/// The same for a row of `classifiers`.
+const CLASSIFIERS: [(&str, &str, f64); 3] = [
+    ("train_seconds", "training", 1.0),
+    ("one_ns", "one sample", 1e-9),
+    ("batch_ns", "a sample of a batch", 1e-9),
+];
+
 /// The workload of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
@@ -229,6 +236,10 @@ fn measurements(output: &Value) -> Vec<Measurement> {
                 let name = format!("{model}, {what}");
                 push(competitor, name.clone(), name, time(key, unit));
             }
+        } else if let Some(table) = text("table") {
+            for (key, what, unit) in CLASSIFIERS {
+                push(competitor, format!("{table}, {what}"), what.to_string(), time(key, unit));
+            }
         } else if let Some(operation) = text("op") {
             let group = format!("{operation} {}", row["dtype"].as_str().unwrap_or_default());
             let name = format!("{group}, {}", row["n"]);
@@ -277,6 +288,16 @@ mod tests {
         assert!((only.ratio() - 2.0).abs() < 1e-12);
         assert!((only.theirs.spread() - 10.0 / 22.0).abs() < 1e-12);
         assert!(table.alone().is_empty());
+    }
+
+    #[test]
+    fn classifiers_are_compared_by_training_and_by_samples() {
+        let mut table = Table::default();
+        let row = |ns: f64| json!({ "table": "iris", "train_seconds": ns, "one_ns": ns, "batch_ns": ns });
+        table.add(&json!({ "bench": "classifiers", "threads": 1, "results": [row(2.0)] }));
+        table.add(&json!({ "bench": "classifiers", "threads": 1, "peer": "trees", "results": [row(3.0)] }));
+        let comparisons = table.comparisons();
+        assert!(comparisons.len() == 3 && comparisons.iter().all(|c| (c.ratio() - 1.5).abs() < 1e-9));
     }
 
     #[test]
