@@ -114,6 +114,10 @@ fn schemas() -> Value {
             "state": { "enum": ["training", "finished", "interrupted", "failed", "damaged"] },
         },
     });
+    let one_task: Vec<Value> = ["experiment", "picture", "resume", "minimize"]
+        .iter()
+        .map(|key| json!({ "required": [key], "properties": { *key: { "type": "string" } } }))
+        .collect();
     json!({
         "Problem": {
             "type": "object", "required": ["title", "status", "detail"],
@@ -175,6 +179,7 @@ fn schemas() -> Value {
                 "seed": { "type": ["integer", "null"], "minimum": 0 },
                 "repeat": { "type": "boolean", "description": "Whether the picture is a tile that repeats." },
             },
+            "oneOf": one_task,
         },
     })
 }
@@ -207,8 +212,11 @@ fn parameter(name: &str, about: &str) -> Value {
 }
 
 fn query(name: &str, kind: &str, about: &str) -> Value {
-    let schema =
-        if kind == "integer" { json!({ "type": kind, "minimum": 0 }) } else { json!({ "type": kind }) };
+    let schema = if kind == "integer" {
+        json!({ "type": kind, "minimum": 0, "maximum": u64::MAX })
+    } else {
+        json!({ "type": kind })
+    };
     json!({ "name": name, "in": "query", "required": false, "description": about, "schema": schema })
 }
 
