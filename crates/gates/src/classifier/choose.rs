@@ -282,10 +282,14 @@ const SAMPLES: usize = 1_000_000;
 /// Most input bits; features have fewer bits each if there are more of them.
 const MAX_INPUTS: usize = 1 << 14;
 
+/// Gates of a layer for each category, which is a bit that few rows have: with fewer gates, most of them are read by none.
+const GATES_OF_A_CATEGORY: usize = 8;
+
 /// Chooses settings for data of some size.
 ///
-/// Two layers with learned wires: each has as many gates as half the rows, within bounds that follow from the classes. The
-/// temperature is half the root of the outputs of a class, which suits a rate that is higher than the default.
+/// Two layers with learned wires: each has as many gates as half the rows, or eight for each category if these are more, within
+/// bounds that follow from the classes. The temperature is half the root of the outputs of a class, which suits a rate that is
+/// higher than the default.
 #[must_use]
 pub fn settings(shape: &Shape) -> (EncoderSettings, NetworkSettings, Augment, Training) {
     let Shape { rows, numbers, categories, classes, image } = *shape;
@@ -295,12 +299,13 @@ pub fn settings(shape: &Shape) -> (EncoderSettings, NetworkSettings, Augment, Tr
         // The strokes of grey images are black or white; small ones are made of shades.
         Some(image) if image.channels == 1 && is_large_image => (1, Thresholds::Uniform, 0.001),
         Some(_) => (3, Thresholds::Uniform, 0.001),
-        None => (32, Thresholds::Quantile, 0.0),
+        None => (32, Thresholds::Supervised, 0.0),
     };
     let room = MAX_INPUTS.saturating_sub(categories) / numbers.max(1);
     let encoder = EncoderSettings { bits: bits.min(room.max(1)), thresholds, min_share };
     let classes = classes.max(1);
-    let gates = (rows / 2).clamp(300.max(20 * classes), 4000.max(200 * classes)).next_multiple_of(classes);
+    let gates = (rows / 2).max(GATES_OF_A_CATEGORY.saturating_mul(categories));
+    let gates = gates.clamp(300.max(20 * classes), 4000.max(200 * classes)).next_multiple_of(classes);
     let temperature = Some(((gates / classes) as f32).sqrt() / 2.0);
     let model = NetworkSettings { layers: vec![gates; 2], temperature, ..NetworkSettings::default() };
     let augment = Augment { shift: usize::from(is_large_image), ..Augment::default() };
@@ -318,6 +323,13 @@ pub fn settings(shape: &Shape) -> (EncoderSettings, NetworkSettings, Augment, Tr
 mod tests {
     use super::*;
     use crate::classifier::data::{Dataset, images};
+
+    #[test]
+    fn every_category_has_gates_of_its_own() {
+        let shape = Shape { rows: 500, numbers: 1, categories: 300, classes: 2, image: None };
+        assert_eq!(settings(&shape).1.layers, [2400; 2]);
+        assert_eq!(settings(&Shape { categories: 10, ..shape }).1.layers, [300; 2]);
+    }
 
     fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
         let path = folder.join(name);
