@@ -214,7 +214,7 @@ impl Simulation {
             Some(loaded) => loaded.target.grids(&grid, automaton.boundary, steps).ok(),
             None => None,
         };
-        let conditions = Conditions { fire_rate, damage: self.damage };
+        let conditions = Conditions { fire_rate, damage: self.damage, recovery: 0 };
         let automaton = minimized_for(automaton, (height * width).saturating_mul(steps));
         let mut run = HardRun::new(&automaton, channels, grid, conditions, self.seed)?;
         film.iter_mut().try_for_each(|film| film.record(&run))?;
@@ -355,7 +355,7 @@ pub fn training_gif(
     experiment.start.fill(&mut grid, &mut random).map_err(SimulationError::Start)?;
     let observed = loaded.target.channels();
     let channels = if hidden { automaton.channels } else { observed };
-    let conditions = Conditions { fire_rate: experiment.automaton.fire_rate, damage: None };
+    let conditions = Conditions { fire_rate: experiment.automaton.fire_rate, damage: None, recovery: 0 };
     let mut run = HardRun::new(automaton, channels, grid, conditions, seed)?;
     let mut film = Film::new([height, width], channels, observed, &loaded.target.palette(), steps)?;
     film.record(&run)?;

@@ -5,12 +5,13 @@ use gatework_logic::{Automaton, Boundary};
 use super::construct::Anchor;
 use super::evaluate;
 use super::experiment::{AutomatonExperiment, Recipe};
-use super::states::{Start, Target};
+use super::states::{Phase, Start, Target};
 use super::success;
 
 /// Returns what is wrong with settings that are valid, but cannot succeed.
 pub fn warnings(loaded: &AutomatonExperiment) -> Vec<String> {
     let steps = loaded.experiment.automaton.steps;
+    let mut warnings: Vec<String> = placeless(loaded).into_iter().collect();
     let far = farthest_cell(loaded).filter(|distance| *distance > steps);
     let warning = |distance| {
         format!(
@@ -18,7 +19,22 @@ pub fn warnings(loaded: &AutomatonExperiment) -> Vec<String> {
              a step, so at least {distance} steps are needed"
         )
     };
-    far.map(warning).into_iter().collect()
+    warnings.extend(far.map(warning));
+    warnings
+}
+
+/// Says that nothing gives a pattern its place: on a torus all shifts of a random start state are as likely.
+fn placeless(loaded: &AutomatonExperiment) -> Option<String> {
+    let Target::Pattern { tile, phase: Phase::Anchored, .. } = &loaded.target else { return None };
+    let experiment = &loaded.experiment;
+    let is_uniform = tile.codes.iter().all(|code| *code == tile.codes[0]);
+    let on_torus = experiment.automaton.boundary == Boundary::Torus;
+    let from_noise = matches!(experiment.start, Start::Random | Start::Zeros);
+    (on_torus && from_noise && !is_uniform).then(|| {
+        "on a torus nothing gives the pattern its place: a shifted start state leads to a shifted pattern. Set automaton.boundary = \
+         \"zeros\", or start.kind = \"seed\", or target.phase = \"any\""
+            .into()
+    })
 }
 
 /// The distance from the seed to the farthest cell of a picture that is not background.
@@ -67,6 +83,18 @@ pub fn advice(loaded: &AutomatonExperiment, automaton: &Automaton, wrong: f64) -
         if settings.steps < least {
             lines.push(format!("automaton.steps is {}: counting coordinates takes {least}.", settings.steps));
         }
+    } else if matches!(loaded.target, Target::Pattern { phase: Phase::Any, .. }) {
+        lines.push(
+            "On a torus, patterns from random states are hardly ever learned: the edge of a grid with automaton.boundary = \"zeros\" \
+             gives the pattern a place."
+                .into(),
+        );
+    } else if let Target::Pairs(_) = loaded.target {
+        lines.push(
+            "No elementary, Life-like or symmetric rule explains the pairs. More automaton.channels, search.moves and search.runs \
+             give another rule more room and time."
+                .into(),
+        );
     } else if !loaded.target.is_rule() {
         lines.push(
             "More automaton.channels, update.layers or automaton.steps give the rule more room; more search.runs give it more time."
@@ -83,11 +111,8 @@ pub fn advice(loaded: &AutomatonExperiment, automaton: &Automaton, wrong: f64) -
 
 /// Describes the protocols that count for success and are not passed.
 fn failed_protocols(loaded: &AutomatonExperiment, automaton: &Automaton) -> Vec<String> {
-    let experiment = &loaded.experiment;
-    let rate = experiment.automaton.fire_rate;
-    let counted = experiment.protocols.iter().filter(|p| p.damage.is_none() && p.fire_rate == rate);
     let mut lines = Vec::new();
-    for protocol in counted {
+    for protocol in loaded.experiment.counted_protocols() {
         match evaluate::score(automaton, loaded, protocol, 0) {
             Ok(score) if score.wrong > 0 => lines.push(format!(
                 "The protocol {:?} fails: {} of {} bits are wrong after {} steps on {}x{} cells.",
@@ -121,5 +146,14 @@ mod tests {
         let lines = advice(&loaded, &automaton, 0.0);
         assert!(lines.iter().any(|line| line.contains("automaton.channels is 3: with 6")), "{lines:?}");
         assert!(lines.iter().any(|line| line.contains("\"generalisation\" fails")), "{lines:?}");
+    }
+    #[test]
+    fn a_pattern_that_nothing_gives_a_place_is_named() {
+        let mut loaded = AutomatonExperiment::find("stripes").unwrap();
+        assert!(warnings(&loaded).is_empty());
+        loaded.experiment.automaton.boundary = Boundary::Torus;
+        assert!(warnings(&loaded)[0].starts_with("on a torus nothing gives the pattern its place"));
+        loaded.experiment.start = Start::Seed;
+        assert!(warnings(&loaded).is_empty());
     }
 }

@@ -160,7 +160,7 @@ fn advance_some(
 ) -> Result<(), TaskError> {
     let chance = experiment.training.half_grown;
     let advances: Vec<bool> = (0..grids.samples()).map(|_| random.uniform() < chance).collect();
-    let conditions = Conditions { fire_rate: experiment.automaton.fire_rate, damage: None };
+    let conditions = Conditions { fire_rate: experiment.automaton.fire_rate, damage: None, recovery: 0 };
     let channels = grids.channels();
     let mut run = HardRun::new(&model.harden(), channels, grids.clone(), conditions, random.word())?;
     for _ in 0..=random.below(experiment.automaton.steps) {

@@ -26,12 +26,15 @@ use super::experiment::{
 use super::model::FirstLayer;
 use super::picture::{Bitmap, Colours};
 use super::rule::CellRule;
-use super::states::{Phase, Start, TargetSpec};
+use super::states::{Phase, Start, StateError, TargetSpec};
 use super::success::Success;
 use crate::soft::Wiring;
 
 /// Maximum side of a picture.
 pub const MAX_SIDE: usize = 64;
+
+/// Side of a tile above which two periods have to do.
+const LARGE_TILE: usize = 12;
 
 /// Gate evaluations of gradient descent: some seconds of one core.
 const DESCENT_GATES: f64 = 1.2e10;
@@ -60,15 +63,12 @@ pub fn by_name(name: &str) -> Option<Result<AutomatonExperiment, ExperimentError
     if is_picture(path) {
         return Some(picture(path).map(|chosen| chosen.loaded));
     }
-    let upper = name.to_ascii_uppercase();
-    let is_rule = upper.starts_with("RULE:")
-        || upper.starts_with('B') && upper[1..].chars().all(|c| c.is_ascii_digit() || "/SCG".contains(c));
-    (is_rule && !path.is_file()).then(|| rule(name))
+    (CellRule::is_name(name) && !path.exists()).then(|| rule(name))
 }
 
 /// Chooses an experiment that grows a picture from one cell.
 pub fn picture(path: &Path) -> Result<Chosen, ExperimentError> {
-    let (bitmap, colours) = read(path)?;
+    let (bitmap, colours) = read(path, Bitmap::from_bytes)?;
     let [height, width] = bitmap.size();
     if height * width == 1 {
         return Err(invalid(path, "the picture is a single cell; there is nothing to grow"));
@@ -114,12 +114,12 @@ pub fn picture(path: &Path) -> Result<Chosen, ExperimentError> {
 }
 
 /// Chooses an experiment that learns a tile that repeats over the plane: from noise, or from one cell.
-pub fn pattern(path: &Path, from_seed: bool) -> Result<Chosen, ExperimentError> {
-    let (bitmap, colours) = read(path)?;
+pub fn pattern(path: &Path, from_seed: bool, phase: Phase) -> Result<Chosen, ExperimentError> {
+    let (bitmap, colours) = read(path, Bitmap::tile_from_bytes)?;
     if bitmap.set_cells() == 0 {
         return Err(invalid(path, "the tile is blank: all cells have the colour of the background"));
     }
-    let target = TargetSpec::Pattern { tile: None, file: Some(file_name(path)), phase: Phase::Anchored };
+    let target = TargetSpec::Pattern { tile: None, file: Some(file_name(path)), phase };
     let experiment = pattern_experiment(&plain_name(path), &bitmap, target, from_seed);
     Ok(Chosen { loaded: load(experiment, path)?, colours })
 }
@@ -129,9 +129,10 @@ fn pattern_experiment(name: &str, tile: &Bitmap, target: TargetSpec, from_seed: 
     let size = tile.size();
     let axes = Axes { anchor: Anchor::Edge, size, repeats: true };
     let channels = (tile.channels() + axes.channels()).max(8);
-    // Three periods at least, and 16 cells.
-    let sides = |least: usize| size.map(|side| side * least.div_ceil(side).max(3));
-    let (grid, large) = (sides(16), sides(48));
+    // Whole periods, as a torus needs them: three at least, or two of a large tile.
+    let sides = |least: usize, periods: usize| size.map(|side| side * least.div_ceil(side).max(periods));
+    let periods = if size[0].max(size[1]) > LARGE_TILE { 2 } else { 3 };
+    let (grid, large) = (sides(16, periods), sides(48, 3));
     let longest = |grid: [usize; 2]| grid[0].max(grid[1]);
     let (start, boundary, about) = if from_seed {
         (Start::Seed, Boundary::Torus, "grows over the plane from one cell")
@@ -150,7 +151,11 @@ fn pattern_experiment(name: &str, tile: &Bitmap, target: TargetSpec, from_seed: 
     }
     update.push(channels);
     let cells = (grid[0] * grid[1] * steps(grid) * gates(channels, 16, &[9, 8, 4, 2], &update)) as f64;
-    let moves = (SEARCH_GATES / cells / 8.0).clamp(100.0, 500.0) as u64;
+    // Six runs have the length of eight. The search hardly learns a large tile, so it does not last longer than for a small one.
+    let moves = (SEARCH_GATES / cells).clamp(8.0, 4000.0);
+    let runs = if moves < 800.0 { 1 } else { 6 };
+    let moves = if runs == 1 { moves.min(100.0) } else { (moves / 8.0).min(500.0) } as u64;
+    let after = (DESCENT_GATES / cells).clamp(1.0, 10.0) as u64;
     // A seed is in the middle, so the phase of a larger grid differs.
     let protocols = if from_seed { Vec::new() } else { vec![protocol("a larger grid", large, steps(large))] };
     Experiment {
@@ -159,13 +164,13 @@ fn pattern_experiment(name: &str, tile: &Bitmap, target: TargetSpec, from_seed: 
         perceive: Perceive { kernels: 16, layers: vec![9, 8, 4, 2], first: FirstLayer::Moore },
         update: Update { layers: update, wiring: Wiring::default() },
         start,
-        training: training(10, 2, 0.05, 2),
+        training: training(after, 2, 0.05, 2),
         search: Some(SearchSettings {
             samples: 4,
-            runs: 6,
+            runs,
             redraw: true,
-            shrink: 2000,
-            ..search(10, moves, [3.0, 1.0])
+            shrink: if runs == 1 { 0 } else { 2000 },
+            ..search(after, moves, [3.0, 1.0])
         }),
         protocols,
         ..empty(name, target)
@@ -255,7 +260,7 @@ fn search(after: u64, moves: u64, temperature: [f64; 2]) -> SearchSettings {
 }
 
 fn protocol(name: &str, grid: [usize; 2], steps: usize) -> Protocol {
-    Protocol { name: name.into(), grid, steps, samples: 10, fire_rate: None, damage: None }
+    Protocol::new(name, grid, steps)
 }
 
 /// Gates that one cell evaluates in a step.
@@ -277,10 +282,13 @@ fn detail(bitmap: &Bitmap) -> usize {
     cells.map(differ).sum()
 }
 
+/// A reader of pictures.
+type FromBytes = fn(&[u8]) -> Result<(Bitmap, Colours), StateError>;
+
 /// Reads a picture of at most [`MAX_SIDE`] rows and columns.
-fn read(path: &Path) -> Result<(Bitmap, Colours), ExperimentError> {
+fn read(path: &Path, from_bytes: FromBytes) -> Result<(Bitmap, Colours), ExperimentError> {
     let bytes = files::read(path)?;
-    let (bitmap, colours) = Bitmap::from_bytes(&bytes).map_err(|error| invalid(path, error.to_string()))?;
+    let (bitmap, colours) = from_bytes(&bytes).map_err(|error| invalid(path, error.to_string()))?;
     let [height, width] = bitmap.size();
     if height.max(width) > MAX_SIDE {
         let message = format!(
@@ -343,7 +351,7 @@ mod tests {
                 AutomatonExperiment::from_source(&Source::new(text, "x.toml", folder.path())).unwrap();
             assert_eq!(again.experiment, chosen.experiment, "{height}x{width}");
             for from_seed in [false, true] {
-                let chosen = pattern(&path, from_seed).unwrap().loaded;
+                let chosen = pattern(&path, from_seed, Phase::Any).unwrap().loaded;
                 let text = chosen.experiment.to_toml();
                 let again = AutomatonExperiment::from_source(&Source::new(text, "x.toml", folder.path()));
                 assert_eq!(again.unwrap().experiment, chosen.experiment, "{height}x{width} {from_seed}");
@@ -352,12 +360,34 @@ mod tests {
     }
 
     #[test]
+    fn large_tiles_do_not_need_more_work_than_small_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        for side in [2, 5, 12, 13, 40, 64] {
+            let row =
+                |y: usize| (0..side).map(|x| if x * y % 5 == 1 { '#' } else { '.' }).collect::<String>();
+            let path = file(&folder, "x.txt", &(0..side).map(row).collect::<Vec<_>>().join("\n"));
+            let experiment = pattern(&path, false, Phase::Anchored).unwrap().loaded.experiment;
+            let AutomatonSettings { channels, grid, steps, .. } = experiment.automaton;
+            let gates = gates(channels, 16, &[9, 8, 4, 2], &experiment.update.layers);
+            let work = (grid[0] * grid[1] * steps * gates) as f64;
+            let search = experiment.search.unwrap();
+            let moves = search.moves * if search.runs == 1 { 1 } else { 8 };
+            assert!(work * moves as f64 <= SEARCH_GATES.max(8.0 * work), "{side}: {moves} moves");
+            assert!(grid[0] >= 16 && grid[0] >= 2 * side && steps > grid[0], "{side}: {grid:?}");
+        }
+    }
+
+    #[test]
     fn pictures_that_cannot_be_grown_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let row = "#".repeat(65);
-        for (text, part) in
-            [("#", "single cell"), ("...\n...", "blank"), ("##\n##", "blank"), (&row, "64x64"), ("", "rows")]
-        {
+        for (text, part) in [
+            ("#", "single cell"),
+            ("...\n...", "blank"),
+            ("##\n##", "blank"),
+            (&row, "64x64"),
+            ("", "no cells"),
+        ] {
             let error = picture(&file(&folder, "x.txt", text)).unwrap_err().to_string();
             assert!(error.contains(part) && error.contains("x.txt"), "{text:?}: {error}");
         }

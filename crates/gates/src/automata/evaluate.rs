@@ -115,7 +115,11 @@ impl Course {
             _ => None,
         };
         let mut rule = rule.map(|rule| Simulator::new(&rule, rule.channels)).transpose()?;
-        let conditions = Conditions { fire_rate: protocol.fire_rate, damage: protocol.damage };
+        let conditions = Conditions {
+            fire_rate: protocol.fire_rate,
+            damage: protocol.damage,
+            recovery: protocol.recovery,
+        };
         let mut run = HardRun::new(automaton, loaded.target.channels(), start, conditions, random.word())?;
         let mut course = Course { wrong: 0, settled: None, late: 0 };
         for step in 1..=protocol.steps {
@@ -195,8 +199,7 @@ mod tests {
         let loaded = AutomatonExperiment::find("checkerboard").unwrap();
         let damage = Damage { kind: DamageKind::Random, size: 8, from: 0, until: None };
         for (fire_rate, damage) in [(Some(0.5), None), (None, Some(damage))] {
-            let one =
-                Protocol { name: "one".into(), grid: [16, 16], steps: 1, samples: 1, fire_rate, damage };
+            let one = Protocol { damage, samples: 1, fire_rate, ..Protocol::new("one", [16, 16], 1) };
             let score = |samples| {
                 let protocol = Protocol { samples, ..one.clone() };
                 score(zeros.as_ref().unwrap(), &loaded, &protocol, 7).unwrap()
@@ -205,6 +208,14 @@ mod tests {
             assert_eq!((one.samples, many.samples, many.bits), (1, 8, 8 * one.bits));
             assert_ne!(many.wrong, 8 * one.wrong, "{fire_rate:?} {damage:?}");
         }
+    }
+
+    #[test]
+    fn required_protocols_are_part_of_success() {
+        let mut experiment = AutomatonExperiment::find("checkerboard").unwrap().experiment;
+        assert!(experiment.counted_protocols().all(|protocol| protocol.damage.is_none()));
+        experiment.protocols.iter_mut().for_each(|protocol| protocol.required = true);
+        assert_eq!(experiment.counted_protocols().count(), experiment.protocols.len());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::hard::Damage;
 use super::model::{FirstLayer, ModelShape};
 use super::rollout::{Checkpointing, StateSettings};
 use super::states::{Start, Target, TargetSpec};
-use super::success::Success;
+use super::success::{Success, is_false};
 use crate::deserialize::{self, Removed, maybe_two, two, twos};
 use crate::soft::{GateSettings, Wiring};
 use gatework_train::experiment::{ExperimentError, Problem, Source};
@@ -429,6 +429,34 @@ pub struct Protocol {
     /// Damage after every step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damage: Option<Damage>,
+    /// Steps in which a cell does not count after it was damaged.
+    #[serde(default, skip_serializing_if = "is_no_step")]
+    pub recovery: usize,
+    /// Whether the protocol is part of success, although it has damage or another fire rate than training.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub required: bool,
+}
+
+impl Protocol {
+    /// Undamaged grids of cells that all update.
+    pub(super) fn new(name: &str, grid: [usize; 2], steps: usize) -> Protocol {
+        let samples = default_samples();
+        Protocol {
+            name: name.into(),
+            grid,
+            steps,
+            samples,
+            fire_rate: None,
+            damage: None,
+            recovery: 0,
+            required: false,
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_no_step(steps: &usize) -> bool {
+    *steps == 0
 }
 
 fn default_samples() -> usize {
@@ -533,6 +561,12 @@ impl Experiment {
     /// Returns the settings of the search, if the recipe has one.
     pub fn search(&self) -> Option<&SearchSettings> {
         self.search.as_ref().filter(|_| self.training.recipe == Recipe::Search)
+    }
+
+    /// Returns the protocols that are part of success: those under the conditions of training, and those that are required.
+    pub fn counted_protocols(&self) -> impl Iterator<Item = &Protocol> {
+        let rate = self.automaton.fire_rate;
+        self.protocols.iter().filter(move |p| p.required || p.damage.is_none() && p.fire_rate == rate)
     }
 
     /// Returns the maximum number of steps of a rollout in training.

@@ -1,5 +1,7 @@
 //! Hard rollouts on bit planes, with asynchronous updates and damage, compared with a target.
 
+use std::collections::VecDeque;
+
 use gatework_logic::simulate::Runner;
 use gatework_logic::{Automaton, AutomatonError, Grid, GridError, Simulator};
 use rayon::prelude::*;
@@ -45,6 +47,8 @@ pub struct Conditions {
     pub fire_rate: Option<f32>,
     /// Damage after every step.
     pub damage: Option<Damage>,
+    /// Steps after damage in which a cell is not counted as outside the damage.
+    pub recovery: usize,
 }
 
 /// Minimum number of cells of a grid, and of steps at a time, for which [`Runner`] is faster than [`Simulator`].
@@ -70,6 +74,8 @@ pub struct HardRun {
     step: usize,
     mask: Vec<u64>,
     damaged: Option<Square>,
+    /// The squares that are not counted, and the number of finished steps when they were damaged.
+    recent: VecDeque<(usize, Square)>,
 }
 
 /// Rows and columns of a damaged square.
@@ -92,7 +98,17 @@ impl HardRun {
         let is_large = grid.cells() >= RUNNER_CELLS;
         let runner = is_large.then(|| Runner::new(automaton, observed)).transpose()?;
         let mask = vec![0; grid.words_per_sample()];
-        Ok(HardRun { simulator, runner, grid, conditions, seed, step: 0, mask, damaged: None })
+        Ok(HardRun {
+            simulator,
+            runner,
+            grid,
+            conditions,
+            seed,
+            step: 0,
+            mask,
+            damaged: None,
+            recent: VecDeque::new(),
+        })
     }
 
     /// Estimates the bytes of a run on grids of this size, with a target: two grids, the padded planes of the simulator, the two
@@ -186,6 +202,11 @@ impl HardRun {
             }
         }
         self.step += 1;
+        let (now, recovery) = (self.step, self.conditions.recovery);
+        self.recent.extend(self.damaged.clone().map(|square| (now, square)));
+        while self.recent.front().is_some_and(|(step, _)| step.saturating_add(recovery) < now) {
+            self.recent.pop_front();
+        }
         Ok(())
     }
 
@@ -216,20 +237,25 @@ impl HardRun {
         self.damaged.as_ref().map_or(0, |square| square.rows.len() * square.columns.len())
     }
 
-    /// Counts the wrong bits outside the cells that the last step's damage has set to zero.
+    /// Counts the wrong bits outside the cells that damage has set to zero in the last step, or in the steps of recovery before.
     pub fn wrong_outside_damage(&self, target: &Grid) -> Result<usize, GridError> {
         let wrong = self.wrong(target)?;
-        let Some(square) = &self.damaged else { return Ok(wrong) };
-        let mut damaged = 0;
-        for sample in 0..self.grid.samples() {
-            for channel in 0..target.channels() {
-                for y in square.rows.clone() {
-                    let wrong = |x: &usize| {
-                        target.get(sample, channel, y, *x) != self.grid.get(sample, channel, y, *x)
-                    };
-                    damaged += square.columns.clone().filter(wrong).count();
-                }
+        let (height, width) = (self.grid.height(), self.grid.width());
+        let mut is_damaged = vec![false; height * width];
+        let is_recent = |step: usize| step.saturating_add(self.conditions.recovery) >= self.step;
+        for (_, square) in self.recent.iter().filter(|(step, _)| is_recent(*step)) {
+            for y in square.rows.clone() {
+                is_damaged[y * width..][square.columns.clone()].fill(true);
             }
+        }
+        let mut damaged = 0;
+        for (cell, _) in is_damaged.iter().enumerate().filter(|(_, is_damaged)| **is_damaged) {
+            let (y, x) = (cell / width, cell % width);
+            let bits =
+                (0..self.grid.samples()).flat_map(|sample| (0..target.channels()).map(move |c| (sample, c)));
+            damaged += bits
+                .filter(|&(sample, c)| target.get(sample, c, y, x) != self.grid.get(sample, c, y, x))
+                .count();
         }
         Ok(wrong - damaged)
     }
@@ -268,7 +294,7 @@ mod tests {
     #[test]
     fn central_damage_ends_in_time_and_is_not_counted() {
         let damage = Some(Damage { kind: DamageKind::Centre, size: 4, from: 0, until: Some(2) });
-        let conditions = Conditions { fire_rate: Some(0.5), damage };
+        let conditions = Conditions { fire_rate: Some(0.5), damage, recovery: 0 };
         let target = ones(10, 8);
         let mut run = HardRun::new(&still(), 1, target.clone(), conditions, 1).unwrap();
         run.step().unwrap();
@@ -285,6 +311,20 @@ mod tests {
     }
 
     #[test]
+    fn damaged_cells_count_again_after_the_recovery() {
+        let damage = Some(Damage { kind: DamageKind::Centre, size: 4, from: 0, until: Some(2) });
+        let conditions = Conditions { fire_rate: None, damage, recovery: 3 };
+        let target = ones(10, 8);
+        let mut run = HardRun::new(&still(), 1, target.clone(), conditions, 1).unwrap();
+        let mut wrong = || {
+            run.step().unwrap();
+            run.wrong_outside_damage(&target).unwrap()
+        };
+        let wrong: Vec<usize> = (0..7).map(|_| wrong()).collect();
+        assert_eq!(wrong, [0, 0, 0, 0, 0, 32, 32], "damage ends after step 2");
+    }
+
+    #[test]
     fn many_steps_on_a_large_grid_equal_single_steps() {
         let life = rules::life(Boundary::Torus);
         let mut start = Grid::new(1, RUNNER_CELLS / 512 + 3, 512, 1).unwrap();
@@ -294,7 +334,10 @@ mod tests {
         for (fire_rate, damage) in
             [(None, None), (None, damage), (Some(0.5), None), (Some(0.7), damage), (None, late)]
         {
-            let run = || HardRun::new(&life, 1, start.clone(), Conditions { fire_rate, damage }, 4).unwrap();
+            let run = || {
+                HardRun::new(&life, 1, start.clone(), Conditions { fire_rate, damage, recovery: 0 }, 4)
+                    .unwrap()
+            };
             let (mut single, mut fast) = (run(), run());
             assert!(fast.runner.is_some());
             let steps = RUNNER_STEPS + 5;
@@ -312,6 +355,7 @@ mod tests {
             let conditions = Conditions {
                 fire_rate: None,
                 damage: Some(Damage { kind, size: usize::MAX, from: 0, until: None }),
+                recovery: 0,
             };
             let mut run = HardRun::new(&still(), 1, ones(7, 3), conditions, 1).unwrap();
             run.step().unwrap();
@@ -323,7 +367,7 @@ mod tests {
     fn random_damage_stays_inside_and_is_bounded() {
         let damage = Some(Damage { kind: DamageKind::Random, size: 5, from: 0, until: None });
         for step in 0..50 {
-            let conditions = Conditions { fire_rate: None, damage };
+            let conditions = Conditions { fire_rate: None, damage, recovery: 0 };
             let mut run = HardRun::new(&still(), 1, ones(7, 3), conditions, step).unwrap();
             run.step().unwrap();
             let wrong = run.wrong(&ones(7, 3)).unwrap();
@@ -335,7 +379,8 @@ mod tests {
     fn damage_begins_at_its_step() {
         let damage = Some(Damage { kind: DamageKind::Centre, size: 3, from: 2, until: Some(3) });
         let mut run =
-            HardRun::new(&still(), 1, ones(5, 5), Conditions { fire_rate: None, damage }, 1).unwrap();
+            HardRun::new(&still(), 1, ones(5, 5), Conditions { fire_rate: None, damage, recovery: 0 }, 1)
+                .unwrap();
         let wrong: Vec<usize> = (0..4)
             .map(|_| {
                 run.step().unwrap();

@@ -15,6 +15,7 @@
 //! | [`experiment`] | the settings of an experiment, read from TOML and checked |
 //! | `batch` | the start states, plan and targets of an update |
 //! | [`evaluate`] | the protocols of an experiment, scored on the hard automaton |
+//! | [`inference`] | the rule that pairs of grids follow |
 //! | [`success`] | properties that success asks for, and what is known of them |
 //! | `construct` | automata that are made instead of learned |
 //! | [`search`] | discrete search on the hard automaton after training |
@@ -33,6 +34,7 @@ pub mod evaluate;
 pub mod experiment;
 pub mod family;
 pub mod hard;
+pub mod inference;
 pub mod model;
 pub mod picture;
 #[cfg(test)]

@@ -6,6 +6,8 @@
 //! | `B2/S/C3` | Generations: a cell that does not survive takes 3 - 2 steps to die |
 //! | `rule:110` | elementary: each row is a line of cells, which read their left and right neighbours |
 //!
+//! `S23/B36`, `23/36`, `W110` and `110` are read, too.
+//!
 //! A cell with one of `C` states has as many channels as the states need digits; state 1 is alive. Numbers that are no state are
 //! dead in the next step, so a rule is defined for all bits.
 
@@ -60,22 +62,43 @@ pub(super) const EXHAUSTIVE_BITS: usize = 18;
 /// Time for the proof that an automaton of more bits computes the rule.
 const PROOF_TIME: std::time::Duration = std::time::Duration::from_secs(60);
 
+/// The number in the name of an elementary rule: `RULE:110`, `RULE 110`, `W110` or `110`.
+fn elementary_number(upper: &str) -> Option<&str> {
+    let number = upper.strip_prefix("RULE").map(|rest| rest.trim_start_matches([':', ' ']));
+    let number = number.or_else(|| upper.strip_prefix('W')).unwrap_or(upper);
+    (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(number)
+}
+
+/// Whether a name is in the notation without letters, which has the survivals first: `23/3` is Conway's Life.
+fn is_survival_first(upper: &str) -> bool {
+    let parts: Vec<&str> = upper.split('/').collect();
+    let mut digits = parts.iter().flat_map(|part| part.bytes()).peekable();
+    (2..=3).contains(&parts.len()) && digits.peek().is_some() && digits.all(|byte| byte.is_ascii_digit())
+}
+
+/// Says why a character is not a number of neighbours.
+fn not_a_count(digit: char) -> String {
+    let what = format!("{digit:?} is not a number of neighbours, which is 0 to 8");
+    match digit {
+        '0'..='9' => what,
+        ':' => "a bounded grid (:) is not part of a rule; set automaton.grid and automaton.boundary".into(),
+        _ => format!("{what}; a rule that depends on where they are is given as a table of 512 digits"),
+    }
+}
+
 impl CellRule {
     /// Reads the name of a rule.
     pub fn parse(name: &str) -> Result<CellRule, RuleError> {
-        let text = name.trim();
         let wrong = |problem: String| RuleError::Name { name: name.to_string(), problem };
-        let lower = text.to_ascii_lowercase();
-        let number = lower.strip_prefix("rule").map_or(&*lower, |rest| rest.trim_start_matches([':', ' ']));
-        if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) {
+        let upper = name.trim().to_ascii_uppercase();
+        if let Some(number) = elementary_number(&upper) {
             let number = number.parse::<u8>().map_err(|_| wrong("elementary rules are 0 to 255".into()))?;
             return CellRule::elementary(number);
         }
-        let upper = text.to_ascii_uppercase();
-        if !upper.starts_with('B') {
+        let mut parts: Vec<&str> = upper.split('/').collect();
+        if !upper.starts_with(['B', 'S']) && !is_survival_first(&upper) {
             return Err(wrong("it neither begins with B nor is a number".into()));
         }
-        let parts: Vec<&str> = upper.split('/').collect();
         if parts.len() < 2 {
             return Err(wrong("there is no / between births and survivals".into()));
         }
@@ -83,18 +106,19 @@ impl CellRule {
             return Err(wrong("there are more than two /".into()));
         }
         let counts = |part: &str, letter: char| -> Result<[bool; 9], RuleError> {
-            let digits = part.strip_prefix(letter);
+            let digits = part.strip_prefix(letter).or_else(|| is_survival_first(&upper).then_some(part));
             let digits = digits.ok_or_else(|| wrong(format!("{part:?} does not begin with {letter}")))?;
             let mut counts = [false; 9];
             for digit in digits.chars() {
                 let count = digit.to_digit(10).filter(|count| *count <= 8);
-                let count = count.ok_or_else(|| {
-                    wrong(format!("{digit:?} is not a number of neighbours, which is 0 to 8"))
-                })?;
+                let count = count.ok_or_else(|| wrong(not_a_count(digit)))?;
                 counts[count as usize] = true;
             }
             Ok(counts)
         };
+        if upper.starts_with('S') || is_survival_first(&upper) {
+            parts.swap(0, 1);
+        }
         let (births, survivals) = (counts(parts[0], 'B')?, counts(parts[1], 'S')?);
         let states = match parts.get(2) {
             None => 2,
@@ -107,6 +131,23 @@ impl CellRule {
             }
         };
         CellRule::generations(&upper, &births, &survivals, states)
+    }
+
+    /// Returns whether a text is meant as the name of a rule, right or wrong, and not as that of an experiment or a file.
+    pub(super) fn is_name(text: &str) -> bool {
+        let upper = text.trim().to_ascii_uppercase();
+        let first = upper.split('/').next().unwrap_or_default();
+        let is_count = |c: char| c.is_ascii_digit() || "SCG".contains(c);
+        let has_counts = |letter: char| {
+            let counts = first.strip_prefix(letter);
+            counts.is_some_and(|counts| counts.is_empty() || counts.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        elementary_number(&upper).is_some()
+            || upper.strip_prefix("RULE:").is_some()
+            || upper.strip_prefix('B').is_some_and(|rest| rest.chars().all(|c| is_count(c) || c == '/'))
+            || has_counts('B') && upper.contains("/S")
+            || has_counts('S') && upper.contains("/B")
+            || is_survival_first(&upper)
     }
 
     /// A rule by the numbers of live neighbours, with this many states.
@@ -219,6 +260,18 @@ impl CellRule {
         Automaton { channels: self.channels(), boundary, circuit: self.circuit.clone() }
     }
 
+    /// Returns the rule with a boundary and further channels, which are 0 after a step.
+    pub(super) fn automaton_of(&self, channels: usize, boundary: Boundary) -> Option<Automaton> {
+        let wide = self.widened(channels)?;
+        let mut nodes = wide.nodes().to_vec();
+        let zero = (wide.inputs() + nodes.len()) as u32;
+        nodes.push(gatework_logic::Node::new(gatework_logic::Gate::FALSE, 0, 0));
+        let mut outputs = wide.outputs().to_vec();
+        outputs.resize(channels, zero);
+        let circuit = Circuit::new(wide.inputs(), nodes, outputs).ok()?;
+        Some(Automaton { channels, boundary, circuit })
+    }
+
     /// The colours of the states: dead, alive, and from alive to dead; none for a rule of one channel.
     pub(super) fn palette(&self) -> Vec<Rgb> {
         let states = 1usize << self.channels().min(4);
@@ -326,6 +379,29 @@ mod tests {
     }
 
     #[test]
+    fn other_notations_are_the_same_rules() {
+        for (name, other) in [
+            ("S23/B36", "B36/S23"),
+            ("23/36", "B36/S23"),
+            ("/2/3", "B2/S/C3"),
+            ("345/2/4", "B2/S345/C4"),
+            ("W30", "rule:30"),
+            ("rule30", "rule:30"),
+            ("30", "rule:30"),
+        ] {
+            let circuit = |name: &str| CellRule::parse(name).unwrap().circuit;
+            assert_eq!(circuit(name), circuit(other), "{name}");
+            assert!(CellRule::is_name(name) && CellRule::is_name(other), "{name}");
+        }
+        for name in ["B2-a/S12", "B3/S23:T10", "B3S23", "b9/s", "B/S", "rule:x", "300"] {
+            assert!(CellRule::is_name(name), "{name}");
+        }
+        for name in ["rule-110", "bricks", "runs/x", "B.toml", "seeds", "S", "photos/B2", "boards/Small"] {
+            assert!(!CellRule::is_name(name), "{name}");
+        }
+    }
+
+    #[test]
     fn generations_die_slowly() {
         let rule = CellRule::parse("B2/S/C3").unwrap();
         assert_eq!(rule.channels(), 2);
@@ -367,7 +443,10 @@ mod tests {
         for (name, part) in [
             ("B9/S", "'9' is not a number of neighbours"),
             ("B3S23", "no /"),
-            ("S23/B3", "begins with B"),
+            ("S23/S3", "does not begin with B"),
+            ("B2-a/S12", "table of 512 digits"),
+            ("B3/S23:T10", "automaton.grid"),
+            ("23/9", "'9' is not a number"),
             ("B3/23", "does not begin with S"),
             ("B3/S23/C99", "number of states"),
             ("B3/S23/C1", "number of states"),

@@ -285,6 +285,9 @@ pub enum StateError {
     /// A file that is neither a picture nor text.
     #[error("neither a PNG nor text")]
     Unreadable,
+    /// A picture in another format.
+    #[error("a {0} file; convert it to PNG, a pixel for a cell")]
+    Format(&'static str),
     /// More colours than a picture may have.
     #[error("{found} colours, but a picture has at most {MAX_COLOURS}, the background included")]
     Colours {
@@ -385,8 +388,8 @@ impl Target {
             TargetSpec::Picture { file } => Target::Picture(Bitmap::from_bytes(&read(file)?)?.0),
             TargetSpec::Pattern { tile, file, phase } => {
                 let tile = match (tile, file) {
-                    (Some(text), None) => Bitmap::from_coloured_text(text)?,
-                    (None, Some(file)) => Bitmap::from_bytes(&read(file)?)?.0,
+                    (Some(text), None) => Bitmap::tile_from_text(text)?,
+                    (None, Some(file)) => Bitmap::tile_from_bytes(&read(file)?)?.0,
                     _ => return Err(StateError::Keys("a pattern has either tile or file".into())),
                 };
                 Target::Pattern { tile, phase: *phase, family: None }

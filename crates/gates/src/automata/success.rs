@@ -67,7 +67,7 @@ pub struct Asynchronous {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_false(flag: &bool) -> bool {
+pub(super) fn is_false(flag: &bool) -> bool {
     !flag
 }
 
@@ -672,7 +672,7 @@ impl Judge<'_> {
         fire_rate: Option<f32>,
         samples: usize,
     ) -> Result<evaluate::Score, TaskError> {
-        let protocol = Protocol { name: "success".into(), grid, steps, samples, fire_rate, damage: None };
+        let protocol = Protocol { samples, fire_rate, ..Protocol::new("success", grid, steps) };
         Ok(evaluate::score(self.automaton, self.loaded, &protocol, self.seed)?)
     }
 }

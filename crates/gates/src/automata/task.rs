@@ -247,7 +247,7 @@ fn matches_target(
 ) -> Result<bool, TaskError> {
     let experiment::AutomatonSettings { boundary, steps, fire_rate, .. } = loaded.experiment.automaton;
     let target = loaded.target.grids(&start, boundary, steps)?;
-    let conditions = Conditions { fire_rate, damage: None };
+    let conditions = Conditions { fire_rate, damage: None, recovery: 0 };
     let mut run = HardRun::new(automaton, target.channels(), start, conditions, seed)?;
     for _ in 0..steps {
         run.step()?;

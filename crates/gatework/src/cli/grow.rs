@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gatework_gates::automata::choose;
+use gatework_gates::automata::states::Phase;
 use gatework_gates::automata::success::Heal;
 
 use super::Choices;
@@ -34,6 +35,9 @@ pub struct Grow {
     /// What a tile grows from [default: noise]
     #[arg(long, requires = "repeat", value_parser = super::choice(STARTS))]
     from: Option<bool>,
+    /// Where the tile may begin [default: anchored]
+    #[arg(long, requires = "repeat", value_parser = super::choice(PHASES))]
+    phase: Option<Phase>,
     /// It has to stay: right at every step from the last one on
     #[arg(long)]
     stay: bool,
@@ -51,10 +55,16 @@ static STARTS: &Choices<bool> = &[
     ("seed", "One cell on a torus", true),
 ];
 
+/// Where a tile may begin.
+static PHASES: &Choices<Phase> = &[
+    ("anchored", "In the first row and column, or at the seed", Phase::Anchored),
+    ("any", "Anywhere", Phase::Any),
+];
+
 impl Grow {
     pub fn run(&self) -> anyhow::Result<()> {
         let mut chosen = if self.repeat {
-            choose::pattern(&self.file, self.from.unwrap_or(false))?
+            choose::pattern(&self.file, self.from.unwrap_or(false), self.phase.unwrap_or_default())?
         } else {
             choose::picture(&self.file)?
         };

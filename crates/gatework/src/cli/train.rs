@@ -8,9 +8,10 @@ use gatework_forecast::run as forecast_run;
 use gatework_gates::automata::advice;
 use gatework_gates::automata::choose::{self, Chosen};
 use gatework_gates::automata::experiment::{AutomatonExperiment, Experiment, Recipe};
+use gatework_gates::automata::inference;
 use gatework_gates::automata::picture::Colours;
 use gatework_gates::automata::run::{self, RunError, Trained};
-use gatework_gates::automata::search::{CLOCK, CONSTRUCTION, REPAIR};
+use gatework_gates::automata::search::{CLOCK, CONSTRUCTION, INFERENCE, REPAIR};
 use gatework_gates::automata::states::{Start, Target};
 use gatework_gates::classifier::choose::{self as classifier_choose, is_data};
 use gatework_gates::classifier::experiment::{ClassifierExperiment, Files, TestData};
@@ -405,7 +406,7 @@ fn print_result(loaded: &AutomatonExperiment, finished: &AutomatonRun, folder: &
     if trained.is_success() && kept.stages.is_empty() {
         status!("Gradient descent alone was enough: no search, no repair");
     }
-    print_stages(&kept.stages, loaded.target.is_rule());
+    print_stages(&kept.stages, loaded);
     print_properties(loaded, trained);
     status!("Gates of a cell: {}, without wires, inverters and duplicates", trained.gates.used);
     let run = folder.path().display().to_string();
@@ -427,7 +428,7 @@ fn print_result(loaded: &AutomatonExperiment, finished: &AutomatonRun, folder: &
 }
 
 /// Prints the wrong bits after each stage, and what the last stage did.
-fn print_stages(stages: &[Stage], is_rule: bool) {
+fn print_stages(stages: &[Stage], loaded: &AutomatonExperiment) {
     let Some(last) = stages.last() else { return };
     let share = |stage: &Stage| {
         let name = if stage.name == "descent" { "gradient descent" } else { &stage.name };
@@ -444,13 +445,19 @@ fn print_stages(stages: &[Stage], is_rule: bool) {
             CLOCK => {
                 status!("  clock: hidden channels count the steps and stop the cells after the last one");
             }
-            CONSTRUCTION if is_rule => {
+            INFERENCE => print_inferred(loaded),
+            CONSTRUCTION if loaded.target.is_rule() => {
                 status!("  construction: the circuit is that of the given rule; nothing of it was learned");
             }
             CONSTRUCTION => {
-                status!(
-                    "  construction: made from the target, because the search did not find a smaller or a right circuit;"
-                );
+                let is_smaller = loaded.experiment.start != Start::Random;
+                let why = match stages.iter().rev().find(|stage| stage.name == "search") {
+                    Some(search) if search.wrong == 0 && !is_smaller => {
+                        "because what the search found is right on its own grids only"
+                    }
+                    _ => "because the search did not find a smaller or a right circuit",
+                };
+                status!("  construction: made from the target, {why};");
                 status!(
                     "  cells count their coordinates in hidden channels and look the target up (all bits are memorised)"
                 );
@@ -458,6 +465,20 @@ fn print_stages(stages: &[Stage], is_rule: bool) {
             _ => {}
         }
     }
+}
+
+/// Prints the rule that pairs of grids follow.
+fn print_inferred(loaded: &AutomatonExperiment) {
+    let Target::Pairs(pairs) = &loaded.target else { return };
+    let settings = &loaded.experiment.automaton;
+    let Some(found) = inference::infer(pairs, settings.boundary, settings.steps) else { return };
+    status!(
+        "  inference: the pairs follow a rule of the {} family, {}; they show {} of its {} cases, and the others are 0",
+        found.family,
+        found.rule.name(),
+        found.known,
+        found.cases
+    );
 }
 
 /// Prints whether a picture or pattern stays, heals and so on.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use gatework_gates::automata::choose;
+use gatework_gates::automata::states::Phase;
 use gatework_train::files;
 use gatework_train::run_folder::RunFolder;
 use serde::Deserialize;
@@ -285,7 +286,8 @@ fn plan_experiment(
 fn plan_drawing(program: &Path, picture: &str, request: &Request, runs: &Runs) -> Result<Planned, Problem> {
     let (name, path) = unused(runs, request.name.as_deref().unwrap_or("drawing"))?;
     let file = draw(picture, &name)?;
-    let chosen = if request.repeat { choose::pattern(&file, false) } else { choose::picture(&file) };
+    let chosen =
+        if request.repeat { choose::pattern(&file, false, Phase::Anchored) } else { choose::picture(&file) };
     if let Err(error) = chosen {
         remove_drawing(&file);
         let text = error.to_string();

@@ -8,6 +8,9 @@
 //!   several neighbours in a line are combined by OR. A picture has edges that no count passes; a tile repeats.
 //! - **From the edge**: every cell is alive after one step, and the cells beyond a boundary of zeros never are. A cell without a
 //!   live neighbour to the left is the first of its row, and every other counts on from its neighbour.
+//! - **From the corner**: the first cell of the grid has no live neighbour above or to the left; it counts some steps to be sure.
+//!   Every other cell counts on from whichever of its neighbours above and to the left is alive, and keeps its coordinates
+//!   while none is. So counts go around damage, which looks like an edge, and a hole fills with the right ones.
 //!
 //! Coordinates that are right stay right, so the target stays too; cells that are set to 0 count again.
 
@@ -25,7 +28,13 @@ pub enum Anchor {
     Seed([usize; 2]),
     /// The first row and the first column.
     Edge,
+    /// The first cell of the first row.
+    Corner,
 }
+
+/// Digits of the counter of steps after which a cell takes itself for the first one of the grid. Damage that hides the neighbours of
+/// a cell for fewer steps is not taken for a corner.
+const TIMER_DIGITS: usize = 4;
 
 /// The coordinates of a target: rows, then columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,15 +50,17 @@ pub struct Axes {
 impl Axes {
     /// Channels that the coordinates need, besides the observed ones.
     pub fn channels(&self) -> usize {
-        1 + self.size.iter().map(|&side| bits_for(side)).sum::<usize>()
+        let timer = if self.anchor == Anchor::Corner { TIMER_DIGITS } else { 0 };
+        1 + self.size.iter().map(|&side| bits_for(side)).sum::<usize>() + timer
     }
 
     fn axis(&self, axis: usize) -> Axis {
         let (side, digits) = (self.size[axis], bits_for(self.size[axis]));
         // A count that does not repeat may use all numbers, which needs no comparison.
-        let modulus = if self.repeats || self.anchor == Anchor::Edge { side } else { 1 << digits };
+        let modulus =
+            if self.repeats || !matches!(self.anchor, Anchor::Seed(_)) { side } else { 1 << digits };
         match self.anchor {
-            Anchor::Edge => Axis { side, digits, modulus, base: 0, origin: 0 },
+            Anchor::Edge | Anchor::Corner => Axis { side, digits, modulus, base: 0, origin: 0 },
             Anchor::Seed(at) => {
                 // All digits of the seed cell are 1.
                 let base = (1 << digits) - modulus;
@@ -106,8 +117,15 @@ pub fn automaton(
     let first_row_digit = observed + 1;
     let first_column_digit = first_row_digit + rows.digits;
     let counters = [(&rows, first_row_digit, 0), (&columns, first_column_digit, 1)];
+    let mut timer = Vec::new();
     let (alive, [y, x]) = match axes.anchor {
         Anchor::Seed(_) => grow(&mut bits, observed, counters, axes.repeats),
+        Anchor::Corner => {
+            let first = first_column_digit + columns.digits;
+            let (is_first, next) = first_cell(&mut bits, observed, first);
+            timer = next;
+            spread(&mut bits, observed, counters, is_first)
+        }
         Anchor::Edge => {
             let count = |(axis, digit, direction): (&Axis, usize, usize)| {
                 // The neighbour above, or to the left.
@@ -136,7 +154,7 @@ pub fn automaton(
         *output = bits.and(alive, *output);
     }
     outputs.push(alive);
-    outputs.extend(y.into_iter().chain(x));
+    outputs.extend(y.into_iter().chain(x).chain(timer));
     outputs.resize(channels, Bit::FALSE);
     let circuit = bits.finish(&outputs).ok()?;
     Automaton::new(channels, boundary, circuit).ok()
@@ -188,6 +206,50 @@ fn grow(
         number.into_iter().enumerate().map(keep).collect()
     });
     (next, kept)
+}
+
+/// Adds the counter of the steps in which a cell has no live neighbour above or to the left. Returns whether it has waited long
+/// enough to be the first one of the grid, and the next digits.
+fn first_cell(bits: &mut Bits, alive: usize, digit: usize) -> (Bit, Vec<Bit>) {
+    let before = [0, 1, 2, 3, 6].map(|neighbour| input(alive, neighbour));
+    let waits = bits.any(before).not();
+    let count = numbers(digit, TIMER_DIGITS, 4);
+    let is_due = bits.equals(&count, (1 << TIMER_DIGITS) - 1);
+    let next = bits.step(&count, true);
+    let kept = count.iter().zip(next).map(|(&digit, next)| {
+        let digit = bits.choose(is_due, digit, next);
+        bits.and(waits, digit)
+    });
+    let kept = kept.collect();
+    (bits.and(waits, is_due), kept)
+}
+
+/// Adds the counters that spread from the first cell of the grid. Returns whether a cell is alive in the next step, and its
+/// coordinates.
+fn spread(
+    bits: &mut Bits,
+    alive: usize,
+    counters: [(&Axis, usize, usize); 2],
+    is_first: Bit,
+) -> (Bit, [Vec<Bit>; 2]) {
+    let (diagonal, above, left) = (0, 1, 3);
+    let coordinates = counters.map(|(axis, digit, direction)| {
+        let kept = numbers(digit, axis.digits, 4);
+        let mut number: Vec<Bit> = kept.into_iter().map(|digit| bits.and(digit, is_first.not())).collect();
+        // The diagonal neighbour, which is the farthest, comes first: counts cross the grid in as many steps as its longer side.
+        for (neighbour, moves) in [(above, direction == 0), (left, direction == 1), (diagonal, true)] {
+            let mut there = numbers(digit, axis.digits, neighbour);
+            if moves {
+                there = axis.step(bits, &there, true);
+            }
+            let is_alive = input(alive, neighbour);
+            number = there.iter().zip(&number).map(|(&a, &b)| bits.choose(is_alive, a, b)).collect();
+        }
+        number
+    });
+    let reached = bits.any([diagonal, above, left].map(|neighbour| input(alive, neighbour)));
+    let lives = bits.or(input(alive, 4), is_first);
+    (bits.or(lives, reached), coordinates)
 }
 
 /// A channel of a neighbour.
@@ -264,7 +326,7 @@ mod tests {
                 let axes = Axes { anchor, size: [height, width], repeats: true };
                 let channels = 1 + axes.channels();
                 let (start, boundary) = match anchor {
-                    Anchor::Edge => (Start::Random, Boundary::Zeros),
+                    Anchor::Edge | Anchor::Corner => (Start::Random, Boundary::Zeros),
                     Anchor::Seed(_) => (Start::Seed, Boundary::Torus),
                 };
                 let rule = automaton(&axes, channels, 1, boundary, tile).unwrap();
@@ -275,6 +337,35 @@ mod tests {
                     simulator.step(&mut grid).unwrap();
                 }
                 assert_eq!(wrong(&grid, 1, tile), 0, "{height}x{width} {anchor:?}");
+            }
+        }
+    }
+    /// A tile that is counted from the corner goes around a square of damage, and fills it when it ends.
+    #[test]
+    fn tiles_that_are_counted_from_the_corner_withstand_damage() {
+        for (height, width) in [(4, 4), (3, 5), (1, 4)] {
+            let tile = |c: usize, y: usize, x: usize| target(c, y % height, x % width);
+            let axes = Axes { anchor: Anchor::Corner, size: [height, width], repeats: true };
+            let channels = 1 + axes.channels();
+            let rule = automaton(&axes, channels, 1, Boundary::Zeros, tile).unwrap();
+            let mut grid = Grid::new(1, 24, 29, channels).unwrap();
+            Start::Random.fill(&mut grid, &mut Random::new(1, Purpose::Check, 0)).unwrap();
+            let mut simulator = Simulator::new(&rule, channels).unwrap();
+            let is_damaged = |y: usize, x: usize| (7..17).contains(&y) && (9..19).contains(&x);
+            for step in 0..200 {
+                simulator.step(&mut grid).unwrap();
+                for (y, x) in (0..24).flat_map(|y| (0..29).map(move |x| (y, x))) {
+                    if step < 150 && is_damaged(y, x) {
+                        (0..channels).for_each(|channel| grid.set(0, channel, y, x, false));
+                    }
+                }
+                let right = |c: usize, y: usize, x: usize| {
+                    let is_hidden = step < 170 && is_damaged(y, x);
+                    if is_hidden { grid.get(0, c, y, x) } else { tile(c, y, x) }
+                };
+                if step >= 100 {
+                    assert_eq!(wrong(&grid, 1, right), 0, "{height}x{width}, step {step}");
+                }
             }
         }
     }

@@ -315,6 +315,13 @@ impl Experiment {
                 );
                 return problem(&["evaluate"], message);
             }
+            if p.recovery > 0 && p.damage.is_none() {
+                let message = format!(
+                    "evaluate {:?}: recovery is given, but there is no damage to recover from",
+                    p.name
+                );
+                return problem(&["evaluate"], message);
+            }
         }
         Ok(())
     }

@@ -9,8 +9,9 @@
 use gatework_logic::Automaton;
 
 use super::{Case, Found, REPAIR_SAMPLES, Search, StopCheck, repair};
-use crate::automata::construct;
+use crate::automata::construct::{self, Anchor, Axes};
 use crate::automata::experiment::Repair;
+use crate::automata::inference;
 use crate::automata::model::Model;
 use crate::automata::rule::EXHAUSTIVE_BITS;
 use crate::automata::states::Target;
@@ -21,6 +22,8 @@ use gatework_train::trainer::{Finishing, TaskError};
 pub const REPAIR: &str = "repair";
 /// The stage in which an automaton is made from the target.
 pub const CONSTRUCTION: &str = "construction";
+/// The stage in which the rule of pairs of grids is inferred.
+pub const INFERENCE: &str = "inference";
 /// The stage in which a clock is added that stops the cells.
 pub const CLOCK: &str = "clock";
 
@@ -28,6 +31,24 @@ pub const CLOCK: &str = "clock";
 const MADE: u64 = 1 << 61;
 
 impl Search<'_> {
+    /// Returns the result without a search, if the target are pairs of grids and a rule of a small family explains them.
+    pub(super) fn inferred(&self, model: &Model) -> Result<Option<Found>, TaskError> {
+        let Target::Pairs(pairs) = &self.loaded.target else { return Ok(None) };
+        let settings = &self.loaded.experiment.automaton;
+        if self.settings.repair == Repair::None || settings.fire_rate.is_some() {
+            return Ok(None);
+        }
+        let found = inference::infer(pairs, settings.boundary, settings.steps);
+        let automaton = found.and_then(|found| found.rule.automaton_of(settings.channels, settings.boundary));
+        let Some(model) = automaton.and_then(|automaton| construct::embed(&automaton, model)) else {
+            return Ok(None);
+        };
+        let is_right = self.passes(&model, MADE)?;
+        let stages = vec![self.stage(INFERENCE, 0)];
+        let found = Found { model, wrong: 0, moves: 0, trace: vec![(0, 0)], passes: true, stages };
+        Ok(is_right.then_some(found))
+    }
+
     /// Applies exact repair to the result of a run where that is possible. Returns `None` if it was stopped.
     pub(super) fn repaired(
         &self,
@@ -148,18 +169,28 @@ impl Search<'_> {
 
     /// Makes an automaton from the target, if that is possible and passes every check. The model gives its perception.
     fn make(&self, model: &Model) -> Result<Option<Model>, TaskError> {
-        let made = self.automaton().and_then(|automaton| construct::embed(&automaton, model));
-        let Some(made) = made else { return Ok(None) };
-        Ok(if self.passes(&made, MADE)? { Some(made) } else { None })
+        for from_corner in [false, true] {
+            let made = self.automaton(from_corner).and_then(|automaton| construct::embed(&automaton, model));
+            let Some(made) = made else { continue };
+            if self.passes(&made, MADE)? {
+                return Ok(Some(made));
+            }
+        }
+        Ok(None)
     }
 
-    fn automaton(&self) -> Option<Automaton> {
+    /// Makes an automaton from the target. One that counts from the edge can also count from the corner, which is larger and
+    /// withstands damage.
+    fn automaton(&self, from_corner: bool) -> Option<Automaton> {
         let (experiment, target) = (&self.loaded.experiment, &self.loaded.target);
         let (channels, boundary) = (experiment.automaton.channels, experiment.automaton.boundary);
         if let Target::Rule(rule) = target {
-            return (rule.channels() == channels).then(|| rule.automaton(boundary));
+            return (rule.channels() == channels && !from_corner).then(|| rule.automaton(boundary));
         }
-        let axes = target.axes(&experiment.start, boundary, experiment.automaton.grid)?;
+        let mut axes = target.axes(&experiment.start, boundary, experiment.automaton.grid)?;
+        if from_corner {
+            axes = (axes.anchor == Anchor::Edge).then_some(Axes { anchor: Anchor::Corner, ..axes })?;
+        }
         let bit = |channel: usize, y: usize, x: usize| target.bit(channel, y, x);
         construct::automaton(&axes, channels, target.channels(), boundary, bit)
     }

@@ -6,6 +6,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | `annealing` | simulated annealing (Gibbs sampling) over gate functions and wires; minimises the wrong cells |
+//! | `harder` | grids on which a circuit fails that is right on those of the search |
 //! | `repair` | for a fixed picture or a rule: exact repair of the remaining wrong cells by a formula |
 //! | `exact` | chooses between the repair and an automaton that is made from the target |
 //! | `shrink` | after a success: a smaller circuit that passes the same checks |
@@ -17,6 +18,7 @@
 mod annealing;
 mod exact;
 mod grow;
+mod harder;
 mod repair;
 mod shrink;
 
@@ -29,10 +31,11 @@ use super::experiment::{AutomatonExperiment, Protocol, SearchSettings};
 use super::hard::fill_mask;
 use super::model::Model;
 use annealing::{Chain, MoveSettings};
-pub use exact::{CLOCK, CONSTRUCTION, REPAIR};
+pub use exact::{CLOCK, CONSTRUCTION, INFERENCE, REPAIR};
 use gatework_train::random::{Purpose, Random};
 use gatework_train::trainer::{Finishing, Stage, TaskError};
 pub(super) use grow::path_from;
+use harder::MAX_HARDER;
 
 /// The stage of annealing.
 const SEARCH: &str = "search";
@@ -42,6 +45,9 @@ const MOVES_PER_ROUND: u64 = 50;
 
 /// Logit of the chosen function, where the others have 0: the initial logit of a gate in training.
 pub(super) const MARGIN: f32 = crate::soft::PASS_THROUGH;
+
+/// Draws of fresh grids in a run on which a circuit may be right that does not pass the checks.
+const MAX_BARREN: u32 = 4;
 
 /// Grids of a case for exact repair, if start states are random.
 const REPAIR_SAMPLES: usize = 16;
@@ -107,6 +113,9 @@ impl Search<'_> {
     /// Searches from a model until one passes every check, all runs are used or `stop`, which is called with the progress
     /// now and then, returns true. Returns `None` if it was stopped.
     pub fn run(&self, model: &Model, stop: &StopCheck<'_>) -> Result<Option<Found>, TaskError> {
+        if let Some(found) = self.inferred(model)? {
+            return Ok(Some(found));
+        }
         let mut best: Option<Found> = None;
         let (mut moves, mut trace) = (0, Vec::new());
         let runs = self.settings.runs as u64;
@@ -185,6 +194,7 @@ impl Search<'_> {
             })
             .collect::<Result<_, _>>()?;
         let (mut moves, mut trace) = (0, Vec::new());
+        let (mut harder, mut barren): (Vec<Grids>, _) = (Vec::new(), 0);
         let most = self.moves_of(run);
         while moves < most {
             let wrong = chains.iter().map(Chain::wrong).min().unwrap_or(0);
@@ -217,11 +227,34 @@ impl Search<'_> {
             }
             // Right on these grids, but not on others.
             draws += 1;
+            let failed = chains.iter().position(|chain| chain.wrong() == 0);
             grids = self.grids(time(draws))?;
+            grids.extend(harder.iter().cloned());
+            chains.par_iter_mut().try_for_each(|chain| chain.set_grids(&grids))?;
+            let Some(failed) = failed.filter(|&failed| chains[failed].wrong() == 0) else { continue };
+            let Some(case) = self.harder(&chains[failed].model(MARGIN).harden(), time(draws))? else {
+                // No grid tells the search what is wrong. Others may, but not for long.
+                barren += 1;
+                if barren == MAX_BARREN {
+                    break;
+                }
+                continue;
+            };
+            harder.truncate(MAX_HARDER - 1);
+            harder.insert(0, Grids::new(&case.task(experiment.automaton.boundary, 0))?);
+            grids.truncate(self.sizes().len());
+            grids.extend(harder.iter().cloned());
             chains.par_iter_mut().try_for_each(|chain| chain.set_grids(&grids))?;
         }
         let Some(best) = chains.iter().min_by_key(|chain| chain.best()) else { return Ok(None) };
-        let (model, wrong) = (best.best_model(MARGIN), best.best());
+        let model = best.best_model(MARGIN);
+        let wrong = if harder.is_empty() {
+            best.best()
+        } else {
+            // Only the grids of the experiment count.
+            let random = Random::new(self.seed, Purpose::Search, time(draws));
+            Chain::new(&model, observed, &self.grids(time(draws))?, random)?.wrong()
+        };
         trace.push((moves, wrong));
         let stages = vec![self.stage(SEARCH, wrong)];
         self.repaired(Found { model, wrong, moves, trace, passes: false, stages }, run, stop)
@@ -235,7 +268,7 @@ impl Search<'_> {
             return Ok(false);
         }
         let seed = Random::new(self.seed, Purpose::Check, u64::MAX - number).word();
-        for protocol in self.protocols() {
+        for protocol in self.loaded.experiment.counted_protocols() {
             if evaluate::score(&automaton, self.loaded, protocol, seed)?.wrong > 0 {
                 return Ok(false);
             }
@@ -247,7 +280,7 @@ impl Search<'_> {
     fn protocols(&self) -> impl Iterator<Item = &Protocol> {
         let experiment = &self.loaded.experiment;
         let rate = experiment.automaton.fire_rate;
-        experiment.protocols.iter().filter(move |p| p.damage.is_none() && p.fire_rate == rate)
+        experiment.counted_protocols().filter(move |p| p.damage.is_none() && p.fire_rate == rate)
     }
 
     /// Draws the grids of a run, of all sizes.
@@ -272,8 +305,20 @@ impl Search<'_> {
     /// Draws grids of one size: `samples` of them, or one if the start state is fixed.
     fn case(
         &self,
+        size: [usize; 2],
+        samples: usize,
+        stay: usize,
+        random: &mut Random,
+    ) -> Result<Case, TaskError> {
+        self.case_of(size, samples, self.loaded.experiment.automaton.steps, stay, random)
+    }
+
+    /// Draws grids of one size for a number of steps.
+    fn case_of(
+        &self,
         [height, width]: [usize; 2],
         samples: usize,
+        steps: usize,
         stay: usize,
         random: &mut Random,
     ) -> Result<Case, TaskError> {
@@ -283,15 +328,15 @@ impl Search<'_> {
             if experiment.start.is_fixed() { 1 } else { experiment.start.count().unwrap_or(samples) };
         let mut start = Grid::new(samples, height, width, automaton.channels)?;
         experiment.start.fill_in_order(&mut start, random)?;
-        let target = self.loaded.target.grids(&start, automaton.boundary, automaton.steps)?;
+        let target = self.loaded.target.grids(&start, automaton.boundary, steps)?;
         let mut fires = Vec::new();
         if let Some(rate) = automaton.fire_rate {
-            fires = vec![vec![0; start.words_per_sample()]; automaton.steps + stay];
+            fires = vec![vec![0; start.words_per_sample()]; steps + stay];
             for mask in &mut fires {
                 fill_mask(mask, start.cells(), rate, random);
             }
         }
-        Ok(Case { start, target, steps: automaton.steps, fires })
+        Ok(Case { start, target, steps, fires })
     }
 }
 
