@@ -4,23 +4,29 @@ mod decomposition;
 pub(crate) mod deepar;
 mod dlinear;
 mod gru;
+mod itransformer;
 mod lstm;
 mod nbeats;
 mod nhits;
 mod nlinear;
 mod tcn;
+mod tide;
 mod transformer;
+mod tsmixer;
 
 pub use decomposition::{Decomposition, Season};
 pub use deepar::DeepAr;
 pub use dlinear::DLinear;
 pub use gru::Gru;
+pub use itransformer::ITransformer;
 pub use lstm::Lstm;
 pub use nbeats::{Basis, NBeats, Stack};
 pub use nhits::{Interpolation, Nhits, Pool};
 pub use nlinear::NLinear;
 pub use tcn::Tcn;
+pub use tide::Tide;
 pub use transformer::Transformer;
+pub use tsmixer::TsMixer;
 
 use std::ops::RangeInclusive;
 
@@ -147,6 +153,12 @@ models! {
     Lstm "lstm" Instance;
     /// A Transformer encoder on patches.
     Transformer "transformer" Instance;
+    /// Dense residual blocks that encode the window and its covariates.
+    Tide "tide" Instance;
+    /// Dense layers that mix steps and features in turn.
+    TsMixer "tsmixer" Instance;
+    /// A Transformer encoder whose tokens are the variates.
+    ITransformer "itransformer" Instance;
     /// An autoregressive LSTM that forecasts distributions.
     DeepAr "deepar" Scale;
 }

@@ -68,6 +68,17 @@ fn every_model() -> Vec<Model> {
             dropout: 0.0,
             head_dropout: 0.0,
         }),
+        Model::Tide(Tide {
+            hidden: 32,
+            encoder: 1,
+            decoder: 2,
+            decoded: 4,
+            step_hidden: 16,
+            projected: 2,
+            dropout: 0.0,
+        }),
+        Model::TsMixer(TsMixer { width: 16, feed_forward: 16, layers: 2, dropout: 0.0 }),
+        Model::ITransformer(ITransformer { width: 32, heads: 4, layers: 1, feed_forward: 32, dropout: 0.0 }),
         Model::DeepAr(DeepAr { hidden: 24, layers: 1, dropout: 0.0, samples: 50 }),
     ]
 }
@@ -359,6 +370,10 @@ fn invalid_settings_are_located() {
     rejected(
         Model::Transformer(Transformer { width: 20, ..Transformer::default() }),
         "not a multiple of 16 heads",
+    );
+    rejected(
+        Model::ITransformer(ITransformer { width: 20, ..ITransformer::default() }),
+        "not a multiple of 8 heads",
     );
     rejected(Model::Transformer(Transformer { patch: 4, ..Transformer::default() }), "stride is 8");
     let huge = specification(Model::Nhits(Nhits { width: 65_536, ..Nhits::default() }));

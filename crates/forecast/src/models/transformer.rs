@@ -64,7 +64,8 @@ impl Transformer {
         let position = x.network.parameter("position", &[tokens, self.width], Initializer::Uniform(POSITION));
         let mut hidden = (patches.linear("embedding", self.width) + position).dropout(self.dropout);
         for layer in 0..self.layers {
-            hidden = self.layer(hidden, &format!("layer.{layer}"));
+            let name = format!("layer.{layer}");
+            hidden = hidden.encoder_layer(&name, self.heads, self.feed_forward, self.dropout);
         }
         let forecast = x.forecast("head", hidden.flatten().dropout(self.head_dropout));
         x.columns_forecast("columns").map_or(forecast, |columns| forecast + columns)
@@ -91,15 +92,6 @@ impl Transformer {
     fn window(&self, input: usize) -> Window {
         let size = self.patch.min(input);
         Window { size, stride: self.stride.min(size), dilation: 1 }
-    }
-
-    /// An encoder layer: self-attention and feed-forward, each with a residual connection.
-    fn layer<'n>(&self, x: Tensor<'n>, name: &str) -> Tensor<'n> {
-        let attended = x.self_attention(&format!("{name}.attention"), self.heads).dropout(self.dropout);
-        let x = (x + attended).layer_norm(&format!("{name}.norm.0"));
-        let hidden = x.linear(&format!("{name}.feed.0"), self.feed_forward).gelu().dropout(self.dropout);
-        let hidden = hidden.linear(&format!("{name}.feed.1"), self.width).dropout(self.dropout);
-        (x + hidden).layer_norm(&format!("{name}.norm.1"))
     }
 
     /// Checks the settings for windows of these sizes.

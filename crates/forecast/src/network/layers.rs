@@ -141,6 +141,18 @@ impl<'n> Tensor<'n> {
         let attention = |graph: &mut Graph| graph.multi_head_attention(queries, keys, values, heads.max(1));
         self.network().build(attention).linear(&format!("{name}.output"), width)
     }
+
+    /// A layer of a Transformer encoder on `[rows, tokens, width]`: self-attention and feed-forward, each with a residual connection and
+    /// layer normalisation after it.
+    #[must_use]
+    pub fn encoder_layer(self, name: &str, heads: usize, feed_forward: usize, dropout: f64) -> Tensor<'n> {
+        let width = self.size(2);
+        let attended = self.self_attention(&format!("{name}.attention"), heads).dropout(dropout);
+        let x = (self + attended).layer_norm(&format!("{name}.norm.0"));
+        let hidden = x.linear(&format!("{name}.feed.0"), feed_forward).gelu().dropout(dropout);
+        let hidden = hidden.linear(&format!("{name}.feed.1"), width).dropout(dropout);
+        (x + hidden).layer_norm(&format!("{name}.norm.1"))
+    }
 }
 
 #[cfg(test)]
