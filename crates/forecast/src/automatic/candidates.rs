@@ -14,6 +14,8 @@ use crate::prediction::Forecaster;
 pub enum Candidate {
     /// A statistical model of each series alone.
     Classical(Method),
+    /// An autoregression with the same coefficients for all series.
+    Pooled,
     /// A network for all series together.
     Network {
         /// The model.
@@ -23,9 +25,13 @@ pub enum Candidate {
     },
 }
 
+/// Series from which one autoregression is estimated for all.
+const MIN_POOLED: usize = 4;
+
 impl Candidate {
     /// Returns the candidates in the order in which they are tried: the fast ones first.
     pub fn all(
+        count: usize,
         longest: usize,
         shortest_season: usize,
         reach: usize,
@@ -33,6 +39,9 @@ impl Candidate {
         covariates: bool,
     ) -> Vec<Candidate> {
         let mut candidates: Vec<Candidate> = Method::ALL.into_iter().map(Candidate::Classical).collect();
+        if count >= MIN_POOLED {
+            candidates.push(Candidate::Pooled);
+        }
         // Windows of a network, and enough of them to learn from.
         let rest = longest.saturating_sub(reach);
         let most = rest.saturating_sub(horizon) / 3;
@@ -55,6 +64,7 @@ impl Candidate {
     pub fn name(&self) -> String {
         match self {
             Candidate::Classical(method) => method.name().to_string(),
+            Candidate::Pooled => "pooled autoregression".to_string(),
             Candidate::Network { model, input } => format!("{} ({input} values)", model.name()),
         }
     }
@@ -63,6 +73,7 @@ impl Candidate {
     pub fn about(&self) -> &'static str {
         match self {
             Candidate::Classical(method) => method.about(),
+            Candidate::Pooled => "one autoregression for all series, with automatic lags",
             Candidate::Network { model: Model::NLinear(_), .. } => {
                 "linear map of a window, one for all series"
             }
@@ -108,13 +119,14 @@ mod tests {
     #[test]
     fn networks_are_tried_where_there_are_enough_windows() {
         let networks = |longest: usize| {
-            let all = Candidate::all(longest, 7, 100, 14, false);
+            let all = Candidate::all(1, longest, 7, 100, 14, false);
             all.iter().filter(|candidate| candidate.builder(14).is_some()).count()
         };
         assert_eq!([networks(110), networks(300), networks(3000)], [0, 2, 3]);
         let names: Vec<String> =
-            Candidate::all(3000, 7, 100, 14, false).iter().map(Candidate::name).collect();
+            Candidate::all(9, 3000, 7, 100, 14, false).iter().map(Candidate::name).collect();
         assert!(names.contains(&"nlinear (28 values)".to_string()), "{names:?}");
+        assert!(names.contains(&"pooled autoregression".to_string()), "{names:?}");
         for (i, name) in names.iter().enumerate() {
             assert!(!names[..i].contains(name));
         }

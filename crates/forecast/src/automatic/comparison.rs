@@ -8,15 +8,17 @@ use rayon::prelude::*;
 
 use super::AutomaticError;
 use super::candidates::Candidate;
-use super::series::Prepared;
+use super::series::{Group, Prepared};
 use crate::classical::Fitted;
+use crate::classical::pooled::Pooled;
 use crate::data::{Series, Table};
 use crate::evaluation::{Origins, for_each_origin};
 use crate::fit::FitError;
 use crate::prediction::Forecaster;
 
-/// Values before the first origin of a series.
+/// Values before the first origin of a series: [`MIN_HISTORY`], or a season and some more if that is less.
 const MIN_HISTORY: usize = 8;
+const LEAST_HISTORY: usize = 5;
 
 /// Times that a statistical model is fitted again while the origin moves.
 const REFITS: usize = 3;
@@ -38,18 +40,21 @@ pub struct Plan {
     pub step: usize,
     /// The largest number of origins of a series.
     pub count: usize,
+    /// Values before the first origin of a series.
+    pub history: usize,
 }
 
 impl Plan {
     /// Chooses origins over the last part of the series: up to 40 % of their length and twenty horizons.
-    pub fn new(lengths: &[usize], horizon: usize) -> Plan {
+    pub fn new(lengths: &[usize], horizon: usize, season: usize) -> Plan {
         let mut lengths = lengths.to_vec();
         lengths.sort_unstable();
         let typical = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
         let span = (typical * 2 / 5).min(20 * horizon).saturating_sub(horizon);
         let most = (MAX_WINDOWS / lengths.len().max(1)).clamp(4, MAX_ORIGINS);
         let step = span.div_ceil(most - 1).max(1);
-        Plan { horizon, step, count: span / step + 1 }
+        let history = (season + 2).clamp(LEAST_HISTORY, MIN_HISTORY);
+        Plan { horizon, step, count: span / step + 1, history }
     }
 
     /// Returns the values from the first origin to the end.
@@ -59,7 +64,7 @@ impl Plan {
 
     /// Returns the origins of a series in ascending order: those that leave enough values before them.
     pub fn origins(&self, length: usize) -> Vec<usize> {
-        let least = MIN_HISTORY.max(length / 3);
+        let least = self.history.max(length / 3);
         let ages = (0..self.count).rev();
         ages.filter_map(|age| length.checked_sub(self.horizon + age * self.step))
             .filter(|origin| *origin >= least)
@@ -117,6 +122,52 @@ pub fn classical(
             Some((!forecasts.is_empty()).then_some(forecasts))
         })
         .collect()
+}
+
+/// Forecasts with one autoregression for all series but intermittent ones. It is estimated again while the origin moves.
+pub fn pooled(series: &[Prepared], plan: &Plan, season: usize) -> Option<Forecasts> {
+    let mut forecasts: Forecasts =
+        series.iter().map(|series| (series.group != Group::Intermittent).then(Vec::new)).collect();
+    let chunk = plan.count.div_ceil(REFITS).max(1);
+    let mut oldest = plan.count;
+    while oldest > 0 {
+        let ages = oldest.saturating_sub(chunk)..oldest;
+        // All series until their oldest origin of the chunk.
+        let until =
+            |series: &Prepared| series.values.len().checked_sub(plan.horizon + (ages.end - 1) * plan.step);
+        let known = series.iter().filter(|series| series.group != Group::Intermittent);
+        let histories: Vec<&[f64]> =
+            known.filter_map(|series| until(series).map(|end| &series.values[..end])).collect();
+        let model = Pooled::fit(&histories, season)?;
+        let of_series = |(series, forecasts): (&Prepared, &mut Option<Vec<Vec<f64>>>)| {
+            let origins = plan.origins(series.values.len()).into_iter();
+            for origin in origins.filter(|origin| ages.contains(&plan.age(series.values.len(), *origin))) {
+                let Some(all) = forecasts else { return };
+                match model.forecast(&series.values[..origin], plan.horizon) {
+                    Some(forecast) => all.push(series.bounded(forecast)),
+                    None => *forecasts = None,
+                }
+            }
+        };
+        series.par_iter().zip(forecasts.par_iter_mut()).for_each(of_series);
+        oldest = ages.start;
+    }
+    for forecasts in &mut forecasts {
+        *forecasts = forecasts.take().filter(|all| !all.is_empty());
+    }
+    Some(forecasts)
+}
+
+/// Forecasts the future of all series but intermittent ones with one autoregression.
+pub fn pooled_ahead(series: &[Prepared], horizon: usize, season: usize) -> Vec<Option<Vec<f64>>> {
+    let known = series.iter().filter(|series| series.group != Group::Intermittent);
+    let histories: Vec<&[f64]> = known.map(|series| series.values.as_slice()).collect();
+    let Some(model) = Pooled::fit(&histories, season) else { return vec![None; series.len()] };
+    let forecast = |series: &Prepared| {
+        let found = model.forecast(&series.values, horizon).filter(|_| series.group != Group::Intermittent);
+        found.map(|forecast| series.bounded(forecast))
+    };
+    series.iter().map(forecast).collect()
 }
 
 /// Forecasts with a network that is trained once on the values before the first origin. Series that are too short for it
@@ -222,24 +273,26 @@ mod tests {
 
     #[test]
     fn origins_end_one_horizon_before_the_end() {
-        let plan = Plan::new(&[144], 12);
-        assert_eq!(plan, Plan { horizon: 12, step: 1, count: 46 });
+        let plan = Plan::new(&[144], 12, 12);
+        assert_eq!(plan, Plan { horizon: 12, step: 1, count: 46, history: 8 });
         let origins = plan.origins(144);
         assert_eq!((origins[0], origins.len(), origins[45]), (144 - plan.reach(), 46, 132));
         assert_eq!(plan.age(144, 132), 0);
         // Short series have fewer.
         assert_eq!(plan.origins(22), [8, 9, 10]);
         assert!(plan.origins(15).is_empty());
+        // Of many short series, each has one.
+        assert_eq!(Plan::new(&[10; 50], 4, 4).origins(10), [6]);
     }
 
     proptest! {
         #[test]
         fn plans_are_bounded(lengths in prop::collection::vec(0usize..5000, 0..50), horizon in 1usize..60) {
-            let plan = Plan::new(&lengths, horizon);
+            let plan = Plan::new(&lengths, horizon, horizon);
             prop_assert!((1..=MAX_ORIGINS).contains(&plan.count) && plan.step >= 1);
             for length in lengths {
                 for origin in plan.origins(length) {
-                    prop_assert!(origin >= MIN_HISTORY && origin + horizon <= length);
+                    prop_assert!(origin >= LEAST_HISTORY && origin + horizon <= length);
                     prop_assert_eq!(length - horizon - plan.age(length, origin) * plan.step, origin);
                 }
             }

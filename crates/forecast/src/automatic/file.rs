@@ -42,6 +42,9 @@ pub struct ForecastFile {
     /// Names of the models to compare; empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,
+    /// Whether sums of the series are forecast too, so that all add up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hierarchy: bool,
     /// How the table is read.
     #[serde(default)]
     pub columns: Schema,
@@ -89,6 +92,7 @@ impl ForecastFile {
             levels: vec![],
             seasons: vec![],
             models: vec![],
+            hierarchy: false,
             columns,
         }
     }

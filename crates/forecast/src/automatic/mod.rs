@@ -21,6 +21,7 @@
 //! | `choice` | the choice of a model or an ensemble |
 //! | `errors` | errors of the choice where it was not chosen, coverage |
 //! | `intervals` | prediction intervals from the errors of rolling origins |
+//! | [`Hierarchy`] | sums of series, and forecasts that add up |
 //! | `file` | [`ForecastFile`]: the settings as TOML |
 //! | `run` | the steps in their order |
 //! | `result` | [`AutomaticForecast`]: forecasts, scores and what was chosen |
@@ -30,6 +31,7 @@ mod choice;
 mod comparison;
 mod errors;
 mod file;
+mod hierarchy;
 mod intervals;
 mod result;
 mod run;
@@ -41,6 +43,7 @@ use std::time::Duration;
 
 pub use candidates::Candidate;
 pub use file::{ForecastFile, ForecastFileError};
+pub use hierarchy::Hierarchy;
 pub use result::{AutomaticForecast, CandidateScore, Coverage, GroupChoice, SeriesChoice};
 pub use seasons::seasons;
 pub use series::{Group, Quality};
@@ -57,6 +60,7 @@ pub struct Automatic<'a> {
     seasons: Option<Vec<f64>>,
     models: Vec<String>,
     networks: bool,
+    keep_errors: bool,
     on_progress: Option<&'a (dyn Fn(&Progress) + Sync)>,
     cancel: Option<&'a AtomicBool>,
 }
@@ -124,6 +128,7 @@ impl<'a> Automatic<'a> {
             seasons: None,
             models: Vec::new(),
             networks: true,
+            keep_errors: false,
             on_progress: None,
             cancel: None,
         }
@@ -157,6 +162,12 @@ impl<'a> Automatic<'a> {
     /// Sets whether neural networks are compared too; default: yes.
     pub fn networks(mut self, networks: bool) -> Self {
         self.networks = networks;
+        self
+    }
+
+    /// Sets whether the result has the errors of the comparison; default: no.
+    pub fn keep_errors(mut self, keep: bool) -> Self {
+        self.keep_errors = keep;
         self
     }
 

@@ -23,6 +23,9 @@ pub struct AutomaticForecast {
     pub origins: (usize, usize),
     /// Names of the known-future covariates that were used.
     pub covariates: Vec<String>,
+    /// Errors of the choice for each series, from origin to origin and step to step; those of one time are at the same position in all
+    /// series. Empty unless [`keep_errors`](super::Automatic::keep_errors) is set; NaN where nothing was compared.
+    pub errors: Vec<Vec<f64>>,
     /// The time it took.
     pub elapsed: Duration,
 }

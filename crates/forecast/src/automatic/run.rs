@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::candidates::Candidate;
 use super::choice::{Combination, Window, choose, score};
 use super::comparison::{self, Forecasts, Plan};
-use super::intervals::{Intervals, units};
+use super::intervals::{Intervals, OriginErrors, units};
 use super::result::{AutomaticForecast, CandidateScore, GroupChoice, SeriesChoice};
 use super::series::{Group, Prepared, covariates_known};
 use super::{Automatic, AutomaticError, Progress, seasons};
@@ -56,6 +56,8 @@ struct Chosen {
     choice: GroupChoice,
     /// Mean scaled error of each series.
     of_series: Vec<f64>,
+    /// Errors of the choice, if they are kept.
+    errors: Vec<OriginErrors>,
 }
 
 impl<'a> Comparison<'a> {
@@ -78,16 +80,16 @@ impl<'a> Comparison<'a> {
             return Err(AutomaticError::TooLong { horizon, longest });
         }
         let seasons = settings.seasons.clone().unwrap_or_else(|| seasons(table));
-        let plan = Plan::new(&lengths, horizon);
+        let season = seasons.first().map_or(1, |season| season.round() as usize);
+        let plan = Plan::new(&lengths, horizon, season);
         let series = Prepared::all(table, &seasons, horizon, |length| {
             plan.origins(length).len() >= MIN_ORIGINS.min(plan.count)
         });
         if series.is_empty() {
             return Err(AutomaticError::NoValues);
         }
-        let season = seasons.first().map_or(1, |season| season.round() as usize);
         let covariates = series.iter().any(|series| series.columns > 0);
-        let mut candidates = Candidate::all(longest, season, plan.reach(), horizon, covariates);
+        let mut candidates = Candidate::all(series.len(), longest, season, plan.reach(), horizon, covariates);
         if let Some(name) = settings
             .models
             .iter()
@@ -97,9 +99,14 @@ impl<'a> Comparison<'a> {
             return Err(AutomaticError::UnknownModel { name: name.clone(), known: known.join(", ") });
         }
         candidates.retain(|c| settings.models.is_empty() || c.is_named(&settings.models));
-        candidates.retain(|c| settings.networks || matches!(c, Candidate::Classical(_)));
+        candidates.retain(|c| settings.networks || !matches!(c, Candidate::Network { .. }));
         let never = AtomicBool::new(false);
         Ok(Comparison { settings, table, series, seasons, plan, candidates, begin, never })
+    }
+
+    /// Returns the shortest season; 1 if there is none.
+    fn season(&self) -> usize {
+        self.seasons.first().map_or(1, |season| season.round() as usize)
     }
 
     fn stop(&self) -> &AtomicBool {
@@ -143,6 +150,11 @@ impl<'a> Comparison<'a> {
                         (Some(_), false) => (None, Some("the series are too short for it")),
                         (found, true) => (found, None),
                     }
+                }
+                Candidate::Pooled => {
+                    let found = comparison::pooled(&self.series, &self.plan, self.season());
+                    let left_out = found.is_none().then_some("the series are too short for it");
+                    (found, left_out)
                 }
                 Candidate::Network { .. } => {
                     // Training is repeated on all values if it is chosen, which takes longer.
@@ -221,7 +233,9 @@ impl<'a> Comparison<'a> {
             }
         }
         let places: Vec<usize> = (0..eligible.len()).collect();
-        let members = choose(&windows, &places, combination).0;
+        // Few windows say nothing about the future.
+        let members =
+            if windows.len() < MIN_ORIGINS { Vec::new() } else { choose(&windows, &places, combination).0 };
         let mut scores = vec![f64::NAN; self.candidates.len()];
         for place in places {
             scores[eligible[place]] = score(&windows, &[place], combination);
@@ -260,7 +274,8 @@ impl<'a> Comparison<'a> {
             scores,
             coverage: self.coverage(&errors),
         };
-        Chosen { group, members, combination, intervals, choice, of_series }
+        let errors = if self.settings.keep_errors { errors } else { Vec::new() };
+        Chosen { group, members, combination, intervals, choice, of_series, errors }
     }
 
     /// Fits what was chosen to all values, and forecasts.
@@ -273,13 +288,18 @@ impl<'a> Comparison<'a> {
         used.sort_unstable();
         used.dedup();
         // [member][series]
-        let mut networks: Vec<(usize, Vec<Option<Vec<f64>>>)> = Vec::new();
+        let mut of_all: Vec<(usize, Vec<Option<Vec<f64>>>)> = Vec::new();
         for &member in &used {
             self.check()?;
             let candidate = &self.candidates[member];
             self.report(format!("fitting {}", candidate.name()), self.candidates.len(), self.settings.time);
-            if matches!(candidate, Candidate::Network { .. }) {
-                networks.push((member, self.network_ahead(candidate)?));
+            match candidate {
+                Candidate::Classical(_) => {}
+                Candidate::Pooled => {
+                    let found = comparison::pooled_ahead(&self.series, self.plan.horizon, self.season());
+                    of_all.push((member, found));
+                }
+                Candidate::Network { .. } => of_all.push((member, self.network_ahead(candidate)?)),
             }
         }
         self.report("fitting the statistical models".into(), self.candidates.len(), self.settings.time);
@@ -290,7 +310,7 @@ impl<'a> Comparison<'a> {
         }
         let results: Vec<(Vec<f64>, Vec<String>)> = (0..self.series.len())
             .into_par_iter()
-            .map(|number| self.combined(number, group_of[number], &networks))
+            .map(|number| self.combined(number, group_of[number], &of_all))
             .collect();
         self.check()?;
         let mut result = AutomaticForecast {
@@ -305,6 +325,7 @@ impl<'a> Comparison<'a> {
             } else {
                 Vec::new()
             },
+            errors: self.errors_of_series(&chosen),
             elapsed: self.begin.elapsed(),
         };
         for (number, (values, fitted)) in results.into_iter().enumerate() {
@@ -337,6 +358,22 @@ impl<'a> Comparison<'a> {
         Ok(result)
     }
 
+    /// Returns the errors of all series, each origin at the position of its age; empty if they are not kept.
+    fn errors_of_series(&self, chosen: &[Chosen]) -> Vec<Vec<f64>> {
+        if !self.settings.keep_errors {
+            return Vec::new();
+        }
+        let horizon = self.plan.horizon;
+        let mut all = vec![vec![f64::NAN; self.plan.count * horizon]; self.series.len()];
+        for origin in chosen.iter().flat_map(|chosen| &chosen.errors) {
+            let begin = origin.age * horizon;
+            if let Some(place) = all[origin.series].get_mut(begin..begin + origin.errors.len()) {
+                place.copy_from_slice(&origin.errors);
+            }
+        }
+        all
+    }
+
     /// Trains a network on all values and forecasts the series that are long enough.
     fn network_ahead(&self, candidate: &Candidate) -> Result<Vec<Option<Vec<f64>>>, AutomaticError> {
         let mut forecasts = vec![None; self.series.len()];
@@ -361,7 +398,7 @@ impl<'a> Comparison<'a> {
         &self,
         number: usize,
         chosen: &Chosen,
-        networks: &[(usize, Vec<Option<Vec<f64>>>)],
+        of_all: &[(usize, Vec<Option<Vec<f64>>>)],
     ) -> (Vec<f64>, Vec<String>) {
         let series = &self.series[number];
         let (mut values, mut fitted) = (Vec::new(), Vec::new());
@@ -373,10 +410,10 @@ impl<'a> Comparison<'a> {
                         values.push(forecast);
                     }
                 }
-                network @ Candidate::Network { .. } => {
-                    let found = networks.iter().find(|(known, _)| known == member);
+                common @ (Candidate::Pooled | Candidate::Network { .. }) => {
+                    let found = of_all.iter().find(|(known, _)| known == member);
                     if let Some(forecast) = found.and_then(|(_, all)| all[number].clone()) {
-                        fitted.push(network.name());
+                        fitted.push(common.name());
                         values.push(forecast);
                     }
                 }

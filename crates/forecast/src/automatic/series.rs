@@ -66,6 +66,8 @@ pub struct Quality {
     pub zeros: usize,
     /// Whether all values are equal.
     pub constant: bool,
+    /// Whether no value is negative.
+    pub nonnegative: bool,
 }
 
 impl Prepared {
@@ -180,7 +182,8 @@ impl Quality {
         let zeros = values.iter().filter(|y| **y == 0.0).count();
         let outliers =
             if constant || is_intermittent(values) { Vec::new() } else { outliers(values, season) };
-        Quality { values: values.len(), filled: 0, outliers, zeros, constant }
+        let nonnegative = values.iter().all(|y| *y >= 0.0);
+        Quality { values: values.len(), filled: 0, outliers, zeros, constant, nonnegative }
     }
 }
 

@@ -92,6 +92,8 @@ impl Method {
     pub fn fit(self, history: &History<'_>) -> Option<Fitted> {
         let season = history.season();
         match self {
+            Method::Baseline(Baseline::SeasonalNaive) => (!history.values.is_empty())
+                .then(|| Fitted::Baseline(Baseline::SeasonalNaive, history.season_seen())),
             Method::Baseline(baseline) => {
                 (!history.values.is_empty()).then_some(Fitted::Baseline(baseline, season))
             }

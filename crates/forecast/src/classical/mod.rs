@@ -7,6 +7,7 @@
 //! | [`autoregression`] | autoregression with automatic orders |
 //! | [`harmonic`] | regression on Fourier terms and covariates with autoregressive errors |
 //! | [`stl`] | decomposition into a trend and several seasons (STL, MSTL) |
+//! | [`pooled`] | one autoregression for all series |
 //! | [`intermittent`] | Croston's method and TSB |
 //! | [`seasonal`] | classical decomposition, and the length of a season |
 //! | `least_squares`, `simplex` | linear regression; minimisation without derivatives |
@@ -28,6 +29,7 @@ pub mod harmonic;
 pub mod intermittent;
 mod least_squares;
 mod method;
+pub mod pooled;
 pub mod seasonal;
 mod simplex;
 pub mod stl;
@@ -66,6 +68,13 @@ impl<'a> History<'a> {
         let rows = self.covariates.len().checked_div(self.columns).unwrap_or(0);
         let row = position.min(rows.saturating_sub(1));
         self.covariates.get(row * self.columns + column).copied().unwrap_or(0.0)
+    }
+
+    /// Returns the season of the last values: the shortest one that is seen once, while [`season`](Self::season) has to be
+    /// repeated; 1 if there is none.
+    pub fn season_seen(&self) -> usize {
+        let whole = self.seasons.iter().map(|season| season.round() as usize);
+        whole.into_iter().find(|season| *season > 1 && *season <= self.values.len()).unwrap_or(1)
     }
 
     /// Returns the shortest season that is a whole number of steps and repeated at least twice; 1 if there is none.

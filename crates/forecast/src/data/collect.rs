@@ -12,8 +12,11 @@ use super::error::DataProblem;
 use super::frequency::Frequency;
 use super::gaps::regularise;
 use super::rows::{Located, Rows};
-use super::table::{Columns, Report, Schema, Series, Table};
+use super::table::{Columns, Missing, Report, Schema, Series, Table};
 use super::time::{self, TimeForm, TimeKind};
+
+/// Rows of a series that show a frequency of its own.
+const ENOUGH: usize = 8;
 
 /// One row of one series.
 #[derive(Clone, Copy, Debug)]
@@ -138,8 +141,10 @@ impl Collector {
     pub fn finish(mut self, schema: &Schema) -> Result<Table, Located> {
         let kind = self.kind.filter(|_| !self.series.is_empty()).ok_or((None, DataProblem::Empty))?;
         let kind = if kind == TimeKind::Integer { self.dates_of_numbers(schema) } else { kind };
+        let kind = self.round(schema, kind).map_err(|problem| (None, problem))?;
         for rows in &mut self.series {
             self.report.unsorted_series += u64::from(rows.sort());
+            self.report.merged_rows += rows.merge(schema.duplicates);
             rows.check_duplicates(kind)?;
         }
         let frequency = self.frequency(schema, kind).map_err(|problem| (None, problem))?;
@@ -169,6 +174,35 @@ impl Collector {
         TimeKind::Date
     }
 
+    /// Rounds all times if the schema says so. Returns the resulting kind.
+    fn round(&mut self, schema: &Schema, kind: TimeKind) -> Result<TimeKind, DataProblem> {
+        let Some(text) = &schema.round else { return Ok(kind) };
+        let unit = Frequency::parse(text, kind).filter(|_| kind != TimeKind::Integer);
+        let unit = unit.ok_or_else(|| DataProblem::Frequency { text: text.clone() })?;
+        for tick in self.series.iter_mut().flat_map(|rows| &mut rows.ticks) {
+            *tick = unit.round(*tick);
+        }
+        Ok(kind.min(unit.kind_of_rounded()))
+    }
+
+    /// Detects the frequency of all times together, for series of which each has only some of them, such as sales without rows for
+    /// days without any. `None` if a series is regular with another frequency, or has times that are not on the grid.
+    fn common_frequency(&self, kind: TimeKind) -> Option<Frequency> {
+        let mut ticks: Vec<i64> = self.series.iter().flat_map(|rows| rows.ticks.iter().copied()).collect();
+        ticks.sort_unstable();
+        ticks.dedup();
+        let common = Frequency::detect(&ticks, kind)?;
+        let fits = |rows: &Rows| {
+            let Some(&start) = rows.ticks.first() else { return true };
+            let own = Frequency::detect(&rows.ticks, kind);
+            rows.ticks.iter().all(|tick| common.steps(start, *tick).is_some())
+                && own.is_none_or(|own| {
+                    own == common || rows.ticks.len() < ENOUGH || !own.is_regular(&rows.ticks)
+                })
+        };
+        self.series.iter().all(fits).then_some(common)
+    }
+
     fn frequency(&self, schema: &Schema, kind: TimeKind) -> Result<Frequency, DataProblem> {
         if let Some(text) = &schema.frequency {
             return Frequency::parse(text, kind).ok_or_else(|| DataProblem::Frequency { text: text.clone() });
@@ -184,6 +218,11 @@ impl Collector {
             let Some(frequency) = Frequency::detect(&rows.ticks, kind) else { continue };
             match found {
                 Some((first, first_frequency)) if first_frequency != frequency => {
+                    if schema.missing != Missing::Error
+                        && let Some(common) = self.common_frequency(kind)
+                    {
+                        return Ok(common);
+                    }
                     return Err(DataProblem::MixedFrequencies {
                         first: first.id.clone(),
                         first_frequency,

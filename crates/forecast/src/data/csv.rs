@@ -12,6 +12,7 @@ use super::number::Decimal;
 use super::rows::Located;
 use super::table::{Layout, Schema, Table, Target};
 use super::time::TimeKind;
+use super::utf16::without_utf16;
 
 /// Reads a table from CSV. Errors call it `origin`.
 pub fn read_csv(input: impl BufRead, origin: &str, schema: &Schema) -> Result<Table, DataError> {
@@ -19,14 +20,14 @@ pub fn read_csv(input: impl BufRead, origin: &str, schema: &Schema) -> Result<Ta
     result.map_err(|(line, problem)| problem.at(origin, line))
 }
 
-/// Decompresses a file if it is compressed with gzip.
+/// Decompresses a file if it is compressed with gzip, and converts it to UTF-8 if it is UTF-16.
 pub(super) fn open_plain<'a>(mut input: impl BufRead + 'a) -> Result<Box<dyn BufRead + 'a>, Located> {
-    let start = input.fill_buf().map_err(|error| (None, DataProblem::Unreadable(error.to_string())))?;
-    Ok(if start.starts_with(&[0x1f, 0x8b]) {
-        Box::new(std::io::BufReader::with_capacity(1 << 16, MultiGzDecoder::new(input)))
-    } else {
-        Box::new(input)
-    })
+    let unreadable = |error: std::io::Error| (None, DataProblem::Unreadable(error.to_string()));
+    if input.fill_buf().map_err(unreadable)?.starts_with(&[0x1f, 0x8b]) {
+        let plain = std::io::BufReader::with_capacity(1 << 16, MultiGzDecoder::new(input));
+        return without_utf16(plain).map_err(unreadable);
+    }
+    without_utf16(input).map_err(unreadable)
 }
 
 fn read_plain(mut input: impl BufRead, schema: &Schema) -> Result<Table, Located> {
@@ -77,7 +78,9 @@ pub(super) fn read_records(
 pub(super) fn delimiter(start: &[u8]) -> u8 {
     let line = start.split(|b| *b == b'\n').next().unwrap_or_default();
     let count = |delimiter: u8| line.split(|b| *b == delimiter).count();
-    [b';', b'\t'].into_iter().fold(b',', |best, other| if count(other) > count(best) { other } else { best })
+    [b';', b'\t', b'|']
+        .into_iter()
+        .fold(b',', |best, other| if count(other) > count(best) { other } else { best })
 }
 
 pub(super) fn from_csv(error: &::csv::Error) -> Located {
@@ -119,12 +122,19 @@ fn find_all(names: &[String], header: &[String]) -> Result<Vec<usize>, DataProbl
     names.iter().map(|name| find(name, header)).collect()
 }
 
+/// Returns whether a text stands for a missing value.
+pub(super) fn is_missing(text: &str) -> bool {
+    const WORDS: [&str; 14] =
+        ["", "NA", "N/A", "#N/A", "na", "n/a", "null", "NULL", "None", "-", ".", "?", "NaN", "nan"];
+    WORDS.contains(&text)
+}
+
 /// Parses a number; NaN if it is missing. Numbers beyond the range of 32 bits, which models use, are an error.
 fn number(field: &[u8], decimal: Option<Decimal>, column: impl Fn() -> String) -> Result<f64, DataProblem> {
     let text = field.trim_ascii();
     let text = || String::from_utf8_lossy(text).into_owned();
     let parsed = std::str::from_utf8(field.trim_ascii()).ok().and_then(|text| match text {
-        "" | "NA" | "N/A" | "na" | "null" | "NULL" | "None" | "-" | "." => Some(f64::NAN),
+        text if is_missing(text) => Some(f64::NAN),
         "True" | "true" | "TRUE" => Some(1.0),
         "False" | "false" | "FALSE" => Some(0.0),
         text => match decimal {
@@ -156,10 +166,39 @@ fn numbers(
     Ok(())
 }
 
-fn time(field: &[u8], collector: &mut Collector) -> Result<i64, DataProblem> {
-    match std::str::from_utf8(field) {
-        Ok(text) => collector.time(text),
-        Err(_) => Err(DataProblem::Time { text: String::from_utf8_lossy(field).into_owned() }),
+/// The columns of the times.
+struct Times {
+    column: usize,
+    /// Further columns, whose texts follow after a space.
+    parts: Vec<usize>,
+    joined: Vec<u8>,
+}
+
+impl Times {
+    fn new(schema: &Schema, header: &[String]) -> Result<Times, DataProblem> {
+        let parts = find_all(&schema.time_parts, header)?;
+        Ok(Times { column: find(&schema.time, header)?, parts, joined: Vec::new() })
+    }
+
+    fn contains(&self, column: usize) -> bool {
+        self.column == column || self.parts.contains(&column)
+    }
+
+    fn read(&mut self, record: &ByteRecord, collector: &mut Collector) -> Result<i64, DataProblem> {
+        let mut field = &record[self.column];
+        if !self.parts.is_empty() {
+            self.joined.clear();
+            self.joined.extend_from_slice(field.trim_ascii());
+            for part in &self.parts {
+                self.joined.push(b' ');
+                self.joined.extend_from_slice(record[*part].trim_ascii());
+            }
+            field = &self.joined;
+        }
+        match std::str::from_utf8(field) {
+            Ok(text) => collector.time(text),
+            Err(_) => Err(DataProblem::Time { text: String::from_utf8_lossy(field).into_owned() }),
+        }
     }
 }
 
@@ -171,7 +210,7 @@ struct Long<'a> {
     parts: Vec<usize>,
     /// The id of a row with several columns.
     joined: Vec<u8>,
-    time: usize,
+    times: Times,
     target: usize,
     target_name: &'a str,
     exogenous: Exogenous<'a>,
@@ -192,9 +231,9 @@ impl<'a> Long<'a> {
             Some(name) => Some(find(name, header)?),
             None => find("unique_id", header).ok(),
         };
-        let time = find(&schema.time, header)?;
+        let times = Times::new(schema, header)?;
         let target = find(target_name, header)?;
-        if time == target || id == Some(time) || id == Some(target) {
+        if times.contains(target) || id.is_some_and(|id| times.contains(id) || id == target) {
             return Err(DataProblem::ColumnTwice { name: target_name.to_string() });
         }
         let parts = find_all(&schema.id_parts, header)?;
@@ -204,7 +243,7 @@ impl<'a> Long<'a> {
             id,
             parts,
             joined,
-            time,
+            times,
             target,
             target_name,
             exogenous: Exogenous::new(schema, header)?,
@@ -212,7 +251,7 @@ impl<'a> Long<'a> {
     }
 
     fn read(&mut self, line: u64, record: &ByteRecord, collector: &mut Collector) -> Result<(), DataProblem> {
-        let tick = time(&record[self.time], collector)?;
+        let tick = self.times.read(record, collector)?;
         let value =
             number(&record[self.target], self.exogenous.decimal, || self.header[self.target].clone())?;
         self.exogenous.read(record)?;
@@ -270,7 +309,7 @@ impl<'a> Exogenous<'a> {
 /// Reader of wide files.
 struct Wide<'a> {
     header: &'a [String],
-    time: usize,
+    times: Times,
     /// Column and number of each series.
     series: Vec<(usize, usize)>,
     exogenous: Exogenous<'a>,
@@ -282,10 +321,11 @@ impl<'a> Wide<'a> {
         header: &'a [String],
         collector: &mut Collector,
     ) -> Result<Wide<'a>, DataProblem> {
-        let time = find(&schema.time, header)?;
+        let times = Times::new(schema, header)?;
         let exogenous = Exogenous::new(schema, header)?;
-        let used =
-            |column: &usize| *column == time || exogenous.columns.iter().flatten().any(|c| c == column);
+        let used = |column: &usize| {
+            times.contains(*column) || exogenous.columns.iter().flatten().any(|c| c == column)
+        };
         let columns = match &schema.target {
             Target::Several(names) => find_all(names, header)?,
             // "y" is the default.
@@ -308,11 +348,11 @@ impl<'a> Wide<'a> {
             find(&header[column], header)?;
             series.push((column, collector.series(header[column].as_bytes())));
         }
-        Ok(Wide { header, time, series, exogenous })
+        Ok(Wide { header, times, series, exogenous })
     }
 
     fn read(&mut self, line: u64, record: &ByteRecord, collector: &mut Collector) -> Result<(), DataProblem> {
-        let tick = time(&record[self.time], collector)?;
+        let tick = self.times.read(record, collector)?;
         self.exogenous.read(record)?;
         for &(column, series) in &self.series {
             let value = number(&record[column], self.exogenous.decimal, || self.header[column].clone())?;

@@ -1,8 +1,9 @@
-//! Formats of dates that a file declares, as in `strftime`: `%d/%m/%Y`, `%m/%d/%y %I:%M %p`.
+//! Formats of dates that a file declares, as in `strftime`: `%d/%m/%Y`, `%m/%d/%y %I:%M %p`; and quarters, weeks of ISO 8601
+//! and seconds since 1970: `Q%q %Y`, `%G-W%V`, `%s`.
 
 use std::fmt::Write as _;
 
-use super::time::{Civil, DAY, MONTHS, SECOND, TimeKind, month_days};
+use super::time::{Civil, DAY, MONTHS, SECOND, TimeKind, month_days, weekday};
 
 /// The most parts of a format.
 const MAX_PARTS: usize = 24;
@@ -24,10 +25,15 @@ enum Part {
     HalfOfDay,
     Minute,
     Second,
+    Quarter,
+    IsoYear,
+    IsoWeek,
+    UnixSeconds,
+    UnixMilliseconds,
 }
 
 /// The letters of the parts.
-const LETTERS: [(char, Part); 12] = [
+const LETTERS: [(char, Part); 17] = [
     ('Y', Part::Year),
     ('y', Part::ShortYear),
     ('m', Part::Month),
@@ -39,6 +45,11 @@ const LETTERS: [(char, Part); 12] = [
     ('p', Part::HalfOfDay),
     ('M', Part::Minute),
     ('S', Part::Second),
+    ('q', Part::Quarter),
+    ('G', Part::IsoYear),
+    ('V', Part::IsoWeek),
+    ('s', Part::UnixSeconds),
+    ('Q', Part::UnixMilliseconds),
     ('%', Part::Literal('%')),
 ];
 
@@ -51,7 +62,8 @@ pub struct DateFormat {
 }
 
 impl DateFormat {
-    /// Parses a format of `%Y` or `%y`, `%m`, `%b` or `%B`, `%d`, `%H` or `%I` with `%p`, `%M`, `%S`, `%%` and other characters.
+    /// Parses a format of `%Y` or `%y`, `%m`, `%b`, `%B` or `%q` (the quarter), `%d`, `%H` or `%I` with `%p`, `%M`, `%S`, `%%` and
+    /// other characters; or of `%G` and `%V` (the week of ISO 8601), `%s` (seconds since 1970) or `%Q` (milliseconds).
     /// `None` if a letter is unknown, or if it has no year or no month.
     pub fn new(text: &str) -> Option<DateFormat> {
         let mut format = DateFormat { parts: [Part::None; MAX_PARTS], length: 0 };
@@ -68,8 +80,11 @@ impl DateFormat {
         }
         let has = |part: Part| format.parts.contains(&part);
         let year = has(Part::Year) || has(Part::ShortYear);
-        let month = has(Part::Month) || has(Part::MonthName) || has(Part::ShortMonthName);
-        (year && month && (has(Part::HourOf12) == has(Part::HalfOfDay))).then_some(format)
+        let month =
+            (has(Part::Month) || has(Part::MonthName) || has(Part::ShortMonthName)) != has(Part::Quarter);
+        let week = has(Part::IsoYear) && has(Part::IsoWeek) && !year && !month && !has(Part::Quarter);
+        let unix = format.length == 1 && (has(Part::UnixSeconds) || has(Part::UnixMilliseconds));
+        (unix || (year && month || week) && (has(Part::HourOf12) == has(Part::HalfOfDay))).then_some(format)
     }
 
     fn parts(&self) -> &[Part] {
@@ -79,7 +94,8 @@ impl DateFormat {
     /// Returns the kind of its times.
     pub fn kind(&self) -> TimeKind {
         let has = |part: Part| self.parts().contains(&part);
-        match (has(Part::Hour) || has(Part::HourOf12), has(Part::Day)) {
+        let clock = [Part::Hour, Part::HourOf12, Part::UnixSeconds, Part::UnixMilliseconds];
+        match (clock.into_iter().any(has), has(Part::Day) || has(Part::IsoWeek)) {
             (true, _) => TimeKind::DateTime,
             (false, true) => TimeKind::Date,
             (false, false) => TimeKind::Month,
@@ -91,6 +107,7 @@ impl DateFormat {
         let mut rest = text.trim();
         let (mut year, mut month, mut day) = (0, 0, 1);
         let (mut hour, mut minute, mut second, mut afternoon) = (0, 0, 0, None);
+        let (mut week, mut unix) = (None, None);
         for part in self.parts() {
             match part {
                 Part::None => {}
@@ -102,7 +119,7 @@ impl DateFormat {
                     rest = trimmed;
                 }
                 Part::Literal(c) => rest = rest.strip_prefix(*c)?,
-                Part::Year => year = number(&mut rest, 4, 4)?,
+                Part::Year | Part::IsoYear => year = number(&mut rest, 4, 4)?,
                 Part::ShortYear => {
                     let short = number(&mut rest, 2, 2)?;
                     year = if short < 70 { 2000 + short } else { 1900 + short };
@@ -120,6 +137,10 @@ impl DateFormat {
                 Part::Hour | Part::HourOf12 => hour = number(&mut rest, 1, 2)?,
                 Part::Minute => minute = number(&mut rest, 2, 2)?,
                 Part::Second => second = number(&mut rest, 2, 2)?,
+                Part::Quarter => month = 3 * number(&mut rest, 1, 1).filter(|q| (1..=4).contains(q))? - 2,
+                Part::IsoWeek => week = Some(number(&mut rest, 1, 2)?),
+                Part::UnixSeconds => unix = Some(number(&mut rest, 1, 12)? * SECOND),
+                Part::UnixMilliseconds => unix = Some(number(&mut rest, 1, 15)? * (SECOND / 1000)),
                 Part::HalfOfDay => {
                     let half = rest.get(..2)?.to_ascii_lowercase();
                     afternoon = Some(match half.as_str() {
@@ -137,12 +158,22 @@ impl DateFormat {
             }
             hour = hour % 12 + if afternoon { 12 } else { 0 };
         }
+        if unix.is_some() {
+            return unix.filter(|_| rest.is_empty());
+        }
+        let within = (hour * 3600 + minute * 60 + second) * SECOND;
+        if let Some(week) = week {
+            let monday = first_monday(year) + 7 * (week - 1);
+            let fits =
+                week >= 1 && monday < first_monday(year + 1) && hour < 24 && minute < 60 && second < 60;
+            return (fits && rest.is_empty()).then_some(monday * DAY + within);
+        }
         let month = u32::try_from(month).ok().filter(|month| (1..=12).contains(month))?;
         let day = u32::try_from(day).ok().filter(|day| (1..=month_days(year, month)).contains(day))?;
         if !rest.is_empty() || hour > 23 || minute > 59 || second > 59 {
             return None;
         }
-        Some(Civil { year, month, day }.tick() + (hour * 3600 + minute * 60 + second) * SECOND)
+        Some(Civil { year, month, day }.tick() + within)
     }
 
     /// Formats a tick.
@@ -152,6 +183,7 @@ impl DateFormat {
         let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
         let name = MONTHS[month as usize - 1];
         let capital = |name: &str| format!("{}{}", name[..1].to_ascii_uppercase(), &name[1..]);
+        let (iso_year, week) = iso_week(tick);
         let mut text = String::new();
         for part in self.parts() {
             let _ = match part {
@@ -168,6 +200,11 @@ impl DateFormat {
                 Part::HalfOfDay => write!(text, "{}", if hour < 12 { "AM" } else { "PM" }),
                 Part::Minute => write!(text, "{minute:02}"),
                 Part::Second => write!(text, "{second:02}"),
+                Part::Quarter => write!(text, "{}", month.div_ceil(3)),
+                Part::IsoYear => write!(text, "{iso_year:04}"),
+                Part::IsoWeek => write!(text, "{week:02}"),
+                Part::UnixSeconds => write!(text, "{}", tick.div_euclid(SECOND)),
+                Part::UnixMilliseconds => write!(text, "{}", tick.div_euclid(SECOND / 1000)),
             };
         }
         text
@@ -185,6 +222,20 @@ impl std::fmt::Display for DateFormat {
         }
         Ok(())
     }
+}
+
+/// Returns the day of the Monday of the first week of a year: the week with 4 January.
+fn first_monday(year: i64) -> i64 {
+    let fourth = Civil { year, month: 1, day: 4 }.days();
+    fourth - weekday(fourth * DAY)
+}
+
+/// Returns the year and the number of the week of a tick, by ISO 8601.
+fn iso_week(tick: i64) -> (i64, i64) {
+    let day = tick.div_euclid(DAY);
+    let year = Civil::of_tick(tick).year;
+    let year = (year - 1..=year + 1).rev().find(|year| first_monday(*year) <= day).unwrap_or(year);
+    (year, (day - first_monday(year)) / 7 + 1)
 }
 
 /// Parses a number of `least` to `most` digits at the beginning of a text, and removes it.
@@ -207,6 +258,30 @@ mod tests {
     fn read(format: &str, text: &str) -> Option<String> {
         let format = DateFormat::new(format).unwrap();
         format.parse(text).map(|tick| time::format(tick, TimeKind::DateTime))
+    }
+
+    #[test]
+    fn quarters_weeks_and_seconds_are_read_and_written() {
+        for (format, text, expected) in [
+            ("Q%q %Y", "Q3 2015", "2015-07-01 00:00:00"),
+            ("%Y%m", "201502", "2015-02-01 00:00:00"),
+            // 2020 has 53 weeks, and its first begins in 2019.
+            ("%G-W%V", "2020-W01", "2019-12-30 00:00:00"),
+            ("%G-W%V", "2020-W53", "2020-12-28 00:00:00"),
+            ("%GW%V", "2021W01", "2021-01-04 00:00:00"),
+            ("%s", "1672531200", "2023-01-01 00:00:00"),
+            ("%Q", "1672531260000", "2023-01-01 00:01:00"),
+        ] {
+            assert_eq!(read(format, text).as_deref(), Some(expected), "{format}");
+            let format = DateFormat::new(format).unwrap();
+            assert_eq!(format.format(format.parse(text).unwrap()), text);
+        }
+        for (format, text) in
+            [("Q%q %Y", "Q5 2015"), ("%G-W%V", "2021-W53"), ("%G-W%V", "2021-W00"), ("%s", "12a")]
+        {
+            assert_eq!(read(format, text), None, "{text}");
+        }
+        assert!(["%V", "%G", "%q", "%s %Y", "%Y-%V"].iter().all(|text| DateFormat::new(text).is_none()));
     }
 
     #[test]

@@ -128,6 +128,39 @@ impl Frequency {
         }
     }
 
+    /// Rounds a time to the grid of the calendar with this step: down to the month, week or day, or to the nearest hour,
+    /// minute or second.
+    pub fn round(&self, tick: i64) -> i64 {
+        match self.step {
+            TimeStep::Ticks(step) if step < DAY => tick.saturating_add(step / 2).div_euclid(step) * step,
+            // Weeks begin on Monday.
+            TimeStep::Ticks(step) if step == 7 * DAY => {
+                tick.div_euclid(DAY) * DAY - time::weekday(tick) * DAY
+            }
+            TimeStep::Ticks(step) => tick.div_euclid(step) * step,
+            TimeStep::Weekdays => tick.div_euclid(DAY) * DAY,
+            TimeStep::Months { count, .. } => {
+                let months = Civil::of_tick(tick).months().div_euclid(count) * count;
+                Civil::in_month(months, 1).tick()
+            }
+        }
+    }
+
+    /// Returns the kind of times that are rounded to this frequency.
+    pub fn kind_of_rounded(&self) -> TimeKind {
+        match self.step {
+            TimeStep::Ticks(step) if step < DAY => TimeKind::DateTime,
+            TimeStep::Ticks(_) | TimeStep::Weekdays => TimeKind::Date,
+            TimeStep::Months { .. } => TimeKind::Month,
+        }
+    }
+
+    /// Returns whether nearly all times follow the one before by one step.
+    pub fn is_regular(&self, ticks: &[i64]) -> bool {
+        let follow = ticks.windows(2).filter(|pair| self.steps(pair[0], pair[1]) == Some(1)).count();
+        10 * follow >= 9 * ticks.len().saturating_sub(1)
+    }
+
     /// Returns the default season: a day of hours, a week of days, a year of months.
     pub fn season(&self) -> usize {
         match self.step {
@@ -208,6 +241,23 @@ fn weekday_number(day: i64) -> i64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn times_are_rounded_to_the_calendar() {
+        let at = |text: &str| time::parse(text).unwrap().0;
+        for (unit, text, expected) in [
+            ("M", "2015-02-27", "2015-02-01"),
+            ("Q", "2015-06-30", "2015-04-01"),
+            ("W", "2024-01-07", "2024-01-01"),
+            ("W", "2024-01-08", "2024-01-08"),
+            ("D", "2024-01-07 23:59:00", "2024-01-07"),
+            ("h", "2024-01-07 23:59:30", "2024-01-08"),
+            ("15min", "1969-12-31 23:50:00", "1969-12-31 23:45:00"),
+        ] {
+            let frequency = Frequency::parse(unit, TimeKind::DateTime).unwrap();
+            assert_eq!(frequency.round(at(text)), at(expected), "{unit} {text}");
+        }
+    }
 
     fn days(text: &[&str]) -> Vec<i64> {
         text.iter().map(|text| time::parse(text).unwrap().0).collect()

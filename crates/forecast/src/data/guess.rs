@@ -6,42 +6,22 @@
 mod sample;
 #[cfg(test)]
 mod tests;
+mod times;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::io::BufRead;
 
 use self::sample::{Column, Sample, is_missing};
+use self::times::Time;
+pub use self::times::{TimeColumn, time_column};
 use super::csv::open_plain;
-use super::date_format::DateFormat;
 use super::error::{DataError, DataProblem};
-use super::frequency::Frequency;
 use super::number::Decimal;
 use super::rows::Located;
-use super::table::{Layout, Missing, Schema, Target};
-use super::time::{self, TimeKind};
+use super::table::{Duplicates, Layout, Missing, Schema, Target};
+use super::time;
 
-/// Names of columns of times, ids and targets, in order of preference.
-const TIMES: &[&str] = &[
-    "ds",
-    "date",
-    "datetime",
-    "timestamp",
-    "time",
-    "day",
-    "week",
-    "month",
-    "quarter",
-    "year",
-    "period",
-    "datum",
-    "zeit",
-    "fecha",
-    "data",
-    "jour",
-    "t",
-    "step",
-    "index",
-];
+/// Names of columns of ids and targets, in order of preference.
 const IDS: &[&str] = &[
     "unique_id",
     "id",
@@ -90,32 +70,6 @@ const TARGETS: &[&str] = &[
     "price",
 ];
 
-/// Formats of dates that are tried if times are not recognised without one.
-const DATES: &[&str] = &[
-    "%d/%m/%Y",
-    "%m/%d/%Y",
-    "%d-%m-%Y",
-    "%m-%d-%Y",
-    "%d.%m.%Y",
-    "%d/%m/%y",
-    "%m/%d/%y",
-    "%d.%m.%y",
-    "%d-%m-%y",
-    "%m-%d-%y",
-    "%d %b %Y",
-    "%d-%b-%Y",
-    "%d-%b-%y",
-    "%d. %b %Y",
-    "%b %Y",
-    "%b-%Y",
-    "%b-%y",
-    "%m/%Y",
-    "%m.%Y",
-    "%Y.%m.%d",
-    "%Y.%m",
-];
-const CLOCKS: &[&str] = &["", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p"];
-
 /// What is known about a file without looking at it. Everything that is not given is guessed.
 #[derive(Clone, Debug, Default)]
 pub struct Hints {
@@ -137,6 +91,8 @@ pub struct Hints {
     pub frequency: Option<String>,
     /// Policy for gaps.
     pub missing: Option<Missing>,
+    /// Policy for several rows of a series at one time.
+    pub duplicates: Duplicates,
 }
 
 /// How a file is read, and why.
@@ -155,45 +111,27 @@ pub fn guess_csv(input: impl BufRead, origin: &str, hints: &Hints) -> Result<Gue
     sample.guess(hints).map_err(|problem| problem.at(origin, Some(1)))
 }
 
-/// A column that may have the times of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TimeColumn {
-    /// Its name.
-    pub name: String,
-    /// Whether it has dates. If not, it has whole numbers, and the name of a column of times.
-    pub has_dates: bool,
-}
-
-/// Finds the column of the times of a CSV file, plain or gzip: one with dates before one with whole numbers. `None` if there is none,
-/// or if the file cannot be read.
-pub fn time_column(input: impl BufRead) -> Option<TimeColumn> {
-    let sample = Sample::read(open_plain(input).ok()?).ok()?;
-    let is_number = |text: &str| text.parse().is_ok_and(|number| time::date_of_number(number).is_none());
-    let known =
-        |column: &usize| !sample.rows.is_empty() && sample.texts(*column).count() == sample.rows.len();
-    let columns = sample.ranked((0..sample.header.len()).filter(known), TIMES);
-    let mut times = columns.into_iter().filter_map(|column| {
-        // An error says that dates are ambiguous: they are dates.
-        let is_time =
-            !matches!(sample.time_of(column, sample.is_named(column, TIMES), &mut Vec::new()), Ok(None));
-        let has_dates = !sample.texts(column).any(is_number);
-        is_time.then(|| TimeColumn { name: sample.header[column].clone(), has_dates })
-    });
-    let first = times.next()?;
-    if first.has_dates { Some(first) } else { Some(times.find(|time| time.has_dates).unwrap_or(first)) }
-}
-
 impl Sample {
     fn guess(&self, hints: &Hints) -> Result<Guess, DataProblem> {
         let mut notes = Vec::new();
+        if self.has_no_header() {
+            let message = format!(
+                "the first row ({}) has no names of columns, but data; add a row such as date,sales at the top",
+                self.header.join(", ")
+            );
+            return Err(DataProblem::Unreadable(message));
+        }
         if let Some(guess) = self.one_series_per_row(hints, &mut notes) {
             return Ok(guess);
         }
         let columns: Vec<Column> = (0..self.header.len()).map(|column| self.column(column)).collect();
         let time = self.time(hints, &columns, &mut notes)?;
-        let decimal = self.decimal(hints, &columns, time.column, &mut notes);
+        let decimal = self.decimal(hints, &columns, &time, &mut notes);
         let roles = self.roles(hints, &columns, &time, decimal, &mut notes)?;
+        let round = if hints.frequency.is_none() { self.rounding(&time, &roles.ids) } else { None };
+        if let Some(unit) = round {
+            notes.push(format!("times are not regular, but become so if they are rounded ({unit})"));
+        }
         let name = |column: &usize| self.header[*column].clone();
         let layout = roles.layout;
         let target = match (layout, roles.targets.as_slice()) {
@@ -205,6 +143,9 @@ impl Sample {
             id: roles.ids.first().map(name),
             id_parts: roles.ids.iter().skip(1).map(name).collect(),
             time: name(&time.column),
+            time_parts: time.parts.iter().map(name).collect(),
+            round: round.map(str::to_string),
+            duplicates: hints.duplicates,
             target,
             decimal,
             date_format: time.format.map(|format| format.to_string()),
@@ -214,6 +155,21 @@ impl Sample {
             ..Schema::default()
         };
         Ok(Guess { schema, notes })
+    }
+
+    /// Returns whether the first row is one of data: a date and numbers, as in the rows below.
+    fn has_no_header(&self) -> bool {
+        let is_date = |text: &str| time::parse(text).is_some_and(|(_, kind)| kind > time::TimeKind::Month);
+        let is_number = |text: &str| text.parse::<f64>().is_ok();
+        let like_row = |row: &Vec<String>| {
+            self.header
+                .iter()
+                .zip(row)
+                .all(|(a, b)| (is_date(a) && is_date(b)) || (is_number(a) && (is_number(b) || is_missing(b))))
+        };
+        self.header.iter().any(|text| is_date(text))
+            && self.header.iter().any(|text| is_number(text))
+            && self.rows.iter().take(10).all(like_row)
     }
 
     /// Recognises a file as M4 has them: an id, then the values of a series.
@@ -239,120 +195,17 @@ impl Sample {
         Some(Guess { schema, notes: std::mem::take(notes) })
     }
 
-    fn time(&self, hints: &Hints, columns: &[Column], notes: &mut Vec<String>) -> Result<Time, DataProblem> {
-        if let Some(name) = &hints.time {
-            let column = self.find(name)?;
-            if let Some(text) = &hints.date_format {
-                let format =
-                    DateFormat::new(text).ok_or_else(|| DataProblem::DateFormat { text: text.clone() })?;
-                return Ok(Time { column, format: Some(format) });
-            }
-            return self.time_of(column, true, notes)?.ok_or_else(|| DataProblem::Time {
-                text: self.texts(column).next().unwrap_or_default().to_string(),
-            });
-        }
-        let known = (0..self.header.len()).filter(|column| columns[*column].known == self.rows.len());
-        let ranked = self.ranked(known, TIMES);
-        for &column in &ranked {
-            let named = self.is_named(column, TIMES);
-            if let Some(text) = &hints.date_format {
-                let format =
-                    DateFormat::new(text).ok_or_else(|| DataProblem::DateFormat { text: text.clone() })?;
-                if self.texts(column).all(|text| format.parse(text).is_some()) {
-                    notes.push(format!("times: {:?}", self.header[column]));
-                    return Ok(Time { column, format: Some(format) });
-                }
-            } else if let Some(time) = self.time_of(column, named, notes)? {
-                notes.push(format!(
-                    "times: {:?}{}",
-                    self.header[column],
-                    if named { "" } else { ", which has dates" }
-                ));
-                return Ok(time);
-            }
-        }
-        let message = format!(
-            "there is no column of times (dates such as 2024-01-31, 31/01/2024, or whole numbers in a column named \"time\" or \
-             \"ds\"); the columns are {}; name it with --date, and its format with --date-format",
-            self.header.join(", ")
-        );
-        Err(DataProblem::Unreadable(message))
-    }
-
-    /// Returns how the times of a column are read; `None` if they are not times.
-    fn time_of(
-        &self,
-        column: usize,
-        named: bool,
-        notes: &mut Vec<String>,
-    ) -> Result<Option<Time>, DataProblem> {
-        let parsed: Option<Vec<TimeKind>> =
-            self.texts(column).map(|text| time::parse(text).map(|(_, kind)| kind)).collect();
-        if let Some(kinds) = parsed {
-            let integers = kinds.contains(&TimeKind::Integer);
-            let dates = || {
-                self.texts(column).all(|text| text.parse().is_ok_and(|n| time::date_of_number(n).is_some()))
-            };
-            return Ok((!integers || named || dates()).then_some(Time { column, format: None }));
-        }
-        let formats = DATES.iter().flat_map(|date| CLOCKS.iter().map(move |clock| format!("{date}{clock}")));
-        let fitting: Vec<(DateFormat, f64)> = formats
-            .filter_map(|text| DateFormat::new(&text))
-            .filter(|format| self.texts(column).all(|text| format.parse(text).is_some()))
-            .map(|format| (format, self.regularity(column, &format)))
-            .collect();
-        let Some(best) = fitting.iter().map(|(_, regularity)| *regularity).max_by(f64::total_cmp) else {
-            return Ok(None);
-        };
-        let equal: Vec<&DateFormat> = fitting
-            .iter()
-            .filter(|(_, regularity)| 1.5 * regularity >= best)
-            .map(|(format, _)| format)
-            .collect();
-        let example = self.texts(column).next().unwrap_or_default();
-        match equal.as_slice() {
-            [format] => {
-                let why = if fitting.len() > 1 { ", with which the times are regular" } else { "" };
-                notes.push(format!("dates such as {example} are {format}{why}"));
-                Ok(Some(Time { column, format: Some(**format) }))
-            }
-            several => {
-                let choices: Vec<String> =
-                    several.iter().map(|format| format!("{:?}", format.to_string())).collect();
-                Err(DataProblem::Unreadable(format!(
-                    "{:?}: dates such as {example:?} are ambiguous; say which with --date-format {}",
-                    self.header[column],
-                    choices.join(" or ")
-                )))
-            }
-        }
-    }
-
-    /// Returns how much of a regular grid the times fill: 1 without gaps.
-    fn regularity(&self, column: usize, format: &DateFormat) -> f64 {
-        let ticks: BTreeSet<i64> = self.texts(column).filter_map(|text| format.parse(text)).collect();
-        let ticks: Vec<i64> = ticks.into_iter().collect();
-        let (Some(frequency), Some(first), Some(last)) =
-            (Frequency::detect(&ticks, format.kind()), ticks.first(), ticks.last())
-        else {
-            return 1.0;
-        };
-        let on_grid = ticks.iter().filter(|tick| frequency.steps(*first, **tick).is_some()).count() as f64;
-        let points = frequency.floor(*first, *last).unwrap_or(i64::MAX) as f64 + 1.0;
-        on_grid / points.max(ticks.len() as f64)
-    }
-
     fn decimal(
         &self,
         hints: &Hints,
         columns: &[Column],
-        time: usize,
+        time: &Time,
         notes: &mut Vec<String>,
     ) -> Option<Decimal> {
         if hints.decimal.is_some() {
             return hints.decimal;
         }
-        let others = || columns.iter().enumerate().filter(move |(number, _)| *number != time);
+        let others = || columns.iter().enumerate().filter(move |(number, _)| !time.has(*number));
         let written: Vec<(usize, &Column)> = others()
             .filter(|(_, column)| column.plain < column.known && column.decimals.contains(&column.known))
             .collect();
@@ -384,7 +237,7 @@ impl Sample {
         decimal: Option<Decimal>,
         notes: &mut Vec<String>,
     ) -> Result<Roles, DataProblem> {
-        let all = || (0..self.header.len()).filter(|column| *column != time.column);
+        let all = || (0..self.header.len()).filter(|column| !time.has(*column));
         let declared: Vec<usize> =
             hints.target.iter().map(|name| self.find(name)).collect::<Result<_, _>>()?;
         let ids = self.ids(hints, columns, time, decimal, &declared)?;
@@ -403,6 +256,9 @@ impl Sample {
                 }
                 None if several => {
                     DataProblem::Unreadable("no column has numbers only; name it with --target".into())
+                }
+                None if all().any(|column| !ids.contains(&column)) => {
+                    DataProblem::Unreadable("no column beside the times has any value".into())
                 }
                 None => DataProblem::Unreadable("there is no column of values beside the times".into()),
             });
@@ -458,14 +314,14 @@ impl Sample {
             let mut seen = HashSet::new();
             self.rows.iter().all(|row| {
                 let key: Vec<&str> = ids.iter().map(|id| row[*id].as_str()).collect();
-                seen.insert((row[time.column].as_str(), key))
+                seen.insert((time.text(row), key))
             })
         };
         let candidates = (0..self.header.len()).filter(|&column| {
             let full = columns[column].known == self.rows.len();
             let texts = !columns[column].is_numeric(decimal);
-            let codes = self.is_named(column, IDS) || columns[column].distinct * 4 <= self.rows.len();
-            column != time.column && !declared.contains(&column) && full && (texts || codes)
+            let codes = self.has_id_name(column) || columns[column].distinct * 4 <= self.rows.len();
+            !time.has(column) && !declared.contains(&column) && full && (texts || codes)
         });
         let texts_first =
             |column: &usize| columns[*column].is_numeric(decimal) && !self.is_named(*column, IDS);
@@ -476,27 +332,27 @@ impl Sample {
             let id = candidates.into_iter().find(|c| columns[*c].distinct == 1 && self.is_named(*c, IDS));
             return Ok(id.into_iter().collect());
         }
-        let pairs = || {
-            candidates
-                .iter()
-                .enumerate()
-                .flat_map(|(i, a)| candidates[i + 1..].iter().map(move |b| vec![*a.min(b), *a.max(b)]))
-        };
+        candidates.truncate(MAX_ID_CANDIDATES);
         let single = candidates.iter().map(|column| vec![*column]);
-        if let Some(found) = single.chain(pairs()).find(|ids| unique(ids)) {
+        let sets = single.chain(subsets(&candidates, 2)).chain(subsets(&candidates, 3));
+        let in_order = sets.map(|mut ids| {
+            ids.sort_unstable();
+            ids
+        });
+        if let Some(found) = in_order.into_iter().find(|ids| unique(ids)) {
             return Ok(found);
         }
-        let mut first: HashMap<&str, usize> = HashMap::new();
-        let twice = self.rows.iter().position(|row| {
-            *first.entry(&row[time.column]).or_insert(0) > 0 || {
-                first.insert(&row[time.column], 1);
-                false
-            }
-        });
-        let time = twice.map_or("", |row| self.rows[row][time.column].as_str());
+        if hints.duplicates != Duplicates::Error {
+            // The rows of a time are merged: all texts that are not nearly different in every row are part of the id.
+            let few = |column: &usize| columns[*column].distinct * 4 <= self.rows.len();
+            return Ok(candidates.into_iter().filter(|c| self.has_id_name(*c) && few(c)).collect());
+        }
+        let mut first = HashSet::new();
+        let twice = self.rows.iter().map(|row| time.text(row)).find(|text| !first.insert(text.clone()));
+        let time = twice.unwrap_or_default();
         Err(DataProblem::Unreadable(format!(
-            "several rows have the time {time:?}, and no column or pair of columns tells their series apart; name the columns of \
-             the id with --id, or add up the rows of a time"
+            "several rows have the time {time:?}, and no one to three columns tell their series apart; name the columns of \
+             the id with --id, or merge the rows of a time with --duplicates sum, mean or last"
         )))
     }
 
@@ -585,10 +441,21 @@ impl Sample {
     }
 }
 
-/// The column of the times and their format.
-struct Time {
-    column: usize,
-    format: Option<DateFormat>,
+/// Columns that may be part of an id.
+const MAX_ID_CANDIDATES: usize = 12;
+
+/// Returns the subsets of a size, those of the first columns first.
+fn subsets(of: &[usize], size: usize) -> Vec<Vec<usize>> {
+    if size == 0 {
+        return vec![Vec::new()];
+    }
+    let from = |place: usize| {
+        subsets(&of[place + 1..], size - 1).into_iter().map(move |mut rest| {
+            rest.insert(0, of[place]);
+            rest
+        })
+    };
+    (0..of.len()).flat_map(from).collect()
 }
 
 /// What the columns are.

@@ -35,6 +35,7 @@ pub mod scale;
 mod split;
 mod table;
 pub mod time;
+mod utf16;
 mod windows;
 
 use std::path::Path;
@@ -46,7 +47,7 @@ pub use error::{DataError, DataProblem};
 pub use loader::{BatchSource, Loader, LoaderError, fill_in_order};
 pub use number::Decimal;
 pub use split::{Length, Split, Subset};
-pub use table::{Columns, Layout, Missing, Report, Schema, Series, Table, Target};
+pub use table::{Columns, Duplicates, Layout, Missing, Report, Schema, Series, Table, Target};
 pub use windows::{WindowError, WindowSizes, Windows};
 
 use gatework_train::files::FileError;

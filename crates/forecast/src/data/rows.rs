@@ -2,6 +2,7 @@
 
 use super::error::DataProblem;
 use super::frequency::Frequency;
+use super::table::Duplicates;
 use super::time::{self, TimeKind};
 
 /// A problem and its line.
@@ -51,6 +52,43 @@ impl Rows {
         self.lines = order.iter().map(|&row| self.lines[row as usize]).collect();
         self.ticks.sort_unstable();
         true
+    }
+
+    /// Merges the rows of equal times, which are adjacent. Covariates are those of the last row. Returns the number of rows
+    /// that were merged into others.
+    pub fn merge(&mut self, policy: Duplicates) -> u64 {
+        let rows = self.ticks.len();
+        if policy == Duplicates::Error || self.ticks.windows(2).all(|pair| pair[0] != pair[1]) {
+            return 0;
+        }
+        let widths = [self.past.len() / rows, self.future.len() / rows];
+        let mut kept = 0;
+        let mut row = 0;
+        while row < rows {
+            let end = row + self.ticks[row..].iter().take_while(|tick| **tick == self.ticks[row]).count();
+            let known = self.values[row..end].iter().filter(|value| !value.is_nan());
+            let (sum, count) = known.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+            let value = match policy {
+                _ if count == 0.0 => f64::NAN,
+                Duplicates::Sum => sum,
+                Duplicates::Mean => sum / count,
+                Duplicates::Error | Duplicates::Last => self.values[end - 1],
+            };
+            self.ticks[kept] = self.ticks[row];
+            self.lines[kept] = self.lines[row];
+            self.values[kept] = value;
+            for (columns, width) in [&mut self.past, &mut self.future].into_iter().zip(widths) {
+                columns.copy_within((end - 1) * width..end * width, kept * width);
+            }
+            kept += 1;
+            row = end;
+        }
+        self.ticks.truncate(kept);
+        self.lines.truncate(kept);
+        self.values.truncate(kept);
+        self.past.truncate(kept * widths[0]);
+        self.future.truncate(kept * widths[1]);
+        (rows - kept) as u64
     }
 
     pub fn check_duplicates(&self, kind: TimeKind) -> Result<(), Located> {

@@ -44,6 +44,26 @@ pub enum Missing {
     Zero,
 }
 
+/// The policy for several rows of a series at one time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Duplicates {
+    /// Reject them.
+    #[default]
+    Error,
+    /// Add up the values: several sales of a day.
+    Sum,
+    /// Take the mean of the values: the hour that a clock repeats in autumn.
+    Mean,
+    /// Take the last row of the file: corrections follow.
+    Last,
+}
+
+/// Returns whether a setting has its default, which is not written.
+fn is_default<T: Default + PartialEq>(setting: &T) -> bool {
+    *setting == T::default()
+}
+
 /// The columns of a file and how to read them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -75,6 +95,16 @@ pub struct Schema {
     /// Static covariates: constant within a series.
     #[serde(rename = "static", skip_serializing_if = "Vec::is_empty")]
     pub fixed: Vec<String>,
+    /// Further columns of the time: their texts follow after a space, for example of a date and an hour.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub time_parts: Vec<String>,
+    /// The frequency that times are rounded to: down to the month, week or day that has them, or to the nearest hour, minute or second.
+    /// Default: times are not rounded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round: Option<String>,
+    /// Policy for several rows of a series at one time.
+    #[serde(skip_serializing_if = "is_default")]
+    pub duplicates: Duplicates,
     /// Policy for missing values.
     pub missing: Missing,
     /// Frequency; detected from the data by default.
@@ -106,6 +136,9 @@ impl Default for Schema {
             id_parts: Vec::new(),
             decimal: None,
             date_format: None,
+            time_parts: Vec::new(),
+            round: None,
+            duplicates: Duplicates::Error,
             past: Vec::new(),
             future: Vec::new(),
             fixed: Vec::new(),
@@ -247,19 +280,29 @@ pub struct Report {
     pub irregular_times: u64,
     /// Number of series whose rows were not sorted by time.
     pub unsorted_series: u64,
+    /// Rows that were merged into others of the same time.
+    pub merged_rows: u64,
 }
 
 impl Report {
     /// Adds the counts of another report.
     fn add(&mut self, other: &Report) {
-        let Report { rows, missing_values, not_yet_known, missing_times, irregular_times, unsorted_series } =
-            other;
+        let Report {
+            rows,
+            missing_values,
+            not_yet_known,
+            missing_times,
+            irregular_times,
+            unsorted_series,
+            merged_rows,
+        } = other;
         self.rows += rows;
         self.missing_values += missing_values;
         self.not_yet_known += not_yet_known;
         self.missing_times += missing_times;
         self.irregular_times += irregular_times;
         self.unsorted_series += unsorted_series;
+        self.merged_rows += merged_rows;
     }
 
     /// Describes each kind of irregularity in one line.
@@ -281,6 +324,7 @@ impl Report {
             (self.missing_times, "missing times", done),
             (self.irregular_times, "times not on the grid", irregular),
             (self.unsorted_series, "series not sorted by time", ": sorted"),
+            (self.merged_rows, "rows at times of other rows", ": merged"),
         ]
         .iter()
         .filter(|(count, ..)| *count > 0)

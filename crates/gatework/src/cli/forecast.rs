@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::Args;
 use gatework_forecast::Table;
-use gatework_forecast::automatic::{Automatic, AutomaticForecast, ForecastFile, Progress};
+use gatework_forecast::automatic::{Automatic, AutomaticForecast, ForecastFile, Hierarchy, Progress};
 use gatework_forecast::data::guess::{Guess, Hints, guess_csv};
-use gatework_forecast::data::{DataError, DataProblem, Decimal, Layout, Missing};
+use gatework_forecast::data::{DataError, DataProblem, Decimal, Duplicates, Layout, Missing, Schema};
 use gatework_train::files;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -31,6 +31,7 @@ Known-future columns, such as promotions, go on after the last value, in rows wi
 Examples:
   gatework forecast sales.csv --horizon 28 -o forecast.csv --report report.html
   gatework forecast sales.csv --horizon 28 --target units --id store,item
+  gatework forecast sales.csv --horizon 28 --id region,store --hierarchy
   gatework forecast forecast.toml -o again.csv"
 )]
 pub struct Forecast {
@@ -88,6 +89,12 @@ pub struct Forecast {
     /// How to treat gaps [default: interpolate]
     #[arg(long, value_parser = super::choice(POLICIES))]
     missing: Option<Missing>,
+    /// How to treat several rows of a series at one time [default: an error]
+    #[arg(long, value_parser = super::choice(DUPLICATES))]
+    duplicates: Option<Duplicates>,
+    /// Forecast also the total and the sums of the first parts of the ids, and make all forecasts add up (MinT)
+    #[arg(long)]
+    hierarchy: bool,
     /// Print a summary as one JSON object on stdout; needs --output
     #[arg(long, requires = "output")]
     json: bool,
@@ -108,6 +115,12 @@ static POLICIES: &Choices<Missing> = &[
     ("interpolate", "Gaps are filled by linear interpolation", Missing::Interpolate),
 ];
 
+static DUPLICATES: &Choices<Duplicates> = &[
+    ("sum", "Their values are added up: several sales of a day", Duplicates::Sum),
+    ("mean", "Their mean is taken: the hour that a clock repeats in autumn", Duplicates::Mean),
+    ("last", "The last row of the file counts: corrections", Duplicates::Last),
+];
+
 /// Time between lines of progress when stderr is not a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -118,9 +131,36 @@ impl Forecast {
         for note in &notes {
             status!("{note}");
         }
-        let table = Table::read(&file.data, &file.columns).map_err(with_option)?;
+        let mut table = Table::read(&file.data, &file.columns).map_err(with_option)?;
+        if self.missing.is_none()
+            // What an earlier forecast has settled stays.
+            && !self.is_settings()
+            && let Some(demand) = demand_without_zeros(&table, &file)
+        {
+            status!(
+                "days without a row count as days without sales; --missing interpolate fills them instead"
+            );
+            table = demand;
+            file.columns.missing = Missing::Zero;
+        }
         print_table(&table, &file);
-        let result = self.forecast(&file, &table)?;
+        let hierarchy = file.hierarchy.then(|| {
+            // Only ids of several columns have parts: a slash in the name of a column is part of it.
+            let parted = !file.columns.id_parts.is_empty();
+            let id = |id: &str| if parted { id.to_string() } else { id.replace('/', " ") };
+            let ids: Vec<String> = table.series.iter().map(|series| id(&series.id)).collect();
+            Hierarchy::of_ids(&ids)
+        });
+        if let Some(hierarchy) = &hierarchy {
+            table = hierarchy.table(&table).ok_or_else(|| {
+                Usage("--hierarchy needs series that end at the same time; --missing zero fills what has no row".into())
+            })?;
+            status!("{} sums: {}", hierarchy.sums().len(), shortened(hierarchy.sums()));
+        }
+        let mut result = self.forecast(&file, &table)?;
+        if let Some(hierarchy) = &hierarchy {
+            hierarchy.reconcile(&mut result);
+        }
         print_result(&result);
         file.seasons.clone_from(&result.seasons);
         file.models = members(&result);
@@ -148,9 +188,14 @@ impl Forecast {
         Ok(())
     }
 
+    /// Returns whether the file is that of an earlier forecast.
+    fn is_settings(&self) -> bool {
+        self.data.extension().is_some_and(|ending| ending == "toml")
+    }
+
     /// Reads the settings of an earlier forecast, or guesses how to read the table.
     fn settings(&self) -> anyhow::Result<(ForecastFile, Vec<String>)> {
-        let (mut file, notes) = if self.data.extension().is_some_and(|ending| ending == "toml") {
+        let (mut file, notes) = if self.is_settings() {
             let mut file = ForecastFile::read(&self.data).map_err(|error| Usage(error.to_string()))?;
             file.horizon = self.horizon.unwrap_or(file.horizon);
             (file, Vec::new())
@@ -168,6 +213,7 @@ impl Forecast {
                 to.clone_from(given);
             }
         }
+        file.hierarchy |= self.hierarchy;
         if !self.models.is_empty() {
             file.models.clone_from(&self.models);
         }
@@ -191,6 +237,7 @@ impl Forecast {
             date_format: self.date_format.clone(),
             frequency: self.frequency.clone(),
             missing: self.missing,
+            duplicates: self.duplicates.unwrap_or_default(),
         };
         let open = File::open(&self.data).with_context(|| format!("cannot read {}", self.data.display()))?;
         Ok(guess_csv(BufReader::new(open), &self.data.display().to_string(), &hints)?)
@@ -223,6 +270,7 @@ impl Forecast {
             .time(self.time)
             .levels(file.levels.iter().copied())
             .models(file.models.iter().cloned())
+            .keep_errors(file.hierarchy)
             .on_progress(&show)
             .cancel(&stop);
         if !file.seasons.is_empty() {
@@ -272,6 +320,24 @@ impl Forecast {
     }
 }
 
+/// Reads a table again whose rows are sales, so that a time without a row is one without any: counts above zero, with no row for a
+/// fifth of the times. `None` for other tables.
+fn demand_without_zeros(table: &Table, file: &ForecastFile) -> Option<Table> {
+    let missing = table.report.missing_times;
+    if file.columns.missing != Missing::Interpolate || 5 * missing < table.values() as u64 {
+        return None;
+    }
+    let columns = Schema { missing: Missing::Zero, ..file.columns.clone() };
+    let demand = Table::read(&file.data, &columns).ok()?;
+    let zeros = demand.series.iter().flat_map(|series| &series.values).filter(|y| **y == 0.0).count() as u64;
+    let counts = demand
+        .series
+        .iter()
+        .flat_map(|series| &series.values)
+        .all(|y| y.is_finite() && *y >= 0.0 && y.fract() == 0.0);
+    (counts && zeros == missing).then_some(demand)
+}
+
 /// Adds the option that helps with a table that cannot be read.
 fn with_option(error: DataError) -> anyhow::Error {
     let option = match &error {
@@ -281,12 +347,20 @@ fn with_option(error: DataError) -> anyhow::Error {
             | DataProblem::MixedFrequencies { .. }
             | DataProblem::TooSparse { .. } => "--frequency",
             DataProblem::Number { .. } => "--decimal",
+            DataProblem::Duplicate { .. } => "--duplicates",
             DataProblem::Time { .. } | DataProblem::DeclaredTime { .. } => "--date-format",
             _ => "",
         },
         _ => "",
     };
     if option.is_empty() { error.into() } else { anyhow::anyhow!("{error} (option {option})") }
+}
+
+/// The first names of a list.
+fn shortened(names: &[String]) -> String {
+    const MOST: usize = 5;
+    let first = names.iter().take(MOST).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > MOST { format!("{first}, ...") } else { first }
 }
 
 /// Names of the models that forecast any group.
@@ -336,7 +410,8 @@ fn print_result(result: &AutomaticForecast) {
         let what = if series.quality.constant {
             "is constant".to_string()
         } else {
-            format!("has {} outliers", series.quality.outliers.len())
+            let count = series.quality.outliers.len();
+            format!("has {count} outlier{}", if count == 1 { "" } else { "s" })
         };
         status!("note: series {:?} {what}", series.id);
     }

@@ -77,6 +77,63 @@ fn the_summary_is_one_object_and_the_forecast_goes_to_stdout_by_default() {
 }
 
 #[test]
+fn forecasts_of_a_hierarchy_add_up_and_the_settings_repeat_it() {
+    let place = Place::new("gatework");
+    let mut text = String::from("date,region,store,sold\n");
+    for (id, level) in [("north,1", 20), ("north,2", 30), ("south,1", 40)] {
+        for day in 1..=28 {
+            for month in 1..=3 {
+                writeln!(text, "2023-0{month}-{day:02},{id},{}", level + day % 7 + day * 31 % 5 + month)
+                    .unwrap();
+            }
+        }
+    }
+    place.write("shops.csv", &text);
+    let said = place
+        .stderr("forecast shops.csv --horizon 7 --id region,store --hierarchy --models theta,ets -o out.csv");
+    assert_says(&said, &["2 sums: total, north"]);
+    let values = |file: &str| -> Vec<(String, f64)> {
+        let text = place.text(file);
+        let fields = |line: &str| {
+            let fields: Vec<&str> = line.split(',').collect();
+            (fields[0].to_string(), fields[2].parse().unwrap())
+        };
+        text.lines().skip(1).map(fields).collect()
+    };
+    let all = values("out.csv");
+    let of =
+        |id: &str| -> Vec<f64> { all.iter().filter(|(known, _)| known == id).map(|(_, y)| *y).collect() };
+    for step in 0..7 {
+        let sum = of("north/1")[step] + of("north/2")[step];
+        assert!((of("north")[step] - sum).abs() < 1e-3);
+        assert!((of("total")[step] - sum - of("south/1")[step]).abs() < 1e-3);
+    }
+    place.run("forecast out.toml -o again.csv");
+    assert_eq!(values("again.csv"), all);
+}
+
+#[test]
+fn days_without_rows_of_counts_are_days_without_sales() {
+    let place = Place::new("gatework");
+    let mut text = String::from("date,item,sold\n");
+    for day in 1..=28 {
+        for item in 1..=3 {
+            if (day * 7 + item * 5) % 11 < 5 {
+                writeln!(text, "2024-01-{day:02},{item},{}", 1 + day % 3).unwrap();
+            }
+        }
+    }
+    place.write("rare.csv", &text);
+    let said = place.stderr("forecast rare.csv --horizon 5 --models croston,tsb,naive -o out.csv");
+    assert_says(&said, &["days without a row count as days without sales", "frequency D", "intermittent"]);
+    assert!(place.text("out.toml").contains("missing = \"zero\""));
+    let said = place.stderr("forecast rare.csv --horizon 5 --models naive --missing interpolate -o out.csv");
+    assert!(!said.contains("count as days without sales"), "{said}");
+    let said = place.stderr("forecast out.toml -o again.csv");
+    assert!(!said.contains("count as days without sales"), "{said}");
+}
+
+#[test]
 fn mistakes_are_answered_with_what_to_do() {
     let place = shop();
     let table = place.text("shop.csv");

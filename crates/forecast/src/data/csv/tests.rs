@@ -31,6 +31,31 @@ fn many_series_of_different_lengths_are_read_in_any_order() {
 }
 
 #[test]
+fn series_that_lack_most_days_have_the_frequency_of_the_table() {
+    let mut text = "unique_id,ds,y\n".to_string();
+    for day in (1..=28).step_by(2) {
+        writeln!(text, "a,2024-01-{day:02},1").unwrap();
+    }
+    for day in [1, 2, 3, 4, 6, 7, 8, 9, 10] {
+        writeln!(text, "b,2024-01-{day:02},2").unwrap();
+    }
+    // Each second day all month long is a frequency.
+    assert!(error(text.as_bytes(), "missing = \"zero\"").contains("frequency"));
+    for day in [16, 21, 22] {
+        text = text.replace(&format!("a,2024-01-{:02},1\n", day - day % 2 + 1), "");
+    }
+    let table = read(&text, "missing = \"zero\"");
+    assert_eq!(table.frequency.to_string(), "D");
+    assert_eq!(table.find("b").unwrap().values.len(), 10);
+}
+
+#[test]
+fn bars_separate_fields_and_words_stand_for_missing_values() {
+    let table = read("ds|y\n1|5\n2|#N/A\n3|?\n4|7\n", "missing = \"interpolate\"");
+    assert_eq!(table.series[0].values.len(), 4);
+}
+
+#[test]
 fn covariates_of_all_kinds_are_read() {
     let text = "shop;day;sold;weather;price;size\nx;2024-01-01;1;5;9;2\nx;2024-01-02;2;6;8;2\n\
                 x;2024-01-03;3;7;7;2\nx;2024-01-04;;;6;2\n";

@@ -6,6 +6,7 @@ use std::io::BufRead;
 use ::csv::{ByteRecord, ReaderBuilder};
 
 use crate::data::collect::decode;
+pub(super) use crate::data::csv::is_missing;
 use crate::data::csv::{delimiter, from_csv};
 use crate::data::error::DataProblem;
 use crate::data::number::Decimal;
@@ -41,11 +42,6 @@ impl Column {
         };
         self.known > 0 && count == self.known
     }
-}
-
-/// Texts that stand for a missing value, as the reader has them.
-pub(super) fn is_missing(text: &str) -> bool {
-    matches!(text, "" | "NA" | "N/A" | "na" | "null" | "NULL" | "None" | "-" | "." | "NaN" | "nan")
 }
 
 impl Sample {

@@ -127,6 +127,108 @@ fn what_cannot_be_guessed_is_refused_with_the_option_that_helps() {
     assert!(said.contains("there is no column \"z\"; there are date, y"), "{said}");
 }
 
+/// Rows of a date and a value that grows.
+fn rows(dates: impl IntoIterator<Item = String>) -> String {
+    let line = |(i, date): (usize, String)| format!("{date},{}\n", i + 1);
+    std::iter::once("date,y\n".to_string()).chain(dates.into_iter().enumerate().map(line)).collect()
+}
+
+#[test]
+fn months_quarters_weeks_and_seconds_are_dates() {
+    let month = |i: usize| (2015 + i / 12, i % 12 + 1);
+    let frequency = |text: &str| read(text).frequency.to_string();
+    let numbers = rows((0..30).map(|i| format!("{}{:02}", month(i).0, month(i).1)));
+    assert_eq!(frequency(&numbers), "M");
+    let table = read(&numbers);
+    assert_eq!((table.time(&table.series[0], 30).as_str(), table.series[0].values.len()), ("201707", 30));
+    assert_eq!(frequency(&rows((0..30).map(|i| format!("{}M{:02}", month(i).0, month(i).1)))), "M");
+    assert_eq!(frequency(&rows((0..12).map(|i| format!("Q{} {}", i % 4 + 1, 2000 + i / 4)))), "3M");
+    assert_eq!(frequency(&rows((0..40).map(|i| format!("2020-W{:02}", i + 1)))), "W");
+    assert_eq!(frequency(&rows((0..40).map(|i| (1_672_531_200 + 3600 * i).to_string()))), "h");
+    assert_eq!(frequency(&rows((0..40).map(|i| (1_672_531_200_000_i64 + 86_400_000 * i).to_string()))), "D");
+    // Steps are not months.
+    assert_eq!(frequency(&rows((0..30).map(|i| (120_000 + i).to_string()))), "1");
+}
+
+#[test]
+fn times_that_are_nearly_regular_are_rounded() {
+    // The last working days of months.
+    let days = [
+        "2015-01-30",
+        "2015-02-27",
+        "2015-03-31",
+        "2015-04-30",
+        "2015-05-29",
+        "2015-06-30",
+        "2015-07-31",
+        "2015-08-31",
+        "2015-09-30",
+        "2015-10-30",
+        "2015-11-30",
+        "2015-12-31",
+    ];
+    let table = read(&rows(days.map(str::to_string)));
+    assert_eq!(table.frequency.to_string(), "M");
+    assert_eq!(table.series[0].values, (1..=12).map(f64::from).collect::<Vec<_>>());
+    assert_eq!(table.time(&table.series[0], 12), "2016-01");
+    // Measurements that come some seconds late.
+    let table = read(&rows((0..20).map(|i| format!("2024-01-01 {i:02}:00:{:02}", i * 7 % 50))));
+    assert_eq!((table.frequency.to_string().as_str(), table.series[0].values.len()), ("h", 20));
+    let gaps = guess(&rows((0..20).map(|i| format!("2024-01-01 {i:02}:00:00")))).unwrap();
+    assert_eq!(gaps.schema.round, None);
+}
+
+#[test]
+fn times_in_several_columns_are_joined() {
+    let days = |i: usize| format!("2023,{},{},{i}\n", i / 28 + 1, i % 28 + 1);
+    let text: String = std::iter::once("year,month,day,sold\n".into()).chain((0..28).map(days)).collect();
+    let table = read(&text);
+    assert_eq!((table.frequency.to_string().as_str(), table.series.len()), ("D", 1));
+    let hours = |i: usize| format!("2024-01-{:02},{},{i}\n", i / 24 + 1, i % 24);
+    let text: String = std::iter::once("date,hour,load\n".into()).chain((0..60).map(hours)).collect();
+    let table = read(&text);
+    assert_eq!((table.frequency.to_string().as_str(), table.series.len()), ("h", 1));
+    assert_eq!(table.series[0].values[59], 59.0);
+    // The hour of the largest sale is not a time.
+    let text = format!("date,hour,sold\n{}", self::days(9, |i| format!("{},{i}", i * 5 % 24)));
+    assert_eq!(guess(&text).unwrap().schema.time_parts, [""; 0]);
+}
+
+#[test]
+fn three_columns_may_be_an_id() {
+    let mut text = "date,region,store,item,sold\n".to_string();
+    for id in ["n,1,a", "n,1,b", "n,2,a", "n,2,b", "s,1,a", "s,1,b", "s,2,a", "s,2,b"] {
+        text += &days(5, |i| format!("{id},{i}"));
+    }
+    assert_eq!(read(&text).series.len(), 8);
+}
+
+#[test]
+fn rows_of_one_time_are_merged_on_request() {
+    let text = "date,sold\n2024-01-01,1\n2024-01-01,2\n2024-01-02,5\n2024-01-03,6\n2024-01-03,8\n";
+    assert!(refused(text).contains("--duplicates sum"));
+    for (duplicates, expected) in [
+        (Duplicates::Sum, [3.0, 5.0, 14.0]),
+        (Duplicates::Mean, [1.5, 5.0, 7.0]),
+        (Duplicates::Last, [2.0, 5.0, 8.0]),
+    ] {
+        let hints = Hints { duplicates, ..Hints::default() };
+        let guess = guess_csv(text.as_bytes(), "t", &hints).unwrap();
+        let table = read_csv(text.as_bytes(), "t", &guess.schema).unwrap();
+        assert_eq!((&table.series[0].values[..], table.report.merged_rows), (&expected[..], 2));
+    }
+}
+
+#[test]
+fn files_without_names_and_rows_of_totals_are_refused_with_the_reason() {
+    assert!(refused("2024-01-01,5\n2024-01-02,6\n2024-01-03,7\n").contains("no names of columns"));
+    let totals = rows((1..=20).map(|i| format!("2024-01-{i:02}")).chain(["Total".to_string()]));
+    assert!(refused(&totals).contains("also \"Total\""), "{}", refused(&totals));
+    // The numbers of rows are times if there are no others.
+    let table = read(",x\n1,5\n2,6\n3,7\n4,9\n");
+    assert_eq!(table.series[0].values, [5.0, 6.0, 7.0, 9.0]);
+}
+
 #[test]
 fn quoted_newlines_and_columns_without_values_do_no_harm() {
     let text = "date,note,y,empty\n2024-01-01,\"two\nlines\",1,\n2024-01-02,\"a, b\",2,NaN\n2024-01-03,,3,\n";
