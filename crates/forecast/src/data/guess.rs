@@ -333,8 +333,10 @@ impl Sample {
             return Ok(id.into_iter().collect());
         }
         candidates.truncate(MAX_ID_CANDIDATES);
-        let single = candidates.iter().map(|column| vec![*column]);
-        let sets = single.chain(subsets(&candidates, 2)).chain(subsets(&candidates, 3));
+        // Numbers that have no name of an id only where the others do not suffice: values may differ at every time too.
+        let named = candidates.iter().take_while(|column| !texts_first(column)).count();
+        let of = |columns: &[usize]| (1..=3).flat_map(|size| subsets(columns, size)).collect::<Vec<_>>();
+        let sets = of(&candidates[..named]).into_iter().chain(of(&candidates));
         let in_order = sets.map(|mut ids| {
             ids.sort_unstable();
             ids

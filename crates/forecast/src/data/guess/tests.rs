@@ -201,6 +201,13 @@ fn three_columns_may_be_an_id() {
         text += &days(5, |i| format!("{id},{i}"));
     }
     assert_eq!(read(&text).series.len(), 8);
+    // Values that differ at every time are not an id.
+    let mut text = "date,region,store,sold\n".to_string();
+    for (id, level) in [("n,1", 10), ("n,2", 20), ("s,1", 30)] {
+        text += &days(12, |i| format!("{id},{}", level + i % 2));
+    }
+    let found = guess(&text).unwrap().schema;
+    assert_eq!((found.id.as_deref(), found.id_parts), (Some("region"), vec!["store".to_string()]));
 }
 
 #[test]
