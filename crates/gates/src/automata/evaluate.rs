@@ -216,6 +216,8 @@ mod tests {
         assert!(experiment.counted_protocols().all(|protocol| protocol.damage.is_none()));
         experiment.protocols.iter_mut().for_each(|protocol| protocol.required = true);
         assert_eq!(experiment.counted_protocols().count(), experiment.protocols.len());
+        let robust = AutomatonExperiment::find("checkerboard-robust").unwrap().experiment;
+        assert_eq!(robust.counted_protocols().filter(|protocol| protocol.damage.is_some()).count(), 3);
     }
 
     #[test]

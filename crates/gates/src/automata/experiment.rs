@@ -30,10 +30,11 @@ pub(in crate::automata) const FORMER_KEYS: [(&str, &str); 5] = [
 ];
 
 /// The built-in experiments: name and TOML.
-pub const BUILT_IN: [(&str, &str); 16] = [
+pub const BUILT_IN: [(&str, &str); 17] = [
     ("game-of-life", include_str!("../../experiments/game-of-life.toml")),
     ("checkerboard", include_str!("../../experiments/checkerboard.toml")),
     ("checkerboard-gradient", include_str!("../../experiments/checkerboard-gradient.toml")),
+    ("checkerboard-robust", include_str!("../../experiments/checkerboard-robust.toml")),
     ("checkerboard-async", include_str!("../../experiments/checkerboard-async.toml")),
     ("lizard", include_str!("../../experiments/lizard.toml")),
     ("colored-g", include_str!("../../experiments/colored-g.toml")),
