@@ -5,7 +5,7 @@
 //! | what | rule |
 //! |---|---|
 //! | separator | the first of tab, `;`, `,`, `\|` and space that divides the first lines into equally many fields, at least two |
-//! | header | the first line has no number, no field twice and no text that occurs again in its column; or counts the columns |
+//! | header | the first line has no number, and a text over a column of numbers, or no field twice and no text that occurs again in its column; or it counts the columns |
 //! | classes | the only column called `class`, `label` or `target`; the last one otherwise |
 //! | missing values | `?`, and texts such as `NA` if they are all that keeps a column from being numeric |
 //! | ignored | row numbers, and columns whose texts are mostly different |
@@ -118,9 +118,24 @@ fn has_header(cells: &Cells) -> bool {
     if width > 1 && (counts(0) || counts(1)) {
         return true;
     }
+    if first.iter().any(|field| number(field).is_some()) {
+        return false;
+    }
+    // A text over numbers is a name, also if another column has the same one.
+    let is_over_numbers = |(column, field): (usize, &&str)| {
+        let mut below = (1..cells.rows()).filter_map(|row| cells.field(row, column)).peekable();
+        let has_numbers = below.peek().is_some();
+        !field.is_empty()
+            && !MISSING.contains(field)
+            && has_numbers
+            && below.all(|text| number(text).is_some())
+    };
+    if first.iter().enumerate().any(is_over_numbers) {
+        return true;
+    }
     let different: BTreeSet<&&str> = first.iter().collect();
     let is_name = |(column, field): (usize, &&str)| {
-        number(field).is_none() && (1..cells.rows()).all(|row| cells.field(row, column) != Some(*field))
+        (1..cells.rows()).all(|row| cells.field(row, column) != Some(*field))
     };
     different.len() == width && first.iter().enumerate().all(is_name)
 }
@@ -183,11 +198,21 @@ mod tests {
             ("color,kind\nred,a\nblue,b\n", true),
             ("0,1,2\n5,6,7\n", true),
             ("a,a\nb,c\n", false),
+            ("size,kind\n1,kind\n2,b\n", true),
+            ("?,a\n1,b\n2,c\n", true),
+            ("?,a\n1,a\n2,c\n", false),
             (",size,kind\n0,7,a\n1,9,b\n", true),
             ("a,b\n", false),
         ] {
             assert_eq!(detected(text, None).options.header, header, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_name_that_occurs_twice_is_an_error() {
+        let text = b"a,b,b,class\n1,2,3,x\n2,3,4,y\n";
+        let message = detect(text, Path::new("x.csv"), None).unwrap_err().to_string();
+        assert_eq!(message, "x.csv: two columns are called \"b\"");
     }
 
     #[test]
