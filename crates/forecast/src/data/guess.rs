@@ -293,7 +293,16 @@ impl Sample {
         let unused: Vec<String> =
             all().filter(|column| !used(column)).map(|column| format!("{:?}", self.header[column])).collect();
         if !unused.is_empty() {
-            notes.push(format!("not used: {}", unused.join(", ")));
+            let could_be_known = future.is_empty() && numeric.iter().any(|column| !used(column));
+            let advice = if could_be_known && layout == Layout::Long {
+                format!(
+                    "; what is known in advance, such as a promotion, is used if rows for the forecast follow in which {:?} is empty",
+                    self.header[targets[0]]
+                )
+            } else {
+                String::new()
+            };
+            notes.push(format!("not used: {}{advice}", unused.join(", ")));
         }
         Ok(Roles { layout, ids, targets, future })
     }

@@ -109,7 +109,13 @@ fn rows_after_the_last_value_tell_what_is_known_in_advance() {
     let found = guess(&format!("date,sales,promo,stock\n{}", days(9, row))).unwrap();
     assert_eq!(found.schema.future, ["promo"]);
     assert_eq!(found.schema.target, Target::One("sales".into()));
-    assert!(found.notes.iter().any(|note| note.contains("not used: \"stock\"")), "{:?}", found.notes);
+    assert!(found.notes.iter().any(|note| note == "not used: \"stock\""), "{:?}", found.notes);
+    let row = |i: usize| format!("{i},{}", i % 2);
+    let found = guess(&format!("date,sales,promo\n{}", days(9, row))).unwrap();
+    let advice = found.notes.iter().find(|note| note.starts_with("not used: \"promo\"; "));
+    assert!(
+        advice.is_some_and(|note| note.ends_with("rows for the forecast follow in which \"sales\" is empty"))
+    );
 }
 
 #[test]
