@@ -149,7 +149,8 @@ fn all_runs_ours_where_no_peer_is() {
     assert!(!result["rows"].as_array().unwrap().is_empty());
     assert_eq!(result["missing"]["engine: peers"], "no engine_* in crates/bench/peers");
     let refused = place.refused(2, "all --bench engines");
-    let right = "no benchmark is called engines; expected one of automata, circuits, classifiers, engine, forecast";
+    let right =
+        "no benchmark is called engines; expected one of automata, circuits, classifiers, engine, forecast";
     assert_says(&refused, &[right]);
 }
 

@@ -41,6 +41,7 @@ impl List {
             super::print_json(&json!({ "experiments": rows.iter().map(row).collect::<Vec<_>>() }))?;
             return Ok(());
         }
+        let width = rows.iter().map(|(_, name, ..)| name.len()).max().unwrap_or(0);
         let mut last = "";
         for (kind, name, expected, about, needs_files) in rows {
             if kind != last {
@@ -48,7 +49,7 @@ impl List {
                 last = kind;
             }
             let note = if needs_files { " (needs files)" } else { "" };
-            print_line!("  {name:<19} {expected:<14} {about}{note}");
+            print_line!("  {name:<width$} {expected:<12} {about}{note}");
         }
         status!("");
         status!(
@@ -57,7 +58,9 @@ impl List {
         let program = program();
         status!("Train one:   {program} train checkerboard");
         status!("Change one:  {program} list checkerboard > my.toml, edit it, {program} train my.toml");
-        status!("Your own:    {program} grow PICTURE, {program} train B36/S23");
+        status!(
+            "Your own:    {program} grow PICTURE, {program} train B36/S23, {program} train TABLE.csv, {program} forecast SALES.csv"
+        );
         Ok(())
     }
 }
