@@ -512,6 +512,11 @@ fn in_chromium_people_draw_train_damage_minimise_and_download() {
     assert_ne!(browser.evaluate(ONES), grown);
     browser.click("#minimize");
     browser.wait("document.body.textContent.includes('proved equivalent.')");
+    browser.wait("document.querySelectorAll('.schematic').length === 2");
+    let cone = "(() => { document.querySelector('.schematic [data-id^=o]').dispatchEvent(new MouseEvent('click')); \
+                return document.querySelectorAll('.schematic.chosen .cone').length; })()";
+    assert!(browser.evaluate(cone).as_u64() > Some(1), "the output and what it depends on");
+    assert_eq!(browser.evaluate(cone), 0, "the same output again");
     let link = "[...document.querySelectorAll('.downloads a')].find(a => a.textContent === 'verilog').href";
     assert_says(browser.evaluate(link).as_str().unwrap(), &["/export/verilog?minimized=true"]);
     let verilog = browser.evaluate(&format!("fetch({link}).then(response => response.text())"));

@@ -85,6 +85,7 @@
   function circuit() {
     if (!run.files.files.some(file => file.name === "circuit.json")) return;
     const status = make("p", { role: "status" }), button = make("button", { type: "button", class: "button", id: "minimize" }, "Minimise");
+    const drawings = make("div", { class: "drawings" });
     const told = now => {
       if (now.training?.is_running) status.textContent = "Minimising, and proving the result equivalent …";
       else if (now.training?.error) status.textContent = now.training.error;
@@ -93,6 +94,7 @@
       button.disabled = Boolean(now.training?.is_running);
       button.hidden = now.minimized !== null;
       small.disabled = now.minimized === null;
+      if (now.minimized !== null && now.minimized <= DRAWN && !drawings.querySelector('[data-query="?minimized=true"]')) draw(drawings, "Minimised", "?minimized=true");
       if (small.disabled) small.checked = false;
     };
     const wait = () => ask(api).then(now => {
@@ -104,9 +106,73 @@
       button.disabled = true;
       post("/api/train", { minimize: run.name }).then(wait, error => { button.disabled = false; say(error.message); });
     });
+    details.append(make("section", { class: "card" }, make("h2", {}, "Circuit"), status, make("div", { class: "buttons" }, button), drawings));
+    draw(drawings, "Learned", "");
     told(run);
     if (run.training?.is_running) wait();
-    details.append(make("section", { class: "card" }, make("h2", {}, "Circuit"), status, make("div", { class: "buttons" }, button)));
+  }
+  const DRAWN = 400;
+  // A schematic that can be zoomed; a gate, input or output that is chosen shows its fan-in cone.
+  async function draw(parent, name, query) {
+    const place = make("div", { class: "scroll" }), hint = make("span", { class: "muted", role: "status" });
+    const figure = make("figure", { "data-query": query }, make("figcaption", {}, name), hint, place);
+    parent.append(figure);
+    if (query === "" && run.gates > DRAWN) {
+      hint.textContent = `${number(run.gates, 9)} gates are too many to draw; at most ${DRAWN} are.`;
+      return;
+    }
+    const response = await fetch(`${api}/export/svg${query}`).catch(() => null);
+    if (!response?.ok) {
+      hint.textContent = response ? (await response.json().catch(() => ({}))).detail ?? "it cannot be drawn" : "the server does not answer";
+      return;
+    }
+    // The page has styles of its own, and its policy allows no others.
+    const text = (await response.text()).replace(/<style>[^]*?<\/style>/, "");
+    const parsed = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
+    const svg = document.importNode(parsed, true);
+    svg.setAttribute("class", "schematic");
+    svg.setAttribute("aria-label", `${name} circuit of ${run.name}`);
+    const lines = [...svg.querySelectorAll("[data-to]")], items = [...svg.querySelectorAll("[data-id]")];
+    const about = "Choose a gate, an input or an output to see what it depends on.";
+    let chosen = null;
+    const choose = id => {
+      chosen = id === chosen ? null : id;
+      const cone = new Set(chosen === null ? [] : [chosen]);
+      for (const end of cone) lines.filter(line => line.dataset.to === end).forEach(line => cone.add(line.dataset.from));
+      svg.classList.toggle("chosen", chosen !== null);
+      for (const item of items) {
+        item.classList.toggle("cone", cone.has(item.dataset.id));
+        item.setAttribute("aria-pressed", item.dataset.id === chosen);
+      }
+      lines.forEach(line => line.classList.toggle("cone", cone.has(line.dataset.to)));
+      const count = letter => [...cone].filter(end => end[0] === letter).length;
+      hint.textContent = chosen === null ? about : `Fan-in cone: ${count("g")} gates, ${count("i")} inputs.`;
+    };
+    for (const item of items) {
+      item.setAttribute("role", "button");
+      item.setAttribute("tabindex", item.dataset.id[0] === "o" ? "0" : "-1");
+      item.setAttribute("aria-label", item.textContent.trim() || item.dataset.id);
+      item.addEventListener("click", () => choose(item.dataset.id));
+      item.addEventListener("keydown", event => {
+        if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(item.dataset.id); }
+      });
+    }
+    const [width, height] = ["width", "height"].map(side => Number(svg.getAttribute(side)));
+    let scale = Math.min(1, Math.max(.3, place.clientWidth / width));
+    const zoom = factor => {
+      scale = Math.min(4, Math.max(.1, scale * factor));
+      svg.setAttribute("width", width * scale);
+      svg.setAttribute("height", height * scale);
+    };
+    const button = (text, label, factor) => {
+      const element = make("button", { type: "button", class: "button", "aria-label": `${label}: ${name}` }, text);
+      element.addEventListener("click", () => zoom(factor));
+      return element;
+    };
+    zoom(1);
+    hint.textContent = about;
+    place.append(svg);
+    figure.append(make("div", { class: "buttons" }, button("+", "Zoom in", 1.25), button("\u2212", "Zoom out", .8)));
   }
   function downloads() {
     const file = ({ name, bytes: size }) => make("li", {}, make("a", { href: `${api}/files/${encodeURIComponent(name)}`, download: `${run.name}-${name}` }, name), " ", make("span", {}, bytes(size)));

@@ -58,6 +58,8 @@ pub(super) struct Line {
     pub points: Vec<Point>,
     /// The signal that the line carries.
     pub signal: u32,
+    /// The gate or the output that it leads to.
+    pub end: Item,
     /// For an operand: the offset below the centre of the gate, in pixels.
     pub pin: Option<f64>,
 }
@@ -265,6 +267,7 @@ impl Graph {
         let line = |(signal, route, pin): &Route| Line {
             points: route.iter().map(point).collect(),
             signal: *signal,
+            end: route.last().map_or(Item::Bend, |&item| items[item].item),
             pin: *pin,
         };
         let lines = self.routes.iter().map(line).collect();

@@ -6,7 +6,8 @@
 //! | `symbol` | the symbols of gates |
 //!
 //! Inputs are on the left, outputs on the right; a circle on a gate is an inverter. Unused inputs are omitted. The drawing
-//! has light and dark colours and no dependencies.
+//! has light and dark colours and no dependencies. Every input, gate and output is a group with `data-id`, and every line has
+//! `data-from` and `data-to`, so a page can follow the lines.
 
 mod layout;
 mod symbol;
@@ -96,6 +97,8 @@ fn draw(circuit: &Circuit, layout: &Layout, ports: &names::Ports, title: &str, f
     }
     for placed in &layout.items {
         let (x, y) = (x(placed.column), y(placed.row));
+        let Some(id) = id(placed.item) else { continue };
+        let _ = write!(text, "<g data-id=\"{id}\">");
         match placed.item {
             Item::Input(input) => draw_port(&mut text, "in", x, y, &ports.inputs[input as usize]),
             Item::Output(output) => draw_port(&mut text, "out", x, y, &ports.outputs[output]),
@@ -107,9 +110,20 @@ fn draw(circuit: &Circuit, layout: &Layout, ports: &names::Ports, title: &str, f
             }
             Item::Bend => {}
         }
+        text.push_str("</g>\n");
     }
     text.push_str("</svg>\n");
     text
+}
+
+/// The name of an input, a gate or an output within a drawing.
+fn id(item: Item) -> Option<String> {
+    match item {
+        Item::Input(input) => Some(format!("i{input}")),
+        Item::Gate(signal) => Some(format!("g{signal}")),
+        Item::Output(output) => Some(format!("o{output}")),
+        Item::Bend => None,
+    }
 }
 
 /// Draws a port: a dot and its name.
@@ -153,7 +167,13 @@ fn draw_line(text: &mut String, line: &Line, circuit: &Circuit) {
             "L{left:.1} {y0:.1}C{middle:.1} {y0:.1} {middle:.1} {y1:.1} {right:.1} {y1:.1}L{end:.1} {y1:.1}"
         );
     }
-    let _ = writeln!(text, "<path class=\"wire{class}\" d=\"{path}\"/>");
+    let from = if (line.signal as usize) < circuit.inputs() { 'i' } else { 'g' };
+    let _ = writeln!(
+        text,
+        "<path class=\"wire{class}\" data-from=\"{from}{}\" data-to=\"{}\" d=\"{path}\"/>",
+        line.signal,
+        id(line.end).unwrap_or_default()
+    );
 }
 
 /// Escapes markup and replaces control characters.
@@ -197,6 +217,22 @@ mod tests {
         let gates = rules::life(Boundary::Torus).circuit.simplify().nodes().len();
         assert_eq!(text.matches("<title>").count(), gates);
         assert_eq!(text.matches("-fill\" cx").count(), 10);
+    }
+
+    /// Following the lines back from an output, as a page does, reaches what the output depends on.
+    #[test]
+    fn lines_name_both_ends() {
+        let nodes = vec![Node::new(Gate::XOR, 0, 1), Node::new(Gate::AND, 2, 3)];
+        let circuit = Circuit::new(3, nodes, vec![4, 3]).unwrap();
+        let text = write(&circuit.into(), &Options::default()).unwrap();
+        for (from, to) in [("i0", "g3"), ("i1", "g3"), ("i2", "g4"), ("g3", "g4"), ("g4", "o0"), ("g3", "o1")]
+        {
+            assert!(text.contains(&format!("data-from=\"{from}\" data-to=\"{to}\"")), "{from} {to}: {text}");
+        }
+        let ids: Vec<&str> =
+            text.split("<g data-id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert_eq!(ids.len(), 7, "{ids:?}");
+        assert_eq!(text.matches("</g>").count(), 7);
     }
 
     #[test]
