@@ -53,7 +53,7 @@ impl Plan {
         let span = (typical * 2 / 5).min(20 * horizon).saturating_sub(horizon);
         let most = (MAX_WINDOWS / lengths.len().max(1)).clamp(4, MAX_ORIGINS);
         let step = span.div_ceil(most - 1).max(1);
-        let history = (season + 2).clamp(LEAST_HISTORY, MIN_HISTORY);
+        let history = season.saturating_add(2).clamp(LEAST_HISTORY, MIN_HISTORY);
         Plan { horizon, step, count: span / step + 1, history }
     }
 

@@ -11,6 +11,9 @@ use crate::data::{Series, Table};
 /// Nodes up to which the covariance of all pairs is estimated; beyond, only variances.
 const MAX_COVARIANCES: usize = 1000;
 
+/// Levels of a hierarchy at most.
+const MAX_LEVELS: usize = 8;
+
 /// The name of the sum of all series.
 const TOTAL: &str = "total";
 
@@ -33,19 +36,34 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Makes the sums of ids whose parts are separated by slashes: of all series, and of those whose first parts are equal. Sums of
-    /// one series, and sums that equal another, are left out.
+    /// Sums up to which reconciliation takes seconds: its time grows with their third power.
+    pub const MAX_SUMS: usize = 2000;
+
+    /// Makes the sums of ids whose parts are separated by slashes: of all series, and of those whose first parts are equal, up to eight
+    /// parts. Sums of one series, and sums that equal another, are left out.
     pub fn of_ids<S: AsRef<str>>(ids: &[S]) -> Hierarchy {
+        Hierarchy::of_parts(ids, MAX_LEVELS)
+    }
+
+    /// The same, with the sums of at most this many first parts. A sum whose name is that of a series gets another one.
+    pub fn of_parts<S: AsRef<str>>(ids: &[S], levels: usize) -> Hierarchy {
         let mut hierarchy = Hierarchy { names: Vec::new(), members: Vec::new(), leaves: ids.len() };
+        let mut taken: std::collections::HashSet<String> =
+            ids.iter().map(|id| id.as_ref().to_string()).collect();
+        let mut seen = std::collections::HashSet::new();
         let mut add = |name: &str, members: Vec<usize>| {
-            if members.len() > 1 && !hierarchy.members.contains(&members) {
-                hierarchy.names.push(name.to_string());
+            if members.len() > 1 && seen.insert(members.clone()) {
+                let mut name = name.to_string();
+                while !taken.insert(name.clone()) {
+                    name.push_str(" (sum)");
+                }
+                hierarchy.names.push(name);
                 hierarchy.members.push(members);
             }
         };
         add(TOTAL, (0..ids.len()).collect());
         let depth = ids.iter().map(|id| id.as_ref().matches('/').count()).max().unwrap_or(0);
-        for level in 1..=depth {
+        for level in 1..=depth.min(levels).min(MAX_LEVELS) {
             let prefix =
                 |id: &S| -> String { id.as_ref().split('/').take(level).collect::<Vec<_>>().join("/") };
             let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
@@ -310,6 +328,15 @@ fn solve(lower: &[f64], mut right: Vec<f64>) -> Vec<f64> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn sums_have_names_of_their_own_and_levels_are_bounded() {
+        assert_eq!(Hierarchy::of_ids(&["total", "other"]).sums(), ["total (sum)"]);
+        let slashes = ["n/A/B", "n/A/C", "s/D", "s/E"];
+        assert_eq!(Hierarchy::of_parts(&slashes, 1).sums(), ["total", "n", "s"]);
+        let deep = ["a", "b"].map(|last| "x/".repeat(60_000) + last);
+        assert_eq!(Hierarchy::of_ids(&deep).sums(), ["total"]);
+    }
 
     #[test]
     fn sums_are_those_of_the_parts_of_the_ids() {

@@ -59,7 +59,7 @@ impl Autoregression {
     /// Chooses the lags by AICc, all on the same rows.
     fn choose_lags(self, series: &[f64], season: usize) -> Option<Autoregression> {
         let consecutive = MAX_LAGS.min(series.len() / 5);
-        let around = [season.saturating_sub(1), season, season + 1];
+        let around = [season.saturating_sub(1), season, season.saturating_add(1)];
         let seasonal: Vec<usize> = around
             .into_iter()
             .chain([2 * season])

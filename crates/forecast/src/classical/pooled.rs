@@ -61,7 +61,7 @@ impl Pooled {
         let mut lengths: Vec<usize> = histories.iter().map(|history| history.len()).collect();
         lengths.sort_unstable();
         let typical = lengths.get(lengths.len() / 2).copied()?;
-        let around = [season.saturating_sub(1), season, season + 1];
+        let around = [season.saturating_sub(1), season, season.saturating_add(1)];
         let seasonal: Vec<usize> =
             around.into_iter().filter(|lag| season > 1 && *lag > 1 && lag + 2 <= typical).collect();
         let consecutive = MAX_LAGS.min(typical / 2);

@@ -31,9 +31,11 @@ impl<R: Read> Utf16<R> {
         let mut bytes = [0; 2];
         let mut filled = 0;
         while filled < 2 {
-            match self.input.read(&mut bytes[filled..])? {
-                0 => break,
-                count => filled += count,
+            match self.input.read(&mut bytes[filled..]) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
         let unit = if self.little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) };
@@ -44,8 +46,8 @@ impl<R: Read> Utf16<R> {
         let mut units = Vec::with_capacity(UNITS + 1);
         while let Some(unit) = self.unit()? {
             units.push(unit);
-            // The second unit of a pair follows its first.
-            if units.len() >= UNITS && !(0xd800..0xdc00).contains(&unit) {
+            // The second unit of a pair follows its first, but first ones alone are no text.
+            if units.len() >= UNITS && !(0xd800..0xdc00).contains(&unit) || units.len() > UNITS {
                 break;
             }
         }

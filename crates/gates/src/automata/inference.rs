@@ -25,7 +25,7 @@ use super::picture::Bitmap;
 use super::rule::{CellRule, RuleError};
 
 /// Neighbourhoods that are looked up for a family of rules at most: some seconds.
-const MAX_LOOKUPS: usize = 1 << 26;
+const MAX_LOOKUPS: usize = 1 << 25;
 
 /// A rule that explains pairs of grids.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,11 @@ struct Family {
 /// there is none, if the grids have several channels, or if the search for it takes too long.
 pub fn infer(pairs: &[[Bitmap; 2]], boundary: Boundary, steps: usize) -> Option<Inferred> {
     if pairs.is_empty() || pairs.iter().flatten().any(|bitmap| bitmap.channels() != 1) {
+        return None;
+    }
+    // A cell depends on a square, in every step.
+    let of_cell = steps.saturating_mul(2).saturating_add(1).saturating_pow(2).saturating_mul(steps);
+    if of_cell > MAX_LOOKUPS {
         return None;
     }
     families().into_iter().find_map(|family| {
@@ -191,6 +196,9 @@ impl Solver<'_> {
         let first = |i| place(i, self.steps).is_some_and(|(y, x)| before.bit(0, y, x));
         let mut cells: Vec<bool> = square(self.steps).map(first).collect();
         for reach in (0..self.steps).rev() {
+            if self.left == 0 {
+                return Ok(false);
+            }
             let (side, around) = (2 * reach + 1, 2 * reach + 3);
             let next = |i: usize| {
                 if place(i, reach).is_none() {

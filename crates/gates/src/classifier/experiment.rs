@@ -397,18 +397,18 @@ impl Experiment {
         let gates = self.model.gates() as f64;
         let wires =
             if self.model.wiring == Connections::Learned { 2.0 * self.model.candidates as f64 } else { 0.0 };
-        // Of convolutions, only planes are kept; they have more rows than all others before the layers.
-        let circuit = match (&self.model.convolutions[..], data.image()) {
-            ([], _) => 0.0,
+        // Of convolutions, only the planes are kept.
+        let (circuit, rows_of_planes) = match (&self.model.convolutions[..], data.image()) {
+            ([], _) => (0.0, 0.0),
             (_, None) => return Err(NetworkError::NoImage.into()),
             (_, Some(image)) => {
                 let planes = [image.channels * self.encoder.bits, image.height, image.width];
-                self.model.applications(planes)? as f64
+                (self.model.applications(planes)? as f64, self.model.planes(planes)? as f64)
             }
         };
         // Parameters, gradients, two moments and the best; activations of a batch; bits of all rows; the hard circuit.
         let parameters = 20.0 * gates * (16.0 + wires) + 64.0 * circuit;
-        let activations = 4.0 * self.training.batch as f64 * (3.0 * gates + bits + 0.5 * circuit);
+        let activations = 4.0 * self.training.batch as f64 * (3.0 * gates + bits + 2.0 * rows_of_planes);
         let rows = data.rows() as f64 * bits / 4.0;
         Ok(memory::check(parameters + activations + rows, || "this classifier".into())?)
     }

@@ -380,6 +380,7 @@ fn convolutions(
         return Ok(Vec::new());
     }
     let mut size = inputs.planes.as_ref().ok_or(NetworkError::NoImage)?.size;
+    settings.planes(size)?;
     let gates = settings.applications(size)?;
     if gates > MAX_GATES {
         return Err(NetworkError::TooManyGates { gates });

@@ -138,7 +138,7 @@ impl Forecast {
             && let Some(demand) = demand_without_zeros(&table, &file)
         {
             status!(
-                "days without a row count as days without sales; --missing interpolate fills them instead"
+                "times without a row count as times without sales; --missing interpolate fills them instead"
             );
             table = demand;
             file.columns.missing = Missing::Zero;
@@ -149,9 +149,17 @@ impl Forecast {
             let parted = !file.columns.id_parts.is_empty();
             let id = |id: &str| if parted { id.to_string() } else { id.replace('/', " ") };
             let ids: Vec<String> = table.series.iter().map(|series| id(&series.id)).collect();
-            Hierarchy::of_ids(&ids)
+            Hierarchy::of_parts(&ids, file.columns.id_parts.len())
         });
         if let Some(hierarchy) = &hierarchy {
+            let sums = hierarchy.sums().len();
+            if sums > Hierarchy::MAX_SUMS {
+                let message = format!(
+                    "--hierarchy makes {sums} sums, but at most {} are reconciled; name fewer columns with --id",
+                    Hierarchy::MAX_SUMS
+                );
+                return Err(Usage(message).into());
+            }
             table = hierarchy.table(&table).ok_or_else(|| {
                 Usage("--hierarchy needs series that end at the same time; --missing zero fills what has no row".into())
             })?;
@@ -320,11 +328,13 @@ impl Forecast {
     }
 }
 
-/// Reads a table again whose rows are sales, so that a time without a row is one without any: counts above zero, with no row for a
-/// fifth of the times. `None` for other tables.
+/// Reads a table again whose rows are sales, so that a time without a row is one without any: counts from 1 or 2 on, by days or weeks, with
+/// no row for a fifth of the times and no gap of more than half of them, which would be an outage. `None` for other tables.
 fn demand_without_zeros(table: &Table, file: &ForecastFile) -> Option<Table> {
     let missing = table.report.missing_times;
-    if file.columns.missing != Missing::Interpolate || 5 * missing < table.values() as u64 {
+    let step = table.frequency.to_string();
+    let is_daily = ["D", "B", "W"].contains(&step.as_str());
+    if !is_daily || file.columns.missing != Missing::Interpolate || 5 * missing < table.values() as u64 {
         return None;
     }
     let columns = Schema { missing: Missing::Zero, ..file.columns.clone() };
@@ -335,7 +345,11 @@ fn demand_without_zeros(table: &Table, file: &ForecastFile) -> Option<Table> {
         .iter()
         .flat_map(|series| &series.values)
         .all(|y| y.is_finite() && *y >= 0.0 && y.fract() == 0.0);
-    (counts && zeros == missing).then_some(demand)
+    let values = || demand.series.iter().flat_map(|series| &series.values).filter(|y| **y > 0.0);
+    let is_small = values().copied().fold(f64::INFINITY, f64::min) <= 2.0;
+    let gaps = demand.series.iter().flat_map(|series| series.values.split(|y| *y != 0.0));
+    let longest = gaps.map(<[f64]>::len).max().unwrap_or(0) as u64;
+    (counts && is_small && zeros == missing && 2 * longest <= missing).then_some(demand)
 }
 
 /// Adds the option that helps with a table that cannot be read.

@@ -204,7 +204,7 @@ fn highlights(summary: &Value) -> Map<String, Value> {
             shown.insert(key.into(), summary[key].clone());
         }
     }
-    let gates = [&summary["gates"]["used"], &summary["gates"]];
+    let gates = [&summary["gates"]["used"], &summary["reachable_gates"], &summary["gates"]];
     if let Some(gates) = gates.into_iter().find(|gates| gates.is_u64()) {
         shown.insert("gates".into(), gates.clone());
     }

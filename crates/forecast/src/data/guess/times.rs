@@ -331,7 +331,16 @@ impl Sample {
             self.rows.iter().all(|row| time.tick(row).is_some())
         };
         let format = formats.iter().filter_map(|text| DateFormat::new(text)).find(fits)?;
-        Some(Time { column, parts, format: Some(format) })
+        let time = Time { column, parts, format: Some(format) };
+        // Features of a finer time have such names too.
+        let count = |texts: &mut dyn Iterator<Item = i64>| texts.collect::<HashSet<i64>>().len();
+        let found = count(&mut self.rows.iter().filter_map(|row| Some(time.tick(row)?.0)));
+        let is_finer = |other: &usize| {
+            self.is_named(*other, TIMES)
+                && !time.has(*other)
+                && count(&mut self.texts(*other).filter_map(|text| text.parse().ok())) > found
+        };
+        (!known.iter().any(is_finer)).then_some(time)
     }
 
     /// Finds the column of the time of day of dates without one, and the format of both.
@@ -342,22 +351,26 @@ impl Sample {
         }
         let named = ["time", "hour", "hr", "clock", "time_of_day", "uhrzeit", "hora"];
         let candidates = known.iter().copied().filter(|c| *c != time.column && self.is_named(*c, &named));
-        let date = time.format.map_or_else(|| "%Y-%m-%d".to_string(), |format| format.to_string());
+        let dates = time.format.map_or_else(
+            || vec!["%Y-%m-%d".to_string(), "%Y/%m/%d".to_string()],
+            |format| vec![format.to_string()],
+        );
         for column in candidates {
             // A day has several times: of days with one, the column says something else.
-            let dates: HashSet<&str> = self.texts(time.column).collect();
-            let clocks: HashSet<(&str, &str)> =
+            let days: HashSet<&str> = self.texts(time.column).collect();
+            let times: HashSet<(&str, &str)> =
                 self.rows.iter().map(|row| (row[time.column].as_str(), row[column].as_str())).collect();
-            if clocks.len() < 2 * dates.len() {
+            if times.len() < 2 * days.len() {
                 continue;
             }
             let fits = |format: &Option<DateFormat>| {
                 let time = Time { column: time.column, parts: vec![column], format: *format };
                 self.rows.iter().all(|row| time.tick(row).is_some_and(|(_, k)| k == TimeKind::DateTime))
             };
-            let declared = [" %H:%M", " %H:%M:%S", " %H", " %I:%M %p"]
-                .map(|clock| DateFormat::new(&format!("{date}{clock}")));
-            let formats = std::iter::once(None).chain(declared.into_iter().flatten().map(Some));
+            let clocks = [" %H:%M", " %H:%M:%S", " %H", " %I:%M %p"];
+            let declared = dates.iter().flat_map(|date| clocks.map(|clock| format!("{date}{clock}")));
+            let declared = declared.filter_map(|format| DateFormat::new(&format));
+            let formats = std::iter::once(None).chain(declared.map(Some));
             if let Some(format) = formats.into_iter().find(fits) {
                 return Some((column, format));
             }

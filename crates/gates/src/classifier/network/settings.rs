@@ -131,6 +131,16 @@ pub enum NetworkError {
         /// The smallest height and width.
         field: usize,
     },
+    /// The inputs of convolutions are too large with their padding.
+    #[error(
+        "convolutions[{index}] and those before it have {rows} bits of input with their padding, but the limit is {MAX_GATES}"
+    )]
+    TooManyRows {
+        /// The place in the list of convolutions.
+        index: usize,
+        /// Number of bits.
+        rows: usize,
+    },
     /// There are convolutions, but the data are a table.
     #[error("convolutions are for images, but the data are a table: remove [[model.convolutions]]")]
     NoImage,
@@ -184,6 +194,21 @@ impl NetworkSettings {
         for (index, convolution) in self.convolutions.iter().enumerate() {
             size = convolution.output(index, size)?;
             total = total.saturating_add(convolution.applications(size));
+        }
+        Ok(total)
+    }
+
+    /// Number of rows of the input planes of all convolutions, with their padding, for an image of some channels, height and width.
+    pub fn planes(&self, image: [usize; 3]) -> Result<usize, NetworkError> {
+        let (mut total, mut size) = (0usize, image);
+        for (index, convolution) in self.convolutions.iter().enumerate() {
+            let padded = |length: usize| length.saturating_add(2 * convolution.padding);
+            let rows = size[0].saturating_mul(padded(size[1])).saturating_mul(padded(size[2]));
+            total = total.saturating_add(rows);
+            if total > MAX_GATES {
+                return Err(NetworkError::TooManyRows { index, rows: total });
+            }
+            size = convolution.output(index, size)?;
         }
         Ok(total)
     }

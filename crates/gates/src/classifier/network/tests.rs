@@ -203,6 +203,9 @@ fn convolutions_that_do_not_fit_are_named() {
     let small = error(ConvolutionSettings { size: 5, ..default }, planes());
     assert!(small.starts_with("convolutions[0] has an input of 5x4, but needs at least 6x6"), "{small}");
     assert!(error(default, Inputs::from(40)).contains("the data are a table"));
+    let padded = ConvolutionSettings { size: 64, padding: 63, stride: 1, kernels: 1, ..default };
+    let wide = Inputs { planes: Some(BitPlanes { size: [1024, 5, 4], bits: vec![None; 20480] }), ..planes() };
+    assert!(error(padded, wide).contains("bits of input with their padding, but the limit is"));
     let many = error(ConvolutionSettings { kernels: 1 << 16, depth: 8, size: 2, ..default }, planes());
     assert!(many.contains("the limit is"), "{many}");
 }
