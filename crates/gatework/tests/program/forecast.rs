@@ -125,12 +125,12 @@ fn days_without_rows_of_counts_are_days_without_sales() {
     }
     place.write("rare.csv", &text);
     let said = place.stderr("forecast rare.csv --horizon 5 --models croston,tsb,naive -o out.csv");
-    assert_says(&said, &["days without a row count as days without sales", "frequency D", "intermittent"]);
+    assert_says(&said, &["times without a row count as times without sales", "frequency D", "intermittent"]);
     assert!(place.text("out.toml").contains("missing = \"zero\""));
     let said = place.stderr("forecast rare.csv --horizon 5 --models naive --missing interpolate -o out.csv");
-    assert!(!said.contains("count as days without sales"), "{said}");
+    assert!(!said.contains("count as times without sales"), "{said}");
     let said = place.stderr("forecast out.toml -o again.csv");
-    assert!(!said.contains("count as days without sales"), "{said}");
+    assert!(!said.contains("count as times without sales"), "{said}");
 }
 
 #[test]
