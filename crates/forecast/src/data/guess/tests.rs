@@ -120,8 +120,9 @@ fn rows_after_the_last_value_tell_what_is_known_in_advance() {
 
 #[test]
 fn years_and_months_beside_finer_times_are_features() {
-    let rows: String = (1..60).map(|i| format!("{i},{},{},{}\n", 2023 + i / 40, i / 30 + 1, i % 7)).collect();
-    let found = guess(&format!("time,year,month,sales\n{rows}")).unwrap().schema;
+    let rows: Vec<String> =
+        (1..60).map(|i| format!("{i},{},{},{}\n", 2023 + i / 40, i / 30 + 1, i % 7)).collect();
+    let found = guess(&format!("time,year,month,sales\n{}", rows.concat())).unwrap().schema;
     assert_eq!((found.time.as_str(), found.time_parts.len()), ("time", 0));
 }
 
