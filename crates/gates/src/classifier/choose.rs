@@ -92,27 +92,44 @@ pub fn data(path: &Path, request: &Request) -> Result<Chosen, ClassifierError> {
     }
     let given = test.map(|test| TestData::Files(Files::new(&[test])));
     let test = request.test.clone().or(given);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let stem = name.split('.').find(|part| !part.is_empty()).unwrap_or("data").trim().to_string();
+    let experiment = Experiment {
+        name: stem,
+        about: format!("Chosen for {name}."),
+        ..for_data(&data, files, table, test)
+    };
+    experiment.check().map_err(|problem| ClassifierError::Setting(problem.message))?;
+    let label = is_table.then(|| experiment.data.table.label.clone()).flatten();
+    Ok(Chosen { experiment, found, label, classes: data.classes().to_vec() })
+}
+
+/// Chooses an experiment for data in memory.
+pub(super) fn in_memory(data: &Dataset, test: TestData) -> Experiment {
+    for_data(data, Files::new(&[]), TableOptions::default(), Some(test))
+}
+
+/// Chooses an experiment for data of which `files` and `table` say where they come from.
+fn for_data(data: &Dataset, files: Files, table: TableOptions, test: Option<TestData>) -> Experiment {
     let share = match &test {
         None => DEFAULT_TEST,
         Some(TestData::Share(share)) => *share,
         Some(TestData::Files(_)) => 0.0,
     };
-    let shape = Shape::of(&data, share);
+    let shape = Shape::of(data, share);
     let (encoder, model, augment, training) = settings(&shape);
     let search = search_of(&shape, model.gates());
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let stem = name.split('.').find(|part| !part.is_empty()).unwrap_or("data").trim().to_string();
-    let experiment = Experiment {
-        name: stem,
+    Experiment {
+        name: "data".into(),
         task: TaskKind::Classifier,
-        about: format!("Chosen for {name}."),
+        about: String::new(),
         expected: String::new(),
         seed: 1,
         seeds: None,
         data: DataSettings {
             train: files,
             test,
-            validation: validation_of(&data, share),
+            validation: validation_of(data, share),
             split_seed: 1,
             table,
         },
@@ -121,10 +138,7 @@ pub fn data(path: &Path, request: &Request) -> Result<Chosen, ClassifierError> {
         augment,
         training,
         search,
-    };
-    experiment.check().map_err(|problem| ClassifierError::Setting(problem.message))?;
-    let label = is_table.then(|| experiment.data.table.label.clone()).flatten();
-    Ok(Chosen { experiment, found, label, classes: data.classes().to_vec() })
+    }
 }
 
 /// Share of the training rows that selects the best epoch.

@@ -363,20 +363,31 @@ impl Experiment {
 
     /// Loads the data, splits and encodes them.
     pub fn prepare(&self) -> Result<Prepared, ClassifierError> {
+        let (data, test) = self.load()?;
+        self.split(data, test)
+    }
+
+    /// Loads the data, and the test data if they have files of their own.
+    pub(super) fn load(&self) -> Result<(Dataset, Option<Dataset>), ClassifierError> {
         let (data, given) = load(&self.data.train, &self.data.table, None, Labels::Needed)?;
+        let Some(TestData::Files(files)) = &self.data.test else {
+            return Ok((data, given.filter(|_| self.data.test.is_none())));
+        };
         let schema = Schema { features: data.features().to_vec(), classes: data.classes().to_vec() };
+        let test = load(files, &self.data.table, Some(&schema), Labels::Needed)?.0;
+        Ok((data, Some(test)))
+    }
+
+    /// Splits and encodes data. Without test data of their own, the share of the settings is held back.
+    pub(super) fn split(&self, data: Dataset, test: Option<Dataset>) -> Result<Prepared, ClassifierError> {
         let data = Arc::new(data);
         let all: Vec<u32> = (0..data.rows() as u32).collect();
         let seed = self.data.split_seed;
-        let (rest, test) = match (&self.data.test, given) {
-            (Some(TestData::Files(files)), _) => {
-                let test = load(files, &self.data.table, Some(&schema), Labels::Needed)?.0;
-                (all, Some(whole(test)))
-            }
-            (None, Some(given)) => (all, Some(whole(given))),
-            (Some(TestData::Share(share)), _) if *share == 0.0 => (all, None),
-            (test, _) => {
-                let share = if let Some(TestData::Share(share)) = test { *share } else { DEFAULT_TEST };
+        let share = if let Some(TestData::Share(share)) = self.data.test { share } else { DEFAULT_TEST };
+        let (rest, test) = match test {
+            Some(test) => (all, Some(whole(test))),
+            None if share == 0.0 => (all, None),
+            None => {
                 let (rest, test) = split::hold_back(&data, &all, share, seed, "testing")?;
                 (rest, Some((Arc::clone(&data), test)))
             }

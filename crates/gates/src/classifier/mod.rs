@@ -4,7 +4,7 @@
 //! data -> encoder (bits) -> soft gate layers -> group sums -> gradient descent -> hard circuit
 //! ```
 //!
-//! [`ClassifierBuilder`] trains on data in memory; [`experiment`] and [`run`] train an experiment file into a run folder. The
+//! [`ClassifierBuilder`] trains on data in memory or in a file; [`experiment`] and [`run`] train an experiment file into a run folder. The
 //! result is a [`gatework_logic::classifier::Classifier`], which predicts, is minimised and is exported.
 //!
 //! ```
@@ -12,8 +12,8 @@
 //!
 //! // Exclusive or: no single bit tells the class.
 //! let x = [0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0];
-//! let fitted = ClassifierBuilder::new().layers(&[40]).epochs(300).validation(0.0).fit(2, &x, &[0, 1, 1, 0])?;
-//! assert_eq!(fitted.classifier.predict(&[1.0f32, 0.0])?, 1);
+//! let fitted = ClassifierBuilder::new().fit(2, &x, &[0, 1, 1, 0])?;
+//! assert_eq!(fitted.predict(&x)?, [0, 1, 1, 0]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
