@@ -7,7 +7,8 @@
 //!
 //! Inputs are on the left, outputs on the right; a circle on a gate is an inverter. Unused inputs are omitted. The drawing
 //! has light and dark colours and no dependencies. Every input, gate and output is a group with `data-id`, and every line has
-//! `data-from` and `data-to`, so a page can follow the lines.
+//! `data-from` and `data-to`, so a page can follow the lines. Gates are in topological order and have `data-gate`, their index,
+//! and `data-operands`, so a page can compute values.
 
 mod layout;
 mod symbol;
@@ -98,7 +99,7 @@ fn draw(circuit: &Circuit, layout: &Layout, ports: &names::Ports, title: &str, f
     for placed in &layout.items {
         let (x, y) = (x(placed.column), y(placed.row));
         let Some(id) = id(placed.item) else { continue };
-        let _ = write!(text, "<g data-id=\"{id}\">");
+        let _ = write!(text, "<g data-id=\"{id}\"{}>", operation(placed.item, circuit));
         match placed.item {
             Item::Input(input) => draw_port(&mut text, "in", x, y, &ports.inputs[input as usize]),
             Item::Output(output) => draw_port(&mut text, "out", x, y, &ports.outputs[output]),
@@ -124,6 +125,20 @@ fn id(item: Item) -> Option<String> {
         Item::Output(output) => Some(format!("o{output}")),
         Item::Bend => None,
     }
+}
+
+/// The attributes that say what a gate computes.
+fn operation(item: Item, circuit: &Circuit) -> String {
+    let Item::Gate(signal) = item else { return String::new() };
+    let Some(node) = circuit.node(signal) else { return String::new() };
+    let operands = [node.a, node.b].map(|operand| signal_id(operand, circuit)).join(" ");
+    format!(" data-gate=\"{}\" data-operands=\"{operands}\"", node.gate.index())
+}
+
+/// The name of the input or gate that computes a signal.
+fn signal_id(signal: u32, circuit: &Circuit) -> String {
+    let letter = if (signal as usize) < circuit.inputs() { 'i' } else { 'g' };
+    format!("{letter}{signal}")
 }
 
 /// Draws a port: a dot and its name.
@@ -167,11 +182,10 @@ fn draw_line(text: &mut String, line: &Line, circuit: &Circuit) {
             "L{left:.1} {y0:.1}C{middle:.1} {y0:.1} {middle:.1} {y1:.1} {right:.1} {y1:.1}L{end:.1} {y1:.1}"
         );
     }
-    let from = if (line.signal as usize) < circuit.inputs() { 'i' } else { 'g' };
     let _ = writeln!(
         text,
-        "<path class=\"wire{class}\" data-from=\"{from}{}\" data-to=\"{}\" d=\"{path}\"/>",
-        line.signal,
+        "<path class=\"wire{class}\" data-from=\"{}\" data-to=\"{}\" d=\"{path}\"/>",
+        signal_id(line.signal, circuit),
         id(line.end).unwrap_or_default()
     );
 }
@@ -235,6 +249,33 @@ mod tests {
         assert_eq!(text.matches("</g>").count(), 7);
     }
 
+    /// Values that a page computes from the attributes, in the order of the drawing, are those of the circuit.
+    fn outputs_of(text: &str, inputs: &[bool]) -> Vec<bool> {
+        let attribute = |text: &str, name: &str| -> Option<String> {
+            Some(text.split_once(&format!(" {name}=\""))?.1.split_once('"')?.0.to_string())
+        };
+        let mut values = std::collections::HashMap::new();
+        for (input, &value) in inputs.iter().enumerate() {
+            values.insert(format!("i{input}"), value);
+        }
+        for group in text.split("<g").skip(1).map(|rest| rest.split_once('>').unwrap().0) {
+            let Some(gate) = attribute(group, "data-gate") else { continue };
+            let operands = attribute(group, "data-operands").unwrap();
+            let (a, b) = operands.split_once(' ').unwrap();
+            let gate = Gate::from_index(gate.parse().unwrap()).unwrap();
+            values.insert(attribute(group, "data-id").unwrap(), gate.eval(values[a], values[b]));
+        }
+        let lines = text.split("<path class=\"wire").skip(1).map(|rest| rest.split_once("/>").unwrap().0);
+        let mut outputs: Vec<(usize, bool)> = lines
+            .filter_map(|line| {
+                let output = attribute(line, "data-to")?.strip_prefix('o')?.parse().ok()?;
+                Some((output, values[&attribute(line, "data-from")?]))
+            })
+            .collect();
+        outputs.sort_unstable();
+        outputs.into_iter().map(|(_, value)| value).collect()
+    }
+
     #[test]
     fn names_cannot_break_the_markup() {
         let circuit = Circuit::new(1, vec![], vec![0]).unwrap();
@@ -263,6 +304,14 @@ mod tests {
             let text = write(&circuit.into(), &Options::default()).unwrap();
             prop_assert_eq!(text.matches("out-fill\" cx").count(), outputs);
             prop_assert!(!text.contains("NaN") && !text.contains("inf"));
+        }
+
+        #[test]
+        fn a_page_can_compute_the_values((circuit, sample) in (arbitrary::circuit(1..=12, 60), any::<u32>())) {
+            let inputs: Vec<bool> = (0..circuit.inputs()).map(|input| sample >> input & 1 == 1).collect();
+            let expected = circuit.eval(&inputs).unwrap();
+            let text = write(&circuit.into(), &Options::default()).unwrap();
+            prop_assert_eq!(outputs_of(&text, &inputs), expected);
         }
     }
 }
