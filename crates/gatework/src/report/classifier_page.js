@@ -107,6 +107,20 @@ function drawing([channels, height, width]) {
     });
     for (const kind of ["pointerup", "pointercancel"]) canvas.addEventListener(kind, () => { last = null; });
     canvas.addEventListener("contextmenu", event => event.preventDefault());
+    // The keyboard moves a pen that is seen while the canvas has the focus.
+    let [top, left] = [height >> 1, width >> 1];
+    canvas.addEventListener("keydown", event => {
+        const move = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+        const erase = event.key === "Delete" || event.key === "Backspace";
+        if (!move && !erase && event.key !== " ") return;
+        event.preventDefault();
+        if (move) [top, left] = [Math.min(height - 1, Math.max(0, top + move[0])), Math.min(width - 1, Math.max(0, left + move[1]))];
+        else { color = ink(erase); dot(top + .5, left + .5, color); }
+        show();
+        context.fillStyle = "#3566c8";
+        context.fillRect(left, top, 1, 1);
+    });
+    canvas.addEventListener("blur", () => show());
     element("clear").addEventListener("click", () => { row.fill(0); show(); });
     element("invert").addEventListener("click", () => { row.forEach((value, i) => { row[i] = 255 - value; }); show(); });
     pen.addEventListener("input", showPen);

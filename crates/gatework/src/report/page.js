@@ -8,6 +8,7 @@ const most = 11, canvas = $("board"), context = canvas.getContext("2d");
 const picture = document.createElement("canvas"), painter = picture.getContext("2d");
 let module, machine, height = rule.height, width = rule.width, step = 0, seed = 1, playing = false, rested = false;
 let pixels, image, colours, shades = [], dirty = true, due = 0, before = 0, step_time;
+let origin = [], fire_seed = 1, watched = null;  // The start state and its seed; the cell that is inspected.
 
 // The grid: bit x % 8 of byte plane + y * row + x / 8 is cell (y, x).
 const bytes = () => new Uint8Array(machine.memory.buffer);
@@ -50,11 +51,27 @@ function restart() {
   if (start === "random") randomise(machine, seed++);
   if (start === "seed") set(rule.live, height >> 1, width >> 1, true);
   if (start === "grid") place(rule.start.rows);
-  machine.fire(firing(), seed);
+  origin = planes(machine).map(plane => plane.slice());
+  fire_seed = seed;
+  machine.fire(firing(), fire_seed);
   step = due = 0;
+  film_soon();
   step_time = 4;  // In milliseconds; until it is known, one step at a time.
   say("");
   return dirty = true;
+}
+// The bits of all live channels.
+function planes(machine) {
+  const bytes = height * machine.row_bytes();
+  return rule.live.map(channel => new Uint8Array(machine.memory.buffer, machine.plane(channel), bytes));
+}
+// Sets a machine to a step after the start state.
+function rerun(machine, to) {
+  if (!machine.init(height, width)) return false;
+  planes(machine).forEach((plane, i) => plane.set(origin[i]));
+  machine.fire(firing(), fire_seed);
+  machine.step(to);
+  return true;
 }
 function advance(steps) {
   machine.step(steps);
@@ -94,6 +111,47 @@ function play(on) {
   if (on) say("");
 }
 function say(text) { $("status").textContent = text; }
+
+// The film strip: the growth from the start state, computed on a grid of its own. A frame takes the player to its step.
+const frames = 8;
+let film_timer = 0;
+function film_soon() {
+  clearTimeout(film_timer);
+  film_timer = setTimeout(film, 150);
+}
+async function film() {
+  const wanted = $("pauses").checked ? +$("pause-at").value : rule.steps * Math.max(1, Math.round(Math.max(height / rule.grid[0], width / rule.grid[1])));
+  const last = Math.max(1, Math.min(wanted, 1e5)), stride = Math.ceil(last / frames);
+  $("film").hidden = last * height * Math.ceil(width / 128) * (rule.gates + 20) > 2 ** 28;
+  if ($("film").hidden) return;
+  const other = (await WebAssembly.instantiate(module, {})).exports, own = machine;
+  if (!rerun(other, 0)) return;
+  const strip = [];
+  for (let at = 0; ; at = Math.min(last, at + stride)) {
+    const frame = document.createElement("button"), view = document.createElement("canvas");
+    machine = other;
+    render();
+    machine = own;
+    const scale = Math.min(1, 256 / Math.max(picture.width, picture.height));
+    view.width = Math.max(1, Math.round(picture.width * scale));
+    view.height = Math.max(1, Math.round(picture.height * scale));
+    view.getContext("2d").drawImage(picture, 0, 0, view.width, view.height);
+    frame.type = "button";
+    frame.append(view, `step ${at}`);
+    frame.addEventListener("click", () => {
+      rerun(machine, at);
+      step = at;
+      play(false);
+      dirty = true;
+      say(`Step ${at}.`);
+    });
+    strip.push(frame);
+    if (at === last) break;
+    other.step(Math.min(stride, last - at));
+  }
+  $("film").replaceChildren(...strip);
+  dirty = true;
+}
 
 // Cells per second of the rule alone, on a separate grid.
 async function measure() {
@@ -142,6 +200,7 @@ function look() {
   canvas.height = Math.max(1, Math.round(picture.height * cell));
   canvas.style.width = canvas.width / ratio + "px";
   $("cells").textContent = `${height} × ${width}`;
+  film_soon();
   dirty = true;
 }
 function plot(channel, top, left) {
@@ -191,8 +250,8 @@ function mark() {
     context.fillRect(x * cell + inset, y * cell + inset, side, side);
   });
 }
-function draw() {
-  dirty = false;
+// Draws the cells of the machine, a pixel each.
+function render() {
   if (mosaic()) {
     pixels.fill(colours.gap);
     rule.live.forEach((channel, i) =>
@@ -201,6 +260,15 @@ function draw() {
   else if (rule.observed < 3) plot(0, 0, 0);
   else plot_colours();
   painter.putImageData(image, 0, 0);
+}
+function outline([y, x], colour, cell) {
+  context.strokeStyle = colour;
+  context.lineWidth = Math.max(2, cell / 8);
+  context.strokeRect(x * cell, y * cell, cell, cell);
+}
+function draw() {
+  dirty = false;
+  render();
   context.imageSmoothingEnabled = canvas.width < picture.width;
   context.drawImage(picture, 0, 0, canvas.width, canvas.height);
   const cell = canvas.width / picture.width;
@@ -210,23 +278,38 @@ function draw() {
     for (let y = 1; y < picture.height; y++) context.fillRect(0, y * cell, canvas.width, 1);
   }
   mark();
+  if (watched && !mosaic()) outline(watched, "#e0483a", cell);
+  if (pen && document.activeElement === canvas) outline(pen, "#3566c8", cell);
+  canvas.dispatchEvent(new Event("drawn"));
   $("step-count").textContent = step.toLocaleString("en");
 }
 
 // The pointer: a line of discs from the last place to this one.
-let stroke = null;
+let stroke = null, pen = null;  // The pen is the cell that the keyboard has moved to.
 function touch(event) {
   const box = canvas.getBoundingClientRect();
-  const to = { x: (event.clientX - box.left) / box.width * picture.width, y: (event.clientY - box.top) / box.height * picture.height };
+  use({ x: (event.clientX - box.left) / box.width * picture.width, y: (event.clientY - box.top) / box.height * picture.height });
+}
+function use(to) {
   const tool = document.querySelector("input[name=tool]:checked").value;
   const damage = tool === "damage" && !stroke.erase;
   if (damage && stroke.last) return;
+  if (tool === "inspect" && !stroke.erase) {
+    if (mosaic()) [to.y, to.x] = [to.y % (height + 1) - 1, to.x % (width + 1) - 1];
+    watch(to.y, to.x);
+    return;
+  }
   const size = +$("brush").value;
   const from = stroke.last ?? to, hops = Math.ceil(Math.max(Math.abs(to.x - from.x), Math.abs(to.y - from.y), 1));
   for (let i = 1; i <= hops; i++) {
     disc(from.x + (to.x - from.x) * i / hops, from.y + (to.y - from.y) * i / hops, size, tool === "draw" && !stroke.erase);
   }
   stroke.last = to;
+  dirty = true;
+}
+function watch(y, x) {
+  const inside = (at, end) => Math.min(end - 1, Math.max(0, Math.floor(at) || 0));
+  watched = [inside(y, height), inside(x, width)];
   dirty = true;
 }
 function disc(px, py, size, value) {
@@ -257,6 +340,21 @@ canvas.addEventListener("pointermove", event => stroke && touch(event));
 for (const end of ["pointerup", "pointercancel"]) canvas.addEventListener(end, () => stroke = null);
 canvas.addEventListener("contextmenu", event => event.preventDefault());
 
+canvas.addEventListener("keydown", event => {
+  const move = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+  if (!move && event.key !== "Enter") return;
+  event.preventDefault();
+  const [y, x] = pen ?? [picture.height >> 1, picture.width >> 1];
+  if (move) pen = [Math.min(picture.height - 1, Math.max(0, y + move[0])), Math.min(picture.width - 1, Math.max(0, x + move[1]))];
+  else {
+    stroke = { erase: false, last: null };
+    use({ x: x + .5, y: y + .5 });
+    stroke = null;
+  }
+  dirty = true;
+});
+for (const kind of ["focus", "blur"]) canvas.addEventListener(kind, () => dirty = true);
+
 // Buttons, sliders and keys.
 const actions = {
   play: () => play(!playing),
@@ -278,7 +376,13 @@ function texts() {
   $("rate").disabled = !$("async").checked;
 }
 for (const name of ["speed", "brush", "rate", "async"]) $(name).addEventListener("input", texts);
-for (const name of ["async", "rate"]) $(name).addEventListener("change", () => { machine.fire(firing(), seed); measure(); });
+for (const name of ["async", "rate"]) $(name).addEventListener("change", () => {
+  fire_seed = seed;
+  machine.fire(firing(), fire_seed);
+  measure();
+  film_soon();
+});
+for (const name of ["pauses", "pause-at"]) $(name).addEventListener("change", film_soon);
 function resize(new_height, new_width) {
   const old = [height, width], side = text => Math.min(2048, Math.max(1, Math.round(+text) || 1));
   [height, width] = [side(new_height), side(new_width)];
@@ -288,6 +392,7 @@ function resize(new_height, new_width) {
     say("There is not enough memory for a grid of that size.");
   }
   [$("height").value, $("width").value] = [height, width];
+  if (watched) watch(...watched);
   look();
   measure();
 }

@@ -42,6 +42,8 @@ pub struct Page<'a> {
     pub size: [usize; 2],
     /// The fraction of cells that update in a step; `None` means all.
     pub fire_rate: Option<f32>,
+    /// Height and width of the grid that the rule was trained on, and the steps on it: what the film strip shows.
+    pub trained: ([usize; 2], usize),
     /// The step at which the animation pauses.
     pub pause_at: Option<usize>,
     /// The binary logarithm of the steps per second.
@@ -62,6 +64,7 @@ impl<'a> Page<'a> {
             observed: observed.clamp(1, automaton.channels.max(1)),
             start: Start::Random,
             size: [64, 64],
+            trained: ([64, 64], 32),
             fire_rate: None,
             pause_at: None,
             speed: 4,
@@ -81,6 +84,7 @@ impl<'a> Page<'a> {
         self.start = experiment.start.clone();
         self.fire_rate = experiment.automaton.fire_rate;
         self.palette = loaded.target.palette();
+        self.trained = (experiment.automaton.grid, experiment.automaton.steps);
         if let Target::Picture(picture) = &loaded.target {
             self.target = Some(picture);
             self.size = experiment.automaton.grid;
@@ -130,12 +134,14 @@ impl<'a> Page<'a> {
             "channels": self.automaton.channels,
             "observed": self.observed,
             "live": live.map(|(channel, _)| channel).collect::<Vec<_>>(),
-            "gates": simulator.gates(),
+            "gates": self.automaton.gates(self.observed),
             "boundary": self.automaton.boundary,
             "start": start,
             "height": self.size[0].clamp(1, LARGEST_SIDE),
             "width": self.size[1].clamp(1, LARGEST_SIDE),
             "fire_rate": self.fire_rate.filter(|rate| *rate < 1.0),
+            "grid": self.trained.0.map(|side| side.max(1)),
+            "steps": self.trained.1,
             "pause_at": self.pause_at,
             "speed": self.speed,
             "palette": self.palette,
@@ -297,7 +303,7 @@ pub(super) mod tests {
             return;
         };
         let expected = "a dot 1 2|a line 9 18|erased 0 16|damaged 5 5|stepped 2|reset 0|playing true|\
-                        not while typing true|one channel 0 1|resized 7 1 1 7|too large 7 1";
+                        not while typing true|one channel 0 1|typed 1 1 2|resized 7 1 1 7|too large 7 1";
         assert_eq!(element(&document, "check"), expected);
     }
 

@@ -44,7 +44,9 @@ setTimeout(() => {
     // The second panel is below or to the right of the first, after a gap of one cell.
     if (columns() === 1) drag(31 + 6, 6, 6); else drag(6, 41 + 6, 41 + 6);
     note("one channel", ...ones());
-    $("view").value = "observed";
+    $("view").value = "observed"; look();
+    key("ArrowLeft", canvas); key("Enter", canvas);
+    note("typed", get(0, 15, 19), ...ones());
     resize("7", "-3");
     note("resized", height, width, $("width").value, picture.height);
     machine = { ...machine, init: (h, w) => h < 100 && instance_init(h, w) };
