@@ -162,7 +162,7 @@ pub async fn predict(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let Query(wanted) = wanted.map_err(|error| Problem::bad_request(error.body_text()))?;
+    let Query(wanted) = wanted.map_err(|error| Problem::query(&error))?;
     let accepts = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     let wants_csv = accepts.is_some_and(|accept| accept.starts_with("text/csv"));
     let answer = shared.work(move |shared| {
@@ -188,7 +188,7 @@ pub async fn forecast(
     Name(name): Name,
     place: Result<Query<Place>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let Query(place) = place.map_err(|error| Problem::bad_request(error.body_text()))?;
+    let Query(place) = place.map_err(|error| Problem::query(&error))?;
     let answer = shared.work(move |shared| {
         let run = shared.runs.find(&name)?;
         match &*shared.models.get(&run)? {
@@ -198,6 +198,12 @@ pub async fn forecast(
             }
         }
     });
+    Ok(json_response(answer.await?.to_string()))
+}
+
+/// The evaluation of an automaton or a classifier.
+pub async fn evaluation(State(shared): State<Arc<Shared>>, Name(name): Name) -> Result<Response, Problem> {
+    let answer = shared.work(move |shared| shared.evaluations.get(&shared.runs.find(&name)?));
     Ok(json_response(answer.await?.to_string()))
 }
 
@@ -221,10 +227,6 @@ pub async fn train(State(shared): State<Arc<Shared>>, body: Body) -> Result<Resp
 pub async fn stop(State(shared): State<Arc<Shared>>, Name(name): Name) -> Result<Response, Problem> {
     shared.work(move |shared| shared.trainings.stop(&name)).await?;
     Ok(StatusCode::ACCEPTED.into_response())
-}
-
-pub async fn not_found() -> Problem {
-    Problem::not_found("nothing is here; GET /openapi.json lists all paths")
 }
 
 pub async fn not_allowed() -> Problem {

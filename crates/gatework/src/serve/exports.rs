@@ -7,7 +7,8 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use gatework_forecast::run::ForecastRun;
-use gatework_logic::formats::{self, FORMATS, Format, Options};
+use gatework_logic::formats::{self, FORMATS, Format, Options, names};
+use gatework_logic::{Circuit, Document};
 use gatework_train::files;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -45,16 +46,20 @@ const MINIMIZED: &str = "minimized.json";
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Which {
+    /// Whether it is the minimised one.
     minimized: bool,
+    /// One of its outputs: then its fan-in cone alone is exported.
+    output: Option<usize>,
 }
 
-/// Returns the number of gates of the minimised circuit of a run, if it has been minimised since it was trained.
-pub fn minimized_gates(run: &Run) -> Option<usize> {
+/// Returns the number of gates and the names of the outputs of the minimised circuit of a run, if it has been minimised since it was
+/// trained.
+pub fn minimized(run: &Run) -> Option<Value> {
     if !run.path.join(MINIMIZED).is_file() {
         return None;
     }
     let (_, document) = export::minimized(&Subject::open(&run.path).ok()?)?;
-    Some(minimize::gates(&document))
+    Some(json!({ "gates": minimize::gates(&document), "outputs": names::ports(&document).outputs }))
 }
 
 /// The web page of a circuit, which is not among the formats of circuits.
@@ -118,11 +123,11 @@ pub async fn export(
     which: Result<Query<Which>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, Problem> {
     let Path((name, format)) = path.map_err(|error| Problem::bad_request(error.to_string()))?;
-    let Query(which) = which.map_err(|error| Problem::bad_request(error.body_text()))?;
+    let Query(which) = which.map_err(|error| Problem::query(&error))?;
     let (bytes, file) = shared
         .work(move |shared| {
             let run = shared.runs.find(&name)?;
-            let (bytes, ending) = exported(&run, &format, which.minimized)?;
+            let (bytes, ending) = exported(&run, &format, which)?;
             let stem: String =
                 name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
             Ok((bytes, format!("attachment; filename=\"{stem}.{ending}\"")))
@@ -137,7 +142,7 @@ pub async fn export(
 }
 
 /// The bytes of an export, and the extension of its file.
-fn exported(run: &Run, format: &str, minimized: bool) -> Result<(Vec<u8>, &'static str), Problem> {
+fn exported(run: &Run, format: &str, which: Which) -> Result<(Vec<u8>, &'static str), Problem> {
     let damaged = |error: &dyn std::fmt::Display| Problem::damaged(&run.name, error);
     let is_forecaster = run.kind()? == Kind::Forecaster;
     if format == ONNX || is_forecaster {
@@ -155,11 +160,15 @@ fn exported(run: &Run, format: &str, minimized: bool) -> Result<(Vec<u8>, &'stat
         return Err(Problem::not_found(format!("there is no export to {format:?}")));
     }
     let subject = Subject::open(&run.path).map_err(|error| damaged(&error))?;
-    let document = if minimized {
+    let document = if which.minimized {
         let missing = || Problem::conflict(format!("run {:?} has not been minimised", run.name));
         export::minimized(&subject).ok_or_else(missing)?.1
     } else {
         subject.document()
+    };
+    let document = match which.output {
+        Some(output) => cone(&document, output)?,
+        None => document,
     };
     let unprocessable = |error: &dyn std::fmt::Display| Problem::unprocessable(error.to_string());
     let Some(known) = known else {
@@ -169,4 +178,18 @@ fn exported(run: &Run, format: &str, minimized: bool) -> Result<(Vec<u8>, &'stat
     let options = Options { name: Some(subject.name()), ..Options::default() };
     let bytes = formats::write(&document, known, &options).map_err(|error| unprocessable(&error))?;
     Ok((bytes, known.endings[0]))
+}
+
+/// The circuit of one output, with the names of the whole.
+fn cone(document: &Document, output: usize) -> Result<Document, Problem> {
+    let (circuit, ports) = (document.circuit(), names::ports(document));
+    let (Some(&signal), Some(name)) = (circuit.outputs().get(output), ports.outputs.get(output)) else {
+        let count = circuit.outputs().len();
+        return Err(Problem::unprocessable(format!(
+            "there is no output {output}: the circuit has {count}, from 0 on"
+        )));
+    };
+    let cone = Circuit::new(circuit.inputs(), circuit.nodes().to_vec(), vec![signal]);
+    let cone = cone.and_then(|cone| cone.with_names(ports.inputs, vec![name.clone()]));
+    Ok(cone.map_err(|error| Problem::unprocessable(error.to_string()))?.simplify().into())
 }

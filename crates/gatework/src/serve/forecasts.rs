@@ -160,7 +160,10 @@ impl Forecasts {
             Some(id) => table.find(id),
             None => table.series.first(),
         };
-        let unknown = || Problem::not_found(format!("the data have no series {:?}", place.series));
+        let unknown = || match &place.series {
+            Some(id) => Problem::not_found(format!("the data have no series {id:?}")),
+            None => Problem::conflict("the data of the experiment have no series"),
+        };
         let series = series.ok_or_else(unknown)?;
         let (horizon, first) = (self.service.specification().horizon, self.service.min_history());
         let length = series.values.len();
@@ -168,7 +171,16 @@ impl Forecasts {
             let detail = format!("series {:?} has {length} values, but the model reads {first}", series.id);
             return Err(Problem::unprocessable(detail));
         }
-        let origin = place.origin.unwrap_or_else(|| length.saturating_sub(horizon)).clamp(first, length);
+        let origin = match place.origin {
+            Some(origin) if !(first..=length).contains(&origin) => {
+                return Err(Problem::unprocessable(format!(
+                    "origin is {origin}, but forecasts of series {:?} begin after {first} to {length} values",
+                    series.id
+                )));
+            }
+            Some(origin) => origin,
+            None => length.saturating_sub(horizon).max(first),
+        };
         let one = Table { series: vec![cut(table, series, origin, horizon)], ..without_series(table) };
         let forecasts = self.predict(&one)?;
         let forecast = forecasts.first().ok_or_else(|| Problem::internal("the model gave no forecast"))?;

@@ -19,6 +19,7 @@
 //! | `api`, `pages`, `exports`, `events`, `session` | what answers: JSON, HTML, files of a run, server-sent events, signing in |
 //! | `train` | trainings that the page starts, each a process of its own |
 //! | `models`, `forecasts`, `classes` | loaded models, which are replaced when their run changes; predictions |
+//! | `evaluations` | scores of automata and classifiers, for their pages |
 //! | `runs` | the run folders and what is known of them |
 //! | `problem` | errors as JSON (RFC 9457) |
 //! | `metrics` | counters in the format of Prometheus |
@@ -29,6 +30,7 @@
 
 mod api;
 mod classes;
+mod evaluations;
 mod events;
 mod exports;
 mod forecasts;
@@ -52,6 +54,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, watch};
 
+use self::evaluations::Evaluations;
 use self::metrics::Metrics;
 use self::models::Models;
 use self::problem::Problem;
@@ -179,6 +182,7 @@ impl ServeError {
 struct Shared {
     runs: Runs,
     models: Models,
+    evaluations: Evaluations,
     trainings: Trainings,
     metrics: Metrics,
     page: bool,
@@ -246,6 +250,7 @@ impl Server {
         let shared = Shared {
             trainings: Trainings::new(program, options.limits.trainings),
             models: Models::default(),
+            evaluations: Evaluations::default(),
             metrics: Metrics::new(Instant::now()),
             runs,
             page: options.page,

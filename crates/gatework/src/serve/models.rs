@@ -45,10 +45,10 @@ struct Current {
     model: Arc<Model>,
 }
 
-/// Time and size of the files that a model is loaded from. Files are replaced as a whole, so a new version has another time.
-type Stamp = [Option<(SystemTime, u64)>; 2];
+/// Time and size of the files that a model is loaded from; they tell versions apart. Files are replaced as a whole, so a new version has another time.
+pub type Stamp = [Option<(SystemTime, u64)>; 2];
 
-fn stamp(run: &Path) -> Stamp {
+pub fn stamp(run: &Path) -> Stamp {
     ["model.safetensors", "circuit.json"].map(|name| {
         let data = run.join(name).metadata().ok()?;
         Some((data.modified().ok()?, data.len()))

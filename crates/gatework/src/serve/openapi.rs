@@ -46,6 +46,10 @@ fn paths() -> Value {
             ],
             ok("application/json", json!({ "type": "object" })),
         ) },
+        "/api/runs/{name}/evaluation": { "get": operation(
+            "The scores of an automaton in the protocols of its experiment, or of a classifier on its test rows. One evaluation runs at a time.",
+            std::slice::from_ref(&name), ok("application/json", json!({ "type": "object" })),
+        ) },
         "/api/runs/{name}/files/{file}": { "get": operation(
             "A file of a run, such as `summary.json`.",
             &[name.clone(), parameter("file", "The name of a file that the run lists.")],
@@ -57,6 +61,7 @@ fn paths() -> Value {
                 name.clone(),
                 parameter("format", "A format that the run lists."),
                 query("minimized", "boolean", "Whether to export the minimised circuit of the run."),
+                query("output", "integer", "An output of the circuit: its fan-in cone alone is exported."),
             ],
             ok("application/octet-stream", json!({ "type": "string" })),
         ) },

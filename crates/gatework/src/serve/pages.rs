@@ -4,15 +4,16 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse as _, Response};
+use gatework_logic::formats::names;
 use serde_json::{Value, json};
 
 use super::Shared;
 use super::api::{self, Name};
 use super::problem::Problem;
 use super::runs::Kind;
-use crate::report::page::{self, Page, fill, title_of};
+use crate::report::page::{self, Page, fill};
 use crate::report::{CLASSIFIER_SCRIPT, CLASSIFIER_STYLE, classifier_body, escape};
 use crate::subject::Subject;
 
@@ -25,12 +26,13 @@ const SIGN_IN: &str = include_str!("assets/sign-in.html");
 const FORECAST: &str = include_str!("assets/forecast.html");
 
 /// The files that pages load, and their types.
-const ASSETS: [(&str, &str, &[&str]); 10] = [
+const ASSETS: [(&str, &str, &[&str]); 11] = [
     ("page.css", "text/css", &[page::STYLE, CLASSIFIER_STYLE, include_str!("assets/serve.css")]),
     ("page.js", "text/javascript", &[page::SCRIPT]),
     ("classifier.js", "text/javascript", &[CLASSIFIER_SCRIPT]),
     ("shared.js", "text/javascript", &[include_str!("assets/shared.js")]),
     ("home.js", "text/javascript", &[include_str!("assets/home.js")]),
+    ("circuit.js", "text/javascript", &[include_str!("assets/circuit.js")]),
     ("run.js", "text/javascript", &[include_str!("assets/run.js")]),
     ("train.js", "text/javascript", &[include_str!("assets/train.js")]),
     ("compare.js", "text/javascript", &[include_str!("assets/compare.js")]),
@@ -89,39 +91,61 @@ pub async fn run(State(shared): State<Arc<Shared>>, Name(name): Name) -> Respons
     let made = shared.work(move |shared| {
         let run = api::detail(shared, &name)?;
         // A run whose model cannot be shown is still described.
-        Ok(model(shared, &name, &run).map_or_else(
-            |problem| (run.clone(), String::new(), Vec::new(), Some(problem.body())),
-            |(part, scripts)| (run.clone(), part, scripts, None),
-        ))
+        let (model, error) = match model(shared, &name, &run) {
+            Ok(model) => (model, None),
+            Err(problem) => (ModelPart::default(), Some(problem.detail())),
+        };
+        Ok((run, model, error))
     });
     match made.await {
-        Ok((run, part, mut scripts, error)) => {
-            let title = title_of(run["title"].as_str().unwrap_or_default());
-            let run = json!({ "run": run, "error": error });
-            let body = fill(RUN, &[("model", &part), ("run", &data(&run))]);
-            scripts.splice(0..0, ["shared.js"]);
-            scripts.push("run.js");
-            let about = run["run"]["about"].as_str().unwrap_or_default();
-            Frame { title: &title, about, body: &body, scripts: &scripts }.response()
+        Ok((run, model, error)) => {
+            let title = run["name"].as_str().unwrap_or_default();
+            let about = run["about"].as_str().unwrap_or_default();
+            let given = data(&json!({ "run": run, "error": error, "outputs": model.outputs }));
+            // A page has one main part: the model, if there is one.
+            let (open, close) = if model.html.is_empty() {
+                ("<main", "</main>")
+            } else {
+                ("<section aria-label=\"About the run\"", "</section>")
+            };
+            let values = [("model", &*model.html), ("open", open), ("close", close), ("run", &given)];
+            let scripts = [&["shared.js"][..], &model.scripts, &["circuit.js", "run.js"]].concat();
+            Frame { title, about, body: &fill(RUN, &values), scripts: &scripts }.response()
         }
-        Err(problem) => {
-            let status = problem.status;
-            let body = "<main class=\"wide\"><p class=\"card\"><a href=\"/\">All runs</a></p></main>";
-            let title = status.canonical_reason().unwrap_or("Error");
-            let detail: Value = serde_json::from_str(&problem.body()).unwrap_or_default();
-            let about = detail["detail"].as_str().unwrap_or_default();
-            let mut response = Frame { title, about, body, scripts: &[] }.response();
-            *response.status_mut() = status;
-            response
-        }
+        Err(problem) => problem_page(&problem),
     }
 }
 
-/// The part of a page that shows the model of a run, and its scripts.
-fn model(shared: &Shared, name: &str, about: &Value) -> Result<(String, Vec<&'static str>), Problem> {
-    let nothing = || Ok((String::new(), Vec::new()));
+/// What is shown in place of a page.
+fn problem_page(problem: &Problem) -> Response {
+    let title = problem.status.canonical_reason().unwrap_or("Error");
+    let body = "<main class=\"wide\"><p class=\"card\"><a href=\"/\">All runs</a></p></main>";
+    let mut response = Frame { title, about: &problem.detail(), body, scripts: &["shared.js"] }.response();
+    *response.status_mut() = problem.status;
+    response
+}
+
+/// A path that does not exist: a page for people, JSON for programs.
+pub async fn not_found(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    let accept = headers.get(header::ACCEPT).map_or(&b""[..], |accept| accept.as_bytes());
+    if shared.page && accept.starts_with(b"text/html") {
+        return problem_page(&Problem::not_found("nothing is at this address"));
+    }
+    Problem::not_found("nothing is here; GET /openapi.json lists all paths").into_response()
+}
+
+/// The part of a page that shows the model of a run.
+#[derive(Default)]
+struct ModelPart {
+    html: String,
+    scripts: Vec<&'static str>,
+    /// The names of the outputs of the circuit.
+    outputs: Vec<String>,
+}
+
+fn model(shared: &Shared, name: &str, about: &Value) -> Result<ModelPart, Problem> {
     if about["state"] != "finished" {
-        return nothing();
+        return Ok(ModelPart::default());
     }
     let run = shared.runs.find(name)?;
     let damaged = |error: &dyn std::fmt::Display| Problem::damaged(name, error);
@@ -134,14 +158,26 @@ fn model(shared: &Shared, name: &str, about: &Value) -> Result<(String, Vec<&'st
                 Some(loaded) => page.trained_as(loaded),
                 None => page,
             };
-            Ok((page.body().map_err(|error| damaged(&error))?, vec!["page.js"]))
+            let html = page.body().map_err(|error| damaged(&error))?;
+            Ok(ModelPart {
+                html,
+                scripts: vec!["page.js"],
+                outputs: names::ports(&subject.document()).outputs,
+            })
         }
         Kind::Classifier => {
             let subject = Subject::open(&run.path).map_err(|error| damaged(&error))?;
             let classifier = subject.classifier.as_ref().ok_or_else(|| damaged(&"it has no classifier"))?;
-            Ok((classifier_body(classifier).map_err(|error| damaged(&error))?, vec!["classifier.js"]))
+            let html = classifier_body(classifier).map_err(|error| damaged(&error))?;
+            Ok(ModelPart {
+                html,
+                scripts: vec!["classifier.js"],
+                outputs: names::ports(&subject.document()).outputs,
+            })
         }
-        Kind::Forecaster => Ok((FORECAST.to_string(), vec!["forecast.js"])),
+        Kind::Forecaster => {
+            Ok(ModelPart { html: FORECAST.to_string(), scripts: vec!["forecast.js"], outputs: Vec::new() })
+        }
     }
 }
 

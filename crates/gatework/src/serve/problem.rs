@@ -1,5 +1,6 @@
 //! Errors as JSON: what is wrong, where, and what to do (RFC 9457).
 
+use axum::extract::rejection::QueryRejection;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
@@ -25,6 +26,13 @@ impl Problem {
     /// The request cannot be understood.
     pub fn bad_request(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// The query of the address cannot be understood.
+    pub fn query(error: &QueryRejection) -> Problem {
+        let text = error.body_text();
+        let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
+        Problem::bad_request(format!("the query is not as expected: {text}"))
     }
 
     /// The request is understood, but what it asks for is not possible.
@@ -58,14 +66,18 @@ impl Problem {
         Problem::conflict(format!("run {run:?} cannot be used: {error}"))
     }
 
-    /// The body of the response.
-    pub fn body(&self) -> String {
-        let detail = match self.detail.char_indices().nth(MAX_DETAIL) {
+    /// What is wrong, and what to do.
+    pub fn detail(&self) -> String {
+        match self.detail.char_indices().nth(MAX_DETAIL) {
             Some((end, _)) => format!("{} ...", &self.detail[..end]),
             None => self.detail.clone(),
-        };
+        }
+    }
+
+    /// The body of the response.
+    pub fn body(&self) -> String {
         let title = self.status.canonical_reason().unwrap_or("Error");
-        json!({ "title": title, "status": self.status.as_u16(), "detail": detail }).to_string()
+        json!({ "title": title, "status": self.status.as_u16(), "detail": self.detail() }).to_string()
     }
 }
 

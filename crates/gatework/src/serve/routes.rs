@@ -32,6 +32,7 @@ pub fn interface() -> Vec<Route> {
 pub fn of_pages() -> Vec<Route> {
     vec![
         ("get", "/api/experiments", get(api::experiments)),
+        ("get", "/api/runs/{name}/evaluation", get(api::evaluation)),
         ("post", "/api/train", post(api::train)),
         ("post", "/api/runs/{name}/stop", post(api::stop)),
         ("post", "/api/session", post(session::sign_in)),
@@ -60,7 +61,7 @@ pub fn router(shared: &Arc<Shared>) -> Router {
     let router =
         routes.into_iter().fold(Router::new(), |router, (_, path, method)| router.route(path, method));
     router
-        .fallback(api::not_found)
+        .fallback(pages::not_found)
         .method_not_allowed_fallback(api::not_allowed)
         .layer(middleware::from_fn_with_state(Arc::clone(shared), security::guard))
         .with_state(Arc::clone(shared))

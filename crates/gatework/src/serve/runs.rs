@@ -15,6 +15,9 @@ use crate::live;
 /// The largest file that is read to describe a run, in bytes.
 const MAX_TEXT: u64 = 8 << 20;
 
+/// The number of losses that a list shows of a training.
+const MAX_POINTS: usize = 60;
+
 /// The pictures of a run, the one that represents it first.
 const PICTURES: [&str; 4] = ["rollout.gif", "forecast.svg", "loss.svg", "gates.svg"];
 
@@ -134,7 +137,7 @@ impl Run {
             Ok(kind) => {
                 about.insert("kind".into(), kind.name().into());
             }
-            Err(problem) => error = Some(problem.body()),
+            Err(problem) => error = Some(problem.detail()),
         }
         let summary = match folder.summary() {
             Ok(summary) => summary,
@@ -174,7 +177,7 @@ impl Run {
         about["summary"] = folder.summary().ok().flatten().into();
         about["progress"] = self.progress().into();
         about["files"] = super::exports::files(self);
-        about["minimized"] = super::exports::minimized_gates(self).into();
+        about["minimized"] = super::exports::minimized(self).into();
         about
     }
 
@@ -216,13 +219,16 @@ fn highlights(summary: &Value) -> Map<String, Value> {
     shown
 }
 
-/// A progress without its curves.
+/// A progress with a small picture of its last curve: some of the losses.
 fn brief(progress: &Value) -> Value {
     let seeds = progress["seeds"].as_array().map_or(&[][..], Vec::as_slice);
     let last = seeds.last().unwrap_or(&Value::Null);
+    let points = last["curve"].as_array().map_or(&[][..], Vec::as_slice);
+    let curve: Vec<&Value> =
+        points.iter().step_by(points.len().div_ceil(MAX_POINTS).max(1)).map(|point| &point[1]).collect();
     json!({
         "updates": progress["updates"], "update": last["update"], "seed": last["seed"], "best": last["best"],
-        "stage": last["stage"],
+        "stage": last["stage"], "curve": curve,
     })
 }
 

@@ -167,6 +167,13 @@ fn runs_are_listed_described_and_predict() {
     let at = server.get("/api/runs/sales/forecast?series=north&origin=60").json();
     assert_eq!((&at["origin"], &at["last"]), (&json!(60), &json!(80)));
     assert_eq!(at["forecast"]["actual"].as_array().unwrap().len(), 7);
+    let beyond = server.get("/api/runs/sales/forecast?series=north&origin=81");
+    assert_says(&beyond.detail(), &["origin is 81", "to 80 values"]);
+    assert_says(&server.get("/api/runs/sales/forecast?series=x").detail(), &["no series \"x\""]);
+    assert_says(
+        &server.get("/api/runs/sales/forecast?origin=x").detail(),
+        &["the query", "origin: invalid digit"],
+    );
 
     let classes = server
         .post("/api/runs/iris/predict", &json!({ "rows": [[5.1, 3.5, 1.4, 0.2], [6.7, 3.0, 5.2, 2.3]] }));
@@ -183,6 +190,19 @@ fn runs_are_listed_described_and_predict() {
         assert!(export.body.len() > 500);
     }
     let metrics = String::from_utf8(server.get("/metrics").body).unwrap();
+    let evaluation = server.get("/api/runs/grid/evaluation").json();
+    assert_eq!(evaluation["protocols"], place.json("evaluate runs/grid")["scores"]);
+    let evaluation = server.get("/api/runs/iris/evaluation").json();
+    assert_eq!(evaluation["confusion"], place.json("evaluate runs/iris")["confusion"]);
+    assert_says(&server.get("/api/runs/sales/evaluation").detail(), &["its scores are in its summary"]);
+    // An output with its fan-in cone, and the names of the whole circuit.
+    let cone = String::from_utf8(server.get("/api/runs/grid/export/blif?output=1").body).unwrap();
+    assert_says(&cone, &["c1_next"]);
+    assert!(!cone.contains("c0_next"), "{cone}");
+    assert_says(
+        &server.get("/api/runs/grid/export/svg?output=99").detail(),
+        &["no output 99", "the circuit has 4"],
+    );
     assert_says(&metrics, &["gatework_requests_total{status=\"2xx\"}", "gatework_predictions_total 7"]);
 }
 
@@ -332,7 +352,7 @@ fn without_pages_there_are_predictions_only() {
     let place = trained();
     let server = Server::start(&place, "run --no-page");
     assert_eq!(server.get("/api/runs/run").json()["state"], "finished");
-    for path in ["/", "/runs/run", "/train", "/api/experiments"] {
+    for path in ["/", "/runs/run", "/train", "/api/experiments", "/api/runs/run/evaluation"] {
         assert_eq!(server.get(path).status, 404, "{path}");
     }
     assert_eq!(server.post("/api/train", &json!({ "experiment": "checkerboard" })).status, 404);
@@ -482,6 +502,14 @@ impl Answer {
 const ONES: &str = "(() => { let count = 0; for (let y = 0; y < height; y++) for (let x = 0; x < width; x++) \
                     count += get(0, y, x); return count; })()";
 
+/// Shows the values of the watched cell, advances, and returns the live channels whose value was another one. Both drawings have
+/// values.
+const VALUES: &str = "(() => { draw(); const outputs = [...document.querySelectorAll('.schematic [data-id^=o]')]; \
+                      const known = outputs.filter(o => o.classList.contains('one') || o.classList.contains('zero')); \
+                      const channels = known.map(o => [Number(/\\d+/.exec(o.textContent)[0]), o.classList.contains('one') ? 1 : 0]); \
+                      if (known.length < 2) return 'no values'; advance(1); \
+                      return channels.filter(([channel, value]) => rule.live.includes(channel) && get(channel, ...watched) !== value); })()";
+
 #[test]
 fn in_chromium_people_draw_train_damage_minimise_and_download() {
     let place = place();
@@ -493,7 +521,7 @@ fn in_chromium_people_draw_train_damage_minimise_and_download() {
     browser.open(&format!("{base}/train"));
     browser.wait("document.querySelectorAll('#experiments li').length > 10");
     browser.fill("#size", "8");
-    browser.fill("#seed", "1");
+    browser.fill("#draw-seed", "1");
     browser.fill("#name", "<b>plus");
     browser.point("#drawing", &[(0.31, 0.31), (0.69, 0.31)], true);
     browser.point("#drawing", &[(0.31, 0.31), (0.31, 0.69)], true);
@@ -507,12 +535,34 @@ fn in_chromium_people_draw_train_damage_minimise_and_download() {
     assert_eq!(browser.evaluate("step"), browser.evaluate("rule.pause_at"));
     let grown = browser.evaluate(ONES);
     assert_eq!(grown, 7, "what was drawn has grown");
+    // The film strip begins with the seed cell and ends with the drawing; a frame takes the player to its step.
+    browser.wait("document.querySelectorAll('#film button').length > 2");
+    browser.click("#film button");
+    assert_eq!((browser.evaluate("step"), browser.evaluate(ONES)), (json!(0), json!(1)));
+    browser.click("#film button:last-child");
+    assert_eq!(
+        (browser.evaluate("step"), browser.evaluate(ONES)),
+        (browser.evaluate("rule.pause_at"), grown.clone())
+    );
     browser.click("input[value=damage] + span");
     browser.point("#board", &[(0.31, 0.31), (0.32, 0.31)], true);
     assert_ne!(browser.evaluate(ONES), grown);
     browser.click("#minimize");
     browser.wait("document.body.textContent.includes('proved equivalent.')");
     browser.wait("document.querySelectorAll('.schematic').length === 2");
+    // The wires have the values of the cell that is inspected: those of the outputs are its bits after the next step.
+    browser.click("#reset");
+    browser.evaluate("play(false)");
+    browser.click("input[value=inspect] + span");
+    browser.point("#board", &[(0.5, 0.5)], true);
+    browser.wait(
+        "document.querySelector('.schematic .wire.one') && document.querySelector('#live-values').checked",
+    );
+    assert_eq!(browser.evaluate(VALUES), json!([]));
+    assert_eq!(browser.evaluate(VALUES), json!([]), "also a step later");
+    browser.click("#evaluate");
+    browser.wait("document.querySelector('#evaluation tbody')");
+    assert_says(&browser.text("#evaluation tbody"), &["growth"]);
     let cone = "(() => { document.querySelector('.schematic [data-id^=o]').dispatchEvent(new MouseEvent('click')); \
                 return document.querySelectorAll('.schematic.chosen .cone').length; })()";
     assert!(browser.evaluate(cone).as_u64() > Some(1), "the output and what it depends on");
@@ -562,5 +612,9 @@ fn in_chromium_people_upload_a_table_and_read_the_forecast_and_draw_a_digit() {
     assert_says(&browser.text("#table"), &["model", "nlinear"]);
     browser.open(&format!("{base}/runs/iris"));
     browser.wait("document.querySelectorAll('#table input[type=range]').length === 4");
+    browser.click("#evaluate");
+    browser.wait("document.querySelectorAll('#evaluation .confusion tbody tr').length === 3");
+    browser.open(&format!("{base}/nothing/here"));
+    assert_says(&browser.text("main"), &["All runs"]);
     assert!(browser.errors().is_empty(), "{:?}", browser.errors());
 }

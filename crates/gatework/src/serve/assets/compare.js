@@ -1,6 +1,6 @@
 "use strict";
 (() => {
-  const { make, ask, api_path, result, chart, number } = Gatework;
+  const { make, ask, api_path, result, chart, number, plain, run_path } = Gatework;
   const $ = id => document.getElementById(id);
   const most = 6, colours = ["#3566c8", "#c8531d", "#2a8c5f", "#8a4fc4", "#b58a00", "#c83a74"];
   const details = new Map(), chosen = new Set(new URLSearchParams(location.hash.slice(1)).getAll("run"));
@@ -8,7 +8,7 @@
   // The losses of the first seed: columns by name, thinned to what a screen shows.
   async function losses(name) {
     const response = await fetch(`${api_path(name)}/files/metrics.csv`);
-    if (!response.ok) return [];
+    if (!response.ok) return null;
     const [head, ...lines] = (await response.text()).trim().split("\n").map(line => line.split(","));
     const column = names => head.findIndex(name => names.some(part => name.includes(part)));
     const update = column(["update"]), loss = column(["soft", "loss"]), seed = column(["seed"]);
@@ -24,20 +24,13 @@
   async function load(name) {
     if (!details.has(name)) details.set(name, Promise.all([ask(api_path(name)), losses(name)]));
     const [run, points] = await details.get(name);
-    return { run, points };
-  }
-  function flat(value, path = "", into = {}) {
-    for (const [key, inner] of Object.entries(value ?? {})) {
-      const name = path ? `${path}.${key}` : key;
-      if (inner !== null && typeof inner === "object" && !Array.isArray(inner)) flat(inner, name, into);
-      else into[name] = JSON.stringify(inner);
-    }
-    return into;
+    // A run in training has no losses on file yet.
+    return { run, points: points ?? run.progress?.seeds?.at(-1)?.curve.map(([x, y]) => [x, y]) ?? [] };
   }
   async function show() {
     const names = [...chosen];
     history.replaceState(null, "", "#" + new URLSearchParams(names.map(name => ["run", name])));
-    $("status").textContent = names.length < 2 ? "Choose two runs or more." : "";
+    $("status").textContent = names.length < 2 ? `Choose two to ${most} runs.` : "";
     $("curves").hidden = $("settings").hidden = names.length < 2;
     if (names.length < 2) return;
     let loaded;
@@ -54,11 +47,12 @@
       return make("li", {}, mark, name);
     }));
     $("figure").replaceChildren(chart(lines, { logarithmic: true, label: "losses of the runs over their updates", x_label: "update" }), legend);
-    const settings = loaded.map(({ run }) => flat(run.settings));
-    const keys = [...new Set(settings.flatMap(Object.keys))].filter(key => new Set(settings.map(one => one[key])).size > 1);
+    const settings = loaded.map(({ run }) => plain(run.settings));
+    const keys = [...new Set(settings.flatMap(Object.keys))]
+      .filter(key => !/^(about|expected|name|evaluate\b.*)$/.test(key) && new Set(settings.map(one => one[key])).size > 1);
     const row = (name, cells) => make("tr", {}, make("th", { scope: "row" }, name), ...cells.map(cell => make("td", {}, cell ?? "–")));
     $("table").replaceChildren(
-      make("thead", {}, make("tr", {}, make("th", { scope: "col" }, ""), ...names.map(name => make("th", { scope: "col" }, name)))),
+      make("thead", {}, make("tr", {}, make("td"), ...names.map(name => make("th", { scope: "col" }, make("a", { href: run_path(name) }, name))))),
       make("tbody", {}, row("result", loaded.map(({ run }) => result(run)[0])), row("seconds", loaded.map(({ run }) => number(run.seconds, 3))),
         ...keys.map(key => row(key, settings.map(one => one[key])))));
   }

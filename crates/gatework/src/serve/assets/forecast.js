@@ -59,7 +59,7 @@
     const cursor = make("svg:path", { class: "cursor" }), dot = make("svg:circle", { class: "dot", r: 4, visibility: "hidden" });
     svg.append(cursor, dot);
     const entries = [["past", "history"], ["soft", "forecast"]];
-    if (ahead.some(p => Number.isFinite(p.actual))) entries.push(["hard", "what came"]);
+    if (ahead.some(p => Number.isFinite(p.actual))) entries.push(["actual", "actual"]);
     const legend = make("ul", { class: "legend" }, ...entries.map(([kind, name]) => make("li", { class: kind }, make("i"), name)));
     if (shown.intervals.length > 0) legend.append(make("li", {}, `bands: ${shown.intervals.map(({ level }) => percent(level)).join(", ")}`));
     $("chart").replaceChildren(svg, legend);
@@ -76,7 +76,7 @@
     dot.setAttribute("visibility", Number.isFinite(y) ? "visible" : "hidden");
     if (Number.isFinite(y)) { dot.setAttribute("cx", px(at)); dot.setAttribute("cy", py(y)); }
     const words = p.value === undefined ? [`value ${number(p.past, 6)}`] : [`forecast ${number(p.value, 6)}`, ...p.bands.map(([level, low, high]) => `${percent(level)} between ${number(low, 6)} and ${number(high, 6)}`)];
-    if (Number.isFinite(p.actual)) words.push(`came ${number(p.actual, 6)}`);
+    if (Number.isFinite(p.actual)) words.push(`actual ${number(p.actual, 6)}`);
     $("readout").textContent = `${p.time}: ${words.join(", ")}`;
   }
   $("chart").addEventListener("pointermove", event => {

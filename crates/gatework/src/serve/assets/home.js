@@ -2,6 +2,7 @@
 (() => {
   const { make, follow, run_path, api_path, age, result } = Gatework;
   const $ = id => document.getElementById(id);
+  const label_height = 16;
   let runs = JSON.parse($("given").textContent).runs;
 
   function card(run) {
@@ -9,7 +10,13 @@
     const picture = make("div", { class: "picture" });
     if (run.picture) {
       const file = `${api_path(run.name)}/files/${run.picture}?${run.modified}`;
-      picture.append(make("img", { src: file, alt: "", loading: "lazy", class: run.picture.endsWith(".gif") ? "cells" : "chart" }));
+      const is_cells = run.picture.endsWith(".gif");
+      const image = make("img", { src: file, alt: "", loading: "lazy", class: is_cells ? "cells" : "chart" });
+      // The line below the cells, which shows the step, is too small to read here.
+      image.addEventListener("load", () => image.style.setProperty("--label", `${100 * label_height / image.naturalHeight}%`));
+      picture.append(image);
+    } else if (run.progress?.curve?.length > 1) {
+      picture.append(spark(run.progress.curve));
     } else {
       picture.append(make("span", { class: "muted" }, run.state === "training" ? "…" : "no picture"));
     }
@@ -23,6 +30,13 @@
       words.append(bar);
     }
     return make("li", { class: "card" }, make("a", { href: run_path(run.name) }, picture, words));
+  }
+
+  // The losses of a training, on a logarithmic scale.
+  function spark(curve) {
+    const seen = curve.map(value => Math.log(Math.max(value, 1e-30))), low = Math.min(...seen), high = Math.max(...seen);
+    const at = (value, i) => `${(i / (seen.length - 1) * 100).toFixed(1)} ${((high - value) / (high - low || 1) * 44 + 3).toFixed(1)}`;
+    return make("svg:svg", { viewBox: "0 0 100 50", class: "curve spark", "aria-hidden": true }, make("svg:path", { class: "soft", d: `M${seen.map(at).join("L")}` }));
   }
 
   function show() {
@@ -39,7 +53,7 @@
     if (runs.length === 0) {
       $("status").append("There are no runs yet. ", make("a", { href: "/train" }, "Draw a picture and grow it"), ", or train an experiment.");
     } else if (shown.length === 0) {
-      $("status").append("No run is like that.");
+      $("status").append("No run matches the search.");
     }
   }
 

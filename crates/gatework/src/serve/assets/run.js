@@ -1,10 +1,10 @@
 "use strict";
 (() => {
-  const { make, ask, follow, api_path, number, percent, bytes, result, progress_text, chart, post, run_path } = Gatework;
+  const { make, scroll, ask, follow, api_path, number, percent, count, plain, bytes, result, progress_text, chart, post } = Gatework;
   const $ = id => document.getElementById(id);
   const given = JSON.parse($("run").textContent), run = given.run, details = $("details"), api = api_path(run.name);
   const say = text => { $("problem").textContent = text; };
-  if (given.error) say(JSON.parse(given.error).detail);
+  if (given.error) say(given.error);
   if (run.state === "damaged" && run.error) say(run.error);
 
   // A training: its losses, live, and buttons to stop and resume it.
@@ -28,7 +28,8 @@
       bar.hidden = now.state !== "training";
       bar.max = (stage ? stage.total : now.progress?.updates) || 1;
       const done = stage ? stage.done : seed?.update;
-      if (done === undefined) bar.removeAttribute("value"); else bar.value = done;
+      // A stage without an end shows that it is at work.
+      if (done === undefined || stage?.total === 0) bar.removeAttribute("value"); else bar.value = done;
       if (seed?.curve?.length > 1) {
         const soft = seed.curve.map(([x, y]) => [x, y]), hard = seed.curve.map(([x, , y]) => [x, y]);
         const legend = make("ul", { class: "legend" }, make("li", { class: "soft" }, make("i"), `loss ${number(soft.at(-1)[1])}`),
@@ -56,6 +57,7 @@
     const told = run.summary, pairs = [];
     const [text, verdict] = result(run);
     const add = (name, value) => { if (value !== undefined && value !== null) pairs.push([name, value]); };
+    if (run.title !== run.name) add("experiment", run.title);
     add("seed", told.seed);
     add("updates", told.updates && number(told.updates, 9));
     if (told.moves) add("search moves", number(told.moves, 9));
@@ -63,14 +65,14 @@
     if (run.kind === "classifier") add("soft network", percent(told.soft_accuracy));
     if (run.kind === "forecaster") add("parameters", number(told.parameters, 9));
     const card = make("section", { class: "card" }, make("h2", {}, "Result"), make("p", { class: `badge ${verdict}` }, text), facts(pairs));
+    if (told.properties?.length) card.append(make("ul", { class: "properties" }, ...told.properties.map(one => make("li", {}, one.text))));
     if (told.scores) card.append(scores(told.scores));
     details.append(card);
   }
   function scores(list) {
     const columns = [["mae", "MAE"], ["rmse", "RMSE"], ["smape", "sMAPE %"], ["mase", "MASE"]].filter(([key]) => list.some(row => Number.isFinite(row[key])));
-    const head = make("tr", {}, make("th", { scope: "col" }, "forecaster"), ...columns.map(([, name]) => make("th", { scope: "col", class: "number" }, name)));
-    const rows = list.map(row => make("tr", {}, make("td", {}, row.name), ...columns.map(([key]) => make("td", { class: "number" }, number(row[key])))));
-    return make("div", { class: "scroll" }, make("table", {}, make("caption", { class: "muted" }, "Errors on the test period; the first row is this model"), make("thead", {}, head), make("tbody", {}, ...rows)));
+    const rows = list.map(row => [row.name, ...columns.map(([key]) => number(row[key]))]);
+    return scroll("Scores", table("Errors on the test period; the first row is this model", ["forecaster", ...columns.map(([, name]) => name)], rows));
   }
   function pictures() {
     const captions = { "rollout.gif": "A simulation", "loss.svg": "Losses", "gates.svg": "Learned gate functions", "forecast.svg": "The last forecast of the test period", "confusion.svg": "Confusion matrix" };
@@ -78,101 +80,108 @@
     const found = run.files.files.filter(file => captions[file.name] && !skip.includes(file.name));
     if (found.length === 0) return;
     details.append(make("section", { class: "card" }, make("h2", {}, "Charts"), make("div", { class: "charts" },
-      ...found.map(file => make("figure", {}, make("img", { src: `${api}/files/${file.name}?${run.modified}`, alt: captions[file.name], loading: "lazy" }), make("figcaption", {}, captions[file.name]))))));
+      ...found.map(file => {
+        const src = `${api}/files/${file.name}?${run.modified}`;
+        return make("figure", {}, make("figcaption", {}, captions[file.name]), make("a", { href: src }, make("img", { src, alt: `${captions[file.name]}, larger`, loading: "lazy" })));
+      }))));
   }
-  // The minimised circuit: a button to make it, its gates, and a choice for the downloads.
+  // The circuits, and a button that makes the minimised one, which downloads are then of.
   const small = make("input", { type: "checkbox", id: "small" });
   function circuit() {
-    if (!run.files.files.some(file => file.name === "circuit.json")) return;
+    if (given.outputs.length === 0) return;
+    const { drawing, cell } = Gatework.circuit;
     const status = make("p", { role: "status" }), button = make("button", { type: "button", class: "button", id: "minimize" }, "Minimise");
-    const drawings = make("div", { class: "drawings" });
+    const drawings = make("div", { class: "drawings" }), shown = [], controls = make("div");
+    const is_played = run.kind === "automaton" && given.outputs.length > 0;
+    const add = (name, query, gates, outputs) => {
+      // Channels keep their names.
+      const channels = is_played ? outputs.map(output => given.outputs.indexOf(output)) : null;
+      const one = drawing({ name, api, query, gates, outputs, channels });
+      if (is_played) one.live(Boolean(watched));
+      drawings.append(one.figure);
+      shown.push(one);
+      one.load();
+    };
     const told = now => {
+      const gates = now.minimized?.gates;
       if (now.training?.is_running) status.textContent = "Minimising, and proving the result equivalent …";
       else if (now.training?.error) status.textContent = now.training.error;
-      else if (now.minimized !== null) status.textContent = `Minimised to ${number(now.minimized, 9)} gates, proved equivalent.`;
-      else status.textContent = "Fewer gates with the same behaviour, proved.";
+      else if (now.minimized) status.textContent = `Minimised from ${count(run.gates, "gate")} to ${count(gates, "gate")}, proved equivalent.`;
+      else status.textContent = "Minimise finds a circuit of fewer gates with the same behaviour, and proves that it is the same.";
       button.disabled = Boolean(now.training?.is_running);
-      button.hidden = now.minimized !== null;
-      small.disabled = now.minimized === null;
-      if (now.minimized !== null && now.minimized <= DRAWN && !drawings.querySelector('[data-query="?minimized=true"]')) draw(drawings, "Minimised", "?minimized=true");
+      button.hidden = Boolean(now.minimized);
+      small.disabled = !now.minimized;
       if (small.disabled) small.checked = false;
+      if (!now.minimized || shown.length === 2) return;
+      add("Minimised", "minimized=true", gates, now.minimized.outputs);
     };
     const wait = () => ask(api).then(now => {
       told(now);
       if (now.training?.is_running) setTimeout(wait, 500);
-      else if (now.minimized !== null) { small.checked = true; small.dispatchEvent(new Event("change")); }
+      else if (now.minimized) { small.checked = true; small.dispatchEvent(new Event("change")); }
     }, error => say(error.message));
     button.addEventListener("click", () => {
       button.disabled = true;
       post("/api/train", { minimize: run.name }).then(wait, error => { button.disabled = false; say(error.message); });
     });
-    details.append(make("section", { class: "card" }, make("h2", {}, "Circuit"), status, make("div", { class: "buttons" }, button), drawings));
-    draw(drawings, "Learned", "");
+    details.append(make("section", { class: "card" }, make("h2", {}, "Circuit"), status, make("div", { class: "buttons" }, button), controls, drawings));
+    add("Learned", "", run.gates, given.outputs);
+    if (is_played) controls.append(cell(shown));
     told(run);
     if (run.training?.is_running) wait();
   }
-  const DRAWN = 400;
-  // A schematic that can be zoomed; a gate, input or output that is chosen shows its fan-in cone.
-  async function draw(parent, name, query) {
-    const place = make("div", { class: "scroll" }), hint = make("span", { class: "muted", role: "status" });
-    const figure = make("figure", { "data-query": query }, make("figcaption", {}, name), hint, place);
-    parent.append(figure);
-    if (query === "" && run.gates > DRAWN) {
-      hint.textContent = `${number(run.gates, 9)} gates are too many to draw; at most ${DRAWN} are.`;
-      return;
+  // The evaluation, which takes processor time and so has a button.
+  function evaluation() {
+    if (run.kind === "forecaster" || given.outputs.length === 0) return;
+    const about = run.kind === "automaton" ? "How the automaton does in the protocols of its experiment: larger grids, more steps, damage, cells that update in any order."
+      : "How the circuit does on rows that were not used in training.";
+    const status = make("p", { role: "status" }, about), button = make("button", { type: "button", class: "button", id: "evaluate" }, "Evaluate"), place = make("div", { id: "evaluation" });
+    const go = () => ask(`${api}/evaluation`).then(found => {
+      status.textContent = about;
+      button.hidden = true;
+      place.replaceChildren(...(found.protocols ? protocols(found.protocols) : classes(found)));
+    }, error => {
+      if (error.status === 503) { setTimeout(go, 1000); return; }
+      status.textContent = error.message;
+      button.disabled = false;
+    });
+    button.addEventListener("click", () => {
+      button.disabled = true;
+      status.textContent = "Evaluating …";
+      go();
+    });
+    details.append(make("section", { class: "card" }, make("h2", {}, "Evaluation"), status, make("div", { class: "buttons" }, button), place));
+  }
+  // A table: the head, and rows of texts; columns from `first` on are numbers.
+  function table(caption, head, rows, first = 1) {
+    const kind = at => at >= first ? "number" : null;
+    return make("table", {}, make("caption", { class: "muted" }, caption),
+      make("thead", {}, make("tr", {}, ...head.map((text, at) => make(text ? "th" : "td", { scope: text ? "col" : null, class: kind(at) }, text)))),
+      make("tbody", {}, ...rows.map(row => make("tr", {}, ...row.map((text, at) => make(at ? "td" : "th", { scope: at ? null : "row", class: kind(at) }, text))))));
+  }
+  function protocols(list) {
+    if (list.length === 0) return [make("p", {}, "The experiment has no protocols.")];
+    const rows = list.map(one => [one.name, one.grid.join(" × "), number(one.steps, 9), number(one.samples, 9),
+      `${number(one.wrong, 9)} of ${number(one.bits, 9)}`, number(one.late_wrong, 4), one.settled === null ? "never" : number(one.settled, 9)]);
+    return [scroll("Protocols", table("Wrong bits after the last step; on average in the last quarter of the steps; and the first step from which none is wrong",
+      ["protocol", "grid", "steps", "grids", "wrong bits", "late, per step", "settled at"], rows))];
+  }
+  function classes(found) {
+    const share = value => value === null ? "–" : percent(value), names = found.classes.map(one => one.name);
+    const scores = found.classes.map(one => [one.name, number(one.samples, 9), share(one.precision), share(one.recall)]);
+    const shown = [make("p", { class: "badge" }, `${percent(found.accuracy)} of ${number(found.samples, 9)} ${found.data} are right.`),
+      scroll("Scores of the classes", table("Precision: how many of the predictions are right; recall: how many of the class are found", ["class", "samples", "precision", "recall"], scores))];
+    if (names.length <= 40) {
+      const matrix = table("Confusion matrix: a row has the samples of a class, a column those with a prediction", ["class", ...names], found.confusion.map((row, at) => [names[at], ...row.map(String)]));
+      matrix.classList.add("confusion");
+      [...matrix.tBodies[0].rows].forEach((row, at) => [...row.cells].slice(1).forEach((cell, to) => {
+        const part = found.confusion[at][to] / Math.max(1, found.classes[at].samples);
+        if (part > 0) { cell.classList.add(at === to ? "right" : "wrong"); cell.style.setProperty("--part", `${Math.round(15 + 40 * part)}%`); }
+      }));
+      shown.push(scroll("Confusion matrix", matrix));
     }
-    const response = await fetch(`${api}/export/svg${query}`).catch(() => null);
-    if (!response?.ok) {
-      hint.textContent = response ? (await response.json().catch(() => ({}))).detail ?? "it cannot be drawn" : "the server does not answer";
-      return;
-    }
-    // The page has styles of its own, and its policy allows no others.
-    const text = (await response.text()).replace(/<style>[^]*?<\/style>/, "");
-    const parsed = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
-    const svg = document.importNode(parsed, true);
-    svg.setAttribute("class", "schematic");
-    svg.setAttribute("aria-label", `${name} circuit of ${run.name}`);
-    const lines = [...svg.querySelectorAll("[data-to]")], items = [...svg.querySelectorAll("[data-id]")];
-    const about = "Choose a gate, an input or an output to see what it depends on.";
-    let chosen = null;
-    const choose = id => {
-      chosen = id === chosen ? null : id;
-      const cone = new Set(chosen === null ? [] : [chosen]);
-      for (const end of cone) lines.filter(line => line.dataset.to === end).forEach(line => cone.add(line.dataset.from));
-      svg.classList.toggle("chosen", chosen !== null);
-      for (const item of items) {
-        item.classList.toggle("cone", cone.has(item.dataset.id));
-        item.setAttribute("aria-pressed", item.dataset.id === chosen);
-      }
-      lines.forEach(line => line.classList.toggle("cone", cone.has(line.dataset.to)));
-      const count = letter => [...cone].filter(end => end[0] === letter).length;
-      hint.textContent = chosen === null ? about : `Fan-in cone: ${count("g")} gates, ${count("i")} inputs.`;
-    };
-    for (const item of items) {
-      item.setAttribute("role", "button");
-      item.setAttribute("tabindex", item.dataset.id[0] === "o" ? "0" : "-1");
-      item.setAttribute("aria-label", item.textContent.trim() || item.dataset.id);
-      item.addEventListener("click", () => choose(item.dataset.id));
-      item.addEventListener("keydown", event => {
-        if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(item.dataset.id); }
-      });
-    }
-    const [width, height] = ["width", "height"].map(side => Number(svg.getAttribute(side)));
-    let scale = Math.min(1, Math.max(.3, place.clientWidth / width));
-    const zoom = factor => {
-      scale = Math.min(4, Math.max(.1, scale * factor));
-      svg.setAttribute("width", width * scale);
-      svg.setAttribute("height", height * scale);
-    };
-    const button = (text, label, factor) => {
-      const element = make("button", { type: "button", class: "button", "aria-label": `${label}: ${name}` }, text);
-      element.addEventListener("click", () => zoom(factor));
-      return element;
-    };
-    zoom(1);
-    hint.textContent = about;
-    place.append(svg);
-    figure.append(make("div", { class: "buttons" }, button("+", "Zoom in", 1.25), button("\u2212", "Zoom out", .8)));
+    if (found.mistakes) shown.push(make("figure", {}, make("img", { src: `data:image/svg+xml,${encodeURIComponent(found.mistakes)}`, alt: "The images that are predicted wrongly, with class and prediction", class: "sheet" })));
+    return shown;
   }
   function downloads() {
     const file = ({ name, bytes: size }) => make("li", {}, make("a", { href: `${api}/files/${encodeURIComponent(name)}`, download: `${run.name}-${name}` }, name), " ", make("span", {}, bytes(size)));
@@ -193,17 +202,18 @@
   }
   function settings() {
     if (!run.settings) return;
-    const rows = [];
-    const walk = (value, path) => {
-      if (value !== null && typeof value === "object" && !Array.isArray(value)) for (const key of Object.keys(value)) walk(value[key], [...path, key]);
-      else if (value !== null) rows.push(make("tr", {}, make("td", {}, path.join(".")), make("td", {}, JSON.stringify(value))));
-    };
-    walk(run.settings, []);
-    details.append(make("section", { class: "card" }, make("details", {}, make("summary", {}, "Settings"), make("div", { class: "scroll" }, make("table", {}, make("tbody", {}, ...rows))))));
+    const rows = Object.entries(plain(run.settings)).map(([name, value]) => make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, value)));
+    details.append(make("section", { class: "card" }, make("details", {}, make("summary", {}, "Settings"), scroll("Settings", make("table", { class: "settings" }, make("tbody", {}, ...rows))))));
+  }
+  // A run that cannot be read has a sentence, and what may help.
+  function damaged() {
+    details.append(make("section", { class: "card" }, make("h2", {}, "This run cannot be read"),
+      make("p", {}, "Its files are incomplete, or were changed. Restore them from a copy, or train the run again.")));
   }
 
-  if (run.state !== "finished") live();
+  if (run.state === "damaged") damaged();
+  else if (run.state !== "finished") live();
   if (run.summary) summary();
-  if (run.files) { circuit(); pictures(); downloads(); }
+  if (run.files) { circuit(); evaluation(); pictures(); downloads(); }
   settings();
 })();

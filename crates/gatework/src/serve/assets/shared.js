@@ -13,6 +13,9 @@ const Gatework = (() => {
     return element;
   }
 
+  // A box that scrolls, also with the keyboard.
+  const scroll = (label, ...children) => make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, ...children);
+
   // Asks the server; the error has the words of the server.
   async function ask(path, body, type = "application/json") {
     const options = body === undefined ? {} : { method: "POST", headers: { "Content-Type": type }, body };
@@ -26,7 +29,7 @@ const Gatework = (() => {
     if (!response.ok) {
       let detail = `${response.status} ${response.statusText}`;
       try { detail = JSON.parse(text).detail ?? detail; } catch { /* Not from this server. */ }
-      throw new Error(detail);
+      throw Object.assign(new Error(detail), { status: response.status });
     }
     return text === "" ? null : JSON.parse(text);
   }
@@ -48,6 +51,17 @@ const Gatework = (() => {
     if (value === null || value === undefined || !Number.isFinite(value)) return "–";
     const text = Number(value.toPrecision(digits));
     return Math.abs(text) >= 1e7 || (text !== 0 && Math.abs(text) < 1e-4) ? text.toExponential() : text.toLocaleString("en", { maximumSignificantDigits: digits });
+  }
+  const count = (value, name) => `${number(value, 9)} ${name}${value === 1 ? "" : "s"}`;
+  // Settings by their path, as texts.
+  function plain(value, path = "", into = {}) {
+    for (const [key, inner] of Object.entries(value ?? {})) {
+      const name = path ? `${path}.${key}` : key, is_list = Array.isArray(inner);
+      if (inner === null) continue;
+      if (typeof inner === "object" && (!is_list || inner.some(one => one !== null && typeof one === "object"))) plain(inner, name, into);
+      else into[name] = is_list ? inner.join(", ") : typeof inner === "number" ? number(inner, 6) : String(inner);
+    }
+    return into;
   }
   const percent = value => Number((100 * value).toFixed(1)) + " %";
   function bytes(count) {
@@ -72,16 +86,16 @@ const Gatework = (() => {
     if (run.state === "failed") return [run.training?.error ?? "failed", "bad"];
     if (run.state === "damaged") return ["its files cannot be read", "bad"];
     if (run.kind === "automaton") {
-      return run.success ? [`learned, ${number(run.gates)} gates`, "good"] : [`not learned, ${number(run.hard_loss)} bits wrong`, "bad"];
+      return run.success ? [`learned, ${count(run.gates, "gate")}`, "good"] : [`not learned, ${count(run.hard_loss, "bit")} wrong`, "bad"];
     }
-    if (run.kind === "classifier") return [`${percent(run.accuracy)} right, ${number(run.gates)} gates`, "good"];
+    if (run.kind === "classifier") return [`${percent(run.accuracy)} right, ${count(run.gates, "gate")}`, ""];
     const beside = run.naive_mae ? `; seasonal naive ${number(run.naive_mae, 3)}` : "";
     return [`mean absolute error ${number(run.mae, 3)}${beside}`, !run.naive_mae || run.mae <= run.naive_mae ? "good" : "bad"];
   }
   function progress_text(progress) {
     if (!progress) return "being trained";
     const stage = progress.stage ?? progress.seeds?.at(-1)?.stage;
-    if (stage) return `${stage.name}: ${number(stage.hard)} wrong`;
+    if (stage) return `${stage.name}: ${count(stage.hard, "bit")} wrong`;
     const update = progress.update ?? progress.seeds?.at(-1)?.update;
     return `update ${number(update, 9)} of ${number(progress.updates, 9)}`;
   }
@@ -101,7 +115,7 @@ const Gatework = (() => {
     const py = y => height - bottom - (scale(y) - y0) / (y1 - y0) * (height - top - bottom);
     for (const value of logarithmic ? log_ticks(y0, y1) : ticks(y0, y1, 5)) {
       svg.append(make("svg:path", { class: "axis", d: `M${left} ${py(value)}H${width - right}` }));
-      svg.append(make("svg:text", { x: left - 8, y: py(value) + 4, "text-anchor": "end" }, number(value, 3)));
+      svg.append(make("svg:text", { x: left - 8, y: py(value) + 4, "text-anchor": "end" }, number(value, 5)));
     }
     for (const tick of ticks(x0, x1, width / 120)) {
       svg.append(make("svg:text", { x: px(tick), y: height - 14, "text-anchor": "middle" }, number(tick, 6)));
@@ -131,6 +145,8 @@ const Gatework = (() => {
         if (Math.log10(value) >= low && Math.log10(value) <= high) list.push(Number(value.toPrecision(3)));
       }
     }
+    // Values that are close to each other have no such powers between them.
+    if (list.length < 3) return ticks(10 ** low, 10 ** high, 4).filter(value => value > 0);
     const stride = Math.ceil(list.length / 8);
     return list.filter((_, i) => i % stride === 0);
   }
@@ -146,5 +162,5 @@ const Gatework = (() => {
   for (const link of document.querySelectorAll("nav a:not(.brand)")) {
     if (link.pathname === location.pathname) link.setAttribute("aria-current", "page");
   }
-  return { make, ask, post, follow, run_path, api_path, number, percent, bytes, age, result, progress_text, chart, chart_width, ticks };
+  return { make, scroll, ask, post, follow, run_path, api_path, number, percent, bytes, age, result, progress_text, chart, chart_width, ticks, count, plain };
 })();

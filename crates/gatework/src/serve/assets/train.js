@@ -47,7 +47,7 @@
       context.strokeRect(cursor[1] * pixels + 1, cursor[0] * pixels + 1, pixels - 2, pixels - 2);
     }
     const count = cells.filter(cell => cell !== paper).length;
-    $("draw-status").textContent = count === 0 ? "Draw here; the right button erases." : `${side} × ${side} cells, ${count} drawn.`;
+    $("draw-status").textContent = count === 0 ? "Draw here. White and the right button erase." : `${side} × ${side} cells, ${count} drawn.`;
   }
   function paint(y, x, value) {
     if (y >= 0 && x >= 0 && y < side && x < side) cells[y * side + x] = value;
@@ -100,14 +100,14 @@
     });
     return small.toDataURL("image/png");
   }
-  function seed() {
-    return $("seed").value === "" ? {} : { seed: Math.max(0, Math.floor(Number($("seed").value)) || 0) };
+  function seed(field) {
+    return field.value === "" ? {} : { seed: Math.max(0, Math.floor(Number(field.value)) || 0) };
   }
-  async function train(request, button, problem) {
+  async function train(request, button, problem, field = $("seed")) {
     button.disabled = true;
     problem.textContent = "";
     try {
-      const { name } = await post("/api/train", { ...request, ...seed() });
+      const { name } = await post("/api/train", { ...request, ...seed(field) });
       location.assign(run_path(name));
     } catch (error) {
       problem.textContent = error.message;
@@ -116,7 +116,7 @@
   }
   $("draw-form").addEventListener("submit", event => {
     event.preventDefault();
-    train({ picture: picture(), name: $("name").value.trim() || "drawing", repeat: $("repeat").checked }, $("grow"), $("draw-problem"));
+    train({ picture: picture(), name: $("name").value.trim() || "drawing", repeat: $("repeat").checked }, $("grow"), $("draw-problem"), $("draw-seed"));
   });
   $("rule-form").addEventListener("submit", event => {
     event.preventDefault();
