@@ -1,13 +1,15 @@
-"""Requests per second of `gatework serve`, compared with FastAPI and ONNX Runtime serving the same forecaster as an ONNX file.
+"""Requests per second of `gatework serve`, compared with FastAPI and MLServer serving the same forecaster as an ONNX file.
 
     serve_fastapi.py GATEWORK RUN [--seconds 5] [--rounds 3] [--connections 32] [--workers 2]
 
 RUN is the folder of a forecaster of one series without covariates. Both servers get the same requests, one window each, in turn, on this
 machine, from `wrk` (Debian: `apt install wrk`), which has to be installed. The forecasts are compared first. FastAPI has as many
-worker processes as given, each with one thread of ONNX Runtime, which is faster than one process with several.
+worker processes as given, each with one thread of ONNX Runtime, which is faster than one process with several. MLServer takes part if it
+is installed (PyPI: mlserver), with a model of a few lines on ONNX Runtime in its own process; its requests are those of its protocol.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import random
@@ -39,6 +41,27 @@ async def predict(request: Request):
     return Response(orjson.dumps(answer), media_type="application/json")
 '''
 
+MLSERVER = '''
+import os
+import numpy, onnxruntime
+from mlserver import MLModel
+from mlserver.codecs import NumpyCodec
+from mlserver.types import InferenceResponse
+
+
+class Forecaster(MLModel):
+    async def load(self):
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        self.session = onnxruntime.InferenceSession(os.environ["MODEL"], options)
+        return True
+
+    async def predict(self, payload):
+        history = NumpyCodec.decode_input(payload.inputs[0])
+        forecast = self.session.run(None, {"history": history})[0]
+        return InferenceResponse(model_name=self.name, outputs=[NumpyCodec.encode_output("forecast", forecast)])
+'''
+
 SCRIPT = '''
 local bodies = {}
 for line in io.lines(os.getenv("BODIES")) do bodies[#bodies + 1] = line end
@@ -57,7 +80,7 @@ def post(url, body):
 
 
 def wait_for(url, body):
-    for _ in range(100):
+    for _ in range(600):
         try:
             return post(url, body)
         except OSError:
@@ -80,10 +103,34 @@ def memory(process):
     return round(total / 1e6)
 
 
-def load(url, options, folder):
+def forecast_of(answer):
+    """The values of the first forecast."""
+    return answer["forecasts"][0]["values"] if "forecasts" in answer else answer["outputs"][0]["data"]
+
+
+def start_mlserver(folder, port, environment):
+    settings = {
+        "http_port": port, "grpc_port": port + 1, "metrics_port": port + 2, "host": "127.0.0.1", "parallel_workers": 0,
+        "debug": False, "root_path": "",
+    }
+    os.mkdir(f"{folder}/mlserver")
+    for name, content in [
+        ("settings.json", json.dumps(settings)),
+        ("model-settings.json", json.dumps({"name": "forecaster", "implementation": "runtime.Forecaster"})),
+        ("runtime.py", MLSERVER),
+    ]:
+        with open(f"{folder}/mlserver/{name}", "w") as file:
+            file.write(content)
+    command = [os.path.join(os.path.dirname(sys.executable), "mlserver"), "start", "."]
+    return subprocess.Popen(
+        command, cwd=f"{folder}/mlserver", env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
+def load(url, bodies, options, folder):
     command = ["wrk", "-t1", f"-c{options.connections}", f"-d{options.seconds}s", "--latency"]
     command += ["-s", f"{folder}/wrk.lua", url]
-    environment = dict(os.environ, BODIES=f"{folder}/bodies")
+    environment = dict(os.environ, BODIES=f"{folder}/{bodies}")
     text = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
     if "Non-2xx" in text:
         sys.exit(text)
@@ -111,7 +158,14 @@ def main():
         bodies = [
             json.dumps({"series": [{"values": [round(draw.gauss(10, 2), 3) for _ in range(length)]}]}) for _ in range(512)
         ]
-        for name, content in [("bodies", "\n".join(bodies)), ("wrk.lua", SCRIPT), ("server.py", SERVER)]:
+        def inputs(body):
+            values = json.loads(body)["series"][0]["values"]
+            return json.dumps({"inputs": [{"name": "history", "shape": [1, length], "datatype": "FP64", "data": values}]})
+
+        tensors = [inputs(body) for body in bodies]
+        for name, content in [
+            ("bodies", "\n".join(bodies)), ("tensors", "\n".join(tensors)), ("wrk.lua", SCRIPT), ("server.py", SERVER),
+        ]:
             with open(f"{folder}/{name}", "w") as file:
                 file.write(content)
         ours = subprocess.Popen(
@@ -120,33 +174,39 @@ def main():
         port = 8990
         command = [sys.executable, "-m", "uvicorn", "server:app", "--port", str(port), "--log-level", "error"]
         command += ["--workers", str(options.workers), "--no-access-log"]
-        theirs = subprocess.Popen(command, cwd=folder, env=dict(os.environ, MODEL=model))
+        environment = dict(os.environ, MODEL=model)
+        processes = [ours, subprocess.Popen(command, cwd=folder, env=environment)]
         try:
             address = json.loads(ours.stdout.readline())
             name = os.path.basename(os.path.normpath(options.run))
             base = address["url"]
             servers = {
-                "gatework": (f"{base.rstrip('/')}/api/runs/{name}/predict", ours),
-                "fastapi": (f"http://127.0.0.1:{port}/predict", theirs),
+                "gatework": (f"{base.rstrip('/')}/api/runs/{name}/predict", "bodies", ours),
+                "fastapi": (f"http://127.0.0.1:{port}/predict", "bodies", processes[1]),
             }
-            answers = [wait_for(url, bodies[0])["forecasts"][0]["values"] for url, _ in servers.values()]
-            error = max(abs(a - b) / max(1.0, abs(b)) for a, b in zip(*answers))
+            if importlib.util.find_spec("mlserver"):
+                processes.append(start_mlserver(folder, port + 1, environment))
+                url = f"http://127.0.0.1:{port + 1}/v2/models/forecaster/infer"
+                servers["mlserver"] = (url, "tensors", processes[2])
+            first = {"bodies": bodies[0], "tensors": tensors[0]}
+            answers = [forecast_of(wait_for(url, first[kind])) for url, kind, _ in servers.values()]
+            error = max(abs(a - b) / max(1.0, abs(b)) for other in answers[1:] for a, b in zip(answers[0], other, strict=True))
             if error > 1e-4:
                 sys.exit(f"the forecasts differ by {error}")
             results = {server: [] for server in servers}
             for _ in range(options.rounds):
-                for server, (url, _) in servers.items():
-                    results[server].append(load(url, options, folder))
+                for server, (url, kind, _) in servers.items():
+                    results[server].append(load(url, kind, options, folder))
             rows = {}
             for server, measured in results.items():
                 rows[server] = {
                     "requests_per_second": round(statistics.median(rate for rate, _ in measured)),
                     "p99_ms": statistics.median(latency for _, latency in measured),
-                    "memory_mb": memory(servers[server][1]),
+                    "memory_mb": memory(servers[server][2]),
                 }
             print(json.dumps({"bench": "serve", "connections": options.connections, "results": rows}))
         finally:
-            for process in (ours, theirs):
+            for process in processes:
                 process.terminate()
 
 
