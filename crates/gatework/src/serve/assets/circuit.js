@@ -142,7 +142,7 @@ Gatework.circuit = (() => {
       if (!on.checked || !watched) { values.textContent = ""; return; }
       if (document.activeElement !== row) row.value = watched[0];
       if (document.activeElement !== column) column.value = watched[1];
-      values.textContent = `Step ${step}, cell (${watched.join(", ")}): ${rule.live.map(channel => `c${channel} = ${get(channel, ...watched)}`).slice(0, 16).join(", ")}${rule.live.length > 16 ? ", …" : ""}.`;
+      values.textContent = `Step ${step}, cell (${watched.join(", ")}): ${rule.live.map(channel => `c${channel} = ${get(channel, ...watched)}`).slice(0, 16).join(", ")}${rule.live.length > 16 ? ", …" : "."}`;
     };
     const choose = () => { watch(row.value, column.value); on.checked = true; };
     row.addEventListener("change", choose);
