@@ -274,6 +274,15 @@ fn describe(dialect: &Dialect, is_given: bool, found: &mut Vec<String>) {
     if !options.missing.is_empty() {
         found.push(format!("missing values: {}", options.missing.join(", ")));
     }
+    if options.decimal != '.' {
+        found.push("numbers have a decimal comma".to_string());
+    }
+    for name in &options.dates {
+        found.push(format!("dates: column {name:?}, as days"));
+    }
+    for (name, unit) in &options.units {
+        found.push(format!("numbers with the unit {unit:?}: column {name:?}"));
+    }
     for (name, reason) in ignored {
         found.push(format!("ignored: column {name:?}, because {reason}"));
     }

@@ -7,6 +7,8 @@
 //! | separator | the first of tab, `;`, `,`, `\|` and space that divides the first lines into equally many fields, at least two |
 //! | header | the first line has no number, and a text over a column of numbers, or no field twice and no text that occurs again in its column; or it counts the columns |
 //! | classes | the only column called `class`, `label` or `target`; the last one otherwise |
+//! | decimal comma | unless the comma separates fields: if more columns are numeric with it than with the point |
+//! | dates, units | all fields of a column are dates, or numbers with the same unit |
 //! | missing values | `?`, and texts such as `NA` if they are all that keeps a column from being numeric |
 //! | ignored | row numbers, and columns whose texts are mostly different |
 
@@ -16,7 +18,8 @@ use std::path::Path;
 use gatework_train::files;
 
 use super::DataError;
-use super::table::{Cells, MAX_TEXT, TableOptions, decompress, number};
+use super::reading::{self, Reading};
+use super::table::{Cells, MAX_TEXT, TableOptions, decompress};
 
 /// Bytes of a table in which the separator is looked for.
 const SAMPLE: usize = 1 << 16;
@@ -56,18 +59,26 @@ pub fn detect(content: &[u8], path: &Path, label: Option<&str>) -> Result<Dialec
             .ok_or_else(|| cells.error(None, format!("there is no column {name:?}; {}", cells.known())))?,
         None => label_column(&cells),
     };
+    options.decimal = decimal(&cells, options.separator);
     let mut ignored = Vec::new();
     for column in (0..cells.names.len()).filter(|&column| column != label) {
-        let texts = |text: &&str| number(text).is_none_or(f32::is_nan);
-        let others: BTreeSet<&str> = fields(&cells, column).filter(texts).collect();
-        let is_numeric = others.iter().all(|text| MISSING.contains(text))
-            && fields(&cells, column).any(|text| !texts(&text));
-        let missing = others.iter().filter(|text| MISSING.contains(text) && (is_numeric || **text == "?"));
-        for text in missing.map(ToString::to_string) {
+        let name = &cells.names[column];
+        let reading = reading(&cells, column, options.decimal);
+        match &reading {
+            Some(Reading::Date) => options.dates.push(name.clone()),
+            Some(Reading::Unit(_, unit)) => {
+                options.units.insert(name.clone(), unit.clone());
+            }
+            Some(Reading::Number(_)) | None => {}
+        }
+        let texts = fields(&cells, column).filter(|text| MISSING.contains(text));
+        let missing: BTreeSet<&str> = texts.filter(|text| reading.is_some() || *text == "?").collect();
+        for text in missing.into_iter().map(ToString::to_string) {
             if !options.missing.contains(&text) {
                 options.missing.push(text);
             }
         }
+        let is_numeric = reading.is_some();
         if let Some(reason) = reason_to_ignore(&cells, column, is_numeric) {
             ignored.push((cells.names[column].clone(), reason));
         }
@@ -82,6 +93,22 @@ pub fn detect(content: &[u8], path: &Path, label: Option<&str>) -> Result<Dialec
     Ok(Dialect { options, label, ignored })
 }
 
+/// Returns how the fields of a column that are not missing become numbers, if all of them do.
+fn reading(cells: &Cells, column: usize, decimal: char) -> Option<Reading> {
+    Reading::of(&fields(cells, column).filter(|text| !MISSING.contains(text)), decimal)
+}
+
+/// Returns the character between the integer and the fraction of numbers.
+fn decimal(cells: &Cells, separator: char) -> char {
+    if separator == ',' {
+        return '.';
+    }
+    let numeric = |decimal: char| {
+        (0..cells.names.len()).filter(|&column| reading(cells, column, decimal).is_some()).count()
+    };
+    if numeric(',') > numeric('.') { ',' } else { '.' }
+}
+
 /// Returns the separator of a table in a file, plain or gzip.
 pub fn separator_of(path: &Path) -> Result<char, DataError> {
     let content = decompress(&files::read(path)?, path, MAX_TEXT)?;
@@ -89,7 +116,7 @@ pub fn separator_of(path: &Path) -> Result<char, DataError> {
 }
 
 /// The fields of a column that are not empty.
-fn fields(cells: &Cells, column: usize) -> impl Iterator<Item = &str> {
+fn fields(cells: &Cells, column: usize) -> impl Iterator<Item = &str> + Clone {
     (0..cells.rows()).filter_map(move |row| cells.field(row, column))
 }
 
@@ -109,6 +136,10 @@ fn separator(content: &[u8], path: &Path) -> char {
 
 /// Whether the first line has the names of the columns; `cells` was read without a header.
 fn has_header(cells: &Cells) -> bool {
+    let is_number = |field: &str| {
+        let is_value = |decimal| reading::number(field, decimal).is_some();
+        is_value('.') || is_value(',') || reading::date(field).is_some()
+    };
     let width = cells.names.len();
     if cells.rows() < 2 {
         return false;
@@ -118,17 +149,14 @@ fn has_header(cells: &Cells) -> bool {
     if width > 1 && (counts(0) || counts(1)) {
         return true;
     }
-    if first.iter().any(|field| number(field).is_some()) {
+    if first.iter().any(|field| is_number(field)) {
         return false;
     }
     // A text over numbers is a name, also if another column has the same one.
     let is_over_numbers = |(column, field): (usize, &&str)| {
         let mut below = (1..cells.rows()).filter_map(|row| cells.field(row, column)).peekable();
         let has_numbers = below.peek().is_some();
-        !field.is_empty()
-            && !MISSING.contains(field)
-            && has_numbers
-            && below.all(|text| number(text).is_some())
+        !field.is_empty() && !MISSING.contains(field) && has_numbers && below.all(is_number)
     };
     if first.iter().enumerate().any(is_over_numbers) {
         return true;
@@ -155,7 +183,7 @@ fn reason_to_ignore(cells: &Cells, column: usize, is_numeric: bool) -> Option<&'
     if cells.rows() < MIN_ROWS {
         return None;
     }
-    if is_numeric || fields(cells, column).all(|text| number(text).is_some()) {
+    if is_numeric {
         let value = |row: usize| cells.field(row, column)?.parse::<i64>().ok();
         let first = value(0)?;
         let is_next = |row: usize| value(row) == first.checked_add(row as i64);
@@ -228,6 +256,18 @@ mod tests {
     fn texts_that_keep_a_column_from_being_numeric_are_missing_values() {
         let text = "a,b,c,kind\n1,NA,?,x\nNA,None,u,y\n3,other,v,x\nnan,z,v,y\n";
         assert_eq!(detected(text, None).options.missing, ["NA", "nan", "?"]);
+    }
+
+    #[test]
+    fn decimal_commas_units_and_dates_are_found() {
+        let text = "a;weight;day;kind\n1,5;7 kg;1.2.2020;x\n-;8,5 kg;NA;y\n2,25;?;3.2.2020;x\n";
+        let TableOptions { decimal, dates, units, missing, .. } = detected(text, None).options;
+        assert_eq!((decimal, &dates[..]), (',', &["day".to_string()][..]));
+        assert_eq!(units.into_iter().collect::<Vec<_>>(), [("weight".to_string(), "kg".to_string())]);
+        assert_eq!(missing, ["-", "?", "NA"]);
+        assert_eq!(detected("a;b\n1.5;x\n2.5;y\n", None).options.decimal, '.');
+        let headless = detected("2024-01-01,x\n2024-01-02,y\n", None).options;
+        assert!(!headless.header && headless.dates == ["1"]);
     }
 
     #[test]

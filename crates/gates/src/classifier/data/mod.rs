@@ -8,6 +8,7 @@ pub mod augment;
 pub mod built_in;
 pub mod dialect;
 pub mod images;
+mod reading;
 pub mod split;
 pub mod table;
 

@@ -1,10 +1,11 @@
 //! Tables in text files: CSV with or without a header, plain or gzip, with numeric, boolean and categorical columns.
 //!
-//! A column is numeric if every value in it is a number, `true` or `false`; otherwise it is categorical. The columns and
+//! A column is numeric if every value in it is a number, `true` or `false`, or if the options say that it has dates or numbers with a
+//! unit; otherwise it is categorical. The columns and
 //! classes of the training table are the [`Schema`] of every other table: a column of it that is missing, text where numbers
 //! were, and a label that training never saw are errors. A category that training never saw is a missing value.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,7 @@ use gatework_train::files;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use super::reading::{Reading, number};
 use super::{DataError, Dataset, Feature, Kind, MAX_CATEGORIES, MAX_CLASSES, MAX_VALUES, Values};
 
 /// Most bytes of a text table after decompression.
@@ -39,12 +41,37 @@ pub struct TableOptions {
     /// Names of columns whose numbers are categories.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub categorical: Vec<String>,
+    /// The character between the integer and the fraction of a number: a point or a comma.
+    #[serde(skip_serializing_if = "is_point")]
+    pub decimal: char,
+    /// Names of columns of dates, which are numbers of days since 1970-01-01.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dates: Vec<String>,
+    /// The units of columns whose numbers have one, such as "kg" or "$".
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub units: BTreeMap<String, String>,
     /// Lines that begin with this character are skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comment: Option<char>,
     /// Characters that are removed from both ends of a field, besides white space.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub trim: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_point(decimal: &char) -> bool {
+    *decimal == '.'
+}
+
+impl TableOptions {
+    /// Returns how the fields of a column become numbers.
+    fn reading(&self, name: &str) -> Reading {
+        match self.units.get(name) {
+            Some(unit) => Reading::Unit(self.decimal, unit.clone()),
+            None if self.dates.iter().any(|date| date == name) => Reading::Date,
+            None => Reading::Number(self.decimal),
+        }
+    }
 }
 
 impl Default for TableOptions {
@@ -56,6 +83,9 @@ impl Default for TableOptions {
             missing: Vec::new(),
             ignore: Vec::new(),
             categorical: Vec::new(),
+            decimal: '.',
+            dates: Vec::new(),
+            units: BTreeMap::new(),
             comment: None,
             trim: String::new(),
         }
@@ -189,7 +219,8 @@ impl Layout {
             let name = options.label.as_deref().unwrap_or("of the classes");
             return Err(cells.error(None, format!("there is no column {name:?}; {}", cells.known())));
         }
-        for name in options.ignore.iter().chain(&options.categorical) {
+        let named = options.ignore.iter().chain(&options.categorical).chain(&options.dates);
+        for name in named.chain(options.units.keys()) {
             if cells.column(name).is_none() && schema.is_none() {
                 return Err(cells.error(None, format!("there is no column {name:?}; {}", cells.known())));
             }
@@ -220,6 +251,8 @@ pub(super) struct Cells {
     path: PathBuf,
     pub(super) names: Vec<String>,
     records: Vec<csv::StringRecord>,
+    /// How the fields of each column become numbers.
+    readings: Vec<Reading>,
     missing: Vec<String>,
     trim: Vec<char>,
 }
@@ -277,7 +310,13 @@ impl Cells {
             return Err(DataError::content(path, "the table has no rows"));
         }
         let (missing, trim) = (options.missing.clone(), options.trim.chars().collect());
-        Ok(Cells { path: path.to_path_buf(), names, records, missing, trim })
+        if !['.', ','].contains(&options.decimal) {
+            let message =
+                format!("the decimal character is {:?}, but must be a point or a comma", options.decimal);
+            return Err(DataError::content(path, message));
+        }
+        let readings = names.iter().map(|name| options.reading(name)).collect();
+        Ok(Cells { path: path.to_path_buf(), names, records, readings, missing, trim })
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -312,7 +351,8 @@ impl Cells {
     fn feature(&self, column: usize, options: &TableOptions) -> Result<Feature, DataError> {
         let name = self.names[column].clone();
         let fields = || (0..self.rows()).filter_map(|row| self.field(row, column));
-        if !options.categorical.contains(&name) && fields().all(|field| number(field).is_some()) {
+        let reading = &self.readings[column];
+        if !options.categorical.contains(&name) && fields().all(|field| reading.parse(field).is_some()) {
             return Ok(Feature::numeric(name));
         }
         let categories: BTreeSet<&str> = fields().collect();
@@ -348,8 +388,10 @@ impl Cells {
                 (Some(field), Kind::Categorical(_)) => indices.get(field).copied().unwrap_or(f32::NAN),
                 (Some(field), Kind::Numeric) => {
                     let name = &feature.name;
-                    let value = number(field).ok_or_else(|| {
-                        let message = format!("column {name:?} is numeric, but its value is {field:?}");
+                    let reading = &self.readings[column];
+                    let value = reading.parse(field).ok_or_else(|| {
+                        let message =
+                            format!("column {name:?} {}, but its value is {field:?}", reading.expected());
                         self.error(Some(row), message)
                     })?;
                     if !value.is_finite() {
@@ -410,20 +452,11 @@ impl Cells {
 /// Sorts classes, as numbers if all of them are.
 fn sorted_classes(names: BTreeSet<&str>) -> Vec<String> {
     let mut names: Vec<&str> = names.into_iter().collect();
-    if names.iter().all(|name| number(name).is_some()) {
-        let value = |name: &&str| number(name).unwrap_or(0.0);
+    if names.iter().all(|name| number(name, '.').is_some()) {
+        let value = |name: &&str| number(name, '.').unwrap_or(0.0);
         names.sort_by(|a, b| value(a).total_cmp(&value(b)));
     }
     names.into_iter().map(str::to_string).collect()
-}
-
-/// Parses a number or a truth value.
-pub(super) fn number(field: &str) -> Option<f32> {
-    match field {
-        "true" | "True" | "TRUE" => Some(1.0),
-        "false" | "False" | "FALSE" => Some(0.0),
-        field => field.parse::<f64>().ok().map(|number| number as f32),
-    }
 }
 
 #[cfg(test)]
@@ -498,6 +531,34 @@ mod tests {
             let message = parsed(text, Some(&schema()), Labels::Needed).unwrap_err();
             assert!(message.starts_with(right), "{message}");
         }
+    }
+
+    #[test]
+    fn numbers_have_decimal_commas_units_and_dates() {
+        let options = TableOptions {
+            separator: ';',
+            decimal: ',',
+            dates: vec!["day".into()],
+            units: [("weight".to_string(), "kg".to_string())].into(),
+            ..TableOptions::default()
+        };
+        let read = |text: &str| {
+            parse(text.as_bytes(), Path::new("x.csv"), &options, None, Labels::Needed)
+                .map_err(|error| error.to_string())
+        };
+        let data = read("weight;day;size;kind\n1,5 kg;02.01.1970;1.234,5;a\n;;7;b\n").unwrap();
+        assert!(data.features().iter().all(|feature| feature.kind == Kind::Numeric));
+        assert_eq!(data.gather(&[0]), [1.5, 1.0, 1234.5]);
+        assert!(data.value(1, 0).is_nan() && data.value(1, 1).is_nan());
+        let schema = Schema { features: data.features().to_vec(), classes: data.classes().to_vec() };
+        let later = b"weight;day;size;kind\n3 lb;1.1.1970;2;a\n";
+        let error = parse(later, Path::new("x.csv"), &options, Some(&schema), Labels::Needed).unwrap_err();
+        let expected =
+            "x.csv:2: column \"weight\" has numbers with the unit \"kg\", but its value is \"3 lb\"";
+        assert_eq!(error.to_string(), expected);
+        let other = TableOptions { decimal: ':', ..options.clone() };
+        let error = parse(later, Path::new("x.csv"), &other, None, Labels::Needed).unwrap_err().to_string();
+        assert!(error.ends_with("the decimal character is ':', but must be a point or a comma"), "{error}");
     }
 
     #[test]
