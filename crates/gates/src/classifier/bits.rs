@@ -4,6 +4,7 @@ use gatework_logic::classifier::{Encoder, FeatureKind};
 use rayon::prelude::*;
 
 use super::data::Dataset;
+use super::missing::Sides;
 use crate::kernel::Row;
 
 /// Bits of a word.
@@ -13,11 +14,13 @@ const WORD: usize = u64::BITS as usize;
 #[derive(Clone, Copy, Debug)]
 enum Test {
     Above(f32),
+    AboveOrMissing(f32),
     Is(f32),
     Missing,
 }
 
-/// An encoder as a flat list of tests. The bits are those of [`Encoder::encode_row`].
+/// An encoder as a flat list of tests. The bits are those of [`Encoder::encode_row`], except that missing values are on the learned
+/// side of a threshold.
 #[derive(Clone, Debug)]
 pub struct FlatEncoder {
     tests: Vec<(u32, Test)>,
@@ -25,12 +28,17 @@ pub struct FlatEncoder {
 
 impl FlatEncoder {
     /// Flattens an encoder.
-    pub fn new(encoder: &Encoder) -> FlatEncoder {
+    pub fn new(encoder: &Encoder, sides: &Sides) -> FlatEncoder {
         let mut tests = Vec::with_capacity(encoder.bits());
         for (column, feature) in (0u32..).zip(encoder.features()) {
             match &feature.kind {
                 FeatureKind::Numeric(thresholds) => {
-                    tests.extend(thresholds.iter().map(|&threshold| (column, Test::Above(threshold))));
+                    let first = tests.len();
+                    tests.extend(thresholds.iter().enumerate().map(|(at, &threshold)| {
+                        let is_above = sides.missing_bit(first + at).is_some();
+                        let test = if is_above { Test::AboveOrMissing } else { Test::Above };
+                        (column, test(threshold))
+                    }));
                 }
                 FeatureKind::Categorical(names) => {
                     tests.extend((0..names.len()).map(|index| (column, Test::Is(index as f32))));
@@ -57,6 +65,7 @@ impl FlatEncoder {
                 #[expect(clippy::float_cmp, reason = "an index is an integer")]
                 let is_set = match test {
                     Test::Above(threshold) => value > threshold,
+                    Test::AboveOrMissing(threshold) => value > threshold || value.is_nan(),
                     Test::Is(index) => value == index,
                     Test::Missing => value.is_nan(),
                 };
@@ -87,6 +96,11 @@ impl PackedBits {
             },
         );
         PackedBits { bits, words }
+    }
+
+    /// Number of bits of a sample.
+    pub fn bits(&self) -> usize {
+        self.bits
     }
 
     /// Number of words of a sample.
@@ -132,7 +146,7 @@ mod tests {
         fn a_lane_has_the_bits_of_its_sample(a in -0.5f32..1.5, b in 0u32..42, lane in 0usize..LANES) {
             let row = [a, if b == 41 { f32::NAN } else { b as f32 }];
             let data = Dataset::new(2, row.to_vec(), vec![0]).unwrap();
-            let flat = FlatEncoder::new(&encoder());
+            let flat = FlatEncoder::new(&encoder(), &Sides::default());
             let packed = PackedBits::new(&flat, &data, &[0]);
             let mut rows = vec![Row([0.5; LANES]); flat.bits()];
             write_lane(packed.sample(0), lane, &mut rows);

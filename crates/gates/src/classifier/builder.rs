@@ -40,6 +40,7 @@ pub struct ClassifierBuilder {
     bits: Option<usize>,
     model: Option<NetworkSettings>,
     layers: Option<Vec<usize>>,
+    members: Option<usize>,
     wiring: Option<Connections>,
     training: Option<Training>,
     epochs: Option<u64>,
@@ -77,6 +78,7 @@ impl Default for ClassifierBuilder {
             bits: None,
             model: None,
             layers: None,
+            members: None,
             wiring: None,
             training: None,
             epochs: None,
@@ -98,7 +100,13 @@ impl ClassifierBuilder {
         ClassifierBuilder::default()
     }
 
-    /// Gates of each layer. The last number is rounded up to a multiple of the number of classes.
+    /// Networks that are trained side by side, and whose counts are added; 1 if [`Self::layers`] are given.
+    pub fn members(mut self, members: usize) -> Self {
+        self.members = Some(members);
+        self
+    }
+
+    /// Gates of each layer of a member. The last number is rounded up to a multiple of the number of classes.
     pub fn layers(mut self, layers: &[usize]) -> Self {
         self.layers = Some(layers.to_vec());
         self
@@ -237,9 +245,10 @@ impl ClassifierBuilder {
         data.validation = given.validation.unwrap_or(data.validation);
         model.wiring = given.wiring.unwrap_or(model.wiring);
         if let Some(layers) = given.layers {
-            // The chosen temperature is that of the chosen layers.
-            (model.layers, model.temperature) = (layers, None);
+            // The chosen temperature and members are those of the chosen layers.
+            (model.layers, model.members, model.temperature) = (layers, 1, None);
         }
+        model.members = given.members.unwrap_or(model.members);
         (experiment.seed, experiment.seeds) = (self.seed, self.seeds);
         experiment
     }
@@ -333,7 +342,8 @@ mod tests {
         let chosen = choose::in_memory(&data, TestData::Share(0.0));
         let builder = ClassifierBuilder::new().layers(&[41]).epochs(3).bits(2).sweeps(0).validation(0.25);
         let changed = builder.seed(7).change(chosen.clone());
-        assert_eq!((changed.model.layers, changed.model.temperature), (vec![41], None));
+        let model = changed.model;
+        assert_eq!((model.layers, model.members, model.temperature), (vec![41], 1, None));
         assert_eq!((changed.training.epochs, changed.encoder.bits, changed.search), (3, 2, None));
         assert_eq!((changed.data.validation, changed.seed), (0.25, 7));
         assert_eq!(changed.training.learning_rate, chosen.training.learning_rate);

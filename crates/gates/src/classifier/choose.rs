@@ -118,7 +118,7 @@ fn for_data(data: &Dataset, files: Files, table: TableOptions, test: Option<Test
     };
     let shape = Shape::of(data, share);
     let (encoder, model, augment, training) = settings(&shape);
-    let search = search_of(&shape, model.gates());
+    let search = search_of(&shape, &model);
     Experiment {
         name: "data".into(),
         task: TaskKind::Classifier,
@@ -292,8 +292,10 @@ fn describe(dialect: &Dialect, is_given: bool, found: &mut Vec<String>) {
 const SEARCH_WORK: usize = 5_000_000_000;
 
 /// Chooses the search on the hard circuit. Images have none: they are trained on random changes that a search does not see.
-fn search_of(shape: &Shape, gates: usize) -> Option<SearchSettings> {
+/// Several members have none: it takes long for so many gates, and gains little beyond what they gain.
+fn search_of(shape: &Shape, model: &NetworkSettings) -> Option<SearchSettings> {
     let settings = SearchSettings::default();
+    let gates = if model.members > 1 { usize::MAX } else { model.gates() };
     let affordable = SEARCH_WORK / shape.rows.saturating_mul(gates).max(1);
     let sweeps = settings.sweeps.min(affordable);
     (shape.image.is_none() && sweeps > 0).then_some(SearchSettings { sweeps, ..settings })
@@ -308,11 +310,22 @@ const MAX_INPUTS: usize = 1 << 14;
 /// Gates of a layer for each category, which is a bit that few rows have: with fewer gates, most of them are read by none.
 const GATES_OF_A_CATEGORY: usize = 8;
 
+/// Most members of the network of a table, and gates times samples of their training: about half a minute of a core.
+const MEMBERS: usize = 8;
+const MEMBERS_WORK: usize = 10_000_000_000;
+
+/// Number of wires of which each bit should be a candidate. With fewer, the candidates are drawn by what the bits tell.
+const READERS: usize = 4;
+
+/// Gates of a layer for each class if a table has one network, as far as there are as many rows: the outputs of a class count finely.
+const GATES_OF_A_CLASS: usize = 300;
+
 /// Chooses settings for data of some size.
 ///
 /// Two layers with learned wires: each has as many gates as half the rows, or eight for each category if these are more, within
 /// bounds that follow from the classes. The temperature is half the root of the outputs of a class, which suits a rate that is
-/// higher than the default.
+/// higher than the default. Tables have several such networks, as members whose sums are added; if training would take too long, they
+/// have one, with more gates for many classes.
 #[must_use]
 pub fn settings(shape: &Shape) -> (EncoderSettings, NetworkSettings, Augment, Training) {
     let Shape { rows, numbers, categories, classes, image } = *shape;
@@ -329,8 +342,6 @@ pub fn settings(shape: &Shape) -> (EncoderSettings, NetworkSettings, Augment, Tr
     let classes = classes.max(1);
     let gates = (rows / 2).max(GATES_OF_A_CATEGORY.saturating_mul(categories));
     let gates = gates.clamp(300.max(20 * classes), 4000.max(200 * classes)).next_multiple_of(classes);
-    let temperature = Some(((gates / classes) as f32).sqrt() / 2.0);
-    let model = NetworkSettings { layers: vec![gates; 2], temperature, ..NetworkSettings::default() };
     let augment = Augment { shift: usize::from(is_large_image), ..Augment::default() };
     let training = Training {
         epochs: (SAMPLES / rows.max(1)).clamp(20, 100) as u64,
@@ -339,7 +350,22 @@ pub fn settings(shape: &Shape) -> (EncoderSettings, NetworkSettings, Augment, Tr
         schedule: Schedule::Cosine { minimum: 0.0 },
         ..Training::default()
     };
-    (encoder, model, augment, training)
+    let members = match image {
+        None => {
+            let samples = rows.saturating_mul(training.epochs as usize);
+            (MEMBERS_WORK / samples.saturating_mul(2 * gates).max(1)).clamp(1, MEMBERS)
+        }
+        Some(_) => 1,
+    };
+    // One network of a large table is wide instead.
+    let of_classes = if image.is_none() && members == 1 { rows.min(GATES_OF_A_CLASS * classes) } else { 0 };
+    let gates = gates.max(of_classes).next_multiple_of(classes);
+    let temperature = Some(((gates / classes) as f32).sqrt() / 2.0);
+    let model =
+        NetworkSettings { layers: vec![gates; 2], members, temperature, ..NetworkSettings::default() };
+    let all_bits = numbers.saturating_mul(encoder.bits).saturating_add(categories);
+    let informed = image.is_none() && 2 * gates * model.candidates < READERS.saturating_mul(all_bits);
+    (encoder, NetworkSettings { informed, ..model }, augment, training)
 }
 
 #[cfg(test)]
@@ -352,6 +378,19 @@ mod tests {
         let shape = Shape { rows: 500, numbers: 1, categories: 300, classes: 2, image: None };
         assert_eq!(settings(&shape).1.layers, [2400; 2]);
         assert_eq!(settings(&Shape { categories: 10, ..shape }).1.layers, [300; 2]);
+    }
+
+    #[test]
+    fn small_tables_have_several_networks_and_wide_ones_informed_candidates() {
+        let shape = Shape { rows: 500, numbers: 10, categories: 0, classes: 2, image: None };
+        let model = settings(&shape).1;
+        assert_eq!((model.members, model.informed, search_of(&shape, &model)), (MEMBERS, false, None));
+        assert!(settings(&Shape { numbers: 500, ..shape }).1.informed);
+        let large = Shape { rows: 1_000_000, ..shape };
+        let model = settings(&large).1;
+        assert_eq!(model.members, 1);
+        let image = Some(ImageShape { channels: 1, height: 8, width: 8 });
+        assert_eq!(settings(&Shape { numbers: 64, image, ..shape }).1.members, 1);
     }
 
     fn write(folder: &Path, name: &str, text: &str) -> PathBuf {

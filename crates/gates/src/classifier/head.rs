@@ -9,8 +9,10 @@ use crate::kernel::{LANES, Row};
 /// The head of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Number of classes, which divides the number of outputs.
+    /// Number of classes, which divides the number of outputs of a member.
     pub classes: usize,
+    /// Number of members.
+    pub members: usize,
     /// Divisor of the sums.
     pub temperature: f32,
     /// Weight of a sample in the loss.
@@ -18,46 +20,68 @@ pub struct Settings {
 }
 
 /// Adds the loss of a tile to `result`, and replaces the outputs by their gradients. Lane `i` has the label `labels[i]`;
-/// lanes beyond them have no sample and a gradient of zero.
+/// lanes beyond them have no sample and a gradient of zero. The outputs are those of one member after the other: the loss is the
+/// mean of theirs, and a sample is correct by the sum of their scores.
 pub fn cross_entropy(outputs: &mut [Row], labels: &[u32], head: Settings, result: &mut BatchResult) {
-    let group = outputs.len() / head.classes;
-    let mut scores: Vec<Row> = outputs.chunks_exact(group).map(|rows| sum(rows, head.temperature)).collect();
+    let mut sums = vec![Row::ZERO; head.classes];
+    for member in outputs.chunks_exact_mut(outputs.len() / head.members) {
+        let scores = member_loss(member, labels, head, result);
+        for (sum, score) in sums.iter_mut().zip(scores) {
+            sum.0.iter_mut().zip(score.0).for_each(|(sum, score)| *sum += score);
+        }
+    }
+    let (_, best) = largest(&sums);
+    result.correct += labels.iter().zip(best).filter(|(label, best)| *label == best).count();
+}
+
+/// The largest score of each lane, and the first class that has it.
+fn largest(scores: &[Row]) -> ([f32; LANES], [u32; LANES]) {
     let mut most = [f32::NEG_INFINITY; LANES];
     let mut best = [0u32; LANES];
-    for (class, score) in (0u32..).zip(&scores) {
+    for (class, score) in (0u32..).zip(scores) {
         for lane in 0..LANES {
             if score.0[lane] > most[lane] {
                 (most[lane], best[lane]) = (score.0[lane], class);
             }
         }
     }
+    (most, best)
+}
+
+/// Adds the loss of a member, replaces its outputs by their gradients, and returns its scores.
+fn member_loss(outputs: &mut [Row], labels: &[u32], head: Settings, result: &mut BatchResult) -> Vec<Row> {
+    let (group, members) = (outputs.len() / head.classes, head.members as f32);
+    let scores: Vec<Row> = outputs.chunks_exact(group).map(|rows| sum(rows, head.temperature)).collect();
+    let (most, _) = largest(&scores);
     let mut mean = [0.0f32; LANES];
     for score in &scores {
         mean.iter_mut().zip(score.0).for_each(|(mean, score)| *mean += score / head.classes as f32);
     }
+    let mut powers = scores.clone();
     let mut total = [0.0f32; LANES];
     for (lane, &label) in labels.iter().enumerate() {
-        for (class, score) in (0u32..).zip(&mut scores) {
-            let value = score.0[lane];
-            result.spread += f64::from((value - mean[lane]).powi(2));
+        let mut loss = 0.0f64;
+        for (class, power) in (0u32..).zip(&mut powers) {
+            let value = power.0[lane];
+            result.spread += f64::from((value - mean[lane]).powi(2)) / f64::from(members);
             if class == label {
-                result.loss += f64::from(most[lane] - value);
+                loss += f64::from(most[lane] - value);
             }
-            score.0[lane] = (value - most[lane]).exp();
-            total[lane] += score.0[lane];
+            power.0[lane] = (value - most[lane]).exp();
+            total[lane] += power.0[lane];
         }
-        result.loss += f64::from(total[lane].ln());
-        result.correct += usize::from(best[lane] == label);
+        result.loss += (loss + f64::from(total[lane].ln())) / f64::from(members);
     }
-    let scale = head.weight / head.temperature;
-    for ((class, score), rows) in (0u32..).zip(&scores).zip(outputs.chunks_exact_mut(group)) {
+    let scale = head.weight / head.temperature / members;
+    for ((class, power), rows) in (0u32..).zip(&powers).zip(outputs.chunks_exact_mut(group)) {
         let mut grad = Row::ZERO;
         for (lane, &label) in labels.iter().enumerate() {
-            let probability = score.0[lane] / total[lane];
+            let probability = power.0[lane] / total[lane];
             grad.0[lane] = scale * (probability - if class == label { 1.0 } else { 0.0 });
         }
         rows.fill(grad);
     }
+    scores
 }
 
 /// Returns the sum of some rows, divided by the temperature.

@@ -37,6 +37,8 @@ pub mod encoder;
 pub mod evaluate;
 pub mod experiment;
 mod head;
+mod information;
+mod missing;
 pub mod network;
 pub mod reduce;
 pub mod run;

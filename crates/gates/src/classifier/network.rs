@@ -7,6 +7,9 @@
 //! Consecutive layers with fixed wires form one segment, which is one [`GateProgram`]. A layer with learned wires begins a
 //! segment: a [`Mixture`] computes the two operands of each of its gates, and gate `i` reads wires `2 i` and `2 i + 1`.
 //!
+//! A network may have several members: networks side by side that share nothing but the input and the convolutions. Each has a loss
+//! of its own, and their sums are added to the scores, which is the average of an ensemble in one circuit.
+//!
 //! A batch is split into chunks of tiles. The number of chunks depends on the batch and the network only, and each chunk has
 //! sums of its own, which are added in the order of the chunks: the same bits on any number of threads.
 
@@ -21,20 +24,21 @@ mod convolution;
 mod functions;
 mod inputs;
 mod settings;
+mod wires;
 
 pub use convolution::ConvolutionSettings;
 pub use functions::Sampling;
 pub use inputs::{BitPlanes, Inputs};
-pub use settings::{Connections, MAX_CANDIDATES, MAX_GATES, NetworkError, NetworkSettings};
+pub use settings::{Connections, MAX_CANDIDATES, MAX_GATES, MAX_MEMBERS, NetworkError, NetworkSettings};
 
 use self::convolution::{Convolution, Planes, Scratch};
 use self::functions::{Functions, Start, most_likely};
+use self::wires::Sources;
 use super::head;
 use crate::kernel::pooling::Winners;
 use crate::kernel::{
     Coefficients, GateProgram, LANES, Layer, Mixture, Row, Sums, WireError, Wires, Workspace,
 };
-use crate::soft::{Wiring, WiringError};
 
 /// A layer with its parameters.
 struct LayerParams {
@@ -128,20 +132,25 @@ impl Network {
         let convolutions = convolutions(settings, &inputs, numbers, &mut params, [&mut random, &mut start])?;
         // The functions of all layers come first, so that those of a segment are contiguous.
         let mut functions = Vec::new();
-        for (index, &gates) in settings.layers.iter().enumerate() {
+        let members = settings.members;
+        for (index, &width) in settings.layers.iter().enumerate() {
+            let gates = members * width;
             functions.push(numbers.add(&mut params, &format!("layer.{index}"), gates, &mut start));
         }
         let (mut layers, mut segments) = (Vec::new(), Vec::<SegmentWires>::new());
         let mut rows = convolutions.last().map_or(inputs.bits, |convolution| convolution.output().rows());
-        for ((index, &gates), functions) in settings.layers.iter().enumerate().zip(functions) {
-            let mut wires = None;
+        for ((index, &width), functions) in settings.layers.iter().enumerate().zip(functions) {
+            let (mut wires, gates) = (None, members * width);
+            // The first layer of every member reads all rows, the others those of their member.
+            let relevance = inputs.relevance.as_deref().filter(|_| index == 0 && convolutions.is_empty());
+            let sources = Sources { rows, members, is_shared: index == 0, relevance };
             if settings.is_learned(index) {
                 let k = settings.candidates;
                 wires = Some(params.add(&format!("wires.{index}"), &[2 * gates, k], |i| {
                     let first = if i % k == 0 { settings.first_candidate } else { 0.0 };
                     first + settings.noise * start.normal() as f32
                 }));
-                let candidates = draw_candidates(rows, 2 * gates, k, &mut random);
+                let candidates = sources.candidates(2 * width, k, &mut random);
                 let pairs = |odd: u32| (0..gates as u32).map(|gate| 2 * gate + odd).collect();
                 let layer = Layer { a: pairs(0), b: pairs(1) };
                 segments.push(SegmentWires {
@@ -150,7 +159,8 @@ impl Network {
                     wires: Wires { inputs: 2 * gates, layers: vec![layer] },
                 });
             } else {
-                let layer = fixed_wires(settings.wiring, index, rows, gates, &mut random)
+                let layer = sources
+                    .fixed(settings.wiring, index, width, &mut random)
                     .map_err(|problem| NetworkError::Wiring { layer: index, problem })?;
                 match segments.last_mut() {
                     Some(segment) => segment.wires.layers.push(layer),
@@ -179,7 +189,7 @@ impl Network {
             Chunk::new(&inputs, &convolutions, &segments, parallel::chunk_range(tiles, chunk, count).len())
         };
         let chunks = (0..count).map(chunk).collect();
-        let group = rows / classes;
+        let group = rows / members / classes;
         let temperature = settings.temperature.unwrap_or((group as f32).sqrt());
         Ok(Network {
             settings: settings.clone(),
@@ -200,9 +210,9 @@ impl Network {
         self.settings.gates()
     }
 
-    /// Divisor of the sums.
+    /// Divisor of the sums over all members: the scores are the means of those of the members.
     pub fn temperature(&self) -> f32 {
-        self.temperature
+        self.temperature * self.settings.members as f32
     }
 
     /// Number of samples of a full batch.
@@ -270,6 +280,7 @@ impl Network {
         let (count, tiles, inputs) = (self.chunks.len(), self.tiles, &self.inputs);
         let head = head::Settings {
             classes: self.classes,
+            members: self.settings.members,
             temperature: self.temperature,
             weight: 1.0 / labels.len().max(1) as f32,
         };
@@ -316,7 +327,7 @@ impl Network {
     }
 
     /// Returns the hard circuit: the most likely function of each gate, and the most likely candidate of each wire. Its
-    /// outputs are the gates of the last layer.
+    /// outputs are the gates of the last layer, class by class.
     pub fn harden(&self) -> Result<Circuit, CircuitError> {
         let inputs = self.inputs.bits;
         let mut nodes: Vec<Node> = Vec::with_capacity(self.gates());
@@ -341,7 +352,14 @@ impl Network {
                 rows = (first..(inputs + nodes.len()) as u32).collect();
             }
         }
-        Circuit::new(inputs, nodes, rows)
+        let (members, classes) = (self.settings.members, self.classes);
+        let (width, group) = (rows.len() / members, rows.len() / members / classes);
+        let of_class = |class: usize| {
+            (0..members)
+                .flat_map(move |member| member * width + class * group..member * width + (class + 1) * group)
+        };
+        let outputs = (0..classes).flat_map(of_class).map(|row| rows[row]).collect();
+        Circuit::new(inputs, nodes, outputs)
     }
 
     /// Appends the gates of the convolutions to a circuit and returns the signals that the first layer reads.
@@ -567,53 +585,6 @@ const MIN_CHUNK_WORK: usize = 1 << 12;
 fn chunk_count(tiles: usize, gates: usize) -> usize {
     let by_work = tiles.saturating_mul(gates) / MIN_CHUNK_WORK;
     by_work.clamp(1, (tiles / 2).clamp(1, 8))
-}
-
-/// Draws the candidates of each wire: different rows if there are enough. The first candidates of all wires together read
-/// every row about equally often.
-fn draw_candidates(rows: usize, wires: usize, per_wire: usize, random: &mut Random) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..rows as u32).collect();
-    let mut candidates = Vec::with_capacity(wires * per_wire);
-    for wire in 0..wires {
-        if wire % rows == 0 {
-            random.shuffle(&mut order);
-        }
-        let begin = candidates.len();
-        candidates.push(order[wire % rows]);
-        while candidates.len() < begin + per_wire {
-            let row = random.below(rows) as u32;
-            let is_new = !candidates[begin..].contains(&row);
-            if is_new || candidates.len() - begin >= rows {
-                candidates.push(row);
-            }
-        }
-    }
-    candidates
-}
-
-/// Draws the fixed wires of a layer. If its gates cannot read all rows, they read a random subset.
-fn fixed_wires(
-    wiring: Connections,
-    depth: usize,
-    rows: usize,
-    gates: usize,
-    random: &mut Random,
-) -> Result<Layer, WiringError> {
-    let wiring = match wiring {
-        Connections::Unique => Wiring::Unique,
-        Connections::Butterfly => Wiring::Butterfly,
-        Connections::Random | Connections::Learned => Wiring::Random,
-    };
-    if 2 * gates >= rows {
-        return wiring.layer(depth, rows, gates, random);
-    }
-    let mut order: Vec<u32> = (0..rows as u32).collect();
-    random.shuffle(&mut order);
-    let mut layer = wiring.layer(depth, 2 * gates, gates, random)?;
-    for wire in layer.a.iter_mut().chain(&mut layer.b) {
-        *wire = order[*wire as usize];
-    }
-    Ok(layer)
 }
 
 /// Replaces the gradients of weights by those of their logits.

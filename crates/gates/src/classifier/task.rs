@@ -14,6 +14,8 @@ use super::data::Dataset;
 use super::data::augment::Augment;
 use super::encoder::EncoderSettings;
 use super::experiment::Training;
+use super::information;
+use super::missing::Sides;
 use super::network::{Inputs, Network, NetworkSettings, Sampling};
 
 /// Some rows of a data set with their labels, encoded.
@@ -31,8 +33,12 @@ pub struct Subset {
 impl Subset {
     /// Encodes some rows.
     pub fn new(data: &Arc<Dataset>, rows: Vec<u32>, encoder: &Encoder) -> Subset {
+        Subset::encode(data, rows, &FlatEncoder::new(encoder, &Sides::default()))
+    }
+
+    fn encode(data: &Arc<Dataset>, rows: Vec<u32>, flat: &FlatEncoder) -> Subset {
         let labels = rows.iter().map(|&row| data.labels()[row as usize]).collect();
-        let packed = PackedBits::new(&FlatEncoder::new(encoder), data, &rows);
+        let packed = PackedBits::new(flat, data, &rows);
         Subset { data: Arc::clone(data), rows, labels, packed }
     }
 
@@ -69,6 +75,8 @@ impl Subset {
 pub struct Prepared {
     /// The fitted encoder.
     pub encoder: Encoder,
+    /// The sides of the thresholds on which missing values are.
+    sides: Sides,
     /// The rows that are trained on.
     pub train: Subset,
     /// The rows that select the best epoch; those of the training, if none are held back.
@@ -87,11 +95,13 @@ impl Prepared {
         settings: &EncoderSettings,
     ) -> Result<Prepared, ClassifierError> {
         let encoder = settings.fit(data, &train)?;
-        let train = Subset::new(data, train, &encoder);
+        let sides = Sides::learn(&encoder, data, &train);
+        let flat = FlatEncoder::new(&encoder, &sides);
+        let train = Subset::encode(data, train, &flat);
         let validation =
-            if validation.is_empty() { train.clone() } else { Subset::new(data, validation, &encoder) };
-        let test = test.map(|(data, rows)| Subset::new(data, rows, &encoder));
-        Ok(Prepared { encoder, train, validation, test })
+            if validation.is_empty() { train.clone() } else { Subset::encode(data, validation, &flat) };
+        let test = test.map(|(data, rows)| Subset::encode(data, rows, &flat));
+        Ok(Prepared { encoder, sides, train, validation, test })
     }
 
     /// The names of the classes.
@@ -116,17 +126,21 @@ impl Prepared {
         training: &Training,
         seed: u64,
     ) -> Result<Network, ClassifierError> {
-        let inputs = if settings.convolutions.is_empty() {
+        let mut inputs = if settings.convolutions.is_empty() {
             Inputs::from(self.encoder.bits())
         } else {
             Inputs::planes(&self.encoder)?
         };
+        if settings.informed {
+            let Subset { packed, labels, .. } = &self.train;
+            inputs.relevance = Some(information::relevance(packed, labels, self.classes().len()));
+        }
         Ok(Network::new(settings, inputs, self.classes().len(), self.batch(training), seed)?)
     }
 
     /// Returns the hard classifier of a network.
     pub fn harden(&self, network: &Network) -> Result<Classifier, ClassifierError> {
-        let circuit = network.harden()?;
+        let circuit = self.sides.apply(network.harden()?)?;
         let head =
             Head::equal_groups(self.classes().to_vec(), circuit.outputs().len(), network.temperature())?;
         Ok(Classifier::new(self.encoder.clone(), circuit, head)?)
@@ -159,7 +173,7 @@ impl ClassifierTask {
         Ok(ClassifierTask {
             network: prepared.network(settings, training, seed)?,
             updates: training.epochs * prepared.updates_per_epoch(training),
-            flat: FlatEncoder::new(&prepared.encoder),
+            flat: FlatEncoder::new(&prepared.encoder, &prepared.sides),
             prepared: Arc::clone(prepared),
             training: training.clone(),
             augment,

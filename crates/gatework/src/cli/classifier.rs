@@ -26,8 +26,10 @@ pub fn print_chosen(origin: &str, labelled: &Labelled) {
     }
     let Experiment { encoder, model, training, .. } = &labelled.loaded.experiment;
     let layers: Vec<String> = model.layers.iter().map(ToString::to_string).collect();
+    let members =
+        if model.members == 1 { String::new() } else { format!("{} networks with ", model.members) };
     status!(
-        "Chosen: a classifier with {} bits a number, layers of {} gates; {} epochs, batch {}",
+        "Chosen: a classifier with {} bits a number, {members}layers of {} gates; {} epochs, batch {}",
         encoder.bits,
         layers.join(", "),
         training.epochs,

@@ -9,6 +9,8 @@
 //! The criterion is the minimum description length of Fayyad and Irani (1993): a feature without information about the class has no
 //! splits.
 
+use crate::classifier::information::n_ln_n;
+
 /// The rows of a feature that have a value, in ascending order: value and class.
 pub type Sorted = [(f32, u32)];
 
@@ -27,10 +29,6 @@ pub fn splits(rows: &Sorted, classes: usize, most: usize) -> Vec<usize> {
     }
     found.sort_unstable();
     found
-}
-
-fn n_ln_n(n: usize) -> f64 {
-    if n == 0 { 0.0 } else { n as f64 * (n as f64).ln() }
 }
 
 /// The best split of a segment of rows.

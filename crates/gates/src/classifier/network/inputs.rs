@@ -8,12 +8,15 @@ use super::NetworkError;
 const MAX_PLANES: usize = 64;
 
 /// The input bits of a network.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Inputs {
     /// Number of bits.
     pub bits: usize,
     /// The planes that convolutions read.
     pub planes: Option<BitPlanes>,
+    /// How much each bit tells about the class, if it is known: half of the candidates of learned wires of the first layer are drawn
+    /// in proportion to it.
+    pub relevance: Option<Vec<f32>>,
 }
 
 /// The bits of an image as planes: one for each channel and threshold.
@@ -28,7 +31,7 @@ pub struct BitPlanes {
 impl From<usize> for Inputs {
     /// Bits that are not those of images.
     fn from(bits: usize) -> Inputs {
-        Inputs { bits, planes: None }
+        Inputs { bits, planes: None, relevance: None }
     }
 }
 
@@ -63,7 +66,7 @@ impl Inputs {
             }
         }
         let size = [bits.len() / pixels.max(1), height, width];
-        Ok(Inputs { bits: encoder.bits(), planes: Some(BitPlanes { size, bits }) })
+        Ok(Inputs { bits: encoder.bits(), planes: Some(BitPlanes { size, bits }), relevance: None })
     }
 }
 

@@ -29,12 +29,18 @@ pub struct NetworkSettings {
     /// Convolutions of images before the layers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub convolutions: Vec<ConvolutionSettings>,
-    /// Gates of each layer. The last number is a multiple of the number of classes.
+    /// Gates of each layer of a member. The last number is a multiple of the number of classes.
     pub layers: Vec<usize>,
+    /// Networks of these layers that are trained side by side, each with a loss of its own; their sums are added.
+    #[serde(skip_serializing_if = "is_one")]
+    pub members: usize,
     /// The wires of all layers.
     pub wiring: Connections,
     /// Candidates for each operand, if wires are learned: a multiple of 4.
     pub candidates: usize,
+    /// Whether half of the candidates of the first layer are drawn by what their bits tell about the class in the training rows.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub informed: bool,
     /// Number of leading layers with learned wires; the others have random ones. All, if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learned_layers: Option<usize>,
@@ -56,8 +62,10 @@ impl Default for NetworkSettings {
         NetworkSettings {
             convolutions: Vec::new(),
             layers: vec![1000],
+            members: 1,
             wiring: Connections::Learned,
             candidates: 16,
+            informed: false,
             learned_layers: None,
             numbers: Numbers::Sixteen,
             pass_through: 0.0,
@@ -67,6 +75,14 @@ impl Default for NetworkSettings {
         }
     }
 }
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(members: &usize) -> bool {
+    *members == 1
+}
+
+/// Most members of a network.
+pub const MAX_MEMBERS: usize = 1024;
 
 /// Most gates of a network.
 pub const MAX_GATES: usize = 1 << 24;
@@ -87,6 +103,9 @@ pub enum NetworkError {
         /// The layer.
         layer: usize,
     },
+    /// The number of members is out of range.
+    #[error("members is {0}, but must be from 1 to {MAX_MEMBERS}")]
+    Members(usize),
     /// There are more gates than [`MAX_GATES`].
     #[error("the network has {gates} gates in total, but the limit is {MAX_GATES}")]
     TooManyGates {
@@ -182,14 +201,15 @@ pub enum NetworkError {
 impl NetworkSettings {
     /// Number of gates with parameters of their own; it saturates. The gates of a convolution are counted once, not at every position.
     pub fn gates(&self) -> usize {
-        let layers = self.layers.iter().copied();
+        let layers = self.layers.iter().map(|&width| width.saturating_mul(self.members));
         let kernels = self.convolutions.iter().map(ConvolutionSettings::gates);
         layers.chain(kernels).fold(0, usize::saturating_add)
     }
 
     /// Number of gates of the circuit for an image of some channels, height and width; it saturates.
     pub fn applications(&self, image: [usize; 3]) -> Result<usize, NetworkError> {
-        let mut total = self.layers.iter().fold(0, |total: usize, &layer| total.saturating_add(layer));
+        let layers = self.layers.iter().map(|&width| width.saturating_mul(self.members));
+        let mut total = layers.fold(0, usize::saturating_add);
         let mut size = image;
         for (index, convolution) in self.convolutions.iter().enumerate() {
             size = convolution.output(index, size)?;
@@ -228,6 +248,9 @@ impl NetworkSettings {
         }
         if let Some(layer) = self.layers.iter().position(|&gates| gates == 0) {
             return Err(NetworkError::NoGates { layer });
+        }
+        if !(1..=MAX_MEMBERS).contains(&self.members) {
+            return Err(NetworkError::Members(self.members));
         }
         if self.gates() > MAX_GATES {
             return Err(NetworkError::TooManyGates { gates: self.gates() });

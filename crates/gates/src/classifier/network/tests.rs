@@ -15,7 +15,7 @@ fn settings(wiring: Connections, learned_layers: Option<usize>, numbers: Numbers
 fn planes() -> Inputs {
     let mut bits: Vec<Option<u32>> = (0..40u32).map(|i| (i % 17 != 3).then(|| i - (i + 13) / 17)).collect();
     bits.swap(0, 20);
-    Inputs { bits: 37, planes: Some(BitPlanes { size: [2, 5, 4], bits }) }
+    Inputs { bits: 37, planes: Some(BitPlanes { size: [2, 5, 4], bits }), relevance: None }
 }
 
 /// Networks with one and two convolutions, with and without padding, pooling and strides.
@@ -52,7 +52,9 @@ fn all_settings() -> Vec<NetworkSettings> {
     let learned =
         [None, Some(1), Some(2)].map(|count| settings(Connections::Learned, count, Numbers::Sixteen));
     let four = settings(Connections::Learned, Some(1), Numbers::Four);
-    fixed.into_iter().chain(learned).chain([four]).collect()
+    let members = [Connections::Learned, Connections::Random]
+        .map(|wiring| NetworkSettings { members: 3, ..settings(wiring, Some(2), Numbers::Sixteen) });
+    fixed.into_iter().chain(learned).chain([four]).chain(members).collect()
 }
 
 fn bit(sample: usize, input: usize) -> f32 {
@@ -101,11 +103,12 @@ fn the_hard_circuit_is_the_limit_of_the_soft_network() {
         let mut network = Network::new(&settings, inputs, CLASSES, 40, 5).unwrap();
         network.params.values.iter_mut().for_each(|value| *value *= 1e3);
         let circuit = network.harden().unwrap();
-        assert_eq!((circuit.inputs(), circuit.outputs().len()), (bits, 6));
+        let group = 2 * settings.members;
+        assert_eq!((circuit.inputs(), circuit.outputs().len()), (bits, CLASSES * group));
         let sums = |sample: usize| -> Vec<usize> {
             let bits: Vec<bool> = (0..bits).map(|input| bit(sample, input) == 1.0).collect();
             let outputs = circuit.eval(&bits).unwrap();
-            outputs.chunks(2).map(|group| group.iter().filter(|bit| **bit).count()).collect()
+            outputs.chunks(group).map(|group| group.iter().filter(|bit| **bit).count()).collect()
         };
         let winner = |sample: usize| {
             let sums = sums(sample);
@@ -157,6 +160,8 @@ fn networks_that_cannot_be_made_are_named() {
     assert!(error(&with(&[8]), 0, 2).contains("every feature is constant"));
     let six = NetworkSettings { candidates: 6, ..with(&[8]) };
     assert!(error(&six, 4, 2).starts_with("candidates is 6"));
+    let empty = NetworkSettings { members: 0, ..with(&[8]) };
+    assert_eq!(error(&empty, 4, 2), "members is 0, but must be from 1 to 1024");
     let cold = NetworkSettings { temperature: Some(0.0), ..with(&[8]) };
     assert!(error(&cold, 4, 2).starts_with("temperature is 0"));
 }
@@ -168,16 +173,22 @@ fn a_straight_through_pass_computes_the_hard_circuit() {
         let bits = inputs.bits;
         let mut network = Network::new(&settings, inputs, CLASSES, 60, 5).unwrap();
         let circuit = network.harden().unwrap();
-        let score = |sample: usize, class: usize| {
+        let members = settings.members;
+        // The outputs of a class are those of the first member, then those of the second, ...
+        let score = |sample: usize, class: usize, member: usize| {
             let row: Vec<bool> = (0..bits).map(|input| bit(sample, input) == 1.0).collect();
-            circuit.eval(&row).unwrap()[2 * class..][..2].iter().filter(|bit| **bit).count()
+            let outputs = circuit.eval(&row).unwrap();
+            outputs[2 * (class * members + member)..][..2].iter().filter(|bit| **bit).count()
         };
         let labels = labels(60);
-        let loss = |(sample, &label): (usize, &u32)| {
-            let scores: Vec<f64> = (0..CLASSES)
-                .map(|class| score(sample, class) as f64 / f64::from(network.temperature()))
-                .collect();
+        let temperature = f64::from(network.temperature()) / members as f64;
+        let loss_of = |sample: usize, label: u32, member: usize| {
+            let scores: Vec<f64> =
+                (0..CLASSES).map(|class| score(sample, class, member) as f64 / temperature).collect();
             scores.iter().map(|score| score.exp()).sum::<f64>().ln() - scores[label as usize]
+        };
+        let loss = |(sample, &label): (usize, &u32)| {
+            (0..members).map(|member| loss_of(sample, label, member)).sum::<f64>() / members as f64
         };
         let expected: f64 = labels.iter().enumerate().map(loss).sum();
         network.prepare(Sampling { gumbel: None, is_hard: true });
