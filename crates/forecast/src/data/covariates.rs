@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use rustc_hash::FxHashSet;
 
 use super::error::DataProblem;
+use super::is_finite_f32;
 use super::table::{Columns, Series, Table};
 
 impl Table {
@@ -241,7 +242,7 @@ fn check_length(
 
 /// Checks that the numbers of a covariate are finite.
 fn check_finite(id: &str, name: &str, numbers: &[f64]) -> Result<(), DataProblem> {
-    match numbers.iter().position(|number| !(*number as f32).is_finite()) {
+    match numbers.iter().position(|number| !is_finite_f32(*number)) {
         Some(index) => Err(DataProblem::CovariateNotFinite {
             id: id.to_string(),
             column: name.to_string(),

@@ -4,6 +4,7 @@ use rustc_hash::FxHashSet;
 
 use super::error::DataProblem;
 use super::frequency::Frequency;
+use super::is_finite_f32;
 use super::table::{Columns, Report, Series, Table};
 use super::time::{self, TimeForm};
 
@@ -71,7 +72,7 @@ fn check_values(id: &str, values: &[f64]) -> Result<(), DataProblem> {
     if values.is_empty() {
         return Err(DataProblem::NoValues { id: id.to_string(), column: "the series".into() });
     }
-    match values.iter().position(|value| !(*value as f32).is_finite()) {
+    match values.iter().position(|value| !is_finite_f32(*value)) {
         Some(index) => Err(DataProblem::NotFinite { id: id.to_string(), index, value: values[index] }),
         None => Ok(()),
     }

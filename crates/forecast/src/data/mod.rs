@@ -87,3 +87,8 @@ fn read_parquet(_: std::fs::File, origin: &str, _: &Schema) -> Result<Table, Dat
     let advice = "Parquet is not supported by this build; build with --features parquet, or use CSV";
     Err(DataProblem::Unreadable(advice.into()).at(origin, None))
 }
+
+/// Returns whether a number is finite in the precision of the models.
+pub(crate) fn is_finite_f32(value: f64) -> bool {
+    (value as f32).is_finite()
+}

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::conformal::{Conformal, after_last_gap};
-use super::error::PredictError;
 use crate::data::calendar::{Calendar, CalendarError};
 use crate::data::scale::{FittedScale, Scaler, UnknownSeries};
-use crate::data::{Columns, DataProblem, Schema, Series, Table, WindowError, Windows};
+use crate::data::{Columns, DataProblem, Schema, Series, Table, WindowError, Windows, is_finite_f32};
 use crate::specification::Specification;
 use crate::trained_network::Forecast;
 
@@ -104,6 +103,17 @@ impl Prediction {
     }
 }
 
+/// A history that a model cannot forecast. The errors of forecasters and services add the series.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum HistoryProblem {
+    /// The model reads covariates, but only values were given.
+    NeedsCovariates,
+    /// There are fewer values than the model reads.
+    TooShort { found: usize, needed: usize },
+    /// A value is not finite in `f32`; its index counts from 0.
+    NotFinite { index: usize, value: f64 },
+}
+
 /// A prediction interval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interval {
@@ -165,30 +175,40 @@ impl Context {
         Ok(Prepared { table: Arc::new(table), windows })
     }
 
-    /// Returns the scale of a series and the scaled window at the end of its history, for models without covariates.
+    /// Checks that a history is long enough, and finite where the model reads it. Returns the index of the first value that it
+    /// reads.
+    pub(crate) fn check_history(
+        &self,
+        specification: &Specification,
+        history: &[f64],
+    ) -> Result<usize, HistoryProblem> {
+        let (found, needed) = (history.len(), self.min_history(specification));
+        let begin = found.checked_sub(needed).ok_or(HistoryProblem::TooShort { found, needed })?;
+        match history[begin..].iter().position(|value| !is_finite_f32(*value)) {
+            Some(place) => {
+                let index = begin + place;
+                Err(HistoryProblem::NotFinite { index, value: history[index] })
+            }
+            None => Ok(begin),
+        }
+    }
+
+    /// Returns the scaled window at the end of the history of a series, for models without covariates.
     pub(crate) fn window(
         &self,
         specification: &Specification,
-        id: &str,
+        fit: &FittedScale,
         history: &[f64],
-    ) -> Result<(FittedScale, Vec<f32>), PredictError> {
+    ) -> Result<Vec<f32>, HistoryProblem> {
         let Specification { past_columns, future_columns, static_columns, .. } = *specification;
         if past_columns + future_columns + static_columns > 0 {
-            return Err(PredictError::NeedsCovariates);
+            return Err(HistoryProblem::NeedsCovariates);
         }
-        let fit = *self.scaler.of(id).ok_or_else(|| UnknownSeries { id: id.to_string() })?;
-        let (length, needed) = (history.len(), self.min_history(specification));
-        let Some(begin) = length.checked_sub(needed) else {
-            return Err(WindowError::TooShortToForecast { id: id.to_string(), length, needed }.into());
-        };
-        let not_finite = history[begin..].iter().position(|value| !(*value as f32).is_finite());
-        if let Some(index) = not_finite.map(|place| begin + place) {
-            return Err(PredictError::NotFiniteHistory { id: id.to_string(), index, value: history[index] });
-        }
+        let begin = self.check_history(specification, history)?;
         let mut window = history[begin..].to_vec();
         fit.apply(&self.scaler.scaling, &mut window);
         let scaled = &window[self.scaler.scaling.difference..];
-        Ok((fit, scaled.iter().map(|value| *value as f32).collect()))
+        Ok(scaled.iter().map(|value| *value as f32).collect())
     }
 
     /// Returns a row of a forecast in the units of the data, with intervals. `history` holds the values before the origin.

@@ -2,7 +2,7 @@
 
 use gatework_train::trainer::Interrupted;
 
-use super::context::{ContextError, NotFinite};
+use super::context::{ContextError, HistoryProblem, NotFinite};
 use crate::data::scale::UnknownSeries;
 use crate::data::{DataProblem, WindowError};
 use crate::trained_network::NetworkError;
@@ -24,7 +24,7 @@ pub enum PredictError {
     #[error(transparent)]
     Table(#[from] ContextError),
     /// A value of a history is not finite.
-    #[error("series {id:?}: value {index} of the history is {value}; values must be finite")]
+    #[error("series {id:?}: value {index} of the history is {value:?}; values must be finite")]
     NotFiniteHistory {
         /// Id of the series.
         id: String,
@@ -62,6 +62,20 @@ pub enum PredictError {
         /// Why the context cannot be read.
         problem: String,
     },
+}
+
+impl PredictError {
+    /// Adds the series to a problem of its history.
+    pub(super) fn of_history(id: &str, problem: HistoryProblem) -> PredictError {
+        let id = id.to_string();
+        match problem {
+            HistoryProblem::NeedsCovariates => PredictError::NeedsCovariates,
+            HistoryProblem::TooShort { found: length, needed } => {
+                WindowError::TooShortToForecast { id, length, needed }.into()
+            }
+            HistoryProblem::NotFinite { index, value } => PredictError::NotFiniteHistory { id, index, value },
+        }
+    }
 }
 
 impl From<DataProblem> for PredictError {

@@ -197,16 +197,18 @@ impl Forecaster {
         let (mut batch, mut forecast) = (Batch::new(specification.shape(0)), Forecast::empty());
         let mut predictions = Vec::with_capacity(histories.len());
         for histories in histories.chunks(MAX_ROWS) {
-            let windows = histories
-                .iter()
-                .map(|(id, history)| self.context.window(specification, id.as_ref(), history.as_ref()))
-                .collect::<Result<Vec<_>, _>>()?;
-            batch.set_rows(windows.len());
-            for (row, (_, window)) in batch.past.chunks_mut(specification.input).zip(&windows) {
-                row.copy_from_slice(window);
+            batch.set_rows(histories.len());
+            let mut fits = Vec::with_capacity(histories.len());
+            for (row, (id, history)) in batch.past.chunks_mut(specification.input).zip(histories) {
+                let id = id.as_ref();
+                let unknown = || UnknownSeries { id: id.to_string() };
+                let fit = *self.context.scaler.of(id).ok_or_else(unknown)?;
+                let window = self.context.window(specification, &fit, history.as_ref());
+                row.copy_from_slice(&window.map_err(|problem| PredictError::of_history(id, problem))?);
+                fits.push(fit);
             }
             self.network.predict_into(&batch, &mut forecast)?;
-            for (row, ((id, history), (fit, _))) in histories.iter().zip(&windows).enumerate() {
+            for (row, ((id, history), fit)) in histories.iter().zip(&fits).enumerate() {
                 let id = id.as_ref();
                 let prediction = self.context.to_prediction(id, fit, &forecast, row, history.as_ref());
                 predictions.push(prediction.checked(id)?);

@@ -15,6 +15,7 @@ mod forecaster;
 #[cfg(feature = "onnx")]
 pub mod onnx;
 
+pub(crate) use context::HistoryProblem;
 pub use context::{Context, ContextError, Interval, NotFinite, Prediction, Prepared};
 pub use error::PredictError;
 pub use forecaster::{Forecaster, SeriesForecast};

@@ -8,7 +8,7 @@ use super::cache::{Cache, MAX_TOLERANCE};
 use super::error::ServiceError;
 use super::queue::{Answer, Queue, Request};
 use super::statistics::{Counters, Statistics};
-use crate::data::scale::{FittedScale, Scaling};
+use crate::data::scale::FittedScale;
 use crate::data::{Batch, Table};
 use crate::prediction::{Context, ContextError, Forecaster, Prediction, Prepared};
 use crate::specification::Specification;
@@ -129,18 +129,11 @@ impl Service {
         self.context().min_history(self.specification())
     }
 
-    fn scaling(&self) -> &Scaling {
-        &self.context().scaler.scaling
-    }
-
     /// Forecasts the steps after the values of a series. Blocks until the forecast is computed.
     pub fn predict(&self, id: &str, history: &[f64]) -> Result<Prediction, ServiceError> {
-        self.check_no_covariates()?;
         let fit = self.fit(id, history)?;
-        self.check(id, history)?;
-        let mut window = history[history.len() - self.min_history()..].to_vec();
-        fit.apply(self.scaling(), &mut window);
-        self.predict_window(id, &fit, to_f32(&window[self.scaling().difference..]), history)
+        let window = self.window(id, &fit, history)?;
+        self.predict_window(id, &fit, window, history)
     }
 
     /// Forecasts the steps after every series of a table, which may have covariates.
@@ -176,13 +169,15 @@ impl Service {
         Ok(self.context().prepare(self.specification(), table.clone())?)
     }
 
-    /// Checks that the model reads no covariates.
-    pub(super) fn check_no_covariates(&self) -> Result<(), ServiceError> {
-        let Specification { past_columns, future_columns, static_columns, .. } = *self.specification();
-        if past_columns + future_columns + static_columns > 0 {
-            return Err(ServiceError::NeedsCovariates);
-        }
-        Ok(())
+    /// Returns the scaled window at the end of a history, for models without covariates.
+    pub(super) fn window(
+        &self,
+        id: &str,
+        fit: &FittedScale,
+        history: &[f64],
+    ) -> Result<Vec<f32>, ServiceError> {
+        let window = self.context().window(self.specification(), fit, history);
+        window.map_err(|problem| ServiceError::of_history(id, problem))
     }
 
     /// Forecasts a scaled window of a series.
@@ -204,18 +199,6 @@ impl Service {
             Some(fit) => Ok(*fit),
             None if self.new_series => Ok(self.context().scaler.fit_series(history)),
             None => Err(ServiceError::UnknownSeries { id: id.to_string() }),
-        }
-    }
-
-    /// Checks that a history is long enough, and finite where the model reads it.
-    pub(super) fn check(&self, id: &str, history: &[f64]) -> Result<(), ServiceError> {
-        let (found, needed) = (history.len(), self.min_history());
-        if found < needed {
-            return Err(ServiceError::TooShort { id: id.to_string(), found, needed });
-        }
-        match history.iter().enumerate().skip(found - needed).find(|(_, value)| !value.is_finite()) {
-            Some((index, value)) => Err(ServiceError::NotFinite { id: id.to_string(), index, value: *value }),
-            None => Ok(()),
         }
     }
 
@@ -310,11 +293,6 @@ fn entry_bytes(network: &TrainedNetwork) -> usize {
 /// Upper bound of the bytes of the bookkeeping of a cached forecast: pointers, reference counts, hashes, and capacity of the
 /// tables that is not used.
 const ENTRY_OVERHEAD: usize = 256;
-
-/// Rounds scaled values to the precision of the model.
-pub(super) fn to_f32(scaled: &[f64]) -> Vec<f32> {
-    scaled.iter().map(|value| *value as f32).collect()
-}
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Errors of services.
 
-use crate::prediction::{ContextError, NotFinite, PredictError};
+use crate::prediction::{ContextError, HistoryProblem, NotFinite, PredictError};
 
 /// A request that cannot be answered.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +29,7 @@ pub enum ServiceError {
         needed: usize,
     },
     /// A value is not finite.
-    #[error("series {id:?}: value {index} of the history is {value}; values must be finite")]
+    #[error("series {id:?}: value {index} of the history is {value:?}; values must be finite")]
     NotFinite {
         /// Id of the series.
         id: String,
@@ -82,4 +82,16 @@ pub enum ServiceError {
     /// The model failed.
     #[error("{0}")]
     Failed(String),
+}
+
+impl ServiceError {
+    /// Adds the series to a problem of its history.
+    pub(super) fn of_history(id: &str, problem: HistoryProblem) -> ServiceError {
+        let id = id.to_string();
+        match problem {
+            HistoryProblem::NeedsCovariates => ServiceError::NeedsCovariates,
+            HistoryProblem::TooShort { found, needed } => ServiceError::TooShort { id, found, needed },
+            HistoryProblem::NotFinite { index, value } => ServiceError::NotFinite { id, index, value },
+        }
+    }
 }

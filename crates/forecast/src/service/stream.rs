@@ -1,13 +1,13 @@
 //! A series with a sliding window, which every observation advances by one step in place.
 
 use crate::Specification;
-use crate::data::Table;
 use crate::data::frequency::{Frequency, TimeStep};
 use crate::data::scale::FittedScale;
 use crate::data::time::TimeKind;
+use crate::data::{Table, is_finite_f32};
 use crate::prediction::Prediction;
 
-use super::client::{Service, to_f32};
+use super::client::Service;
 use super::error::ServiceError;
 
 /// A sliding window of rows.
@@ -22,9 +22,9 @@ struct SlidingWindow {
 }
 
 impl SlidingWindow {
-    /// Creates a window of the last `length` numbers.
-    fn new(numbers: &[f64], length: usize) -> SlidingWindow {
-        let mut values = to_f32(&numbers[numbers.len() - length..]);
+    /// Creates a window of these numbers.
+    fn new(mut values: Vec<f32>) -> SlidingWindow {
+        let length = values.len();
         values.resize(2 * length, 0.0);
         SlidingWindow { length, values, end: length }
     }
@@ -42,6 +42,11 @@ impl SlidingWindow {
     fn window(&self) -> &[f32] {
         &self.values[self.end - self.length..self.end]
     }
+}
+
+/// Returns the last numbers in the precision of the model.
+fn last(numbers: &[f64], count: usize) -> Vec<f32> {
+    numbers[numbers.len() - count..].iter().map(|number| *number as f32).collect()
 }
 
 /// A series with a sliding window of values and covariates.
@@ -65,15 +70,11 @@ pub struct Stream<'a> {
 impl<'a> Stream<'a> {
     /// Creates a stream from a history, for a model without covariates.
     pub fn new(service: &'a Service, id: &str, history: &[f64]) -> Result<Stream<'a>, ServiceError> {
-        service.check_no_covariates()?;
-        service.check(id, history)?;
         let fit = service.fit(id, history)?;
-        let (input, scaling) = (service.specification().input, &service.context().scaler.scaling);
-        let mut scaled = history[history.len() - service.min_history()..].to_vec();
-        fit.apply(scaling, &mut scaled);
-        let empty = || SlidingWindow::new(&[], 0);
+        let window = service.window(id, &fit, history)?;
+        let empty = || SlidingWindow::new(Vec::new());
         Ok(Stream {
-            windows: [SlidingWindow::new(&scaled, input), empty(), empty()],
+            windows: [SlidingWindow::new(window), empty(), empty()],
             fixed: Vec::new(),
             frequency: Frequency { kind: TimeKind::Integer, step: TimeStep::Ticks(1) },
             origin: 0,
@@ -92,18 +93,19 @@ impl<'a> Stream<'a> {
         let [series] = &table.series[..] else {
             return Err(ServiceError::NotOneSeries(table.series.len()));
         };
-        service.check(&series.id, &series.values)?;
+        let checked = service.context().check_history(service.specification(), &series.values);
+        checked.map_err(|problem| ServiceError::of_history(&series.id, problem))?;
         let prepared = service.prepare(table)?;
         let Specification { input, horizon, past_columns, future_columns, .. } = *service.specification();
         let scaled = &prepared.windows.table().series[0];
         let ahead = (scaled.values.len() + horizon) * future_columns;
         Ok(Stream {
             windows: [
-                SlidingWindow::new(&scaled.values, input),
-                SlidingWindow::new(&scaled.past, input * past_columns),
-                SlidingWindow::new(&scaled.future[..ahead], (input + horizon) * future_columns),
+                SlidingWindow::new(last(&scaled.values, input)),
+                SlidingWindow::new(last(&scaled.past, input * past_columns)),
+                SlidingWindow::new(last(&scaled.future[..ahead], (input + horizon) * future_columns)),
             ],
-            fixed: to_f32(&scaled.fixed),
+            fixed: last(&scaled.fixed, scaled.fixed.len()),
             frequency: table.frequency,
             origin: series.origin,
             first: table.frequency.steps(series.origin, series.start).unwrap_or(0),
@@ -137,7 +139,7 @@ impl<'a> Stream<'a> {
                 return Err(ServiceError::Covariates { kind, found, needed });
             }
         }
-        let not_finite = |numbers: &[f64]| numbers.iter().copied().find(|number| !number.is_finite());
+        let not_finite = |numbers: &[f64]| numbers.iter().copied().find(|number| !is_finite_f32(*number));
         if let Some(value) = not_finite(&[value]).or(not_finite(past)).or(not_finite(future)) {
             let index = self.dropped + self.history.len();
             return Err(ServiceError::NotFinite { id: self.id.clone(), index, value });

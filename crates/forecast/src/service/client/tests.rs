@@ -78,6 +78,9 @@ fn invalid_requests_are_reported() {
     values[130] = f64::NAN;
     let missing = message(service.predict("Passengers", &values));
     assert!(missing.contains("value 130 of the history is NaN"), "{missing}");
+    values[130] = 1e39;
+    let large = message(service.predict("Passengers", &values));
+    assert!(large.contains("value 130 of the history is 1e39"), "{large}");
     assert!(service.predict("Passengers", &values[..130]).is_ok());
 }
 
