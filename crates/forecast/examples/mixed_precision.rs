@@ -4,6 +4,8 @@
 //! cargo run --release -p gatework-forecast --example mixed_precision -- EXPERIMENT.toml... [--seeds N]
 //! ```
 //!
+//! Without an experiment, it trains a small N-HiTS on the built-in table of airline passengers.
+//!
 //! The updates of the three precisions are interleaved, so that the load of the machine affects all of them alike.
 
 use std::path::Path;
@@ -11,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use gatework_engine::Program;
 use gatework_forecast::ForecastTask;
+use gatework_forecast::data::Target;
 use gatework_forecast::experiment::{Dataset, Experiment, ForecastExperiment};
+use gatework_forecast::models::Nhits;
 use gatework_forecast::training::ActivationPrecision;
 use gatework_train::trainer::{Attempt, Outcome};
 
@@ -24,11 +28,26 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(at) => names.drain(at..).nth(1).unwrap_or_default().parse()?,
         None => 3,
     };
+    if names.is_empty() {
+        let experiment = passengers();
+        let loaded = ForecastExperiment { experiment: experiment.clone(), folder: ".".into() };
+        compare(&experiment, &Dataset::load(&loaded)?, 1)?;
+    }
     for name in names {
         let loaded = ForecastExperiment::read(Path::new(&name))?;
         compare(&loaded.experiment, &Dataset::load(&loaded)?, seeds)?;
     }
     Ok(())
+}
+
+/// Returns the experiment that is trained if none is named.
+fn passengers() -> Experiment {
+    let mut experiment = Experiment::new(Nhits { width: 64, ..Nhits::default() }, 12);
+    (experiment.name, experiment.data) = ("airpassengers".into(), "airpassengers".into());
+    experiment.columns.time = "Month".into();
+    experiment.columns.target = Target::One("Passengers".into());
+    experiment.training.epochs = Some(10);
+    experiment
 }
 
 /// Trains an experiment in every precision and prints a line for each.
