@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-LENGTHS = [256, 1024, 3072, 4096, 16_384, 262_144, 1 << 20, 1 << 24]
+LENGTHS = [256, 1024, 3072, 4096, 16_384, 65_536, 262_144, 1 << 20, 1 << 22, 1 << 24]
 # Sizes m, n and k of the matrix multiplications.
 PRODUCTS = [(32, 512, 168), (256, 512, 512), (1, 512, 512), (128, 128, 128)]
 CHAIN = "sum(gelu(x * w + b)), 1M"

@@ -35,7 +35,7 @@ use self::check::{Finding, Row, Table};
 use self::operations::{Operation, Plain, Run};
 
 /// Lengths of the slices.
-const LENGTHS: [usize; 8] = [256, 1024, 3072, 4096, 16_384, 262_144, 1 << 20, 1 << 24];
+const LENGTHS: [usize; 10] = [256, 1024, 3072, 4096, 16_384, 65_536, 262_144, 1 << 20, 1 << 22, 1 << 24];
 
 /// How often suspicious rows are measured again.
 const RETRIES: usize = 8;

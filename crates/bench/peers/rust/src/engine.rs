@@ -5,7 +5,8 @@ use serde_json::{json, Value};
 
 use crate::{close, ensure, fastest, Failure, Options};
 
-const LENGTHS: [usize; 8] = [256, 1024, 3072, 4096, 16_384, 262_144, 1 << 20, 1 << 24];
+const LENGTHS: [usize; 10] =
+    [256, 1024, 3072, 4096, 16_384, 65_536, 262_144, 1 << 20, 1 << 22, 1 << 24];
 /// Sizes m, n and k of the matrix multiplications.
 const PRODUCTS: [[usize; 3]; 4] = [[32, 512, 168], [256, 512, 512], [1, 512, 512], [128, 128, 128]];
 const CHAIN: &str = "sum(gelu(x * w + b)), 1M";
