@@ -114,18 +114,22 @@ function say(text) { $("status").textContent = text; }
 
 // The film strip: the growth from the start state, computed on a grid of its own. A frame takes the player to its step.
 const frames = 8;
-let film_timer = 0;
+let film_timer = 0;  // 0 if the strip is that of the start state.
 function film_soon() {
   clearTimeout(film_timer);
   film_timer = setTimeout(film, 150);
 }
 async function film() {
+  const timer = film_timer;
   const wanted = $("pauses").checked ? +$("pause-at").value : rule.steps * Math.max(1, Math.round(Math.max(height / rule.grid[0], width / rule.grid[1])));
   const last = Math.max(1, Math.min(wanted, 1e5)), stride = Math.ceil(last / frames);
   $("film").hidden = last * height * Math.ceil(width / 128) * (rule.gates + 20) > 2 ** 28;
-  if ($("film").hidden) return;
+  if ($("film").hidden) {
+    film_timer = 0;
+    return;
+  }
   const other = (await WebAssembly.instantiate(module, {})).exports, own = machine;
-  if (!rerun(other, 0)) return;
+  if (timer !== film_timer || !rerun(other, 0)) return;  // Another strip is due, or there is no memory.
   const strip = [];
   for (let at = 0; ; at = Math.min(last, at + stride)) {
     const frame = document.createElement("button"), view = document.createElement("canvas");
@@ -150,6 +154,7 @@ async function film() {
     other.step(Math.min(stride, last - at));
   }
   $("film").replaceChildren(...strip);
+  film_timer = 0;
   dirty = true;
 }
 

@@ -536,7 +536,7 @@ fn in_chromium_people_draw_train_damage_minimise_and_download() {
     let grown = browser.evaluate(ONES);
     assert_eq!(grown, 7, "what was drawn has grown");
     // The film strip begins with the seed cell and ends with the drawing; a frame takes the player to its step.
-    browser.wait("document.querySelectorAll('#film button').length > 2");
+    browser.wait("film_timer === 0 && document.querySelectorAll('#film button').length > 2");
     browser.click("#film button");
     assert_eq!((browser.evaluate("step"), browser.evaluate(ONES)), (json!(0), json!(1)));
     browser.click("#film button:last-child");
